@@ -1,0 +1,143 @@
+//! What the monitor hands to keel before its first instruction.
+
+use alloc::vec::Vec;
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+/// `BootInfo::magic`: "HULLBOOT".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HULLBOOT");
+
+/// Fixed-size boot information at guest-physical [`crate::layout::BOOT_INFO`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BootInfo {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`] of the monitor.
+    pub version: u32,
+    /// Number of virtual CPUs.
+    pub cpus: u32,
+    /// Bytes of RAM from guest-physical 0 that exist at boot.
+    pub ram_bytes: u64,
+    /// Most bytes of RAM that the pod may ask for (`--memory`).
+    pub ram_limit: u64,
+    /// First guest-physical byte after keel's image, its bss and the configuration: free memory.
+    pub free_start: u64,
+    /// Guest-physical address and length of the serialised [`PodConfig`].
+    pub config_gpa: u64,
+    /// Bytes of the configuration.
+    pub config_len: u64,
+    /// Frequency of the time stamp counter in kHz.
+    pub tsc_khz: u64,
+    /// Time stamp counter at the moment of the two clock readings below.
+    pub tsc_base: u64,
+    /// `CLOCK_MONOTONIC` of the host then, in ns.
+    pub monotonic_base_ns: u64,
+    /// `CLOCK_REALTIME` of the host then, in ns since the epoch.
+    pub realtime_base_ns: u64,
+    /// `CLOCK_BOOTTIME` of the host then, in ns.
+    pub boottime_base_ns: u64,
+    /// Entropy from the host.
+    pub seed: [u8; 64],
+    /// Extended control register 0 (enabled xstate components).
+    pub xcr0: u64,
+    /// [`flags`].
+    pub flags: u64,
+}
+
+/// Bits of [`BootInfo::flags`].
+pub mod flags {
+    /// Never patch system call sites (`--syscalls=trap`).
+    pub const TRAP_ONLY: u64 = 1;
+    /// Page faults are expensive (software-nested KVM): map ahead, copy ahead.
+    pub const SLOW_FAULTS: u64 = 2;
+    /// Requests leave by exits only (`--doorbell=exit`).
+    pub const DOORBELL_EXIT: u64 = 4;
+    /// Requests leave by doorbell only (`--doorbell=event`).
+    pub const DOORBELL_EVENT: u64 = 8;
+    /// The helper polls while there is work (`--doorbell=poll`).
+    pub const DOORBELL_POLL: u64 = 16;
+}
+
+const _: () = assert!(core::mem::size_of::<BootInfo>() == 176);
+
+/// One host directory or file that the pod may see, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// Number that requests name it by.
+    pub id: u32,
+    /// Absolute path inside the pod, without `.` or `..`.
+    pub at: Vec<u8>,
+    /// Writes go to the host; otherwise they go to the pod's private layer.
+    pub writable: bool,
+    /// A single file, not a directory.
+    pub is_file: bool,
+}
+
+/// A symbolic link that the pod's root has (`/bin -> usr/bin` on a merged-usr host).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootLink {
+    /// Absolute path inside the pod.
+    pub at: Vec<u8>,
+    /// What it points to.
+    pub target: Vec<u8>,
+}
+
+/// Kind of a standard stream of the first process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StreamKind {
+    /// Closed: the descriptor does not exist in the pod either.
+    Closed,
+    /// A terminal.
+    Terminal,
+    /// A pipe or a socket: no position.
+    Pipe,
+    /// A regular file: has a position on the host.
+    File,
+    /// A character device such as `/dev/null`.
+    Device,
+}
+
+/// What to run and in which surroundings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodConfig {
+    /// Program and arguments. `argv[0]` is looked up in `PATH` of `env` unless it has a slash.
+    pub argv: Vec<Vec<u8>>,
+    /// Environment, `NAME=value`.
+    pub env: Vec<Vec<u8>>,
+    /// Working directory inside the pod.
+    pub cwd: Vec<u8>,
+    /// User id of the first process.
+    pub uid: u32,
+    /// Group id of the first process.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// `uname -n`.
+    pub hostname: Vec<u8>,
+    /// Host directories that the pod sees.
+    pub exports: Vec<Export>,
+    /// Symbolic links of the root view.
+    pub links: Vec<RootLink>,
+    /// The three standard streams.
+    pub streams: [StreamKind; 3],
+    /// `(rows, columns)` of the terminal, if a stream is one.
+    pub window: Option<(u16, u16)>,
+    /// Print every system call (`hull trace`).
+    pub trace: bool,
+}
+
+impl PodConfig {
+    /// Serialises for guest memory.
+    pub fn encode(&self) -> Vec<u8> {
+        // Serialising owned byte vectors into a growing vector can't fail.
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// Reads what [`PodConfig::encode`] wrote; `None` if it is malformed.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+}

@@ -1,0 +1,21 @@
+//! The contract between the monitor on the host and keel in the virtual machine.
+//!
+//! Both sides compile this crate: guest-physical and virtual layout ([`layout`]), what the monitor
+//! hands over at boot ([`boot`]), the connector ring in shared memory ([`ring`]) and the requests
+//! that travel through it ([`request`]). Every structure is `repr(C)` with fixed widths and its size
+//! is asserted at compile time. [`VERSION`] changes whenever any of them does; the monitor refuses
+//! a keel that was built for another one.
+//!
+//! Invariant for the monitor: everything here that lies in guest memory is hostile input. It is
+//! copied out once, then validated, then used.
+#![no_std]
+
+extern crate alloc;
+
+pub mod boot;
+pub mod layout;
+pub mod request;
+pub mod ring;
+
+/// Version of this contract. 1: first.
+pub const VERSION: u32 = 1;

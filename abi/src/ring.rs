@@ -1,0 +1,113 @@
+//! The connector ring: one shared structure per pod that carries requests and completions.
+//!
+//! Keel is the only producer of submissions and the only consumer of completions; the monitor is
+//! the opposite. Indices run freely (wrap at 2^32) and are reduced modulo [`ENTRIES`]. A producer
+//! writes the entry first, then its tail with release order.
+
+use bytemuck::{Pod, Zeroable};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Entries of each queue; a power of two.
+pub const ENTRIES: usize = 128;
+
+/// A request from keel. See [`crate::request`] for the operations.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct Submission {
+    /// [`crate::request::Op`] as a number.
+    pub op: u32,
+    /// [`sub_flags`].
+    pub flags: u32,
+    /// Chosen by keel, returned in the completion.
+    pub id: u64,
+    /// Arguments; their meaning depends on the operation.
+    pub args: [u64; 6],
+    /// Guest-physical address of the input bytes (or of a list of [`Segment`]s).
+    pub in_gpa: u64,
+    /// Guest-physical address of the room for output (or of a list of [`Segment`]s).
+    pub out_gpa: u64,
+    /// Bytes of input (with [`sub_flags::IN_LIST`]: number of segments).
+    pub in_len: u32,
+    /// Bytes of room for output (with [`sub_flags::OUT_LIST`]: number of segments).
+    pub out_len: u32,
+}
+
+/// Bits of [`Submission::flags`].
+pub mod sub_flags {
+    /// The input is a list of [`super::Segment`]s.
+    pub const IN_LIST: u32 = 1;
+    /// The output is a list of [`super::Segment`]s.
+    pub const OUT_LIST: u32 = 2;
+}
+
+/// Most segments of one list.
+pub const MAX_SEGMENTS: usize = 512;
+
+/// A piece of guest memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct Segment {
+    /// Guest-physical address.
+    pub gpa: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// The answer to a [`Submission`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct Completion {
+    /// [`Submission::id`].
+    pub id: u64,
+    /// Non-negative result, or a negated Linux errno.
+    pub result: i64,
+    /// More results; their meaning depends on the operation.
+    pub extra: [u64; 2],
+}
+
+/// What both sides share, at guest-physical [`crate::layout::RING`].
+///
+/// Each group of fields that one side writes has cache lines of its own.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Ring {
+    /// Submissions consumed; written by the monitor.
+    pub sub_head: AtomicU32,
+    /// Completions produced; written by the monitor.
+    pub comp_tail: AtomicU32,
+    /// [`server_state`]; written by the monitor.
+    pub server: AtomicU32,
+    /// Kicks sent so far; written by the monitor.
+    pub kicks: AtomicU32,
+    _pad0: [u64; 6],
+    /// Submissions produced; written by keel.
+    pub sub_tail: AtomicU32,
+    /// Completions consumed; written by keel.
+    pub comp_head: AtomicU32,
+    /// Not 0: keel wants an interrupt every tick (more than one thread is runnable).
+    pub tick_wanted: AtomicU32,
+    /// Not 0: keel wants the helper to stay awake and poll.
+    pub poll_wanted: AtomicU32,
+    /// `CLOCK_MONOTONIC` ns of the host at which keel wants to be woken or interrupted;
+    /// `u64::MAX`: never.
+    pub deadline_ns: AtomicU64,
+    _pad1: [u64; 5],
+    /// Entries of the submission queue.
+    pub submissions: [Submission; ENTRIES],
+    /// Entries of the completion queue.
+    pub completions: [Completion; ENTRIES],
+}
+
+/// Values of [`Ring::server`].
+pub mod server_state {
+    /// Nobody looks at the ring: ring the doorbell or exit.
+    pub const ASLEEP: u32 = 0;
+    /// A host thread polls the ring: do nothing, it will see the submission.
+    pub const POLLING: u32 = 1;
+}
+
+const _: () = assert!(core::mem::size_of::<Submission>() == 88);
+const _: () = assert!(core::mem::size_of::<Completion>() == 32);
+const _: () = assert!(core::mem::offset_of!(Ring, sub_tail) == 64);
+const _: () = assert!(core::mem::offset_of!(Ring, submissions) == 128);
+const _: () = assert!(core::mem::size_of::<Ring>() <= 0x1_0000);

@@ -1,0 +1,29 @@
+//! Statics under the big lock.
+
+use core::ops::Deref;
+
+/// A static value that only code inside keel touches; see the crate's invariant.
+///
+/// Built for `static X: Global<Cell<…>>` and `Global<RefCell<…>>`.
+#[derive(Debug)]
+pub struct Global<T>(T);
+
+// SAFETY: keel code runs under the big lock and is never preempted (crate invariant), so no two
+// virtual CPUs are inside the value at once. Hosted: unit tests use one thread per value.
+unsafe impl<T> Sync for Global<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Global<T> {}
+
+impl<T> Global<T> {
+    /// Wraps a value.
+    pub const fn new(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> Deref for Global<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}

@@ -1,0 +1,41 @@
+//! The platform of keel: everything that touches the machine, and the only guest crate with unsafe.
+//!
+//! Above it is plain Rust. Key types: [`frame::Frame`] (a counted 4 KiB page of memory),
+//! [`paging::AddressSpace`] (page tables), [`thread::Thread`] (kernel stack and saved state of a
+//! thread), [`trap::TrapFrame`] (registers of a program at its entry into keel).
+//!
+//! Invariant: keel runs under one *big lock*. Code in keel is never preempted, only one virtual CPU
+//! is inside keel at a time, and another thread runs only where [`thread::switch`] is called. That is
+//! what lets the crates above use `Rc`, `Cell` and `RefCell`; [`cell::Global`] holds such values in
+//! statics.
+#![no_std]
+
+extern crate alloc;
+#[cfg(feature = "hosted")]
+extern crate std;
+
+pub mod cell;
+pub mod clock;
+pub mod frame;
+#[cfg(not(feature = "hosted"))]
+mod frame_kvm;
+#[cfg(not(feature = "hosted"))]
+pub mod boot;
+#[cfg(not(feature = "hosted"))]
+pub mod fpu;
+#[cfg(not(feature = "hosted"))]
+mod heap;
+#[cfg(not(feature = "hosted"))]
+pub mod paging;
+#[cfg(not(feature = "hosted"))]
+pub mod percpu;
+#[cfg(not(feature = "hosted"))]
+pub mod ring;
+#[cfg(not(feature = "hosted"))]
+mod stub;
+#[cfg(not(feature = "hosted"))]
+pub mod thread;
+#[cfg(not(feature = "hosted"))]
+pub mod trap;
+#[cfg(not(feature = "hosted"))]
+pub mod user;

@@ -1,0 +1,135 @@
+//! Registers of a program at its entry into keel, and the three ways in.
+
+/// How a program entered keel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Entry {
+    /// A patched site jumped to the gate.
+    Call = 0,
+    /// A `syscall` instruction.
+    Trap = 1,
+    /// An exception or an interrupt.
+    Fault = 2,
+}
+
+/// All general and xmm registers of the interrupted program; lies at the top of its thread's kernel
+/// stack. What stands here is what the program continues with.
+///
+/// Upper halves of vector registers, x87 and MXCSR stay live in the CPU while keel runs (keel is
+/// compiled for SSE2 only) and are saved by [`crate::fpu`] when another thread gets the CPU.
+#[repr(C, align(16))]
+#[derive(Clone, Debug)]
+pub struct TrapFrame {
+    /// Low 128 bits of the vector registers 0 to 15.
+    pub xmm: [[u64; 2]; 16],
+    /// General registers.
+    pub r15: u64,
+    /// General register.
+    pub r14: u64,
+    /// General register.
+    pub r13: u64,
+    /// General register.
+    pub r12: u64,
+    /// General register.
+    pub rbp: u64,
+    /// General register.
+    pub rbx: u64,
+    /// General register.
+    pub r11: u64,
+    /// General register.
+    pub r10: u64,
+    /// General register.
+    pub r9: u64,
+    /// General register.
+    pub r8: u64,
+    /// General register: system call number at entry, result at exit.
+    pub rax: u64,
+    /// General register.
+    pub rcx: u64,
+    /// General register.
+    pub rdx: u64,
+    /// General register.
+    pub rsi: u64,
+    /// General register.
+    pub rdi: u64,
+    /// [`Entry`] as a number.
+    pub entry: u64,
+    /// Where the program continues. For a system call: after the instruction (for a patched site:
+    /// inside its trampoline).
+    pub rip: u64,
+    /// Code selector.
+    pub cs: u64,
+    /// Flags.
+    pub rflags: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// Stack selector.
+    pub ss: u64,
+    /// Padding that keeps the size a multiple of 16.
+    pub pad: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<TrapFrame>() == 256 + 22 * 8);
+
+impl TrapFrame {
+    /// Registers of a program that starts at `rip` with its stack at `rsp`, all others zero.
+    pub const fn new(rip: u64, rsp: u64) -> Self {
+        Self {
+            xmm: [[0; 2]; 16],
+            r15: 0, r14: 0, r13: 0, r12: 0, rbp: 0, rbx: 0, r11: 0, r10: 0, r9: 0, r8: 0,
+            rax: 0, rcx: 0, rdx: 0, rsi: 0, rdi: 0,
+            entry: Entry::Fault as u64,
+            rip,
+            cs: abi::layout::selector::USER_CS as u64,
+            rflags: RFLAGS_USER,
+            rsp,
+            ss: abi::layout::selector::USER_DS as u64,
+            pad: 0,
+        }
+    }
+}
+
+/// Flags that a program starts with: interrupts on, I/O privilege 3 (keel and the program share a
+/// privilege level, and keel writes ports).
+pub const RFLAGS_USER: u64 = 0x3202;
+
+/// What interrupted the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultInfo {
+    /// Exception vector (14: page fault, 3: breakpoint, …), or [`abi::layout::KICK_VECTOR`].
+    pub vector: u8,
+    /// Error code of the exception, or 0.
+    pub code: u64,
+    /// CR2: the address of a page fault.
+    pub address: u64,
+}
+
+/// Whether keel must take the slow way out. Returned by the kernel's entry points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Exit {
+    /// Only rax of the frame changed: the fast return suffices (patched call).
+    Fast = 0,
+    /// Anything in the frame may have changed: load it all.
+    Full = 1,
+}
+
+/// The kernel above: hal calls these, the image crate exports them.
+///
+/// `extern "Rust"` symbols keep the kernel crate free of unsafe.
+pub mod kernel {
+    use super::{Exit, FaultInfo, TrapFrame};
+
+    /// Entry points that the kernel gives to hal.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Hooks {
+        /// First code of the kernel, on the boot stack; never returns.
+        pub boot: fn(&'static abi::boot::BootInfo) -> !,
+        /// A system call of the current thread.
+        pub syscall: fn(&mut TrapFrame) -> Exit,
+        /// An exception or interrupt of the current thread while it ran program code.
+        pub fault: fn(&mut TrapFrame, FaultInfo) -> Exit,
+        /// First code of a new thread on its own kernel stack; returns to the program.
+        pub thread_start: fn(&mut TrapFrame) -> Exit,
+    }
+}

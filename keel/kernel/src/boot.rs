@@ -1,0 +1,1 @@
+//! From hal's boot hook to the first program.

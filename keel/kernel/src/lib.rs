@@ -1,0 +1,20 @@
+//! The system inside a pod: tasks, memory, files, signals and the Linux system calls over them.
+//!
+//! No unsafe: everything that touches the machine is behind `hal`. Keel runs under one big lock
+//! (see `hal`), so state lives in `Rc`, `Cell` and `RefCell`. Two rules follow: no `RefCell` borrow
+//! is held while a thread may block or program memory is touched (both may run other threads), and
+//! nothing that a program passes may panic.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod boot;
+pub mod connector;
+pub mod file;
+pub mod fs;
+pub mod mm;
+pub mod signal;
+pub mod syscall;
+pub mod task;
+pub mod time;

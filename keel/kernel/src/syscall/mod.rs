@@ -1,0 +1,1 @@
+//! The system call table, dispatch and argument conversion.

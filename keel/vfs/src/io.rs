@@ -1,0 +1,85 @@
+//! Where bytes of a read go and bytes of a write come from: program memory or keel's own.
+
+use hal::frame::Frame;
+use uapi::Result;
+
+/// Takes the bytes of a read.
+///
+/// A call may touch program memory, fault, block and run other threads: the caller holds no
+/// `RefCell` borrow. A short count means that the destination is full or, after some bytes, bad;
+/// EFAULT that not one byte could be stored.
+pub trait Dst {
+    /// Room left in bytes.
+    fn remaining(&self) -> usize;
+    /// Stores bytes of keel's memory.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize>;
+    /// Stores bytes of a frame.
+    fn put_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize>;
+    /// Stores zeros.
+    fn put_zeros(&mut self, len: usize) -> Result<usize>;
+}
+
+/// Gives the bytes of a write; the rules of [`Dst`] hold.
+pub trait Src {
+    /// Bytes left.
+    fn remaining(&self) -> usize;
+    /// Fetches bytes into keel's memory.
+    fn get(&mut self, bytes: &mut [u8]) -> Result<usize>;
+    /// Fetches bytes into a frame.
+    fn get_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize>;
+}
+
+/// A destination in keel's memory.
+#[derive(Debug)]
+pub struct KernelDst<'a>(pub &'a mut [u8]);
+
+impl Dst for KernelDst<'_> {
+    fn remaining(&self) -> usize {
+        self.0.len()
+    }
+    fn put(&mut self, bytes: &[u8]) -> Result<usize> {
+        let n = bytes.len().min(self.0.len());
+        let (head, tail) = core::mem::take(&mut self.0).split_at_mut(n);
+        head.copy_from_slice(&bytes[..n]);
+        self.0 = tail;
+        Ok(n)
+    }
+    fn put_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize> {
+        let n = len.min(self.0.len());
+        let (head, tail) = core::mem::take(&mut self.0).split_at_mut(n);
+        frame.read(offset, head);
+        self.0 = tail;
+        Ok(n)
+    }
+    fn put_zeros(&mut self, len: usize) -> Result<usize> {
+        let n = len.min(self.0.len());
+        let (head, tail) = core::mem::take(&mut self.0).split_at_mut(n);
+        head.fill(0);
+        self.0 = tail;
+        Ok(n)
+    }
+}
+
+/// A source in keel's memory.
+#[derive(Debug)]
+pub struct KernelSrc<'a>(pub &'a [u8]);
+
+impl Src for KernelSrc<'_> {
+    fn remaining(&self) -> usize {
+        self.0.len()
+    }
+    fn get(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        let n = bytes.len().min(self.0.len());
+        let (head, tail) = self.0.split_at(n);
+        bytes[..n].copy_from_slice(head);
+        self.0 = tail;
+        Ok(n)
+    }
+    fn get_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize> {
+        let n = len.min(self.0.len());
+        let (head, tail) = self.0.split_at(n);
+        frame.write(offset, head);
+        self.0 = tail;
+        Ok(n)
+    }
+}

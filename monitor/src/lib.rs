@@ -1,0 +1,1 @@
+//! Host process of one pod.
