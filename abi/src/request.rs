@@ -29,12 +29,14 @@ pub enum Op {
     /// Host clocks now. e0: realtime ns, e1: monotonic ns.
     Clock = 8,
 
-    /// Read a standard stream. a0: 0. out: room. Result: bytes, 0 at the end. May complete late.
+    /// Read a standard stream. a0: 0, a1: 1 to fail with EAGAIN instead of waiting. out: room.
+    /// Result: bytes, 0 at the end. May complete late.
     StreamRead = 16,
-    /// Write a standard stream. a0: 1 or 2. in: bytes. Result: bytes. May complete late.
+    /// Write a standard stream. a0: 1 or 2, a1: 1 to fail with EAGAIN instead of waiting. in: bytes.
+    /// Result: bytes. May complete late.
     StreamWrite = 17,
     /// Readiness of a standard stream. a0: stream, a1: poll(2) events wanted; completes when one
-    /// of them (or POLLERR, POLLHUP) holds. Result: events.
+    /// of them (or POLLERR, POLLHUP) holds; a2: 1 to complete at once. Result: events.
     StreamPoll = 18,
     /// Cancel a late operation. a0: id. The cancelled one completes with ECANCELED.
     Cancel = 19,

@@ -1,1 +1,6 @@
 #![no_std]
+
+extern crate alloc;
+
+pub mod fdset;
+pub mod pipe_buf;

@@ -1,0 +1,177 @@
+//! The ring of page pieces inside a pipe. Only bookkeeping: the owner moves the bytes.
+//!
+//! Generic over the page handle, so that it is tested without memory.
+
+use alloc::collections::VecDeque;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Slots of a new pipe (64 KiB), pipe(7).
+pub const DEFAULT_SLOTS: usize = 16;
+/// Most slots (1 MiB: `/proc/sys/fs/pipe-max-size`).
+pub const MAX_SLOTS: usize = 256;
+
+/// Bytes `start .. start + len` of a page.
+#[derive(Clone, Debug)]
+pub struct Piece<P> {
+    /// The page.
+    pub page: P,
+    /// First byte.
+    pub start: usize,
+    /// Bytes.
+    pub len: usize,
+    /// A later write may be added behind these bytes: the page is the pipe's own and this is no
+    /// packet.
+    pub mergeable: bool,
+    /// A read takes no more than this piece and drops the rest of it (`O_DIRECT`).
+    pub packet: bool,
+}
+
+/// Pieces in order, at most [`PipeRing::slots`].
+#[derive(Debug)]
+pub struct PipeRing<P> {
+    pieces: VecDeque<Piece<P>>,
+    slots: usize,
+    bytes: usize,
+}
+
+impl<P> Default for PipeRing<P> {
+    fn default() -> Self {
+        Self { pieces: VecDeque::new(), slots: DEFAULT_SLOTS, bytes: 0 }
+    }
+}
+
+impl<P> PipeRing<P> {
+    /// Most pieces.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+    /// Pieces now.
+    pub fn used(&self) -> usize {
+        self.pieces.len()
+    }
+    /// Bytes now (`FIONREAD`).
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+    /// No piece.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+    /// No free slot.
+    pub fn is_full(&self) -> bool {
+        self.pieces.len() >= self.slots
+    }
+    /// The oldest piece.
+    pub fn front(&self) -> Option<&Piece<P>> {
+        self.pieces.front()
+    }
+    /// The piece number `index`, oldest first.
+    pub fn get(&self, index: usize) -> Option<&Piece<P>> {
+        self.pieces.get(index)
+    }
+    /// Page, first free byte and room behind the newest piece, if `len` bytes may be added there.
+    pub fn merge_room(&self, len: usize) -> Option<(&P, usize)> {
+        let last = self.pieces.back().filter(|p| p.mergeable)?;
+        let end = last.start + last.len;
+        (end + len <= PAGE).then_some((&last.page, end))
+    }
+    /// The newest piece grew by `len` bytes.
+    pub fn merged(&mut self, len: usize) {
+        if let Some(last) = self.pieces.back_mut() {
+            last.len += len;
+            self.bytes += len;
+        }
+    }
+    /// Adds a piece; gives it back if there is no slot.
+    pub fn push(&mut self, piece: Piece<P>) -> Result<(), Piece<P>> {
+        if self.is_full() {
+            return Err(piece);
+        }
+        self.bytes += piece.len;
+        self.pieces.push_back(piece);
+        Ok(())
+    }
+    /// Takes `len` bytes off the oldest piece; returns its page when nothing is left of it.
+    pub fn consume(&mut self, len: usize) -> Option<P> {
+        let front = self.pieces.front_mut()?;
+        let len = len.min(front.len);
+        self.bytes -= len;
+        front.start += len;
+        front.len -= len;
+        if front.len > 0 { None } else { self.pieces.pop_front().map(|p| p.page) }
+    }
+    /// Takes the oldest piece off.
+    pub fn pop(&mut self) -> Option<Piece<P>> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.len;
+        Some(piece)
+    }
+    /// Changes the number of slots; `false` if more are in use (`EBUSY`).
+    pub fn resize(&mut self, slots: usize) -> bool {
+        let ok = slots >= self.pieces.len();
+        if ok {
+            self.slots = slots;
+        }
+        ok
+    }
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+        self.bytes = 0;
+    }
+}
+
+/// The number of slots for a wanted size in bytes (`F_SETPIPE_SZ`): a power of two of pages.
+/// `None` for 0 and for sizes that do not fit 31 bits.
+pub fn slots_for(bytes: usize) -> Option<usize> {
+    if bytes == 0 || bytes > 1 << 31 {
+        return None;
+    }
+    Some(bytes.div_ceil(PAGE).next_power_of_two())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(page: u32, len: usize) -> Piece<u32> {
+        Piece { page, start: 0, len, mergeable: true, packet: false }
+    }
+
+    #[test]
+    fn merges_and_consumes() {
+        let mut r = PipeRing::default();
+        assert!(r.merge_room(1).is_none());
+        r.push(piece(7, 10)).unwrap();
+        assert_eq!(r.merge_room(PAGE - 10), Some((&7, 10)));
+        assert_eq!(r.merge_room(PAGE - 9), None);
+        r.merged(5);
+        assert_eq!(r.bytes(), 15);
+        assert_eq!(r.consume(14), None);
+        assert_eq!(r.front().map(|p| (p.start, p.len)), Some((14, 1)));
+        assert_eq!(r.consume(100), Some(7));
+        assert!(r.is_empty() && r.bytes() == 0);
+    }
+
+    #[test]
+    fn bounds_slots() {
+        let mut r = PipeRing::default();
+        for n in 0..DEFAULT_SLOTS as u32 {
+            r.push(piece(n, PAGE)).unwrap();
+        }
+        assert!(r.is_full() && r.push(piece(99, 1)).is_err());
+        assert!(!r.resize(8) && r.resize(32) && !r.is_full());
+        assert_eq!(r.pop().map(|p| p.page), Some(0));
+        assert_eq!(r.bytes(), 15 * PAGE);
+    }
+
+    #[test]
+    fn rounds_sizes() {
+        assert_eq!(slots_for(0), None);
+        assert_eq!(slots_for(1), Some(1));
+        assert_eq!(slots_for(4097), Some(2));
+        assert_eq!(slots_for(1 << 20), Some(256));
+        assert_eq!(slots_for(usize::MAX), None);
+    }
+}
