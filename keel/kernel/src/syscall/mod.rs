@@ -1,1 +1,211 @@
-//! The system call table, dispatch and argument conversion.
+//! System calls: one table as data, and the dispatch that is made of it.
+//!
+//! `table.rs` has a row per call of x86-64 Linux. From the rows come [`DISPATCH`] (number to
+//! function), [`CALLS`] (names, arguments and support for tracing), and, on the host, the coverage
+//! page of the documentation.
+
+use hal::trap::TrapFrame;
+use uapi::{Errno, Result};
+
+/// Entries of the dispatch table; larger numbers are unknown.
+pub const MAX_CALLS: usize = 512;
+
+/// A handler as it lies in the dispatch table: arguments from the registers, result or negated
+/// error for rax.
+pub type Handler = fn(&mut TrapFrame) -> isize;
+
+/// How well a call is supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// As in Linux.
+    Full,
+    /// Some of it, see the note.
+    Partial,
+    /// Always an error.
+    None,
+}
+
+/// What an argument is, for tracing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// File descriptor or `AT_FDCWD`.
+    Fd,
+    /// Signed 32-bit number.
+    Int,
+    /// Unsigned 32-bit number.
+    Uint,
+    /// Signed 64-bit number.
+    Long,
+    /// Flags or a request code.
+    Hex,
+    /// File mode.
+    Mode,
+    /// Flags of open(2).
+    OpenFlags,
+    /// Number of bytes.
+    Size,
+    /// File offset.
+    Off,
+    /// Address.
+    Ptr,
+    /// Address of a string.
+    Path,
+    /// Address of bytes to be read; their number is the next argument.
+    InBuf,
+    /// Address of room to be filled; its size is the next argument.
+    OutBuf,
+    /// Address of an array of strings.
+    Argv,
+    /// Address of a timespec to be read.
+    Timespec,
+    /// Signal number.
+    Signal,
+    /// Process or thread id.
+    Pid,
+}
+
+/// What is known about a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Number in rax.
+    pub number: u16,
+    /// Linux's name.
+    pub name: &'static str,
+    /// Support.
+    pub level: Level,
+    /// Names and kinds of the arguments.
+    pub args: &'static [(&'static str, ArgKind)],
+    /// What is missing, or why.
+    pub note: &'static str,
+}
+
+/// A type that an argument register converts to, as C does: by truncation.
+pub trait FromArg {
+    /// From the register.
+    fn from_arg(register: u64) -> Self;
+}
+
+macro_rules! from_arg { ($($t:ty),*) => { $(
+    impl FromArg for $t {
+        #[inline(always)]
+        fn from_arg(register: u64) -> Self {
+            register as $t
+        }
+    }
+)* } }
+from_arg!(i32, u32, i64, u64, usize, isize);
+
+/// A type that a handler may return on success.
+pub trait IntoReturn {
+    /// Value for rax.
+    fn into_return(self) -> isize;
+}
+
+macro_rules! into_return { ($($t:ty),*) => { $(
+    impl IntoReturn for $t {
+        #[inline(always)]
+        fn into_return(self) -> isize {
+            self as isize
+        }
+    }
+)* } }
+into_return!(i32, u32, i64, u64, usize, isize);
+
+impl IntoReturn for () {
+    #[inline(always)]
+    fn into_return(self) -> isize {
+        0
+    }
+}
+
+impl<T: IntoReturn> IntoReturn for Result<T> {
+    #[inline(always)]
+    fn into_return(self) -> isize {
+        match self {
+            Ok(value) => value.into_return(),
+            Err(errno) => -(errno.code() as isize),
+        }
+    }
+}
+
+/// Register of an argument by position.
+macro_rules! register {
+    ($f:ident 0) => { $f.rdi };
+    ($f:ident 1) => { $f.rsi };
+    ($f:ident 2) => { $f.rdx };
+    ($f:ident 3) => { $f.r10 };
+    ($f:ident 4) => { $f.r8 };
+    ($f:ident 5) => { $f.r9 };
+}
+
+/// Calls a handler with the leading registers that its row names.
+macro_rules! invoke {
+    ($f:ident [$($h:tt)*] ()) => { $($h)*() };
+    ($f:ident [$($h:tt)*] ($a:ident)) => { invoke!(@ $f [$($h)*] 0) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident)) => { invoke!(@ $f [$($h)*] 0 1) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident)) => { invoke!(@ $f [$($h)*] 0 1 2) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident $d:ident)) => { invoke!(@ $f [$($h)*] 0 1 2 3) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident $d:ident $e:ident)) => { invoke!(@ $f [$($h)*] 0 1 2 3 4) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident $d:ident $e:ident $g:ident)) => {
+        invoke!(@ $f [$($h)*] 0 1 2 3 4 5)
+    };
+    (@ $f:ident [$($h:tt)*] $($n:tt)*) => { $($h)*($(FromArg::from_arg(register!($f $n))),*) };
+}
+
+/// Like [`invoke`], with the frame as first argument.
+macro_rules! invoke_frame {
+    ($f:ident [$($h:tt)*] ()) => { $($h)*($f) };
+    ($f:ident [$($h:tt)*] ($a:ident)) => { invoke_frame!(@ $f [$($h)*] 0) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident)) => { invoke_frame!(@ $f [$($h)*] 0 1) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident)) => { invoke_frame!(@ $f [$($h)*] 0 1 2) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident $d:ident)) => { invoke_frame!(@ $f [$($h)*] 0 1 2 3) };
+    ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident $d:ident $e:ident)) => {
+        invoke_frame!(@ $f [$($h)*] 0 1 2 3 4)
+    };
+    (@ $f:ident [$($h:tt)*] $($n:tt)*) => {{
+        let arguments = arguments($f);
+        $($h)*($f, $(FromArg::from_arg(arguments[$n])),*)
+    }};
+}
+
+/// The function of a row.
+macro_rules! handler {
+    ([] ($($a:ident)*)) => { unsupported as Handler };
+    ([= $errno:ident] ($($a:ident)*)) => { (|_| -(Errno::$errno.code() as isize)) as Handler };
+    ([frame $($h:tt)*] ($($a:ident)*)) => {
+        (|f| IntoReturn::into_return(invoke_frame!(f [$($h)*] ($($a)*)))) as Handler
+    };
+    ([$($h:tt)*] ($($a:ident)*)) => { (|f| IntoReturn::into_return(invoke!(f [$($h)*] ($($a)*)))) as Handler };
+}
+
+macro_rules! syscalls {
+    ($($number:literal $name:ident $level:ident [$($handler:tt)*] ($($arg:ident : $kind:ident),*) $note:literal;)*) => {
+        /// Functions by number.
+        pub static DISPATCH: [Handler; MAX_CALLS] = {
+            let mut table = [unsupported as Handler; MAX_CALLS];
+            $( table[$number] = handler!([$($handler)*] ($($arg)*)); )*
+            table
+        };
+
+        /// All rows, by rising number.
+        pub static CALLS: &[Call] = &[$( Call {
+            number: $number,
+            name: stringify!($name),
+            level: Level::$level,
+            args: &[$((stringify!($arg), ArgKind::$kind)),*],
+            note: $note,
+        }),*];
+    };
+}
+
+include!("table.rs");
+
+/// The six argument registers.
+pub fn arguments(frame: &TrapFrame) -> [u64; 6] {
+    [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9]
+}
+
+/// Rows without a handler.
+fn unsupported(_frame: &mut TrapFrame) -> isize {
+    -(Errno::ENOSYS.code() as isize)
+}
