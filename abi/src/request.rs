@@ -60,8 +60,8 @@ pub enum Op {
     /// or 0. in: path. out: [`DirRecord`]s. Result: bytes of records; e0: handle to go on with,
     /// or 0 after the last. `.` and `..` are not reported.
     ReadDir = 33,
-    /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file.
-    /// in: path. out: [`NodeAttr`]. e0: handle.
+    /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file, a3: uid, a4: gid
+    /// of a new file. in: path. out: [`NodeAttr`]. e0: handle.
     Open = 34,
     /// a0: handle.
     Close = 35,
@@ -112,6 +112,11 @@ pub enum Op {
     SetXattr = 55,
     /// a0: export, a1: bytes of the path. in: path, then name.
     RemoveXattr = 56,
+    /// Open a regular file for reading and read its beginning in the same trip. a0: export. in: path.
+    /// out: [`NodeAttr`], then content. Result: bytes of content. e0: handle if the file is longer
+    /// than the room, or 0 if all of it was delivered (nothing stays open then). ENOSYS: keel falls
+    /// back to `Open` and `Read`.
+    Fetch = 57,
 }
 
 /// Flags of [`Op::Open`].
