@@ -2,5 +2,7 @@
 
 extern crate alloc;
 
+pub mod elf;
 pub mod fdset;
 pub mod pipe_buf;
+pub mod vma;

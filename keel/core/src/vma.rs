@@ -1,0 +1,232 @@
+//! The mappings of an address space, ordered by address: split, merge, punch holes, find room.
+//!
+//! Generic over what a mapping carries (its [`Attributes`]), so that the bookkeeping is tested
+//! without page tables. Addresses and lengths are in bytes; the caller gives page multiples.
+
+use alloc::vec::Vec;
+
+#[cfg(test)]
+mod tests;
+
+/// What a mapping carries besides its range.
+pub trait Attributes: Clone {
+    /// The same attributes `bytes` further into the backing: what the upper part of a split carries.
+    fn advance(&self, bytes: usize) -> Self;
+    /// Whether `next` goes on where these end after `len` bytes, so that the two can be one mapping.
+    fn continues(&self, len: usize, next: &Self) -> bool;
+    /// Bytes below the mapping that [`VmaSet::find_free`] keeps free: a stack's guard gap.
+    fn gap_below(&self) -> usize {
+        0
+    }
+}
+
+/// One mapping: `[start, end)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vma<A> {
+    /// First byte.
+    pub start: usize,
+    /// First byte after it.
+    pub end: usize,
+    /// What it is.
+    pub attrs: A,
+}
+
+impl<A> Vma<A> {
+    /// Bytes.
+    pub const fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Never true for a mapping of a set.
+    pub const fn is_empty(&self) -> bool {
+        self.end == self.start
+    }
+
+    /// Whether `addr` lies inside.
+    pub const fn contains(&self, addr: usize) -> bool {
+        self.start <= addr && addr < self.end
+    }
+}
+
+/// Mappings in ascending order that never overlap; neighbours that can be one are one.
+#[derive(Clone, Debug)]
+pub struct VmaSet<A> {
+    items: Vec<Vma<A>>,
+}
+
+impl<A> Default for VmaSet<A> {
+    fn default() -> Self {
+        Self { items: Vec::new() }
+    }
+}
+
+impl<A: Attributes> VmaSet<A> {
+    /// No mappings.
+    pub const fn new() -> Self {
+        Self { items: Vec::new() }
+    }
+
+    /// Number of mappings.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// All mappings, ascending.
+    pub fn iter(&self) -> core::slice::Iter<'_, Vma<A>> {
+        self.items.iter()
+    }
+
+    /// Index of the first mapping that ends above `addr`.
+    fn index_above(&self, addr: usize) -> usize {
+        self.items.partition_point(|v| v.end <= addr)
+    }
+
+    /// The mapping that contains `addr`.
+    pub fn find(&self, addr: usize) -> Option<&Vma<A>> {
+        self.first_above(addr).filter(|v| v.start <= addr)
+    }
+
+    /// The first mapping that ends above `addr`.
+    pub fn first_above(&self, addr: usize) -> Option<&Vma<A>> {
+        self.items.get(self.index_above(addr))
+    }
+
+    /// The last mapping that ends at or below `addr`.
+    pub fn last_below(&self, addr: usize) -> Option<&Vma<A>> {
+        self.index_above(addr).checked_sub(1).and_then(|i| self.items.get(i))
+    }
+
+    /// The mappings that overlap `[start, end)`, ascending, with their whole ranges.
+    pub fn overlapping(&self, start: usize, end: usize) -> &[Vma<A>] {
+        let first = self.index_above(start);
+        let last = first + self.items[first..].partition_point(|v| v.start < end);
+        &self.items[first..last]
+    }
+
+    /// Whether nothing is mapped in `[start, end)`.
+    pub fn is_free(&self, start: usize, end: usize) -> bool {
+        self.overlapping(start, end).is_empty()
+    }
+
+    /// Whether every byte of `[start, end)` is mapped.
+    pub fn is_covered(&self, start: usize, end: usize) -> bool {
+        let mut at = start;
+        for v in self.overlapping(start, end) {
+            if v.start > at {
+                return false;
+            }
+            at = v.end;
+        }
+        at >= end
+    }
+
+    /// Adds a mapping, replacing what was in `[start, end)`, and merges it with its neighbours.
+    pub fn insert(&mut self, start: usize, end: usize, attrs: A) {
+        if start >= end {
+            return;
+        }
+        self.remove(start, end);
+        let at = self.index_above(start);
+        self.items.insert(at, Vma { start, end, attrs });
+        self.merge(at, at + 1);
+    }
+
+    /// Takes `[start, end)` out of the set, splitting the mappings at its edges; the pieces come back.
+    pub fn remove(&mut self, start: usize, end: usize) -> Vec<Vma<A>> {
+        if start >= end || self.is_free(start, end) {
+            return Vec::new();
+        }
+        let (first, last) = self.isolate(start, end);
+        self.items.drain(first..last).collect()
+    }
+
+    /// Changes the attributes of everything in `[start, end)`, splitting and merging as needed.
+    pub fn update(&mut self, start: usize, end: usize, mut change: impl FnMut(&mut A)) {
+        if start >= end {
+            return;
+        }
+        let (first, last) = self.isolate(start, end);
+        for v in &mut self.items[first..last] {
+            change(&mut v.attrs);
+        }
+        self.merge(first, last);
+    }
+
+    /// Moves the start of the mapping at `start` down to `new_start`; the room must be free. `attrs`
+    /// becomes what it carries.
+    pub fn grow_down(&mut self, start: usize, new_start: usize, attrs: A) {
+        let at = self.index_above(start);
+        if let Some(v) = self.items.get_mut(at).filter(|v| v.start == start && new_start < start) {
+            v.start = new_start;
+            v.attrs = attrs;
+            self.merge(at, at + 1);
+        }
+    }
+
+    /// Finds the highest `[start, start + len)` inside `[low, high)` that is free, leaves `gap` bytes
+    /// free below itself, and stays out of the gaps of the mappings above. `len` is not 0.
+    pub fn find_free(&self, len: usize, low: usize, high: usize, gap: usize) -> Option<usize> {
+        let need = len.checked_add(gap)?;
+        // The free room right below mapping `i` (or below `high`) ends at `ceiling`.
+        let mut i = self.items.partition_point(|v| v.start < high);
+        let mut ceiling = match self.items.get(i) {
+            Some(above) => high.min(above.start.saturating_sub(above.attrs.gap_below())),
+            None => high,
+        };
+        loop {
+            let floor = match i.checked_sub(1) {
+                Some(below) => self.items[below].end.max(low),
+                None => low,
+            };
+            if ceiling >= floor && ceiling - floor >= need {
+                return Some(ceiling - len);
+            }
+            i = i.checked_sub(1)?;
+            let below = &self.items[i];
+            if below.start <= low {
+                return None;
+            }
+            ceiling = below.start.saturating_sub(below.attrs.gap_below());
+        }
+    }
+
+    /// Makes the edges of `[start, end)` edges of mappings: the indices of those inside.
+    fn isolate(&mut self, start: usize, end: usize) -> (usize, usize) {
+        self.split(start);
+        self.split(end);
+        let first = self.index_above(start);
+        let last = first + self.items[first..].partition_point(|v| v.start < end);
+        (first, last)
+    }
+
+    /// Splits the mapping that has `addr` strictly inside.
+    fn split(&mut self, addr: usize) {
+        let at = self.index_above(addr);
+        let Some(v) = self.items.get_mut(at).filter(|v| v.start < addr) else { return };
+        let upper = Vma { start: addr, end: v.end, attrs: v.attrs.advance(addr - v.start) };
+        v.end = addr;
+        self.items.insert(at + 1, upper);
+    }
+
+    /// Joins the mappings `first .. last` and their two neighbours where they continue each other.
+    fn merge(&mut self, first: usize, last: usize) {
+        let mut i = first.saturating_sub(1);
+        let mut last = last;
+        while i < last && i + 1 < self.items.len() {
+            let (a, b) = (&self.items[i], &self.items[i + 1]);
+            if a.end == b.start && a.attrs.continues(a.len(), &b.attrs) {
+                let end = b.end;
+                self.items[i].end = end;
+                self.items.remove(i + 1);
+                last -= 1;
+            } else {
+                i += 1;
+            }
+        }
+    }
+}

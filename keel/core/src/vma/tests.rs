@@ -1,0 +1,163 @@
+use super::{Attributes, VmaSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A tag, and the offset into a backing (`usize::MAX`: anonymous, no offset).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tag {
+    tag: u8,
+    offset: usize,
+    gap: usize,
+}
+
+const ANON: usize = usize::MAX;
+
+impl Attributes for Tag {
+    fn advance(&self, bytes: usize) -> Self {
+        Self { offset: if self.offset == ANON { ANON } else { self.offset + bytes }, gap: 0, ..*self }
+    }
+    fn continues(&self, len: usize, next: &Self) -> bool {
+        *next == self.advance(len)
+    }
+    fn gap_below(&self) -> usize {
+        self.gap
+    }
+}
+
+fn anon(tag: u8) -> Tag {
+    Tag { tag, offset: ANON, gap: 0 }
+}
+
+fn ranges(set: &VmaSet<Tag>) -> Vec<(usize, usize, u8)> {
+    set.iter().map(|v| (v.start, v.end, v.attrs.tag)).collect()
+}
+
+#[test]
+fn merges_neighbours_that_continue() {
+    let mut set = VmaSet::new();
+    set.insert(10, 20, anon(1));
+    set.insert(30, 40, anon(1));
+    set.insert(20, 30, anon(1));
+    assert_eq!(ranges(&set), [(10, 40, 1)]);
+    set.insert(40, 50, anon(2));
+    assert_eq!(set.len(), 2);
+    // File mappings merge only where the offsets go on.
+    set.insert(100, 110, Tag { tag: 3, offset: 0, gap: 0 });
+    set.insert(110, 120, Tag { tag: 3, offset: 10, gap: 0 });
+    set.insert(120, 130, Tag { tag: 3, offset: 0, gap: 0 });
+    assert_eq!(ranges(&set)[2..], [(100, 120, 3), (120, 130, 3)]);
+}
+
+#[test]
+fn removal_splits_and_advances_the_backing() {
+    let mut set = VmaSet::new();
+    set.insert(100, 200, Tag { tag: 1, offset: 1000, gap: 0 });
+    let gone = set.remove(120, 130);
+    assert_eq!(gone.len(), 1);
+    assert_eq!((gone[0].start, gone[0].end, gone[0].attrs.offset), (120, 130, 1020));
+    let upper = set.find(130).unwrap();
+    assert_eq!((upper.start, upper.end, upper.attrs.offset), (130, 200, 1030));
+    assert!(set.find(125).is_none());
+    assert!(set.is_free(120, 130));
+    assert!(!set.is_covered(110, 140));
+    assert!(set.is_covered(100, 120));
+    assert_eq!(set.last_below(120).unwrap().start, 100);
+    assert_eq!(set.first_above(120).unwrap().start, 130);
+}
+
+#[test]
+fn update_splits_then_merges_back() {
+    let mut set = VmaSet::new();
+    set.insert(0, 100, anon(1));
+    set.update(40, 60, |a| a.tag = 2);
+    assert_eq!(ranges(&set), [(0, 40, 1), (40, 60, 2), (60, 100, 1)]);
+    set.update(40, 60, |a| a.tag = 1);
+    assert_eq!(ranges(&set), [(0, 100, 1)]);
+}
+
+#[test]
+fn free_ranges_come_from_the_top_and_respect_gaps() {
+    let mut set = VmaSet::new();
+    assert_eq!(set.find_free(10, 0, 100, 0), Some(90));
+    assert_eq!(set.find_free(100, 0, 100, 0), Some(0));
+    assert_eq!(set.find_free(101, 0, 100, 0), None);
+    assert_eq!(set.find_free(usize::MAX, 0, 100, 5), None);
+    set.insert(80, 90, Tag { tag: 1, offset: ANON, gap: 15 });
+    assert_eq!(set.find_free(10, 0, 100, 0), Some(90));
+    assert_eq!(set.find_free(11, 0, 100, 0), Some(54), "stays out of the gap below 80");
+    assert_eq!(set.find_free(10, 0, 100, 5), Some(55), "its own gap does not fit between 90 and 100");
+    assert_eq!(set.find_free(65, 0, 100, 0), Some(0));
+    assert_eq!(set.find_free(66, 0, 100, 0), None);
+    assert_eq!(set.find_free(5, 60, 85, 0), Some(60));
+    assert_eq!(set.find_free(6, 60, 85, 0), None);
+    // A limit inside a mapping and inside a gap.
+    assert_eq!(set.find_free(1, 0, 70, 0), Some(64));
+}
+
+#[test]
+fn stack_grows_down() {
+    let mut set = VmaSet::new();
+    set.insert(90, 100, anon(1));
+    set.grow_down(90, 70, anon(1));
+    assert_eq!(ranges(&set), [(70, 100, 1)]);
+    set.grow_down(50, 40, anon(1));
+    assert_eq!(ranges(&set), [(70, 100, 1)]);
+}
+
+/// Random operations against one tag per unit of address.
+#[test]
+fn behaves_like_an_array_of_pages() {
+    const SIZE: usize = 64;
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move |n: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % n as u64) as usize
+    };
+    for _ in 0..300 {
+        let mut set = VmaSet::new();
+        let mut model: Vec<Option<Tag>> = vec![None; SIZE];
+        for _ in 0..60 {
+            let start = random(SIZE);
+            let end = start + 1 + random(SIZE - start);
+            match random(3) {
+                0 => {
+                    let attrs = Tag { tag: random(3) as u8, offset: if random(2) == 0 { ANON } else { start }, gap: 0 };
+                    set.insert(start, end, attrs.clone());
+                    for (i, cell) in model[start..end].iter_mut().enumerate() {
+                        *cell = Some(attrs.advance(i));
+                    }
+                }
+                1 => {
+                    let gone: usize = set.remove(start, end).iter().map(super::Vma::len).sum();
+                    assert_eq!(gone, model[start..end].iter().filter(|c| c.is_some()).count());
+                    model[start..end].fill(None);
+                }
+                _ => {
+                    let tag = random(3) as u8;
+                    set.update(start, end, |a| a.tag = tag);
+                    model[start..end].iter_mut().flatten().for_each(|a| a.tag = tag);
+                }
+            }
+            check(&set, &model, &mut random);
+        }
+    }
+}
+
+fn check(set: &VmaSet<Tag>, model: &[Option<Tag>], random: &mut impl FnMut(usize) -> usize) {
+    for pair in set.items.windows(2) {
+        assert!(pair[0].end <= pair[1].start, "ordered, no overlap");
+        let joined = pair[0].end == pair[1].start && pair[0].attrs.continues(pair[0].len(), &pair[1].attrs);
+        assert!(!joined, "neighbours are merged");
+    }
+    for (at, want) in model.iter().enumerate() {
+        let have = set.find(at).map(|v| v.attrs.advance(at - v.start));
+        assert_eq!(have, *want, "at {at}");
+    }
+    let (low, len) = (random(model.len()), 1 + random(8));
+    let high = low + random(model.len() - low + 1);
+    let free = |s: usize| s >= low && s + len <= high && model[s..s + len].iter().all(Option::is_none);
+    let want = (0..model.len()).rev().find(|&s| free(s));
+    assert_eq!(set.find_free(len, low, high, 0), want, "{len} in {low}..{high} of {:?}", ranges(set));
+}
