@@ -1,0 +1,68 @@
+//! Finds the `hull` binary and starts pods with it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process::{self, Outcome};
+
+/// Seconds that a pod may run before `hull run --timeout` ends it.
+pub const POD_SECONDS: u32 = 60;
+/// When the host side kills `hull` itself: only if its own time limit failed.
+pub const HOST_LIMIT: Duration = Duration::from_secs(POD_SECONDS as u64 + 15);
+
+/// The binary under test: `$HULL_BIN`, or the workspace's `hull`, built now in the tests' own profile.
+pub fn binary() -> Result<&'static Path> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match BINARY.get_or_init(|| locate().map_err(|error| format!("{error:#}"))) {
+        Ok(path) => Ok(path),
+        Err(message) => bail!("{message}"),
+    }
+}
+
+/// Fails with a clear message when pods cannot run on this machine at all.
+pub fn require_kvm() -> Result<()> {
+    std::fs::File::options().read(true).write(true).open("/dev/kvm").context(
+        "these tests run programs in virtual machines and need read and write access to /dev/kvm; \
+         none of them is skipped silently",
+    )?;
+    Ok(())
+}
+
+/// `hull run OPTIONS -- COMMAND` with the tests' time limit.
+pub fn run_command(options: &[&str], command: &[&str]) -> Result<Command> {
+    let mut hull = Command::new(binary()?);
+    hull.arg("run").arg("--timeout").arg(POD_SECONDS.to_string()).args(options).arg("--").args(command);
+    Ok(hull)
+}
+
+/// Runs `hull run OPTIONS -- COMMAND` with no input and collects its outcome.
+pub fn run(options: &[&str], command: &[&str]) -> Result<Outcome> {
+    process::run(&mut run_command(options, command)?, Stdio::null(), HOST_LIMIT)
+}
+
+fn locate() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("HULL_BIN") {
+        let path = PathBuf::from(path);
+        ensure!(path.is_file(), "HULL_BIN names {}, which is no file", path.display());
+        return Ok(path);
+    }
+    // The test executable lies in <target>/<profile>/deps.
+    let test = std::env::current_exe()?;
+    let directory = test.parent().and_then(Path::parent).context("the test executable has no profile directory")?;
+    let release = directory.file_name().is_some_and(|name| name == "release");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "hull", "--manifest-path"]);
+    cargo.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
+    cargo.arg("--target-dir").arg(directory.parent().context("the profile directory has no parent")?);
+    if release {
+        cargo.arg("--release");
+    }
+    ensure!(cargo.status().context("cannot start cargo")?.success(), "building hull failed");
+    let binary = directory.join("hull");
+    ensure!(binary.is_file(), "{} was not built", binary.display());
+    Ok(binary)
+}

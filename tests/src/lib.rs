@@ -1,0 +1,8 @@
+//! Tools of the differential tests: build the C programs, run a command on the host and in a pod, compare what they
+//! print and how they end. See `docs/testing.md`.
+
+pub mod cases;
+pub mod compare;
+pub mod compile;
+pub mod hull;
+pub mod process;

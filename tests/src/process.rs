@@ -1,0 +1,86 @@
+//! Runs one command with a deadline and collects what it printed.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// How long output may still arrive after the command itself has ended (a background child may hold the pipe).
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What a command printed and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Standard output, all of it.
+    pub stdout: Vec<u8>,
+    /// Standard error, all of it. Not compared: it may name process ids and paths.
+    pub stderr: Vec<u8>,
+    /// Exit status as a shell reports it: 128 + n after death by signal n.
+    pub status: i32,
+    /// The deadline passed and the command was killed.
+    pub timed_out: bool,
+}
+
+/// Runs `command` in a process group of its own with `stdin`, for at most `limit`.
+pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outcome> {
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let group = child.id() as libc::pid_t;
+    let stdout = collect(child.stdout.take());
+    let stderr = collect(child.stderr.take());
+    let (status, timed_out) = wait_until(&mut child, group, Instant::now() + limit)?;
+    let out = stdout.recv_timeout(DRAIN);
+    let err = stderr.recv_timeout(if out.is_ok() { DRAIN } else { Duration::ZERO });
+    // Whatever of the group is left must not outlive the test.
+    kill_group(group);
+    Ok(Outcome {
+        stdout: out.or_else(|_| stdout.recv_timeout(DRAIN)).unwrap_or_default(),
+        stderr: err.or_else(|_| stderr.recv_timeout(DRAIN)).unwrap_or_default(),
+        status: shell_status(status),
+        timed_out,
+    })
+}
+
+/// The status that a shell would report.
+pub fn shell_status(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+}
+
+fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // A read error ends the output early; the comparison shows it.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+fn wait_until(child: &mut Child, group: libc::pid_t, deadline: Instant) -> Result<(ExitStatus, bool)> {
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((status, false));
+        }
+        if Instant::now() >= deadline {
+            kill_group(group);
+            // The command may have left its first group; its own id is still ours to end.
+            let _ = child.kill();
+            return Ok((child.wait()?, true));
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+fn kill_group(group: libc::pid_t) {
+    // SAFETY: kill has no memory effects; the group was created by the child that this module started.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+}

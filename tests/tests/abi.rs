@@ -1,0 +1,106 @@
+//! Every program of `tests/abi` must print the same and end the same way in a pod as on the host.
+//!
+//! `HULL_TEST_ORACLE=N` runs each program N times on the host only and demands stable output: for work on the
+//! programs themselves.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hull_tests::cases::Expected;
+use hull_tests::compile::{self, Program};
+use hull_tests::process::Outcome;
+use hull_tests::{compare, hull, process};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A program on the host gets this long.
+const NATIVE_LIMIT: Duration = Duration::from_secs(30);
+
+fn main() -> Result<ExitCode> {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(2));
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi");
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("abi");
+    let programs = compile::discover(&sources, &output)?;
+    let names: Vec<String> = programs.iter().map(|program| program.name.clone()).collect();
+    let expected = Arc::new(Expected::read(&sources.join("expected.toml"))?);
+    ensure!(expected.unknown(&names).is_empty(), "expected.toml names no program: {:?}", expected.unknown(&names));
+    let oracle_runs = std::env::var("HULL_TEST_ORACLE").ok().map(|count| count.parse::<u32>()).transpose()?;
+
+    let header = sources.join("check.h");
+    let trials = programs.into_iter().map(|program| {
+        let (header, output, expected) = (header.clone(), output.clone(), Arc::clone(&expected));
+        Trial::test(program.name.clone(), move || match oracle_runs {
+            Some(runs) => stable(&program, &header, runs).map_err(failed),
+            None => {
+                let difference = in_pod(&program, &header, &output).map_err(failed)?;
+                expected.verdict(&program.name, difference)
+            }
+        })
+    });
+    Ok(libtest_mimic::run(&arguments, trials.collect()).exit_code())
+}
+
+fn failed(error: anyhow::Error) -> Failed {
+    format!("{error:#}").into()
+}
+
+/// The program on the host, in a new directory of the kind that a pod's `/tmp` is.
+fn native(program: &Program) -> Result<Outcome> {
+    let directory = Scratch::new()?;
+    let mut command = Command::new(&program.executable);
+    command.current_dir(&directory.0).env_clear().env("PATH", "/usr/bin:/bin");
+    let outcome = process::run(&mut command, Stdio::null(), NATIVE_LIMIT)?;
+    ensure!(!outcome.timed_out, "the host did not finish the program in time");
+    ensure!(
+        outcome.status == 0,
+        "the program failed on the host with {}:\n{}{}",
+        outcome.status,
+        String::from_utf8_lossy(&outcome.stdout),
+        String::from_utf8_lossy(&outcome.stderr)
+    );
+    Ok(outcome)
+}
+
+fn in_pod(program: &Program, header: &Path, output: &Path) -> Result<Option<String>> {
+    compile::build(program, header)?;
+    hull::require_kvm()?;
+    let host = native(program)?;
+    let executables = output.to_str().context("the target directory's name is not UTF-8")?;
+    let executable = program.executable.to_str().context("the program's name is not UTF-8")?;
+    let pod = hull::run(&["--ro", executables, "-w", "/tmp"], &[executable])?;
+    Ok(compare::difference(&host, &pod))
+}
+
+fn stable(program: &Program, header: &Path, runs: u32) -> Result<()> {
+    compile::build(program, header)?;
+    let first = native(program)?;
+    for _ in 1..runs {
+        if let Some(difference) = compare::difference(&first, &native(program)?) {
+            anyhow::bail!("two runs on the host differ:\n{difference}");
+        }
+    }
+    Ok(())
+}
+
+/// A directory on the host's `/dev/shm` (a tmpfs, like the pod's `/tmp`), removed with its owner.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self> {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = PathBuf::from(format!("/dev/shm/hull-tests-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A program may have left a directory without permissions; what remains is in memory only.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

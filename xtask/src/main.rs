@@ -1,0 +1,98 @@
+//! The repository's own commands: `cargo xtask test` runs every check, in the order in which they are cheap.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// One check: its name for the summary, the workspace it runs in, and cargo's arguments.
+struct Step {
+    name: &'static str,
+    workspace: Workspace,
+    arguments: &'static [&'static str],
+}
+
+#[derive(Clone, Copy)]
+enum Workspace {
+    /// What runs on the host.
+    Host,
+    /// The guest kernel.
+    Keel,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"] },
+    Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"] },
+    Step {
+        name: "lints, keel",
+        workspace: Workspace::Keel,
+        arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    },
+    Step {
+        name: "lints, host",
+        workspace: Workspace::Host,
+        arguments: &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
+    },
+    Step { name: "tests, keel-core", workspace: Workspace::Keel, arguments: &["test", "-p", "keel-core"] },
+    Step {
+        name: "tests, keel-vfs",
+        workspace: Workspace::Keel,
+        arguments: &["test", "-p", "keel-vfs", "--features", "hal/hosted"],
+    },
+    Step {
+        name: "tests, host and pods",
+        workspace: Workspace::Host,
+        arguments: &["test", "--workspace", "--release", "--no-fail-fast"],
+    },
+];
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("test") => test(&arguments[1..]),
+        _ => bail!("usage: cargo xtask test [WORD]   (only the checks whose name contains WORD)"),
+    }
+}
+
+fn test(words: &[String]) -> Result<ExitCode> {
+    let chosen: Vec<&Step> = STEPS.iter().filter(|step| words.iter().all(|word| step.name.contains(word))).collect();
+    ensure!(!chosen.is_empty(), "no check has such a name");
+    let mut failed = Vec::new();
+    for step in chosen {
+        println!("== {}: cargo {}", step.name, step.arguments.join(" "));
+        let start = Instant::now();
+        let passed = run(step)?;
+        println!("== {}: {} in {:.1} s", step.name, if passed { "ok" } else { "FAILED" }, start.elapsed().as_secs_f64());
+        if !passed {
+            failed.push(step.name);
+        }
+    }
+    if failed.is_empty() {
+        println!("== all checks passed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("== failed: {}", failed.join("; "));
+    Ok(ExitCode::FAILURE)
+}
+
+fn run(step: &Step) -> Result<bool> {
+    let root = root()?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(step.arguments);
+    match step.workspace {
+        Workspace::Host => cargo.current_dir(&root),
+        Workspace::Keel => {
+            // The two workspaces build the shared crates in different ways: separate directories keep both caches.
+            if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
+                cargo.env("CARGO_TARGET_DIR", Path::new(&target).join("keel-checks"));
+            }
+            cargo.current_dir(root.join("keel"))
+        }
+    };
+    Ok(cargo.status().context("cannot start cargo")?.success())
+}
+
+fn root() -> Result<PathBuf> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?.to_owned())
+}
