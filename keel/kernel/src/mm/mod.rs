@@ -1,6 +1,7 @@
 //! Address spaces of programs: mappings, faults, program memory access.
 
 pub mod user;
+mod user_io;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
