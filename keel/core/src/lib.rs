@@ -5,4 +5,8 @@ extern crate alloc;
 pub mod elf;
 pub mod fdset;
 pub mod pipe_buf;
+pub mod runq;
+pub mod sigset;
+pub mod timerq;
 pub mod vma;
+pub mod patch;

@@ -1,0 +1,67 @@
+//! Room for trampolines below a mapping.
+
+use alloc::{vec, vec::Vec};
+
+/// Granularity of the room in bytes.
+const GRAIN: u64 = 8;
+/// Grains of a page: no trampoline crosses one.
+const PAGE_GRAINS: usize = (super::PAGE / GRAIN) as usize;
+
+/// Which bytes of an area of trampolines are taken.
+#[derive(Clone, Debug)]
+pub struct Area {
+    base: u64,
+    taken: Vec<bool>,
+    /// Everything below this grain is taken.
+    low: usize,
+}
+
+impl Area {
+    /// An empty area of `len` bytes (whole pages) at `base` (page aligned).
+    pub fn new(base: u64, len: usize) -> Self {
+        Self { base, taken: vec![false; len / GRAIN as usize], low: 0 }
+    }
+
+    /// Address of the first byte.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Takes `len` bytes within one page at the lowest free address that `fits`.
+    pub(super) fn take(&mut self, len: usize, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
+        let need = len.div_ceil(GRAIN as usize);
+        let mut start = self.low;
+        while start + need <= self.taken.len() {
+            if start % PAGE_GRAINS + need > PAGE_GRAINS {
+                start = (start / PAGE_GRAINS + 1) * PAGE_GRAINS;
+                continue;
+            }
+            let address = self.base + start as u64 * GRAIN;
+            if !self.taken[start] && fits(address) {
+                match self.taken[start..start + need].iter().rposition(|&t| t) {
+                    None => {
+                        self.taken[start..start + need].fill(true);
+                        self.raise_low();
+                        return Some(address);
+                    }
+                    Some(last) => start += last,
+                }
+            }
+            start += 1;
+        }
+        None
+    }
+
+    /// Gives back what [`Area::take`] gave.
+    pub(super) fn give_back(&mut self, address: u64, len: usize) {
+        let start = ((address - self.base) / GRAIN) as usize;
+        self.taken[start..start + len.div_ceil(GRAIN as usize)].fill(false);
+        self.low = self.low.min(start);
+    }
+
+    fn raise_low(&mut self) {
+        while self.taken.get(self.low) == Some(&true) {
+            self.low += 1;
+        }
+    }
+}

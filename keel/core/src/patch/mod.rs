@@ -1,0 +1,219 @@
+//! Turns `syscall` instructions of a program's text into jumps to keel's gate.
+//!
+//! A `syscall` is two bytes, a `jmp rel32` to a trampoline is five. [`plan`] finds room in one of two
+//! ways:
+//!
+//! * **Before the site** ([`Form::Number`]), used for four sites in five: the instruction in front is
+//!   `mov eax, number`, itself five bytes long. It becomes the jump and moves into the trampoline; the
+//!   `syscall` stays where it is. Nothing can branch into the middle of one instruction, the program
+//!   continues right behind the `syscall` as it always did, and a restarted call finds the original
+//!   instruction.
+//! * **Behind the site** ([`Form::Displace`]): the jump covers the `syscall` and the instructions
+//!   behind it, which move into the trampoline. Something may still want to continue at one of the
+//!   covered instructions: a jump table, a thread that was stopped there, a signal frame. So the
+//!   trampoline is placed where the bytes of the jump that lie at such an instruction raise an
+//!   exception (`int3` or an undefined opcode); keel's fault handler asks [`Patch::resume_for`] and
+//!   sends the program to the moved copy. Direct branches nearby that would make this frequent are
+//!   looked for, and the site is left alone.
+//!
+//! A site that doesn't fit keeps trapping, which is always correct.
+//!
+//! Addresses are plain numbers in one coordinate system of the caller's choice: everything generated
+//! is relative, so it holds wherever the file and its trampolines are mapped at the same distance.
+
+mod area;
+mod displace;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use area::Area;
+pub use scan::{Candidates, candidates};
+
+use smallvec::SmallVec;
+
+/// Bytes of a `jmp rel32`.
+const JUMP_LEN: usize = 5;
+/// `mov eax, 15` and such: the number of rt_sigreturn(2). Unwinders and debuggers recognise signal
+/// frames by the bytes of its site, so it stays as it is.
+const RT_SIGRETURN: u32 = 15;
+/// System call numbers are below this; larger constants in front of a site are something else.
+const NUMBER_LIMIT: u32 = 1024;
+/// Pages are replaced one by one, so a patch lies within one.
+const PAGE: u64 = 4096;
+
+/// Bytes that a program has in memory from `addr` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// Address of the first byte.
+    pub addr: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Window<'a> {
+    /// The bytes of `[start, start + len)`, if the window has them all.
+    fn get(&self, start: u64, len: usize) -> Option<&'a [u8]> {
+        let at = usize::try_from(start.checked_sub(self.addr)?).ok()?;
+        self.bytes.get(at..at.checked_add(len)?)
+    }
+
+    /// The bytes from `start` to the end of the window.
+    fn from(&self, start: u64) -> Option<&'a [u8]> {
+        let at = usize::try_from(start.checked_sub(self.addr)?).ok()?;
+        self.bytes.get(at..)
+    }
+}
+
+/// How room for the jump was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The jump replaces the instruction in front that loads the number.
+    Number,
+    /// The jump replaces the `syscall` and what follows.
+    Displace,
+}
+
+/// Why a site keeps trapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No `syscall` there, or its surroundings are not in the window.
+    NotASite,
+    /// The site of rt_sigreturn(2).
+    Sigreturn,
+    /// The jump would lie in two pages.
+    CrossesPage,
+    /// What follows can't be moved.
+    Immovable,
+    /// A branch lands behind the site.
+    BranchTarget,
+    /// No fitting place for a trampoline, or none near enough.
+    NoRoom,
+}
+
+/// An instruction in a trampoline and the one that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    /// Address in the trampoline.
+    moved: u64,
+    /// Where the program would be without the patch.
+    original: u64,
+}
+
+/// A planned patch: what to write where.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// Address of the `syscall`.
+    pub site: u64,
+    /// How room was found.
+    pub form: Form,
+    /// First overwritten byte.
+    pub at: u64,
+    /// What replaces the bytes there; stays within one page.
+    pub bytes: SmallVec<[u8; 24]>,
+    /// Address of the trampoline.
+    pub trampoline: u64,
+    /// Its code; stays within one page.
+    pub code: SmallVec<[u8; 64]>,
+    points: SmallVec<[Point; 8]>,
+}
+
+impl Patch {
+    /// Where a program must continue that wants to continue at `rip`, an instruction that the patch
+    /// has moved away.
+    pub fn resume_for(&self, rip: u64) -> Option<u64> {
+        // The first byte of the patch is the jump itself. A number's load has nothing behind it.
+        if self.form == Form::Number || rip <= self.at {
+            return None;
+        }
+        self.points.iter().find(|p| p.original == rip).map(|p| p.moved)
+    }
+
+    /// Whether `rip` lies in the trampoline.
+    pub fn in_trampoline(&self, rip: u64) -> bool {
+        rip.checked_sub(self.trampoline).is_some_and(|offset| offset < self.code.len() as u64)
+    }
+
+    /// Where a program that stopped in the trampoline would be without the patch: what signal
+    /// handlers, unwinders and restarted system calls must see. Equivalent in every register but
+    /// rcx, which belongs to the `syscall`.
+    pub fn original_for(&self, rip: u64) -> Option<u64> {
+        self.points.iter().find(|p| p.moved == rip).map(|p| p.original)
+    }
+}
+
+/// Plans the patch of the `syscall` at `site`, taking room for its trampoline from `area`.
+///
+/// `window` holds at least the site's page from its start, and a few bytes more if the site is near its end.
+/// `number` is what rax held when the site was seen at work. `gate_offset` is where the gate's
+/// address lies relative to the GS base.
+pub fn plan(window: &Window<'_>, site: u64, number: u64, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
+    if window.get(site, 2) != Some(&[0x0f, 0x05]) {
+        return Err(Refusal::NotASite);
+    }
+    if number == u64::from(RT_SIGRETURN) {
+        return Err(Refusal::Sigreturn);
+    }
+    match scan::number_load(window, site) {
+        Some(load) if load.number == RT_SIGRETURN => Err(Refusal::Sigreturn),
+        Some(load) if u64::from(load.number) == number => plan_number(site, load, area, gate_offset),
+        _ => displace::plan(window, site, area, gate_offset),
+    }
+}
+
+/// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt.
+pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
+    let number = scan::number_load(window, site).ok_or(Refusal::NotASite)?.number;
+    plan(window, site, u64::from(number), area, gate_offset)
+}
+
+/// Plans [`Form::Number`].
+fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
+    let at = site - load.bytes.len() as u64;
+    if at / PAGE != (at + JUMP_LEN as u64 - 1) / PAGE {
+        return Err(Refusal::CrossesPage);
+    }
+    let len = load.bytes.len() + ENTER_LEN;
+    let trampoline = area.take(len, |_| true).ok_or(Refusal::NoRoom)?;
+    let planned = (|| {
+        let mut code = SmallVec::from_slice(load.bytes);
+        let enter = trampoline + code.len() as u64;
+        emit_enter(&mut code, enter, site + 2, gate_offset)?;
+        let mut points = SmallVec::new();
+        points.push(Point { moved: trampoline, original: at });
+        points.push(Point { moved: enter, original: site });
+        points.push(Point { moved: enter + LEA_LEN as u64, original: site });
+        let bytes = SmallVec::from_slice(&jump(at, trampoline)?);
+        Some(Patch { site, form: Form::Number, at, bytes, trampoline, code, points })
+    })();
+    planned.ok_or_else(|| {
+        area.give_back(trampoline, len);
+        Refusal::NoRoom
+    })
+}
+
+/// Bytes of `lea rcx, [rip + …]`.
+const LEA_LEN: usize = 7;
+/// Bytes of what [`emit_enter`] emits.
+const ENTER_LEN: usize = LEA_LEN + 8;
+
+/// `lea rcx, [rip + back]; jmp qword ptr gs:[gate_offset]`: the gate continues the program at rcx.
+/// Touches neither the stack (the caller's red zone) nor the flags.
+fn emit_enter(code: &mut SmallVec<[u8; 64]>, at: u64, back: u64, gate_offset: u32) -> Option<()> {
+    code.extend_from_slice(&[0x48, 0x8d, 0x0d]);
+    code.extend_from_slice(&distance(at + LEA_LEN as u64, back)?.to_le_bytes());
+    code.extend_from_slice(&[0x65, 0xff, 0x24, 0x25]);
+    code.extend_from_slice(&gate_offset.to_le_bytes());
+    Some(())
+}
+
+/// `jmp rel32` at `at` to `target`.
+fn jump(at: u64, target: u64) -> Option<[u8; JUMP_LEN]> {
+    let d = distance(at.wrapping_add(JUMP_LEN as u64), target)?.to_le_bytes();
+    Some([0xe9, d[0], d[1], d[2], d[3]])
+}
+
+/// Displacement from the end of an instruction to `target`, if 32 bits hold it.
+fn distance(end: u64, target: u64) -> Option<i32> {
+    i32::try_from(target.wrapping_sub(end) as i64).ok()
+}
