@@ -1,0 +1,137 @@
+//! Fair run queue: the thread that has had the least weighted processor time runs next.
+
+use alloc::collections::BinaryHeap;
+use core::cmp::Ordering;
+
+/// Weight of nice 0.
+pub const WEIGHT_NICE_0: u32 = 1024;
+
+/// Weights of nice -20 to 19: each level is worth a factor of about 1.25, sched(7).
+const WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
+    1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+];
+
+/// Weight of a nice value; values out of range count as the nearest.
+pub fn weight(nice: i32) -> u32 {
+    WEIGHTS[(nice.clamp(-20, 19) + 20) as usize]
+}
+
+/// Processor time `ns` as virtual time of a thread with `nice`.
+pub fn virtual_ns(ns: u64, nice: i32) -> u64 {
+    if nice == 0 { ns } else { (u128::from(ns) * u128::from(WEIGHT_NICE_0) / u128::from(weight(nice))) as u64 }
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    time: u64,
+    order: u64,
+    value: T,
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl<T> Eq for Entry<T> {}
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Entry<T> {
+    // Reversed: the heap's greatest is the one with the least time.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time, other.order).cmp(&(self.time, self.order))
+    }
+}
+
+/// Runnable threads by virtual time, equal ones in the order of their arrival.
+#[derive(Debug)]
+pub struct RunQueue<T> {
+    heap: BinaryHeap<Entry<T>>,
+    order: u64,
+    /// Virtual time up to which the queue has got: never falls.
+    floor: u64,
+}
+
+impl<T> Default for RunQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> RunQueue<T> {
+    /// An empty queue.
+    pub const fn new() -> Self {
+        Self { heap: BinaryHeap::new(), order: 0, floor: 0 }
+    }
+
+    /// Number of threads.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether nothing is runnable.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// Adds a thread with its virtual time and returns the time it is queued with: one that slept
+    /// long is not owed more than `credit` ns against those that ran meanwhile.
+    pub fn push(&mut self, value: T, time: u64, credit: u64) -> u64 {
+        let time = time.max(self.floor.saturating_sub(credit));
+        self.order += 1;
+        self.heap.push(Entry { time, order: self.order, value });
+        time
+    }
+
+    /// Takes the thread with the least virtual time.
+    pub fn pop(&mut self) -> Option<T> {
+        let entry = self.heap.pop()?;
+        self.floor = self.floor.max(entry.time);
+        Some(entry.value)
+    }
+
+    /// The least virtual time in the queue.
+    pub fn least(&self) -> Option<u64> {
+        self.heap.peek().map(|e| e.time)
+    }
+
+    /// All queued threads, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.heap.iter().map(|e| &e.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_time_first_then_arrival() {
+        let mut q = RunQueue::new();
+        q.push('a', 5, 0);
+        q.push('b', 3, 0);
+        q.push('c', 5, 0);
+        assert_eq!((q.pop(), q.pop(), q.pop(), q.pop()), (Some('b'), Some('a'), Some('c'), None));
+    }
+
+    #[test]
+    fn sleepers_get_bounded_credit() {
+        let mut q = RunQueue::new();
+        q.push('a', 1000, 0);
+        q.pop();
+        assert_eq!(q.push('s', 0, 100), 900);
+        assert_eq!(q.least(), Some(900));
+    }
+
+    #[test]
+    fn nice_scales_time() {
+        assert_eq!(virtual_ns(1000, 0), 1000);
+        assert!(virtual_ns(1000, 19) > 60_000);
+        assert!(virtual_ns(100_000, -20) < 1200);
+        assert_eq!(weight(-100), weight(-20));
+    }
+}
