@@ -1,0 +1,77 @@
+// Files without a name: O_TMPFILE, memfd_create and its seals, and opening through /proc/self/fd.
+#include "check.h"
+#include <linux/memfd.h>
+
+int main(void) {
+    char buffer[32] = {0}, path[64];
+    MUST(mkdir("d", 0755));
+    PART("O_TMPFILE");
+    int fd = OK(open("d", O_TMPFILE | O_RDWR, 0600));
+    T(write(fd, "temporary", 9));
+    struct stat st;
+    fstat(fd, &st);
+    printf("%o %lld links %ld\n", st.st_mode, (long long)st.st_size, (long)st.st_nlink);
+    sprintf(path, "/proc/self/fd/%d", fd);
+    T(linkat(AT_FDCWD, path, AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+    show_file("named");
+    T(open("d", O_TMPFILE | O_RDONLY, 0600));
+    T(open("named", O_TMPFILE | O_RDWR, 0600));
+    int exclusive = OK(open("d", O_TMPFILE | O_RDWR | O_EXCL, 0600));
+    sprintf(path, "/proc/self/fd/%d", exclusive);
+    T(linkat(AT_FDCWD, path, AT_FDCWD, "named2", AT_SYMLINK_FOLLOW));
+    PART("memfd");
+    int m = OK(memfd_create("name", MFD_CLOEXEC));
+    N(fcntl(m, F_GETFD));
+    T(write(m, "memory", 6));
+    T(pread(m, buffer, 32, 0));
+    puts(buffer);
+    T(fcntl(m, F_GET_SEALS));
+    T(fcntl(m, F_ADD_SEALS, F_SEAL_WRITE));
+    T(memfd_create("x", 0x8000));
+    T(syscall(SYS_memfd_create, BAD, 0));
+    memset(path, 0, sizeof path);
+    sprintf(path, "/proc/self/fd/%d", m);
+    char target[64] = {0};
+    readlink(path, target, 63);
+    puts(target);
+    char *long_name = calloc(1, 300);
+    memset(long_name, 'x', 250);
+    T(syscall(SYS_memfd_create, long_name, 0));
+    PART("seals");
+    int s = OK(memfd_create("sealed", MFD_ALLOW_SEALING));
+    T(fcntl(s, F_GET_SEALS));
+    T(ftruncate(s, 8192));
+    T(fcntl(s, F_ADD_SEALS, F_SEAL_SHRINK));
+    T(ftruncate(s, 4096));
+    T(ftruncate(s, 12288));
+    T(fcntl(s, F_ADD_SEALS, F_SEAL_GROW));
+    T(ftruncate(s, 16384));
+    T(pwrite(s, "x", 1, 12287));
+    T(pwrite(s, "x", 1, 12288));
+    char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s, 0);
+    T(fcntl(s, F_ADD_SEALS, F_SEAL_WRITE));
+    munmap(map, 4096);
+    T(fcntl(s, F_ADD_SEALS, F_SEAL_WRITE));
+    T(pwrite(s, "x", 1, 0));
+    T(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s, 0) == MAP_FAILED ? -1 : 0);
+    T(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, s, 0) == MAP_FAILED ? -1 : 0);
+    T(fcntl(s, F_ADD_SEALS, F_SEAL_SEAL));
+    T(fcntl(s, F_ADD_SEALS, F_SEAL_SHRINK));
+    N(fcntl(s, F_GET_SEALS));
+    T(fcntl(0, F_GET_SEALS));
+    T(fcntl(s, F_ADD_SEALS, 0x1000));
+    PART("reopening");
+    sprintf(path, "/proc/self/fd/%d", m);
+    int again = OK(open(path, O_RDONLY));
+    memset(buffer, 0, sizeof buffer);
+    T(read(again, buffer, 32));
+    T(write(again, "x", 1));
+    int dropped = MUST(open("named", O_RDWR));
+    unlink("named");
+    sprintf(path, "/proc/self/fd/%d", dropped);
+    again = OK(open(path, O_RDWR));
+    memset(buffer, 0, sizeof buffer);
+    T(read(again, buffer, 32));
+    puts(buffer);
+    return 0;
+}

@@ -1,0 +1,61 @@
+// readv, writev and their positional forms.
+#include "check.h"
+
+int main(void) {
+    char a[8] = {0}, b[8] = {0}, c[64] = {0};
+    int fd = MUST(open("file", O_CREAT | O_RDWR | O_TRUNC, 0644));
+    struct iovec out[3] = {{"hello ", 6}, {"", 0}, {"vector world", 12}};
+    T(writev(fd, out, 3));
+    lseek(fd, 0, SEEK_SET);
+    struct iovec in[3] = {{a, 4}, {b, 3}, {c, 64}};
+    T(readv(fd, in, 3));
+    printf("%s|%s|%s\n", a, b, c);
+    T(readv(fd, in, 3));
+    T(preadv(fd, in, 2, 6));
+    printf("%.4s|%.3s\n", a, b);
+    T(pwritev(fd, out, 1, 20));
+    T(preadv(fd, in, 3, -1));
+    T(preadv2(fd, in, 2, 0, 0));
+    T(lseek(fd, 0, SEEK_SET));
+    T(preadv2(fd, in, 2, -1, 0));
+    T(lseek(fd, 0, SEEK_CUR));
+    T(preadv2(fd, in, 2, 0, 0x4000));
+    T(pwritev2(fd, out, 1, -1, RWF_APPEND));
+    T(lseek(fd, 0, SEEK_END));
+    PART("counts");
+    T(readv(fd, in, 0));
+    T(readv(fd, NULL, 0));
+    T(readv(fd, in, -1));
+    T(readv(fd, in, IOV_MAX + 1));
+    T(readv(fd, BAD, 1));
+    T(writev(fd, BAD, 1));
+    T(readv(-1, BAD, 1));
+    T(readv(-1, in, -1));
+    struct iovec many[IOV_MAX];
+    for (int i = 0; i < IOV_MAX; i++) many[i] = (struct iovec){"ab", 2};
+    T(pwritev(fd, many, IOV_MAX, 0));
+    struct stat st;
+    fstat(fd, &st);
+    N(st.st_size);
+    PART("lengths");
+    lseek(fd, 0, SEEK_SET);
+    struct iovec bad[2] = {{a, 4}, {BAD, 4}};
+    T(readv(fd, bad, 2));
+    T(lseek(fd, 0, SEEK_CUR));
+    lseek(fd, 0, SEEK_SET);
+    struct iovec bad_first[2] = {{BAD, 4}, {a, 4}};
+    T(readv(fd, bad_first, 2));
+    T(writev(fd, bad_first, 2));
+    struct iovec negative[2] = {{a, 4}, {b, -1}};
+    T(readv(fd, negative, 2));
+    T(writev(fd, negative, 2));
+    struct iovec huge[2] = {{a, SSIZE_MAX}, {b, 1}};
+    T(writev(fd, huge, 2) == -1 && errno == EFAULT ? 1 : 0);
+    int pipes[2];
+    MUST(pipe(pipes));
+    T(writev(pipes[1], out, 3));
+    T(readv(pipes[0], in, 3));
+    T(preadv(pipes[0], in, 3, 0));
+    T(preadv2(pipes[0], in, 3, 0, 0));
+    return 0;
+}
