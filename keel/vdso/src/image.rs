@@ -1,0 +1,185 @@
+//! The code of the virtual shared object. Not a module of the crate: the build script compiles this
+//! file alone.
+//!
+//! It runs in programs, on whatever stack they have, so it calls nothing and touches only the data
+//! page and what it is given. Bad pointers fault in the program, as they do on Linux.
+#![no_std]
+
+mod vvar;
+
+use core::arch::{asm, global_asm};
+use core::ptr::{addr_of, read_volatile};
+use vvar::{CLOCK_LIMIT, CLOCKS, PRECISE_CLOCKS, REALTIME, Vvar};
+
+const SYS_CLOCK_GETTIME: usize = 228;
+const SYS_CLOCK_GETRES: usize = 229;
+const SYS_GETCPU: usize = 309;
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// struct timespec.
+#[repr(C)]
+pub struct Timespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// struct timeval.
+#[repr(C)]
+pub struct Timeval {
+    seconds: i64,
+    microseconds: i64,
+}
+
+/// struct timezone.
+#[repr(C)]
+pub struct Timezone {
+    minutes_west: i32,
+    dst_time: i32,
+}
+
+/// The data page.
+#[inline(always)]
+fn vvar() -> *const Vvar {
+    let page;
+    // SAFETY: computes the address of the linker script's symbol; no memory is touched.
+    unsafe { asm!("lea {}, [rip + vvar_page]", out(reg) page, options(pure, nomem, nostack, preserves_flags)) }
+    page
+}
+
+/// The time stamp counter, read after every load before it.
+#[inline(always)]
+fn counter() -> u64 {
+    let (low, high): (u64, u64);
+    // SAFETY: RDTSC is enabled for programs. Without `nomem`: loads must stay on their side.
+    unsafe { asm!("lfence", "rdtsc", out("rax") low, out("rdx") high, options(nostack, preserves_flags)) }
+    high << 32 | low
+}
+
+/// The time of a clock in ns.
+#[inline(always)]
+fn now(clock: usize) -> u64 {
+    let page = vvar();
+    loop {
+        // SAFETY: keel maps the data page readable before the image and fills it before the program
+        // starts; the callers give a clock below CLOCK_LIMIT.
+        unsafe {
+            let sequence = read_volatile(addr_of!((*page).sequence));
+            let elapsed = counter().saturating_sub(read_volatile(addr_of!((*page).tsc_base)));
+            let mult = read_volatile(addr_of!((*page).mult));
+            let base = read_volatile(addr_of!((*page).base_ns).cast::<u64>().add(clock));
+            // Loads are not reordered with loads on x86; volatile keeps the compiler from it.
+            if sequence & 1 == 0 && read_volatile(addr_of!((*page).sequence)) == sequence {
+                return base + ((u128::from(elapsed) * u128::from(mult)) >> 32) as u64;
+            }
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// Whether `clock` is in the bit set `set`.
+#[inline(always)]
+fn is_in(clock: i32, set: u32) -> bool {
+    (clock as u32) < CLOCK_LIMIT as u32 && set >> clock & 1 != 0
+}
+
+/// A real system call.
+#[inline(always)]
+fn syscall(number: usize, a: usize, b: usize, c: usize) -> isize {
+    let result;
+    // SAFETY: the caller of the shared object asked for this call with these arguments.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
+            out("rcx") _, out("r11") _, options(nostack));
+    }
+    result
+}
+
+/// clock_gettime(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_clock_gettime(clock: i32, time: *mut Timespec) -> i32 {
+    if !is_in(clock, CLOCKS) {
+        return syscall(SYS_CLOCK_GETTIME, clock as usize, time as usize, 0) as i32;
+    }
+    let ns = now(clock as usize);
+    // SAFETY: the program's pointer; a bad one is its own fault.
+    unsafe {
+        time.write(Timespec { seconds: (ns / NS_PER_SECOND) as i64, nanoseconds: (ns % NS_PER_SECOND) as i64 });
+    }
+    0
+}
+
+/// clock_getres(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_clock_getres(clock: i32, resolution: *mut Timespec) -> i32 {
+    if !is_in(clock, PRECISE_CLOCKS) {
+        return syscall(SYS_CLOCK_GETRES, clock as usize, resolution as usize, 0) as i32;
+    }
+    if !resolution.is_null() {
+        // SAFETY: the program's pointer; a bad one is its own fault.
+        unsafe { resolution.write(Timespec { seconds: 0, nanoseconds: 1 }) }
+    }
+    0
+}
+
+/// gettimeofday(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_gettimeofday(time: *mut Timeval, zone: *mut Timezone) -> i32 {
+    // SAFETY: the program's pointers; a bad one is its own fault.
+    unsafe {
+        if !time.is_null() {
+            let ns = now(REALTIME);
+            time.write(Timeval {
+                seconds: (ns / NS_PER_SECOND) as i64,
+                microseconds: (ns % NS_PER_SECOND / 1000) as i64,
+            });
+        }
+        if !zone.is_null() {
+            zone.write(Timezone { minutes_west: 0, dst_time: 0 });
+        }
+    }
+    0
+}
+
+/// time(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_time(time: *mut i64) -> i64 {
+    let seconds = (now(REALTIME) / NS_PER_SECOND) as i64;
+    if !time.is_null() {
+        // SAFETY: the program's pointer; a bad one is its own fault.
+        unsafe { time.write(seconds) }
+    }
+    seconds
+}
+
+/// getcpu(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_getcpu(cpu: *mut u32, node: *mut u32, _cache: *mut u8) -> i32 {
+    // SAFETY: the data page is mapped; the pointers are the program's, a bad one is its own fault.
+    unsafe {
+        if read_volatile(addr_of!((*vvar()).single_cpu)) == 0 {
+            return syscall(SYS_GETCPU, cpu as usize, node as usize, 0) as i32;
+        }
+        if !cpu.is_null() {
+            cpu.write(0);
+        }
+        if !node.is_null() {
+            node.write(0);
+        }
+    }
+    0
+}
+
+// The names without the prefix, weak as Linux has them.
+global_asm!(
+    ".macro weak_alias name",
+    ".weak \\name",
+    ".type \\name, @function",
+    ".set \\name, __vdso_\\name",
+    ".endm",
+    "weak_alias clock_gettime",
+    "weak_alias clock_getres",
+    "weak_alias gettimeofday",
+    "weak_alias time",
+    "weak_alias getcpu",
+);
