@@ -1,0 +1,151 @@
+//! Attributes as statx(2) reports them, and their change.
+
+use super::super::payload::Output;
+use super::super::{Errno, Reply, Result};
+use super::export::{ExportConfig, Place, attr_flags, open_beneath};
+use super::path::RelPath;
+use abi::request::{FsStat, NodeAttr, SetAttr, set_attr};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timespec, Timestamps, Uid, makedev};
+
+/// Attributes of `name` in `dir`; symbolic links are not followed.
+pub fn at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx> {
+    rustix::fs::statx(dir, name, attr_flags(name), StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+}
+
+/// Attributes of an open file.
+pub fn of_fd(fd: BorrowedFd<'_>) -> Result<Statx> {
+    at(fd, b"")
+}
+
+/// Type of a file.
+pub fn kind(stat: &Statx) -> FileType {
+    FileType::from_raw_mode(u32::from(stat.stx_mode))
+}
+
+/// The guest's form of `stat`.
+pub fn node_attr(stat: &Statx) -> NodeAttr {
+    NodeAttr {
+        ino: stat.stx_ino,
+        dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        mode: u32::from(stat.stx_mode),
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        rdev: makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        blksize: stat.stx_blksize,
+        atime_ns: stat.stx_atime.tv_nsec,
+        mtime_ns: stat.stx_mtime.tv_nsec,
+        ctime_ns: stat.stx_ctime.tv_nsec,
+        btime_ns: stat.stx_btime.tv_nsec,
+        reserved: 0,
+        atime: stat.stx_atime.tv_sec,
+        mtime: stat.stx_mtime.tv_sec,
+        ctime: stat.stx_ctime.tv_sec,
+        btime: stat.stx_btime.tv_sec,
+    }
+}
+
+/// Path of an open descriptor in `/proc`: the way to calls that take no descriptor of `O_PATH`.
+/// The kernel resolves it to the open file itself, not to a name that somebody might exchange.
+pub fn proc_path(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+fn owner(value: u32) -> Result<u32> {
+    // All ones means "unchanged" to the kernel, so it can't be asked for.
+    if value == u32::MAX { Err(Errno::INVAL) } else { Ok(value) }
+}
+
+fn time(valid: u32, given: u32, now: u32, seconds: i64, nanoseconds: u32) -> Result<Timespec> {
+    let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    if valid & now != 0 {
+        Ok(special(rustix::fs::UTIME_NOW))
+    } else if valid & given == 0 {
+        Ok(special(rustix::fs::UTIME_OMIT))
+    } else if nanoseconds >= 1_000_000_000 {
+        Err(Errno::INVAL)
+    } else {
+        Ok(Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() })
+    }
+}
+
+/// Changes the owner of an open node. The root user's kernel calls clear set-id bits with it.
+pub fn change_owner(node: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+    rustix::fs::chownat(node, b"".as_slice(), uid, gid, AtFlags::EMPTY_PATH)
+}
+
+/// Changes the permission bits of an open node; EOPNOTSUPP for a symbolic link.
+pub fn change_mode(node: BorrowedFd<'_>, mode: u32) -> Result<()> {
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    rustix::fs::chmodat(rustix::fs::CWD, proc_path(node), mode, AtFlags::empty())
+}
+
+/// [`abi::request::Op::SetAttr`]: owner, mode, size, times, in this order. An error leaves what came
+/// before it changed, as separate calls would.
+pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut Output<'_>) -> Result {
+    let all = set_attr::MODE | set_attr::UID | set_attr::GID | set_attr::SIZE | set_attr::ATIME | set_attr::MTIME;
+    let valid = wanted.valid;
+    if valid & !(all | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let has = |bit| valid & bit != 0;
+    let uid = has(set_attr::UID).then(|| owner(wanted.uid)).transpose()?;
+    let gid = has(set_attr::GID).then(|| owner(wanted.gid)).transpose()?;
+    let times = Timestamps {
+        last_access: time(valid, set_attr::ATIME, set_attr::ATIME_NOW, wanted.atime, wanted.atime_ns)?,
+        last_modification: time(valid, set_attr::MTIME, set_attr::MTIME_NOW, wanted.mtime, wanted.mtime_ns)?,
+    };
+    export.check_writable()?;
+    let place = export.place(path)?;
+    let node = place.node()?;
+    if uid.is_some() || gid.is_some() {
+        change_owner(node.as_fd(), uid, gid)?;
+    }
+    if has(set_attr::MODE) {
+        change_mode(node.as_fd(), wanted.mode)?;
+    }
+    if has(set_attr::SIZE) {
+        cut(&place, wanted.size)?;
+    }
+    if valid & (set_attr::ATIME | set_attr::MTIME | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
+        rustix::fs::utimensat(node.as_fd(), b"".as_slice(), &times, AtFlags::EMPTY_PATH)?;
+    }
+    out.put_optional(&node_attr(&of_fd(node.as_fd())?))?;
+    Ok(Reply::default())
+}
+
+/// truncate(2) of a regular file.
+fn cut(place: &Place<'_>, size: u64) -> Result<()> {
+    match kind(&place.attr()?) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(Errno::ISDIR),
+        _ => return Err(Errno::INVAL),
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = open_beneath(place.dir.as_fd(), place.name, flags, Mode::empty())?;
+    if kind(&of_fd(file.as_fd())?) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    rustix::fs::ftruncate(&file, size)
+}
+
+/// [`abi::request::Op::StatFs`].
+pub fn stat_fs(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+    let node = export.place(path)?.node()?;
+    let stat = rustix::fs::fstatfs(&node)?;
+    out.put(bytemuck::bytes_of(&FsStat {
+        kind: stat.f_type as u64,
+        bsize: stat.f_bsize as u64,
+        blocks: stat.f_blocks,
+        bfree: stat.f_bfree,
+        bavail: stat.f_bavail,
+        files: stat.f_files,
+        ffree: stat.f_ffree,
+        namelen: stat.f_namelen as u64,
+    }))?;
+    Ok(Reply::default())
+}

@@ -1,0 +1,192 @@
+//! What the policy grants: directories and files of the host, and how paths are opened beneath them.
+
+use super::super::{Errno, Result};
+use super::attr;
+use super::path::RelPath;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A host directory or file that a pod may use.
+#[derive(Debug)]
+pub struct ExportConfig {
+    /// Number that requests name it by.
+    pub id: u32,
+    /// The directory, or the directory that holds the file (`O_PATH`).
+    pub dir: OwnedFd,
+    /// Name of the file in `dir`; `None` if the export is the directory.
+    pub file: Option<Vec<u8>>,
+    /// The guest may change the host's files.
+    pub writable: bool,
+    /// Only what everybody on the host may read: a file needs `o+r`, a directory `o+r` to be listed and
+    /// `o+x` to be passed, whatever the monitor's own rights are. Excludes `writable`.
+    pub public_only: bool,
+}
+
+impl ExportConfig {
+    /// Opens a directory or a regular file of the host. The user's own path: symbolic links are
+    /// followed here, once, and never again.
+    pub fn open(id: u32, host: &Path, writable: bool, public_only: bool) -> std::io::Result<Self> {
+        let real = host.canonicalize()?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let node = rustix::fs::open(&real, flags, Mode::empty())?;
+        let writable = writable && !public_only;
+        match FileType::from_raw_mode(u32::from(attr::of_fd(node.as_fd())?.stx_mode)) {
+            FileType::Directory => Ok(Self { id, dir: node, file: None, writable, public_only }),
+            FileType::RegularFile => {
+                let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+                    return Err(Errno::INVAL.into());
+                };
+                let dir = rustix::fs::open(parent, flags | OFlags::DIRECTORY, Mode::empty())?;
+                Ok(Self { id, dir, file: Some(name.as_bytes().to_vec()), writable, public_only })
+            }
+            _ => Err(Errno::OPNOTSUPP.into()),
+        }
+    }
+
+    /// A single file, not a directory.
+    pub fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
+/// No way out of the export: no `..` above it, no symbolic link at all.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// Tries of an `openat2` that met a concurrent rename (EAGAIN).
+const TRIES: usize = 16;
+
+/// Opens `path` beneath `dir`. A symbolic link anywhere gives ELOOP, except as the last name with
+/// `O_PATH | O_NOFOLLOW`: then the link itself is opened.
+pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    // `O_PATH` takes few other flags, and needs no protection against a terminal.
+    let extra = if flags.contains(OFlags::PATH) { OFlags::CLOEXEC } else { OFlags::CLOEXEC | OFlags::NOCTTY };
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(dir, path, flags | extra, mode, BENEATH) {
+            Err(Errno::AGAIN | Errno::INTR) => continue,
+            other => return other,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Flags that open a directory as a place to start from.
+const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// A directory on the way to a file: the export's own or one opened for this request.
+#[derive(Debug)]
+pub enum Dir<'e> {
+    /// The export's.
+    Root(BorrowedFd<'e>),
+    /// One beneath.
+    Beneath(OwnedFd),
+}
+
+impl AsFd for Dir<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Dir::Root(fd) => *fd,
+            Dir::Beneath(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// Where a path leads: a directory and the last name in it (empty: the directory itself).
+#[derive(Debug)]
+pub struct Place<'e> {
+    /// The directory.
+    pub dir: Dir<'e>,
+    /// One plain name, or nothing.
+    pub name: &'e [u8],
+}
+
+impl Place<'_> {
+    /// Attributes of what is there; symbolic links are not followed.
+    pub fn attr(&self) -> Result<Statx> {
+        attr::at(self.dir.as_fd(), self.name)
+    }
+
+    /// The thing itself as an `O_PATH` descriptor, whatever it is.
+    pub fn node(&self) -> Result<OwnedFd> {
+        if self.name.is_empty() {
+            return rustix::io::fcntl_dupfd_cloexec(self.dir.as_fd(), 0);
+        }
+        open_beneath(self.dir.as_fd(), self.name, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
+    }
+}
+
+impl ExportConfig {
+    /// EROFS unless the guest may change the host's files.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.writable && !self.public_only { Ok(()) } else { Err(Errno::ROFS) }
+    }
+
+    /// Opens the directory that `path` names (`O_PATH`).
+    pub fn directory(&self, path: RelPath<'_>) -> Result<Dir<'_>> {
+        if self.is_file() {
+            return Err(Errno::NOTDIR); // `dir` is not granted then, only one name in it
+        }
+        let root = Dir::Root(self.dir.as_fd());
+        if !self.public_only {
+            if path.is_empty() {
+                return Ok(root);
+            }
+            return Ok(Dir::Beneath(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?));
+        }
+        // Every directory that is passed must let everybody pass.
+        self.check_search(&attr::of_fd(self.dir.as_fd())?)?;
+        path.names().try_fold(root, |dir, name| self.enter(dir.as_fd(), name).map(Dir::Beneath))
+    }
+
+    /// Opens one directory further down and checks that it may be passed.
+    pub fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+        let next = open_beneath(dir, name, DIR, Mode::empty())?;
+        if self.public_only {
+            self.check_search(&attr::of_fd(next.as_fd())?)?;
+        }
+        Ok(next)
+    }
+
+    /// Finds the place of `path` without looking at its last name.
+    pub fn place<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
+        if let Some(name) = &self.file {
+            if !path.is_empty() {
+                return Err(Errno::NOTDIR);
+            }
+            return Ok(Place { dir: Dir::Root(self.dir.as_fd()), name });
+        }
+        match path.split_last() {
+            None => Ok(Place { dir: Dir::Root(self.dir.as_fd()), name: &[] }),
+            Some((parent, name)) => Ok(Place { dir: self.directory(parent)?, name }),
+        }
+    }
+
+    /// Like [`Self::place`], for something that will be changed there: EROFS, or EBUSY for the root.
+    pub fn place_to_change<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
+        self.check_writable()?;
+        let place = self.place(path)?;
+        // A single file can't be renamed or removed: its name belongs to the directory around it.
+        if self.is_file() || place.name.is_empty() { Err(Errno::BUSY) } else { Ok(place) }
+    }
+
+    /// EACCES if only some users may pass this directory and the export is public.
+    pub fn check_search(&self, stat: &Statx) -> Result<()> {
+        self.check_public(stat, 0o001)
+    }
+
+    /// EACCES if only some users may read this and the export is public.
+    pub fn check_read(&self, stat: &Statx) -> Result<()> {
+        self.check_public(stat, 0o004)
+    }
+
+    fn check_public(&self, stat: &Statx, bits: u16) -> Result<()> {
+        if self.public_only && stat.stx_mode & bits != bits { Err(Errno::ACCESS) } else { Ok(()) }
+    }
+}
+
+/// Attributes of a name in a directory without following it; the directory itself for no name.
+pub fn attr_flags(name: &[u8]) -> AtFlags {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    if name.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags }
+}

@@ -1,0 +1,110 @@
+//! The files connector: host directories and files that the policy grants.
+//!
+//! Every path is opened beneath a descriptor that was opened before the guest ran, with
+//! `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: the monitor follows no symbolic link, ever.
+
+mod attr;
+mod change;
+mod dir;
+mod export;
+mod handles;
+mod open;
+mod path;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod xattr;
+
+pub use export::ExportConfig;
+pub use path::RelPath;
+
+use super::payload::{Output, copy_in};
+use super::{Errno, Reply, Result, Window};
+use crate::memory::io::GuestSlice;
+use abi::request::{NodeAttr, Op, SetAttr};
+use handles::Handles;
+use rustix::fd::BorrowedFd;
+
+/// Attributes of an open file in the guest's form.
+pub fn attr_of_fd(fd: BorrowedFd<'_>) -> Result<NodeAttr> {
+    attr::of_fd(fd).map(|stat| attr::node_attr(&stat))
+}
+
+/// Longest input of an operation on names: two paths, a name and a value.
+const MAX_INPUT: usize = 2 * (path::MAX_PATH + 1) + 256 + xattr::MAX_SIZE;
+
+/// Serves the file operations of one pod.
+#[derive(Debug)]
+pub struct FilesConnector {
+    exports: Vec<ExportConfig>,
+    handles: Handles,
+}
+
+impl FilesConnector {
+    /// A connector for `exports`, whose numbers must differ. Sets the process's file mode creation mask
+    /// to 0: modes come from the guest, which has applied its program's mask already.
+    pub fn new(mut exports: Vec<ExportConfig>) -> Self {
+        rustix::process::umask(rustix::fs::Mode::empty());
+        exports.sort_by_key(|export| export.id);
+        Self { exports, handles: Handles::new() }
+    }
+
+    /// Whether an operation is served here.
+    pub fn serves(op: Op) -> bool {
+        (Op::Walk as u32..=Op::Fetch as u32).contains(&(op as u32))
+    }
+
+    /// Serves one operation at once. Everything in `args`, `input` and `output` is the guest's.
+    pub fn handle(
+        &mut self,
+        op: Op,
+        args: &[u64; 6],
+        input: &[GuestSlice],
+        output: &[GuestSlice],
+        window: &dyn Window,
+    ) -> Result {
+        let handles = &mut self.handles;
+        match op {
+            Op::Close => return handles.remove(args[0]).map(|_| Reply::default()),
+            Op::Read => return open::read(handles, args[0], args[1], output),
+            Op::Write => return open::write(handles, args[0], args[1], input),
+            Op::HandleAttr => return open::handle_attr(handles, args[0], &mut Output::new(output)),
+            Op::Truncate => return open::truncate(handles, args[0], args[1]),
+            Op::Fallocate => return open::fallocate(handles, args[0], args[1], args[2], args[3]),
+            Op::Sync => return open::sync(handles, args[0], args[1]),
+            Op::Map => return open::map(handles, args, window),
+            Op::Unmap => return open::unmap(args, window),
+            _ if !Self::serves(op) => return Err(Errno::NOSYS),
+            _ => {}
+        }
+        let id = u32::try_from(args[0]).map_err(|_| Errno::INVAL)?;
+        let index = self.exports.binary_search_by_key(&id, |export| export.id).map_err(|_| Errno::INVAL)?;
+        let export = self.exports.get(index).ok_or(Errno::INVAL)?;
+        let input = copy_in(input, MAX_INPUT)?;
+        let out = &mut Output::new(output);
+        let path = || RelPath::new(&input);
+        match op {
+            Op::Walk => walk::walk(export, args[1], path()?, out),
+            Op::ReadDir => dir::read(export, handles, args[1], path()?, out),
+            Op::Open => open::open(export, handles, args, path()?, out),
+            Op::Fetch => open::fetch(export, handles, args, path()?, out),
+            Op::ReadLink => walk::read_link(export, path()?, out),
+            Op::Mkdir => change::mkdir(export, args, path()?, out),
+            Op::Mknod => change::mknod(export, args, path()?, out),
+            Op::Symlink => change::symlink(export, args, &input, out),
+            Op::Link => change::link(export, args, &input, out),
+            Op::Unlink => change::unlink(export, args, path()?),
+            Op::Rename => change::rename(export, args, &input),
+            Op::SetAttr => {
+                let (head, rest) = input.split_at_checked(size_of::<SetAttr>()).ok_or(Errno::INVAL)?;
+                attr::set(export, RelPath::new(rest)?, &bytemuck::pod_read_unaligned(head), out)
+            }
+            Op::StatFs => attr::stat_fs(export, path()?, out),
+            Op::GetXattr => xattr::get(export, args, &input, out),
+            Op::ListXattr => xattr::list(export, path()?, out),
+            Op::SetXattr => xattr::set(export, args, &input),
+            Op::RemoveXattr => xattr::remove(export, args, &input),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+}

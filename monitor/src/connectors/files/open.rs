@@ -1,0 +1,240 @@
+//! Opening regular files, and what is done with them.
+
+use super::super::payload::Output;
+use super::super::{Errno, Reply, Result, Window};
+use super::attr::{self, kind};
+use super::change::give;
+use super::export::{ExportConfig, Place, open_beneath};
+use super::handles::{Handle, Handles, OpenFile};
+use super::path::RelPath;
+use crate::memory::io::{self, GuestSlice, Position, Wait};
+use abi::request::open_flags as flags;
+use abi::{layout, request::NodeAttr};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, Statx};
+
+/// Times that a file may appear or vanish between a look at it and its opening.
+const TRIES: usize = 8;
+
+/// [`abi::request::Op::Open`]. Only regular files: EISDIR for a directory, ELOOP for a symbolic link,
+/// ENXIO for anything else (a FIFO or a device of the host has no counterpart in the pod).
+pub fn open(
+    export: &ExportConfig,
+    handles: &mut Handles,
+    args: &[u64; 6],
+    path: RelPath<'_>,
+    out: &mut Output<'_>,
+) -> Result {
+    let [_, wanted, mode, uid, gid, _] = *args;
+    let known = flags::READ | flags::WRITE | flags::CREATE | flags::EXCLUSIVE | flags::TRUNCATE;
+    if wanted & !known != 0 || wanted & (flags::READ | flags::WRITE) == 0 {
+        return Err(Errno::INVAL);
+    }
+    handles.check_room()?;
+    let has = |bit| wanted & bit != 0;
+    let place = export.place(path)?;
+    let (fd, stat) = open_or_create(export, &place, wanted, mode, (uid, gid))?;
+    out.put_optional(&attr::node_attr(&stat))?;
+    let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE) };
+    let number = handles.insert(Handle::File(file))?;
+    Ok(Reply { result: 0, extra: [number, 0] })
+}
+
+fn open_or_create(
+    export: &ExportConfig,
+    place: &Place<'_>,
+    wanted: u64,
+    mode: u64,
+    owner: (u64, u64),
+) -> Result<(OwnedFd, Statx)> {
+    for _ in 0..TRIES {
+        match place.attr() {
+            Ok(_) if wanted & (flags::CREATE | flags::EXCLUSIVE) == flags::CREATE | flags::EXCLUSIVE => {
+                return Err(Errno::EXIST);
+            }
+            Ok(stat) => match open_existing(export, place, wanted, &stat) {
+                Err(Errno::NOENT | Errno::STALE) => continue,
+                other => return other,
+            },
+            Err(Errno::NOENT) if wanted & flags::CREATE != 0 && !export.is_file() => {
+                export.check_writable()?;
+                match create(place, wanted, mode, owner) {
+                    Err(Errno::EXIST) => continue,
+                    other => return other,
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+fn access(wanted: u64) -> OFlags {
+    let access = match (wanted & flags::READ != 0, wanted & flags::WRITE != 0) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
+    };
+    // O_NONBLOCK: should the file be exchanged for a FIFO at the last moment, opening it can't hang.
+    access | OFlags::NONBLOCK | OFlags::NOFOLLOW
+}
+
+fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u64, seen: &Statx) -> Result<(OwnedFd, Statx)> {
+    match kind(seen) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(Errno::ISDIR),
+        FileType::Symlink => return Err(Errno::LOOP),
+        _ => return Err(Errno::NXIO),
+    }
+    if wanted & (flags::WRITE | flags::TRUNCATE) != 0 {
+        export.check_writable()?;
+    }
+    export.check_read(seen)?;
+    let cut = if wanted & flags::TRUNCATE != 0 { OFlags::TRUNC } else { OFlags::empty() };
+    let fd = open_beneath(place.dir.as_fd(), place.name, access(wanted) | cut, Mode::empty())?;
+    let stat = attr::of_fd(fd.as_fd())?;
+    if kind(&stat) != FileType::RegularFile {
+        return Err(Errno::STALE); // exchanged meanwhile: look again
+    }
+    export.check_read(&stat)?;
+    Ok((fd, stat))
+}
+
+fn create(place: &Place<'_>, wanted: u64, mode: u64, (uid, gid): (u64, u64)) -> Result<(OwnedFd, Statx)> {
+    let mode = Mode::from_raw_mode(mode as u32 & 0o7777);
+    let flags = access(wanted) | OFlags::CREATE | OFlags::EXCL;
+    let fd = open_beneath(place.dir.as_fd(), place.name, flags, mode)?;
+    give(place.dir.as_fd(), fd.as_fd(), uid, gid)?;
+    let stat = attr::of_fd(fd.as_fd())?;
+    Ok((fd, stat))
+}
+
+/// A file offset or length of the guest as the kernel takes it; EINVAL if it is negative there.
+fn offset(value: u64) -> Result<i64> {
+    i64::try_from(value).map_err(|_| Errno::INVAL)
+}
+
+/// [`abi::request::Op::Read`]: from the host's page cache straight into guest memory.
+pub fn read(handles: &Handles, number: u64, at: u64, into: &[GuestSlice]) -> Result {
+    let file = handles.file(number)?;
+    io::read(file.fd.as_fd(), into, Position::At(offset(at)?), Wait::Default).map(|bytes| Reply::of(bytes as u64))
+}
+
+/// [`abi::request::Op::Write`]: straight from guest memory.
+pub fn write(handles: &Handles, number: u64, at: u64, from: &[GuestSlice]) -> Result {
+    let fd = handles.file(number)?.fd.as_fd();
+    if at == u64::MAX {
+        let bytes = io::write(fd, from, Position::Append, Wait::Default)?;
+        // The open file is this handle's alone, so its position is where the write ended.
+        return Ok(Reply { result: bytes as u64, extra: [rustix::fs::tell(fd)?, 0] });
+    }
+    let bytes = io::write(fd, from, Position::At(offset(at)?), Wait::Default)? as u64;
+    Ok(Reply { result: bytes, extra: [at.saturating_add(bytes), 0] })
+}
+
+/// [`abi::request::Op::Fetch`]: attributes and content in one trip.
+pub fn fetch(
+    export: &ExportConfig,
+    handles: &mut Handles,
+    args: &[u64; 6],
+    path: RelPath<'_>,
+    out: &mut Output<'_>,
+) -> Result {
+    let attr_room = size_of::<NodeAttr>();
+    let room = out.room().checked_sub(attr_room).ok_or(Errno::RANGE)?;
+    if args[1..].iter().any(|&unused| unused != 0) {
+        return Err(Errno::INVAL);
+    }
+    let place = export.place(path)?;
+    let (fd, mut stat) = open_or_create(export, &place, flags::READ, 0, (0, 0))?;
+    let mut done = 0;
+    let mut ended = false;
+    while done < room && !ended {
+        let at = offset(done as u64)?;
+        let bytes = io::read(fd.as_fd(), &out.rest(attr_room + done), Position::At(at), Wait::Default)?;
+        done += bytes;
+        ended = bytes == 0 || done as u64 == stat.stx_size;
+    }
+    if ended {
+        stat.stx_size = done as u64; // what was delivered, should the file have been cut meanwhile
+    }
+    out.put(bytemuck::bytes_of(&attr::node_attr(&stat)))?;
+    let complete = ended || stat.stx_size == done as u64;
+    let number = if complete { 0 } else { handles.insert(Handle::File(OpenFile { fd, read: true, write: false }))? };
+    Ok(Reply { result: done as u64, extra: [number, 0] })
+}
+
+/// [`abi::request::Op::HandleAttr`].
+pub fn handle_attr(handles: &Handles, number: u64, out: &mut Output<'_>) -> Result {
+    let attr: NodeAttr = attr::node_attr(&attr::of_fd(handles.file(number)?.fd.as_fd())?);
+    out.put(bytemuck::bytes_of(&attr))?;
+    Ok(Reply::default())
+}
+
+/// [`abi::request::Op::Truncate`].
+pub fn truncate(handles: &Handles, number: u64, size: u64) -> Result {
+    let size = offset(size)? as u64;
+    rustix::fs::ftruncate(&handles.file(number)?.fd, size)?;
+    Ok(Reply::default())
+}
+
+/// [`abi::request::Op::Fallocate`]; unknown modes give EOPNOTSUPP, as the kernel does.
+pub fn fallocate(handles: &Handles, number: u64, mode: u64, start: u64, len: u64) -> Result {
+    let file = handles.file(number)?;
+    let known = FallocateFlags::KEEP_SIZE
+        | FallocateFlags::PUNCH_HOLE
+        | FallocateFlags::COLLAPSE_RANGE
+        | FallocateFlags::ZERO_RANGE
+        | FallocateFlags::INSERT_RANGE
+        | FallocateFlags::UNSHARE_RANGE;
+    let (start, len) = (offset(start)? as u64, offset(len)? as u64);
+    let mode = u32::try_from(mode).map(FallocateFlags::from_bits_retain).map_err(|_| Errno::OPNOTSUPP)?;
+    if !known.contains(mode) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    rustix::fs::fallocate(&file.fd, mode, start, len)?;
+    Ok(Reply::default())
+}
+
+/// [`abi::request::Op::Sync`].
+pub fn sync(handles: &Handles, number: u64, data_only: u64) -> Result {
+    let file = handles.file(number)?;
+    if data_only != 0 {
+        rustix::fs::fdatasync(&file.fd)?
+    } else {
+        rustix::fs::fsync(&file.fd)?
+    }
+    Ok(Reply::default())
+}
+
+/// EINVAL unless `gpa .. gpa + len` are whole pages inside the window's address range.
+fn check_window(gpa: u64, len: u64) -> Result<()> {
+    let (base, size) = (layout::WINDOW_BASE as u64, layout::WINDOW_SIZE as u64);
+    let page = layout::PAGE_SIZE as u64;
+    let inside = gpa.checked_sub(base).and_then(|start| start.checked_add(len)).is_some_and(|end| end <= size);
+    if len > 0 && inside && gpa.is_multiple_of(page) && len.is_multiple_of(page) { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// [`abi::request::Op::Map`]: EACCES if the handle's access doesn't allow it.
+pub fn map(handles: &Handles, args: &[u64; 6], window: &dyn Window) -> Result {
+    let [number, at, len, gpa, writable, _] = *args;
+    check_window(gpa, len)?;
+    let end = at.checked_add(len).ok_or(Errno::OVERFLOW)?;
+    if !at.is_multiple_of(layout::PAGE_SIZE as u64) || offset(end).is_err() || writable > 1 {
+        return Err(Errno::INVAL);
+    }
+    let file = handles.file(number)?;
+    if !file.read || (writable == 1 && !file.write) {
+        return Err(Errno::ACCESS);
+    }
+    window.map(gpa, file.fd.as_fd(), at, len, writable == 1)?;
+    Ok(Reply::default())
+}
+
+/// [`abi::request::Op::Unmap`].
+pub fn unmap(args: &[u64; 6], window: &dyn Window) -> Result {
+    let [gpa, len, ..] = *args;
+    check_window(gpa, len)?;
+    window.unmap(gpa, len)?;
+    Ok(Reply::default())
+}

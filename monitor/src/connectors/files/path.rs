@@ -1,0 +1,107 @@
+//! Paths beneath an export, as the guest gives them.
+
+use super::super::{Errno, Result};
+
+/// Longest path in bytes, without a terminating zero (Linux `PATH_MAX` counts it).
+pub const MAX_PATH: usize = 4095;
+/// Longest component in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// A path that names something beneath a directory by plain names only: relative, no empty component,
+/// no `.` or `..`, no zero byte, within Linux's limits. Empty: the directory itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelPath<'a>(&'a [u8]);
+
+impl<'a> RelPath<'a> {
+    /// Checks `bytes`: EINVAL for what no correct guest sends, ENAMETOOLONG for what is too long.
+    pub fn new(bytes: &'a [u8]) -> Result<Self> {
+        if bytes.len() > MAX_PATH {
+            return Err(Errno::NAMETOOLONG);
+        }
+        if bytes.is_empty() {
+            return Ok(Self(bytes));
+        }
+        for name in bytes.split(|&byte| byte == b'/') {
+            if name.is_empty() || name == b"." || name == b".." || name.contains(&0) {
+                return Err(Errno::INVAL);
+            }
+            if name.len() > MAX_NAME {
+                return Err(Errno::NAMETOOLONG);
+            }
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The directory itself.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes, `a/b/c`.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The names from the first to the last; none for the empty path.
+    pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let count = if self.0.is_empty() { 0 } else { usize::MAX };
+        self.0.split(|&byte| byte == b'/').take(count)
+    }
+
+    /// The parent's path and the last name; `None` for the empty path.
+    pub fn split_last(&self) -> Option<(Self, &'a [u8])> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let empty: &[u8] = &[];
+        match self.0.iter().rposition(|&byte| byte == b'/') {
+            Some(at) => Some((Self(self.0.get(..at)?), self.0.get(at + 1..)?)),
+            None => Some((Self(empty), self.0)),
+        }
+    }
+
+    /// The path of the first `count` names and that of the others; all and none if there are fewer.
+    pub fn split_names(&self, count: usize) -> (Self, Self) {
+        let empty: &[u8] = &[];
+        if count == 0 {
+            return (Self(empty), *self);
+        }
+        let mut slashes = self.0.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
+        match slashes.nth(count - 1) {
+            Some(at) => (Self(self.0.get(..at).unwrap_or_default()), Self(self.0.get(at + 1..).unwrap_or_default())),
+            None => (*self, Self(empty)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_paths_are_refused() {
+        let long = [b'a'; 256];
+        let longer = b"ab/".repeat(1400);
+        for bad in [&b"/"[..], b"/a", b"a/", b"a//b", b".", b"..", b"a/..", b"../a", b"a/./b", b"a\0b", b"\0"] {
+            assert_eq!(RelPath::new(bad), Err(Errno::INVAL), "{bad:?}");
+        }
+        assert_eq!(RelPath::new(&long), Err(Errno::NAMETOOLONG));
+        assert_eq!(RelPath::new(&longer), Err(Errno::NAMETOOLONG));
+    }
+
+    #[test]
+    fn paths_split() {
+        let path = RelPath::new(b"a/...b/\xff").unwrap();
+        assert_eq!(path.names().collect::<Vec<_>>(), [&b"a"[..], b"...b", b"\xff"]);
+        let (parent, name) = path.split_last().unwrap();
+        assert_eq!((parent.bytes(), name), (&b"a/...b"[..], &b"\xff"[..]));
+        let (head, tail) = path.split_names(1);
+        assert_eq!((head.bytes(), tail.bytes()), (&b"a"[..], &b"...b/\xff"[..]));
+        assert_eq!(path.split_names(0).1, path);
+        assert_eq!(path.split_names(3).0, path);
+        assert_eq!(path.split_names(usize::MAX).0, path);
+        let empty = RelPath::new(b"").unwrap();
+        assert_eq!(empty.names().count(), 0);
+        assert!(empty.split_last().is_none());
+    }
+}

@@ -1,0 +1,484 @@
+//! The connector against real directories, with correct and with hostile requests.
+
+use super::*;
+use crate::connectors::Window;
+use abi::request::{DirRecord, FsStat, open_flags, set_attr};
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Default)]
+struct FakeWindow(RefCell<Vec<(u64, u64, u64, bool)>>);
+
+impl Window for FakeWindow {
+    fn map(&self, gpa: u64, _: BorrowedFd<'_>, offset: u64, len: u64, writable: bool) -> Result<()> {
+        self.0.borrow_mut().push((gpa, offset, len, writable));
+        Ok(())
+    }
+    fn unmap(&self, gpa: u64, len: u64) -> Result<()> {
+        self.0.borrow_mut().retain(|entry| entry.0 < gpa || entry.0 >= gpa + len);
+        Ok(())
+    }
+}
+
+fn slice(bytes: &mut [u8]) -> GuestSlice {
+    // SAFETY: the tests use a slice only while its buffer lives and is not otherwise touched.
+    unsafe { GuestSlice::ram(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+struct Rig {
+    dir: tempfile::TempDir,
+    files: FilesConnector,
+    window: FakeWindow,
+}
+
+const RW: u64 = 1;
+const RO: u64 = 2;
+const PUBLIC: u64 = 3;
+const FILE: u64 = 4;
+
+impl Rig {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("sub/deep")).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        for part in ["sub", "sub/deep"] {
+            fs::set_permissions(root.join(part), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(root.join("hello"), "hello world").unwrap();
+        fs::set_permissions(root.join("hello"), fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(root.join("sub/deep/file"), "deep").unwrap();
+        fs::write(root.join("private"), "secret").unwrap();
+        fs::set_permissions(root.join("private"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(root.join("closed")).unwrap();
+        fs::write(root.join("closed/inside"), "x").unwrap();
+        fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(dir.path().join("outside"), "OUTSIDE").unwrap();
+        symlink("../outside", root.join("escape")).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        let open = |id, path: &Path, writable, public| ExportConfig::open(id as u32, path, writable, public).unwrap();
+        let files = FilesConnector::new(vec![
+            open(RW, &root, true, false),
+            open(RO, &root, false, false),
+            open(PUBLIC, &root, false, true),
+            open(FILE, &root.join("hello"), true, false),
+        ]);
+        Self { dir, files, window: FakeWindow::default() }
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.dir.path().join("root")
+    }
+
+    fn call(&mut self, op: Op, args: &[u64], input: &[u8], room: usize) -> Result<(Reply, Vec<u8>)> {
+        let mut all = [0; 6];
+        all[..args.len()].copy_from_slice(args);
+        let mut input = input.to_vec();
+        let mut output = vec![0; room];
+        // Two pieces each, cut at an odd place.
+        let third = input.len() / 3;
+        let (a, b) = input.split_at_mut(third);
+        let (c, d) = output.split_at_mut(room / 3);
+        let reply = self.files.handle(op, &all, &[slice(a), slice(b)], &[slice(c), slice(d)], &self.window)?;
+        Ok((reply, output))
+    }
+
+    fn errno(&mut self, op: Op, args: &[u64], input: &[u8]) -> Errno {
+        self.call(op, args, input, 4096).unwrap_err()
+    }
+
+    fn open(&mut self, export: u64, flags: u64, path: &[u8]) -> Result<u64> {
+        self.call(Op::Open, &[export, flags, 0o644], path, 112).map(|(reply, _)| reply.extra[0])
+    }
+}
+
+fn attrs(bytes: &[u8], count: usize) -> Vec<NodeAttr> {
+    bytes.chunks_exact(112).take(count).map(bytemuck::pod_read_unaligned).collect()
+}
+
+fn names(mut bytes: &[u8]) -> Vec<(String, String, NodeAttr)> {
+    let mut list = Vec::new();
+    while !bytes.is_empty() {
+        let record: DirRecord = bytemuck::pod_read_unaligned(&bytes[..120]);
+        let (name, target) = (usize::from(record.name_len), usize::from(record.target_len));
+        let text = |from: usize, len: usize| String::from_utf8(bytes[from..from + len].to_vec()).unwrap();
+        list.push((text(120, name), text(120 + name, target), record.attr));
+        bytes = &bytes[(120 + name + target).next_multiple_of(8)..];
+    }
+    list
+}
+
+#[test]
+fn walk_reports_components() {
+    let mut rig = Rig::new();
+    let (reply, out) = rig.call(Op::Walk, &[RO, 0], b"sub/deep/file", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (3, [0, 3]));
+    let found = attrs(&out, 3);
+    assert_eq!(found[2].size, 4);
+    let real = fs::metadata(rig.root().join("sub/deep/file")).unwrap();
+    assert_eq!((found[2].ino, found[2].dev, found[2].mode), (real.ino(), real.dev(), real.mode()));
+    assert_eq!((found[2].mtime, i64::from(found[2].mtime_ns)), (real.mtime(), real.mtime_nsec()));
+
+    let (reply, out) = rig.call(Op::Walk, &[RO, 2], b"sub/deep/file", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (1, [0, 3]));
+    assert_eq!(attrs(&out, 1)[0], found[2]);
+
+    let (reply, _) = rig.call(Op::Walk, &[RO, 0], b"sub/none/file", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (1, [Errno::NOENT.raw_os_error() as u64, 1]));
+    let (reply, out) = rig.call(Op::Walk, &[RO, 0], b"up/outside", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (1, [0, 1]));
+    assert_eq!(attrs(&out, 1)[0].mode & 0o170000, 0o120000);
+    let (reply, _) = rig.call(Op::Walk, &[RO, 0], b"hello/x", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (1, [0, 1]));
+    let (reply, out) = rig.call(Op::Walk, &[RO, 0], b"", 4096).unwrap();
+    assert_eq!(reply.result, 1);
+    assert_eq!(attrs(&out, 1)[0].ino, fs::metadata(rig.root()).unwrap().ino());
+    let (reply, _) = rig.call(Op::Walk, &[RO, 0], b"sub/deep/file", 230).unwrap();
+    assert_eq!((reply.result, reply.extra), (2, [0, 2]));
+    let (reply, _) = rig.call(Op::Walk, &[PUBLIC, 0], b"closed/inside", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (1, [Errno::ACCESS.raw_os_error() as u64, 1]));
+    assert_eq!(rig.errno(Op::Walk, &[PUBLIC, 1], b"closed/inside"), Errno::ACCESS);
+    assert_eq!(rig.errno(Op::Walk, &[FILE, 0], b"x"), Errno::NOTDIR);
+    let (_, out) = rig.call(Op::Walk, &[FILE, 0], b"", 4096).unwrap();
+    assert_eq!(attrs(&out, 1)[0].size, 11);
+}
+
+#[test]
+fn directories_come_in_pieces() {
+    let mut rig = Rig::new();
+    let (reply, out) = rig.call(Op::ReadDir, &[RO, 0], b"", 8192).unwrap();
+    assert_eq!(reply.extra[0], 0);
+    let mut all = names(&out[..reply.result as usize]);
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    let list: Vec<_> = all.iter().map(|entry| entry.0.as_str()).collect();
+    assert_eq!(list, ["closed", "escape", "hello", "private", "sub", "up"]);
+    assert_eq!(all[1].1, "../outside");
+    assert_eq!(all[2].2.size, 11);
+
+    let mut got = Vec::new();
+    let mut handle = 0;
+    loop {
+        let (reply, out) = rig.call(Op::ReadDir, &[RO, handle], b"", 144).unwrap();
+        got.extend(names(&out[..reply.result as usize]).into_iter().map(|entry| entry.0));
+        handle = reply.extra[0];
+        if handle == 0 {
+            break;
+        }
+        assert_eq!(rig.errno(Op::ReadDir, &[RW, handle], b""), Errno::BADF);
+    }
+    got.sort();
+    assert_eq!(got, list);
+
+    assert_eq!(rig.call(Op::ReadDir, &[RO, 0], b"", 64).unwrap_err(), Errno::INVAL);
+    assert_eq!(rig.errno(Op::ReadDir, &[RO, 0], b"hello"), Errno::NOTDIR);
+    assert_eq!(rig.errno(Op::ReadDir, &[RO, 0], b"up"), Errno::LOOP);
+    assert_eq!(rig.errno(Op::ReadDir, &[RO, 7], b""), Errno::BADF);
+    assert_eq!(rig.errno(Op::ReadDir, &[FILE, 0], b""), Errno::NOTDIR);
+    assert_eq!(rig.errno(Op::ReadDir, &[PUBLIC, 0], b"closed"), Errno::ACCESS);
+    let (reply, _) = rig.call(Op::ReadDir, &[RO, 0], b"", 300).unwrap();
+    rig.call(Op::Close, &[reply.extra[0]], b"", 0).unwrap();
+    assert_eq!(rig.errno(Op::ReadDir, &[RO, reply.extra[0]], b""), Errno::BADF);
+}
+
+#[test]
+fn only_regular_files_open() {
+    let mut rig = Rig::new();
+    rig.call(Op::Mknod, &[RW, 0o010644], b"fifo", 112).unwrap();
+    assert_eq!(rig.open(RO, open_flags::READ, b"sub"), Err(Errno::ISDIR));
+    assert_eq!(rig.open(RO, open_flags::READ, b""), Err(Errno::ISDIR));
+    assert_eq!(rig.open(RO, open_flags::READ, b"escape"), Err(Errno::LOOP));
+    assert_eq!(rig.open(RO, open_flags::READ, b"up/outside"), Err(Errno::LOOP));
+    assert_eq!(rig.open(RO, open_flags::READ, b"fifo"), Err(Errno::NXIO));
+    assert_eq!(rig.open(RO, open_flags::READ, b"../outside"), Err(Errno::INVAL));
+    assert_eq!(rig.open(RO, open_flags::READ, b"/etc/passwd"), Err(Errno::INVAL));
+    assert_eq!(rig.open(RO, open_flags::READ, b"none"), Err(Errno::NOENT));
+    assert_eq!(rig.open(RO, open_flags::READ, b"hello/x"), Err(Errno::NOTDIR));
+    assert_eq!(rig.open(RO, 0, b"hello"), Err(Errno::INVAL));
+    assert_eq!(rig.open(RO, 1 << 20 | 1, b"hello"), Err(Errno::INVAL));
+    assert_eq!(rig.open(9, open_flags::READ, b"hello"), Err(Errno::INVAL));
+    assert_eq!(rig.open(u64::MAX, open_flags::READ, b"hello"), Err(Errno::INVAL));
+    assert_eq!(rig.open(PUBLIC, open_flags::READ, b"private"), Err(Errno::ACCESS));
+    assert_eq!(rig.open(PUBLIC, open_flags::READ, b"closed/inside"), Err(Errno::ACCESS));
+    assert!(rig.open(PUBLIC, open_flags::READ, b"hello").is_ok());
+    assert!(rig.open(RO, open_flags::READ, b"sub/deep/file").is_ok());
+    assert!(rig.open(FILE, open_flags::READ | open_flags::WRITE, b"").is_ok());
+    let dev = FilesConnector::new(vec![ExportConfig::open(1, Path::new("/dev"), false, false).unwrap()]);
+    rig.files = dev;
+    assert_eq!(rig.open(1, open_flags::READ, b"null"), Err(Errno::NXIO));
+}
+
+#[test]
+fn read_only_exports_never_change() {
+    let mut rig = Rig::new();
+    for export in [RO, PUBLIC] {
+        assert_eq!(rig.open(export, open_flags::WRITE, b"hello"), Err(Errno::ROFS));
+        assert_eq!(rig.open(export, open_flags::READ | open_flags::TRUNCATE, b"hello"), Err(Errno::ROFS));
+        assert_eq!(rig.open(export, open_flags::READ | open_flags::CREATE, b"new"), Err(Errno::ROFS));
+        assert!(rig.open(export, open_flags::READ | open_flags::CREATE, b"hello").is_ok());
+        let both = open_flags::READ | open_flags::CREATE | open_flags::EXCLUSIVE;
+        assert_eq!(rig.open(export, both, b"hello"), Err(Errno::EXIST));
+        assert_eq!(rig.errno(Op::Mkdir, &[export, 0o755], b"d"), Errno::ROFS);
+        assert_eq!(rig.errno(Op::Mknod, &[export, 0o100644], b"d"), Errno::ROFS);
+        assert_eq!(rig.errno(Op::Symlink, &[export, 1], b"dx"), Errno::ROFS);
+        assert_eq!(rig.errno(Op::Link, &[export, 5], b"hellox"), Errno::ROFS);
+        assert_eq!(rig.errno(Op::Unlink, &[export, 0], b"hello"), Errno::ROFS);
+        assert_eq!(rig.errno(Op::Rename, &[export, 5, 0], b"hellox"), Errno::ROFS);
+        let set = SetAttr { valid: set_attr::MODE, mode: 0o777, ..SetAttr::default() };
+        let input = [bytemuck::bytes_of(&set), b"hello"].concat();
+        assert_eq!(rig.errno(Op::SetAttr, &[export], &input), Errno::ROFS);
+        assert_eq!(rig.errno(Op::SetXattr, &[export, 5, 6, 0], b"hellouser.av"), Errno::ROFS);
+        assert_eq!(rig.errno(Op::RemoveXattr, &[export, 5], b"hellouser.a"), Errno::ROFS);
+        let handle = rig.open(export, open_flags::READ, b"hello").unwrap();
+        assert_eq!(rig.errno(Op::Write, &[handle, 0], b"x"), Errno::BADF);
+        assert!(rig.call(Op::Truncate, &[handle, 0], b"", 0).is_err());
+        assert!(rig.call(Op::Fallocate, &[handle, 0, 0, 100], b"", 0).is_err());
+        let map = [handle, 0, 4096, abi::layout::WINDOW_BASE as u64, 1];
+        assert_eq!(rig.errno(Op::Map, &map, b""), Errno::ACCESS);
+    }
+    assert_eq!(fs::read_to_string(rig.root().join("hello")).unwrap(), "hello world");
+}
+
+#[test]
+fn contents_move() {
+    let mut rig = Rig::new();
+    let both = open_flags::READ | open_flags::WRITE;
+    let handle = rig.open(RW, both | open_flags::CREATE, b"new").unwrap();
+    let (reply, _) = rig.call(Op::Write, &[handle, 4], b"0123456789", 0).unwrap();
+    assert_eq!((reply.result, reply.extra[0]), (10, 14));
+    let (reply, out) = rig.call(Op::Read, &[handle, 2], b"", 100).unwrap();
+    assert_eq!(&out[..reply.result as usize], b"\0\x000123456789");
+    let (reply, _) = rig.call(Op::Write, &[handle, u64::MAX], b"end", 0).unwrap();
+    assert_eq!((reply.result, reply.extra[0]), (3, 17));
+    rig.call(Op::Truncate, &[handle, 5], b"", 0).unwrap();
+    rig.call(Op::Sync, &[handle, 0], b"", 0).unwrap();
+    rig.call(Op::Sync, &[handle, 1], b"", 0).unwrap();
+    let (_, out) = rig.call(Op::HandleAttr, &[handle], b"", 112).unwrap();
+    assert_eq!(attrs(&out, 1)[0].size, 5);
+    assert_eq!(fs::metadata(rig.root().join("new")).unwrap().mode() & 0o7777, 0o644);
+    for offset in [u64::MAX - 1, 1 << 63] {
+        assert_eq!(rig.errno(Op::Read, &[handle, offset], b""), Errno::INVAL);
+        assert_eq!(rig.errno(Op::Write, &[handle, offset], b"x"), Errno::INVAL);
+        assert_eq!(rig.errno(Op::Truncate, &[handle, offset], b""), Errno::INVAL);
+        assert_eq!(rig.errno(Op::Fallocate, &[handle, 0, offset, 1], b""), Errno::INVAL);
+    }
+    assert_eq!(rig.errno(Op::Fallocate, &[handle, 1 << 30, 0, 1], b""), Errno::OPNOTSUPP);
+    assert_eq!(rig.errno(Op::Fallocate, &[handle, u64::MAX, 0, 1], b""), Errno::OPNOTSUPP);
+    rig.call(Op::Close, &[handle], b"", 0).unwrap();
+    assert_eq!(rig.errno(Op::Close, &[handle], b""), Errno::BADF);
+    assert_eq!(rig.errno(Op::Read, &[handle, 0], b""), Errno::BADF);
+    let handle = rig.open(RW, open_flags::WRITE | open_flags::TRUNCATE, b"new").unwrap();
+    let (_, out) = rig.call(Op::HandleAttr, &[handle], b"", 112).unwrap();
+    assert_eq!(attrs(&out, 1)[0].size, 0);
+}
+
+#[test]
+fn fetch_delivers_the_beginning() {
+    let mut rig = Rig::new();
+    let (reply, out) = rig.call(Op::Fetch, &[RO], b"hello", 112 + 100).unwrap();
+    assert_eq!((reply.result, reply.extra[0]), (11, 0));
+    assert_eq!(&out[112..123], b"hello world");
+    assert_eq!(attrs(&out, 1)[0].size, 11);
+    let (reply, out) = rig.call(Op::Fetch, &[RO], b"hello", 112 + 11).unwrap();
+    assert_eq!((reply.result, reply.extra[0]), (11, 0));
+    assert_eq!(&out[112..], b"hello world");
+    let (reply, out) = rig.call(Op::Fetch, &[RO], b"hello", 112 + 5).unwrap();
+    assert_eq!(&out[112..], b"hello");
+    let (reply, out) = rig.call(Op::Read, &[reply.extra[0], 5], b"", 100).unwrap();
+    assert_eq!(&out[..reply.result as usize], b" world");
+    assert_eq!(rig.call(Op::Fetch, &[RO], b"hello", 50).unwrap_err(), Errno::RANGE);
+    assert_eq!(rig.errno(Op::Fetch, &[RO], b"escape"), Errno::LOOP);
+    assert_eq!(rig.errno(Op::Fetch, &[PUBLIC], b"private"), Errno::ACCESS);
+}
+
+#[test]
+fn directories_change() {
+    let mut rig = Rig::new();
+    let root = rig.root();
+    let (_, out) = rig.call(Op::Mkdir, &[RW, 0o1777, 12, 34], b"made", 112).unwrap();
+    let attr = attrs(&out, 1)[0];
+    assert_eq!(attr.mode, 0o041777);
+    if rustix::process::geteuid().is_root() {
+        assert_eq!((attr.uid, attr.gid), (12, 34));
+        let handle = rig.call(Op::Open, &[RW, 2 | 4, 0o4755, 12, 34], b"made/x", 112).unwrap().0.extra[0];
+        let (_, out) = rig.call(Op::HandleAttr, &[handle], b"", 112).unwrap();
+        let attr = attrs(&out, 1)[0];
+        assert_eq!((attr.uid, attr.gid, attr.mode), (12, 34, 0o104755));
+        rig.call(Op::Unlink, &[RW, 0], b"made/x", 0).unwrap();
+    }
+    assert_eq!(rig.errno(Op::Mkdir, &[RW, 0o755], b"made"), Errno::EXIST);
+    assert_eq!(rig.errno(Op::Mkdir, &[RW, 0o755], b""), Errno::BUSY);
+    rig.call(Op::Symlink, &[RW, 9], b"made/linktarget/../..", 112).unwrap();
+    assert_eq!(fs::read_link(root.join("made/link")).unwrap(), Path::new("target/../.."));
+    let (reply, out) = rig.call(Op::ReadLink, &[RW], b"made/link", 6).unwrap();
+    assert_eq!((reply.result, &out[..]), (6, &b"target"[..]));
+    assert_eq!(rig.errno(Op::ReadLink, &[RW], b"hello"), Errno::INVAL);
+    let (_, out) = rig.call(Op::Link, &[RW, 5], b"hellomade/hard", 112).unwrap();
+    assert_eq!(attrs(&out, 1)[0].nlink, 2);
+    // A link to a symbolic link is a link to it, not to its target.
+    rig.call(Op::Link, &[RW, 6], b"escapemade/alsolink", 112).unwrap();
+    assert!(root.join("made/alsolink").is_symlink());
+    rig.call(Op::Unlink, &[RW, 0], b"made/alsolink", 0).unwrap();
+    assert_eq!(rig.errno(Op::Rename, &[RW, 5, 1], b"hellomade/hard"), Errno::EXIST);
+    assert_eq!(rig.errno(Op::Rename, &[RW, 5, 4], b"helloy"), Errno::INVAL);
+    assert_eq!(rig.errno(Op::Rename, &[RW, 5, u64::MAX], b"helloy"), Errno::INVAL);
+    assert_eq!(rig.errno(Op::Rename, &[RW, 99, 0], b"hello"), Errno::INVAL);
+    rig.call(Op::Rename, &[RW, 9, 0], b"made/linkrenamed", 0).unwrap();
+    assert!(root.join("renamed").is_symlink());
+    assert_eq!(rig.errno(Op::Unlink, &[RW, 1], b"made"), Errno::NOTEMPTY);
+    rig.call(Op::Unlink, &[RW, 0], b"made/hard", 0).unwrap();
+    assert_eq!(rig.errno(Op::Unlink, &[RW, 0], b"made"), Errno::ISDIR);
+    rig.call(Op::Unlink, &[RW, 1], b"made", 0).unwrap();
+    assert_eq!(rig.errno(Op::Unlink, &[RW, 1], b""), Errno::BUSY);
+    assert_eq!(rig.errno(Op::Unlink, &[FILE, 0], b""), Errno::BUSY);
+    assert_eq!(rig.errno(Op::Mknod, &[RW, 0o020644], b"dev"), Errno::PERM);
+    assert_eq!(rig.errno(Op::Mknod, &[RW, 0o060644], b"dev"), Errno::PERM);
+    assert_eq!(rig.errno(Op::Mknod, &[RW, 0o120644], b"dev"), Errno::INVAL);
+    // Removing through a link is impossible.
+    assert_eq!(rig.errno(Op::Unlink, &[RW, 0], b"up/outside"), Errno::LOOP);
+    assert!(rig.dir.path().join("outside").exists());
+}
+
+#[test]
+fn attributes_change() {
+    let mut rig = Rig::new();
+    let set = |valid| SetAttr { valid, mode: 0o600, size: 3, mtime: 1_000_000, mtime_ns: 5, ..SetAttr::default() };
+    let input = |set: SetAttr, path: &[u8]| [bytemuck::bytes_of(&set), path].concat();
+    let change = set_attr::MODE | set_attr::SIZE | set_attr::MTIME;
+    let (_, out) = rig.call(Op::SetAttr, &[RW], &input(set(change), b"hello"), 112).unwrap();
+    let attr = attrs(&out, 1)[0];
+    assert_eq!((attr.mode, attr.size, attr.mtime, attr.mtime_ns), (0o100600, 3, 1_000_000, 5));
+    assert_eq!(rig.errno(Op::SetAttr, &[RW], &input(set(set_attr::SIZE), b"sub")), Errno::ISDIR);
+    assert_eq!(rig.errno(Op::SetAttr, &[RW], &input(set(1 << 20), b"hello")), Errno::INVAL);
+    assert_eq!(rig.errno(Op::SetAttr, &[RW], b"short"), Errno::INVAL);
+    let bad = SetAttr { valid: set_attr::MTIME, mtime_ns: 1_000_000_000, ..SetAttr::default() };
+    assert_eq!(rig.errno(Op::SetAttr, &[RW], &input(bad, b"hello")), Errno::INVAL);
+    // A symbolic link itself is meant, never its target.
+    let before = fs::metadata(rig.dir.path().join("outside")).unwrap();
+    rig.call(Op::SetAttr, &[RW], &input(set(set_attr::MTIME), b"escape"), 112).unwrap();
+    assert_eq!(rig.errno(Op::SetAttr, &[RW], &input(set(set_attr::MODE), b"escape")), Errno::OPNOTSUPP);
+    assert!(rig.call(Op::SetAttr, &[RW], &input(set(set_attr::SIZE), b"escape"), 0).is_err());
+    let after = fs::metadata(rig.dir.path().join("outside")).unwrap();
+    assert_eq!((before.mtime(), before.mode(), before.len()), (after.mtime(), after.mode(), after.len()));
+    let (_, out) = rig.call(Op::StatFs, &[RO], b"hello", 64).unwrap();
+    let stat: FsStat = bytemuck::pod_read_unaligned(&out);
+    assert!(stat.bsize > 0 && stat.namelen >= 143);
+}
+
+#[test]
+fn extended_attributes() {
+    let mut rig = Rig::new();
+    match rig.call(Op::SetXattr, &[RW, 5, 6, 0], b"hellouser.avalue", 0) {
+        Err(Errno::OPNOTSUPP) => return, // a file system without them
+        other => other.unwrap(),
+    };
+    let (reply, _) = rig.call(Op::GetXattr, &[RW, 5], b"hellouser.a", 0).unwrap();
+    assert_eq!(reply.result, 5);
+    let (reply, out) = rig.call(Op::GetXattr, &[RO, 5], b"hellouser.a", 64).unwrap();
+    assert_eq!(&out[..reply.result as usize], b"value");
+    assert_eq!(rig.call(Op::GetXattr, &[RO, 5], b"hellouser.a", 3).unwrap_err(), Errno::RANGE);
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 5, 6, 1], b"hellouser.av"), Errno::EXIST);
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 5, 6, 64], b"hellouser.av"), Errno::INVAL);
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 5, 99, 0], b"hellouser.av"), Errno::INVAL);
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 5, 19, 0], b"hellosecurity.capabilityv"), Errno::PERM);
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 5, 9, 0], b"hellotrusted.av"), Errno::PERM);
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 2, 6, 0], b"upuser.av"), Errno::PERM);
+    let (reply, out) = rig.call(Op::ListXattr, &[RO], b"hello", 256).unwrap();
+    assert!(out[..reply.result as usize].split(|&byte| byte == 0).any(|name| name == b"user.a"));
+    rig.call(Op::RemoveXattr, &[RW, 5], b"hellouser.a", 0).unwrap();
+    assert_eq!(rig.errno(Op::GetXattr, &[RO, 5], b"hellouser.a"), Errno::NODATA);
+    assert_eq!(rig.errno(Op::GetXattr, &[RO, 5], b"hello"), Errno::RANGE);
+}
+
+#[test]
+fn maps_are_checked() {
+    let mut rig = Rig::new();
+    let base = abi::layout::WINDOW_BASE as u64;
+    let end = base + abi::layout::WINDOW_SIZE as u64;
+    let handle = rig.open(RO, open_flags::READ, b"hello").unwrap();
+    rig.call(Op::Map, &[handle, 0, 4096, base, 0], b"", 0).unwrap();
+    assert_eq!(rig.window.0.borrow().as_slice(), [(base, 0, 4096, false)]);
+    rig.call(Op::Unmap, &[base, 4096], b"", 0).unwrap();
+    for (offset, len, gpa) in [
+        (1, 4096, base),
+        (0, 0, base),
+        (0, 100, base),
+        (0, 4096, base + 1),
+        (0, 4096, 0),
+        (0, 8192, end - 4096),
+        (0, u64::MAX - 4095, base),
+        (1 << 63, 4096, base),
+    ] {
+        assert!(rig.call(Op::Map, &[handle, offset, len, gpa, 0], b"", 0).is_err());
+    }
+    for (gpa, len) in [(0, 4096), (base, 0), (end, 4096), (base, u64::MAX - 4095), (u64::MAX - 4095, 4096)] {
+        assert_eq!(rig.errno(Op::Unmap, &[gpa, len], b""), Errno::INVAL);
+    }
+    assert_eq!(rig.errno(Op::Map, &[handle, 0, 4096, base, 1], b""), Errno::ACCESS);
+}
+
+#[test]
+fn window_memory_is_never_copied() {
+    let mut rig = Rig::new();
+    let mut bytes = *b"hello";
+    // SAFETY: the buffer outlives the call.
+    let slice = unsafe { GuestSlice::window(bytes.as_mut_ptr(), 5) };
+    let args = [RO, 0, 0, 0, 0, 0];
+    assert_eq!(rig.files.handle(Op::StatFs, &args, &[slice], &[], &rig.window), Err(Errno::FAULT));
+}
+
+/// A host process exchanges a directory and a link to the outside as fast as it can while the guest asks.
+#[test]
+fn exchanged_directories_never_lead_outside() {
+    let mut rig = Rig::new();
+    let root = rig.root();
+    fs::create_dir(rig.dir.path().join("secret")).unwrap();
+    fs::write(rig.dir.path().join("secret/file"), "OUTSIDE").unwrap();
+    fs::create_dir(root.join("flip")).unwrap();
+    fs::write(root.join("flip/file"), "inside!").unwrap();
+    symlink("../secret", root.join("flop")).unwrap();
+    fs::write(root.join("leaf"), "inside!").unwrap();
+    symlink("../secret/file", root.join("bait")).unwrap();
+    let outside = fs::metadata(rig.dir.path().join("secret/file")).unwrap().ino();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flipper = std::thread::spawn({
+        let (stop, root) = (stop.clone(), root.clone());
+        move || {
+            let dir = rustix::fs::open(&root, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                for (a, b) in [("flip", "flop"), ("leaf", "bait")] {
+                    rustix::fs::renameat_with(&dir, a, &dir, b, rustix::fs::RenameFlags::EXCHANGE).unwrap();
+                }
+            }
+        }
+    });
+    let mut hits = 0;
+    for _ in 0..4000 {
+        for path in [&b"flip/file"[..], b"leaf"] {
+            if let Ok((reply, out)) = rig.call(Op::Walk, &[RO, 0], path, 4096) {
+                assert!(attrs(&out, reply.result as usize).iter().all(|attr| attr.ino != outside));
+            }
+            if let Ok(handle) = rig.open(RW, open_flags::READ | open_flags::WRITE, path) {
+                let (reply, out) = rig.call(Op::Read, &[handle, 0], b"", 16).unwrap();
+                assert_eq!(&out[..reply.result as usize], b"inside!");
+                rig.call(Op::Close, &[handle], b"", 0).unwrap();
+                hits += 1;
+            }
+            let set = SetAttr { valid: set_attr::MTIME, mtime: 77, ..SetAttr::default() };
+            let _ = rig.call(Op::SetAttr, &[RW], &[bytemuck::bytes_of(&set), path].concat(), 112);
+            if let Ok((reply, out)) = rig.call(Op::ReadDir, &[RO, 0], b"flip", 4096) {
+                assert!(names(&out[..reply.result as usize]).iter().all(|entry| entry.2.ino != outside));
+            }
+        }
+        let _ = rig.call(Op::Mkdir, &[RW, 0o755], b"flip/made", 112);
+        let _ = rig.call(Op::Unlink, &[RW, 1], b"flip/made", 0);
+    }
+    stop.store(true, Ordering::Relaxed);
+    flipper.join().unwrap();
+    assert!(hits > 0);
+    assert_ne!(fs::metadata(rig.dir.path().join("secret/file")).unwrap().mtime(), 77);
+    assert!(!rig.dir.path().join("secret/made").exists());
+}

@@ -1,0 +1,61 @@
+//! Attributes along a path, and targets of symbolic links.
+
+use super::super::payload::Output;
+use super::super::{Errno, Reply, Result};
+use super::attr;
+use super::export::{Dir, ExportConfig};
+use super::path::{MAX_PATH, RelPath};
+use rustix::fd::AsFd;
+use rustix::fs::FileType;
+
+/// [`abi::request::Op::Walk`]: reports every component after the first `skip`, until one is missing,
+/// is no directory, may not be entered, or the output is full.
+pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+    if path.is_empty() {
+        out.put(bytemuck::bytes_of(&attr::node_attr(&export.place(path)?.attr()?)))?;
+        return Ok(Reply { result: 1, extra: [0, 0] });
+    }
+    if export.is_file() {
+        return Err(Errno::NOTDIR);
+    }
+    let skip = usize::try_from(skip).map_err(|_| Errno::INVAL)?;
+    let (head, tail) = path.split_names(skip);
+    let mut dir = export.directory(head)?;
+    let mut reported = 0;
+    let mut names = tail.names().peekable();
+    let stopped = loop {
+        let Some(name) = names.next() else { break None };
+        if out.room() < size_of::<abi::request::NodeAttr>() {
+            break None;
+        }
+        // A directory that is passed is looked at through its own descriptor, so that its attributes
+        // and its children belong together even while somebody renames.
+        let (stat, next) = match attr::at(dir.as_fd(), name) {
+            Err(error) => break Some(error),
+            Ok(stat) if names.peek().is_none() || attr::kind(&stat) != FileType::Directory => (stat, None),
+            Ok(stat) => match export.enter(dir.as_fd(), name) {
+                Err(error) => (stat, Some(Err(error))),
+                Ok(next) => (attr::of_fd(next.as_fd())?, Some(Ok(next))),
+            },
+        };
+        out.put(bytemuck::bytes_of(&attr::node_attr(&stat)))?;
+        reported += 1;
+        match next {
+            None => break None,
+            Some(Err(error)) => break Some(error),
+            Some(Ok(next)) => dir = Dir::Beneath(next),
+        }
+    };
+    let exist = head.names().count() as u64 + reported;
+    Ok(Reply { result: reported, extra: [stopped.map_or(0, |errno| errno.raw_os_error() as u64), exist] })
+}
+
+/// [`abi::request::Op::ReadLink`]: as much of the target as the output takes.
+pub fn read_link(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+    let place = export.place(path)?;
+    let target = rustix::fs::readlinkat(place.dir.as_fd(), place.name, Vec::with_capacity(256))?;
+    let target = target.as_bytes();
+    let len = target.len().min(out.room()).min(MAX_PATH);
+    out.put(target.get(..len).unwrap_or_default())?;
+    Ok(Reply::of(len as u64))
+}

@@ -1,0 +1,114 @@
+//! Extended attributes.
+//!
+//! The guest sees and changes `user.*` and POSIX access control lists, and reads `security.*`. It never
+//! reaches `trusted.*` (host administration) and never writes `security.*` (file capabilities and
+//! labels would take effect on the host).
+
+use super::super::payload::Output;
+use super::super::{Errno, Reply, Result};
+use super::attr::{kind, of_fd, proc_path};
+use super::change::split_path;
+use super::export::ExportConfig;
+use super::path::RelPath;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, XattrFlags};
+
+/// Longest name in bytes (`XATTR_NAME_MAX`).
+const MAX_NAME: usize = 255;
+/// Longest value and longest list in bytes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+pub const MAX_SIZE: usize = 65536;
+
+fn check_name(name: &[u8]) -> Result<()> {
+    match name.len() {
+        0 => Err(Errno::RANGE),
+        1..=MAX_NAME if name.contains(&0) => Err(Errno::INVAL),
+        1..=MAX_NAME => Ok(()),
+        _ => Err(Errno::RANGE),
+    }
+}
+
+fn hidden(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.")
+}
+
+fn node(export: &ExportConfig, path: RelPath<'_>) -> Result<OwnedFd> {
+    export.place(path)?.node()
+}
+
+/// EPERM for names that only the host's administrator may change.
+fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
+    check_name(name)?;
+    export.check_writable()?;
+    if hidden(name) || name.starts_with(b"security.") { Err(Errno::PERM) } else { Ok(()) }
+}
+
+/// [`abi::request::Op::GetXattr`].
+pub fn get(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
+    let (path, name) = split_path(input, args[1])?;
+    check_name(name)?;
+    let node = node(export, path)?;
+    if hidden(name) {
+        return Err(Errno::NODATA);
+    }
+    if name.starts_with(b"user.") {
+        // These are contents, so to speak: the same right as for reading.
+        export.check_read(&of_fd(node.as_fd())?)?;
+    }
+    let file = proc_path(node.as_fd());
+    let size = rustix::fs::getxattr_query(&file, name)?;
+    if out.room() == 0 {
+        return Ok(Reply::of(size as u64));
+    }
+    let mut value = vec![0; out.room().min(MAX_SIZE)];
+    let len = rustix::fs::getxattr(&file, name, value.as_mut_slice())?;
+    out.put(value.get(..len).unwrap_or_default())?;
+    Ok(Reply::of(len as u64))
+}
+
+/// [`abi::request::Op::ListXattr`].
+pub fn list(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+    let node = node(export, path)?;
+    let mut names = vec![0; MAX_SIZE];
+    let len = rustix::fs::listxattr(proc_path(node.as_fd()), names.as_mut_slice())?;
+    names.truncate(len);
+    let visible: Vec<u8> =
+        names.split_inclusive(|&byte| byte == 0).filter(|name| !hidden(name)).flatten().copied().collect();
+    if out.room() > 0 {
+        out.put(&visible)?;
+    }
+    Ok(Reply::of(visible.len() as u64))
+}
+
+/// [`abi::request::Op::SetXattr`].
+pub fn set(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
+    let flags = u32::try_from(args[3]).ok().and_then(XattrFlags::from_bits).ok_or(Errno::INVAL)?;
+    if !(XattrFlags::CREATE | XattrFlags::REPLACE).contains(flags) {
+        return Err(Errno::INVAL);
+    }
+    let (path, rest) = split_path(input, args[1])?;
+    let len = usize::try_from(args[2]).map_err(|_| Errno::INVAL)?;
+    let (name, value) = rest.split_at_checked(len).ok_or(Errno::INVAL)?;
+    check_change(export, name)?;
+    let node = node(export, path)?;
+    check_holder(&node)?;
+    rustix::fs::setxattr(proc_path(node.as_fd()), name, value, flags)?;
+    Ok(Reply::default())
+}
+
+/// [`abi::request::Op::RemoveXattr`].
+pub fn remove(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
+    let (path, name) = split_path(input, args[1])?;
+    check_change(export, name)?;
+    let node = node(export, path)?;
+    check_holder(&node)?;
+    rustix::fs::removexattr(proc_path(node.as_fd()), name)?;
+    Ok(Reply::default())
+}
+
+/// EPERM unless this is a file or a directory: nothing else holds attributes of a user.
+fn check_holder(node: &OwnedFd) -> Result<()> {
+    match kind(&of_fd(node.as_fd())?) {
+        FileType::RegularFile | FileType::Directory => Ok(()),
+        _ => Err(Errno::PERM),
+    }
+}

@@ -1,0 +1,198 @@
+//! The connector on pipes, files and pseudo-terminals.
+
+use super::*;
+use crate::memory::io::GuestSlice;
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+fn slice(bytes: &mut [u8]) -> GuestSlice {
+    // SAFETY: the tests use a slice only while its buffer lives and is not otherwise touched.
+    unsafe { GuestSlice::ram(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+fn pipes() -> (OwnedFd, OwnedFd, StreamsConnector) {
+    let (stdin, feed) = rustix::pipe::pipe().unwrap();
+    let (drain, stdout) = rustix::pipe::pipe().unwrap();
+    (feed, drain, StreamsConnector::new([Some(stdin), Some(stdout), None]))
+}
+
+fn run(
+    streams: &mut StreamsConnector,
+    id: u64,
+    op: Op,
+    args: &[u64],
+    input: &mut [u8],
+    output: &mut [u8],
+) -> Vec<Completed> {
+    let mut all = [0; 6];
+    all[..args.len()].copy_from_slice(args);
+    let mut done = Vec::new();
+    streams.start(id, op, &all, &[slice(input)], &[slice(output)], &mut done);
+    done
+}
+
+fn ok(id: u64, result: u64) -> Completed {
+    Completed { id, result: Ok(Reply::of(result)) }
+}
+
+fn failed(id: u64, error: Errno) -> Completed {
+    Completed { id, result: Err(error) }
+}
+
+#[test]
+fn reads_wait_and_keep_their_order() {
+    let (feed, _drain, mut streams) = pipes();
+    assert_eq!(streams.kinds(), [StreamKind::Pipe, StreamKind::Pipe, StreamKind::Closed]);
+    let (mut a, mut b) = ([0; 3], [0; 8]);
+    assert_eq!(run(&mut streams, 9, Op::StreamRead, &[0, 1], &mut [], &mut b), [failed(9, Errno::AGAIN)]);
+    assert_eq!(run(&mut streams, 1, Op::StreamRead, &[0], &mut [], &mut a), []);
+    assert_eq!(run(&mut streams, 2, Op::StreamRead, &[0], &mut [], &mut b), []);
+    rustix::io::write(&feed, b"hello").unwrap();
+    let mut fds = Vec::new();
+    streams.poll_fds(&mut fds);
+    assert_eq!(rustix::event::poll(&mut fds, None).unwrap(), 2);
+    drop(fds);
+    let mut done = Vec::new();
+    streams.ready(&mut done);
+    assert_eq!(done, [ok(1, 3), ok(2, 2)]);
+    assert_eq!((&a, &b[..2]), (b"hel", &b"lo"[..]));
+    drop(feed);
+    assert_eq!(run(&mut streams, 3, Op::StreamRead, &[0], &mut [], &mut b), [ok(3, 0)]);
+    assert!(streams.is_idle());
+}
+
+#[test]
+fn writes_fill_a_pipe_without_blocking() {
+    let (_feed, drain, mut streams) = pipes();
+    let mut big: Vec<u8> = (0..300_000u32).map(|index| index as u8).collect();
+    let expected = big.clone();
+    assert_eq!(run(&mut streams, 1, Op::StreamWrite, &[1], &mut big, &mut []), []);
+    let mut tail = *b"tail";
+    assert_eq!(run(&mut streams, 2, Op::StreamWrite, &[1], &mut tail, &mut []), []);
+    let mut got = Vec::new();
+    let mut done = Vec::new();
+    let mut buffer = [0; 10_000];
+    while !streams.is_idle() {
+        let bytes = rustix::io::read(&drain, &mut buffer).unwrap();
+        got.extend_from_slice(&buffer[..bytes]);
+        streams.ready(&mut done);
+    }
+    assert_eq!(done, [ok(1, 300_000), ok(2, 4)]);
+    while got.len() < 300_004 {
+        let bytes = rustix::io::read(&drain, &mut buffer).unwrap();
+        got.extend_from_slice(&buffer[..bytes]);
+    }
+    assert_eq!(&got[..300_000], expected);
+    assert_eq!(&got[300_000..], b"tail");
+}
+
+#[test]
+fn cancelled_operations_complete() {
+    let (_feed, _drain, mut streams) = pipes();
+    let mut buffer = [0; 8];
+    assert_eq!(run(&mut streams, 1, Op::StreamRead, &[0], &mut [], &mut buffer), []);
+    let done = run(&mut streams, 2, Op::Cancel, &[1], &mut [], &mut []);
+    assert_eq!(done, [failed(1, Errno::CANCELED), ok(2, 0)]);
+    assert_eq!(run(&mut streams, 3, Op::Cancel, &[1], &mut [], &mut []), [failed(3, Errno::NOENT)]);
+    // A write that got half its bytes out reports these.
+    let mut big = vec![1; 100_000];
+    assert_eq!(run(&mut streams, 4, Op::StreamWrite, &[1], &mut big, &mut []), []);
+    let done = run(&mut streams, 5, Op::Cancel, &[4], &mut [], &mut []);
+    assert!(matches!(done[0], Completed { id: 4, result: Ok(Reply { result: 4096..100_000, .. }) }));
+    for id in 0..MAX_PENDING as u64 {
+        assert_eq!(run(&mut streams, id, Op::StreamRead, &[0], &mut [], &mut buffer), []);
+    }
+    assert_eq!(run(&mut streams, 999, Op::StreamRead, &[0], &mut [], &mut buffer), [failed(999, Errno::BUSY)]);
+}
+
+#[test]
+fn a_closed_reader_is_a_broken_pipe() {
+    let (_feed, drain, mut streams) = pipes();
+    drop(drain);
+    let mut text = *b"x";
+    assert_eq!(run(&mut streams, 1, Op::StreamWrite, &[1], &mut text, &mut []), [failed(1, Errno::PIPE)]);
+    let done = run(&mut streams, 2, Op::StreamPoll, &[1, 0], &mut [], &mut []);
+    assert_eq!(done, [ok(2, PollFlags::ERR.bits().into())]);
+}
+
+#[test]
+fn polls_wait_for_events() {
+    let (feed, _drain, mut streams) = pipes();
+    let (input, output) = (u64::from(PollFlags::IN.bits()), u64::from(PollFlags::OUT.bits()));
+    assert_eq!(run(&mut streams, 1, Op::StreamPoll, &[0, input, 1], &mut [], &mut []), [ok(1, 0)]);
+    assert_eq!(run(&mut streams, 2, Op::StreamPoll, &[1, output], &mut [], &mut []), [ok(2, output)]);
+    assert_eq!(run(&mut streams, 3, Op::StreamPoll, &[0, input], &mut [], &mut []), []);
+    rustix::io::write(&feed, b"x").unwrap();
+    let mut done = Vec::new();
+    streams.ready(&mut done);
+    assert_eq!(done, [ok(3, input)]);
+    assert_eq!(run(&mut streams, 4, Op::StreamPoll, &[0, 1 << 16], &mut [], &mut []), [failed(4, Errno::INVAL)]);
+}
+
+#[test]
+fn hostile_requests_fail() {
+    let (_feed, _drain, mut streams) = pipes();
+    for number in [2, 3, u64::MAX] {
+        for op in [Op::StreamRead, Op::StreamWrite, Op::StreamPoll, Op::StreamStat, Op::StreamSeek] {
+            assert_eq!(run(&mut streams, 1, op, &[number], &mut [], &mut []), [failed(1, Errno::BADF)]);
+        }
+    }
+    assert_eq!(run(&mut streams, 1, Op::StreamRead, &[1], &mut [], &mut [0]), []);
+    assert_eq!(run(&mut streams, 1, Op::StreamRead, &[0, 7], &mut [], &mut [0]), [failed(1, Errno::INVAL)]);
+    assert_eq!(run(&mut streams, 1, Op::StreamSeek, &[0], &mut [], &mut []), [failed(1, Errno::SPIPE)]);
+    assert_eq!(run(&mut streams, 1, Op::StreamStat, &[0], &mut [], &mut [0; 5]), [failed(1, Errno::RANGE)]);
+    assert_eq!(run(&mut streams, 1, Op::StreamGetTermios, &[0], &mut [], &mut [0; 36]), [failed(1, Errno::NOTTY)]);
+    assert_eq!(run(&mut streams, 1, Op::StreamSetTermios, &[0], &mut [0; 36], &mut []), [failed(1, Errno::NOTTY)]);
+    assert_eq!(run(&mut streams, 1, Op::Mkdir, &[0], &mut [], &mut []), [failed(1, Errno::NOSYS)]);
+}
+
+#[test]
+fn files_have_a_position() {
+    let file = tempfile::tempfile().unwrap();
+    let mut streams = StreamsConnector::new([None, Some(file.into()), None]);
+    assert_eq!(streams.kinds()[1], StreamKind::File);
+    let mut text = *b"0123456789";
+    assert_eq!(run(&mut streams, 1, Op::StreamWrite, &[1], &mut text, &mut []), [ok(1, 10)]);
+    assert_eq!(run(&mut streams, 2, Op::StreamSeek, &[1, 4, 0], &mut [], &mut []), [ok(2, 4)]);
+    assert_eq!(run(&mut streams, 3, Op::StreamSeek, &[1, (-1i64) as u64, 1], &mut [], &mut []), [ok(3, 3)]);
+    let mut buffer = [0; 4];
+    assert_eq!(run(&mut streams, 4, Op::StreamRead, &[1], &mut [], &mut buffer), [ok(4, 4)]);
+    assert_eq!(&buffer, b"3456");
+    let mut attr = [0; 112];
+    assert_eq!(run(&mut streams, 5, Op::StreamStat, &[1], &mut [], &mut attr), [ok(5, 0)]);
+    let attr: abi::request::NodeAttr = bytemuck::pod_read_unaligned(&attr);
+    assert_eq!(attr.size, 10);
+    for (to, whence) in [(u64::MAX, 0), (1, 9), (1 << 63, 3)] {
+        let done = run(&mut streams, 6, Op::StreamSeek, &[1, to, whence], &mut [], &mut []);
+        assert_eq!(done, [failed(6, Errno::INVAL)]);
+    }
+}
+
+#[test]
+fn terminals_are_restored() {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let terminal = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let copy = rustix::io::dup(&terminal).unwrap();
+    let before = terminal::attributes(terminal.as_fd()).unwrap();
+    let mut streams = StreamsConnector::new([Some(copy), None, None]);
+    assert_eq!(streams.kinds()[0], StreamKind::Terminal);
+    assert_eq!(streams.window(), Some((0, 0)));
+    let mut bytes = [0; 36];
+    assert_eq!(run(&mut streams, 1, Op::StreamGetTermios, &[0], &mut [], &mut bytes), [ok(1, 0)]);
+    assert_eq!(bytes, before);
+    // c_lflag without ICANON and ECHO, as an editor does it; VMIN 0.
+    bytes[12] &= !0o12;
+    bytes[17 + 6] = 0;
+    assert_eq!(run(&mut streams, 2, Op::StreamSetTermios, &[0, 0], &mut bytes, &mut []), [ok(2, 0)]);
+    assert_eq!(terminal::attributes(terminal.as_fd()).unwrap(), bytes);
+    assert_eq!(run(&mut streams, 3, Op::StreamSetTermios, &[0, 3], &mut bytes, &mut []), [failed(3, Errno::INVAL)]);
+    let short = run(&mut streams, 4, Op::StreamSetTermios, &[0, 0], &mut bytes[..20], &mut []);
+    assert_eq!(short, [failed(4, Errno::INVAL)]);
+    drop(streams);
+    assert_eq!(terminal::attributes(terminal.as_fd()).unwrap(), before);
+}
