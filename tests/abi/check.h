@@ -129,11 +129,11 @@ static inline void reap(const char *what, pid_t child) {
 }
 
 // Runs `body` in a child and prints how the child ended.
-#define CHILD(what, body)                                                                                              \
+#define CHILD(what, ...)                                                                                               \
     do {                                                                                                               \
         pid_t child_ = MUST(fork());                                                                                   \
         if (child_ == 0) {                                                                                             \
-            body;                                                                                                      \
+            __VA_ARGS__;                                                                                               \
             _exit(0);                                                                                                  \
         }                                                                                                              \
         reap(what, child_);                                                                                            \
