@@ -19,21 +19,22 @@ use crate::memory::io::GuestSlice;
 use abi::boot::StreamKind;
 use abi::request::Op;
 use pending::{Pending, Work};
-use rustix::event::PollFd;
+use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::SeekFrom;
+use std::sync::Arc;
 use stream::Stream;
 
 /// Most operations that wait at a time; more are refused with EBUSY.
 const MAX_PENDING: usize = 256;
 
-/// An operation that is finished.
+/// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// The id that it was started with.
-    pub id: u64,
-    /// Its answer.
-    pub result: Result,
+pub enum Started {
+    /// It is finished.
+    Done(Result),
+    /// It waits; [`StreamsConnector::ready`] reports its end.
+    Pending,
 }
 
 /// Serves the stream operations of one pod.
@@ -41,20 +42,23 @@ pub struct Completed {
 pub struct StreamsConnector {
     streams: [Option<Stream>; 3],
     pending: Vec<Pending>,
+    /// Cancelled operations that are not reported yet.
+    cancelled: Vec<(u64, Result)>,
     /// Restores the terminal at the end; made when the guest first changes it.
     guard: Option<TerminalGuard>,
 }
 
 impl StreamsConnector {
     /// Serves these three descriptors; `None` is a closed one.
-    pub fn new(fds: [Option<OwnedFd>; 3]) -> Self {
-        Self { streams: fds.map(|fd| fd.map(Stream::new)), pending: Vec::new(), guard: None }
+    pub fn with(fds: [Option<OwnedFd>; 3]) -> Self {
+        let streams = fds.map(|fd| fd.map(Stream::new));
+        Self { streams, pending: Vec::new(), cancelled: Vec::new(), guard: None }
     }
 
     /// Serves the process's own standard streams (through duplicates).
-    pub fn from_stdio() -> Self {
+    pub fn new() -> Self {
         let copy = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3).ok();
-        Self::new([copy(rustix::stdio::stdin()), copy(rustix::stdio::stdout()), copy(rustix::stdio::stderr())])
+        Self::with([copy(rustix::stdio::stdin()), copy(rustix::stdio::stdout()), copy(rustix::stdio::stderr())])
     }
 
     /// What the streams are.
@@ -73,26 +77,15 @@ impl StreamsConnector {
         (Op::StreamRead as u32..=Op::StreamStat as u32).contains(&(op as u32))
     }
 
-    /// Starts an operation. What finishes by it is appended to `done`: the operation itself, unless it
-    /// has to wait, and one that it cancels. The memory of `input` and `output` is used until then.
-    pub fn start(
-        &mut self,
-        id: u64,
-        op: Op,
-        args: &[u64; 6],
-        input: &[GuestSlice],
-        output: &[GuestSlice],
-        done: &mut Vec<Completed>,
-    ) {
-        let result = match op {
+    /// Starts an operation. One that is pending uses the memory of `input` and `output` until it ends.
+    /// A cancelled one is reported by the next [`Self::ready`].
+    pub fn start(&mut self, id: u64, op: Op, args: &[u64; 6], input: &[GuestSlice], output: &[GuestSlice]) -> Started {
+        match op {
             Op::StreamRead => self.begin(id, args[0], args[1], Work::read(output)),
             Op::StreamWrite => self.begin(id, args[0], args[1], Work::write(input)),
             Op::StreamPoll => self.begin(id, args[0], args[2], Work::poll(args[1])),
-            Op::Cancel => Some(self.cancel(args[0], done)),
-            _ => Some(self.at_once(op, args, input, output)),
-        };
-        if let Some(result) = result {
-            done.push(Completed { id, result });
+            Op::Cancel => Started::Done(self.cancel(args[0])),
+            _ => Started::Done(self.at_once(op, args, input, output)),
         }
     }
 
@@ -100,49 +93,50 @@ impl StreamsConnector {
         usize::try_from(number).ok().and_then(|index| self.streams.get(index)?.as_ref()).ok_or(Errno::BADF)
     }
 
-    /// Tries an operation; `None` if it waits now.
-    fn begin(&mut self, id: u64, number: u64, no_wait: u64, work: Result<Work>) -> Option<Result> {
-        let mut pending = match (self.stream(number), work) {
-            (Ok(_), Ok(work)) if no_wait <= 1 => Pending { id, stream: number as usize, work },
-            (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
-            _ => return Some(Err(Errno::INVAL)),
+    /// Tries an operation, or keeps it.
+    fn begin(&mut self, id: u64, number: u64, no_wait: u64, work: Result<Work>) -> Started {
+        let (stream, work) = match (self.stream(number), work) {
+            (Ok(stream), Ok(work)) if no_wait <= 1 => (stream, work),
+            (Err(error), _) | (_, Err(error)) => return Started::Done(Err(error)),
+            _ => return Started::Done(Err(Errno::INVAL)),
         };
+        let mut pending = Pending { id, stream: number as usize, work };
         // What waits already comes first.
         let behind = self.pending.iter().any(|other| other.precedes(&pending));
-        if !behind {
-            let result = pending.advance(self.stream(number).ok()?);
-            if result.is_some() {
-                return result;
-            }
+        if !behind && let Some(result) = pending.advance(stream) {
+            return Started::Done(result);
         }
         if no_wait == 1 {
-            return Some(pending.give_up(Errno::AGAIN));
+            return Started::Done(pending.give_up(Errno::AGAIN));
         }
         if self.pending.len() >= MAX_PENDING {
-            return Some(pending.give_up(Errno::BUSY));
+            return Started::Done(pending.give_up(Errno::BUSY));
         }
         self.pending.push(pending);
-        None
+        Started::Pending
     }
 
-    /// Whether nothing waits.
-    pub fn is_idle(&self) -> bool {
-        self.pending.is_empty()
+    /// Number of operations that wait.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
     }
 
-    /// Appends what the event loop should wait for; when any of it is ready, call [`Self::ready`].
-    pub fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        for pending in &self.pending {
-            if let Some(Some(stream)) = self.streams.get(pending.stream) {
-                fds.push(PollFd::from_borrowed_fd(stream.fd.as_fd(), pending.work.events()));
-            }
+    /// What to wait for; when any of it is ready, call [`Self::ready`].
+    pub fn waiting(&self) -> Vec<(Arc<OwnedFd>, PollFlags)> {
+        let wait = |pending: &Pending| {
+            let stream = self.streams.get(pending.stream)?.as_ref()?;
+            Some((stream.fd.clone(), pending.work.events()))
+        };
+        self.pending.iter().filter_map(wait).collect()
+    }
+
+    /// Goes on with everything that waits; the ids and results of what finished, also by `Cancel`.
+    pub fn ready(&mut self) -> Vec<(u64, Result)> {
+        let mut done = std::mem::take(&mut self.cancelled);
+        if self.pending.is_empty() {
+            return done;
         }
-    }
-
-    /// Goes on with everything that waits; what finished is appended to `done`.
-    pub fn ready(&mut self, done: &mut Vec<Completed>) {
-        let waiting = std::mem::take(&mut self.pending);
-        for mut pending in waiting {
+        for mut pending in std::mem::take(&mut self.pending) {
             let behind = self.pending.iter().any(|other| other.precedes(&pending));
             let stream = self.streams.get(pending.stream).and_then(Option::as_ref);
             let result = match stream {
@@ -151,17 +145,18 @@ impl StreamsConnector {
                 Some(stream) => pending.advance(stream),
             };
             match result {
-                Some(result) => done.push(Completed { id: pending.id, result }),
+                Some(result) => done.push((pending.id, result)),
                 None => self.pending.push(pending),
             }
         }
+        done
     }
 
     /// ENOENT if the operation is not waiting (any more): its completion is on the way then.
-    fn cancel(&mut self, id: u64, done: &mut Vec<Completed>) -> Result {
+    fn cancel(&mut self, id: u64) -> Result {
         let index = self.pending.iter().position(|pending| pending.id == id).ok_or(Errno::NOENT)?;
         let pending = self.pending.remove(index);
-        done.push(Completed { id, result: pending.give_up(Errno::CANCELED) });
+        self.cancelled.push((id, pending.give_up(Errno::CANCELED)));
         Ok(Reply::default())
     }
 
@@ -209,5 +204,11 @@ impl StreamsConnector {
             }
             _ => Err(Errno::NOSYS),
         }
+    }
+}
+
+impl Default for StreamsConnector {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -6,6 +6,7 @@ use abi::boot::StreamKind;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
+use std::sync::Arc;
 
 /// Bytes that a pipe takes without blocking when poll(2) reports it writable (`PIPE_BUF`).
 const PIPE_CHUNK: usize = 4096;
@@ -18,7 +19,7 @@ const CHUNK: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Stream {
     /// The descriptor.
-    pub fd: OwnedFd,
+    pub fd: Arc<OwnedFd>,
     /// What it is.
     pub kind: StreamKind,
 }
@@ -32,7 +33,7 @@ impl Stream {
             Ok(FileType::CharacterDevice) => StreamKind::Device,
             _ => StreamKind::Pipe,
         };
-        Self { fd, kind }
+        Self { fd: Arc::new(fd), kind }
     }
 
     /// Which of `events` hold now, and POLLERR, POLLHUP, POLLNVAL.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::memory::io::GuestSlice;
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -15,8 +15,11 @@ fn slice(bytes: &mut [u8]) -> GuestSlice {
 fn pipes() -> (OwnedFd, OwnedFd, StreamsConnector) {
     let (stdin, feed) = rustix::pipe::pipe().unwrap();
     let (drain, stdout) = rustix::pipe::pipe().unwrap();
-    (feed, drain, StreamsConnector::new([Some(stdin), Some(stdout), None]))
+    (feed, drain, StreamsConnector::with([Some(stdin), Some(stdout), None]))
 }
+
+/// An operation and its id and result if it finished.
+type Completed = (u64, Result);
 
 fn run(
     streams: &mut StreamsConnector,
@@ -28,17 +31,18 @@ fn run(
 ) -> Vec<Completed> {
     let mut all = [0; 6];
     all[..args.len()].copy_from_slice(args);
-    let mut done = Vec::new();
-    streams.start(id, op, &all, &[slice(input)], &[slice(output)], &mut done);
-    done
+    match streams.start(id, op, &all, &[slice(input)], &[slice(output)]) {
+        Started::Done(result) => vec![(id, result)],
+        Started::Pending => vec![],
+    }
 }
 
 fn ok(id: u64, result: u64) -> Completed {
-    Completed { id, result: Ok(Reply::of(result)) }
+    (id, Ok(Reply::of(result)))
 }
 
 fn failed(id: u64, error: Errno) -> Completed {
-    Completed { id, result: Err(error) }
+    (id, Err(error))
 }
 
 #[test]
@@ -50,17 +54,14 @@ fn reads_wait_and_keep_their_order() {
     assert_eq!(run(&mut streams, 1, Op::StreamRead, &[0], &mut [], &mut a), []);
     assert_eq!(run(&mut streams, 2, Op::StreamRead, &[0], &mut [], &mut b), []);
     rustix::io::write(&feed, b"hello").unwrap();
-    let mut fds = Vec::new();
-    streams.poll_fds(&mut fds);
+    let waiting = streams.waiting();
+    let mut fds: Vec<_> = waiting.iter().map(|(fd, events)| PollFd::new(fd, *events)).collect();
     assert_eq!(rustix::event::poll(&mut fds, None).unwrap(), 2);
-    drop(fds);
-    let mut done = Vec::new();
-    streams.ready(&mut done);
-    assert_eq!(done, [ok(1, 3), ok(2, 2)]);
+    assert_eq!(streams.ready(), [ok(1, 3), ok(2, 2)]);
     assert_eq!((&a, &b[..2]), (b"hel", &b"lo"[..]));
     drop(feed);
     assert_eq!(run(&mut streams, 3, Op::StreamRead, &[0], &mut [], &mut b), [ok(3, 0)]);
-    assert!(streams.is_idle());
+    assert!(streams.pending() == 0);
 }
 
 #[test]
@@ -74,10 +75,10 @@ fn writes_fill_a_pipe_without_blocking() {
     let mut got = Vec::new();
     let mut done = Vec::new();
     let mut buffer = [0; 10_000];
-    while !streams.is_idle() {
+    while streams.pending() > 0 {
         let bytes = rustix::io::read(&drain, &mut buffer).unwrap();
         got.extend_from_slice(&buffer[..bytes]);
-        streams.ready(&mut done);
+        done.extend(streams.ready());
     }
     assert_eq!(done, [ok(1, 300_000), ok(2, 4)]);
     while got.len() < 300_004 {
@@ -93,14 +94,14 @@ fn cancelled_operations_complete() {
     let (_feed, _drain, mut streams) = pipes();
     let mut buffer = [0; 8];
     assert_eq!(run(&mut streams, 1, Op::StreamRead, &[0], &mut [], &mut buffer), []);
-    let done = run(&mut streams, 2, Op::Cancel, &[1], &mut [], &mut []);
-    assert_eq!(done, [failed(1, Errno::CANCELED), ok(2, 0)]);
+    assert_eq!(run(&mut streams, 2, Op::Cancel, &[1], &mut [], &mut []), [ok(2, 0)]);
+    assert_eq!(streams.ready(), [failed(1, Errno::CANCELED)]);
     assert_eq!(run(&mut streams, 3, Op::Cancel, &[1], &mut [], &mut []), [failed(3, Errno::NOENT)]);
     // A write that got half its bytes out reports these.
     let mut big = vec![1; 100_000];
     assert_eq!(run(&mut streams, 4, Op::StreamWrite, &[1], &mut big, &mut []), []);
-    let done = run(&mut streams, 5, Op::Cancel, &[4], &mut [], &mut []);
-    assert!(matches!(done[0], Completed { id: 4, result: Ok(Reply { result: 4096..100_000, .. }) }));
+    assert_eq!(run(&mut streams, 5, Op::Cancel, &[4], &mut [], &mut []), [ok(5, 0)]);
+    assert!(matches!(streams.ready()[..], [(4, Ok(Reply { result: 4096..100_000, .. }))]));
     for id in 0..MAX_PENDING as u64 {
         assert_eq!(run(&mut streams, id, Op::StreamRead, &[0], &mut [], &mut buffer), []);
     }
@@ -125,9 +126,7 @@ fn polls_wait_for_events() {
     assert_eq!(run(&mut streams, 2, Op::StreamPoll, &[1, output], &mut [], &mut []), [ok(2, output)]);
     assert_eq!(run(&mut streams, 3, Op::StreamPoll, &[0, input], &mut [], &mut []), []);
     rustix::io::write(&feed, b"x").unwrap();
-    let mut done = Vec::new();
-    streams.ready(&mut done);
-    assert_eq!(done, [ok(3, input)]);
+    assert_eq!(streams.ready(), [ok(3, input)]);
     assert_eq!(run(&mut streams, 4, Op::StreamPoll, &[0, 1 << 16], &mut [], &mut []), [failed(4, Errno::INVAL)]);
 }
 
@@ -151,7 +150,7 @@ fn hostile_requests_fail() {
 #[test]
 fn files_have_a_position() {
     let file = tempfile::tempfile().unwrap();
-    let mut streams = StreamsConnector::new([None, Some(file.into()), None]);
+    let mut streams = StreamsConnector::with([None, Some(file.into()), None]);
     assert_eq!(streams.kinds()[1], StreamKind::File);
     let mut text = *b"0123456789";
     assert_eq!(run(&mut streams, 1, Op::StreamWrite, &[1], &mut text, &mut []), [ok(1, 10)]);
@@ -179,7 +178,7 @@ fn terminals_are_restored() {
     let terminal = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
     let copy = rustix::io::dup(&terminal).unwrap();
     let before = terminal::attributes(terminal.as_fd()).unwrap();
-    let mut streams = StreamsConnector::new([Some(copy), None, None]);
+    let mut streams = StreamsConnector::with([Some(copy), None, None]);
     assert_eq!(streams.kinds()[0], StreamKind::Terminal);
     assert_eq!(streams.window(), Some((0, 0)));
     let mut bytes = [0; 36];
