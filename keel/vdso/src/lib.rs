@@ -11,3 +11,18 @@ pub use vvar::Vvar;
 
 /// The shared object: map it page aligned, readable and executable, behind the page with the [`Vvar`].
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
+
+impl Vvar {
+    /// Its bytes as they lie in memory.
+    pub fn to_bytes(&self) -> [u8; size_of::<Self>()] {
+        let mut bytes = [0; size_of::<Self>()];
+        bytes[0..4].copy_from_slice(&self.sequence.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.single_cpu.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.tsc_base.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.mult.to_ne_bytes());
+        for (out, base) in bytes[24..].chunks_exact_mut(8).zip(self.base_ns) {
+            out.copy_from_slice(&base.to_ne_bytes());
+        }
+        bytes
+    }
+}

@@ -57,7 +57,7 @@ pub(super) fn plan(window: &Window<'_>, site: u64, area: &mut Area, gate_offset:
             let mut bytes = SmallVec::from_slice(&jump(site, trampoline)?);
             bytes.resize((overwritten - site) as usize, FILL);
             debug_assert_eq!(code.len(), len);
-            Some(Patch { site, form: Form::Displace, at: site, bytes, trampoline, code, points })
+            Some(Patch { site, form: Form::Displace, at: site, end: covered_end, bytes, trampoline, code, points })
         });
     planned.ok_or_else(|| {
         area.give_back(trampoline, len);
@@ -113,7 +113,7 @@ fn check_padding(window: &Window<'_>, start: u64, end: u64) -> Result<(), Refusa
     let mut decoder = Decoder::with_ip(64, window.from(start).unwrap_or(bytes), start, DecoderOptions::NONE);
     let mut at = start;
     while at < end {
-        if at % 16 == 0 {
+        if at.is_multiple_of(16) {
             return Err(Refusal::Immovable);
         }
         let instruction = decoder.decode();

@@ -24,11 +24,13 @@
 mod area;
 mod displace;
 mod scan;
+mod sites;
 #[cfg(test)]
 mod tests;
 
 pub use area::Area;
 pub use scan::{Candidates, candidates};
+pub use sites::{ORIGIN, Sites, Verdict};
 
 use smallvec::SmallVec;
 
@@ -109,6 +111,8 @@ pub struct Patch {
     pub form: Form,
     /// First overwritten byte.
     pub at: u64,
+    /// First byte behind what the patch relies on: overwritten bytes, the site, moved instructions.
+    pub end: u64,
     /// What replaces the bytes there; stays within one page.
     pub bytes: SmallVec<[u8; 24]>,
     /// Address of the trampoline.
@@ -184,7 +188,7 @@ fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offs
         points.push(Point { moved: enter, original: site });
         points.push(Point { moved: enter + LEA_LEN as u64, original: site });
         let bytes = SmallVec::from_slice(&jump(at, trampoline)?);
-        Some(Patch { site, form: Form::Number, at, bytes, trampoline, code, points })
+        Some(Patch { site, form: Form::Number, at, end: site + 2, bytes, trampoline, code, points })
     })();
     planned.ok_or_else(|| {
         area.give_back(trampoline, len);

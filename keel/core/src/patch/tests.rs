@@ -278,3 +278,63 @@ fn full_area() {
     while plan(&window(&bytes), site, 0, &mut small, GATE).is_ok() {}
     assert_eq!(plan(&window(&bytes), site, 0, &mut small, GATE).err(), Some(Refusal::NoRoom));
 }
+
+/// A page with three sites: `mov eax, 1; syscall` at 100, `syscall; cmp` at 200, `mov eax, 2; syscall` at 300.
+fn three_sites() -> Vec<u8> {
+    let (mut bytes, _) = page(100, &[0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+    bytes[200..208].copy_from_slice(&[0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff]);
+    bytes[300..308].copy_from_slice(&[0xb8, 2, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+    bytes
+}
+
+#[test]
+fn sites_of_a_page() {
+    let file = three_sites();
+    let sites = Sites::default();
+    for _ in 0..7 {
+        assert!(matches!(sites.note(3, 200, 39), Verdict::Wait));
+    }
+    assert!(matches!(sites.note(3, 200, 39), Verdict::Plan));
+    let new = sites.plan(3, &file, -0x10000, AREA, GATE);
+    // The one that trapped, and the ones that are beyond doubt.
+    let mut at: Vec<_> = new.iter().map(|p| p.site - ORIGIN - 3 * PAGE).collect();
+    at.sort_unstable();
+    assert_eq!(at, [105, 200, 305]);
+    assert_eq!(sites.area_base(), Some(ORIGIN - 0x10000));
+    assert_eq!(sites.refused(3), 0);
+    for patch in &new {
+        verify(&Window { addr: ORIGIN + 3 * PAGE, bytes: &file }, patch);
+    }
+    // Another program still shows the file's page.
+    assert!((0..4).any(|_| matches!(sites.note(3, 200, 39), Verdict::Show(p) if p.site == ORIGIN + 3 * PAGE + 200)));
+    let resume = sites.resume_for(3, 202).expect("moved");
+    assert_eq!(sites.original_for(resume), Some(ORIGIN + 3 * PAGE + 202));
+    assert_eq!(sites.original_for(ORIGIN), None);
+    assert_eq!(sites.resume_for(3, 107), None);
+    assert_eq!(sites.resume_for(4, 202), None);
+    // Planned once.
+    assert!(sites.plan(3, &file, -0x10000, AREA, GATE).is_empty());
+    // Continued at too often.
+    let landings = (0..1000).take_while(|_| !sites.landed(3, 202)).count();
+    assert!((8..200).contains(&landings));
+    assert_eq!(sites.resume_for(3, 202), Some(resume), "programs that show the old page");
+    assert!(matches!(sites.note(3, 200, 39), Verdict::Wait));
+    let mut left = 0;
+    sites.for_each_patch(3, |_| left += 1);
+    assert_eq!(left, 2);
+    assert!(!sites.landed(3, 202));
+}
+
+#[test]
+fn overlapping_sites() {
+    // syscall; mov eax, 2; syscall; ret: the first covers the second's number.
+    let (file, _) = page(100, &[0x0f, 0x05, 0xb8, 2, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+    let sites = Sites::default();
+    for _ in 0..8 {
+        sites.note(0, 100, 7);
+        sites.note(0, 107, 2);
+    }
+    let new = sites.plan(0, &file, -0x10000, AREA, GATE);
+    assert_eq!(new.len(), 1);
+    assert_eq!(sites.refused(0), 1);
+}

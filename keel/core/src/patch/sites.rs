@@ -1,0 +1,190 @@
+//! The system call sites of one file: how often they trapped, what was planned for them.
+
+use super::{Area, PAGE, Patch, Window, candidates, plan, plan_unseen};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hashbrown::HashMap;
+
+/// Coordinate of a file's first byte: trampolines lie below.
+pub const ORIGIN: u64 = 1 << 48;
+
+/// A page is patched when its sites have trapped this often. Patching costs about as much as twenty
+/// traps where page tables are shadowed; a page that traps eight times will likely go on.
+const TRAPS_BEFORE_PATCH: u32 = 8;
+/// A program that shows the unpatched page gets the patched one after this many of its traps.
+const TRAPS_BEFORE_SHOW: u32 = 4;
+/// A site whose moved instructions are continued at more often than this has a branch to them:
+/// trapping is cheaper.
+const LANDINGS_BEFORE_REMOVAL: u32 = 32;
+
+/// What to do about a trap.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Nothing.
+    Wait,
+    /// The site is patched; show the program the page with this patch.
+    Show(Rc<Patch>),
+    /// Plan the page.
+    Plan,
+}
+
+/// The sites of a file.
+#[derive(Debug, Default)]
+pub struct Sites(RefCell<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    area: Option<Area>,
+    pages: HashMap<u64, Page>,
+    /// By trampoline.
+    patches: BTreeMap<u64, Rc<Patch>>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    traps: u32,
+    /// Offsets and numbers of sites that trapped and wait.
+    seen: Vec<(u16, u64)>,
+    /// Offsets of sites that keep trapping.
+    refused: Vec<u16>,
+    patches: Vec<Installed>,
+    /// Patches taken back: programs may still show them.
+    removed: Vec<Rc<Patch>>,
+}
+
+#[derive(Debug)]
+struct Installed {
+    patch: Rc<Patch>,
+    landings: u32,
+}
+
+impl Sites {
+    /// Counts a trap of the site at `offset` of a file page with this number in rax.
+    pub fn note(&self, page: u64, offset: u16, number: u64) -> Verdict {
+        let mut inner = self.0.borrow_mut();
+        let state = inner.pages.entry(page).or_default();
+        if state.refused.contains(&offset) {
+            return Verdict::Wait;
+        }
+        state.traps += 1;
+        let site = coordinate(page, offset);
+        if let Some(installed) = state.patches.iter().find(|p| p.patch.site == site) {
+            let patch = installed.patch.clone();
+            return if state.traps.is_multiple_of(TRAPS_BEFORE_SHOW) { Verdict::Show(patch) } else { Verdict::Wait };
+        }
+        if !state.seen.iter().any(|s| s.0 == offset) {
+            state.seen.push((offset, number));
+        }
+        // Another site of a patched page is cheap: no page needs to be exchanged.
+        if state.traps < TRAPS_BEFORE_PATCH && state.patches.is_empty() {
+            return Verdict::Wait;
+        }
+        state.traps = 0;
+        Verdict::Plan
+    }
+
+    /// Plans the sites of a page that trapped, and those beside them that are beyond doubt. `file` has
+    /// the page's bytes and some of those behind; `room` bytes for trampolines lie `distance` bytes from the
+    /// file's first byte (the same in every call).
+    pub fn plan(&self, page: u64, file: &[u8], distance: isize, room: usize, gate_offset: u32) -> Vec<Rc<Patch>> {
+        let mut inner = self.0.borrow_mut();
+        let inner = &mut *inner;
+        let Some(base) = ORIGIN.checked_add_signed(distance as i64) else { return Vec::new() };
+        let area = inner.area.get_or_insert_with(|| Area::new(base, room));
+        let state = inner.pages.entry(page).or_default();
+        let start = coordinate(page, 0);
+        let window = Window { addr: start, bytes: file };
+        let mut new = Vec::new();
+        for (offset, number) in core::mem::take(&mut state.seen) {
+            let site = coordinate(page, offset);
+            let planned = plan(&window, site, number, area, gate_offset).ok();
+            match planned.and_then(|p| state.install(p, area)) {
+                Some(patch) => new.push(patch),
+                None => state.refused.push(offset),
+            }
+        }
+        for site in candidates(&window).take_while(|s| *s < start + PAGE) {
+            let offset = (site - start) as u16;
+            if state.refused.contains(&offset) || state.patches.iter().any(|p| p.patch.site == site) {
+                continue;
+            }
+            let planned = plan_unseen(&window, site, area, gate_offset).ok();
+            new.extend(planned.and_then(|p| state.install(p, area)));
+        }
+        for patch in &new {
+            inner.patches.insert(patch.trampoline, patch.clone());
+        }
+        new
+    }
+
+    /// Number of sites of a page that keep trapping.
+    pub fn refused(&self, page: u64) -> usize {
+        self.0.borrow().pages.get(&page).map_or(0, |p| p.refused.len())
+    }
+
+    /// Where the trampolines begin, once something was planned.
+    pub fn area_base(&self) -> Option<u64> {
+        self.0.borrow().area.as_ref().map(Area::base)
+    }
+
+    /// Calls `f` for each patch of a page.
+    pub fn for_each_patch(&self, page: u64, mut f: impl FnMut(&Patch)) {
+        if let Some(state) = self.0.borrow().pages.get(&page) {
+            state.patches.iter().for_each(|p| f(&p.patch));
+        }
+    }
+
+    /// Where the instruction at `offset` of a page is now, if it was moved.
+    pub fn resume_for(&self, page: u64, offset: u16) -> Option<u64> {
+        let at = coordinate(page, offset);
+        let inner = self.0.borrow();
+        let state = inner.pages.get(&page)?;
+        let installed = state.patches.iter().map(|p| &p.patch);
+        installed.chain(&state.removed).find_map(|p| p.resume_for(at))
+    }
+
+    /// Counts that a program continued at a moved instruction. True if its patch was taken back: the
+    /// page must be made anew.
+    pub fn landed(&self, page: u64, offset: u16) -> bool {
+        let at = coordinate(page, offset);
+        let mut inner = self.0.borrow_mut();
+        let Some(state) = inner.pages.get_mut(&page) else { return false };
+        let Some(index) = state.patches.iter().position(|p| p.patch.resume_for(at).is_some()) else { return false };
+        let Some(installed) = state.patches.get_mut(index) else { return false };
+        installed.landings += 1;
+        if installed.landings <= LANDINGS_BEFORE_REMOVAL {
+            return false;
+        }
+        let patch = state.patches.remove(index).patch;
+        state.refused.push((patch.site % PAGE) as u16);
+        state.removed.push(patch);
+        true
+    }
+
+    /// What a place in a trampoline stands for.
+    pub fn original_for(&self, at: u64) -> Option<u64> {
+        let inner = self.0.borrow();
+        let (_, patch) = inner.patches.range(..=at).next_back()?;
+        patch.original_for(at)
+    }
+}
+
+impl Page {
+    /// Adds a patch, or gives its room back if it would touch what another one covers.
+    fn install(&mut self, patch: Patch, area: &mut Area) -> Option<Rc<Patch>> {
+        if self.patches.iter().any(|p| p.patch.at < patch.end && patch.at < p.patch.end) {
+            area.give_back(patch.trampoline, patch.code.len());
+            return None;
+        }
+        let patch = Rc::new(patch);
+        self.patches.push(Installed { patch: patch.clone(), landings: 0 });
+        Some(patch)
+    }
+}
+
+fn coordinate(page: u64, offset: u16) -> u64 {
+    // File pages come from mappings of files of at most 2^63 bytes.
+    ORIGIN.wrapping_add(page.wrapping_mul(PAGE)).wrapping_add(u64::from(offset))
+}

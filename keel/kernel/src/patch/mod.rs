@@ -1,0 +1,235 @@
+//! Patches the `syscall` instructions of programs so that they call keel instead of trapping.
+//!
+//! A site that traps is counted ([`keel_core::patch::Sites`], one per file); when the sites of a page have
+//! trapped often enough, `keel_core::patch` plans jumps for them, and the page is replaced by a
+//! patched copy that hangs on the file ([`crate::mm::text::PatchedText`]). Every program of the pod that
+//! maps the file sees the copy from then on, so a page is patched once per pod.
+//!
+//! Only private, executable, unwritable mappings of files are patched, and only where a program sees
+//! the file's own bytes. Generated code keeps trapping.
+
+use crate::mm::area::TRAMPOLINE_ROOM;
+use crate::mm::text::{PatchedText, TextSite};
+use crate::mm::{Mm, user};
+use crate::task;
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::{vec, vec::Vec};
+use core::cell::Cell;
+use hal::cell::Global;
+use hal::frame::Frame;
+use hal::trap::TrapFrame;
+use keel_core::patch::{ORIGIN, Patch, Verdict};
+
+/// Bytes of a `syscall` instruction.
+const SYSCALL_LEN: u64 = 2;
+/// Exception vector of `int3`.
+const BREAKPOINT: u8 = 3;
+/// Exception vector of undefined opcodes.
+const UNDEFINED: u8 = 6;
+
+/// What was patched so far in this pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// System calls that trapped.
+    pub traps: u64,
+    /// Of those, from code that is not a file's unchanged text.
+    pub foreign: u64,
+    /// Sites that call.
+    pub patched: u64,
+    /// Sites that were tried and keep trapping.
+    pub refused: u64,
+    /// Times that a program continued at a moved instruction.
+    pub landings: u64,
+}
+
+static STATS: Global<Cell<Stats>> =
+    Global::new(Cell::new(Stats { traps: 0, foreign: 0, patched: 0, refused: 0, landings: 0 }));
+
+fn count(change: impl FnOnce(&mut Stats)) {
+    let mut stats = STATS.get();
+    change(&mut stats);
+    STATS.set(stats);
+}
+
+/// What was patched so far.
+pub fn stats() -> Stats {
+    STATS.get()
+}
+
+/// A system call of the current thread has trapped (`Entry::Trap`); called before it is handled, with
+/// the frame as it came in. May block. May move the frame's instruction pointer to where the
+/// instructions behind the site are now.
+pub fn on_trap(frame: &mut TrapFrame) {
+    let info = hal::boot::boot_info();
+    if info.flags & abi::boot::flags::TRAP_ONLY != 0 {
+        return;
+    }
+    count(|s| s.traps += 1);
+    let Some(address) = frame.rip.checked_sub(SYSCALL_LEN).and_then(|a| usize::try_from(a).ok()) else { return };
+    let mm = task::current().mm();
+    let Some((site, text)) = find(&mm, address) else {
+        count(|s| s.foreign += 1);
+        return;
+    };
+    let offset = address - site.page_address;
+    let change = match text.sites.note(site.file_page, offset as u16, frame.rax) {
+        Verdict::Wait => return,
+        Verdict::Show(patch) => show(&mm, &site, &text, &patch),
+        Verdict::Plan => plan(&mm, &site, &text, info.cpus == 1),
+    };
+    if change.is_none() {
+        return;
+    }
+    if let Some(moved) = text.sites.resume_for(site.file_page, offset as u16 + SYSCALL_LEN as u16)
+        && let Some(rip) = address_of(&site, moved)
+    {
+        frame.rip = rip;
+    }
+}
+
+/// The current thread raised an exception. True if it was one that stands for a moved instruction:
+/// the frame continues at the moved one, and there is nothing to report to the program.
+pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
+    let rip = match vector {
+        // Reported behind the instruction.
+        BREAKPOINT => frame.rip.wrapping_sub(1),
+        UNDEFINED => frame.rip,
+        _ => return false,
+    };
+    let mm = task::current().mm();
+    let Some((site, text)) = usize::try_from(rip).ok().and_then(|rip| find(&mm, rip)) else { return false };
+    let offset = (rip as usize - site.page_address) as u16;
+    let Some(moved) = text.sites.resume_for(site.file_page, offset) else { return false };
+    let Some(rip) = address_of(&site, moved) else { return false };
+    frame.rip = rip;
+    count(|s| s.landings += 1);
+    if text.sites.landed(site.file_page, offset) {
+        count(|s| (s.patched, s.refused) = (s.patched.saturating_sub(1), s.refused + 1));
+        // Without the patch; the others of the page stay.
+        let _ = file_bytes(&site).and_then(|bytes| rebuild(&mm, &site, &text, &bytes));
+    }
+    true
+}
+
+/// Where the program of the current thread would be without patches: the same as `rip` unless that
+/// lies in a trampoline. What a signal frame must say, so that handlers and unwinders know the place.
+/// A program may continue there.
+pub fn program_rip(rip: u64) -> u64 {
+    let Ok(address) = usize::try_from(rip) else { return rip };
+    let mm = task::current().mm();
+    let Some((text, origin)) = mm.trampoline_text(address) else { return rip };
+    let original = ORIGIN.checked_add_signed(address as i64 - origin as i64).and_then(|at| text.sites.original_for(at));
+    original.map_or(rip, |at| at.wrapping_sub(ORIGIN).wrapping_add(origin as u64))
+}
+
+/// Where a program must continue to do the system call again that it entered keel with: the frame's
+/// instruction pointer as it came in, or [`program_rip`] of it.
+pub const fn restart_address(rip: u64) -> u64 {
+    // A `syscall` stands before every place where a call returns to, in trampolines as well; the
+    // place of a moved one holds the jump to its trampoline.
+    rip.wrapping_sub(SYSCALL_LEN)
+}
+
+fn find(mm: &Mm, address: usize) -> Option<(TextSite, Rc<PatchedText>)> {
+    let site = mm.text_site(address)?;
+    let text = PatchedText::of(&site.inode)?;
+    Some((site, text))
+}
+
+/// Address in the program of a place in the coordinates of [`keel_core::patch::Sites`].
+fn address_of(site: &TextSite, at: u64) -> Option<u64> {
+    let page = ORIGIN.checked_add(site.file_page.checked_mul(PAGE_SIZE as u64)?)?;
+    Some(at.wrapping_sub(page).wrapping_add(site.page_address as u64))
+}
+
+/// The page is patched but this program still shows the file's: shows it the patched one.
+fn show(mm: &Mm, site: &TextSite, text: &PatchedText, patch: &Patch) -> Option<()> {
+    let at = usize::try_from(address_of(site, patch.at)?).ok()?;
+    let mut shown = vec![0; patch.bytes.len()];
+    user::read_bytes(at, &mut shown).ok()?;
+    if shown[..] == patch.bytes[..] {
+        // Reached by a branch to the `syscall` that stayed.
+        return None;
+    }
+    let file = file_bytes(site)?;
+    if !sees(site, &file[..PAGE_SIZE]) {
+        return None;
+    }
+    mm.trampoline_area(site)?;
+    mm.replace_text_page(&site.inode, site.file_page, &text.page(site.file_page)?);
+    Some(())
+}
+
+/// Patches what can be patched in the page of `site`. `None` if nothing new was.
+fn plan(mm: &Mm, site: &TextSite, text: &PatchedText, single_cpu: bool) -> Option<()> {
+    mm.trampoline_area(site)?;
+    let distance = text.distance()?;
+    let file = file_bytes(site)?;
+    let old = text.page(site.file_page);
+    let old_bytes = old.as_ref().map(bytes_of);
+    let shows_old = old_bytes.as_ref().is_some_and(|old| sees(site, old));
+    if !shows_old && !sees(site, &file[..PAGE_SIZE]) {
+        // The program has changed its copy.
+        return None;
+    }
+    let before = text.sites.refused(site.file_page);
+    let new = text.sites.plan(site.file_page, &file, distance, TRAMPOLINE_ROOM, hal::percpu::GATE_OFFSET);
+    let refused = text.sites.refused(site.file_page) - before;
+    count(|s| (s.patched, s.refused) = (s.patched + new.len() as u64, s.refused + refused as u64));
+    if new.is_empty() {
+        return None;
+    }
+    let base = text.sites.area_base()?;
+    for patch in &new {
+        let at = patch.trampoline - base;
+        let frame = text.trampoline(at / PAGE_SIZE as u64)?;
+        frame.write(at as usize % PAGE_SIZE, &patch.code);
+    }
+    match old {
+        // Nobody else runs in the page now, and all programs that show it shall see the change.
+        Some(frame) if single_cpu => {
+            for patch in &new {
+                frame.write(patch.at as usize % PAGE_SIZE, &patch.bytes);
+            }
+            if !shows_old {
+                mm.replace_text_page(&site.inode, site.file_page, &frame);
+            }
+            Some(())
+        }
+        _ => rebuild(mm, site, text, &file),
+    }
+}
+
+/// Makes the patched page anew and shows it.
+fn rebuild(mm: &Mm, site: &TextSite, text: &PatchedText, file: &[u8]) -> Option<()> {
+    let frame = Frame::alloc()?;
+    frame.write(0, file.get(..PAGE_SIZE)?);
+    text.sites.for_each_patch(site.file_page, |patch| frame.write(patch.at as usize % PAGE_SIZE, &patch.bytes));
+    mm.replace_text_page(&site.inode, site.file_page, &frame);
+    Some(())
+}
+
+/// The file's page at `site`, and the next one if it belongs to the mapping: instructions may reach
+/// into it.
+fn file_bytes(site: &TextSite) -> Option<Vec<u8>> {
+    let want = if site.end - site.page_address > PAGE_SIZE { 2 } else { 1 };
+    let frames = site.inode.pages(site.file_page, want, false).ok()?;
+    let mut bytes = Vec::new();
+    for frame in frames.iter().take(want) {
+        bytes.extend_from_slice(&bytes_of(frame));
+    }
+    (bytes.len() >= PAGE_SIZE).then_some(bytes)
+}
+
+fn bytes_of(frame: &Frame) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_SIZE];
+    frame.read(0, &mut bytes);
+    bytes
+}
+
+/// Whether the program sees `bytes` in the page of `site`.
+fn sees(site: &TextSite, bytes: &[u8]) -> bool {
+    let mut shown = vec![0; PAGE_SIZE];
+    user::read_bytes(site.page_address, &mut shown).is_ok() && shown == bytes
+}
