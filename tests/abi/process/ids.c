@@ -65,7 +65,7 @@ int main(void) {
     MUST(pipe2(pipes, O_CLOEXEC));
     child = MUST(fork());
     if (child == 0) {
-        execl("/bin/sh", "sh", "-c", "sleep 5", NULL);
+        execl("/bin/sh", "sh", "-c", "exec sleep 5", NULL);
         _exit(1);
     }
     close(pipes[1]);

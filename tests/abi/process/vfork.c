@@ -41,8 +41,9 @@ int main(void) {
     T(read(fd, &(char){0}, 1));
     PART("posix_spawn");
     char *arguments[] = {"sh", "-c", "echo $X; exit 3", NULL}, *environment[] = {"X=spawned", NULL};
-    N(posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environment));
+    int failed = posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environment);
     reap("child", child);
+    N(failed);
     N(posix_spawn(&child, "/nothing", NULL, NULL, arguments, environment) == ENOENT);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
