@@ -1,4 +1,4 @@
-//! The vDSO: code that programs call instead of a system call, and its data page.
+//! The vDSO: code that programs call instead of a system call, and its data page, vdso(7).
 
 use super::Inner;
 use super::area::{Area, AreaFlags, Backing};
@@ -10,10 +10,11 @@ use core::cell::RefCell;
 use hal::cell::Global;
 use hal::frame::Frame;
 use hal::paging::Prot;
+use keel_vdso::{Vvar, vvar};
 
-/// The vDSO as an ELF shared object linked to address 0; empty: there is none. Its code finds the data
-/// page right below its first page.
-pub static IMAGE: &[u8] = &[];
+/// The vDSO as an ELF shared object linked to address 0. Its code finds the data page right below its
+/// first page.
+pub static IMAGE: &[u8] = keel_vdso::IMAGE;
 
 /// The pages of the vDSO and of its data, made once.
 static PAGES: Global<RefCell<Option<Pages>>> = Global::new(RefCell::new(None));
@@ -24,9 +25,35 @@ struct Pages {
     code: Rc<Special>,
 }
 
-/// The page that the vDSO's code reads; keel writes it. `None` when memory is used up.
-pub fn data_page() -> Option<Frame> {
-    pages()?.data.pages.first().cloned()
+/// Writes the numbers that turn the time stamp counter into clocks: to be called whenever
+/// [`hal::clock::calibration`] has changed.
+pub fn update_clocks() {
+    let frame = PAGES.borrow().as_ref().and_then(|p| p.data.pages.first().cloned());
+    if let Some(frame) = frame {
+        write_clocks(&frame);
+    }
+}
+
+fn write_clocks(frame: &Frame) {
+    let clock = hal::clock::calibration();
+    let mut base_ns = [0; vvar::CLOCK_LIMIT];
+    // Keel is told of no leap seconds: TAI runs with real time, as on a Linux without time daemon.
+    for real in [vvar::REALTIME, vvar::REALTIME_COARSE, vvar::TAI] {
+        base_ns[real] = clock.realtime_ns;
+    }
+    for monotonic in [vvar::MONOTONIC, vvar::MONOTONIC_RAW, vvar::MONOTONIC_COARSE] {
+        base_ns[monotonic] = clock.monotonic_ns;
+    }
+    base_ns[vvar::BOOTTIME] = clock.boottime_ns;
+    let single_cpu = u32::from(hal::boot::boot_info().cpus == 1);
+    let mut before = [0; 4];
+    frame.read(0, &mut before);
+    // Odd while the rest changes, so that readers on other virtual CPUs try again.
+    let sequence = u32::from_ne_bytes(before) | 1;
+    let numbers = Vvar { sequence, single_cpu, tsc_base: clock.tsc_base, mult: clock.mult, base_ns }.to_bytes();
+    frame.write(0, &numbers[..4]);
+    frame.write(4, &numbers[4..]);
+    frame.write(0, &sequence.wrapping_add(1).to_ne_bytes());
 }
 
 fn pages() -> Option<Pages> {
@@ -39,7 +66,9 @@ fn pages() -> Option<Pages> {
         frame.write(0, part);
         code.push(frame);
     }
-    let data = Special { name: "[vvar]", pages: [Frame::alloc_zeroed()?].into() };
+    let data = Frame::alloc_zeroed()?;
+    write_clocks(&data);
+    let data = Special { name: "[vvar]", pages: [data].into() };
     let pages = Pages { data: Rc::new(data), code: Rc::new(Special { name: "[vdso]", pages: code }) };
     *PAGES.borrow_mut() = Some(pages.clone());
     Some(pages)
