@@ -129,6 +129,9 @@ pub struct Image {
     pub exec_stack: Option<bool>,
     /// Address of the program headers in memory, if a segment holds them (AT_PHDR).
     pub table_addr: Option<u64>,
+    /// What the load bias is a multiple of: the largest alignment of a segment, a power of two of at
+    /// least a page.
+    pub align: u64,
 }
 
 impl Image {
@@ -141,8 +144,14 @@ impl Image {
         if table.len() < header.table_len() {
             return Err(Errno::ENOEXEC);
         }
-        let mut image =
-            Self { header, segments: SmallVec::new(), interpreter: None, exec_stack: None, table_addr: None };
+        let mut image = Self {
+            header,
+            segments: SmallVec::new(),
+            interpreter: None,
+            exec_stack: None,
+            table_addr: None,
+            align: PAGE,
+        };
         for entry in table.chunks_exact(PROGRAM_HEADER_SIZE).take(usize::from(header.table_count)) {
             let flags = u32_at(entry, 4);
             let (offset, addr) = (u64_at(entry, 8), u64_at(entry, 16));
@@ -159,6 +168,11 @@ impl Image {
                         exec: flags & PF_X != 0,
                     };
                     image.add_segment(segment, limit)?;
+                    // Linux ignores what is no power of two; beyond 1 GiB nothing could be placed.
+                    let align = u64_at(entry, 48);
+                    if align.is_power_of_two() && align <= 1 << 30 {
+                        image.align = image.align.max(align);
+                    }
                 }
                 PT_INTERP if image.interpreter.is_none() => {
                     if !(2..=PATH_MAX).contains(&file_len) {

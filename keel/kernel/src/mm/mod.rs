@@ -1,17 +1,100 @@
 //! Address spaces of programs: mappings, faults, program memory access.
+//!
+//! An [`Mm`] is a set of mappings ([`area::Area`] in a [`VmaSet`]) and the page tables that show the
+//! pages touched so far. Pages appear by faults ([`fault`]), ahead of them where that is cheap, and
+//! at execve(2) and fork(2). The page tables are the only record of private pages: a private page's
+//! frame is written in place when the table holds its only reference and copied otherwise.
 
+pub mod advise;
+pub mod area;
+pub mod exec;
+mod fault;
+mod fork;
+pub mod info;
+mod mmap;
+mod remap;
+pub mod shared;
+pub mod special;
+mod stack;
+pub mod syscalls;
+pub mod text;
 pub mod user;
 mod user_io;
+pub mod vdso;
 
+use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use area::{Area, FileBacking};
+use core::cell::{Cell, RefCell};
+use hal::paging::AddressSpace;
+use keel_core::vma::VmaSet;
 use uapi::{Errno, Result};
 use vfs::Inode;
 
+/// Most mappings of one program: Linux's default vm.max_map_count.
+const MAX_MAPPINGS: usize = 65_530;
+
 /// Memory of a program, shared by its threads (and by a vfork child).
-#[derive(Debug)]
 pub struct Mm {
-    _todo: (),
+    inner: RefCell<Inner>,
+    layout: Cell<Layout>,
+    limits: Cell<Limits>,
+    exe: Option<Rc<FileBacking>>,
+    auxv: Vec<u64>,
+    /// What was registered with membarrier(2).
+    membarrier: Cell<i32>,
+}
+
+/// What changes with every mapping; never borrowed across anything that may block.
+struct Inner {
+    vmas: VmaSet<Area>,
+    space: AddressSpace,
+    /// Mappings without a wish are placed below this.
+    mmap_base: usize,
+    /// Current end of the heap.
+    brk: usize,
+    /// MCL_FUTURE: new mappings are locked.
+    lock_future: bool,
+    ahead: fault::Ahead,
+}
+
+/// Addresses that /proc/PID/stat shows; all in bytes, 0 if there is no such thing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Layout {
+    /// First byte of text.
+    pub start_code: usize,
+    /// End of text.
+    pub end_code: usize,
+    /// First byte of initialised data.
+    pub start_data: usize,
+    /// End of initialised data.
+    pub end_data: usize,
+    /// Start of the heap.
+    pub start_brk: usize,
+    /// Stack pointer at the start of the program.
+    pub start_stack: usize,
+    /// First byte of the arguments' strings.
+    pub arg_start: usize,
+    /// End of the arguments' strings.
+    pub arg_end: usize,
+    /// First byte of the environment's strings.
+    pub env_start: usize,
+    /// End of the environment's strings.
+    pub env_end: usize,
+    /// Where the vDSO lies, or 0.
+    pub vdso: usize,
+}
+
+/// Resource limits that concern memory, getrlimit(2), in bytes; `u64::MAX`: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// RLIMIT_STACK.
+    pub stack: u64,
+    /// RLIMIT_AS.
+    pub address_space: u64,
+    /// RLIMIT_DATA.
+    pub data: u64,
 }
 
 /// What an access wanted.
@@ -69,30 +152,131 @@ pub struct ExecRequest<'a> {
 }
 
 impl Mm {
-    /// Loads a program into a new address space. ENOEXEC, ENOMEM, E2BIG, ELIBBAD, EACCES …
-    /// The caller makes it current afterwards.
-    pub fn exec(_request: &ExecRequest<'_>) -> Result<(Rc<Self>, StartPoint)> {
-        Err(Errno::ENOSYS)
-    }
-
-    /// A copy for fork(2).
-    pub fn fork(&self) -> Result<Rc<Self>> {
-        Err(Errno::ENOSYS)
+    fn new(inner: Inner, layout: Layout, limits: Limits, exe: Option<Rc<FileBacking>>, auxv: Vec<u64>) -> Rc<Self> {
+        Rc::new(Self {
+            inner: RefCell::new(inner),
+            layout: Cell::new(layout),
+            limits: Cell::new(limits),
+            exe,
+            auxv,
+            membarrier: Cell::new(0),
+        })
     }
 
     /// Makes it the CPU's address space.
-    pub fn activate(&self) {}
-
-    /// Resolves a page fault. May block (file pages).
-    pub fn fault(&self, _address: usize, _access: Access) -> core::result::Result<(), FaultError> {
-        Err(FaultError::NotMapped)
+    pub fn activate(&self) {
+        self.inner.borrow().space.activate();
     }
 
     /// Drops all mappings (last user gone), while keel goes on in another space.
-    pub fn clear(&self) {}
+    pub fn clear(&self) {
+        let mut inner = self.inner.borrow_mut();
+        inner.space.unmap_range(0, USER_TOP, |_, page| drop(page));
+        inner.space.flush();
+        let gone = core::mem::take(&mut inner.vmas);
+        drop(inner);
+        // The last handle of a file may go here, which may block.
+        drop(gone);
+    }
 
     /// Resident bytes, for the out-of-memory choice.
     pub fn resident_bytes(&self) -> u64 {
-        0
+        let mut pages = 0;
+        self.inner.borrow().space.for_each(0, USER_TOP, |_, _| pages += 1);
+        pages * PAGE_SIZE as u64
     }
+
+    /// Addresses of the program's parts.
+    pub fn layout(&self) -> Layout {
+        self.layout.get()
+    }
+
+    /// Changes what prctl(2) `PR_SET_MM` may change.
+    pub fn set_layout(&self, layout: Layout) {
+        self.layout.set(layout);
+    }
+
+    /// Current end of the heap.
+    pub fn brk_end(&self) -> usize {
+        self.inner.borrow().brk
+    }
+
+    /// Limits in force.
+    pub fn limits(&self) -> Limits {
+        self.limits.get()
+    }
+
+    /// New limits (setrlimit, prlimit).
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.set(limits);
+    }
+
+    /// The executable.
+    pub fn exe(&self) -> Option<&Rc<FileBacking>> {
+        self.exe.as_ref()
+    }
+
+    /// The auxiliary vector as the program got it, pairs of type and value: /proc/PID/auxv.
+    pub fn auxv(&self) -> &[u64] {
+        &self.auxv
+    }
+}
+
+impl core::fmt::Debug for Mm {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Mm").field("layout", &self.layout.get()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { stack: 8 << 20, address_space: u64::MAX, data: u64::MAX }
+    }
+}
+
+impl Inner {
+    /// An address space with nothing mapped. ENOMEM.
+    fn new(stack_limit: u64) -> Result<Self> {
+        Ok(Self {
+            vmas: VmaSet::new(),
+            space: AddressSpace::new().ok_or(Errno::ENOMEM)?,
+            mmap_base: mmap_base(stack_limit),
+            brk: 0,
+            lock_future: false,
+            ahead: fault::Ahead::default(),
+        })
+    }
+
+    /// Bytes mapped, for RLIMIT_AS.
+    fn mapped_bytes(&self) -> u64 {
+        self.vmas.iter().map(|v| v.len() as u64).sum()
+    }
+}
+
+/// Where mmap(2) starts downward: below the room that the stack may grow into, as in Linux (at least
+/// 128 MiB, at most five sixths of the space).
+fn mmap_base(stack_limit: u64) -> usize {
+    let most = USER_TOP / 6 * 5;
+    let room = usize::try_from(stack_limit).unwrap_or(most).saturating_add(area::STACK_GUARD_GAP);
+    page_down(USER_TOP - room.clamp(128 << 20, most))
+}
+
+/// Start of the page.
+const fn page_down(addr: usize) -> usize {
+    addr & !(PAGE_SIZE - 1)
+}
+
+/// End of the page, `None` if that overflows.
+const fn page_up(addr: usize) -> Option<usize> {
+    match addr.checked_add(PAGE_SIZE - 1) {
+        Some(end) => Some(page_down(end)),
+        None => None,
+    }
+}
+
+/// The pages of `[addr, addr + len)` for a page-aligned `addr`; `None` if they don't fit into the
+/// program's half.
+fn page_range(addr: usize, len: usize) -> Option<core::ops::Range<usize>> {
+    let end = addr.checked_add(page_up(len)?)?;
+    (end <= USER_TOP).then_some(addr..end)
 }

@@ -1,0 +1,230 @@
+//! Advice, presence, locks: madvise(2), mincore(2), msync(2), mlock(2).
+
+use super::area::{Area, AreaFlags, Backing};
+use super::{Access, FaultError, Mm, area::FileBacking};
+use abi::layout::{PAGE_SIZE, USER_TOP};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::paging::Prot;
+use keel_core::vma::Vma;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Most pages that MADV_WILLNEED makes present.
+const WILL_NEED: usize = 256;
+
+/// What one piece of advice does to one mapping, before anything is changed.
+fn check(area: &Area, advice: u32) -> Result<()> {
+    let flags = area.flags;
+    let fits = match advice {
+        g::MADV_DONTNEED | g::MADV_COLD | g::MADV_PAGEOUT => !flags.intersects(AreaFlags::LOCKED | AreaFlags::SPECIAL),
+        g::MADV_DONTNEED_LOCKED | g::MADV_DOFORK | g::MADV_DODUMP | g::MADV_HUGEPAGE | g::MADV_NOHUGEPAGE => {
+            !flags.contains(AreaFlags::SPECIAL)
+        }
+        g::MADV_FREE | g::MADV_WIPEONFORK => area.is_anonymous(),
+        g::MADV_REMOVE if flags.contains(AreaFlags::LOCKED) || area.is_private() => false,
+        g::MADV_REMOVE if !area.prot.contains(Prot::WRITE) => return Err(Errno::EACCES),
+        // The file systems here can't punch holes through a mapping.
+        g::MADV_REMOVE if area.file().is_some() => return Err(Errno::EOPNOTSUPP),
+        g::MADV_REMOVE => matches!(area.backing, Backing::Shared(..)),
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Flags that advice sets and clears; `None` if it is not about flags.
+fn flag_change(advice: u32) -> Option<(AreaFlags, AreaFlags)> {
+    let none = AreaFlags::empty();
+    Some(match advice {
+        g::MADV_NORMAL => (none, AreaFlags::RANDOM | AreaFlags::SEQUENTIAL),
+        g::MADV_RANDOM => (AreaFlags::RANDOM, AreaFlags::SEQUENTIAL),
+        g::MADV_SEQUENTIAL => (AreaFlags::SEQUENTIAL, AreaFlags::RANDOM),
+        g::MADV_DONTFORK => (AreaFlags::DONT_FORK, none),
+        g::MADV_DOFORK => (none, AreaFlags::DONT_FORK),
+        g::MADV_WIPEONFORK => (AreaFlags::WIPE_ON_FORK, none),
+        g::MADV_KEEPONFORK => (none, AreaFlags::WIPE_ON_FORK),
+        g::MADV_DONTDUMP => (AreaFlags::DONT_DUMP, none),
+        g::MADV_DODUMP => (none, AreaFlags::DONT_DUMP),
+        g::MADV_HUGEPAGE => (AreaFlags::HUGE, AreaFlags::NO_HUGE),
+        g::MADV_NOHUGEPAGE => (AreaFlags::NO_HUGE, AreaFlags::HUGE),
+        _ => return None,
+    })
+}
+
+/// Whether the advice is known.
+pub(super) fn is_known(advice: u32) -> bool {
+    flag_change(advice).is_some()
+        || matches!(
+            advice,
+            g::MADV_WILLNEED
+                | g::MADV_DONTNEED
+                | g::MADV_FREE
+                | g::MADV_REMOVE
+                | g::MADV_COLD
+                | g::MADV_PAGEOUT
+                | g::MADV_POPULATE_READ
+                | g::MADV_POPULATE_WRITE
+                | g::MADV_DONTNEED_LOCKED
+        )
+}
+
+impl Mm {
+    /// madvise(2) of page-aligned `[start, end)` with known advice. ENOMEM if not all of it is mapped
+    /// (the rest is done nevertheless), EINVAL where the advice does not fit.
+    pub fn advise(&self, start: usize, end: usize, advice: u32) -> Result<()> {
+        if matches!(advice, g::MADV_POPULATE_READ | g::MADV_POPULATE_WRITE) {
+            let write = advice == g::MADV_POPULATE_WRITE;
+            return self.populate_strictly(start, end, if write { Access::Write } else { Access::Read });
+        }
+        let pieces = self.pieces(start, end);
+        let mut at = start;
+        let mut hole = false;
+        for (from, to, area) in pieces {
+            hole |= from > at;
+            at = to;
+            check(&area, advice)?;
+            if let Some((set, clear)) = flag_change(advice) {
+                self.inner.borrow_mut().vmas.update(from, to, |area| area.flags = area.flags - clear | set);
+            } else {
+                self.apply(from, to, &area, advice);
+            }
+        }
+        if hole || at < end { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// What is mapped in `[start, end)`, cut to it.
+    fn pieces(&self, start: usize, end: usize) -> Vec<(usize, usize, Area)> {
+        let inner = self.inner.borrow();
+        let cut = |v: &Vma<Area>| {
+            let from = v.start.max(start);
+            (from, v.end.min(end), keel_core::vma::Attributes::advance(&v.attrs, from - v.start))
+        };
+        inner.vmas.overlapping(start, end).iter().map(cut).collect()
+    }
+
+    fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) {
+        match advice {
+            g::MADV_DONTNEED | g::MADV_DONTNEED_LOCKED | g::MADV_FREE => self.discard(from, to),
+            g::MADV_REMOVE => {
+                if let Backing::Shared(object, first) = &area.backing {
+                    object.clear(*first, ((to - from) / PAGE_SIZE) as u64);
+                }
+            }
+            g::MADV_WILLNEED if area.is_private() && !area.prot.is_empty() => {
+                self.map_ahead(from, WILL_NEED.min((to - from) / PAGE_SIZE), Access::Read);
+            }
+            // MADV_COLD and MADV_PAGEOUT only order what is reclaimed first; nothing is.
+            _ => {}
+        }
+    }
+
+    /// Drops the pages of a range: private ones are lost.
+    fn discard(&self, start: usize, end: usize) {
+        let mut inner = self.inner.borrow_mut();
+        let mut pages = 0;
+        inner.space.unmap_range(start, end, |_, _| pages += 1);
+        if pages != 0 {
+            inner.space.flush();
+        }
+    }
+
+    /// Makes every page of a range accessible so. ENOMEM: not mapped; EINVAL: not allowed; EFAULT.
+    fn populate_strictly(&self, start: usize, end: usize, access: Access) -> Result<()> {
+        for va in (start..end).step_by(PAGE_SIZE) {
+            let wanted = if access == Access::Write { Prot::WRITE } else { Prot::READ };
+            if self.inner.borrow().space.get(va).is_some_and(|page| page.prot.contains(wanted)) {
+                continue;
+            }
+            self.fault(va, access).map_err(|error| match error {
+                FaultError::NotMapped | FaultError::NoMemory => Errno::ENOMEM,
+                FaultError::Forbidden => Errno::EINVAL,
+                FaultError::BeyondFile => Errno::EFAULT,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// mincore(2): one byte for each page of `[start, end)`, 1 if it is present. ENOMEM if not all of it
+    /// is mapped.
+    pub fn residency(&self, start: usize, end: usize) -> Result<Vec<u8>> {
+        let inner = self.inner.borrow();
+        if !inner.vmas.is_covered(start, end) {
+            return Err(Errno::ENOMEM);
+        }
+        let mut present = Vec::new();
+        present.try_reserve_exact((end - start) / PAGE_SIZE).map_err(|_| Errno::EAGAIN)?;
+        present.resize((end - start) / PAGE_SIZE, 0);
+        inner.space.for_each(start, end, |va, _| {
+            if let Some(byte) = present.get_mut((va - start) / PAGE_SIZE) {
+                *byte = 1;
+            }
+        });
+        for vma in inner.vmas.overlapping(start, end) {
+            let Backing::Shared(object, first) = &vma.attrs.backing else { continue };
+            for va in (vma.start.max(start)..vma.end.min(end)).step_by(PAGE_SIZE) {
+                if object.has(first + ((va - vma.start) / PAGE_SIZE) as u64) {
+                    present[(va - start) / PAGE_SIZE] = 1;
+                }
+            }
+        }
+        Ok(present)
+    }
+
+    /// The shared writable files in `[start, end)`, for msync(2), whether all of it is mapped and whether
+    /// any of it is locked.
+    pub fn shared_files(&self, start: usize, end: usize) -> (Vec<Rc<FileBacking>>, bool, bool) {
+        let inner = self.inner.borrow();
+        let mut files: Vec<Rc<FileBacking>> = Vec::new();
+        let mut locked = false;
+        for vma in inner.vmas.overlapping(start, end) {
+            locked |= vma.attrs.flags.contains(AreaFlags::LOCKED);
+            if let Some((file, _)) = vma.attrs.file().filter(|_| !vma.attrs.is_private()) {
+                if !files.iter().any(|have| Rc::ptr_eq(have, file)) {
+                    files.push(file.clone());
+                }
+            }
+        }
+        (files, inner.vmas.is_covered(start, end), locked)
+    }
+
+    /// Marks `[start, end)` locked or not; locking makes it present unless `on_fault`. ENOMEM if not all
+    /// of it is mapped.
+    pub fn lock(&self, start: usize, end: usize, lock: bool, on_fault: bool) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        let covered = inner.vmas.is_covered(start, end);
+        inner.vmas.update(start, end, |area| {
+            area.flags.set(AreaFlags::LOCKED, lock && !area.flags.contains(AreaFlags::SPECIAL));
+        });
+        drop(inner);
+        if !covered {
+            return Err(Errno::ENOMEM);
+        }
+        if lock && !on_fault {
+            self.populate(start, end).map_err(|error| match error {
+                FaultError::NoMemory => Errno::EAGAIN,
+                _ => Errno::ENOMEM,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// mlockall(2) and munlockall(2): what is mapped now (`current`), what will be (`future`).
+    pub fn lock_all(&self, current: bool, future: bool, on_fault: bool) {
+        self.inner.borrow_mut().lock_future = future;
+        if current || !future {
+            self.inner.borrow_mut().vmas.update(0, USER_TOP, |area| {
+                area.flags.set(AreaFlags::LOCKED, current && !area.flags.contains(AreaFlags::SPECIAL));
+            });
+        }
+        if current && !on_fault {
+            // As in Linux: what can't be had now is had by a fault.
+            let _ = self.populate(0, USER_TOP);
+        }
+    }
+
+    /// Bytes locked.
+    pub fn locked_bytes(&self) -> u64 {
+        let inner = self.inner.borrow();
+        inner.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED)).map(|v| v.len() as u64).sum()
+    }
+}

@@ -1,0 +1,218 @@
+//! What a mapping of a program is: protection, flags and backing.
+
+use super::shared::SharedObject;
+use super::special::Special;
+use super::text::PatchedText;
+use crate::fs::PathRef;
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use bitflags::bitflags;
+use core::fmt;
+use hal::paging::Prot;
+use keel_core::vma::Attributes;
+use uapi::Result;
+use vfs::Inode;
+
+/// Bytes that stay free below a stack: Linux's stack_guard_gap, 256 pages.
+pub const STACK_GUARD_GAP: usize = 256 * PAGE_SIZE;
+/// Bytes that stay free below a private file mapping: room for the trampolines of its patched system
+/// call sites, within reach of a `jmp rel32`.
+pub const TRAMPOLINE_ROOM: usize = 64 << 10;
+
+bitflags! {
+    /// Properties of a mapping besides its protection.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct AreaFlags: u32 {
+        /// MAP_SHARED: stores reach the backing.
+        const SHARED = 1;
+        /// MAP_GROWSDOWN: a stack.
+        const GROWS_DOWN = 1 << 1;
+        /// MADV_DONTFORK.
+        const DONT_FORK = 1 << 2;
+        /// MADV_WIPEONFORK.
+        const WIPE_ON_FORK = 1 << 3;
+        /// MADV_DONTDUMP.
+        const DONT_DUMP = 1 << 4;
+        /// mlock(2).
+        const LOCKED = 1 << 5;
+        /// MAP_NORESERVE.
+        const NO_RESERVE = 1 << 6;
+        /// A shared file that was not opened for writing: mprotect(2) must not add PROT_WRITE.
+        const NEVER_WRITE = 1 << 7;
+        /// MADV_RANDOM: don't map ahead.
+        const RANDOM = 1 << 8;
+        /// MADV_SEQUENTIAL.
+        const SEQUENTIAL = 1 << 9;
+        /// MADV_HUGEPAGE.
+        const HUGE = 1 << 10;
+        /// MADV_NOHUGEPAGE.
+        const NO_HUGE = 1 << 11;
+        /// MADV_MERGEABLE.
+        const MERGEABLE = 1 << 12;
+        /// Keep [`TRAMPOLINE_ROOM`] free below.
+        const TRAMPOLINES = 1 << 13;
+        /// Mapped by keel itself (vDSO, trampolines): not to be changed piecemeal or grown.
+        const SPECIAL = 1 << 14;
+        /// The stack that execve(2) made, `[stack]`.
+        const MAIN_STACK = 1 << 15;
+        /// A private file mapping that is or was writable: may hold pages of its own.
+        const WAS_WRITABLE = 1 << 16;
+    }
+}
+
+/// A file behind mappings.
+pub struct FileBacking {
+    /// The file.
+    pub inode: Rc<dyn Inode>,
+    /// Its name in the tree, for /proc/PID/maps.
+    pub name: FileName,
+}
+
+/// Name of a mapped file.
+#[derive(Clone)]
+pub enum FileName {
+    /// Opened by this name.
+    Path(PathRef),
+    /// The text that execve(2) was given.
+    Text(Vec<u8>),
+    /// None.
+    Unknown,
+}
+
+/// Where the content of a mapping comes from.
+#[derive(Clone)]
+pub enum Backing {
+    /// Zeros, private.
+    Anonymous,
+    /// A file, from this page on. Private unless [`AreaFlags::SHARED`].
+    File(Rc<FileBacking>, u64),
+    /// Anonymous memory that mappings share, from this page on.
+    Shared(Rc<SharedObject>, u64),
+    /// Pages that keel gives, from this page on.
+    Special(Rc<Special>, u64),
+    /// Trampolines of patched system call sites of an executable, from this page on.
+    Trampolines(Rc<PatchedText>, u64),
+}
+
+impl Backing {
+    /// The same `pages` further.
+    fn advance(&self, pages: u64) -> Self {
+        let mut moved = self.clone();
+        match &mut moved {
+            Self::Anonymous => {}
+            Self::File(_, page) | Self::Shared(_, page) | Self::Special(_, page) | Self::Trampolines(_, page) => {
+                *page += pages;
+            }
+        }
+        moved
+    }
+
+    /// Whether both show the same pages.
+    pub fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Anonymous, Self::Anonymous) => true,
+            // Each open makes its own backing; what counts is the file.
+            (Self::File(a, i), Self::File(b, j)) => i == j && same_inode(&a.inode, &b.inode),
+            (Self::Shared(a, i), Self::Shared(b, j)) => i == j && Rc::ptr_eq(a, b),
+            (Self::Special(a, i), Self::Special(b, j)) => i == j && Rc::ptr_eq(a, b),
+            (Self::Trampolines(a, i), Self::Trampolines(b, j)) => i == j && Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// Whether both are the same inode object.
+pub fn same_inode(a: &Rc<dyn Inode>, b: &Rc<dyn Inode>) -> bool {
+    core::ptr::addr_eq(Rc::as_ptr(a), Rc::as_ptr(b))
+}
+
+/// What a mapping carries.
+#[derive(Clone)]
+pub struct Area {
+    /// What the program may do; empty for PROT_NONE.
+    pub prot: Prot,
+    /// Other properties.
+    pub flags: AreaFlags,
+    /// Content.
+    pub backing: Backing,
+}
+
+impl Area {
+    /// A private anonymous mapping.
+    pub const fn anonymous(prot: Prot) -> Self {
+        Self { prot, flags: AreaFlags::empty(), backing: Backing::Anonymous }
+    }
+
+    /// Whether stores stay in this address space.
+    pub fn is_private(&self) -> bool {
+        matches!(self.backing, Backing::Anonymous | Backing::File(..)) && !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether it has no file or other object behind it.
+    pub fn is_anonymous(&self) -> bool {
+        matches!(self.backing, Backing::Anonymous)
+    }
+
+    /// The file behind it, if any.
+    pub fn file(&self) -> Option<(&Rc<FileBacking>, u64)> {
+        match &self.backing {
+            Backing::File(file, page) => Some((file, *page)),
+            _ => None,
+        }
+    }
+
+    /// The file of an executable private mapping that shows nothing but the file's own pages.
+    pub fn text_file(&self) -> Option<(&Rc<FileBacking>, u64)> {
+        let text = self.prot.contains(Prot::READ | Prot::EXEC) && !self.flags.contains(AreaFlags::WAS_WRITABLE);
+        self.file().filter(|_| text && self.is_private())
+    }
+
+    /// The patched text that takes the place of the file's pages.
+    pub fn patched_text(&self) -> Option<Rc<PatchedText>> {
+        self.text_file()?.0.inode.attachments()?.get()
+    }
+
+    /// What pages may be mapped with: x86 can't map a page that is not readable.
+    pub fn page_prot(&self) -> Prot {
+        if self.prot.is_empty() { self.prot } else { self.prot | Prot::READ }
+    }
+}
+
+impl Attributes for Area {
+    fn advance(&self, bytes: usize) -> Self {
+        Self {
+            prot: self.prot,
+            flags: self.flags - AreaFlags::TRAMPOLINES,
+            backing: self.backing.advance((bytes / PAGE_SIZE) as u64),
+        }
+    }
+
+    fn continues(&self, len: usize, next: &Self) -> bool {
+        self.prot == next.prot
+            && self.flags - AreaFlags::TRAMPOLINES == next.flags
+            && self.backing.advance((len / PAGE_SIZE) as u64).same(&next.backing)
+    }
+
+    fn gap_below(&self) -> usize {
+        if self.flags.contains(AreaFlags::GROWS_DOWN) {
+            STACK_GUARD_GAP
+        } else if self.flags.contains(AreaFlags::TRAMPOLINES) {
+            TRAMPOLINE_ROOM
+        } else {
+            0
+        }
+    }
+}
+
+impl fmt::Debug for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Area").field("prot", &self.prot).field("flags", &self.flags).finish_non_exhaustive()
+    }
+}
+
+/// Identity of an inode as /proc/PID/maps shows it: device and inode number.
+pub fn identity(inode: &Rc<dyn Inode>) -> Result<(u64, u64)> {
+    let attr = inode.attr()?;
+    Ok((attr.dev, attr.ino))
+}

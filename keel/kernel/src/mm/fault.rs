@@ -1,0 +1,416 @@
+//! Page faults: demand-zero, file pages, copy-on-write, stack growth.
+//!
+//! A fault is expensive under software-nested KVM (as much as copying 200 pages), so each one maps
+//! what will likely be touched next: neighbours of file pages that are at hand, a growing number of
+//! anonymous pages while a program walks through fresh memory, and private copies in data segments.
+
+use super::area::{Area, AreaFlags, Backing, FileBacking, STACK_GUARD_GAP};
+use super::{Access, FaultError, Inner, Limits, Mm, page_down};
+use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::frame::Frame;
+use hal::paging::{Mapping, Prot};
+use keel_core::vma::Vma;
+use uapi::Errno;
+
+/// Pages of an aligned block that a fault in anonymous memory fills at first.
+const AROUND: usize = 16;
+/// Pages of an aligned block of a file that a fault maps, as far as they are at hand: one more costs
+/// next to nothing.
+const FILE_AROUND: usize = 64;
+/// Most pages that one anonymous fault fills.
+const MOST_AHEAD: usize = 128;
+/// Private writable file mappings up to this many pages are data segments: copied at first touch,
+/// because a program that reads its data soon writes it.
+const DATA_SEGMENT: usize = 64;
+
+/// Where the last anonymous fault filled pages, to notice a walk through fresh memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    end: usize,
+    pages: usize,
+}
+
+/// File pages that a fault waits for.
+struct Load {
+    file: Rc<FileBacking>,
+    /// Address of the faulting page.
+    va: usize,
+    /// Page of the file at `va`.
+    page: u64,
+    /// Pages wanted before `va`.
+    before: usize,
+    /// Pages wanted, from `va - before` on.
+    count: usize,
+    /// They will be written through a shared mapping.
+    write: bool,
+}
+
+enum Step {
+    Done,
+    Load(Load),
+}
+
+impl Mm {
+    /// Resolves a page fault. May block (file pages).
+    pub fn fault(&self, address: usize, access: Access) -> Result<(), FaultError> {
+        if address >= USER_TOP {
+            return Err(FaultError::NotMapped);
+        }
+        let va = page_down(address);
+        loop {
+            let step = self.inner.borrow_mut().fault(va, access, &self.limits.get())?;
+            let Step::Load(load) = step else { return Ok(()) };
+            let (first, frames) = fetch(&load)?;
+            // The mapping may have changed while the file was asked.
+            if self.inner.borrow_mut().install(&load, first, &frames, access)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the beginning of a new file mapping present as far as that is cheap.
+    pub(super) fn map_ahead(&self, start: usize, pages: usize, access: Access) {
+        let load = {
+            let inner = self.inner.borrow();
+            let Some(vma) = inner.vmas.find(start) else { return };
+            let Some((file, first)) = vma.attrs.file() else { return };
+            let index = (start - vma.start) / PAGE_SIZE;
+            let count = pages.min(vma.len() / PAGE_SIZE - index);
+            Load { file: file.clone(), va: start, page: first + index as u64, before: 0, count, write: false }
+        };
+        if let Ok((first, frames)) = fetch(&load) {
+            // What can't be had now is had by a fault later.
+            let _ = self.inner.borrow_mut().install(&load, first, &frames, access);
+        }
+    }
+
+    /// Makes `[start, end)` present as far as it is mapped and accessible (MAP_POPULATE, mlock).
+    /// Stops at the first page that can't be had.
+    pub(super) fn populate(&self, start: usize, end: usize) -> Result<(), FaultError> {
+        let mut va = start;
+        while va < end {
+            let access = {
+                let inner = self.inner.borrow();
+                let Some(vma) = inner.vmas.first_above(va).filter(|v| v.start < end) else { return Ok(()) };
+                if va < vma.start || vma.attrs.prot.is_empty() {
+                    va = if va < vma.start { vma.start } else { vma.end };
+                    continue;
+                }
+                // Private writable pages come writable, as in Linux.
+                let write = vma.attrs.prot.contains(Prot::WRITE) && vma.attrs.is_private();
+                match inner.space.get(va) {
+                    Some(page) if !write || page.prot.contains(Prot::WRITE) => None,
+                    _ if write => Some(Access::Write),
+                    _ => Some(Access::Read),
+                }
+            };
+            if let Some(access) = access {
+                self.fault(va, access)?;
+            }
+            va += PAGE_SIZE;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes the pages of `[start, end)`, which lie in one mapping, present as far as that is cheap.
+    /// The caller owns the address space: the file may be asked.
+    pub(super) fn prefault(&mut self, start: usize, end: usize, access: Access) {
+        let Some(vma) = self.vmas.find(start).cloned() else { return };
+        let end = end.min(vma.end);
+        if start >= end {
+            return;
+        }
+        let Backing::File(file, first) = &vma.attrs.backing else {
+            let prot = vma.attrs.page_prot();
+            for va in (start..end).step_by(PAGE_SIZE).filter(|_| vma.attrs.is_anonymous()) {
+                if self.space.get(va).is_none() {
+                    let Some(frame) = Frame::alloc_zeroed() else { return };
+                    if self.space.map(va, frame, prot).is_none() {
+                        return;
+                    }
+                }
+            }
+            return;
+        };
+        let load = Load {
+            file: file.clone(),
+            va: start,
+            page: first + ((start - vma.start) / PAGE_SIZE) as u64,
+            before: 0,
+            count: (end - start) / PAGE_SIZE,
+            write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
+        };
+        if let Ok((first, frames)) = fetch(&load) {
+            // What can't be had now is had by a fault later.
+            let _ = self.install(&load, first, &frames, access);
+        }
+    }
+}
+
+/// Asks the file for pages, the neighbours first if they come along: the file page of the first one.
+fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
+    let error = |errno| match errno {
+        Errno::ENOMEM => FaultError::NoMemory,
+        _ => FaultError::BeyondFile,
+    };
+    let first = load.page - load.before as u64;
+    match load.file.inode.pages(first, load.count, load.write) {
+        Ok(frames) if frames.len() > load.before => Ok((first, frames)),
+        Err(errno) if load.before == 0 => Err(error(errno)),
+        _ => {
+            let frames = load.file.inode.pages(load.page, load.count - load.before, load.write).map_err(error)?;
+            if frames.is_empty() { Err(FaultError::BeyondFile) } else { Ok((load.page, frames)) }
+        }
+    }
+}
+
+/// Whether the table that showed `page` holds the only reference of a frame of RAM.
+pub(super) fn is_sole(page: &Mapping) -> bool {
+    // One reference is the table's, one the handle in `page`. Window frames are the host's file.
+    page.frame.refs() == 2 && page.frame.gpa() < abi::layout::WINDOW_BASE as u64
+}
+
+impl Inner {
+    /// One attempt: done, or the file pages that it needs.
+    fn fault(&mut self, va: usize, access: Access, limits: &Limits) -> Result<Step, FaultError> {
+        let vma = match self.vmas.find(va) {
+            Some(vma) => vma.clone(),
+            None => self.grow_stack(va, limits)?,
+        };
+        let area = &vma.attrs;
+        let allowed = match access {
+            Access::Read => !area.prot.is_empty(),
+            Access::Write => area.prot.contains(Prot::WRITE),
+            Access::Exec => area.prot.contains(Prot::EXEC),
+        };
+        if !allowed {
+            return Err(FaultError::Forbidden);
+        }
+        match self.space.get(va) {
+            None => self.missing(&vma, va, access),
+            Some(page) => self.present(&vma, va, access, &page),
+        }
+    }
+
+    /// The page is there.
+    fn present(&mut self, vma: &Vma<Area>, va: usize, access: Access, page: &Mapping) -> Result<Step, FaultError> {
+        let needed = match access {
+            Access::Read => Prot::READ,
+            Access::Write => Prot::WRITE,
+            Access::Exec => Prot::EXEC,
+        };
+        if page.prot.contains(needed) {
+            // Stale translation: another thread resolved it, or permissions grew.
+            self.space.flush_page(va);
+            return Ok(Step::Done);
+        }
+        let prot = vma.attrs.page_prot();
+        if access != Access::Write {
+            // A permission that the mapping has gained since.
+            let prot = if page.prot.contains(Prot::WRITE) { prot } else { prot - Prot::WRITE };
+            self.set(va, page.frame.clone(), prot)?;
+            return Ok(Step::Done);
+        }
+        match &vma.attrs.backing {
+            Backing::File(file, first) if !vma.attrs.is_private() => {
+                let page = first + ((va - vma.start) / PAGE_SIZE) as u64;
+                Ok(Step::Load(Load { file: file.clone(), va, page, before: 0, count: 1, write: true }))
+            }
+            Backing::Anonymous | Backing::File(..) => {
+                self.copy_on_write(vma, va, page)?;
+                Ok(Step::Done)
+            }
+            Backing::Shared(..) | Backing::Special(..) | Backing::Trampolines(..) => {
+                self.set(va, page.frame.clone(), prot)?;
+                Ok(Step::Done)
+            }
+        }
+    }
+
+    /// A store to a private page that is not writable yet.
+    fn copy_on_write(&mut self, vma: &Vma<Area>, va: usize, page: &Mapping) -> Result<(), FaultError> {
+        let prot = vma.attrs.page_prot();
+        if !is_sole(page) {
+            let copy = Frame::alloc().ok_or(FaultError::NoMemory)?;
+            copy.copy_from(&page.frame);
+            // No flush: the faulting translation is forgotten by the fault itself.
+            return self.set(va, copy, prot);
+        }
+        // After a fork whose child is gone, the neighbours are ours alone as well; permissions only
+        // grow, so no flush.
+        let block = MOST_AHEAD * PAGE_SIZE;
+        let start = (va / block * block).max(vma.start);
+        let end = (va / block * block + block).min(vma.end);
+        self.space.update_range(start, end, |at, m| if at == va || is_sole(m) { prot } else { m.prot });
+        Ok(())
+    }
+
+    /// No page is there.
+    fn missing(&mut self, vma: &Vma<Area>, va: usize, access: Access) -> Result<Step, FaultError> {
+        let index = |first: u64| first + ((va - vma.start) / PAGE_SIZE) as u64;
+        match &vma.attrs.backing {
+            Backing::Anonymous => self.fill_zeroed(vma, va)?,
+            Backing::File(file, first) => {
+                let page = index(*first);
+                return Ok(Step::Load(around(vma, file, va, page, access)));
+            }
+            Backing::Shared(object, first) => {
+                let block = AROUND * PAGE_SIZE;
+                let (mut at, end) = (va, (va / block * block + block).min(vma.end));
+                let mut page = index(*first);
+                while at < end && (at == va || self.space.get(at).is_none()) {
+                    match object.page(page) {
+                        Some(frame) => self.set(at, frame, vma.attrs.page_prot())?,
+                        None if at == va => return Err(FaultError::NoMemory),
+                        None => break,
+                    }
+                    (at, page) = (at + PAGE_SIZE, page + 1);
+                }
+            }
+            Backing::Special(special, first) => {
+                let frame = usize::try_from(index(*first)).ok().and_then(|i| special.pages.get(i));
+                let frame = frame.ok_or(FaultError::BeyondFile)?.clone();
+                self.set(va, frame, vma.attrs.page_prot())?;
+            }
+            Backing::Trampolines(text, first) => {
+                let frame = text.trampoline(index(*first)).ok_or(FaultError::NoMemory)?;
+                self.set(va, frame, vma.attrs.page_prot())?;
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// Zeroed pages at `va` and around it.
+    fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
+        let block = AROUND * PAGE_SIZE;
+        let (mut start, mut end) = (va / block * block, va / block * block + block);
+        if va == self.ahead.end {
+            // The program walks upward: twice as far as last time.
+            self.ahead.pages = (self.ahead.pages * 2).clamp(AROUND, MOST_AHEAD);
+            (start, end) = (va, va.saturating_add(self.ahead.pages * PAGE_SIZE));
+        } else {
+            self.ahead.pages = AROUND;
+        }
+        if vma.attrs.flags.contains(AreaFlags::RANDOM) {
+            (start, end) = (va, va + PAGE_SIZE);
+        }
+        let (start, end) = (start.max(vma.start), end.min(vma.end));
+        self.ahead.end = end;
+        let prot = vma.attrs.page_prot();
+        self.set(va, Frame::alloc_zeroed().ok_or(FaultError::NoMemory)?, prot)?;
+        let mut at = start;
+        while at < end {
+            if at != va && self.space.get(at).is_none() {
+                let Some(frame) = Frame::alloc_zeroed() else { break };
+                if self.space.map(at, frame, prot).is_none() {
+                    break;
+                }
+            }
+            at += PAGE_SIZE;
+        }
+        Ok(())
+    }
+
+    /// Maps what a file gave, `frames` from file page `first` on. False if the mapping is not what it
+    /// was when the pages were asked for.
+    fn install(&mut self, load: &Load, first: u64, frames: &[Frame], access: Access) -> Result<bool, FaultError> {
+        let Some(vma) = self.vmas.find(load.va).cloned() else { return Ok(false) };
+        let area = &vma.attrs;
+        let page = |at: usize, first: u64| first + ((at - vma.start) / PAGE_SIZE) as u64;
+        match area.file() {
+            Some((file, f)) if Rc::ptr_eq(file, &load.file) && page(load.va, f) == load.page => {}
+            _ => return Ok(false),
+        }
+        let writes = area.prot.contains(Prot::WRITE);
+        if area.prot.is_empty() || access == Access::Write && !writes || !area.is_private() && writes != load.write {
+            return Ok(false);
+        }
+        let prot = area.page_prot();
+        let copies = area.is_private() && writes && (access == Access::Write || vma.len() <= DATA_SEGMENT * PAGE_SIZE);
+        let patched = area.patched_text().is_some();
+        for (i, frame) in frames.iter().enumerate() {
+            let index = first + i as u64;
+            // Pages before the mapping's start or beyond its end are left out.
+            let at = if index >= load.page {
+                load.va.checked_add((index - load.page) as usize * PAGE_SIZE)
+            } else {
+                load.va.checked_sub((load.page - index) as usize * PAGE_SIZE)
+            };
+            let Some(at) = at.filter(|at| vma.contains(*at)) else { continue };
+            let wanted = at == load.va;
+            if (!wanted || area.is_private()) && self.space.get(at).is_some() {
+                // There already, or (`wanted`) resolved by another thread meanwhile.
+                continue;
+            }
+            let mapped = if copies {
+                let copy = Frame::alloc().inspect(|copy| copy.copy_from(frame));
+                copy.and_then(|copy| self.space.map(at, copy, prot))
+            } else {
+                let prot = if area.is_private() { prot - Prot::WRITE } else { prot };
+                let own = if patched { self.patched_page(&vma, at, index) } else { None };
+                self.space.map(at, own.unwrap_or_else(|| frame.clone()), prot)
+            };
+            if mapped.is_none() {
+                if wanted {
+                    return Err(FaultError::NoMemory);
+                }
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Maps one page or reports that memory is used up.
+    fn set(&mut self, va: usize, frame: Frame, prot: Prot) -> Result<(), FaultError> {
+        self.space.map(va, frame, prot).ok_or(FaultError::NoMemory)
+    }
+
+    /// Extends the stack above `va` down to it, if there is one and its limit and guard gap allow.
+    fn grow_stack(&mut self, va: usize, limits: &Limits) -> Result<Vma<Area>, FaultError> {
+        let above = self.vmas.first_above(va).filter(|v| v.attrs.flags.contains(AreaFlags::GROWS_DOWN));
+        let above = above.ok_or(FaultError::NotMapped)?.clone();
+        if (above.end - va) as u64 > limits.stack || va < USER_MIN {
+            return Err(FaultError::NotMapped);
+        }
+        if let Some(below) = self.vmas.last_below(va) {
+            let stack = below.attrs.flags.contains(AreaFlags::GROWS_DOWN);
+            if !stack && !below.attrs.prot.is_empty() && va - below.end < STACK_GUARD_GAP {
+                return Err(FaultError::NotMapped);
+            }
+        }
+        // A block at a time where the limits allow, so that deep recursion faults rarely.
+        let block = AROUND * PAGE_SIZE;
+        let lowest = above.end.saturating_sub(usize::try_from(limits.stack).unwrap_or(usize::MAX));
+        let floor = self.vmas.last_below(va).map_or(USER_MIN, |below| below.end.saturating_add(STACK_GUARD_GAP));
+        let start = (va / block * block).max(page_down(lowest + PAGE_SIZE - 1)).max(floor).min(va);
+        self.vmas.grow_down(above.start, start, above.attrs.clone());
+        self.vmas.find(va).cloned().ok_or(FaultError::NotMapped)
+    }
+}
+
+/// What to ask a file for at a fault: the aligned block, within the mapping.
+fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64, access: Access) -> Load {
+    let copies = access == Access::Write && vma.attrs.is_private();
+    let block = if copies { AROUND } else { FILE_AROUND } * PAGE_SIZE;
+    let (mut start, mut end) = (va / block * block, va / block * block + block);
+    if vma.attrs.flags.contains(AreaFlags::RANDOM) {
+        (start, end) = (va, va + PAGE_SIZE);
+    }
+    if copies && vma.len() > DATA_SEGMENT * PAGE_SIZE {
+        // Each page costs memory: only forward.
+        start = va;
+    }
+    let (start, end) = (start.max(vma.start), end.min(vma.end));
+    Load {
+        file: file.clone(),
+        va,
+        page,
+        before: (va - start) / PAGE_SIZE,
+        count: (end - start) / PAGE_SIZE,
+        write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
+    }
+}

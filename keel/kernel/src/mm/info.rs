@@ -1,0 +1,152 @@
+//! What /proc shows of an address space.
+
+use super::Mm;
+use super::area::{AreaFlags, Backing, FileName};
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::paging::Prot;
+use vfs::Inode;
+
+/// One mapping, as /proc/PID/maps and smaps show it.
+#[derive(Clone)]
+pub struct AreaInfo {
+    /// First byte.
+    pub start: usize,
+    /// First byte after it.
+    pub end: usize,
+    /// Protection.
+    pub prot: Prot,
+    /// Properties.
+    pub flags: AreaFlags,
+    /// Offset into the file in bytes.
+    pub offset: u64,
+    /// The file, for device and inode number.
+    pub inode: Option<Rc<dyn Inode>>,
+    /// Name.
+    pub name: AreaName,
+}
+
+/// Name of a mapping.
+#[derive(Clone)]
+pub enum AreaName {
+    /// A file's.
+    File(FileName),
+    /// With brackets: `[heap]`.
+    Fixed(&'static str),
+    /// A file without a directory entry: `/dev/zero (deleted)`.
+    Deleted(&'static str),
+    /// None.
+    None,
+}
+
+/// Memory figures in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Mapped.
+    pub mapped: u64,
+    /// Present, anonymous.
+    pub anonymous: u64,
+    /// Present, of files.
+    pub file: u64,
+    /// Present, shared anonymous.
+    pub shared: u64,
+    /// Mapped private writable data.
+    pub data: u64,
+    /// Mapped stack.
+    pub stack: u64,
+    /// Mapped text.
+    pub text: u64,
+    /// Locked.
+    pub locked: u64,
+}
+
+/// Pages of one mapping in bytes, for smaps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Residency {
+    /// Present.
+    pub present: u64,
+    /// Held by this mapping alone, written.
+    pub private_dirty: u64,
+    /// Held by this mapping alone, not written.
+    pub private_clean: u64,
+    /// Held by others too, written.
+    pub shared_dirty: u64,
+    /// Held by others too, not written.
+    pub shared_clean: u64,
+}
+
+impl Mm {
+    /// All mappings, ascending.
+    pub fn areas(&self) -> Vec<AreaInfo> {
+        let (heap_start, heap_end) = (self.layout().start_brk, self.brk_end());
+        let inner = self.inner.borrow();
+        let mut areas = Vec::with_capacity(inner.vmas.len());
+        for vma in inner.vmas.iter() {
+            let (mut offset, mut inode) = (0, None);
+            let name = match &vma.attrs.backing {
+                Backing::File(file, page) => {
+                    (offset, inode) = (page * PAGE_SIZE as u64, Some(file.inode.clone()));
+                    AreaName::File(file.name.clone())
+                }
+                Backing::Shared(_, page) => {
+                    offset = page * PAGE_SIZE as u64;
+                    AreaName::Deleted("/dev/zero (deleted)")
+                }
+                Backing::Special(special, _) => AreaName::Fixed(special.name),
+                Backing::Trampolines(..) => AreaName::Fixed("[trampolines]"),
+                Backing::Anonymous if vma.attrs.flags.contains(AreaFlags::MAIN_STACK) => AreaName::Fixed("[stack]"),
+                Backing::Anonymous if vma.start < heap_end && vma.end > heap_start => AreaName::Fixed("[heap]"),
+                Backing::Anonymous => AreaName::None,
+            };
+            let (start, end, prot, flags) = (vma.start, vma.end, vma.attrs.prot, vma.attrs.flags);
+            areas.push(AreaInfo { start, end, prot, flags, offset, inode, name });
+        }
+        areas
+    }
+
+    /// What of a mapping is present.
+    pub fn residency_of(&self, start: usize, end: usize) -> Residency {
+        let mut sum = Residency::default();
+        self.inner.borrow().space.for_each(start, end, |_, page| {
+            let bytes = PAGE_SIZE as u64;
+            sum.present += bytes;
+            let count = match (page.frame.refs() <= 2, page.dirty) {
+                (true, true) => &mut sum.private_dirty,
+                (true, false) => &mut sum.private_clean,
+                (false, true) => &mut sum.shared_dirty,
+                (false, false) => &mut sum.shared_clean,
+            };
+            *count += bytes;
+        });
+        sum
+    }
+
+    /// Figures for /proc/PID/stat, statm and status.
+    pub fn usage(&self) -> Usage {
+        let inner = self.inner.borrow();
+        let mut usage = Usage::default();
+        for vma in inner.vmas.iter() {
+            let (len, area) = (vma.len() as u64, &vma.attrs);
+            usage.mapped += len;
+            if area.flags.contains(AreaFlags::GROWS_DOWN) {
+                usage.stack += len;
+            } else if area.is_private() && area.prot.contains(Prot::WRITE) {
+                usage.data += len;
+            } else if area.file().is_some() && area.prot.contains(Prot::EXEC) {
+                usage.text += len;
+            }
+            if area.flags.contains(AreaFlags::LOCKED) {
+                usage.locked += len;
+            }
+            let mut present = 0;
+            inner.space.for_each(vma.start, vma.end, |_, _| present += PAGE_SIZE as u64);
+            match area.backing {
+                Backing::Anonymous => usage.anonymous += present,
+                Backing::Shared(..) => usage.shared += present,
+                _ => usage.file += present,
+            }
+        }
+        usage
+    }
+}

@@ -1,0 +1,261 @@
+//! Mapping, unmapping and protecting ranges; the heap.
+
+use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
+use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
+use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
+use alloc::vec::Vec;
+use hal::paging::Prot;
+use keel_core::vma::{Attributes, Vma};
+use uapi::{Errno, Result};
+
+/// Anonymous memory up to this many bytes is made present when it is mapped, and so much of a grown
+/// heap: cheaper than the faults.
+const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
+
+/// Most pages of executable text that are present once it is mapped, as far as they are at hand.
+const TEXT_AT_ONCE: usize = 512;
+/// Private writable file mappings (data of libraries) up to this many bytes are copied at once.
+const DATA_AT_ONCE: usize = 16 * PAGE_SIZE;
+
+/// Where a new mapping goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// At the address if there is room, otherwise anywhere; 0: anywhere.
+    Hint(usize),
+    /// Anywhere below 2 GiB (MAP_32BIT).
+    Low,
+    /// At the address, replacing what is there (MAP_FIXED).
+    Fixed(usize),
+    /// At the address; EEXIST if something is there (MAP_FIXED_NOREPLACE).
+    FixedNoReplace(usize),
+}
+
+/// Mappings that were taken out of an address space. Dropping them may close files and so block: do it
+/// when nothing is borrowed.
+pub type Removed = Vec<Vma<Area>>;
+
+impl Mm {
+    /// Adds a mapping of `len` bytes (a page multiple, not 0): its address. ENOMEM, EEXIST, EPERM.
+    pub fn map(&self, placement: Placement, len: usize, area: Area) -> Result<usize> {
+        let mut inner = self.inner.borrow_mut();
+        if inner.vmas.len() >= MAX_MAPPINGS {
+            return Err(Errno::ENOMEM);
+        }
+        let start = inner.place(placement, len, &area)?;
+        let replaced = matches!(placement, Placement::Fixed(_));
+        if inner.mapped_beyond(len, self.limits.get().address_space) && !replaced {
+            return Err(Errno::ENOMEM);
+        }
+        let locked = inner.lock_future || area.flags.contains(AreaFlags::LOCKED);
+        let mut area = area;
+        area.flags.set(AreaFlags::LOCKED, locked);
+        if matches!(placement, Placement::Fixed(_) | Placement::FixedNoReplace(_)) {
+            area.flags -= AreaFlags::TRAMPOLINES;
+        }
+        let (prot, anonymous) = (area.prot, area.is_anonymous());
+        let text = prot.contains(Prot::EXEC) && area.file().is_some();
+        let data = prot.contains(Prot::WRITE) && area.file().is_some() && area.is_private();
+        let removed = inner.unmap(start, start + len);
+        inner.vmas.insert(start, start + len, area);
+        drop(inner);
+        drop(removed);
+        // Likely touched at once; a failure shows when the program does.
+        if locked {
+            let _ = self.populate(start, start + len);
+        } else if anonymous && prot.contains(Prot::WRITE) && len <= PRESENT_AT_ONCE {
+            let _ = self.fault(start, Access::Write);
+        } else if text {
+            self.map_ahead(start, TEXT_AT_ONCE, Access::Exec);
+        } else if data && len <= DATA_AT_ONCE {
+            self.map_ahead(start, DATA_AT_ONCE / PAGE_SIZE, Access::Write);
+        }
+        Ok(start)
+    }
+
+    /// munmap(2) of page-aligned `[start, end)`. ENOMEM: too many mappings.
+    pub fn unmap(&self, start: usize, end: usize) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        let splits = inner.vmas.find(start).is_some_and(|v| v.start < start && end < v.end);
+        if splits && inner.vmas.len() >= MAX_MAPPINGS {
+            return Err(Errno::ENOMEM);
+        }
+        let removed = inner.unmap(start, end);
+        drop(inner);
+        drop(removed);
+        Ok(())
+    }
+
+    /// mprotect(2) of page-aligned `[start, end)`. ENOMEM: something there is not mapped; EACCES: a shared file
+    /// that was not opened for writing. What lies below the failing mapping has changed then.
+    pub fn protect(&self, start: usize, end: usize, prot: Prot) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        let mut at = start;
+        let mut result = Ok(());
+        for vma in inner.vmas.overlapping(start, end) {
+            if vma.start > at {
+                break;
+            }
+            if vma.attrs.flags.contains(AreaFlags::NEVER_WRITE) && prot.contains(Prot::WRITE)
+                || vma.attrs.flags.contains(AreaFlags::SPECIAL)
+            {
+                result = Err(Errno::EACCES);
+                break;
+            }
+            at = vma.end.min(end);
+        }
+        if at < end && result.is_ok() {
+            result = Err(Errno::ENOMEM);
+        }
+        if inner.vmas.len() + 2 > MAX_MAPPINGS {
+            return Err(Errno::ENOMEM);
+        }
+        inner.protect(start, at, prot);
+        result
+    }
+
+    /// Start of the stack that PROT_GROWSDOWN extends a change of `[addr, end)` to; `None` if what is there is
+    /// no stack. ENOMEM if nothing is mapped.
+    pub fn stack_start(&self, addr: usize, end: usize) -> Result<Option<usize>> {
+        let inner = self.inner.borrow();
+        let vma = inner.vmas.first_above(addr).filter(|v| v.start < end).ok_or(Errno::ENOMEM)?;
+        Ok(vma.attrs.flags.contains(AreaFlags::GROWS_DOWN).then_some(vma.start))
+    }
+
+    /// brk(2): sets the end of the heap if that is possible; the end after it.
+    pub fn brk(&self, wanted: usize) -> usize {
+        let start = self.layout.get().start_brk;
+        let limits = self.limits.get();
+        let mut inner = self.inner.borrow_mut();
+        let old = inner.brk;
+        let (Some(old_end), Some(new_end)) = (page_up(old), page_up(wanted)) else { return old };
+        if wanted < start || new_end > USER_TOP || (wanted - start) as u64 > limits.data {
+            return old;
+        }
+        if new_end <= old_end {
+            let removed = inner.unmap(new_end, old_end);
+            inner.brk = wanted;
+            drop(inner);
+            drop(removed);
+            return wanted;
+        }
+        // A free page stays above the heap, and a stack keeps its gap.
+        let above = inner.vmas.first_above(old_end);
+        let ceiling = above.map_or(USER_TOP, |v| v.start.saturating_sub(v.attrs.gap_below()));
+        let len = new_end - old_end;
+        if new_end.saturating_add(PAGE_SIZE) > ceiling || inner.mapped_beyond(len, limits.address_space) {
+            return old;
+        }
+        let mut area = Area::anonymous(Prot::READ | Prot::WRITE);
+        area.flags.set(AreaFlags::LOCKED, inner.lock_future);
+        inner.vmas.insert(old_end, new_end, area);
+        inner.brk = wanted;
+        drop(inner);
+        let _ = self.fault(old_end, Access::Write);
+        wanted
+    }
+}
+
+impl Inner {
+    /// Whether `len` more bytes would exceed RLIMIT_AS.
+    pub(super) fn mapped_beyond(&self, len: usize, limit: u64) -> bool {
+        limit != u64::MAX && self.mapped_bytes().saturating_add(len as u64) > limit
+    }
+
+    /// The address for a new mapping.
+    pub(super) fn place(&self, placement: Placement, len: usize, area: &Area) -> Result<usize> {
+        if len > USER_TOP {
+            return Err(Errno::ENOMEM);
+        }
+        let gap = if area.flags.contains(AreaFlags::TRAMPOLINES) { TRAMPOLINE_ROOM } else { 0 };
+        match placement {
+            Placement::Fixed(addr) | Placement::FixedNoReplace(addr) => {
+                if addr > USER_TOP - len {
+                    return Err(Errno::ENOMEM);
+                }
+                if addr % PAGE_SIZE != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                if addr < USER_MIN && !can_map_low() {
+                    return Err(Errno::EPERM);
+                }
+                if matches!(placement, Placement::FixedNoReplace(_)) && !self.vmas.is_free(addr, addr + len) {
+                    return Err(Errno::EEXIST);
+                }
+                Ok(addr)
+            }
+            Placement::Low => self.vmas.find_free(len, 0x4000_0000, 0x8000_0000, gap).ok_or(Errno::ENOMEM),
+            Placement::Hint(hint) => {
+                let hint = page_up(hint).unwrap_or(0);
+                if hint >= USER_MIN && hint <= USER_TOP - len && self.vmas.is_free(hint, hint + len) {
+                    let above = self.vmas.first_above(hint);
+                    if above.is_none_or(|v| hint + len <= v.start.saturating_sub(v.attrs.gap_below())) {
+                        return Ok(hint);
+                    }
+                }
+                let found = self.vmas.find_free(len, USER_MIN, self.mmap_base, gap);
+                // The room above, if the ordinary one is used up.
+                found.or_else(|| self.vmas.find_free(len, USER_MIN, USER_TOP, 0)).ok_or(Errno::ENOMEM)
+            }
+        }
+    }
+
+    /// Takes everything out of `[start, end)`. The caller drops what comes back when nothing is
+    /// borrowed.
+    #[must_use]
+    pub(super) fn unmap(&mut self, start: usize, end: usize) -> Removed {
+        let mut removed = self.vmas.remove(start, end);
+        let mut pages = 0;
+        for vma in &removed {
+            self.space.unmap_range(vma.start, vma.end, |_, _| pages += 1);
+        }
+        if !removed.is_empty() {
+            let mut trampolines = self.retire_trampolines(&removed);
+            pages += trampolines.len();
+            removed.append(&mut trampolines);
+        }
+        if pages != 0 {
+            self.space.flush();
+        }
+        removed
+    }
+
+    /// Changes the protection of mappings and of the pages present.
+    fn protect(&mut self, start: usize, end: usize, prot: Prot) {
+        let mut shrinks = false;
+        for vma in self.vmas.overlapping(start, end) {
+            let (from, to) = (vma.start.max(start), vma.end.min(end));
+            let writes = prot.contains(Prot::WRITE);
+            if writes && vma.attrs.patched_text().is_some() {
+                // What the program writes to, and reads before, is the file's text.
+                self.space.unmap_range(from, to, |_, _| shrinks = true);
+                continue;
+            }
+            let new = Area { prot, ..vma.attrs.clone() }.page_prot();
+            let private = vma.attrs.is_private();
+            let shared_file = !private && vma.attrs.file().is_some();
+            self.space.update_range(from, to, |_, page| {
+                // Stores to private pages that somebody else holds fault and copy; to pages of a file
+                // they fault so that it learns of the writer.
+                let keep = page.prot.contains(Prot::WRITE) || private && super::fault::is_sole(page);
+                let new = if keep || !(private || shared_file) { new } else { new - Prot::WRITE };
+                shrinks |= !new.contains(page.prot);
+                new
+            });
+        }
+        self.vmas.update(start, end, |area| {
+            area.prot = prot;
+            if prot.contains(Prot::WRITE) && matches!(area.backing, Backing::File(..)) {
+                area.flags |= AreaFlags::WAS_WRITABLE;
+            }
+        });
+        if shrinks {
+            self.space.flush();
+        }
+    }
+}
+
+/// Whether the program may map the lowest pages: CAP_SYS_RAWIO.
+fn can_map_low() -> bool {
+    const CAP_SYS_RAWIO: u32 = 17;
+    crate::task::current().cred().cap_effective & 1 << CAP_SYS_RAWIO != 0
+}

@@ -1,0 +1,162 @@
+//! Growing, shrinking and moving mappings, mremap(2).
+
+use super::area::{Area, AreaFlags};
+use super::mmap::{Placement, Removed};
+use super::{Inner, MAX_MAPPINGS, Mm, page_range};
+use abi::layout::USER_TOP;
+use alloc::vec::Vec;
+use keel_core::vma::Attributes;
+use uapi::{Errno, Result};
+
+/// Bytes of page table entries that a move handles at a time: one table's.
+const CHUNK: usize = 2 << 20;
+
+/// Where a moved mapping goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Nowhere: ENOMEM if there is no room.
+    Stay,
+    /// Anywhere if there is no room.
+    Anywhere,
+    /// To this page-aligned address, replacing what is there.
+    At(usize),
+}
+
+impl Mm {
+    /// mremap(2) with page-aligned `old` and page multiples as lengths (`new_len` not 0): the address.
+    /// `keep`: MREMAP_DONTUNMAP. EFAULT, EINVAL, ENOMEM.
+    pub fn remap(&self, old: usize, old_len: usize, new_len: usize, target: Target, keep: bool) -> Result<usize> {
+        let mut inner = self.inner.borrow_mut();
+        let limits = self.limits.get();
+        let mut removed = Removed::new();
+        let result = inner.remap(old, old_len, new_len, target, keep, limits.address_space, &mut removed);
+        let locked = inner.vmas.find(old).is_some_and(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
+        drop(inner);
+        drop(removed);
+        if let (Ok(addr), true) = (result, locked && new_len > old_len) {
+            // Locked pages are present; what can't be had faults later.
+            let _ = self.populate(addr + old_len, addr + new_len);
+        }
+        result
+    }
+}
+
+impl Inner {
+    #[expect(clippy::too_many_arguments, reason = "the call's own arguments")]
+    fn remap(
+        &mut self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        target: Target,
+        keep: bool,
+        limit: u64,
+        removed: &mut Removed,
+    ) -> Result<usize> {
+        let vma = self.vmas.find(old).ok_or(Errno::EFAULT)?.clone();
+        if vma.attrs.flags.contains(AreaFlags::SPECIAL) {
+            return Err(Errno::EFAULT);
+        }
+        if let Target::At(new) = target {
+            let to = page_range(new, new_len).ok_or(Errno::EINVAL)?;
+            let from = page_range(old, old_len).ok_or(Errno::EINVAL)?;
+            if from.start < to.end && to.start < from.end {
+                return Err(Errno::EINVAL);
+            }
+        }
+        if self.vmas.len() + 3 > MAX_MAPPINGS {
+            return Err(Errno::ENOMEM);
+        }
+        let mut len = old_len;
+        if old_len > new_len {
+            // Shrinking may span mappings.
+            let end = old.checked_add(old_len).filter(|end| *end <= USER_TOP).ok_or(Errno::EINVAL)?;
+            removed.append(&mut self.unmap(old + new_len, end));
+            len = new_len;
+        }
+        if !matches!(target, Target::At(_)) && !keep && old_len >= new_len {
+            return Ok(old);
+        }
+        if len > vma.end - old {
+            return Err(Errno::EFAULT);
+        }
+        if old_len == 0 && vma.attrs.is_private() {
+            return Err(Errno::EINVAL);
+        }
+        if new_len > len && self.mapped_beyond(new_len - len, limit) {
+            return Err(Errno::ENOMEM);
+        }
+        let area = vma.attrs.advance(old - vma.start);
+        if !matches!(target, Target::At(_)) && !keep && old_len != 0 {
+            let end = old + len;
+            let grown = page_range(old, new_len).map(|r| r.end);
+            if let Some(grown) = grown.filter(|g| end == vma.end && self.has_room(end, *g)) {
+                self.vmas.insert(end, grown, area.advance(len));
+                return Ok(old);
+            }
+        }
+        if target == Target::Stay {
+            return Err(Errno::ENOMEM);
+        }
+        let new = match target {
+            Target::At(new) => {
+                removed.append(&mut self.unmap(new, new + new_len));
+                new
+            }
+            _ => self.place(Placement::Hint(0), new_len, &area)?,
+        };
+        self.move_pages(old, len.min(new_len), new, &area)?;
+        if old_len != 0 && !keep {
+            removed.append(&mut self.unmap(old, old + len));
+        }
+        let mut area = area;
+        area.flags.set(AreaFlags::GROWS_DOWN, area.flags.contains(AreaFlags::GROWS_DOWN) && !keep);
+        self.vmas.insert(new, new + new_len, area);
+        Ok(new)
+    }
+
+    /// Whether `[start, end)` is free and clear of the gap of what is above.
+    fn has_room(&self, start: usize, end: usize) -> bool {
+        self.vmas.is_free(start, end)
+            && self.vmas.first_above(start).is_none_or(|v| v.start.saturating_sub(v.attrs.gap_below()) >= end)
+    }
+
+    /// Moves the pages of `[old, old + len)` to `new`, where nothing is mapped. ENOMEM: no memory for
+    /// tables; all pages are where they were then.
+    fn move_pages(&mut self, old: usize, len: usize, new: usize, area: &Area) -> Result<()> {
+        // Patched text works at its place only; the pages come back by faults.
+        let drop_text = area.patched_text().is_some();
+        let mut pages = Vec::new();
+        let mut done = 0;
+        let mut moved = false;
+        let mut failed = false;
+        while done < len && !failed {
+            let end = (old + done + CHUNK) / CHUNK * CHUNK;
+            let end = end.min(old + len);
+            self.space.unmap_range(old + done, end, |va, page| pages.push((va, page)));
+            for (va, page) in pages.drain(..) {
+                moved = true;
+                if drop_text {
+                    continue;
+                }
+                if failed || self.space.map(va - old + new, page.frame.clone(), page.prot).is_none() {
+                    // The table at the old place exists.
+                    failed = true;
+                    let _ = self.space.map(va, page.frame, page.prot);
+                }
+            }
+            done = end - old;
+        }
+        if failed {
+            let mut back = Vec::new();
+            self.space.unmap_range(new, new + len, |va, page| back.push((va, page)));
+            for (va, page) in back {
+                let _ = self.space.map(va - new + old, page.frame, page.prot);
+            }
+        }
+        if moved {
+            self.space.flush();
+        }
+        if failed { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+}

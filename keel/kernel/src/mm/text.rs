@@ -1,0 +1,229 @@
+//! Executable text whose system call sites were patched into jumps.
+//!
+//! The patched pages hang on the inode, so that every program that maps the file shares them. A jump
+//! leads to a *trampoline* at a fixed distance from the text: `trampoline page k` lies at
+//! `text address of file page 0 + distance + k pages`. A mapping shows patched pages only if its
+//! trampolines lie there too.
+
+use super::area::{Area, AreaFlags, Backing, FileBacking, TRAMPOLINE_ROOM, same_inode};
+use super::{Inner, Mm};
+use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::frame::Frame;
+use hal::paging::Prot;
+use hashbrown::HashMap;
+use keel_core::vma::Vma;
+use smallvec::SmallVec;
+use vfs::Inode;
+
+/// Most trampoline pages of one file.
+pub const TRAMPOLINE_PAGES: u64 = (TRAMPOLINE_ROOM / PAGE_SIZE) as u64;
+
+/// Patched pages of one file; attached to its inode.
+#[derive(Debug, Default)]
+pub struct PatchedText {
+    /// What is known about the file's system call sites.
+    pub sites: keel_core::patch::Sites,
+    pages: RefCell<HashMap<u64, Frame>>,
+    trampolines: RefCell<HashMap<u64, Frame>>,
+    distance: Cell<Option<isize>>,
+}
+
+impl PatchedText {
+    /// The text of a file; `None` if the file can't carry one.
+    pub fn of(inode: &Rc<dyn Inode>) -> Option<Rc<Self>> {
+        Some(inode.attachments()?.get_or_insert(Self::default))
+    }
+
+    /// The page that takes the place of a file page.
+    pub fn page(&self, index: u64) -> Option<Frame> {
+        self.pages.borrow().get(&index).cloned()
+    }
+
+    /// Sets the page that takes the place of a file page.
+    pub fn set_page(&self, index: u64, frame: Frame) {
+        self.pages.borrow_mut().insert(index, frame);
+    }
+
+    /// Whether the frame is one of the patched pages.
+    pub fn owns(&self, index: u64, frame: &Frame) -> bool {
+        self.pages.borrow().get(&index).is_some_and(|own| own.same(frame))
+    }
+
+    /// A trampoline page below [`TRAMPOLINE_PAGES`], made (zeroed) if it does not exist. `None` when memory is used up.
+    pub fn trampoline(&self, index: u64) -> Option<Frame> {
+        let mut pages = self.trampolines.borrow_mut();
+        if let Some(frame) = pages.get(&index) {
+            return Some(frame.clone());
+        }
+        let frame = Frame::alloc_zeroed()?;
+        pages.insert(index, frame.clone());
+        Some(frame)
+    }
+
+    /// Bytes from the address where file page 0 would be mapped to trampoline page 0.
+    pub fn distance(&self) -> Option<isize> {
+        self.distance.get()
+    }
+}
+
+/// The place in a file that an instruction pointer lies in.
+#[derive(Clone)]
+pub struct TextSite {
+    /// The file.
+    pub inode: Rc<dyn Inode>,
+    /// Page of the file.
+    pub file_page: u64,
+    /// Address of that page in this address space.
+    pub page_address: usize,
+    /// The mapping's range: pages of it lie around.
+    pub start: usize,
+    /// End of the mapping.
+    pub end: usize,
+}
+
+impl Mm {
+    /// Where `rip` lies, if its text may be patched: in an executable private mapping of a file that
+    /// was never writable, so that it shows the file's own pages.
+    pub fn text_site(&self, rip: usize) -> Option<TextSite> {
+        let inner = self.inner.borrow();
+        let vma = inner.vmas.find(rip)?;
+        let (file, first) = vma.attrs.text_file()?;
+        let page_address = rip & !(PAGE_SIZE - 1);
+        let file_page = first + ((page_address - vma.start) / PAGE_SIZE) as u64;
+        Some(TextSite { inode: file.inode.clone(), file_page, page_address, start: vma.start, end: vma.end })
+    }
+
+    /// Address of the trampoline area of the text at `site`, mapping it if it is not yet. The first
+    /// call for a file fixes the distance. `None` if the area is taken in this address space.
+    pub fn trampoline_area(&self, site: &TextSite) -> Option<usize> {
+        let text = PatchedText::of(&site.inode)?;
+        let mut inner = self.inner.borrow_mut();
+        let origin = origin(site.page_address, site.file_page)?;
+        if text.distance.get().is_none() {
+            let base = inner.image_base(&site.inode, site.page_address)?;
+            let area = base.checked_sub(TRAMPOLINE_ROOM)?;
+            if !inner.trampolines_fit(&text, area) {
+                return None;
+            }
+            text.distance.set(Some(area as isize - origin as isize));
+        }
+        inner.trampolines_at(&text, origin)
+    }
+
+    /// The text whose trampolines lie at `address`, and where its file page 0 would be mapped.
+    pub fn trampoline_text(&self, address: usize) -> Option<(Rc<PatchedText>, usize)> {
+        let inner = self.inner.borrow();
+        let vma = inner.vmas.find(address)?;
+        let Backing::Trampolines(text, first) = &vma.attrs.backing else { return None };
+        let area = origin(vma.start, *first)?;
+        Some((text.clone(), area.checked_add_signed(text.distance()?.checked_neg()?)?))
+    }
+
+    /// Shows a patched page instead of the file's: here wherever it is mapped as text whose
+    /// trampolines are in place, in other address spaces from the next fault there on.
+    pub fn replace_text_page(&self, inode: &Rc<dyn Inode>, page: u64, frame: &Frame) {
+        let Some(text) = PatchedText::of(inode) else { return };
+        text.set_page(page, frame.clone());
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        let mut shown: SmallVec<[usize; 2]> = SmallVec::new();
+        for vma in inner.vmas.iter() {
+            let Some((file, first)) = vma.attrs.text_file() else { continue };
+            let Some(index) = page.checked_sub(first).filter(|i| *i < (vma.len() / PAGE_SIZE) as u64) else { continue };
+            if same_inode(&file.inode, inode) {
+                shown.push(vma.start + index as usize * PAGE_SIZE);
+            }
+        }
+        for va in shown {
+            let prot = inner.vmas.find(va).map_or(Prot::empty(), |v| v.attrs.page_prot());
+            let ready = origin(va, page).and_then(|origin| inner.trampolines_at(&text, origin)).is_some();
+            if ready && inner.space.map(va, frame.clone(), prot).is_some() {
+                inner.space.flush_page(va);
+            }
+        }
+    }
+}
+
+/// Address where page 0 of a file would lie if `page` lies at `address`. `None` if that is no address.
+fn origin(address: usize, page: u64) -> Option<usize> {
+    address.checked_sub(usize::try_from(page).ok()?.checked_mul(PAGE_SIZE)?)
+}
+
+impl Inner {
+    /// First address of the run of mappings of `inode` around `address`.
+    fn image_base(&self, inode: &Rc<dyn Inode>, address: usize) -> Option<usize> {
+        let of_file = |file: &Rc<FileBacking>| same_inode(&file.inode, inode);
+        let mut base = self.vmas.find(address)?.start;
+        while let Some(below) = self.vmas.last_below(base) {
+            if below.end != base || !below.attrs.file().is_some_and(|(file, _)| of_file(file)) {
+                break;
+            }
+            base = below.start;
+        }
+        Some(base)
+    }
+
+    fn trampolines_fit(&self, text: &Rc<PatchedText>, area: usize) -> bool {
+        let Some(end) = area.checked_add(TRAMPOLINE_ROOM) else { return false };
+        area >= USER_MIN && end <= USER_TOP && (self.vmas.is_free(area, end) || self.has_trampolines(text, area))
+    }
+
+    fn has_trampolines(&self, text: &Rc<PatchedText>, area: usize) -> bool {
+        self.vmas.find(area).is_some_and(|v| {
+            v.start == area
+                && v.len() == TRAMPOLINE_ROOM
+                && matches!(&v.attrs.backing, Backing::Trampolines(t, 0) if Rc::ptr_eq(t, text))
+        })
+    }
+
+    /// The trampolines that belong to text whose file page 0 lies at `origin`, mapped now.
+    fn trampolines_at(&mut self, text: &Rc<PatchedText>, origin: usize) -> Option<usize> {
+        let area = origin.checked_add_signed(text.distance.get()?)?;
+        if !self.trampolines_fit(text, area) {
+            return None;
+        }
+        if !self.has_trampolines(text, area) {
+            let attrs = Area {
+                prot: Prot::READ | Prot::EXEC,
+                flags: AreaFlags::SPECIAL,
+                backing: Backing::Trampolines(text.clone(), 0),
+            };
+            self.vmas.insert(area, area + TRAMPOLINE_ROOM, attrs);
+        }
+        Some(area)
+    }
+
+    /// The patched page for `va` of a text mapping, if there is one and its trampolines are in place.
+    pub(super) fn patched_page(&mut self, vma: &Vma<Area>, va: usize, page: u64) -> Option<Frame> {
+        let text = vma.attrs.patched_text()?;
+        let frame = text.page(page)?;
+        self.trampolines_at(&text, origin(va, page)?)?;
+        Some(frame)
+    }
+}
+
+impl Inner {
+    /// Takes the trampolines of files whose text is not mapped any more out of the set; `gone` is what
+    /// was just unmapped. Returns what is to be dropped.
+    pub(super) fn retire_trampolines(&mut self, gone: &[Vma<Area>]) -> Vec<Vma<Area>> {
+        let mut retired = Vec::new();
+        for old in gone {
+            let Some((file, first)) = old.attrs.text_file() else { continue };
+            let Some(text) = old.attrs.patched_text() else { continue };
+            let Some(origin) = origin(old.start, first) else { continue };
+            let Some(area) = text.distance.get().and_then(|d| origin.checked_add_signed(d)) else { continue };
+            let used = self.vmas.iter().any(|v| {
+                let of_file = v.attrs.text_file().filter(|(f, _)| same_inode(&f.inode, &file.inode));
+                of_file.is_some_and(|(_, page)| self::origin(v.start, page) == Some(origin))
+            });
+            if !used && self.has_trampolines(&text, area) {
+                self.space.unmap_range(area, area + TRAMPOLINE_ROOM, |_, page| drop(page));
+                retired.append(&mut self.vmas.remove(area, area + TRAMPOLINE_ROOM));
+            }
+        }
+        retired
+    }
+}
