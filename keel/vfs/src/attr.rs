@@ -36,3 +36,47 @@ impl FileType {
         }
     }
 }
+
+impl FileType {
+    /// The `S_IFMT` part of a mode.
+    pub const fn mode_bits(self) -> u32 {
+        match self {
+            Self::Directory => 0o040000,
+            Self::Symlink => 0o120000,
+            Self::CharDevice => 0o020000,
+            Self::BlockDevice => 0o060000,
+            Self::Fifo => 0o010000,
+            Self::Socket => 0o140000,
+            Self::Regular => 0o100000,
+        }
+    }
+
+    /// `d_type` of getdents64(2).
+    pub const fn dirent_type(self) -> u8 {
+        (self.mode_bits() >> 12) as u8
+    }
+}
+
+/// Set-user-ID.
+pub const S_ISUID: u32 = 0o4000;
+/// Set-group-ID.
+pub const S_ISGID: u32 = 0o2000;
+/// Sticky bit: only owners remove names from the directory.
+pub const S_ISVTX: u32 = 0o1000;
+
+/// Encodes a device number as `struct stat` carries it (makedev(3)).
+pub const fn makedev(major: u32, minor: u32) -> u64 {
+    let (major, minor) = (major as u64, minor as u64);
+    (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
+}
+
+/// Major and minor of a device number.
+pub const fn split_dev(dev: u64) -> (u32, u32) {
+    (((dev >> 8) & 0xfff | (dev >> 32) & !0xfff) as u32, (dev & 0xff | (dev >> 12) & !0xff) as u32)
+}
+
+/// Seconds and nanoseconds of the wall clock.
+pub fn now() -> (i64, u32) {
+    let ns = hal::clock::realtime_ns();
+    ((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as u32)
+}

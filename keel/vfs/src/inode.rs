@@ -1,13 +1,85 @@
 //! What every file system gives for a file.
 
-use crate::{Attr, Dst, FileType, Src};
+use crate::{Attr, Dst, FileType, Name, PathRef, Src};
+use abi::request::FsStat;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use hal::frame::Frame;
 use uapi::{Errno, Result};
 
-/// A file of any type in any file system. (The owner of this crate adds the directory operations.)
+/// A name found in a directory.
+pub struct Found {
+    /// What it names.
+    pub inode: Rc<dyn Inode>,
+    /// `CLOCK_MONOTONIC` ns until which the answer holds; `u64::MAX`: until keel changes it.
+    pub expires: u64,
+    /// Another file system is attached here.
+    pub mount: Option<Rc<crate::Mount>>,
+}
+
+/// An entry of a directory listing.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Its name.
+    pub name: Name,
+    /// Inode number.
+    pub ino: u64,
+    /// Type.
+    pub kind: FileType,
+}
+
+/// What to create.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode<'a> {
+    /// Type and permissions (umask applied).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file.
+    pub rdev: u64,
+    /// Target of a symbolic link.
+    pub target: &'a [u8],
+}
+
+impl NewNode<'_> {
+    /// A node of a type without device number or target.
+    pub const fn plain(mode: u32, uid: u32, gid: u32) -> Self {
+        Self { mode, uid, gid, rdev: 0, target: &[] }
+    }
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The current time.
+    Now,
+    /// Seconds and nanoseconds.
+    At(i64, u32),
+}
+
+/// Attributes to change; the status change time follows by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+}
+
+/// A file of any type in any file system.
+///
+/// Names are given without slashes, are not empty, not `.` or `..`, and at most 255 bytes long.
+/// Permissions were checked by the caller. Any method may wait for the host, so the caller holds no
+/// `RefCell` borrow.
 pub trait Inode: Any {
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
@@ -36,6 +108,94 @@ pub trait Inode: Any {
     /// Changes the size.
     fn truncate(&self, _size: u64) -> Result<()> {
         Err(Errno::EINVAL)
+    }
+    /// Permission bits with type, owner, group.
+    fn perm(&self) -> Result<(u32, u32, u32)> {
+        self.attr().map(|a| (a.mode, a.uid, a.gid))
+    }
+    /// Finds a name of a directory. `ahead` is the rest of the path that is being walked, a hint for
+    /// what will be looked up next. ENOENT, ENOTDIR.
+    fn lookup(&self, _name: &[u8], _ahead: &[u8]) -> Result<Found> {
+        Err(Errno::ENOTDIR)
+    }
+    /// Makes a new file of any type. EEXIST.
+    fn create(&self, _name: &[u8], _new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        Err(Errno::EPERM)
+    }
+    /// Makes a regular file without a name (`O_TMPFILE`).
+    fn create_unnamed(&self, _new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Gives a file of the same file system another name. EEXIST, EXDEV, EMLINK.
+    fn link(&self, _name: &[u8], _target: &Rc<dyn Inode>) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Removes a name; `target` is what the caller found there. ENOTEMPTY for directories with entries.
+    fn unlink(&self, _name: &[u8], _target: &Rc<dyn Inode>) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Moves a name to another directory of the same file system, replacing what is there (types
+    /// agree, flags of renameat2(2) checked by the caller). EXDEV, ENOTEMPTY.
+    fn rename(&self, _old: &[u8], _to: &Rc<dyn Inode>, _new: &[u8], _flags: u32) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Target of a symbolic link.
+    fn readlink(&self) -> Result<Name> {
+        Err(Errno::EINVAL)
+    }
+    /// Where a magic link (`/proc/PID/fd/N`) leads without a path.
+    fn jump(&self) -> Option<Result<PathRef>> {
+        None
+    }
+    /// All entries but `.` and `..`.
+    fn readdir(&self) -> Result<Vec<DirEntry>> {
+        Err(Errno::ENOTDIR)
+    }
+    /// Changes attributes.
+    fn change(&self, _change: &Change) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Value of an extended attribute. ENODATA.
+    fn get_xattr(&self, _name: &[u8]) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Sets an extended attribute; flags of setxattr(2). EEXIST, ENODATA.
+    fn set_xattr(&self, _name: &[u8], _value: &[u8], _flags: u32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Names of extended attributes, each ended by a zero byte.
+    fn list_xattrs(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+    /// Removes an extended attribute. ENODATA.
+    fn remove_xattr(&self, _name: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Figures of the file system.
+    fn statfs(&self) -> Result<FsStat> {
+        Err(Errno::ENOSYS)
+    }
+    /// Writes what is not yet on disk there.
+    fn sync(&self, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+    /// fallocate(2); offset and length are checked.
+    fn fallocate(&self, _mode: u32, _offset: u64, _len: u64) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Next data (or hole) at or after `offset`, for `SEEK_DATA` and `SEEK_HOLE`. ENXIO.
+    fn seek_data(&self, offset: u64, hole: bool) -> Result<u64> {
+        let size = self.attr()?.size;
+        match () {
+            () if offset >= size => Err(Errno::ENXIO),
+            () if hole => Ok(size),
+            () => Ok(offset),
+        }
+    }
+    /// Called by open(2) of a regular file or directory. What it gives is used in place of the
+    /// inode through that open file: content that is made at open.
+    fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {
+        Ok(None)
     }
     /// A value that other parts of keel hang on the inode: the pipe of a FIFO, a bound socket, the
     /// patched text pages of an executable. `None` if this kind keeps none.

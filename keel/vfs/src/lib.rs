@@ -1,16 +1,47 @@
 //! Virtual file system of keel: inodes, names, tmpfs, an overlay over host files.
 //!
 //! Pure logic without unsafe, tested on the host with `hal`'s `hosted` feature. The monitor's files
-//! connector is reached through a trait, so that tests give a host directory or a mock.
+//! connector is reached through [`host::HostFiles`], so that tests give a host directory.
+//!
+//! The layers, bottom up: [`host`] (what the host has, cached), [`node`] (private files in memory,
+//! alone or over a host file), [`synth`] (files whose content is made when they are opened),
+//! [`dentry`] (names in the tree), [`walk`] (paths to names), [`ops`] (changes of names, with
+//! permissions).
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod attr;
+pub mod cred;
+pub mod dentry;
+pub mod host;
 pub mod inode;
 pub mod io;
+pub mod locks;
+pub mod node;
+pub mod ops;
+pub mod pagemap;
+pub mod synth;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+pub mod walk;
 
 pub use attr::{Attr, FileType};
-pub use inode::Inode;
+pub use cred::Cred;
+pub use dentry::{Dentry, Mount, PathRef};
+pub use inode::{Change, DirEntry, Found, Inode, NewNode, SetTime};
 pub use io::{Dst, Src};
+
+/// A name or a link target, shared between the tables that hold it.
+pub type Name = alloc::rc::Rc<[u8]>;
+
+/// Longest name of a directory entry in bytes.
+pub const NAME_MAX: usize = 255;
+/// Longest path in bytes, with its terminator.
+pub const PATH_MAX: usize = 4096;
+/// Largest file in bytes.
+pub const FILE_MAX: u64 = i64::MAX as u64;

@@ -1,0 +1,104 @@
+//! Who asks: the part of a process's credentials that file access looks at.
+
+use crate::attr::S_ISVTX;
+use crate::{FileType, Inode};
+use uapi::{Errno, Result};
+
+/// Capability numbers, capabilities(7).
+pub mod cap {
+    /// Change owners.
+    pub const CHOWN: u32 = 0;
+    /// Bypass read, write and execute checks.
+    pub const DAC_OVERRIDE: u32 = 1;
+    /// Bypass read and directory search checks.
+    pub const DAC_READ_SEARCH: u32 = 2;
+    /// Bypass checks that want the owner.
+    pub const FOWNER: u32 = 3;
+    /// Keep set-id bits when a file changes.
+    pub const FSETID: u32 = 4;
+    /// chroot(2).
+    pub const SYS_CHROOT: u32 = 18;
+    /// Administration: trusted attributes.
+    pub const SYS_ADMIN: u32 = 21;
+    /// Make device files.
+    pub const MKNOD: u32 = 27;
+    /// Set file capabilities.
+    pub const SETFCAP: u32 = 31;
+}
+
+/// May execute or search.
+pub const MAY_EXEC: u32 = 1;
+/// May write.
+pub const MAY_WRITE: u32 = 2;
+/// May read.
+pub const MAY_READ: u32 = 4;
+
+/// File system ids, groups and effective capabilities of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Cred<'a> {
+    /// File system user id.
+    pub uid: u32,
+    /// File system group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: &'a [u32],
+    /// Effective capabilities, a bit each.
+    pub caps: u64,
+}
+
+impl Cred<'_> {
+    /// The superuser: keel's own accesses at boot.
+    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], caps: u64::MAX };
+
+    /// Whether it has a capability of [`cap`].
+    pub const fn has(&self, capability: u32) -> bool {
+        self.caps >> capability & 1 != 0
+    }
+
+    /// Whether it belongs to a group.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Whether it owns the file or may act as its owner.
+    pub fn owns(&self, uid: u32) -> bool {
+        self.uid == uid || self.has(cap::FOWNER)
+    }
+
+    /// Checks `want` ([`MAY_READ`] …) as inode_permission does: EACCES.
+    pub fn check(&self, inode: &dyn Inode, want: u32) -> Result<()> {
+        let kind = inode.file_type();
+        if kind == FileType::Directory {
+            // The usual case, without a look at the attributes: root searches.
+            if self.has(cap::DAC_OVERRIDE) || want & MAY_WRITE == 0 && self.has(cap::DAC_READ_SEARCH) {
+                return Ok(());
+            }
+        }
+        let (mode, uid, gid) = inode.perm()?;
+        let shift = match () {
+            () if self.uid == uid => 6,
+            () if self.in_group(gid) => 3,
+            () => 0,
+        };
+        if mode >> shift & want == want {
+            return Ok(());
+        }
+        if self.has(cap::DAC_OVERRIDE) && (want & MAY_EXEC == 0 || mode & 0o111 != 0) {
+            return Ok(());
+        }
+        if want == MAY_READ && self.has(cap::DAC_READ_SEARCH) {
+            return Ok(());
+        }
+        Err(Errno::EACCES)
+    }
+
+    /// The sticky bit of `dir`: may a name of a file owned by `file_uid` be removed? EPERM.
+    pub fn check_sticky(&self, dir: &dyn Inode, file: &dyn Inode) -> Result<()> {
+        let (mode, dir_uid, _) = dir.perm()?;
+        if mode & S_ISVTX == 0 || self.uid == dir_uid || self.has(cap::FOWNER) || self.uid == file.perm()?.1 {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Names in the tree: directory entries that are in use or were lately.
+//!
+//! A [`Dentry`] ties a name in a directory to an inode; its parent chain is its path. Directories
+//! keep their looked-up children, so a path that was walked before costs one table lookup per
+//! component. The file systems stay the authority: a child is used until its `expires`, then the
+//! directory's inode is asked again. Names that do not exist are remembered by the file systems.
+
+use crate::{Inode, NAME_MAX, Name};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hashbrown::HashMap;
+use uapi::{Errno, Result};
+
+/// A place in the tree: an inode and the name it was reached by.
+pub type PathRef = Rc<Dentry>;
+
+/// An attached file system.
+#[derive(Debug)]
+pub struct Mount {
+    /// Number, as `/proc/self/mountinfo` and statx(2) show it.
+    pub id: u32,
+    /// Number of the mount that it lies in.
+    pub parent: u32,
+    /// Absolute path where it is attached.
+    pub at: Name,
+    /// Type name (`tmpfs`, `overlay`, `proc` …).
+    pub kind: &'static str,
+    /// Source column.
+    pub source: &'static str,
+    /// Changes fail with EROFS.
+    pub read_only: bool,
+}
+
+/// A name in a directory.
+pub struct Dentry {
+    parent: RefCell<Option<PathRef>>,
+    name: RefCell<Name>,
+    inode: Rc<dyn Inode>,
+    mount: Rc<Mount>,
+    children: RefCell<HashMap<Name, PathRef>>,
+    expires: Cell<u64>,
+    deleted: Cell<bool>,
+}
+
+impl core::fmt::Debug for Dentry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Dentry({})", alloc::string::String::from_utf8_lossy(&self.path(None)))
+    }
+}
+
+/// Number of dentries in children tables, and the number at which unused ones are dropped.
+static COUNT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(0));
+static LIMIT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(LIMIT_MIN));
+const LIMIT_MIN: usize = 16 << 10;
+
+impl Dentry {
+    /// The root of a tree.
+    pub fn root(inode: Rc<dyn Inode>, mount: Rc<Mount>) -> PathRef {
+        Rc::new(Self::make(None, Rc::from(&b"/"[..]), inode, mount, u64::MAX))
+    }
+
+    /// An inode that has no name in any directory (a memory file, `O_TMPFILE`); `name` is what
+    /// `/proc/self/fd` shows. It counts as deleted.
+    pub fn unnamed(name: &[u8], inode: Rc<dyn Inode>, mount: Rc<Mount>) -> PathRef {
+        let dentry = Self::make(None, Rc::from(name), inode, mount, u64::MAX);
+        dentry.deleted.set(true);
+        Rc::new(dentry)
+    }
+
+    fn make(parent: Option<PathRef>, name: Name, inode: Rc<dyn Inode>, mount: Rc<Mount>, expires: u64) -> Self {
+        Self {
+            parent: RefCell::new(parent),
+            name: RefCell::new(name),
+            inode,
+            mount,
+            children: RefCell::default(),
+            expires: Cell::new(expires),
+            deleted: Cell::new(false),
+        }
+    }
+
+    /// What the name stands for.
+    pub fn inode(&self) -> &Rc<dyn Inode> {
+        &self.inode
+    }
+
+    /// The file system it lies in.
+    pub fn mount(&self) -> &Rc<Mount> {
+        &self.mount
+    }
+
+    /// Last component of its path.
+    pub fn name(&self) -> Name {
+        self.name.borrow().clone()
+    }
+
+    /// Its directory; `None` for the root of the tree and for files without a name.
+    pub fn parent(&self) -> Option<PathRef> {
+        self.parent.borrow().clone()
+    }
+
+    /// Whether the name was removed since.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.get()
+    }
+
+    /// Whether it is the root of an attached file system.
+    pub fn is_mount_root(&self) -> bool {
+        match &*self.parent.borrow() {
+            Some(parent) => !Rc::ptr_eq(&parent.mount, &self.mount),
+            None => !self.deleted.get(),
+        }
+    }
+
+    /// Whether `self` is `other` or lies beneath it.
+    pub fn is_within(self: &Rc<Self>, other: &PathRef) -> bool {
+        let mut at = self.clone();
+        loop {
+            if Rc::ptr_eq(&at, other) {
+                return true;
+            }
+            match at.parent() {
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Absolute path as seen from `root` (`None`: the tree's root). A place outside of `root` shows
+    /// its path in the whole tree. For an unnamed file, its name.
+    pub fn path(&self, root: Option<&PathRef>) -> Vec<u8> {
+        let mut names: Vec<Name> = Vec::new();
+        let is_root = |d: &Dentry| root.is_some_and(|r| core::ptr::eq(Rc::as_ptr(r), d));
+        if !is_root(self) {
+            let mut at = match self.parent() {
+                Some(parent) => {
+                    names.push(self.name());
+                    parent
+                }
+                None if self.deleted.get() => return self.name().to_vec(),
+                None => return b"/".to_vec(),
+            };
+            while !is_root(&at) {
+                let Some(parent) = at.parent() else { break };
+                names.push(at.name());
+                at = parent;
+            }
+        }
+        if names.is_empty() {
+            return b"/".to_vec();
+        }
+        let mut path = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum());
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        path
+    }
+
+    /// The path as `/proc` shows it: with ` (deleted)` if the name is gone.
+    pub fn display_path(&self, root: Option<&PathRef>) -> Vec<u8> {
+        let mut path = self.path(root);
+        if self.deleted.get() {
+            path.extend_from_slice(b" (deleted)");
+        }
+        path
+    }
+
+    /// The child `name` if it is known and still valid at `now` (asked for only if it matters).
+    fn cached(&self, name: &[u8], now: impl FnOnce() -> u64) -> Option<PathRef> {
+        let children = self.children.borrow();
+        let child = children.get(name)?;
+        let expires = child.expires.get();
+        (expires == u64::MAX || expires > now()).then(|| child.clone())
+    }
+
+    /// Looks a name up. `ahead`: what will be looked up beneath it. `cached_only`: EAGAIN where the
+    /// file system would have to be asked. ENOENT, ENOTDIR, ENAMETOOLONG.
+    pub fn lookup(self: &Rc<Self>, name: &[u8], ahead: &[u8], cached_only: bool) -> Result<PathRef> {
+        if let Some(child) = self.cached(name, hal::clock::monotonic_ns) {
+            return Ok(child);
+        }
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if cached_only {
+            return Err(Errno::EAGAIN);
+        }
+        match self.inode.lookup(name, ahead) {
+            Ok(found) => Ok(self.adopt(name, found.inode, found.expires, found.mount)),
+            Err(errno) => {
+                if errno == Errno::ENOENT {
+                    self.forget(name);
+                }
+                Err(errno)
+            }
+        }
+    }
+
+    /// Enters a child; the existing one is kept if it stands for the same inode.
+    pub fn adopt(
+        self: &Rc<Self>,
+        name: &[u8],
+        inode: Rc<dyn Inode>,
+        expires: u64,
+        mount: Option<Rc<Mount>>,
+    ) -> PathRef {
+        let existing = self.children.borrow().get(name).cloned();
+        if let Some(child) = existing {
+            if Rc::ptr_eq(&child.inode, &inode) {
+                child.expires.set(expires);
+                return child;
+            }
+            self.forget(name);
+        }
+        let name: Name = Rc::from(name);
+        let mount = mount.unwrap_or_else(|| self.mount.clone());
+        let child = Rc::new(Self::make(Some(self.clone()), name.clone(), inode, mount, expires));
+        self.children.borrow_mut().insert(name, child.clone());
+        COUNT.set(COUNT.get() + 1);
+        if COUNT.get() > LIMIT.get() {
+            self.prune();
+        }
+        child
+    }
+
+    /// Takes a child out because its name was removed (by the pod or on the host).
+    pub fn forget(&self, name: &[u8]) {
+        // The removed dentry is dropped after the borrow ends: it may be the last use of an inode.
+        let removed = self.children.borrow_mut().remove(name);
+        if let Some(child) = removed {
+            child.deleted.set(true);
+            // What lies beneath a directory that vanished on the host goes with it; otherwise the
+            // tables and parent links would keep each other alive.
+            let mut gone: Vec<PathRef> = alloc::vec![child];
+            while let Some(dentry) = gone.pop() {
+                COUNT.set(COUNT.get().saturating_sub(1));
+                gone.extend(dentry.children.take().into_values());
+            }
+        }
+    }
+
+    /// A child moved to another name (rename): paths beneath it follow. What had the new name is gone.
+    pub fn moved(self: &Rc<Self>, old: &[u8], to: &PathRef, new: &[u8]) {
+        to.forget(new);
+        let child = self.children.borrow_mut().remove(old);
+        if let Some(child) = child {
+            let name: Name = Rc::from(new);
+            child.place(to, name.clone());
+            to.children.borrow_mut().insert(name, child);
+        }
+    }
+
+    /// Two children exchanged their names.
+    pub fn exchanged(self: &Rc<Self>, old: &[u8], to: &PathRef, new: &[u8]) {
+        let first = self.children.borrow_mut().remove(old);
+        let second = to.children.borrow_mut().remove(new);
+        if let Some(first) = first {
+            let name: Name = Rc::from(new);
+            first.place(to, name.clone());
+            to.children.borrow_mut().insert(name, first);
+        }
+        if let Some(second) = second {
+            let name: Name = Rc::from(old);
+            second.place(self, name.clone());
+            self.children.borrow_mut().insert(name, second);
+        }
+    }
+
+    fn place(&self, parent: &PathRef, name: Name) {
+        let before = self.parent.replace(Some(parent.clone()));
+        self.name.replace(name);
+        drop(before);
+    }
+
+    /// Drops the children that nobody uses; for when the cache has grown or memory is short.
+    fn prune(self: &Rc<Self>) {
+        let mut top = self.clone();
+        while let Some(parent) = top.parent() {
+            top = parent;
+        }
+        top.shrink();
+        LIMIT.set(LIMIT_MIN.max(COUNT.get() * 2));
+    }
+
+    /// Drops all unused dentries beneath this one.
+    pub fn shrink(self: &Rc<Self>) {
+        // Depth first with an explicit list: directories come before what lies in them.
+        let mut directories: Vec<PathRef> = alloc::vec![self.clone()];
+        let mut next = 0;
+        while next < directories.len() {
+            let children: Vec<PathRef> = directories[next]
+                .children
+                .borrow()
+                .values()
+                .filter(|c| !c.children.borrow().is_empty())
+                .cloned()
+                .collect();
+            directories.extend(children);
+            next += 1;
+        }
+        while let Some(directory) = directories.pop() {
+            let mut unused = Vec::new();
+            directory.children.borrow_mut().retain(|_, child| {
+                let keep = Rc::strong_count(child) > 1 || !child.children.borrow().is_empty();
+                if !keep {
+                    unused.push(child.clone());
+                }
+                keep
+            });
+            COUNT.set(COUNT.get().saturating_sub(unused.len()));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Bounds of what is cached of the host: content pages, open handles, names.
+
+use super::HostNode;
+use alloc::collections::VecDeque;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+
+/// Most handles that stay open.
+const MAX_HANDLES: usize = 512;
+/// Most names that are remembered in all directories.
+const MAX_NAMES: usize = 48 << 10;
+/// Most nodes that are kept alive because they were fetched ahead.
+const MAX_AHEAD: usize = 64;
+
+/// Lists of who holds what, oldest first. Entries of nodes that are gone stay until they come up.
+pub(super) struct Cache {
+    pages: Cell<usize>,
+    max_pages: usize,
+    with_pages: RefCell<VecDeque<Weak<HostNode>>>,
+    with_handles: RefCell<VecDeque<Weak<HostNode>>>,
+    names: Cell<usize>,
+    with_names: RefCell<VecDeque<Weak<HostNode>>>,
+    ahead: RefCell<VecDeque<Rc<HostNode>>>,
+}
+
+impl Cache {
+    pub(super) fn new(max_pages: usize) -> Self {
+        Self {
+            pages: Cell::new(0),
+            max_pages,
+            with_pages: RefCell::default(),
+            with_handles: RefCell::default(),
+            names: Cell::new(0),
+            with_names: RefCell::default(),
+            ahead: RefCell::default(),
+        }
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        self.pages.get()
+    }
+
+    /// `node` cached its first page.
+    pub(super) fn has_pages(&self, node: Weak<HostNode>) {
+        self.with_pages.borrow_mut().push_back(node);
+    }
+
+    /// Accounts for pages that were cached; drops others' if there are too many.
+    pub(super) fn pages_added(&self, count: usize) {
+        self.pages.set(self.pages.get() + count);
+        if self.pages.get() > self.max_pages {
+            self.shrink(self.pages.get() - self.max_pages + self.max_pages / 16);
+        }
+    }
+
+    /// Accounts for pages that were dropped.
+    pub(super) fn pages_dropped(&self, count: usize) {
+        self.pages.set(self.pages.get().saturating_sub(count));
+    }
+
+    /// Drops content of the nodes that were not read for longest, at least `wanted` pages if it can.
+    pub(super) fn shrink(&self, wanted: usize) -> usize {
+        let before = self.pages.get();
+        // Twice around: the first time takes back the mark of recent use.
+        let mut turns = self.with_pages.borrow().len() * 2;
+        while turns > 0 && before - self.pages.get().min(before) < wanted {
+            turns -= 1;
+            let Some(weak) = self.with_pages.borrow_mut().pop_front() else { break };
+            let Some(node) = weak.upgrade() else { continue };
+            let Some(content) = node.content.get() else { continue };
+            if content.take_used() {
+                self.with_pages.borrow_mut().push_back(weak);
+            } else {
+                content.drop_pages(&node.export.host);
+            }
+        }
+        before - self.pages.get().min(before)
+    }
+
+    /// `node` opened a handle: close the oldest one if there are too many.
+    pub(super) fn has_handle(&self, node: Weak<HostNode>) {
+        let oldest = {
+            let mut list = self.with_handles.borrow_mut();
+            list.push_back(node);
+            if list.len() > MAX_HANDLES { list.pop_front() } else { None }
+        };
+        if let Some(node) = oldest.and_then(|weak| weak.upgrade())
+            && let Some(content) = node.content.get()
+        {
+            if node.gone.get() {
+                // The handle is the only way to the file.
+                self.with_handles.borrow_mut().push_back(Rc::downgrade(&node));
+            } else {
+                content.close(&node.export.host);
+            }
+        }
+    }
+
+    /// `dir` remembers `count` more names.
+    pub(super) fn names_added(&self, dir: &Weak<HostNode>, count: usize) {
+        self.names.set(self.names.get() + count);
+        {
+            let mut list = self.with_names.borrow_mut();
+            if !list.back().is_some_and(|last| last.ptr_eq(dir)) {
+                list.push_back(dir.clone());
+            }
+        }
+        while self.names.get() > MAX_NAMES || self.with_names.borrow().len() > MAX_NAMES {
+            let Some(weak) = self.with_names.borrow_mut().pop_front() else { break };
+            if weak.ptr_eq(dir) {
+                self.with_names.borrow_mut().push_back(weak);
+                break;
+            }
+            if let Some(node) = weak.upgrade()
+                && let Some(names) = node.names.get()
+            {
+                self.names_dropped(names.clear());
+            }
+        }
+    }
+
+    pub(super) fn names_dropped(&self, count: usize) {
+        self.names.set(self.names.get().saturating_sub(count));
+    }
+
+    /// Keeps a node alive for a while: what was fetched ahead is about to be used.
+    pub(super) fn keep(&self, node: Rc<HostNode>) {
+        let oldest = {
+            let mut list = self.ahead.borrow_mut();
+            list.push_back(node);
+            if list.len() > MAX_AHEAD { list.pop_front() } else { None }
+        };
+        drop(oldest);
+    }
+}

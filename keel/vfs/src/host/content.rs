@@ -1,0 +1,504 @@
+//! Content of a host file: cached frames, window chunks, the open handle.
+
+use super::window::{CHUNK, Chunk};
+use super::{Host, HostNode};
+use crate::pagemap::PageMap;
+use crate::{Attr, Dst, Src};
+use abi::request::{NodeAttr, Op, open_flags};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::frame::{FRAME_SIZE, Frame};
+use uapi::{Errno, Result};
+
+const PAGE: u64 = FRAME_SIZE as u64;
+/// Files up to this size come whole with their first read.
+const WHOLE: u64 = 128 << 10;
+/// Most bytes of one read from the host; readahead doubles up to it.
+const MAX_READ: u64 = 512 << 10;
+/// Files up to this size are mapped from RAM instead of the window: the first touch of a window page
+/// costs twenty times that of RAM under software-nested virtualisation.
+const MAP_FROM_RAM: u64 = 256 << 10;
+/// Most bytes of one write to the host.
+const MAX_WRITE: usize = 256 << 10;
+/// Change times up to this much after our own last write are our own doing, in ns.
+const OWN_WRITE_SLACK: i128 = 20_000_000;
+
+/// What tells one version of a file's content from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    mtime: (i64, u32),
+    ctime: (i64, u32),
+}
+
+impl Stamp {
+    const fn of(attr: &Attr) -> Self {
+        Self { size: attr.size, mtime: (attr.mtime, attr.mtime_ns), ctime: (attr.ctime, attr.ctime_ns) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Handle {
+    id: u64,
+    writable: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Content {
+    handle: Cell<Option<Handle>>,
+    pages: RefCell<PageMap>,
+    stamp: Cell<Stamp>,
+    /// Read since the cache looked last.
+    used: Cell<bool>,
+    pub(super) chunks: RefCell<BTreeMap<u64, Chunk>>,
+    /// Where the last fetch ended (page) and how many bytes it brought: readahead.
+    ahead: Cell<(u64, u64)>,
+    /// Wall clock of our last write in ns; 0: none.
+    own_write: Cell<u64>,
+}
+
+impl Content {
+    pub(super) fn handle(&self) -> Option<u64> {
+        self.handle.get().map(|h| h.id)
+    }
+
+    pub(super) fn take_used(&self) -> bool {
+        self.used.replace(false)
+    }
+
+    pub(super) fn drop_pages(&self, host: &Host) {
+        let pages = self.pages.take();
+        host.cache.pages_dropped(pages.len());
+    }
+
+    pub(super) fn close(&self, host: &Host) {
+        if let Some(handle) = self.handle.take() {
+            host.io.post(Op::Close, [handle.id, 0, 0, 0, 0, 0]);
+        }
+    }
+
+    /// The file is being dropped.
+    pub(super) fn dispose(&self, host: &Host) {
+        self.drop_pages(host);
+        self.close(host);
+        for (_, chunk) in self.chunks.take() {
+            host.retire(chunk);
+        }
+    }
+
+    /// Drops cached pages if the file changed on the host since they were read.
+    fn validate(&self, host: &Host, attr: &Attr) {
+        let stamp = Stamp::of(attr);
+        if self.stamp.get() == stamp {
+            return;
+        }
+        let ns = |(s, ns): (i64, u32)| i128::from(s) * 1_000_000_000 + i128::from(ns);
+        let own = self.own_write.take();
+        let ours = own != 0 && ns(stamp.ctime).max(ns(stamp.mtime)) <= i128::from(own) + OWN_WRITE_SLACK;
+        if !ours {
+            self.drop_pages(host);
+        }
+        self.stamp.set(stamp);
+    }
+}
+
+impl HostNode {
+    pub(super) fn content(&self) -> &Content {
+        self.content.get_or_init(Box::default)
+    }
+
+    fn host(&self) -> &Host {
+        &self.export.host
+    }
+
+    /// An open handle. ESTALE if the name leads to another file by now.
+    pub(super) fn open_handle(&self, write: bool) -> Result<u64> {
+        let content = self.content();
+        if let Some(handle) = content.handle.get()
+            && (handle.writable || !write)
+        {
+            return Ok(handle.id);
+        }
+        if self.gone.get() {
+            return Err(Errno::ESTALE);
+        }
+        let flags = open_flags::READ | if write { open_flags::WRITE } else { 0 };
+        let mut attr = [NodeAttr::default()];
+        let room = bytemuck::cast_slice_mut(&mut attr);
+        let reply = match self.export.call(Op::Open, [flags, 0, 0, 0, 0], &self.path(), &mut *room) {
+            // Writable but not readable for the monitor: write-only will do.
+            Err(Errno::EACCES) if write => {
+                self.export.call(Op::Open, [open_flags::WRITE, 0, 0, 0, 0], &self.path(), room)?
+            }
+            other => other?,
+        };
+        let id = reply.extra[0];
+        if super::Key::of(&attr[0]) != super::Key::of(&self.attr_cached()) {
+            self.host().io.post(Op::Close, [id, 0, 0, 0, 0, 0]);
+            self.gone.set(true);
+            return Err(Errno::ESTALE);
+        }
+        self.take_handle(id, write);
+        self.refreshed(&attr[0], None);
+        Ok(id)
+    }
+
+    /// Keeps a handle that the host gave.
+    pub(super) fn take_handle(&self, id: u64, writable: bool) {
+        let content = self.content();
+        if let Some(old) = content.handle.replace(Some(Handle { id, writable })) {
+            self.host().io.post(Op::Close, [old.id, 0, 0, 0, 0, 0]);
+        }
+        self.host().cache.has_handle(self.this.clone());
+    }
+
+    /// Runs a request on the handle; opens it (again) when the cache closed it meanwhile.
+    fn on_handle<R>(&self, write: bool, mut f: impl FnMut(u64) -> Result<R>) -> Result<R> {
+        let id = self.open_handle(write)?;
+        match f(id) {
+            Err(Errno::EBADF) if self.content().handle() != Some(id) => f(self.open_handle(write)?),
+            other => other,
+        }
+    }
+
+    /// Brings page `first` into RAM, with what probably follows (`wanted`: pages asked for).
+    /// ENOMEM when there is no frame for it.
+    fn fill(&self, first: u64, wanted: u64, size: u64) -> Result<()> {
+        let content = self.content();
+        let (start, len) = if size <= WHOLE {
+            (0, size.next_multiple_of(PAGE))
+        } else {
+            let (expected, last) = content.ahead.get();
+            let grown = if first == expected { last.saturating_mul(2) } else { WHOLE };
+            let len = grown.max(wanted.saturating_mul(PAGE)).clamp(WHOLE, MAX_READ);
+            (first * PAGE, len.min((size - first * PAGE).next_multiple_of(PAGE)))
+        };
+        // Not over what is there already.
+        let next = content.pages.borrow().next_present(first);
+        let len = match next {
+            Some(next) if next * PAGE > start && next > first => len.min(next * PAGE - start),
+            _ => len,
+        };
+        content.ahead.set(((start + len) / PAGE, len));
+        let fetch = start == 0 && content.handle.get().is_none() && self.host().has_fetch.get() && !self.gone.get();
+        if fetch {
+            match self.fetch(len) {
+                Err(Errno::ENOSYS | Errno::EINVAL) => self.host().has_fetch.set(false),
+                other => return other,
+            }
+        }
+        self.host().with_buffer(len as usize, |buffer| {
+            let mut done = 0;
+            while done < buffer.len() {
+                let n = self.on_handle(false, |id| {
+                    let args = [id, start + done as u64, 0, 0, 0, 0];
+                    self.host().io.call(Op::Read, args, &[], &mut buffer[done..])
+                })?;
+                done += (n.result as usize).min(buffer.len() - done);
+                if n.result == 0 || start + done as u64 >= size {
+                    break;
+                }
+            }
+            buffer[done..].fill(0);
+            self.keep_pages(start / PAGE, buffer)
+        })
+    }
+
+    /// Opens the file and reads its beginning in one trip.
+    fn fetch(&self, len: u64) -> Result<()> {
+        const HEAD: usize = size_of::<NodeAttr>();
+        self.host().with_buffer(HEAD + len as usize, |buffer| {
+            let reply = self.export.call(Op::Fetch, [0; 5], &self.path(), buffer)?;
+            let (head, data) = buffer.split_at_mut(HEAD);
+            let attr: NodeAttr = bytemuck::pod_read_unaligned(head);
+            if super::Key::of(&attr) != super::Key::of(&self.attr_cached()) {
+                if reply.extra[0] != 0 {
+                    self.host().io.post(Op::Close, [reply.extra[0], 0, 0, 0, 0, 0]);
+                }
+                self.gone.set(true);
+                return Err(Errno::ESTALE);
+            }
+            if reply.extra[0] != 0 {
+                self.take_handle(reply.extra[0], false);
+            }
+            let done = (reply.result as usize).min(data.len());
+            data[done..].fill(0);
+            self.keep_pages(0, data)
+        })
+    }
+
+    /// Puts content that was read into frames. ENOMEM if not even the first page got one.
+    fn keep_pages(&self, first: u64, bytes: &[u8]) -> Result<()> {
+        let content = self.content();
+        let (mut added, mut tried) = (0, 0);
+        for (index, page) in (first..).zip(bytes.chunks(FRAME_SIZE)) {
+            tried += 1;
+            if content.pages.borrow().get(index).is_some() {
+                continue;
+            }
+            let Some(frame) = Frame::alloc() else { break };
+            frame.write(0, page);
+            if page.len() < FRAME_SIZE {
+                frame.zero(page.len(), FRAME_SIZE - page.len());
+            }
+            let was_empty = content.pages.borrow().is_empty();
+            content.pages.borrow_mut().insert(index, frame);
+            if was_empty {
+                self.host().cache.has_pages(self.this.clone());
+            }
+            added += 1;
+        }
+        content.used.set(true);
+        self.host().cache.pages_added(added);
+        if tried == 1 && added == 0 && content.pages.borrow().get(first).is_none() {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// A cached page, from RAM or from the window.
+    fn cached_page(&self, index: u64) -> Option<Frame> {
+        let content = self.content();
+        if let Some(frame) = content.pages.borrow().get(index) {
+            return Some(frame.clone());
+        }
+        let chunks = content.chunks.borrow();
+        let chunk = chunks.get(&(index * PAGE / CHUNK))?;
+        let offset = index * PAGE % CHUNK;
+        (offset < chunk.mapped).then(|| self.host().io.window_page(chunk.gpa + offset))?
+    }
+
+    /// Page `index` of a file of `size` bytes, fetched if needed. `None`: no memory for it.
+    fn page(&self, index: u64, wanted: u64, size: u64) -> Result<Option<Frame>> {
+        if let Some(frame) = self.cached_page(index) {
+            return Ok(Some(frame));
+        }
+        match self.fill(index, wanted, size) {
+            Ok(()) | Err(Errno::ENOMEM) => Ok(self.cached_page(index)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Reads content through the cache.
+    pub fn read_content(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        let attr = self.fresh_attr()?;
+        let content = self.content();
+        content.validate(self.host(), &attr);
+        content.used.set(true);
+        let size = attr.size;
+        let (mut at, mut done) = (offset, 0);
+        while at < size && dst.remaining() > 0 {
+            let in_page = (at % PAGE) as usize;
+            let n = (FRAME_SIZE - in_page).min(dst.remaining()).min((size - at) as usize);
+            let wanted = (dst.remaining() as u64).div_ceil(PAGE);
+            let stored = match self.page(at / PAGE, wanted, size) {
+                Ok(Some(frame)) => dst.put_frame(&frame, in_page, n),
+                Ok(None) => self.read_uncached(at, n, dst),
+                Err(errno) => Err(errno),
+            };
+            match stored {
+                Ok(k) => {
+                    at += k as u64;
+                    done += k;
+                    if k < n {
+                        break;
+                    }
+                }
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads at most a page without keeping it: memory is used up.
+    fn read_uncached(&self, offset: u64, len: usize, dst: &mut dyn Dst) -> Result<usize> {
+        self.host().with_buffer(len, |buffer| {
+            let n =
+                self.on_handle(false, |id| self.host().io.call(Op::Read, [id, offset, 0, 0, 0, 0], &[], &mut *buffer))?;
+            dst.put(&buffer[..(n.result as usize).min(len)])
+        })
+    }
+
+    /// Pages for a mapping, see [`crate::Inode::pages`].
+    pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        let attr = self.fresh_attr()?;
+        let content = self.content();
+        content.validate(self.host(), &attr);
+        content.used.set(true);
+        let total = attr.size.div_ceil(PAGE);
+        if first >= total {
+            return Err(Errno::ENXIO);
+        }
+        let count = (count.max(1) as u64).min(total - first);
+        if write {
+            return self.window_pages(first, count, attr.size, true);
+        }
+        let in_ram = content.pages.borrow().get(first).is_some();
+        if !in_ram && attr.size > MAP_FROM_RAM && self.host().has_window() {
+            match self.window_pages(first, count, attr.size, false) {
+                Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
+                other => return other,
+            }
+        }
+        if self.page(first, count, attr.size)?.is_none() {
+            return Err(Errno::ENOMEM);
+        }
+        let pages = content.pages.borrow();
+        let frames: Vec<Frame> = (first..first + count).map_while(|index| pages.get(index).cloned()).collect();
+        drop(pages);
+        if frames.is_empty() {
+            self.cached_page(first).map(|f| alloc::vec![f]).ok_or(Errno::ENOMEM)
+        } else {
+            Ok(frames)
+        }
+    }
+
+    fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
+        let index = first * PAGE / CHUNK;
+        let offset = first * PAGE % CHUNK;
+        let bytes = (size - index * CHUNK).min(CHUNK).next_multiple_of(PAGE);
+        let known = self.content().chunks.borrow().get(&index).copied();
+        let chunk = match known {
+            Some(chunk) if chunk.mapped > offset && (chunk.writable || !write) => chunk,
+            _ => self.map_chunk(index, bytes, known, write)?,
+        };
+        let end = (offset + count * PAGE).min(chunk.mapped);
+        (offset / PAGE..end / PAGE)
+            .map(|page| self.host().io.window_page(chunk.gpa + page * PAGE).ok_or(Errno::ENODEV))
+            .collect()
+    }
+
+    fn map_chunk(&self, index: u64, bytes: u64, known: Option<Chunk>, write: bool) -> Result<Chunk> {
+        let writable = write || known.is_some_and(|c| c.writable);
+        let (gpa, room) = match known {
+            // The file grew within its room, or is now written too: map over it, in place.
+            Some(chunk) if chunk.room >= bytes => (chunk.gpa, chunk.room),
+            _ => self.host().window_room(&self.this, bytes)?,
+        };
+        let mapped = self.on_handle(writable, |id| {
+            let args = [id, index * CHUNK, bytes, gpa, u64::from(writable), 0];
+            self.host().io.call(Op::Map, args, &[], &mut [])
+        });
+        let chunk = Chunk { gpa, room, mapped: bytes, writable };
+        if let Err(errno) = mapped {
+            if known.is_none_or(|k| k.gpa != gpa) {
+                self.host().retire(Chunk { mapped: 0, ..chunk });
+            }
+            return Err(errno);
+        }
+        if writable {
+            // From now on the host's page cache is the only copy.
+            self.content().drop_pages(self.host());
+        }
+        let old = self.content().chunks.borrow_mut().insert(index, chunk);
+        if let Some(old) = old.filter(|old| old.gpa != gpa) {
+            self.host().retire(old);
+        }
+        Ok(chunk)
+    }
+
+    /// Writes through to the host: bytes and the offset after them. `None`: at the end.
+    pub(super) fn write_content(&self, offset: Option<u64>, src: &mut dyn Src) -> Result<(usize, u64)> {
+        let (mut at, mut done) = (offset, 0);
+        let mut end = offset.unwrap_or(0);
+        while src.remaining() > 0 {
+            let len = src.remaining().min(MAX_WRITE);
+            let step = self.host().with_buffer(len, |buffer| {
+                let got = src.get(buffer)?;
+                let data = &buffer[..got];
+                let args = [at.unwrap_or(u64::MAX), 0, 0, 0, 0];
+                let reply = self
+                    .on_handle(true, |id| self.host().io.call(Op::Write, [id, args[0], 0, 0, 0, 0], data, &mut []))?;
+                let written = (reply.result as usize).min(got);
+                let after = if at.is_some() { args[0] + written as u64 } else { reply.extra[0] };
+                self.written(after - (written as u64).min(after), &data[..written]);
+                Ok((written, after, written < len))
+            });
+            match step {
+                Ok((written, after, short)) => {
+                    done += written;
+                    end = after;
+                    at = at.map(|_| after);
+                    if short {
+                        break;
+                    }
+                }
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok((done, end))
+    }
+
+    /// Follows a write of ours in the cache.
+    fn written(&self, offset: u64, data: &[u8]) {
+        let content = self.content();
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let in_page = (at % PAGE) as usize;
+            let n = (FRAME_SIZE - in_page).min(rest.len());
+            if let Some(frame) = content.pages.borrow().get(at / PAGE) {
+                frame.write(in_page, &rest[..n]);
+            }
+            at += n as u64;
+            rest = &rest[n..];
+        }
+        content.own_write.set(hal::clock::realtime_ns());
+        self.stale();
+    }
+
+    /// Changes the size on the host.
+    pub(super) fn truncate_content(&self, size: u64) -> Result<()> {
+        self.on_handle(true, |id| self.host().io.call(Op::Truncate, [id, size, 0, 0, 0, 0], &[], &mut []))?;
+        self.content().drop_pages(self.host());
+        self.stale();
+        Ok(())
+    }
+
+    /// fallocate(2) on the host.
+    pub(super) fn fallocate_content(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
+        let mode = u64::from(mode);
+        self.on_handle(true, |id| self.host().io.call(Op::Fallocate, [id, mode, offset, len, 0, 0], &[], &mut []))?;
+        self.content().drop_pages(self.host());
+        self.stale();
+        Ok(())
+    }
+
+    /// fsync(2) on the host.
+    pub(super) fn sync_content(&self, data_only: bool) -> Result<()> {
+        // What was never opened was never written here.
+        let Some(id) = self.content.get().and_then(|c| c.handle()) else { return Ok(()) };
+        self.host().io.call(Op::Sync, [id, u64::from(data_only), 0, 0, 0, 0], &[], &mut []).map(drop)
+    }
+
+    /// A private copy of the whole content, for the first write in an overlay: cached frames are
+    /// handed over, not copied. ENOSPC.
+    pub(crate) fn copy_up(&self, size: u64) -> Result<PageMap> {
+        let mut copy = PageMap::new();
+        for index in 0..size.div_ceil(PAGE) {
+            let page = self.page(index, size.div_ceil(PAGE) - index, size)?.ok_or(Errno::ENOSPC)?;
+            let in_ram = self.content().pages.borrow().get(index).is_some();
+            if in_ram {
+                // Programs that mapped it see later writes, as they would with one file.
+                copy.insert(index, page);
+            } else {
+                let frame = Frame::alloc().ok_or(Errno::ENOSPC)?;
+                frame.copy_from(&page);
+                copy.insert(index, frame);
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Drops cached content: the overlay has its own copy now.
+    pub(crate) fn drop_content(&self) {
+        if let Some(content) = self.content.get() {
+            content.drop_pages(self.host());
+            content.close(self.host());
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Names of a host directory.
+
+use super::{FRESH_NS, HostNode, now};
+use crate::{DirEntry, FileType, Name};
+use abi::request::{DirRecord, NodeAttr, Op};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hashbrown::HashMap;
+use uapi::{Errno, Result};
+
+/// Room for the records of one trip.
+const LIST_ROOM: usize = 128 << 10;
+/// Most components that one lookup fetches.
+const MAX_AHEAD: usize = 16;
+
+/// What is known of a name.
+struct Entry {
+    /// When it was fetched.
+    fetched: u64,
+    /// Attributes then and the link target; `None`: there is no such name.
+    found: Option<(NodeAttr, Option<Name>)>,
+    /// The node, while somebody uses it.
+    node: Weak<HostNode>,
+}
+
+/// Remembered names of a directory.
+#[derive(Default)]
+pub(super) struct Names {
+    map: RefCell<HashMap<Name, Entry>>,
+    /// All names, in the host's order, as of `listed`.
+    order: RefCell<Vec<Name>>,
+    /// When the whole directory was fetched; 0: never.
+    listed: Cell<u64>,
+}
+
+impl Names {
+    pub(super) fn len(&self) -> usize {
+        self.map.borrow().len()
+    }
+
+    /// Forgets everything; returns how many names that were.
+    pub(super) fn clear(&self) -> usize {
+        self.listed.set(0);
+        let order = self.order.take();
+        let map = self.map.take();
+        drop(order);
+        map.len()
+    }
+
+    /// Whether names that are not in the table do not exist.
+    fn is_complete(&self, now: u64) -> bool {
+        self.listed.get() != 0 && now.saturating_sub(self.listed.get()) < FRESH_NS
+    }
+}
+
+/// What the table says about a name.
+enum Known {
+    Node(Rc<HostNode>, u64),
+    Attr(NodeAttr, Option<Name>, u64),
+    Absent,
+    Unknown,
+}
+
+impl HostNode {
+    pub(super) fn names(&self) -> &Names {
+        self.names.get_or_init(Default::default)
+    }
+
+    fn known(&self, name: &[u8]) -> Known {
+        let Some(names) = self.names.get() else { return Known::Unknown };
+        let now = now();
+        let map = names.map.borrow();
+        match map.get(name) {
+            Some(entry) if now.saturating_sub(entry.fetched) < FRESH_NS => match &entry.found {
+                None => Known::Absent,
+                Some((attr, target)) => match entry.node.upgrade() {
+                    Some(node) => Known::Node(node, entry.fetched),
+                    None => Known::Attr(*attr, target.clone(), entry.fetched),
+                },
+            },
+            None if names.is_complete(now) => Known::Absent,
+            _ => Known::Unknown,
+        }
+    }
+
+    /// Finds a name: the node, and until when (monotonic ns) the answer holds. Asks the host if what
+    /// is known is too old, and then also for the components of `ahead`.
+    pub fn find(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
+        match self.known(name) {
+            Known::Node(node, fetched) => Ok((node, fetched + FRESH_NS)),
+            Known::Attr(attr, target, fetched) => {
+                let name: Name = Rc::from(name);
+                let node = self.export.node(Some((self.rc()?, name.clone())), &attr);
+                if target.is_some() {
+                    node.target.replace(target);
+                }
+                // The attributes are as old as the listing.
+                node.fetched.set(fetched);
+                if let Some(entry) = self.names().map.borrow_mut().get_mut(&name) {
+                    entry.node = Rc::downgrade(&node);
+                }
+                Ok((node, fetched + FRESH_NS))
+            }
+            Known::Absent => Err(Errno::ENOENT),
+            Known::Unknown => self.walk(name, ahead),
+        }
+    }
+
+    /// Asks the host about `name` and what follows.
+    fn walk(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
+        let mut path = self.path_to(name);
+        let mut components: Vec<&[u8]> = alloc::vec![name];
+        for part in ahead.split(|&b| b == b'/').filter(|p| !p.is_empty()) {
+            // `..` leads back, and a name that can't exist would spoil the whole request.
+            if part == b"." || part == b".." || part.len() > crate::NAME_MAX || components.len() == MAX_AHEAD {
+                break;
+            }
+            if path.len() + 1 + part.len() >= crate::PATH_MAX {
+                break;
+            }
+            path.push(b'/');
+            path.extend_from_slice(part);
+            components.push(part);
+        }
+        let mut attrs = [NodeAttr::default(); MAX_AHEAD];
+        let room = bytemuck::cast_slice_mut(&mut attrs[..components.len()]);
+        let reply = self.export.call(Op::Walk, [self.depth(), 0, 0, 0, 0], &path, room)?;
+        let count = (reply.result as usize).min(components.len());
+        let stop = reply.extra[0];
+        let fetched = now();
+        let mut dir = self.rc()?;
+        let mut first = None;
+        for (component, attr) in components.iter().zip(&attrs).take(count) {
+            let node = dir.enter(component, attr, fetched);
+            if first.is_none() {
+                first = Some(node.clone());
+            } else {
+                self.export.host.cache.keep(node.clone());
+            }
+            dir = node;
+        }
+        if stop == Errno::ENOENT.code() as u64
+            && let Some(missing) = components.get(count)
+            && dir.kind() == FileType::Directory
+        {
+            dir.enter_absent(missing, fetched);
+        }
+        match first {
+            Some(node) => {
+                if count > 1 {
+                    self.export.host.cache.keep(node.clone());
+                }
+                Ok((node, fetched + FRESH_NS))
+            }
+            None if stop != 0 => Err(Errno::from_code(stop as i64)),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    /// Remembers a name that was just fetched.
+    pub(super) fn enter(&self, name: &[u8], attr: &NodeAttr, fetched: u64) -> Rc<HostNode> {
+        let name: Name = Rc::from(name);
+        let node = self.export.node(self.this.upgrade().map(|dir| (dir, name.clone())), attr);
+        let target = node.target.borrow().clone();
+        let entry = Entry { fetched, found: Some((*attr, target)), node: Rc::downgrade(&node) };
+        self.put(name, entry);
+        node
+    }
+
+    /// Remembers that a name does not exist.
+    pub(super) fn enter_absent(&self, name: &[u8], fetched: u64) {
+        self.put(Rc::from(name), Entry { fetched, found: None, node: Weak::new() });
+    }
+
+    fn put(&self, name: Name, entry: Entry) {
+        let names = self.names();
+        let is_listed = entry.found.is_some();
+        let old = names.map.borrow_mut().insert(name.clone(), entry);
+        let was_listed = old.as_ref().is_some_and(|e| e.found.is_some());
+        if names.listed.get() != 0 && is_listed && !was_listed {
+            names.order.borrow_mut().push(name);
+        }
+        if old.is_none() {
+            self.export.host.cache.names_added(&self.this, 1);
+        }
+    }
+
+    /// The pod changed this directory: its own times are to be fetched again, and a name with them
+    /// if `name` is given.
+    pub(super) fn name_changed(&self, name: Option<&[u8]>) {
+        self.stale();
+        if let (Some(name), Some(names)) = (name, self.names.get()) {
+            let old = names.map.borrow_mut().remove(name);
+            if old.is_some() {
+                self.export.host.cache.names_dropped(1);
+            }
+            // Until the next listing the table can't say that the name is absent.
+            names.listed.set(0);
+        }
+    }
+
+    /// All entries. Fetches the whole directory with all attributes unless that was just done.
+    pub fn list(&self) -> Result<Vec<DirEntry>> {
+        let names = self.names();
+        if !names.is_complete(now()) {
+            return self.fetch_all();
+        }
+        let (order, map) = (names.order.borrow(), names.map.borrow());
+        let entry = |name: &Name| {
+            let (attr, _) = map.get(name)?.found.as_ref()?;
+            Some(DirEntry { name: name.clone(), ino: attr.ino, kind: FileType::of(attr.mode) })
+        };
+        Ok(order.iter().filter_map(entry).collect())
+    }
+
+    fn fetch_all(&self) -> Result<Vec<DirEntry>> {
+        let path = self.path();
+        let fetched = now();
+        let mut entries: Vec<DirEntry> = Vec::new();
+        let mut cursor = 0;
+        loop {
+            cursor = self.export.host.with_buffer(LIST_ROOM, |buffer| {
+                let reply = self.export.call(Op::ReadDir, [cursor, 0, 0, 0, 0], &path, buffer)?;
+                let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
+                while let Some((name, attr, target, rest)) = record(records) {
+                    entries.push(self.list_entry(name, attr, target, fetched));
+                    records = rest;
+                }
+                Ok(reply.extra[0])
+            })?;
+            if cursor == 0 {
+                break;
+            }
+        }
+        // What was not reported does not exist any more.
+        let names = self.names();
+        let before = names.len();
+        let old: Vec<Entry> = names.map.borrow_mut().extract_if(|_, e| e.fetched < fetched).map(|(_, e)| e).collect();
+        drop(old);
+        self.export.host.cache.names_dropped(before - names.len());
+        names.order.replace(entries.iter().map(|e| e.name.clone()).collect());
+        // Names may have been dropped meanwhile to keep within bounds.
+        names.listed.set(if names.len() >= entries.len() { fetched } else { 0 });
+        Ok(entries)
+    }
+
+    fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], fetched: u64) -> DirEntry {
+        let target: Option<Name> = (!target.is_empty()).then(|| Rc::from(target));
+        let existing = self.names().map.borrow().get_key_value(name).map(|(n, e)| (n.clone(), e.node.clone()));
+        let (name, mut node) = existing.unwrap_or_else(|| (Rc::from(name), Weak::new()));
+        let entry = DirEntry { name: name.clone(), ino: attr.ino, kind: FileType::of(attr.mode) };
+        if let Some(known) = node.upgrade() {
+            if super::Key::of(&known.attr_cached()) == super::Key::of(&attr) {
+                known.refreshed(&attr, None);
+                if target.is_some() {
+                    known.target.replace(target.clone());
+                }
+            } else {
+                node = Weak::new();
+            }
+        }
+        let old = self.names().map.borrow_mut().insert(name, Entry { fetched, found: Some((attr, target)), node });
+        if old.is_none() {
+            self.export.host.cache.names_added(&self.this, 1);
+        }
+        entry
+    }
+
+    /// What the table says of a child is no longer true (its node is being dropped).
+    pub(super) fn forget_entry(&self, name: &[u8]) {
+        if let Some(names) = self.names.get()
+            && let Ok(mut map) = names.map.try_borrow_mut()
+            && let Some(entry) = map.get_mut(name)
+        {
+            entry.fetched = 0;
+        }
+    }
+}
+
+/// Splits the first record off: name, attributes, target, what follows.
+fn record(bytes: &[u8]) -> Option<(&[u8], NodeAttr, &[u8], &[u8])> {
+    const HEAD: usize = size_of::<DirRecord>();
+    let head: DirRecord = bytemuck::try_pod_read_unaligned(bytes.get(..HEAD)?).ok()?;
+    let (name_len, target_len) = (usize::from(head.name_len), usize::from(head.target_len));
+    let total = (HEAD + name_len + target_len).next_multiple_of(8);
+    let name = bytes.get(HEAD..HEAD + name_len)?;
+    let target = bytes.get(HEAD + name_len..HEAD + name_len + target_len)?;
+    Some((name, head.attr, target, bytes.get(total..)?))
+}

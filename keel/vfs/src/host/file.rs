@@ -1,0 +1,323 @@
+//! Host files as inodes: every change goes to the host at once.
+
+use super::{HostNode, Reply, now};
+use crate::inode::Attachments;
+use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Name, NewNode, SetTime, Src};
+use abi::request::{FsStat, NodeAttr, Op, SetAttr, open_flags, set_attr};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use hal::frame::Frame;
+use uapi::{Errno, Result};
+
+/// The other end of a change that concerns two directories: a node of the same export.
+fn same_export(this: &HostNode, other: &Rc<dyn Inode>) -> Result<Rc<HostNode>> {
+    let any: Rc<dyn Any> = other.clone();
+    let node = any.downcast::<HostNode>().map_err(|_| Errno::EXDEV)?;
+    if Rc::ptr_eq(&node.export, &this.export) { Ok(node) } else { Err(Errno::EXDEV) }
+}
+
+impl HostNode {
+    fn writable(&self) -> Result<()> {
+        if self.export.writable { Ok(()) } else { Err(Errno::EROFS) }
+    }
+
+    /// A request whose answer is the attributes of a new or changed file.
+    fn call_attr(&self, op: Op, args: [u64; 5], input: &[u8]) -> Result<(NodeAttr, Reply)> {
+        let mut attr = [NodeAttr::default()];
+        let reply = self.export.call(op, args, input, bytemuck::cast_slice_mut(&mut attr))?;
+        Ok((attr[0], reply))
+    }
+
+    /// Two strings in one input, with the length of the first.
+    fn joined(first: &[u8], second: &[u8]) -> (u64, Vec<u8>) {
+        (first.len() as u64, [first, second].concat())
+    }
+}
+
+impl Inode for HostNode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        self.fresh_attr()
+    }
+
+    fn file_type(&self) -> FileType {
+        self.kind()
+    }
+
+    fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.read_content(offset, dst)
+    }
+
+    fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
+        self.writable()?;
+        self.write_content(Some(offset), src).map(|(n, _)| n)
+    }
+
+    fn append(&self, src: &mut dyn Src) -> Result<(usize, u64)> {
+        self.writable()?;
+        self.write_content(None, src)
+    }
+
+    fn pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        if write {
+            self.writable()?;
+        }
+        self.content_pages(first, count, write)
+    }
+
+    fn truncate(&self, size: u64) -> Result<()> {
+        self.writable()?;
+        self.truncate_content(size)
+    }
+
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+
+    fn lookup(&self, name: &[u8], ahead: &[u8]) -> Result<Found> {
+        if self.kind() != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        let (inode, expires) = self.find(name, ahead)?;
+        Ok(Found { inode, expires, mount: None })
+    }
+
+    fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        self.writable()?;
+        let path = self.path_to(name);
+        let (mode, uid, gid) = (u64::from(new.mode), u64::from(new.uid), u64::from(new.gid));
+        let (attr, handle) = match FileType::of(new.mode) {
+            FileType::Directory => (self.call_attr(Op::Mkdir, [mode & 0o7777, uid, gid, 0, 0], &path)?.0, None),
+            FileType::Symlink => {
+                let (len, input) = Self::joined(&path, new.target);
+                (self.call_attr(Op::Symlink, [len, uid, gid, 0, 0], &input)?.0, None)
+            }
+            FileType::Regular => {
+                let flags = open_flags::READ | open_flags::WRITE | open_flags::CREATE | open_flags::EXCLUSIVE;
+                let (attr, reply) = self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &path)?;
+                (attr, Some(reply.extra[0]))
+            }
+            FileType::Fifo | FileType::Socket => (self.call_attr(Op::Mknod, [mode, uid, gid, 0, 0], &path)?.0, None),
+            FileType::CharDevice | FileType::BlockDevice => return Err(Errno::EPERM),
+        };
+        self.name_changed(None);
+        let node = self.enter(name, &attr, now());
+        if let Some(id) = handle {
+            node.take_handle(id, true);
+        }
+        if !new.target.is_empty() {
+            node.target.replace(Some(Rc::from(new.target)));
+        }
+        Ok(node)
+    }
+
+    fn link(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
+        self.writable()?;
+        let target = same_export(self, target)?;
+        if target.gone.get() {
+            return Err(Errno::ENOENT);
+        }
+        let (len, input) = Self::joined(&target.path(), &self.path_to(name));
+        let (attr, _) = self.call_attr(Op::Link, [len, 0, 0, 0, 0], &input)?;
+        self.name_changed(None);
+        self.enter(name, &attr, now());
+        Ok(())
+    }
+
+    fn unlink(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
+        self.writable()?;
+        let node = same_export(self, target)?;
+        // `target` in the tree and `node` here: more means that it is open or mapped, and must stay
+        // readable without its name.
+        if node.kind() == FileType::Regular && Rc::strong_count(&node) > 2 {
+            // A file that the monitor may not open can't be read later either.
+            let _ = node.open_handle(false);
+        }
+        let directory = node.kind() == FileType::Directory;
+        self.export.call(Op::Unlink, [u64::from(directory), 0, 0, 0, 0], &self.path_to(name), &mut [])?;
+        self.name_changed(Some(name));
+        self.enter_absent(name, now());
+        let mut attr = node.attr_cached();
+        attr.nlink = if directory { 0 } else { attr.nlink.saturating_sub(1) };
+        node.attr.set(attr);
+        let here = node.place.borrow().as_ref().is_some_and(|(dir, n)| core::ptr::eq(&**dir, self) && **n == *name);
+        if here {
+            node.gone.set(true);
+        }
+        if node.content.get().and_then(|c| c.handle()).is_some() {
+            node.stale();
+        }
+        Ok(())
+    }
+
+    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
+        self.writable()?;
+        let to = same_export(self, to)?;
+        let moved = self.find(old, &[])?.0;
+        let replaced = to.find(new, &[]).ok().map(|(node, _)| node);
+        if let Some(node) =
+            replaced.as_ref().filter(|n| flags & crate::ops::RENAME_EXCHANGE == 0 && n.kind() == FileType::Regular)
+            && Rc::strong_count(node) > 2
+        {
+            let _ = node.open_handle(false);
+        }
+        let (len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
+        self.export.call(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input, &mut [])?;
+        self.name_changed(Some(old));
+        to.name_changed(Some(new));
+        let place = |node: &HostNode, dir: Rc<HostNode>, name: &[u8]| {
+            let before = node.place.replace(Some((dir, Rc::from(name))));
+            node.gone.set(false);
+            node.stale();
+            drop(before);
+        };
+        if flags & crate::ops::RENAME_EXCHANGE != 0 {
+            if let Some(other) = &replaced {
+                place(other, self.rc()?, old);
+                self.enter(old, &other.attr_cached(), now());
+                other.stale();
+            }
+        } else {
+            if let Some(node) = &replaced {
+                node.gone.set(true);
+                let mut attr = node.attr_cached();
+                attr.nlink = attr.nlink.saturating_sub(1);
+                node.attr.set(attr);
+            }
+            self.enter_absent(old, now());
+        }
+        place(&moved, to.clone(), new);
+        to.enter(new, &moved.attr_cached(), now());
+        moved.stale();
+        Ok(())
+    }
+
+    fn readlink(&self) -> Result<Name> {
+        self.link_target()
+    }
+
+    fn readdir(&self) -> Result<Vec<DirEntry>> {
+        if self.kind() != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        self.list()
+    }
+
+    fn change(&self, change: &Change) -> Result<()> {
+        self.writable()?;
+        let mut set = SetAttr::default();
+        if let Some(mode) = change.mode {
+            set.valid |= set_attr::MODE;
+            set.mode = mode & 0o7777;
+        }
+        if let Some(uid) = change.uid {
+            set.valid |= set_attr::UID;
+            set.uid = uid;
+        }
+        if let Some(gid) = change.gid {
+            set.valid |= set_attr::GID;
+            set.gid = gid;
+        }
+        match change.atime {
+            Some(SetTime::Now) => set.valid |= set_attr::ATIME | set_attr::ATIME_NOW,
+            Some(SetTime::At(s, ns)) => {
+                set.valid |= set_attr::ATIME;
+                (set.atime, set.atime_ns) = (s, ns);
+            }
+            None => {}
+        }
+        match change.mtime {
+            Some(SetTime::Now) => set.valid |= set_attr::MTIME | set_attr::MTIME_NOW,
+            Some(SetTime::At(s, ns)) => {
+                set.valid |= set_attr::MTIME;
+                (set.mtime, set.mtime_ns) = (s, ns);
+            }
+            None => {}
+        }
+        if self.gone.get() {
+            return Err(Errno::ESTALE);
+        }
+        let input = [bytemuck::bytes_of(&set), &self.path()].concat();
+        let (attr, _) = self.call_attr(Op::SetAttr, [0; 5], &input)?;
+        self.refreshed(&attr, None);
+        let place = self.place.borrow().clone();
+        if let Some((dir, name)) = place {
+            dir.enter(&name, &attr, now());
+        }
+        Ok(())
+    }
+
+    fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        // Only what users set is worth a trip; `ls -l` asks for the others of every file.
+        if !self.export.writable || !name.starts_with(b"user.") {
+            return Err(if name.starts_with(b"system.") { Errno::EOPNOTSUPP } else { Errno::ENODATA });
+        }
+        let (len, input) = Self::joined(&self.path(), name);
+        let mut value = alloc::vec![0; 64 << 10];
+        let reply = self.export.call(Op::GetXattr, [len, 0, 0, 0, 0], &input, &mut value)?;
+        value.truncate(reply.result as usize);
+        Ok(value)
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        self.writable()?;
+        if !name.starts_with(b"user.") {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let path = self.path();
+        let input = [&path, name, value].concat();
+        let args = [path.len() as u64, name.len() as u64, u64::from(flags), 0, 0];
+        self.export.call(Op::SetXattr, args, &input, &mut [])?;
+        self.stale();
+        Ok(())
+    }
+
+    fn list_xattrs(&self) -> Result<Vec<u8>> {
+        if !self.export.writable {
+            return Ok(Vec::new());
+        }
+        let mut names = alloc::vec![0; 64 << 10];
+        match self.export.call(Op::ListXattr, [0; 5], &self.path(), &mut names) {
+            Ok(reply) => names.truncate(reply.result as usize),
+            Err(Errno::EOPNOTSUPP) => names.clear(),
+            Err(errno) => return Err(errno),
+        }
+        let users = names.split_inclusive(|&b| b == 0).filter(|n| n.starts_with(b"user."));
+        Ok(users.collect::<Vec<_>>().concat())
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        let (len, input) = Self::joined(&self.path(), name);
+        self.export.call(Op::RemoveXattr, [len, 0, 0, 0, 0], &input, &mut [])?;
+        self.stale();
+        Ok(())
+    }
+
+    fn statfs(&self) -> Result<FsStat> {
+        let mut stat = [FsStat::default()];
+        self.export.call(Op::StatFs, [0; 5], &self.path(), bytemuck::cast_slice_mut(&mut stat))?;
+        Ok(stat[0])
+    }
+
+    fn sync(&self, data_only: bool) -> Result<()> {
+        self.sync_content(data_only)
+    }
+
+    fn fallocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
+        self.writable()?;
+        self.fallocate_content(mode, offset, len)
+    }
+
+    fn open(&self, write: bool) -> Result<Option<Rc<dyn Inode>>> {
+        if write && self.kind() == FileType::Regular {
+            self.writable()?;
+            self.open_handle(true)?;
+        }
+        Ok(None)
+    }
+}

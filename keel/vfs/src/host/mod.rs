@@ -1,0 +1,168 @@
+//! Files of the host: what the pod's exports hold, cached.
+//!
+//! A [`HostNode`] stands for one file of an [`Export`]. Attributes and names are believed for
+//! [`FRESH_NS`] after they were fetched and fetched again at the next use. Trips to the host are what
+//! costs, so every trip brings more than was asked for: a lookup all components of the path, a
+//! directory its entries' attributes, a read what follows.
+
+mod cache;
+mod content;
+mod dir;
+mod file;
+mod node;
+mod window;
+
+pub use node::HostNode;
+
+use abi::request::{NodeAttr, Op};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use cache::Cache;
+use core::cell::{Cell, RefCell};
+use hal::frame::Frame;
+use hashbrown::HashMap;
+use uapi::{Errno, Result};
+use window::Window;
+
+/// How long attributes and names of the host are believed, in ns.
+pub const FRESH_NS: u64 = 1_000_000_000;
+
+/// A completed request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reply {
+    /// Result, never negative.
+    pub result: u64,
+    /// Extra results.
+    pub extra: [u64; 2],
+}
+
+/// The files connector as this crate sees it; operations and layouts are those of [`Op`].
+pub trait HostFiles {
+    /// Sends a request and waits for its completion. Other threads may run meanwhile.
+    fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply>;
+    /// Sends a request whose completion nobody waits for. Never blocks.
+    fn post(&self, op: Op, args: [u64; 6]);
+    /// A handle on a page of the window, by guest-physical address; `None` where there is no window.
+    fn window_page(&self, gpa: u64) -> Option<Frame>;
+}
+
+/// What all exports share: the way to the host and the bounds of the caches.
+pub struct Host {
+    io: Rc<dyn HostFiles>,
+    cache: Cache,
+    window: Window,
+    /// A transfer buffer that is not in use now.
+    scratch: Cell<Vec<u8>>,
+    /// The monitor knows [`Op::Fetch`].
+    has_fetch: Cell<bool>,
+}
+
+impl core::fmt::Debug for Host {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// `cache_pages`: most pages of file content that are kept in RAM.
+    pub fn new(io: Rc<dyn HostFiles>, cache_pages: usize) -> Rc<Self> {
+        Rc::new(Self {
+            io,
+            cache: Cache::new(cache_pages),
+            window: Window::default(),
+            scratch: Cell::default(),
+            has_fetch: Cell::new(true),
+        })
+    }
+
+    /// Gives cached content back until `pages` pages were freed or nothing is left: memory is short.
+    pub fn shrink(&self, pages: usize) -> usize {
+        self.cache.shrink(pages)
+    }
+
+    /// Pages of file content that are cached in RAM.
+    pub fn cached_pages(&self) -> usize {
+        self.cache.pages()
+    }
+
+    /// Runs `f` with a transfer buffer of `len` bytes.
+    fn with_buffer<R>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut buffer = self.scratch.take();
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        let result = f(&mut buffer[..len]);
+        // Keep the bigger one if another thread put its own back meanwhile.
+        let other = self.scratch.take();
+        self.scratch.set(if other.len() > buffer.len() { other } else { buffer });
+        result
+    }
+}
+
+/// Identity of a host file: device, inode, and birth time against reuse of the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    dev: u64,
+    ino: u64,
+    btime: i64,
+    btime_ns: u32,
+}
+
+impl Key {
+    const fn of(attr: &NodeAttr) -> Self {
+        Self { dev: attr.dev, ino: attr.ino, btime: attr.btime, btime_ns: attr.btime_ns }
+    }
+}
+
+/// A host directory (or file) that the pod may see.
+pub struct Export {
+    host: Rc<Host>,
+    id: u32,
+    writable: bool,
+    nodes: RefCell<HashMap<Key, Weak<HostNode>>>,
+}
+
+impl core::fmt::Debug for Export {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Export").field("id", &self.id).field("writable", &self.writable).finish_non_exhaustive()
+    }
+}
+
+impl Export {
+    /// Opens an export: its root. One trip.
+    pub fn open(host: &Rc<Host>, id: u32, writable: bool) -> Result<Rc<HostNode>> {
+        let export = Rc::new(Self { host: host.clone(), id, writable, nodes: RefCell::default() });
+        let mut attr = [NodeAttr::default()];
+        let reply = host.io.call(Op::Walk, [u64::from(id), 0, 0, 0, 0, 0], &[], bytemuck::cast_slice_mut(&mut attr))?;
+        if reply.extra[0] != 0 {
+            return Err(Errno::from_code(reply.extra[0] as i64));
+        }
+        Ok(export.node(None, &attr[0]))
+    }
+
+    /// Sends a request about this export.
+    fn call(&self, op: Op, args: [u64; 5], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+        let [a1, a2, a3, a4, a5] = args;
+        self.host.io.call(op, [u64::from(self.id), a1, a2, a3, a4, a5], input, output)
+    }
+
+    /// The node of a file, made when it is not known yet; attributes are those just fetched.
+    fn node(self: &Rc<Self>, place: Option<(Rc<HostNode>, crate::Name)>, attr: &NodeAttr) -> Rc<HostNode> {
+        let key = Key::of(attr);
+        let known = self.nodes.borrow().get(&key).and_then(Weak::upgrade);
+        if let Some(node) = known
+            && node.attr_cached().mode & 0o170000 == attr.mode & 0o170000
+        {
+            node.refreshed(attr, place);
+            return node;
+        }
+        let node = HostNode::new(self.clone(), place, attr);
+        self.nodes.borrow_mut().insert(key, Rc::downgrade(&node));
+        node
+    }
+}
+
+/// `CLOCK_MONOTONIC` now, never 0 (which stands for "never fetched").
+fn now() -> u64 {
+    hal::clock::monotonic_ns().max(1)
+}

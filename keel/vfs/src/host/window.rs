@@ -1,0 +1,154 @@
+//! The window: guest-physical address space in which the host's page cache appears (DAX).
+
+use super::{Host, HostNode};
+use abi::request::Op;
+use alloc::collections::VecDeque;
+use alloc::rc::Weak;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::frame::FRAME_SIZE;
+use uapi::{Errno, Result};
+
+/// Largest piece of a file that one mapping covers; pieces are multiples of it in the file.
+pub(super) const CHUNK: u64 = 2 << 20;
+/// Smallest piece of the window.
+const SMALLEST: u64 = 64 << 10;
+/// How much the window grows at once.
+const GROW: u64 = 64 << 20;
+const CLASSES: usize = (CHUNK / SMALLEST).trailing_zeros() as usize + 1;
+
+/// A piece of the window with pages of one file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) gpa: u64,
+    /// Bytes of window reserved.
+    pub(super) room: u64,
+    /// Bytes mapped from its start.
+    pub(super) mapped: u64,
+    pub(super) writable: bool,
+}
+
+/// Free space by size and who uses the rest.
+#[derive(Default)]
+pub(super) struct Window {
+    free: RefCell<[Vec<u64>; CLASSES]>,
+    /// Never handed out yet.
+    fresh: Cell<(u64, u64)>,
+    /// Pieces whose file is gone, but whose pages may still be in use.
+    retired: RefCell<Vec<Chunk>>,
+    /// Files with chunks, oldest first.
+    users: RefCell<VecDeque<Weak<HostNode>>>,
+    /// There is no window.
+    absent: Cell<bool>,
+}
+
+const fn class_of(room: u64) -> usize {
+    (room / SMALLEST).trailing_zeros() as usize
+}
+
+impl Host {
+    pub(super) fn has_window(&self) -> bool {
+        !self.window.absent.get()
+    }
+
+    /// Whether a page of the chunk is held by somebody.
+    fn in_use(&self, chunk: &Chunk) -> bool {
+        (0..chunk.mapped / FRAME_SIZE as u64)
+            .any(|i| self.io.window_page(chunk.gpa + i * FRAME_SIZE as u64).is_some_and(|page| page.refs() > 1))
+    }
+
+    fn take_free(&self, room: u64) -> Option<u64> {
+        let mut free = self.window.free.borrow_mut();
+        let class = class_of(room);
+        let from = (class..CLASSES).find(|&c| !free[c].is_empty())?;
+        let gpa = free[from].pop()?;
+        // The rest of a bigger piece, halved down.
+        for smaller in class..from {
+            free[smaller].push(gpa + (SMALLEST << smaller));
+        }
+        Some(gpa)
+    }
+
+    fn give_back(&self, chunk: &Chunk) {
+        self.window.free.borrow_mut()[class_of(chunk.room)].push(chunk.gpa);
+    }
+
+    /// Room of the window for `bytes` (at most [`CHUNK`]) of `node`.
+    pub(super) fn window_room(&self, node: &Weak<HostNode>, bytes: u64) -> Result<(u64, u64)> {
+        let room = bytes.clamp(SMALLEST, CHUNK).next_power_of_two();
+        self.window.users.borrow_mut().push_back(node.clone());
+        if let Some(gpa) = self.take_free(room) {
+            return Ok((gpa, room));
+        }
+        self.reclaim(room, false);
+        if let Some(gpa) = self.take_free(room) {
+            return Ok((gpa, room));
+        }
+        let (start, end) = self.window.fresh.get();
+        if end - start < room {
+            match self.io.call(Op::GrowWindow, [GROW, 0, 0, 0, 0, 0], &[], &mut []) {
+                Ok(reply) => {
+                    let end = reply.extra[0];
+                    let start = end.checked_sub(GROW).ok_or(Errno::EIO)?;
+                    self.window.fresh.set((start, end));
+                }
+                Err(errno) => {
+                    if start == 0 {
+                        self.window.absent.set(true);
+                        return Err(errno);
+                    }
+                    self.reclaim(room, true);
+                    return self.take_free(room).map(|gpa| (gpa, room)).ok_or(errno);
+                }
+            }
+        }
+        // Whole chunks, so that every piece is aligned to its size.
+        let (start, end) = self.window.fresh.get();
+        self.window.fresh.set((start + CHUNK, end));
+        self.window.free.borrow_mut()[CLASSES - 1].push(start);
+        self.take_free(room).map(|gpa| (gpa, room)).ok_or(Errno::ENOMEM)
+    }
+
+    /// Finds pieces that nobody uses any more: of files that are gone, and with `all` of files that
+    /// are still known.
+    fn reclaim(&self, room: u64, all: bool) {
+        let retired = self.window.retired.take();
+        for chunk in retired {
+            if self.in_use(&chunk) {
+                self.window.retired.borrow_mut().push(chunk);
+            } else {
+                self.give_back(&chunk);
+            }
+        }
+        if !all {
+            return;
+        }
+        let turns = self.window.users.borrow().len();
+        for _ in 0..turns {
+            let Some(weak) = self.window.users.borrow_mut().pop_front() else { break };
+            let Some(node) = weak.upgrade() else { continue };
+            let Some(content) = node.content.get() else { continue };
+            let mut kept = false;
+            content.chunks.borrow_mut().retain(|_, chunk| {
+                let used = self.in_use(chunk);
+                if !used {
+                    self.give_back(chunk);
+                }
+                kept |= used;
+                used
+            });
+            if kept {
+                self.window.users.borrow_mut().push_back(weak);
+            }
+            let enough = (class_of(room)..CLASSES).any(|c| !self.window.free.borrow()[c].is_empty());
+            if enough {
+                break;
+            }
+        }
+    }
+
+    /// A chunk whose file is gone.
+    pub(super) fn retire(&self, chunk: Chunk) {
+        self.window.retired.borrow_mut().push(chunk);
+    }
+}

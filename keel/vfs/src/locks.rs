@@ -1,0 +1,262 @@
+//! File locks: flock(2), and record locks of fcntl(2) by process or by open file description.
+//!
+//! Pure bookkeeping, kept as an attachment of the inode ([`crate::inode::Attachments`]); who waits,
+//! and how, is the caller's.
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use uapi::{Errno, Result};
+
+/// Shared or exclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Others may read-lock too.
+    Read,
+    /// Nobody else.
+    Write,
+}
+
+/// Who holds a record lock. The numbers are the caller's: something unique while the owner lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A process (its descriptor table).
+    Process(u64),
+    /// An open file description.
+    Description(u64),
+}
+
+/// A record lock. `end` is inclusive; `u64::MAX` stands for the end of the file, wherever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// Shared or exclusive.
+    pub kind: Kind,
+    /// Holder.
+    pub owner: Owner,
+    /// Process id that F_GETLK reports; -1 for descriptions.
+    pub pid: i32,
+}
+
+impl Record {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+
+    fn conflicts(&self, other: &Self) -> bool {
+        self.owner != other.owner && self.overlaps(other) && (self.kind == Kind::Write || other.kind == Kind::Write)
+    }
+}
+
+/// Turns `l_start`, `l_len` (relative to `base`) into first and last byte. EINVAL, EOVERFLOW.
+pub fn range(base: u64, start: i64, len: i64) -> Result<(u64, u64)> {
+    let from = i64::try_from(base).ok().and_then(|b| b.checked_add(start)).ok_or(Errno::EOVERFLOW)?;
+    let (first, last) = match len {
+        0 => (from, None),
+        1.. => (from, Some(from.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?)),
+        _ => (from.checked_add(len).ok_or(Errno::EINVAL)?, Some(from - 1)),
+    };
+    let first = u64::try_from(first).map_err(|_| Errno::EINVAL)?;
+    match last {
+        None => Ok((first, u64::MAX)),
+        Some(last) => Ok((first, u64::try_from(last).map_err(|_| Errno::EINVAL)?)),
+    }
+}
+
+/// All locks of a file.
+#[derive(Debug, Default)]
+pub struct Locks {
+    /// By owner and start; records of one owner do not overlap.
+    records: RefCell<Vec<Record>>,
+    /// flock(2): description and kind.
+    whole: RefCell<Vec<(u64, Kind)>>,
+}
+
+impl Locks {
+    /// The first lock that keeps `wanted` from being set (F_GETLK).
+    pub fn conflict(&self, wanted: &Record) -> Option<Record> {
+        let records = self.records.borrow();
+        records.iter().filter(|r| r.conflicts(wanted)).min_by_key(|r| r.start).copied()
+    }
+
+    /// Sets a record lock (F_SETLK), or tells what is in the way. The owner's own locks in the range
+    /// are replaced, neighbours of the same kind joined.
+    pub fn set(&self, wanted: Record) -> core::result::Result<(), Record> {
+        if let Some(blocker) = self.conflict(&wanted) {
+            return Err(blocker);
+        }
+        self.clear(wanted.owner, wanted.start, wanted.end);
+        let mut records = self.records.borrow_mut();
+        let mut joined = wanted;
+        records.retain(|r| {
+            let touches = r.owner == wanted.owner
+                && r.kind == wanted.kind
+                && (r.end.checked_add(1) == Some(joined.start) || joined.end.checked_add(1) == Some(r.start));
+            if touches {
+                joined.start = joined.start.min(r.start);
+                joined.end = joined.end.max(r.end);
+            }
+            !touches
+        });
+        records.push(joined);
+        Ok(())
+    }
+
+    /// Removes the owner's locks from `[start, end]` (F_UNLCK); returns whether there were any.
+    pub fn clear(&self, owner: Owner, start: u64, end: u64) -> bool {
+        let mut records = self.records.borrow_mut();
+        let mut rests = Vec::new();
+        let before = records.len();
+        records.retain(|r| {
+            if r.owner != owner || r.end < start || r.start > end {
+                return true;
+            }
+            if r.start < start {
+                rests.push(Record { end: start - 1, ..*r });
+            }
+            if r.end > end {
+                rests.push(Record { start: end + 1, ..*r });
+            }
+            false
+        });
+        let changed = records.len() != before;
+        records.append(&mut rests);
+        changed
+    }
+
+    /// Removes all record locks of an owner (close, exit); returns whether there were any.
+    pub fn clear_owner(&self, owner: Owner) -> bool {
+        let mut records = self.records.borrow_mut();
+        let before = records.len();
+        records.retain(|r| r.owner != owner);
+        records.len() != before
+    }
+
+    /// flock(2) by a description. EWOULDBLOCK; a lock that it held of another kind is then lost, as
+    /// in Linux, where converting is not atomic.
+    pub fn flock(&self, description: u64, kind: Kind) -> Result<()> {
+        let mut whole = self.whole.borrow_mut();
+        if whole.contains(&(description, kind)) {
+            return Ok(());
+        }
+        whole.retain(|(d, _)| *d != description);
+        let blocked = whole.iter().any(|(_, k)| kind == Kind::Write || *k == Kind::Write);
+        if blocked {
+            return Err(Errno::EWOULDBLOCK);
+        }
+        whole.push((description, kind));
+        Ok(())
+    }
+
+    /// LOCK_UN, or the last close; returns whether there was a lock.
+    pub fn funlock(&self, description: u64) -> bool {
+        let mut whole = self.whole.borrow_mut();
+        let before = whole.len();
+        whole.retain(|(d, _)| *d != description);
+        whole.len() != before
+    }
+
+    /// All record locks and flocks, for `/proc/locks`.
+    pub fn all(&self) -> (Vec<Record>, Vec<(u64, Kind)>) {
+        (self.records.borrow().clone(), self.whole.borrow().clone())
+    }
+}
+
+/// Who waits for whom: finds deadlocks between processes that wait for record locks.
+#[derive(Debug, Default)]
+pub struct Waits(RefCell<Vec<(Owner, Owner)>>);
+
+impl Waits {
+    /// `waiter` is about to wait for `holder`. EDEADLK if `holder` waits for it already, directly or
+    /// through others. Descriptions are not checked, as in Linux.
+    pub fn begin(&self, waiter: Owner, holder: Owner) -> Result<()> {
+        let mut waits = self.0.borrow_mut();
+        if matches!(waiter, Owner::Process(_)) {
+            let mut at = holder;
+            for _ in 0..=waits.len() {
+                if at == waiter {
+                    return Err(Errno::EDEADLK);
+                }
+                match waits.iter().find(|(w, _)| *w == at) {
+                    Some((_, next)) => at = *next,
+                    None => break,
+                }
+            }
+        }
+        waits.push((waiter, holder));
+        Ok(())
+    }
+
+    /// `waiter` does not wait any more.
+    pub fn end(&self, waiter: Owner) {
+        let mut waits = self.0.borrow_mut();
+        if let Some(at) = waits.iter().position(|(w, _)| *w == waiter) {
+            waits.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(owner: u64, start: u64, end: u64, kind: Kind) -> Record {
+        Record { start, end, kind, owner: Owner::Process(owner), pid: owner as i32 }
+    }
+
+    #[test]
+    fn ranges_follow_fcntl() {
+        assert_eq!(range(0, 10, 5), Ok((10, 14)));
+        assert_eq!(range(100, -10, 0), Ok((90, u64::MAX)));
+        assert_eq!(range(0, 10, -10), Ok((0, 9)));
+        assert_eq!(range(0, -1, 5), Err(Errno::EINVAL));
+        assert_eq!(range(0, i64::MAX, 2), Err(Errno::EOVERFLOW));
+    }
+
+    #[test]
+    fn unlocking_the_middle_splits() {
+        let locks = Locks::default();
+        locks.set(record(1, 0, 99, Kind::Write)).unwrap();
+        assert!(locks.clear(Owner::Process(1), 40, 59));
+        assert!(locks.set(record(2, 40, 59, Kind::Write)).is_ok());
+        assert_eq!(locks.set(record(2, 60, 60, Kind::Read)).unwrap_err().start, 60);
+        assert_eq!(locks.set(record(2, 0, 0, Kind::Read)).unwrap_err().end, 39);
+    }
+
+    #[test]
+    fn neighbours_join_and_kinds_replace() {
+        let locks = Locks::default();
+        for (start, end) in [(0, 9), (20, 29), (10, 19)] {
+            locks.set(record(1, start, end, Kind::Read)).unwrap();
+        }
+        assert_eq!(locks.all().0, [record(1, 0, 29, Kind::Read)]);
+        locks.set(record(1, 5, 6, Kind::Write)).unwrap();
+        assert_eq!(locks.all().0.len(), 3);
+        assert!(locks.set(record(2, 7, u64::MAX, Kind::Read)).is_ok());
+        assert!(locks.set(record(2, 6, 6, Kind::Read)).is_err());
+    }
+
+    #[test]
+    fn flock_converts_and_blocks() {
+        let locks = Locks::default();
+        locks.flock(1, Kind::Read).unwrap();
+        locks.flock(2, Kind::Read).unwrap();
+        assert_eq!(locks.flock(1, Kind::Write), Err(Errno::EWOULDBLOCK));
+        assert!(locks.funlock(2));
+        locks.flock(1, Kind::Write).unwrap();
+        assert_eq!(locks.flock(2, Kind::Read), Err(Errno::EWOULDBLOCK));
+    }
+
+    #[test]
+    fn cycles_are_deadlocks() {
+        let waits = Waits::default();
+        let p = Owner::Process;
+        waits.begin(p(1), p(2)).unwrap();
+        waits.begin(p(2), p(3)).unwrap();
+        assert_eq!(waits.begin(p(3), p(1)), Err(Errno::EDEADLK));
+        waits.end(p(1));
+        waits.begin(p(3), p(1)).unwrap();
+    }
+}

@@ -1,0 +1,291 @@
+//! Directories: private entries and whiteouts over the names of the host.
+
+use super::{Body, Node, OWN_ATTR};
+use crate::{DirEntry, FileType, Found, Inode, Mount, Name, NewNode};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hashbrown::{HashMap, HashSet};
+use uapi::{Errno, Result};
+
+/// A private name.
+enum Slot {
+    /// It names a file; `seq` is its age.
+    File { inode: Rc<dyn Inode>, seq: u64, mount: Option<Rc<Mount>> },
+    /// It hides the host's name.
+    Whiteout,
+}
+
+/// The private table of a directory.
+#[derive(Default)]
+pub(super) struct Entries {
+    slots: RefCell<HashMap<Name, Slot>>,
+    next_seq: Cell<u64>,
+}
+
+impl Entries {
+    fn put(&self, name: Name, inode: Rc<dyn Inode>, mount: Option<Rc<Mount>>) {
+        let seq = self.next_seq.get();
+        self.next_seq.set(seq + 1);
+        let old = self.slots.borrow_mut().insert(name, Slot::File { inode, seq, mount });
+        drop(old);
+    }
+
+    fn hide(&self, name: Name) {
+        let old = self.slots.borrow_mut().insert(name, Slot::Whiteout);
+        drop(old);
+    }
+
+    fn remove(&self, name: &[u8]) {
+        let old = self.slots.borrow_mut().remove(name);
+        drop(old);
+    }
+
+    /// Enters a node that was found below, unless the name means something else by now.
+    pub(super) fn pin(&self, name: Name, node: Rc<Node>) {
+        if !self.slots.borrow().contains_key(&name) {
+            self.put(name, node, None);
+        }
+    }
+
+    /// Size that a directory shows: as tmpfs counts it, 20 bytes an entry.
+    pub(super) fn size(&self) -> u64 {
+        (self.slots.borrow().len() as u64 + 2) * 20
+    }
+}
+
+fn as_node(inode: &Rc<dyn Inode>) -> Option<Rc<Node>> {
+    let any: Rc<dyn Any> = inode.clone();
+    any.downcast().ok()
+}
+
+fn ino_of(inode: &Rc<dyn Inode>) -> u64 {
+    match inode.as_any().downcast_ref::<Node>() {
+        Some(node) => node.ino(),
+        None => inode.attr().map_or(1, |a| a.ino),
+    }
+}
+
+impl Node {
+    pub(super) fn entries(&self) -> Result<&Entries> {
+        match &self.body {
+            Body::Directory(entries) => Ok(entries),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Device number for what is made in it.
+    pub(super) fn dev(&self) -> Result<u64> {
+        match &self.lower {
+            Some(lower) => Ok(lower.attr_cached().dev),
+            None => Ok(self.attr.get().dev),
+        }
+    }
+
+    pub(super) fn find(&self, name: &[u8], ahead: &[u8]) -> Result<Found> {
+        match self.entries()?.slots.borrow().get(name) {
+            Some(Slot::File { inode, mount, .. }) => {
+                return Ok(Found { inode: inode.clone(), expires: u64::MAX, mount: mount.clone() });
+            }
+            Some(Slot::Whiteout) => return Err(Errno::ENOENT),
+            None => {}
+        }
+        let Some(lower) = &self.lower else { return Err(Errno::ENOENT) };
+        let (below, expires) = lower.find(name, ahead)?;
+        // The name may have been covered while the host was asked.
+        match self.entries()?.slots.borrow().get(name) {
+            Some(Slot::File { inode, mount, .. }) => {
+                return Ok(Found { inode: inode.clone(), expires: u64::MAX, mount: mount.clone() });
+            }
+            Some(Slot::Whiteout) => return Err(Errno::ENOENT),
+            None => {}
+        }
+        let node = Self::over(&self.fs, below, Some((self.rc()?, Rc::from(name))));
+        Ok(Found { inode: node, expires, mount: None })
+    }
+
+    /// Whether the host has the name (not asked if it is hidden already).
+    fn is_below(&self, name: &[u8]) -> bool {
+        match &self.lower {
+            None => false,
+            // When in doubt, hide it.
+            Some(lower) => !matches!(lower.find(name, &[]), Err(Errno::ENOENT)),
+        }
+    }
+
+    /// Takes the name away: what the host has is hidden.
+    fn cover(&self, name: &[u8]) -> Result<()> {
+        let below = self.is_below(name);
+        let entries = self.entries()?;
+        if below {
+            entries.hide(Rc::from(name));
+        } else {
+            entries.remove(name);
+        }
+        Ok(())
+    }
+
+    /// An entry came or went: times, and the link count for directories.
+    fn changed(&self, directories: i32) -> Result<()> {
+        self.own_attr()?;
+        self.touch_mtime();
+        self.update(|a| a.nlink = a.nlink.saturating_add_signed(directories));
+        Ok(())
+    }
+
+    pub(super) fn create_entry(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        match self.find(name, &[]) {
+            Ok(_) => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let node = self.fs.node_on(self.dev()?, new);
+        self.changed(i32::from(node.kind == FileType::Directory))?;
+        self.entries()?.put(Rc::from(name), node.clone(), None);
+        Ok(node)
+    }
+
+    pub(super) fn link_entry(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
+        let node = as_node(target).filter(|n| Rc::ptr_eq(&n.fs, &self.fs)).ok_or(Errno::EXDEV)?;
+        node.own_attr()?;
+        if node.attr.get().nlink == 0 && !node.unnamed.get() {
+            return Err(Errno::ENOENT);
+        }
+        if self.find(name, &[]).is_ok() {
+            return Err(Errno::EEXIST);
+        }
+        self.changed(0)?;
+        node.unnamed.set(false);
+        node.update(|a| a.nlink += 1);
+        node.touch_ctime();
+        self.entries()?.put(Rc::from(name), target.clone(), None);
+        Ok(())
+    }
+
+    /// A name of it was removed.
+    fn lost_name(&self) -> Result<()> {
+        // It is about to lose its place: do not enter it there.
+        let origin = self.origin.take();
+        drop(origin);
+        self.own_attr()?;
+        if self.attr.get().nlink > 1 && self.lower.is_some() && self.kind != FileType::Directory {
+            let this = self.rc()?;
+            let known = self.fs.linked.borrow().iter().any(|n| Rc::ptr_eq(n, &this));
+            if !known {
+                self.fs.linked.borrow_mut().push(this);
+            }
+        }
+        self.update(|a| a.nlink = if a.mode & 0o170000 == 0o040000 { 0 } else { a.nlink.saturating_sub(1) });
+        self.touch_ctime();
+        if self.attr.get().nlink == 0 && self.lower.is_some() {
+            self.fs.linked.borrow_mut().retain(|n| !core::ptr::eq(Rc::as_ptr(n), self));
+        }
+        Ok(())
+    }
+
+    fn check_empty(inode: &Rc<dyn Inode>) -> Result<()> {
+        let node = as_node(inode).ok_or(Errno::EBUSY)?;
+        if node.kind == FileType::Directory && !node.list()?.is_empty() {
+            return Err(Errno::ENOTEMPTY);
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_entry(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
+        let node = as_node(target).ok_or(Errno::EBUSY)?;
+        Self::check_empty(target)?;
+        self.cover(name)?;
+        node.lost_name()?;
+        self.changed(-i32::from(node.kind == FileType::Directory))
+    }
+
+    pub(super) fn rename_entry(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
+        let to = as_node(to).filter(|n| Rc::ptr_eq(&n.fs, &self.fs)).ok_or(Errno::EXDEV)?;
+        let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
+        let moved = self.find(old, &[])?.inode;
+        let moved_node = as_node(&moved).ok_or(Errno::EBUSY)?;
+        let replaced = match to.find(new, &[]) {
+            Ok(found) => Some(found.inode),
+            Err(Errno::ENOENT) => None,
+            Err(errno) => return Err(errno),
+        };
+        let same_dir = core::ptr::eq(Rc::as_ptr(&to), self);
+        let is_dir = |n: &Node| i32::from(n.kind == FileType::Directory);
+        let moved_dir = is_dir(&moved_node);
+        // From here on it belongs where it is put, not where it was found.
+        let unplace = |node: &Node| {
+            let origin = node.origin.take();
+            drop(origin);
+            node.own_attr()?;
+            node.touch_ctime();
+            Ok::<(), Errno>(())
+        };
+        if let Some(other) = replaced.as_ref().filter(|_| exchange) {
+            let other_node = as_node(other).ok_or(Errno::EBUSY)?;
+            unplace(&moved_node)?;
+            unplace(&other_node)?;
+            self.entries()?.put(Rc::from(old), other.clone(), None);
+            to.entries()?.put(Rc::from(new), moved, None);
+            let shift = if same_dir { 0 } else { is_dir(&other_node) - moved_dir };
+            self.changed(shift)?;
+            return to.changed(-shift);
+        }
+        let mut replaced_dir = 0;
+        if let Some(inode) = &replaced {
+            Self::check_empty(inode)?;
+            let node = as_node(inode).ok_or(Errno::EBUSY)?;
+            replaced_dir = is_dir(&node);
+            node.lost_name()?;
+        }
+        unplace(&moved_node)?;
+        self.cover(old)?;
+        to.entries()?.put(Rc::from(new), moved, None);
+        if same_dir {
+            return self.changed(-replaced_dir);
+        }
+        self.changed(-moved_dir)?;
+        to.changed(moved_dir - replaced_dir)
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<DirEntry>> {
+        let entries = self.entries()?;
+        let below = match &self.lower {
+            Some(lower) => lower.list()?,
+            None => Vec::new(),
+        };
+        // Private names, oldest first; cloned out, as asking an inode for its number may block.
+        let mut private: Vec<(u64, Name, Rc<dyn Inode>)> = Vec::new();
+        let mut covered: HashSet<Name> = HashSet::new();
+        for (name, slot) in entries.slots.borrow().iter() {
+            if !below.is_empty() {
+                covered.insert(name.clone());
+            }
+            if let Slot::File { inode, seq, .. } = slot {
+                private.push((*seq, name.clone(), inode.clone()));
+            }
+        }
+        private.sort_unstable_by_key(|(seq, ..)| *seq);
+        let mut result: Vec<DirEntry> = below;
+        if !covered.is_empty() {
+            result.retain(|e| !covered.contains(&e.name));
+        }
+        result.extend(private.into_iter().map(|(_, name, inode)| DirEntry {
+            name,
+            ino: ino_of(&inode),
+            kind: inode.file_type(),
+        }));
+        Ok(result)
+    }
+
+    /// Attaches another file system, or a file of one, under a name; what is below is hidden.
+    pub fn attach(&self, name: &[u8], inode: Rc<dyn Inode>, mount: Rc<Mount>) -> Result<()> {
+        let directory = inode.file_type() == FileType::Directory;
+        self.entries()?.put(Rc::from(name), inode, Some(mount));
+        self.pin()?;
+        if directory && self.owns(OWN_ATTR) {
+            self.update(|a| a.nlink += 1);
+        }
+        Ok(())
+    }
+}

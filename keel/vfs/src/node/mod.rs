@@ -1,0 +1,520 @@
+//! Private files of the pod, in memory: tmpfs, and the layer over the files of a read-only export.
+//!
+//! There is one kind of node for both. A [`Node`] may have a *lower* file on the host: then
+//! attributes, names and content come from there until the pod changes them. A directory holds its
+//! private entries and whiteouts above the lower names; a file takes a private copy of its content
+//! at the first write; a change of attributes copies no data. A changed node is entered in its
+//! directory's private table (it is *pinned*), all others live only while somebody uses them.
+
+mod dir;
+mod file;
+mod xattr;
+
+use crate::attr::now;
+use crate::host::HostNode;
+use crate::inode::Attachments;
+use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Name, NewNode, SetTime, Src};
+use abi::request::FsStat;
+use alloc::boxed::Box;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use dir::Entries;
+use file::Pages;
+use hal::frame::Frame;
+use uapi::{Errno, Result};
+use xattr::Xattrs;
+
+/// Space and numbers of one private file system.
+pub struct Private {
+    dev: u64,
+    next_ino: Cell<u64>,
+    max_pages: usize,
+    used_pages: Cell<usize>,
+    nodes: Cell<u64>,
+    /// Changed nodes over host files with several names: each name must lead to them.
+    linked: RefCell<Vec<Rc<Node>>>,
+    is_overlay: bool,
+}
+
+impl core::fmt::Debug for Private {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Private").field("dev", &self.dev).finish_non_exhaustive()
+    }
+}
+
+impl Private {
+    /// A file system with its device number and the most pages that its files may take.
+    pub fn new(dev: u64, max_pages: usize) -> Rc<Self> {
+        Rc::new(Self::make(dev, max_pages, false))
+    }
+
+    /// One over host files: its own inode numbers stay clear of the host's.
+    pub fn overlay(dev: u64, max_pages: usize) -> Rc<Self> {
+        Rc::new(Self::make(dev, max_pages, true))
+    }
+
+    fn make(dev: u64, max_pages: usize, is_overlay: bool) -> Self {
+        Self {
+            dev,
+            next_ino: Cell::new(if is_overlay { 1 << 40 } else { 1 }),
+            max_pages,
+            used_pages: Cell::new(0),
+            nodes: Cell::new(0),
+            linked: RefCell::default(),
+            is_overlay,
+        }
+    }
+
+    fn ino(&self) -> u64 {
+        let ino = self.next_ino.get();
+        self.next_ino.set(ino + 1);
+        ino
+    }
+
+    /// Accounts for new pages. ENOSPC.
+    fn reserve(&self, pages: usize) -> Result<()> {
+        let used = self.used_pages.get() + pages;
+        if used > self.max_pages {
+            return Err(Errno::ENOSPC);
+        }
+        self.used_pages.set(used);
+        Ok(())
+    }
+
+    fn release(&self, pages: usize) {
+        self.used_pages.set(self.used_pages.get().saturating_sub(pages));
+    }
+
+    /// A node without a name and without a lower file.
+    pub fn node(self: &Rc<Self>, new: &NewNode<'_>) -> Rc<Node> {
+        self.node_on(self.dev, new)
+    }
+
+    fn node_on(self: &Rc<Self>, dev: u64, new: &NewNode<'_>) -> Rc<Node> {
+        let (s, ns) = now();
+        let kind = FileType::of(new.mode);
+        let attr = Attr {
+            ino: self.ino(),
+            dev,
+            mode: kind.mode_bits() | new.mode & 0o7777,
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            uid: new.uid,
+            gid: new.gid,
+            rdev: new.rdev,
+            size: new.target.len() as u64,
+            blksize: 4096,
+            atime: s,
+            atime_ns: ns,
+            mtime: s,
+            mtime_ns: ns,
+            ctime: s,
+            ctime_ns: ns,
+            btime: s,
+            btime_ns: ns,
+            ..Attr::default()
+        };
+        let body = match kind {
+            FileType::Directory => Body::Directory(Entries::default()),
+            FileType::Regular => Body::File(Pages::default()),
+            FileType::Symlink => Body::Link(Rc::from(new.target)),
+            _ => Body::Special,
+        };
+        Node::make(self.clone(), kind, attr, OWN_ATTR | OWN_DATA, body, None, None)
+    }
+
+    /// The root directory over a host directory.
+    pub fn over(self: &Rc<Self>, lower: Rc<HostNode>) -> Rc<Node> {
+        Node::over(self, lower, None)
+    }
+}
+
+/// [`Node::own`]: the attributes are the pod's.
+const OWN_ATTR: u8 = 1;
+/// [`Node::own`]: the content is the pod's.
+const OWN_DATA: u8 = 2;
+
+enum Body {
+    Directory(Entries),
+    File(Pages),
+    /// Target, of a link that the pod made.
+    Link(Name),
+    /// Device, FIFO, socket, or a link of the host.
+    Special,
+}
+
+/// A private file or directory; see the module.
+pub struct Node {
+    this: Weak<Node>,
+    fs: Rc<Private>,
+    kind: FileType,
+    /// Valid with [`OWN_ATTR`].
+    attr: Cell<Attr>,
+    own: Cell<u8>,
+    body: Body,
+    lower: Option<Rc<HostNode>>,
+    /// Directory and name where it was found, until it is pinned there.
+    origin: RefCell<Option<(Rc<Node>, Name)>>,
+    /// Made without a name, may get one.
+    unnamed: Cell<bool>,
+    seals: Cell<u32>,
+    xattrs: RefCell<Option<Box<Xattrs>>>,
+    attachments: Attachments,
+}
+
+impl core::fmt::Debug for Node {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Node").field("kind", &self.kind).field("lower", &self.lower).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.fs.nodes.set(self.fs.nodes.get().saturating_sub(1));
+        if let Body::File(pages) = &self.body {
+            self.fs.release(pages.len());
+        }
+    }
+}
+
+impl Node {
+    fn make(
+        fs: Rc<Private>,
+        kind: FileType,
+        attr: Attr,
+        own: u8,
+        body: Body,
+        lower: Option<Rc<HostNode>>,
+        origin: Option<(Rc<Self>, Name)>,
+    ) -> Rc<Self> {
+        fs.nodes.set(fs.nodes.get() + 1);
+        Rc::new_cyclic(|this| Self {
+            this: this.clone(),
+            fs,
+            kind,
+            attr: Cell::new(attr),
+            own: Cell::new(own),
+            body,
+            lower,
+            origin: RefCell::new(origin),
+            unnamed: Cell::new(false),
+            seals: Cell::new(F_SEAL_SEAL),
+            xattrs: RefCell::new(None),
+            attachments: Attachments::default(),
+        })
+    }
+
+    /// The node over a host file: the one that exists, or a new one.
+    fn over(fs: &Rc<Private>, lower: Rc<HostNode>, origin: Option<(Rc<Self>, Name)>) -> Rc<Self> {
+        if let Some(node) = lower.overlay.borrow().upgrade() {
+            return node;
+        }
+        let kind = lower.kind();
+        let body = match kind {
+            FileType::Directory => Body::Directory(Entries::default()),
+            FileType::Regular => Body::File(Pages::default()),
+            _ => Body::Special,
+        };
+        let node = Self::make(fs.clone(), kind, Attr::default(), 0, body, Some(lower.clone()), origin);
+        lower.overlay.replace(Rc::downgrade(&node));
+        node
+    }
+
+    fn rc(&self) -> Result<Rc<Self>> {
+        self.this.upgrade().ok_or(Errno::ESTALE)
+    }
+
+    fn owns(&self, what: u8) -> bool {
+        self.own.get() & what != 0
+    }
+
+    /// The host file whose content it shows.
+    fn lower_data(&self) -> Option<&Rc<HostNode>> {
+        if self.owns(OWN_DATA) { None } else { self.lower.as_ref() }
+    }
+
+    fn ino(&self) -> u64 {
+        match &self.lower {
+            Some(lower) => lower.attr_cached().ino,
+            None => self.attr.get().ino,
+        }
+    }
+
+    /// Enters it in its directory's private table, and that in its own, up to the root.
+    fn pin(&self) -> Result<()> {
+        let Some((dir, name)) = self.origin.take() else { return Ok(()) };
+        let this = self.rc()?;
+        if self.kind != FileType::Directory && self.attr.get().nlink > 1 {
+            self.fs.linked.borrow_mut().push(this.clone());
+        }
+        dir.entries()?.pin(name, this);
+        dir.pin()
+    }
+
+    /// Takes a private copy of the attributes, to change them.
+    fn own_attr(&self) -> Result<()> {
+        if self.owns(OWN_ATTR) {
+            return Ok(());
+        }
+        if let Some(lower) = &self.lower {
+            let attr = lower.fresh_attr()?;
+            if !self.owns(OWN_ATTR) {
+                self.attr.set(attr);
+                self.own.set(self.own.get() | OWN_ATTR);
+            }
+        }
+        self.pin()
+    }
+
+    /// Changes own attributes.
+    fn update(&self, f: impl FnOnce(&mut Attr)) {
+        let mut attr = self.attr.get();
+        f(&mut attr);
+        self.attr.set(attr);
+    }
+
+    /// Something about the file changed now.
+    fn touch_ctime(&self) {
+        let (s, ns) = now();
+        self.update(|a| (a.ctime, a.ctime_ns) = (s, ns));
+    }
+
+    /// Its content changed now.
+    fn touch_mtime(&self) {
+        let (s, ns) = now();
+        self.update(|a| {
+            (a.mtime, a.mtime_ns) = (s, ns);
+            (a.ctime, a.ctime_ns) = (s, ns);
+        });
+    }
+
+    /// It was read: the access time moves if it is not after the last change (relatime).
+    fn touch_atime(&self) {
+        // Files of the host keep theirs; and a node that is only looked at is not pinned.
+        if self.lower.is_some() {
+            return;
+        }
+        let attr = self.attr.get();
+        let atime = (attr.atime, attr.atime_ns);
+        if atime <= (attr.mtime, attr.mtime_ns) || atime <= (attr.ctime, attr.ctime_ns) {
+            let (s, ns) = now();
+            self.update(|a| (a.atime, a.atime_ns) = (s, ns));
+        }
+    }
+
+    /// Seals of a memory file; `None` if it can't have any.
+    pub fn seals(&self) -> Option<u32> {
+        matches!(self.body, Body::File(_)).then(|| self.seals.get())
+    }
+
+    /// Makes it sealable (memfd_create(2) with `MFD_ALLOW_SEALING`).
+    pub fn allow_sealing(&self) {
+        self.seals.set(0);
+    }
+
+    /// F_ADD_SEALS of fcntl(2). EPERM once sealed against more.
+    pub fn add_seals(&self, seals: u32) -> Result<()> {
+        if self.seals.get() & F_SEAL_SEAL != 0 {
+            return Err(Errno::EPERM);
+        }
+        if seals & !F_SEAL_ALL != 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.seals.set(self.seals.get() | seals);
+        Ok(())
+    }
+}
+
+/// No more seals.
+pub const F_SEAL_SEAL: u32 = 1;
+/// The file can't shrink.
+pub const F_SEAL_SHRINK: u32 = 2;
+/// The file can't grow.
+pub const F_SEAL_GROW: u32 = 4;
+/// The file can't be written.
+pub const F_SEAL_WRITE: u32 = 8;
+/// The file can't be written except through mappings that exist.
+pub const F_SEAL_FUTURE_WRITE: u32 = 16;
+/// The file's execute bits can't change.
+pub const F_SEAL_EXEC: u32 = 32;
+const F_SEAL_ALL: u32 = 63;
+
+/// Magic numbers of statfs(2).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
+
+impl Inode for Node {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        if !self.owns(OWN_ATTR)
+            && let Some(lower) = &self.lower
+        {
+            return lower.fresh_attr();
+        }
+        let mut attr = self.attr.get();
+        match &self.body {
+            Body::File(pages) => match self.lower_data() {
+                Some(lower) => {
+                    let below = lower.fresh_attr()?;
+                    (attr.size, attr.blocks) = (below.size, below.blocks);
+                }
+                None => attr.blocks = pages.len() as u64 * 8,
+            },
+            Body::Directory(entries) if self.lower.is_none() => attr.size = entries.size(),
+            _ => {}
+        }
+        Ok(attr)
+    }
+
+    fn perm(&self) -> Result<(u32, u32, u32)> {
+        let attr = match &self.lower {
+            Some(lower) if !self.owns(OWN_ATTR) => lower.fresh_attr()?,
+            _ => self.attr.get(),
+        };
+        Ok((attr.mode, attr.uid, attr.gid))
+    }
+
+    fn file_type(&self) -> FileType {
+        self.kind
+    }
+
+    fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.read_data(offset, dst)
+    }
+
+    fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
+        self.write_data(offset, src)
+    }
+
+    fn append(&self, src: &mut dyn Src) -> Result<(usize, u64)> {
+        // The copy may have to be made first, which blocks; from then on the size is ours.
+        self.own_data(false)?;
+        let end = self.attr.get().size;
+        let written = self.write_data(end, src)?;
+        Ok((written, end + written as u64))
+    }
+
+    fn pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        self.map_pages(first, count, write)
+    }
+
+    fn truncate(&self, size: u64) -> Result<()> {
+        self.truncate_data(size)
+    }
+
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+
+    fn lookup(&self, name: &[u8], ahead: &[u8]) -> Result<Found> {
+        self.find(name, ahead)
+    }
+
+    fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        self.create_entry(name, new)
+    }
+
+    fn create_unnamed(&self, new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        self.entries()?;
+        let node = self.fs.node_on(self.dev()?, new);
+        node.unnamed.set(true);
+        node.update(|a| a.nlink = 0);
+        Ok(node)
+    }
+
+    fn link(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
+        self.link_entry(name, target)
+    }
+
+    fn unlink(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
+        self.remove_entry(name, target)
+    }
+
+    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
+        self.rename_entry(old, to, new, flags)
+    }
+
+    fn readlink(&self) -> Result<Name> {
+        match (&self.body, &self.lower) {
+            (Body::Link(target), _) => Ok(target.clone()),
+            (_, Some(lower)) => lower.link_target(),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn readdir(&self) -> Result<Vec<DirEntry>> {
+        let entries = self.list()?;
+        self.touch_atime();
+        Ok(entries)
+    }
+
+    fn change(&self, change: &Change) -> Result<()> {
+        self.own_attr()?;
+        let current = now();
+        let time = |set: SetTime| match set {
+            SetTime::Now => current,
+            SetTime::At(s, ns) => (s, ns),
+        };
+        self.update(|a| {
+            if let Some(mode) = change.mode {
+                a.mode = a.mode & !0o7777 | mode & 0o7777;
+            }
+            if let Some(uid) = change.uid {
+                a.uid = uid;
+            }
+            if let Some(gid) = change.gid {
+                a.gid = gid;
+            }
+            if let Some(set) = change.atime {
+                (a.atime, a.atime_ns) = time(set);
+            }
+            if let Some(set) = change.mtime {
+                (a.mtime, a.mtime_ns) = time(set);
+            }
+            (a.ctime, a.ctime_ns) = current;
+        });
+        Ok(())
+    }
+
+    fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        self.xattr(name)
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        self.put_xattr(name, value, flags)
+    }
+
+    fn list_xattrs(&self) -> Result<Vec<u8>> {
+        Ok(self.xattr_names())
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        self.drop_xattr(name)
+    }
+
+    fn statfs(&self) -> Result<FsStat> {
+        let (max, used) = (self.fs.max_pages as u64, self.fs.used_pages.get() as u64);
+        Ok(FsStat {
+            kind: if self.fs.is_overlay { OVERLAYFS_MAGIC } else { TMPFS_MAGIC },
+            bsize: 4096,
+            blocks: max,
+            bfree: max - used.min(max),
+            bavail: max - used.min(max),
+            files: max,
+            ffree: max - self.fs.nodes.get().min(max),
+            namelen: 255,
+        })
+    }
+
+    fn fallocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
+        self.allocate(mode, offset, len)
+    }
+
+    fn seek_data(&self, offset: u64, hole: bool) -> Result<u64> {
+        self.seek_pages(offset, hole)
+    }
+}

@@ -1,0 +1,62 @@
+//! Extended attributes, xattr(7).
+
+use super::Node;
+use crate::{Inode, Name};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use uapi::{Errno, Result};
+
+/// Values by name.
+#[derive(Default)]
+pub(super) struct Xattrs(BTreeMap<Name, Box<[u8]>>);
+
+/// setxattr(2): fail if it exists.
+const XATTR_CREATE: u32 = 1;
+/// setxattr(2): fail if it does not exist.
+const XATTR_REPLACE: u32 = 2;
+
+/// Spaces of names that are kept.
+fn check_space(name: &[u8]) -> Result<()> {
+    let known = [&b"user."[..], b"trusted.", b"security."];
+    if known.iter().any(|space| name.starts_with(space) && name.len() > space.len()) {
+        Ok(())
+    } else {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+impl Node {
+    pub(super) fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        check_space(name)?;
+        let xattrs = self.xattrs.borrow();
+        xattrs.as_ref().and_then(|x| x.0.get(name)).map(|v| v.to_vec()).ok_or(Errno::ENODATA)
+    }
+
+    pub(super) fn put_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        check_space(name)?;
+        let exists = self.xattrs.borrow().as_ref().is_some_and(|x| x.0.contains_key(name));
+        if exists && flags & XATTR_CREATE != 0 {
+            return Err(Errno::EEXIST);
+        }
+        if !exists && flags & XATTR_REPLACE != 0 {
+            return Err(Errno::ENODATA);
+        }
+        self.change(&crate::Change::default())?;
+        self.xattrs.borrow_mut().get_or_insert_default().0.insert(Name::from(name), Box::from(value));
+        Ok(())
+    }
+
+    pub(super) fn xattr_names(&self) -> Vec<u8> {
+        let xattrs = self.xattrs.borrow();
+        let names = xattrs.iter().flat_map(|x| x.0.keys());
+        names.flat_map(|name| name.iter().copied().chain(core::iter::once(0))).collect()
+    }
+
+    pub(super) fn drop_xattr(&self, name: &[u8]) -> Result<()> {
+        check_space(name)?;
+        let removed = self.xattrs.borrow_mut().as_mut().and_then(|x| x.0.remove(name));
+        removed.ok_or(Errno::ENODATA)?;
+        self.change(&crate::Change::default())
+    }
+}

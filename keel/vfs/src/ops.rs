@@ -1,0 +1,337 @@
+//! Changes of names, with the permission checks of Linux, on resolved directories.
+
+use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
+use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
+use crate::walk::{Component, Parent};
+use crate::{Change, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime};
+use alloc::rc::Rc;
+use uapi::{Errno, Result};
+
+/// renameat2(2): do not replace.
+pub const RENAME_NOREPLACE: u32 = 1;
+/// renameat2(2): exchange both names.
+pub const RENAME_EXCHANGE: u32 = 2;
+/// renameat2(2): leave a whiteout behind.
+pub const RENAME_WHITEOUT: u32 = 4;
+
+/// EROFS if changes in the file system of `place` are not allowed.
+pub fn check_writable(place: &PathRef) -> Result<()> {
+    if place.mount().read_only { Err(Errno::EROFS) } else { Ok(()) }
+}
+
+/// May names be added to or taken from `dir`?
+fn check_dir(dir: &PathRef, cred: &Cred<'_>) -> Result<()> {
+    cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)
+}
+
+/// What a path names, or the name under which it would be created.
+fn existing(dir: &PathRef, name: &[u8]) -> Result<Option<PathRef>> {
+    match dir.lookup(name, &[], false) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The name to create at the end of a path. `directory`: a trailing slash is allowed.
+fn new_name<'p>(parent: &'p Parent, directory: bool) -> Result<&'p Name> {
+    let Component::Normal(name) = &parent.last else { return Err(Errno::EEXIST) };
+    if existing(&parent.dir, name)?.is_some() {
+        return Err(Errno::EEXIST);
+    }
+    if parent.trailing_slash && !directory {
+        return Err(Errno::ENOENT);
+    }
+    Ok(name)
+}
+
+/// Creates what a path names: mkdir(2), mknod(2), symlink(2). EEXIST.
+pub fn create(parent: &Parent, new: &NewNode<'_>, cred: &Cred<'_>) -> Result<PathRef> {
+    let name = new_name(parent, FileType::of(new.mode) == FileType::Directory)?.clone();
+    create_in(&parent.dir, &name, new, cred)
+}
+
+/// Creates `name`, which does not exist, in `dir`.
+pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>) -> Result<PathRef> {
+    check_writable(dir)?;
+    if dir.is_deleted() {
+        return Err(Errno::ENOENT);
+    }
+    check_dir(dir, cred)?;
+    let new = inherit(dir, new, cred)?;
+    let inode = dir.inode().create(name, &new)?;
+    Ok(adopt_new(dir, name, inode))
+}
+
+/// Enters what was just created; the file system says how long that holds at its next lookup.
+fn adopt_new(dir: &PathRef, name: &[u8], inode: Rc<dyn crate::Inode>) -> PathRef {
+    dir.adopt(name, inode, hal::clock::monotonic_ns().saturating_add(crate::host::FRESH_NS), None)
+}
+
+/// Group and set-group-ID bit that a new node takes from its directory.
+pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<NewNode<'n>> {
+    let mut new = *new;
+    let (mode, _, gid) = dir.inode().perm()?;
+    if mode & S_ISGID != 0 {
+        new.gid = gid;
+        if FileType::of(new.mode) == FileType::Directory {
+            new.mode |= S_ISGID;
+        } else if new.mode & (S_ISGID | 0o010) == S_ISGID | 0o010 && !cred.in_group(gid) && !cred.has(cap::FSETID) {
+            new.mode &= !S_ISGID;
+        }
+    }
+    Ok(new)
+}
+
+/// link(2): gives `target` the name at the end of `parent`'s path.
+pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
+    let name = new_name(parent, false)?.clone();
+    let dir = &parent.dir;
+    if !Rc::ptr_eq(target.mount(), dir.mount()) {
+        return Err(Errno::EXDEV);
+    }
+    check_writable(dir)?;
+    if dir.is_deleted() {
+        return Err(Errno::ENOENT);
+    }
+    // fs.protected_hardlinks, on everywhere: others' special, set-id or inaccessible files.
+    let inode = target.inode();
+    let (mode, uid, _) = inode.perm()?;
+    if !cred.owns(uid) {
+        let safe = inode.file_type() == FileType::Regular
+            && mode & S_ISUID == 0
+            && mode & (S_ISGID | 0o010) != S_ISGID | 0o010
+            && cred.check(&**inode, MAY_READ | MAY_WRITE).is_ok();
+        if !safe {
+            return Err(Errno::EPERM);
+        }
+    }
+    check_dir(dir, cred)?;
+    if inode.file_type() == FileType::Directory {
+        return Err(Errno::EPERM);
+    }
+    dir.inode().link(&name, inode)?;
+    adopt_new(dir, &name, inode.clone());
+    Ok(())
+}
+
+/// May the name of `victim` be taken from `dir`? `directory`: it must be one, or must be none.
+fn check_delete(dir: &PathRef, victim: &PathRef, directory: bool, cred: &Cred<'_>) -> Result<()> {
+    check_dir(dir, cred)?;
+    cred.check_sticky(&**dir.inode(), &**victim.inode())?;
+    let is_directory = victim.inode().file_type() == FileType::Directory;
+    match (directory, is_directory) {
+        (true, false) => return Err(Errno::ENOTDIR),
+        (false, true) => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    if victim.is_mount_root() {
+        return Err(Errno::EBUSY);
+    }
+    Ok(())
+}
+
+/// unlink(2).
+pub fn unlink(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
+    let Component::Normal(name) = &parent.last else { return Err(Errno::EISDIR) };
+    let victim = parent.dir.lookup(name, &[], false)?;
+    if parent.trailing_slash {
+        let directory = victim.inode().file_type() == FileType::Directory;
+        return Err(if directory { Errno::EISDIR } else { Errno::ENOTDIR });
+    }
+    check_writable(&parent.dir)?;
+    check_delete(&parent.dir, &victim, false, cred)?;
+    parent.dir.inode().unlink(name, victim.inode())?;
+    parent.dir.forget(name);
+    Ok(())
+}
+
+/// rmdir(2).
+pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
+    let name = match &parent.last {
+        Component::Normal(name) => name,
+        Component::Dot => return Err(Errno::EINVAL),
+        Component::DotDot => return Err(Errno::ENOTEMPTY),
+        Component::Root => return Err(Errno::EBUSY),
+    };
+    let victim = parent.dir.lookup(name, &[], false)?;
+    check_writable(&parent.dir)?;
+    check_delete(&parent.dir, &victim, true, cred)?;
+    parent.dir.inode().unlink(name, victim.inode())?;
+    parent.dir.forget(name);
+    Ok(())
+}
+
+/// renameat2(2).
+pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result<()> {
+    if !Rc::ptr_eq(from.dir.mount(), to.dir.mount()) {
+        return Err(Errno::EXDEV);
+    }
+    let Component::Normal(old_name) = &from.last else { return Err(Errno::EBUSY) };
+    let Component::Normal(new_name) = &to.last else {
+        return Err(if flags & RENAME_NOREPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY });
+    };
+    let exchange = flags & RENAME_EXCHANGE != 0;
+    let old = from.dir.lookup(old_name, &[], false)?;
+    if new_name.len() > NAME_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    let new = existing(&to.dir, new_name)?;
+    if flags & RENAME_NOREPLACE != 0 && new.is_some() {
+        return Err(Errno::EEXIST);
+    }
+    if exchange && new.is_none() {
+        return Err(Errno::ENOENT);
+    }
+    let old_is_dir = old.inode().file_type() == FileType::Directory;
+    let new_is_dir = new.as_ref().is_some_and(|n| n.inode().file_type() == FileType::Directory);
+    if exchange && to.trailing_slash && !new_is_dir {
+        return Err(Errno::ENOTDIR);
+    }
+    if !old_is_dir && (from.trailing_slash || !exchange && to.trailing_slash) {
+        return Err(Errno::ENOTDIR);
+    }
+    // A directory can't move into itself, nor replace what it lies in.
+    if to.dir.is_within(&old) {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(new) = &new
+        && from.dir.is_within(new)
+    {
+        return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+    }
+    check_writable(&from.dir)?;
+    if let Some(new) = &new
+        && Rc::ptr_eq(old.inode(), new.inode())
+    {
+        return Ok(());
+    }
+    check_delete(&from.dir, &old, old_is_dir, cred)?;
+    match &new {
+        None if to.dir.is_deleted() => return Err(Errno::ENOENT),
+        None => check_dir(&to.dir, cred)?,
+        Some(new) => check_delete(&to.dir, new, if exchange { new_is_dir } else { old_is_dir }, cred)?,
+    }
+    let same_dir = Rc::ptr_eq(&from.dir, &to.dir);
+    if !same_dir {
+        // `..` of a moved directory changes: that writes to it.
+        if old_is_dir {
+            cred.check(&**old.inode(), MAY_WRITE)?;
+        }
+        if exchange && let Some(new) = new.as_ref().filter(|_| new_is_dir) {
+            cred.check(&**new.inode(), MAY_WRITE)?;
+        }
+    }
+    from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?;
+    if exchange {
+        from.dir.exchanged(old_name, &to.dir, new_name);
+    } else {
+        from.dir.moved(old_name, &to.dir, new_name);
+    }
+    Ok(())
+}
+
+/// chmod(2).
+pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
+    check_writable(place)?;
+    let inode = place.inode();
+    if inode.file_type() == FileType::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let (_, uid, gid) = inode.perm()?;
+    if !cred.owns(uid) {
+        return Err(Errno::EPERM);
+    }
+    let mut mode = mode & 0o7777;
+    if !cred.in_group(gid) && !cred.has(cap::FSETID) {
+        mode &= !S_ISGID;
+    }
+    inode.change(&Change { mode: Some(mode), ..Change::default() })
+}
+
+/// chown(2); `None` leaves the id.
+pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_>) -> Result<()> {
+    check_writable(place)?;
+    let inode = place.inode();
+    let (mode, owner, group) = inode.perm()?;
+    if !cred.has(cap::CHOWN) {
+        let uid_ok = uid.is_none_or(|uid| cred.uid == owner && uid == owner);
+        let gid_ok = gid.is_none_or(|gid| cred.uid == owner && (gid == group || cred.in_group(gid)));
+        if !uid_ok || !gid_ok {
+            return Err(Errno::EPERM);
+        }
+    }
+    // Set-id bits do not survive a change of owner, even a void one, except on directories.
+    let mut change = Change { uid, gid, ..Change::default() };
+    if inode.file_type() != FileType::Directory {
+        let mut bits = mode & 0o7777 & !S_ISUID;
+        if mode & 0o010 != 0 {
+            bits &= !S_ISGID;
+        }
+        if bits != mode & 0o7777 {
+            change.mode = Some(bits);
+        }
+    }
+    inode.change(&change)
+}
+
+/// utimensat(2): times to set, `None` leaves one. `now_allowed`: both are the current time, which
+/// whoever may write the file may set.
+pub fn set_times(place: &PathRef, atime: Option<SetTime>, mtime: Option<SetTime>, cred: &Cred<'_>) -> Result<()> {
+    if atime.is_none() && mtime.is_none() {
+        return Ok(());
+    }
+    check_writable(place)?;
+    let inode = place.inode();
+    let (_, uid, _) = inode.perm()?;
+    if !cred.owns(uid) {
+        if atime != Some(SetTime::Now) || mtime != Some(SetTime::Now) {
+            return Err(Errno::EPERM);
+        }
+        cred.check(&**inode, MAY_WRITE)?;
+    }
+    inode.change(&Change { atime, mtime, ..Change::default() })
+}
+
+/// truncate(2) on a place: checks what open(2) for writing checks.
+pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
+    let inode = place.inode();
+    match inode.file_type() {
+        FileType::Directory => return Err(Errno::EISDIR),
+        FileType::Regular => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    cred.check(&**inode, MAY_WRITE)?;
+    check_writable(place)?;
+    inode.truncate(size)?;
+    drop_set_id(place, cred)
+}
+
+/// After a write by somebody without CAP_FSETID: the set-id bits go.
+pub fn drop_set_id(place: &PathRef, cred: &Cred<'_>) -> Result<()> {
+    let inode = place.inode();
+    let (mode, ..) = inode.perm()?;
+    if mode & (S_ISUID | S_ISGID) == 0 || cred.has(cap::FSETID) || inode.file_type() != FileType::Regular {
+        return Ok(());
+    }
+    let mut bits = mode & 0o7777 & !S_ISUID;
+    if mode & 0o010 != 0 {
+        bits &= !S_ISGID;
+    }
+    inode.change(&Change { mode: Some(bits), ..Change::default() })
+}
+
+/// fs.protected_regular and fs.protected_fifos as set by systemd: no O_CREAT open of others' files
+/// in world-writable sticky directories. EACCES.
+pub fn check_protected_create(dir: &PathRef, file: &PathRef, cred: &Cred<'_>) -> Result<()> {
+    let (mode, dir_uid, _) = dir.inode().perm()?;
+    if mode & (S_ISVTX | 0o002) != S_ISVTX | 0o002 {
+        return Ok(());
+    }
+    let kind = file.inode().file_type();
+    let (_, uid, _) = file.inode().perm()?;
+    if matches!(kind, FileType::Regular | FileType::Fifo) && uid != dir_uid && uid != cred.uid {
+        return Err(Errno::EACCES);
+    }
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! Files whose content is made when they are read: the building blocks of `/proc` and `/sys`.
+//!
+//! A directory is a [`SynthDir`] that makes [`Entry`]s by name; [`Table`] is one with fixed names. A
+//! file is a [`SynthFile`] (any closure that gives its bytes will do), a link a [`SynthLink`].
+//!
+//! ```ignore
+//! let proc = SynthFs::new(dev, PROC_MAGIC, table([
+//!     ("version", Entry::file(0o444, || Ok(b"Linux version …\n".to_vec()))),
+//!     ("self", Entry::link(|| Ok(b"1234".to_vec()))),
+//!     ("sys", Entry::dir(0o555, table([…]))),
+//! ]));
+//! tree.attach(b"/proc", proc, "proc", "proc", false)?;
+//! ```
+
+use crate::attr::now;
+use crate::inode::Attachments;
+use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Name, NewNode, PathRef, Src};
+use abi::request::FsStat;
+use alloc::boxed::Box;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hashbrown::HashMap;
+use uapi::{Errno, Result};
+
+/// `f_type` of procfs.
+pub const PROC_MAGIC: u64 = 0x9fa0;
+/// `f_type` of sysfs.
+pub const SYSFS_MAGIC: u64 = 0x6265_6572;
+
+/// Names that are made on demand.
+pub trait SynthDir {
+    /// Makes the entry of a name. ENOENT.
+    fn lookup(&self, name: &[u8]) -> Result<Entry>;
+    /// All names with their types.
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>>;
+}
+
+/// Content that is made when a read starts at offset 0 (as Linux's sequence files do).
+pub trait SynthFile {
+    /// The whole content now.
+    fn content(&self) -> Result<Vec<u8>>;
+    /// A write; returns the bytes taken. EACCES.
+    fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+    /// A read that needs no content made beforehand (`/proc/PID/mem`). `None`: use the content.
+    fn read_at(&self, _offset: u64, _dst: &mut dyn Dst) -> Option<Result<usize>> {
+        None
+    }
+}
+
+impl<F: Fn() -> Result<Vec<u8>>> SynthFile for F {
+    fn content(&self) -> Result<Vec<u8>> {
+        self()
+    }
+}
+
+/// A link whose target is made when it is read.
+pub trait SynthLink {
+    /// What readlink(2) shows.
+    fn target(&self) -> Result<Vec<u8>>;
+    /// Where a magic link leads, whatever its target reads.
+    fn place(&self) -> Option<Result<PathRef>> {
+        None
+    }
+}
+
+impl<F: Fn() -> Result<Vec<u8>>> SynthLink for F {
+    fn target(&self) -> Result<Vec<u8>> {
+        self()
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone)]
+pub enum What {
+    /// A directory.
+    Dir(Rc<dyn SynthDir>),
+    /// A regular file.
+    File(Rc<dyn SynthFile>),
+    /// A symbolic link.
+    Link(Rc<dyn SynthLink>),
+    /// A node of another kind (a device).
+    Inode(Rc<dyn Inode>),
+}
+
+/// An entry of a synthetic directory.
+#[derive(Clone)]
+pub struct Entry {
+    /// What it is.
+    pub what: What,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Tells it from earlier bearers of its name (a process's start time): the inode number and
+    /// places in it change with it. 0: always the same.
+    pub generation: u64,
+}
+
+impl Entry {
+    /// A regular file.
+    pub fn file(mode: u32, file: impl SynthFile + 'static) -> Self {
+        Self { what: What::File(Rc::new(file)), mode, uid: 0, gid: 0, generation: 0 }
+    }
+    /// A directory.
+    pub fn dir(mode: u32, dir: impl SynthDir + 'static) -> Self {
+        Self { what: What::Dir(Rc::new(dir)), mode, uid: 0, gid: 0, generation: 0 }
+    }
+    /// A symbolic link.
+    pub fn link(link: impl SynthLink + 'static) -> Self {
+        Self { what: What::Link(Rc::new(link)), mode: 0o777, uid: 0, gid: 0, generation: 0 }
+    }
+    /// With another owner.
+    pub fn owned(self, uid: u32, gid: u32) -> Self {
+        Self { uid, gid, ..self }
+    }
+    /// With a generation.
+    pub fn generation(self, generation: u64) -> Self {
+        Self { generation, ..self }
+    }
+
+    fn kind(&self) -> FileType {
+        match &self.what {
+            What::Dir(_) => FileType::Directory,
+            What::File(_) => FileType::Regular,
+            What::Link(_) => FileType::Symlink,
+            What::Inode(inode) => inode.file_type(),
+        }
+    }
+}
+
+/// A directory of fixed names.
+pub struct Table(Vec<(Vec<u8>, Entry)>);
+
+/// A directory of fixed names.
+pub fn table<const N: usize>(entries: [(&str, Entry); N]) -> Table {
+    Table(entries.into_iter().map(|(name, entry)| (name.as_bytes().to_vec(), entry)).collect())
+}
+
+impl Table {
+    /// With another name.
+    pub fn with(mut self, name: &str, entry: Entry) -> Self {
+        self.0.push((name.as_bytes().to_vec(), entry));
+        self
+    }
+}
+
+impl SynthDir for Table {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, e)| e.clone()).ok_or(Errno::ENOENT)
+    }
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        Ok(self.0.iter().map(|(name, entry)| (name.clone(), entry.kind())).collect())
+    }
+}
+
+/// A file system of made-up files.
+pub struct SynthFs {
+    dev: u64,
+    magic: u64,
+    next_ino: Cell<u64>,
+    since: (i64, u32),
+}
+
+impl SynthFs {
+    /// Its root directory. `magic`: `f_type` of statfs(2).
+    #[expect(clippy::new_ret_no_self, reason = "the root is what is used; the file system lies behind it")]
+    pub fn new(dev: u64, magic: u64, root: impl SynthDir + 'static) -> Rc<SynthInode> {
+        let fs = Rc::new(Self { dev, magic, next_ino: Cell::new(1), since: now() });
+        SynthInode::make(&fs, Entry::dir(0o555, root))
+    }
+}
+
+/// A made-up file, directory or link.
+pub struct SynthInode {
+    this: Weak<SynthInode>,
+    fs: Rc<SynthFs>,
+    ino: u64,
+    entry: Entry,
+    /// Children that somebody uses, so that a name keeps its inode.
+    known: RefCell<HashMap<Name, Weak<SynthInode>>>,
+    attachments: Attachments,
+}
+
+impl SynthInode {
+    fn make(fs: &Rc<SynthFs>, entry: Entry) -> Rc<Self> {
+        let ino = fs.next_ino.get();
+        fs.next_ino.set(ino + 1);
+        Rc::new_cyclic(|this| Self {
+            this: this.clone(),
+            fs: fs.clone(),
+            ino,
+            entry,
+            known: RefCell::default(),
+            attachments: Attachments::default(),
+        })
+    }
+}
+
+impl Inode for SynthInode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        let kind = self.file_type();
+        let (s, ns) = self.fs.since;
+        Ok(Attr {
+            ino: self.ino,
+            dev: self.fs.dev,
+            mode: kind.mode_bits() | self.entry.mode,
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            uid: self.entry.uid,
+            gid: self.entry.gid,
+            blksize: 1024,
+            atime: s,
+            atime_ns: ns,
+            mtime: s,
+            mtime_ns: ns,
+            ctime: s,
+            ctime_ns: ns,
+            ..Attr::default()
+        })
+    }
+
+    fn file_type(&self) -> FileType {
+        self.entry.kind()
+    }
+
+    fn lookup(&self, name: &[u8], _ahead: &[u8]) -> Result<Found> {
+        let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
+        let entry = dir.lookup(name)?;
+        if let What::Inode(inode) = entry.what {
+            return Ok(Found { inode, expires: 0, mount: None });
+        }
+        let known = self.known.borrow().get(name).and_then(Weak::upgrade);
+        let same = |k: &Rc<Self>| {
+            k.entry.generation == entry.generation
+                && k.entry.kind() == entry.kind()
+                && (k.entry.mode, k.entry.uid, k.entry.gid) == (entry.mode, entry.uid, entry.gid)
+        };
+        let inode = match known.filter(same) {
+            Some(inode) => inode,
+            None => {
+                let inode = Self::make(&self.fs, entry);
+                let mut known = self.known.borrow_mut();
+                if known.len() > 64 {
+                    known.retain(|_, weak| weak.strong_count() > 0);
+                }
+                known.insert(Rc::from(name), Rc::downgrade(&inode));
+                inode
+            }
+        };
+        Ok(Found { inode, expires: 0, mount: None })
+    }
+
+    fn create(&self, _name: &[u8], _new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        Err(Errno::ENOENT)
+    }
+
+    fn readdir(&self) -> Result<Vec<DirEntry>> {
+        let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
+        let names = dir.list()?;
+        // Numbers are given to files when they are looked up; a listing shows others, not 0.
+        Ok((0x1_0000..)
+            .zip(names)
+            .map(|(ino, (name, kind))| {
+                let known = self.known.borrow().get(&name[..]).and_then(Weak::upgrade);
+                DirEntry { ino: known.map_or(ino, |k| k.ino), name: Rc::from(name), kind }
+            })
+            .collect())
+    }
+
+    fn readlink(&self) -> Result<Name> {
+        let What::Link(link) = &self.entry.what else { return Err(Errno::EINVAL) };
+        Ok(Rc::from(link.target()?))
+    }
+
+    fn jump(&self) -> Option<Result<PathRef>> {
+        let What::Link(link) = &self.entry.what else { return None };
+        link.place()
+    }
+
+    fn truncate(&self, _size: u64) -> Result<()> {
+        // Shells open with O_TRUNC what they write to.
+        Ok(())
+    }
+
+    fn change(&self, _change: &Change) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn statfs(&self) -> Result<FsStat> {
+        Ok(FsStat { kind: self.fs.magic, bsize: 4096, namelen: 255, ..FsStat::default() })
+    }
+
+    fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {
+        let What::File(file) = &self.entry.what else { return Ok(None) };
+        let inode = self.this.upgrade().ok_or(Errno::ESTALE)?;
+        Ok(Some(Rc::new(Opened { inode, file: file.clone(), content: RefCell::default() })))
+    }
+
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+}
+
+/// An open made-up file: the content of its last read from the start.
+struct Opened {
+    inode: Rc<SynthInode>,
+    file: Rc<dyn SynthFile>,
+    content: RefCell<Option<Rc<[u8]>>>,
+}
+
+impl Inode for Opened {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        self.inode.attr()
+    }
+
+    fn file_type(&self) -> FileType {
+        FileType::Regular
+    }
+
+    fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        if let Some(result) = self.file.read_at(offset, dst) {
+            return result;
+        }
+        let known = self.content.borrow().clone().filter(|_| offset != 0);
+        let content = match known {
+            Some(content) => content,
+            None => {
+                let content: Rc<[u8]> = Rc::from(self.file.content()?);
+                self.content.replace(Some(content.clone()));
+                content
+            }
+        };
+        let rest = usize::try_from(offset).ok().and_then(|at| content.get(at..)).unwrap_or_default();
+        if rest.is_empty() { Ok(0) } else { dst.put(rest) }
+    }
+
+    fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
+        // procfs takes at most a page at once.
+        let mut data: Box<[u8]> = alloc::vec![0; src.remaining().min(4096)].into();
+        let n = src.get(&mut data)?;
+        self.file.write(offset, &data[..n])
+    }
+
+    fn truncate(&self, size: u64) -> Result<()> {
+        self.inode.truncate(size)
+    }
+
+    fn statfs(&self) -> Result<FsStat> {
+        self.inode.statfs()
+    }
+
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.inode.attachments)
+    }
+}

@@ -1,0 +1,1 @@
+//! Tests over a directory of the host.

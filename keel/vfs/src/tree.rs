@@ -1,0 +1,146 @@
+//! The pod's tree: its root, and file systems attached in it.
+
+use crate::node::Node;
+use crate::walk::Walk;
+use crate::{Cred, Dentry, FileType, Inode, Mount, Name, NewNode, PathRef};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use uapi::{Errno, Result};
+
+/// See the module.
+pub struct Tree {
+    root: PathRef,
+    mounts: RefCell<Vec<Rc<Mount>>>,
+    next_id: Cell<u32>,
+    next_minor: Cell<u32>,
+    /// For files without a name.
+    unnamed: Rc<Mount>,
+}
+
+impl core::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Tree").field("mounts", &self.mounts).finish_non_exhaustive()
+    }
+}
+
+/// First mount id: numbers as they look in a container.
+const FIRST_ID: u32 = 20;
+
+impl Tree {
+    /// A tree whose root is `root`.
+    pub fn new(root: Rc<Node>, kind: &'static str) -> Self {
+        let mount = |id, at: &[u8], kind| {
+            Rc::new(Mount { id, parent: 1, at: Rc::from(at), kind, source: kind, read_only: false })
+        };
+        let root_mount = mount(FIRST_ID, b"/", kind);
+        Self {
+            root: Dentry::root(root, root_mount.clone()),
+            mounts: RefCell::new(alloc::vec![root_mount]),
+            next_id: Cell::new(FIRST_ID + 1),
+            next_minor: Cell::new(FIRST_ID),
+            unnamed: mount(FIRST_ID - 1, b"", "tmpfs"),
+        }
+    }
+
+    /// The root.
+    pub fn root(&self) -> &PathRef {
+        &self.root
+    }
+
+    /// What is attached where, the root first.
+    pub fn mounts(&self) -> Vec<Rc<Mount>> {
+        self.mounts.borrow().clone()
+    }
+
+    /// A device number for another file system.
+    pub fn new_dev(&self) -> u64 {
+        let minor = self.next_minor.get();
+        self.next_minor.set(minor + 1);
+        crate::attr::makedev(0, minor)
+    }
+
+    /// A place for a file without a name; `name` is what `/proc/self/fd` shows.
+    pub fn unnamed(&self, name: &[u8], inode: Rc<dyn Inode>) -> PathRef {
+        Dentry::unnamed(name, inode, self.unnamed.clone())
+    }
+
+    /// The directory at an absolute path, made with its parents (mode 0755, root's) where missing.
+    pub fn make_dirs(&self, path: &[u8]) -> Result<PathRef> {
+        let mut at = self.root.clone();
+        for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty()) {
+            let walk = Walk::new(self.root.clone(), Cred::ROOT);
+            at = match walk.resolve(&at, name, true) {
+                Ok(found) if found.inode().file_type() == FileType::Directory => found,
+                Ok(_) => return Err(Errno::ENOTDIR),
+                Err(Errno::ENOENT) => crate::ops::create_in(&at, name, &NewNode::plain(0o040755, 0, 0), &Cred::ROOT)?,
+                Err(errno) => return Err(errno),
+            };
+        }
+        Ok(at)
+    }
+
+    /// The directory that `path` lies in (made where missing) and its last component.
+    fn split<'p>(&self, path: &'p [u8]) -> Result<(PathRef, &'p [u8])> {
+        let end = path.iter().rposition(|&b| b != b'/').ok_or(Errno::EBUSY)? + 1;
+        let path = &path[..end];
+        let at = path.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
+        Ok((self.make_dirs(&path[..at])?, &path[at..]))
+    }
+
+    /// Attaches a file system (or a file of one) at an absolute path. The directory it lies in must
+    /// be a private one (it may lie over the host's).
+    pub fn attach(
+        &self,
+        path: &[u8],
+        inode: Rc<dyn Inode>,
+        kind: &'static str,
+        source: &'static str,
+        read_only: bool,
+    ) -> Result<PathRef> {
+        let (dir, name) = self.split(path)?;
+        let parent = dir.inode().as_any().downcast_ref::<Node>().ok_or(Errno::EBUSY)?;
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        let at: Name = Rc::from(
+            [&dir.path(None)[..], b"/", name]
+                .concat()
+                .strip_prefix(b"/")
+                .map_or_else(|| path.to_vec(), |p| if p.starts_with(b"/") { p.to_vec() } else { [b"/", p].concat() }),
+        );
+        let mount = Rc::new(Mount { id, parent: dir.mount().id, at, kind, source, read_only });
+        parent.attach(name, inode.clone(), mount.clone())?;
+        self.mounts.borrow_mut().push(mount.clone());
+        Ok(dir.adopt(name, inode, u64::MAX, Some(mount)))
+    }
+
+    /// Makes a symbolic link at an absolute path; an existing name is left alone.
+    pub fn symlink(&self, path: &[u8], target: &[u8]) -> Result<()> {
+        self.create(path, &NewNode { mode: 0o120777, uid: 0, gid: 0, rdev: 0, target }).map(drop)
+    }
+
+    /// Makes a node at an absolute path, with the directories that lead there; an existing one is
+    /// what is returned.
+    pub fn create(&self, path: &[u8], new: &NewNode<'_>) -> Result<PathRef> {
+        let (dir, name) = self.split(path)?;
+        match crate::ops::create_in(&dir, name, new, &Cred::ROOT) {
+            Err(Errno::EEXIST) => dir.lookup(name, &[], false),
+            other => other,
+        }
+    }
+
+    /// Writes a whole private file at an absolute path, in place of what is there.
+    pub fn write_file(&self, path: &[u8], mode: u32, content: &[u8]) -> Result<()> {
+        let (dir, name) = self.split(path)?;
+        match dir.lookup(name, &[], false) {
+            Ok(old) => {
+                dir.inode().unlink(name, old.inode())?;
+                dir.forget(name);
+            }
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let file = crate::ops::create_in(&dir, name, &NewNode::plain(0o100000 | mode, 0, 0), &Cred::ROOT)?;
+        file.inode().write_at(0, &mut crate::io::KernelSrc(content)).map(drop)
+    }
+}

@@ -1,0 +1,276 @@
+//! From paths to places: path_resolution(7) and openat2(2).
+
+use crate::cred::MAY_EXEC;
+use crate::{Cred, FileType, Name, PATH_MAX, PathRef};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use uapi::{Errno, Result};
+
+/// Most symbolic links followed in one resolution.
+const MAX_LINKS: u32 = 40;
+
+/// Restrictions of openat2(2); the values of its `RESOLVE_*` flags.
+pub mod resolve {
+    /// Do not cross into another mount.
+    pub const NO_XDEV: u64 = 0x01;
+    /// Do not follow magic links.
+    pub const NO_MAGICLINKS: u64 = 0x02;
+    /// Do not follow symbolic links.
+    pub const NO_SYMLINKS: u64 = 0x04;
+    /// Stay beneath the start.
+    pub const BENEATH: u64 = 0x08;
+    /// Treat the start as the root.
+    pub const IN_ROOT: u64 = 0x10;
+    /// Only what is cached.
+    pub const CACHED: u64 = 0x20;
+    /// All of them.
+    pub const ALL: u64 = 0x3f;
+}
+
+/// How the last component is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// Looked up; a symbolic link is followed.
+    Follow,
+    /// Looked up; a symbolic link is the result.
+    NoFollow,
+    /// Not looked up: the result is its directory.
+    Parent,
+}
+
+/// Last component of a path whose directory was resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// A name.
+    Normal(Name),
+    /// `.`
+    Dot,
+    /// `..`
+    DotDot,
+    /// The path was `/` (or only slashes).
+    Root,
+}
+
+/// A resolved directory and the component that follows.
+#[derive(Clone, Debug)]
+pub struct Parent {
+    /// The directory.
+    pub dir: PathRef,
+    /// What comes last.
+    pub last: Component,
+    /// Slashes follow it.
+    pub trailing_slash: bool,
+}
+
+/// One path resolution on behalf of a process.
+pub struct Walk<'a> {
+    root: PathRef,
+    cred: Cred<'a>,
+    flags: u64,
+    start: Option<PathRef>,
+    links: Cell<u32>,
+}
+
+impl<'a> Walk<'a> {
+    /// A resolution in the tree beneath `root`.
+    pub fn new(root: PathRef, cred: Cred<'a>) -> Self {
+        Self { root, cred, flags: 0, start: None, links: Cell::new(0) }
+    }
+
+    /// With restrictions of [`resolve`], relative to `start`.
+    pub fn restricted(root: PathRef, cred: Cred<'a>, start: &PathRef, flags: u64) -> Self {
+        let root = if flags & resolve::IN_ROOT != 0 { start.clone() } else { root };
+        Self { root, cred, flags, start: Some(start.clone()), links: Cell::new(0) }
+    }
+
+    /// Resolves `path` from `base`; a symbolic link at the end is followed or not.
+    pub fn resolve(&self, base: &PathRef, path: &[u8], follow: bool) -> Result<PathRef> {
+        match self.walk(base, path, if follow { Last::Follow } else { Last::NoFollow })? {
+            End::Place(place) => Ok(place),
+            // Only `Last::Parent` ends like this.
+            End::Parent(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Resolves the directory of the last component of `path`.
+    pub fn parent(&self, base: &PathRef, path: &[u8]) -> Result<Parent> {
+        match self.walk(base, path, Last::Parent)? {
+            End::Parent(parent) => Ok(parent),
+            End::Place(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Continues a walk that stopped at `link` in `dir` because it was asked for the parent: where
+    /// the link leads, again as directory and last component. ELOOP.
+    pub fn follow_parent(&self, dir: &PathRef, link: &PathRef) -> Result<Followed> {
+        match self.follow(link)? {
+            Target::Place(place) => Ok(Followed::Place(place)),
+            Target::Path(target) => Ok(Followed::Parent(self.parent(dir, &target)?)),
+        }
+    }
+
+    /// Looks up one name in a directory, with the checks of a walk but without following it.
+    pub fn lookup(&self, dir: &PathRef, name: &[u8]) -> Result<PathRef> {
+        self.cred.check(&**dir.inode(), MAY_EXEC)?;
+        self.child(dir, name, &[])
+    }
+
+    /// The directory above, `..`.
+    pub fn up(&self, dir: &PathRef) -> Result<PathRef> {
+        if self.flags & resolve::BENEATH != 0 && self.start.as_ref().is_some_and(|s| Rc::ptr_eq(s, dir)) {
+            return Err(Errno::EXDEV);
+        }
+        if Rc::ptr_eq(dir, &self.root) {
+            return Ok(dir.clone());
+        }
+        let Some(parent) = dir.parent() else { return Ok(dir.clone()) };
+        self.check_mount(dir, &parent)?;
+        Ok(parent)
+    }
+
+    fn check_mount(&self, from: &PathRef, to: &PathRef) -> Result<()> {
+        if self.flags & resolve::NO_XDEV != 0 && !Rc::ptr_eq(from.mount(), to.mount()) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(())
+    }
+
+    fn child(&self, dir: &PathRef, name: &[u8], ahead: &[u8]) -> Result<PathRef> {
+        let child = dir.lookup(name, ahead, self.flags & resolve::CACHED != 0)?;
+        self.check_mount(dir, &child)?;
+        Ok(child)
+    }
+
+    /// Where a link leads, with the limits that apply to links.
+    fn follow(&self, link: &PathRef) -> Result<Target> {
+        if self.flags & resolve::NO_SYMLINKS != 0 {
+            return Err(Errno::ELOOP);
+        }
+        self.links.set(self.links.get() + 1);
+        if self.links.get() > MAX_LINKS {
+            return Err(Errno::ELOOP);
+        }
+        if let Some(place) = link.inode().jump() {
+            if self.flags & resolve::NO_MAGICLINKS != 0 {
+                return Err(Errno::ELOOP);
+            }
+            if self.flags & (resolve::BENEATH | resolve::IN_ROOT) != 0 {
+                return Err(Errno::EXDEV);
+            }
+            let place = place?;
+            self.check_mount(link, &place)?;
+            return Ok(Target::Place(place));
+        }
+        let target = link.inode().readlink()?;
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        Ok(Target::Path(target))
+    }
+
+    fn jump_to_root(&self, from: &PathRef) -> Result<PathRef> {
+        if self.flags & resolve::BENEATH != 0 {
+            return Err(Errno::EXDEV);
+        }
+        self.check_mount(from, &self.root)?;
+        Ok(self.root.clone())
+    }
+
+    fn walk(&self, base: &PathRef, path: &[u8], last: Last) -> Result<End> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if path.len() >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let mut at = base.clone();
+        // After a link, the text is its target and the rest of what it stood in.
+        let mut expanded: Vec<u8> = Vec::new();
+        let mut is_expanded = false;
+        let mut next = 0;
+        if path[0] == b'/' {
+            at = self.jump_to_root(&at)?;
+        }
+        loop {
+            let text = if is_expanded { &expanded[..] } else { path };
+            while text.get(next) == Some(&b'/') {
+                next += 1;
+            }
+            let rest = text.get(next..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(match last {
+                    Last::Parent => End::Parent(Parent { dir: at, last: Component::Root, trailing_slash: false }),
+                    _ => End::Place(at),
+                });
+            }
+            if at.inode().file_type() != FileType::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            self.cred.check(&**at.inode(), MAY_EXEC)?;
+            let len = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
+            let (name, after) = rest.split_at(len);
+            let slashes = after.iter().take_while(|&&b| b == b'/').count();
+            let is_last = slashes == after.len();
+            if is_last && last == Last::Parent {
+                let component = match name {
+                    b"." => Component::Dot,
+                    b".." => Component::DotDot,
+                    _ => Component::Normal(Rc::from(name)),
+                };
+                return Ok(End::Parent(Parent { dir: at, last: component, trailing_slash: slashes > 0 }));
+            }
+            next += len;
+            let child = match name {
+                b"." => continue,
+                b".." => {
+                    at = self.up(&at)?;
+                    continue;
+                }
+                _ => self.child(&at, name, after.get(slashes..).unwrap_or_default())?,
+            };
+            let kind = child.inode().file_type();
+            if kind == FileType::Symlink && !(is_last && slashes == 0 && last == Last::NoFollow) {
+                match self.follow(&child)? {
+                    Target::Place(place) => at = place,
+                    Target::Path(target) => {
+                        if target[0] == b'/' {
+                            at = self.jump_to_root(&at)?;
+                        }
+                        let mut text = Vec::with_capacity(target.len() + after.len());
+                        text.extend_from_slice(&target);
+                        text.extend_from_slice(after);
+                        expanded = text;
+                        is_expanded = true;
+                        next = 0;
+                        continue;
+                    }
+                }
+            } else {
+                at = child;
+            }
+            if (slashes > 0 || !is_last) && at.inode().file_type() != FileType::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+        }
+    }
+}
+
+enum End {
+    Place(PathRef),
+    Parent(Parent),
+}
+
+enum Target {
+    Place(PathRef),
+    Path(Name),
+}
+
+/// Where a link at the end of a path leads.
+#[derive(Clone, Debug)]
+pub enum Followed {
+    /// A magic link: straight to a place.
+    Place(PathRef),
+    /// A directory and the component that follows.
+    Parent(Parent),
+}
