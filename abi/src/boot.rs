@@ -21,8 +21,15 @@ pub struct BootInfo {
     pub ram_bytes: u64,
     /// Most bytes of RAM that the pod may ask for (`--memory`).
     pub ram_limit: u64,
-    /// First guest-physical byte after keel's image, its bss and the configuration: free memory.
+    /// First guest-physical byte after keel's image, its bss, the frame tables and the
+    /// configuration: free memory.
     pub free_start: u64,
+    /// Guest-physical address of the frame table: 16 bytes for each page below `ram_limit`, zero.
+    pub frame_table: u64,
+    /// Guest-physical address of the window table: 4 bytes for each page of `window_limit`, zero.
+    pub window_table: u64,
+    /// Most bytes of window.
+    pub window_limit: u64,
     /// Guest-physical address and length of the serialised [`PodConfig`].
     pub config_gpa: u64,
     /// Bytes of the configuration.
@@ -59,7 +66,7 @@ pub mod flags {
     pub const DOORBELL_POLL: u64 = 16;
 }
 
-const _: () = assert!(core::mem::size_of::<BootInfo>() == 176);
+const _: () = assert!(core::mem::size_of::<BootInfo>() == 200);
 
 /// One host directory or file that the pod may see, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

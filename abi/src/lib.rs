@@ -16,6 +16,7 @@ pub mod boot;
 pub mod layout;
 pub mod request;
 pub mod ring;
+pub mod tables;
 
 /// Version of this contract. 1: first.
 pub const VERSION: u32 = 1;

@@ -119,6 +119,21 @@ pub enum Op {
     Fetch = 57,
 }
 
+impl Op {
+    /// The operation of a number from the ring, if there is one.
+    pub fn from_number(number: u32) -> Option<Self> {
+        const ALL: &[Op] = &[
+            Op::Nop, Op::Exit, Op::Crash, Op::Log, Op::Entropy, Op::GrowRam, Op::GrowWindow, Op::Release, Op::Clock,
+            Op::StreamRead, Op::StreamWrite, Op::StreamPoll, Op::Cancel, Op::StreamGetTermios, Op::StreamSetTermios,
+            Op::StreamGetWindow, Op::StreamSeek, Op::StreamStat, Op::Walk, Op::ReadDir, Op::Open, Op::Close,
+            Op::Read, Op::Write, Op::HandleAttr, Op::Truncate, Op::Fallocate, Op::Sync, Op::Map, Op::Unmap,
+            Op::ReadLink, Op::Mkdir, Op::Mknod, Op::Symlink, Op::Link, Op::Unlink, Op::Rename, Op::SetAttr,
+            Op::StatFs, Op::GetXattr, Op::ListXattr, Op::SetXattr, Op::RemoveXattr, Op::Fetch,
+        ];
+        ALL.iter().copied().find(|op| *op as u32 == number)
+    }
+}
+
 /// Flags of [`Op::Open`].
 pub mod open_flags {
     /// Open for reading.

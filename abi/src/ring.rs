@@ -91,7 +91,10 @@ pub struct Ring {
     /// `CLOCK_MONOTONIC` ns of the host at which keel wants to be woken or interrupted;
     /// `u64::MAX`: never.
     pub deadline_ns: AtomicU64,
-    _pad1: [u64; 5],
+    /// Not 0: a program runs while requests are under way; their completion shall interrupt it.
+    pub kick_wanted: AtomicU32,
+    _pad2: u32,
+    _pad1: [u64; 4],
     /// Entries of the submission queue.
     pub submissions: [Submission; ENTRIES],
     /// Entries of the completion queue.

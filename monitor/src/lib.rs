@@ -1,1 +1,23 @@
-//! Host process of one pod.
+//! The monitor: the host process of one pod.
+//!
+//! It owns the virtual machine, serves its connectors and enforces the policy. Everything in guest
+//! memory is hostile input: it is copied in, bounded, validated, and answered with a typed error.
+//! Unsafe code lives in `vcpu`, `memory` and `ring`, each block with its reason.
+
+pub mod config;
+pub mod connectors;
+mod error;
+mod event;
+mod image;
+pub mod kvm;
+mod machine;
+pub mod memory;
+mod ring;
+mod run;
+mod server;
+mod vcpu;
+
+pub use config::{Doorbell, RunConfig, Syscalls};
+pub use error::Error;
+pub use machine::MIN_MEMORY;
+pub use run::{EXIT_TIMEOUT, run};

@@ -1,35 +1,300 @@
-//! Frames of the virtual machine's memory.
+//! Frames of the virtual machine's memory: reference counts and the buddy allocator under them.
+//!
+//! The monitor reserves a table entry for each page that RAM may ever have; RAM itself is added in
+//! slots when the allocator runs dry.
+
+use crate::cell::Global;
+use crate::frame::FRAME_SIZE;
+use abi::layout::{DIRECT_BASE, WINDOW_BASE};
+use abi::request::Op;
+use core::cell::Cell;
+
+/// Largest block: 2^10 frames, 4 MiB.
+pub(crate) const MAX_ORDER: usize = 10;
+const NONE: u32 = u32::MAX;
+/// State of a frame that isn't the head of a free block.
+const STATE_USED: u32 = u32::MAX;
+
+/// Table entry of a RAM frame.
+#[repr(C)]
+struct Meta {
+    /// References; 0 while free or owned by the heap.
+    refs: Cell<u32>,
+    /// Order of the free block that starts here, or [`STATE_USED`].
+    state: Cell<u32>,
+    next: Cell<u32>,
+    prev: Cell<u32>,
+}
+
+struct Allocator {
+    table: Cell<usize>,
+    window_table: Cell<usize>,
+    /// RAM pages that exist.
+    pages: Cell<u32>,
+    free_pages: Cell<u32>,
+    limit_pages: Cell<u32>,
+    heads: [Cell<u32>; MAX_ORDER + 1],
+}
+
+static ALLOCATOR: Global<Allocator> = Global::new(Allocator {
+    table: Cell::new(0),
+    window_table: Cell::new(0),
+    pages: Cell::new(0),
+    free_pages: Cell::new(0),
+    limit_pages: Cell::new(0),
+    heads: [const { Cell::new(NONE) }; MAX_ORDER + 1],
+});
+
+impl Allocator {
+    fn meta(&self, index: u32) -> &Meta {
+        debug_assert!(index < self.limit_pages.get());
+        // SAFETY: the monitor reserved a zeroed entry for each page below the limit; indices come
+        // from the allocator itself.
+        unsafe { &*((self.table.get() + index as usize * size_of::<Meta>()) as *const Meta) }
+    }
+
+    fn window_refs(&self, index: usize) -> &Cell<u32> {
+        // SAFETY: as for `meta`; window frames are made only for pages that the window has.
+        unsafe { &*((self.window_table.get() + index * 4) as *const Cell<u32>) }
+    }
+
+    fn push(&self, index: u32, order: usize) {
+        let meta = self.meta(index);
+        let head = self.heads[order].get();
+        meta.state.set(order as u32);
+        meta.prev.set(NONE);
+        meta.next.set(head);
+        if head != NONE {
+            self.meta(head).prev.set(index);
+        }
+        self.heads[order].set(index);
+    }
+
+    fn remove(&self, index: u32, order: usize) {
+        let meta = self.meta(index);
+        let (prev, next) = (meta.prev.get(), meta.next.get());
+        if prev == NONE {
+            self.heads[order].set(next);
+        } else {
+            self.meta(prev).next.set(next);
+        }
+        if next != NONE {
+            self.meta(next).prev.set(prev);
+        }
+        meta.state.set(STATE_USED);
+    }
+
+    /// Takes a block of 2^order frames.
+    fn take(&self, order: usize) -> Option<u32> {
+        let from = (order..=MAX_ORDER).find(|o| self.heads[*o].get() != NONE)?;
+        let index = self.heads[from].get();
+        self.remove(index, from);
+        for o in (order..from).rev() {
+            self.push(index + (1 << o), o);
+        }
+        self.free_pages.set(self.free_pages.get() - (1 << order));
+        Some(index)
+    }
+
+    /// Gives a block back, merging it with free neighbours.
+    fn give(&self, mut index: u32, mut order: usize) {
+        self.free_pages.set(self.free_pages.get() + (1 << order));
+        while order < MAX_ORDER {
+            let buddy = index ^ (1 << order);
+            if buddy + (1 << order) > self.pages.get() || self.meta(buddy).state.get() != order as u32 {
+                break;
+            }
+            self.remove(buddy, order);
+            index = index.min(buddy);
+            order += 1;
+        }
+        self.push(index, order);
+    }
+
+    /// Adds the frames `[start, end)`.
+    fn add(&self, start: u32, end: u32) {
+        self.pages.set(self.pages.get().max(end));
+        for i in start..end {
+            self.meta(i).state.set(STATE_USED);
+        }
+        // From the top down, so that the lowest block is the first to be taken: a small pod stays in
+        // few pages of the host.
+        let mut at = end;
+        while at > start {
+            let mut order = (at.trailing_zeros() as usize).min(MAX_ORDER);
+            while at - start < 1 << order {
+                order -= 1;
+            }
+            at -= 1 << order;
+            self.give(at, order);
+        }
+    }
+}
+
+/// Sets the allocator up (boot).
+pub(crate) fn init(info: &abi::boot::BootInfo) {
+    ALLOCATOR.table.set(DIRECT_BASE + info.frame_table as usize);
+    ALLOCATOR.window_table.set(DIRECT_BASE + info.window_table as usize);
+    ALLOCATOR.limit_pages.set((info.ram_limit / FRAME_SIZE as u64) as u32);
+    let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
+    for i in 0..first {
+        ALLOCATOR.meta(i).state.set(STATE_USED);
+    }
+    ALLOCATOR.add(first, (info.ram_bytes / FRAME_SIZE as u64) as u32);
+}
+
+/// Takes 2^order contiguous frames, asking the monitor for more RAM if needed; guest-physical
+/// address. Not counted: the caller owns them.
+pub(crate) fn take_block(order: usize) -> Option<u64> {
+    if order > MAX_ORDER {
+        return None;
+    }
+    loop {
+        if let Some(index) = ALLOCATOR.take(order) {
+            return Some(u64::from(index) * FRAME_SIZE as u64);
+        }
+        let old = ALLOCATOR.pages.get();
+        let wanted = ((1usize << order) * FRAME_SIZE) as u64;
+        let reply = crate::ring::call_now(Op::GrowRam, [wanted, 0, 0, 0, 0, 0])?;
+        let end = ((reply[0] / FRAME_SIZE as u64) as u32).min(ALLOCATOR.limit_pages.get());
+        if end <= old {
+            return None;
+        }
+        ALLOCATOR.add(old, end);
+    }
+}
+
+/// Gives a block from [`take_block`] back.
+pub(crate) fn give_block(gpa: u64, order: usize) {
+    ALLOCATOR.give((gpa / FRAME_SIZE as u64) as u32, order);
+}
+
+/// RAM bytes: existing, free, limit.
+pub(crate) fn usage() -> [u64; 3] {
+    [ALLOCATOR.pages.get(), ALLOCATOR.free_pages.get(), ALLOCATOR.limit_pages.get()].map(|p| u64::from(p) * FRAME_SIZE as u64)
+}
 
 /// A counted 4 KiB frame of RAM or of the window. Cloning adds a reference, dropping takes one;
 /// the last one gives RAM back to the allocator (window pages become reclaimable).
 #[derive(Debug)]
-pub struct Frame {
-    _todo: (),
-}
+pub struct Frame(u64);
 
 impl Clone for Frame {
-    fn clone(&self) -> Self { todo!() }
+    fn clone(&self) -> Self {
+        let refs = self.counter();
+        refs.set(refs.get() + 1);
+        Self(self.0)
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let refs = self.counter();
+        let left = refs.get() - 1;
+        refs.set(left);
+        if left == 0 && self.0 < WINDOW_BASE as u64 {
+            ALLOCATOR.give((self.0 / FRAME_SIZE as u64) as u32, 0);
+        }
+    }
 }
 
 impl Frame {
-    /// A frame of zeros; `None` when the pod's memory is used up.
-    pub fn alloc_zeroed() -> Option<Self> { todo!() }
-    /// A frame with any content; `None` when memory is used up.
-    pub fn alloc() -> Option<Self> { todo!() }
+    fn counter(&self) -> &'static Cell<u32> {
+        if self.0 >= WINDOW_BASE as u64 {
+            ALLOCATOR.window_refs((self.0 as usize - WINDOW_BASE) / FRAME_SIZE)
+        } else {
+            &ALLOCATOR.meta((self.0 / FRAME_SIZE as u64) as u32).refs
+        }
+    }
+
+    /// Virtual address in the direct map.
+    pub(crate) fn address(&self) -> usize {
+        DIRECT_BASE + self.0 as usize
+    }
+
+    /// A frame with any content; `None` when the pod's memory is used up.
+    pub fn alloc() -> Option<Self> {
+        let frame = Self(take_block(0)?);
+        frame.counter().set(1);
+        Some(frame)
+    }
+
+    /// A frame of zeros; `None` when memory is used up.
+    pub fn alloc_zeroed() -> Option<Self> {
+        let frame = Self::alloc()?;
+        frame.zero(0, FRAME_SIZE);
+        Some(frame)
+    }
+
     /// A handle on a window page (DAX), by guest-physical address.
-    pub fn from_window(_gpa: u64) -> Self { todo!() }
+    ///
+    /// Panics if the address isn't in the window: the window manager made it up.
+    pub fn from_window(gpa: u64) -> Self {
+        assert!(gpa >= WINDOW_BASE as u64 && gpa.is_multiple_of(FRAME_SIZE as u64));
+        let frame = Self(gpa);
+        let refs = frame.counter();
+        refs.set(refs.get() + 1);
+        frame
+    }
+
+    /// From the address in a present page table entry, taking over the entry's reference.
+    pub(crate) fn from_entry(gpa: u64) -> Self {
+        Self(gpa)
+    }
+
+    /// Gives up the handle without dropping the reference: a page table entry holds it now.
+    pub(crate) fn into_entry(self) -> u64 {
+        let gpa = self.0;
+        core::mem::forget(self);
+        gpa
+    }
+
     /// Handles and mappings that hold this frame.
-    pub fn refs(&self) -> usize { todo!() }
+    pub fn refs(&self) -> usize {
+        self.counter().get() as usize
+    }
+
     /// Guest-physical address.
-    pub fn gpa(&self) -> u64 { todo!() }
+    pub fn gpa(&self) -> u64 {
+        self.0
+    }
+
+    fn check(offset: usize, len: usize) {
+        assert!(offset <= FRAME_SIZE && len <= FRAME_SIZE - offset, "beyond the end of a frame");
+    }
+
     /// Copies out of the frame. Panics beyond its end.
-    pub fn read(&self, _offset: usize, _dst: &mut [u8]) { todo!() }
+    pub fn read(&self, offset: usize, dst: &mut [u8]) {
+        Self::check(offset, dst.len());
+        // SAFETY: the frame is mapped in the direct map as long as this handle lives, the bounds
+        // were checked, and `dst` is keel memory that no frame handle covers.
+        unsafe { core::ptr::copy_nonoverlapping((self.address() + offset) as *const u8, dst.as_mut_ptr(), dst.len()) }
+    }
+
     /// Copies into the frame. Panics beyond its end.
-    pub fn write(&self, _offset: usize, _src: &[u8]) { todo!() }
+    pub fn write(&self, offset: usize, src: &[u8]) {
+        Self::check(offset, src.len());
+        // SAFETY: as in `read`.
+        unsafe { core::ptr::copy_nonoverlapping(src.as_ptr(), (self.address() + offset) as *mut u8, src.len()) }
+    }
+
     /// Zeroes a part. Panics beyond its end.
-    pub fn zero(&self, _offset: usize, _len: usize) { todo!() }
+    pub fn zero(&self, offset: usize, len: usize) {
+        Self::check(offset, len);
+        // SAFETY: as in `read`.
+        unsafe { core::ptr::write_bytes((self.address() + offset) as *mut u8, 0, len) }
+    }
+
     /// Copies a whole frame.
-    pub fn copy_from(&self, _other: &Self) { todo!() }
+    pub fn copy_from(&self, other: &Self) {
+        if self.0 != other.0 {
+            // SAFETY: as in `read`; the two frames are different, so they don't overlap.
+            unsafe { core::ptr::copy_nonoverlapping(other.address() as *const u8, self.address() as *mut u8, FRAME_SIZE) }
+        }
+    }
+
     /// Same frame?
-    pub fn same(&self, _other: &Self) -> bool { todo!() }
+    pub fn same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
 }

@@ -26,6 +26,8 @@ pub mod fpu;
 #[cfg(not(feature = "hosted"))]
 mod heap;
 #[cfg(not(feature = "hosted"))]
+mod mem;
+#[cfg(not(feature = "hosted"))]
 pub mod paging;
 #[cfg(not(feature = "hosted"))]
 pub mod percpu;

@@ -1,10 +1,15 @@
 //! Page tables of one address space.
 
-use crate::frame::Frame;
+use crate::cell::Global;
+use crate::frame::{FRAME_SIZE, Frame};
+use crate::frame_kvm::{give_block, take_block};
+use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, USER_TOP};
 use bitflags::bitflags;
+use core::cell::Cell;
 
 bitflags! {
-    /// What a mapping allows. A page without `READ` is not mapped at all.
+    /// What a mapping allows. A page without `READ` keeps its frame in the table, out of the program's
+    /// reach (PROT_NONE).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Prot: u8 {
         /// Loads.
@@ -19,12 +24,104 @@ bitflags! {
 /// A present page.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// The frame (a counted handle).
+    /// The frame: a counted handle of its own, so [`Frame::refs`] counts it beside the table's.
     pub frame: Frame,
     /// What the table allows now.
     pub prot: Prot,
     /// Written since mapped (or since [`AddressSpace::clear_dirty`]).
     pub dirty: bool,
+}
+
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 2;
+const USER: u64 = 4;
+const DIRTY: u64 = 0x40;
+/// Software bit of an entry that is not present: holds a frame that the program may not touch now.
+const HIDDEN: u64 = 0x200;
+/// The entry holds a frame.
+const OCCUPIED: u64 = PRESENT | HIDDEN;
+const NO_EXEC: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+const ENTRIES: usize = 512;
+
+/// Root table in the CPU.
+static ACTIVE: Global<Cell<u64>> = Global::new(Cell::new(BOOT_TABLES as u64));
+
+/// A table of 512 entries in the direct map.
+#[derive(Clone, Copy)]
+struct Table(u64);
+
+impl Table {
+    fn entry(self, index: usize) -> &'static Cell<u64> {
+        debug_assert!(index < ENTRIES);
+        // SAFETY: `self.0` is the address of a live table of this space (taken from an entry or from
+        // the root), which is changed only under the big lock; the CPU's own updates (accessed,
+        // dirty) are atomic single words and can't be lost by the reads and writes here, because
+        // entries are rewritten only after they were made absent or with those bits kept.
+        unsafe { &*((DIRECT_BASE + self.0 as usize + index * 8) as *const Cell<u64>) }
+    }
+
+    fn child(self, index: usize) -> Option<Self> {
+        let entry = self.entry(index).get();
+        (entry & PRESENT != 0).then_some(Self(entry & ADDRESS))
+    }
+
+    fn child_or_new(self, index: usize) -> Option<Self> {
+        if let Some(child) = self.child(index) {
+            return Some(child);
+        }
+        let child = new_table()?;
+        self.entry(index).set(child.0 | PRESENT | WRITABLE | USER);
+        Some(child)
+    }
+}
+
+fn new_table() -> Option<Table> {
+    let gpa = take_block(0)?;
+    // SAFETY: the frame was just taken: nobody else uses it.
+    unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE) };
+    Some(Table(gpa))
+}
+
+/// Index into the table of a level (0: pages).
+const fn index(va: usize, level: usize) -> usize {
+    va >> (12 + 9 * level) & (ENTRIES - 1)
+}
+
+fn entry_of(gpa: u64, prot: Prot) -> u64 {
+    if !prot.contains(Prot::READ) {
+        return gpa | HIDDEN;
+    }
+    let mut entry = gpa | PRESENT | USER;
+    if prot.contains(Prot::WRITE) {
+        entry |= WRITABLE;
+    }
+    if !prot.contains(Prot::EXEC) {
+        entry |= NO_EXEC;
+    }
+    entry
+}
+
+fn prot_of(entry: u64) -> Prot {
+    if entry & PRESENT == 0 {
+        return Prot::empty();
+    }
+    let mut prot = Prot::READ;
+    prot.set(Prot::WRITE, entry & WRITABLE != 0);
+    prot.set(Prot::EXEC, entry & NO_EXEC == 0);
+    prot
+}
+
+/// Takes the frame out of an entry, with its reference.
+fn take(entry: &Cell<u64>) -> Mapping {
+    let value = entry.replace(0);
+    Mapping { frame: Frame::from_entry(value & ADDRESS), prot: prot_of(value), dirty: value & DIRTY != 0 }
+}
+
+/// Shows an entry with a handle of its own.
+fn show(value: u64) -> Mapping {
+    let held = core::mem::ManuallyDrop::new(Frame::from_entry(value & ADDRESS));
+    Mapping { frame: Frame::clone(&held), prot: prot_of(value), dirty: value & DIRTY != 0 }
 }
 
 /// The page tables of a program's half of memory. Keel's own part is shared by all of them.
@@ -33,42 +130,160 @@ pub struct Mapping {
 /// flush; after changes that take any away, call [`AddressSpace::flush`] before relying on them.
 #[derive(Debug)]
 pub struct AddressSpace {
-    _todo: (),
+    root: u64,
 }
 
 impl AddressSpace {
     /// Empty tables; `None` when memory is used up.
-    pub fn new() -> Option<Self> { todo!() }
+    pub fn new() -> Option<Self> {
+        let root = new_table()?;
+        let keel = Table(BOOT_TABLES as u64).entry(KEEL_PML4_SLOT).get();
+        root.entry(KEEL_PML4_SLOT).set(keel);
+        Some(Self { root: root.0 })
+    }
+
+    fn leaf(&self, va: usize) -> Option<&'static Cell<u64>> {
+        let mut table = Table(self.root);
+        for level in (1..4).rev() {
+            table = table.child(index(va, level))?;
+        }
+        Some(table.entry(index(va, 0)))
+    }
 
     /// Maps a page (4 KiB aligned `va` below `USER_TOP`), replacing what was there.
     /// `None` when memory for a table is used up.
-    pub fn map(&mut self, _va: usize, _frame: Frame, _prot: Prot) -> Option<()> { todo!() }
+    pub fn map(&mut self, va: usize, frame: Frame, prot: Prot) -> Option<()> {
+        assert!(va < USER_TOP && va.is_multiple_of(FRAME_SIZE), "mapping outside the program's half");
+        let mut table = Table(self.root);
+        for level in (1..4).rev() {
+            table = table.child_or_new(index(va, level))?;
+        }
+        let entry = table.entry(index(va, 0));
+        if entry.get() & OCCUPIED != 0 {
+            drop(take(entry));
+        }
+        entry.set(entry_of(frame.into_entry(), prot));
+        Some(())
+    }
 
     /// Looks a page up.
-    pub fn get(&self, _va: usize) -> Option<Mapping> { todo!() }
+    pub fn get(&self, va: usize) -> Option<Mapping> {
+        let value = self.leaf(va)?.get();
+        (value & OCCUPIED != 0).then(|| show(value))
+    }
 
     /// Removes one page.
-    pub fn unmap(&mut self, _va: usize) -> Option<Mapping> { todo!() }
+    pub fn unmap(&mut self, va: usize) -> Option<Mapping> {
+        let entry = self.leaf(va)?;
+        (entry.get() & OCCUPIED != 0).then(|| take(entry))
+    }
+
+    /// Calls `f` with each present entry of `[start, end)`, skipping absent tables.
+    fn walk(&self, start: usize, end: usize, mut f: impl FnMut(usize, &Cell<u64>)) {
+        let end = end.min(USER_TOP);
+        let mut va = start & !(FRAME_SIZE - 1);
+        'next: while va < end {
+            let mut table = Table(self.root);
+            for level in (1..4).rev() {
+                match table.child(index(va, level)) {
+                    Some(child) => table = child,
+                    None => {
+                        let span = 1 << (12 + 9 * level);
+                        va = (va & !(span - 1)) + span;
+                        continue 'next;
+                    }
+                }
+            }
+            let stop = end.min((va & !((ENTRIES * FRAME_SIZE) - 1)) + ENTRIES * FRAME_SIZE);
+            while va < stop {
+                let entry = table.entry(index(va, 0));
+                if entry.get() & OCCUPIED != 0 {
+                    f(va, entry);
+                }
+                va += FRAME_SIZE;
+            }
+        }
+    }
 
     /// Removes all pages of `[start, end)`, skipping absent tables quickly.
-    pub fn unmap_range(&mut self, _start: usize, _end: usize, _each: impl FnMut(usize, Mapping)) { todo!() }
+    pub fn unmap_range(&mut self, start: usize, end: usize, mut each: impl FnMut(usize, Mapping)) {
+        self.walk(start, end, |va, entry| each(va, take(entry)));
+    }
 
-    /// Changes permissions of the present pages of `[start, end)`: `f(va, mapping)` gives the new
-    /// ones (empty: unmap).
-    pub fn update_range(&mut self, _start: usize, _end: usize, _f: impl FnMut(usize, &Mapping) -> Prot) { todo!() }
+    /// Changes permissions of the pages of `[start, end)`: `f(va, mapping)` gives the new ones.
+    pub fn update_range(&mut self, start: usize, end: usize, mut f: impl FnMut(usize, &Mapping) -> Prot) {
+        self.walk(start, end, |va, entry| {
+            let value = entry.get();
+            let prot = f(va, &show(value));
+            if prot != prot_of(value) {
+                // Accessed and dirty bits stay.
+                entry.set(entry_of(value & ADDRESS, prot) | value & 0x60);
+            }
+        });
+    }
 
     /// Calls `f` for each present page of `[start, end)`.
-    pub fn for_each(&self, _start: usize, _end: usize, _f: impl FnMut(usize, &Mapping)) { todo!() }
+    pub fn for_each(&self, start: usize, end: usize, mut f: impl FnMut(usize, &Mapping)) {
+        self.walk(start, end, |va, entry| f(va, &show(entry.get())));
+    }
 
     /// Clears the dirty bit of a page (no flush).
-    pub fn clear_dirty(&mut self, _va: usize) { todo!() }
+    pub fn clear_dirty(&mut self, va: usize) {
+        if let Some(entry) = self.leaf(va) {
+            entry.set(entry.get() & !DIRTY);
+        }
+    }
 
     /// Makes this the CPU's address space; nothing if it is already.
-    pub fn activate(&self) { todo!() }
+    pub fn activate(&self) {
+        if ACTIVE.get() != self.root {
+            load(self.root);
+        }
+    }
+
+    /// Whether this is the CPU's address space.
+    pub fn is_active(&self) -> bool {
+        ACTIVE.get() == self.root
+    }
 
     /// Forgets cached translations if this space is active; the next activation does otherwise.
-    pub fn flush(&self) { todo!() }
+    pub fn flush(&self) {
+        if self.is_active() {
+            load(self.root);
+        }
+    }
 
     /// Forgets one cached translation if this space is active.
-    pub fn flush_page(&self, _va: usize) { todo!() }
+    pub fn flush_page(&self, va: usize) {
+        if self.is_active() {
+            crate::stub::ring0(crate::stub::OP_INVLPG, va);
+        }
+    }
+}
+
+fn load(root: u64) {
+    ACTIVE.set(root);
+    crate::stub::ring0(crate::stub::OP_LOAD_CR3, root as usize);
+}
+
+fn free_tables(table: Table, level: usize) {
+    for i in 0..if level == 3 { KEEL_PML4_SLOT } else { ENTRIES } {
+        if let Some(child) = table.child(i) {
+            if level > 1 {
+                free_tables(child, level - 1);
+            }
+            give_block(child.0, 0);
+        }
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        if self.is_active() {
+            load(BOOT_TABLES as u64);
+        }
+        self.walk(0, USER_TOP, |_, entry| drop(take(entry)));
+        free_tables(Table(self.root), 3);
+        give_block(self.root, 0);
+    }
 }

@@ -1,30 +1,188 @@
 //! Keel's end of the connector ring, and the ways to be served.
 
-use abi::ring::{Completion, Submission};
+use crate::cell::Global;
+use crate::percpu;
+use abi::layout::{DIRECT_BASE, RING, port};
+use abi::request::Op;
+use abi::ring::{Completion, ENTRIES, Ring, Submission, server_state};
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+/// Id of the requests of [`call_now`]; the kernel above uses smaller ones.
+const OWN_ID: u64 = u64::MAX;
+
+/// Completions that [`call_now`] met on its way.
+static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
+    Global::new(RefCell::new(alloc::collections::VecDeque::new()));
+/// The deadline that the helper was told by the doorbell.
+static TOLD: Global<Cell<u64>> = Global::new(Cell::new(u64::MAX));
+static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
+
+fn ring() -> &'static Ring {
+    // SAFETY: the monitor reserved and zeroed the ring before boot; its indices are atomics.
+    unsafe { &*((DIRECT_BASE + RING) as *const Ring) }
+}
+
+/// Remembers how to be served (boot).
+pub(crate) fn init(flags: u64) {
+    MODE.set(flags);
+}
 
 /// Puts a request into the ring without telling anybody. `false` if the ring is full.
-pub fn submit(_request: &Submission) -> bool { todo!() }
+pub fn submit(request: &Submission) -> bool {
+    let ring = ring();
+    let tail = ring.sub_tail.load(Relaxed);
+    if tail.wrapping_sub(ring.sub_head.load(Acquire)) as usize >= ENTRIES {
+        return false;
+    }
+    let slot = (&raw const ring.submissions[tail as usize % ENTRIES]).cast_mut();
+    // SAFETY: the slot is free (checked above) and only keel writes submissions, under the big lock;
+    // the monitor reads it after the release below.
+    unsafe { slot.write_volatile(*request) };
+    ring.sub_tail.store(tail.wrapping_add(1), SeqCst);
+    true
+}
+
+fn take_from_ring() -> Option<Completion> {
+    let ring = ring();
+    let head = ring.comp_head.load(Relaxed);
+    if ring.comp_tail.load(Acquire) == head {
+        return None;
+    }
+    let slot = &raw const ring.completions[head as usize % ENTRIES];
+    // SAFETY: the monitor wrote the entry before it published the tail.
+    let completion = unsafe { slot.read_volatile() };
+    ring.comp_head.store(head.wrapping_add(1), Release);
+    Some(completion)
+}
 
 /// Takes the next completion.
-pub fn take_completion() -> Option<Completion> { todo!() }
+#[inline]
+pub fn take_completion() -> Option<Completion> {
+    if ring().comp_tail.load(Acquire) == ring().comp_head.load(Relaxed) && PASSED.borrow().is_empty() {
+        return None;
+    }
+    let passed = PASSED.borrow_mut().pop_front();
+    passed.or_else(take_from_ring)
+}
+
+/// Whether a completion waits.
+pub fn has_completion() -> bool {
+    ring().comp_tail.load(Acquire) != ring().comp_head.load(Relaxed) || !PASSED.borrow().is_empty()
+}
 
 /// Rings the doorbell unless a helper polls already: the virtual CPU goes on.
-pub fn doorbell() { todo!() }
+pub fn doorbell() {
+    if !is_polled() {
+        crate::stub::out(port::DOORBELL);
+    }
+}
 
 /// Exits once so that the monitor serves what is in the ring; returns when it was served.
-pub fn serve() { todo!() }
+pub fn serve() {
+    crate::stub::out(port::SERVE);
+}
 
 /// Nothing to run: exits until a completion, a kick, or the deadline (`CLOCK_MONOTONIC` ns).
-pub fn idle(_deadline_ns: Option<u64>) { todo!() }
+/// Returns at once when a completion is there.
+pub fn idle(deadline_ns: Option<u64>) {
+    ring().deadline_ns.store(deadline_ns.unwrap_or(u64::MAX), SeqCst);
+    if !has_completion() && !percpu::work_pending() {
+        crate::stub::out(port::IDLE);
+    }
+}
 
 /// When the monitor should interrupt a running program (`None`: never).
-pub fn set_deadline(_deadline_ns: Option<u64>) { todo!() }
+///
+/// A host thread that sleeps learns of an earlier deadline only by the doorbell, so that is rung
+/// when the deadline is earlier than what it was told last.
+pub fn set_deadline(deadline_ns: Option<u64>) {
+    let deadline = deadline_ns.unwrap_or(u64::MAX);
+    ring().deadline_ns.store(deadline, SeqCst);
+    if deadline == u64::MAX {
+        return;
+    }
+    let told = TOLD.get();
+    if deadline < told || told <= crate::clock::monotonic_ns() {
+        TOLD.set(deadline);
+        doorbell();
+    }
+}
 
 /// Whether to be interrupted every tick (10 ms).
-pub fn set_tick(_on: bool) { todo!() }
+pub fn set_tick(on: bool) {
+    let ring = ring();
+    let value = u32::from(on);
+    if ring.tick_wanted.load(Relaxed) != value {
+        ring.tick_wanted.store(value, SeqCst);
+        if on {
+            doorbell();
+        }
+    }
+}
 
 /// Whether a helper polls the ring now.
-pub fn is_polled() -> bool { todo!() }
+#[inline]
+pub fn is_polled() -> bool {
+    ring().server.load(Acquire) == server_state::POLLING
+}
+
+/// Whether a completion shall interrupt the running program.
+pub fn want_kick(on: bool) {
+    let ring = ring();
+    let value = u32::from(on);
+    if ring.kick_wanted.load(Relaxed) != value {
+        ring.kick_wanted.store(value, SeqCst);
+    }
+}
+
+/// Asks the helper to stay awake and poll, or to sleep.
+pub fn want_polling(on: bool) {
+    let ring = ring();
+    let value = u32::from(on);
+    if ring.poll_wanted.load(Relaxed) != value {
+        ring.poll_wanted.store(value, SeqCst);
+    }
+}
+
+/// [`abi::boot::flags`] that fix how the ring is served.
+pub fn mode() -> u64 {
+    MODE.get()
+}
 
 /// Guest-physical address of keel memory (heap, stack, statics: all in the direct map).
-pub fn gpa_of(_bytes: &[u8]) -> u64 { todo!() }
+pub fn gpa_of(bytes: &[u8]) -> u64 {
+    (bytes.as_ptr() as usize - DIRECT_BASE) as u64
+}
+
+/// A request of hal itself, answered before it returns: the extra results, `None` on any error.
+/// Completions of others that come by are kept for [`take_completion`].
+pub(crate) fn call_now(op: Op, args: [u64; 6]) -> Option<[u64; 2]> {
+    let request = Submission { op: op as u32, id: OWN_ID, args, ..Submission::default() };
+    while !submit(&request) {
+        serve();
+    }
+    loop {
+        match take_from_ring() {
+            Some(c) if c.id == OWN_ID => return (c.result >= 0).then_some(c.extra),
+            Some(other) => PASSED.borrow_mut().push_back(other),
+            None => serve(),
+        }
+    }
+}
+
+/// Ends the pod with an exit code (and a line for the user unless it is empty). Never returns.
+pub fn end(op: Op, code: u64, text: &[u8]) -> ! {
+    let request = Submission {
+        op: op as u32,
+        id: OWN_ID,
+        args: [code, 0, 0, 0, 0, 0],
+        in_gpa: if text.is_empty() { 0 } else { gpa_of(text) },
+        in_len: text.len() as u32,
+        ..Submission::default()
+    };
+    loop {
+        submit(&request);
+        serve();
+    }
+}

@@ -1,1 +1,503 @@
-//! todo
+//! The ring-0 stub, the gate, and the ways back to a program: all the assembly of entry and exit.
+//!
+//! Ring 0 owns only what needs it: exceptions arrive there, are written down in the per-CPU block
+//! and reflected to CPL 3; `int3` at [`ring0`] asks for CR3 or INVLPG. Under software-nested KVM each
+//! ring-0 instruction costs about 6 ns, so the paths are short.
+
+use crate::percpu::{FAULT_ADDRESS, FAULT_CODE, FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, FAULT_VECTOR};
+use crate::percpu::{KSTACK_TOP, USER_RSP, WORK_PENDING};
+use crate::trap::{Exit, FaultInfo, TrapFrame, kernel::Hooks};
+use abi::layout::{DIRECT_BASE, KEEL_IMAGE, PERCPU_STRIDE, percpu, port, selector};
+use core::arch::{asm, global_asm};
+
+/// Operations of [`ring0`].
+pub(crate) const OP_LOAD_CR3: u32 = 1;
+pub(crate) const OP_INVLPG: u32 = 2;
+
+global_asm!(
+    r#"
+    .section .keel_header,"a",@progbits
+    .quad 0x4c45454b4c4c5548        /* "HULLKEEL" */
+    .long {version}
+    .long 0
+    .quad keel_start
+    .quad keel_lstar
+    .quad __bss_end
+
+    .section .text.stub,"ax",@progbits
+    .code64
+
+/* ---- boot: ring 0, rdi = boot information; on to CPL 3 at once -------------------------------- */
+    .globl keel_start
+keel_start:
+    lea rsp, [rip + keel_boot_stack_end]
+    mov rax, rsp
+    push {user_ss}
+    push rax
+    push 0x202
+    push {user_cs}
+    lea rax, [rip + 1f]
+    push rax
+    iretq
+1:  xor ebp, ebp
+    call {boot}
+    ud2
+
+/* ---- exceptions: ring 0 ---------------------------------------------------------------------- */
+    .altmacro
+    .macro vector n
+    .balign 16
+keel_vector_\n:
+    .if (\n != 8) && (\n != 10) && (\n != 11) && (\n != 12) && (\n != 13) && (\n != 14) && (\n != 17) && (\n != 21) && (\n != 29) && (\n != 30)
+    push 0
+    .endif
+    push \n
+    jmp keel_exception
+    .endm
+    .globl keel_vectors
+    .balign 16
+keel_vectors:
+    .set i, 0
+    .rept 33
+    vector %i
+    .set i, i+1
+    .endr
+    .noaltmacro
+
+    .balign 16
+keel_exception:         /* rsp: vector, code, rip, cs, rflags, rsp, ss */
+    push rax
+    push rbx
+    cmp dword ptr [rsp + 16], 3
+    jne 1f
+    lea rax, [rip + keel_ring0_return]
+    cmp rax, [rsp + 32]
+    jne 1f
+    /* keel's own int3: the operation is in the saved rax, its argument in rdi */
+    mov rax, [rsp + 8]
+    cmp eax, {op_cr3}
+    jne 2f
+    mov cr3, rdi
+    jmp 3f
+2:  invlpg [rdi]
+3:  pop rbx
+    pop rax
+    add rsp, 16
+    iretq
+1:  test byte ptr [rsp + 40], 3
+    jz keel_ring0_fault
+    mov rax, rsp
+    and rax, -{stride}
+    mov rbx, {direct_base}
+    cmp rbx, [rsp + 32]
+    jbe 4f
+    /* from the program: write it down, continue at CPL 3 */
+    lea rbx, [rip + keel_fault_entry]
+5:  push rcx
+    mov rcx, [rsp + 24]
+    mov [rax + {data} + {f_vector}], rcx
+    mov rcx, [rsp + 32]
+    mov [rax + {data} + {f_code}], rcx
+    mov rcx, cr2
+    mov [rax + {data} + {f_address}], rcx
+    mov rcx, [rsp + 40]
+    mov [rax + {data} + {f_rip}], rcx
+    mov rcx, [rsp + 56]
+    mov [rax + {data} + {f_rflags}], rcx
+    and ecx, 0x202
+    mov [rsp + 56], rcx
+    mov rcx, [rsp + 64]
+    mov [rax + {data} + {f_rsp}], rcx
+    mov [rsp + 40], rbx
+    pop rcx
+    pop rbx
+    pop rax
+    add rsp, 16
+    iretq
+4:  /* from keel: an interrupt waits for the next exit; a fault of a program access is fixed up */
+    cmp dword ptr [rsp + 16], 32
+    jne 6f
+    mov dword ptr [rax + {data} + {work}], 1
+    jmp 3b
+6:  cmp dword ptr [rsp + 16], 14
+    jne 7f
+    lea rbx, [rip + keel_user_access]
+    cmp [rsp + 32], rbx
+    jb 7f
+    lea rbx, [rip + keel_user_access_end]
+    cmp [rsp + 32], rbx
+    jae 7f
+    mov rbx, cr2
+    mov [rax + {data} + {f_address}], rbx
+    lea rbx, [rip + keel_user_access_stopped]
+    mov [rsp + 32], rbx
+    jmp 3b
+7:  lea rbx, [rip + keel_own_fault_entry]
+    jmp 5b
+keel_ring0_fault:
+    mov dx, {panic_port}
+    out dx, al
+    hlt
+    jmp keel_ring0_fault
+
+/* ---- into keel at CPL 3 ----------------------------------------------------------------------- */
+    .macro push_registers
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push rax
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 256
+    movaps [rsp + 0], xmm0
+    movaps [rsp + 16], xmm1
+    movaps [rsp + 32], xmm2
+    movaps [rsp + 48], xmm3
+    movaps [rsp + 64], xmm4
+    movaps [rsp + 80], xmm5
+    movaps [rsp + 96], xmm6
+    movaps [rsp + 112], xmm7
+    movaps [rsp + 128], xmm8
+    movaps [rsp + 144], xmm9
+    movaps [rsp + 160], xmm10
+    movaps [rsp + 176], xmm11
+    movaps [rsp + 192], xmm12
+    movaps [rsp + 208], xmm13
+    movaps [rsp + 224], xmm14
+    movaps [rsp + 240], xmm15
+    .endm
+    .macro load_vectors
+    movaps xmm0, [rsp + 0]
+    movaps xmm1, [rsp + 16]
+    movaps xmm2, [rsp + 32]
+    movaps xmm3, [rsp + 48]
+    movaps xmm4, [rsp + 64]
+    movaps xmm5, [rsp + 80]
+    movaps xmm6, [rsp + 96]
+    movaps xmm7, [rsp + 112]
+    movaps xmm8, [rsp + 128]
+    movaps xmm9, [rsp + 144]
+    movaps xmm10, [rsp + 160]
+    movaps xmm11, [rsp + 176]
+    movaps xmm12, [rsp + 192]
+    movaps xmm13, [rsp + 208]
+    movaps xmm14, [rsp + 224]
+    movaps xmm15, [rsp + 240]
+    .endm
+
+    .balign 64
+    .globl keel_gate
+keel_gate:              /* a patched site: rcx = where to go on; flags are free */
+    mov gs:[{user_rsp}], rsp
+    mov rsp, gs:[{kstack}]
+    push 0
+    push {user_ss}
+    push qword ptr gs:[{user_rsp}]
+    push 0x202
+    push {user_cs}
+    push rcx
+    push 0
+    push_registers
+    cld
+    mov rdi, rsp
+    call {syscall}
+    test eax, eax
+    jnz keel_leave
+    load_vectors
+    mov r10, [rsp + 256 + 7*8]
+    mov r9, [rsp + 256 + 8*8]
+    mov r8, [rsp + 256 + 9*8]
+    mov rax, [rsp + 256 + 10*8]
+    mov rdx, [rsp + 256 + 12*8]
+    mov rsi, [rsp + 256 + 13*8]
+    mov rdi, [rsp + 256 + 14*8]
+    mov rcx, [rsp + 256 + 16*8]
+    mov rsp, [rsp + 256 + 19*8]
+    jmp rcx
+
+    .balign 16
+    .globl keel_lstar
+keel_lstar:             /* `syscall`: CPL 3 under software-nested KVM, CPL 0 on hardware */
+    mov gs:[{user_rsp}], rsp
+    mov rsp, gs:[{kstack}]
+    push 0
+    push {user_ss}
+    push qword ptr gs:[{user_rsp}]
+    push r11
+    push {user_cs}
+    push rcx
+    push 1
+    push_registers
+    mov rax, rsp
+    push {user_ss}
+    push rax
+    push 0x202
+    push {user_cs}
+    lea rbx, [rip + 8f]
+    push rbx
+    iretq
+8:  mov rdi, rsp
+    call {syscall}
+    jmp keel_leave
+
+    .balign 16
+keel_fault_entry:       /* reflected by ring 0; all registers but rip, rsp, rflags are the program's */
+    mov rsp, gs:[{kstack}]
+    push 0
+    push {user_ss}
+    push qword ptr gs:[{f_rsp}]
+    push qword ptr gs:[{f_rflags}]
+    push {user_cs}
+    push qword ptr gs:[{f_rip}]
+    push 2
+    push_registers
+    mov rdi, rsp
+    call {fault}
+    jmp keel_leave
+
+    .balign 16
+keel_thread_entry:      /* first code of a thread; rsp = its trap frame */
+    mov rdi, rsp
+    call {thread_start}
+keel_leave:             /* everything from the frame */
+    load_vectors
+    add rsp, 256
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8
+    iretq
+
+    .balign 16
+keel_own_fault_entry:   /* keel itself faulted: report on its own stack below the red zone */
+    sub rsp, 256
+    and rsp, -16
+    push 0
+    push {user_ss}
+    push qword ptr gs:[{f_rsp}]
+    push qword ptr gs:[{f_rflags}]
+    push {user_cs}
+    push qword ptr gs:[{f_rip}]
+    push 2
+    push_registers
+    cld
+    mov rdi, rsp
+    call {own_fault}
+    ud2
+
+/* ---- ring 0 on request ------------------------------------------------------------------------ */
+    .globl keel_ring0
+keel_ring0:             /* edi: operation, rsi: argument */
+    mov eax, edi
+    mov rdi, rsi
+    int3
+keel_ring0_return:
+    ret
+
+/* ---- switching kernel stacks ------------------------------------------------------------------ */
+    .globl keel_switch
+keel_switch:            /* rdi: where to save rsp, rsi: rsp to go on with */
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rdi], rsp
+    mov rsp, rsi
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+/* ---- access to program memory: a page fault between the labels continues at `stopped` ----------- */
+    .balign 16
+    .globl keel_user_copy
+    .globl keel_user_clear
+    .globl keel_user_load
+    .globl keel_user_cmpxchg
+    .globl keel_user_string
+    .globl keel_user_copy16
+keel_user_access:
+keel_user_copy:         /* rdi: to, rsi: from, rdx: bytes -> rax: bytes not copied */
+    mov rcx, rdx
+    rep movsb
+    xor eax, eax
+    ret
+keel_user_clear:        /* rdi: to, rdx: bytes -> rax: bytes not cleared */
+    mov rcx, rdx
+    xor eax, eax
+    rep stosb
+    ret
+keel_user_load:         /* rdi: address, rsi: result -> rax: 0, or not 0 when stopped */
+    mov ecx, 1
+    mov eax, [rdi]
+    mov [rsi], eax
+    xor eax, eax
+    ret
+keel_user_cmpxchg:      /* rdi: address, rsi: result, edx: old, r8d: new -> rax as above */
+    mov ecx, 1
+    mov eax, edx
+    lock cmpxchg [rdi], r8d
+    mov [rsi], eax
+    xor eax, eax
+    ret
+keel_user_string:       /* rdi: to, rsi: from, rdx: most bytes -> rax: bytes not copied; ends after a 0 */
+    mov rcx, rdx
+    test rcx, rcx
+    jz 10f
+9:  mov al, [rsi]
+    mov [rdi], al
+    inc rsi
+    inc rdi
+    dec rcx
+    test al, al
+    jz 10f
+    test rcx, rcx
+    jnz 9b
+10: xor eax, eax
+    mov rdx, rcx
+    ret
+keel_user_access_end:
+keel_user_access_stopped:
+    mov rax, rcx
+    ret
+
+    .section .bss.stub,"aw",@nobits
+    .balign 16
+keel_boot_stack:
+    .skip 32768
+keel_boot_stack_end:
+    .text
+"#,
+    version = const abi::VERSION,
+    boot = sym crate::boot::rust_boot,
+    syscall = sym rust_syscall,
+    fault = sym rust_fault,
+    thread_start = sym rust_thread_start,
+    own_fault = sym crate::boot::rust_own_fault,
+    op_cr3 = const OP_LOAD_CR3,
+    stride = const PERCPU_STRIDE,
+    direct_base = const DIRECT_BASE,
+    data = const percpu::DATA,
+    f_vector = const FAULT_VECTOR,
+    f_code = const FAULT_CODE,
+    f_address = const FAULT_ADDRESS,
+    f_rip = const FAULT_RIP,
+    f_rflags = const FAULT_RFLAGS,
+    f_rsp = const FAULT_RSP,
+    work = const WORK_PENDING,
+    kstack = const KSTACK_TOP,
+    user_rsp = const USER_RSP,
+    user_ss = const selector::USER_DS,
+    user_cs = const selector::USER_CS,
+    panic_port = const port::PANIC,
+);
+
+unsafe extern "Rust" {
+    /// The kernel's entry points, exported by the image crate.
+    safe static KEEL_HOOKS: Hooks;
+}
+
+unsafe extern "C" {
+    fn keel_ring0(op: u32, argument: usize);
+    fn keel_gate();
+    fn keel_vectors();
+    fn keel_thread_entry();
+}
+
+/// The hooks of the kernel above.
+pub(crate) fn hooks() -> &'static Hooks {
+    &KEEL_HOOKS
+}
+
+extern "C" fn rust_syscall(frame: &mut TrapFrame) -> Exit {
+    (KEEL_HOOKS.syscall)(frame)
+}
+
+extern "C" fn rust_fault(frame: &mut TrapFrame) -> Exit {
+    let info: FaultInfo = crate::percpu::fault_record();
+    (KEEL_HOOKS.fault)(frame, info)
+}
+
+extern "C" fn rust_thread_start(frame: &mut TrapFrame) -> Exit {
+    (KEEL_HOOKS.thread_start)(frame)
+}
+
+/// Address of the gate that patched sites jump to.
+pub(crate) fn gate_address() -> usize {
+    keel_gate as *const () as usize
+}
+
+/// Address where a new thread's first switch returns to.
+pub(crate) fn thread_entry_address() -> usize {
+    keel_thread_entry as *const () as usize
+}
+
+/// Runs one operation in ring 0.
+pub(crate) fn ring0(op: u32, argument: usize) {
+    // SAFETY: the routine traps into the stub, which performs exactly `op` and returns; callers pass
+    // a root table that maps keel, or any address for INVLPG.
+    unsafe { keel_ring0(op, argument) }
+}
+
+/// Fills the interrupt descriptor table and the data block of a virtual CPU. The monitor pointed its
+/// registers there and filled the other tables.
+pub(crate) fn init_cpu(cpu: usize) {
+    let block = abi::tables::block(cpu);
+    let entry = |offset: usize, value: u64| {
+        // SAFETY: the per-CPU block is reserved RAM in the direct map, and nobody else uses these
+        // parts of it before this CPU's first exception.
+        unsafe { core::ptr::write_volatile((block + offset) as *mut u64, value) }
+    };
+    let vectors = keel_vectors as *const () as usize;
+    for n in 0..33 {
+        // Vectors are 16 bytes apart. Breakpoint and overflow may be raised by programs (DPL 3).
+        let handler = (vectors + n * 16) as u64;
+        let dpl: u64 = if n == 3 || n == 4 { 0xee00 } else { 0x8e00 };
+        let low = handler & 0xffff
+            | u64::from(selector::KERNEL_CS) << 16
+            | dpl << 32
+            | (handler >> 16 & 0xffff) << 48;
+        entry(percpu::IDT + n * 16, low);
+        entry(percpu::IDT + n * 16 + 8, handler >> 32);
+    }
+    let data = percpu::DATA;
+    entry(data + crate::percpu::SELF, (block + data) as u64);
+    entry(data + crate::percpu::GATE, gate_address() as u64);
+    entry(data + crate::percpu::WORK_PENDING, (cpu as u64) << 32);
+}
+
+/// Writes a byte to a port (doorbell, exits).
+pub(crate) fn out(port: u16) {
+    // SAFETY: the I/O permission map allows these ports; the monitor owns them and touches only
+    // the ring and memory that requests name.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") 0u8, options(nostack, preserves_flags)) }
+}
+
+const _: () = assert!(KEEL_IMAGE % abi::layout::LARGE_PAGE_SIZE == 0);
+const _: () = assert!(crate::percpu::CPU_INDEX == WORK_PENDING + 4);

@@ -1,37 +1,151 @@
 //! Threads of keel: a kernel stack each, switched to and from explicitly.
 
+use crate::fpu::XsaveArea;
+use crate::frame_kvm::{give_block, take_block};
 use crate::trap::TrapFrame;
+use abi::layout::{DIRECT_BASE, PAGE_SIZE};
+use core::arch::asm;
+use core::cell::{Cell, UnsafeCell};
+
+/// Kernel stacks are 2^3 pages: 32 KiB.
+const STACK_ORDER: usize = 3;
+const STACK_BYTES: usize = PAGE_SIZE << STACK_ORDER;
+
+unsafe extern "C" {
+    fn keel_switch(save: *mut usize, to: usize);
+}
 
 /// Kernel stack and saved state of one thread. Its [`TrapFrame`] lies at the stack's top.
 #[derive(Debug)]
 pub struct Thread {
-    _todo: (),
+    stack: usize,
+    rsp: Cell<usize>,
+    fs_base: Cell<u64>,
+    running: Cell<bool>,
+    fpu: UnsafeCell<XsaveArea>,
 }
 
 impl Thread {
     /// A thread that, when switched to first, calls the kernel's `thread_start` hook with a copy of
     /// `frame`. `None` when memory is used up.
-    pub fn new(_frame: &TrapFrame) -> Option<Self> { todo!() }
+    pub fn new(frame: &TrapFrame) -> Option<Self> {
+        let stack = DIRECT_BASE + take_block(STACK_ORDER)? as usize;
+        let top = stack + STACK_BYTES - size_of::<TrapFrame>();
+        let rsp = top - 7 * 8;
+        // SAFETY: the stack was just taken and nobody else knows it; both writes are inside it and
+        // aligned (the frame's size is a multiple of 16).
+        unsafe {
+            (top as *mut TrapFrame).write(frame.clone());
+            (rsp as *mut [usize; 7]).write([0, 0, 0, 0, 0, 0, crate::stub::thread_entry_address()]);
+        }
+        Some(Self {
+            stack,
+            rsp: Cell::new(rsp),
+            fs_base: Cell::new(0),
+            running: Cell::new(false),
+            fpu: UnsafeCell::new(XsaveArea::new()?),
+        })
+    }
 
-    /// Base of the FS segment (thread-local storage) while the thread is switched out.
-    pub fn set_fs_base(&self, _base: u64) { todo!() }
+    fn top(&self) -> usize {
+        self.stack + STACK_BYTES
+    }
+
+    /// Base of the FS segment (thread-local storage).
+    pub fn set_fs_base(&self, base: u64) {
+        self.fs_base.set(base);
+        if self.running.get() {
+            // SAFETY: CR4.FSGSBASE is set; keel doesn't use FS.
+            unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) }
+        }
+    }
 
     /// The FS base: live from the CPU if `self` is running.
-    pub fn fs_base(&self) -> u64 { todo!() }
+    pub fn fs_base(&self) -> u64 {
+        if self.running.get() { read_fs_base() } else { self.fs_base.get() }
+    }
 
     /// Copies the extended register state (x87, MXCSR, vectors) of the running thread `from` into
-    /// this new thread (clone, fork).
-    pub fn inherit_fpu(&self, _from: &Thread) { todo!() }
+    /// this new thread (clone, fork). The low xmm halves are part of the trap frame.
+    pub fn inherit_fpu(&self, _from: &Thread) {
+        // SAFETY: this thread isn't running, so nobody else uses its area; `from`'s state is live.
+        unsafe { (*self.fpu.get()).save() }
+    }
 
     /// Resets the extended register state to that of a new program (execve).
-    pub fn reset_fpu(&self) { todo!() }
+    pub fn reset_fpu(&self) {
+        // SAFETY: under the big lock nobody else uses the area.
+        let area = unsafe { &mut *self.fpu.get() };
+        area.reset();
+        if self.running.get() {
+            area.restore();
+        }
+    }
 
     /// Runs `f` on the thread's trap frame, e.g. of a thread that is stopped inside keel.
-    pub fn with_frame<R>(&self, _f: impl FnOnce(&mut TrapFrame) -> R) -> R { todo!() }
+    pub fn with_frame<R>(&self, f: impl FnOnce(&mut TrapFrame) -> R) -> R {
+        let frame = (self.top() - size_of::<TrapFrame>()) as *mut TrapFrame;
+        // SAFETY: the frame at the stack's top is written at every entry from the program, is used
+        // only under the big lock, and lives as long as the stack.
+        f(unsafe { &mut *frame })
+    }
 }
 
-/// Leaves `from` (the running thread; `None` for the boot context) and continues `to`. Returns when
-/// somebody switches back. The caller makes `to`'s address space active first.
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // The scheduler drops a thread only after another one runs: a running thread would free the
+        // stack under its own feet.
+        assert!(!self.running.get(), "a running thread was dropped");
+        give_block((self.stack - DIRECT_BASE) as u64, STACK_ORDER);
+    }
+}
+
+fn read_fs_base() -> u64 {
+    let base: u64;
+    // SAFETY: CR4.FSGSBASE is set.
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nostack, preserves_flags, nomem)) };
+    base
+}
+
+/// Leaves `from` (the running thread; `None` for the boot context, which never comes back) and
+/// continues `to`. Returns when somebody switches back. The caller makes `to`'s address space active
+/// first, and keeps both threads alive meanwhile.
 ///
 /// No `RefCell` borrow may be held across this call.
-pub fn switch(_from: Option<&Thread>, _to: &Thread) { todo!() }
+pub fn switch(from: Option<&Thread>, to: &Thread) {
+    let mut boot_rsp = 0;
+    let save = match from {
+        Some(thread) => {
+            thread.fs_base.set(read_fs_base());
+            thread.running.set(false);
+            // SAFETY: the area belongs to the thread whose state is live.
+            unsafe { (*thread.fpu.get()).save() };
+            thread.rsp.as_ptr()
+        }
+        None => &raw mut boot_rsp,
+    };
+    to.running.set(true);
+    to.set_fs_base(to.fs_base.get());
+    // SAFETY: `to` isn't running, so its area holds its state.
+    unsafe { (*to.fpu.get()).restore() };
+    crate::percpu::set_kernel_stack(to.top());
+    // SAFETY: `to.rsp` was written by `Thread::new` or by an earlier switch away from it and points
+    // into its live stack.
+    unsafe { keel_switch(save, to.rsp.get()) }
+}
+
+/// Like [`switch`], but keeps no handle of either thread meanwhile, so that nothing on the stack of
+/// a thread that sleeps long, or ends, holds on to another one.
+///
+/// # Panics
+/// If nobody else holds one of the two.
+pub fn hand_over(from: alloc::rc::Rc<Thread>, to: alloc::rc::Rc<Thread>) {
+    use alloc::rc::Rc;
+    assert!(Rc::strong_count(&from) > 1 && Rc::strong_count(&to) > 1, "a thread without an owner");
+    let (from_ptr, to_ptr) = (Rc::as_ptr(&from), Rc::as_ptr(&to));
+    drop(from);
+    drop(to);
+    // SAFETY: the dropped handles were not the last ones (checked above), and the scheduler keeps
+    // both threads until the other one runs.
+    unsafe { switch(Some(&*from_ptr), &*to_ptr) }
+}

@@ -89,9 +89,8 @@ impl TrapFrame {
     }
 }
 
-/// Flags that a program starts with: interrupts on, I/O privilege 3 (keel and the program share a
-/// privilege level, and keel writes ports).
-pub const RFLAGS_USER: u64 = 0x3202;
+/// Flags that a program starts with: interrupts on.
+pub const RFLAGS_USER: u64 = 0x202;
 
 /// What interrupted the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,48 @@
+//! What a pod may use and what it runs.
+
+use crate::connectors::files::ExportConfig;
+use abi::boot::PodConfig;
+use std::time::Duration;
+
+/// How system calls enter keel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Syscalls {
+    /// Sites are patched into calls after they trapped.
+    #[default]
+    Call,
+    /// Every system call traps.
+    Trap,
+}
+
+/// How the connector ring is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doorbell {
+    /// Chosen by load.
+    #[default]
+    Adaptive,
+    /// The virtual CPU exits for each batch.
+    Exit,
+    /// An ioeventfd wakes the helper thread.
+    Event,
+    /// The helper thread polls.
+    Poll,
+}
+
+/// One pod.
+#[derive(Debug)]
+pub struct RunConfig {
+    /// Most bytes of RAM.
+    pub memory_limit: u64,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// How system calls enter keel.
+    pub syscalls: Syscalls,
+    /// How the ring is served.
+    pub doorbell: Doorbell,
+    /// The pod ends with exit code 124 after this time.
+    pub timeout: Option<Duration>,
+    /// Host directories and files, by the ids that `pod.exports` uses.
+    pub exports: Vec<ExportConfig>,
+    /// What keel is told.
+    pub pod: PodConfig,
+}

@@ -1,0 +1,67 @@
+//! Why a pod could not run.
+
+use std::path::PathBuf;
+
+/// A failure of Hull itself (exit code 125). Each message names the thing and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `/dev/kvm` does not exist.
+    #[error("/dev/kvm: no such device; load the kvm module (modprobe kvm_intel or kvm_amd) or enable virtualisation")]
+    NoKvm,
+    /// `/dev/kvm` may not be opened.
+    #[error("/dev/kvm: permission denied; join the group that owns it (usually kvm) or run as root")]
+    KvmPermission,
+    /// `/dev/kvm` is something else, or too old.
+    #[error("/dev/kvm: {0}")]
+    KvmUnusable(String),
+    /// A KVM call failed.
+    #[error("kvm: {call}: {source}")]
+    Kvm {
+        /// The ioctl.
+        call: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// No memory for the guest.
+    #[error("memory of the virtual machine ({bytes} bytes): {source}; use a smaller --memory")]
+    Memory {
+        /// Bytes that were wanted.
+        bytes: u64,
+        /// What the host said.
+        source: std::io::Error,
+    },
+    /// A host path that was granted can't be opened.
+    #[error("{path}: {source}")]
+    Export {
+        /// The path.
+        path: PathBuf,
+        /// What the host said.
+        source: std::io::Error,
+    },
+    /// A host resource is missing.
+    #[error("{what}: {source}")]
+    Host {
+        /// What was tried.
+        what: &'static str,
+        /// What the host said.
+        source: std::io::Error,
+    },
+    /// The kernel inside the machine failed.
+    #[error("keel failed: {0}")]
+    Keel(String),
+    /// A mistake of Hull's own.
+    #[error("internal error: {0}")]
+    Internal(&'static str),
+}
+
+impl Error {
+    /// A failed KVM call.
+    pub(crate) fn kvm(call: &'static str, error: kvm_ioctls::Error) -> Self {
+        Self::Kvm { call, source: std::io::Error::from_raw_os_error(error.errno()) }
+    }
+
+    /// A failed call to the host.
+    pub(crate) fn host(what: &'static str, source: impl Into<std::io::Error>) -> Self {
+        Self::Host { what, source: source.into() }
+    }
+}

@@ -1,0 +1,72 @@
+//! The keel image that the build embedded: its segments, its header, its symbols.
+
+use crate::error::Error;
+use crate::memory::GuestMemory;
+use abi::layout::{DIRECT_BASE, KEEL_IMAGE};
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+
+/// Keel, linked by the build script.
+static KEEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keel.elf"));
+
+/// "HULLKEEL": first word of the image.
+const MAGIC: u64 = u64::from_le_bytes(*b"HULLKEEL");
+
+/// Where keel begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// First instruction.
+    pub entry: u64,
+    /// Where `syscall` goes.
+    pub lstar: u64,
+    /// First guest-physical byte after the image and its bss.
+    pub end: u64,
+}
+
+/// Copies keel into guest memory.
+pub fn load(memory: &GuestMemory) -> Result<Header, Error> {
+    let broken = |_| Error::Internal("the embedded keel is not an ELF file");
+    let file = object::File::parse(KEEL).map_err(broken)?;
+    let mut header = None;
+    for segment in file.segments() {
+        let bytes = segment.data().map_err(broken)?;
+        let gpa = segment.address().wrapping_sub(DIRECT_BASE as u64);
+        memory.write(gpa, bytes)?;
+        if gpa == KEEL_IMAGE as u64 {
+            header = parse_header(bytes);
+        }
+    }
+    header.ok_or(Error::Internal("the embedded keel was built for another version of the contract"))
+}
+
+fn parse_header(bytes: &[u8]) -> Option<Header> {
+    let word = |i: usize| bytes.get(i * 8..i * 8 + 8)?.try_into().ok().map(u64::from_le_bytes);
+    if word(0)? != MAGIC || word(1)? as u32 != abi::VERSION {
+        return None;
+    }
+    Some(Header { entry: word(2)?, lstar: word(3)?, end: word(4)?.wrapping_sub(DIRECT_BASE as u64) })
+}
+
+/// Name and offset of the keel function at `address`.
+pub fn symbol(address: u64) -> Option<String> {
+    let file = object::File::parse(KEEL).ok()?;
+    let best = file
+        .symbols()
+        .filter(|s| s.kind() != SymbolKind::File && s.address() <= address && s.name().is_ok_and(|n| !n.is_empty()))
+        .max_by_key(|s| s.address())?;
+    let name = best.name().ok()?;
+    Some(format!("{:#}+{:#x}", rustc_demangle::demangle(name), address - best.address()))
+}
+
+/// Adds names to the addresses of keel that a report mentions.
+pub fn symbolise(report: &str) -> String {
+    let mut text = String::from(report);
+    for word in report.split_ascii_whitespace() {
+        let number = word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        if let Some(address) = number.filter(|a| *a >= (DIRECT_BASE + KEEL_IMAGE) as u64)
+            && let Some(name) = symbol(address)
+        {
+            text.push_str(&format!("\n  {word} {name}"));
+        }
+    }
+    text
+}

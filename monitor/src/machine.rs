@@ -1,0 +1,146 @@
+//! The virtual machine of a pod at boot: memory, page tables, keel's image, boot information.
+
+use crate::config::{Doorbell, RunConfig, Syscalls};
+use crate::error::Error;
+use crate::event::Event;
+use crate::memory::GuestMemory;
+use crate::server::clock_ns;
+use crate::vcpu::Vcpu;
+use abi::boot::{BootInfo, MAGIC, flags};
+use abi::layout::{
+    BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE, percpu, port,
+};
+use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch};
+use rustix::time::ClockId;
+use std::sync::Arc;
+
+/// Bytes of a frame table entry.
+const FRAME_ENTRY: u64 = 16;
+/// Bytes of a window table entry.
+const WINDOW_ENTRY: u64 = 4;
+/// Most window of a pod: what four page directories cover.
+const WINDOW_LIMIT: u64 = 4 << 30;
+/// Free RAM at boot, beyond image and tables.
+const BOOT_FREE: u64 = 24 << 20;
+/// Least `--memory`.
+pub const MIN_MEMORY: u64 = 32 << 20;
+const GIB: u64 = 1 << 30;
+
+/// A machine that is ready to run.
+#[derive(Debug)]
+pub struct Machine {
+    /// Its virtual CPU.
+    pub vcpu: Vcpu,
+    /// Its memory.
+    pub memory: Arc<GuestMemory>,
+    /// Readable when keel rang the doorbell.
+    pub doorbell: Arc<Event>,
+}
+
+impl Machine {
+    /// Builds the machine of a pod.
+    pub fn new(kvm: &Kvm, config: &RunConfig) -> Result<Self, Error> {
+        let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
+        let limit = round_up(config.memory_limit.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
+        let pod = config.pod.encode();
+        let image_room = 4 << 20;
+        let tables = (limit / PAGE_SIZE as u64) * FRAME_ENTRY + (WINDOW_LIMIT / PAGE_SIZE as u64) * WINDOW_ENTRY;
+        let boot = round_up(
+            abi::layout::KEEL_IMAGE as u64 + image_room + tables + pod.len() as u64 + BOOT_FREE,
+            LARGE_PAGE_SIZE as u64,
+        );
+        // The frame table must cover what exists at boot even if that is above `--memory`.
+        let limit = limit.max(boot);
+        let memory = Arc::new(GuestMemory::new(vm.clone(), boot, limit, WINDOW_LIMIT)?);
+        let header = crate::image::load(&memory)?;
+        write_tables(&memory, limit)?;
+        let block = (abi::tables::block(0) - DIRECT_BASE) as u64;
+        memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(0)))?;
+        memory.write(block + percpu::TSS as u64, &abi::tables::tss(0))?;
+        let vcpu = Vcpu::new(kvm, &vm, 0, header.entry, header.lstar)?;
+        let doorbell = Arc::new(Event::new()?);
+        let address = IoEventAddress::Pio(u64::from(port::DOORBELL));
+        vm.register_ioevent(doorbell.eventfd(), &address, NoDatamatch).map_err(|e| Error::kvm("KVM_IOEVENTFD", e))?;
+
+        let frame_table = round_up(header.end, PAGE_SIZE as u64);
+        let window_table = frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY;
+        let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
+        memory.write(config_gpa, &pod)?;
+        let mut seed = [0; 64];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| Error::host("getrandom", e))?;
+        let info = BootInfo {
+            magic: MAGIC,
+            version: abi::VERSION,
+            cpus: config.cpus,
+            ram_bytes: memory.ram_end(),
+            ram_limit: limit,
+            free_start: config_gpa + pod.len() as u64,
+            frame_table,
+            window_table,
+            window_limit: WINDOW_LIMIT,
+            config_gpa,
+            config_len: pod.len() as u64,
+            tsc_khz: vcpu.tsc_khz(),
+            tsc_base: vcpu.tsc()?,
+            monotonic_base_ns: clock_ns(ClockId::Monotonic),
+            realtime_base_ns: clock_ns(ClockId::Realtime),
+            boottime_base_ns: clock_ns(ClockId::Boottime),
+            seed,
+            xcr0: vcpu.xcr0(),
+            flags: boot_flags(config),
+        };
+        memory.write(BOOT_INFO as u64, bytemuck::bytes_of(&info))?;
+        Ok(Self { vcpu, memory, doorbell })
+    }
+}
+
+fn boot_flags(config: &RunConfig) -> u64 {
+    let mut bits = match config.doorbell {
+        Doorbell::Adaptive => 0,
+        Doorbell::Exit => flags::DOORBELL_EXIT,
+        Doorbell::Event => flags::DOORBELL_EVENT,
+        Doorbell::Poll => flags::DOORBELL_POLL,
+    };
+    if config.syscalls == Syscalls::Trap {
+        bits |= flags::TRAP_ONLY;
+    }
+    if crate::kvm::is_software_nested() {
+        bits |= flags::SLOW_FAULTS;
+    }
+    bits
+}
+
+fn round_up(value: u64, to: u64) -> u64 {
+    value.next_multiple_of(to)
+}
+
+/// Builds the boot page tables: keel's slot of the root, mapped with large pages for all RAM that may
+/// ever exist and for the window. Nothing else.
+fn write_tables(memory: &GuestMemory, limit: u64) -> Result<(), Error> {
+    const TABLE: u64 = 7; // present, writable, for CPL 3
+    const LARGE: u64 = TABLE | 0x80;
+    let root = BOOT_TABLES as u64;
+    let upper = root + PAGE_SIZE as u64;
+    let mut next = upper + PAGE_SIZE as u64;
+    let entry = |table: u64, index: u64, value: u64| memory.write(table + index * 8, &value.to_le_bytes());
+    entry(root, KEEL_PML4_SLOT as u64, upper | TABLE)?;
+    let ranges = [(0, limit), (WINDOW_BASE as u64, WINDOW_LIMIT)];
+    for (start, len) in ranges {
+        for gib in 0..len.div_ceil(GIB) {
+            if next >= abi::layout::KEEL_IMAGE as u64 {
+                return Err(Error::Internal("no room for page tables of so much memory"));
+            }
+            let base = start + gib * GIB;
+            entry(upper, base / GIB, next | TABLE)?;
+            let mut table = Vec::with_capacity(PAGE_SIZE);
+            for i in 0..(len - gib * GIB).min(GIB) / LARGE_PAGE_SIZE as u64 {
+                table.extend_from_slice(&((base + i * LARGE_PAGE_SIZE as u64) | LARGE).to_le_bytes());
+            }
+            memory.write(next, &table)?;
+            next += PAGE_SIZE as u64;
+        }
+    }
+    const { assert!(DIRECT_BASE.is_multiple_of(1 << 39)) };
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! Memory of the virtual machine: RAM that grows in slots, and the window for pages of host files.
+//!
+//! Both are address ranges that are reserved once and opened piece by piece: a slot of KVM costs
+//! host memory and time in proportion to its size, so nothing is added before the guest needs it.
+//! No Rust reference to guest memory ever exists; see [`io::GuestSlice`].
+
+pub mod io;
+
+use crate::connectors::{Errno, Window};
+use crate::error::Error;
+use abi::layout::{LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE};
+use io::GuestSlice;
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::VmFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// RAM at the start of memory that stays on small host pages: an idle pod lives there.
+const SMALL_PAGES: u64 = 16 << 20;
+/// RAM is added at least by this much.
+const RAM_STEP: u64 = 64 << 20;
+/// The window is opened by this much.
+const WINDOW_STEP: u64 = 64 << 20;
+
+/// An address range of the monitor, given back when dropped.
+#[derive(Debug)]
+struct Reservation {
+    start: *mut u8,
+    mapped: *mut u8,
+    mapped_len: usize,
+}
+
+// SAFETY: an address range; all access goes through raw pointers and system calls.
+unsafe impl Send for Reservation {}
+// SAFETY: as above.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `len` bytes at a large page boundary; nothing is accessible yet.
+    fn new(len: u64) -> Result<Self, Error> {
+        let mapped_len = len as usize + LARGE_PAGE_SIZE;
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped_len,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(Error::Memory { bytes: len, source: std::io::Error::last_os_error() });
+        }
+        let mapped: *mut u8 = mapped.cast();
+        let start = mapped.map_addr(|a| a.next_multiple_of(LARGE_PAGE_SIZE));
+        Ok(Self { start, mapped, mapped_len })
+    }
+
+    /// The address of byte `offset` of the range.
+    fn at(&self, offset: u64) -> *mut u8 {
+        self.start.wrapping_add(offset as usize)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the whole range was mapped by `new`, and guest memory is used only while the
+        // `GuestMemory` that owns it lives.
+        unsafe { libc::munmap(self.mapped.cast(), self.mapped_len) };
+    }
+}
+
+/// Memory of one virtual machine.
+#[derive(Debug)]
+pub struct GuestMemory {
+    vm: Arc<VmFd>,
+    ram: Reservation,
+    ram_limit: u64,
+    ram_end: AtomicU64,
+    window: Reservation,
+    window_limit: u64,
+    window_end: AtomicU64,
+    next_slot: AtomicU32,
+}
+
+impl GuestMemory {
+    /// Memory with `boot` bytes of RAM (a multiple of a large page), which may grow to `ram_limit`.
+    pub fn new(vm: Arc<VmFd>, boot: u64, ram_limit: u64, window_limit: u64) -> Result<Self, Error> {
+        let memory = Self {
+            vm,
+            ram: Reservation::new(ram_limit.max(boot))?,
+            ram_limit: ram_limit.max(boot),
+            ram_end: AtomicU64::new(0),
+            window: Reservation::new(window_limit)?,
+            window_limit,
+            window_end: AtomicU64::new(WINDOW_BASE as u64),
+            next_slot: AtomicU32::new(0),
+        };
+        memory.add_ram(boot)?;
+        Ok(memory)
+    }
+
+    /// End of RAM (guest-physical).
+    pub fn ram_end(&self) -> u64 {
+        self.ram_end.load(Ordering::Acquire)
+    }
+
+    /// Adds RAM so that at least `wanted` bytes more exist, or what the limit leaves. The new end.
+    pub fn grow_ram(&self, wanted: u64) -> Result<u64, Error> {
+        let end = self.ram_end();
+        let step = wanted.max(RAM_STEP).min(self.ram_limit - end) / LARGE_PAGE_SIZE as u64 * LARGE_PAGE_SIZE as u64;
+        if step == 0 {
+            return Err(Error::Memory { bytes: wanted, source: std::io::ErrorKind::OutOfMemory.into() });
+        }
+        self.add_ram(step)?;
+        Ok(self.ram_end())
+    }
+
+    fn add_ram(&self, len: u64) -> Result<(), Error> {
+        let start = self.ram_end();
+        let host = self.ram.at(start);
+        let fail = |source| Error::Memory { bytes: len, source };
+        // SAFETY: the piece lies inside the reservation (the limit bounds it) and nothing used it yet.
+        if unsafe { libc::mprotect(host.cast(), len as usize, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+            return Err(fail(std::io::Error::last_os_error()));
+        }
+        let huge = start.max(SMALL_PAGES);
+        if start + len > huge {
+            // SAFETY: as above. Huge pages are a matter of speed: a host without them may refuse.
+            unsafe { libc::madvise(self.ram.at(huge).cast(), (start + len - huge) as usize, libc::MADV_HUGEPAGE) };
+        }
+        self.add_slot(start, host, len).map_err(fail)?;
+        self.ram_end.store(start + len, Ordering::Release);
+        Ok(())
+    }
+
+    /// Opens more of the window. The new end (guest-physical).
+    pub fn grow_window(&self, wanted: u64) -> Result<u64, Error> {
+        let end = self.window_end.load(Ordering::Acquire);
+        let left = self.window_limit - (end - WINDOW_BASE as u64);
+        let step = wanted.max(WINDOW_STEP).min(left) / LARGE_PAGE_SIZE as u64 * LARGE_PAGE_SIZE as u64;
+        let fail = |source| Error::Memory { bytes: wanted, source };
+        if step == 0 {
+            return Err(fail(std::io::ErrorKind::OutOfMemory.into()));
+        }
+        let host = self.window.at(end - WINDOW_BASE as u64);
+        // SAFETY: inside the reservation, unused so far. Zero pages until a file is mapped there.
+        if unsafe { libc::mprotect(host.cast(), step as usize, libc::PROT_READ) } != 0 {
+            return Err(fail(std::io::Error::last_os_error()));
+        }
+        self.add_slot(end, host, step).map_err(fail)?;
+        self.window_end.store(end + step, Ordering::Release);
+        Ok(end + step)
+    }
+
+    fn add_slot(&self, gpa: u64, host: *mut u8, len: u64) -> std::io::Result<()> {
+        let region = kvm_userspace_memory_region {
+            slot: self.next_slot.fetch_add(1, Ordering::Relaxed),
+            flags: 0,
+            guest_phys_addr: gpa,
+            memory_size: len,
+            userspace_addr: host as u64,
+        };
+        // SAFETY: the host range is part of a reservation that lives as long as the machine, and no
+        // other slot covers it.
+        unsafe { self.vm.set_user_memory_region(region) }
+            .map_err(|e| std::io::Error::from_raw_os_error(e.errno()))
+    }
+
+    /// A piece of guest memory; EFAULT unless it lies wholly in RAM or in the window.
+    pub fn slice(&self, gpa: u64, len: u64) -> Result<GuestSlice, Errno> {
+        let end = gpa.checked_add(len).ok_or(Errno::FAULT)?;
+        if end <= self.ram_end() {
+            // SAFETY: the range is inside RAM that was opened and stays so; no reference points there.
+            return Ok(unsafe { GuestSlice::ram(self.ram.at(gpa), len as usize) });
+        }
+        if gpa >= WINDOW_BASE as u64 && end <= self.window_end.load(Ordering::Acquire) {
+            // SAFETY: the range is inside the window's reservation.
+            return Ok(unsafe { GuestSlice::window(self.window.at(gpa - WINDOW_BASE as u64), len as usize) });
+        }
+        Err(Errno::FAULT)
+    }
+
+    /// Copies bytes into RAM before the guest runs.
+    pub fn write(&self, gpa: u64, bytes: &[u8]) -> Result<(), Error> {
+        let slice = self.slice(gpa, bytes.len() as u64);
+        slice.and_then(|s| s.write(bytes)).map_err(|_| Error::Internal("the boot memory is too small"))
+    }
+
+    /// Gives RAM back to the host; it reads as zeros afterwards.
+    pub fn release(&self, gpa: u64, len: u64) -> Result<(), Errno> {
+        let end = gpa.checked_add(len).ok_or(Errno::INVAL)?;
+        if gpa % PAGE_SIZE as u64 != 0 || len % PAGE_SIZE as u64 != 0 || end > self.ram_end() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: inside RAM; the guest named the range itself.
+        unsafe { libc::madvise(self.ram.at(gpa).cast(), len as usize, libc::MADV_DONTNEED) };
+        Ok(())
+    }
+
+    /// Pointer to the ring, which RAM holds from the start.
+    pub(crate) fn ring(&self) -> *const abi::ring::Ring {
+        self.ram.at(abi::layout::RING as u64).cast()
+    }
+
+    fn window_range(&self, gpa: u64, len: u64) -> Result<*mut u8, Errno> {
+        let end = gpa.checked_add(len).ok_or(Errno::INVAL)?;
+        let inside = gpa >= WINDOW_BASE as u64 && end <= self.window_end.load(Ordering::Acquire);
+        if !inside || len == 0 || gpa % PAGE_SIZE as u64 != 0 || len % PAGE_SIZE as u64 != 0 {
+            return Err(Errno::INVAL);
+        }
+        Ok(self.window.at(gpa - WINDOW_BASE as u64))
+    }
+}
+
+impl Window for GuestMemory {
+    fn map(&self, gpa: u64, file: BorrowedFd<'_>, offset: u64, len: u64, writable: bool) -> Result<(), Errno> {
+        let host = self.window_range(gpa, len)?;
+        let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+        // SAFETY: replaces pages of the window's own reservation, which hold no Rust object.
+        let mapped = unsafe {
+            libc::mmap(host.cast(), len as usize, prot, libc::MAP_SHARED | libc::MAP_FIXED, file.as_raw_fd(), offset)
+        };
+        if mapped == libc::MAP_FAILED { Err(last_errno()) } else { Ok(()) }
+    }
+
+    fn unmap(&self, gpa: u64, len: u64) -> Result<(), Errno> {
+        let host = self.window_range(gpa, len)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: as in `map`.
+        let mapped = unsafe { libc::mmap(host.cast(), len as usize, libc::PROT_READ, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED { Err(last_errno()) } else { Ok(()) }
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,101 @@
+//! The monitor's end of the connector ring.
+//!
+//! The ring lies in guest memory: indices are atomics, entries are copied out once. A guest that
+//! writes nonsense gets nonsense answers; it can't make the monitor read or write elsewhere.
+
+use crate::memory::GuestMemory;
+use abi::ring::{Completion, ENTRIES, Submission, server_state};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Access to the ring of one pod.
+#[derive(Clone, Debug)]
+pub struct RingEnd {
+    memory: Arc<GuestMemory>,
+}
+
+macro_rules! field {
+    ($self:ident, $name:ident, $ty:ty) => {{
+        let ring = $self.memory.ring();
+        // SAFETY: the ring lies in RAM that `memory` keeps mapped; atomics may be shared with the guest.
+        unsafe { <$ty>::from_ptr((&raw const (*ring).$name).cast_mut().cast()) }
+    }};
+}
+
+impl RingEnd {
+    /// The ring of a pod's memory, before the guest runs.
+    pub fn new(memory: Arc<GuestMemory>) -> Self {
+        let end = Self { memory };
+        // Zero would mean a deadline that passed long ago.
+        field!(end, deadline_ns, AtomicU64).store(u64::MAX, Ordering::SeqCst);
+        end
+    }
+
+    /// The next submission, or `None`. Only one thread at a time may call this.
+    pub fn take(&self) -> Option<Submission> {
+        let head_field = field!(self, sub_head, AtomicU32);
+        let head = head_field.load(Ordering::Relaxed);
+        let waiting = field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst).wrapping_sub(head);
+        if waiting == 0 {
+            return None;
+        }
+        let ring = self.memory.ring();
+        // SAFETY: the index is reduced to the queue; the guest may write meanwhile, so the copy is
+        // volatile and every bit pattern is valid.
+        let entry = unsafe { (&raw const (*ring).submissions[head as usize % ENTRIES]).read_volatile() };
+        head_field.store(head.wrapping_add(1), Ordering::Release);
+        Some(entry)
+    }
+
+    /// Whether a submission waits.
+    pub fn has_submission(&self) -> bool {
+        field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst) != field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)
+    }
+
+    /// Whether a completion waits for keel.
+    pub fn has_completion(&self) -> bool {
+        field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst) != field!(self, comp_head, AtomicU32).load(Ordering::SeqCst)
+    }
+
+    /// Publishes a completion; `false` if the queue is full (keel will take some first).
+    pub fn complete(&self, completion: &Completion) -> bool {
+        let tail_field = field!(self, comp_tail, AtomicU32);
+        let tail = tail_field.load(Ordering::Relaxed);
+        if tail.wrapping_sub(field!(self, comp_head, AtomicU32).load(Ordering::SeqCst)) as usize >= ENTRIES {
+            return false;
+        }
+        let ring = self.memory.ring();
+        // SAFETY: the index is reduced to the queue; nobody else writes completions (callers hold the
+        // server's lock), and the guest reads them after the release of the tail.
+        unsafe { (&raw const (*ring).completions[tail as usize % ENTRIES]).cast_mut().write_volatile(*completion) };
+        tail_field.store(tail.wrapping_add(1), Ordering::SeqCst);
+        true
+    }
+
+    /// Says whether a host thread polls the ring.
+    pub fn set_polling(&self, on: bool) {
+        let state = if on { server_state::POLLING } else { server_state::ASLEEP };
+        field!(self, server, AtomicU32).store(state, Ordering::SeqCst);
+    }
+
+    /// Whether keel wants the helper to poll.
+    pub fn poll_wanted(&self) -> bool {
+        field!(self, poll_wanted, AtomicU32).load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether keel wants an interrupt every tick.
+    pub fn tick_wanted(&self) -> bool {
+        field!(self, tick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether a completion shall interrupt the running program.
+    pub fn kick_wanted(&self) -> bool {
+        field!(self, kick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
+    }
+
+    /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.
+    pub fn deadline_ns(&self) -> u64 {
+        field!(self, deadline_ns, AtomicU64).load(Ordering::SeqCst)
+    }
+}
+

@@ -1,0 +1,211 @@
+//! Serving the ring: takes submissions, gives them to the connectors, publishes completions.
+
+use crate::connectors::files::FilesConnector;
+use crate::connectors::streams::{Started, StreamsConnector};
+use crate::connectors::{Errno, Reply, Result};
+use crate::memory::GuestMemory;
+use crate::memory::io::GuestSlice;
+use crate::ring::RingEnd;
+use abi::request::Op;
+use abi::ring::{Completion, MAX_SEGMENTS, Segment, Submission, sub_flags};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Most requests that may be pending or answered but not taken; keel never has more than the ring
+/// holds, so a guest with more is hostile.
+const MAX_BACKLOG: usize = 4 * abi::ring::ENTRIES;
+/// Longest text of a log line or a crash report in bytes.
+const MAX_TEXT: usize = 4096;
+/// Most entropy of one request in bytes.
+const MAX_ENTROPY: usize = 4096;
+
+/// How a pod ended by its own request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The first program ended: exit code.
+    Exit(u8),
+    /// Keel failed: its report.
+    Crash(String),
+    /// The guest broke the contract of the ring.
+    Hostile(&'static str),
+}
+
+/// The connectors of one pod and the state of its ring.
+#[derive(Debug)]
+pub struct Server {
+    memory: Arc<GuestMemory>,
+    ring: RingEnd,
+    files: FilesConnector,
+    streams: StreamsConnector,
+    backlog: VecDeque<Completion>,
+    ending: Option<Ending>,
+    served: u64,
+}
+
+impl Server {
+    /// A server over these connectors.
+    pub fn new(memory: Arc<GuestMemory>, ring: RingEnd, files: FilesConnector, streams: StreamsConnector) -> Self {
+        Self { memory, ring, files, streams, backlog: VecDeque::new(), ending: None, served: 0 }
+    }
+
+    /// How the guest ended, once it did.
+    pub fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+
+    /// Streams that late operations wait for.
+    pub fn streams(&mut self) -> &mut StreamsConnector {
+        &mut self.streams
+    }
+
+    /// Serves everything that waits in the ring. Whether anything was done.
+    pub fn serve(&mut self) -> bool {
+        let before = self.served;
+        self.flush();
+        while self.ending.is_none()
+            && let Some(request) = self.ring.take()
+        {
+            self.served += 1;
+            if let Some(outcome) = self.start(&request) {
+                self.publish(request.id, outcome);
+            }
+            if self.backlog.len() > MAX_BACKLOG {
+                self.ending = Some(Ending::Hostile("the guest takes no completions"));
+            }
+        }
+        self.served != before
+    }
+
+    /// Completes late operations whose streams are ready. Whether there were any.
+    pub fn serve_streams(&mut self) -> bool {
+        let ready = self.streams.ready();
+        let any = !ready.is_empty();
+        for (id, outcome) in ready {
+            self.publish(id, outcome);
+        }
+        any
+    }
+
+    fn publish(&mut self, id: u64, outcome: Result) {
+        let completion = match outcome {
+            Ok(Reply { result, extra }) => Completion { id, result: result.min(i64::MAX as u64) as i64, extra },
+            Err(errno) => Completion { id, result: -i64::from(errno.raw_os_error()), extra: [0; 2] },
+        };
+        if !self.backlog.is_empty() || !self.ring.complete(&completion) {
+            self.backlog.push_back(completion);
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(completion) = self.backlog.front() {
+            if !self.ring.complete(completion) {
+                return;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// The outcome, or `None` if the operation completes late or never.
+    fn start(&mut self, request: &Submission) -> Option<Result> {
+        let Some(op) = Op::from_number(request.op) else { return Some(Err(Errno::NOSYS)) };
+        let lists = self.payloads(request);
+        let (input, output) = match lists {
+            Ok(lists) => lists,
+            Err(errno) => return Some(Err(errno)),
+        };
+        if FilesConnector::serves(op) {
+            return Some(self.files.handle(op, &request.args, &input, &output, &*self.memory));
+        }
+        if StreamsConnector::serves(op) {
+            return match self.streams.start(request.id, op, &request.args, &input, &output) {
+                Started::Done(outcome) => Some(outcome),
+                Started::Pending => {
+                    if self.streams.pending() > MAX_BACKLOG {
+                        self.ending = Some(Ending::Hostile("too many requests are pending"));
+                    }
+                    None
+                }
+            };
+        }
+        self.own(op, &request.args, &input, &output)
+    }
+
+    fn own(&mut self, op: Op, args: &[u64; 6], input: &[GuestSlice], output: &[GuestSlice]) -> Option<Result> {
+        match op {
+            Op::Nop => Some(Ok(Reply::default())),
+            Op::Exit => {
+                self.ending = Some(Ending::Exit(args[0] as u8));
+                None
+            }
+            Op::Crash => {
+                self.ending = Some(Ending::Crash(text(input)));
+                None
+            }
+            Op::Log => {
+                eprintln!("{}", text(input));
+                Some(Ok(Reply::default()))
+            }
+            Op::Entropy => Some(entropy(output)),
+            Op::GrowRam => Some(self.memory.grow_ram(args[0]).map(extra).map_err(|_| Errno::NOMEM)),
+            Op::GrowWindow => Some(self.memory.grow_window(args[0]).map(extra).map_err(|_| Errno::NOMEM)),
+            Op::Release => Some(self.memory.release(args[0], args[1]).map(|()| Reply::default())),
+            Op::Clock => Some(Ok(Reply {
+                result: 0,
+                extra: [
+                    clock_ns(rustix::time::ClockId::Realtime),
+                    clock_ns(rustix::time::ClockId::Monotonic),
+                ],
+            })),
+            _ => Some(Err(Errno::NOSYS)),
+        }
+    }
+
+    /// The payloads of a request as pieces of guest memory that exist.
+    fn payloads(&self, request: &Submission) -> Result<(Vec<GuestSlice>, Vec<GuestSlice>)> {
+        let list = |gpa, len, is_list| self.pieces(gpa, len, is_list);
+        Ok((
+            list(request.in_gpa, request.in_len, request.flags & sub_flags::IN_LIST != 0)?,
+            list(request.out_gpa, request.out_len, request.flags & sub_flags::OUT_LIST != 0)?,
+        ))
+    }
+
+    fn pieces(&self, gpa: u64, len: u32, is_list: bool) -> Result<Vec<GuestSlice>> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if !is_list {
+            return Ok(vec![self.memory.slice(gpa, u64::from(len))?]);
+        }
+        if len as usize > MAX_SEGMENTS {
+            return Err(Errno::INVAL);
+        }
+        let mut segments = vec![Segment::default(); len as usize];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut segments);
+        self.memory.slice(gpa, bytes.len() as u64)?.read(bytes)?;
+        segments.iter().map(|s| self.memory.slice(s.gpa, s.len)).collect()
+    }
+}
+
+fn extra(value: u64) -> Reply {
+    Reply { result: 0, extra: [value, 0] }
+}
+
+/// Text from the guest without control characters that could harm a terminal.
+fn text(input: &[GuestSlice]) -> String {
+    let bytes = crate::connectors::payload::copy_in(input, MAX_TEXT).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control() || *c == '\n').collect()
+}
+
+fn entropy(output: &[GuestSlice]) -> Result {
+    let mut out = crate::connectors::payload::Output::new(output);
+    let mut bytes = vec![0; out.room().min(MAX_ENTROPY)];
+    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    out.put(&bytes[..n])?;
+    Ok(Reply::of(n as u64))
+}
+
+/// A host clock in ns.
+pub fn clock_ns(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

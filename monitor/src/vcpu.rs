@@ -1,0 +1,292 @@
+//! One virtual CPU: its registers at boot, running it, interrupting it.
+
+use crate::error::Error;
+use abi::layout::{BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KICK_VECTOR, PERCPU_BASE, PERCPU_STRIDE, percpu, selector};
+use kvm_bindings::{
+    CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_interrupt, kvm_msr_entry, kvm_regs, kvm_segment, kvm_xcrs,
+};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+
+const MSR_TSC: u32 = 0x10;
+const MSR_STAR: u32 = 0xc000_0081;
+const MSR_LSTAR: u32 = 0xc000_0082;
+const MSR_FMASK: u32 = 0xc000_0084;
+
+/// Flags that `syscall` clears: trap, direction, nested task, alignment check.
+const SYSCALL_FLAG_MASK: u64 = 0x4_4500;
+/// And the interrupt flag, where `syscall` lands in ring 0: an interrupt there would find the
+/// program's stack. Under software-nested KVM it lands at CPL 3, whence nothing could set it again.
+const SYSCALL_FLAG_MASK_RING0: u64 = SYSCALL_FLAG_MASK | 0x200;
+/// CR0: PE, MP, ET, NE, WP, AM, PG.
+const CR0: u64 = 0x8005_0033;
+/// CR4: PAE, OSFXSR, OSXMMEXCPT, FSGSBASE, OSXSAVE.
+const CR4: u64 = 0x20 | 0x200 | 0x400 | 0x1_0000 | 0x4_0000;
+/// EFER: SCE, LME, LMA, NXE.
+const EFER: u64 = 0xd01;
+/// XSTATE components that programs get: x87, SSE, AVX, AVX-512.
+const XCR0_KNOWN: u64 = 0xe7;
+
+/// Why the virtual CPU came back to the monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Keel wrote this port.
+    Port(u16),
+    /// A signal to its thread ended the run.
+    Interrupted,
+    /// It waits for nothing that could come: triple fault, HLT, or an access to nowhere.
+    Dead(Death),
+}
+
+/// How a virtual CPU ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// HLT or a triple fault.
+    Halted,
+    /// An access to guest-physical memory that does not exist.
+    Nowhere(u64),
+    /// The host could not provide a page (a file behind the window was cut).
+    HostPage,
+    /// KVM gave up.
+    Kvm(u32),
+}
+
+/// A virtual CPU of x86-64.
+#[derive(Debug)]
+pub struct Vcpu {
+    fd: VcpuFd,
+    kick: std::sync::Arc<Kick>,
+    interrupt_due: bool,
+    xcr0: u64,
+    tsc_khz: u64,
+}
+
+/// Interrupts a virtual CPU from any thread.
+#[derive(Debug, Default)]
+pub struct Kick {
+    requested: AtomicBool,
+    immediate_exit: AtomicPtr<u8>,
+    thread: std::sync::atomic::AtomicI32,
+}
+
+impl Kick {
+    /// Makes the virtual CPU leave the guest, take an interrupt and look around. The flag stays until
+    /// it did, so a kick between two runs isn't lost.
+    pub fn send(&self) {
+        self.requested.store(true, Ordering::SeqCst);
+        let flag = self.immediate_exit.load(Ordering::Acquire);
+        let thread = self.thread.load(Ordering::Acquire);
+        if flag.is_null() || thread == 0 {
+            return;
+        }
+        // SAFETY: the pointer is into the kvm_run page, which lives until `Vcpu::drop` clears it (the
+        // run loop's thread joins all others first). The kernel reads the byte at any time.
+        unsafe { AtomicU8::from_ptr(flag) }.store(1, Ordering::SeqCst);
+        // SAFETY: a signal to a thread of this process; its handler does nothing.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, kick_signal()) };
+    }
+}
+
+fn kick_signal() -> i32 {
+    libc::SIGRTMIN() + 1
+}
+
+extern "C" fn ignore_signal(_signal: i32) {}
+
+/// Lets the kick signal end KVM_RUN; once per process.
+fn install_kick_handler() {
+    // SAFETY: the handler does nothing; an all-zero sigaction is valid.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ignore_signal as *const () as usize;
+        libc::sigaction(kick_signal(), &raw const action, std::ptr::null_mut());
+    }
+}
+
+impl Vcpu {
+    /// Creates virtual CPU `index`, ready to start keel at `entry` with system calls at `lstar`.
+    pub fn new(kvm: &Kvm, vm: &VmFd, index: u64, entry: u64, lstar: u64) -> Result<Self, Error> {
+        install_kick_handler();
+        let mut fd = vm.create_vcpu(index).map_err(|e| Error::kvm("KVM_CREATE_VCPU", e))?;
+        let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(|e| Error::kvm("KVM_GET_SUPPORTED_CPUID", e))?;
+        fd.set_cpuid2(&cpuid).map_err(|e| Error::kvm("KVM_SET_CPUID2", e))?;
+        let xcr0 = supported_xcr0(&cpuid);
+        set_system_registers(&fd, index)?;
+        let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
+        xcrs.xcrs[0].value = xcr0;
+        fd.set_xcrs(&xcrs).map_err(|e| Error::kvm("KVM_SET_XCRS", e))?;
+        let star = u64::from(selector::KERNEL_CS) << 32 | 0x0023 << 48;
+        let msr = |index, data| kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
+        let mask = if crate::kvm::is_software_nested() { SYSCALL_FLAG_MASK } else { SYSCALL_FLAG_MASK_RING0 };
+        let msrs = Msrs::from_entries(&[msr(MSR_STAR, star), msr(MSR_LSTAR, lstar), msr(MSR_FMASK, mask)])
+            .map_err(|_| Error::Internal("a list of MSRs"))?;
+        fd.set_msrs(&msrs).map_err(|e| Error::kvm("KVM_SET_MSRS", e))?;
+        let regs = kvm_regs { rip: entry, rflags: 2, rdi: (DIRECT_BASE + BOOT_INFO) as u64, ..kvm_regs::default() };
+        fd.set_regs(&regs).map_err(|e| Error::kvm("KVM_SET_REGS", e))?;
+        let tsc_khz = u64::from(fd.get_tsc_khz().map_err(|e| Error::kvm("KVM_GET_TSC_KHZ", e))?);
+        let kick = std::sync::Arc::new(Kick::default());
+        let flag = &raw mut fd.get_kvm_run().immediate_exit;
+        kick.immediate_exit.store(flag, Ordering::Release);
+        Ok(Self { fd, kick, interrupt_due: false, xcr0, tsc_khz })
+    }
+
+    /// Frequency of the guest's time stamp counter.
+    pub fn tsc_khz(&self) -> u64 {
+        self.tsc_khz
+    }
+
+    /// Enabled xstate components.
+    pub fn xcr0(&self) -> u64 {
+        self.xcr0
+    }
+
+    /// The guest's time stamp counter now.
+    pub fn tsc(&self) -> Result<u64, Error> {
+        let entry = kvm_msr_entry { index: MSR_TSC, ..kvm_msr_entry::default() };
+        let mut msrs = Msrs::from_entries(&[entry]).map_err(|_| Error::Internal("a list of MSRs"))?;
+        self.fd.get_msrs(&mut msrs).map_err(|e| Error::kvm("KVM_GET_MSRS", e))?;
+        Ok(msrs.as_slice().first().map_or(0, |m| m.data))
+    }
+
+    /// What interrupts this virtual CPU.
+    pub fn kick(&self) -> std::sync::Arc<Kick> {
+        self.kick.clone()
+    }
+
+    /// Makes the calling thread the one that runs this virtual CPU.
+    pub fn bind_thread(&self) {
+        self.kick.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
+    }
+
+    /// Whether a kick waits to be taken.
+    pub fn kick_pending(&self) -> bool {
+        self.kick.requested.load(Ordering::SeqCst)
+    }
+
+    /// Runs the guest until it needs the monitor.
+    pub fn run(&mut self) -> Result<Event, Error> {
+        if self.kick.requested.swap(false, Ordering::SeqCst) {
+            self.interrupt_due = true;
+        }
+        if self.interrupt_due {
+            let run = self.fd.get_kvm_run();
+            if run.ready_for_interrupt_injection != 0 && run.if_flag != 0 {
+                self.inject()?;
+            } else {
+                run.request_interrupt_window = 1;
+            }
+        }
+        let exit = self.fd.run();
+        let event = match exit {
+            Ok(VcpuExit::IoOut(port, _)) => Event::Port(port),
+            Ok(VcpuExit::IoIn(port, _)) => Event::Port(port),
+            Ok(VcpuExit::IrqWindowOpen) => Event::Interrupted,
+            Ok(VcpuExit::Hlt | VcpuExit::Shutdown) => Event::Dead(Death::Halted),
+            Ok(VcpuExit::MmioRead(address, _)) => Event::Dead(Death::Nowhere(address)),
+            Ok(VcpuExit::MmioWrite(address, _)) => Event::Dead(Death::Nowhere(address)),
+            Ok(VcpuExit::InternalError) => Event::Dead(Death::Kvm(17)),
+            Ok(_) => Event::Dead(Death::Kvm(self.fd.get_kvm_run().exit_reason)),
+            Err(e) if e.errno() == libc::EINTR || e.errno() == libc::EAGAIN => Event::Interrupted,
+            Err(e) if e.errno() == libc::EFAULT => Event::Dead(Death::HostPage),
+            Err(e) => return Err(Error::kvm("KVM_RUN", e)),
+        };
+        let run = self.fd.get_kvm_run();
+        run.immediate_exit = 0;
+        run.request_interrupt_window = 0;
+        Ok(event)
+    }
+
+    fn inject(&mut self) -> Result<(), Error> {
+        let interrupt = kvm_interrupt { irq: u32::from(KICK_VECTOR) };
+        // KVM_INTERRUPT: _IOW(KVMIO, 0x86, struct kvm_interrupt).
+        const KVM_INTERRUPT: libc::c_ulong = 0x4004_ae86;
+        // SAFETY: the descriptor is a virtual CPU and the structure lives across the call.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), KVM_INTERRUPT, &raw const interrupt) };
+        if result == 0 {
+            self.interrupt_due = false;
+            return Ok(());
+        }
+        let source = std::io::Error::last_os_error();
+        // One is queued already: that will do.
+        if source.raw_os_error() == Some(libc::EEXIST) {
+            self.interrupt_due = false;
+            return Ok(());
+        }
+        Err(Error::Kvm { call: "KVM_INTERRUPT", source })
+    }
+
+    /// Registers for a crash report.
+    pub fn describe(&self) -> String {
+        let Ok(r) = self.fd.get_regs() else { return String::new() };
+        let cr2 = self.fd.get_sregs().map_or(0, |s| s.cr2);
+        format!(
+            "rip {:#x} rsp {:#x} rflags {:#x} cr2 {cr2:#x} rax {:#x} rbx {:#x} rcx {:#x} rdx {:#x} rsi {:#x} rdi {:#x} rbp {:#x}",
+            r.rip, r.rsp, r.rflags, r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp
+        )
+    }
+}
+
+impl Drop for Vcpu {
+    fn drop(&mut self) {
+        self.kick.immediate_exit.store(std::ptr::null_mut(), Ordering::Release);
+        self.kick.thread.store(0, Ordering::Release);
+    }
+}
+
+fn supported_xcr0(cpuid: &CpuId) -> u64 {
+    let leaf = cpuid.as_slice().iter().find(|e| e.function == 0xd && e.index == 0);
+    let all = leaf.map_or(3, |e| u64::from(e.eax) | u64::from(e.edx) << 32) & XCR0_KNOWN;
+    // AVX-512 comes whole or not at all, and needs AVX (SDM volume 1, 13.3).
+    if all & 0xe4 == 0xe4 { all } else { all & 7 }
+}
+
+/// Segments, control registers and tables: the virtual CPU starts in ring 0 in 64-bit mode and needs
+/// only an IRETQ to go on at CPL 3.
+fn set_system_registers(fd: &VcpuFd, index: u64) -> Result<(), Error> {
+    let block = (DIRECT_BASE + PERCPU_BASE + index as usize * PERCPU_STRIDE) as u64;
+    let mut sregs = fd.get_sregs().map_err(|e| Error::kvm("KVM_GET_SREGS", e))?;
+    let code = kvm_segment {
+        limit: u32::MAX,
+        selector: selector::KERNEL_CS,
+        type_: 11,
+        present: 1,
+        s: 1,
+        l: 1,
+        g: 1,
+        ..kvm_segment::default()
+    };
+    let data = kvm_segment {
+        limit: u32::MAX,
+        selector: selector::KERNEL_DS,
+        type_: 3,
+        present: 1,
+        s: 1,
+        db: 1,
+        g: 1,
+        ..kvm_segment::default()
+    };
+    sregs.cs = code;
+    sregs.ss = data;
+    sregs.ds = data;
+    sregs.es = data;
+    sregs.fs = data;
+    sregs.gs = kvm_segment { base: block + percpu::DATA as u64, ..data };
+    sregs.tr = kvm_segment {
+        base: block + percpu::TSS as u64,
+        limit: abi::tables::TSS_BYTES as u32 - 1,
+        selector: selector::TSS,
+        type_: 11,
+        present: 1,
+        ..kvm_segment::default()
+    };
+    sregs.gdt.base = block + percpu::GDT as u64;
+    sregs.gdt.limit = 0x4f;
+    sregs.idt.base = block + percpu::IDT as u64;
+    sregs.idt.limit = 0xfff;
+    sregs.cr0 = CR0;
+    sregs.cr3 = BOOT_TABLES as u64;
+    sregs.cr4 = CR4;
+    sregs.efer = EFER;
+    fd.set_sregs(&sregs).map_err(|e| Error::kvm("KVM_SET_SREGS", e))
+}
