@@ -1,0 +1,226 @@
+//! The command line.
+
+use crate::values::{Grant, duration, size};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::time::Duration;
+
+const ABOUT: &str = "Run unmodified Linux programs, each in its own thin virtual machine";
+
+const LONG_ABOUT: &str = "\
+Run unmodified Linux programs, each in its own thin virtual machine.
+
+A pod sees only what its command line grants. Everything else of the host (files, processes, devices, \
+network) does not exist in it. Writes to files that were granted read-only stay in the pod's memory and \
+vanish with it.";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0-123, 128+  the program's own; 128+N if signal N ended it
+  124          --timeout passed
+  125          Hull failed, or its options are wrong
+  126          the program can't be executed
+  127          the program was not found";
+
+const EXAMPLES: &str = "\
+Examples:
+  hull run -- ls -l                          list the current directory
+  hull run -- python3 script.py <in >out     standard streams work as usual
+  hull run --rw . -- make -j2                let a build write here
+  hull run --ro /srv/data:/data -- sort /data/names
+  hull run --no-host --ro ./rootfs:/ -- /bin/sh
+  hull run --memory 2G --timeout 30s -- ./untrusted";
+
+/// `hull`.
+#[derive(Debug, Parser)]
+#[command(name = "hull", version, about = ABOUT, long_about = LONG_ABOUT, after_long_help = EXIT_CODES)]
+pub struct Hull {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program of the host in a pod
+    #[command(override_usage = "hull run [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), long_about = "\
+Run a program of the host in a pod.
+
+The pod sees the host's /usr, /bin, /sbin, /lib*, /etc and /opt as far as everybody may read them, and the \
+current directory, all read-only: what the program writes there stays in the pod. It gets the environment \
+of hull (see --env and --clear-env) and its standard streams.")]
+    Run(RunArgs),
+    /// Run a program and print its system calls to standard error
+    #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES)]
+    Trace(RunArgs),
+    /// Check whether this machine can run pods
+    #[command(long_about = "\
+Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check with what to do \
+about it; exits with 0 if pods can run, with 125 otherwise.")]
+    Doctor,
+}
+
+/// Options of `run` and `trace`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Most memory of the pod in bytes; suffixes K, M, G, T
+    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    pub memory: u64,
+
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
+    pub cpus: u32,
+
+    /// Grant a host directory or file, read-only: writes stay in the pod. Repeatable
+    #[arg(long, value_name = "PATH[:AT]", value_parser = OsStringValueParser::new().try_map(Grant::parse))]
+    pub ro: Vec<Grant>,
+
+    /// Grant a host directory or file, writable: writes go to the host. Repeatable
+    #[arg(long, value_name = "PATH[:AT]", value_parser = OsStringValueParser::new().try_map(Grant::parse))]
+    pub rw: Vec<Grant>,
+
+    /// Grant nothing by default: only what --ro and --rw name
+    #[arg(long)]
+    pub no_host: bool,
+
+    /// Set a variable, or pass it from hull's environment if there is no value. Repeatable
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+
+    /// Pass only PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG and LC_* of hull's environment, which may hold
+    /// secrets
+    #[arg(long)]
+    pub clear_env: bool,
+
+    /// Working directory in the pod [default: the current directory, or / if it is not granted]
+    #[arg(short, long, value_name = "DIR")]
+    pub workdir: Option<OsString>,
+
+    /// User and group, names or numbers [default: those of hull]
+    #[arg(short, long, value_name = "USER[:GROUP]")]
+    pub user: Option<String>,
+
+    /// Host name in the pod [default: the host's]
+    #[arg(long, value_name = "NAME")]
+    pub hostname: Option<String>,
+
+    /// End the pod after this time with exit code 124; suffixes ms, s, m, h, d; 0: never
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+
+    /// How system calls enter the pod's kernel
+    #[arg(long, value_enum, default_value_t = Syscalls::Call)]
+    pub syscalls: Syscalls,
+
+    /// How requests reach the host
+    #[arg(long, value_enum, default_value_t = Doorbell::Adaptive)]
+    pub doorbell: Doorbell,
+
+    /// Keep standard input open: always so, accepted for habit
+    #[arg(short, long)]
+    pub interactive: bool,
+
+    /// Use the terminal: always so if there is one, accepted for habit
+    #[arg(short, long)]
+    pub tty: bool,
+
+    /// The program and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// `--syscalls`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Syscalls {
+    /// Trap once, then call
+    Call,
+    /// Trap always
+    Trap,
+}
+
+/// `--doorbell`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Doorbell {
+    /// Chosen by load
+    Adaptive,
+    /// The virtual CPU leaves the pod for each batch
+    Exit,
+    /// An event wakes a helper thread
+    Event,
+    /// A helper thread polls
+    Poll,
+}
+
+impl From<Syscalls> for monitor::Syscalls {
+    fn from(value: Syscalls) -> Self {
+        match value {
+            Syscalls::Call => Self::Call,
+            Syscalls::Trap => Self::Trap,
+        }
+    }
+}
+
+impl From<Doorbell> for monitor::Doorbell {
+    fn from(value: Doorbell) -> Self {
+        match value {
+            Doorbell::Adaptive => Self::Adaptive,
+            Doorbell::Exit => Self::Exit,
+            Doorbell::Event => Self::Event,
+            Doorbell::Poll => Self::Poll,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    fn run(line: &str) -> Result<RunArgs, ErrorKind> {
+        match Hull::try_parse_from(line.split(' ')) {
+            Ok(Hull { command: Command::Run(options) }) => Ok(options),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.kind()),
+        }
+    }
+
+    #[test]
+    fn definition_is_consistent() {
+        Hull::command().debug_assert();
+    }
+
+    #[test]
+    fn run_options() {
+        let options =
+            run("hull run -it -m 1G --cpus 2 --rw . --ro /a:/b --ro /c -e A=b -e C -u 1:2 -- sh -c true").unwrap();
+        assert_eq!((options.memory, options.cpus), (1 << 30, 2));
+        assert_eq!(options.program, ["sh", "-c", "true"]);
+        assert_eq!(options.ro.len(), 2);
+        assert_eq!(options.env, ["A=b", "C"]);
+        assert_eq!(options.syscalls, Syscalls::Call);
+        let options = run("hull run --syscalls=trap --doorbell=poll --timeout 1.5s -- -x --help").unwrap();
+        assert_eq!((options.syscalls, options.doorbell), (Syscalls::Trap, Doorbell::Poll));
+        assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
+        assert_eq!(options.program, ["-x", "--help"]);
+        assert_eq!(options.memory, 512 << 20);
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        assert_eq!(run("hull run").unwrap_err(), ErrorKind::MissingRequiredArgument);
+        assert_eq!(run("hull run --").unwrap_err(), ErrorKind::MissingRequiredArgument);
+        assert_eq!(run("hull run ls").unwrap_err(), ErrorKind::UnknownArgument);
+        assert_eq!(run("hull run --memory 1Q -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull run --memory 1M -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull run --cpus 0 -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull run --cpus 99 -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull run --doorbell=x -- ls").unwrap_err(), ErrorKind::InvalidValue);
+        assert_eq!(run("hull run --timeout soon -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull run --ro : -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull --help").unwrap_err(), ErrorKind::DisplayHelp);
+        assert_eq!(run("hull --version").unwrap_err(), ErrorKind::DisplayVersion);
+    }
+}

@@ -1,0 +1,59 @@
+//! Why a command failed, as one line for the user, and the exit code that goes with it.
+
+/// Hull itself failed (as in container engines).
+pub const EXIT_FAILURE: u8 = 125;
+/// The program does not exist.
+pub const EXIT_NOT_FOUND: u8 = 127;
+
+/// A failed command.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Something that the user asked for is wrong or impossible.
+    #[error("{what}: {why}; {remedy}")]
+    Request {
+        /// The option, the file or the device.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The program is not in the pod.
+    #[error("{program}: the pod does not see this file of the host; grant its directory: --ro {directory}")]
+    NotVisible {
+        /// The program.
+        program: String,
+        /// A directory that would do.
+        directory: String,
+    },
+    /// The pod could not run.
+    #[error(transparent)]
+    Pod(#[from] monitor::Error),
+}
+
+impl Failure {
+    /// A [`Failure::Request`].
+    pub fn request(what: impl Into<String>, why: impl ToString, remedy: impl Into<String>) -> Self {
+        Self::Request { what: what.into(), why: why.to_string(), remedy: remedy.into() }
+    }
+
+    /// Exit code of `hull`.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::NotVisible { .. } => EXIT_NOT_FOUND,
+            Failure::Request { .. } | Failure::Pod(_) => EXIT_FAILURE,
+        }
+    }
+}
+
+/// Text of an error of the host without Rust's "(os error 2)".
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((text, _)) => text.to_lowercase(),
+        None => text,
+    }
+}
+
+/// A result of a command.
+pub type Result<T> = std::result::Result<T, Failure>;

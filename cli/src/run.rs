@@ -1,0 +1,202 @@
+//! `hull run` and `hull trace`.
+
+use crate::args::RunArgs;
+use crate::environment::{self, Variables};
+use crate::failure::{Failure, Result, reason};
+use crate::view::View;
+use crate::{identity, signals};
+use abi::boot::PodConfig;
+use monitor::RunConfig;
+use monitor::connectors::streams::StreamsConnector;
+use rustix::process::{Resource, Rlimit};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Longest host name in bytes (Linux `__NEW_UTS_LEN`).
+const MAX_HOSTNAME: usize = 64;
+
+/// Runs a program in a pod; its exit code.
+pub fn run(options: RunArgs, trace: bool) -> Result<u8> {
+    let config = configure(options, trace)?;
+    let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
+    raise_file_limit();
+    signals::watch().map_err(host("signals"))?;
+    Ok(monitor::run(config)?)
+}
+
+fn configure(options: RunArgs, trace: bool) -> Result<RunConfig> {
+    let here = std::env::current_dir().map_err(|error| {
+        Failure::request("the current directory", reason(&error), "change to a directory that exists")
+    })?;
+    let mut view = View::default();
+    if !options.no_host {
+        view.add_host(&here);
+    }
+    for (grants, writable) in [(&options.ro, false), (&options.rw, true)] {
+        for grant in grants {
+            view.add(grant, writable, &here)?;
+        }
+    }
+    let cwd = match &options.workdir {
+        Some(dir) => here.join(dir),
+        None if view.shows(&here) => here.clone(),
+        None => PathBuf::from("/"),
+    };
+    let identity = match &options.user {
+        Some(user) => identity::chosen(user)?,
+        None => identity::own(),
+    };
+    let mut forced = Variables::new();
+    forced.insert("PWD".into(), cwd.clone().into());
+    if let Some((name, home)) = &identity.account {
+        forced.extend([("USER", name), ("LOGNAME", name), ("HOME", home)].map(|(k, v)| (k.into(), v.into())));
+    }
+    let variables = environment::build(environment::host(), options.clear_env, forced, &options.env)?;
+    if !options.no_host {
+        let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        check_visible(&view, &options.program, &path, &here, &cwd)?;
+    }
+    let (exports, mounts, links) = view.open()?;
+    let streams = StreamsConnector::new();
+    let pod = PodConfig {
+        argv: options.program.into_iter().map(OsString::into_vec).collect(),
+        env: environment::strings(variables),
+        cwd: cwd.into_os_string().into_vec(),
+        uid: identity.uid,
+        gid: identity.gid,
+        groups: identity.groups,
+        umask: mask(),
+        hostname: hostname(options.hostname)?,
+        exports: mounts,
+        links,
+        streams: streams.kinds(),
+        window: streams.window(),
+        trace,
+    };
+    Ok(RunConfig {
+        memory_limit: options.memory,
+        cpus: options.cpus,
+        syscalls: options.syscalls.into(),
+        doorbell: options.doorbell.into(),
+        timeout: options.timeout.filter(|timeout| !timeout.is_zero()),
+        exports,
+        pod,
+    })
+}
+
+/// The mask of modes of new files, which is read by setting it.
+fn mask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
+fn hostname(option: Option<String>) -> Result<Vec<u8>> {
+    let Some(name) = option else {
+        return Ok(rustix::system::uname().nodename().to_bytes().to_vec());
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    if name.is_empty() || name.len() > MAX_HOSTNAME || !name.chars().all(plain) {
+        let remedy = "use up to 64 letters, digits, dots and hyphens";
+        return Err(Failure::request(format!("--hostname {name}"), "not a host name", remedy));
+    }
+    Ok(name.into_bytes())
+}
+
+/// Allows as many open files as the host permits: each file that the pod has open is one here.
+fn raise_file_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    // Less is no failure: the pod then gets EMFILE earlier.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Fails early, with the remedy, if the program exists on the host but not in the pod. Whatever else is
+/// wrong with it the pod reports, as a system would.
+fn check_visible(view: &View, program: &[OsString], path: &OsStr, here: &Path, cwd: &Path) -> Result<()> {
+    let Some(name) = program.first() else { return Ok(()) };
+    let hidden: Option<PathBuf> = if name.as_bytes().contains(&b'/') {
+        // A relative name means another file if the pod starts elsewhere.
+        let file = if cwd == here { here.join(name) } else { PathBuf::from(name) };
+        (file.is_absolute() && file.exists() && !view.shows(&file)).then_some(file)
+    } else {
+        let found: Vec<PathBuf> =
+            std::env::split_paths(path).map(|dir| here.join(dir).join(name)).filter(|file| executable(file)).collect();
+        if found.iter().any(|file| view.shows(file)) { None } else { found.into_iter().next() }
+    };
+    match hidden {
+        None => Ok(()),
+        Some(file) => Err(Failure::NotVisible {
+            program: file.display().to_string(),
+            directory: file.parent().unwrap_or(Path::new("/")).display().to_string(),
+        }),
+    }
+}
+
+fn executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, Hull};
+    use clap::Parser;
+
+    fn config(line: &[&str]) -> Result<RunConfig> {
+        let line = ["hull", "run"].iter().chain(line);
+        match Hull::try_parse_from(line).unwrap().command {
+            Command::Run(options) => configure(options, false),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pod_like_the_host() {
+        let config = config(&["-e", "HULL_TEST=1", "--hostname", "box", "--", "true", "x"]).unwrap();
+        assert_eq!(config.pod.argv, [b"true".to_vec(), b"x".to_vec()]);
+        assert_eq!(config.pod.hostname, b"box");
+        assert_eq!(config.pod.uid, rustix::process::geteuid().as_raw());
+        assert!(config.pod.env.contains(&b"HULL_TEST=1".to_vec()));
+        let here = std::env::current_dir().unwrap().into_os_string().into_vec();
+        assert_eq!(config.pod.cwd, here);
+        assert!(config.pod.exports.iter().any(|export| export.at == here && !export.writable));
+        assert!(config.pod.exports.iter().any(|export| export.at == b"/usr"));
+        assert_eq!(config.pod.exports.len(), config.exports.len());
+        assert_eq!(config.timeout, None);
+    }
+
+    #[test]
+    fn an_empty_pod() {
+        let config = config(&["--no-host", "-u", "7:8", "--timeout", "0", "--", "/x"]).unwrap();
+        assert!(config.pod.exports.is_empty() && config.pod.links.is_empty());
+        assert_eq!((config.pod.cwd, config.pod.uid, config.pod.gid), (b"/".to_vec(), 7, 8));
+        assert_eq!(config.timeout, None);
+    }
+
+    #[test]
+    fn invisible_programs_are_explained() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let file = dir.join("prog");
+        std::fs::write(&file, "x").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        let failure = config(&["--", file.to_str().unwrap()]).unwrap_err();
+        assert_eq!(failure.code(), 127);
+        assert!(failure.to_string().contains("--ro"));
+        let path = format!("PATH={}", dir.display());
+        assert_eq!(config(&["-e", &path, "--", "prog"]).unwrap_err().code(), 127);
+        config(&["--ro", dir.to_str().unwrap(), "--", file.to_str().unwrap()]).unwrap();
+        config(&["--", "/none/such"]).unwrap();
+    }
+
+    #[test]
+    fn failures_are_one_line() {
+        let line = |line: &[&str]| config(line).unwrap_err().to_string();
+        assert_eq!(line(&["--ro", "/no/such", "--", "ls"]), "--ro /no/such: no such file or directory; check the path");
+        assert!(line(&["-u", "no-such-user", "--", "ls"]).starts_with("--user no-such-user: "));
+        assert!(line(&["--hostname", "a b", "--", "ls"]).starts_with("--hostname a b: "));
+        assert!(line(&["-e", "=x", "--", "ls"]).starts_with("--env =x: "));
+    }
+}

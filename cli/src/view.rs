@@ -1,0 +1,177 @@
+//! What the pod sees of the host.
+
+use crate::failure::{Failure, Result, reason};
+use crate::values::{Grant, normal};
+use abi::boot::{Export, RootLink};
+use monitor::connectors::files::ExportConfig;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Directories of the host's system that every pod sees, as far as everybody may read them. On a host
+/// with merged directories some are symbolic links; they stay such.
+const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec", "/etc", "/opt"];
+/// Directories that the pod's kernel provides itself.
+const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// What is granted at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Granted {
+    host: PathBuf,
+    writable: bool,
+    public_only: bool,
+    /// How the user wrote it; `None` if by default.
+    option: Option<String>,
+}
+
+/// Everything that the pod sees of the host, by place in the pod.
+#[derive(Debug, Default)]
+pub struct View {
+    grants: BTreeMap<PathBuf, Granted>,
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl View {
+    /// Adds the host's system directories and the current directory.
+    pub fn add_host(&mut self, cwd: &Path) {
+        for path in SYSTEM.map(Path::new) {
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            if metadata.is_symlink() {
+                if let Ok(target) = path.read_link() {
+                    self.links.insert(path.into(), target);
+                }
+            } else if metadata.is_dir() {
+                let grant = Granted { host: path.into(), writable: false, public_only: true, option: None };
+                self.grants.insert(path.into(), grant);
+            }
+        }
+        // The whole host is never meant, and what is visible needs no second way to it.
+        if cwd != Path::new("/") && !self.shows(cwd) && !OWN.iter().any(|own| cwd.starts_with(own)) {
+            let grant = Granted { host: cwd.into(), writable: false, public_only: false, option: None };
+            self.grants.insert(cwd.into(), grant);
+        }
+    }
+
+    /// Adds what `--ro` or `--rw` says; it replaces a default at the same place.
+    pub fn add(&mut self, grant: &Grant, writable: bool, cwd: &Path) -> Result<()> {
+        let name = if writable { "--rw" } else { "--ro" };
+        let option = format!("{name} {}", grant.host.display());
+        let wrong = |why: String, remedy: &str| Failure::request(option.clone(), why, remedy);
+        let host = cwd.join(&grant.host);
+        let at = match &grant.at {
+            Some(at) => at.clone(),
+            None => normal(&real_parent(&host)).map_err(|why| wrong(why, "use PATH:AT"))?,
+        };
+        if OWN.iter().any(|own| at.starts_with(own)) {
+            return Err(wrong(format!("the pod has its own {}", at.display()), "choose another place with PATH:AT"));
+        }
+        if self.grants.get(&at).is_some_and(|other| other.option.is_some()) {
+            return Err(wrong(format!("something is granted at {} already", at.display()), "grant each place once"));
+        }
+        self.links.remove(&at);
+        self.grants.insert(at, Granted { host, writable, public_only: false, option: Some(option) });
+        Ok(())
+    }
+
+    /// Whether a path of the pod leads into something that is granted (not whether it exists there).
+    pub fn shows(&self, path: &Path) -> bool {
+        let path = match self.links.iter().find_map(|(at, target)| Some((target, path.strip_prefix(at).ok()?))) {
+            Some((target, rest)) => Path::new("/").join(target).join(rest),
+            None => path.to_owned(),
+        };
+        self.grants.keys().any(|at| path.starts_with(at))
+    }
+
+    /// Opens everything; what the monitor serves and what keel mounts.
+    pub fn open(self) -> Result<(Vec<ExportConfig>, Vec<Export>, Vec<RootLink>)> {
+        let mut configs = Vec::new();
+        let mut exports = Vec::new();
+        for (id, (at, grant)) in (1..).zip(self.grants) {
+            let config = match ExportConfig::open(id, &grant.host, grant.writable, grant.public_only) {
+                Ok(config) => config,
+                Err(error) => {
+                    let (why, remedy) = match error.kind() {
+                        std::io::ErrorKind::Unsupported => {
+                            ("neither a directory nor a regular file".into(), "grant the directory around it")
+                        }
+                        std::io::ErrorKind::NotFound => (reason(&error), "check the path"),
+                        _ => (reason(&error), "check its permissions"),
+                    };
+                    let what = grant.option.unwrap_or_else(|| grant.host.display().to_string());
+                    return Err(Failure::request(what, why, remedy));
+                }
+            };
+            let at = at.as_os_str().as_bytes().to_vec();
+            exports.push(Export { id, at, writable: config.writable, is_file: config.is_file() });
+            configs.push(config);
+        }
+        let bytes = |path: PathBuf| path.into_os_string().as_bytes().to_vec();
+        let links = self.links.into_iter().map(|(at, target)| RootLink { at: bytes(at), target: bytes(target) });
+        Ok((configs, exports, links.collect()))
+    }
+}
+
+/// `path` with its directory's real name, so that `..` and links on the way are gone; its last name stays
+/// what the user wrote. Unchanged if it doesn't exist: opening it reports that.
+fn real_parent(path: &Path) -> PathBuf {
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        // `/`, or a path that ends in `..`.
+        _ => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_view() {
+        let mut view = View::default();
+        view.add_host(Path::new("/"));
+        assert!(view.grants.contains_key(Path::new("/usr")));
+        assert!(!view.grants.contains_key(Path::new("/")));
+        assert!(view.grants.values().all(|grant| grant.public_only && !grant.writable));
+        assert!(view.shows(Path::new("/bin/sh")));
+        assert!(!view.shows(Path::new("/home/x")));
+        let count = view.grants.len();
+        view.add_host(Path::new("/usr/share"));
+        view.add_host(Path::new("/proc/1"));
+        assert_eq!(view.grants.len(), count);
+        view.add_host(&std::env::temp_dir());
+        assert!(!view.grants[&std::env::temp_dir()].public_only);
+    }
+
+    #[test]
+    fn grants_replace_defaults_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::write(dir.join("file"), "x").unwrap();
+        let grant = |text: &str| Grant::parse(text.into()).unwrap();
+        let mut view = View::default();
+        view.add_host(&dir);
+        view.add(&grant("."), true, &dir).unwrap();
+        assert!(view.grants[&dir].writable);
+        view.add(&grant("file:/data/f"), false, &dir).unwrap();
+        assert!(view.add(&grant("file:/data/f"), true, &dir).is_err());
+        assert!(view.add(&grant("/usr:/proc/x"), true, &dir).is_err());
+        view.links.insert("/bin".into(), "usr/bin".into());
+        view.add(&grant("file:/bin"), false, &dir).unwrap();
+        let (configs, exports, links) = view.open().unwrap();
+        assert_eq!(configs.len(), exports.len());
+        assert!(links.iter().all(|link| link.at != b"/bin"));
+        let export = exports.iter().find(|export| export.at == b"/data/f").unwrap();
+        assert!(export.is_file && !export.writable);
+    }
+
+    #[test]
+    fn wrong_paths_are_named() {
+        let mut view = View::default();
+        view.add(&Grant::parse("/none/such".into()).unwrap(), false, Path::new("/")).unwrap();
+        let text = view.open().unwrap_err().to_string();
+        assert_eq!(text, "--ro /none/such: no such file or directory; check the path");
+        let mut view = View::default();
+        view.add(&Grant::parse("/dev/null:/x".into()).unwrap(), true, Path::new("/")).unwrap();
+        assert!(view.open().unwrap_err().to_string().contains("neither a directory nor a regular file"));
+    }
+}
