@@ -133,6 +133,7 @@ fn drive(vcpu: &mut Vcpu, shared: &Shared) -> Result<Option<Death>, Error> {
             VcpuEvent::Port(port::SERVE) => {
                 let mut server = shared.server();
                 server.serve();
+                server.serve_streams(); // reports what was cancelled just now
                 finish_if_ended(&server, shared);
             }
             VcpuEvent::Port(port::PANIC) => return Ok(Some(Death::Halted)),
