@@ -1,3 +1,4 @@
+//! Pure algorithms of keel, tested on the host.
 #![no_std]
 
 extern crate alloc;
@@ -8,5 +9,6 @@ pub mod pipe_buf;
 pub mod runq;
 pub mod sigset;
 pub mod timerq;
+pub mod stack;
 pub mod vma;
 pub mod patch;

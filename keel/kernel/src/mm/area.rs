@@ -8,10 +8,10 @@ use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
+use core::cell::RefCell;
 use core::fmt;
 use hal::paging::Prot;
 use keel_core::vma::Attributes;
-use uapi::Result;
 use vfs::Inode;
 
 /// Bytes that stay free below a stack: Linux's stack_guard_gap, 256 pages.
@@ -66,7 +66,14 @@ pub struct FileBacking {
     /// The file.
     pub inode: Rc<dyn Inode>,
     /// Its name in the tree, for /proc/PID/maps.
-    pub name: FileName,
+    pub name: RefCell<FileName>,
+}
+
+impl FileBacking {
+    /// A file that goes by `name`.
+    pub fn new(inode: Rc<dyn Inode>, name: FileName) -> Rc<Self> {
+        Rc::new(Self { inode, name: RefCell::new(name) })
+    }
 }
 
 /// Name of a mapped file.
@@ -170,7 +177,7 @@ impl Area {
 
     /// The patched text that takes the place of the file's pages.
     pub fn patched_text(&self) -> Option<Rc<PatchedText>> {
-        self.text_file()?.0.inode.attachments()?.get()
+        PatchedText::existing(&self.text_file()?.0.inode)
     }
 
     /// What pages may be mapped with: x86 can't map a page that is not readable.
@@ -209,10 +216,4 @@ impl fmt::Debug for Area {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Area").field("prot", &self.prot).field("flags", &self.flags).finish_non_exhaustive()
     }
-}
-
-/// Identity of an inode as /proc/PID/maps shows it: device and inode number.
-pub fn identity(inode: &Rc<dyn Inode>) -> Result<(u64, u64)> {
-    let attr = inode.attr()?;
-    Ok((attr.dev, attr.ino))
 }

@@ -1,7 +1,7 @@
 //! Loading programs, execve(2): static and position-independent ELF executables and their interpreter.
 
 use super::area::{Area, AreaFlags, Backing, FileBacking, FileName, STACK_GUARD_GAP};
-use super::stack::{self, Contents};
+use super::text::PatchedText;
 use super::{Access, ExecRequest, Inner, Layout, Limits, Mm, StartPoint, page_down};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::rc::Rc;
@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use hal::frame::Frame;
 use hal::paging::Prot;
 use keel_core::elf::{self, HEADER_SIZE, Header, Image, Kind, Segment};
+use keel_core::stack::{self, Contents};
 use uapi::raw::auxvec as a;
 use uapi::{Errno, Result};
 use vfs::Inode;
@@ -83,7 +84,10 @@ impl Mm {
             auxv: auxiliary(request, &program.image, bias, loaded.unwrap_or(0), layout.vdso),
             limit: request.stack_limit,
         };
-        let stack = stack::build(&contents, STACK_TOP, &mut layout)?;
+        let stack = stack::build(&contents, STACK_TOP)?;
+        (layout.arg_start, layout.arg_end) = (stack.args.start, stack.args.end);
+        (layout.env_start, layout.env_end) = (stack.env.start, stack.env.end);
+        layout.start_stack = stack.start;
         let exec_stack = program.image.exec_stack == Some(true);
         inner.add_stack(&stack, exec_stack, request.stack_limit)?;
 
@@ -120,7 +124,8 @@ impl Program {
                 Image::parse(header, &table.ok_or(Errno::ENOEXEC)?, USER_TOP as u64)?
             }
         };
-        Ok(Self { file: Rc::new(FileBacking { inode, name }), image })
+        PatchedText::refresh(&inode);
+        Ok(Self { file: FileBacking::new(inode, name), image })
     }
 
     /// The interpreter that the program names.

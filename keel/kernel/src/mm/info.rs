@@ -87,7 +87,7 @@ impl Mm {
             let name = match &vma.attrs.backing {
                 Backing::File(file, page) => {
                     (offset, inode) = (page * PAGE_SIZE as u64, Some(file.inode.clone()));
-                    AreaName::File(file.name.clone())
+                    AreaName::File(file.name.borrow().clone())
                 }
                 Backing::Shared(_, page) => {
                     offset = page * PAGE_SIZE as u64;

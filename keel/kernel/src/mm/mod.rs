@@ -15,7 +15,6 @@ mod mmap;
 mod remap;
 pub mod shared;
 pub mod special;
-mod stack;
 pub mod syscalls;
 pub mod text;
 pub mod user;
@@ -214,6 +213,13 @@ impl Mm {
     /// The executable.
     pub fn exe(&self) -> Option<&Rc<FileBacking>> {
         self.exe.as_ref()
+    }
+
+    /// Says under which name the executable was found, for /proc/PID/maps.
+    pub fn set_exe_path(&self, path: crate::fs::PathRef) {
+        if let Some(exe) = &self.exe {
+            *exe.name.borrow_mut() = area::FileName::Path(path);
+        }
     }
 
     /// The auxiliary vector as the program got it, pairs of type and value: /proc/PID/auxv.

@@ -140,7 +140,7 @@ fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
         _ => return Err(Errno::ENODEV),
     }
     let name = file.path.clone().map_or(FileName::Unknown, FileName::Path);
-    area.backing = Backing::File(Rc::new(FileBacking { inode, name }), first);
+    area.backing = Backing::File(FileBacking::new(inode, name), first);
     Ok(area)
 }
 
