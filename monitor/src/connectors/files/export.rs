@@ -136,16 +136,18 @@ impl ExportConfig {
         }
         // Every directory that is passed must let everybody pass.
         self.check_search(&attr::of_fd(self.dir.as_fd())?)?;
-        path.names().try_fold(root, |dir, name| self.enter(dir.as_fd(), name).map(Dir::Beneath))
+        path.names().try_fold(root, |dir, name| {
+            let (next, stat) = self.enter(dir.as_fd(), name)?;
+            self.check_search(&stat)?;
+            Ok(Dir::Beneath(next))
+        })
     }
 
-    /// Opens one directory further down and checks that it may be passed.
-    pub fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+    /// Opens one directory further down. Whether it may be passed is for the caller to check.
+    pub fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<(OwnedFd, Statx)> {
         let next = open_beneath(dir, name, DIR, Mode::empty())?;
-        if self.public_only {
-            self.check_search(&attr::of_fd(next.as_fd())?)?;
-        }
-        Ok(next)
+        let stat = attr::of_fd(next.as_fd())?;
+        Ok((next, stat))
     }
 
     /// Finds the place of `path` without looking at its last name.

@@ -104,4 +104,27 @@ mod tests {
         assert_eq!(empty.names().count(), 0);
         assert!(empty.split_last().is_none());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn accepted_paths_are_plain(bytes in proptest::collection::vec(proptest::sample::select(b"a./b\0\xff".to_vec()), 0..40)) {
+            if let Ok(path) = RelPath::new(&bytes) {
+                let names: Vec<_> = path.names().collect();
+                proptest::prop_assert_eq!(names.join(&b'/'), bytes.clone());
+                for name in &names {
+                    let bad = name.is_empty() || *name == b"." || *name == b".." || name.contains(&0) || name.contains(&b'/');
+                    proptest::prop_assert!(!bad);
+                }
+                for count in 0..=names.len() + 1 {
+                    let (head, tail) = path.split_names(count);
+                    let count = count.min(names.len());
+                    proptest::prop_assert_eq!(head.names().collect::<Vec<_>>(), names[..count].to_vec());
+                    proptest::prop_assert_eq!(tail.names().collect::<Vec<_>>(), names[count..].to_vec());
+                }
+                if let Some((parent, name)) = path.split_last() {
+                    proptest::prop_assert_eq!(parent.names().chain([name]).collect::<Vec<_>>(), names);
+                }
+            }
+        }
+    }
 }

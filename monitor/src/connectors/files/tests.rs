@@ -482,3 +482,68 @@ fn exchanged_directories_never_lead_outside() {
     assert_ne!(fs::metadata(rig.dir.path().join("secret/file")).unwrap().mtime(), 77);
     assert!(!rig.dir.path().join("secret/made").exists());
 }
+
+/// Arguments that a hostile guest may try: numbers of exports, handles, limits.
+fn argument() -> impl proptest::strategy::Strategy<Value = u64> {
+    use proptest::prelude::*;
+    prop_oneof![
+        6 => 0..9u64,
+        3 => (1..4u64, 0..6u64).prop_map(|(generation, slot)| generation << 32 | slot),
+        2 => proptest::sample::select(vec![0o644, 0o10644, 0o20644, 0o40755, 0o120777, 0o140644, 4096, 8192]),
+        2 => proptest::sample::select(vec![u64::MAX, i64::MAX as u64, 1 << 63, u64::MAX - 4095, 1 << 32]),
+        1 => proptest::sample::select(vec![abi::layout::WINDOW_BASE as u64, abi::layout::WINDOW_BASE as u64 + 1]),
+        1 => any::<u64>().prop_map(|number| number % (1 << 20)),
+    ]
+}
+
+/// Inputs: paths that try to leave, pairs of them, and noise.
+fn payload() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+    use proptest::prelude::*;
+    let names = ["hello", "sub", "deep", "file", "escape", "up", "..", ".", "", "outside", "closed", "private", "new"];
+    prop_oneof![
+        6 => proptest::collection::vec(proptest::sample::select(names.to_vec()), 1..4)
+            .prop_map(|names| names.join("/").into_bytes()),
+        2 => (proptest::sample::select(names.to_vec()), proptest::sample::select(names.to_vec()))
+            .prop_map(|(a, b)| [a, b].concat().into_bytes()),
+        1 => proptest::sample::select(vec!["hellouser.a", "hellouser.avalue", "/etc/passwd", "../outside"])
+            .prop_map(|text| text.as_bytes().to_vec()),
+        2 => (0..256u32, "(hello|sub|escape|up)").prop_map(|(valid, path)| {
+            let set = SetAttr { valid, mode: 0o777, ..SetAttr::default() };
+            [bytemuck::bytes_of(&set), path.as_bytes()].concat()
+        }),
+        1 => proptest::collection::vec(any::<u8>(), 0..64),
+        1 => Just(vec![b'a'; MAX_INPUT + 1]),
+    ]
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever is asked, in whatever order: no panic, no byte from outside, no change outside.
+    #[test]
+    fn random_requests_stay_inside(
+        requests in proptest::collection::vec(
+            (
+                0..64u32,
+                proptest::array::uniform6(argument()),
+                payload(),
+                proptest::sample::select(vec![0, 8, 64, 112, 113, 300, 5000]),
+            ),
+            1..40,
+        )
+    ) {
+        let mut rig = Rig::new();
+        for (number, args, input, room) in requests {
+            let Some(op) = Op::from_number(number) else { continue };
+            if let Ok((_, output)) = rig.call(op, &args, &input, room) {
+                proptest::prop_assert!(!output.windows(7).any(|window| window == b"OUTSIDE"));
+            }
+        }
+        let outside = rig.dir.path().join("outside");
+        proptest::prop_assert_eq!(fs::read(&outside).unwrap(), b"OUTSIDE");
+        let mut left: Vec<_> = fs::read_dir(rig.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        proptest::prop_assert_eq!(left, ["outside", "root"]);
+        proptest::prop_assert_ne!(fs::metadata(outside).unwrap().mode() & 0o777, 0o777);
+    }
+}

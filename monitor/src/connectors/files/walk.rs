@@ -6,7 +6,6 @@ use super::attr;
 use super::export::{Dir, ExportConfig};
 use super::path::{MAX_PATH, RelPath};
 use rustix::fd::AsFd;
-use rustix::fs::FileType;
 
 /// [`abi::request::Op::Walk`]: reports every component after the first `skip`, until one is missing,
 /// is no directory, may not be entered, or the output is full.
@@ -30,13 +29,15 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
         }
         // A directory that is passed is looked at through its own descriptor, so that its attributes
         // and its children belong together even while somebody renames.
-        let (stat, next) = match attr::at(dir.as_fd(), name) {
-            Err(error) => break Some(error),
-            Ok(stat) if names.peek().is_none() || attr::kind(&stat) != FileType::Directory => (stat, None),
-            Ok(stat) => match export.enter(dir.as_fd(), name) {
-                Err(error) => (stat, Some(Err(error))),
-                Ok(next) => (attr::of_fd(next.as_fd())?, Some(Ok(next))),
+        let entered = if names.peek().is_some() { export.enter(dir.as_fd(), name) } else { Err(Errno::NOTDIR) };
+        let (stat, next) = match entered {
+            Ok((next, stat)) => (stat, Some(export.check_search(&stat).map(|()| next))),
+            // The last component, or no directory.
+            Err(Errno::NOTDIR | Errno::LOOP) => match attr::at(dir.as_fd(), name) {
+                Ok(stat) => (stat, None),
+                Err(error) => break Some(error),
             },
+            Err(error) => break Some(error),
         };
         out.put(bytemuck::bytes_of(&attr::node_attr(&stat)))?;
         reported += 1;

@@ -195,3 +195,43 @@ fn terminals_are_restored() {
     drop(streams);
     assert_eq!(terminal::attributes(terminal.as_fd()).unwrap(), before);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever is asked, in whatever order: no panic, no wait, and each operation ends exactly once.
+    #[test]
+    fn random_requests_end_once(
+        requests in proptest::collection::vec(
+            (14..28u32, proptest::array::uniform3(0..6u64), 0..9000usize, proptest::bool::ANY, 0..70_000usize),
+            1..60,
+        )
+    ) {
+        let (feed, drain, mut streams) = pipes();
+        let mut memory = vec![0; 9000];
+        let mut ended = std::collections::BTreeSet::new();
+        let mut started = 0;
+        for (id, (number, args, len, wild, drained)) in requests.into_iter().enumerate() {
+            let Some(op) = Op::from_number(number) else { continue };
+            let id = id as u64;
+            let args = [args[0], if wild { u64::MAX - args[1] } else { args[1] }, args[2], 0, 0, 0];
+            let all = [slice(&mut memory[..len])];
+            started += 1;
+            let mut done = Vec::new();
+            if let Started::Done(result) = streams.start(id, op, &args, &all, &all) {
+                done.push((id, result));
+            }
+            if drained % 3 == 0 {
+                rustix::io::write(&feed, b"some input").unwrap();
+            }
+            if drained % 2 == 0 && stream::Stream::new(drain.try_clone().unwrap()).poll(PollFlags::IN).unwrap() == PollFlags::IN {
+                rustix::io::read(&drain, &mut vec![0; drained + 1]).unwrap();
+            }
+            done.extend(streams.ready());
+            for (id, _) in done {
+                proptest::prop_assert!(ended.insert(id), "{} ended twice", id);
+            }
+        }
+        proptest::prop_assert_eq!(ended.len() + streams.pending(), started);
+    }
+}
