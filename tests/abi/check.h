@@ -124,7 +124,7 @@ static inline void show_status(const char *what, int status) {
 
 static inline void reap(const char *what, pid_t child) {
     int status = 0;
-    MUST(waitpid(child, &status, 0));
+    while (waitpid(child, &status, 0) == -1 && errno == EINTR) {}
     show_status(what, status);
 }
 

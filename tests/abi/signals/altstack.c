@@ -1,5 +1,9 @@
 // The alternate signal stack.
 #include "check.h"
+
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1U << 31)
+#endif
 #include <setjmp.h>
 
 static char *area;

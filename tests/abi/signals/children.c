@@ -28,6 +28,7 @@ int main(void) {
     child = MUST(fork());
     if (child == 0) {
         raise(SIGSTOP);
+        sleep_ms(100);
         raise(SIGSTOP);
         _exit(0);
     }
