@@ -2,6 +2,8 @@
 //!
 //! Files are named by an export number and a path beneath it (`a/b/c`, no leading slash, the empty
 //! path is the export itself); keel resolves symbolic links and `..`, the monitor follows neither.
+//! Names `.` and `..`, empty names and zero bytes give EINVAL, a symbolic link on the way ELOOP, any
+//! change in a read-only export EROFS; `docs/connectors.md` lists the other errors.
 
 use bytemuck::{Pod, Zeroable};
 
