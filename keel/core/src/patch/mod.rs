@@ -22,6 +22,7 @@
 //! is relative, so it holds wherever the file and its trampolines are mapped at the same distance.
 
 mod area;
+mod decode;
 mod displace;
 mod scan;
 mod sites;
@@ -87,6 +88,8 @@ pub enum Refusal {
     CrossesPage,
     /// What follows can't be moved.
     Immovable,
+    /// What follows is known to the thorough decoder at best.
+    Unusual,
     /// A branch lands behind the site.
     BranchTarget,
     /// No fitting place for a trampoline, or none near enough.
@@ -150,8 +153,16 @@ impl Patch {
 ///
 /// `window` holds at least the site's page from its start, and a few bytes more if the site is near its end.
 /// `number` is what rax held when the site was seen at work. `gate_offset` is where the gate's
-/// address lies relative to the GS base.
-pub fn plan(window: &Window<'_>, site: u64, number: u64, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
+/// address lies relative to the GS base. Without `thorough`, sites that need a complete decoder are
+/// refused as [`Refusal::Unusual`]: its first use takes most of a millisecond.
+pub fn plan(
+    window: &Window<'_>,
+    site: u64,
+    number: u64,
+    area: &mut Area,
+    gate_offset: u32,
+    thorough: bool,
+) -> Result<Patch, Refusal> {
     if window.get(site, 2) != Some(&[0x0f, 0x05]) {
         return Err(Refusal::NotASite);
     }
@@ -161,14 +172,14 @@ pub fn plan(window: &Window<'_>, site: u64, number: u64, area: &mut Area, gate_o
     match scan::number_load(window, site) {
         Some(load) if load.number == RT_SIGRETURN => Err(Refusal::Sigreturn),
         Some(load) if u64::from(load.number) == number => plan_number(site, load, area, gate_offset),
-        _ => displace::plan(window, site, area, gate_offset),
+        _ => displace::plan(window, site, area, gate_offset, thorough),
     }
 }
 
 /// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt.
 pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
     let number = scan::number_load(window, site).ok_or(Refusal::NotASite)?.number;
-    plan(window, site, u64::from(number), area, gate_offset)
+    plan(window, site, u64::from(number), area, gate_offset, false)
 }
 
 /// Plans [`Form::Number`].

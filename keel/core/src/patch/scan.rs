@@ -59,20 +59,28 @@ impl Iterator for Candidates<'_> {
 /// Whether a direct branch in `window` lands on one of `targets`. Looks at every byte as if an
 /// instruction began there, so it may see branches that don't exist, but misses none.
 pub(super) fn branches_into(window: &Window<'_>, targets: &[u64]) -> bool {
-    let (Some(&first), Some(&last)) = (targets.iter().min(), targets.iter().max()) else { return false };
-    let hit = |target: u64| (first..=last).contains(&target) && targets.contains(&target);
-    window.bytes.iter().enumerate().any(|(i, &opcode)| {
-        let at = window.addr + i as u64;
-        match opcode {
-            0x70..=0x7f | 0xe0..=0xe3 | 0xeb => {
-                window.bytes.get(i + 1).is_some_and(|&d| hit((at + 2).wrapping_add_signed(i64::from(d as i8))))
-            }
-            // The second byte of a conditional near jump counts like a one-byte opcode.
-            0xe8 | 0xe9 | 0x80..=0x8f => window.bytes.get(i + 1..i + 5).is_some_and(|d| {
-                let d = i32::from_le_bytes([d[0], d[1], d[2], d[3]]);
-                hit((at + 5).wrapping_add_signed(i64::from(d)))
-            }),
-            _ => false,
-        }
+    targets.iter().any(|&target| {
+        let Some(target) = target.checked_sub(window.addr).and_then(|t| usize::try_from(t).ok()) else { return false };
+        short_branch_to(window.bytes, target) || near_branch_to(window.bytes, target)
+    })
+}
+
+/// Jumps with 8-bit displacement, `loop` and `jrcxz`, within their reach of `target`.
+fn short_branch_to(bytes: &[u8], target: usize) -> bool {
+    let start = target.saturating_sub(129).min(bytes.len());
+    let end = target.saturating_add(127).min(bytes.len());
+    bytes[start..end].windows(2).enumerate().any(|(i, pair)| {
+        matches!(pair[0], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb)
+            && (start + i + 2).checked_add_signed(isize::from(pair[1] as i8)) == Some(target)
+    })
+}
+
+/// Calls and jumps with 32-bit displacement anywhere.
+fn near_branch_to(bytes: &[u8], target: usize) -> bool {
+    bytes.windows(4).enumerate().skip(1).any(|(i, d)| {
+        // The displacement first: it hardly ever fits.
+        let d = u32::from_le_bytes([d[0], d[1], d[2], d[3]]);
+        // The second byte of a conditional near jump counts like a one-byte opcode.
+        d.wrapping_add(i as u32 + 4) == target as u32 && matches!(bytes[i - 1], 0xe8 | 0xe9 | 0x80..=0x8f)
     })
 }

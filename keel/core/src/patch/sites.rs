@@ -1,6 +1,6 @@
 //! The system call sites of one file: how often they trapped, what was planned for them.
 
-use super::{Area, PAGE, Patch, Window, candidates, plan, plan_unseen};
+use super::{Area, PAGE, Patch, Refusal, Window, candidates, plan, plan_unseen};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -10,11 +10,16 @@ use hashbrown::HashMap;
 /// Coordinate of a file's first byte: trampolines lie below.
 pub const ORIGIN: u64 = 1 << 48;
 
+/// Bytes behind a page that its last instructions may reach.
+const BEHIND: usize = 32;
+
 /// A page is patched when its sites have trapped this often. Patching costs about as much as twenty
 /// traps where page tables are shadowed; a page that traps eight times will likely go on.
 const TRAPS_BEFORE_PATCH: u32 = 8;
 /// A program that shows the unpatched page gets the patched one after this many of its traps.
 const TRAPS_BEFORE_SHOW: u32 = 4;
+/// A site that only the thorough decoder knows must have trapped this often.
+const TRAPS_BEFORE_THOROUGH: u32 = 512;
 /// A site whose moved instructions are continued at more often than this has a branch to them:
 /// trapping is cheaper.
 const LANDINGS_BEFORE_REMOVAL: u32 = 32;
@@ -45,13 +50,23 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Page {
     traps: u32,
-    /// Offsets and numbers of sites that trapped and wait.
-    seen: Vec<(u16, u64)>,
+    /// Sites that trapped and wait.
+    seen: Vec<Seen>,
     /// Offsets of sites that keep trapping.
     refused: Vec<u16>,
     patches: Vec<Installed>,
     /// Patches taken back: programs may still show them.
     removed: Vec<Rc<Patch>>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    offset: u16,
+    /// What was in rax.
+    number: u64,
+    traps: u32,
+    /// Found to need the thorough decoder.
+    unusual: bool,
 }
 
 #[derive(Debug)]
@@ -74,8 +89,14 @@ impl Sites {
             let patch = installed.patch.clone();
             return if state.traps.is_multiple_of(TRAPS_BEFORE_SHOW) { Verdict::Show(patch) } else { Verdict::Wait };
         }
-        if !state.seen.iter().any(|s| s.0 == offset) {
-            state.seen.push((offset, number));
+        match state.seen.iter_mut().find(|s| s.offset == offset) {
+            Some(seen) => {
+                seen.traps += 1;
+                if seen.unusual && seen.traps < TRAPS_BEFORE_THOROUGH {
+                    return Verdict::Wait;
+                }
+            }
+            None => state.seen.push(Seen { offset, number, traps: 1, unusual: false }),
         }
         // Another site of a patched page is cheap: no page needs to be exchanged.
         if state.traps < TRAPS_BEFORE_PATCH && state.patches.is_empty() {
@@ -95,14 +116,18 @@ impl Sites {
         let area = inner.area.get_or_insert_with(|| Area::new(base, room));
         let state = inner.pages.entry(page).or_default();
         let start = coordinate(page, 0);
-        let window = Window { addr: start, bytes: file };
+        let window = Window { addr: start, bytes: file.get(..PAGE as usize + BEHIND).unwrap_or(file) };
         let mut new = Vec::new();
-        for (offset, number) in core::mem::take(&mut state.seen) {
-            let site = coordinate(page, offset);
-            let planned = plan(&window, site, number, area, gate_offset).ok();
-            match planned.and_then(|p| state.install(p, area)) {
-                Some(patch) => new.push(patch),
-                None => state.refused.push(offset),
+        for mut seen in core::mem::take(&mut state.seen) {
+            let site = coordinate(page, seen.offset);
+            let thorough = seen.traps >= TRAPS_BEFORE_THOROUGH;
+            match plan(&window, site, seen.number, area, gate_offset, thorough).map(|p| state.install(p, area)) {
+                Ok(Some(patch)) => new.push(patch),
+                Err(Refusal::Unusual) => {
+                    seen.unusual = true;
+                    state.seen.push(seen);
+                }
+                Ok(None) | Err(_) => state.refused.push(seen.offset),
             }
         }
         for site in candidates(&window).take_while(|s| *s < start + PAGE) {

@@ -1,0 +1,123 @@
+//! Instructions as far as moving them needs to know them.
+
+use super::{JUMP_LEN, Refusal, Window};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register};
+
+/// Most bytes of an instruction.
+const MAX_LEN: usize = 15;
+
+/// How an instruction moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// As it is.
+    Plain,
+    /// With a new displacement at this offset; the operand lies at this address.
+    RipRelative(usize, u64),
+    /// A conditional jump: low half of its opcode, and its target.
+    Conditional(u8, u64),
+    /// A jump to this address.
+    Jump(u64),
+    /// `ret`.
+    Return,
+}
+
+/// An instruction that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Instruction {
+    /// Where it is.
+    pub address: u64,
+    /// Its bytes there.
+    pub len: usize,
+    /// How it moves.
+    pub kind: Kind,
+}
+
+impl Instruction {
+    /// First byte behind it.
+    pub fn end(&self) -> u64 {
+        self.address + self.len as u64
+    }
+
+    /// Whether what follows is not reached from here.
+    pub fn ends_flow(&self) -> bool {
+        matches!(self.kind, Kind::Return | Kind::Jump(_))
+    }
+
+    /// Its bytes where it moves to.
+    pub fn moved_len(&self) -> usize {
+        match self.kind {
+            Kind::Conditional(..) => 6,
+            Kind::Jump(_) => JUMP_LEN,
+            _ => self.len,
+        }
+    }
+}
+
+/// Decodes one instruction. `thorough` allows the real decoder, whose first use builds its tables, which
+/// takes most of a millisecond; without it only what usually follows a system call is known.
+pub(super) fn decode(window: &Window<'_>, address: u64, thorough: bool) -> Result<Instruction, Refusal> {
+    let bytes = window.from(address).ok_or(Refusal::NotASite)?;
+    match usual(bytes, address) {
+        Some(instruction) => Ok(instruction),
+        None if thorough => any(bytes, address).ok_or(Refusal::Immovable),
+        None => Err(Refusal::Unusual),
+    }
+}
+
+/// Knows comparisons and moves of registers, comparisons with constants, `ret` and jumps.
+pub(super) fn usual(bytes: &[u8], address: u64) -> Option<Instruction> {
+    let rex = usize::from(matches!(bytes.first()?, 0x40..=0x4f));
+    let registers = |at: usize| bytes.get(at).is_some_and(|modrm| *modrm >= 0xc0);
+    let short = || Some(i64::from(*bytes.get(1)? as i8));
+    let near = |at: usize| Some(i64::from(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)));
+    let behind = |len: u64, d: i64| address.wrapping_add(len).wrapping_add_signed(d);
+    let (len, kind) = match (bytes.get(rex)?, rex) {
+        // cmp eax, imm32
+        (0x3d, _) => (rex + 5, Kind::Plain),
+        // add, sub, xor, cmp, test, mov between registers
+        (0x01 | 0x29 | 0x31 | 0x39 | 0x85 | 0x89 | 0x8b, _) if registers(rex + 1) => (rex + 2, Kind::Plain),
+        // cmp and such with a small constant
+        (0x83, _) if registers(rex + 1) => (rex + 3, Kind::Plain),
+        // mov r32, imm32; with REX.W the constant is longer.
+        (0xb8..=0xbf, _) if !matches!(bytes.first()?, 0x48..=0x4f) => (rex + 5, Kind::Plain),
+        (0xc3, 0) => (1, Kind::Return),
+        (opcode @ 0x70..=0x7f, 0) => (2, Kind::Conditional(opcode & 0x0f, behind(2, short()?))),
+        (0xeb, 0) => (2, Kind::Jump(behind(2, short()?))),
+        (0xe9, 0) => (5, Kind::Jump(behind(5, near(1)?))),
+        (0x0f, 0) => match bytes.get(1)? {
+            opcode @ 0x80..=0x8f => (6, Kind::Conditional(opcode & 0x0f, behind(6, near(2)?))),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    (bytes.len() >= len).then_some(Instruction { address, len, kind })
+}
+
+/// Knows all instructions; `None` for those that can't be moved.
+pub(super) fn any(bytes: &[u8], address: u64) -> Option<Instruction> {
+    let bytes = bytes.get(..MAX_LEN).unwrap_or(bytes);
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    if instruction.is_invalid() || instruction.memory_base() == Register::EIP {
+        return None;
+    }
+    let len = instruction.len();
+    let kind = match instruction.flow_control() {
+        FlowControl::Next if instruction.is_ip_rel_memory_operand() => {
+            let offset = decoder.get_constant_offsets(&instruction).displacement_offset();
+            Kind::RipRelative(offset, instruction.ip_rel_memory_address())
+        }
+        FlowControl::Next => Kind::Plain,
+        // Prefixed jumps are left alone: a prefix changes the displacement's size or means nothing.
+        FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() && matches!(len, 2 | 6) => {
+            let opcode = *bytes.get(if len == 2 { 0 } else { 1 })?;
+            Kind::Conditional(opcode & 0x0f, instruction.near_branch_target())
+        }
+        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() && matches!(len, 2 | 5) => {
+            Kind::Jump(instruction.near_branch_target())
+        }
+        FlowControl::Return if instruction.code() == Code::Retnq => Kind::Return,
+        _ => return None,
+    };
+    Some(Instruction { address, len, kind })
+}
