@@ -1,6 +1,7 @@
 //! Mapping, unmapping and protecting ranges; the heap.
 
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
+use super::text::PatchedText;
 use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::vec::Vec;
@@ -37,6 +38,9 @@ pub type Removed = Vec<Vma<Area>>;
 impl Mm {
     /// Adds a mapping of `len` bytes (a page multiple, not 0): its address. ENOMEM, EEXIST, EPERM.
     pub fn map(&self, placement: Placement, len: usize, area: Area) -> Result<usize> {
+        if let Some((file, _)) = area.text_file() {
+            PatchedText::refresh(&file.inode);
+        }
         let mut inner = self.inner.borrow_mut();
         if inner.vmas.len() >= MAX_MAPPINGS {
             return Err(Errno::ENOMEM);

@@ -21,20 +21,64 @@ use vfs::Inode;
 /// Most trampoline pages of one file.
 pub const TRAMPOLINE_PAGES: u64 = (TRAMPOLINE_ROOM / PAGE_SIZE) as u64;
 
-/// Patched pages of one file; attached to its inode.
+/// What is attached to an inode: its patched text, which is exchanged for a new one when the file has
+/// changed. Programs that still run the old content keep the old one's pages and trampolines.
+#[derive(Debug, Default)]
+pub struct TextSlot(RefCell<Option<Rc<PatchedText>>>);
+
+/// A file's content as far as attributes tell: size, and times of the last change in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl Stamp {
+    fn of(inode: &Rc<dyn Inode>) -> Self {
+        inode.attr().map_or(Self::default(), |a| Self {
+            size: a.size,
+            modified: (a.mtime, a.mtime_ns),
+            changed: (a.ctime, a.ctime_ns),
+        })
+    }
+}
+
+/// Patched pages of one file.
 #[derive(Debug, Default)]
 pub struct PatchedText {
     /// What is known about the file's system call sites.
     pub sites: keel_core::patch::Sites,
+    stamp: Stamp,
     pages: RefCell<HashMap<u64, Frame>>,
     trampolines: RefCell<HashMap<u64, Frame>>,
     distance: Cell<Option<isize>>,
 }
 
 impl PatchedText {
-    /// The text of a file; `None` if the file can't carry one.
+    /// The text of a file, made if there is none; `None` if the file can't carry one. May block.
     pub fn of(inode: &Rc<dyn Inode>) -> Option<Rc<Self>> {
-        Some(inode.attachments()?.get_or_insert(Self::default))
+        let slot = inode.attachments()?.get_or_insert(TextSlot::default);
+        if let Some(text) = slot.0.borrow().clone() {
+            return Some(text);
+        }
+        let text = Rc::new(Self { stamp: Stamp::of(inode), ..Self::default() });
+        Some(slot.0.borrow_mut().get_or_insert(text).clone())
+    }
+
+    /// The text of a file if there is one.
+    pub fn existing(inode: &Rc<dyn Inode>) -> Option<Rc<Self>> {
+        inode.attachments()?.get::<TextSlot>()?.0.borrow().clone()
+    }
+
+    /// Forgets the text of a file that has changed since: to be called when the file is mapped. May block.
+    pub fn refresh(inode: &Rc<dyn Inode>) {
+        let Some(text) = Self::existing(inode) else { return };
+        if text.stamp != Stamp::of(inode)
+            && let Some(slot) = inode.attachments().and_then(|a| a.get::<TextSlot>())
+        {
+            slot.0.borrow_mut().take_if(|current| Rc::ptr_eq(current, &text));
+        }
     }
 
     /// The page that takes the place of a file page.
@@ -99,7 +143,7 @@ impl Mm {
     /// Address of the trampoline area of the text at `site`, mapping it if it is not yet. The first
     /// call for a file fixes the distance. `None` if the area is taken in this address space.
     pub fn trampoline_area(&self, site: &TextSite) -> Option<usize> {
-        let text = PatchedText::of(&site.inode)?;
+        let text = PatchedText::existing(&site.inode)?;
         let mut inner = self.inner.borrow_mut();
         let origin = origin(site.page_address, site.file_page)?;
         if text.distance.get().is_none() {
@@ -125,7 +169,7 @@ impl Mm {
     /// Shows a patched page instead of the file's: here wherever it is mapped as text whose
     /// trampolines are in place, in other address spaces from the next fault there on.
     pub fn replace_text_page(&self, inode: &Rc<dyn Inode>, page: u64, frame: &Frame) {
-        let Some(text) = PatchedText::of(inode) else { return };
+        let Some(text) = PatchedText::existing(inode) else { return };
         text.set_page(page, frame.clone());
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
@@ -192,6 +236,10 @@ impl Inner {
                 backing: Backing::Trampolines(text.clone(), 0),
             };
             self.vmas.insert(area, area + TRAMPOLINE_ROOM, attrs);
+            // A patched page is used soon. What can't be mapped now is by a fault later.
+            for (index, frame) in text.trampolines.borrow().iter().filter(|(index, _)| **index < TRAMPOLINE_PAGES) {
+                let _ = self.space.map(area + *index as usize * PAGE_SIZE, frame.clone(), Prot::READ | Prot::EXEC);
+            }
         }
         Some(area)
     }
@@ -211,6 +259,10 @@ impl Inner {
     pub(super) fn retire_trampolines(&mut self, gone: &[Vma<Area>]) -> Vec<Vma<Area>> {
         let mut retired = Vec::new();
         for old in gone {
+            if let Backing::Trampolines(text, first) = &old.attrs.backing {
+                self.hide_patched_pages(text, old.start, *first);
+                continue;
+            }
             let Some((file, first)) = old.attrs.text_file() else { continue };
             let Some(text) = old.attrs.patched_text() else { continue };
             let Some(origin) = origin(old.start, first) else { continue };
@@ -225,5 +277,34 @@ impl Inner {
             }
         }
         retired
+    }
+
+    /// The program took trampolines away, page `first` at `address`: the text that jumps there shows the
+    /// file's own pages again.
+    fn hide_patched_pages(&mut self, text: &Rc<PatchedText>, address: usize, first: u64) {
+        let Some(distance) = text.distance.get().and_then(isize::checked_neg) else { return };
+        let Some(origin) = origin(address, first).and_then(|area| area.checked_add_signed(distance)) else { return };
+        let of_file = |v: &Vma<Area>| {
+            let page = v.attrs.patched_text().filter(|t| Rc::ptr_eq(t, text)).and_then(|_| v.attrs.file())?.1;
+            (self::origin(v.start, page) == Some(origin)).then_some((v.start, v.end, page))
+        };
+        let ranges: SmallVec<[_; 2]> = self.vmas.iter().filter_map(of_file).collect();
+        for (start, end, first) in ranges {
+            for (index, frame) in text.pages.borrow().iter() {
+                let Some(i) = index.checked_sub(first).filter(|i| *i < ((end - start) / PAGE_SIZE) as u64) else {
+                    continue;
+                };
+                let va = start + i as usize * PAGE_SIZE;
+                if self.space.get(va).is_some_and(|m| m.frame.same(frame)) {
+                    drop(self.space.unmap(va));
+                }
+            }
+        }
+        // What is left of the area belongs to nobody.
+        let area = address - first as usize * PAGE_SIZE;
+        for vma in self.vmas.remove(area, area + TRAMPOLINE_ROOM) {
+            self.space.unmap_range(vma.start, vma.end, |_, page| drop(page));
+        }
+        self.space.flush();
     }
 }
