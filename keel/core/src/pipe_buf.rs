@@ -83,6 +83,12 @@ impl<P> PipeRing<P> {
             self.bytes += len;
         }
     }
+    /// Nothing more is added behind piece number `index`.
+    pub fn seal(&mut self, index: usize) {
+        if let Some(piece) = self.pieces.get_mut(index) {
+            piece.mergeable = false;
+        }
+    }
     /// Adds a piece; gives it back if there is no slot.
     pub fn push(&mut self, piece: Piece<P>) -> Result<(), Piece<P>> {
         if self.is_full() {
@@ -91,6 +97,11 @@ impl<P> PipeRing<P> {
         self.bytes += piece.len;
         self.pieces.push_back(piece);
         Ok(())
+    }
+    /// Puts a piece back in front, even beyond the slots.
+    pub fn push_front(&mut self, piece: Piece<P>) {
+        self.bytes += piece.len;
+        self.pieces.push_front(piece);
     }
     /// Takes `len` bytes off the oldest piece; returns its page when nothing is left of it.
     pub fn consume(&mut self, len: usize) -> Option<P> {

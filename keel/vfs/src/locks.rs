@@ -169,6 +169,11 @@ impl Locks {
 pub struct Waits(RefCell<Vec<(Owner, Owner)>>);
 
 impl Waits {
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        Self(RefCell::new(Vec::new()))
+    }
+
     /// `waiter` is about to wait for `holder`. EDEADLK if `holder` waits for it already, directly or
     /// through others. Descriptions are not checked, as in Linux.
     pub fn begin(&self, waiter: Owner, holder: Owner) -> Result<()> {

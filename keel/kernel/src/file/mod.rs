@@ -1,37 +1,42 @@
 //! Open files: descriptors, descriptions, and everything that is read and written through them.
+//!
+//! [`table::FdTable`] maps descriptors to [`File`]s (open file descriptions), which carry flags and
+//! an offset and point to a [`FileOps`]: a regular file, a pipe ([`pipe`]), an event counter
+//! ([`eventfd`]), a standard stream ([`stream`]), a socket ([`socket`]) … A description lives as
+//! long as a descriptor or a running call holds its `Rc`; then [`FileOps::release`] runs.
+
+pub mod anon;
+pub mod copy;
+pub mod dup;
+pub mod epoll;
+pub mod eventfd;
+pub mod fcntl;
+pub mod ioctl;
+pub mod lock;
+pub mod owner;
+pub mod pipe;
+pub mod poll;
+pub mod rw;
+pub mod select;
+pub mod sigio;
+pub mod signalfd;
+pub mod socket;
+pub mod splice;
+pub mod stream;
+pub mod table;
+pub mod terminal;
+pub mod timerfd;
+
+pub use table::FdTable;
 
 use crate::task::wait::WaitQueue;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
+use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, Inode, Src};
-
-/// Descriptors of a process.
-#[derive(Debug)]
-pub struct FdTable {
-    _todo: (),
-}
-
-impl FdTable {
-    /// The description behind a descriptor. EBADF.
-    pub fn get(&self, _fd: i32) -> Result<Rc<File>> {
-        Err(Errno::EBADF)
-    }
-    /// Puts a description at the lowest free descriptor. EMFILE.
-    pub fn insert(&self, _file: Rc<File>, _close_on_exec: bool) -> Result<i32> {
-        Err(Errno::EMFILE)
-    }
-    /// A copy for fork(2).
-    pub fn fork(&self) -> Rc<Self> {
-        todo!()
-    }
-    /// Closes what execve(2) closes.
-    pub fn close_on_exec(&self) {}
-    /// Closes everything (exit).
-    pub fn close_all(&self) {}
-}
 
 /// An open file description, open(2).
 pub struct File {
@@ -43,9 +48,75 @@ pub struct File {
     pub ops: Rc<dyn FileOps>,
     /// Name in the tree, if it was opened by one.
     pub path: Option<crate::fs::PathRef>,
+    /// Who gets SIGIO, `F_SETOWN`.
+    pub owner: owner::OwnerCell,
+    /// Locks may be held through this description.
+    took_locks: Cell<bool>,
+}
+
+impl File {
+    /// A description at offset 0. Flags that only matter while opening (`O_CREAT`, `O_EXCL`,
+    /// `O_NOCTTY`, `O_TRUNC`, `O_CLOEXEC`) are dropped.
+    pub fn new(ops: Rc<dyn FileOps>, flags: u32, path: Option<crate::fs::PathRef>) -> Rc<Self> {
+        let transient = g::O_CREAT | g::O_EXCL | g::O_NOCTTY | g::O_TRUNC | g::O_CLOEXEC;
+        Rc::new(Self {
+            flags: Cell::new(flags & !transient),
+            pos: Cell::new(0),
+            ops,
+            path,
+            owner: owner::OwnerCell::default(),
+            took_locks: Cell::new(false),
+        })
+    }
+
+    /// Opened for reading.
+    #[inline]
+    pub fn readable(&self) -> bool {
+        self.flags.get() & (g::O_ACCMODE | g::O_PATH) != g::O_WRONLY && !self.is_path()
+    }
+
+    /// Opened for writing.
+    #[inline]
+    pub fn writable(&self) -> bool {
+        self.flags.get() & g::O_ACCMODE != g::O_RDONLY && !self.is_path()
+    }
+
+    /// `O_NONBLOCK` is set.
+    #[inline]
+    pub fn nonblocking(&self) -> bool {
+        self.flags.get() & g::O_NONBLOCK != 0
+    }
+
+    /// `O_PATH`: a place in the tree, not open for anything.
+    #[inline]
+    pub fn is_path(&self) -> bool {
+        self.flags.get() & g::O_PATH != 0
+    }
+
+    /// The operations as a concrete type.
+    pub fn downcast<T: FileOps>(&self) -> Option<&T> {
+        self.ops.as_any().downcast_ref()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.is_path() {
+            lock::description_released(self);
+            self.ops.release(self);
+        }
+    }
+}
+
+impl core::fmt::Debug for File {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("File").field("flags", &self.flags).finish_non_exhaustive()
+    }
 }
 
 /// What kinds of open files do. The defaults are Linux's answers for files without the operation.
+///
+/// No `RefCell` borrow may be held while a method here runs: most of them may block.
 pub trait FileOps: Any {
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
@@ -71,12 +142,19 @@ pub trait FileOps: Any {
     }
     /// fstat(2).
     fn attr(&self) -> Result<Attr>;
-    /// Readiness now, as poll(2) event bits. Regular files are always ready.
+    /// Readiness now, as poll(2) event bits. Regular files are always ready. Must not block.
     fn poll(&self, _file: &File) -> u32 {
-        uapi::raw::general::POLLIN | uapi::raw::general::POLLOUT
+        g::POLLIN | g::POLLOUT | g::POLLRDNORM | g::POLLWRNORM
     }
-    /// Queues woken when [`FileOps::poll`] may have changed.
-    fn poll_queues(&self, _out: &mut Vec<Rc<WaitQueue>>) {}
+    /// [`FileOps::poll`] answers from memory that [`FileOps::poll_prepare`] must refresh first.
+    fn poll_needs_prepare(&self) -> bool {
+        false
+    }
+    /// Learns the readiness for `events` so that [`FileOps::poll`] can tell it. May block shortly.
+    fn poll_prepare(&self, _file: &File, _events: u32, _will_wait: bool) {}
+    /// Queues woken when [`FileOps::poll`] may have changed for one of `events` (POLLERR and
+    /// POLLHUP are always meant).
+    fn poll_queues(&self, _file: &File, _events: u32, _out: &mut Queues) {}
     /// ioctl(2).
     fn ioctl(&self, _file: &File, _command: u32, _arg: usize) -> Result<usize> {
         Err(Errno::ENOTTY)
@@ -85,12 +163,55 @@ pub trait FileOps: Any {
     fn inode(&self) -> Option<Rc<dyn Inode>> {
         None
     }
+    /// What `/proc/PID/fd/N` points to for files without a path (`pipe:[7]`).
+    fn link_name(&self) -> Vec<u8> {
+        b"anon_inode:[unknown]".to_vec()
+    }
+    /// A descriptor of this description was closed, or the process that held it ended.
+    fn flush(&self, _file: &File) {}
     /// The last descriptor of this description was closed.
     fn release(&self, _file: &File) {}
 }
 
-impl core::fmt::Debug for File {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("File").field("flags", &self.flags).finish_non_exhaustive()
+/// Wait queues of one or several files.
+pub type Queues = smallvec::SmallVec<[Rc<WaitQueue>; 4]>;
+
+/// The description behind a descriptor of the current process. EBADF, also for `O_PATH`.
+#[inline]
+pub fn current_file(fd: i32) -> Result<Rc<File>> {
+    crate::task::with_current(|task| task.with_files(|files| files.get(fd)))
+}
+
+/// Like [`current_file`], but gives `O_PATH` descriptions too.
+pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
+    crate::task::with_current(|task| task.with_files(|files| files.get_raw(fd)))
+}
+
+/// Puts a new description at the lowest free descriptor of the current process; the flag is
+/// `O_CLOEXEC` of `flags`. EMFILE.
+pub fn install(file: Rc<File>, flags: u32) -> Result<i32> {
+    crate::task::current().files().insert(file, flags & g::O_CLOEXEC != 0)
+}
+
+/// Puts two descriptions at the lowest free descriptors and writes their numbers to the program;
+/// undone if either fails. EMFILE, EFAULT.
+pub fn install_pair(address: usize, first: Rc<File>, second: Rc<File>, flags: u32) -> Result<()> {
+    let files = crate::task::current().files();
+    let close_on_exec = flags & g::O_CLOEXEC != 0;
+    let a = files.insert(first, close_on_exec)?;
+    let undo = |errno, fds: &[i32]| {
+        for &fd in fds {
+            // Another thread may have closed it meanwhile; then there is nothing to undo.
+            let _ = files.close(fd);
+        }
+        Err(errno)
+    };
+    let b = match files.insert(second, close_on_exec) {
+        Ok(b) => b,
+        Err(errno) => return undo(errno, &[a]),
+    };
+    match crate::mm::user::write(address, &[a, b]) {
+        Ok(()) => Ok(()),
+        Err(errno) => undo(errno, &[a, b]),
     }
 }

@@ -1,0 +1,52 @@
+//! Attributes of files that are in no tree: pipes, sockets, event counters.
+
+use core::cell::Cell;
+use hal::cell::Global;
+use vfs::Attr;
+
+/// Device numbers of Linux's internal mounts differ from boot to boot; these are keel's.
+pub mod dev {
+    /// Pipes.
+    pub const PIPE: u64 = 0xd;
+    /// Sockets.
+    pub const SOCKET: u64 = 0x8;
+    /// Everything else without a name.
+    pub const ANON: u64 = 0xe;
+}
+
+static NEXT_INO: Global<Cell<u64>> = Global::new(Cell::new(1024));
+
+/// An unused inode number.
+pub fn next_ino() -> u64 {
+    let ino = NEXT_INO.get();
+    NEXT_INO.set(ino + 1);
+    ino
+}
+
+/// Attributes of a nameless file created now by the current thread. `mode` has the type.
+pub fn attr(ino: u64, dev: u64, mode: u32) -> Attr {
+    let now = hal::clock::realtime_ns();
+    let (seconds, nanoseconds) = ((now / 1_000_000_000) as i64, (now % 1_000_000_000) as u32);
+    let cred = crate::task::current().cred();
+    Attr {
+        ino,
+        dev,
+        mode,
+        nlink: 1,
+        uid: cred.fsuid,
+        gid: cred.fsgid,
+        blksize: 4096,
+        atime: seconds,
+        mtime: seconds,
+        ctime: seconds,
+        atime_ns: nanoseconds,
+        mtime_ns: nanoseconds,
+        ctime_ns: nanoseconds,
+        ..Attr::default()
+    }
+}
+
+/// Attributes of the inode that Linux's `anon_inode` files share: no type.
+pub fn anon_attr() -> Attr {
+    Attr { ino: 1, dev: dev::ANON, mode: 0o600, nlink: 1, blksize: 4096, ..Attr::default() }
+}

@@ -1,0 +1,187 @@
+//! Copies between files that do not pass through the program: sendfile(2), copy_file_range(2).
+
+use super::rw::{bounded, seekable};
+use super::{File, current_file};
+use crate::mm::user;
+use alloc::rc::Rc;
+use alloc::vec;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::io::{KernelDst, KernelSrc};
+use vfs::{FileType, Inode};
+
+/// Bytes that are copied at a time.
+const CHUNK: usize = 128 << 10;
+
+/// Where a file is read or written: at its own position, or at one that the program keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Address of the program's `loff_t`; 0: the file's own position.
+    address: usize,
+    /// Position now (only with an address).
+    offset: u64,
+}
+
+impl Place {
+    /// From the pointer argument of a call. EFAULT, EINVAL.
+    pub fn new(address: usize) -> Result<Self> {
+        let offset = if address == 0 { 0 } else { user::read::<i64>(address)? };
+        Ok(Self { address, offset: u64::try_from(offset).map_err(|_| Errno::EINVAL)? })
+    }
+
+    /// The program gave a position.
+    pub fn is_given(&self) -> bool {
+        self.address != 0
+    }
+
+    /// The position, of `file` if the program gave none.
+    pub fn position(&self, file: &File) -> u64 {
+        if self.is_given() { self.offset } else { file.pos.get() }
+    }
+
+    /// Reads into keel's memory.
+    pub fn read(&mut self, file: &File, bytes: &mut [u8]) -> Result<usize> {
+        let mut dst = KernelDst(bytes);
+        if !self.is_given() {
+            return file.ops.read(file, &mut dst);
+        }
+        let done = file.ops.read_at(file, self.offset, &mut dst)?;
+        self.offset += done as u64;
+        Ok(done)
+    }
+
+    /// Writes from keel's memory.
+    pub fn write(&mut self, file: &File, bytes: &[u8]) -> Result<usize> {
+        let mut src = KernelSrc(bytes);
+        if !self.is_given() {
+            return file.ops.write(file, &mut src);
+        }
+        let done = file.ops.write_at(file, self.offset, &mut src)?;
+        self.offset += done as u64;
+        Ok(done)
+    }
+
+    /// Goes back by what was read but could not be written.
+    pub fn unread(&mut self, file: &File, bytes: usize) {
+        if self.is_given() {
+            self.offset -= bytes as u64;
+        } else {
+            file.pos.set(file.pos.get().saturating_sub(bytes as u64));
+        }
+    }
+
+    /// Tells the program the new position.
+    pub fn store(&self) -> Result<()> {
+        if self.is_given() { user::write(self.address, &(self.offset as i64)) } else { Ok(()) }
+    }
+}
+
+/// Copies up to `count` bytes from a file with positions to any file. An error after some bytes
+/// only ends the copy.
+pub fn copy(from: &File, mut source: Place, to: &File, target: &mut Place, count: usize) -> Result<(usize, Place)> {
+    let mut buffer = vec![0; count.min(CHUNK)];
+    let mut done = 0;
+    while done < count {
+        let want = (count - done).min(CHUNK);
+        let got = match source.read(from, &mut buffer[..want]) {
+            Ok(0) => break,
+            Ok(got) => got,
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        };
+        let mut written = 0;
+        while written < got {
+            match target.write(to, &buffer[written..got]) {
+                Ok(0) => break,
+                Ok(n) => written += n,
+                Err(errno) => {
+                    source.unread(from, got - written);
+                    return if done + written > 0 { Ok((done + written, source)) } else { Err(errno) };
+                }
+            }
+        }
+        done += written;
+        if written < got {
+            source.unread(from, got - written);
+            break;
+        }
+    }
+    Ok((done, source))
+}
+
+/// sendfile(2).
+pub fn sys_sendfile(out_fd: i32, in_fd: i32, offset: usize, count: usize) -> Result<usize> {
+    let source = Place::new(offset)?;
+    let from = current_file(in_fd)?;
+    if !from.readable() {
+        return Err(Errno::EBADF);
+    }
+    let positioned = seekable(&from);
+    if source.is_given() {
+        positioned?;
+    }
+    let to = current_file(out_fd)?;
+    if !to.writable() {
+        return Err(Errno::EBADF);
+    }
+    if positioned.is_err() || to.flags.get() & g::O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if from.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Directory) {
+        return Err(Errno::EINVAL);
+    }
+    let count = count.min(user::MAX_RW_COUNT);
+    bounded(source.position(&from), count)?;
+    let (done, source) = copy(&from, source, &to, &mut Place::new(0)?, count)?;
+    source.store()?;
+    Ok(done)
+}
+
+/// A regular file. EISDIR, EINVAL.
+fn regular(file: &File) -> Result<Rc<dyn Inode>> {
+    let inode = file.ops.inode().ok_or(Errno::EINVAL)?;
+    match inode.file_type() {
+        FileType::Regular => Ok(inode),
+        FileType::Directory => Err(Errno::EISDIR),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// copy_file_range(2).
+pub fn sys_copy_file_range(
+    in_fd: i32,
+    in_offset: usize,
+    out_fd: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    let from = current_file(in_fd)?;
+    let to = current_file(out_fd)?;
+    let source = Place::new(in_offset)?;
+    let mut target = Place::new(out_offset)?;
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (in_inode, out_inode) = (regular(&from)?, regular(&to)?);
+    if !from.readable() || !to.writable() || to.flags.get() & g::O_APPEND != 0 {
+        return Err(Errno::EBADF);
+    }
+    let (start, end) = (source.position(&from), target.position(&to));
+    if start.checked_add(count as u64).is_none() || end.checked_add(count as u64).is_none() {
+        return Err(Errno::EOVERFLOW);
+    }
+    let size = in_inode.attr()?.size;
+    let count = count.min(size.saturating_sub(start).min(user::MAX_RW_COUNT as u64) as usize);
+    if Rc::ptr_eq(&in_inode, &out_inode) && start < end + count as u64 && end < start + count as u64 {
+        return Err(Errno::EINVAL);
+    }
+    if count == 0 {
+        return Ok(0);
+    }
+    bounded(end, count).map_err(|_| Errno::EFBIG)?;
+    let (done, source) = copy(&from, source, &to, &mut target, count)?;
+    source.store()?;
+    target.store()?;
+    Ok(done)
+}

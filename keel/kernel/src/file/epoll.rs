@@ -1,0 +1,454 @@
+//! epoll(7).
+//!
+//! An [`Item`] per watched descriptor subscribes to the wait queues of its file. A wake puts it on
+//! the instance's ready list; epoll_wait(2) asks the files on that list what holds now. Items refer
+//! to files weakly: a description that is closed drops out by itself.
+
+use super::poll::{Timeout, with_mask};
+use super::{File, FileOps, Queues, anon, current_file};
+use crate::mm::user;
+use crate::task::wait::{Interrupt, WaitQueue, Wake, wait_until};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use smallvec::SmallVec;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::Attr;
+
+/// Bits of `epoll_event.events` that are no poll(2) events.
+const PRIVATE: u32 = g::EPOLLWAKEUP | g::EPOLLONESHOT | g::EPOLLET | g::EPOLLEXCLUSIVE;
+/// What may come with `EPOLLEXCLUSIVE`.
+const EXCLUSIVE_OK: u32 = g::EPOLLIN | g::EPOLLOUT | g::EPOLLERR | g::EPOLLHUP | PRIVATE & !g::EPOLLONESHOT;
+/// Longest chain of instances that watch each other.
+const MAX_NESTING: usize = 5;
+
+/// An epoll instance.
+pub struct Epoll {
+    /// Itself, for its items.
+    me: Weak<Self>,
+    items: RefCell<BTreeMap<Key, Rc<Item>>>,
+    /// Items that may be ready, in the order in which they became so.
+    ready: RefCell<VecDeque<Rc<Item>>>,
+    queue: Rc<WaitQueue>,
+    /// Instances that watch this one.
+    parents: RefCell<Vec<Weak<Epoll>>>,
+    /// Some item's file needs [`FileOps::poll_prepare`].
+    prepares: Cell<bool>,
+    /// Sweep items of closed files when there are this many.
+    sweep_at: Cell<usize>,
+}
+
+/// Descriptor and description: the same descriptor may come back with another description.
+type Key = (i32, usize);
+
+/// A watched descriptor.
+struct Item {
+    me: Weak<Self>,
+    key: Key,
+    epoll: Weak<Epoll>,
+    file: Weak<File>,
+    /// Events wanted, with private bits; a one-shot item that fired keeps only those.
+    events: Cell<u32>,
+    data: Cell<u64>,
+    /// On the ready list.
+    queued: Cell<bool>,
+    /// Taken out of the instance while on the ready list.
+    dead: Cell<bool>,
+}
+
+impl Item {
+    /// The poll(2) events that count; none while a one-shot item rests.
+    fn mask(&self) -> u32 {
+        match self.events.get() & !PRIVATE {
+            0 => 0,
+            events => events | g::EPOLLERR | g::EPOLLHUP,
+        }
+    }
+
+    /// What holds now of what is wanted.
+    fn holds(&self) -> u32 {
+        let mask = self.mask();
+        if mask == 0 {
+            return 0;
+        }
+        self.file.upgrade().map_or(0, |file| file.ops.poll(&file) & mask)
+    }
+
+    fn enqueue(&self, epoll: &Epoll) {
+        if !self.queued.get()
+            && let Some(me) = self.me.upgrade()
+        {
+            self.queued.set(true);
+            epoll.ready.borrow_mut().push_back(me);
+        }
+    }
+}
+
+impl Wake for Item {
+    fn wake(&self) -> bool {
+        let Some(epoll) = self.epoll.upgrade() else { return false };
+        if self.mask() == 0 {
+            return false;
+        }
+        self.enqueue(&epoll);
+        epoll.queue.wake_all();
+        self.events.get() & g::EPOLLEXCLUSIVE != 0
+    }
+}
+
+impl Epoll {
+    fn new() -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            items: RefCell::default(),
+            ready: RefCell::default(),
+            queue: Rc::default(),
+            parents: RefCell::default(),
+            prepares: Cell::new(false),
+            sweep_at: Cell::new(64),
+        })
+    }
+
+    /// Adds an item and its subscriptions; ready at once if something holds.
+    fn add(&self, key: Key, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
+        let mut queues = Queues::new();
+        file.ops.poll_queues(file, events, &mut queues);
+        if queues.is_empty() {
+            let mut any = Queues::new();
+            file.ops.poll_queues(file, u32::MAX, &mut any);
+            if any.is_empty() {
+                // Always ready files can't be watched.
+                return Err(Errno::EPERM);
+            }
+        }
+        let item = Rc::new_cyclic(|me| Item {
+            me: me.clone(),
+            key,
+            epoll: self.me.clone(),
+            file: Rc::downgrade(file),
+            events: Cell::new(events),
+            data: Cell::new(data),
+            queued: Cell::new(false),
+            dead: Cell::new(false),
+        });
+        for queue in &queues {
+            let weak: Weak<Item> = Rc::downgrade(&item);
+            queue.subscribe(weak);
+        }
+        self.sweep();
+        self.items.borrow_mut().insert(key, item.clone());
+        if file.ops.poll_needs_prepare() {
+            self.prepares.set(true);
+            file.ops.poll_prepare(file, events & !PRIVATE, true);
+        }
+        self.check(&item);
+        Ok(())
+    }
+
+    /// Puts an item on the ready list if something holds.
+    fn check(&self, item: &Item) {
+        if item.holds() != 0 {
+            item.enqueue(self);
+            self.queue.wake_all();
+        }
+    }
+
+    fn remove(&self, key: Key) -> Option<Rc<Item>> {
+        let item = self.items.borrow_mut().remove(&key)?;
+        item.dead.set(true);
+        if let Some(file) = item.file.upgrade() {
+            let mut queues = Queues::new();
+            file.ops.poll_queues(&file, u32::MAX, &mut queues);
+            let weak: Weak<Item> = Rc::downgrade(&item);
+            let weak: Weak<dyn Wake> = weak;
+            for queue in &queues {
+                queue.unsubscribe(&weak);
+            }
+        }
+        if item.queued.get() {
+            self.ready.borrow_mut().retain(|other| !Rc::ptr_eq(other, &item));
+        }
+        Some(item)
+    }
+
+    /// Forgets items of closed files now and then.
+    fn sweep(&self) {
+        let mut items = self.items.borrow_mut();
+        if items.len() >= self.sweep_at.get() {
+            let gone: Vec<Rc<Item>> = items.extract_if(.., |_, item| item.file.strong_count() == 0).map(|(_, i)| i).collect();
+            self.sweep_at.set((items.len() * 2).max(64));
+            drop(items);
+            for item in gone {
+                item.dead.set(true);
+            }
+        }
+    }
+
+    fn find(&self, key: Key) -> Option<Rc<Item>> {
+        self.items.borrow().get(&key).filter(|item| item.file.strong_count() > 0).cloned()
+    }
+
+    /// Changes an item. What it subscribed to depends on its events, so others make a new one.
+    fn modify(&self, item: &Rc<Item>, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
+        let interest = g::EPOLLIN | g::EPOLLRDNORM | g::EPOLLRDHUP | g::EPOLLPRI | g::EPOLLOUT | g::EPOLLWRNORM;
+        if (item.events.get() ^ events) & interest != 0 {
+            self.remove(item.key);
+            return self.add(item.key, file, events, data);
+        }
+        item.events.set(events);
+        item.data.set(data);
+        if file.ops.poll_needs_prepare() {
+            file.ops.poll_prepare(file, events & !PRIVATE, true);
+        }
+        self.check(item);
+        Ok(())
+    }
+
+    /// Lets files whose readiness is asked elsewhere find out.
+    fn prepare(&self, will_wait: bool) {
+        if !self.prepares.get() {
+            return;
+        }
+        let items: Vec<Rc<Item>> = self.items.borrow().values().cloned().collect();
+        for item in items {
+            if let Some(file) = item.file.upgrade()
+                && item.mask() != 0
+                && file.ops.poll_needs_prepare()
+            {
+                file.ops.poll_prepare(&file, item.mask(), will_wait);
+                if item.events.get() & g::EPOLLET == 0 && item.holds() != 0 {
+                    item.enqueue(self);
+                }
+            }
+        }
+    }
+
+    /// Takes up to `max` events off the ready list.
+    fn collect(&self, max: usize, out: &mut Events) {
+        let mut left = self.ready.borrow().len();
+        while left > 0 && out.len() < max {
+            left -= 1;
+            let Some(item) = self.ready.borrow_mut().pop_front() else { return };
+            item.queued.set(false);
+            if item.dead.get() {
+                continue;
+            }
+            if item.file.strong_count() == 0 {
+                self.remove(item.key);
+                continue;
+            }
+            let events = item.holds();
+            if events == 0 {
+                continue;
+            }
+            out.push((events, item.data.get()));
+            if item.events.get() & g::EPOLLONESHOT != 0 {
+                item.events.set(item.events.get() & PRIVATE);
+            } else if item.events.get() & g::EPOLLET == 0 {
+                item.enqueue(self);
+            }
+        }
+    }
+
+    /// Instances below this one: the longest chain. `None` if `target` is among them.
+    fn depth_without(&self, target: &Epoll) -> Option<usize> {
+        if core::ptr::eq(self, target) {
+            return None;
+        }
+        let below: Vec<Rc<File>> = self.items.borrow().values().filter_map(|item| item.file.upgrade()).collect();
+        let mut depth = 0;
+        for file in &below {
+            if let Some(epoll) = file.downcast::<Instance>() {
+                depth = depth.max(1 + epoll.0.depth_without(target)?);
+            }
+        }
+        Some(depth)
+    }
+
+    /// The longest chain of instances above this one.
+    fn height(&self) -> usize {
+        self.parents.borrow_mut().retain(|parent| parent.strong_count() > 0);
+        let parents: Vec<Rc<Epoll>> = self.parents.borrow().iter().filter_map(Weak::upgrade).collect();
+        parents.iter().map(|parent| 1 + parent.height()).max().unwrap_or(0)
+    }
+}
+
+/// Events and data for the program.
+type Events = SmallVec<[(u32, u64); 16]>;
+
+/// What a descriptor of an instance points to.
+struct Instance(Rc<Epoll>);
+
+impl FileOps for Instance {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(anon::anon_attr())
+    }
+    fn poll(&self, _file: &File) -> u32 {
+        let candidates: Vec<Rc<Item>> = self.0.ready.borrow().iter().cloned().collect();
+        let any = candidates.iter().any(|item| !item.dead.get() && item.holds() != 0);
+        if any { g::POLLIN | g::POLLRDNORM } else { 0 }
+    }
+    fn poll_needs_prepare(&self) -> bool {
+        self.0.prepares.get()
+    }
+    fn poll_prepare(&self, _file: &File, _events: u32, will_wait: bool) {
+        self.0.prepare(will_wait);
+    }
+    fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
+        out.push(self.0.queue.clone());
+    }
+    fn link_name(&self) -> Vec<u8> {
+        b"anon_inode:[eventpoll]".to_vec()
+    }
+}
+
+/// epoll_create(2).
+pub fn sys_epoll_create(size: i32) -> Result<i32> {
+    if size <= 0 { Err(Errno::EINVAL) } else { sys_epoll_create1(0) }
+}
+
+/// epoll_create1(2).
+pub fn sys_epoll_create1(flags: u32) -> Result<i32> {
+    if flags & !g::EPOLL_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    super::install(File::new(Rc::new(Instance(Epoll::new())), g::O_RDWR, None), flags)
+}
+
+/// epoll_ctl(2).
+pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result<()> {
+    let (mut events, data) = match operation {
+        g::EPOLL_CTL_DEL => (0, 0),
+        _ => {
+            let event: g::epoll_event = user::read(event)?;
+            (event.events, event.data)
+        }
+    };
+    let holder = current_file(epfd)?;
+    let file = current_file(fd)?;
+    if !can_be_watched(&file) {
+        return Err(Errno::EPERM);
+    }
+    let epoll = match holder.downcast::<Instance>() {
+        Some(epoll) if !Rc::ptr_eq(&holder, &file) => &epoll.0,
+        _ => return Err(Errno::EINVAL),
+    };
+    let nested = file.downcast::<Instance>();
+    if operation != g::EPOLL_CTL_DEL && events & g::EPOLLEXCLUSIVE != 0 {
+        let bad = events & !EXCLUSIVE_OK != 0 || nested.is_some();
+        if operation == g::EPOLL_CTL_MOD || operation == g::EPOLL_CTL_ADD && bad {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if operation == g::EPOLL_CTL_ADD
+        && let Some(below) = nested
+    {
+        let depth = below.0.depth_without(epoll).ok_or(Errno::ELOOP)?;
+        if depth + epoll.height() + 2 > MAX_NESTING {
+            return Err(Errno::ELOOP);
+        }
+    }
+    let key = (fd, Rc::as_ptr(&file).addr());
+    let found = epoll.find(key);
+    events |= g::EPOLLERR | g::EPOLLHUP;
+    match (operation, found) {
+        (g::EPOLL_CTL_ADD, None) => {
+            epoll.add(key, &file, events, data)?;
+            if let Some(below) = nested {
+                below.0.parents.borrow_mut().push(Rc::downgrade(epoll));
+            }
+            Ok(())
+        }
+        (g::EPOLL_CTL_ADD, Some(_)) => Err(Errno::EEXIST),
+        (g::EPOLL_CTL_DEL, Some(_)) => {
+            epoll.remove(key);
+            if let Some(below) = nested {
+                let mut parents = below.0.parents.borrow_mut();
+                if let Some(i) = parents.iter().position(|parent| core::ptr::eq(parent.as_ptr(), Rc::as_ptr(epoll))) {
+                    parents.swap_remove(i);
+                }
+            }
+            Ok(())
+        }
+        (g::EPOLL_CTL_MOD, Some(item)) => {
+            if item.events.get() & g::EPOLLEXCLUSIVE != 0 {
+                return Err(Errno::EINVAL);
+            }
+            epoll.modify(&item, &file, events, data)
+        }
+        (g::EPOLL_CTL_DEL | g::EPOLL_CTL_MOD, None) => Err(Errno::ENOENT),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Regular files and directories are always ready.
+fn can_be_watched(file: &File) -> bool {
+    use vfs::FileType::{Directory, Regular};
+    !file.ops.inode().is_some_and(|inode| matches!(inode.file_type(), Regular | Directory))
+}
+
+/// epoll_wait(2).
+pub fn sys_epoll_wait(epfd: i32, events: usize, max: i32, timeout_ms: i32) -> Result<usize> {
+    wait(epfd, events, max, Timeout::after_ms(timeout_ms))
+}
+
+/// epoll_pwait(2).
+pub fn sys_epoll_pwait(
+    epfd: i32,
+    events: usize,
+    max: i32,
+    timeout_ms: i32,
+    mask: usize,
+    mask_size: usize,
+) -> Result<usize> {
+    with_mask(mask, mask_size, || wait(epfd, events, max, Timeout::after_ms(timeout_ms)))
+}
+
+/// epoll_pwait2(2).
+pub fn sys_epoll_pwait2(
+    epfd: i32,
+    events: usize,
+    max: i32,
+    timeout: usize,
+    mask: usize,
+    mask_size: usize,
+) -> Result<usize> {
+    let timeout = Timeout::from_timespec(timeout)?;
+    with_mask(mask, mask_size, || wait(epfd, events, max, timeout))
+}
+
+fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> {
+    const SIZE: usize = size_of::<g::epoll_event>();
+    let max = match usize::try_from(max) {
+        Ok(max) if max > 0 && max <= i32::MAX as usize / SIZE => max,
+        _ => return Err(Errno::EINVAL),
+    };
+    user::access_ok(address, max * SIZE)?;
+    let holder = current_file(epfd)?;
+    let epoll = holder.downcast::<Instance>().map(|instance| instance.0.clone()).ok_or(Errno::EINVAL)?;
+
+    epoll.prepare(timeout != Timeout::Now);
+    let mut found = Events::new();
+    epoll.collect(max, &mut found);
+    if found.is_empty() && timeout != Timeout::Now {
+        let check = || {
+            epoll.collect(max, &mut found);
+            (!found.is_empty()).then_some(())
+        };
+        match wait_until(&[epoll.queue.clone()], timeout.deadline(), Interrupt::BySignal, check) {
+            Ok(()) | Err(Errno::ETIMEDOUT) => {}
+            Err(Errno::ERESTARTSYS) => return Err(Errno::EINTR),
+            Err(errno) => return Err(errno),
+        }
+    }
+    for (i, &(events, data)) in found.iter().enumerate() {
+        user::write(address + i * SIZE, &g::epoll_event { events, data })?;
+    }
+    Ok(found.len())
+}

@@ -1,0 +1,130 @@
+//! Event counters, eventfd(2).
+
+use super::{File, FileOps, Queues, anon};
+use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::Cell;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::{Attr, Dst, Src};
+
+/// `EFD_SEMAPHORE`: a read takes 1.
+const EFD_SEMAPHORE: u32 = 1;
+
+/// A counter.
+#[derive(Debug)]
+pub struct EventFd {
+    count: Cell<u64>,
+    semaphore: bool,
+    readable: Rc<WaitQueue>,
+    writable: Rc<WaitQueue>,
+}
+
+impl EventFd {
+    /// Takes the counter (or 1 of it); `None` while it is 0.
+    fn take(&self) -> Option<u64> {
+        let count = self.count.get();
+        let taken = if self.semaphore { count.min(1) } else { count };
+        self.count.set(count - taken);
+        (taken > 0).then_some(taken)
+    }
+
+    /// Adds; `None` if the sum would exceed 2^64 - 2.
+    fn add(&self, n: u64) -> Option<()> {
+        let sum = self.count.get().checked_add(n).filter(|&sum| sum != u64::MAX)?;
+        self.count.set(sum);
+        Some(())
+    }
+}
+
+impl FileOps for EventFd {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        if dst.remaining() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let value = match self.take() {
+            Some(value) => value,
+            None if file.nonblocking() => return Err(Errno::EAGAIN),
+            None => wait_until(&[self.readable.clone()], None, Interrupt::BySignal, || self.take())?,
+        };
+        self.writable.wake_all();
+        dst.put(&value.to_ne_bytes())
+    }
+
+    fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        if src.remaining() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = [0; 8];
+        if src.get(&mut bytes)? < 8 {
+            return Err(Errno::EFAULT);
+        }
+        let value = u64::from_ne_bytes(bytes);
+        if value == u64::MAX {
+            return Err(Errno::EINVAL);
+        }
+        if self.add(value).is_none() {
+            if file.nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            wait_until(&[self.writable.clone()], None, Interrupt::BySignal, || self.add(value))?;
+        }
+        self.readable.wake_all();
+        Ok(8)
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        Ok(anon::anon_attr())
+    }
+
+    fn poll(&self, _file: &File) -> u32 {
+        let count = self.count.get();
+        let mut events = 0;
+        if count > 0 {
+            events |= g::POLLIN;
+        }
+        if count < u64::MAX - 1 {
+            events |= g::POLLOUT;
+        }
+        events
+    }
+
+    fn poll_queues(&self, _file: &File, events: u32, out: &mut Queues) {
+        if events & g::POLLIN != 0 {
+            out.push(self.readable.clone());
+        }
+        if events & g::POLLOUT != 0 {
+            out.push(self.writable.clone());
+        }
+    }
+
+    fn link_name(&self) -> Vec<u8> {
+        b"anon_inode:[eventfd]".to_vec()
+    }
+}
+
+/// eventfd(2).
+pub fn sys_eventfd(count: u32) -> Result<i32> {
+    sys_eventfd2(count, 0)
+}
+
+/// eventfd2(2).
+pub fn sys_eventfd2(count: u32, flags: u32) -> Result<i32> {
+    if flags & !(EFD_SEMAPHORE | g::O_CLOEXEC | g::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let ops = EventFd {
+        count: Cell::new(u64::from(count)),
+        semaphore: flags & EFD_SEMAPHORE != 0,
+        readable: Rc::default(),
+        writable: Rc::default(),
+    };
+    let file = File::new(Rc::new(ops), g::O_RDWR | flags & g::O_NONBLOCK, None);
+    super::install(file, flags)
+}

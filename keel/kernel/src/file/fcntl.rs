@@ -1,0 +1,75 @@
+//! fcntl(2).
+
+use super::pipe::PipeEnd;
+use super::{File, lock, owner};
+use crate::task;
+use alloc::rc::Rc;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Status flags that `F_SETFL` changes.
+const SETTABLE: u32 = g::O_APPEND | g::O_NONBLOCK | g::O_DIRECT | g::O_NOATIME | super::ioctl::O_ASYNC;
+
+/// `F_CREATED_QUERY` and `F_DUPFD_QUERY` are recent; the others are in fcntl(2).
+pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
+    let files = task::current().files();
+    let file = files.get_raw(fd)?;
+    if file.is_path() && !matches!(command, g::F_DUPFD | g::F_DUPFD_CLOEXEC | g::F_GETFD | g::F_SETFD | g::F_GETFL) {
+        return Err(Errno::EBADF);
+    }
+    match command {
+        g::F_DUPFD | g::F_DUPFD_CLOEXEC => {
+            let from = arg as u32 as usize;
+            if from >= super::table::limit() {
+                return Err(Errno::EINVAL);
+            }
+            files.insert_from(from, file, command == g::F_DUPFD_CLOEXEC).map(|fd| fd as usize)
+        }
+        g::F_GETFD => files.close_on_exec_flag(fd).map(usize::from),
+        g::F_SETFD => files.set_close_on_exec(fd, arg as u32 & g::FD_CLOEXEC != 0).map(|()| 0),
+        g::F_GETFL => Ok(flags_as_seen(&file) as usize),
+        g::F_SETFL => set_flags(&file, arg as u32),
+        g::F_GETPIPE_SZ => Ok(pipe_of(&file)?.pipe().capacity()),
+        g::F_SETPIPE_SZ => pipe_of(&file)?.pipe().set_capacity(arg as u32 as usize),
+        g::F_SETOWN => owner::set(&file.owner, arg as i32),
+        g::F_GETOWN => Ok(owner::get(&file.owner) as isize as usize),
+        g::F_SETOWN_EX => owner::set_ex(&file.owner, arg),
+        g::F_GETOWN_EX => owner::get_ex(&file.owner, arg),
+        g::F_SETSIG => owner::set_signal(&file.owner, arg as i32),
+        g::F_GETSIG => Ok(file.owner.get().signal as usize),
+        g::F_DUPFD_QUERY => {
+            let other = files.get_raw(arg as i32)?;
+            Ok(usize::from(Rc::ptr_eq(&file, &other)))
+        }
+        g::F_GETLK | g::F_SETLK | g::F_SETLKW | g::F_OFD_GETLK | g::F_OFD_SETLK | g::F_OFD_SETLKW => {
+            lock::fcntl(&files, &file, command, arg)
+        }
+        g::F_ADD_SEALS | g::F_GET_SEALS => lock::seals(&file, command, arg),
+        g::F_GETLEASE => Ok(g::F_UNLCK as usize),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// 64-bit programs see `O_LARGEFILE` on whatever was opened by a name.
+fn flags_as_seen(file: &File) -> u32 {
+    let large = if file.path.is_some() && !file.is_path() { g::O_LARGEFILE } else { 0 };
+    file.flags.get() | large
+}
+
+fn set_flags(file: &Rc<File>, wanted: u32) -> Result<usize> {
+    let async_changed = (file.flags.get() ^ wanted) & super::ioctl::O_ASYNC != 0;
+    if async_changed {
+        super::ioctl::set_async(file, wanted & super::ioctl::O_ASYNC != 0)?;
+    }
+    file.flags.set(file.flags.get() & !SETTABLE | wanted & SETTABLE);
+    Ok(0)
+}
+
+fn pipe_of(file: &File) -> Result<&PipeEnd> {
+    file.downcast().ok_or(Errno::EBADF)
+}
+
+/// flock(2).
+pub fn sys_flock(fd: i32, operation: u32) -> Result<()> {
+    lock::flock(&super::current_file(fd)?, operation)
+}

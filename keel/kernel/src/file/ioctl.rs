@@ -1,0 +1,66 @@
+//! ioctl(2): the requests that every file knows.
+
+use super::File;
+use crate::mm::user;
+use crate::task;
+use alloc::rc::Rc;
+use uapi::raw::general as g;
+pub use uapi::raw::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, FIOQSIZE};
+use uapi::{Errno, Result};
+use vfs::FileType;
+
+/// `O_ASYNC` (`FASYNC`): SIGIO when the file becomes ready.
+pub const O_ASYNC: u32 = 0o20000;
+
+/// ioctl(2).
+pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
+    let files = task::current().files();
+    let file = files.get(fd)?;
+    match command {
+        FIOCLEX => files.set_close_on_exec(fd, true).map(|()| 0),
+        FIONCLEX => files.set_close_on_exec(fd, false).map(|()| 0),
+        FIONBIO => {
+            let on: i32 = user::read(arg)?;
+            set_flag(&file, g::O_NONBLOCK, on != 0);
+            Ok(0)
+        }
+        FIOASYNC => {
+            let on: i32 = user::read(arg)?;
+            if (file.flags.get() & O_ASYNC != 0) != (on != 0) {
+                set_async(&file, on != 0)?;
+                set_flag(&file, O_ASYNC, on != 0);
+            }
+            Ok(0)
+        }
+        FIONREAD if is_regular(&file) => {
+            let size = file.ops.attr()?.size;
+            user::write(arg, &(size.wrapping_sub(file.pos.get()) as i32))?;
+            Ok(0)
+        }
+        FIOQSIZE if is_regular(&file) => {
+            user::write(arg, &file.ops.attr()?.size)?;
+            Ok(0)
+        }
+        _ => file.ops.ioctl(&file, command, arg),
+    }
+}
+
+fn set_flag(file: &File, flag: u32, on: bool) {
+    let flags = file.flags.get();
+    file.flags.set(if on { flags | flag } else { flags & !flag });
+}
+
+fn is_regular(file: &File) -> bool {
+    file.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Regular)
+}
+
+/// Switches SIGIO on or off. ENOTTY for files that are always ready.
+pub fn set_async(file: &Rc<File>, on: bool) -> Result<()> {
+    let mut queues = super::Queues::new();
+    file.ops.poll_queues(file, g::POLLIN | g::POLLOUT, &mut queues);
+    if queues.is_empty() {
+        return Err(Errno::ENOTTY);
+    }
+    super::sigio::set(file, &queues, on);
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Locks of files for programs: flock(2), record locks of fcntl(2), seals; and a lock for keel's own
+//! use that may be held while program memory is copied.
+
+use super::{FdTable, File};
+use crate::mm::user;
+use crate::task;
+use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use alloc::rc::Rc;
+use core::cell::Cell;
+use hal::cell::Global;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::locks::{Kind, Locks, Owner, Record, Waits, range};
+use vfs::node::Node;
+
+/// A lock that may be held across copies to and from program memory (which may block). Taking a
+/// free one costs a load and a store.
+#[derive(Debug, Default)]
+pub struct SleepLock {
+    held: Cell<bool>,
+    waiters: Rc<WaitQueue>,
+}
+
+/// Holds a [`SleepLock`].
+#[derive(Debug)]
+pub struct SleepGuard<'a>(&'a SleepLock);
+
+impl SleepLock {
+    /// Takes the lock.
+    #[inline]
+    pub fn lock(&self) -> SleepGuard<'_> {
+        if self.held.replace(true) {
+            self.wait();
+        }
+        SleepGuard(self)
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let taken = || (!self.held.replace(true)).then_some(());
+        // Holders wait for memory only, so this wait is short and needs no interruption; one that
+        // can't be interrupted has no way to fail.
+        while wait_until(core::slice::from_ref(&self.waiters), None, Interrupt::Never, taken).is_err() {}
+    }
+}
+
+impl Drop for SleepGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.held.set(false);
+        self.0.waiters.wake_all();
+    }
+}
+
+/// The locks of a file; an attachment of its inode.
+#[derive(Default)]
+struct FileLocks {
+    locks: Locks,
+    changed: Rc<WaitQueue>,
+}
+
+/// Processes that wait for record locks.
+static WAITS: Global<Waits> = Global::new(Waits::new());
+
+fn of(file: &File) -> Result<Rc<FileLocks>> {
+    let inode = file.ops.inode().ok_or(Errno::ENOLCK)?;
+    Ok(inode.attachments().ok_or(Errno::ENOLCK)?.get_or_insert(FileLocks::default))
+}
+
+fn existing(file: &File) -> Option<Rc<FileLocks>> {
+    file.ops.inode()?.attachments()?.get()
+}
+
+/// Names a description while it lives.
+fn description(file: &File) -> u64 {
+    core::ptr::from_ref(file).addr() as u64
+}
+
+/// Names a process while it lives: its threads share the table.
+fn process(table: &FdTable) -> Owner {
+    Owner::Process(core::ptr::from_ref(table).addr() as u64)
+}
+
+/// A process closed a descriptor: all its record locks on that file end, fcntl(2).
+pub fn descriptor_closed(table: &FdTable, file: &File) {
+    if table.took_locks.get()
+        && let Some(of) = existing(file)
+        && of.locks.clear_owner(process(table))
+    {
+        of.changed.wake_all();
+    }
+}
+
+/// A description ends: its own locks do too.
+pub fn description_released(file: &File) {
+    if file.took_locks.get()
+        && let Some(of) = existing(file)
+    {
+        let records = of.locks.clear_owner(Owner::Description(description(file)));
+        if of.locks.funlock(description(file)) || records {
+            of.changed.wake_all();
+        }
+    }
+}
+
+/// flock(2).
+pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
+    const LOCK_NB: u32 = 4;
+    let kind = match operation & !LOCK_NB {
+        1 => Some(Kind::Read),
+        2 => Some(Kind::Write),
+        8 => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let of = of(file)?;
+    let me = description(file);
+    let Some(kind) = kind else {
+        if of.locks.funlock(me) {
+            of.changed.wake_all();
+        }
+        return Ok(());
+    };
+    file.took_locks.set(true);
+    let set = || of.locks.flock(me, kind);
+    let result = match set() {
+        Err(Errno::EWOULDBLOCK) if operation & LOCK_NB == 0 => {
+            wait_until(core::slice::from_ref(&of.changed), None, Interrupt::BySignal, || set().ok())
+        }
+        result => result,
+    };
+    // A conversion may have given up the lock held before, even if it failed.
+    of.changed.wake_all();
+    result
+}
+
+/// `F_GETLK`, `F_SETLK`, `F_SETLKW` and their `F_OFD_` variants.
+pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> Result<usize> {
+    let mut request: g::flock = user::read(address)?;
+    let by_description = matches!(command, g::F_OFD_GETLK | g::F_OFD_SETLK | g::F_OFD_SETLKW);
+    let owner = if by_description { Owner::Description(description(file)) } else { process(table) };
+    if by_description && request.l_pid != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let base = match u32::from(request.l_whence as u16) {
+        g::SEEK_SET => 0,
+        g::SEEK_CUR => file.pos.get(),
+        g::SEEK_END => file.ops.attr()?.size,
+        _ => return Err(Errno::EINVAL),
+    };
+    let (start, end) = range(base, request.l_start, request.l_len)?;
+    let kind = match u32::from(request.l_type as u16) {
+        g::F_RDLCK => Some(Kind::Read),
+        g::F_WRLCK => Some(Kind::Write),
+        g::F_UNLCK => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let of = of(file)?;
+    let pid = if by_description { -1 } else { task::current().pid() };
+    let record = kind.map(|kind| Record { start, end, kind, owner, pid });
+
+    if matches!(command, g::F_GETLK | g::F_OFD_GETLK) {
+        let record = record.ok_or(Errno::EINVAL)?;
+        match of.locks.conflict(&record) {
+            None => request.l_type = g::F_UNLCK as i16,
+            Some(other) => {
+                request.l_type = if other.kind == Kind::Read { g::F_RDLCK } else { g::F_WRLCK } as i16;
+                request.l_whence = g::SEEK_SET as i16;
+                request.l_start = other.start as i64;
+                request.l_len = if other.end == u64::MAX { 0 } else { (other.end - other.start + 1) as i64 };
+                request.l_pid = other.pid;
+            }
+        }
+        user::write(address, &request)?;
+        return Ok(0);
+    }
+
+    let Some(record) = record else {
+        if of.locks.clear(owner, start, end) {
+            of.changed.wake_all();
+        }
+        return Ok(0);
+    };
+    let allowed = if record.kind == Kind::Read { file.readable() } else { file.writable() };
+    if !allowed {
+        return Err(Errno::EBADF);
+    }
+    if by_description {
+        file.took_locks.set(true);
+    } else {
+        table.took_locks.set(true);
+    }
+    match of.locks.set(record) {
+        Ok(()) => {}
+        Err(_) if !matches!(command, g::F_SETLKW | g::F_OFD_SETLKW) => return Err(Errno::EAGAIN),
+        Err(blocker) => wait_for(&of, record, blocker)?,
+    }
+    // Taking a weaker lock instead of a stronger one lets others in.
+    of.changed.wake_all();
+    Ok(0)
+}
+
+/// Waits until a record lock can be set. EDEADLK, ERESTARTSYS.
+fn wait_for(of: &FileLocks, record: Record, blocker: Record) -> Result<()> {
+    let mut holder = blocker.owner;
+    WAITS.begin(record.owner, holder)?;
+    let attempt = || match of.locks.set(record) {
+        Ok(()) => Some(Ok(())),
+        Err(other) if other.owner == holder => None,
+        Err(other) => {
+            // Somebody else is in the way now: that may close a circle.
+            holder = other.owner;
+            WAITS.end(record.owner);
+            WAITS.begin(record.owner, holder).err().map(Err)
+        }
+    };
+    let result = wait_until(core::slice::from_ref(&of.changed), None, Interrupt::BySignal, attempt);
+    WAITS.end(record.owner);
+    result?
+}
+
+/// `F_ADD_SEALS`, `F_GET_SEALS`: of files made by memfd_create(2). EINVAL for others.
+pub fn seals(file: &File, command: u32, arg: usize) -> Result<usize> {
+    let inode = file.ops.inode().ok_or(Errno::EINVAL)?;
+    let node = inode.as_any().downcast_ref::<Node>().ok_or(Errno::EINVAL)?;
+    let present = node.seals().ok_or(Errno::EINVAL)?;
+    if command == g::F_GET_SEALS {
+        return Ok(present as usize);
+    }
+    if !file.writable() {
+        return Err(Errno::EPERM);
+    }
+    node.add_seals(arg as u32).map(|()| 0)
+}

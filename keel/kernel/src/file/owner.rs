@@ -1,0 +1,64 @@
+//! Who is told by SIGIO that a file is ready: `F_SETOWN`, `F_SETSIG`.
+
+use crate::mm::user;
+use core::cell::Cell;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Receiver of a file's signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// `F_OWNER_TID`, `F_OWNER_PID` or `F_OWNER_PGRP`.
+    pub kind: u32,
+    /// The id; 0: nobody.
+    pub id: i32,
+    /// Signal instead of SIGIO; 0: SIGIO.
+    pub signal: i32,
+}
+
+/// [`Owner`] of an open file.
+pub type OwnerCell = Cell<Owner>;
+
+/// `F_SETOWN`: a process, or (negative) a process group. ESRCH is not checked: an id that nobody has
+/// gets no signals.
+pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
+    let (kind, id) = match arg {
+        i32::MIN => return Err(Errno::EINVAL),
+        negative if negative < 0 => (g::F_OWNER_PGRP, -negative),
+        id => (g::F_OWNER_PID, id),
+    };
+    cell.set(Owner { kind, id, ..cell.get() });
+    Ok(0)
+}
+
+/// `F_GETOWN`: negative for a process group.
+pub fn get(cell: &OwnerCell) -> i32 {
+    let owner = cell.get();
+    if owner.kind == g::F_OWNER_PGRP { -owner.id } else { owner.id }
+}
+
+/// `F_SETOWN_EX`.
+pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
+    let [kind, id]: [i32; 2] = user::read(address)?;
+    if !(0..=g::F_OWNER_PGRP as i32).contains(&kind) {
+        return Err(Errno::EINVAL);
+    }
+    cell.set(Owner { kind: kind as u32, id, ..cell.get() });
+    Ok(0)
+}
+
+/// `F_GETOWN_EX`.
+pub fn get_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
+    let owner = cell.get();
+    user::write(address, &[owner.kind as i32, owner.id])?;
+    Ok(0)
+}
+
+/// `F_SETSIG`.
+pub fn set_signal(cell: &OwnerCell, signal: i32) -> Result<usize> {
+    if !(0..=64).contains(&signal) {
+        return Err(Errno::EINVAL);
+    }
+    cell.set(Owner { signal, ..cell.get() });
+    Ok(0)
+}

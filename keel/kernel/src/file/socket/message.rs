@@ -1,0 +1,217 @@
+//! Messages: `struct msghdr` and the control data that goes with the bytes.
+
+use crate::file::{self, File};
+use crate::mm::user;
+use crate::task;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Most descriptors of one message: `SCM_MAX_FD`, unix(7).
+const MAX_RIGHTS: usize = 253;
+/// Most bytes of control data of one message (`net.core.optmem_max`).
+const MAX_CONTROL: usize = 131_072;
+/// Bytes of `struct cmsghdr`.
+const HEADER: usize = 16;
+/// Bytes of `struct msghdr`.
+pub const MSGHDR: usize = 56;
+
+/// Process id, user id and group id: `struct ucred`.
+pub type Credentials = [u32; 3];
+
+/// Control data of a message to be sent.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// `SCM_RIGHTS`.
+    pub rights: Vec<Rc<File>>,
+    /// `SCM_CREDENTIALS`, checked.
+    pub credentials: Option<Credentials>,
+}
+
+/// A received message.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Bytes stored (with `MSG_TRUNC` in the call's flags: of the whole message).
+    pub len: usize,
+    /// Sender's address.
+    pub from: Option<super::Address>,
+    /// `MSG_TRUNC`, `MSG_EOR` …
+    pub flags: u32,
+    /// Descriptors that came along.
+    pub rights: Vec<Rc<File>>,
+    /// The sender, if the socket asks for it (`SO_PASSCRED`).
+    pub credentials: Option<Credentials>,
+}
+
+/// Credentials of the current thread.
+pub fn own_credentials() -> Credentials {
+    let task = task::current();
+    let cred = task.cred();
+    [task.pid() as u32, cred.euid, cred.egid]
+}
+
+/// `struct msghdr`.
+#[derive(Clone, Copy, Debug)]
+pub struct MsgHdr {
+    /// Address of the socket address.
+    pub name: usize,
+    /// Its bytes.
+    pub name_len: i32,
+    /// Address of the `struct iovec`s.
+    pub iov: usize,
+    /// Their number.
+    pub iov_len: usize,
+    /// Address of the control data.
+    pub control: usize,
+    /// Its bytes.
+    pub control_len: usize,
+    address: usize,
+}
+
+impl MsgHdr {
+    /// Reads one.
+    pub fn read(address: usize) -> Result<Self> {
+        let words: [usize; 7] = user::read(address)?;
+        let header = Self {
+            name: words[0],
+            name_len: words[1] as i32,
+            iov: words[2],
+            iov_len: words[3],
+            control: words[4],
+            control_len: words[5],
+            address,
+        };
+        if header.name_len < 0 {
+            return Err(Errno::EINVAL);
+        }
+        if header.iov_len > user::IOV_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
+        Ok(header)
+    }
+
+    /// Writes what a receive changes.
+    pub fn write_back(&self, name_len: Option<usize>, control_len: usize, flags: u32) -> Result<()> {
+        if let Some(len) = name_len {
+            user::write(self.address + 8, &(len as u32))?;
+        }
+        user::write(self.address + 40, &control_len)?;
+        user::write(self.address + 48, &flags)
+    }
+
+    /// Reads and checks the control data of a message to be sent.
+    pub fn read_control(&self) -> Result<Control> {
+        let mut control = Control::default();
+        if self.control_len == 0 || self.control == 0 {
+            return Ok(control);
+        }
+        if self.control_len > MAX_CONTROL {
+            return Err(Errno::ENOBUFS);
+        }
+        let mut bytes = vec![0; self.control_len];
+        user::read_bytes(self.control, &mut bytes)?;
+        let mut rest = &bytes[..];
+        while rest.len() >= HEADER {
+            let len = usize::from_ne_bytes(*rest.first_chunk().ok_or(Errno::EINVAL)?);
+            if len < HEADER || len > rest.len() {
+                return Err(Errno::EINVAL);
+            }
+            let word = |at: usize| rest.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+            let (level, kind) = (word(8), word(12));
+            let data = &rest[HEADER..len];
+            if level == net::SOL_SOCKET {
+                match kind {
+                    net::SCM_RIGHTS => add_rights(&mut control, data)?,
+                    net::SCM_CREDENTIALS => control.credentials = Some(check_credentials(data)?),
+                    _ => return Err(Errno::EINVAL),
+                }
+            }
+            rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);
+        }
+        Ok(control)
+    }
+
+    /// Stores control data; returns the bytes used and `MSG_CTRUNC` if some had no room.
+    pub fn write_control(&self, received: &mut Received, flags: u32) -> Result<(usize, u32)> {
+        let mut used = 0;
+        let mut truncated = 0;
+        let room = if self.control == 0 { 0 } else { self.control_len };
+        if let Some(credentials) = received.credentials {
+            let bytes: Vec<u8> = credentials.iter().flat_map(|v| v.to_ne_bytes()).collect();
+            if room >= HEADER + bytes.len() {
+                self.store(0, net::SCM_CREDENTIALS, &bytes)?;
+                used = (HEADER + bytes.len()).next_multiple_of(8).min(room);
+            } else {
+                truncated = net::MSG_CTRUNC;
+            }
+        }
+        let rights = core::mem::take(&mut received.rights);
+        if rights.is_empty() {
+            return Ok((used, truncated));
+        }
+        let fit = room.saturating_sub(used + HEADER) / 4;
+        if fit < rights.len() {
+            truncated = net::MSG_CTRUNC;
+        }
+        let close_on_exec = if flags & net::MSG_CMSG_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 };
+        let mut fds = Vec::new();
+        for file in rights.into_iter().take(fit) {
+            match file::install(file, close_on_exec) {
+                Ok(fd) => fds.extend(fd.to_ne_bytes()),
+                Err(_) => {
+                    truncated = net::MSG_CTRUNC;
+                    break;
+                }
+            }
+        }
+        if !fds.is_empty() {
+            self.store(used, net::SCM_RIGHTS, &fds)?;
+            used += (HEADER + fds.len()).next_multiple_of(8).min(room - used);
+        }
+        Ok((used, truncated))
+    }
+
+    fn store(&self, at: usize, kind: u32, data: &[u8]) -> Result<()> {
+        let mut bytes = Vec::with_capacity(HEADER + data.len());
+        bytes.extend((HEADER + data.len()).to_ne_bytes());
+        bytes.extend(net::SOL_SOCKET.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        user::write_bytes(self.control + at, &bytes)
+    }
+}
+
+/// Descriptors of the current process become descriptions. EBADF, EINVAL.
+fn add_rights(control: &mut Control, data: &[u8]) -> Result<()> {
+    for fd in data.as_chunks::<4>().0 {
+        if control.rights.len() == MAX_RIGHTS {
+            return Err(Errno::EINVAL);
+        }
+        control.rights.push(file::current_file_raw(i32::from_ne_bytes(*fd))?);
+    }
+    Ok(())
+}
+
+/// A process may only speak for itself, unless it has the capabilities. EPERM, EINVAL.
+fn check_credentials(data: &[u8]) -> Result<Credentials> {
+    let [pid, uid, gid]: Credentials = match data.as_chunks::<4>() {
+        (&[pid, uid, gid], []) => [pid, uid, gid].map(u32::from_ne_bytes),
+        _ => return Err(Errno::EINVAL),
+    };
+    let task = task::current();
+    let cred = task.cred();
+    let has = |capability: u32| cred.cap_effective >> capability & 1 != 0;
+    let pid_ok = pid == task.pid() as u32 || has(g::CAP_SYS_ADMIN);
+    let uid_ok = [cred.uid, cred.euid, cred.suid].contains(&uid) || has(g::CAP_SETUID);
+    let gid_ok = [cred.gid, cred.egid, cred.sgid].contains(&gid) || has(g::CAP_SETGID);
+    if !(pid_ok && uid_ok && gid_ok) {
+        return Err(Errno::EPERM);
+    }
+    if pid != task.pid() as u32 && task::pid::find_process(pid as i32).is_none() {
+        return Err(Errno::ESRCH);
+    }
+    Ok([pid, uid, gid])
+}

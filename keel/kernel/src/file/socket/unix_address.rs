@@ -1,0 +1,138 @@
+//! Names of local sockets: in the tree, abstract, or none; unix(7).
+
+use super::Address;
+use super::unix::Unix;
+use alloc::collections::BTreeMap;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::{FileType, Inode};
+
+/// Bytes of `struct sockaddr_un`.
+const SIZE: usize = 110;
+
+/// A name as a program gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnixName {
+    /// None: choose one (bind).
+    Auto,
+    /// A path.
+    Path(Vec<u8>),
+    /// A name outside the tree.
+    Abstract(Vec<u8>),
+}
+
+/// Reads a `struct sockaddr_un`. EINVAL.
+pub fn parse(address: &[u8]) -> Result<UnixName> {
+    let Some((family, rest)) = address.split_first_chunk::<2>() else { return Err(Errno::EINVAL) };
+    if u16::from_ne_bytes(*family) != net::AF_UNIX as u16 || address.len() > SIZE {
+        return Err(Errno::EINVAL);
+    }
+    Ok(match rest.first() {
+        None => UnixName::Auto,
+        Some(0) => UnixName::Abstract(rest[1..].to_vec()),
+        Some(_) => UnixName::Path(rest.split(|&byte| byte == 0).next().unwrap_or(rest).to_vec()),
+    })
+}
+
+/// The address of a socket without a name.
+pub fn unnamed() -> Address {
+    Address::from_slice(&(net::AF_UNIX as u16).to_ne_bytes())
+}
+
+/// The address of a name.
+pub fn address_of(name: &UnixName) -> Address {
+    let mut address = unnamed();
+    match name {
+        UnixName::Auto => {}
+        UnixName::Abstract(name) => {
+            address.push(0);
+            address.extend_from_slice(name);
+        }
+        UnixName::Path(path) => {
+            address.extend_from_slice(path);
+            address.push(0);
+        }
+    }
+    address
+}
+
+/// Sockets by abstract name. Dead ones are replaced when their name is wanted.
+static ABSTRACT: Global<RefCell<BTreeMap<Vec<u8>, Weak<Unix>>>> = Global::new(RefCell::new(BTreeMap::new()));
+static NEXT_AUTO: Global<Cell<u32>> = Global::new(Cell::new(1));
+
+/// The socket that an inode of the tree stands for.
+#[derive(Default)]
+struct Bound(RefCell<Weak<Unix>>);
+
+/// Gives `socket` a name: returns it, chosen if the program did not. EADDRINUSE, or what creating a
+/// file fails with.
+pub fn bind(socket: &Rc<Unix>, name: UnixName) -> Result<UnixName> {
+    match name {
+        UnixName::Path(path) => {
+            let inode = create_node(&path)
+                .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?;
+            let bound = inode.attachments().ok_or(Errno::EPERM)?.get_or_insert(Bound::default);
+            let _old = bound.0.replace(Rc::downgrade(socket));
+            Ok(UnixName::Path(path))
+        }
+        UnixName::Abstract(name) => {
+            register(socket, &name)?;
+            Ok(UnixName::Abstract(name))
+        }
+        UnixName::Auto => loop {
+            let number = NEXT_AUTO.get();
+            NEXT_AUTO.set((number + 1) & 0xf_ffff);
+            let name = alloc::format!("{number:05x}").into_bytes();
+            if register(socket, &name).is_ok() {
+                return Ok(UnixName::Abstract(name));
+            }
+        },
+    }
+}
+
+fn register(socket: &Rc<Unix>, name: &[u8]) -> Result<()> {
+    let mut table = ABSTRACT.borrow_mut();
+    if table.get(name).is_some_and(|other| other.strong_count() > 0) {
+        return Err(Errno::EADDRINUSE);
+    }
+    table.insert(name.to_vec(), Rc::downgrade(socket));
+    Ok(())
+}
+
+/// The socket of this name no longer exists.
+pub fn unbind(name: &UnixName) {
+    if let UnixName::Abstract(name) = name {
+        ABSTRACT.borrow_mut().remove(name);
+    }
+}
+
+/// The socket of a name. ECONNREFUSED, or what path resolution fails with.
+pub fn find(name: &UnixName) -> Result<Rc<Unix>> {
+    match name {
+        UnixName::Auto => Err(Errno::EINVAL),
+        UnixName::Abstract(name) => ABSTRACT.borrow().get(name).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED),
+        UnixName::Path(path) => {
+            let inode = find_node(path)?;
+            if inode.file_type() != FileType::Socket {
+                return Err(Errno::ECONNREFUSED);
+            }
+            let bound = inode.attachments().and_then(|values| values.get::<Bound>()).ok_or(Errno::ECONNREFUSED)?;
+            let socket = bound.0.borrow().upgrade();
+            socket.ok_or(Errno::ECONNREFUSED)
+        }
+    }
+}
+
+/// Makes a socket inode at a path.
+fn create_node(_path: &[u8]) -> Result<Rc<dyn Inode>> {
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// The inode at a path, if the current thread may write to it.
+fn find_node(_path: &[u8]) -> Result<Rc<dyn Inode>> {
+    Err(Errno::ECONNREFUSED)
+}

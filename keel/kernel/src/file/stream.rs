@@ -1,0 +1,385 @@
+//! The standard streams that the first program inherits from the user's side: terminals, pipes,
+//! files and devices of the host, reached through the monitor.
+
+use super::terminal::Control;
+use super::{File, FileOps, Queues};
+use crate::connector::{self, Reply};
+use crate::mm::user;
+use crate::task::wait::WaitQueue;
+use abi::boot::{PodConfig, StreamKind};
+use abi::request::Op;
+use alloc::boxed::Box;
+use alloc::rc::{Rc, Weak};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use uapi::raw::general as g;
+use uapi::raw::ioctl;
+use uapi::{Errno, Result};
+use vfs::{Attr, Dst, Src};
+
+/// Most bytes of one request.
+const CHUNK: usize = 256 << 10;
+/// Bytes of the kernel's `struct termios`, and of `struct termios2`, which adds two speeds.
+const TERMIOS: usize = 36;
+const TERMIOS2: usize = 44;
+/// Offset of `c_cflag`.
+const CFLAG: usize = 8;
+
+const IN: u32 = g::POLLIN | g::POLLRDNORM;
+const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
+
+/// A standard stream.
+pub struct Stream {
+    /// Itself.
+    me: Weak<Self>,
+    /// 0, 1 or 2: the host's descriptor.
+    number: u64,
+    kind: StreamKind,
+    /// Where reads and writes go: a terminal is one thing on three descriptors.
+    reader: Cell<u64>,
+    writer: Cell<u64>,
+    readiness: Rc<Readiness>,
+}
+
+/// What is known about the readiness of a stream.
+#[derive(Default)]
+struct Readiness {
+    stream: u64,
+    /// Events that hold.
+    ready: Cell<u32>,
+    /// Events that the monitor was asked to tell about; they did not hold then.
+    armed: Cell<u32>,
+    /// Input was read since the question: its answer may be old.
+    stale: Cell<bool>,
+    queue: Rc<WaitQueue>,
+}
+
+impl Readiness {
+    /// Asks the monitor to tell when one of `events` holds, unless it was asked already.
+    fn arm(self: &Rc<Self>, events: u32) {
+        let asked = events & !self.armed.get();
+        if asked == 0 {
+            return;
+        }
+        self.armed.set(self.armed.get() | asked);
+        let me = self.clone();
+        let done = move |answer: Result<Reply>| me.answered(asked, answer);
+        connector::start(Op::StreamPoll, [self.stream, u64::from(asked), 0, 0, 0, 0], Box::new(done));
+    }
+
+    fn answered(self: &Rc<Self>, asked: u32, answer: Result<Reply>) {
+        self.armed.set(self.armed.get() & !asked);
+        let Ok(reply) = answer else { return };
+        if self.stale.take() && !self.queue.is_empty() {
+            self.arm(asked);
+            return;
+        }
+        self.ready.set(self.ready.get() | reply.result as u32);
+        self.queue.wake_all();
+    }
+
+    /// Events that were known may hold no longer.
+    fn forget(&self, events: u32) {
+        self.ready.set(self.ready.get() & !events);
+        if self.armed.get() & events != 0 {
+            self.stale.set(true);
+        }
+    }
+}
+
+/// The terminal of the pod, if one of its streams is one.
+static CONTROL: Global<RefCell<Option<Rc<Control>>>> = Global::new(RefCell::new(None));
+
+fn control() -> Rc<Control> {
+    CONTROL.borrow_mut().get_or_insert_with(Rc::default).clone()
+}
+
+/// The process group that a key such as Ctrl-C on the user's terminal concerns; `None` without a
+/// terminal.
+pub fn foreground_group() -> Option<i32> {
+    CONTROL.borrow().as_ref().map(|control| control.foreground()).filter(|&group| group > 0)
+}
+
+/// The streams of a pod, for descriptors 0, 1 and 2 of its first process.
+pub fn standard(config: &PodConfig) -> [Option<Rc<File>>; 3] {
+    let is_terminal = |n: usize| config.streams[n] == StreamKind::Terminal;
+    core::array::from_fn(|number| {
+        let kind = config.streams[number];
+        if kind == StreamKind::Closed {
+            return None;
+        }
+        let terminal = kind == StreamKind::Terminal;
+        let reader = if terminal && is_terminal(0) { 0 } else { number };
+        let writer = match number {
+            0 if terminal => (1..3).find(|&n| is_terminal(n)).unwrap_or(0),
+            _ => number,
+        };
+        let access = match number {
+            _ if terminal => g::O_RDWR,
+            0 => g::O_RDONLY,
+            _ => g::O_WRONLY,
+        };
+        let stream = Rc::new_cyclic(|me| Stream {
+            me: me.clone(),
+            number: number as u64,
+            kind,
+            reader: Cell::new(reader as u64),
+            writer: Cell::new(writer as u64),
+            readiness: Rc::new(Readiness { stream: number as u64, ..Readiness::default() }),
+        });
+        Some(File::new(stream, access, None))
+    })
+}
+
+/// Makes the terminal among the streams, if there is one, the controlling terminal of the session of
+/// `process`, with its group in the foreground.
+pub fn give_terminal(streams: &[Option<Rc<File>>; 3], process: &crate::task::Process) {
+    let terminal = streams.iter().flatten().filter_map(|file| file.downcast::<Stream>()).find(|s| s.is_terminal());
+    if let Some(stream) = terminal.and_then(|stream| stream.me.upgrade()) {
+        control().attach(stream, process);
+    }
+}
+
+impl Stream {
+    fn is_terminal(&self) -> bool {
+        self.kind == StreamKind::Terminal
+    }
+
+    /// Has positions on the host.
+    fn is_seekable(&self) -> bool {
+        matches!(self.kind, StreamKind::File | StreamKind::Device)
+    }
+
+    fn arguments(&self, stream: u64, a1: u64, a2: u64) -> [u64; 6] {
+        [stream, a1, a2, 0, 0, 0]
+    }
+
+    /// One read request.
+    fn read_once(&self, nonblocking: bool, buffer: &mut [u8]) -> Result<usize> {
+        let args = self.arguments(self.reader.get(), u64::from(nonblocking), 0);
+        let len = buffer.len();
+        let result = connector::call_interruptible(Op::StreamRead, args, &[], buffer);
+        self.readiness.forget(IN);
+        Ok((result?.result as usize).min(len))
+    }
+
+    /// One write request.
+    fn write_once(&self, nonblocking: bool, bytes: &[u8]) -> Result<usize> {
+        let args = self.arguments(self.writer.get(), u64::from(nonblocking), 0);
+        let result = connector::call_interruptible(Op::StreamWrite, args, bytes, &mut []);
+        self.readiness.forget(OUT);
+        match result {
+            Ok(reply) => Ok((reply.result as usize).min(bytes.len())),
+            Err(Errno::EPIPE) => Err(super::pipe::broken_pipe()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn get_termios(&self) -> Result<[u8; TERMIOS]> {
+        let mut termios = [0; TERMIOS];
+        connector::call(Op::StreamGetTermios, self.arguments(self.number, 0, 0), &[], &mut termios)?;
+        Ok(termios)
+    }
+
+    fn set_termios(&self, when: u64, termios: &[u8; TERMIOS]) -> Result<usize> {
+        control().check_change()?;
+        connector::call(Op::StreamSetTermios, self.arguments(self.number, when, 0), termios, &mut [])?;
+        Ok(0)
+    }
+
+    fn terminal_ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        match command {
+            ioctl::TCGETS => user::write(arg, &self.get_termios()?).map(|()| 0),
+            ioctl::TCGETS2 => {
+                let termios = self.get_termios()?;
+                let speed = speed_of(u32::from_ne_bytes([termios[CFLAG], termios[CFLAG + 1], termios[CFLAG + 2], termios[CFLAG + 3]]));
+                let mut termios2 = [0; TERMIOS2];
+                termios2[..TERMIOS].copy_from_slice(&termios);
+                termios2[TERMIOS..TERMIOS + 4].copy_from_slice(&speed.to_ne_bytes());
+                termios2[TERMIOS + 4..].copy_from_slice(&speed.to_ne_bytes());
+                user::write(arg, &termios2).map(|()| 0)
+            }
+            // In both structures the first 36 bytes are the same; a terminal emulator has no speed.
+            ioctl::TCSETS | ioctl::TCSETS2 => self.set_termios(0, &user::read(arg)?),
+            ioctl::TCSETSW | ioctl::TCSETSW2 => self.set_termios(1, &user::read(arg)?),
+            ioctl::TCSETSF | ioctl::TCSETSF2 => self.set_termios(2, &user::read(arg)?),
+            ioctl::TIOCGWINSZ => {
+                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
+                let window = [reply.extra[0] as u16, reply.extra[1] as u16, 0, 0];
+                user::write(arg, &window).map(|()| 0)
+            }
+            // Writes are with the host's terminal when they return, and it sends no breaks.
+            ioctl::TCSBRK | ioctl::TCSBRKP => Ok(0),
+            ioctl::TCFLSH => match arg {
+                0 | 2 => self.set_termios(2, &self.get_termios()?),
+                1 => Ok(0),
+                _ => Err(Errno::EINVAL),
+            },
+            _ => {
+                let me: Rc<dyn Any> = self.me.upgrade().ok_or(Errno::EIO)?;
+                control().ioctl(&me, command, arg).unwrap_or(Err(Errno::ENOTTY))
+            }
+        }
+    }
+
+    /// Runs `f` with the host's position at `offset`, and puts it back.
+    fn at_offset<T>(&self, file: &File, offset: u64, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let here = self.seek(file, 0, g::SEEK_CUR)?;
+        self.seek(file, i64::try_from(offset).map_err(|_| Errno::EINVAL)?, g::SEEK_SET)?;
+        let result = f();
+        self.seek(file, here as i64, g::SEEK_SET)?;
+        result
+    }
+}
+
+/// Bits per second of the `CBAUD` part of `c_cflag`, termios(3).
+fn speed_of(cflag: u32) -> u32 {
+    const LOW: [u32; 16] = [0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400];
+    const HIGH: [u32; 16] = [
+        0, 57_600, 115_200, 230_400, 460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000,
+        2_500_000, 3_000_000, 3_500_000, 4_000_000,
+    ];
+    let index = (cflag & 0o17) as usize;
+    if cflag & 0o10000 != 0 { HIGH[index] } else { LOW[index] }
+}
+
+impl FileOps for Stream {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        if self.is_terminal() {
+            control().check_read()?;
+        }
+        let mut buffer = vec![0; dst.remaining().min(CHUNK)];
+        let mut done = 0;
+        // Only a regular file fills the whole destination.
+        while dst.remaining() > 0 {
+            let want = dst.remaining().min(CHUNK);
+            let got = match self.read_once(file.nonblocking(), &mut buffer[..want]) {
+                Ok(got) => got,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            match dst.put(&buffer[..got]) {
+                Ok(put) => done += put,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+            if got < want || self.kind != StreamKind::File {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        let mut small = [0; 512];
+        let mut large = Vec::new();
+        let buffer: &mut [u8] = if src.remaining() <= small.len() {
+            &mut small
+        } else {
+            large.resize(src.remaining().min(CHUNK), 0);
+            &mut large
+        };
+        let mut done = 0;
+        let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
+        while src.remaining() > 0 {
+            let want = src.remaining().min(buffer.len());
+            let got = match src.get(&mut buffer[..want]) {
+                Ok(got) => got,
+                Err(errno) => return end(done, errno),
+            };
+            let mut written = 0;
+            while written < got {
+                match self.write_once(file.nonblocking(), &buffer[written..got]) {
+                    Ok(0) => return Ok(done + written),
+                    Ok(n) => written += n,
+                    Err(errno) => return end(done + written, errno),
+                }
+            }
+            done += written;
+            if got < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_at(&self, file: &File, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        if !self.is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        self.at_offset(file, offset, || self.read(file, dst))
+    }
+
+    fn write_at(&self, file: &File, offset: u64, src: &mut dyn Src) -> Result<usize> {
+        if !self.is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        self.at_offset(file, offset, || self.write(file, src))
+    }
+
+    fn seek(&self, _file: &File, offset: i64, whence: u32) -> Result<u64> {
+        if !self.is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        let args = self.arguments(self.number, offset as u64, u64::from(whence));
+        connector::call(Op::StreamSeek, args, &[], &mut []).map(|reply| reply.result)
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        let mut attr = Attr::default();
+        let bytes = bytemuck::bytes_of_mut(&mut attr);
+        connector::call(Op::StreamStat, self.arguments(self.number, 0, 0), &[], bytes)?;
+        Ok(attr)
+    }
+
+    fn poll(&self, _file: &File) -> u32 {
+        if self.is_seekable() { IN | OUT } else { self.readiness.ready.get() }
+    }
+
+    fn poll_needs_prepare(&self) -> bool {
+        !self.is_seekable()
+    }
+
+    fn poll_prepare(&self, _file: &File, events: u32, will_wait: bool) {
+        let readiness = &self.readiness;
+        let missing = |events: u32| events & (IN | OUT | g::POLLPRI | g::POLLRDHUP) & !readiness.ready.get();
+        let asked = missing(events);
+        if asked == 0 || readiness.armed.get() & asked == asked && !readiness.stale.get() {
+            return;
+        }
+        let args = self.arguments(self.number, u64::from(asked), 1);
+        // Without an answer nothing is known to be ready.
+        if let Ok(reply) = connector::call(Op::StreamPoll, args, &[], &mut []) {
+            readiness.ready.set(readiness.ready.get() | reply.result as u32);
+        }
+        if will_wait && readiness.ready.get() & (events | g::POLLHUP | g::POLLERR) == 0 {
+            readiness.arm(missing(events));
+        }
+    }
+
+    fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
+        if !self.is_seekable() {
+            out.push(self.readiness.queue.clone());
+        }
+    }
+
+    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+        if self.is_terminal() { self.terminal_ioctl(command, arg) } else { Err(Errno::ENOTTY) }
+    }
+
+    fn link_name(&self) -> Vec<u8> {
+        match self.kind {
+            StreamKind::Terminal => b"/dev/console".to_vec(),
+            StreamKind::Pipe => alloc::format!("pipe:[{}]", self.number + 1).into_bytes(),
+            StreamKind::Device => b"/dev/null".to_vec(),
+            StreamKind::File | StreamKind::Closed => alloc::format!("/dev/fd/{}", self.number).into_bytes(),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The descriptors of a process.
+
+use super::File;
+use crate::task;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use keel_core::fdset::FdSet;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Descriptors of a process, shared by its threads.
+#[derive(Debug, Default)]
+pub struct FdTable {
+    inner: RefCell<Inner>,
+    /// The process may hold record locks.
+    pub(super) took_locks: Cell<bool>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    slots: Vec<Option<Rc<File>>>,
+    used: FdSet,
+    close_on_exec: FdSet,
+}
+
+impl Inner {
+    /// Takes a description out of its slot.
+    fn take(&mut self, fd: usize) -> Option<Rc<File>> {
+        let file = self.slots.get_mut(fd)?.take()?;
+        self.used.remove(fd);
+        self.close_on_exec.remove(fd);
+        Some(file)
+    }
+
+    /// Fills a slot; gives what was there.
+    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool) -> Option<Rc<File>> {
+        if fd >= self.slots.len() {
+            self.slots.resize(fd + 1, None);
+        }
+        self.used.insert(fd);
+        self.close_on_exec.set(fd, close_on_exec);
+        self.slots[fd].replace(file)
+    }
+}
+
+/// Index of a descriptor; negative ones become too large for any table.
+#[inline]
+fn index(fd: i32) -> usize {
+    fd as u32 as usize
+}
+
+impl FdTable {
+    /// No descriptors.
+    pub fn new() -> Rc<Self> {
+        Rc::default()
+    }
+
+    /// The description behind a descriptor, for anything that reads, writes or changes the file.
+    /// EBADF, also if it was opened with `O_PATH`.
+    #[inline]
+    pub fn get(&self, fd: i32) -> Result<Rc<File>> {
+        match self.inner.borrow().slots.get(index(fd)) {
+            Some(Some(file)) if !file.is_path() => Ok(file.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// The description behind a descriptor, `O_PATH` included: for fstat, fchdir, `*at` directories,
+    /// dup. EBADF.
+    pub fn get_raw(&self, fd: i32) -> Result<Rc<File>> {
+        self.inner.borrow().slots.get(index(fd)).cloned().flatten().ok_or(Errno::EBADF)
+    }
+
+    /// Fails with EMFILE now if [`FdTable::insert`] would: ask before an open that creates.
+    pub fn check_room(&self) -> Result<()> {
+        if self.inner.borrow().used.first_absent(0) < limit() { Ok(()) } else { Err(Errno::EMFILE) }
+    }
+
+    /// Puts a description at the lowest free descriptor. EMFILE.
+    pub fn insert(&self, file: Rc<File>, close_on_exec: bool) -> Result<i32> {
+        self.insert_from(0, file, close_on_exec)
+    }
+
+    /// Puts a description at the lowest free descriptor that is not below `from`. EMFILE.
+    pub fn insert_from(&self, from: usize, file: Rc<File>, close_on_exec: bool) -> Result<i32> {
+        let limit = limit();
+        let mut inner = self.inner.borrow_mut();
+        let fd = inner.used.first_absent(from);
+        if fd >= limit {
+            drop(inner);
+            return Err(Errno::EMFILE);
+        }
+        inner.put(fd, file, close_on_exec);
+        Ok(fd as i32)
+    }
+
+    /// Puts a description at exactly `fd`, closing what was there. EBADF beyond the limit.
+    pub fn replace(&self, fd: i32, file: Rc<File>, close_on_exec: bool) -> Result<()> {
+        if index(fd) >= limit() {
+            return Err(Errno::EBADF);
+        }
+        let old = self.inner.borrow_mut().put(index(fd), file, close_on_exec);
+        if let Some(old) = old {
+            self.closed(old);
+        }
+        Ok(())
+    }
+
+    /// Closes a descriptor. EBADF.
+    pub fn close(&self, fd: i32) -> Result<()> {
+        let file = self.inner.borrow_mut().take(index(fd)).ok_or(Errno::EBADF)?;
+        self.closed(file);
+        Ok(())
+    }
+
+    /// The close-on-exec flag. EBADF.
+    pub fn close_on_exec_flag(&self, fd: i32) -> Result<bool> {
+        let inner = self.inner.borrow();
+        if !inner.used.contains(index(fd)) {
+            return Err(Errno::EBADF);
+        }
+        Ok(inner.close_on_exec.contains(index(fd)))
+    }
+
+    /// Sets the close-on-exec flag. EBADF.
+    pub fn set_close_on_exec(&self, fd: i32, on: bool) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        if !inner.used.contains(index(fd)) {
+            return Err(Errno::EBADF);
+        }
+        inner.close_on_exec.set(index(fd), on);
+        Ok(())
+    }
+
+    /// Open descriptors in `[first, last]`, ascending.
+    pub fn range(&self, first: usize, last: usize) -> Vec<i32> {
+        self.inner.borrow().used.iter_from(first).take_while(|&fd| fd <= last).map(|fd| fd as i32).collect()
+    }
+
+    /// All open descriptors, ascending (`/proc/PID/fd`).
+    pub fn numbers(&self) -> Vec<i32> {
+        self.range(0, usize::MAX)
+    }
+
+    /// One more than the highest slot that was ever used.
+    pub fn slots(&self) -> usize {
+        self.inner.borrow().slots.len()
+    }
+
+    /// A copy for fork(2).
+    pub fn fork(&self) -> Rc<Self> {
+        Rc::new(Self { inner: RefCell::new(self.inner.borrow().clone()), took_locks: Cell::new(false) })
+    }
+
+    /// Closes what execve(2) closes.
+    pub fn close_on_exec(&self) {
+        loop {
+            let mut inner = self.inner.borrow_mut();
+            let Some(fd) = inner.close_on_exec.iter_from(0).next() else { return };
+            let file = inner.take(fd);
+            inner.close_on_exec.remove(fd);
+            drop(inner);
+            if let Some(file) = file {
+                self.closed(file);
+            }
+        }
+    }
+
+    /// Closes everything (exit of the last thread that uses it; dropping the table does it too).
+    pub fn close_all(&self) {
+        let slots = core::mem::take(&mut *self.inner.borrow_mut()).slots;
+        for file in slots.into_iter().flatten() {
+            self.closed(file);
+        }
+    }
+
+    /// What happens when a descriptor goes: record locks of the process end, and the description
+    /// too if this was its last reference.
+    fn closed(&self, file: Rc<File>) {
+        if !file.is_path() {
+            super::lock::descriptor_closed(self, &file);
+            file.ops.flush(&file);
+        }
+    }
+}
+
+impl Drop for FdTable {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}
+
+/// RLIMIT_NOFILE of the current process.
+pub(super) fn limit() -> usize {
+    task::with_current(|task| usize::try_from(task.limit(g::RLIMIT_NOFILE)).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,178 @@
+//! The controlling terminal: which session owns it, which process group is in its foreground.
+
+use super::{File, FileOps};
+use crate::mm::user;
+use crate::signal::{self, SIG_IGN, SigInfo};
+use crate::task::process::{Session, is_orphaned, of_group};
+use crate::task::{self, Process};
+use alloc::rc::Rc;
+use core::any::Any;
+use core::cell::RefCell;
+use uapi::raw::general as g;
+use uapi::raw::ioctl;
+use uapi::{Errno, Result};
+
+/// `TIOCGETD`: line discipline.
+const TIOCGETD: u32 = 0x5424;
+/// `TIOCOUTQ`: bytes not yet sent.
+const TIOCOUTQ: u32 = ioctl::TIOCOUTQ;
+
+/// What a terminal keeps about its session; part of every kind of terminal.
+#[derive(Debug, Default)]
+pub struct Control {
+    session: RefCell<Option<Rc<Session>>>,
+}
+
+impl Control {
+    /// The process group in the foreground; 0: none.
+    pub fn foreground(&self) -> i32 {
+        self.session.borrow().as_ref().map_or(0, |session| session.foreground.get())
+    }
+
+    /// Whether this terminal controls `process`'s session.
+    pub fn controls(&self, process: &Process) -> bool {
+        self.session.borrow().as_ref().is_some_and(|session| session.sid == process.sid())
+    }
+
+    /// Makes `terminal`, which this belongs to, the controlling terminal of the process's session,
+    /// with the process's group in the foreground.
+    pub fn attach(&self, terminal: Rc<dyn Any>, process: &Process) {
+        let session = process.session();
+        session.foreground.set(process.group());
+        let _old = session.terminal.replace(Some(terminal));
+        let _old = self.session.replace(Some(session));
+    }
+
+    /// The session loses its terminal.
+    pub fn detach(&self) {
+        let session = self.session.take();
+        if let Some(session) = session {
+            session.foreground.set(0);
+            let _old = session.terminal.take();
+        }
+    }
+
+    /// A background process may not read: SIGTTIN and ERESTARTSYS, or EIO when that can't stop it.
+    pub fn check_read(&self) -> Result<()> {
+        self.check(g::SIGTTIN)
+    }
+
+    /// A background process that changes the terminal is stopped: SIGTTOU and ERESTARTSYS.
+    pub fn check_change(&self) -> Result<()> {
+        self.check(g::SIGTTOU)
+    }
+
+    fn check(&self, signal: u32) -> Result<()> {
+        let task = task::current();
+        let process = task.process();
+        let foreground = self.foreground();
+        if foreground == 0 || foreground == process.group() || !self.controls(process) {
+            return Ok(());
+        }
+        let reading = signal == g::SIGTTIN;
+        let ignored = task.signals.actions().get(signal).handler == SIG_IGN;
+        if ignored || task.signals.blocked().has(signal) {
+            return if reading { Err(Errno::EIO) } else { Ok(()) };
+        }
+        if is_orphaned(process.group(), None) {
+            return Err(Errno::EIO);
+        }
+        signal::send_to_group(process.group(), SigInfo::from_kernel(signal));
+        Err(Errno::ERESTARTSYS)
+    }
+
+    /// The requests about sessions and foreground groups; `None`: not one of them.
+    pub fn ioctl(&self, terminal: &Rc<dyn Any>, command: u32, arg: usize) -> Option<Result<usize>> {
+        Some(match command {
+            ioctl::TIOCGPGRP => self.get_foreground(arg),
+            ioctl::TIOCSPGRP => self.set_foreground(arg),
+            ioctl::TIOCGSID => self.get_session(arg),
+            ioctl::TIOCSCTTY => self.take(terminal, arg),
+            ioctl::TIOCNOTTY => self.give_up(),
+            TIOCGETD | TIOCOUTQ => user::write(arg, &0i32).map(|()| 0),
+            _ => return None,
+        })
+    }
+
+    fn get_foreground(&self, arg: usize) -> Result<usize> {
+        if !self.controls(task::current().process()) {
+            return Err(Errno::ENOTTY);
+        }
+        user::write(arg, &self.foreground())?;
+        Ok(0)
+    }
+
+    fn set_foreground(&self, arg: usize) -> Result<usize> {
+        if !self.controls(task::current().process()) {
+            return Err(Errno::ENOTTY);
+        }
+        self.check_change()?;
+        let group: i32 = user::read(arg)?;
+        if group < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let sid = task::current().process().sid();
+        let members = of_group(group);
+        match members.first() {
+            None => return Err(Errno::ESRCH),
+            Some(member) if member.sid() != sid => return Err(Errno::EPERM),
+            Some(_) => {}
+        }
+        if let Some(session) = &*self.session.borrow() {
+            session.foreground.set(group);
+        }
+        Ok(0)
+    }
+
+    fn get_session(&self, arg: usize) -> Result<usize> {
+        let task = task::current();
+        if !self.controls(task.process()) {
+            return Err(Errno::ENOTTY);
+        }
+        user::write(arg, &task.process().sid())?;
+        Ok(0)
+    }
+
+    fn take(&self, terminal: &Rc<dyn Any>, arg: usize) -> Result<usize> {
+        let task = task::current();
+        let process = task.process();
+        let leader = process.sid() == process.pid();
+        if leader && self.controls(process) {
+            return Ok(0);
+        }
+        if !leader || process.session().terminal.borrow().is_some() {
+            return Err(Errno::EPERM);
+        }
+        if self.session.borrow().is_some() {
+            let may_steal = task.cred().cap_effective >> g::CAP_SYS_ADMIN & 1 != 0;
+            if arg != 1 || !may_steal {
+                return Err(Errno::EPERM);
+            }
+            self.detach();
+        }
+        self.attach(terminal.clone(), process);
+        Ok(0)
+    }
+
+    fn give_up(&self) -> Result<usize> {
+        let task = task::current();
+        let process = task.process();
+        if !self.controls(process) {
+            return Err(Errno::ENOTTY);
+        }
+        if process.sid() == process.pid() {
+            let foreground = self.foreground();
+            self.detach();
+            signal::send_to_group(foreground, SigInfo::from_kernel(g::SIGHUP));
+            signal::send_to_group(foreground, SigInfo::from_kernel(g::SIGCONT));
+        }
+        Ok(0)
+    }
+}
+
+/// The controlling terminal of the current process, opened anew (`/dev/tty`). ENXIO.
+pub fn open_controlling(flags: u32, path: Option<crate::fs::PathRef>) -> Result<Rc<File>> {
+    let terminal = task::current().process().session().terminal.borrow().clone().ok_or(Errno::ENXIO)?;
+    let ops: Rc<dyn FileOps> = terminal.downcast::<super::stream::Stream>().map_err(|_| Errno::ENXIO)?;
+    Ok(File::new(ops, flags, path))
+}

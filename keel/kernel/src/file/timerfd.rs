@@ -1,0 +1,187 @@
+//! Timers as readable counters, timerfd_create(2).
+
+use super::{File, FileOps, Queues, anon, current_file};
+use crate::mm::user;
+use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::time::{SECOND, Timer, timespec};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::Cell;
+use hal::clock::{monotonic_ns, realtime_ns};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::{Attr, Dst};
+
+/// A timer that counts its expirations until they are read.
+struct TimerFd {
+    clock: u32,
+    timer: Rc<Timer>,
+    /// Next (or, while `expired`, last) expiration, monotonic ns; 0: disarmed.
+    deadline: Cell<u64>,
+    /// ns between expirations; 0: only one.
+    interval: Cell<u64>,
+    /// Went off and was not read since: it rests until then.
+    expired: Cell<bool>,
+    queue: Rc<WaitQueue>,
+}
+
+impl TimerFd {
+    fn new(clock: u32) -> Rc<Self> {
+        Rc::new_cyclic(|me: &Weak<Self>| {
+            let me = me.clone();
+            let fire = move || {
+                if let Some(this) = me.upgrade() {
+                    this.expired.set(true);
+                    this.queue.wake_all();
+                }
+            };
+            Self {
+                clock,
+                timer: Timer::new(Rc::new(fire)),
+                deadline: Cell::new(0),
+                interval: Cell::new(0),
+                expired: Cell::new(false),
+                queue: Rc::default(),
+            }
+        })
+    }
+
+    /// Expirations so far; an interval timer then runs on to its next one.
+    fn take(&self) -> Option<u64> {
+        if !self.expired.replace(false) {
+            return None;
+        }
+        let interval = self.interval.get();
+        let Some(periods) = monotonic_ns().saturating_sub(self.deadline.get()).checked_div(interval) else {
+            self.deadline.set(0);
+            return Some(1);
+        };
+        let next = self.deadline.get().saturating_add((periods + 1).saturating_mul(interval));
+        self.deadline.set(next);
+        self.timer.arm(next);
+        Some(periods + 1)
+    }
+
+    /// ns until the next expiration, and the interval: `struct itimerspec`, interval first.
+    fn setting(&self) -> [[i64; 2]; 2] {
+        let now = monotonic_ns();
+        let interval = self.interval.get();
+        let mut next = self.deadline.get();
+        if next != 0 && next <= now {
+            // An interval timer that rests shows when it would go off.
+            next = match (now - next).checked_div(interval) {
+                Some(periods) => next.saturating_add((periods + 1).saturating_mul(interval)),
+                None if self.expired.get() => now,
+                None => now + 1,
+            };
+        }
+        [timespec(interval), timespec(next.saturating_sub(now))]
+    }
+
+    fn set(&self, value: u64, interval: u64, absolute: bool) {
+        self.timer.cancel();
+        self.expired.set(false);
+        self.interval.set(interval);
+        if value == 0 {
+            self.deadline.set(0);
+            return;
+        }
+        let now = monotonic_ns();
+        let deadline = match (absolute, self.clock) {
+            (false, _) => now.saturating_add(value),
+            (true, g::CLOCK_REALTIME | g::CLOCK_REALTIME_ALARM) => {
+                // A time in the past has passed at the very beginning.
+                now.saturating_add(value.saturating_sub(realtime_ns())).max(1)
+            }
+            (true, _) => value,
+        };
+        self.deadline.set(deadline);
+        self.timer.arm(deadline);
+    }
+}
+
+impl FileOps for TimerFd {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        if dst.remaining() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let count = match self.take() {
+            Some(count) => count,
+            None if file.nonblocking() => return Err(Errno::EAGAIN),
+            None => wait_until(&[self.queue.clone()], None, Interrupt::BySignal, || self.take())?,
+        };
+        dst.put(&count.to_ne_bytes())
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        Ok(anon::anon_attr())
+    }
+
+    fn poll(&self, _file: &File) -> u32 {
+        if self.expired.get() { g::POLLIN } else { 0 }
+    }
+
+    fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
+        out.push(self.queue.clone());
+    }
+
+    fn link_name(&self) -> Vec<u8> {
+        b"anon_inode:[timerfd]".to_vec()
+    }
+}
+
+/// timerfd_create(2).
+pub fn sys_timerfd_create(clock: u32, flags: u32) -> Result<i32> {
+    let known = matches!(
+        clock,
+        g::CLOCK_REALTIME | g::CLOCK_MONOTONIC | g::CLOCK_BOOTTIME | g::CLOCK_REALTIME_ALARM | g::CLOCK_BOOTTIME_ALARM
+    );
+    if flags & !g::TFD_CREATE_FLAGS != 0 || !known {
+        return Err(Errno::EINVAL);
+    }
+    if matches!(clock, g::CLOCK_REALTIME_ALARM | g::CLOCK_BOOTTIME_ALARM)
+        && crate::task::current().cred().cap_effective >> g::CAP_WAKE_ALARM & 1 == 0
+    {
+        return Err(Errno::EPERM);
+    }
+    super::install(File::new(TimerFd::new(clock), g::O_RDWR | flags & g::O_NONBLOCK, None), flags)
+}
+
+/// A `struct timespec` as ns. EINVAL.
+fn nanoseconds([seconds, nanoseconds]: [i64; 2]) -> Result<u64> {
+    match (u64::try_from(seconds), u64::try_from(nanoseconds)) {
+        (Ok(seconds), Ok(nanoseconds)) if nanoseconds < SECOND => {
+            Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// timerfd_settime(2). The realtime clock is never set, so `TFD_TIMER_CANCEL_ON_SET` cancels nothing.
+pub fn sys_timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<()> {
+    let [interval, value]: [[i64; 2]; 2] = user::read(new)?;
+    if flags & !(g::TFD_TIMER_ABSTIME | g::TFD_TIMER_CANCEL_ON_SET) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (interval, value) = (nanoseconds(interval)?, nanoseconds(value)?);
+    let file = current_file(fd)?;
+    let timer = file.downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
+    let before = timer.setting();
+    timer.set(value, interval, flags & g::TFD_TIMER_ABSTIME != 0);
+    if old != 0 {
+        user::write(old, &before)?;
+    }
+    Ok(())
+}
+
+/// timerfd_gettime(2).
+pub fn sys_timerfd_gettime(fd: i32, setting: usize) -> Result<()> {
+    let file = current_file(fd)?;
+    let timer = file.downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
+    user::write(setting, &timer.setting())
+}
