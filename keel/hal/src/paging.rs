@@ -30,11 +30,14 @@ pub struct Mapping {
     pub prot: Prot,
     /// Written since mapped (or since [`AddressSpace::clear_dirty`]).
     pub dirty: bool,
+    /// Used since mapped. A page that was not is in no translation cache: taking it away needs no flush.
+    pub accessed: bool,
 }
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 2;
 const USER: u64 = 4;
+const ACCESSED: u64 = 0x20;
 const DIRTY: u64 = 0x40;
 /// Software bit of an entry that is not present: holds a frame that the program may not touch now.
 const HIDDEN: u64 = 0x200;
@@ -112,16 +115,20 @@ fn prot_of(entry: u64) -> Prot {
     prot
 }
 
+fn mapping(value: u64, frame: Frame) -> Mapping {
+    Mapping { frame, prot: prot_of(value), dirty: value & DIRTY != 0, accessed: value & ACCESSED != 0 }
+}
+
 /// Takes the frame out of an entry, with its reference.
 fn take(entry: &Cell<u64>) -> Mapping {
     let value = entry.replace(0);
-    Mapping { frame: Frame::from_entry(value & ADDRESS), prot: prot_of(value), dirty: value & DIRTY != 0 }
+    mapping(value, Frame::from_entry(value & ADDRESS))
 }
 
 /// Shows an entry with a handle of its own.
 fn show(value: u64) -> Mapping {
     let held = core::mem::ManuallyDrop::new(Frame::from_entry(value & ADDRESS));
-    Mapping { frame: Frame::clone(&held), prot: prot_of(value), dirty: value & DIRTY != 0 }
+    mapping(value, Frame::clone(&held))
 }
 
 /// The page tables of a program's half of memory. Keel's own part is shared by all of them.
@@ -217,7 +224,7 @@ impl AddressSpace {
             let prot = f(va, &show(value));
             if prot != prot_of(value) {
                 // Accessed and dirty bits stay.
-                entry.set(entry_of(value & ADDRESS, prot) | value & 0x60);
+                entry.set(entry_of(value & ADDRESS, prot) | value & (ACCESSED | DIRTY));
             }
         });
     }

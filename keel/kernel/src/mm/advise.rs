@@ -121,9 +121,9 @@ impl Mm {
     /// Drops the pages of a range: private ones are lost.
     fn discard(&self, start: usize, end: usize) {
         let mut inner = self.inner.borrow_mut();
-        let mut pages = 0;
-        inner.space.unmap_range(start, end, |_, _| pages += 1);
-        if pages != 0 {
+        let mut used = false;
+        inner.space.unmap_range(start, end, |_, page| used |= page.accessed);
+        if used {
             inner.space.flush();
         }
     }

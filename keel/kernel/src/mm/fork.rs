@@ -81,7 +81,7 @@ impl Inner {
                 }
                 let prot = page.prot - Prot::WRITE;
                 failed = child.space.map(va, page.frame.clone(), prot).is_none();
-                protected = true;
+                protected |= page.accessed;
                 prot
             });
         }

@@ -208,16 +208,16 @@ impl Inner {
     #[must_use]
     pub(super) fn unmap(&mut self, start: usize, end: usize) -> Removed {
         let mut removed = self.vmas.remove(start, end);
-        let mut pages = 0;
+        let mut used = false;
         for vma in &removed {
-            self.space.unmap_range(vma.start, vma.end, |_, _| pages += 1);
+            self.space.unmap_range(vma.start, vma.end, |_, page| used |= page.accessed);
         }
         if !removed.is_empty() {
             let mut trampolines = self.retire_trampolines(&removed);
-            pages += trampolines.len();
+            used |= !trampolines.is_empty();
             removed.append(&mut trampolines);
         }
-        if pages != 0 {
+        if used {
             self.space.flush();
         }
         removed
@@ -231,7 +231,7 @@ impl Inner {
             let writes = prot.contains(Prot::WRITE);
             if writes && vma.attrs.patched_text().is_some() {
                 // What the program writes to, and reads before, is the file's text.
-                self.space.unmap_range(from, to, |_, _| shrinks = true);
+                self.space.unmap_range(from, to, |_, page| shrinks |= page.accessed);
                 continue;
             }
             let new = Area { prot, ..vma.attrs.clone() }.page_prot();
@@ -242,7 +242,7 @@ impl Inner {
                 // they fault so that it learns of the writer.
                 let keep = page.prot.contains(Prot::WRITE) || private && super::fault::is_sole(page);
                 let new = if keep || !(private || shared_file) { new } else { new - Prot::WRITE };
-                shrinks |= !new.contains(page.prot);
+                shrinks |= page.accessed && !new.contains(page.prot);
                 new
             });
         }

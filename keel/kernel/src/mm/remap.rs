@@ -135,7 +135,7 @@ impl Inner {
             let end = end.min(old + len);
             self.space.unmap_range(old + done, end, |va, page| pages.push((va, page)));
             for (va, page) in pages.drain(..) {
-                moved = true;
+                moved |= page.accessed;
                 if drop_text {
                     continue;
                 }
