@@ -124,6 +124,10 @@ pub struct PodConfig {
     pub umask: u32,
     /// `uname -n`.
     pub hostname: Vec<u8>,
+    /// `uname -r` of the host.
+    pub host_release: Vec<u8>,
+    /// `uname -v` of the host.
+    pub host_version: Vec<u8>,
     /// Host directories that the pod sees.
     pub exports: Vec<Export>,
     /// Symbolic links of the root view.

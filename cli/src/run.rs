@@ -69,6 +69,8 @@ fn configure(options: RunArgs, trace: bool) -> Result<RunConfig> {
         groups: identity.groups,
         umask: mask(),
         hostname: hostname(options.hostname)?,
+        host_release: rustix::system::uname().release().to_bytes().to_vec(),
+        host_version: rustix::system::uname().version().to_bytes().to_vec(),
         exports: mounts,
         links,
         streams: streams.kinds(),

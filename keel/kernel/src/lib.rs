@@ -14,7 +14,16 @@ pub mod connector;
 pub mod file;
 pub mod fs;
 pub mod mm;
+pub mod patch;
 pub mod signal;
 pub mod syscall;
 pub mod task;
 pub mod time;
+
+/// What hal calls.
+pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
+    boot: boot::boot,
+    syscall: syscall::syscall,
+    fault: signal::fault::fault,
+    thread_start: signal::fault::thread_start,
+};

@@ -1,1 +1,387 @@
-//! todo
+//! Signals: what is pending, who handles it how, sending and delivery; signal(7).
+
+pub mod calls;
+pub mod deliver;
+pub mod fault;
+pub mod frame;
+pub mod kill;
+pub mod send;
+
+use crate::task::wait::{Interrupt, WaitQueue};
+use crate::task::{Process, Task};
+use alloc::rc::Rc;
+use bytemuck::{Pod, Zeroable};
+use core::cell::{Cell, RefCell};
+use keel_core::sigset::{SigQueue, SigSet};
+use uapi::raw::general as g;
+
+pub use send::{send_to_group, send_to_process, send_to_task};
+
+/// Default action: stop the process.
+pub const STOP_SIGNALS: SigSet = SigSet::of_all(&[g::SIGSTOP, g::SIGTSTP, g::SIGTTIN, g::SIGTTOU]);
+/// Default action: nothing.
+pub const IGNORED_BY_DEFAULT: SigSet = SigSet::of_all(&[g::SIGCHLD, g::SIGCONT, g::SIGURG, g::SIGWINCH]);
+/// Default action: terminate and dump core.
+pub const CORE_SIGNALS: SigSet = SigSet::of_all(&[
+    g::SIGQUIT, g::SIGILL, g::SIGTRAP, g::SIGABRT, g::SIGBUS, g::SIGFPE, g::SIGSEGV, g::SIGXCPU, g::SIGXFSZ, g::SIGSYS,
+]);
+/// Raised by what the program does itself: delivered before others.
+pub const SYNCHRONOUS: SigSet =
+    SigSet::of_all(&[g::SIGSEGV, g::SIGBUS, g::SIGILL, g::SIGTRAP, g::SIGFPE, g::SIGSYS]);
+/// Neither blocked, nor ignored, nor handled.
+pub const UNBLOCKABLE: SigSet = SigSet::of_all(&[g::SIGKILL, g::SIGSTOP]);
+
+/// Handler value for the default action.
+pub const SIG_DFL: usize = 0;
+/// Handler value for "ignore".
+pub const SIG_IGN: usize = 1;
+
+/// `si_code` values, sigaction(2).
+pub mod code {
+    /// kill(2).
+    pub const USER: i32 = 0;
+    /// The kernel.
+    pub const KERNEL: i32 = 0x80;
+    /// sigqueue(3).
+    pub const QUEUE: i32 = -1;
+    /// A POSIX timer.
+    pub const TIMER: i32 = -2;
+    /// tkill(2), tgkill(2).
+    pub const TKILL: i32 = -6;
+    /// Child exited.
+    pub const CLD_EXITED: i32 = 1;
+    /// Child killed.
+    pub const CLD_KILLED: i32 = 2;
+    /// Child killed with a core dump.
+    pub const CLD_DUMPED: i32 = 3;
+    /// Child stopped.
+    pub const CLD_STOPPED: i32 = 5;
+    /// Child continued.
+    pub const CLD_CONTINUED: i32 = 6;
+}
+
+/// `siginfo_t` as it lies in program memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct SigInfo {
+    /// Signal number.
+    pub signo: i32,
+    /// Error number, mostly 0.
+    pub errno: i32,
+    /// Where it comes from, [`code`].
+    pub code: i32,
+    /// Zero.
+    pub pad: i32,
+    /// The union, by `code`.
+    pub fields: [u64; 14],
+}
+const _: () = assert!(size_of::<SigInfo>() == 128);
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+impl SigInfo {
+    /// Without further information.
+    pub fn new(signal: u32, code: i32) -> Self {
+        Self { signo: signal as i32, code, ..Self::default() }
+    }
+
+    /// Sent by a process: kill, tgkill.
+    pub fn from_process(signal: u32, code: i32, pid: i32, uid: u32) -> Self {
+        let mut info = Self::new(signal, code);
+        info.fields[0] = pair(pid as u32, uid);
+        info
+    }
+
+    /// Sent by keel (a terminal, the end of a parent, a limit).
+    pub fn from_kernel(signal: u32) -> Self {
+        Self::new(signal, code::KERNEL)
+    }
+
+    /// A fault at an address.
+    pub fn fault(signal: u32, code: i32, address: u64) -> Self {
+        let mut info = Self::new(signal, code);
+        info.fields[0] = address;
+        info
+    }
+
+    /// News of a child. Times in clock ticks.
+    pub fn child(code: i32, pid: i32, uid: u32, status: i32, utime: u64, stime: u64) -> Self {
+        let mut info = Self::from_process(g::SIGCHLD, code, pid, uid);
+        info.fields[1] = pair(status as u32, 0);
+        info.fields[2] = utime;
+        info.fields[3] = stime;
+        info
+    }
+
+    /// Expiry of a POSIX timer.
+    pub fn timer(signal: u32, id: i32, value: u64) -> Self {
+        let mut info = Self::new(signal, code::TIMER);
+        info.fields[0] = pair(id as u32, 0);
+        info.fields[1] = value;
+        info
+    }
+
+    /// Signal number.
+    pub fn signal(&self) -> u32 {
+        self.signo as u32
+    }
+}
+
+/// What a process does about a signal: `struct sigaction` of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SigAction {
+    /// [`SIG_DFL`], [`SIG_IGN`] or the handler's address.
+    pub handler: usize,
+    /// `SA_*`.
+    pub flags: u64,
+    /// Where the handler returns to.
+    pub restorer: usize,
+    /// Blocked meanwhile.
+    pub mask: SigSet,
+}
+
+/// Actions by signal; shared by the threads of a process.
+#[derive(Debug)]
+pub struct Actions([Cell<SigAction>; 64]);
+
+impl Default for Actions {
+    fn default() -> Self {
+        Self([const { Cell::new(SigAction { handler: SIG_DFL, flags: 0, restorer: 0, mask: SigSet::EMPTY }) }; 64])
+    }
+}
+
+impl Actions {
+    /// Action of a signal; the default one for numbers out of range.
+    pub fn get(&self, signal: u32) -> SigAction {
+        self.0.get(signal.wrapping_sub(1) as usize).map_or_else(SigAction::default, Cell::get)
+    }
+
+    /// Changes the action of a signal.
+    pub fn set(&self, signal: u32, action: SigAction) {
+        if let Some(cell) = self.0.get(signal.wrapping_sub(1) as usize) {
+            cell.set(action);
+        }
+    }
+
+    /// A copy for fork(2).
+    pub fn fork(&self) -> Rc<Self> {
+        let copy = Self::default();
+        for (to, from) in copy.0.iter().zip(&self.0) {
+            to.set(from.get());
+        }
+        Rc::new(copy)
+    }
+
+    /// Handled signals back to their default: execve(2).
+    pub fn reset_handlers(&self) {
+        for cell in &self.0 {
+            let handler = if cell.get().handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
+            cell.set(SigAction { handler, ..SigAction::default() });
+        }
+    }
+
+    /// Signals that are ignored, and those that have a handler.
+    pub fn sets(&self) -> (SigSet, SigSet) {
+        let (mut ignored, mut caught) = (SigSet::EMPTY, SigSet::EMPTY);
+        for (signal, cell) in (1..).zip(&self.0) {
+            match cell.get().handler {
+                SIG_DFL => {}
+                SIG_IGN => ignored = ignored.union(SigSet::of(signal)),
+                _ => caught = caught.union(SigSet::of(signal)),
+            }
+        }
+        (ignored, caught)
+    }
+
+    /// Whether a signal that is not blocked would have no effect.
+    pub fn ignores(&self, signal: u32) -> bool {
+        match self.get(signal).handler {
+            SIG_IGN => true,
+            SIG_DFL => IGNORED_BY_DEFAULT.has(signal),
+            _ => false,
+        }
+    }
+}
+
+/// sigaltstack(2).
+#[derive(Clone, Copy, Debug)]
+pub struct AltStack {
+    /// Lowest address.
+    pub sp: usize,
+    /// `SS_*` flags as set.
+    pub flags: u32,
+    /// Bytes.
+    pub size: usize,
+}
+
+impl AltStack {
+    /// None set.
+    pub const NONE: Self = Self { sp: 0, flags: g::SS_DISABLE, size: 0 };
+
+    /// Whether a stack pointer is on it.
+    pub fn holds(&self, sp: u64) -> bool {
+        let sp = sp as usize;
+        self.flags & g::SS_AUTODISARM == 0 && sp > self.sp && sp - self.sp <= self.size
+    }
+}
+
+/// How restart_syscall(2) continues an interrupted call whose arguments were relative times.
+#[derive(Clone, Copy, Debug)]
+pub enum Restart {
+    /// nanosleep, clock_nanosleep: until the monotonic time, remaining time to an address.
+    Sleep {
+        /// Monotonic ns.
+        deadline_ns: u64,
+        /// Where the rest of the time goes; 0: nowhere.
+        remaining: usize,
+    },
+    /// futex wait.
+    Futex {
+        /// The word.
+        address: usize,
+        /// What it should hold.
+        value: u32,
+        /// Wake-up bits.
+        bitset: u32,
+        /// `FUTEX_*` flags.
+        flags: u32,
+        /// Monotonic ns.
+        deadline_ns: u64,
+    },
+}
+
+/// Signal state of a thread.
+#[derive(Debug)]
+pub struct TaskSignals {
+    pub(crate) pending: RefCell<SigQueue<SigInfo>>,
+    pub(crate) blocked: Cell<SigSet>,
+    /// Mask to restore after a handler, or without one at the end of the call (sigsuspend, ppoll).
+    pub(crate) saved_mask: Cell<Option<SigSet>>,
+    pub(crate) alt_stack: Cell<AltStack>,
+    pub(crate) actions: RefCell<Rc<Actions>>,
+    pub(crate) restart: Cell<Option<Restart>>,
+    /// Vector, error code and address of the last fault, for the context of its handler.
+    pub(crate) trap: Cell<[u64; 3]>,
+}
+
+impl TaskSignals {
+    /// For a new thread.
+    pub fn new(actions: Rc<Actions>, blocked: SigSet, alt_stack: AltStack) -> Self {
+        Self {
+            pending: RefCell::default(),
+            blocked: Cell::new(blocked),
+            saved_mask: Cell::new(None),
+            alt_stack: Cell::new(alt_stack),
+            actions: RefCell::new(actions),
+            restart: Cell::new(None),
+            trap: Cell::default(),
+        }
+    }
+
+    /// Blocked signals.
+    pub fn blocked(&self) -> SigSet {
+        self.blocked.get()
+    }
+
+    /// Signals pending for this thread alone.
+    pub fn pending(&self) -> SigSet {
+        self.pending.borrow().set()
+    }
+
+    /// The process's actions.
+    pub fn actions(&self) -> Rc<Actions> {
+        self.actions.borrow().clone()
+    }
+}
+
+/// Signal state of a process.
+#[derive(Debug, Default)]
+pub struct ProcessSignals {
+    pub(crate) pending: RefCell<SigQueue<SigInfo>>,
+    /// Wait status that all threads end with.
+    pub(crate) group_exit: Cell<Option<i32>>,
+    /// Signal that stopped (or is stopping) the process; 0: it runs.
+    pub(crate) stopped_by: Cell<u32>,
+    /// Threads that still have to stop.
+    pub(crate) stopping: Cell<usize>,
+    /// The stop was not reported by wait yet.
+    pub(crate) stop_news: Cell<bool>,
+    /// The continuation was not reported by wait yet.
+    pub(crate) continue_news: Cell<bool>,
+    /// Woken when a signal was queued for the process or one of its threads (signalfd).
+    pub(crate) arrivals: Rc<WaitQueue>,
+}
+
+impl ProcessSignals {
+    /// Signals pending for the process.
+    pub fn pending(&self) -> SigSet {
+        self.pending.borrow().set()
+    }
+
+    /// Woken when a signal was queued for the process or one of its threads.
+    pub fn arrivals(&self) -> Rc<WaitQueue> {
+        self.arrivals.clone()
+    }
+
+    /// Whether all its threads are stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped_by.get() != 0 && self.stopping.get() == 0
+    }
+}
+
+impl Task {
+    /// Signal state.
+    pub fn signal_state(&self) -> &TaskSignals {
+        &self.signals
+    }
+
+    /// Whether something waits that this thread must handle before it returns to its program.
+    pub fn has_signal(&self) -> bool {
+        let process = &self.process().signals;
+        let pending = self.signals.pending().union(process.pending());
+        !pending.without(self.signals.blocked.get()).is_empty()
+            || process.group_exit.get().is_some()
+            || process.stopped_by.get() != 0
+    }
+
+    /// Whether it is going to be killed.
+    pub fn is_killed(&self) -> bool {
+        self.process().signals.group_exit.get().is_some() || self.signals.pending().has(g::SIGKILL)
+    }
+
+    /// Changes the blocked signals (never SIGKILL and SIGSTOP).
+    pub fn set_blocked(self: &Rc<Self>, mask: SigSet) {
+        self.signals.blocked.set(mask.without(UNBLOCKABLE));
+        if self.has_signal() {
+            self.set_work();
+        }
+        send::retarget(self);
+    }
+
+    /// Blocks `mask` until the end of the current call, or until the handler that ends it returns:
+    /// ppoll, pselect, sigsuspend, epoll_pwait.
+    pub fn set_mask_for_call(self: &Rc<Self>, mask: SigSet) {
+        self.signals.saved_mask.set(Some(self.signals.blocked.get()));
+        self.set_blocked(mask);
+        // The exit path puts the mask back even without a signal.
+        self.set_work();
+    }
+}
+
+impl Process {
+    /// Signal state.
+    pub fn signal_state(&self) -> &ProcessSignals {
+        &self.signals
+    }
+}
+
+/// Whether a wait of `task` must end.
+pub fn interrupts(task: &Rc<Task>, interrupt: Interrupt) -> bool {
+    match interrupt {
+        Interrupt::BySignal => task.has_signal(),
+        Interrupt::ByKill => task.is_killed(),
+        Interrupt::Never => false,
+    }
+}

@@ -4,7 +4,15 @@
 //! function), [`CALLS`] (names, arguments and support for tracing), and, on the host, the coverage
 //! page of the documentation.
 
-use hal::trap::TrapFrame;
+pub mod trace;
+
+use crate::patch;
+use crate::signal::deliver::{self, Next};
+use core::cell::Cell;
+use hal::cell::Global;
+use hal::percpu;
+use hal::trap::{Entry, Exit, TrapFrame};
+use uapi::raw::general;
 use uapi::{Errno, Result};
 
 /// Entries of the dispatch table; larger numbers are unknown.
@@ -140,7 +148,10 @@ macro_rules! register {
 
 /// Calls a handler with the leading registers that its row names.
 macro_rules! invoke {
-    ($f:ident [$($h:tt)*] ()) => { $($h)*() };
+    ($f:ident [$($h:tt)*] ()) => {{
+        let _ = $f;
+        $($h)*()
+    }};
     ($f:ident [$($h:tt)*] ($a:ident)) => { invoke!(@ $f [$($h)*] 0) };
     ($f:ident [$($h:tt)*] ($a:ident $b:ident)) => { invoke!(@ $f [$($h)*] 0 1) };
     ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident)) => { invoke!(@ $f [$($h)*] 0 1 2) };
@@ -206,6 +217,62 @@ pub fn arguments(frame: &TrapFrame) -> [u64; 6] {
 }
 
 /// Rows without a handler.
-fn unsupported(_frame: &mut TrapFrame) -> isize {
+fn unsupported(frame: &mut TrapFrame) -> isize {
+    if let Some(count) = UNSERVED.get(frame.rax as usize) {
+        count.set(count.get().saturating_add(1));
+    }
     -(Errno::ENOSYS.code() as isize)
+}
+
+/// Calls that no handler serves, by number, since the pod started.
+static UNSERVED: Global<[Cell<u32>; MAX_CALLS]> = Global::new([const { Cell::new(0) }; MAX_CALLS]);
+
+/// How often programs made each call that is not supported.
+pub fn unserved() -> impl Iterator<Item = (usize, u32)> {
+    UNSERVED.iter().map(Cell::get).enumerate().filter(|(_, count)| *count > 0)
+}
+
+/// Whether a result is one of the codes that ask for the call to be repeated.
+#[inline(always)]
+pub fn is_restart(result: isize) -> bool {
+    (-516..=-512).contains(&result)
+}
+
+#[inline(always)]
+fn dispatch(frame: &mut TrapFrame, number: u64) -> isize {
+    let handler = DISPATCH.get(number as usize).copied().unwrap_or(unsupported as Handler);
+    let result = handler(frame);
+    frame.rax = result as u64;
+    result
+}
+
+/// hal's hook: a system call of the current thread.
+pub fn syscall(frame: &mut TrapFrame) -> Exit {
+    let number = frame.rax;
+    if frame.entry == Entry::Trap as u64 {
+        patch::on_trap(frame);
+    }
+    if trace::is_on() {
+        trace::enter(frame);
+    }
+    let result = dispatch(frame, number);
+    if trace::is_on() {
+        trace::leave(number, result);
+    }
+    if !percpu::work_pending() && !is_restart(result) {
+        return Exit::Fast;
+    }
+    finish(frame, Some(number));
+    Exit::Full
+}
+
+/// The long way back to a program: events, signals, repeated calls. `call` as in
+/// [`deliver::leave`].
+pub fn finish(frame: &mut TrapFrame, call: Option<u64>) {
+    // The registers that rt_sigreturn and execve leave are no result of theirs.
+    let mut call = call.filter(|n| *n != u64::from(general::__NR_rt_sigreturn));
+    while let Next::Call(number) = deliver::leave(frame, call) {
+        dispatch(frame, number);
+        call = Some(number);
+    }
 }

@@ -1,77 +1,324 @@
 //! Threads and processes.
+//!
+//! A [`Task`] is a thread, a [`Process`] a thread group. Keel itself is process 1: it has no thread,
+//! adopts orphans and reaps them at once. The pod's first program is process 2, so that default
+//! signal actions end it as on the host; when it exits, the pod ends with its status.
 
+pub mod calls;
+pub mod clone;
+pub mod cred;
+pub mod exec;
+pub mod exit;
+pub mod futex;
+pub mod group;
+pub mod info;
+pub mod limits;
+pub mod oom;
+pub mod pid;
+pub mod pidfd;
+pub mod policy;
+pub mod prctl;
+pub mod process;
+pub mod random;
+pub mod reap;
+pub mod robust;
+pub mod sched;
+pub mod start;
 pub mod wait;
 
+pub use cred::Cred;
+pub use process::Process;
+
+use crate::signal::TaskSignals;
 use crate::{file::FdTable, fs::FsContext, mm::Mm};
+use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use hal::thread::Thread;
+
+/// The thread that runs on each virtual CPU.
+static CURRENT: Global<[RefCell<Option<Rc<Task>>>; MAX_CPUS]> = Global::new([const { RefCell::new(None) }; MAX_CPUS]);
 
 /// A thread.
-#[derive(Debug)]
 pub struct Task {
-    _todo: (),
+    /// Changes only when execve(2) makes another thread the leader.
+    tid: Cell<i32>,
+    process: Rc<Process>,
+    /// Kernel stack and registers.
+    pub thread: Rc<Thread>,
+    mm: RefCell<Option<Rc<Mm>>>,
+    files: RefCell<Option<Rc<FdTable>>>,
+    fs: RefCell<Option<Rc<FsContext>>>,
+    cred: RefCell<Rc<Cred>>,
+    /// Name, at most 15 bytes and a zero byte.
+    comm: Cell<[u8; 16]>,
+    pub(crate) sched: sched::Entity,
+    pub(crate) signals: TaskSignals,
+    /// Word to clear and wake at exit, set_tid_address(2); 0: none.
+    pub(crate) clear_tid: Cell<usize>,
+    /// Where the new thread writes its id when it first runs (`CLONE_CHILD_SETTID`); 0: nowhere.
+    pub(crate) set_tid: Cell<usize>,
+    /// Head of the robust futex list; 0: none.
+    pub(crate) robust_list: Cell<usize>,
+    /// Told when this thread no longer uses its parent's memory (vfork(2)).
+    pub(crate) vfork: RefCell<Option<Rc<clone::VforkGate>>>,
+    pub(crate) no_new_privs: Cell<bool>,
+    /// Signal that the parent's exit sends, prctl(2) `PR_SET_PDEATHSIG`.
+    pub(crate) parent_death_signal: Cell<u32>,
+    pub(crate) personality: Cell<u32>,
+    pub(crate) keep_caps: Cell<bool>,
+    pub(crate) securebits: Cell<u32>,
+    pub(crate) timer_slack_ns: Cell<u64>,
+    /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
+    pub(crate) started_ns: u64,
+    pub(crate) io_priority: Cell<i32>,
+}
+
+impl core::fmt::Debug for Task {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Task").field("tid", &self.tid).finish_non_exhaustive()
+    }
+}
+
+/// What a new thread shares with, or got copied from, its creator.
+pub(crate) struct Parts {
+    pub process: Rc<Process>,
+    pub thread: Thread,
+    pub mm: Option<Rc<Mm>>,
+    pub files: Rc<FdTable>,
+    pub fs: Rc<FsContext>,
+    pub cred: Rc<Cred>,
+    pub signals: TaskSignals,
+    pub sched: sched::Entity,
+    pub comm: [u8; 16],
 }
 
 /// The running thread.
+///
+/// # Panics
+/// Outside of any thread (early boot).
+#[inline]
 pub fn current() -> Rc<Task> {
-    todo!()
+    match try_current() {
+        Some(task) => task,
+        None => unreachable!("no thread runs yet"),
+    }
+}
+
+/// The running thread; `None` during boot.
+#[inline]
+pub fn try_current() -> Option<Rc<Task>> {
+    CURRENT.get(hal::percpu::cpu_index())?.borrow().clone()
+}
+
+/// Runs `f` on the running thread without counting a reference. `f` must neither block nor exit.
+///
+/// # Panics
+/// Outside of any thread (early boot).
+#[inline]
+pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
+    match CURRENT[hal::percpu::cpu_index() % MAX_CPUS].borrow().as_ref() {
+        Some(task) => f(task),
+        None => unreachable!("no thread runs yet"),
+    }
+}
+
+fn set_current(task: Rc<Task>) {
+    if let Some(slot) = CURRENT.get(hal::percpu::cpu_index()) {
+        // The replaced handle is dropped after the borrow ends.
+        let _old = slot.replace(Some(task));
+    }
 }
 
 impl Task {
+    pub(crate) fn new(tid: i32, parts: Parts) -> Rc<Self> {
+        Rc::new(Self {
+            tid: Cell::new(tid),
+            process: parts.process,
+            thread: Rc::new(parts.thread),
+            mm: RefCell::new(parts.mm),
+            files: RefCell::new(Some(parts.files)),
+            fs: RefCell::new(Some(parts.fs)),
+            cred: RefCell::new(parts.cred),
+            comm: Cell::new(parts.comm),
+            sched: parts.sched,
+            signals: parts.signals,
+            clear_tid: Cell::new(0),
+            set_tid: Cell::new(0),
+            robust_list: Cell::new(0),
+            vfork: RefCell::new(None),
+            no_new_privs: Cell::new(false),
+            parent_death_signal: Cell::new(0),
+            personality: Cell::new(0),
+            keep_caps: Cell::new(false),
+            securebits: Cell::new(0),
+            timer_slack_ns: Cell::new(50_000),
+            started_ns: hal::clock::monotonic_ns(),
+            io_priority: Cell::new(0),
+        })
+    }
+
     /// Its memory.
+    ///
+    /// # Panics
+    /// If the thread has exited; see [`Task::try_mm`].
     pub fn mm(&self) -> Rc<Mm> {
-        todo!()
+        match self.try_mm() {
+            Some(mm) => mm,
+            None => unreachable!("memory of an exited thread"),
+        }
     }
+
+    /// Its memory, unless it has exited.
+    pub fn try_mm(&self) -> Option<Rc<Mm>> {
+        self.mm.borrow().clone()
+    }
+
     /// Its open files.
+    ///
+    /// # Panics
+    /// If the thread has exited; see [`Task::try_files`].
+    #[inline]
     pub fn files(&self) -> Rc<FdTable> {
-        todo!()
+        match self.try_files() {
+            Some(files) => files,
+            None => unreachable!("files of an exited thread"),
+        }
     }
+
+    /// Its open files, unless it has exited.
+    pub fn try_files(&self) -> Option<Rc<FdTable>> {
+        self.files.borrow().clone()
+    }
+
+    /// Runs `f` on its open files without counting a reference; `f` must not block.
+    ///
+    /// # Panics
+    /// If the thread has exited.
+    #[inline]
+    pub fn with_files<R>(&self, f: impl FnOnce(&FdTable) -> R) -> R {
+        match self.files.borrow().as_ref() {
+            Some(files) => f(files),
+            None => unreachable!("files of an exited thread"),
+        }
+    }
+
+    /// Gives the thread a copy of its open files, if it shares them.
+    pub fn unshare_files(&self) {
+        let files = self.files();
+        // Ours and this handle.
+        if Rc::strong_count(&files) > 2 {
+            let _old = self.set_files(Some(files.fork()));
+        }
+    }
+
     /// Its root, working directory and umask.
+    ///
+    /// # Panics
+    /// If the thread has exited; see [`Task::try_fs`].
     pub fn fs(&self) -> Rc<FsContext> {
-        todo!()
+        match self.try_fs() {
+            Some(fs) => fs,
+            None => unreachable!("directories of an exited thread"),
+        }
     }
+
+    /// Its root, working directory and umask, unless it has exited.
+    pub fn try_fs(&self) -> Option<Rc<FsContext>> {
+        self.fs.borrow().clone()
+    }
+
     /// Its credentials.
     pub fn cred(&self) -> Rc<Cred> {
-        todo!()
+        self.cred.borrow().clone()
     }
-    /// Thread id.
-    pub fn tid(&self) -> i32 {
-        todo!()
-    }
-    /// Process id.
-    pub fn pid(&self) -> i32 {
-        todo!()
-    }
-}
 
-/// Credentials, credentials(7). Replaced as a whole when one changes.
-#[derive(Clone, Debug)]
-pub struct Cred {
-    /// Real, effective, saved and file system user id.
-    pub uid: u32,
-    /// Effective user id.
-    pub euid: u32,
-    /// Saved user id.
-    pub suid: u32,
-    /// File system user id.
-    pub fsuid: u32,
-    /// Real group id.
-    pub gid: u32,
-    /// Effective group id.
-    pub egid: u32,
-    /// Saved group id.
-    pub sgid: u32,
-    /// File system group id.
-    pub fsgid: u32,
-    /// Supplementary groups.
-    pub groups: alloc::vec::Vec<u32>,
-    /// Effective capabilities, one bit each, capabilities(7).
-    pub cap_effective: u64,
-    /// Permitted capabilities.
-    pub cap_permitted: u64,
-    /// Inheritable capabilities.
-    pub cap_inheritable: u64,
-    /// Bounding set.
-    pub cap_bounding: u64,
-    /// Ambient set.
-    pub cap_ambient: u64,
+    /// Replaces its credentials.
+    pub(crate) fn set_cred(&self, cred: Cred) {
+        let _old = self.cred.replace(Rc::new(cred));
+    }
+
+    pub(crate) fn set_files(&self, files: Option<Rc<FdTable>>) -> Option<Rc<FdTable>> {
+        self.files.replace(files)
+    }
+
+    pub(crate) fn set_fs(&self, fs: Option<Rc<FsContext>>) -> Option<Rc<FsContext>> {
+        self.fs.replace(fs)
+    }
+
+    pub(crate) fn set_mm(&self, mm: Option<Rc<Mm>>) -> Option<Rc<Mm>> {
+        self.mm.replace(mm)
+    }
+
+    /// Thread id.
+    #[inline]
+    pub fn tid(&self) -> i32 {
+        self.tid.get()
+    }
+
+    pub(crate) fn set_tid_number(&self, tid: i32) {
+        self.tid.set(tid);
+    }
+
+    /// Process id.
+    #[inline]
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Its process.
+    #[inline]
+    pub fn process(&self) -> &Rc<Process> {
+        &self.process
+    }
+
+    /// Its name, without the zero byte: `/proc/PID/comm`.
+    pub fn comm(&self) -> ([u8; 16], usize) {
+        let comm = self.comm.get();
+        (comm, comm.iter().position(|b| *b == 0).unwrap_or(15))
+    }
+
+    /// Sets its name; only the first 15 bytes are kept.
+    pub fn set_comm(&self, name: &[u8]) {
+        let mut comm = [0; 16];
+        for (to, from) in comm[..15].iter_mut().zip(name) {
+            *to = *from;
+        }
+        self.comm.set(comm);
+    }
+
+    /// State as `/proc/PID/stat` shows it: R, S, D, T, Z.
+    pub fn state_letter(&self) -> char {
+        self.sched.state().letter()
+    }
+
+    /// Start in ns of the monotonic clock.
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// Whether `PR_SET_NO_NEW_PRIVS` holds.
+    pub fn no_new_privs(&self) -> bool {
+        self.no_new_privs.get()
+    }
+
+    /// Whether this is the leader: the thread whose id is the process's.
+    pub fn is_leader(&self) -> bool {
+        self.tid() == self.pid()
+    }
+
+    /// Soft limit, getrlimit(2); `u64::MAX` is unlimited. `resource` is an `RLIMIT_*` number.
+    #[inline]
+    pub fn limit(&self, resource: u32) -> u64 {
+        self.process.limit(resource).0
+    }
+
+    /// Asks this thread to look around before it returns to its program.
+    pub(crate) fn set_work(self: &Rc<Self>) {
+        self.sched.work.set(true);
+        if try_current().is_some_and(|t| Rc::ptr_eq(&t, self)) {
+            hal::percpu::set_work_pending();
+        }
+    }
 }

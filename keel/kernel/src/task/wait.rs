@@ -1,6 +1,11 @@
 //! Blocking: queues of waiters, and the one function that parks a thread.
 
+use super::{Task, sched};
+use crate::{signal, time};
+use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use uapi::{Errno, Result};
 
 /// Somebody to tell when a queue is woken. Must not block and must not call back into the queue.
@@ -12,7 +17,8 @@ pub trait Wake {
 /// Waiters for one condition, first come first served.
 #[derive(Default)]
 pub struct WaitQueue {
-    _todo: (),
+    threads: RefCell<VecDeque<Rc<Task>>>,
+    subscribers: RefCell<Vec<Weak<dyn Wake>>>,
 }
 
 impl core::fmt::Debug for WaitQueue {
@@ -24,18 +30,71 @@ impl core::fmt::Debug for WaitQueue {
 impl WaitQueue {
     /// An empty queue.
     pub const fn new() -> Self {
-        Self { _todo: () }
+        Self { threads: RefCell::new(VecDeque::new()), subscribers: RefCell::new(Vec::new()) }
     }
+
     /// Wakes up to `count` waiters; returns how many.
-    pub fn wake(&self, _count: usize) -> usize {
-        0
+    pub fn wake(&self, count: usize) -> usize {
+        let mut woken = self.tell_subscribers();
+        while woken < count {
+            // Taken out first: waking must not run under the borrow.
+            let Some(task) = self.threads.borrow_mut().pop_front() else { break };
+            if sched::wake(&task) {
+                woken += 1;
+            }
+        }
+        woken
     }
+
     /// Wakes all.
-    pub fn wake_all(&self) {}
+    #[inline]
+    pub fn wake_all(&self) {
+        if !self.is_empty() {
+            self.wake(usize::MAX);
+        }
+    }
+
+    /// Whether nobody waits and nobody is to be told.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.threads.borrow().is_empty() && self.subscribers.borrow().is_empty()
+    }
+
     /// Keeps telling `who` at every wake until the weak pointer dies (epoll).
-    pub fn subscribe(&self, _who: Weak<dyn Wake>) {}
+    pub fn subscribe(&self, who: Weak<dyn Wake>) {
+        self.subscribers.borrow_mut().push(who);
+    }
+
     /// Stops telling `who`.
-    pub fn unsubscribe(&self, _who: &Weak<dyn Wake>) {}
+    pub fn unsubscribe(&self, who: &Weak<dyn Wake>) {
+        self.subscribers.borrow_mut().retain(|s| !Weak::ptr_eq(s, who));
+    }
+
+    fn tell_subscribers(&self) -> usize {
+        let mut told = 0;
+        let mut i = 0;
+        loop {
+            let Some(entry) = self.subscribers.borrow().get(i).cloned() else { return told };
+            match entry.upgrade() {
+                Some(who) => {
+                    told += usize::from(who.wake());
+                    i += 1;
+                }
+                None => self.subscribers.borrow_mut().retain(|s| s.strong_count() > 0),
+            }
+        }
+    }
+
+    fn enter(&self, task: &Rc<Task>) {
+        self.threads.borrow_mut().push_back(task.clone());
+    }
+
+    fn leave(&self, task: &Rc<Task>) {
+        let mut threads = self.threads.borrow_mut();
+        if let Some(i) = threads.iter().position(|t| Rc::ptr_eq(t, task)) {
+            threads.remove(i);
+        }
+    }
 }
 
 /// What may end a wait early.
@@ -53,10 +112,41 @@ pub enum Interrupt {
 /// each wake of one of `queues`. ETIMEDOUT after `deadline_ns` (`CLOCK_MONOTONIC`), ERESTARTSYS
 /// when a signal ended it. Hold no borrows; `ready` runs in keel and must not block.
 pub fn wait_until<T>(
-    _queues: &[Rc<WaitQueue>],
-    _deadline_ns: Option<u64>,
-    _interrupt: Interrupt,
+    queues: &[Rc<WaitQueue>],
+    deadline_ns: Option<u64>,
+    interrupt: Interrupt,
     mut ready: impl FnMut() -> Option<T>,
 ) -> Result<T> {
-    ready().ok_or(Errno::ENOSYS)
+    if let Some(value) = ready() {
+        return Ok(value);
+    }
+    let me = super::current();
+    loop {
+        if signal::interrupts(&me, interrupt) {
+            return Err(Errno::ERESTARTSYS);
+        }
+        if deadline_ns.is_some_and(|deadline| hal::clock::monotonic_ns() >= deadline) {
+            return Err(Errno::ETIMEDOUT);
+        }
+        for queue in queues {
+            queue.enter(&me);
+        }
+        let timer = deadline_ns.map(|deadline| time::wake_at(deadline, &me));
+        sched::sleep(interrupt);
+        if let Some(timer) = timer {
+            time::forget(timer);
+        }
+        for queue in queues {
+            queue.leave(&me);
+        }
+        if let Some(value) = ready() {
+            return Ok(value);
+        }
+    }
+}
+
+/// Parks the current thread until [`sched::wake`] makes `ready` hold: for conditions that are told
+/// to the thread directly. Otherwise like [`wait_until`].
+pub fn park<T>(deadline_ns: Option<u64>, interrupt: Interrupt, ready: impl FnMut() -> Option<T>) -> Result<T> {
+    wait_until(&[], deadline_ns, interrupt, ready)
 }

@@ -1,1 +1,182 @@
-//! todo
+//! Time: pending timers, clocks, sleeping.
+
+pub mod clock;
+pub mod itimer;
+pub mod posix;
+pub mod sleep;
+
+use crate::mm::user;
+use crate::task::{Task, sched};
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use hal::ring;
+use keel_core::timerq::{TimerKey, TimerQueue};
+use uapi::{Errno, Result};
+
+/// ns of a second.
+pub const SECOND: u64 = 1_000_000_000;
+
+/// What happens at a deadline.
+enum Event {
+    Wake(Rc<Task>),
+    Fire(Weak<Timer>),
+}
+
+static PENDING: Global<RefCell<TimerQueue<Event>>> = Global::new(RefCell::new(TimerQueue::new()));
+/// What the monitor was asked to interrupt at.
+static PROGRAMMED: Global<Cell<Option<u64>>> = Global::new(Cell::new(None));
+/// Armed timers that count processor time.
+static CPU_TIMERS: Global<Cell<usize>> = Global::new(Cell::new(0));
+
+fn program() {
+    let earliest = PENDING.borrow().earliest();
+    if PROGRAMMED.replace(earliest) != earliest {
+        ring::set_deadline(earliest);
+    }
+}
+
+fn insert(deadline_ns: u64, event: Event) -> TimerKey {
+    let key = PENDING.borrow_mut().insert(deadline_ns, event);
+    program();
+    key
+}
+
+/// Wakes a sleeping thread at a deadline (monotonic ns).
+pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<Task>) -> TimerKey {
+    insert(deadline_ns, Event::Wake(task.clone()))
+}
+
+/// Takes a wake-up back.
+pub(crate) fn forget(key: TimerKey) {
+    let gone = PENDING.borrow_mut().remove(key);
+    drop(gone);
+    program();
+}
+
+/// The earliest deadline.
+pub(crate) fn earliest() -> Option<u64> {
+    PENDING.borrow().earliest()
+}
+
+/// Runs what is due.
+pub(crate) fn run_due() {
+    if earliest().is_none() {
+        return;
+    }
+    let now = hal::clock::monotonic_ns();
+    loop {
+        let due = PENDING.borrow_mut().pop_due(now);
+        match due {
+            None => break,
+            Some(Event::Wake(task)) => {
+                sched::wake(&task);
+            }
+            Some(Event::Fire(timer)) => {
+                if let Some(timer) = timer.upgrade() {
+                    timer.key.set(None);
+                    (timer.callback)();
+                }
+            }
+        }
+    }
+    program();
+}
+
+/// Whether somebody's processor time must be watched by a tick.
+pub(crate) fn counts_cpu_time() -> bool {
+    CPU_TIMERS.get() > 0
+}
+
+/// One more (or one fewer) armed timer that counts processor time.
+pub(crate) fn watch_cpu_time(armed: bool) {
+    let n = CPU_TIMERS.get();
+    CPU_TIMERS.set(if armed { n + 1 } else { n.saturating_sub(1) });
+    sched::set_tick();
+}
+
+/// Runs a callback at a deadline. The callback runs in keel, in the context of any thread: it must
+/// not block and not touch program memory; it may arm the timer again.
+pub struct Timer {
+    key: Cell<Option<TimerKey>>,
+    callback: Rc<dyn Fn()>,
+}
+
+impl core::fmt::Debug for Timer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Timer").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Timer {
+    /// A timer that is not armed.
+    pub fn new(callback: Rc<dyn Fn()>) -> Rc<Self> {
+        Rc::new(Self { key: Cell::new(None), callback })
+    }
+
+    /// Goes off once at `deadline_ns` of the monotonic clock, instead of when it was armed for.
+    pub fn arm(self: &Rc<Self>, deadline_ns: u64) {
+        self.cancel();
+        self.key.set(Some(insert(deadline_ns, Event::Fire(Rc::downgrade(self)))));
+    }
+
+    /// Does not go off.
+    pub fn cancel(&self) {
+        if let Some(key) = self.key.take() {
+            forget(key);
+        }
+    }
+
+    /// Whether it is going to go off.
+    pub fn is_armed(&self) -> bool {
+        self.key.get().is_some()
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// Reads a `struct timespec` as ns. EFAULT; EINVAL for values out of range.
+pub fn read_timespec(at: usize) -> Result<u64> {
+    let [seconds, nanos] = user::read::<[i64; 2]>(at)?;
+    if seconds < 0 || !(0..SECOND as i64).contains(&nanos) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64).saturating_mul(SECOND).saturating_add(nanos as u64).min(i64::MAX as u64))
+}
+
+/// Writes ns as a `struct timespec`.
+pub fn write_timespec(at: usize, ns: u64) -> Result<()> {
+    user::write(at, &timespec(ns))
+}
+
+/// ns as the two words of a `struct timespec`.
+pub fn timespec(ns: u64) -> [i64; 2] {
+    [(ns / SECOND) as i64, (ns % SECOND) as i64]
+}
+
+/// ns as the two words of a `struct timeval`.
+pub fn timeval(ns: u64) -> [i64; 2] {
+    [(ns / SECOND) as i64, (ns % SECOND / 1000) as i64]
+}
+
+/// Reads a `struct timeval` as ns. EFAULT; EINVAL for values out of range.
+pub fn read_timeval(at: usize) -> Result<u64> {
+    timeval_ns(user::read::<[i64; 2]>(at)?)
+}
+
+/// The two words of a `struct timeval` as ns. EINVAL for values out of range.
+pub fn timeval_ns([seconds, micros]: [i64; 2]) -> Result<u64> {
+    if seconds < 0 || !(0..1_000_000).contains(&micros) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64).saturating_mul(SECOND).saturating_add(micros as u64 * 1000).min(i64::MAX as u64))
+}
+
+/// Monotonic deadline `ns` from now.
+pub fn deadline_after(ns: u64) -> u64 {
+    hal::clock::monotonic_ns().saturating_add(ns)
+}

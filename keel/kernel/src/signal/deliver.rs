@@ -1,0 +1,221 @@
+//! The way back to the program: pending signals, restarts of interrupted calls.
+
+use super::{
+    IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send,
+};
+use crate::task::{self, Process, Task, process, sched};
+use alloc::rc::Rc;
+use hal::percpu;
+use hal::trap::TrapFrame;
+use keel_core::sigset::SigSet;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// What the entry point does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Continue the program with the frame.
+    Program,
+    /// Dispatch this call (again).
+    Call(u64),
+}
+
+/// What a thread has to do about its signals.
+enum Action {
+    /// Nothing (more).
+    None,
+    /// Run a handler.
+    Handle(SigInfo, SigAction),
+    /// End with this wait status.
+    Exit(i32),
+    /// Stop until continued.
+    Stop,
+}
+
+/// Looks after all that is pending. `call`: the number of the system call whose result lies in rax,
+/// `None` after anything else. Does not return if the thread ends.
+pub fn leave(frame: &mut TrapFrame, call: Option<u64>) -> Next {
+    match settle(frame, call) {
+        Ok(next) => next,
+        // No counted handle lives on this stack any more.
+        Err(status) => task::exit::exit_thread(status),
+    }
+}
+
+/// [`leave`], with the wait status if the thread must end.
+fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next, i32> {
+    let mut call = Pending::of(frame, call);
+    if call.errno.is_none() {
+        // A call that was not interrupted ends with its own mask in force.
+        restore_mask();
+    }
+    loop {
+        sched::look_around();
+        let task = task::current();
+        loop {
+            match next_action(&task) {
+                Action::None => break,
+                Action::Exit(status) => return Err(status),
+                Action::Stop => sched::stop(),
+                Action::Handle(info, action) => {
+                    let restart = call.before_handler(frame, &action);
+                    call.errno = None;
+                    if frame::push(&task, frame, &info, &action, restart).is_err() {
+                        // Linux: the signal frame can't be stored, so the program gets SIGSEGV, with
+                        // the default action if that was the one.
+                        if info.signal() == g::SIGSEGV {
+                            task.signals.actions().set(g::SIGSEGV, SigAction::default());
+                        }
+                        super::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
+                    }
+                }
+            }
+        }
+        drop(task);
+        restore_mask();
+        if !percpu::work_pending() {
+            return Ok(call.without_handler(frame));
+        }
+    }
+}
+
+/// Puts back the mask that a call such as ppoll replaced.
+fn restore_mask() {
+    let task = task::current();
+    if let Some(mask) = task.signals.saved_mask.take() {
+        task.set_blocked(mask);
+    }
+}
+
+/// A finished call that may have to be repeated.
+struct Pending {
+    number: u64,
+    errno: Option<Errno>,
+}
+
+impl Pending {
+    fn of(frame: &TrapFrame, call: Option<u64>) -> Self {
+        let errno = Errno::from_code((frame.rax as i64).wrapping_neg());
+        let errno = (call.is_some() && crate::syscall::is_restart(frame.rax as isize)).then_some(errno);
+        Self { number: call.unwrap_or(0), errno }
+    }
+
+    /// Before a handler runs: the call ends with EINTR or is repeated when the handler returns
+    /// (signal(7)). Gives the number to repeat.
+    fn before_handler(&self, frame: &mut TrapFrame, action: &SigAction) -> Option<u64> {
+        let again = match self.errno? {
+            Errno::ERESTARTNOINTR => true,
+            Errno::ERESTARTSYS => action.flags & u64::from(g::SA_RESTART) != 0,
+            _ => false,
+        };
+        frame.rax = if again { self.number } else { -i64::from(Errno::EINTR.code()) as u64 };
+        again.then_some(self.number)
+    }
+
+    /// No handler ran: the call is repeated.
+    fn without_handler(&self, frame: &mut TrapFrame) -> Next {
+        match self.errno {
+            None => Next::Program,
+            Some(Errno::ERESTART_RESTARTBLOCK) => {
+                frame.rax = u64::from(g::__NR_restart_syscall);
+                Next::Call(frame.rax)
+            }
+            Some(_) => {
+                frame.rax = self.number;
+                Next::Call(self.number)
+            }
+        }
+    }
+}
+
+/// Takes signals until one needs something done.
+fn next_action(task: &Rc<Task>) -> Action {
+    let process = task.process();
+    loop {
+        if let Some(status) = process.signals.group_exit.get() {
+            return Action::Exit(status);
+        }
+        if task.signals.pending().has(g::SIGKILL) {
+            return Action::Exit(g::SIGKILL as i32);
+        }
+        if process.signals.stopped_by.get() != 0 {
+            enter_stop(process);
+            return Action::Stop;
+        }
+        let wanted = SigSet(!0).without(task.signals.blocked.get());
+        let Some(info) = take(task, wanted) else { return Action::None };
+        let signal = info.signal();
+        let action = task.signals.actions().get(signal);
+        match action.handler {
+            SIG_IGN => {}
+            SIG_DFL if IGNORED_BY_DEFAULT.has(signal) => {}
+            SIG_DFL if STOP_SIGNALS.has(signal) => {
+                if signal == g::SIGSTOP || !process::is_orphaned(process.group(), None) {
+                    begin_stop(process, signal);
+                }
+            }
+            SIG_DFL => {
+                // Keel writes no core dumps, so the status never has the bit that tells of one.
+                send::kill_all(process, signal as i32);
+                return Action::Exit(signal as i32);
+            }
+            _ => {
+                if action.flags & u64::from(g::SA_ONESHOT) != 0 {
+                    task.signals.actions().set(signal, SigAction { handler: SIG_DFL, ..action });
+                }
+                return Action::Handle(info, action);
+            }
+        }
+    }
+}
+
+/// Takes the next pending signal of `wanted`: the thread's own before the process's.
+pub(crate) fn take(task: &Rc<Task>, wanted: SigSet) -> Option<SigInfo> {
+    let own = task.signals.pending.borrow_mut().pop(wanted, SYNCHRONOUS);
+    let (_, mut info) = match own {
+        Some(found) => found,
+        None => task.process().signals.pending.borrow_mut().pop(wanted, SYNCHRONOUS)?,
+    };
+    if info.code == code::TIMER {
+        crate::time::posix::delivered(task.process(), &mut info);
+    }
+    Some(info)
+}
+
+/// Starts a stop of all threads.
+fn begin_stop(process: &Rc<Process>, signal: u32) {
+    process.signals.stopped_by.set(signal);
+    process.signals.continue_news.set(false);
+    process.signals.stopping.set(process.thread_count());
+    for task in process.threads() {
+        send::tell(&task);
+    }
+}
+
+/// A thread goes to its stop; the last one tells the parent.
+fn enter_stop(process: &Rc<Process>) {
+    let left = process.signals.stopping.get().saturating_sub(1);
+    let was = process.signals.stopping.replace(left);
+    if was == 1 {
+        process.signals.stop_news.set(true);
+        send::notify_parent(process, code::CLD_STOPPED, process.signals.stopped_by.get() as i32);
+    }
+}
+
+/// A thread ends while its process stops: nobody waits for it.
+pub(crate) fn leave_stop(process: &Rc<Process>) {
+    enter_stop(process);
+}
+
+/// restart_syscall(2): continues a call that a stop interrupted.
+pub fn sys_restart_syscall() -> Result<usize> {
+    let restart = task::current().signals.restart.take().ok_or(Errno::EINTR)?;
+    match restart {
+        super::Restart::Sleep { deadline_ns, remaining } => {
+            crate::time::sleep::sleep_until(deadline_ns, remaining).map(|()| 0)
+        }
+        super::Restart::Futex { address, value, bitset, flags, deadline_ns } => {
+            task::futex::wait_restarted(address, value, bitset, flags, deadline_ns)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Sending: from a cause to a queue, and to the thread that will handle it.
+
+use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
+use crate::task::wait::Interrupt;
+use crate::task::{Process, Task, process, sched};
+use alloc::rc::Rc;
+use keel_core::sigset::{FIRST_REALTIME, SigSet};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Sends a signal to a process. EAGAIN if too many are queued.
+pub fn send_to_process(process: &Rc<Process>, info: SigInfo) -> Result<()> {
+    send(process, None, info)
+}
+
+/// Sends a signal to one thread. EAGAIN if too many are queued.
+pub fn send_to_task(task: &Rc<Task>, info: SigInfo) -> Result<()> {
+    send(task.process(), Some(task), info)
+}
+
+/// Sends a signal to all members of a process group (a terminal's characters and hang-ups).
+pub fn send_to_group(group: i32, info: SigInfo) {
+    for process in process::of_group(group) {
+        // Standard signals from keel are never refused for lack of room.
+        let _ = send_to_process(&process, info);
+    }
+}
+
+/// Sends a signal that the program can't escape: it is unblocked, and its default action is taken
+/// if it was blocked or ignored.
+pub fn force(task: &Rc<Task>, info: SigInfo) {
+    let signal = info.signal();
+    let actions = task.signals.actions();
+    let blocked = task.signals.blocked.get();
+    if blocked.has(signal) || actions.get(signal).handler == super::SIG_IGN {
+        actions.set(signal, super::SigAction::default());
+        task.signals.blocked.set(blocked.without(SigSet::of(signal)));
+    }
+    if task.signals.pending.borrow_mut().push(signal, info) {
+        complete(task.process(), Some(task), signal);
+    }
+    task.set_work();
+}
+
+fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Result<()> {
+    let signal = info.signal();
+    if process.zombie.get().is_some() || process.signals.group_exit.get().is_some() {
+        return Ok(());
+    }
+    let Some(first) = target.cloned().or_else(|| process.main_thread()) else { return Ok(()) };
+    prepare(process, signal);
+    let unblocked = !first.signals.blocked.get().has(signal);
+    if unblocked && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
+        return Ok(());
+    }
+    let queue = if target.is_some() { &first.signals.pending } else { &process.signals.pending };
+    if signal >= FIRST_REALTIME
+        && info.code != code::KERNEL
+        && queue.borrow().len() as u64 >= process.limit(g::RLIMIT_SIGPENDING).0
+    {
+        // Beyond the limit kill(2) still gets through, without its information.
+        if info.code != code::USER && info.code != code::TIMER {
+            return Err(Errno::EAGAIN);
+        }
+        if queue.borrow().set().has(signal) {
+            return Ok(());
+        }
+    }
+    if queue.borrow_mut().push(signal, info) {
+        complete(process, target, signal);
+    }
+    Ok(())
+}
+
+/// Stop signals cancel a pending SIGCONT and the other way round; SIGCONT continues at once.
+fn prepare(process: &Rc<Process>, signal: u32) {
+    let gone = if STOP_SIGNALS.has(signal) {
+        SigSet::of(g::SIGCONT)
+    } else if signal == g::SIGCONT {
+        STOP_SIGNALS
+    } else {
+        return;
+    };
+    process.signals.pending.borrow_mut().discard(gone);
+    for task in process.threads() {
+        task.signals.pending.borrow_mut().discard(gone);
+    }
+    if signal == g::SIGCONT {
+        let was_stopped = process.signals.is_stopped();
+        process.signals.stopped_by.set(0);
+        process.signals.stop_news.set(false);
+        for task in process.threads() {
+            sched::resume(&task);
+        }
+        if was_stopped {
+            process.signals.continue_news.set(true);
+            notify_parent(process, code::CLD_CONTINUED, g::SIGCONT as i32);
+        }
+    }
+}
+
+/// Finds a thread for a queued signal and wakes it; kills at once where that is the outcome.
+fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
+    let wants = |t: &Rc<Task>| {
+        t.sched.state() != sched::State::Dead && (signal == g::SIGKILL || !t.signals.blocked.get().has(signal))
+    };
+    let chosen = match target {
+        Some(task) => Some(task.clone()).filter(|t| wants(t)),
+        None => process.main_thread().filter(|t| wants(t)).or_else(|| process.threads().into_iter().find(|t| wants(t))),
+    };
+    // Signalfd and sigtimedwait take signals that nobody handles.
+    process.signals.arrivals.wake_all();
+    let Some(chosen) = chosen else { return };
+    let action = chosen.signals.actions().get(signal);
+    let terminates = !STOP_SIGNALS.has(signal) && !super::IGNORED_BY_DEFAULT.has(signal) && !CORE_SIGNALS.has(signal);
+    if signal == g::SIGKILL || (action.handler == super::SIG_DFL && terminates) {
+        kill_all(process, signal as i32);
+        return;
+    }
+    tell(&chosen);
+}
+
+/// Ends all threads of a process with this wait status.
+pub(crate) fn kill_all(process: &Rc<Process>, status: i32) {
+    if process.signals.group_exit.get().is_none() {
+        process.signals.group_exit.set(Some(status));
+    }
+    process.signals.stopped_by.set(0);
+    for task in process.threads() {
+        kill_thread(&task);
+    }
+}
+
+/// Makes one thread end.
+pub(crate) fn kill_thread(task: &Rc<Task>) {
+    task.signals.pending.borrow_mut().push(g::SIGKILL, SigInfo::from_kernel(g::SIGKILL));
+    task.set_work();
+    match task.sched.state() {
+        sched::State::Sleeping(Interrupt::BySignal | Interrupt::ByKill) => {
+            sched::wake(task);
+        }
+        sched::State::Stopped => sched::resume(task),
+        _ => {}
+    }
+}
+
+/// Makes a thread look at its signals.
+pub(crate) fn tell(task: &Rc<Task>) {
+    task.set_work();
+    if task.sched.state() == sched::State::Sleeping(Interrupt::BySignal) {
+        sched::wake(task);
+    }
+}
+
+/// Tells the parent that a process stopped or continued.
+pub(crate) fn notify_parent(process: &Rc<Process>, code: i32, status: i32) {
+    let Some(parent) = process.parent() else { return };
+    let no_stop_news = parent
+        .main_thread()
+        .is_some_and(|t| t.signals.actions().get(g::SIGCHLD).flags & u64::from(g::SA_NOCLDSTOP) != 0);
+    if !no_stop_news {
+        let usage = process.usage();
+        let uid = process.main_thread().map_or(0, |t| t.cred().uid);
+        let info =
+            SigInfo::child(code, process.pid(), uid, status, usage.user_ns / TICK_NS, usage.system_ns / TICK_NS);
+        let _ = send_to_process(&parent, info);
+    }
+    parent.child_events.wake_all();
+}
+
+/// A clock tick of times(2) in ns.
+pub const TICK_NS: u64 = 10_000_000;
+
+/// After `task` blocked more signals: those that are pending for its process may be for others.
+pub(crate) fn retarget(task: &Rc<Task>) {
+    let process = task.process();
+    if process.thread_count() < 2 {
+        return;
+    }
+    let pending = process.signals.pending();
+    for other in process.threads() {
+        if !Rc::ptr_eq(&other, task) && !pending.without(other.signals.blocked.get()).is_empty() {
+            tell(&other);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Ids of threads and processes, and other small calls.
+
+use super::{current, pid, sched, with_current};
+use crate::mm::user;
+use uapi::{Errno, Result};
+
+/// getpid(2).
+pub fn sys_getpid() -> i32 {
+    with_current(|t| t.pid())
+}
+
+/// gettid(2).
+pub fn sys_gettid() -> i32 {
+    with_current(|t| t.tid())
+}
+
+/// getppid(2).
+pub fn sys_getppid() -> i32 {
+    with_current(|t| t.process().ppid())
+}
+
+/// set_tid_address(2).
+pub fn sys_set_tid_address(at: usize) -> i32 {
+    with_current(|t| {
+        t.clear_tid.set(at);
+        t.tid()
+    })
+}
+
+/// sched_yield(2).
+pub fn sys_sched_yield() {
+    sched::poll_events();
+    sched::yield_now();
+}
+
+/// getcpu(2). EFAULT.
+pub fn sys_getcpu(cpu: usize, node: usize, _cache: usize) -> Result<()> {
+    if cpu != 0 {
+        user::write(cpu, &(hal::percpu::cpu_index() as u32))?;
+    }
+    if node != 0 {
+        user::write(node, &0u32)?;
+    }
+    Ok(())
+}
+
+/// personality(2).
+pub fn sys_personality(persona: u32) -> u32 {
+    const READ: u32 = u32::MAX;
+    with_current(|t| if persona == READ { t.personality.get() } else { t.personality.replace(persona) })
+}
+
+/// arch_prctl(2). EFAULT, EINVAL, EPERM.
+///
+/// The GS base belongs to keel: setting it is refused.
+pub fn sys_arch_prctl(code: u32, at: usize) -> Result<()> {
+    const SET_GS: u32 = 0x1001;
+    const SET_FS: u32 = 0x1002;
+    const GET_FS: u32 = 0x1003;
+    const GET_GS: u32 = 0x1004;
+    const GET_CPUID: u32 = 0x1011;
+    match code {
+        SET_FS if at >= abi::layout::USER_TOP => Err(Errno::EPERM),
+        SET_FS => {
+            with_current(|t| t.thread.set_fs_base(at as u64));
+            Ok(())
+        }
+        GET_FS => {
+            let base = with_current(|t| t.thread.fs_base());
+            user::write(at, &base)
+        }
+        GET_GS => user::write(at, &0u64),
+        SET_GS if at == 0 => Ok(()),
+        SET_GS => Err(Errno::EINVAL),
+        // GET_CPUID returns its value: 1, CPUID works.
+        GET_CPUID => Err(Errno::ENODEV),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// unshare(2): what is shared between threads. EINVAL, EPERM.
+pub fn sys_unshare(flags: u64) -> Result<()> {
+    use uapi::raw::general as g;
+    const NAMESPACES: u64 = (g::CLONE_NEWNS
+        | g::CLONE_NEWCGROUP
+        | g::CLONE_NEWUTS
+        | g::CLONE_NEWIPC
+        | g::CLONE_NEWUSER
+        | g::CLONE_NEWPID
+        | g::CLONE_NEWNET
+        | g::CLONE_NEWTIME) as u64;
+    const SHARING: u64 =
+        (g::CLONE_FS | g::CLONE_FILES | g::CLONE_SIGHAND | g::CLONE_VM | g::CLONE_THREAD | g::CLONE_SYSVSEM) as u64;
+    if flags & !(NAMESPACES | SHARING) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let me = current();
+    let alone = me.process().thread_count() == 1;
+    if flags & (g::CLONE_THREAD | g::CLONE_SIGHAND | g::CLONE_VM) as u64 != 0 && !alone {
+        return Err(Errno::EINVAL);
+    }
+    if flags & NAMESPACES != 0 {
+        return Err(Errno::EPERM);
+    }
+    if flags & g::CLONE_FILES as u64 != 0 {
+        me.unshare_files();
+    }
+    if flags & g::CLONE_FS as u64 != 0 {
+        let own = me.fs().fork();
+        drop(me.set_fs(Some(own)));
+    }
+    Ok(())
+}
+
+/// setns(2): there are no other namespaces. EPERM, EBADF.
+pub fn sys_setns(fd: i32, _kind: u32) -> Result<()> {
+    current().files().get(fd)?;
+    Err(Errno::EPERM)
+}
+
+/// seccomp(2): a kernel without filters. EINVAL.
+pub fn sys_seccomp(_operation: u32, _flags: u32, _args: usize) -> Result<()> {
+    Err(Errno::EINVAL)
+}
+
+/// kcmp(2). EINVAL, ESRCH, EBADF: pointers to what two processes have in common.
+pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Result<i32> {
+    use alloc::rc::Rc;
+    const FILE: i32 = 0;
+    const VM: i32 = 1;
+    const FILES: i32 = 2;
+    const FS: i32 = 3;
+    const SIGHAND: i32 = 4;
+    let a = pid::find_task(pid1).ok_or(Errno::ESRCH)?;
+    let b = pid::find_task(pid2).ok_or(Errno::ESRCH)?;
+    fn order(a: usize, b: usize) -> i32 {
+        match a.cmp(&b) {
+            core::cmp::Ordering::Equal => 0,
+            core::cmp::Ordering::Less => 1,
+            core::cmp::Ordering::Greater => 2,
+        }
+    }
+    fn address<T>(value: &Option<Rc<T>>) -> usize {
+        value.as_ref().map_or(0, |v| Rc::as_ptr(v).addr())
+    }
+    Ok(match kind {
+        FILE => {
+            let first = a.try_files().ok_or(Errno::EBADF)?.get(index1 as i32)?;
+            let second = b.try_files().ok_or(Errno::EBADF)?.get(index2 as i32)?;
+            order(Rc::as_ptr(&first).addr(), Rc::as_ptr(&second).addr())
+        }
+        VM => order(address(&a.try_mm()), address(&b.try_mm())),
+        FILES => order(address(&a.try_files()), address(&b.try_files())),
+        FS => order(address(&a.try_fs()), address(&b.try_fs())),
+        SIGHAND => order(Rc::as_ptr(&a.signals.actions()).addr(), Rc::as_ptr(&b.signals.actions()).addr()),
+        5..=7 => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EINVAL),
+    })
+}

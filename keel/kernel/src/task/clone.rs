@@ -1,0 +1,313 @@
+//! Making threads and processes; clone(2).
+
+use super::process::Process;
+use super::wait::{Interrupt, WaitQueue, wait_until};
+use super::{Parts, Task, current, pid, pidfd, sched};
+use crate::mm::user;
+use crate::signal::{AltStack, TaskSignals};
+use abi::layout::USER_TOP;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use hal::thread::Thread;
+use hal::trap::{Entry, TrapFrame};
+use keel_core::sigset::MAX_SIGNAL;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+const VM: u64 = g::CLONE_VM as u64;
+const FS: u64 = g::CLONE_FS as u64;
+const FILES: u64 = g::CLONE_FILES as u64;
+const SIGHAND: u64 = g::CLONE_SIGHAND as u64;
+const THREAD: u64 = g::CLONE_THREAD as u64;
+const VFORK: u64 = g::CLONE_VFORK as u64;
+const PARENT: u64 = g::CLONE_PARENT as u64;
+const SETTLS: u64 = g::CLONE_SETTLS as u64;
+const PARENT_SETTID: u64 = g::CLONE_PARENT_SETTID as u64;
+const CHILD_SETTID: u64 = g::CLONE_CHILD_SETTID as u64;
+const CHILD_CLEARTID: u64 = g::CLONE_CHILD_CLEARTID as u64;
+const PIDFD: u64 = g::CLONE_PIDFD as u64;
+const DETACHED: u64 = g::CLONE_DETACHED as u64;
+const NEWTIME: u64 = g::CLONE_NEWTIME as u64;
+const CLEAR_SIGHAND: u64 = g::CLONE_CLEAR_SIGHAND;
+const INTO_CGROUP: u64 = g::CLONE_INTO_CGROUP;
+/// Low byte of clone's flags: the signal at the child's end.
+const EXIT_SIGNAL: u64 = 0xff;
+/// New namespaces other than of users.
+const NAMESPACES: u64 = (g::CLONE_NEWNS
+    | g::CLONE_NEWCGROUP
+    | g::CLONE_NEWUTS
+    | g::CLONE_NEWIPC
+    | g::CLONE_NEWUSER
+    | g::CLONE_NEWPID
+    | g::CLONE_NEWNET) as u64;
+
+/// What a vfork(2) parent waits for.
+#[derive(Debug, Default)]
+pub struct VforkGate {
+    open: Cell<bool>,
+    queue: Rc<WaitQueue>,
+}
+
+impl VforkGate {
+    /// The child no longer uses the parent's memory.
+    pub fn open(&self) {
+        self.open.set(true);
+        self.queue.wake_all();
+    }
+}
+
+/// Arguments of clone3(2), which the others are made into.
+#[derive(Clone, Copy, Debug, Default)]
+struct Request {
+    flags: u64,
+    pidfd: usize,
+    child_tid: usize,
+    parent_tid: usize,
+    exit_signal: u32,
+    /// New stack pointer; 0: as the caller's.
+    stack: u64,
+    tls: u64,
+    /// Wanted thread id; 0: any.
+    set_tid: i32,
+}
+
+/// clone(2), x86-64 order of arguments. EAGAIN, EINVAL, ENOMEM, EPERM.
+pub fn sys_clone(
+    frame: &mut TrapFrame,
+    flags: u64,
+    stack: u64,
+    parent_tid: usize,
+    child_tid: usize,
+    tls: u64,
+) -> Result<i32> {
+    // clone takes 32 bits of flags.
+    let flags = flags & 0xffff_ffff;
+    if flags & PIDFD != 0 && flags & (PARENT_SETTID | DETACHED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let request = Request {
+        flags: flags & !(EXIT_SIGNAL | DETACHED),
+        pidfd: if flags & PIDFD != 0 { parent_tid } else { 0 },
+        child_tid,
+        parent_tid,
+        exit_signal: (flags & EXIT_SIGNAL) as u32,
+        stack,
+        tls,
+        set_tid: 0,
+    };
+    run(frame, &request)
+}
+
+/// fork(2). EAGAIN, ENOMEM.
+pub fn sys_fork(frame: &mut TrapFrame) -> Result<i32> {
+    run(frame, &Request { exit_signal: g::SIGCHLD, ..Request::default() })
+}
+
+/// vfork(2). EAGAIN, ENOMEM.
+pub fn sys_vfork(frame: &mut TrapFrame) -> Result<i32> {
+    run(frame, &Request { flags: VM | VFORK, exit_signal: g::SIGCHLD, ..Request::default() })
+}
+
+/// clone3(2). E2BIG, EAGAIN, EEXIST, EFAULT, EINVAL, ENOMEM, EPERM.
+pub fn sys_clone3(frame: &mut TrapFrame, args: usize, size: usize) -> Result<i32> {
+    const FIRST_SIZE: usize = 64;
+    const KNOWN_SIZE: usize = size_of::<g::clone_args>();
+    const MAX_PID_LEVELS: u64 = 32;
+    if size > abi::layout::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    if size < FIRST_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    let mut words = [0u64; KNOWN_SIZE / 8];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+    user::read_bytes(args, &mut bytes[..size.min(KNOWN_SIZE)])?;
+    if size > KNOWN_SIZE {
+        let rest = user::read_array::<u8>(args.wrapping_add(KNOWN_SIZE), size - KNOWN_SIZE)?;
+        if rest.iter().any(|b| *b != 0) {
+            return Err(Errno::E2BIG);
+        }
+    }
+    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup] = words;
+    if set_tid_size > MAX_PID_LEVELS || (set_tid == 0) != (set_tid_size == 0) {
+        return Err(Errno::EINVAL);
+    }
+    // One id per nested pid namespace: there is one.
+    if set_tid_size > 1 {
+        return Err(Errno::EINVAL);
+    }
+    if exit_signal > u64::from(MAX_SIGNAL) || (flags & INTO_CGROUP != 0 && cgroup > i32::MAX as u64) {
+        return Err(Errno::EINVAL);
+    }
+    if flags & INTO_CGROUP != 0 {
+        return Err(Errno::EBADF);
+    }
+    if flags & (DETACHED | (EXIT_SIGNAL & !NEWTIME)) != 0 || flags >> 34 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & (THREAD | PARENT) != 0 && exit_signal != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & SIGHAND != 0 && flags & CLEAR_SIGHAND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if (stack == 0) != (stack_size == 0) {
+        return Err(Errno::EINVAL);
+    }
+    let top = stack.checked_add(stack_size).filter(|top| *top <= USER_TOP as u64).ok_or(Errno::EINVAL)?;
+    let set_tid = if set_tid == 0 { 0 } else { user::read::<i32>(set_tid as usize)? };
+    let request = Request {
+        flags,
+        pidfd: pidfd as usize,
+        child_tid: child_tid as usize,
+        parent_tid: parent_tid as usize,
+        exit_signal: exit_signal as u32,
+        stack: top,
+        tls,
+        set_tid,
+    };
+    run(frame, &request)
+}
+
+/// Combinations that clone(2) refuses.
+fn check(r: &Request) -> Result<()> {
+    let has = |flag: u64| r.flags & flag != 0;
+    if has(SIGHAND) && !has(VM) || has(THREAD) && !has(SIGHAND) {
+        return Err(Errno::EINVAL);
+    }
+    if has(g::CLONE_NEWNS as u64) && has(FS) || has(g::CLONE_NEWUSER as u64) && has(FS) {
+        return Err(Errno::EINVAL);
+    }
+    if has(THREAD) && has((g::CLONE_NEWUSER | g::CLONE_NEWPID) as u64) {
+        return Err(Errno::EINVAL);
+    }
+    if has(NAMESPACES | NEWTIME) {
+        // The machine is the namespace: nested ones are not offered.
+        return Err(Errno::EPERM);
+    }
+    if r.set_tid != 0 {
+        return Err(Errno::EPERM);
+    }
+    if has(SETTLS) && r.tls as usize >= USER_TOP {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
+    check(request)?;
+    let me = current();
+    let child = create(&me, frame, request)?;
+    let tid = child.tid();
+    let gate = child.vfork.borrow().clone();
+    sched::resume(&child);
+    drop(child);
+    if let Some(gate) = gate {
+        // A parent that is killed meanwhile does not wait: the memory lives on with the child.
+        let _ = wait_until(&[gate.queue.clone()], None, Interrupt::ByKill, || gate.open.get().then_some(()));
+    }
+    Ok(tid)
+}
+
+fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
+    let has = |flag: u64| r.flags & flag != 0;
+    let parent = me.process();
+    let (most, _) = parent.limit(g::RLIMIT_NPROC);
+    if !me.cred().capable(super::cred::cap::SYS_RESOURCE) && pid::thread_count() as u64 >= most {
+        return Err(Errno::EAGAIN);
+    }
+
+    let mut start = frame.clone();
+    start.rax = 0;
+    start.entry = Entry::Fault as u64;
+    if r.stack != 0 {
+        start.rsp = r.stack;
+    }
+    let thread = Thread::new(&start).ok_or(Errno::ENOMEM)?;
+    thread.inherit_fpu(&me.thread);
+    thread.set_fs_base(if has(SETTLS) { r.tls } else { me.thread.fs_base() });
+
+    let mm = if has(VM) { me.mm() } else { me.mm().fork()? };
+    let files = if has(FILES) { me.files() } else { me.files().fork() };
+    let fs = if has(FS) { me.fs() } else { me.fs().fork() };
+    let tid = pid::allocate()?;
+    let actions = if has(SIGHAND) { me.signals.actions() } else { me.signals.actions().fork() };
+    if has(CLEAR_SIGHAND) {
+        actions.reset_handlers();
+    }
+    // A thread has an alternate stack of its own to set; a vfork child uses its parent's.
+    let keeps_stack = !has(VM) || has(VFORK);
+    let alt_stack = if keeps_stack { me.signals.alt_stack.get() } else { AltStack::NONE };
+    let process = if has(THREAD) {
+        parent.clone()
+    } else {
+        let child = Process::new(tid, parent.group(), parent.session(), parent.limits());
+        child.exit_signal.set(if has(PARENT) { parent.exit_signal.get() } else { r.exit_signal });
+        child.dumpable.set(parent.dumpable.get());
+        child.has_subreaper.set(parent.has_subreaper.get() || parent.subreaper.get());
+        child.oom_score_adj.set(parent.oom_score_adj.get());
+        *child.exe.borrow_mut() = parent.exe();
+        child
+    };
+    let task = Task::new(
+        tid,
+        Parts {
+            process: process.clone(),
+            thread,
+            mm: Some(mm),
+            files,
+            fs,
+            cred: me.cred(),
+            signals: TaskSignals::new(actions, me.signals.blocked.get(), alt_stack),
+            sched: sched::Entity::new(Some(&me.sched)),
+            comm: me.comm.get(),
+        },
+    );
+    task.no_new_privs.set(me.no_new_privs.get());
+    task.personality.set(me.personality.get());
+    task.keep_caps.set(me.keep_caps.get());
+    task.securebits.set(me.securebits.get());
+    task.timer_slack_ns.set(me.timer_slack_ns.get());
+    task.io_priority.set(me.io_priority.get());
+    if has(CHILD_CLEARTID) {
+        task.clear_tid.set(r.child_tid);
+    }
+    if has(CHILD_SETTID) {
+        task.set_tid.set(r.child_tid);
+    }
+    if has(VFORK) {
+        *task.vfork.borrow_mut() = Some(Rc::default());
+    }
+    if has(PIDFD) {
+        user::write(r.pidfd, &pidfd::open(&process, 0)?)?;
+    }
+    if has(PARENT_SETTID) {
+        // Linux ignores a bad address here, too.
+        let _ = user::write(r.parent_tid, &tid);
+    }
+
+    process.add_thread(task.clone());
+    pid::enter(tid, task.clone(), (!has(THREAD)).then(|| process.clone()));
+    if !has(THREAD) {
+        let real_parent = if has(PARENT) { parent.parent() } else { Some(parent.clone()) };
+        real_parent.unwrap_or_else(pid::init_process).adopt(process);
+    } else {
+        let stopping = &process.signals.stopping;
+        if process.signals.stopped_by.get() != 0 {
+            stopping.set(stopping.get() + 1);
+        }
+    }
+    // It looks at signals that its group got meanwhile.
+    task.sched.work.set(true);
+    Ok(task)
+}
+
+/// First thing that a new thread does for itself.
+pub fn begin() {
+    let me = current();
+    let at = me.set_tid.take();
+    if at != 0 {
+        // Linux ignores a bad address here.
+        let _ = user::write(at, &me.tid());
+    }
+}

@@ -1,0 +1,272 @@
+//! Running a program; execve(2).
+
+use super::wait::{Interrupt, wait_until};
+use super::{Task, cred, current, exit, pid};
+use crate::fs::{self, PathRef};
+use crate::mm::{ExecRequest, Mm, StartPoint, user};
+use crate::signal::{AltStack, send};
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::trap::{Entry, TrapFrame};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::io::KernelDst;
+
+/// Bytes at the start of a file that tell what it is.
+const HEAD: usize = 256;
+/// Most interpreters of interpreters.
+const MAX_SCRIPTS: usize = 5;
+/// Longest argument or environment string with its terminator: 32 pages.
+const MAX_STRING: usize = 32 * PAGE_SIZE;
+/// Room for strings that is there whatever the stack limit.
+const MIN_STRINGS: u64 = 32 * PAGE_SIZE as u64;
+/// Most room for strings.
+const MAX_STRINGS: u64 = 6 << 20;
+const PATH_MAX: usize = 4096;
+
+/// A program that is ready to replace the current one.
+struct Loaded {
+    mm: Rc<Mm>,
+    start: StartPoint,
+    file: PathRef,
+    cred: cred::Cred,
+    secure: bool,
+    comm: Vec<u8>,
+}
+
+/// execve(2). E2BIG, EACCES, EFAULT, EINVAL, EISDIR, ELIBBAD, ELOOP, EMFILE, ENAMETOOLONG, ENOENT,
+/// ENOEXEC, ENOMEM, ENOTDIR, ETXTBSY.
+pub fn sys_execve(frame: &mut TrapFrame, path: usize, argv: usize, envp: usize) -> Result<usize> {
+    run(frame, g::AT_FDCWD, path, argv, envp, 0)
+}
+
+/// execveat(2). As execve, and EBADF.
+pub fn sys_execveat(
+    frame: &mut TrapFrame,
+    dir: i32,
+    path: usize,
+    argv: usize,
+    envp: usize,
+    flags: u32,
+) -> Result<usize> {
+    if flags & !(g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    run(frame, dir, path, argv, envp, flags)
+}
+
+fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, flags: u32) -> Result<usize> {
+    let path = user::read_cstr(path, PATH_MAX)?;
+    if path.is_empty() && flags & g::AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
+    let mut room = (stack_limit / 4).clamp(MIN_STRINGS, MAX_STRINGS) as usize;
+    let argv = read_strings(argv, &mut room)?;
+    let envp = read_strings(envp, &mut room)?;
+    // Absolute, or relative to the working directory: the path as given. Else by descriptor.
+    let shown = match (path.first(), dir) {
+        (Some(b'/'), _) | (Some(_), g::AT_FDCWD) => path.clone(),
+        (None, _) => alloc::format!("/dev/fd/{dir}").into_bytes(),
+        (Some(_), _) => {
+            let mut shown = alloc::format!("/dev/fd/{dir}/").into_bytes();
+            shown.extend_from_slice(&path);
+            shown
+        }
+    };
+    let loaded = load(dir, &path, flags, &shown, argv, &envp, stack_limit)?;
+    let me = current();
+    de_thread(&me)?;
+    commit(&me, frame, loaded);
+    Ok(0)
+}
+
+/// Runs the pod's first program; errors as execve(2).
+pub(super) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>]) -> Result<()> {
+    let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
+    let loaded = load(g::AT_FDCWD, path, 0, path, argv.to_vec(), envp, stack_limit)?;
+    commit(&current(), frame, loaded);
+    Ok(())
+}
+
+/// Reads a null-terminated array of strings. E2BIG, EFAULT.
+fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
+    let mut strings = Vec::new();
+    if at == 0 {
+        return Ok(strings);
+    }
+    loop {
+        let pointer = user::read::<usize>(at)?;
+        if pointer == 0 {
+            return Ok(strings);
+        }
+        let string = user::read_cstr(pointer, MAX_STRING).map_err(|errno| match errno {
+            Errno::ENAMETOOLONG => Errno::E2BIG,
+            other => other,
+        })?;
+        let need = string.len() + 1 + size_of::<usize>();
+        *room = room.checked_sub(need).ok_or(Errno::E2BIG)?;
+        strings.push(string);
+        at = at.checked_add(size_of::<usize>()).ok_or(Errno::EFAULT)?;
+    }
+}
+
+/// Opens a program, follows `#!` lines, and loads it into a new address space.
+fn load(
+    dir: i32,
+    path: &[u8],
+    flags: u32,
+    shown: &[u8],
+    mut argv: Vec<Vec<u8>>,
+    envp: &[Vec<u8>],
+    stack_limit: u64,
+) -> Result<Loaded> {
+    let me = current();
+    let mut file = fs::open_exec(dir, path, flags)?;
+    let mut filename = shown.to_vec();
+    if argv.is_empty() {
+        // Programs may count on argv[0].
+        argv.push(Vec::new());
+    }
+    let mut depth = 0;
+    loop {
+        let mut head = [0; HEAD];
+        let len = file.inode().read_at(0, &mut KernelDst(&mut head))?;
+        let Some(line) = head[..len].strip_prefix(b"#!") else { break };
+        let (interpreter, argument) = parse_script(line, len == HEAD)?;
+        depth += 1;
+        if depth > MAX_SCRIPTS {
+            return Err(Errno::ELOOP);
+        }
+        // interpreter [argument] script arguments…
+        let old = core::mem::take(&mut argv);
+        argv.push(interpreter.to_vec());
+        argv.extend(argument.map(<[u8]>::to_vec));
+        argv.push(core::mem::replace(&mut filename, interpreter.to_vec()));
+        argv.extend(old.into_iter().skip(1));
+        file = fs::open_exec(g::AT_FDCWD, interpreter, 0)?;
+    }
+    let attr = file.inode().attr()?;
+    let (cred, secure) = cred::after_exec(&me, attr.mode, attr.uid, attr.gid);
+    let request = ExecRequest {
+        inode: file.inode().clone(),
+        open_interpreter: &|path| Ok(fs::open_exec(g::AT_FDCWD, path, 0)?.inode().clone()),
+        argv: &argv,
+        envp,
+        filename: if depth == 0 { shown } else { &filename },
+        ids: [cred.uid, cred.euid, cred.gid, cred.egid],
+        secure,
+        stack_limit,
+    };
+    let (mm, start) = Mm::exec(&request)?;
+    let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
+    Ok(Loaded { mm, start, file, cred, secure, comm })
+}
+
+/// Interpreter and its one optional argument of a `#!` line (without the `#!`). ENOEXEC.
+fn parse_script(line: &[u8], whole_head: bool) -> Result<(&[u8], Option<&[u8]>)> {
+    let is_blank = |b: &u8| matches!(b, b' ' | b'\t');
+    let end = line.iter().position(|b| *b == b'\n' || *b == 0);
+    let line = match end {
+        Some(end) => &line[..end],
+        // Cut off: only an interpreter that certainly ends inside counts.
+        None if whole_head => {
+            let start = line.iter().position(|b| !is_blank(b)).ok_or(Errno::ENOEXEC)?;
+            if !line[start..].iter().any(|b| is_blank(b)) {
+                return Err(Errno::ENOEXEC);
+            }
+            line
+        }
+        None => line,
+    };
+    let line = trim(line);
+    let split = line.iter().position(|b| is_blank(b)).unwrap_or(line.len());
+    let (interpreter, rest) = line.split_at(split);
+    if interpreter.is_empty() {
+        return Err(Errno::ENOEXEC);
+    }
+    let argument = trim(rest);
+    Ok((interpreter, (!argument.is_empty()).then_some(argument)))
+}
+
+fn trim(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = line {
+        line = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = line {
+        line = rest;
+    }
+    line
+}
+
+/// Ends all other threads and takes the process's id. EAGAIN if the process is being killed.
+fn de_thread(me: &Rc<Task>) -> Result<()> {
+    let process = me.process();
+    if process.signals.group_exit.get().is_some() {
+        return Err(Errno::EAGAIN);
+    }
+    for task in process.threads() {
+        if !Rc::ptr_eq(&task, me) {
+            send::kill_thread(&task);
+        }
+    }
+    let alone = || (process.thread_count() == 1).then_some(());
+    wait_until(&[process.exit_events.clone()], None, Interrupt::ByKill, alone).map_err(|_| Errno::EAGAIN)?;
+    if !me.is_leader() {
+        drop(pid::remove_task(me.tid()));
+        me.set_tid_number(process.pid());
+        pid::enter(process.pid(), me.clone(), None);
+    }
+    Ok(())
+}
+
+/// The point of no return.
+fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
+    super::robust::release_all(me);
+    exit::release_memory(me);
+    let process = me.process();
+    new.mm.activate();
+    let old_mm = me.set_mm(Some(new.mm));
+    if let Some(old) = old_mm
+        && Rc::strong_count(&old) == 1
+    {
+        old.clear();
+    }
+
+    me.robust_list.set(0);
+    me.clear_tid.set(0);
+    // Handlers are the old program's; ignored signals stay ignored. A copy if they were shared.
+    let actions = me.signals.actions();
+    let own = if Rc::strong_count(&actions) > 2 { actions.fork() } else { actions };
+    own.reset_handlers();
+    let _shared = me.signals.actions.replace(own);
+    me.signals.alt_stack.set(AltStack::NONE);
+    me.signals.restart.set(None);
+    process.posix_timers.clear();
+
+    let ids_changed = new.cred.euid != new.cred.uid || new.cred.egid != new.cred.gid;
+    process.dumpable.set(i32::from(!(ids_changed || new.secure)));
+    if new.secure {
+        me.parent_death_signal.set(0);
+    }
+    me.keep_caps.set(false);
+    me.set_cred(new.cred);
+    me.set_comm(&new.comm);
+    let _old_exe = process.exe.replace(Some(new.file));
+    process.did_exec.set(true);
+    me.personality.set(me.personality.get() & !ADDR_COMPAT);
+
+    me.unshare_files();
+    me.files().close_on_exec();
+
+    me.thread.reset_fpu();
+    me.thread.set_fs_base(0);
+    *frame = TrapFrame::new(new.start.rip, new.start.rsp);
+    frame.entry = Entry::Fault as u64;
+    // All of the frame changed: not the fast way back.
+    me.set_work();
+}
+
+/// Personality bits that execve clears.
+const ADDR_COMPAT: u32 = 0x0020_0000;

@@ -1,0 +1,199 @@
+//! The end of threads and processes; exit(2).
+
+use super::process::Process;
+use super::{Task, current, futex, pid, robust, sched};
+use crate::mm::{Mm, user};
+use crate::signal::{self, SIG_IGN, SigInfo, code, send};
+use crate::task;
+use abi::request::Op;
+use alloc::rc::Rc;
+use uapi::raw::general as g;
+
+/// Wait status of an ordinary exit.
+pub const fn exited(code: i32) -> i32 {
+    (code & 0xff) << 8
+}
+
+/// exit(2): ends the calling thread.
+pub fn sys_exit(code: i32) -> uapi::Result<()> {
+    exit_thread(exited(code))
+}
+
+/// exit_group(2): ends the process.
+pub fn sys_exit_group(code: i32) -> uapi::Result<()> {
+    let status = kill_group(exited(code));
+    exit_thread(status)
+}
+
+/// Tells all threads of the current process to end; the status that counts.
+fn kill_group(status: i32) -> i32 {
+    let me = current();
+    let process = me.process();
+    if let Some(earlier) = process.signals.group_exit.get() {
+        return earlier;
+    }
+    send::kill_all(process, status);
+    status
+}
+
+/// Ends the current thread. The caller holds no counted handle: its stack is never unwound.
+pub fn exit_thread(status: i32) -> ! {
+    let mm = clean_up(status);
+    sched::end(mm)
+}
+
+/// Gives back all that the thread has; its memory is left to who runs next.
+fn clean_up(status: i32) -> Option<Rc<Mm>> {
+    let me = current();
+    let process = me.process().clone();
+    // Nothing wakes or interrupts it from here on.
+    me.signals.blocked.set(keel_core::sigset::SigSet(!0));
+    robust::release_all(&me);
+    release_memory(&me);
+    if process.thread_count() == 1 {
+        process.itimers.stop(&process);
+        process.posix_timers.clear();
+    }
+    let files = me.set_files(None);
+    if let Some(files) = files
+        && Rc::strong_count(&files) == 1
+    {
+        files.close_all();
+    }
+    drop(me.set_fs(None));
+    let last = process.remove_thread(&me);
+    let mut usage = process.ended_usage.get();
+    usage.add(&me.sched.usage());
+    if last && let Some(mm) = me.try_mm() {
+        usage.max_resident = usage.max_resident.max(mm.resident_bytes());
+    }
+    process.ended_usage.set(usage);
+    drop(pid::remove_task(me.tid()));
+    if last {
+        end_process(&process, &me, process.signals.group_exit.get().unwrap_or(status));
+    } else if process.signals.stopped_by.get() != 0 {
+        signal::deliver::leave_stop(&process);
+    }
+    process.exit_events.wake_all();
+    me.set_mm(None)
+}
+
+/// What others wait for when a thread stops using its memory: exit and execve.
+pub(super) fn release_memory(me: &Rc<Task>) {
+    let at = me.clear_tid.take();
+    if at != 0 && user::write(at, &0u32).is_ok() {
+        futex::wake_shared_too(at, 1);
+    }
+    let gate = me.vfork.take();
+    if let Some(gate) = gate {
+        gate.open();
+    }
+}
+
+/// The last thread has ended.
+fn end_process(process: &Rc<Process>, last: &Rc<Task>, status: i32) {
+    if process.pid() == pid::FIRST {
+        end_pod(status);
+    }
+    find_heirs(process);
+    hang_up(process);
+    process.ended_uid.set(last.cred().uid);
+    process.zombie.set(Some(status));
+    let Some(parent) = process.parent() else { return };
+    let signal = process.exit_signal.get();
+    let action = parent.main_thread().map(|t| t.signals.actions().get(g::SIGCHLD));
+    let unwanted = signal == g::SIGCHLD
+        && action.is_some_and(|a| a.handler == SIG_IGN || a.flags & u64::from(g::SA_NOCLDWAIT) != 0);
+    if signal != 0 && !(unwanted && action.is_some_and(|a| a.handler == SIG_IGN)) {
+        let mut info = child_info(process, last.cred().uid, status);
+        info.signo = signal as i32;
+        let _ = signal::send_to_process(&parent, info);
+    }
+    if parent.pid() == pid::INIT || unwanted {
+        reap(&parent, process);
+    }
+    parent.child_events.wake_all();
+}
+
+/// siginfo of a process's end.
+pub(super) fn child_info(process: &Process, uid: u32, status: i32) -> SigInfo {
+    let (code, value) = match status & 0x7f {
+        0 => (code::CLD_EXITED, status >> 8 & 0xff),
+        signal if status & 0x80 != 0 => (code::CLD_DUMPED, signal),
+        signal => (code::CLD_KILLED, signal),
+    };
+    let usage = process.usage();
+    SigInfo::child(code, process.pid(), uid, value, usage.user_ns / send::TICK_NS, usage.system_ns / send::TICK_NS)
+}
+
+/// Removes a zombie for good.
+pub(super) fn reap(parent: &Rc<Process>, process: &Rc<Process>) {
+    let mut usage = parent.children_usage.get();
+    usage.add(&process.usage());
+    usage.add(&process.children_usage.get());
+    parent.children_usage.set(usage);
+    parent.remove_child(process.pid());
+    pid::remove_process(process.pid());
+}
+
+/// Children go to the nearest subreaper, or to keel, which reaps at once; prctl(2).
+fn find_heirs(process: &Rc<Process>) {
+    let mut heir = process.parent();
+    while let Some(candidate) = heir.take() {
+        if candidate.subreaper.get() && candidate.thread_count() > 0 {
+            heir = Some(candidate);
+            break;
+        }
+        heir = candidate.parent();
+    }
+    let heir = heir.unwrap_or_else(pid::init_process);
+    for child in process.take_children() {
+        let orphaned_before = task::process::is_orphaned(child.group(), None);
+        heir.adopt(child.clone());
+        for thread in child.threads() {
+            let signal = thread.parent_death_signal.get();
+            if signal != 0 {
+                let _ = signal::send_to_task(&thread, SigInfo::from_process(signal, code::USER, process.pid(), 0));
+            }
+        }
+        if child.zombie.get().is_some() {
+            if heir.pid() == pid::INIT {
+                reap(&heir, &child);
+            } else {
+                child.exit_signal.set(g::SIGCHLD);
+                let _ = signal::send_to_process(&heir, SigInfo::from_kernel(g::SIGCHLD));
+                heir.child_events.wake_all();
+            }
+        } else {
+            child.exit_signal.set(g::SIGCHLD);
+            let stopped = child.signals.is_stopped();
+            if !orphaned_before && stopped && task::process::is_orphaned(child.group(), Some(process.pid())) {
+                signal::send_to_group(child.group(), SigInfo::from_kernel(g::SIGHUP));
+                signal::send_to_group(child.group(), SigInfo::from_kernel(g::SIGCONT));
+            }
+        }
+    }
+}
+
+/// The end of a session leader takes the terminal from the session: SIGHUP to the foreground.
+fn hang_up(process: &Rc<Process>) {
+    let session = process.session();
+    if session.sid != process.pid() {
+        return;
+    }
+    let terminal = session.terminal.take();
+    if terminal.is_some() && session.foreground.get() > 0 {
+        let group = session.foreground.take();
+        signal::send_to_group(group, SigInfo::from_kernel(g::SIGHUP));
+        signal::send_to_group(group, SigInfo::from_kernel(g::SIGCONT));
+    }
+}
+
+/// The pod's first program has ended, and with it the pod.
+fn end_pod(status: i32) -> ! {
+    let code = match status & 0x7f {
+        0 => status >> 8 & 0xff,
+        signal => 128 + signal,
+    };
+    hal::ring::end(Op::Exit, code as u64, &[])
+}

@@ -1,0 +1,255 @@
+//! Fast user-space locks; futex(2).
+
+use super::wait::{Interrupt, park};
+use super::{Task, current, sched};
+use crate::mm::user;
+use crate::signal::Restart;
+use crate::time::{clock::Clock, deadline_after, read_timespec};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use hashbrown::HashMap;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+const MATCH_ANY: u32 = u32::MAX;
+const COMMANDS: u32 = 0x7f;
+
+/// What a futex is: a word of an address space, or of a shared object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// Address space (its identity) and address.
+    Private(usize, usize),
+    /// Object (its identity) and offset.
+    Shared(usize, u64),
+}
+
+struct Waiter {
+    task: Rc<Task>,
+    bits: u32,
+    key: Cell<Key>,
+    woken: Cell<bool>,
+}
+
+static WAITERS: Global<RefCell<Option<HashMap<Key, VecDeque<Rc<Waiter>>>>>> = Global::new(RefCell::new(None));
+
+fn with_waiters<R>(f: impl FnOnce(&mut HashMap<Key, VecDeque<Rc<Waiter>>>) -> R) -> R {
+    f(WAITERS.borrow_mut().get_or_insert_with(HashMap::new))
+}
+
+/// The key of an address. EINVAL if unaligned, EFAULT.
+fn key(address: usize, private: bool) -> Result<Key> {
+    if !address.is_multiple_of(4) {
+        return Err(Errno::EINVAL);
+    }
+    if address >= abi::layout::USER_TOP {
+        return Err(Errno::EFAULT);
+    }
+    let mm = current().mm();
+    if !private && let Some((object, offset)) = mm.shared_key(address) {
+        return Ok(Key::Shared(object, offset));
+    }
+    Ok(Key::Private(Rc::as_ptr(&mm).addr(), address))
+}
+
+/// Wakes up to `count` waiters of `key` that wait for one of `bits`.
+fn wake(key: Key, count: usize, bits: u32) -> usize {
+    let mut woken = 0;
+    while woken < count {
+        let next = with_waiters(|all| {
+            let queue = all.get_mut(&key)?;
+            let i = queue.iter().position(|w| w.bits & bits != 0)?;
+            let waiter = queue.remove(i);
+            if queue.is_empty() {
+                all.remove(&key);
+            }
+            waiter
+        });
+        let Some(waiter) = next else { break };
+        waiter.woken.set(true);
+        sched::wake(&waiter.task);
+        woken += 1;
+    }
+    woken
+}
+
+/// Wakes waiters of a word that a thread left behind: of the address and of the shared object.
+pub(super) fn wake_shared_too(address: usize, count: usize) {
+    for private in [true, false] {
+        if let Ok(key) = key(address, private) {
+            wake(key, count, MATCH_ANY);
+        }
+    }
+}
+
+fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {
+    if bits == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let key = key(address, private)?;
+    if user::load_u32(address)? != value {
+        return Err(Errno::EAGAIN);
+    }
+    let waiter = Rc::new(Waiter { task: current(), bits, key: Cell::new(key), woken: Cell::new(false) });
+    with_waiters(|all| all.entry(key).or_default().push_back(waiter.clone()));
+    let outcome = park(deadline_ns, Interrupt::BySignal, || waiter.woken.get().then_some(()));
+    if outcome.is_err() && !waiter.woken.get() {
+        with_waiters(|all| {
+            let key = waiter.key.get();
+            if let Some(queue) = all.get_mut(&key) {
+                queue.retain(|w| !Rc::ptr_eq(w, &waiter));
+                if queue.is_empty() {
+                    all.remove(&key);
+                }
+            }
+        });
+    }
+    outcome
+}
+
+/// Waits, and remembers how to go on after a signal.
+fn wait_restartable(
+    address: usize,
+    private: bool,
+    value: u32,
+    bits: u32,
+    deadline_ns: Option<u64>,
+) -> Result<usize> {
+    match wait(address, private, value, bits, deadline_ns) {
+        Err(Errno::ERESTARTSYS) => {
+            let Some(deadline_ns) = deadline_ns else { return Err(Errno::ERESTARTSYS) };
+            let flags = if private { g::FUTEX_PRIVATE_FLAG } else { 0 };
+            let restart = Restart::Futex { address, value, bitset: bits, flags, deadline_ns };
+            current().signals.restart.set(Some(restart));
+            Err(Errno::ERESTART_RESTARTBLOCK)
+        }
+        other => other.map(|()| 0),
+    }
+}
+
+/// Continues a wait that a stop interrupted.
+pub(crate) fn wait_restarted(address: usize, value: u32, bits: u32, flags: u32, deadline_ns: u64) -> Result<usize> {
+    wait_restartable(address, flags & g::FUTEX_PRIVATE_FLAG != 0, value, bits, Some(deadline_ns))
+}
+
+/// Moves waiters: wakes up to `wake_count`, then up to `move_count` wait for `to` instead.
+fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> usize {
+    let woken = wake(from, wake_count, MATCH_ANY);
+    let moved = with_waiters(|all| {
+        let Some(mut queue) = all.remove(&from) else { return 0 };
+        let n = queue.len().min(move_count);
+        let rest = queue.split_off(n);
+        if !rest.is_empty() {
+            all.insert(from, rest);
+        }
+        for waiter in &queue {
+            waiter.key.set(to);
+        }
+        if n > 0 {
+            all.entry(to).or_default().extend(queue);
+        }
+        n
+    });
+    woken + moved
+}
+
+/// `FUTEX_WAKE_OP`: changes the second word; whether its old value passes the comparison.
+fn change_word(address: usize, code: u32) -> Result<bool> {
+    const ARG_SHIFT: u32 = 8;
+    let mut arg = ((code << 8) as i32 >> 20) as u32;
+    let compare_arg = (code << 20) as i32 >> 20;
+    let op = code >> 28;
+    if op & ARG_SHIFT != 0 {
+        if arg > 31 {
+            return Err(Errno::EINVAL);
+        }
+        arg = 1 << arg;
+    }
+    let apply = |old: u32| {
+        Some(match op & 7 {
+            0 => arg,
+            1 => old.wrapping_add(arg),
+            2 => old | arg,
+            3 => old & !arg,
+            4 => old ^ arg,
+            _ => return None,
+        })
+    };
+    let compare = code >> 24 & 15;
+    if compare > 5 || apply(0).is_none() {
+        return Err(Errno::ENOSYS);
+    }
+    let mut old = user::load_u32(address)?;
+    loop {
+        let new = apply(old).ok_or(Errno::ENOSYS)?;
+        let seen = user::cmpxchg_u32(address, old, new)?;
+        if seen == old {
+            break;
+        }
+        old = seen;
+    }
+    let old = old as i32;
+    Ok(match compare {
+        0 => old == compare_arg,
+        1 => old != compare_arg,
+        2 => old < compare_arg,
+        3 => old <= compare_arg,
+        4 => old > compare_arg,
+        _ => old >= compare_arg,
+    })
+}
+
+fn deadline_of(op: u32, at: usize) -> Result<Option<u64>> {
+    if at == 0 {
+        return Ok(None);
+    }
+    let ns = read_timespec(at)?;
+    Ok(Some(match op & COMMANDS {
+        // Relative, whatever the clock.
+        g::FUTEX_WAIT => deadline_after(ns),
+        _ if op & g::FUTEX_CLOCK_REALTIME != 0 => Clock::Realtime.to_monotonic(ns),
+        _ => ns,
+    }))
+}
+
+/// futex(2). EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT.
+pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: usize, value3: u32) -> Result<usize> {
+    let command = op & COMMANDS;
+    let private = op & g::FUTEX_PRIVATE_FLAG != 0;
+    let takes_clock = [g::FUTEX_WAIT, g::FUTEX_WAIT_BITSET, g::FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
+    if op & g::FUTEX_CLOCK_REALTIME != 0 && !takes_clock.contains(&command) {
+        return Err(Errno::ENOSYS);
+    }
+    // Linux: negative counts wake at least one for WAKE, and are refused for REQUEUE.
+    let count = |n: u32| usize::try_from(n as i32).map_err(|_| Errno::EINVAL);
+    let wake_count = (value as i32).max(1) as usize;
+    match command {
+        g::FUTEX_WAIT => wait_restartable(address, private, value, MATCH_ANY, deadline_of(op, timeout)?),
+        g::FUTEX_WAIT_BITSET => wait_restartable(address, private, value, value3, deadline_of(op, timeout)?),
+        g::FUTEX_WAKE => Ok(wake(key(address, private)?, wake_count, MATCH_ANY)),
+        g::FUTEX_WAKE_BITSET if value3 == 0 => Err(Errno::EINVAL),
+        g::FUTEX_WAKE_BITSET => Ok(wake(key(address, private)?, wake_count, value3)),
+        g::FUTEX_REQUEUE | g::FUTEX_CMP_REQUEUE => {
+            let (wakes, moves) = (count(value)?, count(timeout as u32)?);
+            let (from, to) = (key(address, private)?, key(address2, private)?);
+            if command == g::FUTEX_CMP_REQUEUE && user::load_u32(address)? != value3 {
+                return Err(Errno::EAGAIN);
+            }
+            Ok(requeue(from, to, wakes, moves))
+        }
+        g::FUTEX_WAKE_OP => {
+            let (first, second) = (key(address, private)?, key(address2, private)?);
+            let passes = change_word(address2, value3)?;
+            let mut woken = wake(first, wake_count, MATCH_ANY);
+            if passes {
+                woken += wake(second, (timeout as i32).max(1) as usize, MATCH_ANY);
+            }
+            Ok(woken)
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+/// `FUTEX_LOCK_PI2`.
+const FUTEX_LOCK_PI2: u32 = 13;

@@ -1,0 +1,143 @@
+//! What the system tells about itself: uname(2), sysinfo(2), getrusage(2), times(2).
+
+use super::{current, pid, reap, sched};
+use crate::mm::user;
+use crate::time::{SECOND, clock};
+use abi::boot::PodConfig;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hal::cell::Global;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Bytes of a field of `struct new_utsname`.
+const FIELD: usize = 65;
+/// ns of a clock tick of times(2).
+const TICK_NS: u64 = 10_000_000;
+
+/// Names of the system.
+#[derive(Clone, Debug, Default)]
+pub struct SystemNames {
+    /// `uname -n`.
+    pub host: Vec<u8>,
+    /// `uname -r`.
+    pub release: Vec<u8>,
+    /// `uname -v`.
+    pub version: Vec<u8>,
+    /// Domain name of NIS.
+    pub domain: Vec<u8>,
+}
+
+static NAMES: Global<RefCell<Option<SystemNames>>> = Global::new(RefCell::new(None));
+
+/// Release if the monitor gives none.
+const RELEASE: &[u8] = b"6.12.0-hull";
+
+/// Takes the names from the configuration (boot).
+pub fn init(config: &PodConfig) {
+    let or = |given: &Vec<u8>, other: &[u8]| if given.is_empty() { other.to_vec() } else { given.clone() };
+    *NAMES.borrow_mut() = Some(SystemNames {
+        host: or(&config.hostname, b"hull"),
+        release: or(&config.host_release, RELEASE),
+        version: or(&config.host_version, b"#1 SMP"),
+        domain: b"(none)".to_vec(),
+    });
+}
+
+/// Names of the system.
+pub fn names() -> SystemNames {
+    NAMES.borrow().clone().unwrap_or_default()
+}
+
+/// uname(2). EFAULT.
+pub fn sys_uname(at: usize) -> Result<()> {
+    let names = names();
+    let mut out = [0u8; 6 * FIELD];
+    let fields: [&[u8]; 6] =
+        [b"Linux", &names.host, &names.release, &names.version, b"x86_64", &names.domain];
+    for (to, from) in out.chunks_exact_mut(FIELD).zip(fields) {
+        let n = from.len().min(FIELD - 1);
+        to[..n].copy_from_slice(&from[..n]);
+    }
+    user::write_bytes(at, &out)
+}
+
+fn read_name(at: usize, len: usize) -> Result<Vec<u8>> {
+    if !current().cred().capable(super::cred::cap::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    // `len` is a signed int in Linux.
+    if (len as i32) < 0 || len >= FIELD {
+        return Err(Errno::EINVAL);
+    }
+    user::read_array::<u8>(at, len)
+}
+
+/// sethostname(2). EFAULT, EINVAL, EPERM.
+pub fn sys_sethostname(at: usize, len: usize) -> Result<()> {
+    let name = read_name(at, len)?;
+    if let Some(names) = NAMES.borrow_mut().as_mut() {
+        names.host = name;
+    }
+    Ok(())
+}
+
+/// setdomainname(2). EFAULT, EINVAL, EPERM.
+pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
+    let name = read_name(at, len)?;
+    if let Some(names) = NAMES.borrow_mut().as_mut() {
+        names.domain = name;
+    }
+    Ok(())
+}
+
+/// Load averages over 1, 5 and 15 minutes times 65536: the threads that could run now.
+pub fn loads() -> [u64; 3] {
+    // Keel keeps no history: who asks runs, others that could do so are load.
+    let now = (sched::runnable().saturating_sub(1) as u64) << 16;
+    [now; 3]
+}
+
+/// sysinfo(2). EFAULT.
+pub fn sys_sysinfo(at: usize) -> Result<()> {
+    let ram = hal::boot::ram_usage();
+    // What the pod may have, not what it was given so far.
+    let used = ram.total.saturating_sub(ram.free);
+    let mut words = [0u64; 14];
+    words[0] = clock::boottime_ns() / SECOND;
+    words[1..4].copy_from_slice(&loads());
+    words[4] = ram.limit;
+    words[5] = ram.limit.saturating_sub(used);
+    // Shared, buffers, swap: 0. Then the number of threads and the unit of the sizes.
+    words[10] = pid::thread_count() as u64 & 0xffff;
+    words[13] = 1;
+    user::write(at, &words)
+}
+
+/// getrusage(2). EFAULT, EINVAL.
+pub fn sys_getrusage(who: i32, at: usize) -> Result<()> {
+    const SELF: i32 = g::RUSAGE_SELF as i32;
+    const THREAD: i32 = g::RUSAGE_THREAD as i32;
+    let me = current();
+    let mut usage = match who {
+        SELF => me.process().usage(),
+        -1 => me.process().children_usage(),
+        THREAD => me.sched.usage(),
+        _ => return Err(Errno::EINVAL),
+    };
+    if who != -1 {
+        usage.max_resident = usage.max_resident.max(me.mm().resident_bytes());
+    }
+    reap::write_rusage(at, &usage)
+}
+
+/// times(2). EFAULT.
+pub fn sys_times(at: usize) -> Result<u64> {
+    if at != 0 {
+        let me = current();
+        let (own, children) = (me.process().usage(), me.process().children_usage());
+        let ticks = [own.user_ns, own.system_ns, children.user_ns, children.system_ns].map(|ns| ns / TICK_NS);
+        user::write(at, &ticks)?;
+    }
+    Ok(clock::boottime_ns() / TICK_NS)
+}

@@ -1,0 +1,51 @@
+//! When memory is used up: one process has to go.
+
+use super::process::{self, Process};
+use super::{pid, sched};
+use crate::connector;
+use crate::signal::{SigInfo, send_to_process};
+use abi::request::Op;
+use alloc::rc::Rc;
+use alloc::string::String;
+use uapi::raw::general as g;
+
+/// How bad it is to keep a process: resident bytes, changed by `oom_score_adj` in thousandths of
+/// the pod's memory; `None` for one that must not be killed.
+fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
+    let adjust = i64::from(process.oom_score_adj.get());
+    let mm = process.main_thread()?.try_mm()?;
+    if adjust == -1000 {
+        return None;
+    }
+    Some(mm.resident_bytes() as i64 + adjust * (limit / 1000) as i64)
+}
+
+/// Kills the largest process and lets others run; the current thread tries again afterwards.
+pub fn kill_largest() {
+    // One that is on its way out already will give its memory back.
+    let dying = process::all().into_iter().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
+    if !dying {
+        let limit = hal::boot::ram_usage().limit;
+        let mut largest: Option<(i64, Rc<Process>)> = None;
+        for process in process::all() {
+            if let Some(score) = badness(&process, limit)
+                && largest.as_ref().is_none_or(|(best, _)| score >= *best)
+            {
+                largest = Some((score, process));
+            }
+        }
+        // The first process is all that can be left.
+        let Some(victim) = largest.map(|(_, p)| p).or_else(|| pid::find_process(pid::FIRST)) else { return };
+        let (comm, len) = victim.main_thread().map_or(([0; 16], 0), |t| t.comm());
+        let text = alloc::format!(
+            "hull: out of memory (limit {} MiB): killed {} ({})",
+            limit >> 20,
+            victim.pid(),
+            String::from_utf8_lossy(&comm[..len]),
+        );
+        // Nobody can be told that telling failed.
+        let _ = connector::call(Op::Log, [0; 6], text.as_bytes(), &mut []);
+        let _ = send_to_process(&victim, SigInfo::from_kernel(g::SIGKILL));
+    }
+    sched::yield_now();
+}

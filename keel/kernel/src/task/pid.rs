@@ -1,0 +1,117 @@
+//! The table of thread, process, group and session ids.
+
+use super::process::Session;
+use super::{Process, Task};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use uapi::{Errno, Result};
+
+/// Keel's own process id.
+pub const INIT: i32 = 1;
+/// Process id of the pod's first program.
+pub const FIRST: i32 = 2;
+/// Ids are below this, as on 64-bit Linux (`/proc/sys/kernel/pid_max`).
+pub const PID_MAX: i32 = 4_194_304;
+
+#[derive(Default)]
+struct Entry {
+    task: Option<Rc<Task>>,
+    process: Option<Rc<Process>>,
+}
+
+static TABLE: Global<RefCell<BTreeMap<i32, Entry>>> = Global::new(RefCell::new(BTreeMap::new()));
+static LAST: Global<Cell<i32>> = Global::new(Cell::new(INIT));
+static ROOT: Global<RefCell<Option<Rc<Process>>>> = Global::new(RefCell::new(None));
+
+/// Keel's own process, which adopts orphans.
+pub fn init_process() -> Rc<Process> {
+    if let Some(init) = ROOT.borrow().as_ref() {
+        return init.clone();
+    }
+    let init = Process::new(INIT, 0, Session::new(0), [(u64::MAX, u64::MAX); 16]);
+    *ROOT.borrow_mut() = Some(init.clone());
+    init
+}
+
+/// The id given last, for `/proc/loadavg`.
+pub fn last() -> i32 {
+    LAST.get()
+}
+
+/// A free id: no thread, process, group or session has it. EAGAIN.
+pub fn allocate() -> Result<i32> {
+    let mut pid = LAST.get();
+    for _ in 0..PID_MAX {
+        pid = if pid + 1 >= PID_MAX { 300 } else { pid + 1 };
+        let table = TABLE.borrow();
+        // Groups and sessions can outlive their leader: only possible once numbers have wrapped,
+        // when the table is searched for them.
+        let wrapped = pid <= LAST.get() || LAST.get() >= PID_MAX;
+        let used = table.contains_key(&pid)
+            || (wrapped
+                && table.values().filter_map(|e| e.process.as_ref()).any(|p| p.group() == pid || p.sid() == pid));
+        if !used {
+            LAST.set(pid);
+            return Ok(pid);
+        }
+    }
+    Err(Errno::EAGAIN)
+}
+
+/// Enters a thread, and the process that it leads.
+pub(crate) fn enter(tid: i32, task: Rc<Task>, process: Option<Rc<Process>>) {
+    let mut table = TABLE.borrow_mut();
+    let entry = table.entry(tid).or_default();
+    entry.task = Some(task);
+    if process.is_some() {
+        entry.process = process;
+    }
+}
+
+/// Forgets a thread. The entry stays while it names a process.
+pub(crate) fn remove_task(tid: i32) -> Option<Rc<Task>> {
+    let mut table = TABLE.borrow_mut();
+    let entry = table.get_mut(&tid)?;
+    let task = entry.task.take();
+    if entry.process.is_none() {
+        table.remove(&tid);
+    }
+    task
+}
+
+/// Forgets a reaped process.
+pub(crate) fn remove_process(pid: i32) {
+    let gone = {
+        let mut table = TABLE.borrow_mut();
+        let Some(entry) = table.get_mut(&pid) else { return };
+        let process = entry.process.take();
+        if entry.task.is_none() {
+            table.remove(&pid);
+        }
+        process
+    };
+    drop(gone);
+}
+
+/// The thread with this id.
+pub fn find_task(tid: i32) -> Option<Rc<Task>> {
+    TABLE.borrow().get(&tid)?.task.clone()
+}
+
+/// The process with this id; zombies too.
+pub fn find_process(pid: i32) -> Option<Rc<Process>> {
+    TABLE.borrow().get(&pid)?.process.clone()
+}
+
+/// All processes by id.
+pub fn processes() -> Vec<Rc<Process>> {
+    TABLE.borrow().values().filter_map(|e| e.process.clone()).collect()
+}
+
+/// Number of threads in the pod.
+pub fn thread_count() -> usize {
+    TABLE.borrow().values().filter(|e| e.task.is_some()).count()
+}

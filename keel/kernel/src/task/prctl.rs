@@ -1,0 +1,176 @@
+//! Operations on a process; prctl(2).
+
+use super::cred::{ALL_CAPS, cap};
+use super::{Task, current, robust};
+use crate::mm::user;
+use alloc::rc::Rc;
+use keel_core::sigset::MAX_SIGNAL;
+use uapi::raw::prctl as p;
+use uapi::{Errno, Result};
+
+/// Bytes of a thread's name with its zero byte.
+const NAME: usize = 16;
+
+/// prctl(2). EACCES, EBADF, EFAULT, EINVAL, ENODEV, EPERM.
+pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Result<i32> {
+    let me = current();
+    let process = me.process();
+    let rest_is_zero = arg3 == 0 && arg4 == 0 && arg5 == 0;
+    let check = |valid: bool| if valid { Ok(()) } else { Err(Errno::EINVAL) };
+    let at = arg2 as usize;
+    match option as u32 {
+        p::PR_SET_PDEATHSIG => {
+            check(arg2 <= u64::from(MAX_SIGNAL))?;
+            me.parent_death_signal.set(arg2 as u32);
+            Ok(0)
+        }
+        p::PR_GET_PDEATHSIG => user::write(at, &me.parent_death_signal.get()).map(|()| 0),
+        p::PR_GET_DUMPABLE => Ok(process.dumpable.get()),
+        p::PR_SET_DUMPABLE => {
+            check(arg2 <= 1)?;
+            process.dumpable.set(arg2 as i32);
+            Ok(0)
+        }
+        p::PR_GET_KEEPCAPS => Ok(i32::from(me.keep_caps.get())),
+        p::PR_SET_KEEPCAPS => {
+            check(arg2 <= 1)?;
+            me.keep_caps.set(arg2 == 1);
+            Ok(0)
+        }
+        p::PR_SET_NAME => {
+            let mut name = [0; NAME];
+            read_name(at, &mut name[..NAME - 1])?;
+            me.set_comm(&name);
+            Ok(0)
+        }
+        p::PR_GET_NAME => user::write(at, &me.comm.get()).map(|()| 0),
+        p::PR_GET_TIMING => Ok(p::PR_TIMING_STATISTICAL as i32),
+        p::PR_SET_TIMING => {
+            check(arg2 == u64::from(p::PR_TIMING_STATISTICAL))?;
+            Ok(0)
+        }
+        p::PR_GET_SECCOMP => Ok(0),
+        p::PR_SET_SECCOMP => Err(Errno::EINVAL),
+        p::PR_CAPBSET_READ => {
+            check(arg2 < 64 && ALL_CAPS & 1 << arg2 != 0)?;
+            Ok(i32::from(me.cred().cap_bounding & 1 << arg2 != 0))
+        }
+        p::PR_CAPBSET_DROP => drop_bounding(&me, arg2),
+        p::PR_GET_TSC => user::write(at, &p::PR_TSC_ENABLE).map(|()| 0),
+        p::PR_SET_TSC => {
+            check(arg2 == u64::from(p::PR_TSC_ENABLE))?;
+            Ok(0)
+        }
+        p::PR_GET_SECUREBITS => Ok(me.securebits.get() as i32),
+        p::PR_SET_SECUREBITS => set_securebits(&me, arg2),
+        p::PR_SET_TIMERSLACK => {
+            me.timer_slack_ns.set(if arg2 as i64 <= 0 { 50_000 } else { arg2 });
+            Ok(0)
+        }
+        p::PR_GET_TIMERSLACK => Ok(me.timer_slack_ns.get().min(i32::MAX as u64) as i32),
+        p::PR_MCE_KILL_GET => {
+            check(arg2 == 0 && rest_is_zero)?;
+            Ok(p::PR_MCE_KILL_DEFAULT as i32)
+        }
+        p::PR_SET_CHILD_SUBREAPER => {
+            process.subreaper.set(arg2 != 0);
+            Ok(0)
+        }
+        p::PR_GET_CHILD_SUBREAPER => user::write(at, &u32::from(process.subreaper.get())).map(|()| 0),
+        p::PR_SET_NO_NEW_PRIVS => {
+            check(arg2 == 1 && rest_is_zero)?;
+            me.no_new_privs.set(true);
+            Ok(0)
+        }
+        p::PR_GET_NO_NEW_PRIVS => {
+            check(arg2 == 0 && rest_is_zero)?;
+            Ok(i32::from(me.no_new_privs.get()))
+        }
+        p::PR_GET_THP_DISABLE => {
+            check(arg2 == 0 && rest_is_zero)?;
+            Ok(0)
+        }
+        p::PR_GET_TID_ADDRESS => user::write(at, &me.clear_tid.get()).map(|()| 0),
+        p::PR_CAP_AMBIENT => ambient(&me, arg2, arg3, arg4 == 0 && arg5 == 0),
+        // Nobody traces here, so who may is of no consequence.
+        p::PR_SET_PTRACER => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Reads a name of at most `out.len()` bytes, which may lie at the end of mapped memory.
+fn read_name(at: usize, out: &mut [u8]) -> Result<()> {
+    for (i, byte) in out.iter_mut().enumerate() {
+        match user::read::<u8>(at.wrapping_add(i))? {
+            0 => break,
+            other => *byte = other,
+        }
+    }
+    Ok(())
+}
+
+fn drop_bounding(me: &Rc<Task>, which: u64) -> Result<i32> {
+    let old = me.cred();
+    if !old.capable(cap::SETPCAP) {
+        return Err(Errno::EPERM);
+    }
+    if which >= 64 || ALL_CAPS & 1 << which == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut new = (*old).clone();
+    new.cap_bounding &= !(1 << which);
+    me.set_cred(new);
+    Ok(0)
+}
+
+fn set_securebits(me: &Rc<Task>, bits: u64) -> Result<i32> {
+    const ALL_BITS: u32 = 0xff;
+    const LOCKS: u32 = 0xaa;
+    let old = me.securebits.get();
+    let bits = bits as u32;
+    let locked = (old & LOCKS) >> 1;
+    if (old ^ bits) & locked != 0 || old & LOCKS & !bits != 0 || bits & !ALL_BITS != 0 || !me.cred().capable(cap::SETPCAP)
+    {
+        return Err(Errno::EPERM);
+    }
+    me.securebits.set(bits);
+    Ok(0)
+}
+
+fn ambient(me: &Rc<Task>, operation: u64, which: u64, rest_is_zero: bool) -> Result<i32> {
+    let old = me.cred();
+    let mut new = (*old).clone();
+    if !rest_is_zero {
+        return Err(Errno::EINVAL);
+    }
+    if operation as u32 == p::PR_CAP_AMBIENT_CLEAR_ALL {
+        if which != 0 {
+            return Err(Errno::EINVAL);
+        }
+        new.cap_ambient = 0;
+        me.set_cred(new);
+        return Ok(0);
+    }
+    if which >= 64 || ALL_CAPS & 1 << which == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let bit = 1 << which;
+    match operation as u32 {
+        p::PR_CAP_AMBIENT_IS_SET => return Ok(i32::from(old.cap_ambient & bit != 0)),
+        p::PR_CAP_AMBIENT_RAISE => {
+            if old.cap_permitted & old.cap_inheritable & bit == 0 {
+                return Err(Errno::EPERM);
+            }
+            new.cap_ambient |= bit;
+        }
+        p::PR_CAP_AMBIENT_LOWER => new.cap_ambient &= !bit,
+        _ => return Err(Errno::EINVAL),
+    }
+    me.set_cred(new);
+    Ok(0)
+}
+
+/// Whether the current thread may look into another one's state (`/proc/PID/mem`, environ).
+pub fn may_inspect(target: &Rc<Task>) -> bool {
+    robust::may_look(&current(), target)
+}

@@ -1,0 +1,326 @@
+//! Processes: thread groups, their family, sessions and process groups.
+
+use super::wait::WaitQueue;
+use super::{Task, pid};
+use crate::signal::ProcessSignals;
+use crate::time::itimer::IntervalTimers;
+use crate::time::posix::PosixTimers;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+
+/// Resource limits: soft and hard, `u64::MAX` is unlimited.
+pub type Limits = [(u64, u64); 16];
+
+/// Processor time and counts that rusage reports, getrusage(2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// In the program, ns.
+    pub user_ns: u64,
+    /// In keel on its behalf, ns.
+    pub system_ns: u64,
+    /// Page faults without a request to the host.
+    pub minor_faults: u64,
+    /// Page faults with one.
+    pub major_faults: u64,
+    /// Switches because the thread waited.
+    pub voluntary: u64,
+    /// Switches because its slice was over.
+    pub involuntary: u64,
+    /// Largest resident size in bytes.
+    pub max_resident: u64,
+}
+
+impl Usage {
+    /// Adds what another thread or process used.
+    pub fn add(&mut self, other: &Self) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.voluntary += other.voluntary;
+        self.involuntary += other.involuntary;
+        self.max_resident = self.max_resident.max(other.max_resident);
+    }
+}
+
+/// A session, setsid(2).
+pub struct Session {
+    /// Process id of its leader.
+    pub sid: i32,
+    /// Controlling terminal; the terminal's code knows what it is.
+    pub terminal: RefCell<Option<Rc<dyn Any>>>,
+    /// Foreground process group of the terminal.
+    pub foreground: Cell<i32>,
+}
+
+impl core::fmt::Debug for Session {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Session").field("sid", &self.sid).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// A session without a terminal.
+    pub fn new(sid: i32) -> Rc<Self> {
+        Rc::new(Self { sid, terminal: RefCell::new(None), foreground: Cell::new(0) })
+    }
+}
+
+/// A process.
+pub struct Process {
+    pid: i32,
+    parent: RefCell<Weak<Process>>,
+    children: RefCell<Vec<Rc<Process>>>,
+    threads: RefCell<Vec<Rc<Task>>>,
+    group: Cell<i32>,
+    session: RefCell<Rc<Session>>,
+    /// Signal that its end sends to the parent; 0: none.
+    pub(crate) exit_signal: Cell<u32>,
+    pub(crate) signals: ProcessSignals,
+    /// Woken when a child changed state.
+    pub(crate) child_events: Rc<WaitQueue>,
+    /// Woken when a thread ended (execve waits) and when the process did (pidfd).
+    pub(crate) exit_events: Rc<WaitQueue>,
+    /// Real user id of the last thread.
+    pub(crate) ended_uid: Cell<u32>,
+    /// Wait status of the ended process; it waits to be reaped.
+    pub(crate) zombie: Cell<Option<i32>>,
+    limits: Cell<Limits>,
+    /// What its ended threads used.
+    pub(crate) ended_usage: Cell<Usage>,
+    /// What its reaped children used.
+    pub(crate) children_usage: Cell<Usage>,
+    pub(crate) did_exec: Cell<bool>,
+    pub(crate) subreaper: Cell<bool>,
+    /// Some ancestor is a subreaper.
+    pub(crate) has_subreaper: Cell<bool>,
+    /// prctl(2) `PR_SET_DUMPABLE`.
+    pub(crate) dumpable: Cell<i32>,
+    /// What it runs: for `/proc/PID/exe`.
+    pub(crate) exe: RefCell<Option<crate::fs::PathRef>>,
+    pub(crate) itimers: IntervalTimers,
+    pub(crate) posix_timers: PosixTimers,
+    pub(crate) oom_score_adj: Cell<i32>,
+    pub(crate) started_ns: u64,
+}
+
+impl core::fmt::Debug for Process {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Process").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    pub(crate) fn new(pid: i32, group: i32, session: Rc<Session>, limits: Limits) -> Rc<Self> {
+        Rc::new(Self {
+            pid,
+            parent: RefCell::new(Weak::new()),
+            children: RefCell::new(Vec::new()),
+            threads: RefCell::new(Vec::new()),
+            group: Cell::new(group),
+            session: RefCell::new(session),
+            exit_signal: Cell::new(0),
+            signals: ProcessSignals::default(),
+            child_events: Rc::new(WaitQueue::new()),
+            exit_events: Rc::new(WaitQueue::new()),
+            ended_uid: Cell::new(0),
+            zombie: Cell::new(None),
+            limits: Cell::new(limits),
+            ended_usage: Cell::default(),
+            children_usage: Cell::default(),
+            did_exec: Cell::new(false),
+            subreaper: Cell::new(false),
+            has_subreaper: Cell::new(false),
+            dumpable: Cell::new(1),
+            exe: RefCell::new(None),
+            itimers: IntervalTimers::default(),
+            posix_timers: PosixTimers::default(),
+            oom_score_adj: Cell::new(0),
+            started_ns: hal::clock::monotonic_ns(),
+        })
+    }
+
+    /// Process id.
+    #[inline]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Its parent; `None` once that has gone without an heir (pod's end).
+    pub fn parent(&self) -> Option<Rc<Process>> {
+        self.parent.borrow().upgrade()
+    }
+
+    /// Process id of the parent, 0 if there is none.
+    #[inline]
+    pub fn ppid(&self) -> i32 {
+        self.parent.borrow().upgrade().map_or(0, |p| p.pid)
+    }
+
+    /// Makes `child` a child of this process.
+    pub(crate) fn adopt(self: &Rc<Self>, child: Rc<Process>) {
+        *child.parent.borrow_mut() = Rc::downgrade(self);
+        self.children.borrow_mut().push(child);
+    }
+
+    /// Its children, zombies too.
+    pub fn children(&self) -> Vec<Rc<Process>> {
+        self.children.borrow().clone()
+    }
+
+    pub(crate) fn take_children(&self) -> Vec<Rc<Process>> {
+        self.children.take()
+    }
+
+    pub(crate) fn remove_child(&self, pid: i32) {
+        let mut children = self.children.borrow_mut();
+        if let Some(i) = children.iter().position(|c| c.pid == pid) {
+            let gone = children.remove(i);
+            drop(children);
+            drop(gone);
+        }
+    }
+
+    /// Whether `pid` is a child.
+    pub(crate) fn has_children(&self) -> bool {
+        !self.children.borrow().is_empty()
+    }
+
+    /// Its threads that have not ended, the oldest first.
+    pub fn threads(&self) -> Vec<Rc<Task>> {
+        self.threads.borrow().clone()
+    }
+
+    /// Number of threads that have not ended.
+    pub fn thread_count(&self) -> usize {
+        self.threads.borrow().len()
+    }
+
+    /// Any thread that has not ended, the leader if it can be.
+    pub fn main_thread(&self) -> Option<Rc<Task>> {
+        let threads = self.threads.borrow();
+        threads.iter().find(|t| t.is_leader()).or_else(|| threads.first()).cloned()
+    }
+
+    pub(crate) fn add_thread(&self, task: Rc<Task>) {
+        self.threads.borrow_mut().push(task);
+    }
+
+    /// Forgets an ended thread; whether it was the last.
+    pub(crate) fn remove_thread(&self, task: &Rc<Task>) -> bool {
+        let mut threads = self.threads.borrow_mut();
+        threads.retain(|t| !Rc::ptr_eq(t, task));
+        threads.is_empty()
+    }
+
+    /// Process group id.
+    pub fn group(&self) -> i32 {
+        self.group.get()
+    }
+
+    pub(crate) fn set_group(&self, group: i32) {
+        self.group.set(group);
+    }
+
+    /// Its session.
+    pub fn session(&self) -> Rc<Session> {
+        self.session.borrow().clone()
+    }
+
+    pub(crate) fn set_session(&self, session: Rc<Session>) {
+        let _old = self.session.replace(session);
+    }
+
+    /// Session id.
+    pub fn sid(&self) -> i32 {
+        self.session.borrow().sid
+    }
+
+    /// Soft and hard limit of an `RLIMIT_*` resource.
+    #[inline]
+    pub fn limit(&self, resource: u32) -> (u64, u64) {
+        self.limits.get().get(resource as usize).copied().unwrap_or((u64::MAX, u64::MAX))
+    }
+
+    /// All limits by number.
+    pub fn limits(&self) -> Limits {
+        self.limits.get()
+    }
+
+    pub(crate) fn set_limit(&self, resource: u32, value: (u64, u64)) {
+        let mut limits = self.limits.get();
+        if let Some(limit) = limits.get_mut(resource as usize) {
+            *limit = value;
+        }
+        self.limits.set(limits);
+    }
+
+    /// Wait status if the process has ended and was not reaped yet.
+    pub fn zombie_status(&self) -> Option<i32> {
+        self.zombie.get()
+    }
+
+    /// Real user id: of a living thread, else that of the last one.
+    pub fn last_uid(&self) -> u32 {
+        self.main_thread().map_or(self.ended_uid.get(), |t| t.cred().uid)
+    }
+
+    /// State as `/proc/PID/stat` shows it.
+    pub fn state_letter(&self) -> char {
+        match self.main_thread() {
+            Some(task) => task.state_letter(),
+            None => 'Z',
+        }
+    }
+
+    /// What all its threads, ended ones too, used.
+    pub fn usage(&self) -> Usage {
+        let mut sum = self.ended_usage.get();
+        for task in self.threads.borrow().iter() {
+            sum.add(&task.sched.usage());
+        }
+        sum
+    }
+
+    /// What its reaped children used.
+    pub fn children_usage(&self) -> Usage {
+        self.children_usage.get()
+    }
+
+    /// Start in ns of the monotonic clock.
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// The executable that it runs.
+    pub fn exe(&self) -> Option<crate::fs::PathRef> {
+        self.exe.borrow().clone()
+    }
+
+    /// Wait queue woken when the process ends.
+    pub fn exit_events(&self) -> Rc<WaitQueue> {
+        self.exit_events.clone()
+    }
+}
+
+/// All processes that a program can see, zombies too, by process id.
+pub fn all() -> Vec<Rc<Process>> {
+    pid::processes()
+}
+
+/// Members of a process group.
+pub fn of_group(group: i32) -> Vec<Rc<Process>> {
+    let mut found = all();
+    found.retain(|p| p.group() == group);
+    found
+}
+
+/// Whether no member of the group has a parent in another group of the same session: stop signals
+/// of a terminal do nothing then, setpgid(2).
+pub fn is_orphaned(group: i32, ignored: Option<i32>) -> bool {
+    of_group(group).iter().filter(|p| Some(p.pid) != ignored && p.zombie.get().is_none()).all(|p| {
+        p.parent().is_none_or(|parent| parent.group() == group || parent.sid() != p.sid() || parent.pid == pid::INIT)
+    })
+}

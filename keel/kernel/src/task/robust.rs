@@ -1,0 +1,101 @@
+//! Robust futexes: locks whose owner ended; get_robust_list(2).
+
+use super::{Task, cred, current, futex, pid};
+use crate::mm::user;
+use alloc::rc::Rc;
+use uapi::{Errno, Result};
+
+/// `sizeof(struct robust_list_head)`.
+const HEAD_SIZE: usize = 24;
+/// Entries that are looked at, against lists without end.
+const MOST: usize = 2048;
+
+const WAITERS: u32 = 0x8000_0000;
+const OWNER_DIED: u32 = 0x4000_0000;
+const TID_MASK: u32 = 0x3fff_ffff;
+
+/// set_robust_list(2). EINVAL.
+pub fn sys_set_robust_list(head: usize, len: usize) -> Result<()> {
+    if len != HEAD_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    current().robust_list.set(head);
+    Ok(())
+}
+
+/// get_robust_list(2). EFAULT, EPERM, ESRCH.
+pub fn sys_get_robust_list(tid: i32, head: usize, len: usize) -> Result<()> {
+    let me = current();
+    let target = if tid == 0 { me.clone() } else { pid::find_task(tid).ok_or(Errno::ESRCH)? };
+    if !may_look(&me, &target) {
+        return Err(Errno::EPERM);
+    }
+    user::write(len, &HEAD_SIZE)?;
+    user::write(head, &target.robust_list.get())
+}
+
+/// ptrace(2), "Ptrace access mode checking".
+pub(super) fn may_look(me: &Rc<Task>, target: &Rc<Task>) -> bool {
+    if me.pid() == target.pid() {
+        return true;
+    }
+    let (own, other) = (me.cred(), target.cred());
+    let same = [other.uid, other.euid, other.suid].iter().all(|id| *id == own.uid)
+        && [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.gid);
+    own.capable(cred::cap::SYS_PTRACE) || same
+}
+
+/// The current thread ends, or runs another program: its locks are marked, one waiter each woken.
+pub(super) fn release_all(me: &Rc<Task>) {
+    let head = me.robust_list.take();
+    if head == 0 {
+        return;
+    }
+    // A list that can't be read ends there: nobody is left to tell.
+    let _ = walk(me, head);
+}
+
+fn walk(me: &Rc<Task>, head: usize) -> Result<()> {
+    let [mut entry, offset, pending] = user::read::<[usize; 3]>(head)?;
+    let mut left = MOST;
+    while entry & !1 != head && left > 0 {
+        // The next pointer is read first: the entry is free once its lock is.
+        let next = user::read::<usize>(entry & !1);
+        if entry & !1 != pending & !1 {
+            release(me, (entry & !1).wrapping_add(offset), entry & 1 != 0, false)?;
+        }
+        entry = next?;
+        left -= 1;
+    }
+    if pending != 0 {
+        release(me, (pending & !1).wrapping_add(offset), pending & 1 != 0, true)?;
+    }
+    Ok(())
+}
+
+fn release(me: &Rc<Task>, address: usize, priority_inherits: bool, pending: bool) -> Result<()> {
+    if !address.is_multiple_of(4) {
+        return Err(Errno::EINVAL);
+    }
+    let mut word = user::load_u32(address)?;
+    loop {
+        let owner = word & TID_MASK;
+        if pending && owner == 0 && !priority_inherits {
+            // It died between unlocking and waking.
+            futex::wake_shared_too(address, 1);
+            return Ok(());
+        }
+        if owner != me.tid() as u32 {
+            return Ok(());
+        }
+        let seen = user::cmpxchg_u32(address, word, word & WAITERS | OWNER_DIED)?;
+        if seen == word {
+            break;
+        }
+        word = seen;
+    }
+    if word & WAITERS != 0 && !priority_inherits {
+        futex::wake_shared_too(address, 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The pod's first program.
+
+use super::process::{Limits, Process, Session};
+use super::{Cred, Parts, Task, exec, pid, sched};
+use crate::file::FdTable;
+use crate::fs::FsContext;
+use crate::signal::{Actions, AltStack, TaskSignals};
+use abi::boot::PodConfig;
+use abi::request::Op;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hal::cell::Global;
+use hal::thread::Thread;
+use hal::trap::TrapFrame;
+use keel_core::sigset::SigSet;
+use uapi::{Errno, Result};
+
+/// What the first thread does before it has a program.
+type Beginning = Box<dyn FnOnce(&mut TrapFrame)>;
+
+static BEGINNING: Global<RefCell<Option<Beginning>>> = Global::new(RefCell::new(None));
+
+/// Exit code if the program can't be found, and if it can't be run; as shells have it.
+const NOT_FOUND: u64 = 127;
+const NOT_RUNNABLE: u64 = 126;
+
+const UNLIMITED: u64 = u64::MAX;
+
+/// Limits of the first process by `RLIMIT_*` number: Linux's own at its start, with as many
+/// descriptors, processes and signals as machines of today allow.
+const LIMITS: Limits = [
+    (UNLIMITED, UNLIMITED),   // CPU
+    (UNLIMITED, UNLIMITED),   // FSIZE
+    (UNLIMITED, UNLIMITED),   // DATA
+    (8 << 20, UNLIMITED),     // STACK
+    (0, UNLIMITED),           // CORE
+    (UNLIMITED, UNLIMITED),   // RSS
+    (63_304, 63_304),         // NPROC
+    (1024, 1_048_576),        // NOFILE
+    (8 << 20, 8 << 20),       // MEMLOCK
+    (UNLIMITED, UNLIMITED),   // AS
+    (UNLIMITED, UNLIMITED),   // LOCKS
+    (63_304, 63_304),         // SIGPENDING
+    (819_200, 819_200),       // MSGQUEUE
+    (0, 0),                   // NICE
+    (0, 0),                   // RTPRIO
+    (UNLIMITED, UNLIMITED),   // RTTIME
+];
+
+/// Makes the first process, with the process that `prepare` gets still without a program, and runs
+/// it. `prepare` opens its files, now that there is a current thread.
+///
+/// # Panics
+/// When memory for one thread is missing.
+pub fn first(
+    config: PodConfig,
+    fs: Rc<FsContext>,
+    files: Rc<FdTable>,
+    prepare: impl FnOnce(&Rc<Process>) + 'static,
+) -> ! {
+    let init = pid::init_process();
+    let tid = pid::FIRST;
+    // The next ids follow.
+    let _ = pid::allocate();
+    let process = Process::new(tid, tid, Session::new(tid), LIMITS);
+    let Some(thread) = Thread::new(&TrapFrame::new(0, 0)) else { panic!("no memory for the first thread") };
+    let parts = Parts {
+        process: process.clone(),
+        thread,
+        mm: None,
+        files,
+        fs,
+        cred: Rc::new(Cred::first(config.uid, config.gid, &config.groups)),
+        signals: TaskSignals::new(Rc::new(Actions::default()), SigSet::EMPTY, AltStack::NONE),
+        sched: sched::Entity::new(None),
+        comm: [0; 16],
+    };
+    let task = Task::new(tid, parts);
+    process.add_thread(task.clone());
+    pid::enter(tid, task.clone(), Some(process.clone()));
+    init.adopt(process.clone());
+    *BEGINNING.borrow_mut() = Some(Box::new(move |frame| {
+        prepare(&process);
+        drop(process);
+        if let Err((errno, name)) = run(frame, config) {
+            fail(errno, &name);
+        }
+    }));
+    sched::resume(&task);
+    drop(task);
+    drop(init);
+    sched::run_first()
+}
+
+/// Runs what the first thread begins with; nothing for all others.
+pub(crate) fn begin(frame: &mut TrapFrame) {
+    let beginning = BEGINNING.take();
+    if let Some(beginning) = beginning {
+        beginning(frame);
+    }
+}
+
+/// Looks the program up and executes it.
+fn run(frame: &mut TrapFrame, config: PodConfig) -> core::result::Result<(), (Errno, Vec<u8>)> {
+    let name = config.argv.first().cloned().unwrap_or_default();
+    let outcome = search(frame, &name, &config);
+    outcome.map_err(|errno| (errno, name))
+}
+
+fn search(frame: &mut TrapFrame, name: &[u8], config: &PodConfig) -> Result<()> {
+    if name.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    if name.contains(&b'/') {
+        return exec::run_first(frame, name, &config.argv, &config.env);
+    }
+    let path = config.env.iter().find_map(|v| v.strip_prefix(b"PATH="));
+    let path = path.unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut denied = false;
+    for dir in path.split(|b| *b == b':') {
+        let mut candidate = if dir.is_empty() { b".".to_vec() } else { dir.to_vec() };
+        candidate.push(b'/');
+        candidate.extend_from_slice(name);
+        match exec::run_first(frame, &candidate, &config.argv, &config.env) {
+            Err(Errno::EACCES) => denied = true,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            other => return other,
+        }
+    }
+    Err(if denied { Errno::EACCES } else { Errno::ENOENT })
+}
+
+/// Tells the user and ends the pod.
+fn fail(errno: Errno, name: &[u8]) -> ! {
+    let (code, reason) = match errno {
+        Errno::ENOENT | Errno::ENOTDIR => (NOT_FOUND, "not found"),
+        Errno::EACCES | Errno::EPERM => (NOT_RUNNABLE, "permission denied"),
+        Errno::ENOEXEC => (NOT_RUNNABLE, "not an executable of this machine"),
+        Errno::EISDIR => (NOT_RUNNABLE, "is a directory"),
+        Errno::ENOMEM => (NOT_RUNNABLE, "out of memory"),
+        _ => (NOT_RUNNABLE, "can't be executed"),
+    };
+    let text = alloc::format!("hull: {}: {reason}", String::from_utf8_lossy(name));
+    hal::ring::end(Op::Exit, code, text.as_bytes())
+}

@@ -1,0 +1,260 @@
+//! POSIX timers; timer_create(2).
+
+use super::clock::Clock;
+use super::{SECOND, Timer, timespec, watch_cpu_time};
+use crate::mm::user;
+use crate::signal::{self, SigInfo};
+use crate::task::{self, Process, Task, pid};
+use alloc::collections::BTreeMap;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+use keel_core::sigset::MAX_SIGNAL;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Largest overrun that is reported.
+const MAX_OVERRUN: u64 = i32::MAX as u64;
+
+/// The timers of a process by id.
+#[derive(Default)]
+pub struct PosixTimers {
+    timers: RefCell<BTreeMap<i32, Rc<PosixTimer>>>,
+    next: Cell<i32>,
+}
+
+/// Who is told.
+enum Notify {
+    Nobody,
+    Process(Weak<Process>),
+    Thread(Weak<Task>),
+}
+
+struct PosixTimer {
+    id: i32,
+    clock: Clock,
+    signal: u32,
+    value: u64,
+    notify: Notify,
+    timer: RefCell<Option<Rc<Timer>>>,
+    /// When it goes off: monotonic ns, or processor time of its clock; 0: not armed.
+    at_ns: Cell<u64>,
+    interval_ns: Cell<u64>,
+    /// Expiries since its signal was queued, and as of the last delivery.
+    missed: Cell<u64>,
+    overrun: Cell<u64>,
+    queued: Cell<bool>,
+}
+
+impl PosixTimer {
+    /// It went off: queues the signal, or counts an overrun if one is queued still.
+    fn expired(&self, now: u64) {
+        let interval = self.interval_ns.get();
+        let mut times = 1;
+        if interval == 0 {
+            self.disarm();
+        } else {
+            times += now.saturating_sub(self.at_ns.get()) / interval;
+            self.at_ns.set(self.at_ns.get().saturating_add(interval.saturating_mul(times)));
+            if !self.clock.is_cpu()
+                && let Some(timer) = self.timer.borrow().clone()
+            {
+                timer.arm(self.at_ns.get());
+            }
+        }
+        if self.queued.get() {
+            self.missed.set(self.missed.get() + times);
+            return;
+        }
+        self.missed.set(times - 1);
+        let info = SigInfo::timer(self.signal, self.id, self.value);
+        let sent = match &self.notify {
+            Notify::Nobody => return,
+            Notify::Process(process) => process.upgrade().map(|p| signal::send_to_process(&p, info)),
+            Notify::Thread(task) => task.upgrade().map(|t| signal::send_to_task(&t, info)),
+        };
+        self.queued.set(matches!(sent, Some(Ok(()))));
+    }
+
+    fn disarm(&self) {
+        if self.at_ns.replace(0) != 0 && self.clock.is_cpu() {
+            watch_cpu_time(false);
+        }
+        if let Some(timer) = self.timer.borrow().as_ref() {
+            timer.cancel();
+        }
+    }
+
+    /// Time on the scale of `at_ns`.
+    fn now(&self) -> u64 {
+        if self.clock.is_cpu() { self.clock.now() } else { hal::clock::monotonic_ns() }
+    }
+
+    /// Interval and remaining time.
+    fn get(&self) -> (u64, u64) {
+        let left = match self.at_ns.get() {
+            0 => 0,
+            at => at.saturating_sub(self.now()).max(1),
+        };
+        (self.interval_ns.get(), left)
+    }
+}
+
+impl PosixTimers {
+    fn find(&self, id: i32) -> Result<Rc<PosixTimer>> {
+        self.timers.borrow().get(&id).cloned().ok_or(Errno::EINVAL)
+    }
+
+    /// Deletes all of them: execve, exit.
+    pub(crate) fn clear(&self) {
+        let gone = self.timers.take();
+        for timer in gone.values() {
+            timer.disarm();
+        }
+    }
+}
+
+/// A timer's signal is about to be delivered: fills in the overrun.
+pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) {
+    let id = info.fields[0] as i32;
+    if let Ok(timer) = process.posix_timers.find(id) {
+        timer.queued.set(false);
+        timer.overrun.set(timer.missed.take().min(MAX_OVERRUN));
+        info.fields[0] |= timer.overrun.get() << 32;
+    }
+}
+
+/// At a tick: timers on processor time.
+pub(crate) fn check_cpu_time(process: &Rc<Process>) {
+    let due: alloc::vec::Vec<_> = process
+        .posix_timers
+        .timers
+        .borrow()
+        .values()
+        .filter(|t| t.clock.is_cpu() && t.at_ns.get() != 0 && t.clock.now() >= t.at_ns.get())
+        .cloned()
+        .collect();
+    for timer in due {
+        timer.expired(timer.clock.now());
+    }
+}
+
+/// timer_create(2). EINVAL, EFAULT, EAGAIN.
+pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
+    const SIGEV_SIGNAL: i32 = 0;
+    const SIGEV_NONE: i32 = 1;
+    const SIGEV_THREAD_ID: i32 = 4;
+    let clock = Clock::of(clock)?;
+    let task = task::current();
+    let process = task.process();
+    let id = process.posix_timers.next.get();
+    let (value, signal, kind, tid) = match event {
+        0 => (id as u64, g::SIGALRM as i32, SIGEV_SIGNAL, 0),
+        at => {
+            // struct sigevent: value, signal and kind, thread id.
+            let [value, signal_and_kind, tid] = user::read::<[u64; 3]>(at)?;
+            (value, signal_and_kind as i32, (signal_and_kind >> 32) as i32, tid as i32)
+        }
+    };
+    let notify = match kind {
+        SIGEV_NONE => Notify::Nobody,
+        SIGEV_SIGNAL => Notify::Process(Rc::downgrade(process)),
+        SIGEV_THREAD_ID => {
+            let thread = pid::find_task(tid).filter(|t| t.pid() == process.pid()).ok_or(Errno::EINVAL)?;
+            Notify::Thread(Rc::downgrade(&thread))
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    if kind != SIGEV_NONE && !(1..=MAX_SIGNAL as i32).contains(&signal) {
+        return Err(Errno::EINVAL);
+    }
+    if process.posix_timers.timers.borrow().len() as u64 >= process.limit(g::RLIMIT_SIGPENDING).0 {
+        return Err(Errno::EAGAIN);
+    }
+    user::write(id_at, &id)?;
+    process.posix_timers.next.set(id.wrapping_add(1) & i32::MAX);
+    let timer = Rc::new(PosixTimer {
+        id,
+        clock,
+        signal: signal as u32,
+        value,
+        notify,
+        timer: RefCell::new(None),
+        at_ns: Cell::new(0),
+        interval_ns: Cell::new(0),
+        missed: Cell::new(0),
+        overrun: Cell::new(0),
+        queued: Cell::new(false),
+    });
+    process.posix_timers.timers.borrow_mut().insert(id, timer);
+    Ok(())
+}
+
+fn write_spec(at: usize, (interval, left): (u64, u64)) -> Result<()> {
+    user::write(at, &[timespec(interval), timespec(left)])
+}
+
+/// timer_settime(2). EINVAL, EFAULT.
+pub fn sys_timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<()> {
+    if new == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let words = user::read::<[[i64; 2]; 2]>(new)?;
+    let [interval, value] = words.map(|[seconds, nanos]| {
+        let valid = seconds >= 0 && (0..SECOND as i64).contains(&nanos);
+        valid.then(|| (seconds as u64).saturating_mul(SECOND).saturating_add(nanos as u64))
+    });
+    let (interval, value) = (interval.ok_or(Errno::EINVAL)?, value.ok_or(Errno::EINVAL)?);
+    let timer = task::current().process().posix_timers.find(id)?;
+    let before = timer.get();
+    timer.disarm();
+    timer.interval_ns.set(interval);
+    timer.missed.set(0);
+    timer.overrun.set(0);
+    if value != 0 {
+        let absolute = flags & g::TIMER_ABSTIME != 0;
+        let at = match (absolute, timer.clock.is_cpu()) {
+            (true, true) => value,
+            (true, false) => timer.clock.to_monotonic(value),
+            (false, _) => timer.now().saturating_add(value),
+        };
+        timer.at_ns.set(at.max(1));
+        if timer.clock.is_cpu() {
+            watch_cpu_time(true);
+        } else {
+            let handle = timer.timer.borrow_mut().get_or_insert_with(|| alarm(&timer)).clone();
+            handle.arm(timer.at_ns.get());
+        }
+    }
+    if old != 0 {
+        write_spec(old, before)?;
+    }
+    Ok(())
+}
+
+/// The keel timer behind a POSIX timer.
+fn alarm(timer: &Rc<PosixTimer>) -> Rc<Timer> {
+    let timer = Rc::downgrade(timer);
+    Timer::new(Rc::new(move || {
+        if let Some(timer) = timer.upgrade() {
+            timer.expired(hal::clock::monotonic_ns());
+        }
+    }))
+}
+
+/// timer_gettime(2). EINVAL, EFAULT.
+pub fn sys_timer_gettime(id: i32, at: usize) -> Result<()> {
+    let timer = task::current().process().posix_timers.find(id)?;
+    write_spec(at, timer.get())
+}
+
+/// timer_getoverrun(2). EINVAL.
+pub fn sys_timer_getoverrun(id: i32) -> Result<i32> {
+    Ok(task::current().process().posix_timers.find(id)?.overrun.get() as i32)
+}
+
+/// timer_delete(2). EINVAL.
+pub fn sys_timer_delete(id: i32) -> Result<()> {
+    let gone = task::current().process().posix_timers.timers.borrow_mut().remove(&id).ok_or(Errno::EINVAL)?;
+    gone.disarm();
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Sleeping.
+
+use super::clock::Clock;
+use super::{deadline_after, read_timespec, write_timespec};
+use crate::signal::Restart;
+use crate::task::{self, wait, wait::Interrupt};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Sleeps until the monotonic clock shows `deadline_ns`; when a signal ends it, the remaining time
+/// goes to `remaining` unless that is 0. EINTR.
+pub(crate) fn sleep_until(deadline_ns: u64, remaining: usize) -> Result<()> {
+    match wait::park(Some(deadline_ns), Interrupt::BySignal, || None::<()>) {
+        Err(Errno::ETIMEDOUT) | Ok(()) => Ok(()),
+        Err(_) => {
+            if remaining != 0 {
+                write_timespec(remaining, deadline_ns.saturating_sub(hal::clock::monotonic_ns()))?;
+            }
+            task::current().signals.restart.set(Some(Restart::Sleep { deadline_ns, remaining }));
+            Err(Errno::ERESTART_RESTARTBLOCK)
+        }
+    }
+}
+
+/// nanosleep(2). EFAULT, EINVAL, EINTR.
+pub fn sys_nanosleep(request: usize, remaining: usize) -> Result<()> {
+    let ns = read_timespec(request)?;
+    sleep_until(deadline_after(ns), remaining)
+}
+
+/// clock_nanosleep(2). EFAULT, EINVAL, EINTR, EOPNOTSUPP.
+pub fn sys_clock_nanosleep(id: i32, flags: u32, request: usize, remaining: usize) -> Result<()> {
+    let clock = Clock::of(id)?;
+    if id >= 0
+        && [g::CLOCK_MONOTONIC_RAW, g::CLOCK_REALTIME_COARSE, g::CLOCK_MONOTONIC_COARSE].contains(&(id as u32))
+    {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let ns = read_timespec(request)?;
+    // A thread can't wait for its own processor time to pass.
+    if id == g::CLOCK_THREAD_CPUTIME_ID as i32 {
+        return Err(Errno::EINVAL);
+    }
+    let absolute = flags & g::TIMER_ABSTIME != 0;
+    if clock.is_cpu() {
+        return sleep_cpu(&clock, if absolute { ns } else { clock.now().saturating_add(ns) });
+    }
+    if !absolute {
+        return sleep_until(deadline_after(ns), remaining);
+    }
+    let deadline = clock.to_monotonic(ns);
+    match wait::park(Some(deadline), Interrupt::BySignal, || None::<()>) {
+        Err(Errno::ETIMEDOUT) | Ok(()) => Ok(()),
+        Err(_) => Err(Errno::ERESTARTNOHAND),
+    }
+}
+
+/// Waits until a processor clock shows `until`: looks whenever it could have got there.
+fn sleep_cpu(clock: &Clock, until: u64) -> Result<()> {
+    loop {
+        let now = clock.now();
+        if now >= until {
+            return Ok(());
+        }
+        match wait::park(Some(deadline_after((until - now).max(1_000_000))), Interrupt::BySignal, || None::<()>) {
+            Err(Errno::ETIMEDOUT) | Ok(()) => {}
+            Err(_) => return Err(Errno::ERESTARTNOHAND),
+        }
+    }
+}
