@@ -4,6 +4,7 @@
 //! are blocked in every thread and taken by one of its own, which may do more than a handler may.
 
 use monitor::connectors::streams::TerminalGuard;
+use rustix::process::{Resource, Rlimit};
 
 /// The signals.
 const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
@@ -52,6 +53,9 @@ fn wait(set: &libc::sigset_t) -> libc::c_int {
 /// 128 + the signal's number, and a script stops at an interrupt.
 fn end_by(signal: libc::c_int) -> ! {
     TerminalGuard::restore();
+    // A core of the monitor (SIGQUIT) would hold the whole memory of the pod. If the limit can't be
+    // set, the user's own decides.
+    let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     // SAFETY: plain system calls on a signal of `ENDING`; the default action of each ends the process.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
