@@ -134,6 +134,10 @@ impl Server {
         match op {
             Op::Nop => Some(Ok(Reply::default())),
             Op::Exit => {
+                let last_words = text(input);
+                if !last_words.is_empty() {
+                    eprintln!("{last_words}");
+                }
                 self.ending = Some(Ending::Exit(args[0] as u8));
                 None
             }

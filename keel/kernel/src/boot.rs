@@ -1,1 +1,39 @@
 //! From hal's boot hook to the first program.
+
+use crate::file::FdTable;
+use crate::file::stream;
+use crate::fs::setup;
+use crate::task::start;
+use abi::boot::{BootInfo, PodConfig};
+use abi::request::Op;
+use alloc::format;
+use uapi::Errno;
+
+/// Exit code of a failure of Hull's own.
+const EXIT_HULL: u64 = 125;
+
+/// Sets the pod up and runs its first program; the boot stack is never used again.
+pub fn boot(_info: &'static BootInfo) -> ! {
+    let Some(config) = PodConfig::decode(hal::boot::config()) else {
+        fail("the pod's configuration", Errno::EINVAL);
+    };
+    let fs = match setup::init(&config) {
+        Ok(fs) => fs,
+        Err(errno) => fail("the pod's file tree", errno),
+    };
+    let files = FdTable::new();
+    let streams = stream::standard(&config);
+    for (number, file) in streams.iter().enumerate() {
+        if let Some(file) = file
+            && let Err(errno) = files.replace(number as i32, file.clone(), false)
+        {
+            fail("a standard stream", errno);
+        }
+    }
+    start::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
+}
+
+fn fail(what: &str, errno: Errno) -> ! {
+    let text = format!("hull: {what}: {errno:?}");
+    hal::ring::end(Op::Exit, EXIT_HULL, text.as_bytes())
+}

@@ -1,6 +1,21 @@
 //! Requests to the monitor that park the calling thread until they complete.
+//!
+//! How a request is served follows the load: while a helper of the monitor polls the ring, keel waits
+//! for its answer on the spot; otherwise the virtual CPU exits once and the monitor answers what it
+//! can before it re-enters. Dense requests ask the helper to poll.
 
+use crate::task::wait::{Interrupt, park};
+use crate::task::{self, Task};
+use abi::boot::flags;
 use abi::request::Op;
+use abi::ring::{Completion, Submission};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use hal::clock::monotonic_ns;
+use hal::ring;
 use uapi::{Errno, Result};
 
 /// A completed request.
@@ -12,16 +27,252 @@ pub struct Reply {
     pub extra: [u64; 2],
 }
 
+type Callback = Box<dyn FnOnce(Result<Reply>)>;
+
+/// What is known of a request under way.
+enum Slot {
+    Free,
+    /// A thread waits for it (`None`: on the spot, not parked).
+    Waited(Option<Rc<Task>>),
+    /// Somebody is told.
+    Told(Callback),
+    /// Answered, not yet taken.
+    Answered(Completion),
+}
+
+/// Requests by id; an id is used again only after its answer was taken.
+static SLOTS: Global<RefCell<Vec<Slot>>> = Global::new(RefCell::new(Vec::new()));
+static UNDER_WAY: Global<Cell<u32>> = Global::new(Cell::new(0));
+/// Requests that came soon after the one before, and when the last one came.
+static BURST: Global<Cell<(u32, u64)>> = Global::new(Cell::new((0, 0)));
+
+/// Requests closer than this belong to a burst.
+const BURST_GAP_NS: u64 = 150_000;
+/// Length of a burst from which a polling helper pays.
+const BURST_LENGTH: u32 = 6;
+/// How long keel waits on the spot for a polled answer before the thread parks.
+const SPIN_NS: u64 = 50_000;
+
+fn take_slot(slot: Slot) -> u64 {
+    let mut slots = SLOTS.borrow_mut();
+    UNDER_WAY.set(UNDER_WAY.get() + 1);
+    let free = slots.iter().position(|s| matches!(s, Slot::Free));
+    let index = free.unwrap_or(slots.len());
+    match slots.get_mut(index) {
+        Some(entry) => *entry = slot,
+        None => slots.push(slot),
+    }
+    index as u64
+}
+
+/// The answer to a request, if it came.
+fn take_answer(id: u64) -> Option<Completion> {
+    let mut slots = SLOTS.borrow_mut();
+    let slot = slots.get_mut(id as usize)?;
+    match slot {
+        Slot::Answered(completion) => {
+            let completion = *completion;
+            *slot = Slot::Free;
+            Some(completion)
+        }
+        _ => None,
+    }
+}
+
+fn outcome(completion: Completion) -> Result<Reply> {
+    match u64::try_from(completion.result) {
+        Ok(result) => Ok(Reply { result, extra: completion.extra }),
+        Err(_) => Err(Errno::from_code(completion.result.saturating_neg())),
+    }
+}
+
+fn submission(op: Op, id: u64, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Submission {
+    Submission {
+        op: op as u32,
+        flags: 0,
+        id,
+        args,
+        in_gpa: if input.is_empty() { 0 } else { ring::gpa_of(input) },
+        out_gpa: if output.is_empty() { 0 } else { ring::gpa_of(output) },
+        in_len: u32::try_from(input.len()).unwrap_or(u32::MAX),
+        out_len: u32::try_from(output.len()).unwrap_or(u32::MAX),
+    }
+}
+
+fn submit(request: &Submission) {
+    while !ring::submit(request) {
+        // Full: the monitor takes everything when it serves.
+        ring::serve();
+        poll_completions();
+    }
+}
+
+/// Whether a helper should poll, by the density of requests.
+fn wants_polling() -> bool {
+    let mode = ring::mode();
+    if mode & (flags::DOORBELL_EXIT | flags::DOORBELL_EVENT) != 0 {
+        return false;
+    }
+    if mode & flags::DOORBELL_POLL != 0 {
+        return true;
+    }
+    let now = monotonic_ns();
+    let (length, last) = BURST.get();
+    let length = if now.saturating_sub(last) < BURST_GAP_NS { length.saturating_add(1) } else { 0 };
+    BURST.set((length, now));
+    length >= BURST_LENGTH
+}
+
+/// Gets a submitted request served.
+fn ring_for(id: u64) {
+    let polling = wants_polling();
+    ring::want_polling(polling);
+    if ring::is_polled() {
+        spin_for(id);
+        return;
+    }
+    if ring::mode() & flags::DOORBELL_EVENT != 0 {
+        ring::doorbell();
+        return;
+    }
+    if polling {
+        // The helper takes a while to wake: this request still leaves by an exit.
+        ring::doorbell();
+        if ring::mode() & flags::DOORBELL_POLL != 0 {
+            spin_for(id);
+            return;
+        }
+    }
+    ring::serve();
+    poll_completions();
+}
+
+fn is_answered(id: u64) -> bool {
+    matches!(SLOTS.borrow().get(id as usize), Some(Slot::Answered(_)))
+}
+
+/// Waits on the spot for a while.
+fn spin_for(id: u64) {
+    let mut until = None;
+    loop {
+        for _ in 0..64 {
+            if ring::has_completion() {
+                poll_completions();
+                if is_answered(id) {
+                    return;
+                }
+            }
+            core::hint::spin_loop();
+        }
+        let now = monotonic_ns();
+        if now >= *until.get_or_insert(now + SPIN_NS) {
+            return;
+        }
+    }
+}
+
 /// Sends a request and waits for its completion. Other threads run meanwhile: hold no borrows.
 /// Not interrupted by signals.
-pub fn call(_op: Op, _args: [u64; 6], _input: &[u8], _output: &mut [u8]) -> Result<Reply> {
-    Err(Errno::ENOSYS)
+pub fn call(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+    let id = take_slot(Slot::Waited(None));
+    submit(&submission(op, id, args, input, output));
+    ring_for(id);
+    if let Some(completion) = take_answer(id) {
+        return outcome(completion);
+    }
+    wait_for(id)
+}
+
+/// Parks until the answer is there. The monitor may write to the caller's memory until then, so
+/// nothing ends this early.
+fn wait_for(id: u64) -> Result<Reply> {
+    if task::try_current().is_none() {
+        // While keel boots there is no thread to park.
+        loop {
+            if let Some(completion) = take_answer(id) {
+                return outcome(completion);
+            }
+            ring::serve();
+            poll_completions();
+        }
+    }
+    register_waiter(id);
+    let completion = park(None, Interrupt::Never, || take_answer(id))?;
+    outcome(completion)
+}
+
+fn register_waiter(id: u64) {
+    ring::want_kick(true);
+    if let Some(slot @ Slot::Waited(_)) = SLOTS.borrow_mut().get_mut(id as usize) {
+        *slot = Slot::Waited(Some(task::current()));
+    }
 }
 
 /// Like [`call`] for operations that may take forever (streams): a signal cancels it (ERESTARTSYS).
-pub fn call_interruptible(_op: Op, _args: [u64; 6], _input: &[u8], _output: &mut [u8]) -> Result<Reply> {
-    Err(Errno::ENOSYS)
+pub fn call_interruptible(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+    let id = take_slot(Slot::Waited(None));
+    submit(&submission(op, id, args, input, output));
+    ring_for(id);
+    if let Some(completion) = take_answer(id) {
+        return outcome(completion);
+    }
+    register_waiter(id);
+    match park(None, Interrupt::BySignal, || take_answer(id)) {
+        Ok(completion) => outcome(completion),
+        Err(interrupted) => {
+            // ENOENT if it completed meanwhile; the answer comes in either case.
+            let _ = call(Op::Cancel, [id, 0, 0, 0, 0, 0], &[], &mut []);
+            match wait_for(id) {
+                Err(Errno::ECANCELED) => Err(interrupted),
+                other => other,
+            }
+        }
+    }
 }
 
-/// Sends a request whose completion is given to `done` later (in keel, outside any borrow).
-pub fn start(_op: Op, _args: [u64; 6], _done: alloc::boxed::Box<dyn FnOnce(Result<Reply>)>) {}
+/// Sends a request without payload whose completion is given to `done` later (in keel, outside any
+/// borrow).
+pub fn start(op: Op, args: [u64; 6], done: Callback) {
+    let id = take_slot(Slot::Told(done));
+    submit(&submission(op, id, args, &[], &mut []));
+    ring_for(id);
+}
+
+/// Takes completions out of the ring and wakes those who wait for them.
+pub fn poll_completions() {
+    while let Some(completion) = ring::take_completion() {
+        answer(completion);
+    }
+    if UNDER_WAY.get() == 0 {
+        ring::want_kick(false);
+    }
+}
+
+fn answer(completion: Completion) {
+    let index = completion.id as usize;
+    let slot = match SLOTS.borrow_mut().get_mut(index) {
+        Some(slot) => core::mem::replace(slot, Slot::Free),
+        None => return,
+    };
+    match slot {
+        Slot::Waited(task) => {
+            UNDER_WAY.set(UNDER_WAY.get() - 1);
+            if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {
+                *slot = Slot::Answered(completion);
+            }
+            if let Some(task) = task {
+                task::sched::wake(&task);
+            }
+        }
+        Slot::Told(done) => {
+            UNDER_WAY.set(UNDER_WAY.get() - 1);
+            done(outcome(completion));
+        }
+        // The monitor answers each request once; anything else stays as it was.
+        other => {
+            if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {
+                *slot = other;
+            }
+        }
+    }
+}
