@@ -178,7 +178,8 @@ impl Epoll {
     fn sweep(&self) {
         let mut items = self.items.borrow_mut();
         if items.len() >= self.sweep_at.get() {
-            let gone: Vec<Rc<Item>> = items.extract_if(.., |_, item| item.file.strong_count() == 0).map(|(_, i)| i).collect();
+            let gone: Vec<Rc<Item>> =
+                items.extract_if(.., |_, item| item.file.strong_count() == 0).map(|(_, i)| i).collect();
             self.sweep_at.set((items.len() * 2).max(64));
             drop(items);
             for item in gone {

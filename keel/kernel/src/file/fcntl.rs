@@ -27,7 +27,7 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         }
         g::F_GETFD => files.close_on_exec_flag(fd).map(usize::from),
         g::F_SETFD => files.set_close_on_exec(fd, arg as u32 & g::FD_CLOEXEC != 0).map(|()| 0),
-        g::F_GETFL => Ok(flags_as_seen(&file) as usize),
+        g::F_GETFL => Ok(file.flags.get() as usize),
         g::F_SETFL => set_flags(&file, arg as u32),
         g::F_GETPIPE_SZ => Ok(pipe_of(&file)?.pipe().capacity()),
         g::F_SETPIPE_SZ => pipe_of(&file)?.pipe().set_capacity(arg as u32 as usize),
@@ -48,12 +48,6 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         g::F_GETLEASE => Ok(g::F_UNLCK as usize),
         _ => Err(Errno::EINVAL),
     }
-}
-
-/// 64-bit programs see `O_LARGEFILE` on whatever was opened by a name.
-fn flags_as_seen(file: &File) -> u32 {
-    let large = if file.path.is_some() && !file.is_path() { g::O_LARGEFILE } else { 0 };
-    file.flags.get() | large
 }
 
 fn set_flags(file: &Rc<File>, wanted: u32) -> Result<usize> {

@@ -100,14 +100,15 @@ pub(super) fn bounded(offset: u64, count: usize) -> Result<()> {
 pub fn sys_readv(fd: i32, iov: usize, count: usize) -> Result<usize> {
     let file = reader(fd)?;
     let mut dst = UserDst::import(iov, count)?;
-    file.ops.read(&file, &mut dst)
+    // Unlike read(2), nothing at all is asked of the file then.
+    if dst.remaining() == 0 { Ok(0) } else { file.ops.read(&file, &mut dst) }
 }
 
 /// writev(2).
 pub fn sys_writev(fd: i32, iov: usize, count: usize) -> Result<usize> {
     let file = writer(fd)?;
     let mut src = UserSrc::import(iov, count)?;
-    file.ops.write(&file, &mut src)
+    if src.remaining() == 0 { Ok(0) } else { file.ops.write(&file, &mut src) }
 }
 
 /// preadv(2). The high half of the offset is for 32-bit programs.

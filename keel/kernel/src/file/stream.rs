@@ -195,7 +195,12 @@ impl Stream {
             ioctl::TCGETS => user::write(arg, &self.get_termios()?).map(|()| 0),
             ioctl::TCGETS2 => {
                 let termios = self.get_termios()?;
-                let speed = speed_of(u32::from_ne_bytes([termios[CFLAG], termios[CFLAG + 1], termios[CFLAG + 2], termios[CFLAG + 3]]));
+                let speed = speed_of(u32::from_ne_bytes([
+                    termios[CFLAG],
+                    termios[CFLAG + 1],
+                    termios[CFLAG + 2],
+                    termios[CFLAG + 3],
+                ]));
                 let mut termios2 = [0; TERMIOS2];
                 termios2[..TERMIOS].copy_from_slice(&termios);
                 termios2[TERMIOS..TERMIOS + 4].copy_from_slice(&speed.to_ne_bytes());

@@ -191,7 +191,8 @@ impl Drop for FdTable {
     }
 }
 
-/// RLIMIT_NOFILE of the current process.
+/// RLIMIT_NOFILE of the current process; none while the first one's descriptors are made.
 pub(super) fn limit() -> usize {
-    task::with_current(|task| usize::try_from(task.limit(g::RLIMIT_NOFILE)).unwrap_or(usize::MAX))
+    let limit = task::try_current().map_or(u64::MAX, |task| task.limit(g::RLIMIT_NOFILE));
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }

@@ -152,14 +152,7 @@ pub fn sys_sendto(fd: i32, buf: usize, len: usize, flags: u32, address: usize, a
 }
 
 /// recvfrom(2).
-pub fn sys_recvfrom(
-    fd: i32,
-    buf: usize,
-    len: usize,
-    flags: u32,
-    address: usize,
-    address_len: usize,
-) -> Result<usize> {
+pub fn sys_recvfrom(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: usize) -> Result<usize> {
     let mut dst = UserDst::new(buf, len)?;
     let open = Open::new(fd)?;
     let socket = open.socket()?;
@@ -242,8 +235,8 @@ pub fn sys_recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: u
     let mut now = open.flags(flags & !MSG_WAITFORONE);
     for i in 0..(count as usize).min(user::IOV_MAX) {
         let at = messages.checked_add(i * MMSGHDR).ok_or(Errno::EFAULT)?;
-        let received = receive_message(&open, at, now)
-            .and_then(|received| user::write(at + MSGHDR, &(received.len as u32)));
+        let received =
+            receive_message(&open, at, now).and_then(|received| user::write(at + MSGHDR, &(received.len as u32)));
         match received {
             Ok(()) => done += 1,
             Err(_) if done > 0 => break,

@@ -141,6 +141,11 @@ impl Unix {
         })
     }
 
+    /// Its last descriptor was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
     fn peer(&self) -> Option<Rc<Unix>> {
         self.peer.borrow().upgrade()
     }
@@ -312,7 +317,10 @@ impl Unix {
                 if flags & net::MSG_DONTWAIT != 0 {
                     return end(done, Errno::EAGAIN);
                 }
-                let check = || (!peer.is_full() || peer.closed.get() || peer.read_ended.get() || self.write_ended.get()).then_some(());
+                let check = || {
+                    (!peer.is_full() || peer.closed.get() || peer.read_ended.get() || self.write_ended.get())
+                        .then_some(())
+                };
                 if let Err(errno) = wait(&self.writable, deadline, check) {
                     return end(done, errno);
                 }
@@ -356,7 +364,11 @@ impl Unix {
                 None => self.connected_datagram_peer()?,
             };
             if self.write_ended.get() || target.read_ended.get() {
-                return Err(if flags & net::MSG_NOSIGNAL != 0 { Errno::EPIPE } else { crate::file::pipe::broken_pipe() });
+                return Err(if flags & net::MSG_NOSIGNAL != 0 {
+                    Errno::EPIPE
+                } else {
+                    crate::file::pipe::broken_pipe()
+                });
             }
             if !target.is_full() {
                 target.inbox.push(self.packet(data, &mut control));

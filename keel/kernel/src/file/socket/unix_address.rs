@@ -2,6 +2,7 @@
 
 use super::Address;
 use super::unix::Unix;
+use crate::fs;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::raw::net;
 use uapi::{Errno, Result};
-use vfs::{FileType, Inode};
+use vfs::FileType;
 
 /// Bytes of `struct sockaddr_un`.
 const SIZE: usize = 110;
@@ -62,6 +63,8 @@ pub fn address_of(name: &UnixName) -> Address {
 
 /// Sockets by abstract name. Dead ones are replaced when their name is wanted.
 static ABSTRACT: Global<RefCell<BTreeMap<Vec<u8>, Weak<Unix>>>> = Global::new(RefCell::new(BTreeMap::new()));
+/// Entries of [`ABSTRACT`] at which dead ones are looked for.
+const SWEEP_AT: usize = 256;
 static NEXT_AUTO: Global<Cell<u32>> = Global::new(Cell::new(1));
 
 /// The socket that an inode of the tree stands for.
@@ -73,7 +76,7 @@ struct Bound(RefCell<Weak<Unix>>);
 pub fn bind(socket: &Rc<Unix>, name: UnixName) -> Result<UnixName> {
     match name {
         UnixName::Path(path) => {
-            let inode = create_node(&path)
+            let inode = fs::create_socket_node(&path)
                 .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?;
             let bound = inode.attachments().ok_or(Errno::EPERM)?.get_or_insert(Bound::default);
             let _old = bound.0.replace(Rc::downgrade(socket));
@@ -96,7 +99,10 @@ pub fn bind(socket: &Rc<Unix>, name: UnixName) -> Result<UnixName> {
 
 fn register(socket: &Rc<Unix>, name: &[u8]) -> Result<()> {
     let mut table = ABSTRACT.borrow_mut();
-    if table.get(name).is_some_and(|other| other.strong_count() > 0) {
+    if table.len() >= SWEEP_AT {
+        table.retain(|_, other| other.strong_count() > 0);
+    }
+    if table.get(name).and_then(Weak::upgrade).is_some_and(|other| !other.is_closed()) {
         return Err(Errno::EADDRINUSE);
     }
     table.insert(name.to_vec(), Rc::downgrade(socket));
@@ -114,25 +120,18 @@ pub fn unbind(name: &UnixName) {
 pub fn find(name: &UnixName) -> Result<Rc<Unix>> {
     match name {
         UnixName::Auto => Err(Errno::EINVAL),
-        UnixName::Abstract(name) => ABSTRACT.borrow().get(name).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED),
+        UnixName::Abstract(name) => {
+            let socket = ABSTRACT.borrow().get(name).and_then(Weak::upgrade);
+            socket.filter(|socket| !socket.is_closed()).ok_or(Errno::ECONNREFUSED)
+        }
         UnixName::Path(path) => {
-            let inode = find_node(path)?;
+            let inode = fs::find_socket_node(path)?;
             if inode.file_type() != FileType::Socket {
                 return Err(Errno::ECONNREFUSED);
             }
             let bound = inode.attachments().and_then(|values| values.get::<Bound>()).ok_or(Errno::ECONNREFUSED)?;
             let socket = bound.0.borrow().upgrade();
-            socket.ok_or(Errno::ECONNREFUSED)
+            socket.filter(|socket| !socket.is_closed()).ok_or(Errno::ECONNREFUSED)
         }
     }
-}
-
-/// Makes a socket inode at a path.
-fn create_node(_path: &[u8]) -> Result<Rc<dyn Inode>> {
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// The inode at a path, if the current thread may write to it.
-fn find_node(_path: &[u8]) -> Result<Rc<dyn Inode>> {
-    Err(Errno::ECONNREFUSED)
 }
