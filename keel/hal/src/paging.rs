@@ -138,6 +138,8 @@ fn show(value: u64) -> Mapping {
 #[derive(Debug)]
 pub struct AddressSpace {
     root: u64,
+    /// Entries that hold a frame.
+    pages: usize,
 }
 
 impl AddressSpace {
@@ -146,7 +148,7 @@ impl AddressSpace {
         let root = new_table()?;
         let keel = Table(BOOT_TABLES as u64).entry(KEEL_PML4_SLOT).get();
         root.entry(KEEL_PML4_SLOT).set(keel);
-        Some(Self { root: root.0 })
+        Some(Self { root: root.0, pages: 0 })
     }
 
     fn leaf(&self, va: usize) -> Option<&'static Cell<u64>> {
@@ -168,9 +170,16 @@ impl AddressSpace {
         let entry = table.entry(index(va, 0));
         if entry.get() & OCCUPIED != 0 {
             drop(take(entry));
+        } else {
+            self.pages += 1;
         }
         entry.set(entry_of(frame.into_entry(), prot));
         Some(())
+    }
+
+    /// Number of pages mapped, hidden ones included.
+    pub const fn pages(&self) -> usize {
+        self.pages
     }
 
     /// Looks a page up.
@@ -181,8 +190,9 @@ impl AddressSpace {
 
     /// Removes one page.
     pub fn unmap(&mut self, va: usize) -> Option<Mapping> {
-        let entry = self.leaf(va)?;
-        (entry.get() & OCCUPIED != 0).then(|| take(entry))
+        let entry = self.leaf(va).filter(|entry| entry.get() & OCCUPIED != 0)?;
+        self.pages -= 1;
+        Some(take(entry))
     }
 
     /// Calls `f` with each present entry of `[start, end)`, skipping absent tables.
@@ -214,7 +224,12 @@ impl AddressSpace {
 
     /// Removes all pages of `[start, end)`, skipping absent tables quickly.
     pub fn unmap_range(&mut self, start: usize, end: usize, mut each: impl FnMut(usize, Mapping)) {
-        self.walk(start, end, |va, entry| each(va, take(entry)));
+        let mut removed = 0;
+        self.walk(start, end, |va, entry| {
+            removed += 1;
+            each(va, take(entry));
+        });
+        self.pages -= removed;
     }
 
     /// Changes permissions of the pages of `[start, end)`: `f(va, mapping)` gives the new ones.

@@ -105,6 +105,21 @@ impl Mm {
         areas
     }
 
+    /// What a futex in shared memory is known by: its object (an address, unique while the mapping
+    /// lives) and the offset in bytes there. `None` for private memory.
+    pub fn shared_key(&self, address: usize) -> Option<(usize, u64)> {
+        let inner = self.inner.borrow();
+        let vma = inner.vmas.find(address)?;
+        let offset = |first: u64| first * PAGE_SIZE as u64 + (address - vma.start) as u64;
+        match &vma.attrs.backing {
+            Backing::Shared(object, first) => Some((Rc::as_ptr(object).addr(), offset(*first))),
+            Backing::File(file, first) if !vma.attrs.is_private() => {
+                Some((Rc::as_ptr(&file.inode).addr(), offset(*first)))
+            }
+            _ => None,
+        }
+    }
+
     /// What of a mapping is present.
     pub fn residency_of(&self, start: usize, end: usize) -> Residency {
         let mut sum = Residency::default();

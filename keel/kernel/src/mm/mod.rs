@@ -180,9 +180,7 @@ impl Mm {
 
     /// Resident bytes, for the out-of-memory choice.
     pub fn resident_bytes(&self) -> u64 {
-        let mut pages = 0;
-        self.inner.borrow().space.for_each(0, USER_TOP, |_, _| pages += 1);
-        pages * PAGE_SIZE as u64
+        (self.inner.borrow().space.pages() * PAGE_SIZE) as u64
     }
 
     /// Addresses of the program's parts.
