@@ -68,6 +68,13 @@ impl Dentry {
         Rc::new(dentry)
     }
 
+    /// An inode without a name that was made in this directory (`O_TMPFILE`).
+    pub fn unnamed_child(self: &Rc<Self>, name: &[u8], inode: Rc<dyn Inode>) -> PathRef {
+        let dentry = Self::make(Some(self.clone()), Rc::from(name), inode, self.mount.clone(), u64::MAX);
+        dentry.deleted.set(true);
+        Rc::new(dentry)
+    }
+
     fn make(parent: Option<PathRef>, name: Name, inode: Rc<dyn Inode>, mount: Rc<Mount>, expires: u64) -> Self {
         Self {
             parent: RefCell::new(parent),

@@ -1,25 +1,77 @@
 //! The pod's tree as processes see it: root, working directory, path system calls, /dev and /proc.
+//!
+//! The tree itself, path resolution and the file systems are in the `vfs` crate; here are what the
+//! monitor is asked ([`host`]), what stands in the tree at boot ([`setup`]), open files of the tree
+//! ([`regular`], [`directory`], [`dev`]) and the system calls by path.
+
+pub mod attributes;
+pub mod dev;
+pub mod directory;
+pub mod host;
+pub mod memfd;
+pub mod names;
+pub mod open;
+pub mod path;
+pub mod regular;
+pub mod setup;
+pub mod space;
+pub mod stat;
+pub mod working;
+pub mod xattr;
+
+pub use open::{create_socket_node, find_socket_node, open_exec};
+pub use setup::{init, tree};
+pub use vfs::PathRef;
 
 use alloc::rc::Rc;
-use uapi::{Errno, Result};
-
-/// A place in the tree (inode and name); re-exported from the vfs crate by its owner.
-pub type PathRef = Rc<()>;
+use core::cell::{Cell, RefCell};
 
 /// Root, working directory and umask of a process.
 #[derive(Debug)]
 pub struct FsContext {
-    _todo: (),
+    root: RefCell<PathRef>,
+    cwd: RefCell<PathRef>,
+    umask: Cell<u32>,
 }
 
 impl FsContext {
+    /// A context.
+    pub fn new(root: PathRef, cwd: PathRef, umask: u32) -> Rc<Self> {
+        Rc::new(Self { root: RefCell::new(root), cwd: RefCell::new(cwd), umask: Cell::new(umask & 0o777) })
+    }
+
     /// A copy for fork(2).
     pub fn fork(&self) -> Rc<Self> {
-        todo!()
+        Self::new(self.root(), self.cwd(), self.umask.get())
     }
-}
 
-/// Opens a file for execve(2): regular, executable for the current credentials. ENOENT, EACCES …
-pub fn open_exec(_dir_fd: i32, _path: &[u8], _flags: u32) -> Result<PathRef> {
-    Err(Errno::ENOSYS)
+    /// Root directory.
+    pub fn root(&self) -> PathRef {
+        self.root.borrow().clone()
+    }
+
+    /// Working directory.
+    pub fn cwd(&self) -> PathRef {
+        self.cwd.borrow().clone()
+    }
+
+    /// File mode creation mask.
+    pub fn umask(&self) -> u32 {
+        self.umask.get()
+    }
+
+    /// Sets the mask; returns the one before.
+    pub fn set_umask(&self, mask: u32) -> u32 {
+        self.umask.replace(mask & 0o777)
+    }
+
+    fn set_root(&self, root: PathRef) {
+        let before = self.root.replace(root);
+        drop(before);
+    }
+
+    fn set_cwd(&self, cwd: PathRef) {
+        let before = self.cwd.replace(cwd);
+        drop(before);
+    }
 }

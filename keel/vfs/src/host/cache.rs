@@ -3,6 +3,7 @@
 use super::HostNode;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 /// Most handles that stay open.
@@ -94,6 +95,11 @@ impl Cache {
                 content.close(&node.export.host);
             }
         }
+    }
+
+    /// Nodes of writable exports that may have open handles.
+    pub(super) fn handle_users(&self) -> Vec<Rc<HostNode>> {
+        self.with_handles.borrow().iter().filter_map(Weak::upgrade).filter(|node| node.is_writable()).collect()
     }
 
     /// `dir` remembers `count` more names.

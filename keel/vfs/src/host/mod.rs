@@ -80,6 +80,14 @@ impl Host {
         self.cache.shrink(pages)
     }
 
+    /// Has the host store what was written through open handles, sync(2).
+    pub fn sync_all(&self) {
+        for node in self.cache.handle_users() {
+            // Nobody can be told: sync(2) has no errors.
+            let _ = node.sync_content(false);
+        }
+    }
+
     /// Pages of file content that are cached in RAM.
     pub fn cached_pages(&self) -> usize {
         self.cache.pages()

@@ -1,0 +1,170 @@
+//! Character devices of `/dev`.
+
+use super::PathRef;
+use crate::file::{File, FileOps, terminal};
+use crate::task;
+use alloc::rc::Rc;
+use core::any::Any;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::attr::{makedev, split_dev};
+use vfs::node::Private;
+use vfs::tree::Tree;
+use vfs::{Attr, Dst, Inode, NewNode, Src};
+
+/// What a device does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Takes everything, gives nothing.
+    Null,
+    /// Gives zeros.
+    Zero,
+    /// Gives zeros, takes nothing (ENOSPC).
+    Full,
+    /// Gives random bytes.
+    Random,
+}
+
+/// Devices by name: permissions, major, minor.
+const NODES: [(&str, u32, u32, u32); 8] = [
+    ("null", 0o666, 1, 3),
+    ("zero", 0o666, 1, 5),
+    ("full", 0o666, 1, 7),
+    ("random", 0o666, 1, 8),
+    ("urandom", 0o666, 1, 9),
+    ("tty", 0o666, 5, 0),
+    ("console", 0o600, 5, 1),
+    ("ptmx", 0o666, 5, 2),
+];
+
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("core", "/proc/kcore"),
+];
+
+/// Puts `/dev` into the tree, with shared memory files in `/dev/shm`.
+pub fn populate(tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
+    let directory = |mode: u32| Private::new(tree.new_dev(), max_pages).node(&NewNode::plain(0o040000 | mode, 0, 0));
+    tree.attach(b"/dev", directory(0o755), "tmpfs", "dev", false)?;
+    for (name, mode, major, minor) in NODES {
+        let path = [b"/dev/", name.as_bytes()].concat();
+        let new = NewNode { rdev: makedev(major, minor), ..NewNode::plain(0o020000 | mode, 0, 0) };
+        tree.create(&path, &new)?;
+    }
+    for (name, target) in LINKS {
+        tree.symlink(&[b"/dev/", name.as_bytes()].concat(), target.as_bytes())?;
+    }
+    tree.make_dirs(b"/dev/pts")?;
+    tree.attach(b"/dev/shm", directory(0o1777), "tmpfs", "shm", false)?;
+    Ok(())
+}
+
+/// Opens a character device. ENXIO for numbers that nothing stands for.
+pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File>> {
+    let kind = match split_dev(inode.attr()?.rdev) {
+        (1, 3) => Kind::Null,
+        (1, 5) => Kind::Zero,
+        (1, 7) => Kind::Full,
+        (1, 8 | 9) => Kind::Random,
+        (5, 0 | 1) => return terminal::open_controlling(flags, Some(place)),
+        _ => return Err(Errno::ENXIO),
+    };
+    Ok(File::new(Rc::new(Memory { kind, inode: inode.clone() }), flags, Some(place)))
+}
+
+/// An open memory device.
+pub struct Memory {
+    kind: Kind,
+    inode: Rc<dyn Inode>,
+}
+
+impl Memory {
+    /// Whether a private mapping of it gives zeros (mmap of `/dev/zero`).
+    pub fn maps_zeros(&self) -> bool {
+        self.kind == Kind::Zero
+    }
+}
+
+/// Bytes that are made at a time; between two, a signal may end a big read.
+const STEP: usize = 256;
+
+impl FileOps for Memory {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, _file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        match self.kind {
+            Kind::Null => Ok(0),
+            Kind::Zero | Kind::Full => {
+                let len = dst.remaining();
+                if len == 0 { Ok(0) } else { dst.put_zeros(len) }
+            }
+            Kind::Random => {
+                let mut done = 0;
+                let mut bytes = [0; STEP];
+                while dst.remaining() > 0 {
+                    let n = dst.remaining().min(STEP);
+                    task::random::fill(&mut bytes[..n]);
+                    match dst.put(&bytes[..n]) {
+                        Ok(k) => {
+                            done += k;
+                            if k < n {
+                                break;
+                            }
+                        }
+                        Err(errno) if done == 0 => return Err(errno),
+                        Err(_) => break,
+                    }
+                }
+                Ok(done)
+            }
+        }
+    }
+
+    fn write(&self, _file: &File, src: &mut dyn Src) -> Result<usize> {
+        match self.kind {
+            // The bytes are not even looked at, as in Linux. Random devices would mix them in.
+            Kind::Null | Kind::Zero | Kind::Random => Ok(src.remaining()),
+            Kind::Full if src.remaining() == 0 => Ok(0),
+            Kind::Full => Err(Errno::ENOSPC),
+        }
+    }
+
+    fn read_at(&self, file: &File, _offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.read(file, dst)
+    }
+
+    fn write_at(&self, file: &File, _offset: u64, src: &mut dyn Src) -> Result<usize> {
+        self.write(file, src)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
+        // null, zero and full have no positions at all: every seek leads to 0.
+        match whence {
+            g::SEEK_SET | g::SEEK_CUR | g::SEEK_END if self.kind != Kind::Random => {
+                file.pos.set(0);
+                Ok(0)
+            }
+            g::SEEK_SET | g::SEEK_CUR | g::SEEK_END => {
+                if offset < 0 && whence != g::SEEK_CUR {
+                    Err(Errno::EINVAL)
+                } else {
+                    Ok(0)
+                }
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        self.inode.attr()
+    }
+
+    fn inode(&self) -> Option<Rc<dyn Inode>> {
+        Some(self.inode.clone())
+    }
+}

@@ -1,0 +1,161 @@
+//! Open directories: getdents64(2).
+//!
+//! A description lists the directory once, when it is read from its start, and goes through that
+//! list: entries that come or go meanwhile never shift others, and positions stay valid.
+
+use super::PathRef;
+use crate::file::{File, FileOps, current_file};
+use crate::mm::user;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::RefCell;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::{Attr, DirEntry, Dst, FileType, Inode, Src};
+
+/// An open directory.
+pub struct Directory {
+    place: PathRef,
+    entries: RefCell<Option<Rc<[DirEntry]>>>,
+}
+
+impl Directory {
+    /// Over a place.
+    pub fn new(place: PathRef) -> Rc<Self> {
+        Rc::new(Self { place, entries: RefCell::default() })
+    }
+
+    /// The list, made anew at the start.
+    fn entries(&self, fresh: bool) -> Result<Rc<[DirEntry]>> {
+        let known = self.entries.borrow().clone().filter(|_| !fresh);
+        match known {
+            Some(entries) => Ok(entries),
+            None => {
+                let entries: Rc<[DirEntry]> = Rc::from(self.place.inode().readdir()?);
+                self.entries.replace(Some(entries.clone()));
+                Ok(entries)
+            }
+        }
+    }
+}
+
+impl FileOps for Directory {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, _file: &File, _dst: &mut dyn Dst) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+
+    fn write(&self, _file: &File, _src: &mut dyn Src) -> Result<usize> {
+        Err(Errno::EBADF)
+    }
+
+    fn read_at(&self, _file: &File, _offset: u64, _dst: &mut dyn Dst) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
+        let base = match whence {
+            g::SEEK_SET => 0,
+            g::SEEK_CUR => file.pos.get(),
+            _ => return Err(Errno::EINVAL),
+        };
+        let at = base.checked_add_signed(offset).filter(|&at| at <= vfs::FILE_MAX).ok_or(Errno::EINVAL)?;
+        file.pos.set(at);
+        Ok(at)
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        self.place.inode().attr()
+    }
+
+    fn inode(&self) -> Option<Rc<dyn Inode>> {
+        Some(self.place.inode().clone())
+    }
+}
+
+/// Layout of the records: `linux_dirent64`, or the old `linux_dirent` whose type comes last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    New,
+    Old,
+}
+
+/// Appends a record; `false` if it does not fit.
+fn push(out: &mut Vec<u8>, room: usize, layout: Layout, ino: u64, next: u64, kind: FileType, name: &[u8]) -> bool {
+    let len = match layout {
+        Layout::New => (19 + name.len() + 1).next_multiple_of(8),
+        Layout::Old => (18 + name.len() + 2).next_multiple_of(8),
+    };
+    if out.len() + len > room {
+        return false;
+    }
+    let end = out.len() + len;
+    out.extend_from_slice(&ino.to_le_bytes());
+    out.extend_from_slice(&next.to_le_bytes());
+    out.extend_from_slice(&(len as u16).to_le_bytes());
+    if layout == Layout::New {
+        out.push(kind.dirent_type());
+    }
+    out.extend_from_slice(name);
+    out.resize(end, 0);
+    if layout == Layout::Old {
+        out[end - 1] = kind.dirent_type();
+    }
+    true
+}
+
+/// Most bytes of records made at once, whatever room the program has.
+const MAX_ROOM: usize = 256 << 10;
+
+fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
+    let file = current_file(fd)?;
+    let Some(directory) = file.downcast::<Directory>() else { return Err(Errno::ENOTDIR) };
+    if directory.place.is_deleted() {
+        return Err(Errno::ENOENT);
+    }
+    let room = (count as usize).min(MAX_ROOM);
+    let mut at = file.pos.get();
+    let entries = directory.entries(at == 0)?;
+    let mut out = Vec::with_capacity(room.min(32 << 10));
+    let mut full = false;
+    while !full {
+        let next = at + 1;
+        full = !match at {
+            0 => {
+                let ino = directory.place.inode().attr()?.ino;
+                push(&mut out, room, layout, ino, next, FileType::Directory, b".")
+            }
+            1 => {
+                let parent = directory.place.parent().unwrap_or_else(|| directory.place.clone());
+                push(&mut out, room, layout, parent.inode().attr()?.ino, next, FileType::Directory, b"..")
+            }
+            _ => match usize::try_from(at - 2).ok().and_then(|i| entries.get(i)) {
+                Some(entry) => push(&mut out, room, layout, entry.ino, next, entry.kind, &entry.name),
+                None => break,
+            },
+        };
+        if !full {
+            at = next;
+        }
+    }
+    if out.is_empty() && full {
+        return Err(Errno::EINVAL);
+    }
+    user::write_bytes(buf, &out)?;
+    file.pos.set(at);
+    Ok(out.len())
+}
+
+/// getdents64(2).
+pub fn sys_getdents64(fd: i32, buf: usize, count: u32) -> Result<usize> {
+    getdents(fd, buf, count, Layout::New)
+}
+
+/// getdents(2).
+pub fn sys_getdents(fd: i32, buf: usize, count: u32) -> Result<usize> {
+    getdents(fd, buf, count, Layout::Old)
+}

@@ -1,0 +1,296 @@
+//! open(2), openat2(2), and opening for execve(2) and Unix sockets.
+
+use super::directory::Directory;
+use super::path::{self, Caller};
+use super::regular::{PathFile, RegularFile};
+use super::{PathRef, dev};
+use crate::file::{self, File, FileOps, pipe};
+use crate::mm::user;
+use crate::task;
+use alloc::rc::Rc;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
+use vfs::walk::{Component, Followed, Parent, Walk, resolve};
+use vfs::{FileType, Inode, NewNode, ops};
+
+/// Flags that open(2) knows; it ignores all others.
+const KNOWN: u32 = g::O_ACCMODE
+    | g::O_CREAT
+    | g::O_EXCL
+    | g::O_NOCTTY
+    | g::O_TRUNC
+    | g::O_APPEND
+    | g::O_NONBLOCK
+    | g::O_SYNC
+    | g::O_DSYNC
+    | g::FASYNC
+    | g::O_DIRECT
+    | g::O_LARGEFILE
+    | g::O_DIRECTORY
+    | g::O_NOFOLLOW
+    | g::O_NOATIME
+    | g::O_CLOEXEC
+    | g::O_PATH
+    | g::__O_TMPFILE;
+/// Flags that go with `O_PATH`.
+const WITH_PATH: u32 = g::O_DIRECTORY | g::O_NOFOLLOW | g::O_PATH | g::O_CLOEXEC;
+
+/// How to open.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    flags: u32,
+    mode: u32,
+    resolve: u64,
+}
+
+impl How {
+    /// From the arguments of open(2), which drops what it does not know.
+    fn lenient(flags: i32, mode: u32) -> Self {
+        let mut flags = flags as u32 & KNOWN;
+        if flags & g::O_PATH != 0 {
+            flags &= WITH_PATH;
+        }
+        let mode = if flags & (g::O_CREAT | g::__O_TMPFILE) != 0 { mode & 0o7777 } else { 0 };
+        Self { flags, mode, resolve: 0 }
+    }
+
+    /// Combinations that no variant accepts. EINVAL.
+    fn check(&self) -> Result<()> {
+        let flags = self.flags;
+        if flags & g::__O_TMPFILE != 0 {
+            if flags & (g::O_TMPFILE | g::O_CREAT) != g::O_TMPFILE || flags & g::O_ACCMODE == g::O_RDONLY {
+                return Err(Errno::EINVAL);
+            }
+        } else if flags & (g::O_CREAT | g::O_DIRECTORY) == g::O_CREAT | g::O_DIRECTORY {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Access that is wanted, as `MAY_*` bits.
+    fn access(&self) -> u32 {
+        let access = match self.flags & g::O_ACCMODE {
+            g::O_RDONLY => MAY_READ,
+            g::O_WRONLY => MAY_WRITE,
+            _ => MAY_READ | MAY_WRITE,
+        };
+        if self.flags & g::O_TRUNC != 0 { access | MAY_WRITE } else { access }
+    }
+}
+
+/// Opens a path: the whole of open(2) but the descriptor.
+fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<File>> {
+    how.check()?;
+    if name.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let cred = caller.cred();
+    let walk = if how.resolve == 0 {
+        Walk::new(caller.fs.root(), cred)
+    } else {
+        Walk::restricted(caller.fs.root(), cred, base, how.resolve)
+    };
+    let follow = how.flags & g::O_NOFOLLOW == 0;
+    if how.flags & g::O_PATH != 0 {
+        let place = walk.resolve(base, name, follow)?;
+        if how.flags & g::O_DIRECTORY != 0 && place.inode().file_type() != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        return Ok(File::new(PathFile::new(place.inode().clone()), how.flags, Some(place)));
+    }
+    if how.flags & g::__O_TMPFILE != 0 {
+        return open_unnamed(caller, &walk.resolve(base, name, follow)?, how);
+    }
+    if how.flags & g::O_CREAT == 0 {
+        return open_place(caller, walk.resolve(base, name, follow)?, how, false);
+    }
+    let mut parent = walk.parent(base, name)?;
+    loop {
+        let found = match last_name(&parent)? {
+            Component::Normal(name) => match walk.lookup(&parent.dir, name) {
+                Err(Errno::ENOENT) => {
+                    let new = NewNode::plain(0o100000 | how.mode & !caller.fs.umask(), cred.uid, cred.gid);
+                    match ops::create_in(&parent.dir, name, &new, &cred) {
+                        // Somebody made it while the host was asked.
+                        Err(Errno::EEXIST) if how.flags & g::O_EXCL == 0 => continue,
+                        made => return open_place(caller, made?, how, true),
+                    }
+                }
+                other => other?,
+            },
+            _ => return Err(Errno::EISDIR),
+        };
+        if how.flags & g::O_EXCL != 0 {
+            return Err(Errno::EEXIST);
+        }
+        if found.inode().file_type() == FileType::Symlink {
+            if !follow {
+                return Err(Errno::ELOOP);
+            }
+            match walk.follow_parent(&parent.dir, &found)? {
+                Followed::Parent(next) => parent = next,
+                Followed::Place(place) => return open_place(caller, place, how, false),
+            }
+            continue;
+        }
+        if found.inode().file_type() == FileType::Directory {
+            return Err(Errno::EISDIR);
+        }
+        ops::check_protected_create(&parent.dir, &found, &cred)?;
+        return open_place(caller, found, how, false);
+    }
+}
+
+/// Last component of what shall be created: a trailing slash asks for a directory.
+fn last_name(parent: &Parent) -> Result<&Component> {
+    if parent.trailing_slash { Err(Errno::EISDIR) } else { Ok(&parent.last) }
+}
+
+/// `O_TMPFILE` in a directory.
+fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
+    if dir.inode().file_type() != FileType::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    let cred = caller.cred();
+    cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)?;
+    ops::check_writable(dir)?;
+    let new = NewNode::plain(0o100000 | how.mode & !caller.fs.umask(), cred.uid, cred.gid);
+    let inode = dir.inode().create_unnamed(&ops::inherit(dir, &new, &cred)?)?;
+    let label = alloc::format!("#{}", inode.attr()?.ino);
+    let place = dir.unnamed_child(label.as_bytes(), inode.clone());
+    Ok(File::new(RegularFile::new(inode), how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE, Some(place)))
+}
+
+/// Opens what a path led to. `created`: it was made by this very call, so any access is granted.
+fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Result<Rc<File>> {
+    let inode = place.inode().clone();
+    let kind = inode.file_type();
+    let wanted = how.access();
+    let writes = wanted & MAY_WRITE != 0;
+    if how.flags & g::O_DIRECTORY != 0 && kind != FileType::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    match kind {
+        FileType::Symlink => return Err(Errno::ELOOP),
+        FileType::Directory if writes => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    let cred = caller.cred();
+    if !created {
+        if writes && matches!(kind, FileType::Regular) {
+            ops::check_writable(&place)?;
+        }
+        cred.check(&*inode, wanted)?;
+        if how.flags & g::O_NOATIME != 0 && !cred.owns(inode.perm()?.1) {
+            return Err(Errno::EPERM);
+        }
+    }
+    let flags = how.flags | g::O_LARGEFILE;
+    match kind {
+        FileType::Regular => {
+            let ops: Rc<dyn FileOps> = open_regular(&inode, writes)?;
+            if how.flags & g::O_TRUNC != 0 && !created {
+                inode.truncate(0)?;
+                ops::drop_set_id(&place, &cred)?;
+            }
+            Ok(File::new(ops, flags, Some(place)))
+        }
+        FileType::Directory => Ok(File::new(Directory::new(place.clone()), flags, Some(place))),
+        FileType::Fifo => pipe::open_fifo(inode, flags, Some(place)),
+        FileType::CharDevice => dev::open(&inode, flags, place),
+        FileType::BlockDevice | FileType::Socket | FileType::Symlink => Err(Errno::ENXIO),
+    }
+}
+
+fn open_regular(inode: &Rc<dyn Inode>, write: bool) -> Result<Rc<RegularFile>> {
+    Ok(RegularFile::new(inode.open(write)?.unwrap_or_else(|| inode.clone())))
+}
+
+/// Opens a path and gives it the lowest free descriptor.
+fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
+    how.check()?;
+    let name = path::read(path_address)?;
+    task::with_current(|task| task.with_files(|files| files.check_room()))?;
+    let caller = Caller::current();
+    let base = caller.base(dir_fd, &name)?;
+    let file = open(&caller, &base, &name, how)?;
+    file::install(file, how.flags)
+}
+
+/// open(2).
+pub fn sys_open(path: usize, flags: i32, mode: u32) -> Result<i32> {
+    open_at(g::AT_FDCWD, path, How::lenient(flags, mode))
+}
+
+/// openat(2).
+pub fn sys_openat(fd: i32, path: usize, flags: i32, mode: u32) -> Result<i32> {
+    open_at(fd, path, How::lenient(flags, mode))
+}
+
+/// creat(2).
+pub fn sys_creat(path: usize, mode: u32) -> Result<i32> {
+    open_at(g::AT_FDCWD, path, How::lenient((g::O_CREAT | g::O_WRONLY | g::O_TRUNC) as i32, mode))
+}
+
+/// openat2(2): knows what it does not know.
+pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32> {
+    const SIZE: usize = size_of::<g::open_how>();
+    if size < SIZE {
+        return Err(Errno::EINVAL);
+    }
+    if size > hal::frame::FRAME_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    let given: g::open_how = user::read(how)?;
+    // A longer structure is fine if all that is new in it is zero.
+    let rest = user::read_array::<u8>(how + SIZE, size - SIZE)?;
+    if rest.iter().any(|&b| b != 0) {
+        return Err(Errno::E2BIG);
+    }
+    let flags = u32::try_from(given.flags).map_err(|_| Errno::EINVAL)?;
+    let unknown = flags & !KNOWN != 0 || given.resolve & !resolve::ALL != 0 || given.mode & !0o7777 != 0;
+    let scoped = resolve::BENEATH | resolve::IN_ROOT;
+    let creates = flags & (g::O_CREAT | g::__O_TMPFILE) != 0;
+    let bad_path = flags & g::O_PATH != 0 && flags & !WITH_PATH != 0;
+    if unknown || given.resolve & scoped == scoped || given.mode != 0 && !creates || bad_path {
+        return Err(Errno::EINVAL);
+    }
+    if given.resolve & resolve::CACHED != 0 && flags & (g::O_TRUNC | g::O_CREAT | g::__O_TMPFILE) != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    open_at(fd, path, How { flags, mode: given.mode as u32, resolve: given.resolve })
+}
+
+/// Opens a file for execve(2): regular, executable for the current credentials. `flags` as in
+/// execveat(2). ENOENT, EACCES, ELOOP …
+pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<PathRef> {
+    path::check_flags(flags, g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW)?;
+    let caller = Caller::current();
+    let place = caller.resolve_at(dir_fd, path, flags)?;
+    let inode = place.inode();
+    match inode.file_type() {
+        FileType::Regular => {}
+        FileType::Symlink => return Err(Errno::ELOOP),
+        _ => return Err(Errno::EACCES),
+    }
+    caller.cred().check(&**inode, MAY_EXEC)?;
+    Ok(place)
+}
+
+/// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
+pub fn create_socket_node(name: &[u8]) -> Result<Rc<dyn Inode>> {
+    let caller = Caller::current();
+    let cred = caller.cred();
+    let parent = caller.parent(g::AT_FDCWD, name)?;
+    let new = NewNode::plain(0o140000 | 0o777 & !caller.fs.umask(), cred.uid, cred.gid);
+    Ok(ops::create(&parent, &new, &cred)?.inode().clone())
+}
+
+/// The node of a Unix socket that somebody wants to reach: needs write permission. ENOENT, EACCES …
+pub fn find_socket_node(name: &[u8]) -> Result<Rc<dyn Inode>> {
+    let caller = Caller::current();
+    let place = caller.resolve(g::AT_FDCWD, name, true)?;
+    caller.cred().check(&**place.inode(), MAY_WRITE)?;
+    Ok(place.inode().clone())
+}

@@ -1,0 +1,101 @@
+//! Paths as system calls give them, resolved for the calling process.
+
+use super::{FsContext, PathRef};
+use crate::file;
+use crate::mm::user;
+use crate::task::{self, cred};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::walk::{Parent, Walk};
+use vfs::{Cred, PATH_MAX};
+
+/// Who makes the call: credentials and directories.
+#[derive(Debug)]
+pub struct Caller {
+    cred: Rc<cred::Cred>,
+    /// Root, working directory, umask.
+    pub fs: Rc<FsContext>,
+    /// Use the real ids, as access(2) does.
+    real: bool,
+}
+
+impl Caller {
+    /// The current thread.
+    pub fn current() -> Self {
+        task::with_current(|task| Self { cred: task.cred(), fs: task.fs(), real: false })
+    }
+
+    /// The current thread with its real ids, access(2).
+    pub fn current_real() -> Self {
+        Self { real: true, ..Self::current() }
+    }
+
+    /// Credentials for file access.
+    pub fn cred(&self) -> Cred<'_> {
+        let c = &*self.cred;
+        if self.real {
+            let caps = if c.uid == 0 { c.cap_permitted } else { 0 };
+            return Cred { uid: c.uid, gid: c.gid, groups: &c.groups, caps };
+        }
+        Cred { uid: c.fsuid, gid: c.fsgid, groups: &c.groups, caps: c.cap_effective }
+    }
+
+    /// A path resolution with these credentials.
+    pub fn walk(&self) -> Walk<'_> {
+        Walk::new(self.fs.root(), self.cred())
+    }
+
+    /// Where a relative path starts: the working directory, or what `fd` names. An absolute path
+    /// starts anywhere. EBADF, ENOTDIR.
+    pub fn base(&self, fd: i32, path: &[u8]) -> Result<PathRef> {
+        if fd == g::AT_FDCWD || path.first() == Some(&b'/') {
+            return Ok(self.fs.cwd());
+        }
+        file::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOTDIR)
+    }
+
+    /// Resolves a path relative to `fd`.
+    pub fn resolve(&self, fd: i32, path: &[u8], follow: bool) -> Result<PathRef> {
+        let base = self.base(fd, path)?;
+        self.walk().resolve(&base, path, follow)
+    }
+
+    /// Resolves the directory of a path's last component.
+    pub fn parent(&self, fd: i32, path: &[u8]) -> Result<Parent> {
+        let base = self.base(fd, path)?;
+        self.walk().parent(&base, path)
+    }
+
+    /// Like [`Self::resolve`]; with `AT_EMPTY_PATH` an empty path means the file of `fd` itself.
+    pub fn resolve_at(&self, fd: i32, path: &[u8], flags: u32) -> Result<PathRef> {
+        if path.is_empty() && flags & g::AT_EMPTY_PATH != 0 {
+            return self.place_of(fd);
+        }
+        self.resolve(fd, path, flags & g::AT_SYMLINK_NOFOLLOW == 0)
+    }
+
+    /// The place of an open file. EBADF for files without one.
+    pub fn place_of(&self, fd: i32) -> Result<PathRef> {
+        if fd == g::AT_FDCWD {
+            return Ok(self.fs.cwd());
+        }
+        file::current_file_raw(fd)?.path.clone().ok_or(Errno::EBADF)
+    }
+}
+
+/// A path from the program. ENAMETOOLONG, EFAULT.
+pub fn read(address: usize) -> Result<Vec<u8>> {
+    user::read_cstr(address, PATH_MAX)
+}
+
+/// A path from the program that may be missing where `AT_EMPTY_PATH` is given.
+pub fn read_at(address: usize, flags: u32) -> Result<Vec<u8>> {
+    if address == 0 && flags & g::AT_EMPTY_PATH != 0 { Ok(Vec::new()) } else { read(address) }
+}
+
+/// EINVAL if `flags` has others than `known`.
+pub fn check_flags(flags: u32, known: u32) -> Result<()> {
+    if flags & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}

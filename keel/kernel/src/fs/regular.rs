@@ -1,0 +1,186 @@
+//! Open regular files, and `O_PATH` descriptions.
+
+use super::path::Caller;
+use crate::file::{File, FileOps};
+use crate::task;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::cred::cap;
+use vfs::{Attr, Dst, FILE_MAX, Inode, Src};
+
+/// An open regular file.
+pub struct RegularFile {
+    inode: Rc<dyn Inode>,
+}
+
+impl RegularFile {
+    /// Over an inode.
+    pub fn new(inode: Rc<dyn Inode>) -> Rc<Self> {
+        Rc::new(Self { inode })
+    }
+
+    /// What a writer without CAP_FSETID takes from the mode, and O_SYNC's promise.
+    fn after_write(&self, file: &File, written: usize) -> Result<()> {
+        if written == 0 {
+            return Ok(());
+        }
+        let privileged = task::with_current(|t| t.cred().cap_effective) >> cap::FSETID & 1 != 0;
+        if !privileged && let Some(place) = &file.path {
+            vfs::ops::drop_set_id(place, &Caller::current().cred())?;
+        }
+        if file.flags.get() & g::O_DSYNC != 0 {
+            self.inode.sync(file.flags.get() & g::O_SYNC != g::O_SYNC)?;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a source at RLIMIT_FSIZE and the largest file. EFBIG, with SIGXFSZ for the limit.
+fn with_limit<R>(at: u64, src: &mut dyn Src, f: impl FnOnce(&mut dyn Src) -> Result<R>) -> Result<R> {
+    let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE)).min(FILE_MAX);
+    let room = limit.saturating_sub(at);
+    if src.remaining() as u64 <= room {
+        return f(src);
+    }
+    if room == 0 {
+        if limit < FILE_MAX {
+            // The signal is what tells a program that does not look; its delivery can't fail here.
+            let _ = crate::signal::send_to_task(&task::current(), crate::signal::SigInfo::from_kernel(g::SIGXFSZ));
+        }
+        return Err(Errno::EFBIG);
+    }
+    f(&mut Limited { src, room: room as usize })
+}
+
+/// The first bytes of another source.
+struct Limited<'a> {
+    src: &'a mut dyn Src,
+    room: usize,
+}
+
+impl Src for Limited<'_> {
+    fn remaining(&self) -> usize {
+        self.src.remaining().min(self.room)
+    }
+    fn get(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        let n = bytes.len().min(self.room);
+        let got = self.src.get(&mut bytes[..n])?;
+        self.room -= got;
+        Ok(got)
+    }
+    fn get_frame(&mut self, frame: &hal::frame::Frame, offset: usize, len: usize) -> Result<usize> {
+        let got = self.src.get_frame(frame, offset, len.min(self.room))?;
+        self.room -= got;
+        Ok(got)
+    }
+}
+
+/// lseek(2) for a file of `size` bytes (asked for only if needed).
+pub fn seek(file: &File, inode: &dyn Inode, offset: i64, whence: u32) -> Result<u64> {
+    let base = match whence {
+        g::SEEK_SET => 0,
+        g::SEEK_CUR if offset == 0 => return Ok(file.pos.get()),
+        g::SEEK_CUR => file.pos.get(),
+        g::SEEK_END => inode.attr()?.size,
+        g::SEEK_DATA | g::SEEK_HOLE => {
+            let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            let at = inode.seek_data(from, whence == g::SEEK_HOLE)?;
+            file.pos.set(at);
+            return Ok(at);
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let at = base.checked_add_signed(offset).filter(|&at| at <= FILE_MAX).ok_or(Errno::EINVAL)?;
+    file.pos.set(at);
+    Ok(at)
+}
+
+impl FileOps for RegularFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        let at = file.pos.get();
+        let n = self.inode.read_at(at, dst)?;
+        file.pos.set(at + n as u64);
+        Ok(n)
+    }
+
+    fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        let written = if file.flags.get() & g::O_APPEND != 0 {
+            let size =
+                if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
+            let (written, end) = with_limit(size, src, |src| self.inode.append(src))?;
+            file.pos.set(end);
+            written
+        } else {
+            let at = file.pos.get();
+            let written = with_limit(at, src, |src| self.inode.write_at(at, src))?;
+            file.pos.set(at + written as u64);
+            written
+        };
+        self.after_write(file, written)?;
+        Ok(written)
+    }
+
+    fn read_at(&self, _file: &File, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.inode.read_at(offset, dst)
+    }
+
+    fn write_at(&self, file: &File, offset: u64, src: &mut dyn Src) -> Result<usize> {
+        // Linux appends here too, whatever the offset.
+        let written = if file.flags.get() & g::O_APPEND != 0 {
+            self.inode.append(src)?.0
+        } else {
+            with_limit(offset, src, |src| self.inode.write_at(offset, src))?
+        };
+        self.after_write(file, written)?;
+        Ok(written)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
+        seek(file, &*self.inode, offset, whence)
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        self.inode.attr()
+    }
+
+    fn inode(&self) -> Option<Rc<dyn Inode>> {
+        Some(self.inode.clone())
+    }
+
+    fn link_name(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// A description that only names a place (`O_PATH`).
+pub struct PathFile {
+    inode: Rc<dyn Inode>,
+}
+
+impl PathFile {
+    /// For a place's inode.
+    pub fn new(inode: Rc<dyn Inode>) -> Rc<Self> {
+        Rc::new(Self { inode })
+    }
+}
+
+impl FileOps for PathFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        self.inode.attr()
+    }
+
+    fn inode(&self) -> Option<Rc<dyn Inode>> {
+        Some(self.inode.clone())
+    }
+}

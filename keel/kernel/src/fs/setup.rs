@@ -1,0 +1,168 @@
+//! What stands in the tree when the first program starts.
+
+use super::host::Monitor;
+use super::{FsContext, PathRef};
+use abi::boot::PodConfig;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hal::cell::Global;
+use uapi::{Errno, Result};
+use vfs::attr::makedev;
+use vfs::host::{Export, Host};
+use vfs::node::{Node, Private};
+use vfs::tree::Tree;
+use vfs::walk::Walk;
+use vfs::{Cred, Inode, NewNode};
+
+static TREE: Global<RefCell<Option<Rc<Tree>>>> = Global::new(RefCell::new(None));
+static HOST: Global<RefCell<Option<Rc<Host>>>> = Global::new(RefCell::new(None));
+
+/// The pod's tree.
+///
+/// # Panics
+/// Before [`init`].
+pub fn tree() -> Rc<Tree> {
+    match &*TREE.borrow() {
+        Some(tree) => tree.clone(),
+        None => unreachable!("the tree is made before the first program"),
+    }
+}
+
+/// Where files without a name lie (memfd_create(2), shared anonymous memory).
+///
+/// # Panics
+/// Before [`init`].
+pub fn memory_files() -> Rc<Private> {
+    match &*MEMORY.borrow() {
+        Some(files) => files.clone(),
+        None => unreachable!("made with the tree"),
+    }
+}
+
+/// Has the host write what it holds back of the pod's open files.
+pub fn sync_all() {
+    let host = HOST.borrow().clone();
+    if let Some(host) = host {
+        host.sync_all();
+    }
+}
+
+/// Gives up to `pages` pages of cached file content back; returns how many.
+pub fn shrink(pages: usize) -> usize {
+    let host = HOST.borrow().clone();
+    host.map_or(0, |host| host.shrink(pages))
+}
+
+/// Bytes of host files that are cached in RAM.
+pub fn cached_bytes() -> u64 {
+    let host = HOST.borrow().clone();
+    host.map_or(0, |host| (host.cached_pages() * hal::frame::FRAME_SIZE) as u64)
+}
+
+static MEMORY: Global<RefCell<Option<Rc<Private>>>> = Global::new(RefCell::new(None));
+
+const PAGE: u64 = hal::frame::FRAME_SIZE as u64;
+
+/// Builds the tree from the configuration and returns the first process's context. Asks the monitor,
+/// so it runs in a thread.
+pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
+    let ram = hal::boot::ram_usage();
+    let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
+    let host = Host::new(Rc::new(Monitor), half / 2);
+    HOST.replace(Some(host.clone()));
+
+    // Directories before what lies in them.
+    let mut exports: Vec<_> = config.exports.iter().collect();
+    exports.sort_by_key(|e| (e.at.iter().filter(|&&b| b == b'/').count(), e.at.len()));
+    let over = |id, dev| Ok::<_, Errno>(Private::overlay(dev, half).over(Export::open(&host, id, false)?));
+    let dev = makedev(0, 19);
+    let root_export = exports.iter().position(|e| trimmed(&e.at).is_empty()).map(|at| exports.remove(at));
+    let root = match root_export {
+        Some(export) => over(export.id, dev)?,
+        None => Private::new(dev, half).node(&NewNode::plain(0o040755, 0, 0)),
+    };
+    let tree = Rc::new(Tree::new(root, if root_export.is_some() { "overlay" } else { "tmpfs" }));
+    TREE.replace(Some(tree.clone()));
+    MEMORY.replace(Some(Private::new(makedev(0, 1), half)));
+
+    for export in exports {
+        let inode: Rc<dyn Inode> =
+            if export.writable { Export::open(&host, export.id, true)? } else { over(export.id, tree.new_dev())? };
+        let kind = if export.writable { "hull" } else { "overlay" };
+        tree.attach(&export.at, inode, kind, kind, false)?;
+    }
+    for link in &config.links {
+        tree.symlink(&link.at, &link.target)?;
+    }
+
+    standard_directories(&tree, half)?;
+    super::dev::populate(&tree, half)?;
+    network_files(&tree, config);
+
+    let cwd = start_directory(&tree, config);
+    Ok(FsContext::new(tree.root().clone(), cwd, config.umask))
+}
+
+/// A path without its slashes at both ends.
+fn trimmed(path: &[u8]) -> &[u8] {
+    let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
+    let end = path.iter().rposition(|&b| b != b'/').map_or(start, |i| i + 1);
+    &path[start..end]
+}
+
+/// Directories that programs expect: temporary ones of their own, mount points, homes of links.
+fn standard_directories(tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
+    let tmpfs = |mode: u32| -> Rc<Node> {
+        Private::new(tree.new_dev(), max_pages).node(&NewNode::plain(0o040000 | mode, 0, 0))
+    };
+    // An export may bring its own; one over it would hide what the user wants to be seen.
+    let exported = |path: &[u8]| tree.mounts().iter().skip(1).any(|m| m.at.starts_with(path));
+    for (path, mode) in [(&b"/tmp"[..], 0o1777), (b"/var/tmp", 0o1777), (b"/run", 0o755)] {
+        if !exported(path) && !is_link(tree, path) {
+            tree.attach(path, tmpfs(mode), "tmpfs", "tmpfs", false)?;
+        }
+    }
+    for path in [&b"/etc"[..], b"/proc", b"/sys", b"/root", b"/home", b"/mnt"] {
+        // Where a file or a dead link has the name, it stays.
+        let _ = tree.make_dirs(path);
+    }
+    Ok(())
+}
+
+fn is_link(tree: &Rc<Tree>, path: &[u8]) -> bool {
+    let walk = Walk::new(tree.root().clone(), Cred::ROOT);
+    walk.resolve(tree.root(), path, false).is_ok_and(|p| p.inode().file_type() == vfs::FileType::Symlink)
+}
+
+/// Names of the pod and of others, as libraries look them up. The host's files of these names are
+/// covered, not changed; where an export is passed through, its own stay.
+fn network_files(tree: &Rc<Tree>, config: &PodConfig) {
+    let name = &config.hostname;
+    let hosts =
+        [b"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t", &name[..], b"\n"].concat();
+    let hostname = [&name[..], b"\n"].concat();
+    let files: [(&[u8], &[u8]); 3] = [
+        (b"/etc/hostname", &hostname),
+        (b"/etc/hosts", &hosts),
+        (b"/etc/resolv.conf", b"nameserver 127.0.0.53\noptions edns0 trust-ad\n"),
+    ];
+    let walk = Walk::new(tree.root().clone(), Cred::ROOT);
+    let private =
+        walk.resolve(tree.root(), b"/etc", true).is_ok_and(|etc| etc.inode().as_any().downcast_ref::<Node>().is_some());
+    if private {
+        for (path, content) in files {
+            // A pod without one of them still runs.
+            let _ = tree.write_file(path, 0o644, content);
+        }
+    }
+}
+
+/// The configured directory, or the root if the pod has none of that name.
+fn start_directory(tree: &Rc<Tree>, config: &PodConfig) -> PathRef {
+    let walk = Walk::new(tree.root().clone(), Cred::ROOT);
+    match walk.resolve(tree.root(), &config.cwd, true) {
+        Ok(place) if place.inode().file_type() == vfs::FileType::Directory => place,
+        _ => tree.root().clone(),
+    }
+}

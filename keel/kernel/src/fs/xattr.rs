@@ -1,0 +1,169 @@
+//! Extended attributes: getxattr(2), setxattr(2), listxattr(2), removexattr(2) and their relatives.
+
+use super::PathRef;
+use super::path::{self, Caller};
+use crate::file;
+use crate::mm::user;
+use alloc::vec::Vec;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::cred::{MAY_READ, MAY_WRITE, cap};
+use vfs::{Cred, FileType, ops};
+
+/// The file of a path; a link at its end is followed or not.
+fn by_path(caller: &Caller, name: usize, follow: bool) -> Result<PathRef> {
+    let name = path::read(name)?;
+    caller.resolve(g::AT_FDCWD, &name, follow)
+}
+
+/// The file of a descriptor; `O_PATH` is not enough.
+fn by_fd(fd: i32) -> Result<PathRef> {
+    file::current_file(fd)?.path.clone().ok_or(Errno::EOPNOTSUPP)
+}
+
+/// Name of an attribute. ERANGE if empty or too long.
+fn read_name(address: usize) -> Result<Vec<u8>> {
+    let name = user::read_cstr(address, g::XATTR_NAME_MAX as usize + 1).map_err(|errno| match errno {
+        Errno::ENAMETOOLONG => Errno::ERANGE,
+        other => other,
+    })?;
+    if name.is_empty() { Err(Errno::ERANGE) } else { Ok(name) }
+}
+
+/// Whether the caller may use attributes of this name on the file, xattr(7).
+fn check(place: &PathRef, name: &[u8], write: bool, cred: &Cred<'_>) -> Result<()> {
+    let inode = place.inode();
+    if write {
+        ops::check_writable(place)?;
+    }
+    if name.starts_with(b"trusted.") && !cred.has(cap::SYS_ADMIN) {
+        return Err(if write { Errno::EPERM } else { Errno::ENODATA });
+    }
+    if name.starts_with(b"security.") && write && !cred.has(cap::SYS_ADMIN) {
+        let capability = name == b"security.capability" && cred.has(cap::SETFCAP);
+        return if capability { Ok(()) } else { Err(Errno::EPERM) };
+    }
+    if !name.starts_with(b"user.") {
+        return Ok(());
+    }
+    // Links and special files have no user attributes; sticky directories only their owner's.
+    let kind = inode.file_type();
+    if !matches!(kind, FileType::Regular | FileType::Directory) {
+        return Err(if write { Errno::EPERM } else { Errno::ENODATA });
+    }
+    let (mode, uid, _) = inode.perm()?;
+    if write && kind == FileType::Directory && mode & vfs::attr::S_ISVTX != 0 && !cred.owns(uid) {
+        return Err(Errno::EPERM);
+    }
+    cred.check(&**inode, if write { MAY_WRITE } else { MAY_READ })
+}
+
+/// Stores what fits, or tells the size if `size` is 0. ERANGE.
+fn give(buf: usize, size: usize, bytes: &[u8]) -> Result<usize> {
+    if size != 0 {
+        if bytes.len() > size {
+            return Err(Errno::ERANGE);
+        }
+        user::write_bytes(buf, bytes)?;
+    }
+    Ok(bytes.len())
+}
+
+fn get(place: &PathRef, name: usize, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
+    let name = read_name(name)?;
+    check(place, &name, false, &caller.cred())?;
+    give(buf, size, &place.inode().get_xattr(&name)?)
+}
+
+fn set(place: &PathRef, name: usize, value: usize, size: usize, flags: u32, caller: &Caller) -> Result<()> {
+    path::check_flags(flags, g::XATTR_CREATE | g::XATTR_REPLACE)?;
+    let name = read_name(name)?;
+    if size > g::XATTR_SIZE_MAX as usize {
+        return Err(Errno::E2BIG);
+    }
+    let value = user::read_array::<u8>(value, size)?;
+    check(place, &name, true, &caller.cred())?;
+    place.inode().set_xattr(&name, &value, flags)
+}
+
+fn list(place: &PathRef, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
+    let all = place.inode().list_xattrs()?;
+    let trusted = caller.cred().has(cap::SYS_ADMIN);
+    let shown: Vec<&[u8]> =
+        all.split_inclusive(|&b| b == 0).filter(|name| trusted || !name.starts_with(b"trusted.")).collect();
+    give(buf, size, &shown.concat())
+}
+
+fn remove(place: &PathRef, name: usize, caller: &Caller) -> Result<()> {
+    let name = read_name(name)?;
+    check(place, &name, true, &caller.cred())?;
+    place.inode().remove_xattr(&name)
+}
+
+/// getxattr(2).
+pub fn sys_getxattr(path: usize, name: usize, buf: usize, size: usize) -> Result<usize> {
+    let caller = Caller::current();
+    get(&by_path(&caller, path, true)?, name, buf, size, &caller)
+}
+
+/// lgetxattr(2).
+pub fn sys_lgetxattr(path: usize, name: usize, buf: usize, size: usize) -> Result<usize> {
+    let caller = Caller::current();
+    get(&by_path(&caller, path, false)?, name, buf, size, &caller)
+}
+
+/// fgetxattr(2).
+pub fn sys_fgetxattr(fd: i32, name: usize, buf: usize, size: usize) -> Result<usize> {
+    get(&by_fd(fd)?, name, buf, size, &Caller::current())
+}
+
+/// setxattr(2).
+pub fn sys_setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<()> {
+    let caller = Caller::current();
+    set(&by_path(&caller, path, true)?, name, value, size, flags, &caller)
+}
+
+/// lsetxattr(2).
+pub fn sys_lsetxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<()> {
+    let caller = Caller::current();
+    set(&by_path(&caller, path, false)?, name, value, size, flags, &caller)
+}
+
+/// fsetxattr(2).
+pub fn sys_fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) -> Result<()> {
+    set(&by_fd(fd)?, name, value, size, flags, &Caller::current())
+}
+
+/// listxattr(2).
+pub fn sys_listxattr(path: usize, buf: usize, size: usize) -> Result<usize> {
+    let caller = Caller::current();
+    list(&by_path(&caller, path, true)?, buf, size, &caller)
+}
+
+/// llistxattr(2).
+pub fn sys_llistxattr(path: usize, buf: usize, size: usize) -> Result<usize> {
+    let caller = Caller::current();
+    list(&by_path(&caller, path, false)?, buf, size, &caller)
+}
+
+/// flistxattr(2).
+pub fn sys_flistxattr(fd: i32, buf: usize, size: usize) -> Result<usize> {
+    list(&by_fd(fd)?, buf, size, &Caller::current())
+}
+
+/// removexattr(2).
+pub fn sys_removexattr(path: usize, name: usize) -> Result<()> {
+    let caller = Caller::current();
+    remove(&by_path(&caller, path, true)?, name, &caller)
+}
+
+/// lremovexattr(2).
+pub fn sys_lremovexattr(path: usize, name: usize) -> Result<()> {
+    let caller = Caller::current();
+    remove(&by_path(&caller, path, false)?, name, &caller)
+}
+
+/// fremovexattr(2).
+pub fn sys_fremovexattr(fd: i32, name: usize) -> Result<()> {
+    remove(&by_fd(fd)?, name, &Caller::current())
+}
