@@ -1,8 +1,6 @@
 //! The way back to the program: pending signals, restarts of interrupted calls.
 
-use super::{
-    IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send,
-};
+use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
 use crate::task::{self, Process, Task, process, sched};
 use alloc::rc::Rc;
 use hal::percpu;

@@ -60,13 +60,13 @@ fn exception(frame: &TrapFrame, info: FaultInfo) {
     let [_, _, cr2] = task.signals.trap.get();
     task.signals.trap.set([u64::from(info.vector), info.code, cr2]);
     let sent = match info.vector {
-        0 => SigInfo::fault(g::SIGFPE, 1, here),   // FPE_INTDIV
-        1 => SigInfo::fault(g::SIGTRAP, 2, here),  // TRAP_TRACE
+        0 => SigInfo::fault(g::SIGFPE, 1, here),  // FPE_INTDIV
+        1 => SigInfo::fault(g::SIGTRAP, 2, here), // TRAP_TRACE
         3 => SigInfo::from_kernel(g::SIGTRAP),
-        6 => SigInfo::fault(g::SIGILL, 2, here),   // ILL_ILLOPN
+        6 => SigInfo::fault(g::SIGILL, 2, here), // ILL_ILLOPN
         11 | 12 => SigInfo::from_kernel(g::SIGBUS),
         16 => SigInfo::fault(g::SIGFPE, x87_code(frame), here),
-        17 => SigInfo::fault(g::SIGBUS, 1, 0),     // BUS_ADRALN
+        17 => SigInfo::fault(g::SIGBUS, 1, 0), // BUS_ADRALN
         19 => SigInfo::fault(g::SIGFPE, simd_code(frame), here),
         _ => SigInfo::from_kernel(g::SIGSEGV),
     };
@@ -76,11 +76,11 @@ fn exception(frame: &TrapFrame, info: FaultInfo) {
 /// `si_code` for unmasked exception bits: invalid, denormal, divide, overflow, underflow, precision.
 fn float_code(unmasked: u32) -> i32 {
     match unmasked {
-        bits if bits & 1 != 0 => 7,          // FPE_FLTINV
-        bits if bits & 4 != 0 => 3,          // FPE_FLTDIV
-        bits if bits & 8 != 0 => 4,          // FPE_FLTOVF
-        bits if bits & 0x12 != 0 => 5,       // FPE_FLTUND
-        bits if bits & 0x20 != 0 => 6,       // FPE_FLTRES
+        bits if bits & 1 != 0 => 7,    // FPE_FLTINV
+        bits if bits & 4 != 0 => 3,    // FPE_FLTDIV
+        bits if bits & 8 != 0 => 4,    // FPE_FLTOVF
+        bits if bits & 0x12 != 0 => 5, // FPE_FLTUND
+        bits if bits & 0x20 != 0 => 6, // FPE_FLTRES
         _ => code::KERNEL,
     }
 }
@@ -107,4 +107,3 @@ pub fn thread_start(frame: &mut TrapFrame) -> Exit {
     crate::syscall::finish(frame, None);
     Exit::Full
 }
-

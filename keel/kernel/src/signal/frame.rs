@@ -190,9 +190,8 @@ fn save(f: &TrapFrame) -> Context {
 }
 
 fn restore(f: &mut TrapFrame, context: &Context) {
-    [
-        f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax, f.rcx, f.rsp,
-    ] = context.registers;
+    [f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax, f.rcx, f.rsp] =
+        context.registers;
     f.rip = context.rip;
     f.rflags = RFLAGS_USER & !CHANGEABLE_FLAGS | context.flags & CHANGEABLE_FLAGS;
     f.cs = u64::from(selector::USER_CS);

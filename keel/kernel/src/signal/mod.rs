@@ -23,11 +23,19 @@ pub const STOP_SIGNALS: SigSet = SigSet::of_all(&[g::SIGSTOP, g::SIGTSTP, g::SIG
 pub const IGNORED_BY_DEFAULT: SigSet = SigSet::of_all(&[g::SIGCHLD, g::SIGCONT, g::SIGURG, g::SIGWINCH]);
 /// Default action: terminate and dump core.
 pub const CORE_SIGNALS: SigSet = SigSet::of_all(&[
-    g::SIGQUIT, g::SIGILL, g::SIGTRAP, g::SIGABRT, g::SIGBUS, g::SIGFPE, g::SIGSEGV, g::SIGXCPU, g::SIGXFSZ, g::SIGSYS,
+    g::SIGQUIT,
+    g::SIGILL,
+    g::SIGTRAP,
+    g::SIGABRT,
+    g::SIGBUS,
+    g::SIGFPE,
+    g::SIGSEGV,
+    g::SIGXCPU,
+    g::SIGXFSZ,
+    g::SIGSYS,
 ]);
 /// Raised by what the program does itself: delivered before others.
-pub const SYNCHRONOUS: SigSet =
-    SigSet::of_all(&[g::SIGSEGV, g::SIGBUS, g::SIGILL, g::SIGTRAP, g::SIGFPE, g::SIGSYS]);
+pub const SYNCHRONOUS: SigSet = SigSet::of_all(&[g::SIGSEGV, g::SIGBUS, g::SIGILL, g::SIGTRAP, g::SIGFPE, g::SIGSYS]);
 /// Neither blocked, nor ignored, nor handled.
 pub const UNBLOCKABLE: SigSet = SigSet::of_all(&[g::SIGKILL, g::SIGSTOP]);
 

@@ -161,8 +161,7 @@ pub(crate) fn notify_parent(process: &Rc<Process>, code: i32, status: i32) {
     if !no_stop_news {
         let usage = process.usage();
         let uid = process.main_thread().map_or(0, |t| t.cred().uid);
-        let info =
-            SigInfo::child(code, process.pid(), uid, status, usage.user_ns / TICK_NS, usage.system_ns / TICK_NS);
+        let info = SigInfo::child(code, process.pid(), uid, status, usage.user_ns / TICK_NS, usage.system_ns / TICK_NS);
         let _ = send_to_process(&parent, info);
     }
     parent.child_events.wake_all();

@@ -138,12 +138,24 @@ impl<T: IntoReturn> IntoReturn for Result<T> {
 
 /// Register of an argument by position.
 macro_rules! register {
-    ($f:ident 0) => { $f.rdi };
-    ($f:ident 1) => { $f.rsi };
-    ($f:ident 2) => { $f.rdx };
-    ($f:ident 3) => { $f.r10 };
-    ($f:ident 4) => { $f.r8 };
-    ($f:ident 5) => { $f.r9 };
+    ($f:ident 0) => {
+        $f.rdi
+    };
+    ($f:ident 1) => {
+        $f.rsi
+    };
+    ($f:ident 2) => {
+        $f.rdx
+    };
+    ($f:ident 3) => {
+        $f.r10
+    };
+    ($f:ident 4) => {
+        $f.r8
+    };
+    ($f:ident 5) => {
+        $f.r9
+    };
 }
 
 /// Calls a handler with the leading registers that its row names.
@@ -252,13 +264,8 @@ pub fn syscall(frame: &mut TrapFrame) -> Exit {
     if frame.entry == Entry::Trap as u64 {
         patch::on_trap(frame);
     }
-    if trace::is_on() {
-        trace::enter(frame);
-    }
-    let result = dispatch(frame, number);
-    if trace::is_on() {
-        trace::leave(number, result);
-    }
+    let result =
+        if trace::is_on() { trace::run(frame, |frame| dispatch(frame, number)) } else { dispatch(frame, number) };
     if !percpu::work_pending() && !is_restart(result) {
         return Exit::Fast;
     }

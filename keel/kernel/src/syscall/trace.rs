@@ -11,6 +11,7 @@ use core::fmt::Write;
 use hal::cell::Global;
 use hal::trap::TrapFrame;
 use uapi::Errno;
+use uapi::raw::general;
 
 static ON: Global<Cell<bool>> = Global::new(Cell::new(false));
 
@@ -38,27 +39,40 @@ fn find(number: u64) -> Option<&'static Call> {
     CALLS.get(index)
 }
 
-/// Prints a call before it runs: those that never return or run a program are seen, too.
-pub fn enter(frame: &TrapFrame) {
-    let mut line = String::new();
-    let _ = write!(line, "[{}] ", task::with_current(|t| t.tid()));
-    match find(frame.rax) {
-        None => {
-            let _ = write!(line, "syscall_{}(…)", frame.rax);
-        }
-        Some(call) => {
-            let _ = write!(line, "{}(", call.name);
-            for (i, ((name, kind), value)) in call.args.iter().zip(arguments(frame)).enumerate() {
-                if i > 0 {
-                    line.push_str(", ");
-                }
-                let _ = write!(line, "{name}=");
-                argument(&mut line, *kind, value, arguments(frame).get(i + 1).copied());
-            }
-            line.push(')');
-        }
+/// Runs a call and prints it with its result, in one line that starts with the thread's id.
+pub fn run(frame: &mut TrapFrame, call: impl FnOnce(&mut TrapFrame) -> isize) -> isize {
+    let number = frame.rax;
+    let line = describe(frame);
+    if [general::__NR_exit, general::__NR_exit_group].contains(&(number as u32)) {
+        // These never come back; nothing may be left on the stack.
+        print(&line);
+        drop(line);
+        return call(frame);
     }
-    print(&line);
+    let result = call(frame);
+    finish(line, number, result);
+    result
+}
+
+/// Thread, name and arguments.
+fn describe(frame: &TrapFrame) -> String {
+    let mut line = String::new();
+    // Writing to a string can't fail.
+    let _ = write!(line, "[{}] ", task::with_current(|t| t.tid()));
+    let Some(call) = find(frame.rax) else {
+        let _ = write!(line, "syscall_{}({:#x?})", frame.rax, arguments(frame));
+        return line;
+    };
+    let _ = write!(line, "{}(", call.name);
+    for (i, ((name, kind), value)) in call.args.iter().zip(arguments(frame)).enumerate() {
+        if i > 0 {
+            line.push_str(", ");
+        }
+        let _ = write!(line, "{name}=");
+        argument(&mut line, *kind, value, arguments(frame).get(i + 1).copied());
+    }
+    line.push(')');
+    line
 }
 
 fn argument(line: &mut String, kind: ArgKind, value: u64, next: Option<u64>) {
@@ -93,17 +107,16 @@ fn argument(line: &mut String, kind: ArgKind, value: u64, next: Option<u64>) {
     };
 }
 
-/// Prints the result of a call.
-pub fn leave(number: u64, result: isize) {
-    let mut line = String::new();
-    let name = find(number).map_or("syscall", |c| c.name);
-    let _ = write!(line, "[{}] {name} = ", task::with_current(|t| t.tid()));
-    let _ = if (-4095..0).contains(&result) {
-        write!(line, "{:?}", Errno::from_code(-result as i64))
+/// Adds the result and prints.
+fn finish(mut line: String, number: u64, result: isize) {
+    let _ = if number == u64::from(general::__NR_rt_sigreturn) {
+        write!(line, " = ?")
+    } else if (-4095..0).contains(&result) {
+        write!(line, " = {:?}", Errno::from_code(-result as i64))
     } else if result > 0xffff {
-        write!(line, "{result:#x}")
+        write!(line, " = {result:#x}")
     } else {
-        write!(line, "{result}")
+        write!(line, " = {result}")
     };
     print(&line);
 }

@@ -128,7 +128,8 @@ pub fn sys_clone3(frame: &mut TrapFrame, args: usize, size: usize) -> Result<i32
             return Err(Errno::E2BIG);
         }
     }
-    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup] = words;
+    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup] =
+        words;
     if set_tid_size > MAX_PID_LEVELS || (set_tid == 0) != (set_tid_size == 0) {
         return Err(Errno::EINVAL);
     }
@@ -204,7 +205,8 @@ fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
     drop(child);
     if let Some(gate) = gate {
         // A parent that is killed meanwhile does not wait: the memory lives on with the child.
-        let _ = wait_until(&[gate.queue.clone()], None, Interrupt::ByKill, || gate.open.get().then_some(()));
+        let _ =
+            wait_until(core::slice::from_ref(&gate.queue), None, Interrupt::ByKill, || gate.open.get().then_some(()));
     }
     Ok(tid)
 }

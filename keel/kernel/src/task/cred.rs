@@ -91,8 +91,14 @@ impl Cred {
         let mut groups = groups.to_vec();
         groups.sort_unstable();
         Self {
-            uid, euid: uid, suid: uid, fsuid: uid,
-            gid, egid: gid, sgid: gid, fsgid: gid,
+            uid,
+            euid: uid,
+            suid: uid,
+            fsuid: uid,
+            gid,
+            egid: gid,
+            sgid: gid,
+            fsgid: gid,
             groups,
             cap_effective: caps,
             cap_permitted: caps,
@@ -455,8 +461,7 @@ pub fn sys_capset(header: usize, data: usize) -> Result<()> {
 
 /// Whether `sender` may signal `target`, kill(2).
 pub fn may_signal(sender: &Cred, target: &Cred) -> bool {
-    sender.capable(cap::KILL)
-        || [sender.uid, sender.euid].iter().any(|id| *id == target.uid || *id == target.suid)
+    sender.capable(cap::KILL) || [sender.uid, sender.euid].iter().any(|id| *id == target.uid || *id == target.suid)
 }
 
 /// Credentials after execve(2) of a file with these ids; the sets by capabilities(7), "root" rules.

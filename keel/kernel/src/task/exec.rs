@@ -173,7 +173,7 @@ fn parse_script(line: &[u8], whole_head: bool) -> Result<(&[u8], Option<&[u8]>)>
         // Cut off: only an interpreter that certainly ends inside counts.
         None if whole_head => {
             let start = line.iter().position(|b| !is_blank(b)).ok_or(Errno::ENOEXEC)?;
-            if !line[start..].iter().any(|b| is_blank(b)) {
+            if !line[start..].iter().any(is_blank) {
                 return Err(Errno::ENOEXEC);
             }
             line
@@ -181,7 +181,7 @@ fn parse_script(line: &[u8], whole_head: bool) -> Result<(&[u8], Option<&[u8]>)>
         None => line,
     };
     let line = trim(line);
-    let split = line.iter().position(|b| is_blank(b)).unwrap_or(line.len());
+    let split = line.iter().position(is_blank).unwrap_or(line.len());
     let (interpreter, rest) = line.split_at(split);
     if interpreter.is_empty() {
         return Err(Errno::ENOEXEC);
@@ -212,7 +212,8 @@ fn de_thread(me: &Rc<Task>) -> Result<()> {
         }
     }
     let alone = || (process.thread_count() == 1).then_some(());
-    wait_until(&[process.exit_events.clone()], None, Interrupt::ByKill, alone).map_err(|_| Errno::EAGAIN)?;
+    wait_until(core::slice::from_ref(&process.exit_events), None, Interrupt::ByKill, alone)
+        .map_err(|_| Errno::EAGAIN)?;
     if !me.is_leader() {
         drop(pid::remove_task(me.tid()));
         me.set_tid_number(process.pid());

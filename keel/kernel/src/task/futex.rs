@@ -32,9 +32,12 @@ struct Waiter {
     woken: Cell<bool>,
 }
 
-static WAITERS: Global<RefCell<Option<HashMap<Key, VecDeque<Rc<Waiter>>>>>> = Global::new(RefCell::new(None));
+/// Waiters by what they wait for, first come first served.
+type Waiters = HashMap<Key, VecDeque<Rc<Waiter>>>;
 
-fn with_waiters<R>(f: impl FnOnce(&mut HashMap<Key, VecDeque<Rc<Waiter>>>) -> R) -> R {
+static WAITERS: Global<RefCell<Option<Waiters>>> = Global::new(RefCell::new(None));
+
+fn with_waiters<R>(f: impl FnOnce(&mut Waiters) -> R) -> R {
     f(WAITERS.borrow_mut().get_or_insert_with(HashMap::new))
 }
 
@@ -109,13 +112,7 @@ fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Optio
 }
 
 /// Waits, and remembers how to go on after a signal.
-fn wait_restartable(
-    address: usize,
-    private: bool,
-    value: u32,
-    bits: u32,
-    deadline_ns: Option<u64>,
-) -> Result<usize> {
+fn wait_restartable(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<usize> {
     match wait(address, private, value, bits, deadline_ns) {
         Err(Errno::ERESTARTSYS) => {
             let Some(deadline_ns) = deadline_ns else { return Err(Errno::ERESTARTSYS) };

@@ -27,9 +27,7 @@ pub fn sys_getsid(target: i32) -> Result<i32> {
 }
 
 fn find(target: i32) -> Result<Rc<process::Process>> {
-    pid::find_process(target)
-        .or_else(|| pid::find_task(target).map(|t| t.process().clone()))
-        .ok_or(Errno::ESRCH)
+    pid::find_process(target).or_else(|| pid::find_task(target).map(|t| t.process().clone())).ok_or(Errno::ESRCH)
 }
 
 /// setpgid(2). EACCES, EINVAL, EPERM, ESRCH.

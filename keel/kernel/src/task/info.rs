@@ -53,8 +53,7 @@ pub fn names() -> SystemNames {
 pub fn sys_uname(at: usize) -> Result<()> {
     let names = names();
     let mut out = [0u8; 6 * FIELD];
-    let fields: [&[u8]; 6] =
-        [b"Linux", &names.host, &names.release, &names.version, b"x86_64", &names.domain];
+    let fields: [&[u8]; 6] = [b"Linux", &names.host, &names.release, &names.version, b"x86_64", &names.domain];
     for (to, from) in out.chunks_exact_mut(FIELD).zip(fields) {
         let n = from.len().min(FIELD - 1);
         to[..n].copy_from_slice(&from[..n]);

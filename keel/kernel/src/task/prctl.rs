@@ -129,7 +129,10 @@ fn set_securebits(me: &Rc<Task>, bits: u64) -> Result<i32> {
     let old = me.securebits.get();
     let bits = bits as u32;
     let locked = (old & LOCKS) >> 1;
-    if (old ^ bits) & locked != 0 || old & LOCKS & !bits != 0 || bits & !ALL_BITS != 0 || !me.cred().capable(cap::SETPCAP)
+    if (old ^ bits) & locked != 0
+        || old & LOCKS & !bits != 0
+        || bits & !ALL_BITS != 0
+        || !me.cred().capable(cap::SETPCAP)
     {
         return Err(Errno::EPERM);
     }

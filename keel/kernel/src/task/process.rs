@@ -183,11 +183,6 @@ impl Process {
         }
     }
 
-    /// Whether `pid` is a child.
-    pub(crate) fn has_children(&self) -> bool {
-        !self.children.borrow().is_empty()
-    }
-
     /// Its threads that have not ended, the oldest first.
     pub fn threads(&self) -> Vec<Rc<Task>> {
         self.threads.borrow().clone()

@@ -57,7 +57,7 @@ fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     if options & g::WNOHANG != 0 {
         return look().unwrap_or(Ok(None));
     }
-    wait_until(&[process.child_events.clone()], None, Interrupt::BySignal, look)?
+    wait_until(core::slice::from_ref(&process.child_events), None, Interrupt::BySignal, look)?
 }
 
 /// `None`: nothing yet. `Some(Ok(None))` is only for `WNOHANG`.
@@ -182,14 +182,9 @@ fn describe(found: &Found) -> SigInfo {
         News::Stopped(signal) => {
             SigInfo::child(code::CLD_STOPPED, found.child.pid(), found.child.last_uid(), signal as i32, 0, 0)
         }
-        News::Continued => SigInfo::child(
-            code::CLD_CONTINUED,
-            found.child.pid(),
-            found.child.last_uid(),
-            g::SIGCONT as i32,
-            0,
-            0,
-        ),
+        News::Continued => {
+            SigInfo::child(code::CLD_CONTINUED, found.child.pid(), found.child.last_uid(), g::SIGCONT as i32, 0, 0)
+        }
     }
 }
 

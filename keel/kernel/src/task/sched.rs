@@ -121,9 +121,12 @@ impl Entity {
 }
 
 static QUEUE: Global<RefCell<RunQueue<Rc<Task>>>> = Global::new(RefCell::new(RunQueue::new()));
-/// A thread that ended, and its memory: dropped by whoever runs next, on another stack and in
+/// A thread and the memory that it used.
+type Ended = (Rc<Task>, Option<Rc<Mm>>);
+
+/// A thread that ended: dropped by whoever runs next, on another stack and in
 /// another address space.
-static ENDED: Global<RefCell<Option<(Rc<Task>, Option<Rc<Mm>>)>>> = Global::new(RefCell::new(None));
+static ENDED: Global<RefCell<Option<Ended>>> = Global::new(RefCell::new(None));
 static TICKING: Global<Cell<bool>> = Global::new(Cell::new(false));
 
 /// Ends the sleep of a thread; whether it slept.

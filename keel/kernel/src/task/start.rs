@@ -32,22 +32,22 @@ const UNLIMITED: u64 = u64::MAX;
 /// Limits of the first process by `RLIMIT_*` number: Linux's own at its start, with as many
 /// descriptors, processes and signals as machines of today allow.
 const LIMITS: Limits = [
-    (UNLIMITED, UNLIMITED),   // CPU
-    (UNLIMITED, UNLIMITED),   // FSIZE
-    (UNLIMITED, UNLIMITED),   // DATA
-    (8 << 20, UNLIMITED),     // STACK
-    (0, UNLIMITED),           // CORE
-    (UNLIMITED, UNLIMITED),   // RSS
-    (63_304, 63_304),         // NPROC
-    (1024, 1_048_576),        // NOFILE
-    (8 << 20, 8 << 20),       // MEMLOCK
-    (UNLIMITED, UNLIMITED),   // AS
-    (UNLIMITED, UNLIMITED),   // LOCKS
-    (63_304, 63_304),         // SIGPENDING
-    (819_200, 819_200),       // MSGQUEUE
-    (0, 0),                   // NICE
-    (0, 0),                   // RTPRIO
-    (UNLIMITED, UNLIMITED),   // RTTIME
+    (UNLIMITED, UNLIMITED), // CPU
+    (UNLIMITED, UNLIMITED), // FSIZE
+    (UNLIMITED, UNLIMITED), // DATA
+    (8 << 20, UNLIMITED),   // STACK
+    (0, UNLIMITED),         // CORE
+    (UNLIMITED, UNLIMITED), // RSS
+    (63_304, 63_304),       // NPROC
+    (1024, 1_048_576),      // NOFILE
+    (8 << 20, 8 << 20),     // MEMLOCK
+    (UNLIMITED, UNLIMITED), // AS
+    (UNLIMITED, UNLIMITED), // LOCKS
+    (63_304, 63_304),       // SIGPENDING
+    (819_200, 819_200),     // MSGQUEUE
+    (0, 0),                 // NICE
+    (0, 0),                 // RTPRIO
+    (UNLIMITED, UNLIMITED), // RTTIME
 ];
 
 /// Makes the first process, with the process that `prepare` gets still without a program, and runs
@@ -61,6 +61,10 @@ pub fn first(
     files: Rc<FdTable>,
     prepare: impl FnOnce(&Rc<Process>) + 'static,
 ) -> ! {
+    super::info::init(&config);
+    if config.trace {
+        crate::syscall::trace::turn_on();
+    }
     let init = pid::init_process();
     let tid = pid::FIRST;
     // The next ids follow.

@@ -128,9 +128,7 @@ pub(crate) fn check_cpu_time(process: &Rc<Process>) {
     let usage = process.usage();
     let timers = &process.itimers;
     let used_all = usage.user_ns + usage.system_ns;
-    for (cell, used, signal) in
-        [(&timers.user, usage.user_ns, g::SIGVTALRM), (&timers.all, used_all, g::SIGPROF)]
-    {
+    for (cell, used, signal) in [(&timers.user, usage.user_ns, g::SIGVTALRM), (&timers.all, used_all, g::SIGPROF)] {
         let timer = cell.get();
         if timer.at_ns == 0 || used < timer.at_ns {
             continue;

@@ -49,17 +49,18 @@ impl PosixTimer {
     /// It went off: queues the signal, or counts an overrun if one is queued still.
     fn expired(&self, now: u64) {
         let interval = self.interval_ns.get();
+        let late = now.saturating_sub(self.at_ns.get());
         let mut times = 1;
-        if interval == 0 {
-            self.disarm();
-        } else {
-            times += now.saturating_sub(self.at_ns.get()) / interval;
+        if let Some(missed) = late.checked_div(interval) {
+            times += missed;
             self.at_ns.set(self.at_ns.get().saturating_add(interval.saturating_mul(times)));
             if !self.clock.is_cpu()
                 && let Some(timer) = self.timer.borrow().clone()
             {
                 timer.arm(self.at_ns.get());
             }
+        } else {
+            self.disarm();
         }
         if self.queued.get() {
             self.missed.set(self.missed.get() + times);

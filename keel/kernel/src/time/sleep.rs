@@ -31,9 +31,7 @@ pub fn sys_nanosleep(request: usize, remaining: usize) -> Result<()> {
 /// clock_nanosleep(2). EFAULT, EINVAL, EINTR, EOPNOTSUPP.
 pub fn sys_clock_nanosleep(id: i32, flags: u32, request: usize, remaining: usize) -> Result<()> {
     let clock = Clock::of(id)?;
-    if id >= 0
-        && [g::CLOCK_MONOTONIC_RAW, g::CLOCK_REALTIME_COARSE, g::CLOCK_MONOTONIC_COARSE].contains(&(id as u32))
-    {
+    if id >= 0 && [g::CLOCK_MONOTONIC_RAW, g::CLOCK_REALTIME_COARSE, g::CLOCK_MONOTONIC_COARSE].contains(&(id as u32)) {
         return Err(Errno::EOPNOTSUPP);
     }
     let ns = read_timespec(request)?;
