@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::environment;
 use crate::process::{self, Outcome};
 
 /// Seconds that a pod may run before `hull run --timeout` ends it.
@@ -32,10 +33,11 @@ pub fn require_kvm() -> Result<()> {
     Ok(())
 }
 
-/// `hull run OPTIONS -- COMMAND` with the tests' time limit.
+/// `hull run OPTIONS -- COMMAND` with the tests' environment and time limit, from a directory that grants nothing.
 pub fn run_command(options: &[&str], command: &[&str]) -> Result<Command> {
     let mut hull = Command::new(binary()?);
-    hull.arg("run").arg("--timeout").arg(POD_SECONDS.to_string()).args(options).arg("--").args(command);
+    environment::set_variables(&mut hull);
+    hull.current_dir("/").args(["run", "--timeout", &POD_SECONDS.to_string()]).args(options).arg("--").args(command);
     Ok(hull)
 }
 

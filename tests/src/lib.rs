@@ -4,5 +4,6 @@
 pub mod cases;
 pub mod compare;
 pub mod compile;
+pub mod environment;
 pub mod hull;
 pub mod process;

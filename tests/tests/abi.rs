@@ -3,7 +3,7 @@
 //! `HULL_TEST_ORACLE=N` runs each program N times on the host only and demands stable output: for work on the
 //! programs themselves.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hull_tests::cases::Expected;
 use hull_tests::compile::{self, Program};
+use hull_tests::environment::{self, Scratch};
 use hull_tests::process::Outcome;
 use hull_tests::{compare, hull, process};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -51,7 +52,8 @@ fn failed(error: anyhow::Error) -> Failed {
 fn native(program: &Program) -> Result<Outcome> {
     let directory = Scratch::new()?;
     let mut command = Command::new(&program.executable);
-    command.current_dir(&directory.0).env_clear().env("PATH", "/usr/bin:/bin");
+    environment::set_variables(&mut command);
+    command.current_dir(&directory.0);
     let outcome = process::run(&mut command, Stdio::null(), NATIVE_LIMIT)?;
     ensure!(!outcome.timed_out, "the host did not finish the program in time");
     ensure!(
@@ -83,24 +85,4 @@ fn stable(program: &Program, header: &Path, runs: u32) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A directory on the host's `/dev/shm` (a tmpfs, like the pod's `/tmp`), removed with its owner.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/hull-tests-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A program may have left a directory without permissions; what remains is in memory only.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
