@@ -36,22 +36,3 @@ impl SharedObject {
         }
     }
 }
-
-impl super::Mm {
-    /// What stands for a word in shared memory whatever the address space, for futexes: identity of
-    /// the object and offset in it. `None` for private and unmapped memory.
-    pub fn shared_key(&self, address: usize) -> Option<(usize, u64)> {
-        use super::area::{AreaFlags, Backing};
-        let inner = self.inner.borrow();
-        let vma = inner.vmas.find(address)?;
-        if !vma.attrs.flags.contains(AreaFlags::SHARED) {
-            return None;
-        }
-        let (object, page) = match &vma.attrs.backing {
-            Backing::File(file, page) => (alloc::rc::Rc::as_ptr(&file.inode).addr(), *page),
-            Backing::Shared(object, page) => (alloc::rc::Rc::as_ptr(object).addr(), *page),
-            _ => return None,
-        };
-        Some((object, page * abi::layout::PAGE_SIZE as u64 + (address - vma.start) as u64))
-    }
-}
