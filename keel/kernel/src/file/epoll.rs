@@ -442,7 +442,7 @@ fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> 
             epoll.collect(max, &mut found);
             (!found.is_empty()).then_some(())
         };
-        match wait_until(&[epoll.queue.clone()], timeout.deadline(), Interrupt::BySignal, check) {
+        match wait_until(core::slice::from_ref(&epoll.queue), timeout.deadline(), Interrupt::BySignal, check) {
             Ok(()) | Err(Errno::ETIMEDOUT) => {}
             Err(Errno::ERESTARTSYS) => return Err(Errno::EINTR),
             Err(errno) => return Err(errno),

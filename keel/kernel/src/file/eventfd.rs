@@ -1,7 +1,7 @@
 //! Event counters, eventfd(2).
 
-use super::{File, FileOps, Queues, anon};
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use super::{File, FileOps, Queues, anon, wait_on};
+use crate::task::wait::WaitQueue;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -51,7 +51,7 @@ impl FileOps for EventFd {
         let value = match self.take() {
             Some(value) => value,
             None if file.nonblocking() => return Err(Errno::EAGAIN),
-            None => wait_until(&[self.readable.clone()], None, Interrupt::BySignal, || self.take())?,
+            None => wait_on(&self.readable, || self.take())?,
         };
         self.writable.wake_all();
         dst.put(&value.to_ne_bytes())
@@ -73,7 +73,7 @@ impl FileOps for EventFd {
             if file.nonblocking() {
                 return Err(Errno::EAGAIN);
             }
-            wait_until(&[self.writable.clone()], None, Interrupt::BySignal, || self.add(value))?;
+            wait_on(&self.writable, || self.add(value))?;
         }
         self.readable.wake_all();
         Ok(8)

@@ -123,9 +123,7 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
     file.took_locks.set(true);
     let set = || of.locks.flock(me, kind);
     let result = match set() {
-        Err(Errno::EWOULDBLOCK) if operation & LOCK_NB == 0 => {
-            wait_until(core::slice::from_ref(&of.changed), None, Interrupt::BySignal, || set().ok())
-        }
+        Err(Errno::EWOULDBLOCK) if operation & LOCK_NB == 0 => super::wait_on(&of.changed, || set().ok()),
         result => result,
     };
     // A conversion may have given up the lock held before, even if it failed.
@@ -213,7 +211,7 @@ fn wait_for(of: &FileLocks, record: Record, blocker: Record) -> Result<()> {
             WAITS.begin(record.owner, holder).err().map(Err)
         }
     };
-    let result = wait_until(core::slice::from_ref(&of.changed), None, Interrupt::BySignal, attempt);
+    let result = super::wait_on(&of.changed, attempt);
     WAITS.end(record.owner);
     result?
 }

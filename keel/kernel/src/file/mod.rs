@@ -29,7 +29,7 @@ pub mod timerfd;
 
 pub use table::FdTable;
 
-use crate::task::wait::WaitQueue;
+use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -175,6 +175,11 @@ pub trait FileOps: Any {
 
 /// Wait queues of one or several files.
 pub type Queues = smallvec::SmallVec<[Rc<WaitQueue>; 4]>;
+
+/// Waits on one queue for ever, or until a signal: ERESTARTSYS. Otherwise as [`wait_until`].
+fn wait_on<T>(queue: &Rc<WaitQueue>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+    wait_until(core::slice::from_ref(queue), None, Interrupt::BySignal, ready)
+}
 
 /// The description behind a descriptor of the current process. EBADF, also for `O_PATH`.
 #[inline]

@@ -1,11 +1,11 @@
 //! Pipes and FIFOs, pipe(7).
 
 use super::lock::SleepLock;
-use super::{File, FileOps, Queues, anon};
+use super::{File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
 use crate::signal::{self, SigInfo, code};
 use crate::task;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::task::wait::WaitQueue;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -201,7 +201,7 @@ impl Pipe {
         if nonblocking {
             return Err(Errno::EAGAIN);
         }
-        wait_until(&[self.readable.clone()], None, Interrupt::BySignal, check)
+        wait_on(&self.readable, check)
     }
 
     /// Waits until there is a free slot. EPIPE (and SIGPIPE) without readers.
@@ -211,7 +211,7 @@ impl Pipe {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            wait_until(&[self.writable.clone()], None, Interrupt::BySignal, check)?;
+            wait_on(&self.writable, check)?;
         }
         if self.readers.get() == 0 { Err(broken_pipe()) } else { Ok(()) }
     }
@@ -455,9 +455,7 @@ pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<crate::fs::PathR
     let ops = PipeEnd { pipe: pipe.clone(), identity: Identity::Fifo(inode), seen_write_opens };
     let file = File::new(Rc::new(ops), flags, path);
     // A partner that came and went meanwhile counts, hence opens and not openers are compared.
-    let wait = |queue: &Rc<WaitQueue>, arrived: &dyn Fn() -> bool| {
-        wait_until(core::slice::from_ref(queue), None, Interrupt::BySignal, || arrived().then_some(()))
-    };
+    let wait = |queue: &Rc<WaitQueue>, arrived: &dyn Fn() -> bool| wait_on(queue, || arrived().then_some(()));
     match access {
         g::O_RDONLY if pipe.writers.get() == 0 && !nonblocking => {
             wait(&pipe.readable, &|| pipe.write_opens.get() != write_opens)?;

@@ -79,12 +79,14 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
 
     let mut watches: SmallVec<[Watch; 8]> = SmallVec::new();
     let mut numbers: SmallVec<[usize; 8]> = SmallVec::new();
-    for i in 0..words {
-        let mut any = wanted[0][i] | wanted[1][i] | wanted[2][i];
+    let [readers, writers, others] = &wanted;
+    for (i, ((r, w), x)) in readers.iter().zip(writers).zip(others).enumerate() {
+        let mut any = r | w | x;
         while any != 0 {
             let bit = any.trailing_zeros();
             any &= any - 1;
-            let events = (0..3).filter(|&s| wanted[s][i] >> bit & 1 != 0).fold(0, |events, s| events | MEANING[s]);
+            let asked = |set: &u64, events: u32| if set >> bit & 1 != 0 { events } else { 0 };
+            let events = asked(r, MEANING[0]) | asked(w, MEANING[1]) | asked(x, MEANING[2]);
             let fd = i * 64 + bit as usize;
             watches.push(Watch { file: Some(files.get(fd as i32)?), events, found: 0 });
             numbers.push(fd);

@@ -1,10 +1,9 @@
 //! Signals as readable records, signalfd(2).
 
-use super::{File, FileOps, Queues, anon, current_file};
+use super::{File, FileOps, Queues, anon, current_file, wait_on};
 use crate::mm::user;
 use crate::signal::{SigInfo, UNBLOCKABLE, code};
 use crate::task;
-use crate::task::wait::{Interrupt, wait_until};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -81,7 +80,7 @@ impl FileOps for SignalFd {
             None if file.nonblocking() => return Err(Errno::EAGAIN),
             None => {
                 let arrivals = task::current().process().signal_state().arrivals();
-                Some(wait_until(&[arrivals], None, Interrupt::BySignal, || self.take())?)
+                Some(wait_on(&arrivals, || self.take())?)
             }
             some => some,
         };

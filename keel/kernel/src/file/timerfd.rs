@@ -1,8 +1,8 @@
 //! Timers as readable counters, timerfd_create(2).
 
-use super::{File, FileOps, Queues, anon, current_file};
+use super::{File, FileOps, Queues, anon, current_file, wait_on};
 use crate::mm::user;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::task::wait::WaitQueue;
 use crate::time::{SECOND, Timer, timespec};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -113,7 +113,7 @@ impl FileOps for TimerFd {
         let count = match self.take() {
             Some(count) => count,
             None if file.nonblocking() => return Err(Errno::EAGAIN),
-            None => wait_until(&[self.queue.clone()], None, Interrupt::BySignal, || self.take())?,
+            None => wait_on(&self.queue, || self.take())?,
         };
         dst.put(&count.to_ne_bytes())
     }
