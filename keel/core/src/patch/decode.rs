@@ -93,6 +93,33 @@ pub(super) fn usual(bytes: &[u8], address: u64) -> Option<Instruction> {
     (bytes.len() >= len).then_some(Instruction { address, len, kind })
 }
 
+/// Whether the program looks at the flags at `address` as a system call leaves them: Linux keeps them,
+/// the gate doesn't. Looks a few instructions far, as far as they are usual ones.
+pub(super) fn reads_flags(window: &Window<'_>, mut address: u64) -> bool {
+    for _ in 0..4 {
+        let Some(bytes) = window.from(address) else { return false };
+        let rex = usize::from(matches!(bytes.first(), Some(0x40..=0x4f)));
+        let opcode = bytes.get(rex).copied().unwrap_or(0);
+        let second = bytes.get(rex + 1).copied().unwrap_or(0);
+        match opcode {
+            // cmovcc, jcc, setcc
+            0x0f if matches!(second, 0x40..=0x4f | 0x80..=0x9f) => return true,
+            // jcc, adc, sbb, pushf, lahf, loope, loopne, cmc
+            0x70..=0x7f | 0x10..=0x15 | 0x18..=0x1d | 0x9c | 0x9f | 0xe0 | 0xe1 | 0xf5 => return true,
+            // adc, sbb, rcl, rcr
+            0x80 | 0x81 | 0x83 | 0xc0 | 0xc1 | 0xd0..=0xd3 if matches!(second >> 3 & 7, 2 | 3) => return true,
+            _ => {}
+        }
+        match usual(bytes, address) {
+            Some(Instruction { kind: Kind::Jump(target), .. }) => address = target,
+            // mov changes no flags; everything else that is usual sets them.
+            Some(mov) if matches!(opcode, 0x89 | 0x8b | 0xb8..=0xbf) => address = mov.end(),
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// Knows all instructions; `None` for those that can't be moved.
 pub(super) fn any(bytes: &[u8], address: u64) -> Option<Instruction> {
     let bytes = bytes.get(..MAX_LEN).unwrap_or(bytes);

@@ -2,7 +2,8 @@
 
 use super::decode::{Instruction, Kind, decode};
 use super::{
-    Area, ENTER_LEN, Form, JUMP_LEN, LEA_LEN, PAGE, Patch, Point, Refusal, Window, distance, emit_enter, jump, scan,
+    Area, ENTER_LEN, Form, JUMP_LEN, LEA_LEN, PAGE, Patch, Point, Refusal, Window, distance, emit_enter, emit_rcx,
+    jump, scan,
 };
 use smallvec::SmallVec;
 
@@ -49,8 +50,11 @@ pub(super) fn plan(
         return Err(Refusal::BranchTarget);
     }
 
-    let len =
-        2 + ENTER_LEN + moved.iter().map(Instruction::moved_len).sum::<usize>() + if flow_ends { 0 } else { JUMP_LEN };
+    let len = ENTER_LEN
+        + 2
+        + LEA_LEN
+        + moved.iter().map(Instruction::moved_len).sum::<usize>()
+        + if flow_ends { 0 } else { JUMP_LEN };
     let faults = |trampoline: u64| {
         let Some(jump) = jump(site, trampoline) else { return false };
         boundaries.iter().all(|&b| faults_at(&jump, b - site, overwritten - site))
@@ -115,7 +119,8 @@ fn faults_at(jump: &[u8; JUMP_LEN], offset: u64, overwritten: u64) -> bool {
 type Built = (SmallVec<[u8; 64]>, SmallVec<[Point; 8]>);
 
 /// Generates the trampoline. The `syscall` in front of the point of return is for a restarted call:
-/// like everywhere it is found two bytes before.
+/// like everywhere it is found two bytes before. Behind it rcx gets what a `syscall` at the site would
+/// have left there.
 fn build(
     window: &Window<'_>,
     site: u64,
@@ -132,6 +137,8 @@ fn build(
     for at in [trampoline, trampoline + LEA_LEN as u64, restart] {
         points.push(Point { moved: at, original: site });
     }
+    points.push(Point { moved: restart + 2, original: site + 2 });
+    emit_rcx(&mut code, restart + 2, site + 2)?;
     for m in moved {
         let at = trampoline + code.len() as u64;
         points.push(Point { moved: at, original: m.address });

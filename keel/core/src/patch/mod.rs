@@ -92,6 +92,8 @@ pub enum Refusal {
     Unusual,
     /// A branch lands behind the site.
     BranchTarget,
+    /// What follows looks at the flags.
+    FlagsUsed,
     /// No fitting place for a trampoline, or none near enough.
     NoRoom,
 }
@@ -133,7 +135,8 @@ impl Patch {
         if self.form == Form::Number || rip <= self.at {
             return None;
         }
-        self.points.iter().find(|p| p.original == rip).map(|p| p.moved)
+        // The last one: before the moved instructions rcx is set, for those that come from the gate.
+        self.points.iter().rfind(|p| p.original == rip).map(|p| p.moved)
     }
 
     /// Whether `rip` lies in the trampoline.
@@ -168,6 +171,9 @@ pub fn plan(
     }
     if number == u64::from(RT_SIGRETURN) {
         return Err(Refusal::Sigreturn);
+    }
+    if decode::reads_flags(window, site + 2) {
+        return Err(Refusal::FlagsUsed);
     }
     match scan::number_load(window, site) {
         Some(load) if load.number == RT_SIGRETURN => Err(Refusal::Sigreturn),
@@ -215,10 +221,16 @@ const ENTER_LEN: usize = LEA_LEN + 8;
 /// `lea rcx, [rip + back]; jmp qword ptr gs:[gate_offset]`: the gate continues the program at rcx.
 /// Touches neither the stack (the caller's red zone) nor the flags.
 fn emit_enter(code: &mut SmallVec<[u8; 64]>, at: u64, back: u64, gate_offset: u32) -> Option<()> {
-    code.extend_from_slice(&[0x48, 0x8d, 0x0d]);
-    code.extend_from_slice(&distance(at + LEA_LEN as u64, back)?.to_le_bytes());
+    emit_rcx(code, at, back)?;
     code.extend_from_slice(&[0x65, 0xff, 0x24, 0x25]);
     code.extend_from_slice(&gate_offset.to_le_bytes());
+    Some(())
+}
+
+/// `lea rcx, [rip + value]`.
+fn emit_rcx(code: &mut SmallVec<[u8; 64]>, at: u64, value: u64) -> Option<()> {
+    code.extend_from_slice(&[0x48, 0x8d, 0x0d]);
+    code.extend_from_slice(&distance(at + LEA_LEN as u64, value)?.to_le_bytes());
     Some(())
 }
 

@@ -64,10 +64,12 @@ fn verify(window: &Window<'_>, patch: &Patch) {
             assert_eq!(text(&code[2]), "syscall");
             let resume = code[3].ip();
             assert_eq!(code[0].ip_rel_memory_address(), resume);
-            assert_eq!(patch.resume_for(patch.site + 2), Some(resume));
+            assert!(text(&code[3]).starts_with("lea rcx,["));
+            assert_eq!(code[3].ip_rel_memory_address(), patch.site + 2);
+            assert_eq!(patch.resume_for(patch.site + 2), Some(code[4].ip()));
             assert_eq!(patch.original_for(resume), Some(patch.site + 2));
             let mut at = patch.site + 2;
-            for (old, new) in original[1..].iter().zip(&code[3..]) {
+            for (old, new) in original[1..].iter().zip(&code[4..]) {
                 assert_eq!(old.ip(), at);
                 assert_eq!(patch.original_for(new.ip()), Some(at));
                 at = old.next_ip();
@@ -208,6 +210,10 @@ fn refusals() {
     assert_eq!(refused(60, &[0x0f, 0x05, 0xc3, 0x90, 0x90]), Some(Refusal::Immovable));
     // syscall; pop rbx; cmp: a boundary where no byte of the jump can be chosen
     assert_eq!(refused(64, &[0x0f, 0x05, 0x5b, 0x48, 0x39, 0xc8]), Some(Refusal::NoRoom));
+    // stc; syscall; jc, also with a mov between, and setc
+    assert_eq!(refused(64, &[0xf9, 0x0f, 0x05, 0x72, 0x20, 0x90, 0x90]), Some(Refusal::FlagsUsed));
+    assert_eq!(refused(64, &[0x0f, 0x05, 0x48, 0x89, 0xc2, 0x72, 0x20]), Some(Refusal::FlagsUsed));
+    assert_eq!(refused(64, &[0x0f, 0x05, 0x0f, 0x92, 0xc2]), Some(Refusal::FlagsUsed));
     // Over the end of the page.
     assert_eq!(refused(4093, &[0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff]), Some(Refusal::CrossesPage));
     assert_eq!(plan(&window(&[]), BASE, 0, &mut area(), GATE, true).err(), Some(Refusal::NotASite));
