@@ -14,7 +14,7 @@
 
 use crate::attr::now;
 use crate::inode::Attachments;
-use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Name, NewNode, PathRef, Src};
+use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Mount, Name, NewNode, PathRef, Src};
 use abi::request::FsStat;
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
@@ -84,6 +84,8 @@ pub enum What {
     Link(Rc<dyn SynthLink>),
     /// A node of another kind (a device).
     Inode(Rc<dyn Inode>),
+    /// The root of another file system, and its mount ([`crate::tree::Tree::add_mount`]).
+    Mounted(Rc<dyn Inode>, Rc<Mount>),
 }
 
 /// An entry of a synthetic directory.
@@ -100,20 +102,22 @@ pub struct Entry {
     /// Tells it from earlier bearers of its name (a process's start time): the inode number and
     /// places in it change with it. 0: always the same.
     pub generation: u64,
+    /// `st_size`: 0 in `/proc` but for the links to open files, a page for files of `/sys`.
+    pub size: u64,
 }
 
 impl Entry {
     /// A regular file.
     pub fn file(mode: u32, file: impl SynthFile + 'static) -> Self {
-        Self { what: What::File(Rc::new(file)), mode, uid: 0, gid: 0, generation: 0 }
+        Self { what: What::File(Rc::new(file)), mode, uid: 0, gid: 0, generation: 0, size: 0 }
     }
     /// A directory.
     pub fn dir(mode: u32, dir: impl SynthDir + 'static) -> Self {
-        Self { what: What::Dir(Rc::new(dir)), mode, uid: 0, gid: 0, generation: 0 }
+        Self { what: What::Dir(Rc::new(dir)), mode, uid: 0, gid: 0, generation: 0, size: 0 }
     }
     /// A symbolic link.
     pub fn link(link: impl SynthLink + 'static) -> Self {
-        Self { what: What::Link(Rc::new(link)), mode: 0o777, uid: 0, gid: 0, generation: 0 }
+        Self { what: What::Link(Rc::new(link)), mode: 0o777, uid: 0, gid: 0, generation: 0, size: 0 }
     }
     /// With another owner.
     pub fn owned(self, uid: u32, gid: u32) -> Self {
@@ -123,13 +127,17 @@ impl Entry {
     pub fn generation(self, generation: u64) -> Self {
         Self { generation, ..self }
     }
+    /// With a size to show.
+    pub fn sized(self, size: u64) -> Self {
+        Self { size, ..self }
+    }
 
     fn kind(&self) -> FileType {
         match &self.what {
             What::Dir(_) => FileType::Directory,
             What::File(_) => FileType::Regular,
             What::Link(_) => FileType::Symlink,
-            What::Inode(inode) => inode.file_type(),
+            What::Inode(inode) | What::Mounted(inode, _) => inode.file_type(),
         }
     }
 }
@@ -217,6 +225,7 @@ impl Inode for SynthInode {
             nlink: if kind == FileType::Directory { 2 } else { 1 },
             uid: self.entry.uid,
             gid: self.entry.gid,
+            size: self.entry.size,
             blksize: 1024,
             atime: s,
             atime_ns: ns,
@@ -235,8 +244,10 @@ impl Inode for SynthInode {
     fn lookup(&self, name: &[u8], _ahead: &[u8]) -> Result<Found> {
         let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
         let entry = dir.lookup(name)?;
-        if let What::Inode(inode) = entry.what {
-            return Ok(Found { inode, expires: 0, mount: None });
+        match entry.what {
+            What::Inode(inode) => return Ok(Found { inode, expires: 0, mount: None }),
+            What::Mounted(inode, mount) => return Ok(Found { inode, expires: u64::MAX, mount: Some(mount) }),
+            _ => {}
         }
         let known = self.known.borrow().get(name).and_then(Weak::upgrade);
         let same = |k: &Rc<Self>| {

@@ -114,6 +114,16 @@ impl Tree {
         Ok(dir.adopt(name, inode, u64::MAX, Some(mount)))
     }
 
+    /// Enters a mount whose root a made-up directory shows by itself ([`crate::synth::What::Mounted`]);
+    /// `at` is its absolute path, `parent` the mount that it lies in.
+    pub fn add_mount(&self, at: &[u8], parent: &Mount, kind: &'static str, source: &'static str) -> Rc<Mount> {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        let mount = Rc::new(Mount { id, parent: parent.id, at: Rc::from(at), kind, source, read_only: false });
+        self.mounts.borrow_mut().push(mount.clone());
+        mount
+    }
+
     /// Makes a symbolic link at an absolute path; an existing name is left alone.
     pub fn symlink(&self, path: &[u8], target: &[u8]) -> Result<()> {
         self.create(path, &NewNode { mode: 0o120777, uid: 0, gid: 0, rdev: 0, target }).map(drop)
