@@ -1,13 +1,13 @@
-//! Tells the first difference between two outcomes in words that help to find the fault.
+//! Tells the differences between two outcomes in words that help to find the fault.
 
 use std::fmt::Write;
 
 use crate::process::Outcome;
 
-/// Lines shown before the first differing line.
-const CONTEXT: usize = 3;
 /// Differing lines shown.
-const SHOWN: usize = 12;
+const SHOWN: usize = 40;
+/// Lines of each side that are aligned with each other; the rest is left out.
+const ALIGNED: usize = 2000;
 /// Bytes of standard error shown.
 const STDERR_TAIL: usize = 2000;
 
@@ -31,23 +31,61 @@ pub fn difference(host: &Outcome, pod: &Outcome) -> Option<String> {
     Some(text)
 }
 
+/// Lists the lines that only one side has, each with its line number there.
 fn describe_output(text: &mut String, host: &[u8], pod: &[u8]) {
     if host == pod {
         return;
     }
-    let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
+    let lines =
+        |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().take(ALIGNED).map(str::to_owned).collect::<Vec<_>>();
     let (host, pod) = (lines(host), lines(pod));
-    let common = host.iter().zip(&pod).take_while(|(a, b)| a == b).count();
-    let _ = writeln!(text, "output differs at line {} (- host, + pod):", common + 1);
-    for line in &host[common.saturating_sub(CONTEXT)..common] {
-        let _ = writeln!(text, "  {line}");
+    let changes = changes(&host, &pod);
+    text.push_str("output differs (- host, + pod):\n");
+    for (sign, number, line) in changes.iter().take(SHOWN) {
+        let _ = writeln!(text, "{sign}{number:4} {line}");
     }
-    for (sign, lines) in [('-', &host), ('+', &pod)] {
-        for line in lines.iter().skip(common).take(SHOWN) {
-            let _ = writeln!(text, "{sign} {line}");
+    if changes.len() > SHOWN {
+        let _ = writeln!(text, "… {} lines more", changes.len() - SHOWN);
+    }
+}
+
+/// The lines outside a longest common subsequence, in order.
+fn changes<'a>(host: &'a [String], pod: &'a [String]) -> Vec<(char, usize, &'a str)> {
+    // lengths[i][j]: length of the longest common subsequence of host[i..] and pod[j..].
+    let mut lengths = vec![vec![0_u32; pod.len() + 1]; host.len() + 1];
+    for i in (0..host.len()).rev() {
+        for j in (0..pod.len()).rev() {
+            lengths[i][j] =
+                if host[i] == pod[j] { lengths[i + 1][j + 1] + 1 } else { lengths[i + 1][j].max(lengths[i][j + 1]) };
         }
-        if lines.len() > common + SHOWN {
-            let _ = writeln!(text, "{sign} … {} lines more", lines.len() - common - SHOWN);
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut changes = Vec::new();
+    while i < host.len() || j < pod.len() {
+        if i < host.len() && j < pod.len() && host[i] == pod[j] {
+            i += 1;
+            j += 1;
+        } else if j == pod.len() || i < host.len() && lengths[i + 1][j] >= lengths[i][j + 1] {
+            changes.push(('-', i + 1, host[i].as_str()));
+            i += 1;
+        } else {
+            changes.push(('+', j + 1, pod[j].as_str()));
+            j += 1;
         }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_differing_lines_are_listed() {
+        let lines = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let (host, pod) = (lines("a b c d"), lines("a x c d e"));
+        assert_eq!(changes(&host, &pod), [('-', 2, "b"), ('+', 2, "x"), ('+', 5, "e")]);
+        assert_eq!(changes(&host, &host), []);
+        assert_eq!(changes(&[], &pod).len(), 5);
     }
 }
