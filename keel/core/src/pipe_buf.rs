@@ -134,12 +134,9 @@ impl<P> PipeRing<P> {
 }
 
 /// The number of slots for a wanted size in bytes (`F_SETPIPE_SZ`): a power of two of pages.
-/// `None` for 0 and for sizes that do not fit 31 bits.
+/// At least one. `None` for sizes that do not fit 31 bits.
 pub fn slots_for(bytes: usize) -> Option<usize> {
-    if bytes == 0 || bytes > 1 << 31 {
-        return None;
-    }
-    Some(bytes.div_ceil(PAGE).next_power_of_two())
+    (bytes <= 1 << 31).then(|| bytes.div_ceil(PAGE).next_power_of_two())
 }
 
 #[cfg(test)]
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn rounds_sizes() {
-        assert_eq!(slots_for(0), None);
+        assert_eq!(slots_for(0), Some(1));
         assert_eq!(slots_for(1), Some(1));
         assert_eq!(slots_for(4097), Some(2));
         assert_eq!(slots_for(1 << 20), Some(256));

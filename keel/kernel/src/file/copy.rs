@@ -19,14 +19,13 @@ pub struct Place {
     /// Address of the program's `loff_t`; 0: the file's own position.
     address: usize,
     /// Position now (only with an address).
-    offset: u64,
+    offset: i64,
 }
 
 impl Place {
-    /// From the pointer argument of a call. EFAULT, EINVAL.
+    /// From the pointer argument of a call. EFAULT.
     pub fn new(address: usize) -> Result<Self> {
-        let offset = if address == 0 { 0 } else { user::read::<i64>(address)? };
-        Ok(Self { address, offset: u64::try_from(offset).map_err(|_| Errno::EINVAL)? })
+        Ok(Self { address, offset: if address == 0 { 0 } else { user::read(address)? } })
     }
 
     /// The program gave a position.
@@ -34,9 +33,9 @@ impl Place {
         self.address != 0
     }
 
-    /// The position, of `file` if the program gave none.
-    pub fn position(&self, file: &File) -> u64 {
-        if self.is_given() { self.offset } else { file.pos.get() }
+    /// The position, of `file` if the program gave none. EINVAL if it is negative.
+    pub fn position(&self, file: &File) -> Result<u64> {
+        if self.is_given() { u64::try_from(self.offset).map_err(|_| Errno::EINVAL) } else { Ok(file.pos.get()) }
     }
 
     /// Reads into keel's memory.
@@ -45,8 +44,8 @@ impl Place {
         if !self.is_given() {
             return file.ops.read(file, &mut dst);
         }
-        let done = file.ops.read_at(file, self.offset, &mut dst)?;
-        self.offset += done as u64;
+        let done = file.ops.read_at(file, self.position(file)?, &mut dst)?;
+        self.offset += done as i64;
         Ok(done)
     }
 
@@ -56,15 +55,15 @@ impl Place {
         if !self.is_given() {
             return file.ops.write(file, &mut src);
         }
-        let done = file.ops.write_at(file, self.offset, &mut src)?;
-        self.offset += done as u64;
+        let done = file.ops.write_at(file, self.position(file)?, &mut src)?;
+        self.offset += done as i64;
         Ok(done)
     }
 
     /// Goes back by what was read but could not be written.
     pub fn unread(&mut self, file: &File, bytes: usize) {
         if self.is_given() {
-            self.offset -= bytes as u64;
+            self.offset -= bytes as i64;
         } else {
             file.pos.set(file.pos.get().saturating_sub(bytes as u64));
         }
@@ -72,7 +71,7 @@ impl Place {
 
     /// Tells the program the new position.
     pub fn store(&self) -> Result<()> {
-        if self.is_given() { user::write(self.address, &(self.offset as i64)) } else { Ok(()) }
+        if self.is_given() { user::write(self.address, &self.offset) } else { Ok(()) }
     }
 }
 
@@ -131,7 +130,7 @@ pub fn sys_sendfile(out_fd: i32, in_fd: i32, offset: usize, count: usize) -> Res
         return Err(Errno::EINVAL);
     }
     let count = count.min(user::MAX_RW_COUNT);
-    bounded(source.position(&from), count)?;
+    bounded(source.position(&from)?, count)?;
     let (done, source) = copy(&from, source, &to, &mut Place::new(0)?, count)?;
     source.store()?;
     Ok(done)
@@ -167,10 +166,12 @@ pub fn sys_copy_file_range(
     if !from.readable() || !to.writable() || to.flags.get() & g::O_APPEND != 0 {
         return Err(Errno::EBADF);
     }
-    let (start, end) = (source.position(&from), target.position(&to));
-    if start.checked_add(count as u64).is_none() || end.checked_add(count as u64).is_none() {
+    // As Linux adds them: a negative position overflows too.
+    let overflows = |place: &Place| place.is_given() && (place.offset as u64).checked_add(count as u64).is_none();
+    if overflows(&source) || overflows(&target) {
         return Err(Errno::EOVERFLOW);
     }
+    let (start, end) = (source.position(&from)?, target.position(&to)?);
     let size = in_inode.attr()?.size;
     let count = count.min(size.saturating_sub(start).min(user::MAX_RW_COUNT as u64) as usize);
     if Rc::ptr_eq(&in_inode, &out_inode) && start < end + count as u64 && end < start + count as u64 {

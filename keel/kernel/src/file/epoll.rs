@@ -290,6 +290,9 @@ impl FileOps for Instance {
     fn attr(&self) -> Result<Attr> {
         Ok(anon::anon_attr())
     }
+    fn seek(&self, file: &File, _offset: i64, _whence: u32) -> Result<u64> {
+        Ok(file.pos.get())
+    }
     fn poll(&self, _file: &File) -> u32 {
         let candidates: Vec<Rc<Item>> = self.0.ready.borrow().iter().cloned().collect();
         let any = candidates.iter().any(|item| !item.dead.get() && item.holds() != 0);

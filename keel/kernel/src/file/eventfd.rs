@@ -83,6 +83,10 @@ impl FileOps for EventFd {
         Ok(anon::anon_attr())
     }
 
+    fn seek(&self, file: &File, _offset: i64, _whence: u32) -> Result<u64> {
+        Ok(file.pos.get())
+    }
+
     fn poll(&self, _file: &File) -> u32 {
         let count = self.count.get();
         let mut events = 0;

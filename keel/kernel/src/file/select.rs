@@ -63,7 +63,7 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let files = task::current().files();
     // Descriptors beyond the table are not looked at.
-    let count = count.min(files.slots().max(64).next_multiple_of(64));
+    let count = count.min(files.slots());
     let words = count.div_ceil(64);
 
     let mut wanted: [Words; 3] = Default::default();

@@ -100,6 +100,10 @@ impl FileOps for SignalFd {
         Ok(anon::anon_attr())
     }
 
+    fn seek(&self, file: &File, _offset: i64, _whence: u32) -> Result<u64> {
+        Ok(file.pos.get())
+    }
+
     fn poll(&self, _file: &File) -> u32 {
         let task = task::current();
         let pending = task.signals.pending().union(task.process().signals.pending());

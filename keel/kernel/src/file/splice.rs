@@ -45,6 +45,8 @@ pub fn sys_splice(
     if !from.readable() || !to.writable() {
         return Err(Errno::EBADF);
     }
+    source.position(&from)?;
+    target.position(&to)?;
     let count = count.min(user::MAX_RW_COUNT);
     let nonblocking = flags & g::SPLICE_F_NONBLOCK != 0;
     match (in_pipe, out_pipe) {

@@ -143,9 +143,13 @@ impl FdTable {
         self.range(0, usize::MAX)
     }
 
-    /// One more than the highest slot that was ever used.
+    /// Size of the table as Linux would have it after its growth: select(2) looks at no descriptor
+    /// beyond.
     pub fn slots(&self) -> usize {
-        self.inner.borrow().slots.len()
+        match self.inner.borrow().slots.len() {
+            0..=64 => 64,
+            used => (used / 128 + 1).next_power_of_two() * 128,
+        }
     }
 
     /// A copy for fork(2).

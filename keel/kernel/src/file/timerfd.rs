@@ -122,6 +122,10 @@ impl FileOps for TimerFd {
         Ok(anon::anon_attr())
     }
 
+    fn seek(&self, file: &File, _offset: i64, _whence: u32) -> Result<u64> {
+        Ok(file.pos.get())
+    }
+
     fn poll(&self, _file: &File) -> u32 {
         if self.expired.get() { g::POLLIN } else { 0 }
     }

@@ -57,6 +57,7 @@ pub fn sys_socketpair(family: i32, kind: u32, protocol: i32, fds: usize) -> Resu
     let (kind, flags) = split_type(kind)?;
     let (a, b) = match family as u32 {
         net::AF_UNIX => unix::pair(kind, protocol, flags)?,
+        net::AF_INET | net::AF_INET6 => return Err(Errno::EOPNOTSUPP),
         _ => return Err(Errno::EAFNOSUPPORT),
     };
     file::install_pair(fds, a, b, flags)

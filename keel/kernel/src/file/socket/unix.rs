@@ -433,7 +433,8 @@ impl Unix {
         let mut received = Received::default();
         let mut index = 0;
         let mut sender = None;
-        while dst.remaining() > 0 {
+        // Even an empty read looks for something to read.
+        loop {
             let wait_flags = if received.len > 0 && flags & net::MSG_WAITALL == 0 { net::MSG_DONTWAIT } else { flags };
             match self.wait_for_packet(deadline, wait_flags, index) {
                 Ok(true) => {}
@@ -469,6 +470,9 @@ impl Unix {
             drop(guard);
             if !peek {
                 self.made_room();
+            }
+            if dst.remaining() == 0 {
+                break;
             }
         }
         received.credentials = sender.filter(|_| show_credentials);
