@@ -154,7 +154,9 @@ pub fn sys_truncate(name: usize, size: i64) -> Result<()> {
     if place.inode().file_type() == FileType::Regular {
         check_size(place.inode().attr()?.size, size)?;
     }
-    ops::truncate(&place, size, &caller.cred())
+    ops::truncate(&place, size, &caller.cred())?;
+    crate::mm::reverse::truncated(place.inode(), size);
+    Ok(())
 }
 
 /// ftruncate(2).
@@ -167,6 +169,7 @@ pub fn sys_ftruncate(fd: i32, size: i64) -> Result<()> {
     }
     check_size(inode.attr()?.size, size)?;
     inode.truncate(size)?;
+    crate::mm::reverse::truncated(&inode, size);
     match &file.path {
         Some(place) => ops::drop_set_id(place, &Caller::current().cred()),
         None => Ok(()),

@@ -192,6 +192,7 @@ fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Resul
             let ops: Rc<dyn FileOps> = open_regular(&inode, writes)?;
             if how.flags & g::O_TRUNC != 0 && !created {
                 inode.truncate(0)?;
+                crate::mm::reverse::truncated(&inode, 0);
                 ops::drop_set_id(&place, &cred)?;
             }
             Ok(File::new(ops, flags, Some(place)))

@@ -5,6 +5,7 @@ use super::path::{self, Caller};
 use super::setup;
 use crate::file::{self, File};
 use crate::mm::user;
+use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
@@ -78,7 +79,13 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
         _ => return Err(Errno::ENODEV),
     }
     match offset.checked_add(len) {
-        Some(end) if end <= vfs::FILE_MAX => inode.fallocate(mode, offset, len),
+        Some(end) if end <= vfs::FILE_MAX => {
+            inode.fallocate(mode, offset, len)?;
+            if mode & !(g::FALLOC_FL_KEEP_SIZE | g::FALLOC_FL_UNSHARE_RANGE) != 0 {
+                crate::mm::reverse::forget(&inode, offset / PAGE_SIZE as u64, u64::MAX);
+            }
+            Ok(())
+        }
         _ => Err(Errno::EFBIG),
     }
 }

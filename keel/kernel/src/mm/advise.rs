@@ -24,9 +24,7 @@ fn check(area: &Area, advice: u32) -> Result<()> {
         g::MADV_FREE | g::MADV_WIPEONFORK => area.is_anonymous(),
         g::MADV_REMOVE if flags.contains(AreaFlags::LOCKED) || area.is_private() => false,
         g::MADV_REMOVE if !area.prot.contains(Prot::WRITE) => return Err(Errno::EACCES),
-        // The file systems here can't punch holes through a mapping.
-        g::MADV_REMOVE if area.file().is_some() => return Err(Errno::EOPNOTSUPP),
-        g::MADV_REMOVE => matches!(area.backing, Backing::Shared(..)),
+        g::MADV_REMOVE => matches!(area.backing, Backing::Shared(..) | Backing::File(..)),
         _ => true,
     };
     if fits { Ok(()) } else { Err(Errno::EINVAL) }
@@ -86,7 +84,7 @@ impl Mm {
             if let Some((set, clear)) = flag_change(advice) {
                 self.inner.borrow_mut().vmas.update(from, to, |area| area.flags = area.flags - clear | set);
             } else {
-                self.apply(from, to, &area, advice);
+                self.apply(from, to, &area, advice)?;
             }
         }
         if hole || at < end { Err(Errno::ENOMEM) } else { Ok(()) }
@@ -102,12 +100,19 @@ impl Mm {
         inner.vmas.overlapping(start, end).iter().map(cut).collect()
     }
 
-    fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) {
+    fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) -> Result<()> {
         match advice {
             g::MADV_DONTNEED | g::MADV_DONTNEED_LOCKED | g::MADV_FREE => self.discard(from, to),
             g::MADV_REMOVE => {
-                if let Backing::Shared(object, first) = &area.backing {
-                    object.clear(*first, ((to - from) / PAGE_SIZE) as u64);
+                let pages = ((to - from) / PAGE_SIZE) as u64;
+                match &area.backing {
+                    Backing::Shared(object, first) => object.clear(*first, pages),
+                    Backing::File(file, first) => {
+                        let hole = g::FALLOC_FL_PUNCH_HOLE | g::FALLOC_FL_KEEP_SIZE;
+                        file.inode.fallocate(hole, first * PAGE_SIZE as u64, (to - from) as u64)?;
+                        super::reverse::forget(&file.inode, *first, first + pages);
+                    }
+                    _ => {}
                 }
             }
             g::MADV_WILLNEED if area.is_private() && !area.prot.is_empty() => {
@@ -116,6 +121,7 @@ impl Mm {
             // MADV_COLD and MADV_PAGEOUT only order what is reclaimed first; nothing is.
             _ => {}
         }
+        Ok(())
     }
 
     /// Drops the pages of a range: private ones are lost.

@@ -58,6 +58,9 @@ bitflags! {
         const MAIN_STACK = 1 << 15;
         /// A private file mapping that is or was writable: may hold pages of its own.
         const WAS_WRITABLE = 1 << 16;
+        /// A private mapping of an executable or library: what it may write it soon writes, and nobody
+        /// changes the file.
+        const IMAGE = 1 << 17;
     }
 }
 
@@ -72,6 +75,7 @@ pub struct FileBacking {
 impl FileBacking {
     /// A file that goes by `name`.
     pub fn new(inode: Rc<dyn Inode>, name: FileName) -> Rc<Self> {
+        super::reverse::note_mapped(&inode);
         Rc::new(Self { inode, name: RefCell::new(name) })
     }
 }

@@ -246,7 +246,7 @@ impl Inner {
             let prot = segment_prot(s);
             let (start, file_end, end) = (at(s.page_start()), at(s.file_end()), at(s.page_end()));
             if s.file_len != 0 {
-                let mut flags = AreaFlags::empty();
+                let mut flags = AreaFlags::IMAGE;
                 flags.set(AreaFlags::TRAMPOLINES, i == 0);
                 let zeroes = s.mem_len > s.file_len && (s.addr + s.file_len) % PAGE_SIZE as u64 != 0;
                 flags.set(AreaFlags::WAS_WRITABLE, s.write || zeroes);

@@ -21,8 +21,8 @@ const AROUND: usize = 16;
 const FILE_AROUND: usize = 64;
 /// Most pages that one anonymous fault fills.
 const MOST_AHEAD: usize = 128;
-/// Private writable file mappings up to this many pages are data segments: copied at first touch,
-/// because a program that reads its data soon writes it.
+/// Data segments of executables and libraries up to this many pages are copied at first touch, because
+/// a program that reads its data soon writes it.
 const DATA_SEGMENT: usize = 64;
 
 /// Where the last anonymous fault filled pages, to notice a walk through fresh memory.
@@ -330,7 +330,11 @@ impl Inner {
             return Ok(false);
         }
         let prot = area.page_prot();
-        let copies = area.is_private() && writes && (access == Access::Write || vma.len() <= DATA_SEGMENT * PAGE_SIZE);
+        let store = access == Access::Write;
+        let image = area.is_private() && writes && area.flags.contains(AreaFlags::IMAGE);
+        let copy_all = image && (store || vma.len() <= DATA_SEGMENT * PAGE_SIZE);
+        // Other programs' changes of the file show until a page is written, so only the one that is.
+        let copy_one = area.is_private() && writes && store;
         let patched = area.patched_text().is_some();
         for (i, frame) in frames.iter().enumerate() {
             let index = first + i as u64;
@@ -346,7 +350,7 @@ impl Inner {
                 // There already, or (`wanted`) resolved by another thread meanwhile.
                 continue;
             }
-            let mapped = if copies {
+            let mapped = if copy_all || copy_one && wanted {
                 let copy = Frame::alloc().inspect(|copy| copy.copy_from(frame));
                 copy.and_then(|copy| self.space.map(at, copy, prot))
             } else {
@@ -394,7 +398,7 @@ impl Inner {
 
 /// What to ask a file for at a fault: the aligned block, within the mapping.
 fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64, access: Access) -> Load {
-    let copies = access == Access::Write && vma.attrs.is_private();
+    let copies = access == Access::Write && vma.attrs.flags.contains(AreaFlags::IMAGE);
     let block = if copies { AROUND } else { FILE_AROUND } * PAGE_SIZE;
     let (mut start, mut end) = (va / block * block, va / block * block + block);
     if vma.attrs.flags.contains(AreaFlags::RANDOM) {

@@ -58,7 +58,7 @@ impl Mm {
         }
         let (prot, anonymous) = (area.prot, area.is_anonymous());
         let text = prot.contains(Prot::EXEC) && area.file().is_some();
-        let data = prot.contains(Prot::WRITE) && area.file().is_some() && area.is_private();
+        let data = prot.contains(Prot::WRITE) && area.flags.contains(AreaFlags::IMAGE);
         let removed = inner.unmap(start, start + len);
         inner.vmas.insert(start, start + len, area);
         drop(inner);

@@ -13,6 +13,7 @@ mod fork;
 pub mod info;
 pub mod mmap;
 pub mod remap;
+pub mod reverse;
 pub mod shared;
 pub mod special;
 pub mod syscalls;
@@ -152,14 +153,16 @@ pub struct ExecRequest<'a> {
 
 impl Mm {
     fn new(inner: Inner, layout: Layout, limits: Limits, exe: Option<Rc<FileBacking>>, auxv: Vec<u64>) -> Rc<Self> {
-        Rc::new(Self {
+        let mm = Rc::new(Self {
             inner: RefCell::new(inner),
             layout: Cell::new(layout),
             limits: Cell::new(limits),
             exe,
             auxv,
             membarrier: Cell::new(0),
-        })
+        });
+        reverse::enter(&mm);
+        mm
     }
 
     /// Makes it the CPU's address space.

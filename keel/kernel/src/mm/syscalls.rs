@@ -33,6 +33,8 @@ const VALIDATED: u32 = g::MAP_SHARED
     | g::MAP_32BIT
     | MAP_ABOVE4G
     | 0x3f << 26;
+/// Largest file that can be mapped: offsets are signed.
+const FILE_MAX: u64 = i64::MAX as u64;
 /// Place above 4 GiB; where keel places anyway.
 const MAP_ABOVE4G: u32 = 0x80;
 /// `/dev/zero`: major 1, minor 5.
@@ -76,7 +78,7 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     }
     let len = page_up(len).ok_or(Errno::ENOMEM)?;
     let first = offset / PAGE_SIZE as u64;
-    if offset.checked_add(len as u64).is_none() {
+    if file.is_some() && (len as u64 > FILE_MAX || offset > FILE_MAX - len as u64) {
         return Err(Errno::EOVERFLOW);
     }
     let fixed = flags & (g::MAP_FIXED | g::MAP_FIXED_NOREPLACE) != 0;
@@ -97,6 +99,8 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     let private_file = area.is_private() && area.file().is_some();
     area.flags.set(AreaFlags::WAS_WRITABLE, private_file && area.prot.contains(Prot::WRITE));
     area.flags.set(AreaFlags::TRAMPOLINES, private_file && !fixed);
+    // Has no other meaning any more, and dynamic linkers still give it.
+    area.flags.set(AreaFlags::IMAGE, private_file && flags & g::MAP_DENYWRITE != 0);
     area.flags.set(AreaFlags::GROWS_DOWN, flags & g::MAP_GROWSDOWN != 0);
     area.flags.set(AreaFlags::LOCKED, flags & g::MAP_LOCKED != 0);
     area.flags.set(AreaFlags::NO_RESERVE, flags & g::MAP_NORESERVE != 0);

@@ -40,7 +40,7 @@ syscalls! {
     25 mremap Full [crate::mm::syscalls::sys_mremap] (old_addr: Ptr, old_size: Size, new_size: Size, flags: Hex, new_addr: Ptr) "";
     26 msync Full [crate::mm::syscalls::sys_msync] (addr: Ptr, length: Size, flags: Hex) "";
     27 mincore Partial [crate::mm::syscalls::sys_mincore] (addr: Ptr, length: Size, vec: Ptr) "file pages count once this program has touched them";
-    28 madvise Partial [crate::mm::syscalls::sys_madvise] (addr: Ptr, length: Size, advice: Int) "no holes in mapped files, no same-page merging";
+    28 madvise Partial [crate::mm::syscalls::sys_madvise] (addr: Ptr, length: Size, advice: Int) "no same-page merging";
     29 shmget None [] (key: Int, size: Size, shmflg: Hex) "System V IPC is not built in";
     30 shmat None [] (shmid: Int, shmaddr: Ptr, shmflg: Hex) "System V IPC is not built in";
     31 shmctl None [] (shmid: Int, cmd: Int, buf: Ptr) "System V IPC is not built in";

@@ -160,6 +160,7 @@ fn load(
         stack_limit,
     };
     let (mm, start) = Mm::exec(&request)?;
+    mm.set_exe_path(file.clone());
     let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
     Ok(Loaded { mm, start, file, cred, secure, comm })
 }

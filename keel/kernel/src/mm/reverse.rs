@@ -1,0 +1,74 @@
+//! From a file to the mappings of it: what to do when pages of a file go away.
+
+use super::Mm;
+use super::area::same_inode;
+use abi::layout::PAGE_SIZE;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hal::cell::Global;
+use vfs::Inode;
+
+/// All address spaces.
+static SPACES: Global<RefCell<Vec<Weak<Mm>>>> = Global::new(RefCell::new(Vec::new()));
+
+/// Attached to inodes that were mapped: most files never are, and then nobody needs to be asked.
+#[derive(Debug, Default)]
+struct Mapped;
+
+/// Notes a new address space.
+pub(super) fn enter(mm: &Rc<Mm>) {
+    SPACES.borrow_mut().push(Rc::downgrade(mm));
+}
+
+/// Notes that the file gets mapped.
+pub(super) fn note_mapped(inode: &Rc<dyn Inode>) {
+    if let Some(attachments) = inode.attachments() {
+        attachments.get_or_insert(Mapped::default);
+    }
+}
+
+/// The file now ends at `size` bytes: accesses beyond its last page fault again.
+pub fn truncated(inode: &Rc<dyn Inode>, size: u64) {
+    forget(inode, size.div_ceil(PAGE_SIZE as u64), u64::MAX);
+}
+
+/// The pages `[first, end)` of the file are gone or others: mappings ask for them again. Private copies
+/// go with them, as in Linux.
+pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {
+    if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
+        return;
+    }
+    let spaces: Vec<Rc<Mm>> = SPACES.borrow().iter().filter_map(Weak::upgrade).collect();
+    for mm in spaces {
+        mm.forget(inode, first, end);
+    }
+}
+
+impl Mm {
+    fn forget(&self, inode: &Rc<dyn Inode>, first: u64, end: u64) {
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        let mut used = false;
+        for vma in inner.vmas.iter() {
+            let Some((_, page)) = vma.attrs.file().filter(|(file, _)| same_inode(&file.inode, inode)) else {
+                continue;
+            };
+            let pages = (vma.len() / PAGE_SIZE) as u64;
+            let from = first.saturating_sub(page).min(pages) as usize;
+            let to = end.saturating_sub(page).min(pages) as usize;
+            inner.space.unmap_range(vma.start + from * PAGE_SIZE, vma.start + to * PAGE_SIZE, |_, page| {
+                used |= page.accessed;
+            });
+        }
+        if used {
+            inner.space.flush();
+        }
+    }
+}
+
+impl Drop for Mm {
+    fn drop(&mut self) {
+        SPACES.borrow_mut().retain(|space| space.strong_count() > 0);
+    }
+}
