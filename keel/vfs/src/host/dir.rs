@@ -3,10 +3,11 @@
 use super::{FRESH_NS, HostNode, now};
 use crate::{DirEntry, FileType, Name};
 use abi::request::{DirRecord, NodeAttr, Op};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use hashbrown::HashMap;
 use uapi::{Errno, Result};
 
 /// Room for the records of one trip.
@@ -19,7 +20,7 @@ struct Entry {
     /// When it was fetched.
     fetched: u64,
     /// Attributes then and the link target; `None`: there is no such name.
-    found: Option<(NodeAttr, Option<Name>)>,
+    found: Option<Box<(NodeAttr, Option<Name>)>>,
     /// The node, while somebody uses it.
     node: Weak<HostNode>,
 }
@@ -27,7 +28,8 @@ struct Entry {
 /// Remembered names of a directory.
 #[derive(Default)]
 pub(super) struct Names {
-    map: RefCell<HashMap<Name, Entry>>,
+    /// A tree, because a big directory would need a big table in one piece.
+    map: RefCell<BTreeMap<Name, Entry>>,
     /// All names, in the host's order, as of `listed`.
     order: RefCell<Vec<Name>>,
     /// When the whole directory was fetched; 0: never.
@@ -74,9 +76,9 @@ impl HostNode {
         match map.get(name) {
             Some(entry) if now.saturating_sub(entry.fetched) < FRESH_NS => match &entry.found {
                 None => Known::Absent,
-                Some((attr, target)) => match entry.node.upgrade() {
+                Some(found) => match entry.node.upgrade() {
                     Some(node) => Known::Node(node, entry.fetched),
-                    None => Known::Attr(*attr, target.clone(), entry.fetched),
+                    None => Known::Attr(found.0, found.1.clone(), entry.fetched),
                 },
             },
             None if names.is_complete(now) => Known::Absent,
@@ -163,7 +165,7 @@ impl HostNode {
         let name: Name = Rc::from(name);
         let node = self.export.node(self.this.upgrade().map(|dir| (dir, name.clone())), attr);
         let target = node.target.borrow().clone();
-        let entry = Entry { fetched, found: Some((*attr, target)), node: Rc::downgrade(&node) };
+        let entry = Entry { fetched, found: Some(Box::new((*attr, target))), node: Rc::downgrade(&node) };
         self.put(name, entry);
         node
     }
@@ -208,7 +210,7 @@ impl HostNode {
         }
         let (order, map) = (names.order.borrow(), names.map.borrow());
         let entry = |name: &Name| {
-            let (attr, _) = map.get(name)?.found.as_ref()?;
+            let attr = map.get(name)?.found.as_ref()?.0;
             Some(DirEntry { name: name.clone(), ino: attr.ino, kind: FileType::of(attr.mode) })
         };
         Ok(order.iter().filter_map(entry).collect())
@@ -236,7 +238,8 @@ impl HostNode {
         // What was not reported does not exist any more.
         let names = self.names();
         let before = names.len();
-        let old: Vec<Entry> = names.map.borrow_mut().extract_if(|_, e| e.fetched < fetched).map(|(_, e)| e).collect();
+        let old: Vec<Entry> =
+            names.map.borrow_mut().extract_if(.., |_, e| e.fetched < fetched).map(|(_, e)| e).collect();
         drop(old);
         self.export.host.cache.names_dropped(before - names.len());
         names.order.replace(entries.iter().map(|e| e.name.clone()).collect());
@@ -260,7 +263,8 @@ impl HostNode {
                 node = Weak::new();
             }
         }
-        let old = self.names().map.borrow_mut().insert(name, Entry { fetched, found: Some((attr, target)), node });
+        let old =
+            self.names().map.borrow_mut().insert(name, Entry { fetched, found: Some(Box::new((attr, target))), node });
         if old.is_none() {
             self.export.host.cache.names_added(&self.this, 1);
         }

@@ -2,11 +2,11 @@
 
 use super::{Body, Node, OWN_ATTR};
 use crate::{DirEntry, FileType, Found, Inode, Mount, Name, NewNode};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use hashbrown::{HashMap, HashSet};
 use uapi::{Errno, Result};
 
 /// A private name.
@@ -20,7 +20,8 @@ enum Slot {
 /// The private table of a directory.
 #[derive(Default)]
 pub(super) struct Entries {
-    slots: RefCell<HashMap<Name, Slot>>,
+    /// A tree, because a big directory would need a big table in one piece.
+    slots: RefCell<BTreeMap<Name, Slot>>,
     next_seq: Cell<u64>,
 }
 
@@ -256,7 +257,7 @@ impl Node {
         };
         // Private names, oldest first; cloned out, as asking an inode for its number may block.
         let mut private: Vec<(u64, Name, Rc<dyn Inode>)> = Vec::new();
-        let mut covered: HashSet<Name> = HashSet::new();
+        let mut covered: BTreeSet<Name> = BTreeSet::new();
         for (name, slot) in entries.slots.borrow().iter() {
             if !below.is_empty() {
                 covered.insert(name.clone());
