@@ -137,9 +137,11 @@ pub fn sys_rt_sigtimedwait(set: usize, info: usize, timeout: usize, set_size: us
     if found.is_none() && deadline.is_none_or(|d| d > hal::clock::monotonic_ns()) {
         // The set is unblocked meanwhile, so that its signals are directed here and wake.
         let blocked = task.signals.blocked.get();
+        task.signals.awaited.set(blocked.intersection(wanted));
         task.set_blocked(blocked.without(wanted));
         let outcome = wait::park(deadline, Interrupt::BySignal, || deliver::take(&task, wanted));
         task.set_blocked(blocked);
+        task.signals.awaited.set(SigSet::EMPTY);
         found = match outcome {
             Ok(info) => Some(info),
             Err(Errno::ETIMEDOUT) => None,

@@ -148,7 +148,7 @@ fn next_action(task: &Rc<Task>) -> Action {
             SIG_IGN => {}
             SIG_DFL if IGNORED_BY_DEFAULT.has(signal) => {}
             SIG_DFL if STOP_SIGNALS.has(signal) => {
-                if signal == g::SIGSTOP || !process::is_orphaned(process.group(), None) {
+                if signal == g::SIGSTOP || !process::ignores_job_control(process) {
                     begin_stop(process, signal);
                 }
             }

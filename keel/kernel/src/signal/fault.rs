@@ -1,7 +1,7 @@
 //! Exceptions of programs, and kicks.
 
 use super::{SigInfo, code, send};
-use crate::mm::{Access, FaultError};
+use crate::mm::{Access, FaultError, user};
 use crate::patch;
 use crate::task::{self, oom};
 use abi::layout::KICK_VECTOR;
@@ -53,8 +53,19 @@ fn page_fault(info: FaultInfo) {
     send::force(&task, SigInfo::fault(signal, reason, info.address));
 }
 
+/// An `int n` instruction raises a general protection fault on processors, but an undefined opcode
+/// under software-nested KVM: tells what it would have been.
+fn interrupt_instruction(frame: &TrapFrame) -> Option<FaultInfo> {
+    const INT: u8 = 0xcd;
+    match user::read::<[u8; 2]>(frame.rip as usize) {
+        Ok([INT, vector]) => Some(FaultInfo { vector: 13, code: u64::from(vector) * 8 + 2, address: 0 }),
+        _ => None,
+    }
+}
+
 /// An exception other than a page fault: signal and `si_code` as in Linux's traps.c.
 fn exception(frame: &TrapFrame, info: FaultInfo) {
+    let info = Some(info.vector).filter(|v| *v == 6).and_then(|_| interrupt_instruction(frame)).unwrap_or(info);
     let here = frame.rip;
     let task = task::current();
     let [_, _, cr2] = task.signals.trap.get();

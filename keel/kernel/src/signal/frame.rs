@@ -96,7 +96,7 @@ pub(super) fn push(
     let image = fpu_image(frame);
     let fpstate = sp.wrapping_sub(image.len() as u64) & !63;
     let at = (fpstate.wrapping_sub(size_of::<Frame>() as u64) & !15).wrapping_sub(8);
-    let overflows = (on_alt || switched) && !alt.holds(at);
+    let overflows = (on_alt || switched) && !alt.contains(at);
     if overflows || at as usize >= USER_TOP {
         return Err(Errno::EFAULT);
     }

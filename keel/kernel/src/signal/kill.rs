@@ -170,7 +170,8 @@ pub fn sys_pidfd_send_signal(pidfd: i32, signal: i32, info: usize, flags: u32) -
         }
     };
     let signal = check_number(signal)?;
-    if process.zombie_status().is_some() && process.parent().is_none() {
+    if pid::find_process(process.pid()).is_none_or(|found| !Rc::ptr_eq(&found, &process)) {
+        // It was reaped.
         return Err(Errno::ESRCH);
     }
     if flags == PROCESS_GROUP {

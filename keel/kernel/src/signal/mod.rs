@@ -228,10 +228,16 @@ impl AltStack {
     /// None set.
     pub const NONE: Self = Self { sp: 0, flags: g::SS_DISABLE, size: 0 };
 
-    /// Whether a stack pointer is on it.
-    pub fn holds(&self, sp: u64) -> bool {
+    /// Whether a stack pointer lies in it.
+    pub fn contains(&self, sp: u64) -> bool {
         let sp = sp as usize;
-        self.flags & g::SS_AUTODISARM == 0 && sp > self.sp && sp - self.sp <= self.size
+        sp > self.sp && sp - self.sp <= self.size
+    }
+
+    /// Whether a program with this stack pointer runs on it. One that is disarmed at its use can't
+    /// be told from an ordinary stack.
+    pub fn holds(&self, sp: u64) -> bool {
+        self.flags & g::SS_AUTODISARM == 0 && self.contains(sp)
     }
 }
 
@@ -265,6 +271,8 @@ pub enum Restart {
 pub struct TaskSignals {
     pub(crate) pending: RefCell<SigQueue<SigInfo>>,
     pub(crate) blocked: Cell<SigSet>,
+    /// Signals that sigtimedwait waits for but that are blocked otherwise: they do not kill.
+    pub(crate) awaited: Cell<SigSet>,
     /// Mask to restore after a handler, or without one at the end of the call (sigsuspend, ppoll).
     pub(crate) saved_mask: Cell<Option<SigSet>>,
     pub(crate) alt_stack: Cell<AltStack>,
@@ -280,6 +288,7 @@ impl TaskSignals {
         Self {
             pending: RefCell::default(),
             blocked: Cell::new(blocked),
+            awaited: Cell::new(SigSet::EMPTY),
             saved_mask: Cell::new(None),
             alt_stack: Cell::new(alt_stack),
             actions: RefCell::new(actions),

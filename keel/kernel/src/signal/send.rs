@@ -49,7 +49,7 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
     }
     let Some(first) = target.cloned().or_else(|| process.main_thread()) else { return Ok(()) };
     prepare(process, signal);
-    let unblocked = !first.signals.blocked.get().has(signal);
+    let unblocked = !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
     if unblocked && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
         return Ok(());
     }
@@ -113,7 +113,7 @@ fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
     let Some(chosen) = chosen else { return };
     let action = chosen.signals.actions().get(signal);
     let terminates = !STOP_SIGNALS.has(signal) && !super::IGNORED_BY_DEFAULT.has(signal) && !CORE_SIGNALS.has(signal);
-    if signal == g::SIGKILL || (action.handler == super::SIG_DFL && terminates) {
+    if signal == g::SIGKILL || (action.handler == super::SIG_DFL && terminates && !chosen.signals.awaited.get().has(signal)) {
         kill_all(process, signal as i32);
         return;
     }

@@ -49,6 +49,10 @@ fn key(address: usize, private: bool) -> Result<Key> {
     if address >= abi::layout::USER_TOP {
         return Err(Errno::EFAULT);
     }
+    if !private {
+        // The word must be there, since its memory is what counts.
+        user::load_u32(address)?;
+    }
     let mm = current().mm();
     if !private && let Some((object, offset)) = mm.shared_key(address) {
         return Ok(Key::Shared(object, offset));

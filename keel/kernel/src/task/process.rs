@@ -312,6 +312,14 @@ pub fn of_group(group: i32) -> Vec<Rc<Process>> {
     found
 }
 
+/// Whether a terminal's stop signals do nothing by default: nobody could continue the process.
+///
+/// The group of the pod's first program counts as one that a shell controls, as it would be on the
+/// host, but for that program itself: the pod would stand still.
+pub fn ignores_job_control(process: &Process) -> bool {
+    process.pid == pid::FIRST || (process.group() != pid::FIRST && is_orphaned(process.group(), None))
+}
+
 /// Whether no member of the group has a parent in another group of the same session: stop signals
 /// of a terminal do nothing then, setpgid(2).
 pub fn is_orphaned(group: i32, ignored: Option<i32>) -> bool {
