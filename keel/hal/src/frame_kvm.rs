@@ -174,6 +174,40 @@ pub(crate) fn usage() -> [u64; 3] {
     [ALLOCATOR.pages.get(), ALLOCATOR.free_pages.get(), ALLOCATOR.limit_pages.get()].map(|p| u64::from(p) * FRAME_SIZE as u64)
 }
 
+/// Order of the blocks behind large pages: 2 MiB.
+const LARGE_ORDER: usize = 9;
+
+/// 2 MiB of RAM in one aligned piece, not counted: for a large page.
+#[derive(Debug)]
+pub struct LargeFrame(u64);
+
+impl LargeFrame {
+    /// A large frame of zeros; `None` when there is no such piece of memory.
+    pub fn alloc_zeroed() -> Option<Self> {
+        let gpa = take_block(LARGE_ORDER)?;
+        let frame = Self(gpa);
+        // SAFETY: the block was just taken: nobody else uses it, and the direct map covers RAM.
+        unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
+        Some(frame)
+    }
+
+    /// Gives up the handle: every one of the 512 frames now has one reference, held by a page table entry.
+    pub(crate) fn into_entry(self) -> u64 {
+        let gpa = self.0;
+        core::mem::forget(self);
+        for i in 0..1 << LARGE_ORDER {
+            ALLOCATOR.meta((gpa / FRAME_SIZE as u64) as u32 + i).refs.set(1);
+        }
+        gpa
+    }
+}
+
+impl Drop for LargeFrame {
+    fn drop(&mut self) {
+        give_block(self.0, LARGE_ORDER);
+    }
+}
+
 /// A counted 4 KiB frame of RAM or of the window. Cloning adds a reference, dropping takes one;
 /// the last one gives RAM back to the allocator (window pages become reclaimable).
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! Page tables of one address space.
 
 use crate::cell::Global;
-use crate::frame::{FRAME_SIZE, Frame};
+use crate::frame::{FRAME_SIZE, Frame, LargeFrame};
 use crate::frame_kvm::{give_block, take_block};
-use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, USER_TOP};
+use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, USER_TOP};
+use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::cell::Cell;
 
@@ -39,6 +40,8 @@ const WRITABLE: u64 = 2;
 const USER: u64 = 4;
 const ACCESSED: u64 = 0x20;
 const DIRTY: u64 = 0x40;
+/// In an entry of a page directory: maps a large page itself.
+const LARGE: u64 = 0x80;
 /// Software bit of an entry that is not present: holds a frame that the program may not touch now.
 const HIDDEN: u64 = 0x200;
 /// The entry holds a frame.
@@ -51,7 +54,7 @@ const ENTRIES: usize = 512;
 static ACTIVE: Global<Cell<u64>> = Global::new(Cell::new(BOOT_TABLES as u64));
 
 /// A table of 512 entries in the direct map.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Table(u64);
 
 impl Table {
@@ -131,6 +134,22 @@ fn show(value: u64) -> Mapping {
     mapping(value, Frame::clone(&held))
 }
 
+/// The entry that a small page would have as number `i` of a large one.
+fn part(large: u64, i: usize) -> u64 {
+    (large & !LARGE) + (i * FRAME_SIZE) as u64
+}
+
+/// Turns a large page into a table of small ones that allow the same. Cached translations stay right.
+fn split(directory: &Cell<u64>, spare: &mut Vec<Table>) -> Table {
+    let large = directory.get();
+    let table = spare.pop().expect("a spare table was put aside for each large page");
+    for i in 0..ENTRIES {
+        table.entry(i).set(part(large, i));
+    }
+    directory.set(table.0 | PRESENT | WRITABLE | USER);
+    table
+}
+
 /// The page tables of a program's half of memory. Keel's own part is shared by all of them.
 ///
 /// A present entry holds one reference of its frame. Changes that only add permissions need no
@@ -140,6 +159,8 @@ pub struct AddressSpace {
     root: u64,
     /// Entries that hold a frame.
     pages: usize,
+    /// A table for each large page, for when it has to be split.
+    spare: Vec<Table>,
 }
 
 impl AddressSpace {
@@ -148,14 +169,23 @@ impl AddressSpace {
         let root = new_table()?;
         let keel = Table(BOOT_TABLES as u64).entry(KEEL_PML4_SLOT).get();
         root.entry(KEEL_PML4_SLOT).set(keel);
-        Some(Self { root: root.0, pages: 0 })
+        Some(Self { root: root.0, pages: 0, spare: Vec::new() })
     }
 
-    fn leaf(&self, va: usize) -> Option<&'static Cell<u64>> {
-        let mut table = Table(self.root);
-        for level in (1..4).rev() {
-            table = table.child(index(va, level))?;
+    /// The entry of the page directory for `va`.
+    fn directory_entry(&self, va: usize) -> Option<&'static Cell<u64>> {
+        let table = Table(self.root).child(index(va, 3))?.child(index(va, 2))?;
+        Some(table.entry(index(va, 1)))
+    }
+
+    /// The entry for `va` in a table of pages; a large page there is split.
+    fn leaf(&mut self, va: usize) -> Option<&'static Cell<u64>> {
+        let directory = self.directory_entry(va)?;
+        let value = directory.get();
+        if value & PRESENT == 0 {
+            return None;
         }
+        let table = if value & LARGE != 0 { split(directory, &mut self.spare) } else { Table(value & ADDRESS) };
         Some(table.entry(index(va, 0)))
     }
 
@@ -165,7 +195,12 @@ impl AddressSpace {
         assert!(va < USER_TOP && va.is_multiple_of(FRAME_SIZE), "mapping outside the program's half");
         let mut table = Table(self.root);
         for level in (1..4).rev() {
-            table = table.child_or_new(index(va, level))?;
+            let entry = table.entry(index(va, level));
+            table = if level == 1 && entry.get() & LARGE != 0 {
+                split(entry, &mut self.spare)
+            } else {
+                table.child_or_new(index(va, level))?
+            };
         }
         let entry = table.entry(index(va, 0));
         if entry.get() & OCCUPIED != 0 {
@@ -177,6 +212,31 @@ impl AddressSpace {
         Some(())
     }
 
+    /// Maps a large page (2 MiB aligned `va` below `USER_TOP`, `prot` with `READ`). `None` if something is mapped there, or
+    /// when memory for a table is used up.
+    pub fn map_large(&mut self, va: usize, frame: LargeFrame, prot: Prot) -> Option<()> {
+        assert!(va < USER_TOP && va.is_multiple_of(LARGE_PAGE_SIZE) && prot.contains(Prot::READ));
+        let table = Table(self.root).child_or_new(index(va, 3))?.child_or_new(index(va, 2))?;
+        let entry = table.entry(index(va, 1));
+        let old = entry.get();
+        self.spare.try_reserve(1).ok()?;
+        if old & PRESENT != 0 {
+            let pages = Table(old & ADDRESS);
+            if old & LARGE != 0 || (0..ENTRIES).any(|i| pages.entry(i).get() & OCCUPIED != 0) {
+                return None;
+            }
+            // An empty table left from earlier; the CPU must forget that it was one.
+            entry.set(0);
+            self.flush();
+            self.spare.push(pages);
+        } else {
+            self.spare.push(new_table()?);
+        }
+        entry.set(entry_of(frame.into_entry(), prot) | LARGE);
+        self.pages += ENTRIES;
+        Some(())
+    }
+
     /// Number of pages mapped, hidden ones included.
     pub const fn pages(&self) -> usize {
         self.pages
@@ -184,7 +244,12 @@ impl AddressSpace {
 
     /// Looks a page up.
     pub fn get(&self, va: usize) -> Option<Mapping> {
-        let value = self.leaf(va)?.get();
+        let directory = self.directory_entry(va)?.get();
+        let value = match directory {
+            value if value & PRESENT == 0 => return None,
+            value if value & LARGE != 0 => part(value, index(va, 0)),
+            value => Table(value & ADDRESS).entry(index(va, 0)).get(),
+        };
         (value & OCCUPIED != 0).then(|| show(value))
     }
 
@@ -195,18 +260,33 @@ impl AddressSpace {
         Some(take(entry))
     }
 
-    /// Calls `f` with each present entry of `[start, end)`, skipping absent tables.
-    fn walk(&self, start: usize, end: usize, mut f: impl FnMut(usize, &Cell<u64>)) {
+    /// Calls `page` with each occupied entry of `[start, end)`, skipping absent tables. `large` gets
+    /// the directory entry of a large page and the part of the range in it, and gives the table that it
+    /// was split into, or `None` if it has dealt with it.
+    fn walk(
+        &self,
+        start: usize,
+        end: usize,
+        mut large: impl FnMut(&Cell<u64>, core::ops::Range<usize>) -> Option<Table>,
+        mut page: impl FnMut(usize, &Cell<u64>),
+    ) {
         let end = end.min(USER_TOP);
         let mut va = start & !(FRAME_SIZE - 1);
         'next: while va < end {
             let mut table = Table(self.root);
             for level in (1..4).rev() {
-                match table.child(index(va, level)) {
+                let span = 1 << (12 + 9 * level);
+                let after = (va & !(span - 1)) + span;
+                let entry = table.entry(index(va, level));
+                let found = match entry.get() {
+                    value if value & PRESENT == 0 => None,
+                    value if value & LARGE != 0 => large(entry, va..after.min(end)),
+                    value => Some(Table(value & ADDRESS)),
+                };
+                match found {
                     Some(child) => table = child,
                     None => {
-                        let span = 1 << (12 + 9 * level);
-                        va = (va & !(span - 1)) + span;
+                        va = after;
                         continue 'next;
                     }
                 }
@@ -215,7 +295,7 @@ impl AddressSpace {
             while va < stop {
                 let entry = table.entry(index(va, 0));
                 if entry.get() & OCCUPIED != 0 {
-                    f(va, entry);
+                    page(va, entry);
                 }
                 va += FRAME_SIZE;
             }
@@ -223,30 +303,69 @@ impl AddressSpace {
     }
 
     /// Removes all pages of `[start, end)`, skipping absent tables quickly.
-    pub fn unmap_range(&mut self, start: usize, end: usize, mut each: impl FnMut(usize, Mapping)) {
-        let mut removed = 0;
-        self.walk(start, end, |va, entry| {
-            removed += 1;
-            each(va, take(entry));
-        });
-        self.pages -= removed;
+    pub fn unmap_range(&mut self, start: usize, end: usize, each: impl FnMut(usize, Mapping)) {
+        let each = core::cell::RefCell::new(each);
+        let mut spare = core::mem::take(&mut self.spare);
+        let removed = Cell::new(0);
+        self.walk(
+            start,
+            end,
+            |entry, range| {
+                if range.len() < LARGE_PAGE_SIZE {
+                    return Some(split(entry, &mut spare));
+                }
+                let value = entry.replace(0);
+                for (i, va) in range.step_by(FRAME_SIZE).enumerate() {
+                    let value = part(value, i);
+                    each.borrow_mut()(va, mapping(value, Frame::from_entry(value & ADDRESS)));
+                }
+                removed.set(removed.get() + ENTRIES);
+                if let Some(table) = spare.pop() {
+                    give_block(table.0, 0);
+                }
+                None
+            },
+            |va, entry| {
+                removed.set(removed.get() + 1);
+                each.borrow_mut()(va, take(entry));
+            },
+        );
+        self.spare = spare;
+        self.pages -= removed.get();
     }
 
     /// Changes permissions of the pages of `[start, end)`: `f(va, mapping)` gives the new ones.
     pub fn update_range(&mut self, start: usize, end: usize, mut f: impl FnMut(usize, &Mapping) -> Prot) {
-        self.walk(start, end, |va, entry| {
-            let value = entry.get();
-            let prot = f(va, &show(value));
-            if prot != prot_of(value) {
-                // Accessed and dirty bits stay.
-                entry.set(entry_of(value & ADDRESS, prot) | value & (ACCESSED | DIRTY));
-            }
-        });
+        let mut spare = core::mem::take(&mut self.spare);
+        self.walk(
+            start,
+            end,
+            |entry, _| Some(split(entry, &mut spare)),
+            |va, entry| {
+                let value = entry.get();
+                let prot = f(va, &show(value));
+                if prot != prot_of(value) {
+                    entry.set(entry_of(value & ADDRESS, prot) | value & (ACCESSED | DIRTY));
+                }
+            },
+        );
+        self.spare = spare;
     }
 
     /// Calls `f` for each present page of `[start, end)`.
-    pub fn for_each(&self, start: usize, end: usize, mut f: impl FnMut(usize, &Mapping)) {
-        self.walk(start, end, |va, entry| f(va, &show(entry.get())));
+    pub fn for_each(&self, start: usize, end: usize, f: impl FnMut(usize, &Mapping)) {
+        let f = core::cell::RefCell::new(f);
+        self.walk(
+            start,
+            end,
+            |entry, range| {
+                for va in range.step_by(FRAME_SIZE) {
+                    f.borrow_mut()(va, &show(part(entry.get(), index(va, 0))));
+                }
+                None
+            },
+            |va, entry| f.borrow_mut()(va, &show(entry.get())),
+        );
     }
 
     /// Clears the dirty bit of a page (no flush).
@@ -304,7 +423,7 @@ impl Drop for AddressSpace {
         if self.is_active() {
             load(BOOT_TABLES as u64);
         }
-        self.walk(0, USER_TOP, |_, entry| drop(take(entry)));
+        self.unmap_range(0, USER_TOP, |_, page| drop(page));
         free_tables(Table(self.root), 3);
         give_block(self.root, 0);
     }

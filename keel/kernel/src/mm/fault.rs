@@ -6,10 +6,10 @@
 
 use super::area::{Area, AreaFlags, Backing, FileBacking, STACK_GUARD_GAP};
 use super::{Access, FaultError, Inner, Limits, Mm, page_down};
-use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
+use abi::layout::{LARGE_PAGE_SIZE, PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use hal::frame::Frame;
+use hal::frame::{Frame, LargeFrame};
 use hal::paging::{Mapping, Prot};
 use keel_core::vma::Vma;
 use uapi::Errno;
@@ -24,6 +24,9 @@ const MOST_AHEAD: usize = 128;
 /// Data segments of executables and libraries up to this many pages are copied at first touch, because
 /// a program that reads its data soon writes it.
 const DATA_SEGMENT: usize = 64;
+
+/// Most pages that one copy-on-write fault copies.
+const MOST_COPIED: usize = 64;
 
 /// Where the last anonymous fault filled pages, to notice a walk through fresh memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,6 +177,13 @@ pub(super) fn is_sole(page: &Mapping) -> bool {
     page.frame.refs() == 2 && page.frame.gpa() < abi::layout::WINDOW_BASE as u64
 }
 
+/// A frame with the page's content.
+fn copy_of(page: &Mapping) -> Result<Frame, FaultError> {
+    let copy = Frame::alloc().ok_or(FaultError::NoMemory)?;
+    copy.copy_from(&page.frame);
+    Ok(copy)
+}
+
 impl Inner {
     /// One attempt: done, or the file pages that it needs.
     fn fault(&mut self, va: usize, access: Access, limits: &Limits) -> Result<Step, FaultError> {
@@ -235,10 +245,10 @@ impl Inner {
     fn copy_on_write(&mut self, vma: &Vma<Area>, va: usize, page: &Mapping) -> Result<(), FaultError> {
         let prot = vma.attrs.page_prot();
         if !is_sole(page) {
-            let copy = Frame::alloc().ok_or(FaultError::NoMemory)?;
-            copy.copy_from(&page.frame);
-            // No flush: the faulting translation is forgotten by the fault itself.
-            return self.set(va, copy, prot);
+            self.set(va, copy_of(page)?, prot)?;
+            // No flush for this one: the faulting translation is forgotten by the fault itself.
+            self.copy_ahead(vma, va, prot);
+            return Ok(());
         }
         // After a fork whose child is gone, the neighbours are ours alone as well; permissions only
         // grow, so no flush.
@@ -247,6 +257,35 @@ impl Inner {
         let end = (va / block * block + block).min(vma.end);
         self.space.update_range(start, end, |at, m| if at == va || is_sole(m) { prot } else { m.prot });
         Ok(())
+    }
+
+    /// After a copied page: copies what follows as well if the program walks upward through shared pages.
+    fn copy_ahead(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) {
+        let near = va.wrapping_sub(self.copied.end) < AROUND * PAGE_SIZE;
+        self.copied.pages = if near { (self.copied.pages * 2).clamp(4, MOST_COPIED) } else { 1 };
+        let end = (va + self.copied.pages * PAGE_SIZE).min(vma.end);
+        self.copied.end = end;
+        if !vma.attrs.is_anonymous() && !vma.attrs.flags.contains(AreaFlags::IMAGE) {
+            // Of a file that may change: only what is written gets a copy.
+            return;
+        }
+        let mut used = false;
+        for at in (va + PAGE_SIZE..end).step_by(PAGE_SIZE) {
+            let Some(page) = self.space.get(at) else { break };
+            if page.prot.contains(Prot::WRITE) {
+                continue;
+            }
+            let frame = if is_sole(&page) { Ok(page.frame.clone()) } else { copy_of(&page) };
+            // What can't be had now is had by a fault.
+            let Ok(frame) = frame else { break };
+            used |= page.accessed && !frame.same(&page.frame);
+            if self.space.map(at, frame, prot).is_none() {
+                break;
+            }
+        }
+        if used {
+            self.space.flush();
+        }
     }
 
     /// No page is there.
@@ -288,19 +327,23 @@ impl Inner {
     fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
         let block = AROUND * PAGE_SIZE;
         let (mut start, mut end) = (va / block * block, va / block * block + block);
-        if va == self.ahead.end {
-            // The program walks upward: twice as far as last time.
+        let prot = vma.attrs.page_prot();
+        if vma.attrs.flags.contains(AreaFlags::RANDOM) {
+            (start, end) = (va, va + PAGE_SIZE);
+        } else if va == self.ahead.end {
+            // The program walks upward: twice as far as last time, then whole large pages.
             self.ahead.pages = (self.ahead.pages * 2).clamp(AROUND, MOST_AHEAD);
-            (start, end) = (va, va.saturating_add(self.ahead.pages * PAGE_SIZE));
+            if self.ahead.pages == MOST_AHEAD && self.fill_large(vma, va, prot) {
+                self.ahead.end = va + LARGE_PAGE_SIZE;
+                return Ok(());
+            }
+            let boundary = va / LARGE_PAGE_SIZE * LARGE_PAGE_SIZE + LARGE_PAGE_SIZE;
+            (start, end) = (va, boundary.min(va + self.ahead.pages * PAGE_SIZE));
         } else {
             self.ahead.pages = AROUND;
         }
-        if vma.attrs.flags.contains(AreaFlags::RANDOM) {
-            (start, end) = (va, va + PAGE_SIZE);
-        }
         let (start, end) = (start.max(vma.start), end.min(vma.end));
         self.ahead.end = end;
-        let prot = vma.attrs.page_prot();
         self.set(va, Frame::alloc_zeroed().ok_or(FaultError::NoMemory)?, prot)?;
         let mut at = start;
         while at < end {
@@ -313,6 +356,19 @@ impl Inner {
             at += PAGE_SIZE;
         }
         Ok(())
+    }
+
+    /// A large page at `va`, if it is the start of one that the mapping covers, and memory abounds.
+    fn fill_large(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) -> bool {
+        let fits = va % LARGE_PAGE_SIZE == 0 && vma.end - va >= LARGE_PAGE_SIZE;
+        if !fits || vma.attrs.flags.contains(AreaFlags::NO_HUGE) || !prot.contains(Prot::READ) {
+            return false;
+        }
+        let ram = hal::boot::ram_usage();
+        if ram.limit - ram.total + ram.free < (ram.limit / 8).max(2 * LARGE_PAGE_SIZE as u64) {
+            return false;
+        }
+        LargeFrame::alloc_zeroed().is_some_and(|frame| self.space.map_large(va, frame, prot).is_some())
     }
 
     /// Maps what a file gave, `frames` from file page `first` on. False if the mapping is not what it

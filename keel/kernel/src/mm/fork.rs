@@ -1,7 +1,7 @@
 //! Copies of address spaces, fork(2).
 
 use super::area::AreaFlags;
-use super::{Inner, Mm, fault};
+use super::{Inner, Mm};
 use abi::layout::USER_TOP;
 use alloc::rc::Rc;
 use hal::frame::Frame;
@@ -22,7 +22,6 @@ impl Mm {
         let mut child = Inner::new(limits.stack)?;
         child.mmap_base = parent.mmap_base;
         child.brk = parent.brk;
-        child.ahead = fault::Ahead::default();
         child.vmas = inherited(parent);
         parent.copy_pages(&mut child)?;
         Ok(Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone()))

@@ -56,7 +56,9 @@ struct Inner {
     brk: usize,
     /// MCL_FUTURE: new mappings are locked.
     lock_future: bool,
+    /// Walks upward through fresh memory, and through pages to be copied.
     ahead: fault::Ahead,
+    copied: fault::Ahead,
 }
 
 /// Addresses that /proc/PID/stat shows; all in bytes, 0 if there is no such thing.
@@ -251,6 +253,7 @@ impl Inner {
             brk: 0,
             lock_future: false,
             ahead: fault::Ahead::default(),
+            copied: fault::Ahead::default(),
         })
     }
 
