@@ -9,8 +9,12 @@ use abi::layout::{DIRECT_BASE, WINDOW_BASE};
 use abi::request::Op;
 use core::cell::Cell;
 
-/// Largest block: 2^10 frames, 4 MiB.
-pub(crate) const MAX_ORDER: usize = 10;
+/// Largest block: 2^14 frames, 64 MiB.
+pub(crate) const MAX_ORDER: usize = 14;
+/// Frames that programs leave to keel's own heap and tables, so that keel can still kill one of them:
+/// a 64th of the limit, at least 1 MiB.
+const RESERVE_SHARE: u32 = 64;
+const RESERVE_LEAST: u32 = 256;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
 const STATE_USED: u32 = u32::MAX;
@@ -154,7 +158,8 @@ pub(crate) fn take_block(order: usize) -> Option<u64> {
             return Some(u64::from(index) * FRAME_SIZE as u64);
         }
         let old = ALLOCATOR.pages.get();
-        let wanted = ((1usize << order) * FRAME_SIZE) as u64;
+        // New RAM begins anywhere: twice the size holds an aligned block.
+        let wanted = ((2usize << order) * FRAME_SIZE) as u64;
         let reply = crate::ring::call_now(Op::GrowRam, [wanted, 0, 0, 0, 0, 0])?;
         let end = ((reply[0] / FRAME_SIZE as u64) as u32).min(ALLOCATOR.limit_pages.get());
         if end <= old {
@@ -246,8 +251,12 @@ impl Frame {
         DIRECT_BASE + self.0 as usize
     }
 
-    /// A frame with any content; `None` when the pod's memory is used up.
+    /// A frame with any content; `None` when the pod's memory is used up but for keel's reserve.
     pub fn alloc() -> Option<Self> {
+        let left = ALLOCATOR.free_pages.get() + (ALLOCATOR.limit_pages.get() - ALLOCATOR.pages.get());
+        if left < RESERVE_LEAST.max(ALLOCATOR.limit_pages.get() / RESERVE_SHARE) {
+            return None;
+        }
         let frame = Self(take_block(0)?);
         frame.counter().set(1);
         Some(frame)

@@ -75,6 +75,28 @@ pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File
     Ok(File::new(Rc::new(Memory { kind, inode: inode.clone() }), flags, Some(place)))
 }
 
+/// Gives random bytes. Apart, so that reads of the other devices need no buffer on the stack.
+#[inline(never)]
+fn fill_random(dst: &mut dyn Dst) -> Result<usize> {
+    let mut done = 0;
+    let mut bytes = [0; STEP];
+    while dst.remaining() > 0 {
+        let n = dst.remaining().min(STEP);
+        task::random::fill(&mut bytes[..n]);
+        match dst.put(&bytes[..n]) {
+            Ok(k) => {
+                done += k;
+                if k < n {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
 /// An open memory device.
 pub struct Memory {
     kind: Kind,
@@ -103,25 +125,7 @@ impl FileOps for Memory {
                 let len = dst.remaining();
                 if len == 0 { Ok(0) } else { dst.put_zeros(len) }
             }
-            Kind::Random => {
-                let mut done = 0;
-                let mut bytes = [0; STEP];
-                while dst.remaining() > 0 {
-                    let n = dst.remaining().min(STEP);
-                    task::random::fill(&mut bytes[..n]);
-                    match dst.put(&bytes[..n]) {
-                        Ok(k) => {
-                            done += k;
-                            if k < n {
-                                break;
-                            }
-                        }
-                        Err(errno) if done == 0 => return Err(errno),
-                        Err(_) => break,
-                    }
-                }
-                Ok(done)
-            }
+            Kind::Random => fill_random(dst),
         }
     }
 
@@ -129,7 +133,6 @@ impl FileOps for Memory {
         match self.kind {
             // The bytes are not even looked at, as in Linux. Random devices would mix them in.
             Kind::Null | Kind::Zero | Kind::Random => Ok(src.remaining()),
-            Kind::Full if src.remaining() == 0 => Ok(0),
             Kind::Full => Err(Errno::ENOSPC),
         }
     }

@@ -261,6 +261,21 @@ fn dispatch(frame: &mut TrapFrame, number: u64) -> isize {
 /// hal's hook: a system call of the current thread.
 pub fn syscall(frame: &mut TrapFrame) -> Exit {
     let number = frame.rax;
+    if frame.entry == Entry::Trap as u64 || trace::is_on() {
+        return slowly(frame, number);
+    }
+    let result = dispatch(frame, number);
+    if !percpu::work_pending() && !is_restart(result) {
+        return Exit::Fast;
+    }
+    finish(frame, Some(number));
+    Exit::Full
+}
+
+/// A call that trapped or is traced. Apart, so that the short way needs few registers and no stack.
+#[cold]
+#[inline(never)]
+fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
     if frame.entry == Entry::Trap as u64 {
         patch::on_trap(frame);
     }
@@ -275,6 +290,8 @@ pub fn syscall(frame: &mut TrapFrame) -> Exit {
 
 /// The long way back to a program: events, signals, repeated calls. `call` as in
 /// [`deliver::leave`].
+#[cold]
+#[inline(never)]
 pub fn finish(frame: &mut TrapFrame, call: Option<u64>) {
     // The registers that rt_sigreturn and execve leave are no result of theirs.
     let mut call = call.filter(|n| *n != u64::from(general::__NR_rt_sigreturn));

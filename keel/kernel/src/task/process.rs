@@ -72,6 +72,8 @@ impl Session {
 pub struct Process {
     pid: i32,
     parent: RefCell<Weak<Process>>,
+    /// Process id of the last parent: getppid(2) without a counted reference.
+    parent_pid: Cell<i32>,
     children: RefCell<Vec<Rc<Process>>>,
     threads: RefCell<Vec<Rc<Task>>>,
     group: Cell<i32>,
@@ -117,6 +119,7 @@ impl Process {
         Rc::new(Self {
             pid,
             parent: RefCell::new(Weak::new()),
+            parent_pid: Cell::new(0),
             children: RefCell::new(Vec::new()),
             threads: RefCell::new(Vec::new()),
             group: Cell::new(group),
@@ -153,15 +156,17 @@ impl Process {
         self.parent.borrow().upgrade()
     }
 
-    /// Process id of the parent, 0 if there is none.
+    /// Process id of the parent, 0 if there never was one.
+    #[inline]
     #[inline]
     pub fn ppid(&self) -> i32 {
-        self.parent.borrow().upgrade().map_or(0, |p| p.pid)
+        self.parent_pid.get()
     }
 
     /// Makes `child` a child of this process.
     pub(crate) fn adopt(self: &Rc<Self>, child: Rc<Process>) {
         *child.parent.borrow_mut() = Rc::downgrade(self);
+        child.parent_pid.set(self.pid);
         self.children.borrow_mut().push(child);
     }
 
