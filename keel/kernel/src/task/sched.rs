@@ -153,10 +153,16 @@ fn enqueue(task: &Rc<Task>) {
 }
 
 /// The tick is wanted while others wait for the CPU, or while somebody counts processor time.
+/// Turning it on costs a doorbell, so it stays on until a look around finds it useless.
 pub fn set_tick() {
-    let wanted = !QUEUE.borrow().is_empty() || time::counts_cpu_time();
-    if TICKING.replace(wanted) != wanted {
-        ring::set_tick(wanted);
+    if !QUEUE.borrow().is_empty() || time::counts_cpu_time() {
+        tick(true);
+    }
+}
+
+fn tick(on: bool) {
+    if TICKING.replace(on) != on {
+        ring::set_tick(on);
     }
 }
 
@@ -214,13 +220,19 @@ pub fn poll_events() {
 /// The next thread to run: waits until there is one.
 fn pick() -> Rc<Task> {
     loop {
+        // What the last thread still has to look after is its own; while the flag stands, the CPU
+        // does not idle. Taken before the look, so that a kick after it is not lost.
+        percpu::take_work_pending();
         poll_events();
         let next = QUEUE.borrow_mut().pop();
         if let Some(next) = next {
-            set_tick();
             return next;
         }
-        ring::idle(time::earliest());
+        tick(false);
+        // What this flag asks for was done just now; the thread's own wishes stand in its entity.
+        if !percpu::take_work_pending() {
+            ring::idle(time::earliest());
+        }
     }
 }
 
@@ -252,6 +264,8 @@ fn prepare(next: &Rc<Task>) {
     if next.sched.work.get() {
         percpu::set_work_pending();
     }
+    time::program();
+    set_tick();
 }
 
 /// First thing that a thread does after it got the CPU: drops what the one before left behind.
@@ -302,6 +316,10 @@ pub fn look_around() {
         time::itimer::check_cpu_time(current().process());
     }
     preempt();
+    time::program();
+    if QUEUE.borrow().is_empty() && !time::counts_cpu_time() {
+        tick(false);
+    }
 }
 
 /// Time slice for sched_rr_get_interval(2).
