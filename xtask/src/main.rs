@@ -1,5 +1,7 @@
 //! The repository's own commands: `cargo xtask test` runs every check, in the order in which they are cheap.
 
+mod docs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -24,6 +26,11 @@ enum Workspace {
 const STEPS: &[Step] = &[
     Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"] },
     Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"] },
+    Step {
+        name: "documents",
+        workspace: Workspace::Host,
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "docs", "--check"],
+    },
     Step {
         name: "lints, keel",
         workspace: Workspace::Keel,
@@ -51,6 +58,7 @@ fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("test") => test(&arguments[1..]),
+        Some("docs") => docs::run(&root()?, &arguments[1..]),
         _ => bail!("usage: cargo xtask test [WORD]   (only the checks whose name contains WORD)"),
     }
 }
@@ -63,7 +71,12 @@ fn test(words: &[String]) -> Result<ExitCode> {
         println!("== {}: cargo {}", step.name, step.arguments.join(" "));
         let start = Instant::now();
         let passed = run(step)?;
-        println!("== {}: {} in {:.1} s", step.name, if passed { "ok" } else { "FAILED" }, start.elapsed().as_secs_f64());
+        println!(
+            "== {}: {} in {:.1} s",
+            step.name,
+            if passed { "ok" } else { "FAILED" },
+            start.elapsed().as_secs_f64()
+        );
         if !passed {
             failed.push(step.name);
         }

@@ -1,0 +1,40 @@
+//! `cargo xtask docs`: writes the pages that are made of code, and checks what the documents say about the tree.
+
+mod coverage;
+mod paths;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+/// The generated page, from the repository's root.
+const COVERAGE: &str = "docs/syscalls/README.md";
+
+/// Runs the command: no argument writes the pages, `--check` only compares. Both check the paths that documents name.
+pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let check = match arguments {
+        [] => false,
+        [only] if only == "--check" => true,
+        _ => bail!("usage: cargo xtask docs [--check]"),
+    };
+    let page = coverage::page()?;
+    let path = root.join(COVERAGE);
+    let mut faults = Vec::new();
+    if check {
+        if fs::read_to_string(&path).unwrap_or_default() != page {
+            faults.push(format!("{COVERAGE} is not current; run `cargo xtask docs`"));
+        }
+    } else {
+        fs::write(&path, page).with_context(|| format!("cannot write {COVERAGE}"))?;
+    }
+    faults.extend(paths::check(root)?);
+    if faults.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    Ok(ExitCode::FAILURE)
+}
