@@ -216,6 +216,13 @@ impl Stream {
                 let window = [reply.extra[0] as u16, reply.extra[1] as u16, 0, 0];
                 user::write(arg, &window).map(|()| 0)
             }
+            // The size is the user's to change. Shells set what they found.
+            ioctl::TIOCSWINSZ => {
+                let wanted: [u16; 4] = user::read(arg)?;
+                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
+                let same = [wanted[0], wanted[1]] == [reply.extra[0] as u16, reply.extra[1] as u16];
+                if same { Ok(0) } else { Err(Errno::EPERM) }
+            }
             // Writes are with the host's terminal when they return, and it sends no breaks.
             ioctl::TCSBRK | ioctl::TCSBRKP => Ok(0),
             ioctl::TCFLSH => match arg {
@@ -330,8 +337,11 @@ impl FileOps for Stream {
     }
 
     fn seek(&self, _file: &File, offset: i64, whence: u32) -> Result<u64> {
-        if !self.is_seekable() {
-            return Err(Errno::ESPIPE);
+        match self.kind {
+            StreamKind::File => {}
+            // As /dev/null has it.
+            StreamKind::Device => return Ok(0),
+            _ => return Err(Errno::ESPIPE),
         }
         let args = self.arguments(self.number, offset as u64, u64::from(whence));
         connector::call(Op::StreamSeek, args, &[], &mut []).map(|reply| reply.result)
