@@ -17,7 +17,7 @@ const PF_FETCH: u64 = 16;
 /// hal's hook: an exception or interrupt while a program ran.
 pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
     match info.vector {
-        KICK_VECTOR => percpu::set_work_pending(),
+        KICK_VECTOR => task::sched::kicked(),
         14 => page_fault(info),
         vector if patch::on_fault(frame, vector) => {}
         _ => exception(frame, info),

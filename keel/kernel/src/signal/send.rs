@@ -113,7 +113,9 @@ fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
     let Some(chosen) = chosen else { return };
     let action = chosen.signals.actions().get(signal);
     let terminates = !STOP_SIGNALS.has(signal) && !super::IGNORED_BY_DEFAULT.has(signal) && !CORE_SIGNALS.has(signal);
-    if signal == g::SIGKILL || (action.handler == super::SIG_DFL && terminates && !chosen.signals.awaited.get().has(signal)) {
+    if signal == g::SIGKILL
+        || (action.handler == super::SIG_DFL && terminates && !chosen.signals.awaited.get().has(signal))
+    {
         kill_all(process, signal as i32);
         return;
     }

@@ -214,7 +214,7 @@ syscalls! {
     199 fremovexattr Full [crate::fs::xattr::sys_fremovexattr] (fd: Fd, name: Path) "";
     200 tkill Full [crate::signal::kill::sys_tkill] (tid: Pid, sig: Signal) "";
     201 time Full [crate::time::clock::sys_time] (tloc: Ptr) "";
-    202 futex Partial [crate::task::futex::sys_futex] (uaddr: Ptr, op: Hex, val: Uint, timeout: Ptr, uaddr2: Ptr, val3: Uint) "no priority inheritance";
+    202 futex Partial [crate::task::futex::sys_futex] (uaddr: Ptr, op: Hex, val: Uint, timeout: Ptr, uaddr2: Ptr, val3: Uint) "locks with an owner are handed over in order, without inheritance of priorities";
     203 sched_setaffinity Partial [crate::task::policy::sys_sched_setaffinity] (pid: Pid, len: Uint, mask: Ptr) "kept; binding has no effect";
     204 sched_getaffinity Partial [crate::task::policy::sys_sched_getaffinity] (pid: Pid, len: Uint, mask: Ptr) "kept; binding has no effect";
     205 set_thread_area None [] (u_info: Ptr) "32-bit programs only";

@@ -61,6 +61,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     if path.is_empty() && flags & g::AT_EMPTY_PATH == 0 {
         return Err(Errno::ENOENT);
     }
+    let file = fs::open_exec(dir, &path, flags)?;
     let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
     let mut room = (stack_limit / 4).clamp(MIN_STRINGS, MAX_STRINGS) as usize;
     let argv = read_strings(argv, &mut room)?;
@@ -75,7 +76,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
             shown
         }
     };
-    let loaded = load(dir, &path, flags, &shown, argv, &envp, stack_limit)?;
+    let loaded = load(file, &shown, argv, &envp, stack_limit)?;
     let me = current();
     de_thread(&me)?;
     commit(&me, frame, loaded);
@@ -85,7 +86,8 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
 /// Runs the pod's first program; errors as execve(2).
 pub(super) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>]) -> Result<()> {
     let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
-    let loaded = load(g::AT_FDCWD, path, 0, path, argv.to_vec(), envp, stack_limit)?;
+    let file = fs::open_exec(g::AT_FDCWD, path, 0)?;
+    let loaded = load(file, path, argv.to_vec(), envp, stack_limit)?;
     commit(&current(), frame, loaded);
     Ok(())
 }
@@ -112,18 +114,9 @@ fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Opens a program, follows `#!` lines, and loads it into a new address space.
-fn load(
-    dir: i32,
-    path: &[u8],
-    flags: u32,
-    shown: &[u8],
-    mut argv: Vec<Vec<u8>>,
-    envp: &[Vec<u8>],
-    stack_limit: u64,
-) -> Result<Loaded> {
+/// Follows the `#!` lines of an open program, and loads what they end at into a new address space.
+fn load(mut file: PathRef, shown: &[u8], mut argv: Vec<Vec<u8>>, envp: &[Vec<u8>], stack_limit: u64) -> Result<Loaded> {
     let me = current();
-    let mut file = fs::open_exec(dir, path, flags)?;
     let mut filename = shown.to_vec();
     if argv.is_empty() {
         // Programs may count on argv[0].

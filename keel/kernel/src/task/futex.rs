@@ -1,7 +1,7 @@
 //! Fast user-space locks; futex(2).
 
 use super::wait::{Interrupt, park};
-use super::{Task, current, sched};
+use super::{Task, current, futex_pi, sched};
 use crate::mm::user;
 use crate::signal::Restart;
 use crate::time::{clock::Clock, deadline_after, read_timespec};
@@ -18,7 +18,7 @@ const COMMANDS: u32 = 0x7f;
 
 /// What a futex is: a word of an address space, or of a shared object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub(super) enum Key {
     /// Address space (its identity) and address.
     Private(usize, usize),
     /// Object (its identity) and offset.
@@ -42,7 +42,7 @@ fn with_waiters<R>(f: impl FnOnce(&mut Waiters) -> R) -> R {
 }
 
 /// The key of an address. EINVAL if unaligned, EFAULT.
-fn key(address: usize, private: bool) -> Result<Key> {
+pub(super) fn key(address: usize, private: bool) -> Result<Key> {
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
@@ -218,7 +218,7 @@ fn deadline_of(op: u32, at: usize) -> Result<Option<u64>> {
 pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: usize, value3: u32) -> Result<usize> {
     let command = op & COMMANDS;
     let private = op & g::FUTEX_PRIVATE_FLAG != 0;
-    let takes_clock = [g::FUTEX_WAIT, g::FUTEX_WAIT_BITSET, g::FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
+    let takes_clock = [g::FUTEX_WAIT_BITSET, g::FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
     if op & g::FUTEX_CLOCK_REALTIME != 0 && !takes_clock.contains(&command) {
         return Err(Errno::ENOSYS);
     }
@@ -248,6 +248,13 @@ pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: 
             }
             Ok(woken)
         }
+        // The time limit of the first version is one of the wall clock.
+        g::FUTEX_LOCK_PI => {
+            futex_pi::lock(address, private, deadline_of(op | g::FUTEX_CLOCK_REALTIME, timeout)?, false)
+        }
+        FUTEX_LOCK_PI2 => futex_pi::lock(address, private, deadline_of(op, timeout)?, false),
+        g::FUTEX_TRYLOCK_PI => futex_pi::lock(address, private, None, true),
+        g::FUTEX_UNLOCK_PI => futex_pi::unlock(address, private),
         _ => Err(Errno::ENOSYS),
     }
 }

@@ -1,6 +1,6 @@
 //! Robust futexes: locks whose owner ended; get_robust_list(2).
 
-use super::{Task, cred, current, futex, pid};
+use super::{Task, cred, current, futex, futex_pi, pid};
 use crate::mm::user;
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
@@ -94,7 +94,14 @@ fn release(me: &Rc<Task>, address: usize, priority_inherits: bool, pending: bool
         }
         word = seen;
     }
-    if word & WAITERS != 0 && !priority_inherits {
+    if priority_inherits {
+        // Waiters of such a lock become owners by keel's hand.
+        for private in [true, false] {
+            if futex_pi::has_waiters(address, private) {
+                futex_pi::owner_died(address, private)?;
+            }
+        }
+    } else if word & WAITERS != 0 {
         futex::wake_shared_too(address, 1);
     }
     Ok(())

@@ -149,11 +149,14 @@ fn enqueue(task: &Rc<Task>) {
     task.sched.state.set(State::Queued);
     let time = QUEUE.borrow_mut().push(task.clone(), task.sched.virtual_time.get(), SLEEP_CREDIT_NS);
     task.sched.virtual_time.set(time);
-    set_tick();
+    // A running thread sees to the tick, and whether it should give way, when its call is over.
+    if super::try_current().is_some_and(|me| me.sched.state.get() == State::Running) {
+        percpu::set_work_pending();
+    }
 }
 
 /// The tick is wanted while others wait for the CPU, or while somebody counts processor time.
-/// Turning it on costs a doorbell, so it stays on until a look around finds it useless.
+/// Turning it on costs a doorbell, so it stays on until a kick finds it useless.
 pub fn set_tick() {
     if !QUEUE.borrow().is_empty() || time::counts_cpu_time() {
         tick(true);
@@ -317,6 +320,12 @@ pub fn look_around() {
     }
     preempt();
     time::program();
+    set_tick();
+}
+
+/// The running program was interrupted: is the tick still wanted?
+pub fn kicked() {
+    percpu::set_work_pending();
     if QUEUE.borrow().is_empty() && !time::counts_cpu_time() {
         tick(false);
     }

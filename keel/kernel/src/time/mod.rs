@@ -29,7 +29,8 @@ static PROGRAMMED: Global<Cell<Option<u64>>> = Global::new(Cell::new(None));
 /// Armed timers that count processor time.
 static CPU_TIMERS: Global<Cell<usize>> = Global::new(Cell::new(0));
 
-fn program() {
+/// Tells the monitor when to interrupt the program that is going to run.
+pub(crate) fn program() {
     let earliest = PENDING.borrow().earliest();
     if PROGRAMMED.replace(earliest) != earliest {
         ring::set_deadline(earliest);
@@ -37,21 +38,20 @@ fn program() {
 }
 
 fn insert(deadline_ns: u64, event: Event) -> TimerKey {
-    let key = PENDING.borrow_mut().insert(deadline_ns, event);
-    program();
-    key
+    PENDING.borrow_mut().insert(deadline_ns, event)
 }
 
-/// Wakes a sleeping thread at a deadline (monotonic ns).
+/// Wakes a sleeping thread at a deadline (monotonic ns). The monitor learns of it when another
+/// program gets the CPU, or when the CPU idles.
 pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<Task>) -> TimerKey {
     insert(deadline_ns, Event::Wake(task.clone()))
 }
 
 /// Takes a wake-up back.
 pub(crate) fn forget(key: TimerKey) {
+    // The monitor may still interrupt at that time; nothing is due then.
     let gone = PENDING.borrow_mut().remove(key);
     drop(gone);
-    program();
 }
 
 /// The earliest deadline.
@@ -80,7 +80,6 @@ pub(crate) fn run_due() {
             }
         }
     }
-    program();
 }
 
 /// Whether somebody's processor time must be watched by a tick.
@@ -118,6 +117,8 @@ impl Timer {
     pub fn arm(self: &Rc<Self>, deadline_ns: u64) {
         self.cancel();
         self.key.set(Some(insert(deadline_ns, Event::Fire(Rc::downgrade(self)))));
+        // The running program must be interrupted for it: told on the way back.
+        hal::percpu::set_work_pending();
     }
 
     /// Does not go off.
