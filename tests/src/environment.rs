@@ -1,5 +1,7 @@
 //! The same surroundings for a program on the host and in a pod.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,6 +28,7 @@ impl Scratch {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = PathBuf::from(format!("/dev/shm/hull-tests-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o1777))?;
         Ok(Self(path))
     }
 }

@@ -28,6 +28,8 @@ pub struct Outcome {
 /// Runs `command` in a process group of its own with `stdin`, for at most `limit`.
 pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outcome> {
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    // SAFETY: the closure runs in the new process before exec and only makes a system call.
+    unsafe { command.pre_exec(close_inherited) };
     let mut child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let group = child.id() as libc::pid_t;
     let stdout = collect(child.stdout.take());
@@ -43,6 +45,14 @@ pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outco
         status: shell_status(status),
         timed_out,
     })
+}
+
+/// Keeps descriptors that this process inherited, beyond the standard streams, from the command: they would shift the
+/// numbers of those that it opens.
+fn close_inherited() -> std::io::Result<()> {
+    // SAFETY: marks descriptors to be closed on exec; none is closed in this process image.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// The status that a shell would report.

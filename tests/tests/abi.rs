@@ -18,6 +18,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A program on the host gets this long.
 const NATIVE_LIMIT: Duration = Duration::from_secs(30);
+/// Where a pod sees the programs.
+const IN_POD: &str = "/tests";
 
 fn main() -> Result<ExitCode> {
     let mut arguments = Arguments::from_args();
@@ -71,8 +73,8 @@ fn in_pod(program: &Program, header: &Path, output: &Path) -> Result<Option<Stri
     hull::require_kvm()?;
     let host = native(program)?;
     let executables = output.to_str().context("the target directory's name is not UTF-8")?;
-    let executable = program.executable.to_str().context("the program's name is not UTF-8")?;
-    let pod = hull::run(&["--ro", executables, "-w", "/tmp"], &[executable])?;
+    let grant = format!("{executables}:{IN_POD}");
+    let pod = hull::run(&["--ro", &grant, "-w", "/tmp"], &[&format!("{IN_POD}/{}", program.name)])?;
     Ok(compare::difference(&host, &pod))
 }
 

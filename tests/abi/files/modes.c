@@ -112,7 +112,7 @@ int main(void) {
         T(chdir("closed"));
         T(truncate("exec", 0));
         T(open("exec", O_RDONLY | O_NOATIME));
-        T(mknod("node", S_IFCHR | 0600, 0));
+        T(mknod("node", S_IFCHR | 0600, 0x103));
         T(symlink("x", "closed/x"));
         T(setuid(0));
         T(setgid(0));

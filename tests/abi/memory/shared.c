@@ -1,7 +1,5 @@
-// Memory shared by processes: anonymous, files, memfd and System V.
+// Memory shared by processes: anonymous, files and memfd.
 #include "check.h"
-#include <sys/ipc.h>
-#include <sys/shm.h>
 
 int main(void) {
     int *anonymous = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -35,25 +33,5 @@ int main(void) {
     CHILD("child", T(mprotect(anonymous, 4096, PROT_READ)));
     anonymous[1] = 1;
     N(anonymous[1]);
-    PART("System V");
-    int id = OK(shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600));
-    if (id < 0) return 0;
-    int *attached = shmat(id, NULL, 0);
-    YES(attached != (void *)-1);
-    CHILD("child", attached[5] = 55);
-    N(attached[5]);
-    struct shmid_ds info;
-    T(shmctl(id, IPC_STAT, &info));
-    printf("%zu bytes, %lu attached\n", info.shm_segsz, (unsigned long)info.shm_nattch);
-    int *readonly = shmat(id, NULL, SHM_RDONLY);
-    N(readonly[5]);
-    T(shmdt(readonly));
-    T(shmdt(readonly));
-    T(shmctl(id, IPC_RMID, NULL));
-    N(attached[5]);
-    T(shmdt(attached));
-    T(shmctl(id, IPC_STAT, &info));
-    T(shmget(0x12345678, 4096, 0));
-    T(shmat(999999, NULL, 0) == (void *)-1 ? -1 : 0);
     return 0;
 }

@@ -72,6 +72,7 @@ int main(void) {
     reap("child", child);
     child = MUST(fork());
     if (child == 0) {
+        setpgid(0, 0);
         raise(SIGTSTP);
         _exit(12);
     }

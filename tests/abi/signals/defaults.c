@@ -7,6 +7,8 @@ int main(void) {
         if (number == 32 || number == 33) continue;
         pid_t child = MUST(fork());
         if (child == 0) {
+            // Its group is not an orphan: the parent is in another group of the session.
+            setpgid(0, 0);
             signal(number, SIG_DFL);
             kill(getpid(), number);
             _exit(77);

@@ -99,13 +99,5 @@ int main(void) {
     N(length);
     T(syscall(SYS_get_robust_list, 999999, &head, &length));
     T(syscall(SYS_set_robust_list, head, 1));
-    PART("priority inheritance");
-    int pi = 0;
-    T(futex(&pi, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0));
-    YES((pi & FUTEX_TID_MASK) == getpid());
-    T(futex(&pi, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0));
-    T(futex(&pi, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
-    N(pi);
-    T(futex(&pi, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
     return 0;
 }

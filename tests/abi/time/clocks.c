@@ -17,7 +17,8 @@ static long long raw_ns(clockid_t clock) {
 int main(void) {
     struct timespec t;
     struct timeval v;
-    for (int i = 0; i < 12; i++) printf("clock %d: %s\n", i, clock_gettime(i, &t) ? check_error(errno) : "ok");
+    for (int i = 0; i < 12; i++)
+        if (i != CLOCK_REALTIME_ALARM && i != CLOCK_BOOTTIME_ALARM) printf("clock %d: %s\n", i, clock_gettime(i, &t) ? check_error(errno) : "ok");
     T(clock_gettime(99, &t));
     T(clock_gettime(-1, &t) == 0 || errno == EINVAL);
     for (int i = 0; i < 8; i++)
