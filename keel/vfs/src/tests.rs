@@ -1,1 +1,121 @@
 //! Tests over a directory of the host.
+
+mod host_dir;
+mod names;
+mod overlay;
+mod through;
+
+use crate::host::{Export, Host};
+use crate::io::{KernelDst, KernelSrc};
+use crate::node::{Node, Private};
+use crate::tree::Tree;
+use crate::walk::{Parent, Walk};
+use crate::{Cred, Inode, NewNode, PathRef, ops};
+use host_dir::HostDir;
+use std::rc::Rc;
+use std::string::String;
+use std::vec::Vec;
+use uapi::Result;
+
+/// A tree and short ways to use it.
+pub struct World {
+    pub tree: Tree,
+    pub host: Rc<HostDir>,
+}
+
+impl World {
+    /// A private root with the host directory at `/h` (under a private layer) and `/w` (passed through).
+    pub fn new(host: HostDir) -> Self {
+        let host = Rc::new(host);
+        let files = Host::new(host.clone(), 4096);
+        let root = Private::new(1, 1000).node(&NewNode::plain(0o040755, 0, 0));
+        let tree = Tree::new(root, "tmpfs");
+        let over: Rc<Node> = Private::overlay(2, 1000).over(Export::open(&files, 1, false).unwrap());
+        tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
+        tree.attach(b"/w", Export::open(&files, 1, true).unwrap(), "hull", "hull", false).unwrap();
+        host.reset();
+        Self { tree, host }
+    }
+
+    pub fn walk(&self) -> Walk<'static> {
+        Walk::new(self.tree.root().clone(), Cred::ROOT)
+    }
+
+    pub fn get(&self, path: &str) -> Result<PathRef> {
+        self.walk().resolve(self.tree.root(), path.as_bytes(), true)
+    }
+
+    pub fn parent(&self, path: &str) -> Result<Parent> {
+        self.walk().parent(self.tree.root(), path.as_bytes())
+    }
+
+    pub fn create(&self, path: &str, mode: u32) -> Result<PathRef> {
+        ops::create(&self.parent(path)?, &NewNode::plain(mode, 0, 0), &Cred::ROOT)
+    }
+
+    pub fn mkdir(&self, path: &str) -> Result<PathRef> {
+        self.create(path, 0o040755)
+    }
+
+    pub fn symlink(&self, target: &str, path: &str) -> Result<PathRef> {
+        let new = NewNode { target: target.as_bytes(), ..NewNode::plain(0o120777, 0, 0) };
+        ops::create(&self.parent(path)?, &new, &Cred::ROOT)
+    }
+
+    pub fn write(&self, path: &str, content: &[u8]) -> Result<()> {
+        let file = match self.get(path) {
+            Ok(file) => file,
+            Err(_) => self.create(path, 0o100644)?,
+        };
+        file.inode().truncate(0)?;
+        file.inode().write_at(0, &mut KernelSrc(content)).map(drop)
+    }
+
+    pub fn read(&self, path: &str) -> Result<String> {
+        Ok(String::from_utf8(content(&**self.get(path)?.inode())?).unwrap())
+    }
+
+    pub fn unlink(&self, path: &str) -> Result<()> {
+        ops::unlink(&self.parent(path)?, &Cred::ROOT)
+    }
+
+    pub fn rmdir(&self, path: &str) -> Result<()> {
+        ops::rmdir(&self.parent(path)?, &Cred::ROOT)
+    }
+
+    pub fn link(&self, old: &str, new: &str) -> Result<()> {
+        ops::link(&self.get(old)?, &self.parent(new)?, &Cred::ROOT)
+    }
+
+    pub fn rename(&self, old: &str, new: &str) -> Result<()> {
+        self.rename2(old, new, 0)
+    }
+
+    pub fn rename2(&self, old: &str, new: &str, flags: u32) -> Result<()> {
+        ops::rename(&self.parent(old)?, &self.parent(new)?, flags, &Cred::ROOT)
+    }
+
+    /// Sorted names of a directory.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let entries = self.get(path).unwrap().inode().readdir().unwrap();
+        let mut names: Vec<String> = entries.iter().map(|e| String::from_utf8(e.name.to_vec()).unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn nlink(&self, path: &str) -> u32 {
+        self.get(path).unwrap().inode().attr().unwrap().nlink
+    }
+}
+
+pub fn content(inode: &dyn Inode) -> Result<Vec<u8>> {
+    let mut bytes = std::vec![0; inode.attr()?.size as usize + 10];
+    let n = inode.read_at(0, &mut KernelDst(&mut bytes))?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// Longer than what the host said is believed.
+pub fn expire() {
+    std::thread::sleep(std::time::Duration::from_nanos(crate::host::FRESH_NS + 50_000_000));
+}

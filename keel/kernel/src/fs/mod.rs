@@ -12,10 +12,12 @@ pub mod memfd;
 pub mod names;
 pub mod open;
 pub mod path;
+pub mod proc;
 pub mod regular;
 pub mod setup;
 pub mod space;
 pub mod stat;
+pub mod sys;
 pub mod working;
 pub mod xattr;
 

@@ -187,6 +187,9 @@ fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Resul
         }
     }
     let flags = how.flags | g::O_LARGEFILE;
+    if let Some(description) = inode.as_any().downcast_ref::<super::proc::Description>() {
+        return description.reopen(flags);
+    }
     match kind {
         FileType::Regular => {
             let ops: Rc<dyn FileOps> = open_regular(&inode, writes)?;
@@ -214,7 +217,9 @@ fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
     let name = path::read(path_address)?;
     task::with_current(|task| task.with_files(|files| files.check_room()))?;
     let caller = Caller::current();
-    let base = caller.base(dir_fd, &name)?;
+    // Within a scope, absolute paths start there too (or are refused).
+    let scoped = how.resolve & (resolve::BENEATH | resolve::IN_ROOT) != 0;
+    let base = if scoped { caller.base(dir_fd, b"")? } else { caller.base(dir_fd, &name)? };
     let file = open(&caller, &base, &name, how)?;
     file::install(file, how.flags)
 }

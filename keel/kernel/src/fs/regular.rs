@@ -38,6 +38,11 @@ impl RegularFile {
     }
 }
 
+/// Positions never pass the largest offset. EINVAL.
+fn within_largest(at: u64, count: usize) -> Result<()> {
+    if at.saturating_add(count as u64) <= FILE_MAX { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 /// Cuts a source at RLIMIT_FSIZE and the largest file. EFBIG, with SIGXFSZ for the limit.
 fn with_limit<R>(at: u64, src: &mut dyn Src, f: impl FnOnce(&mut dyn Src) -> Result<R>) -> Result<R> {
     let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE)).min(FILE_MAX);
@@ -105,6 +110,7 @@ impl FileOps for RegularFile {
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
         let at = file.pos.get();
+        within_largest(at, dst.remaining())?;
         let n = self.inode.read_at(at, dst)?;
         file.pos.set(at + n as u64);
         Ok(n)
@@ -119,6 +125,7 @@ impl FileOps for RegularFile {
             written
         } else {
             let at = file.pos.get();
+            within_largest(at, src.remaining())?;
             let written = with_limit(at, src, |src| self.inode.write_at(at, src))?;
             file.pos.set(at + written as u64);
             written

@@ -98,6 +98,8 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
 
     standard_directories(&tree, half)?;
     super::dev::populate(&tree, half)?;
+    super::proc::mount(&tree)?;
+    super::sys::mount(&tree)?;
     network_files(&tree, config);
 
     let cwd = start_directory(&tree, config);

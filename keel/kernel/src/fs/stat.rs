@@ -153,6 +153,9 @@ pub fn sys_readlinkat(fd: i32, name: usize, buf: usize, size: i32) -> Result<usi
     let name = path::read(name)?;
     let caller = Caller::current();
     let place = if name.is_empty() {
+        if fd == g::AT_FDCWD {
+            return Err(Errno::ENOENT);
+        }
         let place = file::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOENT)?;
         if place.inode().file_type() != FileType::Symlink {
             return Err(Errno::ENOENT);

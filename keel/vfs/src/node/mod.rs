@@ -8,6 +8,8 @@
 
 mod dir;
 mod file;
+
+pub use file::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 mod xattr;
 
 use crate::attr::now;
@@ -315,11 +317,11 @@ impl Node {
 
     /// F_ADD_SEALS of fcntl(2). EPERM once sealed against more.
     pub fn add_seals(&self, seals: u32) -> Result<()> {
-        if self.seals.get() & F_SEAL_SEAL != 0 {
-            return Err(Errno::EPERM);
-        }
         if seals & !F_SEAL_ALL != 0 {
             return Err(Errno::EINVAL);
+        }
+        if self.seals.get() & F_SEAL_SEAL != 0 {
+            return Err(Errno::EPERM);
         }
         self.seals.set(self.seals.get() | seals);
         Ok(())

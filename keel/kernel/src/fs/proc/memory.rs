@@ -1,0 +1,144 @@
+//! What lies in a process's memory: `cmdline`, `environ`, `auxv`, `mem`, and its name, `comm`.
+
+use super::subject::Subject;
+use crate::mm::Mm;
+use crate::task;
+use abi::layout::{PAGE_SIZE, USER_TOP};
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use uapi::{Errno, Result};
+use vfs::Dst;
+use vfs::synth::SynthFile;
+
+/// Most bytes of arguments or environment that are shown: what execve(2) takes at most.
+const MOST: usize = 8 << 20;
+
+/// Bytes of `[start, end)`, up to the first that is not there.
+fn read_range(mm: &Mm, start: usize, end: usize) -> Vec<u8> {
+    let mut bytes = vec![0; end.saturating_sub(start).min(MOST)];
+    let n = mm.peek(start, &mut bytes);
+    bytes.truncate(n);
+    bytes
+}
+
+/// `cmdline`: the arguments as they are in memory now.
+pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
+    // Everybody may see it.
+    let Some(mm) = subject.task()?.and_then(|t| t.try_mm()) else { return Ok(Vec::new()) };
+    let layout = mm.layout();
+    let mut line = read_range(&mm, layout.arg_start, layout.arg_end);
+    let overwritten = line.last().is_some_and(|&b| b != 0) && line.len() == layout.arg_end - layout.arg_start;
+    if overwritten {
+        // A program that wrote a title over its arguments may have gone on into the environment.
+        if layout.env_start == layout.arg_end {
+            line.extend(read_range(&mm, layout.env_start, layout.env_end));
+        }
+        if let Some(end) = line.iter().position(|&b| b == 0) {
+            line.truncate(end + 1);
+        }
+    }
+    Ok(line)
+}
+
+/// `environ`: the environment that the program was started with.
+pub fn environment(subject: &Subject) -> Result<Vec<u8>> {
+    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+    let layout = mm.layout();
+    Ok(read_range(&mm, layout.env_start, layout.env_end))
+}
+
+/// `auxv`.
+pub fn auxiliary_vector(subject: &Subject) -> Result<Vec<u8>> {
+    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+    Ok(mm.auxv().iter().flat_map(|word| word.to_ne_bytes()).collect())
+}
+
+/// Name of a process or thread.
+pub fn comm(subject: &Subject) -> Result<Vec<u8>> {
+    if subject.is_keel() {
+        return Ok(b"keel".to_vec());
+    }
+    Ok(match subject.task()? {
+        Some(task) => {
+            let (name, len) = task.comm();
+            name[..len].to_vec()
+        }
+        None => subject.process()?.ended_comm(),
+    })
+}
+
+/// `comm`.
+pub fn name(subject: &Subject) -> Result<Vec<u8>> {
+    let mut name = comm(subject)?;
+    name.push(b'\n');
+    Ok(name)
+}
+
+/// A write to `comm`: threads of the same process may. EINVAL.
+pub fn rename(subject: &Subject, data: &[u8]) -> Result<()> {
+    if task::with_current(|t| t.pid()) != subject.pid() {
+        return Err(Errno::EINVAL);
+    }
+    let name = data.split(|&b| b == 0).next().unwrap_or_default();
+    let name = &name[..name.len().min(15)];
+    subject.living()?.set_comm(name);
+    Ok(())
+}
+
+/// `mem`: the memory itself, by address.
+pub struct Memory(pub Subject);
+
+impl Memory {
+    /// Memory that the caller may look into; `None` if it is gone.
+    fn mm(&self) -> Result<Option<Rc<Mm>>> {
+        self.0.memory()
+    }
+}
+
+impl SynthFile for Memory {
+    fn content(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Option<Result<usize>> {
+        Some(self.read(offset, dst))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        let Some(mm) = self.mm()? else { return Ok(0) };
+        let address = address(offset)?;
+        match mm.poke(address, data) {
+            0 if !data.is_empty() => Err(Errno::EIO),
+            n => Ok(n),
+        }
+    }
+}
+
+impl Memory {
+    fn read(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        let Some(mm) = self.mm()? else { return Ok(0) };
+        let mut at = address(offset)?;
+        let mut page = vec![0; PAGE_SIZE];
+        let mut done = 0;
+        while dst.remaining() > 0 {
+            let want = dst.remaining().min(PAGE_SIZE - at % PAGE_SIZE);
+            let got = mm.peek(at, &mut page[..want]);
+            let put = if got == 0 { Err(Errno::EIO) } else { dst.put(&page[..got]) };
+            match put {
+                Ok(n) => (done, at) = (done + n, at + n),
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            if got < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// An offset as an address. EIO beyond what programs have.
+fn address(offset: u64) -> Result<usize> {
+    usize::try_from(offset).ok().filter(|&at| at < USER_TOP).ok_or(Errno::EIO)
+}

@@ -1,0 +1,137 @@
+//! `/proc`: processes and the system as files, proc(5).
+//!
+//! The formats are Linux's to the column; where keel has nothing to tell, the value is what an idle
+//! Linux would show. [`pid`] makes the directories of processes, the other modules their content
+//! and that of the files about the whole system.
+
+mod children;
+mod cpuinfo;
+mod credentials;
+mod descriptors;
+mod limits;
+mod maps;
+mod meminfo;
+mod memory;
+mod mounts;
+mod namespaces;
+mod net;
+mod pid;
+mod smaps;
+mod stat;
+mod status;
+mod subject;
+mod sysctl;
+mod sysctl_values;
+mod system;
+
+pub use descriptors::Description;
+pub use meminfo::row as memory_line;
+pub use status::{list as cpu_list, mask as cpu_mask};
+pub use system::cpus;
+
+use super::PathRef;
+use crate::task;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use subject::Subject;
+use uapi::{Errno, Result};
+use vfs::FileType;
+use vfs::synth::{Entry, PROC_MAGIC, SynthDir, SynthFs, Table, table};
+use vfs::tree::Tree;
+
+/// Attaches the file system.
+pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
+    let root = SynthFs::new(tree.new_dev(), PROC_MAGIC, Root { fixed: fixed() });
+    tree.attach(b"/proc", root, "proc", "proc", false)
+}
+
+/// A file that anybody may read, of text that is made when it is read.
+fn text(make: impl Fn() -> String + 'static) -> Entry {
+    Entry::file(0o444, move || Ok(make().into_bytes()))
+}
+
+/// A file whose text never changes.
+fn constant(content: &'static str) -> Entry {
+    Entry::file(0o444, move || Ok(content.as_bytes().to_vec()))
+}
+
+/// A symbolic link whose target is made when it is followed.
+fn link(make: impl Fn() -> String + 'static) -> Entry {
+    Entry::link(move || Ok(make().into_bytes()))
+}
+
+/// What lies in `/proc` besides the processes.
+fn fixed() -> Table {
+    table([
+        ("cgroups", constant(system::CGROUPS)),
+        ("cmdline", constant(system::COMMAND_LINE)),
+        ("consoles", constant(system::CONSOLES)),
+        ("cpuinfo", text(cpuinfo::text)),
+        ("devices", constant(system::DEVICES)),
+        ("diskstats", constant("")),
+        ("execdomains", constant("0-0\tLinux           \t[kernel]\n")),
+        ("filesystems", constant(mounts::FILE_SYSTEMS)),
+        ("interrupts", text(system::interrupts)),
+        ("loadavg", text(system::load_averages)),
+        ("locks", constant("")),
+        ("meminfo", text(meminfo::text)),
+        ("misc", constant("")),
+        ("modules", constant("")),
+        ("mounts", link(|| "self/mounts".into())),
+        ("net", link(|| "self/net".into())),
+        ("partitions", constant("major minor  #blocks  name\n\n")),
+        ("self", link(|| task::with_current(|t| format!("{}", t.pid())))),
+        ("softirqs", text(system::soft_interrupts)),
+        ("stat", text(system::statistics)),
+        ("swaps", constant("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
+        ("sys", Entry::dir(0o555, sysctl::directory())),
+        ("sysvipc", Entry::dir(0o555, system::sysvipc())),
+        ("thread-self", link(|| task::with_current(|t| format!("{}/task/{}", t.pid(), t.tid())))),
+        ("tty", Entry::dir(0o555, system::terminals())),
+        ("uptime", text(system::uptime)),
+        ("version", text(system::version)),
+        ("vmstat", text(meminfo::vm_statistics)),
+    ])
+}
+
+/// The root directory.
+struct Root {
+    fixed: Table,
+}
+
+impl SynthDir for Root {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        match number(name) {
+            // Threads are found under their ids, too, though they are not listed.
+            Some(id) => Ok(pid::entry(Subject::of_process(id)?)),
+            None => self.fixed.lookup(name),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        let mut names = self.fixed.list()?;
+        names.push((b"1".to_vec(), FileType::Directory));
+        let ids = task::process::all().into_iter().map(|p| format!("{}", p.pid()).into_bytes());
+        names.extend(ids.map(|id| (id, FileType::Directory)));
+        Ok(names)
+    }
+}
+
+/// A decimal number as the name of a directory: no sign, no leading zeros.
+fn number(name: &[u8]) -> Option<i32> {
+    if name.is_empty() || name.len() > 10 || (name.len() > 1 && name[0] == b'0') {
+        return None;
+    }
+    let digits = name.iter().map(|b| b.is_ascii_digit().then(|| i64::from(b - b'0')));
+    let value = digits.into_iter().try_fold(0i64, |n, digit| Some(n * 10 + digit?))?;
+    i32::try_from(value).ok()
+}
+
+/// The number that a program wrote, as `kstrtoint` reads it: blanks around it are fine. EINVAL.
+fn written_number(data: &[u8]) -> Result<i64> {
+    let line = core::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
+    let line = line.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
+    line.strip_prefix('+').unwrap_or(line).parse().map_err(|_| Errno::EINVAL)
+}

@@ -1,0 +1,80 @@
+//! `/proc/PID/ns`: the namespaces, of which there is one each.
+
+use super::subject::Subject;
+use crate::fs::{PathRef, setup};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use uapi::{Errno, Result};
+use vfs::synth::{Entry, SynthDir, SynthLink};
+use vfs::{Attr, FileType, Inode};
+
+/// Names, what they show, and the inode numbers that Linux gives its first ones.
+const NAMESPACES: [(&str, &str, u64); 10] = [
+    ("cgroup", "cgroup", 4_026_531_835),
+    ("ipc", "ipc", 4_026_531_839),
+    ("mnt", "mnt", 4_026_531_832),
+    ("net", "net", 4_026_531_833),
+    ("pid", "pid", 4_026_531_836),
+    ("pid_for_children", "pid", 4_026_531_836),
+    ("time", "time", 4_026_531_834),
+    ("time_for_children", "time", 4_026_531_834),
+    ("user", "user", 4_026_531_837),
+    ("uts", "uts", 4_026_531_838),
+];
+
+/// Device of nsfs: keel's own, like those of pipes and sockets.
+const DEVICE: u64 = 4;
+
+/// The directory.
+pub struct Directory(pub Subject);
+
+impl SynthDir for Directory {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let &(_, kind, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
+        let (uid, gid) = self.0.owner(false);
+        Ok(Entry::link(Link { subject: self.0, kind, ino }).owned(uid, gid))
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        Ok(NAMESPACES.iter().map(|n| (n.0.as_bytes().to_vec(), FileType::Symlink)).collect())
+    }
+}
+
+struct Link {
+    subject: Subject,
+    kind: &'static str,
+    ino: u64,
+}
+
+impl SynthLink for Link {
+    fn target(&self) -> Result<Vec<u8>> {
+        self.subject.inspected()?;
+        Ok(format!("{}:[{}]", self.kind, self.ino).into_bytes())
+    }
+
+    fn place(&self) -> Option<Result<PathRef>> {
+        Some(self.target().map(|name| setup::tree().unnamed(&name, Rc::new(Namespace { ino: self.ino }))))
+    }
+}
+
+/// A namespace as a file: there to be compared and passed to setns(2).
+struct Namespace {
+    ino: u64,
+}
+
+impl Inode for Namespace {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        let mode = FileType::Regular.mode_bits() | 0o444;
+        Ok(Attr { ino: self.ino, dev: DEVICE, mode, nlink: 1, blksize: 4096, ..Attr::default() })
+    }
+
+    fn file_type(&self) -> FileType {
+        FileType::Regular
+    }
+}

@@ -1,0 +1,207 @@
+//! Directories of processes and threads.
+
+use super::subject::Subject;
+use super::{children, credentials, descriptors, limits, maps, memory, mounts, namespaces, net, smaps, stat, status};
+use crate::fs::PathRef;
+use crate::task;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use uapi::{Errno, Result};
+use vfs::FileType;
+use vfs::synth::{Entry, SynthDir, SynthFile, SynthLink, What};
+
+/// Makes the content of a file.
+type Read = fn(&Subject) -> Result<Vec<u8>>;
+/// Takes what was written to a file.
+type Write = fn(&Subject, &[u8]) -> Result<()>;
+/// Finds where a magic link leads.
+type Find = fn(&Subject) -> Result<PathRef>;
+/// Makes the entry of a directory or of a file that is more than its content.
+type Make = fn(Subject) -> What;
+
+/// What a name in the directory of a process stands for.
+#[derive(Clone, Copy)]
+enum Kind {
+    File(Read),
+    Edit(Read, Write),
+    Link(Find),
+    Other(FileType, Make),
+}
+use Kind::{Edit, File, Link, Other};
+
+/// Which directories have a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Both,
+    Process,
+    Thread,
+}
+use Where::{Both, Process, Thread};
+
+/// Names, permissions, content.
+const ITEMS: [(&str, u32, Where, Kind); 45] = [
+    ("auxv", 0o400, Both, File(memory::auxiliary_vector)),
+    ("cgroup", 0o444, Both, File(|_| Ok(b"0::/\n".to_vec()))),
+    ("children", 0o444, Thread, File(children::text)),
+    ("cmdline", 0o444, Both, File(memory::command_line)),
+    ("comm", 0o644, Both, Edit(memory::name, memory::rename)),
+    ("coredump_filter", 0o644, Process, File(|_| Ok(b"00000033\n".to_vec()))),
+    ("cpuset", 0o444, Both, File(|_| Ok(b"/\n".to_vec()))),
+    ("cwd", 0o777, Both, Link(working_directory)),
+    ("environ", 0o400, Both, File(memory::environment)),
+    ("exe", 0o777, Both, Link(executable)),
+    ("fd", 0o500, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Links(s))))),
+    ("fdinfo", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Infos(s))))),
+    ("gid_map", 0o644, Both, File(credentials::id_map)),
+    ("io", 0o400, Both, File(limits::io)),
+    ("limits", 0o444, Both, File(limits::text)),
+    ("loginuid", 0o644, Both, File(|_| Ok(b"4294967295".to_vec()))),
+    ("maps", 0o444, Both, File(maps::text)),
+    ("mem", 0o600, Both, Other(FileType::Regular, |s| What::File(Rc::new(memory::Memory(s))))),
+    ("mountinfo", 0o444, Both, File(mounts::info)),
+    ("mounts", 0o444, Both, File(mounts::table)),
+    ("mountstats", 0o400, Process, File(mounts::statistics)),
+    ("net", 0o555, Both, Other(FileType::Directory, |_| What::Dir(Rc::new(net::directory())))),
+    ("ns", 0o511, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(namespaces::Directory(s))))),
+    ("oom_adj", 0o644, Both, Edit(limits::oom_adj, limits::set_oom_adj)),
+    ("oom_score", 0o444, Both, File(limits::oom_score)),
+    ("oom_score_adj", 0o644, Both, Edit(limits::oom_score_adj, limits::set_oom_score_adj)),
+    ("personality", 0o400, Both, File(credentials::personality)),
+    ("projid_map", 0o644, Both, File(credentials::id_map)),
+    ("root", 0o777, Both, Link(root_directory)),
+    ("sched", 0o644, Both, File(stat::scheduling)),
+    ("schedstat", 0o444, Both, File(stat::scheduling_times)),
+    ("sessionid", 0o444, Both, File(|_| Ok(b"4294967295".to_vec()))),
+    ("setgroups", 0o644, Process, File(|_| Ok(b"allow\n".to_vec()))),
+    ("smaps", 0o444, Both, File(smaps::text)),
+    ("smaps_rollup", 0o444, Both, File(smaps::rollup)),
+    ("stat", 0o444, Both, File(stat::text)),
+    ("statm", 0o444, Both, File(stat::memory)),
+    ("status", 0o444, Both, File(status::text)),
+    ("task", 0o555, Process, Other(FileType::Directory, |s| What::Dir(Rc::new(Threads(s))))),
+    ("timers", 0o444, Process, File(|_| Ok(Vec::new()))),
+    ("timerslack_ns", 0o666, Process, File(credentials::timer_slack)),
+    ("uid_map", 0o644, Both, File(credentials::id_map)),
+    ("wchan", 0o444, Both, File(|_| Ok(b"0".to_vec()))),
+    ("numa_maps", 0o444, Both, File(maps::numa)),
+    ("autogroup", 0o644, Process, File(|_| Ok(b"/autogroup-1 nice 0\n".to_vec()))),
+];
+
+impl Kind {
+    fn file_type(self) -> FileType {
+        match self {
+            File(_) | Edit(..) => FileType::Regular,
+            Link(_) => FileType::Symlink,
+            Other(kind, _) => kind,
+        }
+    }
+}
+
+/// The directory of a process or thread.
+pub fn entry(subject: Subject) -> Entry {
+    let (uid, gid) = subject.owner(true);
+    Entry::dir(0o555, Directory(subject)).owned(uid, gid).generation(subject.generation())
+}
+
+struct Directory(Subject);
+
+impl Directory {
+    fn items(&self) -> impl Iterator<Item = &'static (&'static str, u32, Where, Kind)> {
+        let absent = if self.0.is_thread() { Process } else { Thread };
+        ITEMS.iter().filter(move |item| item.2 != absent)
+    }
+}
+
+impl SynthDir for Directory {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
+        // A name in the directory of a process that has gone is gone, too.
+        self.0.process().map_err(|_| Errno::ENOENT)?;
+        let subject = self.0;
+        let what = match kind {
+            File(read) => What::File(Rc::new(Text { subject, read, write: None })),
+            Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write) })),
+            Link(find) => What::Link(Rc::new(Magic { subject, find })),
+            Other(_, make) => make(subject),
+        };
+        let (uid, gid) = subject.owner(kind.file_type() == FileType::Directory && mode == 0o555);
+        Ok(Entry { what, mode, uid, gid, generation: 0, size: 0 })
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        self.0.process().map_err(|_| Errno::ENOENT)?;
+        Ok(self.items().map(|(name, _, _, kind)| (name.as_bytes().to_vec(), kind.file_type())).collect())
+    }
+}
+
+/// A file about a process.
+struct Text {
+    subject: Subject,
+    read: Read,
+    write: Option<Write>,
+}
+
+impl SynthFile for Text {
+    fn content(&self) -> Result<Vec<u8>> {
+        (self.read)(&self.subject)
+    }
+
+    fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
+        let write = self.write.ok_or(Errno::EPERM)?;
+        write(&self.subject, data).map(|()| data.len())
+    }
+}
+
+/// A link that leads to a place whatever its text says.
+struct Magic {
+    subject: Subject,
+    find: Find,
+}
+
+impl SynthLink for Magic {
+    fn target(&self) -> Result<Vec<u8>> {
+        let root = task::with_current(|t| t.fs()).root();
+        Ok((self.find)(&self.subject)?.display_path(Some(&root)))
+    }
+
+    fn place(&self) -> Option<Result<PathRef>> {
+        Some((self.find)(&self.subject))
+    }
+}
+
+/// Keel and zombies have no directories and no program.
+fn look(subject: &Subject) -> Result<Rc<task::Task>> {
+    if subject.task()?.is_none() { Err(Errno::ENOENT) } else { subject.inspected() }
+}
+
+fn working_directory(subject: &Subject) -> Result<PathRef> {
+    Ok(look(subject)?.try_fs().ok_or(Errno::ENOENT)?.cwd())
+}
+
+fn root_directory(subject: &Subject) -> Result<PathRef> {
+    Ok(look(subject)?.try_fs().ok_or(Errno::ENOENT)?.root())
+}
+
+fn executable(subject: &Subject) -> Result<PathRef> {
+    look(subject)?.process().exe().ok_or(Errno::ENOENT)
+}
+
+/// `task`: the threads.
+struct Threads(Subject);
+
+impl SynthDir for Threads {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let tid = super::number(name).ok_or(Errno::ENOENT)?;
+        Ok(entry(self.0.thread(tid)?))
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        let process = self.0.process().map_err(|_| Errno::ENOENT)?;
+        let mut ids: Vec<i32> = process.threads().iter().map(|t| t.tid()).collect();
+        if !ids.contains(&process.pid()) {
+            ids.insert(0, process.pid());
+        }
+        Ok(ids.into_iter().map(|id| (format!("{id}").into_bytes(), FileType::Directory)).collect())
+    }
+}

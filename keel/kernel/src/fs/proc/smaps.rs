@@ -1,0 +1,160 @@
+//! `smaps` and `smaps_rollup`: what of each mapping is present.
+
+use super::maps::Lines;
+use super::subject::Subject;
+use crate::mm::area::AreaFlags;
+use crate::mm::info::{AreaInfo, AreaName, Residency};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use hal::paging::Prot;
+use uapi::Result;
+
+/// Figures of one mapping, or of all, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    pages: Residency,
+    anonymous: u64,
+    file: u64,
+    shared_memory: u64,
+    locked: u64,
+}
+
+impl Figures {
+    fn of(area: &AreaInfo, pages: Residency) -> Self {
+        let mut figures = Self { pages, ..Self::default() };
+        let dirty = pages.private_dirty + pages.shared_dirty;
+        match area.name {
+            // Private pages that were written are the process's own, no longer the file's.
+            AreaName::File(_) if !area.flags.contains(AreaFlags::SHARED) && area.prot.contains(Prot::WRITE) => {
+                (figures.anonymous, figures.file) = (dirty, pages.present - dirty);
+            }
+            AreaName::File(_) => figures.file = pages.present,
+            AreaName::Deleted(_) => figures.shared_memory = pages.present,
+            AreaName::Fixed("[heap]" | "[stack]") | AreaName::None => figures.anonymous = pages.present,
+            AreaName::Fixed(_) => {}
+        }
+        if area.flags.contains(AreaFlags::LOCKED) {
+            figures.locked = pages.present;
+        }
+        figures
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.pages.present += other.pages.present;
+        self.pages.private_dirty += other.pages.private_dirty;
+        self.pages.private_clean += other.pages.private_clean;
+        self.pages.shared_dirty += other.pages.shared_dirty;
+        self.pages.shared_clean += other.pages.shared_clean;
+        self.anonymous += other.anonymous;
+        self.file += other.file;
+        self.shared_memory += other.shared_memory;
+        self.locked += other.locked;
+    }
+
+    /// The lines from `Rss` to `Locked`. `parts`: proportional sizes by kind, too (`smaps_rollup`).
+    fn text(&self, parts: bool) -> String {
+        let p = &self.pages;
+        // Who else has a shared page is not counted: it is taken to have one other user.
+        let shared = p.shared_clean + p.shared_dirty;
+        let proportional = p.present - shared + shared / 2;
+        let part = |of: u64| (of as u128 * proportional as u128 / p.present.max(1) as u128) as u64;
+        let mut lines = alloc::vec![("Rss", p.present), ("Pss", proportional)];
+        lines.push(("Pss_Dirty", p.private_dirty + p.shared_dirty / 2));
+        if parts {
+            lines.extend([
+                ("Pss_Anon", part(self.anonymous)),
+                ("Pss_File", part(self.file)),
+                ("Pss_Shmem", part(self.shared_memory)),
+            ]);
+        }
+        lines.extend([
+            ("Shared_Clean", p.shared_clean),
+            ("Shared_Dirty", p.shared_dirty),
+            ("Private_Clean", p.private_clean),
+            ("Private_Dirty", p.private_dirty),
+            ("Referenced", p.present),
+            ("Anonymous", self.anonymous),
+            ("KSM", 0),
+            ("LazyFree", 0),
+            ("AnonHugePages", 0),
+            ("ShmemPmdMapped", 0),
+            ("FilePmdMapped", 0),
+            ("Shared_Hugetlb", 0),
+            ("Private_Hugetlb", 0),
+            ("Swap", 0),
+            ("SwapPss", 0),
+            ("Locked", self.locked),
+        ]);
+        lines.into_iter().map(|(name, bytes)| line(name, bytes)).collect()
+    }
+}
+
+/// A line of a size in kB.
+fn line(name: &str, bytes: u64) -> String {
+    format!("{:<15}{:>9} kB\n", format!("{name}:"), bytes / 1024)
+}
+
+/// The two-letter flags of a mapping.
+fn flags(area: &AreaInfo) -> String {
+    let (prot, flags) = (area.prot, area.flags);
+    let shared = flags.contains(AreaFlags::SHARED);
+    let never_write = flags.contains(AreaFlags::NEVER_WRITE);
+    let special = flags.contains(AreaFlags::SPECIAL);
+    let letters = [
+        (prot.contains(Prot::READ), "rd"),
+        (prot.contains(Prot::WRITE), "wr"),
+        (prot.contains(Prot::EXEC), "ex"),
+        (shared, "sh"),
+        (true, "mr"),
+        (!never_write, "mw"),
+        (true, "me"),
+        (shared && !never_write, "ms"),
+        (flags.contains(AreaFlags::GROWS_DOWN), "gd"),
+        (flags.contains(AreaFlags::LOCKED), "lo"),
+        (flags.contains(AreaFlags::SEQUENTIAL), "sr"),
+        (flags.contains(AreaFlags::RANDOM), "rr"),
+        (flags.contains(AreaFlags::DONT_FORK), "dc"),
+        (special, "de"),
+        (matches!(area.name, AreaName::None | AreaName::Fixed("[heap]" | "[stack]")), "ac"),
+        (flags.contains(AreaFlags::NO_RESERVE), "nr"),
+        (flags.contains(AreaFlags::WIPE_ON_FORK), "wf"),
+        (flags.contains(AreaFlags::DONT_DUMP), "dd"),
+        (flags.contains(AreaFlags::HUGE), "hg"),
+        (flags.contains(AreaFlags::NO_HUGE), "nh"),
+        (flags.contains(AreaFlags::MERGEABLE), "mg"),
+    ];
+    let set: String = letters.iter().filter(|(on, _)| *on).map(|(_, name)| format!("{name} ")).collect();
+    format!("VmFlags: {set}\n")
+}
+
+/// `smaps`.
+pub fn text(subject: &Subject) -> Result<Vec<u8>> {
+    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+    let mut lines = Lines::new();
+    let mut out = Vec::new();
+    for area in mm.areas() {
+        lines.push(&mut out, &area);
+        let figures = Figures::of(&area, mm.residency_of(area.start, area.end));
+        let mut text = line("Size", (area.end - area.start) as u64);
+        text.push_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n");
+        text.push_str(&figures.text(false));
+        text.push_str("THPeligible:           0\n");
+        text.push_str(&flags(&area));
+        out.extend_from_slice(text.as_bytes());
+    }
+    Ok(out)
+}
+
+/// `smaps_rollup`.
+pub fn rollup(subject: &Subject) -> Result<Vec<u8>> {
+    let Some(mm) = subject.memory()? else { return Err(uapi::Errno::ESRCH) };
+    let areas = mm.areas();
+    let mut sum = Figures::default();
+    for area in &areas {
+        sum.add(&Figures::of(area, mm.residency_of(area.start, area.end)));
+    }
+    let (start, end) = (areas.first().map_or(0, |a| a.start), areas.last().map_or(0, |a| a.end));
+    let head = format!("{start:08x}-{end:08x} ---p 00000000 00:00 0 ");
+    Ok(format!("{head:<73}[rollup]\n{}", sum.text(true)).into_bytes())
+}

@@ -1,0 +1,194 @@
+//! `stat`, `statm`, `sched`, `schedstat`: a process in numbers.
+
+use super::memory;
+use super::subject::{Subject, may_inspect};
+use crate::mm;
+use crate::task::process::Usage;
+use crate::task::{Process, Task};
+use crate::time::clock;
+use abi::layout::PAGE_SIZE;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use uapi::raw::general as g;
+use uapi::Result;
+
+/// ns of a clock tick, `sysconf(_SC_CLK_TCK)`.
+pub const TICK_NS: u64 = 10_000_000;
+/// `PF_FORKNOEXEC`, `PF_RANDOMIZE`, `PF_KTHREAD` of Linux.
+const FORKED_WITHOUT_EXEC: u64 = 0x40;
+const RANDOMIZE: u64 = 0x40_0000;
+const KERNEL_THREAD: u64 = 0x20_0000;
+
+/// Device number of a controlling terminal in the old encoding, as `stat` shows it: the console's.
+const CONSOLE: u64 = 5 << 8 | 1;
+
+/// State letter of a process or thread.
+pub fn state(subject: &Subject, task: Option<&Rc<Task>>) -> char {
+    match task {
+        _ if subject.is_keel() => 'S',
+        Some(task) => task.state_letter(),
+        None => 'Z',
+    }
+}
+
+/// Time used by a thread, or by the whole process.
+fn usage(subject: &Subject, process: &Process, task: Option<&Rc<Task>>) -> Usage {
+    match task {
+        Some(task) if subject.is_thread() => task.sched.usage(),
+        _ => process.usage(),
+    }
+}
+
+/// Number of the processor priority as `stat` shows it, nice value, real-time priority, policy.
+fn priorities(task: Option<&Rc<Task>>) -> (i64, i64, u32, u32) {
+    let Some(task) = task else { return (20, 0, 0, 0) };
+    let (policy, real_time) = task.sched.policy.get();
+    let nice = i64::from(task.sched.nice.get());
+    let priority = if real_time > 0 { -1 - i64::from(real_time) } else { 20 + nice };
+    (priority, nice, real_time, policy)
+}
+
+/// `stat`.
+pub fn text(subject: &Subject) -> Result<Vec<u8>> {
+    let process = subject.process()?;
+    let task = subject.task()?;
+    let task = task.as_ref();
+    let space = task.and_then(|t| t.try_mm());
+    let permitted = task.is_some_and(may_inspect);
+    let layout = space.as_ref().map_or(mm::Layout::default(), |m| m.layout());
+    let figures = space.as_ref().map_or(mm::info::Usage::default(), |m| m.usage());
+    let resident = (figures.anonymous + figures.file + figures.shared) / PAGE_SIZE as u64;
+    let (used, children) = (usage(subject, &process, task), process.children_usage());
+    let session = process.session();
+    let has_terminal = session.terminal.borrow().is_some();
+    let (terminal, foreground) = if has_terminal { (CONSOLE, session.foreground.get()) } else { (0, -1) };
+    let mut flags = if subject.is_keel() { KERNEL_THREAD } else { RANDOMIZE };
+    if !subject.is_keel() && !process.did_exec.get() {
+        flags |= FORKED_WITHOUT_EXEC;
+    }
+    let (priority, nice, real_time, policy) = priorities(task);
+    let signals = task.map_or([0; 4], |t| {
+        let (ignored, caught) = t.signals.actions().sets();
+        // Only what fits into 31 bits, for programs of old.
+        [t.signals.pending().0, t.signals.blocked().0, ignored.0, caught.0].map(|set| set & 0x7fff_ffff)
+    });
+    let ticks = |ns: u64| ns / TICK_NS;
+    // Addresses are hidden from those who may not look; 1 says that there is something.
+    let address = |at: usize| if permitted { at } else { 0 };
+    let code = |at: usize| if permitted || space.is_none() { at } else { 1 };
+    let exit_signal = if subject.is_thread() && subject.id() != subject.pid() {
+        -1
+    } else {
+        i64::from(process.exit_signal.get())
+    };
+    let exit_code = if permitted || task.is_none() { process.zombie_status().unwrap_or(0) } else { 0 };
+    let (limit, _) = process.limit(g::RLIMIT_RSS);
+    let mut out = format!("{} (", subject.id()).into_bytes();
+    out.extend_from_slice(&memory::comm(subject)?);
+    let identity = format!(
+        ") {} {} {} {} {terminal} {foreground} {flags}",
+        state(subject, task),
+        process.ppid(),
+        process.group(),
+        process.sid(),
+    );
+    let times = format!(
+        "{} {} {} {} {} {} {} {} {priority} {nice} {} 0 {}",
+        used.minor_faults,
+        children.minor_faults,
+        used.major_faults,
+        children.major_faults,
+        ticks(used.user_ns),
+        ticks(used.system_ns),
+        ticks(children.user_ns),
+        ticks(children.system_ns),
+        process.thread_count(),
+        ticks(started_boottime_ns(subject, &process, task)),
+    );
+    let places = format!(
+        "{} {resident} {limit} {} {} {} 0 0 {} {} {} {} 0 0 0",
+        figures.mapped,
+        code(layout.start_code),
+        code(layout.end_code),
+        address(layout.start_stack),
+        signals[0],
+        signals[1],
+        signals[2],
+        signals[3],
+    );
+    let rest = format!(
+        "{exit_signal} 0 {real_time} {policy} 0 0 0 {} {} {} {} {} {} {} {exit_code}\n",
+        address(layout.start_data),
+        address(layout.end_data),
+        address(layout.start_brk),
+        address(layout.arg_start),
+        address(layout.arg_end),
+        address(layout.env_start),
+        address(layout.env_end),
+    );
+    out.extend_from_slice([identity, times, places, rest].join(" ").as_bytes());
+    Ok(out)
+}
+
+/// Start of a process or thread in ns since boot.
+fn started_boottime_ns(subject: &Subject, process: &Process, task: Option<&Rc<Task>>) -> u64 {
+    let started = match task {
+        Some(task) if subject.is_thread() => task.started_ns(),
+        _ => process.started_ns(),
+    };
+    let slept = clock::boottime_ns().saturating_sub(hal::clock::monotonic_ns());
+    started + slept
+}
+
+/// `statm`: pages.
+pub fn memory(subject: &Subject) -> Result<Vec<u8>> {
+    let space = subject.task()?.and_then(|t| t.try_mm());
+    let Some(space) = space else { return Ok(b"0 0 0 0 0 0 0\n".to_vec()) };
+    let (usage, layout) = (space.usage(), space.layout());
+    let pages = |bytes: u64| bytes / PAGE_SIZE as u64;
+    let shared = usage.file + usage.shared;
+    let text = (layout.end_code.next_multiple_of(PAGE_SIZE) - layout.start_code / PAGE_SIZE * PAGE_SIZE) as u64;
+    let line = format!(
+        "{} {} {} {} 0 {} 0\n",
+        pages(usage.mapped),
+        pages(usage.anonymous + shared),
+        pages(shared),
+        pages(text),
+        pages(usage.data + usage.stack),
+    );
+    Ok(line.into_bytes())
+}
+
+/// `schedstat`: ns on a processor, ns waiting for one (not counted), number of times it got one.
+pub fn scheduling_times(subject: &Subject) -> Result<Vec<u8>> {
+    let (process, task) = (subject.process()?, subject.task()?);
+    let used = usage(subject, &process, task.as_ref());
+    let times = used.voluntary + used.involuntary;
+    Ok(format!("{} 0 {times}\n", used.user_ns + used.system_ns).into_bytes())
+}
+
+/// `sched`: what Linux shows of it and keel knows.
+pub fn scheduling(subject: &Subject) -> Result<Vec<u8>> {
+    let (process, task) = (subject.process()?, subject.task()?);
+    let used = usage(subject, &process, task.as_ref());
+    let (priority, _, _, policy) = priorities(task.as_ref());
+    let mut out = memory::comm(subject)?;
+    let threads = process.thread_count();
+    out.extend_from_slice(format!(" ({}, #threads: {threads})\n{:->67}\n", subject.id(), "").as_bytes());
+    let ns = used.user_ns + used.system_ns;
+    let milliseconds = format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
+    let rows: [(&str, String); 6] = [
+        ("se.sum_exec_runtime", milliseconds),
+        ("nr_switches", format!("{}", used.voluntary + used.involuntary)),
+        ("nr_voluntary_switches", format!("{}", used.voluntary)),
+        ("nr_involuntary_switches", format!("{}", used.involuntary)),
+        ("policy", format!("{policy}")),
+        ("prio", format!("{}", priority + 100)),
+    ];
+    for (name, value) in rows {
+        out.extend_from_slice(format!("{name:<45}:{value:>21}\n").as_bytes());
+    }
+    Ok(out)
+}

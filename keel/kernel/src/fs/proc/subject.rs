@@ -1,0 +1,130 @@
+//! Which process or thread a directory of `/proc` is about.
+
+use crate::mm::Mm;
+use crate::task::cred::cap;
+use crate::task::{self, Process, Task, pid};
+use alloc::rc::Rc;
+use uapi::{Errno, Result};
+
+/// A process, or one thread of it: by numbers, so that an open file of `/proc` keeps nothing alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pid: i32,
+    /// The thread of a directory in `task/`.
+    tid: Option<i32>,
+    /// Tells the process from others that had the same id.
+    started_ns: u64,
+}
+
+impl Subject {
+    /// The process that `id` or one of its threads has. ENOENT.
+    pub fn of_process(id: i32) -> Result<Self> {
+        let process = find(id).or_else(|| pid::find_task(id).map(|t| t.process().clone())).ok_or(Errno::ENOENT)?;
+        Ok(Self { pid: process.pid(), tid: None, started_ns: process.started_ns() })
+    }
+
+    /// A thread of this process. ENOENT.
+    pub fn thread(&self, tid: i32) -> Result<Self> {
+        let process = self.process().map_err(|_| Errno::ENOENT)?;
+        // The leader's directory stays until the process is reaped.
+        let known = tid == self.pid || process.threads().iter().any(|t| t.tid() == tid);
+        if known { Ok(Self { tid: Some(tid), ..*self }) } else { Err(Errno::ENOENT) }
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Id of the thread, or of the process.
+    pub fn id(&self) -> i32 {
+        self.tid.unwrap_or(self.pid)
+    }
+
+    /// Whether this is about one thread.
+    pub fn is_thread(&self) -> bool {
+        self.tid.is_some()
+    }
+
+    /// Something that differs between bearers of the same id.
+    pub fn generation(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// Whether it is keel itself, which has no program.
+    pub fn is_keel(&self) -> bool {
+        self.pid == pid::INIT
+    }
+
+    /// The process. ESRCH if it is gone.
+    pub fn process(&self) -> Result<Rc<Process>> {
+        find(self.pid).filter(|p| p.started_ns() == self.started_ns).ok_or(Errno::ESRCH)
+    }
+
+    /// The thread, or one that stands for the process; `None` for a zombie. ESRCH if it is gone.
+    pub fn task(&self) -> Result<Option<Rc<Task>>> {
+        let process = self.process()?;
+        match self.tid {
+            None => Ok(process.main_thread()),
+            Some(tid) => match process.threads().into_iter().find(|t| t.tid() == tid) {
+                None if tid != self.pid => Err(Errno::ESRCH),
+                found => Ok(found),
+            },
+        }
+    }
+
+    /// A thread that lives. ESRCH.
+    pub fn living(&self) -> Result<Rc<Task>> {
+        self.task()?.ok_or(Errno::ESRCH)
+    }
+
+    /// A thread that lives and that the caller may look into. EACCES, ESRCH.
+    pub fn inspected(&self) -> Result<Rc<Task>> {
+        let task = self.living()?;
+        if may_inspect(&task) { Ok(task) } else { Err(Errno::EACCES) }
+    }
+
+    /// Its memory, which the caller may look into; `None` if it has ended or has none. EACCES, ESRCH.
+    pub fn memory(&self) -> Result<Option<Rc<Mm>>> {
+        match self.task()? {
+            None => Ok(None),
+            Some(task) if may_inspect(&task) => Ok(task.try_mm()),
+            Some(_) => Err(Errno::EACCES),
+        }
+    }
+
+    /// Owner and group of its files: the effective ids, or root's if it must not be dumped.
+    /// `searchable`: a directory that is open to everybody keeps the ids anyway.
+    pub fn owner(&self, searchable: bool) -> (u32, u32) {
+        let Ok(Some(task)) = self.task() else {
+            return (self.process().map_or(0, |p| p.last_uid()), 0);
+        };
+        if task.process().dumpable.get() != 1 && !searchable {
+            return (0, 0);
+        }
+        let cred = task.cred();
+        (cred.euid, cred.egid)
+    }
+}
+
+fn find(id: i32) -> Option<Rc<Process>> {
+    if id == pid::INIT { Some(pid::init_process()) } else { pid::find_process(id) }
+}
+
+/// Whether the current thread may look into `target`: ptrace(2), "Ptrace access mode checking" with
+/// the file system ids.
+pub fn may_inspect(target: &Rc<Task>) -> bool {
+    task::with_current(|me| {
+        if me.pid() == target.pid() {
+            return true;
+        }
+        let (own, other) = (me.cred(), target.cred());
+        if own.capable(cap::SYS_PTRACE) {
+            return true;
+        }
+        [other.uid, other.euid, other.suid].iter().all(|id| *id == own.fsuid)
+            && [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.fsgid)
+            && other.cap_permitted & !own.cap_permitted == 0
+            && target.process().dumpable.get() == 1
+    })
+}

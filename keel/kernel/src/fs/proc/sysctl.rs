@@ -1,0 +1,158 @@
+//! `/proc/sys`: settings of the system. They tell what holds; only names can be changed.
+
+use super::sysctl_values::VALUES;
+use crate::mm;
+use crate::task::cred::cap;
+use crate::task::{self, info, pid, random};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use uapi::{Errno, Result};
+use vfs::FileType;
+use vfs::synth::{Entry, SynthDir, SynthFile};
+
+/// Makes the text of a setting, without the line end.
+type Make = fn() -> String;
+
+/// Settings whose text is made when it is read.
+const MADE: [(&str, Make); 12] = [
+    ("fs/file-nr", || format!("{}\t0\t9223372036854775807", open_files())),
+    ("kernel/domainname", || lossy(info::names().domain)),
+    ("kernel/hostname", || lossy(info::names().host)),
+    ("kernel/ns_last_pid", || format!("{}", pid::last())),
+    ("kernel/osrelease", || lossy(info::names().release)),
+    ("kernel/pid_max", || format!("{}", pid::PID_MAX)),
+    ("kernel/random/boot_id", boot_id),
+    ("kernel/random/uuid", || uuid(random::bytes())),
+    ("kernel/version", || lossy(info::names().version)),
+    ("kernel/watchdog_cpumask", || super::status::list(u64::MAX >> (64 - super::system::cpus()))),
+    ("vm/max_map_count", || format!("{}", mm::MAX_MAPPINGS)),
+    ("vm/mmap_min_addr", || format!("{}", abi::layout::USER_MIN)),
+];
+
+fn lossy(text: Vec<u8>) -> String {
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Descriptors in use: descriptions that are shared count each time.
+fn open_files() -> usize {
+    let tables = task::process::all().into_iter().filter_map(|p| p.main_thread()?.try_files());
+    tables.map(|files| files.numbers().len()).sum()
+}
+
+/// A random UUID, RFC 9562 version 4.
+fn uuid(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    [&hex[..4], &hex[4..6], &hex[6..8], &hex[8..10], &hex[10..]].map(|part| part.concat()).join("-")
+}
+
+static BOOT_ID: hal::cell::Global<core::cell::Cell<Option<[u8; 16]>>> = hal::cell::Global::new(core::cell::Cell::new(None));
+
+fn boot_id() -> String {
+    let id = BOOT_ID.get().unwrap_or_else(random::bytes);
+    BOOT_ID.set(Some(id));
+    uuid(id)
+}
+
+/// A directory, with those beneath it.
+#[derive(Default)]
+struct Directory {
+    entries: BTreeMap<&'static str, Item>,
+}
+
+enum Item {
+    Directory(Rc<Directory>),
+    File(u32, Source),
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Constant(&'static str),
+    Made(Make),
+    /// Text that may be replaced.
+    Changed(Make, fn(Vec<u8>)),
+}
+
+/// The directory `/proc/sys`.
+pub fn directory() -> impl SynthDir {
+    let mut root = Directory::default();
+    for (path, mode, value) in VALUES {
+        root.insert(path, mode, Source::Constant(value));
+    }
+    for (path, make) in MADE {
+        match path {
+            "kernel/hostname" => root.insert(path, 0o644, Source::Changed(make, info::set_host)),
+            "kernel/domainname" => root.insert(path, 0o644, Source::Changed(make, info::set_domain)),
+            _ => root.insert(path, 0o444, Source::Made(make)),
+        }
+    }
+    Shared(Rc::new(root))
+}
+
+impl Directory {
+    fn insert(&mut self, path: &'static str, mode: u32, source: Source) {
+        match path.split_once('/') {
+            None => {
+                self.entries.insert(path, Item::File(mode, source));
+            }
+            Some((first, rest)) => {
+                let next = self.entries.entry(first).or_insert_with(|| Item::Directory(Rc::default()));
+                // While the tree is built, nobody else holds its directories.
+                if let Item::Directory(directory) = next
+                    && let Some(directory) = Rc::get_mut(directory)
+                {
+                    directory.insert(rest, mode, source);
+                }
+            }
+        }
+    }
+}
+
+struct Shared(Rc<Directory>);
+
+impl SynthDir for Shared {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let name = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+        match self.0.entries.get(name).ok_or(Errno::ENOENT)? {
+            Item::Directory(directory) => Ok(Entry::dir(0o555, Shared(directory.clone()))),
+            Item::File(mode, source) => Ok(Entry::file(*mode, Setting(*source))),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        let kind = |item: &Item| match item {
+            Item::Directory(_) => FileType::Directory,
+            Item::File(..) => FileType::Regular,
+        };
+        Ok(self.0.entries.iter().map(|(name, item)| (name.as_bytes().to_vec(), kind(item))).collect())
+    }
+}
+
+struct Setting(Source);
+
+impl SynthFile for Setting {
+    fn content(&self) -> Result<Vec<u8>> {
+        let mut text = match self.0 {
+            Source::Constant(value) => String::from(value),
+            Source::Made(make) | Source::Changed(make, _) => make(),
+        };
+        text.push('\n');
+        Ok(text.into_bytes())
+    }
+
+    /// What can't be changed is read-only, as in a container. EROFS, EPERM.
+    fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
+        let Source::Changed(_, change) = self.0 else { return Err(Errno::EROFS) };
+        if !task::with_current(|t| t.cred().capable(cap::SYS_ADMIN)) {
+            return Err(Errno::EPERM);
+        }
+        let line = data.split(|&b| b == b'\n' || b == 0).next().unwrap_or_default();
+        // Names have at most 64 bytes.
+        change(line[..line.len().min(64)].to_vec());
+        Ok(data.len())
+    }
+}

@@ -1,0 +1,160 @@
+//! `/sys/fs/cgroup`: the pod as one control group of the unified hierarchy, as a container sees its own.
+
+use super::PathRef;
+use crate::task::process::Usage;
+use crate::task::{pid, process};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use uapi::{Errno, Result};
+use vfs::synth::{Entry, SynthDir, SynthFs, Table, What, table};
+use vfs::tree::Tree;
+use vfs::{FileType, Inode, Mount};
+
+/// `f_type` of cgroup2.
+const MAGIC: u64 = 0x6367_7270;
+
+/// What is mounted.
+type Mounted = Option<(Rc<dyn Inode>, Rc<Mount>)>;
+
+/// `/sys/fs`: the place of the hierarchy.
+#[derive(Clone, Default)]
+pub struct Place(Rc<RefCell<Mounted>>);
+
+impl Place {
+    /// Mounts the hierarchy, in the sysfs that is at `sysfs`.
+    pub fn mount(&self, tree: &Tree, sysfs: &PathRef) {
+        let mount = tree.add_mount(b"/sys/fs/cgroup", sysfs.mount(), "cgroup2", "cgroup2");
+        let root = SynthFs::new(tree.new_dev(), MAGIC, directory());
+        self.0.replace(Some((root, mount)));
+    }
+}
+
+impl SynthDir for Place {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let mounted = self.0.borrow().clone();
+        let (root, mount) = mounted.filter(|_| name == b"cgroup").ok_or(Errno::ENOENT)?;
+        Ok(Entry { what: What::Mounted(root, mount), ..Entry::dir(0o755, table([])) })
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        Ok([(b"cgroup".to_vec(), FileType::Directory)].into())
+    }
+}
+
+/// A file of text that is made when it is read.
+fn text(make: impl Fn() -> String + 'static) -> Entry {
+    Entry::file(0o444, move || Ok(make().into_bytes()))
+}
+
+fn constant(content: &'static str) -> Entry {
+    Entry::file(0o444, move || Ok(content.as_bytes().to_vec()))
+}
+
+fn limit() -> u64 {
+    hal::boot::ram_usage().limit
+}
+
+fn used() -> u64 {
+    let ram = hal::boot::ram_usage();
+    ram.total.saturating_sub(ram.free)
+}
+
+fn directory() -> Table {
+    table([
+        ("cgroup.controllers", constant("cpuset cpu memory pids\n")),
+        ("cgroup.events", constant("populated 1\nfrozen 0\n")),
+        ("cgroup.freeze", constant("0\n")),
+        ("cgroup.max.depth", constant("max\n")),
+        ("cgroup.max.descendants", constant("max\n")),
+        ("cgroup.procs", text(|| ids(false))),
+        ("cgroup.stat", constant("nr_descendants 0\nnr_dying_descendants 0\n")),
+        ("cgroup.subtree_control", constant("")),
+        ("cgroup.threads", text(|| ids(true))),
+        ("cgroup.type", constant("domain\n")),
+        ("cpu.idle", constant("0\n")),
+        ("cpu.max", constant("max 100000\n")),
+        ("cpu.max.burst", constant("0\n")),
+        ("cpu.stat", text(cpu_statistics)),
+        ("cpu.weight", constant("100\n")),
+        ("cpu.weight.nice", constant("0\n")),
+        ("cpuset.cpus", constant("\n")),
+        ("cpuset.cpus.effective", text(|| format!("{}\n", super::cpu::all_list()))),
+        ("cpuset.mems", constant("\n")),
+        ("cpuset.mems.effective", constant("0\n")),
+        ("memory.current", text(|| format!("{}\n", used()))),
+        ("memory.events", constant("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n")),
+        ("memory.high", constant("max\n")),
+        ("memory.low", constant("0\n")),
+        ("memory.max", text(|| format!("{}\n", limit()))),
+        ("memory.min", constant("0\n")),
+        ("memory.oom.group", constant("0\n")),
+        ("memory.stat", text(memory_statistics)),
+        ("memory.swap.current", constant("0\n")),
+        ("memory.swap.events", constant("high 0\nmax 0\nfail 0\n")),
+        ("memory.swap.high", constant("max\n")),
+        ("memory.swap.max", constant("0\n")),
+        ("pids.current", text(|| format!("{}\n", pid::thread_count()))),
+        ("pids.events", constant("max 0\n")),
+        ("pids.max", constant("max\n")),
+    ])
+}
+
+/// Ids of all processes, or of all threads.
+fn ids(threads: bool) -> String {
+    let mut ids = Vec::new();
+    for process in process::all() {
+        match threads {
+            true => ids.extend(process.threads().iter().map(|t| t.tid())),
+            false => ids.push(process.pid()),
+        }
+    }
+    ids.into_iter().map(|id| format!("{id}\n")).collect()
+}
+
+fn cpu_statistics() -> String {
+    let mut sum: Usage = pid::init_process().children_usage();
+    for process in process::all() {
+        sum.add(&process.usage());
+        sum.add(&process.children_usage());
+    }
+    let (user, system) = (sum.user_ns / 1000, sum.system_ns / 1000);
+    format!(
+        "usage_usec {}\nuser_usec {user}\nsystem_usec {system}\nnice_usec 0\nnr_periods 0\nnr_throttled 0\n\
+         throttled_usec 0\nnr_bursts 0\nburst_usec 0\n",
+        user + system
+    )
+}
+
+fn memory_statistics() -> String {
+    let file = crate::fs::setup::cached_bytes().min(used());
+    let anonymous = used() - file;
+    let stacks = pid::thread_count() as u64 * 32 * 1024;
+    let rows = [
+        ("anon", anonymous),
+        ("file", file),
+        ("kernel", stacks),
+        ("kernel_stack", stacks),
+        ("pagetables", 0),
+        ("sock", 0),
+        ("shmem", 0),
+        ("file_mapped", 0),
+        ("file_dirty", 0),
+        ("file_writeback", 0),
+        ("swapcached", 0),
+        ("anon_thp", 0),
+        ("inactive_anon", 0),
+        ("active_anon", anonymous),
+        ("inactive_file", file),
+        ("active_file", 0),
+        ("unevictable", 0),
+        ("slab_reclaimable", 0),
+        ("slab_unreclaimable", 0),
+        ("slab", 0),
+        ("pgfault", 0),
+        ("pgmajfault", 0),
+    ];
+    rows.into_iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+}

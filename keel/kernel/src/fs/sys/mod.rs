@@ -1,0 +1,65 @@
+//! `/sys`: what programs read of it. CPUs, the loopback device, the limits of the pod as a control group.
+
+mod cgroup;
+mod cpu;
+mod kernel;
+mod net;
+
+use super::PathRef;
+use alloc::rc::Rc;
+use alloc::string::String;
+use uapi::Result;
+use vfs::synth::{Entry, SYSFS_MAGIC, SynthFs, Table, table};
+use vfs::tree::Tree;
+
+/// Attaches the file system, with the control groups in it.
+pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
+    let groups = cgroup::Place::default();
+    let root = SynthFs::new(tree.new_dev(), SYSFS_MAGIC, directory(groups.clone()));
+    let place = tree.attach(b"/sys", root, "sysfs", "sysfs", false)?;
+    groups.mount(tree, &place);
+    Ok(place)
+}
+
+/// Size that files of sysfs show.
+const FILE_SIZE: u64 = 4096;
+
+/// A file that anybody may read, of text that is made when it is read.
+fn text(make: impl Fn() -> String + 'static) -> Entry {
+    Entry::file(0o444, move || Ok(make().into_bytes())).sized(FILE_SIZE)
+}
+
+/// A file whose text never changes.
+fn constant(content: &'static str) -> Entry {
+    Entry::file(0o444, move || Ok(content.as_bytes().to_vec())).sized(FILE_SIZE)
+}
+
+/// A directory of fixed names.
+fn dir<const N: usize>(entries: [(&str, Entry); N]) -> Entry {
+    Entry::dir(0o755, table(entries))
+}
+
+/// A symbolic link.
+fn link(target: &'static str) -> Entry {
+    Entry::link(move || Ok(target.as_bytes().to_vec()))
+}
+
+fn directory(fs: cgroup::Place) -> Table {
+    table([
+        ("block", dir([])),
+        ("bus", dir([("cpu", dir([("devices", Entry::dir(0o755, cpu::links()))]))])),
+        ("class", dir([("net", dir([("lo", link("../../devices/virtual/net/lo"))])), ("block", dir([]))])),
+        ("dev", dir([("block", dir([])), ("char", dir([]))])),
+        (
+            "devices",
+            dir([
+                ("system", dir([("cpu", Entry::dir(0o755, cpu::directory())), ("node", cpu::nodes())])),
+                ("virtual", dir([("net", dir([("lo", net::loopback())]))])),
+            ]),
+        ),
+        ("firmware", dir([])),
+        ("fs", Entry::dir(0o755, fs)),
+        ("kernel", kernel::directory()),
+        ("module", dir([])),
+    ])
+}
