@@ -2,8 +2,8 @@
 
 use super::decode::{Instruction, Kind, decode};
 use super::{
-    Area, ENTER_LEN, Form, JUMP_LEN, LEA_LEN, PAGE, Patch, Point, Refusal, Window, distance, emit_enter, emit_rcx,
-    jump, scan,
+    Area, ENTER_LEN, Form, JUMP_LEN, LEA_LEN, PAGE, Patch, Planned, Point, Refusal, TrampolineCode, Window, distance,
+    emit_gate, emit_rcx, jump, scan,
 };
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ pub(super) fn plan(
     area: &mut Area,
     gate_offset: u32,
     thorough: bool,
-) -> Result<Patch, Refusal> {
+) -> Result<Planned, Refusal> {
     let moved = covered(window, site + 2, thorough)?;
     let end = moved.last().map_or(site + 2, Instruction::end);
     let covered_end = end.max(site + JUMP_LEN as u64);
@@ -42,7 +42,8 @@ pub(super) fn plan(
     check_padding(window, end, covered_end)?;
     let boundaries: SmallVec<[u64; 4]> = moved.iter().map(|m| m.address).collect();
     // An instruction at the last byte of the jump needs a fill byte behind it.
-    let overwritten = if boundaries.contains(&(site + 4)) { covered_end } else { site + JUMP_LEN as u64 };
+    let filled = boundaries.contains(&(site + 4));
+    let overwritten = covered_end.min(site + JUMP_LEN as u64 + u64::from(filled));
     if site / PAGE != (overwritten - 1) / PAGE {
         return Err(Refusal::CrossesPage);
     }
@@ -65,7 +66,9 @@ pub(super) fn plan(
         let mut bytes = SmallVec::from_slice(&jump(site, trampoline)?);
         bytes.resize((overwritten - site) as usize, FILL);
         debug_assert_eq!(code.len(), len);
-        Some(Patch { site, form: Form::Displace, at: site, end: covered_end, bytes, trampoline, code, points })
+        let len = u8::try_from(len).ok()?;
+        let patch = Patch { site, at: site, end: covered_end, trampoline, form: Form::Displace, len, bytes, points };
+        Some(Planned { patch, code })
     });
     planned.ok_or_else(|| {
         area.give_back(trampoline, len);
@@ -116,7 +119,7 @@ fn faults_at(jump: &[u8; JUMP_LEN], offset: u64, overwritten: u64) -> bool {
     }
 }
 
-type Built = (SmallVec<[u8; 64]>, SmallVec<[Point; 8]>);
+type Built = (TrampolineCode, SmallVec<[Point; 8]>);
 
 /// Generates the trampoline. The `syscall` in front of the point of return is for a restarted call:
 /// like everywhere it is found two bytes before. Behind it rcx gets what a `syscall` at the site would
@@ -129,19 +132,25 @@ fn build(
     back: Option<u64>,
     gate_offset: u32,
 ) -> Option<Built> {
-    let mut code = SmallVec::new();
+    let mut code = TrampolineCode::new();
     let mut points = SmallVec::new();
+    let mut point = |code: &TrampolineCode, original: u64| {
+        let original = i8::try_from(original.wrapping_sub(site) as i64).ok()?;
+        points.push(Point { moved: u8::try_from(code.len()).ok()?, original });
+        Some(())
+    };
     let restart = trampoline + ENTER_LEN as u64;
-    emit_enter(&mut code, trampoline, restart + 2, gate_offset)?;
+    point(&code, site)?;
+    emit_rcx(&mut code, trampoline, restart + 2)?;
+    point(&code, site)?;
+    emit_gate(&mut code, gate_offset);
+    point(&code, site)?;
     code.extend_from_slice(&[0x0f, 0x05]);
-    for at in [trampoline, trampoline + LEA_LEN as u64, restart] {
-        points.push(Point { moved: at, original: site });
-    }
-    points.push(Point { moved: restart + 2, original: site + 2 });
+    point(&code, site + 2)?;
     emit_rcx(&mut code, restart + 2, site + 2)?;
     for m in moved {
         let at = trampoline + code.len() as u64;
-        points.push(Point { moved: at, original: m.address });
+        point(&code, m.address)?;
         match m.kind {
             Kind::Conditional(condition, target) => {
                 code.extend_from_slice(&[0x0f, 0x80 | condition]);
@@ -159,7 +168,7 @@ fn build(
     }
     if let Some(back) = back {
         let at = trampoline + code.len() as u64;
-        points.push(Point { moved: at, original: back });
+        point(&code, back)?;
         code.extend_from_slice(&jump(at, back)?);
     }
     Some((code, points))

@@ -101,30 +101,42 @@ pub enum Refusal {
 /// An instruction in a trampoline and the one that it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
-    /// Address in the trampoline.
-    moved: u64,
-    /// Where the program would be without the patch.
-    original: u64,
+    /// Bytes from the trampoline's start.
+    moved: u8,
+    /// Bytes from the site to where the program would be without the patch.
+    original: i8,
 }
 
-/// A planned patch: what to write where.
+/// A patch: what is written over the program's text, and what is needed to find one's way in it.
 #[derive(Clone, Debug)]
 pub struct Patch {
     /// Address of the `syscall`.
     pub site: u64,
-    /// How room was found.
-    pub form: Form,
     /// First overwritten byte.
     pub at: u64,
     /// First byte behind what the patch relies on: overwritten bytes, the site, moved instructions.
     pub end: u64,
-    /// What replaces the bytes there; stays within one page.
-    pub bytes: SmallVec<[u8; 24]>,
     /// Address of the trampoline.
     pub trampoline: u64,
-    /// Its code; stays within one page.
-    pub code: SmallVec<[u8; 64]>,
+    /// How room was found.
+    pub form: Form,
+    /// Bytes of the trampoline.
+    len: u8,
+    /// What replaces the bytes at `at`; stays within one page.
+    pub bytes: SmallVec<[u8; 8]>,
     points: SmallVec<[Point; 8]>,
+}
+
+/// A trampoline's code; stays within one page.
+pub type TrampolineCode = SmallVec<[u8; 64]>;
+
+/// A patch that was just planned.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The patch.
+    pub patch: Patch,
+    /// The code of its trampoline, to be written first.
+    pub code: TrampolineCode,
 }
 
 impl Patch {
@@ -136,19 +148,23 @@ impl Patch {
             return None;
         }
         // The last one: before the moved instructions rcx is set, for those that come from the gate.
-        self.points.iter().rfind(|p| p.original == rip).map(|p| p.moved)
+        let offset = i8::try_from(rip.checked_sub(self.site)?).ok()?;
+        let point = self.points.iter().rfind(|p| p.original == offset)?;
+        Some(self.trampoline + u64::from(point.moved))
     }
 
     /// Whether `rip` lies in the trampoline.
     pub fn in_trampoline(&self, rip: u64) -> bool {
-        rip.checked_sub(self.trampoline).is_some_and(|offset| offset < self.code.len() as u64)
+        rip.checked_sub(self.trampoline).is_some_and(|offset| offset < u64::from(self.len))
     }
 
     /// Where a program that stopped in the trampoline would be without the patch: what signal
     /// handlers, unwinders and restarted system calls must see. Equivalent in every register but
     /// rcx, which belongs to the `syscall`.
     pub fn original_for(&self, rip: u64) -> Option<u64> {
-        self.points.iter().find(|p| p.moved == rip).map(|p| p.original)
+        let offset = u8::try_from(rip.checked_sub(self.trampoline)?).ok()?;
+        let point = self.points.iter().find(|p| p.moved == offset)?;
+        Some(self.site.wrapping_add_signed(i64::from(point.original)))
     }
 }
 
@@ -165,7 +181,7 @@ pub fn plan(
     area: &mut Area,
     gate_offset: u32,
     thorough: bool,
-) -> Result<Patch, Refusal> {
+) -> Result<Planned, Refusal> {
     if window.get(site, 2) != Some(&[0x0f, 0x05]) {
         return Err(Refusal::NotASite);
     }
@@ -183,13 +199,13 @@ pub fn plan(
 }
 
 /// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt.
-pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
+pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Planned, Refusal> {
     let number = scan::number_load(window, site).ok_or(Refusal::NotASite)?.number;
     plan(window, site, u64::from(number), area, gate_offset, false)
 }
 
 /// Plans [`Form::Number`].
-fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offset: u32) -> Result<Patch, Refusal> {
+fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offset: u32) -> Result<Planned, Refusal> {
     let at = site - load.bytes.len() as u64;
     if at / PAGE != (at + JUMP_LEN as u64 - 1) / PAGE {
         return Err(Refusal::CrossesPage);
@@ -197,15 +213,17 @@ fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offs
     let len = load.bytes.len() + ENTER_LEN;
     let trampoline = area.take(len, |_| true).ok_or(Refusal::NoRoom)?;
     let planned = (|| {
-        let mut code = SmallVec::from_slice(load.bytes);
-        let enter = trampoline + code.len() as u64;
-        emit_enter(&mut code, enter, site + 2, gate_offset)?;
+        let mut code = TrampolineCode::from_slice(load.bytes);
+        let load_len = code.len() as u8;
+        emit_enter(&mut code, trampoline + u64::from(load_len), site + 2, gate_offset)?;
         let mut points = SmallVec::new();
-        points.push(Point { moved: trampoline, original: at });
-        points.push(Point { moved: enter, original: site });
-        points.push(Point { moved: enter + LEA_LEN as u64, original: site });
+        points.push(Point { moved: 0, original: -(load_len as i8) });
+        points.push(Point { moved: load_len, original: 0 });
+        points.push(Point { moved: load_len + LEA_LEN as u8, original: 0 });
         let bytes = SmallVec::from_slice(&jump(at, trampoline)?);
-        Some(Patch { site, form: Form::Number, at, end: site + 2, bytes, trampoline, code, points })
+        let len = code.len() as u8;
+        let patch = Patch { site, at, end: site + 2, trampoline, form: Form::Number, len, bytes, points };
+        Some(Planned { patch, code })
     })();
     planned.ok_or_else(|| {
         area.give_back(trampoline, len);
@@ -220,15 +238,20 @@ const ENTER_LEN: usize = LEA_LEN + 8;
 
 /// `lea rcx, [rip + back]; jmp qword ptr gs:[gate_offset]`: the gate continues the program at rcx.
 /// Touches neither the stack (the caller's red zone) nor the flags.
-fn emit_enter(code: &mut SmallVec<[u8; 64]>, at: u64, back: u64, gate_offset: u32) -> Option<()> {
+fn emit_enter(code: &mut TrampolineCode, at: u64, back: u64, gate_offset: u32) -> Option<()> {
     emit_rcx(code, at, back)?;
-    code.extend_from_slice(&[0x65, 0xff, 0x24, 0x25]);
-    code.extend_from_slice(&gate_offset.to_le_bytes());
+    emit_gate(code, gate_offset);
     Some(())
 }
 
+/// `jmp qword ptr gs:[gate_offset]`.
+fn emit_gate(code: &mut TrampolineCode, gate_offset: u32) {
+    code.extend_from_slice(&[0x65, 0xff, 0x24, 0x25]);
+    code.extend_from_slice(&gate_offset.to_le_bytes());
+}
+
 /// `lea rcx, [rip + value]`.
-fn emit_rcx(code: &mut SmallVec<[u8; 64]>, at: u64, value: u64) -> Option<()> {
+fn emit_rcx(code: &mut TrampolineCode, at: u64, value: u64) -> Option<()> {
     code.extend_from_slice(&[0x48, 0x8d, 0x0d]);
     code.extend_from_slice(&distance(at + LEA_LEN as u64, value)?.to_le_bytes());
     Some(())

@@ -1,6 +1,6 @@
 //! The system call sites of one file: how often they trapped, what was planned for them.
 
-use super::{Area, PAGE, Patch, Refusal, Window, candidates, plan, plan_unseen};
+use super::{Area, PAGE, Patch, Planned, Refusal, TrampolineCode, Window, candidates, plan, plan_unseen};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -13,9 +13,9 @@ pub const ORIGIN: u64 = 1 << 48;
 /// Bytes behind a page that its last instructions may reach.
 const BEHIND: usize = 32;
 
-/// A page is patched when its sites have trapped this often. Patching costs about as much as twenty
-/// traps where page tables are shadowed; a page that traps eight times will likely go on.
-const TRAPS_BEFORE_PATCH: u32 = 8;
+/// A page is patched when its sites have trapped this often. Patching costs as much as thirty traps
+/// where page tables are shadowed, but serves every later program of the pod.
+const TRAPS_BEFORE_PATCH: u32 = 12;
 /// A program that shows the unpatched page gets the patched one after this many of its traps.
 const TRAPS_BEFORE_SHOW: u32 = 4;
 /// A site that only the thorough decoder knows must have trapped this often.
@@ -108,8 +108,16 @@ impl Sites {
 
     /// Plans the sites of a page that trapped, and those beside them that are beyond doubt. `file` has
     /// the page's bytes and some of those behind; `room` bytes for trampolines lie `distance` bytes from the
-    /// file's first byte (the same in every call).
-    pub fn plan(&self, page: u64, file: &[u8], distance: isize, room: usize, gate_offset: u32) -> Vec<Rc<Patch>> {
+    /// file's first byte (the same in every call). The code of the trampolines is to be written before
+    /// the patches.
+    pub fn plan(
+        &self,
+        page: u64,
+        file: &[u8],
+        distance: isize,
+        room: usize,
+        gate_offset: u32,
+    ) -> Vec<(Rc<Patch>, TrampolineCode)> {
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
         let Some(base) = ORIGIN.checked_add_signed(distance as i64) else { return Vec::new() };
@@ -139,7 +147,7 @@ impl Sites {
             new.extend(planned.and_then(|p| state.install(p, area)));
         }
         for patch in &new {
-            inner.patches.insert(patch.trampoline, patch.clone());
+            inner.patches.insert(patch.0.trampoline, patch.0.clone());
         }
         new
     }
@@ -198,14 +206,15 @@ impl Sites {
 
 impl Page {
     /// Adds a patch, or gives its room back if it would touch what another one covers.
-    fn install(&mut self, patch: Patch, area: &mut Area) -> Option<Rc<Patch>> {
+    fn install(&mut self, planned: Planned, area: &mut Area) -> Option<(Rc<Patch>, TrampolineCode)> {
+        let Planned { patch, code } = planned;
         if self.patches.iter().any(|p| p.patch.at < patch.end && patch.at < p.patch.end) {
-            area.give_back(patch.trampoline, patch.code.len());
+            area.give_back(patch.trampoline, code.len());
             return None;
         }
         let patch = Rc::new(patch);
         self.patches.push(Installed { patch: patch.clone(), landings: 0 });
-        Some(patch)
+        Some((patch, code))
     }
 }
 

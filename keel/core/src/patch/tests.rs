@@ -39,14 +39,16 @@ fn decode(bytes: &[u8], at: u64) -> Vec<Instruction> {
 
 /// Follows the patched program from the jump through the trampoline and compares every instruction
 /// with the original program's.
-fn verify(window: &Window<'_>, patch: &Patch) {
+fn verify(window: &Window<'_>, patch: &Patch, code: &[u8]) {
+    let code_len = code.len() as u64;
+    assert!(!patch.in_trampoline(patch.trampoline - 1) && !patch.in_trampoline(patch.trampoline + code_len));
     let original = window.from(patch.at).expect("in window");
     let original = decode(&original[..original.len().min(64)], patch.at);
     let entry = decode(&patch.bytes, patch.at)[0];
     assert_eq!(entry.near_branch_target(), patch.trampoline);
-    let code = decode(&patch.code, patch.trampoline);
+    let code = decode(code, patch.trampoline);
     assert!(code.iter().all(|i| !i.is_invalid()));
-    assert_eq!(patch.trampoline / PAGE, (patch.trampoline + patch.code.len() as u64 - 1) / PAGE);
+    assert_eq!(patch.trampoline / PAGE, (patch.trampoline + code_len - 1) / PAGE);
     assert_eq!(patch.at / PAGE, (patch.at + patch.bytes.len() as u64 - 1) / PAGE);
     let enter = if patch.form == Form::Number { 1 } else { 0 };
     assert!(text(&code[enter]).starts_with("lea rcx,["));
@@ -73,7 +75,7 @@ fn verify(window: &Window<'_>, patch: &Patch) {
                 assert_eq!(old.ip(), at);
                 assert_eq!(patch.original_for(new.ip()), Some(at));
                 at = old.next_ip();
-                if new.ip() + 5 == patch.trampoline + patch.code.len() as u64 && new.near_branch_target() == old.ip() {
+                if new.ip() + 5 == patch.trampoline + code_len && new.near_branch_target() == old.ip() {
                     // The way back.
                     assert!(old.ip() >= patch.site + 5);
                     return;
@@ -131,16 +133,18 @@ fn real_text() {
                 let number = window.get(site - 4, 4).map_or(0, |b| u32::from_le_bytes(b.try_into().expect("four")));
                 let planned = plan(&window, site, number.into(), &mut area, GATE, true);
                 *counts
-                    .entry(planned.as_ref().map_or_else(|r| std::format!("{r:?}"), |p| std::format!("{:?}", p.form)))
+                    .entry(
+                        planned.as_ref().map_or_else(|r| std::format!("{r:?}"), |p| std::format!("{:?}", p.patch.form)),
+                    )
                     .or_default() += 1;
                 patches.extend(planned.map(|p| (whole, p)));
             }
         }
         println!("{path}: {sites} candidates in {:?}: {counts:?}", start.elapsed());
-        for (whole, patch) in &patches {
-            verify(whole, patch);
+        for (whole, planned) in &patches {
+            verify(whole, &planned.patch, &planned.code);
         }
-        let mut taken: Vec<_> = patches.iter().map(|(_, p)| (p.trampoline, p.code.len() as u64)).collect();
+        let mut taken: Vec<_> = patches.iter().map(|(_, p)| (p.patch.trampoline, p.code.len() as u64)).collect();
         taken.sort_unstable();
         assert!(taken.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "trampolines overlap");
         if path.ends_with("libc.so.6") {
@@ -154,18 +158,18 @@ fn number_forms() {
     let mut area = area();
     // mov eax, 39; syscall; ret
     let (bytes, site) = page(64, &[0x90, 0x90, 0x90, 0x90, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
-    let patch = plan(&window(&bytes), site, 39, &mut area, GATE, true).expect("planned");
+    let Planned { patch, code } = plan(&window(&bytes), site, 39, &mut area, GATE, true).expect("planned");
     assert_eq!((patch.form, patch.at), (Form::Number, site - 5));
-    verify(&window(&bytes), &patch);
+    verify(&window(&bytes), &patch, &code);
     assert!(plan_unseen(&window(&bytes), site, &mut area, GATE).is_ok());
     // The number came from elsewhere: a branch to the syscall.
     let other = plan(&window(&bytes), site, 1, &mut area, GATE, true).expect("planned");
-    assert_eq!(other.form, Form::Displace);
+    assert_eq!(other.patch.form, Form::Displace);
     // mov rax, 39; syscall
     let (bytes, site) = page(64, &[0x48, 0xc7, 0xc0, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
-    let patch = plan(&window(&bytes), site, 39, &mut area, GATE, true).expect("planned");
+    let Planned { patch, code } = plan(&window(&bytes), site, 39, &mut area, GATE, true).expect("planned");
     assert_eq!((patch.form, patch.at), (Form::Number, site - 7));
-    verify(&window(&bytes), &patch);
+    verify(&window(&bytes), &patch, &code);
     // mov r8d, 39; syscall
     let (bytes, site) = page(64, &[0x90, 0x90, 0x90, 0x41, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
     assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite));
@@ -242,10 +246,10 @@ fn moved_instructions() {
         &[0x0f, 0x05, 0x89, 0xc2, 0x48, 0x8b, 0x0c, 0x24],
     ] {
         let (bytes, site) = page(0x123, code);
-        let patch =
-            plan(&window(&bytes), site, 0, &mut area(), GATE, true).unwrap_or_else(|r| panic!("{code:02x?}: {r:?}"));
+        let planned = plan(&window(&bytes), site, 0, &mut area(), GATE, true);
+        let Planned { patch, code: trampoline } = planned.unwrap_or_else(|r| panic!("{code:02x?}: {r:?}"));
         assert_eq!(patch.form, Form::Displace);
-        verify(&window(&bytes), &patch);
+        verify(&window(&bytes), &patch, &trampoline);
     }
 }
 
@@ -270,7 +274,7 @@ fn noise() {
         let window = Window { addr: BASE + random() % 8192, bytes: &bytes };
         for site in candidates(&window) {
             if let Ok(patch) = plan(&window, site, random() % 400, &mut area, GATE, true) {
-                verify(&window, &patch);
+                verify(&window, &patch.patch, &patch.code);
                 planned += 1;
             }
         }
@@ -337,19 +341,19 @@ fn three_sites() -> Vec<u8> {
 fn sites_of_a_page() {
     let file = three_sites();
     let sites = Sites::default();
-    for _ in 0..7 {
+    for _ in 0..11 {
         assert!(matches!(sites.note(3, 200, 39), Verdict::Wait));
     }
     assert!(matches!(sites.note(3, 200, 39), Verdict::Plan));
     let new = sites.plan(3, &file, -0x10000, AREA, GATE);
     // The one that trapped, and the ones that are beyond doubt.
-    let mut at: Vec<_> = new.iter().map(|p| p.site - ORIGIN - 3 * PAGE).collect();
+    let mut at: Vec<_> = new.iter().map(|(p, _)| p.site - ORIGIN - 3 * PAGE).collect();
     at.sort_unstable();
     assert_eq!(at, [105, 200, 305]);
     assert_eq!(sites.area_base(), Some(ORIGIN - 0x10000));
     assert_eq!(sites.refused(3), 0);
-    for patch in &new {
-        verify(&Window { addr: ORIGIN + 3 * PAGE, bytes: &file }, patch);
+    for (patch, code) in &new {
+        verify(&Window { addr: ORIGIN + 3 * PAGE, bytes: &file }, patch, code);
     }
     // Another program still shows the file's page.
     assert!((0..4).any(|_| matches!(sites.note(3, 200, 39), Verdict::Show(p) if p.site == ORIGIN + 3 * PAGE + 200)));

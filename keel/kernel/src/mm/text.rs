@@ -157,6 +157,16 @@ impl Mm {
         inner.trampolines_at(&text, origin)
     }
 
+    /// Makes trampolines present that were added since [`Mm::trampoline_area`] mapped them.
+    pub fn show_trampolines(&self, site: &TextSite) {
+        let Some(text) = PatchedText::existing(&site.inode) else { return };
+        let mut inner = self.inner.borrow_mut();
+        let area = origin(site.page_address, site.file_page).and_then(|origin| inner.trampolines_at(&text, origin));
+        if let Some(area) = area {
+            inner.map_trampolines(&text, area);
+        }
+    }
+
     /// The text whose trampolines lie at `address`, and where its file page 0 would be mapped.
     pub fn trampoline_text(&self, address: usize) -> Option<(Rc<PatchedText>, usize)> {
         let inner = self.inner.borrow();
@@ -236,12 +246,20 @@ impl Inner {
                 backing: Backing::Trampolines(text.clone(), 0),
             };
             self.vmas.insert(area, area + TRAMPOLINE_ROOM, attrs);
-            // A patched page is used soon. What can't be mapped now is by a fault later.
-            for (index, frame) in text.trampolines.borrow().iter().filter(|(index, _)| **index < TRAMPOLINE_PAGES) {
-                let _ = self.space.map(area + *index as usize * PAGE_SIZE, frame.clone(), Prot::READ | Prot::EXEC);
-            }
+            self.map_trampolines(text, area);
         }
         Some(area)
+    }
+
+    /// Maps the trampolines that exist: patched text is used soon. What can't be mapped now is by a
+    /// fault later.
+    fn map_trampolines(&mut self, text: &PatchedText, area: usize) {
+        for (index, frame) in text.trampolines.borrow().iter().filter(|(index, _)| **index < TRAMPOLINE_PAGES) {
+            let va = area + *index as usize * PAGE_SIZE;
+            if self.space.get(va).is_none() {
+                let _ = self.space.map(va, frame.clone(), Prot::READ | Prot::EXEC);
+            }
+        }
     }
 
     /// The patched page for `va` of a text mapping, if there is one and its trampolines are in place.

@@ -5,8 +5,8 @@
 //! patched copy that hangs on the file ([`crate::mm::text::PatchedText`]). Every program of the pod that
 //! maps the file sees the copy from then on, so a page is patched once per pod.
 //!
-//! Only private, executable, unwritable mappings of files are patched, and only where a program sees
-//! the file's own bytes. Generated code keeps trapping.
+//! Only private, executable mappings of files that were never writable are patched: they show the
+//! file's own bytes. Generated code keeps trapping.
 
 use crate::mm::area::TRAMPOLINE_ROOM;
 use crate::mm::text::{PatchedText, TextSite};
@@ -20,7 +20,10 @@ use hal::cell::Global;
 use hal::frame::Frame;
 use hal::trap::TrapFrame;
 use keel_core::patch::{ORIGIN, Patch, Verdict};
+use smallvec::SmallVec;
 
+/// Bytes behind a page that instructions of its last site may reach.
+const BEHIND: usize = 32;
 /// Bytes of a `syscall` instruction.
 const SYSCALL_LEN: u64 = 2;
 /// Exception vector of `int3`.
@@ -145,15 +148,8 @@ fn address_of(site: &TextSite, at: u64) -> Option<u64> {
 
 /// The page is patched but this program still shows the file's: shows it the patched one.
 fn show(mm: &Mm, site: &TextSite, text: &PatchedText, patch: &Patch) -> Option<()> {
-    let at = usize::try_from(address_of(site, patch.at)?).ok()?;
-    let mut shown = vec![0; patch.bytes.len()];
-    user::read_bytes(at, &mut shown).ok()?;
-    if shown[..] == patch.bytes[..] {
+    if shows(site, patch)? {
         // Reached by a branch to the `syscall` that stayed.
-        return None;
-    }
-    let file = file_bytes(site)?;
-    if !sees(site, &file[..PAGE_SIZE]) {
         return None;
     }
     mm.trampoline_area(site)?;
@@ -161,18 +157,23 @@ fn show(mm: &Mm, site: &TextSite, text: &PatchedText, patch: &Patch) -> Option<(
     Some(())
 }
 
+/// Whether the program sees a patch in the page of `site`.
+fn shows(site: &TextSite, patch: &Patch) -> Option<bool> {
+    let at = usize::try_from(address_of(site, patch.at)?).ok()?;
+    let mut seen: SmallVec<[u8; 8]> = SmallVec::from_elem(0, patch.bytes.len());
+    user::read_bytes(at, &mut seen).ok()?;
+    Some(seen == patch.bytes)
+}
+
 /// Patches what can be patched in the page of `site`. `None` if nothing new was.
 fn plan(mm: &Mm, site: &TextSite, text: &PatchedText, single_cpu: bool) -> Option<()> {
     mm.trampoline_area(site)?;
     let distance = text.distance()?;
-    let file = file_bytes(site)?;
     let old = text.page(site.file_page);
-    let old_bytes = old.as_ref().map(bytes_of);
-    let shows_old = old_bytes.as_ref().is_some_and(|old| sees(site, old));
-    if !shows_old && !sees(site, &file[..PAGE_SIZE]) {
-        // The program has changed its copy.
-        return None;
-    }
+    let file = match &old {
+        None => unpatched_bytes(site)?,
+        Some(_) => file_bytes(site)?,
+    };
     let before = text.sites.refused(site.file_page);
     let new = text.sites.plan(site.file_page, &file, distance, TRAMPOLINE_ROOM, hal::percpu::GATE_OFFSET);
     let refused = text.sites.refused(site.file_page) - before;
@@ -181,23 +182,27 @@ fn plan(mm: &Mm, site: &TextSite, text: &PatchedText, single_cpu: bool) -> Optio
         return None;
     }
     let base = text.sites.area_base()?;
-    for patch in &new {
+    for (patch, code) in &new {
         let at = patch.trampoline - base;
         let frame = text.trampoline(at / PAGE_SIZE as u64)?;
-        frame.write(at as usize % PAGE_SIZE, &patch.code);
+        frame.write(at as usize % PAGE_SIZE, code);
     }
     match old {
         // Nobody else runs in the page now, and all programs that show it shall see the change.
         Some(frame) if single_cpu => {
-            for patch in &new {
+            for (patch, _) in &new {
                 frame.write(patch.at as usize % PAGE_SIZE, &patch.bytes);
             }
-            if !shows_old {
+            mm.show_trampolines(site);
+            if !shows(site, &new.first()?.0)? {
                 mm.replace_text_page(&site.inode, site.file_page, &frame);
             }
             Some(())
         }
-        _ => rebuild(mm, site, text, &file),
+        _ => {
+            mm.show_trampolines(site);
+            rebuild(mm, site, text, &file)
+        }
     }
 }
 
@@ -210,26 +215,26 @@ fn rebuild(mm: &Mm, site: &TextSite, text: &PatchedText, file: &[u8]) -> Option<
     Some(())
 }
 
-/// The file's page at `site`, and the next one if it belongs to the mapping: instructions may reach
-/// into it.
+/// The bytes of a page that was never patched, as the program sees them: they are at hand.
+fn unpatched_bytes(site: &TextSite) -> Option<Vec<u8>> {
+    let mut page = vec![0; PAGE_SIZE];
+    user::read_bytes(site.page_address, &mut page).ok()?;
+    // The next page matters only to a site at the very end, and may be patched itself.
+    if ends_with_site(&page) { file_bytes(site) } else { Some(page) }
+}
+
+/// Whether a site at the end of a page may be followed by instructions that reach beyond it.
+fn ends_with_site(page: &[u8]) -> bool {
+    page.get(PAGE_SIZE - BEHIND..).is_some_and(|end| end.windows(2).any(|pair| pair == [0x0f, 0x05]))
+}
+
+/// The file's page at `site`, and the next one if it belongs to the mapping.
 fn file_bytes(site: &TextSite) -> Option<Vec<u8>> {
     let want = if site.end - site.page_address > PAGE_SIZE { 2 } else { 1 };
     let frames = site.inode.pages(site.file_page, want, false).ok()?;
-    let mut bytes = Vec::new();
-    for frame in frames.iter().take(want) {
-        bytes.extend_from_slice(&bytes_of(frame));
+    let mut bytes = vec![0; frames.len().min(want) * PAGE_SIZE];
+    for (frame, page) in frames.iter().zip(bytes.chunks_exact_mut(PAGE_SIZE)) {
+        frame.read(0, page);
     }
     (bytes.len() >= PAGE_SIZE).then_some(bytes)
-}
-
-fn bytes_of(frame: &Frame) -> Vec<u8> {
-    let mut bytes = vec![0; PAGE_SIZE];
-    frame.read(0, &mut bytes);
-    bytes
-}
-
-/// Whether the program sees `bytes` in the page of `site`.
-fn sees(site: &TextSite, bytes: &[u8]) -> bool {
-    let mut shown = vec![0; PAGE_SIZE];
-    user::read_bytes(site.page_address, &mut shown).is_ok() && shown == bytes
 }
