@@ -31,6 +31,7 @@ pub use table::FdTable;
 
 use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
@@ -167,6 +168,13 @@ pub trait FileOps: Any {
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[unknown]".to_vec()
     }
+    /// Opens the same thing once more, for open(2) of `/proc/PID/fd/N`; only asked of files without a
+    /// path. ENXIO for those that can't be.
+    fn reopen(&self, _file: &File, _flags: u32) -> Result<Rc<File>> {
+        Err(Errno::ENXIO)
+    }
+    /// Appends the lines of `/proc/PID/fdinfo/N` that only this kind of file has.
+    fn describe(&self, _file: &File, _out: &mut String) {}
     /// A descriptor of this description was closed, or the process that held it ended.
     fn flush(&self, _file: &File) {}
     /// The last descriptor of this description was closed.
@@ -182,7 +190,7 @@ fn wait_on<T>(queue: &Rc<WaitQueue>, ready: impl FnMut() -> Option<T>) -> Result
 }
 
 /// The description behind a descriptor of the current process. EBADF, also for `O_PATH`.
-#[inline]
+#[inline(always)]
 pub fn current_file(fd: i32) -> Result<Rc<File>> {
     crate::task::with_current(|task| task.with_files(|files| files.get(fd)))
 }

@@ -7,14 +7,14 @@ use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
 /// The description, if it was opened for reading. EBADF.
-#[inline]
+#[inline(always)]
 fn reader(fd: i32) -> Result<alloc::rc::Rc<File>> {
     let file = current_file(fd)?;
     if file.readable() { Ok(file) } else { Err(Errno::EBADF) }
 }
 
 /// The description, if it was opened for writing. EBADF.
-#[inline]
+#[inline(always)]
 fn writer(fd: i32) -> Result<alloc::rc::Rc<File>> {
     let file = current_file(fd)?;
     if file.writable() { Ok(file) } else { Err(Errno::EBADF) }

@@ -58,7 +58,7 @@ impl FdTable {
 
     /// The description behind a descriptor, for anything that reads, writes or changes the file.
     /// EBADF, also if it was opened with `O_PATH`.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, fd: i32) -> Result<Rc<File>> {
         match self.inner.borrow().slots.get(index(fd)) {
             Some(Some(file)) if !file.is_path() => Ok(file.clone()),

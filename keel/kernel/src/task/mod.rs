@@ -117,7 +117,7 @@ pub fn try_current() -> Option<Rc<Task>> {
 ///
 /// # Panics
 /// Outside of any thread (early boot).
-#[inline]
+#[inline(always)]
 pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
     match CURRENT[hal::percpu::cpu_index() % MAX_CPUS].borrow().as_ref() {
         Some(task) => f(task),
@@ -197,7 +197,7 @@ impl Task {
     ///
     /// # Panics
     /// If the thread has exited.
-    #[inline]
+    #[inline(always)]
     pub fn with_files<R>(&self, f: impl FnOnce(&FdTable) -> R) -> R {
         match self.files.borrow().as_ref() {
             Some(files) => f(files),
