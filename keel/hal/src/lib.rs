@@ -22,6 +22,8 @@ mod frame_kvm;
 #[cfg(not(feature = "hosted"))]
 pub mod boot;
 #[cfg(not(feature = "hosted"))]
+pub mod cpu;
+#[cfg(not(feature = "hosted"))]
 pub mod fpu;
 #[cfg(not(feature = "hosted"))]
 mod heap;

@@ -9,7 +9,9 @@ use super::{File, FileOps, Queues, anon, current_file};
 use crate::mm::user;
 use crate::task::wait::{Interrupt, WaitQueue, Wake, wait_until};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::rc::{Rc, Weak};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -307,6 +309,20 @@ impl FileOps for Instance {
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
         out.push(self.0.queue.clone());
     }
+
+    fn describe(&self, _file: &File, out: &mut String) {
+        let items: Vec<_> = self.0.items.borrow().values().cloned().collect();
+        for item in items {
+            let Some(file) = item.file.upgrade() else { continue };
+            let Ok(attr) = file.ops.attr() else { continue };
+            let (fd, events, data, pos) = (item.key.0, item.events.get(), item.data.get(), file.pos.get());
+            out.push_str(&format!(
+                "tfd: {fd:8} events: {events:8x} data: {data:16x}  pos:{pos} ino:{:x} sdev:{:x}\n",
+                attr.ino, attr.dev
+            ));
+        }
+    }
+
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[eventpoll]".to_vec()
     }

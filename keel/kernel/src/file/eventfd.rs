@@ -2,7 +2,9 @@
 
 use super::{File, FileOps, Queues, anon, wait_on};
 use crate::task::wait::WaitQueue;
+use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
@@ -106,6 +108,12 @@ impl FileOps for EventFd {
         if events & g::POLLOUT != 0 {
             out.push(self.writable.clone());
         }
+    }
+
+    fn describe(&self, _file: &File, out: &mut String) {
+        let count = self.count.get();
+        let semaphore = i32::from(self.semaphore);
+        out.push_str(&format!("eventfd-count: {count:16x}\neventfd-id: 1\neventfd-semaphore: {semaphore}\n"));
     }
 
     fn link_name(&self) -> Vec<u8> {

@@ -418,6 +418,15 @@ impl FileOps for PipeEnd {
         }
     }
 
+    fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
+        // Those of FIFOs have a path.
+        let Identity::Anonymous(attr) = self.identity else { return Err(Errno::ENXIO) };
+        self.pipe.add(flags);
+        let identity = Identity::Anonymous(attr);
+        let ops = Self { pipe: self.pipe.clone(), identity, seen_write_opens: Cell::new(0) };
+        Ok(File::new(Rc::new(ops), flags, None))
+    }
+
     fn release(&self, file: &File) {
         self.pipe.remove(file.flags.get());
     }

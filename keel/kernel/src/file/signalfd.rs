@@ -4,7 +4,9 @@ use super::{File, FileOps, Queues, anon, current_file, wait_on};
 use crate::mm::user;
 use crate::signal::{SigInfo, UNBLOCKABLE, code};
 use crate::task;
+use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
@@ -112,6 +114,10 @@ impl FileOps for SignalFd {
 
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
         out.push(task::current().process().signal_state().arrivals());
+    }
+
+    fn describe(&self, _file: &File, out: &mut String) {
+        out.push_str(&format!("sigmask:\t{:016x}\n", self.mask.get().0));
     }
 
     fn link_name(&self) -> Vec<u8> {

@@ -389,6 +389,12 @@ impl FileOps for Stream {
         if self.is_terminal() { self.terminal_ioctl(command, arg) } else { Err(Errno::ENOTTY) }
     }
 
+    /// The host's open file is one: an offset is shared, and nothing is truncated.
+    fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
+        let stream = self.me.upgrade().ok_or(Errno::ENXIO)?;
+        Ok(File::new(stream, flags, None))
+    }
+
     fn link_name(&self) -> Vec<u8> {
         match self.kind {
             StreamKind::Terminal => b"/dev/console".to_vec(),

@@ -1,10 +1,11 @@
 //! What /proc shows of an address space.
 
-use super::Mm;
 use super::area::{AreaFlags, Backing, FileName};
-use abi::layout::PAGE_SIZE;
+use super::{Access, Mm};
+use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use hal::frame::Frame;
 use hal::paging::Prot;
 use vfs::Inode;
 
@@ -118,6 +119,57 @@ impl Mm {
             }
             _ => None,
         }
+    }
+
+    /// Reads memory of this space, whichever is active: bytes up to the first that can't be had.
+    /// May block.
+    pub fn peek(&self, start: usize, bytes: &mut [u8]) -> usize {
+        self.each_page(start, bytes.len(), Access::Read, |frame, offset, at, len| {
+            if let Some(part) = bytes.get_mut(at..at + len) {
+                frame.read(offset, part);
+            }
+        })
+    }
+
+    /// Writes memory of this space that its program could write: bytes up to the first that can't be.
+    /// May block.
+    pub fn poke(&self, start: usize, bytes: &[u8]) -> usize {
+        self.each_page(start, bytes.len(), Access::Write, |frame, offset, at, len| {
+            if let Some(part) = bytes.get(at..at + len) {
+                frame.write(offset, part);
+            }
+        })
+    }
+
+    /// Calls `f(frame, offset in it, bytes before it, bytes in it)` for the pages of a range, made
+    /// present as for `access`; stops at the first that can't be.
+    fn each_page(
+        &self,
+        start: usize,
+        len: usize,
+        access: Access,
+        mut f: impl FnMut(&Frame, usize, usize, usize),
+    ) -> usize {
+        let mut done = 0;
+        while done < len {
+            let Some(at) = start.checked_add(done).filter(|at| *at < USER_TOP) else { break };
+            let offset = at % PAGE_SIZE;
+            let part = (PAGE_SIZE - offset).min(len - done);
+            let there = |mm: &Self| {
+                let page = mm.inner.borrow().space.get(at - offset);
+                page.filter(|p| access != Access::Write || p.prot.contains(Prot::WRITE))
+            };
+            let page = match there(self) {
+                Some(page) => page,
+                None => match self.fault(at, access).ok().and_then(|()| there(self)) {
+                    Some(page) => page,
+                    None => break,
+                },
+            };
+            f(&page.frame, offset, done, part);
+            done += part;
+        }
+        done
     }
 
     /// What of a mapping is present.

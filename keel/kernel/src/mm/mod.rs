@@ -33,7 +33,7 @@ use uapi::{Errno, Result};
 use vfs::Inode;
 
 /// Most mappings of one program: Linux's default vm.max_map_count.
-const MAX_MAPPINGS: usize = 65_530;
+pub const MAX_MAPPINGS: usize = 65_530;
 
 /// Memory of a program, shared by its threads (and by a vfork child).
 pub struct Mm {

@@ -98,6 +98,7 @@ fn end_process(process: &Rc<Process>, last: &Rc<Task>, status: i32) {
     find_heirs(process);
     hang_up(process);
     process.ended_uid.set(last.cred().uid);
+    process.ended_comm.set(last.comm().0);
     process.zombie.set(Some(status));
     let Some(parent) = process.parent() else { return };
     let signal = process.exit_signal.get();

@@ -49,6 +49,20 @@ pub fn names() -> SystemNames {
     NAMES.borrow().clone().unwrap_or_default()
 }
 
+/// Changes the host name: `/proc/sys/kernel/hostname`. At most 64 bytes.
+pub fn set_host(name: Vec<u8>) {
+    if let Some(names) = NAMES.borrow_mut().as_mut() {
+        names.host = name;
+    }
+}
+
+/// Changes the domain name: `/proc/sys/kernel/domainname`. At most 64 bytes.
+pub fn set_domain(name: Vec<u8>) {
+    if let Some(names) = NAMES.borrow_mut().as_mut() {
+        names.domain = name;
+    }
+}
+
 /// uname(2). EFAULT.
 pub fn sys_uname(at: usize) -> Result<()> {
     let names = names();
@@ -74,19 +88,13 @@ fn read_name(at: usize, len: usize) -> Result<Vec<u8>> {
 
 /// sethostname(2). EFAULT, EINVAL, EPERM.
 pub fn sys_sethostname(at: usize, len: usize) -> Result<()> {
-    let name = read_name(at, len)?;
-    if let Some(names) = NAMES.borrow_mut().as_mut() {
-        names.host = name;
-    }
+    set_host(read_name(at, len)?);
     Ok(())
 }
 
 /// setdomainname(2). EFAULT, EINVAL, EPERM.
 pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
-    let name = read_name(at, len)?;
-    if let Some(names) = NAMES.borrow_mut().as_mut() {
-        names.domain = name;
-    }
+    set_domain(read_name(at, len)?);
     Ok(())
 }
 

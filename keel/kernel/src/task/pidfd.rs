@@ -2,7 +2,10 @@
 
 use super::{Process, current, pid, robust};
 use crate::file::{File, FileOps, Queues};
+use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -24,6 +27,13 @@ impl FileOps for PidFd {
     }
     fn attr(&self) -> Result<Attr> {
         Ok(Attr { mode: 0o600, nlink: 1, blksize: 4096, ino: self.process.pid() as u64, ..Attr::default() })
+    }
+    fn link_name(&self) -> Vec<u8> {
+        b"anon_inode:[pidfd]".to_vec()
+    }
+    fn describe(&self, _file: &File, out: &mut String) {
+        let pid = if self.process.zombie_status().is_some() { -1 } else { self.process.pid() };
+        out.push_str(&format!("Pid:\t{pid}\nNSpid:\t{pid}\n"));
     }
     fn poll(&self, _file: &File) -> u32 {
         if self.process.zombie_status().is_some() { g::POLLIN | g::POLLRDNORM } else { 0 }

@@ -87,6 +87,8 @@ pub struct Process {
     pub(crate) exit_events: Rc<WaitQueue>,
     /// Real user id of the last thread.
     pub(crate) ended_uid: Cell<u32>,
+    /// Name of the last thread.
+    pub(crate) ended_comm: Cell<[u8; 16]>,
     /// Wait status of the ended process; it waits to be reaped.
     pub(crate) zombie: Cell<Option<i32>>,
     limits: Cell<Limits>,
@@ -129,6 +131,7 @@ impl Process {
             child_events: Rc::new(WaitQueue::new()),
             exit_events: Rc::new(WaitQueue::new()),
             ended_uid: Cell::new(0),
+            ended_comm: Cell::default(),
             zombie: Cell::new(None),
             limits: Cell::new(limits),
             ended_usage: Cell::default(),
@@ -265,6 +268,11 @@ impl Process {
     /// Real user id: of a living thread, else that of the last one.
     pub fn last_uid(&self) -> u32 {
         self.main_thread().map_or(self.ended_uid.get(), |t| t.cred().uid)
+    }
+
+    /// Name that the last thread had, once it has ended.
+    pub fn ended_comm(&self) -> Vec<u8> {
+        self.ended_comm.get().into_iter().take_while(|b| *b != 0).collect()
     }
 
     /// State as `/proc/PID/stat` shows it.

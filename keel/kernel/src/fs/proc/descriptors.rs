@@ -2,7 +2,7 @@
 
 use super::number;
 use super::subject::Subject;
-use crate::file::{File, FdTable};
+use crate::file::{FdTable, File};
 use crate::fs::{PathRef, setup};
 use crate::task;
 use alloc::format;

@@ -44,8 +44,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
 /// `io`: keel does not count bytes.
 pub fn io(subject: &Subject) -> Result<Vec<u8>> {
     subject.inspected()?;
-    let names =
-        ["rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"];
+    let names = ["rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"];
     Ok(names.map(|name| format!("{name}: 0\n")).concat().into_bytes())
 }
 

@@ -36,7 +36,9 @@ pub fn table(subject: &Subject) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     for mount in setup::tree().mounts() {
         let tail = format!(" {} {} 0 0\n", mount.kind, options(&mount));
-        out.extend_from_slice(&[&escaped(mount.source.as_bytes())[..], b" ", &escaped(&mount.at), tail.as_bytes()].concat());
+        out.extend_from_slice(
+            &[&escaped(mount.source.as_bytes())[..], b" ", &escaped(&mount.at), tail.as_bytes()].concat(),
+        );
     }
     Ok(out)
 }

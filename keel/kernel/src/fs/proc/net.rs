@@ -11,12 +11,10 @@ Inter-|   Receive                                                |  Transmit
     lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
 ";
 
-const TCP: &str =
-    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 const TCP6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
      tr tm->when retrnsmt   uid  timeout inode\n";
-const UDP: &str =
-    "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
+const UDP: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
 const UDP6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
      tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
 const ROUTES: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
@@ -45,7 +43,8 @@ fn padded(line: &str, width: usize) -> String {
 /// Names and values of a group of counters.
 fn counters(name: &str, names: &str, first: &[&str]) -> String {
     let rest = names.split(' ').count() - first.len();
-    let values: String = first.iter().copied().chain(core::iter::repeat_n("0", rest)).map(|v| format!(" {v}")).collect();
+    let values: String =
+        first.iter().copied().chain(core::iter::repeat_n("0", rest)).map(|v| format!(" {v}")).collect();
     format!("{name}: {names}\n{name}:{values}\n")
 }
 
@@ -74,19 +73,26 @@ pub fn directory() -> Table {
             constant("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"),
         ),
         ("packet", constant("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")),
-        ("raw", constant(
-            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
-        )),
+        (
+            "raw",
+            constant(
+                "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
+            ),
+        ),
         ("raw6", constant(UDP6)),
         ("route", text(|| padded(ROUTES, ROUTE_WIDTH))),
         ("snmp", text(snmp)),
-        ("sockstat", constant(
-            "sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\n\
+        (
+            "sockstat",
+            constant(
+                "sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\n\
              FRAG: inuse 0 memory 0\n",
-        )),
-        ("sockstat6", constant(
-            "TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n",
-        )),
+            ),
+        ),
+        (
+            "sockstat6",
+            constant("TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"),
+        ),
         ("tcp", text(|| padded(TCP, TCP_WIDTH))),
         ("tcp6", constant(TCP6)),
         ("udp", text(|| padded(UDP, UDP_WIDTH))),

@@ -11,8 +11,8 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use uapi::raw::general as g;
 use uapi::Result;
+use uapi::raw::general as g;
 
 /// ns of a clock tick, `sysconf(_SC_CLK_TCK)`.
 pub const TICK_NS: u64 = 10_000_000;
@@ -78,11 +78,8 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     // Addresses are hidden from those who may not look; 1 says that there is something.
     let address = |at: usize| if permitted { at } else { 0 };
     let code = |at: usize| if permitted || space.is_none() { at } else { 1 };
-    let exit_signal = if subject.is_thread() && subject.id() != subject.pid() {
-        -1
-    } else {
-        i64::from(process.exit_signal.get())
-    };
+    let exit_signal =
+        if subject.is_thread() && subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
     let exit_code = if permitted || task.is_none() { process.zombie_status().unwrap_or(0) } else { 0 };
     let (limit, _) = process.limit(g::RLIMIT_RSS);
     let mut out = format!("{} (", subject.id()).into_bytes();

@@ -153,7 +153,8 @@ fn signals(text: &mut String, subject: &Subject, task: Option<&Rc<Task>>) -> Res
         Some(t) => (t.signals.pending().0, t.signals.blocked().0, t.signals.actions().sets()),
         None => (0, 0, Default::default()),
     };
-    let rows = [("SigPnd", own), ("ShdPnd", shared.0), ("SigBlk", blocked), ("SigIgn", ignored.0), ("SigCgt", caught.0)];
+    let rows =
+        [("SigPnd", own), ("ShdPnd", shared.0), ("SigBlk", blocked), ("SigIgn", ignored.0), ("SigCgt", caught.0)];
     for (name, set) in rows {
         line(text, name, &format!("{set:016x}"));
     }

@@ -50,7 +50,8 @@ fn uuid(mut bytes: [u8; 16]) -> String {
     [&hex[..4], &hex[4..6], &hex[6..8], &hex[8..10], &hex[10..]].map(|part| part.concat()).join("-")
 }
 
-static BOOT_ID: hal::cell::Global<core::cell::Cell<Option<[u8; 16]>>> = hal::cell::Global::new(core::cell::Cell::new(None));
+static BOOT_ID: hal::cell::Global<core::cell::Cell<Option<[u8; 16]>>> =
+    hal::cell::Global::new(core::cell::Cell::new(None));
 
 fn boot_id() -> String {
     let id = BOOT_ID.get().unwrap_or_else(random::bytes);

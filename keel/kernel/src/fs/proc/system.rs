@@ -45,7 +45,10 @@ pub fn sysvipc() -> Table {
                 "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n",
             ),
         ),
-        ("sem", super::constant("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n")),
+        (
+            "sem",
+            super::constant("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"),
+        ),
         (
             "shm",
             super::constant(

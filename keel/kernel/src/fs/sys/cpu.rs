@@ -139,7 +139,10 @@ fn node() -> Entry {
         ("cpumap", text(|| format!("{}\n", cpu_mask(all(), cpus())))),
         ("distance", constant("10\n")),
         ("meminfo", text(memory)),
-        ("numastat", constant("numa_hit 0\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 0\nlocal_node 0\nother_node 0\n")),
+        (
+            "numastat",
+            constant("numa_hit 0\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 0\nlocal_node 0\nother_node 0\n"),
+        ),
     ]);
     for cpu in 0..cpus() {
         let target = move || Ok(format!("../../cpu/cpu{cpu}").into_bytes());
