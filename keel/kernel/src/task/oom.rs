@@ -9,6 +9,9 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use uapi::raw::general as g;
 
+/// Pages of cached files that are given back at once.
+const CACHE_STEP: usize = 1024;
+
 /// How bad it is to keep a process: resident bytes, changed by `oom_score_adj` in thousandths of
 /// the pod's memory; `None` for one that must not be killed.
 fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
@@ -22,6 +25,10 @@ fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
 
 /// Kills the largest process and lets others run; the current thread tries again afterwards.
 pub fn kill_largest() {
+    // Cached files of the host can be read again.
+    if crate::fs::setup::shrink(CACHE_STEP) > 0 {
+        return;
+    }
     // One that is on its way out already will give its memory back.
     let dying = process::all().into_iter().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
     if !dying {
