@@ -174,19 +174,19 @@ fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
 
 /// getuid(2).
 pub fn sys_getuid() -> u32 {
-    task::with_current(|t| t.cred().uid)
+    task::with_current(|t| t.cred.borrow().uid)
 }
 /// geteuid(2).
 pub fn sys_geteuid() -> u32 {
-    task::with_current(|t| t.cred().euid)
+    task::with_current(|t| t.cred.borrow().euid)
 }
 /// getgid(2).
 pub fn sys_getgid() -> u32 {
-    task::with_current(|t| t.cred().gid)
+    task::with_current(|t| t.cred.borrow().gid)
 }
 /// getegid(2).
 pub fn sys_getegid() -> u32 {
-    task::with_current(|t| t.cred().egid)
+    task::with_current(|t| t.cred.borrow().egid)
 }
 
 /// setuid(2). EINVAL, EPERM.
