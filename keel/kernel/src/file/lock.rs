@@ -18,6 +18,8 @@ use vfs::node::Node;
 #[derive(Debug, Default)]
 pub struct SleepLock {
     held: Cell<bool>,
+    /// Somebody waits, or did when last looked.
+    wanted: Cell<bool>,
     waiters: Rc<WaitQueue>,
 }
 
@@ -37,7 +39,10 @@ impl SleepLock {
 
     #[cold]
     fn wait(&self) {
-        let taken = || (!self.held.replace(true)).then_some(());
+        let taken = || {
+            self.wanted.set(true);
+            (!self.held.replace(true)).then_some(())
+        };
         // Holders wait for memory only, so this wait is short and needs no interruption; one that
         // can't be interrupted has no way to fail.
         while wait_until(core::slice::from_ref(&self.waiters), None, Interrupt::Never, taken).is_err() {}
@@ -48,7 +53,9 @@ impl Drop for SleepGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.held.set(false);
-        self.0.waiters.wake_all();
+        if self.0.wanted.replace(false) {
+            self.0.waiters.wake_all();
+        }
     }
 }
 

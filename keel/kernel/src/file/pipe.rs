@@ -118,12 +118,13 @@ impl Pipe {
     fn take_bytes(&self, dst: &mut dyn Dst) -> Result<usize> {
         let _busy = self.busy.lock();
         let mut done = 0;
-        while dst.remaining() > 0 {
+        let room = dst.remaining();
+        while done < room {
             let (page, start, len, packet) = match self.ring.borrow().front() {
                 Some(piece) => (piece.page.clone(), piece.start, piece.len, piece.packet),
                 None => break,
             };
-            let moved = match dst.put_frame(&page, start, len.min(dst.remaining())) {
+            let moved = match dst.put_frame(&page, start, len.min(room - done)) {
                 Ok(moved) => moved,
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
@@ -152,9 +153,10 @@ impl Pipe {
     fn add_bytes(&self, src: &mut dyn Src, packets: bool) -> Result<usize> {
         let _busy = self.busy.lock();
         let mut done = 0;
+        let total = src.remaining();
         // Only the odd part of a page joins the newest piece, and only as a whole: a write of up to
         // PIPE_BUF bytes stays in one piece, which makes it atomic.
-        let odd = src.remaining() % PAGE;
+        let odd = total % PAGE;
         if odd > 0 && !packets {
             let room = self.ring.borrow().merge_room(odd).map(|(page, end)| (page.clone(), end));
             if let Some((page, end)) = room {
@@ -165,13 +167,13 @@ impl Pipe {
                 }
             }
         }
-        while src.remaining() > 0 && !self.ring.borrow().is_full() {
+        while done < total && !self.ring.borrow().is_full() {
             let page = match self.page() {
                 Ok(page) => page,
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
             };
-            let want = src.remaining().min(PAGE);
+            let want = (total - done).min(PAGE);
             let len = match src.get_frame(&page, 0, want) {
                 Ok(len) if len > 0 => len,
                 Ok(_) => break,
@@ -319,7 +321,8 @@ impl FileOps for PipeEnd {
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
-        if src.remaining() == 0 {
+        let total = src.remaining();
+        if total == 0 {
             return Ok(0);
         }
         let pipe = &*self.pipe;
@@ -339,7 +342,7 @@ impl FileOps for PipeEnd {
                 }
                 Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
             }
-            if src.remaining() == 0 {
+            if done == total {
                 return Ok(done);
             }
             let full = pipe.ring.borrow().is_full();
