@@ -13,9 +13,9 @@ pub const ORIGIN: u64 = 1 << 48;
 /// Bytes behind a page that its last instructions may reach.
 const BEHIND: usize = 32;
 
-/// A page is patched when its sites have trapped this often. Patching costs as much as thirty traps
-/// where page tables are shadowed, but serves every later program of the pod.
-const TRAPS_BEFORE_PATCH: u32 = 12;
+/// A page is patched when its sites have trapped this often. Where page tables are shadowed patching
+/// costs as much as sixty traps, but it serves every later program of the pod.
+const TRAPS_BEFORE_PATCH: u32 = 32;
 /// A program that shows the unpatched page gets the patched one after this many of its traps.
 const TRAPS_BEFORE_SHOW: u32 = 4;
 /// A site that only the thorough decoder knows must have trapped this often.
