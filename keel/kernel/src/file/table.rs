@@ -147,7 +147,8 @@ impl FdTable {
     /// beyond.
     pub fn slots(&self) -> usize {
         match self.inner.borrow().slots.len() {
-            0..=64 => 64,
+            // A child of a shell has this much: shells keep descriptor 255 for themselves.
+            0..=256 => 256,
             used => (used / 128 + 1).next_power_of_two() * 128,
         }
     }
