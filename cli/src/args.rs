@@ -60,6 +60,15 @@ of hull (see --env and --clear-env) and its standard streams.")]
 Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check with what to do \
 about it; exits with 0 if pods can run, with 125 otherwise.")]
     Doctor,
+    /// Measure pods side by side with the host
+    #[command(long_about = "\
+Measure pods side by side with the host: system calls, processor, processes, files, commands, starts. Each is \
+measured alternately on the host and in a pod; the table has medians, half the distance of the quartiles, and \
+host time through pod time (above 1: the pod is faster).")]
+    Bench(bench::Options),
+    /// One of the programs that `bench` measures
+    #[command(hide = true)]
+    BenchWorkload(bench::workload::Options),
 }
 
 /// Options of `run` and `trace`.

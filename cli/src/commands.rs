@@ -1,8 +1,16 @@
 //! From a parsed command line to the code that serves it.
 
 use crate::args::Command;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::{doctor, run};
+
+/// The exit code of a command that measures.
+fn measured(result: anyhow::Result<()>) -> Result<u8> {
+    match result {
+        Ok(()) => Ok(0),
+        Err(error) => Err(Failure::request("bench", format!("{error:#}"), "see hull bench --help")),
+    }
+}
 
 /// Runs a command; its exit code.
 pub fn dispatch(command: Command) -> Result<u8> {
@@ -10,5 +18,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Run(options) => run::run(options, false),
         Command::Trace(options) => run::run(options, true),
         Command::Doctor => Ok(doctor::doctor()),
+        Command::Bench(options) => measured(bench::bench(&options)),
+        Command::BenchWorkload(options) => measured(bench::workload::run(&options)),
     }
 }

@@ -1,0 +1,93 @@
+//! Prints what was measured.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::statistics::Summary;
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// On the host (or by the other runtime).
+    #[serde(rename = "host_ns")]
+    pub host: Option<Summary>,
+    /// In a pod.
+    #[serde(rename = "pod_ns")]
+    pub pod: Option<Summary>,
+    /// Why it was not measured, if something that it needs is not installed.
+    pub skipped: Option<&'static str>,
+    /// Why it could not be measured.
+    pub error: Option<String>,
+}
+
+impl Row {
+    /// Time of the host through time of the pod: above 1, the pod is faster.
+    fn ratio(&self) -> Option<f64> {
+        Some(self.host?.median / self.pod?.median)
+    }
+}
+
+/// The head of the table.
+pub fn print_head() {
+    println!("{:<18} {:>20} {:>20} {:>9}", "", "host", "pod", "host/pod");
+}
+
+/// A row of the table.
+pub fn print_row(row: &Row) {
+    if let Some(why) = row.error.as_deref().or(row.skipped) {
+        println!("{:<18} {why}", row.name);
+        return;
+    }
+    let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+    println!("{:<18} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host), summary(row.pod));
+}
+
+/// All rows as one JSON document.
+pub fn print_json(rows: &[Row]) -> Result<()> {
+    let rows = rows.iter().map(|row| {
+        let mut value = serde_json::to_value(row)?;
+        value["ratio"] = row.ratio().into();
+        Ok(value)
+    });
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    println!("{}", serde_json::to_string_pretty(&rows)?);
+    Ok(())
+}
+
+fn summary(summary: Option<Summary>) -> String {
+    let Some(Summary { median, spread }) = summary else { return String::new() };
+    let percent = if median > 0.0 { 100.0 * spread / median } else { 0.0 };
+    format!("{} ±{percent:3.0}%", duration(median))
+}
+
+/// Nanoseconds with a unit that suits them.
+fn duration(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.1} ns"),
+        ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration(3.26), "3.3 ns");
+        assert_eq!(duration(2500.0), "2.50 us");
+        assert_eq!(duration(2.5e6), "2.50 ms");
+        assert_eq!(duration(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn ratio_is_above_one_if_the_pod_is_faster() {
+        let of = |median| Some(Summary { median, spread: 0.0 });
+        let row = Row { name: "x".into(), host: of(10.0), pod: of(5.0), skipped: None, error: None };
+        assert_eq!(row.ratio(), Some(2.0));
+    }
+}

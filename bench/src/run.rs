@@ -1,0 +1,144 @@
+//! Takes the samples, host and pod in turn.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::catalog::{Benchmark, Kind, Starter};
+use crate::place::Place;
+use crate::report::Row;
+use crate::statistics::summarise;
+
+/// Starts of a program in one sample.
+const STARTS: u32 = 10;
+/// Seconds that a pod may take.
+const LIMIT: &str = "120";
+
+/// Where a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Host,
+    Pod,
+}
+
+/// Measures one benchmark; a row for each number that it prints.
+pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
+    let names = match benchmark.kind {
+        Kind::Command(_) => vec![format!("{}-first", benchmark.name), format!("{}-again", benchmark.name)],
+        _ => vec![benchmark.name.to_owned()],
+    };
+    let missing = match benchmark.kind {
+        Kind::Start(Starter::Runc) if !is_installed("runc") => Some("runc is not installed"),
+        Kind::Start(Starter::Crun) if !is_installed("crun") => Some("crun is not installed"),
+        _ => None,
+    };
+    let mut host: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
+    let mut pod = host.clone();
+    let mut error = None;
+    for _ in 0..rounds {
+        if missing.is_some() || error.is_some() {
+            break;
+        }
+        for (side, samples) in [(Side::Host, &mut host), (Side::Pod, &mut pod)] {
+            match sample(benchmark, place, side) {
+                Ok(numbers) if numbers.len() == samples.len() => {
+                    samples.iter_mut().zip(numbers).for_each(|(samples, number)| samples.push(number));
+                }
+                Ok(numbers) => error = Some(format!("printed {} numbers", numbers.len())),
+                Err(failure) => error = Some(format!("{side:?}: {failure:#}").to_lowercase()),
+            }
+        }
+    }
+    let rows = names.into_iter().zip(host.iter().zip(&pod));
+    rows.map(|(name, (host, pod))| Row {
+        name,
+        host: summarise(host),
+        pod: summarise(pod),
+        skipped: missing,
+        error: error.clone(),
+    })
+    .collect()
+}
+
+fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> {
+    match benchmark.kind {
+        Kind::Dynamic(arguments) => {
+            let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();
+            numbers(&words, place, side)
+        }
+        Kind::Static(name) => numbers(&["static", name], place, side),
+        Kind::Command(line) => numbers(&["hull", "bench-workload", "command", line], place, side),
+        Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
+    }
+}
+
+/// Runs a program of the place on one side and reads the numbers that it prints.
+fn numbers(words: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
+    let base = match side {
+        Side::Host => place.directory.display().to_string(),
+        Side::Pod => Place::IN_POD.to_owned(),
+    };
+    let (program, arguments) = words.split_first().context("a command has words")?;
+    let program = format!("{base}/{program}");
+    let arguments = arguments.iter().map(|a| if *a == "STATIC" { format!("{base}/static") } else { (*a).to_owned() });
+    let mut command = match side {
+        Side::Host => Command::new(program),
+        Side::Pod => {
+            let mut command = pod(place);
+            command.arg(program);
+            command
+        }
+    };
+    let output = command.args(arguments).current_dir("/").stdin(Stdio::null()).output()?;
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("no message")
+    );
+    let text = String::from_utf8(output.stdout).context("printed something else than numbers")?;
+    text.split_whitespace().map(|word| word.parse().context("printed something else than numbers")).collect()
+}
+
+/// `hull run … --`.
+fn pod(place: &Place) -> Command {
+    let mut command = Command::new(&place.hull);
+    command.args(["run", "--timeout", LIMIT, "--ro"]);
+    command.arg(format!("{}:{}", place.directory.display(), Place::IN_POD)).arg("--");
+    command
+}
+
+/// Nanoseconds from start to exit of the static program.
+fn starts(place: &Place, side: Side, starter: Starter) -> Result<f64> {
+    let start = Instant::now();
+    for number in 0..STARTS {
+        let mut command = match (side, starter) {
+            (Side::Pod, _) => {
+                let mut command = pod(place);
+                command.arg(format!("{}/static", Place::IN_POD));
+                command
+            }
+            (Side::Host, Starter::Host) => Command::new(place.directory.join("static")),
+            (Side::Host, Starter::Runc | Starter::Crun) => {
+                let mut command = Command::new(if starter == Starter::Runc { "runc" } else { "crun" });
+                command.arg("run").arg("--bundle").arg(place.bundle());
+                command.arg(format!("hull-bench-{}-{number}", std::process::id()));
+                command
+            }
+        };
+        let output = command.current_dir("/").stdin(Stdio::null()).output()?;
+        ensure!(
+            output.status.success(),
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("no message")
+        );
+    }
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(STARTS))
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}

@@ -1,0 +1,98 @@
+//! The programs that are measured. Each runs for a tenth of a second and prints nanoseconds per operation.
+
+mod compute;
+mod processes;
+mod system_calls;
+
+use std::ffi::CString;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+/// How long a measurement runs.
+const SPAN: Duration = Duration::from_millis(100);
+
+/// Options of `hull bench-workload`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The workload
+    pub name: String,
+    /// What it works on
+    pub argument: Option<String>,
+}
+
+/// Runs a workload and prints what it measured.
+pub fn run(options: &Options) -> Result<()> {
+    let path = || -> Result<CString> {
+        Ok(CString::new(options.argument.as_deref().context("the workload needs an argument")?)?)
+    };
+    let cost = match options.name.as_str() {
+        "devnull" => system_calls::devnull()?,
+        "getppid" => system_calls::getppid(),
+        "clock-gettime" => system_calls::clock_gettime(),
+        "open-stat-close" => system_calls::open_stat_close(&path()?)?,
+        "stat" => system_calls::stat(&path()?)?,
+        "read-4k" => system_calls::read_4k(&path()?)?,
+        "memory-touch" => system_calls::memory_touch()?,
+        "cpu-integer" => compute::integer(),
+        "cpu-float" => compute::float(),
+        "cpu-avx" => compute::avx()?,
+        "memory-copy" => compute::copy(),
+        "fork-exit" => processes::fork_exit()?,
+        "fork-exec" => processes::fork_exec(&path()?)?,
+        "pipe" => processes::pipe()?,
+        "thread-wake" => processes::thread_wake(),
+        "command" => return command(options.argument.as_deref().context("the workload needs a command")?),
+        other => bail!("there is no workload {other}"),
+    };
+    println!("{cost:.2}");
+    Ok(())
+}
+
+/// Nanoseconds per call of `operation`, which is called `batch` times between two looks at the clock.
+fn measure(batch: u32, mut operation: impl FnMut()) -> f64 {
+    for _ in 0..batch {
+        operation();
+    }
+    let start = Instant::now();
+    let mut count = 0_u64;
+    loop {
+        for _ in 0..batch {
+            operation();
+        }
+        count += u64::from(batch);
+        let elapsed = start.elapsed();
+        if elapsed >= SPAN {
+            return elapsed.as_nanos() as f64 / count as f64;
+        }
+    }
+}
+
+/// Runs a shell command twice; its output goes through a pipe, as it usually does.
+fn command(line: &str) -> Result<()> {
+    for _ in 0..2 {
+        let start = Instant::now();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", line])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start /bin/sh")?;
+        let mut output = child.stdout.take().context("the child has a pipe")?;
+        let bytes = std::io::copy(&mut output, &mut std::io::sink())?;
+        child.wait()?;
+        let elapsed = start.elapsed();
+        ensure!(bytes > 0 || line.contains("python"), "the command printed nothing");
+        println!("{}", elapsed.as_nanos());
+    }
+    Ok(())
+}
+
+/// The error of the last system call, if it returned -1.
+fn check(result: i64) -> Result<i64> {
+    ensure!(result >= 0, std::io::Error::last_os_error());
+    Ok(result)
+}
