@@ -82,7 +82,7 @@ impl Mm {
             at = to;
             check(&area, advice)?;
             if let Some((set, clear)) = flag_change(advice) {
-                self.inner.borrow_mut().vmas.update(from, to, |area| area.flags = area.flags - clear | set);
+                self.inner.borrow_mut().vmas.update(from, to, |area| area.flags = (area.flags - clear) | set);
             } else {
                 self.apply(from, to, &area, advice)?;
             }
@@ -184,10 +184,10 @@ impl Mm {
         let mut locked = false;
         for vma in inner.vmas.overlapping(start, end) {
             locked |= vma.attrs.flags.contains(AreaFlags::LOCKED);
-            if let Some((file, _)) = vma.attrs.file().filter(|_| !vma.attrs.is_private()) {
-                if !files.iter().any(|have| Rc::ptr_eq(have, file)) {
-                    files.push(file.clone());
-                }
+            if let Some((file, _)) = vma.attrs.file().filter(|_| !vma.attrs.is_private())
+                && !files.iter().any(|have| Rc::ptr_eq(have, file))
+            {
+                files.push(file.clone());
             }
         }
         (files, inner.vmas.is_covered(start, end), locked)

@@ -27,7 +27,7 @@ const STACK_PRESENT: usize = 12;
 /// Most pages of a text or read-only segment that are present at the start.
 const TEXT_PRESENT: usize = 512;
 /// Most pages of a data segment that are copied at the start.
-const DATA_PRESENT: usize = 32;
+const DATA_PRESENT: usize = 64;
 /// Pages of zeros after a data segment that are present at the start.
 const ZERO_PRESENT: usize = 8;
 

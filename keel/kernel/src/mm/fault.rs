@@ -18,12 +18,12 @@ use uapi::Errno;
 const AROUND: usize = 16;
 /// Pages of an aligned block of a file that a fault maps, as far as they are at hand: one more costs
 /// next to nothing.
-const FILE_AROUND: usize = 64;
+const FILE_AROUND: usize = 128;
 /// Most pages that one anonymous fault fills.
 const MOST_AHEAD: usize = 128;
-/// Data segments of executables and libraries up to this many pages are copied at first touch, because
-/// a program that reads its data soon writes it.
-const DATA_SEGMENT: usize = 64;
+/// Pages of an aligned block of a data segment that a fault copies: a program that reads its data soon
+/// writes it.
+const DATA_AROUND: usize = 32;
 
 /// Most pages that one copy-on-write fault copies.
 const MOST_COPIED: usize = 64;
@@ -201,7 +201,7 @@ impl Inner {
             return Err(FaultError::Forbidden);
         }
         match self.space.get(va) {
-            None => self.missing(&vma, va, access),
+            None => self.missing(&vma, va),
             Some(page) => self.present(&vma, va, access, &page),
         }
     }
@@ -289,13 +289,13 @@ impl Inner {
     }
 
     /// No page is there.
-    fn missing(&mut self, vma: &Vma<Area>, va: usize, access: Access) -> Result<Step, FaultError> {
+    fn missing(&mut self, vma: &Vma<Area>, va: usize) -> Result<Step, FaultError> {
         let index = |first: u64| first + ((va - vma.start) / PAGE_SIZE) as u64;
         match &vma.attrs.backing {
             Backing::Anonymous => self.fill_zeroed(vma, va)?,
             Backing::File(file, first) => {
                 let page = index(*first);
-                return Ok(Step::Load(around(vma, file, va, page, access)));
+                return Ok(Step::Load(around(vma, file, va, page)));
             }
             Backing::Shared(object, first) => {
                 let block = AROUND * PAGE_SIZE;
@@ -360,7 +360,7 @@ impl Inner {
 
     /// A large page at `va`, if it is the start of one that the mapping covers, and memory abounds.
     fn fill_large(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) -> bool {
-        let fits = va % LARGE_PAGE_SIZE == 0 && vma.end - va >= LARGE_PAGE_SIZE;
+        let fits = va.is_multiple_of(LARGE_PAGE_SIZE) && vma.end - va >= LARGE_PAGE_SIZE;
         if !fits || vma.attrs.flags.contains(AreaFlags::NO_HUGE) || !prot.contains(Prot::READ) {
             return false;
         }
@@ -387,8 +387,7 @@ impl Inner {
         }
         let prot = area.page_prot();
         let store = access == Access::Write;
-        let image = area.is_private() && writes && area.flags.contains(AreaFlags::IMAGE);
-        let copy_all = image && (store || vma.len() <= DATA_SEGMENT * PAGE_SIZE);
+        let copy_all = is_data(area);
         // Other programs' changes of the file show until a page is written, so only the one that is.
         let copy_one = area.is_private() && writes && store;
         let patched = area.patched_text().is_some();
@@ -452,17 +451,17 @@ impl Inner {
     }
 }
 
+/// Whether it is a data segment of an executable or library.
+fn is_data(area: &Area) -> bool {
+    area.flags.contains(AreaFlags::IMAGE) && area.prot.contains(Prot::WRITE) && area.is_private()
+}
+
 /// What to ask a file for at a fault: the aligned block, within the mapping.
-fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64, access: Access) -> Load {
-    let copies = access == Access::Write && vma.attrs.flags.contains(AreaFlags::IMAGE);
-    let block = if copies { AROUND } else { FILE_AROUND } * PAGE_SIZE;
+fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64) -> Load {
+    let block = if is_data(&vma.attrs) { DATA_AROUND } else { FILE_AROUND } * PAGE_SIZE;
     let (mut start, mut end) = (va / block * block, va / block * block + block);
     if vma.attrs.flags.contains(AreaFlags::RANDOM) {
         (start, end) = (va, va + PAGE_SIZE);
-    }
-    if copies && vma.len() > DATA_SEGMENT * PAGE_SIZE {
-        // Each page costs memory: only forward.
-        start = va;
     }
     let (start, end) = (start.max(vma.start), end.min(vma.end));
     Load {

@@ -9,14 +9,17 @@ use hal::paging::Prot;
 use keel_core::vma::{Attributes, Vma};
 use uapi::{Errno, Result};
 
-/// Anonymous memory up to this many bytes is made present when it is mapped, and so much of a grown
-/// heap: cheaper than the faults.
+/// Anonymous memory up to this many bytes is made present when it is mapped: cheaper than the faults.
 const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
+/// Pages of a grown heap that are present at once: what malloc(3) asks for by default.
+const HEAP_AT_ONCE: usize = 33;
 
 /// Most pages of executable text that are present once it is mapped, as far as they are at hand.
 const TEXT_AT_ONCE: usize = 512;
-/// Private writable file mappings (data of libraries) up to this many bytes are copied at once.
-const DATA_AT_ONCE: usize = 16 * PAGE_SIZE;
+/// Pages of a library's constants and tables that are present once they are mapped.
+const CONSTANTS_AT_ONCE: usize = 64;
+/// Pages of a library's data that are copied when it is mapped.
+const DATA_AT_ONCE: usize = 32;
 
 /// Where a new mapping goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +59,8 @@ impl Mm {
         if matches!(placement, Placement::Fixed(_) | Placement::FixedNoReplace(_)) {
             area.flags -= AreaFlags::TRAMPOLINES;
         }
-        let (prot, anonymous) = (area.prot, area.is_anonymous());
+        let (prot, anonymous, image) = (area.prot, area.is_anonymous(), area.flags.contains(AreaFlags::IMAGE));
         let text = prot.contains(Prot::EXEC) && area.file().is_some();
-        let data = prot.contains(Prot::WRITE) && area.flags.contains(AreaFlags::IMAGE);
         let removed = inner.unmap(start, start + len);
         inner.vmas.insert(start, start + len, area);
         drop(inner);
@@ -70,8 +72,10 @@ impl Mm {
             let _ = self.fault(start, Access::Write);
         } else if text {
             self.map_ahead(start, TEXT_AT_ONCE, Access::Exec);
-        } else if data && len <= DATA_AT_ONCE {
-            self.map_ahead(start, DATA_AT_ONCE / PAGE_SIZE, Access::Write);
+        } else if image && prot.contains(Prot::WRITE) {
+            self.map_ahead(start, DATA_AT_ONCE, Access::Write);
+        } else if image && prot.contains(Prot::READ) {
+            self.map_ahead(start, CONSTANTS_AT_ONCE, Access::Read);
         }
         Ok(start)
     }
@@ -153,8 +157,7 @@ impl Mm {
         area.flags.set(AreaFlags::LOCKED, inner.lock_future);
         inner.vmas.insert(old_end, new_end, area);
         inner.brk = wanted;
-        drop(inner);
-        let _ = self.fault(old_end, Access::Write);
+        inner.prefault(old_end, new_end.min(old_end + HEAP_AT_ONCE * PAGE_SIZE), Access::Write);
         wanted
     }
 }
@@ -176,7 +179,7 @@ impl Inner {
                 if addr > USER_TOP - len {
                     return Err(Errno::ENOMEM);
                 }
-                if addr % PAGE_SIZE != 0 {
+                if !addr.is_multiple_of(PAGE_SIZE) {
                     return Err(Errno::EINVAL);
                 }
                 if addr < USER_MIN && !can_map_low() {

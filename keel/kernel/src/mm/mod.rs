@@ -132,13 +132,16 @@ pub struct StartPoint {
     pub rsp: u64,
 }
 
+/// A function that opens an ELF interpreter by path.
+pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<Rc<dyn Inode>> + 'a;
+
 /// What execve(2) loads; strings without their terminators.
 pub struct ExecRequest<'a> {
     /// The executable, already opened, permission-checked and (for `#!` scripts) resolved to the
     /// interpreter.
     pub inode: Rc<dyn Inode>,
     /// Opens the ELF interpreter (PT_INTERP) by path.
-    pub open_interpreter: &'a dyn Fn(&[u8]) -> Result<Rc<dyn Inode>>,
+    pub open_interpreter: &'a OpenInterpreter<'a>,
     /// Arguments.
     pub argv: &'a [Vec<u8>],
     /// Environment.

@@ -54,7 +54,7 @@ fn prot_of(prot: u32) -> Prot {
 
 /// mmap(2).
 pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset: u64) -> Result<usize> {
-    if offset % PAGE_SIZE as u64 != 0 {
+    if !offset.is_multiple_of(PAGE_SIZE as u64) {
         return Err(Errno::EINVAL);
     }
     let file = if flags & g::MAP_ANONYMOUS == 0 {
@@ -165,7 +165,7 @@ fn anonymous_area(flags: u32) -> Result<Area> {
 
 /// munmap(2).
 pub fn sys_munmap(addr: usize, len: usize) -> Result<()> {
-    if addr % PAGE_SIZE != 0 || len == 0 {
+    if !addr.is_multiple_of(PAGE_SIZE) || len == 0 {
         return Err(Errno::EINVAL);
     }
     let range = page_range(addr, len).ok_or(Errno::EINVAL)?;
@@ -176,7 +176,7 @@ pub fn sys_munmap(addr: usize, len: usize) -> Result<()> {
 pub fn sys_mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
     const KNOWN: u32 = g::PROT_READ | g::PROT_WRITE | g::PROT_EXEC | g::PROT_SEM;
     const GROWS: u32 = g::PROT_GROWSDOWN | g::PROT_GROWSUP;
-    if prot & GROWS == GROWS || addr % PAGE_SIZE != 0 {
+    if prot & GROWS == GROWS || !addr.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     if len == 0 {
@@ -217,7 +217,7 @@ pub fn sys_mremap(old: usize, old_len: usize, new_len: usize, flags: u32, new: u
     if flags & !(FIXED | MAY_MOVE | KEEP) != 0 || flags & FIXED != 0 && !may_move {
         return Err(Errno::EINVAL);
     }
-    if flags & KEEP != 0 && (!may_move || old_len != new_len) || old % PAGE_SIZE != 0 {
+    if flags & KEEP != 0 && (!may_move || old_len != new_len) || !old.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else { return Err(Errno::EINVAL) };
@@ -225,7 +225,7 @@ pub fn sys_mremap(old: usize, old_len: usize, new_len: usize, flags: u32, new: u
         return Err(Errno::EINVAL);
     }
     let target = match () {
-        () if flags & FIXED != 0 && new % PAGE_SIZE != 0 => return Err(Errno::EINVAL),
+        () if flags & FIXED != 0 && !new.is_multiple_of(PAGE_SIZE) => return Err(Errno::EINVAL),
         () if flags & FIXED != 0 => Target::At(new),
         () if may_move => Target::Anywhere,
         () => Target::Stay,
@@ -235,7 +235,7 @@ pub fn sys_mremap(old: usize, old_len: usize, new_len: usize, flags: u32, new: u
 
 /// madvise(2).
 pub fn sys_madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
-    if !advise::is_known(advice) || addr % PAGE_SIZE != 0 {
+    if !advise::is_known(advice) || !addr.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     let end = page_up(len).and_then(|len| addr.checked_add(len)).ok_or(Errno::EINVAL)?;
@@ -244,7 +244,7 @@ pub fn sys_madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
 
 /// msync(2).
 pub fn sys_msync(addr: usize, len: usize, flags: u32) -> Result<()> {
-    if flags & !(g::MS_ASYNC | g::MS_INVALIDATE | g::MS_SYNC) != 0 || addr % PAGE_SIZE != 0 {
+    if flags & !(g::MS_ASYNC | g::MS_INVALIDATE | g::MS_SYNC) != 0 || !addr.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     if flags & g::MS_ASYNC != 0 && flags & g::MS_SYNC != 0 {
@@ -270,7 +270,7 @@ pub fn sys_msync(addr: usize, len: usize, flags: u32) -> Result<()> {
 pub fn sys_mincore(addr: usize, len: usize, vec: usize) -> Result<()> {
     /// Pages looked at in one go.
     const CHUNK: usize = 1 << 16;
-    if addr % PAGE_SIZE != 0 {
+    if !addr.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     let range = page_range(addr, len).ok_or(Errno::ENOMEM)?;
