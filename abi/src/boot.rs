@@ -128,6 +128,9 @@ pub struct PodConfig {
     pub host_release: Vec<u8>,
     /// `uname -v` of the host.
     pub host_version: Vec<u8>,
+    /// Resource limits of the first process by `RLIMIT_*` number, soft and hard; `u64::MAX` is
+    /// unlimited. Those that are missing have the values of Linux's own first process.
+    pub limits: Vec<(u64, u64)>,
     /// Host directories that the pod sees.
     pub exports: Vec<Export>,
     /// Symbolic links of the root view.

@@ -71,6 +71,7 @@ fn configure(options: RunArgs, trace: bool) -> Result<RunConfig> {
         hostname: hostname(options.hostname)?,
         host_release: rustix::system::uname().release().to_bytes().to_vec(),
         host_version: rustix::system::uname().version().to_bytes().to_vec(),
+        limits: limits(),
         exports: mounts,
         links,
         streams: streams.kinds(),
@@ -93,6 +94,30 @@ fn mask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()
+}
+
+/// Resource limits of this process, by number.
+fn limits() -> Vec<(u64, u64)> {
+    let all = [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::Stack,
+        Resource::Core,
+        Resource::Rss,
+        Resource::Nproc,
+        Resource::Nofile,
+        Resource::Memlock,
+        Resource::As,
+        Resource::Locks,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+        Resource::Nice,
+        Resource::Rtprio,
+        Resource::Rttime,
+    ];
+    let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    all.map(rustix::process::getrlimit).map(|limit| (number(limit.current), number(limit.maximum))).to_vec()
 }
 
 fn hostname(option: Option<String>) -> Result<Vec<u8>> {

@@ -222,6 +222,7 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     exit::release_memory(me);
     let process = me.process();
     new.mm.activate();
+    new.mm.set_limits(super::limits::of_memory(process));
     let old_mm = me.set_mm(Some(new.mm));
     if let Some(old) = old_mm
         && Rc::strong_count(&old) == 1

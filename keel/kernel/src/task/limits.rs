@@ -1,6 +1,6 @@
 //! Resource limits; getrlimit(2).
 
-use super::{Task, cred, current, pid};
+use super::{Process, Task, cred, current, pid};
 use crate::mm::{self, user};
 use crate::time;
 use alloc::rc::Rc;
@@ -75,11 +75,16 @@ fn change(task: &Rc<Task>, resource: u32, [soft, hard]: [u64; 2]) -> Result<()> 
     if matches!(resource, g::RLIMIT_STACK | g::RLIMIT_AS | g::RLIMIT_DATA)
         && let Some(mm) = task.try_mm()
     {
-        mm.set_limits(mm::Limits {
-            stack: process.limit(g::RLIMIT_STACK).0,
-            address_space: process.limit(g::RLIMIT_AS).0,
-            data: process.limit(g::RLIMIT_DATA).0,
-        });
+        mm.set_limits(of_memory(process));
     }
     Ok(())
+}
+
+/// Limits of a process that concern its memory.
+pub(super) fn of_memory(process: &Process) -> mm::Limits {
+    mm::Limits {
+        stack: process.limit(g::RLIMIT_STACK).0,
+        address_space: process.limit(g::RLIMIT_AS).0,
+        data: process.limit(g::RLIMIT_DATA).0,
+    }
 }

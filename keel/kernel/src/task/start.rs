@@ -16,6 +16,7 @@ use hal::cell::Global;
 use hal::thread::Thread;
 use hal::trap::TrapFrame;
 use keel_core::sigset::SigSet;
+use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
 /// What the first thread does before it has a program.
@@ -69,7 +70,11 @@ pub fn first(
     let tid = pid::FIRST;
     // The next ids follow.
     let _ = pid::allocate();
-    let process = Process::new(tid, tid, Session::new(tid), LIMITS);
+    let mut limits = LIMITS;
+    for (limit, given) in limits.iter_mut().zip(&config.limits) {
+        *limit = *given;
+    }
+    let process = Process::new(tid, tid, Session::new(tid), limits);
     let Some(thread) = Thread::new(&TrapFrame::new(0, 0)) else { panic!("no memory for the first thread") };
     let parts = Parts {
         process: process.clone(),
@@ -88,6 +93,9 @@ pub fn first(
     init.adopt(process.clone());
     *BEGINNING.borrow_mut() = Some(Box::new(move |frame| {
         prepare(&process);
+        if process.limit(g::RLIMIT_CPU).0 != UNLIMITED {
+            crate::time::watch_cpu_time(true);
+        }
         drop(process);
         if let Err((errno, name)) = run(frame, config) {
             fail(errno, &name);
