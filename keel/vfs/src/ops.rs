@@ -34,7 +34,7 @@ fn existing(dir: &PathRef, name: &[u8]) -> Result<Option<PathRef>> {
 }
 
 /// The name to create at the end of a path. `directory`: a trailing slash is allowed.
-fn new_name<'p>(parent: &'p Parent, directory: bool) -> Result<&'p Name> {
+fn new_name(parent: &Parent, directory: bool) -> Result<&Name> {
     let Component::Normal(name) = &parent.last else { return Err(Errno::EEXIST) };
     if existing(&parent.dir, name)?.is_some() {
         return Err(Errno::EEXIST);

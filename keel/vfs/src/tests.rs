@@ -27,7 +27,7 @@ impl World {
     /// A private root with the host directory at `/h` (under a private layer) and `/w` (passed through).
     pub fn new(host: HostDir) -> Self {
         let host = Rc::new(host);
-        let files = Host::new(host.clone(), 4096);
+        let files = Host::new(host.clone(), 4096, 0);
         let root = Private::new(1, 1000).node(&NewNode::plain(0o040755, 0, 0));
         let tree = Tree::new(root, "tmpfs");
         let over: Rc<Node> = Private::overlay(2, 1000).over(Export::open(&files, 1, false).unwrap());

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
+use vfs::node::Node;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
 use vfs::{FileType, Inode, NewNode, ops};
 
@@ -157,6 +158,11 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
     ops::check_writable(dir)?;
     let new = NewNode::plain(0o100000 | how.mode & !caller.fs.umask(), cred.uid, cred.gid);
     let inode = dir.inode().create_unnamed(&ops::inherit(dir, &new, &cred)?)?;
+    if how.flags & g::O_EXCL != 0
+        && let Some(node) = inode.as_any().downcast_ref::<Node>()
+    {
+        node.never_named();
+    }
     let label = alloc::format!("#{}", inode.attr()?.ino);
     let place = dir.unnamed_child(label.as_bytes(), inode.clone());
     Ok(File::new(RegularFile::new(inode), how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE, Some(place)))

@@ -64,12 +64,20 @@ static MEMORY: Global<RefCell<Option<Rc<Private>>>> = Global::new(RefCell::new(N
 
 const PAGE: u64 = hal::frame::FRAME_SIZE as u64;
 
+/// Files up to this size are mapped from RAM, larger ones through the window, whose pages all pods
+/// share.
+const MAP_FROM_RAM: u64 = 64 << 10;
+/// The same where the first touch of a window page costs twenty times that of a page of RAM
+/// (software-nested virtualisation): a library then comes sooner as a whole.
+const MAP_FROM_RAM_SLOW: u64 = 4 << 20;
+
 /// Builds the tree from the configuration and returns the first process's context. Asks the monitor,
 /// so it runs in a thread.
 pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
     let ram = hal::boot::ram_usage();
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
-    let host = Host::new(Rc::new(Monitor), half / 2);
+    let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0;
+    let host = Host::new(Rc::new(Monitor), half / 2, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });
     HOST.replace(Some(host.clone()));
 
     // Directories before what lies in them.

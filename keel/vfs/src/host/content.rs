@@ -17,9 +17,6 @@ const PAGE: u64 = FRAME_SIZE as u64;
 const WHOLE: u64 = 128 << 10;
 /// Most bytes of one read from the host; readahead doubles up to it.
 const MAX_READ: u64 = 512 << 10;
-/// Files up to this size are mapped from RAM instead of the window: the first touch of a window page
-/// costs twenty times that of RAM under software-nested virtualisation.
-const MAP_FROM_RAM: u64 = 256 << 10;
 /// Most bytes of one write to the host.
 const MAX_WRITE: usize = 256 << 10;
 /// Change times up to this much after our own last write are our own doing, in ns.
@@ -338,7 +335,7 @@ impl HostNode {
             return self.window_pages(first, count, attr.size, true);
         }
         let in_ram = content.pages.borrow().get(first).is_some();
-        if !in_ram && attr.size > MAP_FROM_RAM && self.host().has_window() {
+        if !in_ram && attr.size > self.host().map_from_ram && self.host().has_window() {
             match self.window_pages(first, count, attr.size, false) {
                 Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
                 other => return other,

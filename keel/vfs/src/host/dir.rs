@@ -225,7 +225,7 @@ impl HostNode {
             cursor = self.export.host.with_buffer(LIST_ROOM, |buffer| {
                 let reply = self.export.call(Op::ReadDir, [cursor, 0, 0, 0, 0], &path, buffer)?;
                 let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
-                while let Some((name, attr, target, rest)) = record(records) {
+                while let Some(Record { name, attr, target, rest }) = record(records) {
                     entries.push(self.list_entry(name, attr, target, fetched));
                     records = rest;
                 }
@@ -282,13 +282,22 @@ impl HostNode {
     }
 }
 
-/// Splits the first record off: name, attributes, target, what follows.
-fn record(bytes: &[u8]) -> Option<(&[u8], NodeAttr, &[u8], &[u8])> {
+/// A record of a directory, as the host sent it.
+struct Record<'a> {
+    name: &'a [u8],
+    attr: NodeAttr,
+    target: &'a [u8],
+    /// What follows.
+    rest: &'a [u8],
+}
+
+/// Splits the first record off.
+fn record(bytes: &[u8]) -> Option<Record<'_>> {
     const HEAD: usize = size_of::<DirRecord>();
     let head: DirRecord = bytemuck::try_pod_read_unaligned(bytes.get(..HEAD)?).ok()?;
     let (name_len, target_len) = (usize::from(head.name_len), usize::from(head.target_len));
     let total = (HEAD + name_len + target_len).next_multiple_of(8);
     let name = bytes.get(HEAD..HEAD + name_len)?;
     let target = bytes.get(HEAD + name_len..HEAD + name_len + target_len)?;
-    Some((name, head.attr, target, bytes.get(total..)?))
+    Some(Record { name, attr: head.attr, target, rest: bytes.get(total..)? })
 }

@@ -53,6 +53,8 @@ pub struct Host {
     window: Window,
     /// A transfer buffer that is not in use now.
     scratch: Cell<Vec<u8>>,
+    /// Files up to this size are mapped from RAM instead of the window.
+    map_from_ram: u64,
     /// The monitor knows [`Op::Fetch`].
     has_fetch: Cell<bool>,
 }
@@ -64,10 +66,12 @@ impl core::fmt::Debug for Host {
 }
 
 impl Host {
-    /// `cache_pages`: most pages of file content that are kept in RAM.
-    pub fn new(io: Rc<dyn HostFiles>, cache_pages: usize) -> Rc<Self> {
+    /// `cache_pages`: most pages of file content that are kept in RAM. `map_from_ram`: files up to
+    /// this size (bytes) are mapped from there, larger ones through the window.
+    pub fn new(io: Rc<dyn HostFiles>, cache_pages: usize, map_from_ram: u64) -> Rc<Self> {
         Rc::new(Self {
             io,
+            map_from_ram,
             cache: Cache::new(cache_pages),
             window: Window::default(),
             scratch: Cell::default(),

@@ -310,6 +310,11 @@ impl Node {
         matches!(self.body, Body::File(_)).then(|| self.seals.get())
     }
 
+    /// Made without a name, it never gets one (`O_TMPFILE | O_EXCL`).
+    pub fn never_named(&self) {
+        self.unnamed.set(false);
+    }
+
     /// Makes it sealable (memfd_create(2) with `MFD_ALLOW_SEALING`).
     pub fn allow_sealing(&self) {
         self.seals.set(0);
