@@ -192,6 +192,10 @@ pub trait Inode: Any {
             () => Ok(offset),
         }
     }
+    /// Where `SEEK_END` counts from. EINVAL for files whose end is only known by reading.
+    fn seek_end(&self) -> Result<u64> {
+        self.attr().map(|a| a.size)
+    }
     /// Called by open(2) of a regular file or directory. What it gives is used in place of the
     /// inode through that open file: content that is made at open.
     fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {

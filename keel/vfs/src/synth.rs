@@ -274,6 +274,11 @@ impl Inode for SynthInode {
         Err(Errno::ENOENT)
     }
 
+    fn rename(&self, _old: &[u8], to: &Rc<dyn Inode>, new: &[u8], _flags: u32) -> Result<()> {
+        // Names that do not exist can't even be thought of here.
+        to.lookup(new, &[]).and(Err(Errno::EPERM))
+    }
+
     fn readdir(&self) -> Result<Vec<DirEntry>> {
         let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
         let names = dir.list()?;
@@ -367,6 +372,10 @@ impl Inode for Opened {
 
     fn truncate(&self, size: u64) -> Result<()> {
         self.inode.truncate(size)
+    }
+
+    fn seek_end(&self) -> Result<u64> {
+        if self.inode.fs.magic == PROC_MAGIC { Err(Errno::EINVAL) } else { Ok(self.inode.entry.size) }
     }
 
     fn statfs(&self) -> Result<FsStat> {

@@ -398,7 +398,11 @@ impl FileOps for Stream {
     fn link_name(&self) -> Vec<u8> {
         match self.kind {
             StreamKind::Terminal => b"/dev/console".to_vec(),
-            StreamKind::Pipe => alloc::format!("pipe:[{}]", self.number + 1).into_bytes(),
+            StreamKind::Pipe => {
+                let attr = self.attr().unwrap_or_default();
+                let kind = if attr.mode & g::S_IFMT == g::S_IFSOCK { "socket" } else { "pipe" };
+                alloc::format!("{kind}:[{}]", attr.ino).into_bytes()
+            }
             StreamKind::Device => b"/dev/null".to_vec(),
             StreamKind::File | StreamKind::Closed => alloc::format!("/dev/fd/{}", self.number).into_bytes(),
         }

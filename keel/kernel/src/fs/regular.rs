@@ -97,7 +97,7 @@ pub fn seek(file: &File, inode: &dyn Inode, offset: i64, whence: u32) -> Result<
         g::SEEK_SET => 0,
         g::SEEK_CUR if offset == 0 => return Ok(file.pos.get()),
         g::SEEK_CUR => file.pos.get(),
-        g::SEEK_END => inode.attr()?.size,
+        g::SEEK_END => inode.seek_end()?,
         g::SEEK_DATA | g::SEEK_HOLE => {
             let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
             let at = inode.seek_data(from, whence == g::SEEK_HOLE)?;

@@ -43,14 +43,14 @@ pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
 
 /// `environ`: the environment that the program was started with.
 pub fn environment(subject: &Subject) -> Result<Vec<u8>> {
-    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+    let mm = subject.memory()?.ok_or(Errno::ESRCH)?;
     let layout = mm.layout();
     Ok(read_range(&mm, layout.env_start, layout.env_end))
 }
 
 /// `auxv`.
 pub fn auxiliary_vector(subject: &Subject) -> Result<Vec<u8>> {
-    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+    let mm = subject.memory()?.ok_or(Errno::ESRCH)?;
     Ok(mm.auxv().iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
 

@@ -38,7 +38,7 @@ use alloc::vec::Vec;
 use subject::Subject;
 use uapi::{Errno, Result};
 use vfs::FileType;
-use vfs::synth::{Entry, PROC_MAGIC, SynthDir, SynthFs, Table, table};
+use vfs::synth::{Entry, PROC_MAGIC, SynthDir, SynthFile, SynthFs, Table, table};
 use vfs::tree::Tree;
 
 /// Attaches the file system.
@@ -47,14 +47,28 @@ pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
     tree.attach(b"/proc", root, "proc", "proc", false)
 }
 
+/// A file about the system, by what makes its content.
+struct Generated<F>(F);
+
+impl<F: Fn() -> Vec<u8>> SynthFile for Generated<F> {
+    fn content(&self) -> Result<Vec<u8>> {
+        Ok((self.0)())
+    }
+
+    /// There is nothing to write to: EIO.
+    fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize> {
+        Err(Errno::EIO)
+    }
+}
+
 /// A file that anybody may read, of text that is made when it is read.
 fn text(make: impl Fn() -> String + 'static) -> Entry {
-    Entry::file(0o444, move || Ok(make().into_bytes()))
+    Entry::file(0o444, Generated(move || make().into_bytes()))
 }
 
 /// A file whose text never changes.
 fn constant(content: &'static str) -> Entry {
-    Entry::file(0o444, move || Ok(content.as_bytes().to_vec()))
+    Entry::file(0o444, Generated(move || content.as_bytes().to_vec()))
 }
 
 /// A symbolic link whose target is made when it is followed.

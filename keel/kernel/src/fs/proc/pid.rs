@@ -115,9 +115,9 @@ impl Directory {
 
 impl SynthDir for Directory {
     fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        // In the directory of a process that has gone nothing can be searched for.
+        self.0.process()?;
         let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
-        // A name in the directory of a process that has gone is gone, too.
-        self.0.process().map_err(|_| Errno::ENOENT)?;
         let subject = self.0;
         let what = match kind {
             File(read) => What::File(Rc::new(Text { subject, read, write: None })),
@@ -148,7 +148,7 @@ impl SynthFile for Text {
     }
 
     fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
-        let write = self.write.ok_or(Errno::EPERM)?;
+        let write = self.write.ok_or(Errno::EINVAL)?;
         write(&self.subject, data).map(|()| data.len())
     }
 }

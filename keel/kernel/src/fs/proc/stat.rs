@@ -79,7 +79,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let address = |at: usize| if permitted { at } else { 0 };
     let code = |at: usize| if permitted || space.is_none() { at } else { 1 };
     let exit_signal =
-        if subject.is_thread() && subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
+        if subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
     let exit_code = if permitted || task.is_none() { process.zombie_status().unwrap_or(0) } else { 0 };
     let (limit, _) = process.limit(g::RLIMIT_RSS);
     let mut out = format!("{} (", subject.id()).into_bytes();

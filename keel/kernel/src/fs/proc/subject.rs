@@ -10,17 +10,19 @@ use uapi::{Errno, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     pid: i32,
-    /// The thread of a directory in `task/`.
-    tid: Option<i32>,
+    /// The thread that is looked at; the leader for the process.
+    tid: i32,
+    /// A directory in `task/`: figures are of the thread alone.
+    alone: bool,
     /// Tells the process from others that had the same id.
     started_ns: u64,
 }
 
 impl Subject {
-    /// The process that `id` or one of its threads has. ENOENT.
+    /// The process `id`, or the one that has a thread `id`, seen through that. ENOENT.
     pub fn of_process(id: i32) -> Result<Self> {
         let process = find(id).or_else(|| pid::find_task(id).map(|t| t.process().clone())).ok_or(Errno::ENOENT)?;
-        Ok(Self { pid: process.pid(), tid: None, started_ns: process.started_ns() })
+        Ok(Self { pid: process.pid(), tid: id, alone: false, started_ns: process.started_ns() })
     }
 
     /// A thread of this process. ENOENT.
@@ -28,7 +30,7 @@ impl Subject {
         let process = self.process().map_err(|_| Errno::ENOENT)?;
         // The leader's directory stays until the process is reaped.
         let known = tid == self.pid || process.threads().iter().any(|t| t.tid() == tid);
-        if known { Ok(Self { tid: Some(tid), ..*self }) } else { Err(Errno::ENOENT) }
+        if known { Ok(Self { tid, alone: true, ..*self }) } else { Err(Errno::ENOENT) }
     }
 
     /// Process id.
@@ -38,12 +40,12 @@ impl Subject {
 
     /// Id of the thread, or of the process.
     pub fn id(&self) -> i32 {
-        self.tid.unwrap_or(self.pid)
+        self.tid
     }
 
-    /// Whether this is about one thread.
+    /// Whether this is about one thread alone.
     pub fn is_thread(&self) -> bool {
-        self.tid.is_some()
+        self.alone
     }
 
     /// Something that differs between bearers of the same id.
@@ -64,12 +66,12 @@ impl Subject {
     /// The thread, or one that stands for the process; `None` for a zombie. ESRCH if it is gone.
     pub fn task(&self) -> Result<Option<Rc<Task>>> {
         let process = self.process()?;
-        match self.tid {
-            None => Ok(process.main_thread()),
-            Some(tid) => match process.threads().into_iter().find(|t| t.tid() == tid) {
-                None if tid != self.pid => Err(Errno::ESRCH),
-                found => Ok(found),
-            },
+        if self.tid == self.pid && !self.alone {
+            return Ok(process.main_thread());
+        }
+        match process.threads().into_iter().find(|t| t.tid() == self.tid) {
+            None if self.tid != self.pid => Err(Errno::ESRCH),
+            found => Ok(found),
         }
     }
 
