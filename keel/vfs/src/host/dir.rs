@@ -90,7 +90,10 @@ impl HostNode {
     /// is known is too old, and then also for the components of `ahead`.
     pub fn find(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
         match self.known(name) {
-            Known::Node(node, fetched) => Ok((node, fetched + FRESH_NS)),
+            Known::Node(node, fetched) => {
+                node.has_name(&self.rc()?, name);
+                Ok((node, fetched + FRESH_NS))
+            }
             Known::Attr(attr, target, fetched) => {
                 let name: Name = Rc::from(name);
                 let node = self.export.node(Some((self.rc()?, name.clone())), &attr);

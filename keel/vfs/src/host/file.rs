@@ -144,10 +144,7 @@ impl Inode for HostNode {
         let mut attr = node.attr_cached();
         attr.nlink = if directory { 0 } else { attr.nlink.saturating_sub(1) };
         node.attr.set(attr);
-        let here = node.place.borrow().as_ref().is_some_and(|(dir, n)| core::ptr::eq(&**dir, self) && **n == *name);
-        if here {
-            node.gone.set(true);
-        }
+        node.lost_name(self, name);
         if node.content.get().and_then(|c| c.handle()).is_some() {
             node.stale();
         }
@@ -169,28 +166,29 @@ impl Inode for HostNode {
         self.export.call(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input, &mut [])?;
         self.name_changed(Some(old));
         to.name_changed(Some(new));
-        let place = |node: &HostNode, dir: Rc<HostNode>, name: &[u8]| {
-            let before = node.place.replace(Some((dir, Rc::from(name))));
-            node.gone.set(false);
-            node.stale();
-            drop(before);
-        };
-        if flags & crate::ops::RENAME_EXCHANGE != 0 {
-            if let Some(other) = &replaced {
-                place(other, self.rc()?, old);
+        let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
+        let from = self.rc()?;
+        if let Some(node) = &replaced {
+            node.lost_name(&to, new);
+        }
+        moved.lost_name(self, old);
+        moved.has_name(&to, new);
+        match &replaced {
+            Some(other) if exchange => {
+                other.has_name(&from, old);
                 self.enter(old, &other.attr_cached(), now());
                 other.stale();
             }
-        } else {
-            if let Some(node) = &replaced {
-                node.gone.set(true);
+            Some(node) => {
                 let mut attr = node.attr_cached();
                 attr.nlink = attr.nlink.saturating_sub(1);
                 node.attr.set(attr);
             }
+            None => {}
+        }
+        if !exchange {
             self.enter_absent(old, now());
         }
-        place(&moved, to.clone(), new);
         to.enter(new, &moved.attr_cached(), now());
         moved.stale();
         Ok(())

@@ -13,6 +13,9 @@ use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use uapi::{Errno, Result};
 
+/// Most other names of a file that are remembered.
+const MAX_OTHERS: usize = 8;
+
 /// A file of an export. As an [`crate::Inode`] it passes changes on to the host; the overlay's
 /// [`Node`] uses it as what lies below.
 pub struct HostNode {
@@ -21,6 +24,8 @@ pub struct HostNode {
     kind: FileType,
     /// Directory and name it was found by; `None` for the export itself.
     pub(super) place: RefCell<Option<(Rc<HostNode>, Name)>>,
+    /// Other names of the same file that were seen.
+    others: RefCell<Vec<(Rc<HostNode>, Name)>>,
     pub(super) attr: Cell<Attr>,
     /// When the attributes were fetched (monotonic ns); 0: fetch again at the next use.
     pub(super) fetched: Cell<u64>,
@@ -47,6 +52,7 @@ impl HostNode {
             export,
             kind: FileType::of(attr.mode),
             place: RefCell::new(place),
+            others: RefCell::default(),
             attr: Cell::new(*attr),
             fetched: Cell::new(now()),
             gone: Cell::new(false),
@@ -116,12 +122,49 @@ impl HostNode {
     pub(super) fn refreshed(&self, attr: &NodeAttr, place: Option<(Rc<Self>, Name)>) {
         self.attr.set(*attr);
         self.fetched.set(now());
-        if let Some(place) = place
-            && (self.gone.get() || self.place.borrow().is_none())
-        {
-            let before = self.place.replace(Some(place));
+        if let Some((dir, name)) = place {
+            self.has_name(&dir, &name);
+        }
+    }
+
+    /// It was found (or put) under a name.
+    pub(super) fn has_name(&self, dir: &Rc<Self>, name: &[u8]) {
+        let is_it = |place: &(Rc<Self>, Name)| Rc::ptr_eq(&place.0, dir) && *place.1 == *name;
+        // The export's own root has no place, whatever leads to it.
+        if self.place.borrow().as_ref().is_none_or(is_it) && !self.gone.get() {
+            return;
+        }
+        // With only one name, this is it: the host may have moved the file.
+        let only = self.kind == FileType::Directory || self.attr.get().nlink <= 1;
+        if only || self.gone.get() {
+            let before = self.place.replace(Some((dir.clone(), Rc::from(name))));
             self.gone.set(false);
             drop(before);
+        } else if self.others.borrow().len() < MAX_OTHERS && !self.others.borrow().iter().any(is_it) {
+            self.others.borrow_mut().push((dir.clone(), Rc::from(name)));
+        }
+    }
+
+    /// It lost a name: another one is its place now, or it is gone.
+    pub(super) fn lost_name(&self, dir: &Self, name: &[u8]) {
+        let is_it = |place: &(Rc<Self>, Name)| core::ptr::eq(&*place.0, dir) && *place.1 == *name;
+        let other = self.others.borrow().iter().position(is_it);
+        if let Some(at) = other {
+            let removed = self.others.borrow_mut().swap_remove(at);
+            drop(removed);
+            return;
+        }
+        let here = self.place.borrow().as_ref().is_some_and(is_it);
+        if !here {
+            return;
+        }
+        let next = self.others.borrow_mut().pop();
+        match next {
+            Some(next) => {
+                let before = self.place.replace(Some(next));
+                drop(before);
+            }
+            None => self.gone.set(true),
         }
     }
 

@@ -154,7 +154,12 @@ fn what_the_host_changes_is_seen() {
     w.host.write("usr/lib/a/two", b"twenty-two");
     w.host.write("usr/lib/a/three", b"3");
     fs::remove_file(w.host.root.join("usr/lib/a/uno")).unwrap();
+    let held = w.get("/h/etc/passwd").unwrap();
+    fs::rename(w.host.root.join("etc"), w.host.root.join("conf")).unwrap();
     expire();
+    assert_eq!(w.read("/h/conf/passwd").unwrap(), "root\n");
+    assert_eq!(w.get("/h/etc").unwrap_err(), Errno::ENOENT);
+    assert_eq!(content(&**held.inode()).unwrap(), b"root\n");
     assert_eq!(w.read("/h/usr/lib/a/two").unwrap(), "twenty-two");
     assert_eq!(w.read("/h/usr/lib/a/three").unwrap(), "3");
     assert_eq!(w.list("/h/usr/lib/a"), ["one", "three", "two"]);

@@ -79,3 +79,23 @@ fn removed_files_stay_readable_while_open() {
     assert_eq!(content(&*open).unwrap(), b"from the host");
     assert_eq!(w.read("/w/d/f").unwrap(), "other");
 }
+
+#[test]
+fn files_with_several_names_stay_reachable() {
+    let w = world("t-names");
+    // As git writes an object.
+    w.write("/w/d/tmp", b"object").unwrap();
+    w.link("/w/d/tmp", "/w/d/object").unwrap();
+    w.unlink("/w/d/tmp").unwrap();
+    let object = w.get("/w/d/object").unwrap();
+    object.inode().change(&Change { mode: Some(0o444), ..Change::default() }).unwrap();
+    assert_eq!(w.read("/w/d/object").unwrap(), "object");
+    w.link("/w/d/object", "/w/second").unwrap();
+    w.rename("/w/d/object", "/w/d/third").unwrap();
+    w.unlink("/w/second").unwrap();
+    w.link("/w/d/third", "/w/fourth").unwrap();
+    w.rename("/w/d/f", "/w/d/third").unwrap();
+    assert_eq!(w.read("/w/d/third").unwrap(), "from the host");
+    assert_eq!((w.read("/w/fourth").unwrap().as_str(), w.nlink("/w/fourth")), ("object", 1));
+    w.get("/w/fourth").unwrap().inode().change(&Change { mode: Some(0o400), ..Change::default() }).unwrap();
+}
