@@ -30,7 +30,7 @@ use core::cell::{Cell, RefCell};
 use hal::paging::AddressSpace;
 use keel_core::vma::VmaSet;
 use uapi::{Errno, Result};
-use vfs::Inode;
+use vfs::{Inode, PathRef};
 
 /// Most mappings of one program: Linux's default vm.max_map_count.
 pub const MAX_MAPPINGS: usize = 65_530;
@@ -133,7 +133,7 @@ pub struct StartPoint {
 }
 
 /// A function that opens an ELF interpreter by path.
-pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<Rc<dyn Inode>> + 'a;
+pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<PathRef> + 'a;
 
 /// What execve(2) loads; strings without their terminators.
 pub struct ExecRequest<'a> {

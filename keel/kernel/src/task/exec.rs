@@ -144,7 +144,7 @@ fn load(mut file: PathRef, shown: &[u8], mut argv: Vec<Vec<u8>>, envp: &[Vec<u8>
     let (cred, secure) = cred::after_exec(&me, attr.mode, attr.uid, attr.gid);
     let request = ExecRequest {
         inode: file.inode().clone(),
-        open_interpreter: &|path| Ok(fs::open_exec(g::AT_FDCWD, path, 0)?.inode().clone()),
+        open_interpreter: &|path| fs::open_exec(g::AT_FDCWD, path, 0),
         argv: &argv,
         envp,
         filename: if depth == 0 { shown } else { &filename },
