@@ -30,6 +30,8 @@ global_asm!(
 /* ---- boot: ring 0, rdi = boot information; on to CPL 3 at once -------------------------------- */
     .globl keel_start
 keel_start:
+    mov eax, {tss}              /* QEMU's own emulator looks for the TSS type that only LTR leaves */
+    ltr ax
     lea rsp, [rip + keel_boot_stack_end]
     mov rax, rsp
     push {user_ss}
@@ -416,6 +418,7 @@ keel_boot_stack_end:
     user_ss = const selector::USER_DS,
     user_cs = const selector::USER_CS,
     panic_port = const port::PANIC,
+    tss = const selector::TSS,
 );
 
 unsafe extern "Rust" {

@@ -10,6 +10,8 @@ use core::cell::{Cell, UnsafeCell};
 /// Kernel stacks are 2^3 pages: 32 KiB.
 const STACK_ORDER: usize = 3;
 const STACK_BYTES: usize = PAGE_SIZE << STACK_ORDER;
+/// Lowest word of each stack; changed only by an overflow.
+const STACK_MARK: u64 = 0x4b45_454c_5354_4b21;
 
 unsafe extern "C" {
     fn keel_switch(save: *mut usize, to: usize);
@@ -32,9 +34,10 @@ impl Thread {
         let stack = DIRECT_BASE + take_block(STACK_ORDER)? as usize;
         let top = stack + STACK_BYTES - size_of::<TrapFrame>();
         let rsp = top - 7 * 8;
-        // SAFETY: the stack was just taken and nobody else knows it; both writes are inside it and
+        // SAFETY: the stack was just taken and nobody else knows it; the writes are inside it and
         // aligned (the frame's size is a multiple of 16).
         unsafe {
+            (stack as *mut u64).write(STACK_MARK);
             (top as *mut TrapFrame).write(frame.clone());
             (rsp as *mut [usize; 7]).write([0, 0, 0, 0, 0, 0, crate::stub::thread_entry_address()]);
         }
@@ -116,6 +119,8 @@ pub fn switch(from: Option<&Thread>, to: &Thread) {
     let mut boot_rsp = 0;
     let save = match from {
         Some(thread) => {
+            // SAFETY: the stack is the thread's own, the word was written by `Thread::new`.
+            assert!(unsafe { *(thread.stack as *const u64) } == STACK_MARK, "a kernel stack overflowed");
             thread.fs_base.set(read_fs_base());
             thread.running.set(false);
             // SAFETY: the area belongs to the thread whose state is live.
