@@ -58,7 +58,11 @@ cp "$here/smoke" "$tree/smoke"
 chmod +x "$tree/init" "$tree/smoke"
 (cd "$tree" && find . | cpio --quiet -o -H newc) | gzip -1 >"$work/initramfs.gz"
 
-timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max -m 2G -nographic -no-reboot \
-    -kernel "$kernel" -initrd "$work/initramfs.gz" \
-    -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null 2>&1 | tr -d '\r' | tee "$work/log"
-grep -q '^hardware smoke: all passed$' "$work/log"
+rm -f "$work/log"
+status=0
+timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max -m 2G -display none -monitor none -no-reboot \
+    -serial "file:$work/log" -kernel "$kernel" -initrd "$work/initramfs.gz" \
+    -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null || status=$?
+tr -d '\r' <"$work/log"
+[ "$status" = 0 ] || { echo "run.sh: the machine did not finish within $minutes minutes (or QEMU failed: $status)" >&2; exit 1; }
+tr -d '\r' <"$work/log" | grep -q '^hardware smoke: all passed$'
