@@ -64,8 +64,9 @@ int main(int argc, char **argv) {
     field("Threads:");
     signal(SIGUSR1, SIG_IGN);
     slurp("/proc/self/status");
-    field("SigIgn:");
-    field("SigBlk:");
+    char *ignored = strstr(text, "SigIgn:"), *blocked = strstr(text, "SigBlk:");
+    YES(ignored && strtoull(ignored + 7, NULL, 16) >> (SIGUSR1 - 1) & 1);
+    YES(blocked && strtoull(blocked + 7, NULL, 16) == 0);
     PART("maps");
     slurp("/proc/self/maps");
     YES(strstr(text, "[stack]") != NULL);

@@ -18,7 +18,11 @@ static void run(const char *what, const char *path, char **arguments, char **env
 int main(int argc, char **argv) {
     if (argc == 0 || (argv[0] && argv[0][0] == '+') || (argc > 1 && argv[1][0] == '+')) {
         printf("argc %d\n", argc);
-        for (int i = 0; i < argc; i++) printf(" argument %zu \"%.40s\"\n", strlen(argv[i]), argv[i]);
+        for (int i = 0; i < argc; i++) {
+            // The program's own path differs between the host and a pod.
+            if (argv[i][0] == '/' && strstr(argv[i], "/process/exec")) printf(" argument: this program\n");
+            else printf(" argument %zu \"%.40s\"\n", strlen(argv[i]), argv[i]);
+        }
         for (char **e = environ; *e; e++) printf(" environment \"%.40s\"\n", *e);
         struct sigaction action;
         sigaction(SIGUSR1, NULL, &action);

@@ -1,0 +1,284 @@
+//! What the options of `hull run` promise, and that nothing of a pod remains after it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hull_tests::environment::Scratch;
+use hull_tests::hull::{self, HOST_LIMIT};
+use hull_tests::process::{self, Outcome};
+
+/// `hull run OPTIONS -- COMMAND`.
+#[track_caller]
+fn run(options: &[&str], command: &[&str]) -> Outcome {
+    hull::require_kvm().unwrap();
+    let outcome = hull::run(options, command).unwrap();
+    assert!(!outcome.timed_out, "hull did not end: {}", text(&outcome.stderr));
+    outcome
+}
+
+/// The same for a shell script.
+#[track_caller]
+fn sh(options: &[&str], script: &str) -> Outcome {
+    run(options, &["/bin/sh", "-c", script])
+}
+
+/// Output of a script that succeeds.
+#[track_caller]
+fn output(options: &[&str], script: &str) -> String {
+    let outcome = sh(options, script);
+    assert_eq!(outcome.status, 0, "{}{}", text(&outcome.stdout), text(&outcome.stderr));
+    text(&outcome.stdout)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A scratch directory with a file `name`, and the directory's path.
+fn with_file(name: &str, content: &str) -> (Scratch, String) {
+    let scratch = Scratch::new().unwrap();
+    fs::write(scratch.0.join(name), content).unwrap();
+    let path = scratch.0.to_str().unwrap().to_owned();
+    (scratch, path)
+}
+
+#[test]
+fn exit_codes_are_those_of_the_program() {
+    for code in [0, 1, 42, 123, 200] {
+        assert_eq!(sh(&[], &format!("exit {code}")).status, code);
+    }
+    assert_eq!(sh(&[], "kill -9 $$").status, 128 + 9);
+    assert_eq!(sh(&[], "kill -TERM $$").status, 128 + 15);
+    assert_eq!(run(&[], &["/no/such/program"]).status, 127);
+    assert_eq!(run(&[], &["no-such-program"]).status, 127);
+    assert_eq!(run(&[], &["/etc/passwd"]).status, 126);
+    assert_eq!(run(&[], &["/etc"]).status, 126);
+    assert_eq!(run(&["--memory", "nonsense"], &["/bin/true"]).status, 125);
+}
+
+#[test]
+fn a_timeout_ends_the_pod_with_124() {
+    let start = Instant::now();
+    let outcome = sh(&["--timeout", "700ms"], "trap '' TERM INT; (sleep 50) & echo started; while :; do :; done");
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (124, "started\n"));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn the_first_program_s_end_ends_all() {
+    let start = Instant::now();
+    let outcome = sh(&[], "(trap '' HUP TERM; sleep 50) & (while :; do :; done) & exit 3");
+    assert_eq!(outcome.status, 3);
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn ungranted_files_do_not_exist() {
+    let (_scratch, path) = with_file("secret", "secret");
+    assert_eq!(output(&[], &format!("ls -d {path} 2>/dev/null || echo none")), "none\n");
+    assert_eq!(
+        output(&[], "cat /etc/shadow 2>/dev/null; ls /root 2>/dev/null; ls /home 2>/dev/null; echo end"),
+        "end\n"
+    );
+}
+
+#[test]
+fn read_only_grants_keep_writes_in_the_pod() {
+    let (scratch, path) = with_file("file", "host");
+    let grant = format!("{path}:/granted");
+    let script = "cat /granted/file; echo pod >/granted/file; echo new >/granted/new; mkdir /granted/d; cat /granted/file; \
+                  ls /granted | tr '\\n' ' '";
+    assert_eq!(output(&["--ro", &grant], script), "hostpod\nd file new ");
+    assert_eq!(fs::read_to_string(scratch.0.join("file")).unwrap(), "host");
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    assert_eq!(output(&["--ro", &grant], "rm /granted/file; ls /granted | wc -l"), "0\n");
+    assert!(scratch.0.join("file").exists());
+}
+
+#[test]
+fn writable_grants_reach_the_host() {
+    let (scratch, path) = with_file("file", "host");
+    let grant = format!("{path}:/granted");
+    let script = "cd /granted; echo pod >file; mkdir d; echo deep >d/f; ln -s file link; ln file hard; chmod 600 d/f; mv d/f d/g; \
+                  touch gone; rm gone; printf x >>d/g; cat d/g";
+    assert_eq!(output(&["--rw", &grant], script), "deep\nx");
+    assert_eq!(fs::read_to_string(scratch.0.join("file")).unwrap(), "pod\n");
+    assert_eq!(fs::read_to_string(scratch.0.join("hard")).unwrap(), "pod\n");
+    assert_eq!(fs::read_to_string(scratch.0.join("d/g")).unwrap(), "deep\nx");
+    assert_eq!(fs::read_link(scratch.0.join("link")).unwrap().to_str(), Some("file"));
+    assert!(!scratch.0.join("gone").exists() && !scratch.0.join("d/f").exists());
+}
+
+#[test]
+fn a_grant_cannot_be_left() {
+    let outer = Scratch::new().unwrap();
+    fs::create_dir(outer.0.join("granted")).unwrap();
+    fs::write(outer.0.join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink("../secret", outer.0.join("granted/relative")).unwrap();
+    std::os::unix::fs::symlink(outer.0.join("secret"), outer.0.join("granted/absolute")).unwrap();
+    let grant = format!("{}:/granted", outer.0.join("granted").display());
+    for option in ["--ro", "--rw"] {
+        let script =
+            "cd /granted; cat relative absolute ../secret /granted/../secret /granted/relative 2>/dev/null; echo end";
+        assert_eq!(output(&[option, &grant], script), "end\n");
+    }
+}
+
+#[test]
+fn without_the_host_s_directories_there_is_only_what_is_granted() {
+    let root = Scratch::new().unwrap();
+    fs::create_dir(root.0.join("bin")).unwrap();
+    let busybox = fs::read("/bin/busybox").expect("busybox-static is installed");
+    fs::write(root.0.join("bin/busybox"), busybox).unwrap();
+    fs::set_permissions(root.0.join("bin/busybox"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let grant = format!("{}:/", root.0.display());
+    let outcome = run(
+        &["--no-host", "--ro", &grant],
+        &["/bin/busybox", "sh", "-c", "ls /bin; ls /usr 2>/dev/null || echo no usr"],
+    );
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (0, "busybox\nno usr\n"), "{}", text(&outcome.stderr));
+    assert_eq!(run(&["--no-host"], &["/bin/true"]).status, 127);
+}
+
+#[test]
+fn environment_is_passed_set_and_cleared() {
+    assert_eq!(output(&["-e", "A=1", "--env", "B=two words"], "echo $A $B $USER"), "1 two words test\n");
+    let mut command = hull::run_command(&["--clear-env", "-e", "KEPT"], &["/usr/bin/env"]).unwrap();
+    command.env("SECRET", "x").env("KEPT", "y");
+    let outcome = process::run(&mut command, Stdio::null(), HOST_LIMIT).unwrap();
+    let lines = text(&outcome.stdout);
+    assert!(lines.contains("KEPT=y") && lines.contains("USER=test") && !lines.contains("SECRET"), "{lines}");
+}
+
+#[test]
+fn directory_user_and_host_name() {
+    assert_eq!(output(&["-w", "/usr/lib"], "pwd"), "/usr/lib\n");
+    assert_eq!(
+        output(&["-u", "1234:567"], "id -u; id -g; touch /tmp/f; stat -c %u:%g /tmp/f"),
+        "1234\n567\n1234:567\n"
+    );
+    assert_eq!(output(&["-u", "daemon"], "id -un; echo $USER"), "daemon\ndaemon\n");
+    assert_eq!(output(&["--hostname", "a-pod"], "uname -n; cat /proc/sys/kernel/hostname"), "a-pod\na-pod\n");
+    assert_eq!(
+        output(
+            &["-u", "1234"],
+            "cat /etc/shadow 2>/dev/null || echo denied; echo x 2>/dev/null >/etc/new || echo denied"
+        ),
+        "denied\ndenied\n"
+    );
+}
+
+#[test]
+fn memory_is_bounded() {
+    let script = "x = []\nwhile True: x.append(bytearray(1 << 20))";
+    let outcome = run(&["--memory", "96M"], &["/usr/bin/python3", "-c", script]);
+    // Killed for lack of memory, or told so by malloc.
+    assert!(matches!(outcome.status, 1 | 137), "{} {}", outcome.status, text(&outcome.stderr));
+    let script = "x = bytearray(200 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint(sum(x) > 0)";
+    let outcome = run(&["--memory", "400M"], &["/usr/bin/python3", "-c", script]);
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (0, "True\n"), "{}", text(&outcome.stderr));
+}
+
+#[test]
+fn standard_streams_are_connected() {
+    let data: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 7 + i / 256) as u8).collect();
+    let mut command = hull::run_command(&[], &["/bin/cat"]).unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let copy = data.clone();
+    let writer = std::thread::spawn(move || input.write_all(&copy).unwrap());
+    let result = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(result.status.success());
+    assert!(result.stdout == data, "{} bytes came back", result.stdout.len());
+    let outcome = sh(&[], "echo out; echo err >&2; cat; echo $?");
+    assert_eq!((text(&outcome.stdout).as_str(), text(&outcome.stderr).as_str()), ("out\n0\n", "err\n"));
+}
+
+#[test]
+fn a_closed_output_ends_the_program() {
+    let mut command = hull::run_command(&[], &["/usr/bin/yes"]).unwrap();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let start = Instant::now();
+    let status = process::shell_status(child.wait().unwrap());
+    assert!(matches!(status, 1 | 141), "{status}");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn pods_do_not_see_each_other() {
+    assert_eq!(output(&[], "echo x >/tmp/left; echo y >/usr/left; ls /tmp/left /usr/left"), "/tmp/left\n/usr/left\n");
+    assert_eq!(output(&[], "ls /tmp/left /usr/left 2>/dev/null; echo end"), "end\n");
+    let processes: u32 = output(&[], "ls -d /proc/[0-9]* | wc -l").trim().parse().unwrap();
+    assert!(processes <= 5, "{processes} processes");
+    let pods = (0..6)
+        .map(|i| std::thread::spawn(move || output(&[], &format!("for i in 1 2 3; do echo {i}; done; uname -s"))));
+    for (i, pod) in pods.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(pod.join().unwrap(), format!("{i}\n{i}\n{i}\nLinux\n"));
+    }
+}
+
+#[test]
+fn both_ways_of_system_calls_and_all_doorbells_agree() {
+    let script = "seq 1 200 | sort -rn | head -3; cat /etc/passwd | wc -l; ls /usr";
+    let expected = output(&[], script);
+    for option in ["--syscalls=trap", "--doorbell=exit", "--doorbell=event", "--doorbell=poll"] {
+        assert_eq!(output(&[option], script), expected, "{option}");
+    }
+}
+
+/// Processes whose command line names the binary under test, with their ids.
+fn hull_processes() -> BTreeSet<u32> {
+    let binary = hull::binary().unwrap().to_str().unwrap().to_owned();
+    let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).next() == Some(binary.as_bytes())
+    })
+    .collect()
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    let list = fs::read_to_string(path).unwrap_or_default();
+    list.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+#[test]
+fn nothing_remains_after_any_end() {
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let names = |directory: &str| -> BTreeSet<String> {
+        let entries = fs::read_dir(directory).unwrap().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // Other tests of this program work beside this one.
+        names.filter(|name| !name.starts_with("hull-tests-")).collect()
+    };
+    let before = (mounts(), names("/dev/shm"), names("/tmp"));
+    assert_eq!(sh(&[], "exit 5").status, 5);
+    assert_eq!(sh(&["--timeout", "300ms"], "sleep 20").status, 124);
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGKILL] {
+        let mut command = hull::run_command(&[], &["/bin/sh", "-c", "echo ready; sleep 20"]).unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let helpers = children_of(child.id());
+        Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status().unwrap();
+        assert_eq!(process::shell_status(child.wait().unwrap()), 128 + signal);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let alive = |id: &u32| fs::exists(format!("/proc/{id}")).unwrap();
+        while helpers.iter().any(alive) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!helpers.iter().any(alive), "a helper outlived signal {signal}");
+        assert!(!hull_processes().contains(&child.id()));
+    }
+    assert_eq!(before.0, mounts());
+    let fresh = |now: BTreeSet<String>, old: &BTreeSet<String>| now.difference(old).cloned().collect::<Vec<_>>();
+    let hull_like = |names: Vec<String>| names.into_iter().filter(|name| name.contains("hull")).collect::<Vec<_>>();
+    assert_eq!(hull_like(fresh(names("/dev/shm"), &before.1)), Vec::<String>::new());
+    assert_eq!(hull_like(fresh(names("/tmp"), &before.2)), Vec::<String>::new());
+}
