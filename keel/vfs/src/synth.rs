@@ -226,7 +226,8 @@ impl Inode for SynthInode {
             uid: self.entry.uid,
             gid: self.entry.gid,
             size: self.entry.size,
-            blksize: 1024,
+            // Some programs (wc) reckon with it where files end.
+            blksize: if self.fs.magic == PROC_MAGIC { 1024 } else { 4096 },
             atime: s,
             atime_ns: ns,
             mtime: s,

@@ -404,7 +404,10 @@ impl FileOps for Stream {
                 alloc::format!("{kind}:[{}]", attr.ino).into_bytes()
             }
             StreamKind::Device => b"/dev/null".to_vec(),
-            StreamKind::File | StreamKind::Closed => alloc::format!("/dev/fd/{}", self.number).into_bytes(),
+            // Its name on the host is not known here.
+            StreamKind::File | StreamKind::Closed => {
+                alloc::format!("file:[{}]", self.attr().unwrap_or_default().ino).into_bytes()
+            }
         }
     }
 }

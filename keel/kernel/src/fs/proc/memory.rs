@@ -28,7 +28,8 @@ pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
     let Some(mm) = subject.task()?.and_then(|t| t.try_mm()) else { return Ok(Vec::new()) };
     let layout = mm.layout();
     let mut line = read_range(&mm, layout.arg_start, layout.arg_end);
-    let overwritten = line.last().is_some_and(|&b| b != 0) && line.len() == layout.arg_end - layout.arg_start;
+    let overwritten =
+        line.last().is_some_and(|&b| b != 0) && line.len() == layout.arg_end.saturating_sub(layout.arg_start);
     if overwritten {
         // A program that wrote a title over its arguments may have gone on into the environment.
         if layout.env_start == layout.arg_end {

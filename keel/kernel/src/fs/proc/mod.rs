@@ -17,6 +17,7 @@ mod namespaces;
 mod net;
 mod pid;
 mod smaps;
+mod sockets;
 mod stat;
 mod status;
 mod subject;

@@ -1,9 +1,10 @@
 //! `/proc/net`: the loopback device, and the heads of tables that have no rows.
 
-use super::{constant, text};
+use super::{constant, sockets, text};
 use alloc::format;
 use alloc::string::String;
-use vfs::synth::{Table, table};
+use uapi::raw::net;
+use vfs::synth::{Entry, Table, table};
 
 const DEVICES: &str = "\
 Inter-|   Receive                                                |  Transmit
@@ -93,10 +94,10 @@ pub fn directory() -> Table {
             "sockstat6",
             constant("TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"),
         ),
-        ("tcp", text(|| padded(TCP, TCP_WIDTH))),
-        ("tcp6", constant(TCP6)),
-        ("udp", text(|| padded(UDP, UDP_WIDTH))),
-        ("udp6", constant(UDP6)),
-        ("unix", constant("Num       RefCount Protocol Flags    Type St Inode Path\n")),
+        ("tcp", text(|| padded(TCP, TCP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_STREAM, TCP_WIDTH))),
+        ("tcp6", text(|| String::from(TCP6) + &sockets::inet(net::AF_INET6, net::SOCK_STREAM, 0))),
+        ("udp", text(|| padded(UDP, UDP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH))),
+        ("udp6", text(|| String::from(UDP6) + &sockets::inet(net::AF_INET6, net::SOCK_DGRAM, 0))),
+        ("unix", Entry::file(0o444, || Ok(sockets::unix()))),
     ])
 }

@@ -125,7 +125,13 @@ impl SynthDir for Directory {
             Link(find) => What::Link(Rc::new(Magic { subject, find })),
             Other(_, make) => make(subject),
         };
-        let (uid, gid) = subject.owner(kind.file_type() == FileType::Directory && mode == 0o555);
+        let (uid, gid) = match name {
+            // A process always finds its own descriptors, whatever became of its ids.
+            b"fd" if task::with_current(|t| t.pid()) == subject.pid() => {
+                task::with_current(|t| (t.cred().fsuid, t.cred().fsgid))
+            }
+            _ => subject.owner(kind.file_type() == FileType::Directory && mode == 0o555),
+        };
         Ok(Entry { what, mode, uid, gid, generation: 0, size: 0 })
     }
 

@@ -78,8 +78,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     // Addresses are hidden from those who may not look; 1 says that there is something.
     let address = |at: usize| if permitted { at } else { 0 };
     let code = |at: usize| if permitted || space.is_none() { at } else { 1 };
-    let exit_signal =
-        if subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
+    let exit_signal = if subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
     let exit_code = if permitted || task.is_none() { process.zombie_status().unwrap_or(0) } else { 0 };
     let (limit, _) = process.limit(g::RLIMIT_RSS);
     let mut out = format!("{} (", subject.id()).into_bytes();
@@ -139,6 +138,12 @@ fn started_boottime_ns(subject: &Subject, process: &Process, task: Option<&Rc<Ta
     started + slept
 }
 
+/// Bytes of the pages that hold the program's text.
+pub fn text_bytes(layout: &mm::Layout) -> u64 {
+    let end = layout.end_code.saturating_add(PAGE_SIZE - 1) / PAGE_SIZE;
+    (end.saturating_sub(layout.start_code / PAGE_SIZE) * PAGE_SIZE) as u64
+}
+
 /// `statm`: pages.
 pub fn memory(subject: &Subject) -> Result<Vec<u8>> {
     let space = subject.task()?.and_then(|t| t.try_mm());
@@ -146,7 +151,7 @@ pub fn memory(subject: &Subject) -> Result<Vec<u8>> {
     let (usage, layout) = (space.usage(), space.layout());
     let pages = |bytes: u64| bytes / PAGE_SIZE as u64;
     let shared = usage.file + usage.shared;
-    let text = (layout.end_code.next_multiple_of(PAGE_SIZE) - layout.start_code / PAGE_SIZE * PAGE_SIZE) as u64;
+    let text = text_bytes(&layout);
     let line = format!(
         "{} {} {} {} 0 {} 0\n",
         pages(usage.mapped),

@@ -5,7 +5,6 @@ use super::stat;
 use super::subject::Subject;
 use crate::mm::Mm;
 use crate::task::Task;
-use abi::layout::PAGE_SIZE;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -115,10 +114,9 @@ fn table_size(task: &Rc<Task>) -> usize {
 
 /// The `Vm` lines. `highest`: the largest resident size that was ever accounted.
 fn sizes(text: &mut String, mm: &Mm, highest: u64) {
-    let (usage, layout) = (mm.usage(), mm.layout());
+    let usage = mm.usage();
     let resident = usage.anonymous + usage.file + usage.shared;
-    let page = |at: usize| at / PAGE_SIZE * PAGE_SIZE;
-    let program = (page(layout.end_code + PAGE_SIZE - 1) - page(layout.start_code)) as u64;
+    let program = stat::text_bytes(&mm.layout());
     // One table of 4 KiB shows 2 MiB, and the tables above it are few.
     let tables = (resident >> 21) * 4096 + 4 * 4096;
     let rows = [

@@ -86,7 +86,7 @@ pub fn uptime() -> String {
 
 /// `loadavg`.
 pub fn load_averages() -> String {
-    let loads = info::loads().map(|load| format!("{}.{:02}", load >> 16, (load & 0xffff) * 100 >> 16));
+    let loads = info::loads().map(|load| format!("{}.{:02}", load >> 16, ((load & 0xffff) * 100) >> 16));
     format!("{} {}/{} {}\n", loads.join(" "), sched::runnable(), pid::thread_count(), pid::last())
 }
 
