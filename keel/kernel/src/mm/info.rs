@@ -189,7 +189,12 @@ impl Mm {
         sum
     }
 
-    /// Figures for /proc/PID/stat, statm and status.
+    /// Bytes mapped, touched or not.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.inner.borrow().mapped_bytes()
+    }
+
+    /// Figures for /proc/PID/statm and status; goes through all present pages.
     pub fn usage(&self) -> Usage {
         let inner = self.inner.borrow();
         let mut usage = Usage::default();

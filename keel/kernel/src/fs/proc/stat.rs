@@ -58,8 +58,8 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let space = task.and_then(|t| t.try_mm());
     let permitted = task.is_some_and(may_inspect);
     let layout = space.as_ref().map_or(mm::Layout::default(), |m| m.layout());
-    let figures = space.as_ref().map_or(mm::info::Usage::default(), |m| m.usage());
-    let resident = (figures.anonymous + figures.file + figures.shared) / PAGE_SIZE as u64;
+    let (mapped, resident) = space.as_ref().map_or((0, 0), |m| (m.mapped_bytes(), m.resident_bytes()));
+    let resident = resident / PAGE_SIZE as u64;
     let (used, children) = (usage(subject, &process, task), process.children_usage());
     let session = process.session();
     let has_terminal = session.terminal.borrow().is_some();
@@ -104,8 +104,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         ticks(started_boottime_ns(subject, &process, task)),
     );
     let places = format!(
-        "{} {resident} {limit} {} {} {} 0 0 {} {} {} {} 0 0 0",
-        figures.mapped,
+        "{mapped} {resident} {limit} {} {} {} 0 0 {} {} {} {} 0 0 0",
         code(layout.start_code),
         code(layout.end_code),
         address(layout.start_stack),
