@@ -34,7 +34,7 @@ SITE(site_prefix, LOAD "syscall; rep ret")
 SITE(site_lock, LOAD "syscall; lock addq $0, words+16(%rip); ret")
 SITE(site_string, LOAD "mov %rax, %r8; syscall; mov $0, %ecx; rep stosb; ret")
 SITE(site_flags, LOAD "stc; syscall; jc 1f; mov $-77, %rax; 1: ret")
-SITE(site_setc, LOAD "stc; syscall; setc %dl; movzbl %dl, %edx; mov %rdx, %rax; ret")
+SITE(site_setc, LOAD "stc; syscall; setc %dl; movzbl %dl, %edx; lea 0x500000(%rdx), %rax; ret")
 SITE(site_cmov, LOAD "syscall; test %rax, %rax; mov $0, %edx; cmovns %rax, %rdx; mov %rdx, %rax; ret")
 SITE(site_xmm, LOAD "movq words+8(%rip), %xmm0; syscall; movq %xmm0, %rdx; add %rdx, %rax; ret")
 SITE(site_loop, LOAD "mov %rax, %r8; mov $3, %r9d; 1: mov %r8, %rax; syscall; dec %r9d; jnz 1b; ret")
@@ -67,7 +67,7 @@ int main(void) {
             long value = site(SYS_getppid, 0, 0), bad = site(SYS_close, -1, 0);                                                              \
             if (value >= parent && value <= parent + 4000 && (value - parent) % 1000 == 0) printf(" parent+%ld", value - parent);            \
             else if (value - parent == 77) printf(" parent+77");                                                                             \
-            else printf(" %s", value == 0 ? "zero" : value == 1 ? "one" : value == 3 ? "three" : value < 0 ? "negative" : "other");          \
+            else printf(" %s", value == 0 ? "zero" : value == 1 ? "one" : value == 3 ? "three" : value == 0x500001 ? "carry" : value < 0 ? "negative" : "other");          \
             printf("/%ld", bad == parent ? 12345 : bad);                                                                                     \
         }                                                                                                                                    \
         puts("");                                                                                                                            \

@@ -191,7 +191,7 @@ pub fn plan(
     if decode::reads_flags(window, site + 2) {
         return Err(Refusal::FlagsUsed);
     }
-    match scan::number_load(window, site) {
+    match scan::number_load(window, site, false) {
         Some(load) if load.number == RT_SIGRETURN => Err(Refusal::Sigreturn),
         Some(load) if u64::from(load.number) == number => plan_number(site, load, area, gate_offset),
         _ => displace::plan(window, site, area, gate_offset, thorough),
@@ -200,7 +200,7 @@ pub fn plan(
 
 /// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt.
 pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Planned, Refusal> {
-    let number = scan::number_load(window, site).ok_or(Refusal::NotASite)?.number;
+    let number = scan::number_load(window, site, true).ok_or(Refusal::NotASite)?.number;
     plan(window, site, u64::from(number), area, gate_offset, false)
 }
 

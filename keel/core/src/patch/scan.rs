@@ -11,8 +11,9 @@ pub(super) struct NumberLoad<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Recognises `mov eax, number` or `mov rax, number` in front of the `syscall` at `site`.
-pub(super) fn number_load<'a>(window: &Window<'a>, site: u64) -> Option<NumberLoad<'a>> {
+/// Recognises `mov eax, number` or `mov rax, number` in front of the `syscall` at `site`, if its bytes leave
+/// no doubt. Without `strict`, the caller knows that rax had the number, and the unlikely is left out.
+pub(super) fn number_load<'a>(window: &Window<'a>, site: u64, strict: bool) -> Option<NumberLoad<'a>> {
     let number = u32::from_le_bytes(window.get(site.checked_sub(4)?, 4)?.try_into().ok()?);
     if number >= NUMBER_LIMIT {
         return None;
@@ -23,13 +24,35 @@ pub(super) fn number_load<'a>(window: &Window<'a>, site: u64) -> Option<NumberLo
     {
         return Some(NumberLoad { number, bytes });
     }
-    // mov eax, imm32, and not the end of a longer instruction: neither a prefix in front (mov r8d,
-    // imm32) nor an opcode that has B8 as its ModRM byte or displacement and an immediate behind.
-    let before = window.get(site.checked_sub(9)?, 4)?;
-    let bytes = window.get(site - 5, 5)?;
-    let prefixed = matches!(before[3], 0x40..=0x4f | 0x66);
-    let longer = before[1..].iter().any(|b| matches!(b, 0x69 | 0x81 | 0xc7 | 0xf7));
-    (bytes[0] == 0xb8 && !prefixed && !longer).then_some(NumberLoad { number, bytes })
+    // mov eax, imm32
+    let bytes = window.get(site.checked_sub(5)?, 5)?;
+    let before: [u8; 5] = window.get(site.checked_sub(10)?, 5)?.try_into().ok()?;
+    let doubtful = has_immediate(before) || (strict && has_displacement(before));
+    (bytes[0] == 0xb8 && !doubtful).then_some(NumberLoad { number, bytes })
+}
+
+/// Whether B8 and the four bytes behind it may end an instruction that begins in `before`, with an immediate.
+fn has_immediate(before: [u8; 5]) -> bool {
+    let [_, _, third, second, first] = before;
+    // A prefix of `mov r8d, imm32` and such; or imul, the first arithmetic group, mov, test.
+    matches!(first, 0x40..=0x4f | 0x66) || [third, second, first].iter().any(|b| matches!(b, 0x69 | 0x81 | 0xc7 | 0xf7))
+}
+
+/// The same with a displacement. Says yes too often rather than too rarely.
+fn has_displacement(before: [u8; 5]) -> bool {
+    let [fifth, fourth, third, second, first] = before;
+    // B8 is a ModRM byte ([rax + disp32]) behind a usual opcode, …
+    let one_byte = matches!(
+        first,
+        0x00..=0x03 | 0x08..=0x0b | 0x10..=0x13 | 0x18..=0x1b | 0x20..=0x23 | 0x28..=0x2b | 0x30..=0x33 | 0x38..=0x3b
+            | 0x62 | 0x63 | 0x6b | 0x80..=0x8e | 0xc0 | 0xc1 | 0xd0..=0xd3 | 0xd8..=0xdf | 0xf6
+    );
+    // … one of the other maps (0F 05 is a system call itself), or one with a VEX or EVEX prefix.
+    let two_bytes = (second == 0x0f && first != 0x05) || (third == 0x0f && matches!(second, 0x38 | 0x3a));
+    let vector = third == 0xc5 || fourth == 0xc4 || fifth == 0x62;
+    // B8 is a SIB byte ([rax + rdi * 4 + disp32]).
+    let sib = first & 0xc7 == 0x84;
+    one_byte || two_bytes || vector || sib
 }
 
 /// Addresses of `0F 05` in a window; see [`candidates`].

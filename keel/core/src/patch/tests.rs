@@ -173,6 +173,21 @@ fn number_forms() {
     // mov r8d, 39; syscall
     let (bytes, site) = page(64, &[0x90, 0x90, 0x90, 0x41, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
     assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite));
+    // The end of a longer instruction: mov edi, [rax+39]; mov rdi, [rax+39]; vmovdqa ymm15, [r8+39];
+    // mov edi, [rax+rdi*4+39]; movzx edi, byte [rax+39]; movups xmm7, [rax+39]
+    for tail in [
+        &[0x90, 0x90, 0x90, 0x90, 0x8b][..],
+        &[0x90, 0x90, 0x90, 0x48, 0x8b],
+        &[0x90, 0xc4, 0x41, 0x7d, 0x6f],
+        &[0x90, 0x90, 0x90, 0x8b, 0xbc],
+        &[0x90, 0x90, 0x90, 0x0f, 0xb6],
+        &[0x90, 0x90, 0x90, 0x0f, 0x10],
+    ] {
+        let (bytes, site) = page(64, &[tail, &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]].concat());
+        assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite), "{tail:x?}");
+        let seen = plan(&window(&bytes), site, 1, &mut area, GATE, true).map(|planned| planned.patch.form);
+        assert_ne!(seen.ok(), Some(Form::Number), "{tail:x?}");
+    }
     // mov dword [rbp-0x48], 39; syscall
     let (bytes, site) = page(64, &[0x90, 0x90, 0xc7, 0x45, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
     assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite));
