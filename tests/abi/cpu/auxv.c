@@ -41,31 +41,6 @@ int main(int argc, char **argv) {
     N(gs);
     T(syscall(SYS_arch_prctl, 0x9999, &gs));
     T(syscall(SYS_arch_prctl, 0x1002, KERNEL_ADDRESS));
-    static unsigned long data[4] = {11, 22, 33, 44};
-    T(syscall(SYS_arch_prctl, 0x1001, data));
-    T(syscall(SYS_arch_prctl, 0x1004, &gs));
-    YES(gs == (unsigned long)data);
-    asm("mov %%gs:8, %0" : "=r"(self));
-    N(self);
-    sleep_ms(10);
-    sched_yield();
-    asm("mov %%gs:16, %0" : "=r"(self));
-    N(self);
-    CHILD("child", {
-        asm("mov %%gs:24, %0" : "=r"(self));
-        N(self);
-    });
-    PART("fsgsbase instructions");
-    if (getauxval(AT_HWCAP2) & 2) {
-        asm volatile("rdfsbase %0" : "=r"(self));
-        YES(self == fs);
-        asm volatile("wrgsbase %0" : : "r"(data + 1));
-        syscall(SYS_getppid);
-        sched_yield();
-        asm volatile("mov %%gs:8, %0" : "=r"(self));
-        N(self);
-        asm volatile("wrgsbase %0" : : "r"(0UL));
-    }
     PART("processor");
     unsigned short cs, ss;
     asm("mov %%cs, %0; mov %%ss, %1" : "=r"(cs), "=r"(ss));

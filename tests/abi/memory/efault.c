@@ -21,10 +21,10 @@ int main(void) {
     T(lseek(fd, 0, SEEK_CUR));
     int pipes[2];
     MUST(pipe(pipes));
-    T(write(pipes[1], end - 7, 20));
+    T(write(pipes[1], end, 20));
     T(write(pipes[1], "abcdefghij", 10));
     fcntl(pipes[0], F_SETFL, O_NONBLOCK);
-    T(read(pipes[0], end - 4, 100) > 0);
+    T(read(pipes[0], end, 100));
     char drain[100];
     read(pipes[0], drain, 100);
     strcpy(end - 6, "/dev/");

@@ -11,7 +11,7 @@ use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::locks::{Kind, Locks, Owner, Record, Waits, range};
-use vfs::node::Node;
+use vfs::node::{F_SEAL_SEAL, F_SEAL_WRITE, Node};
 
 /// A lock that may be held across copies to and from program memory (which may block). Taking a
 /// free one costs a load and a store.
@@ -224,6 +224,7 @@ fn wait_for(of: &FileLocks, record: Record, blocker: Record) -> Result<()> {
 }
 
 /// `F_ADD_SEALS`, `F_GET_SEALS`: of files made by memfd_create(2). EINVAL for others.
+/// EBUSY: a writable mapping exists.
 pub fn seals(file: &File, command: u32, arg: usize) -> Result<usize> {
     let inode = file.ops.inode().ok_or(Errno::EINVAL)?;
     let node = inode.as_any().downcast_ref::<Node>().ok_or(Errno::EINVAL)?;
@@ -233,6 +234,10 @@ pub fn seals(file: &File, command: u32, arg: usize) -> Result<usize> {
     }
     if !file.writable() {
         return Err(Errno::EPERM);
+    }
+    let seals_writes = arg as u32 & F_SEAL_WRITE != 0 && present & F_SEAL_SEAL == 0;
+    if seals_writes && crate::mm::reverse::is_mapped_writable(&inode) {
+        return Err(Errno::EBUSY);
     }
     node.add_seals(arg as u32).map(|()| 0)
 }

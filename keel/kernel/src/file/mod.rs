@@ -73,13 +73,15 @@ impl File {
     /// Opened for reading.
     #[inline]
     pub fn readable(&self) -> bool {
-        self.flags.get() & (g::O_ACCMODE | g::O_PATH) != g::O_WRONLY && !self.is_path()
+        // The access mode 3 allows neither (ioctl only).
+        self.flags.get() & (g::O_WRONLY | g::O_PATH) == 0
     }
 
     /// Opened for writing.
     #[inline]
     pub fn writable(&self) -> bool {
-        self.flags.get() & g::O_ACCMODE != g::O_RDONLY && !self.is_path()
+        let flags = self.flags.get();
+        matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR) && flags & g::O_PATH == 0
     }
 
     /// `O_NONBLOCK` is set.

@@ -1,7 +1,7 @@
 //! From a file to the mappings of it: what to do when pages of a file go away.
 
 use super::Mm;
-use super::area::same_inode;
+use super::area::{AreaFlags, same_inode};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -45,7 +45,25 @@ pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {
     }
 }
 
+/// Some shared mapping of the file is or may become writable.
+pub fn is_mapped_writable(inode: &Rc<dyn Inode>) -> bool {
+    if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
+        return false;
+    }
+    let spaces: Vec<Rc<Mm>> = SPACES.borrow().iter().filter_map(Weak::upgrade).collect();
+    spaces.iter().any(|mm| mm.maps_writable(inode))
+}
+
 impl Mm {
+    fn maps_writable(&self, inode: &Rc<dyn Inode>) -> bool {
+        self.inner.borrow().vmas.iter().any(|vma| {
+            let flags = vma.attrs.flags;
+            flags.contains(AreaFlags::SHARED)
+                && !flags.contains(AreaFlags::NEVER_WRITE)
+                && vma.attrs.file().is_some_and(|(file, _)| same_inode(&file.inode, inode))
+        })
+    }
+
     fn forget(&self, inode: &Rc<dyn Inode>, first: u64, end: u64) {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;

@@ -13,6 +13,7 @@ use hal::paging::Prot;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::FileType;
+use vfs::node::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, Node};
 
 const MAP_TYPE: u32 = 0xf;
 /// Flags that MAP_SHARED_VALIDATE knows: Linux's LEGACY_MAP_MASK. MAP_SYNC is for persistent memory.
@@ -93,6 +94,12 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
         None => anonymous_area(flags)?,
     };
     area.prot = prot_of(prot);
+    if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(|file| is_sealed(file)) {
+        if area.prot.contains(Prot::WRITE) {
+            return Err(Errno::EPERM);
+        }
+        area.flags |= AreaFlags::NEVER_WRITE;
+    }
     if area.flags.contains(AreaFlags::NEVER_WRITE) && area.prot.contains(Prot::WRITE) {
         return Err(Errno::EACCES);
     }
@@ -112,6 +119,12 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
         let _ = mm.populate(start, start + len);
     }
     Ok(start)
+}
+
+/// The file is sealed against writing.
+fn is_sealed(file: &File) -> bool {
+    let seals = file.ops.inode().and_then(|inode| inode.as_any().downcast_ref::<Node>()?.seals());
+    seals.is_some_and(|seals| seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0)
 }
 
 /// What a mapping of a file is, without its protection. EACCES, ENODEV, EINVAL, EOPNOTSUPP.

@@ -76,8 +76,15 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
             shown
         }
     };
-    let loaded = load(file, &shown, argv, &envp, stack_limit)?;
     let me = current();
+    // An interpreter could not open a script by a descriptor that is closed by then.
+    let by_descriptor = path.first() != Some(&b'/') && dir != g::AT_FDCWD;
+    let inaccessible = by_descriptor && me.files().close_on_exec_flag(dir).unwrap_or(false);
+    let name = path.is_empty().then(|| file.name());
+    let mut loaded = load(file, &shown, inaccessible, argv, &envp, stack_limit)?;
+    if let Some(name) = name {
+        loaded.comm = name.to_vec();
+    }
     de_thread(&me)?;
     commit(&me, frame, loaded);
     Ok(0)
@@ -87,7 +94,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
 pub(super) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>]) -> Result<()> {
     let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
     let file = fs::open_exec(g::AT_FDCWD, path, 0)?;
-    let loaded = load(file, path, argv.to_vec(), envp, stack_limit)?;
+    let loaded = load(file, path, false, argv.to_vec(), envp, stack_limit)?;
     commit(&current(), frame, loaded);
     Ok(())
 }
@@ -114,8 +121,16 @@ fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Follows the `#!` lines of an open program, and loads what they end at into a new address space.
-fn load(mut file: PathRef, shown: &[u8], mut argv: Vec<Vec<u8>>, envp: &[Vec<u8>], stack_limit: u64) -> Result<Loaded> {
+/// Follows the `#!` lines of an open program, and loads what they end at into a new address space. A program that
+/// is `inaccessible` after the call can't be a script.
+fn load(
+    mut file: PathRef,
+    shown: &[u8],
+    inaccessible: bool,
+    mut argv: Vec<Vec<u8>>,
+    envp: &[Vec<u8>],
+    stack_limit: u64,
+) -> Result<Loaded> {
     let me = current();
     let mut filename = shown.to_vec();
     if argv.is_empty() {
@@ -128,6 +143,9 @@ fn load(mut file: PathRef, shown: &[u8], mut argv: Vec<Vec<u8>>, envp: &[Vec<u8>
         let len = file.inode().read_at(0, &mut KernelDst(&mut head))?;
         let Some(line) = head[..len].strip_prefix(b"#!") else { break };
         let (interpreter, argument) = parse_script(line, len == HEAD)?;
+        if inaccessible {
+            return Err(Errno::ENOENT);
+        }
         depth += 1;
         if depth > MAX_SCRIPTS {
             return Err(Errno::ELOOP);
