@@ -35,7 +35,8 @@ fn cargo(keel: &Path, target_dir: &Path, offline: bool) -> Command {
     command.current_dir(keel).env("CARGO_TARGET_DIR", target_dir);
     // No red zone: ring 0 and keel's own fault path push onto the interrupted stack. Frame pointers
     // are for backtraces of crash reports.
-    command.env("RUSTFLAGS", "-C no-redzone=yes -C force-frame-pointers=yes -C relocation-model=pic -C target-cpu=x86-64");
+    command
+        .env("RUSTFLAGS", "-C no-redzone=yes -C force-frame-pointers=yes -C relocation-model=pic -C target-cpu=x86-64");
     command.args(["build", "--release", "--locked", "--package", "keel", "--target", TARGET]);
     if offline {
         command.arg("--offline");
@@ -48,10 +49,7 @@ fn build_library(keel: &Path, target_dir: &Path) -> PathBuf {
     let offline = cargo(keel, target_dir, true).output().expect("cargo runs");
     if !offline.status.success() {
         let text = String::from_utf8_lossy(&offline.stderr).into_owned();
-        assert!(
-            text.contains("--offline") || text.contains("offline mode"),
-            "keel does not build:\n{text}"
-        );
+        assert!(text.contains("--offline") || text.contains("offline mode"), "keel does not build:\n{text}");
         let status = cargo(keel, target_dir, false).status().expect("cargo runs");
         assert!(status.success(), "keel does not build, see above");
     }
@@ -60,7 +58,15 @@ fn build_library(keel: &Path, target_dir: &Path) -> PathBuf {
 
 fn link(library: &Path, script: &Path, image: &Path) {
     let mut command = Command::new("ld");
-    command.args(["-nostdlib", "-static", "--gc-sections", "--no-dynamic-linker", "-z", "noexecstack", "--no-warn-rwx-segments"]);
+    command.args([
+        "-nostdlib",
+        "-static",
+        "--gc-sections",
+        "--no-dynamic-linker",
+        "-z",
+        "noexecstack",
+        "--no-warn-rwx-segments",
+    ]);
     command.args(["-u", "keel_start", "-u", "KEEL_HOOKS", "--strip-debug"]);
     command.arg("-T").arg(script).arg("-o").arg(image);
     command.arg("--start-group").arg(library).arg("--end-group");

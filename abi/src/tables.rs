@@ -50,5 +50,7 @@ pub const fn tss(cpu: usize) -> [u8; TSS_BYTES] {
     bytes
 }
 
-const _: () = assert!(crate::layout::port::DOORBELL.is_multiple_of(8) && IO_MAP_BYTES * 8 == crate::layout::port::DOORBELL as usize + 8);
+const _: () = assert!(
+    crate::layout::port::DOORBELL.is_multiple_of(8) && IO_MAP_BYTES * 8 == crate::layout::port::DOORBELL as usize + 8
+);
 const _: () = assert!(percpu::TSS + TSS_BYTES <= percpu::DATA);

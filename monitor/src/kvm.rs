@@ -18,7 +18,9 @@ pub fn open() -> Result<Kvm, Error> {
         return Err(match error.kind() {
             ErrorKind::NotFound => Error::NoKvm,
             ErrorKind::PermissionDenied => Error::KvmPermission,
-            _ if error.raw_os_error() == Some(libc::ENXIO) || error.raw_os_error() == Some(libc::ENODEV) => Error::NoKvm,
+            _ if error.raw_os_error() == Some(libc::ENXIO) || error.raw_os_error() == Some(libc::ENODEV) => {
+                Error::NoKvm
+            }
             _ => Error::KvmUnusable(error.to_string()),
         });
     }

@@ -49,12 +49,14 @@ impl RingEnd {
 
     /// Whether a submission waits.
     pub fn has_submission(&self) -> bool {
-        field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst) != field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)
+        field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst)
+            != field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)
     }
 
     /// Whether a completion waits for keel.
     pub fn has_completion(&self) -> bool {
-        field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst) != field!(self, comp_head, AtomicU32).load(Ordering::SeqCst)
+        field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst)
+            != field!(self, comp_head, AtomicU32).load(Ordering::SeqCst)
     }
 
     /// Publishes a completion; `false` if the queue is full (keel will take some first).
@@ -98,4 +100,3 @@ impl RingEnd {
         field!(self, deadline_ns, AtomicU64).load(Ordering::SeqCst)
     }
 }
-

@@ -155,10 +155,7 @@ impl Server {
             Op::Release => Some(self.memory.release(args[0], args[1]).map(|()| Reply::default())),
             Op::Clock => Some(Ok(Reply {
                 result: 0,
-                extra: [
-                    clock_ns(rustix::time::ClockId::Realtime),
-                    clock_ns(rustix::time::ClockId::Monotonic),
-                ],
+                extra: [clock_ns(rustix::time::ClockId::Realtime), clock_ns(rustix::time::ClockId::Monotonic)],
             })),
             _ => Some(Err(Errno::NOSYS)),
         }

@@ -2,9 +2,7 @@
 
 use crate::error::Error;
 use abi::layout::{BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KICK_VECTOR, PERCPU_BASE, PERCPU_STRIDE, percpu, selector};
-use kvm_bindings::{
-    CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_interrupt, kvm_msr_entry, kvm_regs, kvm_segment, kvm_xcrs,
-};
+use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_interrupt, kvm_msr_entry, kvm_regs, kvm_segment, kvm_xcrs};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -109,7 +107,8 @@ impl Vcpu {
     pub fn new(kvm: &Kvm, vm: &VmFd, index: u64, entry: u64, lstar: u64) -> Result<Self, Error> {
         install_kick_handler();
         let mut fd = vm.create_vcpu(index).map_err(|e| Error::kvm("KVM_CREATE_VCPU", e))?;
-        let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(|e| Error::kvm("KVM_GET_SUPPORTED_CPUID", e))?;
+        let cpuid =
+            kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(|e| Error::kvm("KVM_GET_SUPPORTED_CPUID", e))?;
         fd.set_cpuid2(&cpuid).map_err(|e| Error::kvm("KVM_SET_CPUID2", e))?;
         let xcr0 = supported_xcr0(&cpuid);
         set_system_registers(&fd, index)?;

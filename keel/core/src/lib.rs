@@ -5,10 +5,10 @@ extern crate alloc;
 
 pub mod elf;
 pub mod fdset;
+pub mod patch;
 pub mod pipe_buf;
 pub mod runq;
 pub mod sigset;
-pub mod timerq;
 pub mod stack;
+pub mod timerq;
 pub mod vma;
-pub mod patch;

@@ -35,7 +35,9 @@ pub fn boot_info() -> &'static BootInfo {
 pub fn config() -> &'static [u8] {
     let info = info();
     // SAFETY: the monitor placed the configuration there and reserved it (below `free_start`).
-    unsafe { core::slice::from_raw_parts((DIRECT_BASE + info.config_gpa as usize) as *const u8, info.config_len as usize) }
+    unsafe {
+        core::slice::from_raw_parts((DIRECT_BASE + info.config_gpa as usize) as *const u8, info.config_len as usize)
+    }
 }
 
 /// Memory figures in bytes.
@@ -118,8 +120,19 @@ pub(crate) extern "C" fn rust_own_fault(frame: &TrapFrame) -> ! {
         report,
         "keel fault: vector {} code {:#x} address {:#x} rip {:#x} rsp {:#x} rflags {:#x}\n\
          rax {:#x} rbx {:#x} rcx {:#x} rdx {:#x} rsi {:#x} rdi {:#x} rbp {:#x}\nbacktrace:",
-        fault.vector, fault.code, fault.address, frame.rip, frame.rsp, frame.rflags,
-        frame.rax, frame.rbx, frame.rcx, frame.rdx, frame.rsi, frame.rdi, frame.rbp,
+        fault.vector,
+        fault.code,
+        fault.address,
+        frame.rip,
+        frame.rsp,
+        frame.rflags,
+        frame.rax,
+        frame.rbx,
+        frame.rcx,
+        frame.rdx,
+        frame.rsi,
+        frame.rdi,
+        frame.rbp,
     );
     for address in backtrace_from(frame.rbp as usize) {
         let _ = write!(report, " {address:#x}");

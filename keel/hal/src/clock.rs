@@ -44,8 +44,13 @@ mod imp {
         pub boottime_ns: u64,
     }
 
-    static CALIBRATION: Global<Cell<Calibration>> =
-        Global::new(Cell::new(Calibration { tsc_base: 0, mult: 1 << 32, monotonic_ns: 0, realtime_ns: 0, boottime_ns: 0 }));
+    static CALIBRATION: Global<Cell<Calibration>> = Global::new(Cell::new(Calibration {
+        tsc_base: 0,
+        mult: 1 << 32,
+        monotonic_ns: 0,
+        realtime_ns: 0,
+        boottime_ns: 0,
+    }));
 
     /// Sets the calibration (boot).
     pub fn init(info: &abi::boot::BootInfo) {

@@ -176,7 +176,8 @@ pub(crate) fn give_block(gpa: u64, order: usize) {
 
 /// RAM bytes: existing, free, limit.
 pub(crate) fn usage() -> [u64; 3] {
-    [ALLOCATOR.pages.get(), ALLOCATOR.free_pages.get(), ALLOCATOR.limit_pages.get()].map(|p| u64::from(p) * FRAME_SIZE as u64)
+    [ALLOCATOR.pages.get(), ALLOCATOR.free_pages.get(), ALLOCATOR.limit_pages.get()]
+        .map(|p| u64::from(p) * FRAME_SIZE as u64)
 }
 
 /// Order of the blocks behind large pages: 2 MiB.
@@ -332,7 +333,9 @@ impl Frame {
     pub fn copy_from(&self, other: &Self) {
         if self.0 != other.0 {
             // SAFETY: as in `read`; the two frames are different, so they don't overlap.
-            unsafe { core::ptr::copy_nonoverlapping(other.address() as *const u8, self.address() as *mut u8, FRAME_SIZE) }
+            unsafe {
+                core::ptr::copy_nonoverlapping(other.address() as *const u8, self.address() as *mut u8, FRAME_SIZE)
+            }
         }
     }
 

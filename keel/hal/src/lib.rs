@@ -14,17 +14,17 @@ extern crate alloc;
 #[cfg(feature = "hosted")]
 extern crate std;
 
-pub mod cell;
-pub mod clock;
-pub mod frame;
-#[cfg(not(feature = "hosted"))]
-mod frame_kvm;
 #[cfg(not(feature = "hosted"))]
 pub mod boot;
+pub mod cell;
+pub mod clock;
 #[cfg(not(feature = "hosted"))]
 pub mod cpu;
 #[cfg(not(feature = "hosted"))]
 pub mod fpu;
+pub mod frame;
+#[cfg(not(feature = "hosted"))]
+mod frame_kvm;
 #[cfg(not(feature = "hosted"))]
 mod heap;
 #[cfg(not(feature = "hosted"))]

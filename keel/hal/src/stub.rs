@@ -482,10 +482,7 @@ pub(crate) fn init_cpu(cpu: usize) {
         // Vectors are 16 bytes apart. Breakpoint and overflow may be raised by programs (DPL 3).
         let handler = (vectors + n * 16) as u64;
         let dpl: u64 = if n == 3 || n == 4 { 0xee00 } else { 0x8e00 };
-        let low = handler & 0xffff
-            | u64::from(selector::KERNEL_CS) << 16
-            | dpl << 32
-            | (handler >> 16 & 0xffff) << 48;
+        let low = handler & 0xffff | u64::from(selector::KERNEL_CS) << 16 | dpl << 32 | (handler >> 16 & 0xffff) << 48;
         entry(percpu::IDT + n * 16, low);
         entry(percpu::IDT + n * 16 + 8, handler >> 32);
     }

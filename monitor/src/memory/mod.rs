@@ -166,8 +166,7 @@ impl GuestMemory {
         };
         // SAFETY: the host range is part of a reservation that lives as long as the machine, and no
         // other slot covers it.
-        unsafe { self.vm.set_user_memory_region(region) }
-            .map_err(|e| std::io::Error::from_raw_os_error(e.errno()))
+        unsafe { self.vm.set_user_memory_region(region) }.map_err(|e| std::io::Error::from_raw_os_error(e.errno()))
     }
 
     /// A piece of guest memory; EFAULT unless it lies wholly in RAM or in the window.
