@@ -192,7 +192,7 @@ impl GuestMemory {
     /// Gives RAM back to the host; it reads as zeros afterwards.
     pub fn release(&self, gpa: u64, len: u64) -> Result<(), Errno> {
         let end = gpa.checked_add(len).ok_or(Errno::INVAL)?;
-        if gpa % PAGE_SIZE as u64 != 0 || len % PAGE_SIZE as u64 != 0 || end > self.ram_end() {
+        if !gpa.is_multiple_of(PAGE_SIZE as u64) || !len.is_multiple_of(PAGE_SIZE as u64) || end > self.ram_end() {
             return Err(Errno::INVAL);
         }
         // SAFETY: inside RAM; the guest named the range itself.
@@ -208,7 +208,7 @@ impl GuestMemory {
     fn window_range(&self, gpa: u64, len: u64) -> Result<*mut u8, Errno> {
         let end = gpa.checked_add(len).ok_or(Errno::INVAL)?;
         let inside = gpa >= WINDOW_BASE as u64 && end <= self.window_end.load(Ordering::Acquire);
-        if !inside || len == 0 || gpa % PAGE_SIZE as u64 != 0 || len % PAGE_SIZE as u64 != 0 {
+        if !inside || len == 0 || !gpa.is_multiple_of(PAGE_SIZE as u64) || !len.is_multiple_of(PAGE_SIZE as u64) {
             return Err(Errno::INVAL);
         }
         Ok(self.window.at(gpa - WINDOW_BASE as u64))
