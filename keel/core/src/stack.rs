@@ -57,7 +57,7 @@ pub fn build(contents: &Contents<'_>, top: usize) -> Result<Image> {
         }
         total += string.len() as u64 + 1;
     }
-    if total > (contents.limit / 4).min(MAX_TOTAL).max(MIN_TOTAL) || contents.filename.len() >= MAX_STRING {
+    if total > (contents.limit / 4).clamp(MIN_TOTAL, MAX_TOTAL) || contents.filename.len() >= MAX_STRING {
         return Err(Errno::E2BIG);
     }
     let size = |list: &[Vec<u8>]| list.iter().map(|s| s.len() + 1).sum::<usize>();
