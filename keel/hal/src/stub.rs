@@ -499,5 +499,5 @@ pub(crate) fn out(port: u16) {
     unsafe { asm!("out dx, al", in("dx") port, in("al") 0u8, options(nostack, preserves_flags)) }
 }
 
-const _: () = assert!(KEEL_IMAGE % abi::layout::LARGE_PAGE_SIZE == 0);
+const _: () = assert!(KEEL_IMAGE.is_multiple_of(abi::layout::LARGE_PAGE_SIZE));
 const _: () = assert!(crate::percpu::CPU_INDEX == WORK_PENDING + 4);
