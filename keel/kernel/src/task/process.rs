@@ -161,7 +161,6 @@ impl Process {
 
     /// Process id of the parent, 0 if there never was one.
     #[inline]
-    #[inline]
     pub fn ppid(&self) -> i32 {
         self.parent_pid.get()
     }
