@@ -2,7 +2,10 @@
 
 use crate::error::Error;
 use kvm_ioctls::{Cap, Kvm};
-use std::io::ErrorKind;
+use std::arch::x86_64::__cpuid;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::sync::OnceLock;
 
 /// Capabilities without which no pod can run.
 const NEEDED: [(Cap, &str); 4] = [
@@ -35,12 +38,23 @@ pub fn open() -> Result<Kvm, Error> {
     Ok(kvm)
 }
 
-/// Whether page faults of the guest are expensive: a software-nested KVM, recognised by the
-/// hypervisor leaf that the host itself shows without hardware virtualisation.
+/// Whether page faults of the guest are expensive: a software-nested KVM, recognised by a processor
+/// that shows no hardware virtualisation to this host (or whose firmware turned it off).
 pub fn is_software_nested() -> bool {
-    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let has = |name: &str| {
-        flags.lines().find(|l| l.starts_with("flags")).is_some_and(|l| l.split_ascii_whitespace().any(|f| f == name))
-    };
-    !has("vmx") && !has("svm")
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let intel = __cpuid(1).ecx & 1 << 5 != 0;
+        let amd = __cpuid(0x8000_0001).ecx & 1 << 2 != 0;
+        !(intel || amd) || !kernel_sees_virtualisation()
+    })
+}
+
+/// Whether the kernel's flags of the first processor name VMX or SVM.
+fn kernel_sees_virtualisation() -> bool {
+    // One processor's text is shorter than this; the file of a large machine takes milliseconds.
+    let mut text = [0; 8192];
+    let n = File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text)).unwrap_or(0);
+    let text = String::from_utf8_lossy(&text[..n]);
+    let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    flags.split_ascii_whitespace().any(|flag| flag == "vmx" || flag == "svm")
 }
