@@ -5,7 +5,9 @@ use abi::layout::{BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KICK_VECTOR, PERCPU_BASE,
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_interrupt, kvm_msr_entry, kvm_regs, kvm_segment, kvm_xcrs};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MSR_TSC: u32 = 0x10;
 const MSR_STAR: u32 = 0xc000_0081;
@@ -64,25 +66,38 @@ pub struct Vcpu {
 #[derive(Debug, Default)]
 pub struct Kick {
     requested: AtomicBool,
-    immediate_exit: AtomicPtr<u8>,
-    thread: std::sync::atomic::AtomicI32,
+    target: Mutex<Option<Target>>,
 }
+
+/// What a kick reaches while the virtual CPU exists.
+#[derive(Debug)]
+struct Target {
+    /// Byte of the kvm_run page that makes KVM_RUN return at once.
+    immediate_exit: NonNull<u8>,
+    /// The thread that runs it; 0: none yet.
+    thread: i32,
+}
+
+// SAFETY: the pointer is to a byte of memory that is shared with the kernel; all access is atomic.
+unsafe impl Send for Target {}
 
 impl Kick {
     /// Makes the virtual CPU leave the guest, take an interrupt and look around. The flag stays until
     /// it did, so a kick between two runs isn't lost.
     pub fn send(&self) {
         self.requested.store(true, Ordering::SeqCst);
-        let flag = self.immediate_exit.load(Ordering::Acquire);
-        let thread = self.thread.load(Ordering::Acquire);
-        if flag.is_null() || thread == 0 {
-            return;
-        }
-        // SAFETY: the pointer is into the kvm_run page, which lives until `Vcpu::drop` clears it (the
-        // run loop's thread joins all others first). The kernel reads the byte at any time.
-        unsafe { AtomicU8::from_ptr(flag) }.store(1, Ordering::SeqCst);
+        let target = self.target();
+        let Some(target) = target.as_ref().filter(|target| target.thread != 0) else { return };
+        // SAFETY: the pointer is into the kvm_run page, which `Vcpu::drop` gives up only after it took
+        // the target away, under the lock that is held here. The kernel reads the byte at any time.
+        unsafe { AtomicU8::from_ptr(target.immediate_exit.as_ptr()) }.store(1, Ordering::SeqCst);
         // SAFETY: a signal to a thread of this process; its handler does nothing.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, kick_signal()) };
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target.thread, kick_signal()) };
+    }
+
+    fn target(&self) -> MutexGuard<'_, Option<Target>> {
+        // Nothing panics while it is held.
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,8 +140,8 @@ impl Vcpu {
         fd.set_regs(&regs).map_err(|e| Error::kvm("KVM_SET_REGS", e))?;
         let tsc_khz = u64::from(fd.get_tsc_khz().map_err(|e| Error::kvm("KVM_GET_TSC_KHZ", e))?);
         let kick = std::sync::Arc::new(Kick::default());
-        let flag = &raw mut fd.get_kvm_run().immediate_exit;
-        kick.immediate_exit.store(flag, Ordering::Release);
+        let immediate_exit = NonNull::from(&mut fd.get_kvm_run().immediate_exit);
+        *kick.target() = Some(Target { immediate_exit, thread: 0 });
         Ok(Self { fd, kick, interrupt_due: false, xcr0, tsc_khz })
     }
 
@@ -155,7 +170,9 @@ impl Vcpu {
 
     /// Makes the calling thread the one that runs this virtual CPU.
     pub fn bind_thread(&self) {
-        self.kick.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
+        if let Some(target) = self.kick.target().as_mut() {
+            target.thread = rustix::thread::gettid().as_raw_nonzero().get();
+        }
     }
 
     /// Whether a kick waits to be taken.
@@ -228,8 +245,7 @@ impl Vcpu {
 
 impl Drop for Vcpu {
     fn drop(&mut self) {
-        self.kick.immediate_exit.store(std::ptr::null_mut(), Ordering::Release);
-        self.kick.thread.store(0, Ordering::Release);
+        *self.kick.target() = None;
     }
 }
 

@@ -33,6 +33,7 @@ struct Meta {
 struct Allocator {
     table: Cell<usize>,
     window_table: Cell<usize>,
+    window_pages: Cell<usize>,
     /// RAM pages that exist.
     pages: Cell<u32>,
     free_pages: Cell<u32>,
@@ -43,6 +44,7 @@ struct Allocator {
 static ALLOCATOR: Global<Allocator> = Global::new(Allocator {
     table: Cell::new(0),
     window_table: Cell::new(0),
+    window_pages: Cell::new(0),
     pages: Cell::new(0),
     free_pages: Cell::new(0),
     limit_pages: Cell::new(0),
@@ -139,6 +141,7 @@ impl Allocator {
 pub(crate) fn init(info: &abi::boot::BootInfo) {
     ALLOCATOR.table.set(DIRECT_BASE + info.frame_table as usize);
     ALLOCATOR.window_table.set(DIRECT_BASE + info.window_table as usize);
+    ALLOCATOR.window_pages.set(info.window_limit as usize / FRAME_SIZE);
     ALLOCATOR.limit_pages.set((info.ram_limit / FRAME_SIZE as u64) as u32);
     let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
     for i in 0..first {
@@ -274,7 +277,8 @@ impl Frame {
     ///
     /// Panics if the address isn't in the window: the window manager made it up.
     pub fn from_window(gpa: u64) -> Self {
-        assert!(gpa >= WINDOW_BASE as u64 && gpa.is_multiple_of(FRAME_SIZE as u64));
+        let page = (gpa as usize).checked_sub(WINDOW_BASE).map(|offset| offset / FRAME_SIZE);
+        assert!(page.is_some_and(|page| page < ALLOCATOR.window_pages.get()) && gpa.is_multiple_of(FRAME_SIZE as u64));
         let frame = Self(gpa);
         let refs = frame.counter();
         refs.set(refs.get() + 1);

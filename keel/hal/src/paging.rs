@@ -4,9 +4,10 @@ use crate::cell::Global;
 use crate::frame::{FRAME_SIZE, Frame, LargeFrame};
 use crate::frame_kvm::{give_block, take_block};
 use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, USER_TOP};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bitflags::bitflags;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 
 bitflags! {
     /// What a mapping allows. A page without `READ` keeps its frame in the table, out of the program's
@@ -29,9 +30,10 @@ pub struct Mapping {
     pub frame: Frame,
     /// What the table allows now.
     pub prot: Prot,
-    /// Written since mapped (or since [`AddressSpace::clear_dirty`]).
+    /// May have been written since mapped.
     pub dirty: bool,
-    /// Used since mapped. A page that was not is in no translation cache: taking it away needs no flush.
+    /// May have been used since mapped. A page that was not is in no translation cache: taking it away
+    /// needs no flush.
     pub accessed: bool,
 }
 
@@ -82,7 +84,33 @@ impl Table {
     }
 }
 
+/// Tables of zeros that wait for use. A table is not given back for other use at once: KVM without
+/// hardware support goes on to watch it, and emulates every store there.
+static TABLES: Global<RefCell<Vec<Table>>> = Global::new(RefCell::new(Vec::new()));
+/// Most tables that wait for use.
+const MOST_TABLES: usize = 64;
+/// Root tables of spaces that are gone, with the tables below them but without pages. The next space is
+/// likely to need its tables at the same places; what KVM made of them is still there.
+static SPACES: Global<RefCell<VecDeque<Table>>> = Global::new(RefCell::new(VecDeque::new()));
+/// Most such spaces, and tables of each.
+const MOST_SPACES: usize = 4;
+const MOST_SPACE_TABLES: usize = 32;
+
+/// Gives a table of zeros back.
+fn give_table(table: Table) {
+    let mut tables = TABLES.borrow_mut();
+    if tables.len() < MOST_TABLES && tables.try_reserve(1).is_ok() {
+        tables.push(table);
+    } else {
+        give_block(table.0, 0);
+    }
+}
+
 fn new_table() -> Option<Table> {
+    let kept = TABLES.borrow_mut().pop();
+    if kept.is_some() {
+        return kept;
+    }
     let gpa = take_block(0)?;
     // SAFETY: the frame was just taken: nobody else uses it.
     unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE) };
@@ -98,9 +126,11 @@ fn entry_of(gpa: u64, prot: Prot) -> u64 {
     if !prot.contains(Prot::READ) {
         return gpa | HIDDEN;
     }
-    let mut entry = gpa | PRESENT | USER;
+    // Marked as used from the start: a page is mapped because it is about to be, and KVM without hardware
+    // support then shows it together with its neighbours.
+    let mut entry = gpa | PRESENT | USER | ACCESSED;
     if prot.contains(Prot::WRITE) {
-        entry |= WRITABLE;
+        entry |= WRITABLE | DIRTY;
     }
     if !prot.contains(Prot::EXEC) {
         entry |= NO_EXEC;
@@ -166,6 +196,11 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// Empty tables; `None` when memory is used up.
     pub fn new() -> Option<Self> {
+        // The oldest one: where programs fork and execute in turn, each finds what the same step used.
+        let kept = SPACES.borrow_mut().pop_front();
+        if let Some(root) = kept {
+            return Some(Self { root: root.0, pages: 0, spare: Vec::new() });
+        }
         let root = new_table()?;
         let keel = Table(BOOT_TABLES as u64).entry(KEEL_PML4_SLOT).get();
         root.entry(KEEL_PML4_SLOT).set(keel);
@@ -321,7 +356,7 @@ impl AddressSpace {
                 }
                 removed.set(removed.get() + ENTRIES);
                 if let Some(table) = spare.pop() {
-                    give_block(table.0, 0);
+                    give_table(table);
                 }
                 None
             },
@@ -368,13 +403,6 @@ impl AddressSpace {
         );
     }
 
-    /// Clears the dirty bit of a page (no flush).
-    pub fn clear_dirty(&mut self, va: usize) {
-        if let Some(entry) = self.leaf(va) {
-            entry.set(entry.get() & !DIRTY);
-        }
-    }
-
     /// Makes this the CPU's address space; nothing if it is already.
     pub fn activate(&self) {
         if ACTIVE.get() != self.root {
@@ -397,23 +425,36 @@ impl AddressSpace {
     /// Forgets one cached translation if this space is active.
     pub fn flush_page(&self, va: usize) {
         if self.is_active() {
-            crate::stub::ring0(crate::stub::OP_INVLPG, va);
+            crate::stub::invalidate_page(va);
         }
     }
 }
 
 fn load(root: u64) {
     ACTIVE.set(root);
-    crate::stub::ring0(crate::stub::OP_LOAD_CR3, root as usize);
+    crate::stub::load_cr3(root as usize);
 }
 
+/// Number of entries of a table of this level that belong to programs.
+const fn own_entries(level: usize) -> usize {
+    if level == 3 { KEEL_PML4_SLOT } else { ENTRIES }
+}
+
+/// Tables below one, which maps no pages.
+fn count_tables(table: Table, level: usize) -> usize {
+    let children = (0..own_entries(level)).filter_map(|i| table.child(i));
+    children.map(|child| 1 + if level > 1 { count_tables(child, level - 1) } else { 0 }).sum()
+}
+
+/// Gives the tables below one back, which maps no pages and is zero afterwards.
 fn free_tables(table: Table, level: usize) {
-    for i in 0..if level == 3 { KEEL_PML4_SLOT } else { ENTRIES } {
+    for i in 0..own_entries(level) {
         if let Some(child) = table.child(i) {
             if level > 1 {
                 free_tables(child, level - 1);
             }
-            give_block(child.0, 0);
+            table.entry(i).set(0);
+            give_table(child);
         }
     }
 }
@@ -423,8 +464,21 @@ impl Drop for AddressSpace {
         if self.is_active() {
             load(BOOT_TABLES as u64);
         }
-        self.unmap_range(0, USER_TOP, |_, page| drop(page));
-        free_tables(Table(self.root), 3);
-        give_block(self.root, 0);
+        if self.pages > 0 {
+            self.unmap_range(0, USER_TOP, |_, page| drop(page));
+        }
+        for table in self.spare.drain(..) {
+            give_table(table);
+        }
+        let root = Table(self.root);
+        let mut spaces = SPACES.borrow_mut();
+        let keep = spaces.len() < MOST_SPACES && count_tables(root, 3) <= MOST_SPACE_TABLES;
+        if keep && spaces.try_reserve(1).is_ok() {
+            spaces.push_back(root);
+            return;
+        }
+        free_tables(root, 3);
+        root.entry(KEEL_PML4_SLOT).set(0);
+        give_table(root);
     }
 }

@@ -1,7 +1,7 @@
 //! The ring-0 stub, the gate, and the ways back to a program: all the assembly of entry and exit.
 //!
 //! Ring 0 owns only what needs it: exceptions arrive there, are written down in the per-CPU block
-//! and reflected to CPL 3; `int3` at [`ring0`] asks for CR3 or INVLPG. Under software-nested KVM each
+//! and reflected to CPL 3; `int3` at [`load_cr3`] or [`invalidate_page`] asks for these. Under software-nested KVM each
 //! ring-0 instruction costs about 6 ns, so the paths are short.
 
 use crate::percpu::{FAULT_ADDRESS, FAULT_CODE, FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, FAULT_VECTOR};
@@ -9,10 +9,6 @@ use crate::percpu::{KSTACK_TOP, USER_RSP, WORK_PENDING};
 use crate::trap::{Exit, FaultInfo, TrapFrame, kernel::Hooks};
 use abi::layout::{DIRECT_BASE, KEEL_IMAGE, PERCPU_STRIDE, percpu, port, selector};
 use core::arch::{asm, global_asm};
-
-/// Operations of [`ring0`].
-pub(crate) const OP_LOAD_CR3: u32 = 1;
-pub(crate) const OP_INVLPG: u32 = 2;
 
 global_asm!(
     r#"
@@ -67,26 +63,29 @@ keel_vectors:
     .noaltmacro
 
     .balign 16
+    .globl keel_breakpoint
+keel_breakpoint:        /* int3; rsp: rip, cs, rflags, rsp, ss. Keel's own are known by their place */
+    push rax
+    lea rax, [rip + keel_load_cr3_return]
+    cmp rax, [rsp + 8]
+    jne 1f
+    mov cr3, rdi
+    pop rax
+    iretq
+1:  lea rax, [rip + keel_invalidate_page_return]
+    cmp rax, [rsp + 8]
+    jne 2f
+    invlpg [rdi]
+    pop rax
+    iretq
+2:  pop rax
+    push 0
+    push 3
+
 keel_exception:         /* rsp: vector, code, rip, cs, rflags, rsp, ss */
     push rax
     push rbx
-    cmp dword ptr [rsp + 16], 3
-    jne 1f
-    lea rax, [rip + keel_ring0_return]
-    cmp rax, [rsp + 32]
-    jne 1f
-    /* keel's own int3: the operation is in the saved rax, its argument in rdi */
-    mov rax, [rsp + 8]
-    cmp eax, {op_cr3}
-    jne 2f
-    mov cr3, rdi
-    jmp 3f
-2:  invlpg [rdi]
-3:  pop rbx
-    pop rax
-    add rsp, 16
-    iretq
-1:  test byte ptr [rsp + 40], 3
+    test byte ptr [rsp + 40], 3
     jz keel_ring0_fault
     mov rax, rsp
     and rax, -{stride}
@@ -112,7 +111,7 @@ keel_exception:         /* rsp: vector, code, rip, cs, rflags, rsp, ss */
     mov [rax + {data} + {f_rsp}], rcx
     mov [rsp + 40], rbx
     pop rcx
-    pop rbx
+3:  pop rbx
     pop rax
     add rsp, 16
     iretq
@@ -309,12 +308,15 @@ keel_own_fault_entry:   /* keel itself faulted: report on its own stack below th
     ud2
 
 /* ---- ring 0 on request ------------------------------------------------------------------------ */
-    .globl keel_ring0
-keel_ring0:             /* edi: operation, rsi: argument */
-    mov eax, edi
-    mov rdi, rsi
+    .globl keel_load_cr3
+keel_load_cr3:          /* rdi: root table */
     int3
-keel_ring0_return:
+keel_load_cr3_return:
+    ret
+    .globl keel_invalidate_page
+keel_invalidate_page:   /* rdi: address */
+    int3
+keel_invalidate_page_return:
     ret
 
 /* ---- switching kernel stacks ------------------------------------------------------------------ */
@@ -402,7 +404,6 @@ keel_boot_stack_end:
     fault = sym rust_fault,
     thread_start = sym rust_thread_start,
     own_fault = sym crate::boot::rust_own_fault,
-    op_cr3 = const OP_LOAD_CR3,
     stride = const PERCPU_STRIDE,
     direct_base = const DIRECT_BASE,
     data = const percpu::DATA,
@@ -427,7 +428,9 @@ unsafe extern "Rust" {
 }
 
 unsafe extern "C" {
-    fn keel_ring0(op: u32, argument: usize);
+    fn keel_load_cr3(root: usize);
+    fn keel_invalidate_page(address: usize);
+    fn keel_breakpoint();
     fn keel_gate();
     fn keel_vectors();
     fn keel_thread_entry();
@@ -461,11 +464,16 @@ pub(crate) fn thread_entry_address() -> usize {
     keel_thread_entry as *const () as usize
 }
 
-/// Runs one operation in ring 0.
-pub(crate) fn ring0(op: u32, argument: usize) {
-    // SAFETY: the routine traps into the stub, which performs exactly `op` and returns; callers pass
-    // a root table that maps keel, or any address for INVLPG.
-    unsafe { keel_ring0(op, argument) }
+/// Loads a root table, which forgets all cached translations.
+pub(crate) fn load_cr3(root: usize) {
+    // SAFETY: the routine traps into the stub, which loads CR3 and returns; all root tables map keel.
+    unsafe { keel_load_cr3(root) }
+}
+
+/// Forgets the cached translation of a page.
+pub(crate) fn invalidate_page(address: usize) {
+    // SAFETY: the routine traps into the stub, which executes INVLPG and returns.
+    unsafe { keel_invalidate_page(address) }
 }
 
 /// Fills the interrupt descriptor table and the data block of a virtual CPU. The monitor pointed its
@@ -480,7 +488,7 @@ pub(crate) fn init_cpu(cpu: usize) {
     let vectors = keel_vectors as *const () as usize;
     for n in 0..33 {
         // Vectors are 16 bytes apart. Breakpoint and overflow may be raised by programs (DPL 3).
-        let handler = (vectors + n * 16) as u64;
+        let handler = if n == 3 { keel_breakpoint as *const () as usize } else { vectors + n * 16 } as u64;
         let dpl: u64 = if n == 3 || n == 4 { 0xee00 } else { 0x8e00 };
         let low = handler & 0xffff | u64::from(selector::KERNEL_CS) << 16 | dpl << 32 | (handler >> 16 & 0xffff) << 48;
         entry(percpu::IDT + n * 16, low);

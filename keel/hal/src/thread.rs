@@ -84,14 +84,6 @@ impl Thread {
             area.restore();
         }
     }
-
-    /// Runs `f` on the thread's trap frame, e.g. of a thread that is stopped inside keel.
-    pub fn with_frame<R>(&self, f: impl FnOnce(&mut TrapFrame) -> R) -> R {
-        let frame = (self.top() - size_of::<TrapFrame>()) as *mut TrapFrame;
-        // SAFETY: the frame at the stack's top is written at every entry from the program, is used
-        // only under the big lock, and lives as long as the stack.
-        f(unsafe { &mut *frame })
-    }
 }
 
 impl Drop for Thread {

@@ -154,21 +154,28 @@ impl Inner {
     }
 }
 
-/// Asks the file for pages, the neighbours first if they come along: the file page of the first one.
+/// Asks the file for pages, the neighbours as well if they come along: the file page of the first one.
 fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     let error = |errno| match errno {
         Errno::ENOMEM => FaultError::NoMemory,
         _ => FaultError::BeyondFile,
     };
     let first = load.page - load.before as u64;
-    match load.file.inode.pages(first, load.count, load.write) {
-        Ok(frames) if frames.len() > load.before => Ok((first, frames)),
-        Err(errno) if load.before == 0 => Err(error(errno)),
-        _ => {
-            let frames = load.file.inode.pages(load.page, load.count - load.before, load.write).map_err(error)?;
-            if frames.is_empty() { Err(FaultError::BeyondFile) } else { Ok((load.page, frames)) }
+    let inode = &load.file.inode;
+    let mut frames = Vec::new();
+    // A file gives what is in one piece: up to the end of what it has read so far, or of a chunk.
+    while frames.len() < load.count {
+        match inode.pages(first + frames.len() as u64, load.count - frames.len(), load.write) {
+            Ok(more) if !more.is_empty() => frames.extend(more),
+            Err(errno) if load.before == 0 && frames.is_empty() => return Err(error(errno)),
+            _ => break,
         }
     }
+    if frames.len() > load.before {
+        return Ok((first, frames));
+    }
+    let frames = inode.pages(load.page, load.count - load.before, load.write).map_err(error)?;
+    if frames.is_empty() { Err(FaultError::BeyondFile) } else { Ok((load.page, frames)) }
 }
 
 /// Whether the table that showed `page` holds the only reference of a frame of RAM.
