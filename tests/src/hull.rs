@@ -41,7 +41,8 @@ pub fn run_command(options: &[&str], command: &[&str]) -> Result<Command> {
     if !options.contains(&"--timeout") {
         hull.args(["--timeout", &POD_SECONDS.to_string()]);
     }
-    hull.args(options).arg("--").args(command);
+    let more = std::env::var("HULL_TEST_OPTIONS").unwrap_or_default();
+    hull.args(more.split_whitespace()).args(options).arg("--").args(command);
     Ok(hull)
 }
 
