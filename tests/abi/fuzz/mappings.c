@@ -35,7 +35,7 @@ static int run(int seed) {
     state = seed;
     base = mmap(NULL, PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (int i = 0; i < PAGES; i++) allowed[i] = MAPPED, content[i] = 0;
-    for (int step = 0; step < 600; step++) {
+    for (int step = 0; step < 300; step++) {
         int first = pick(PAGES), count = 1 + pick(pick(3) ? 4 : PAGES - first);
         if (first + count > PAGES) count = PAGES - first;
         char *at = base + first * 4096;
