@@ -77,11 +77,13 @@ int main(void) {
         int by_process = number == SYS_getpgid || number == SYS_getsid || number == SYS_get_robust_list || number == SYS_kill ||
                          number == SYS_sched_getscheduler || number == SYS_sched_getparam;
         if (by_process && arguments[0] != 0 && arguments[0] != -1 && arguments[0] != 0x7fffffff) continue;
+        // Devices of the host stay as they are.
+        if (number == SYS_fchmod && (int)arguments[0] != file && (int)arguments[0] != dir && (int)arguments[0] != -1) continue;
         // The standard streams stay as they are.
         int by_descriptor = number != SYS_getgroups && number != SYS_getpgid && number != SYS_getsid;
-        if (by_descriptor && arguments[0] >= 0 && arguments[0] <= 2) continue;
-        if ((number == SYS_splice || number == SYS_copy_file_range) && arguments[2] >= 0 && arguments[2] <= 2) continue;
-        if ((number == SYS_sendfile || number == SYS_tee) && arguments[1] >= 0 && arguments[1] <= 2) continue;
+        if (by_descriptor && (int)arguments[0] >= 0 && (int)arguments[0] <= 2) continue;
+        if ((number == SYS_splice || number == SYS_copy_file_range) && (int)arguments[2] >= 0 && (int)arguments[2] <= 2) continue;
+        if ((number == SYS_sendfile || number == SYS_tee) && (int)arguments[1] >= 0 && (int)arguments[1] <= 2) continue;
         if (number == SYS_close_range && (unsigned)arguments[0] < 200) continue;
         if ((number == SYS_dup2 || number == SYS_dup3) && (arguments[1] < 200 || arguments[1] > 1000)) continue;
         if (number == SYS_rt_sigaction && arguments[1]) continue;
