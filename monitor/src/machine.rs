@@ -1,6 +1,6 @@
 //! The virtual machine of a pod at boot: memory, page tables, keel's image, boot information.
 
-use crate::config::{Doorbell, RunConfig, Syscalls};
+use crate::config::{self, RunConfig, Syscalls};
 use crate::error::Error;
 use crate::event::Event;
 use crate::memory::GuestMemory;
@@ -10,7 +10,7 @@ use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{
     BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE, percpu, port,
 };
-use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch};
+use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VmFd};
 use rustix::time::ClockId;
 use std::sync::Arc;
 
@@ -33,8 +33,40 @@ pub struct Machine {
     pub vcpu: Vcpu,
     /// Its memory.
     pub memory: Arc<GuestMemory>,
-    /// Readable when keel rang the doorbell.
-    pub doorbell: Arc<Event>,
+    /// Keel's doorbell.
+    pub doorbell: Doorbell,
+}
+
+/// The port by which keel wakes the helper thread.
+///
+/// KVM can signal an event for it without an exit, but then the end of the machine waits for a grace
+/// period of KVM's, 15 ms after that was set up. So the first rings come as exits.
+#[derive(Debug)]
+pub struct Doorbell {
+    vm: Arc<VmFd>,
+    event: Arc<Event>,
+    rings: u32,
+}
+
+/// Rings that come as exits.
+const RINGS_BY_EXIT: u32 = 16;
+
+impl Doorbell {
+    /// Readable when keel rang.
+    pub fn event(&self) -> &Arc<Event> {
+        &self.event
+    }
+
+    /// Keel rang, and the virtual CPU exited for it.
+    pub fn rung(&mut self) {
+        self.rings = self.rings.saturating_add(1);
+        if self.rings == RINGS_BY_EXIT {
+            let address = IoEventAddress::Pio(u64::from(port::DOORBELL));
+            // Without it, the rings go on to come as exits.
+            let _ = self.vm.register_ioevent(self.event.eventfd(), &address, NoDatamatch);
+        }
+        self.event.signal();
+    }
 }
 
 impl Machine {
@@ -58,10 +90,6 @@ impl Machine {
         memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(0)))?;
         memory.write(block + percpu::TSS as u64, &abi::tables::tss(0))?;
         let vcpu = Vcpu::new(kvm, &vm, 0, header.entry, header.lstar)?;
-        let doorbell = Arc::new(Event::new()?);
-        let address = IoEventAddress::Pio(u64::from(port::DOORBELL));
-        vm.register_ioevent(doorbell.eventfd(), &address, NoDatamatch).map_err(|e| Error::kvm("KVM_IOEVENTFD", e))?;
-
         let frame_table = round_up(header.end, PAGE_SIZE as u64);
         let window_table = frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY;
         let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
@@ -91,18 +119,19 @@ impl Machine {
             flags: boot_flags(config),
         };
         memory.write(BOOT_INFO as u64, bytemuck::bytes_of(&info))?;
+        let doorbell = Doorbell { vm, event: Arc::new(Event::new()?), rings: 0 };
         Ok(Self { vcpu, memory, doorbell })
     }
 }
 
-fn boot_flags(config: &RunConfig) -> u64 {
-    let mut bits = match config.doorbell {
-        Doorbell::Adaptive => 0,
-        Doorbell::Exit => flags::DOORBELL_EXIT,
-        Doorbell::Event => flags::DOORBELL_EVENT,
-        Doorbell::Poll => flags::DOORBELL_POLL,
+fn boot_flags(settings: &RunConfig) -> u64 {
+    let mut bits = match settings.doorbell {
+        config::Doorbell::Adaptive => 0,
+        config::Doorbell::Exit => flags::DOORBELL_EXIT,
+        config::Doorbell::Event => flags::DOORBELL_EVENT,
+        config::Doorbell::Poll => flags::DOORBELL_POLL,
     };
-    if config.syscalls == Syscalls::Trap {
+    if settings.syscalls == Syscalls::Trap {
         bits |= flags::TRAP_ONLY;
     }
     if crate::kvm::is_software_nested() {

@@ -9,7 +9,7 @@ use crate::connectors::files::FilesConnector;
 use crate::connectors::streams::StreamsConnector;
 use crate::error::Error;
 use crate::event::Event;
-use crate::machine::Machine;
+use crate::machine::{Doorbell, Machine};
 use crate::ring::RingEnd;
 use crate::server::{Ending, Server, clock_ns};
 use crate::vcpu::{Death, Event as VcpuEvent, Kick, Vcpu};
@@ -80,7 +80,7 @@ impl Shared {
 /// Runs a pod to its end; the exit code of its first program.
 pub fn run(config: RunConfig) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
-    let Machine { mut vcpu, memory, doorbell } = Machine::new(&kvm, &config)?;
+    let Machine { mut vcpu, memory, mut doorbell } = Machine::new(&kvm, &config)?;
     let streams = StreamsConnector::new();
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());
@@ -88,7 +88,7 @@ pub fn run(config: RunConfig) -> Result<u8, Error> {
         server: Mutex::new(Server::new(memory, ring.clone(), files, streams)),
         ring,
         kick: vcpu.kick(),
-        doorbell,
+        doorbell: doorbell.event().clone(),
         wake: Event::new()?,
         attend: Event::new()?,
         idle: AtomicBool::new(false),
@@ -103,7 +103,7 @@ pub fn run(config: RunConfig) -> Result<u8, Error> {
             .spawn(move || help(&shared))
             .map_err(|e| Error::host("the helper thread", e))?
     };
-    let result = drive(&mut vcpu, &shared);
+    let result = drive(&mut vcpu, &mut doorbell, &shared);
     shared.finish();
     // The helper has no failure of its own to report; a panic there was printed.
     let _ = helper.join();
@@ -122,7 +122,7 @@ pub fn run(config: RunConfig) -> Result<u8, Error> {
 }
 
 /// Runs the virtual CPU until the pod is over; how it died, if it did.
-fn drive(vcpu: &mut Vcpu, shared: &Shared) -> Result<Option<Death>, Error> {
+fn drive(vcpu: &mut Vcpu, doorbell: &mut Doorbell, shared: &Shared) -> Result<Option<Death>, Error> {
     vcpu.bind_thread();
     loop {
         if shared.over.load(Ordering::SeqCst) {
@@ -136,6 +136,7 @@ fn drive(vcpu: &mut Vcpu, shared: &Shared) -> Result<Option<Death>, Error> {
                 server.serve_streams(); // reports what was cancelled just now
                 finish_if_ended(&server, shared);
             }
+            VcpuEvent::Port(port::DOORBELL) => doorbell.rung(),
             VcpuEvent::Port(port::PANIC) => return Ok(Some(Death::Halted)),
             // A program wrote some port: nothing listens there.
             VcpuEvent::Port(_) | VcpuEvent::Interrupted => {}

@@ -8,7 +8,7 @@ pub mod io;
 
 use crate::connectors::{Errno, Window};
 use crate::error::Error;
-use abi::layout::{LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE};
+use abi::layout::{KEEL_IMAGE, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE};
 use io::GuestSlice;
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::VmFd;
@@ -16,8 +16,9 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// RAM at the start of memory that stays on small host pages: an idle pod lives there.
-const SMALL_PAGES: u64 = 16 << 20;
+/// RAM that stays on small host pages: what lies before keel, and its tables, which are large and sparse.
+/// Keel itself and all that it gives away lie on huge ones: a fault there costs as much for 2 MiB as for 4 KiB.
+const SMALL_PAGES: [std::ops::Range<u64>; 2] = [0..KEEL_IMAGE as u64, 4 << 20..8 << 20];
 /// RAM is added at least by this much.
 const RAM_STEP: u64 = 64 << 20;
 /// The window is opened by this much.
@@ -127,10 +128,13 @@ impl GuestMemory {
         if unsafe { libc::mprotect(host.cast(), len as usize, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return Err(fail(std::io::Error::last_os_error()));
         }
-        let huge = start.max(SMALL_PAGES);
-        if start + len > huge {
-            // SAFETY: as above. Huge pages are a matter of speed: a host without them may refuse.
-            unsafe { libc::madvise(self.ram.at(huge).cast(), (start + len - huge) as usize, libc::MADV_HUGEPAGE) };
+        let [first, second] = SMALL_PAGES;
+        for huge in [first.end..second.start, second.end..u64::MAX] {
+            let (from, to) = (huge.start.max(start), huge.end.min(start + len));
+            if from < to {
+                // SAFETY: as above. Huge pages are a matter of speed: a host without them may refuse.
+                unsafe { libc::madvise(self.ram.at(from).cast(), (to - from) as usize, libc::MADV_HUGEPAGE) };
+            }
         }
         self.add_slot(start, host, len).map_err(fail)?;
         self.ram_end.store(start + len, Ordering::Release);
