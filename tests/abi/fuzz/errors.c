@@ -18,7 +18,7 @@ static const struct { int number; const char *name; int arguments; } CALLS[] = {
 #define C(name, arguments) {SYS_##name, #name, arguments}
     C(read, 3), C(write, 3), C(lseek, 3), C(pread64, 4), C(pwrite64, 4), C(readv, 3), C(writev, 3), C(preadv, 5), C(pwritev, 5),
     C(fstat, 2), C(stat, 2), C(lstat, 2), C(newfstatat, 4), C(statx, 5), C(access, 2), C(faccessat, 3), C(readlink, 3),
-    C(readlinkat, 4), C(getdents64, 3), C(getcwd, 2), C(fsync, 1), C(fdatasync, 1), C(ftruncate, 2), C(truncate, 2),
+    C(readlinkat, 4), C(getdents64, 3), C(fsync, 1), C(fdatasync, 1), C(ftruncate, 2), C(truncate, 2),
     C(fallocate, 4), C(fadvise64, 4), C(fchmod, 2), C(chmod, 2), C(utimensat, 4), C(flock, 2), C(dup2, 2), C(dup3, 3),
     C(pipe2, 2), C(eventfd2, 2), C(epoll_create1, 1), C(epoll_ctl, 4), C(timerfd_create, 2), C(timerfd_settime, 4), C(timerfd_gettime, 2),
     C(signalfd4, 4), C(memfd_create, 2), C(mprotect, 3), C(madvise, 3), C(mincore, 3), C(msync, 3), C(getpriority, 2),
@@ -77,6 +77,10 @@ int main(void) {
         int by_process = number == SYS_getpgid || number == SYS_getsid || number == SYS_get_robust_list || number == SYS_kill ||
                          number == SYS_sched_getscheduler || number == SYS_sched_getparam;
         if (by_process && arguments[0] != 0 && arguments[0] != -1 && arguments[0] != 0x7fffffff) continue;
+        // What depends on the host: huge pages, netlink; and which of two faults an event queue sees first.
+        if (number == SYS_memfd_create && arguments[1] & 4) continue;
+        if (number == SYS_socketpair && (int)arguments[0] == 16) continue;
+        if ((int)arguments[0] == epoll && (number == SYS_read || number == SYS_readv || number == SYS_write || number == SYS_writev)) continue;
         // Devices of the host stay as they are.
         if (number == SYS_fchmod && (int)arguments[0] != file && (int)arguments[0] != dir && (int)arguments[0] != -1) continue;
         // The standard streams stay as they are.

@@ -119,6 +119,7 @@ pub fn sys_sendfile(out_fd: i32, in_fd: i32, offset: usize, count: usize) -> Res
     if source.is_given() {
         positioned?;
     }
+    let count = isize::try_from(count).map_err(|_| Errno::EINVAL)? as usize;
     let to = current_file(out_fd)?;
     if !to.writable() {
         return Err(Errno::EBADF);

@@ -60,7 +60,7 @@ impl FileOps for EventFd {
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
-        if src.remaining() < 8 {
+        if src.remaining() != 8 {
             return Err(Errno::EINVAL);
         }
         let mut bytes = [0; 8];

@@ -65,5 +65,13 @@ fn pipe_of(file: &File) -> Result<&PipeEnd> {
 
 /// flock(2).
 pub fn sys_flock(fd: i32, operation: u32) -> Result<()> {
+    // Mandatory locks of Windows file servers: accepted and ignored since Linux 5.18.
+    const LOCK_MAND: u32 = 32;
+    if operation & LOCK_MAND != 0 {
+        return Ok(());
+    }
+    if !matches!(operation & !lock::LOCK_NB, 1 | 2 | 8) {
+        return Err(Errno::EINVAL);
+    }
     lock::flock(&super::current_file(fd)?, operation)
 }

@@ -110,9 +110,11 @@ pub fn description_released(file: &File) {
     }
 }
 
+/// Flag of flock(2): do not wait.
+pub(super) const LOCK_NB: u32 = 4;
+
 /// flock(2).
 pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
-    const LOCK_NB: u32 = 4;
     let kind = match operation & !LOCK_NB {
         1 => Some(Kind::Read),
         2 => Some(Kind::Write),

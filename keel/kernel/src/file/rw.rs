@@ -44,6 +44,11 @@ pub(super) fn seekable(file: &File) -> Result<()> {
     file.ops.seek(file, 0, g::SEEK_CUR).map(|_| ())
 }
 
+/// The program's memory; where it is bad, a file without positions says so first.
+fn positioned<T>(file: &File, memory: Result<T>) -> Result<T> {
+    memory.or_else(|errno| seekable(file).and(Err(errno)))
+}
+
 /// The description for pread(2).
 fn positioned_reader(fd: i32) -> Result<alloc::rc::Rc<File>> {
     let file = current_file(fd)?;
@@ -68,14 +73,16 @@ fn positioned_writer(fd: i32) -> Result<alloc::rc::Rc<File>> {
 pub fn sys_pread64(fd: i32, buf: usize, count: usize, offset: i64) -> Result<usize> {
     let offset = position(offset)?;
     let file = positioned_reader(fd)?;
-    read_at(&file, offset, &mut UserDst::new(buf, count)?)
+    let dst = UserDst::new(buf, count);
+    read_at(&file, offset, &mut positioned(&file, dst)?)
 }
 
 /// pwrite64(2).
 pub fn sys_pwrite64(fd: i32, buf: usize, count: usize, offset: i64) -> Result<usize> {
     let offset = position(offset)?;
     let file = positioned_writer(fd)?;
-    write_at(&file, offset, &mut UserSrc::new(buf, count)?)
+    let src = UserSrc::new(buf, count);
+    write_at(&file, offset, &mut positioned(&file, src)?)
 }
 
 fn read_at(file: &File, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
@@ -115,14 +122,16 @@ pub fn sys_writev(fd: i32, iov: usize, count: usize) -> Result<usize> {
 pub fn sys_preadv(fd: i32, iov: usize, count: usize, offset: i64, _high: usize) -> Result<usize> {
     let offset = position(offset)?;
     let file = positioned_reader(fd)?;
-    read_at(&file, offset, &mut UserDst::import(iov, count)?)
+    let dst = UserDst::import(iov, count);
+    read_at(&file, offset, &mut positioned(&file, dst)?)
 }
 
 /// pwritev(2).
 pub fn sys_pwritev(fd: i32, iov: usize, count: usize, offset: i64, _high: usize) -> Result<usize> {
     let offset = position(offset)?;
     let file = positioned_writer(fd)?;
-    write_at(&file, offset, &mut UserSrc::import(iov, count)?)
+    let src = UserSrc::import(iov, count);
+    write_at(&file, offset, &mut positioned(&file, src)?)
 }
 
 /// Flags of preadv2(2) and pwritev2(2) that are known here; the others are EOPNOTSUPP. `RWF_HIPRI`
@@ -204,7 +213,7 @@ pub fn sys_readahead(fd: i32, _offset: i64, _count: usize) -> Result<()> {
 /// posix_fadvise(2): advice, taken note of.
 pub fn sys_fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<()> {
     let file = current_file(fd)?;
-    if seekable(&file) == Err(Errno::ESPIPE) {
+    if file.ops.attr().is_ok_and(|attr| attr.mode & g::S_IFMT == g::S_IFIFO) {
         return Err(Errno::ESPIPE);
     }
     if len < 0 || advice > g::POSIX_FADV_NOREUSE {

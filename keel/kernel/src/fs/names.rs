@@ -137,11 +137,9 @@ pub fn sys_renameat2(old_fd: i32, old: usize, new_fd: i32, new: usize, flags: u3
     if flags & g::RENAME_EXCHANGE != 0 && flags & (g::RENAME_NOREPLACE | g::RENAME_WHITEOUT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let old = path::read(old)?;
-    let new = path::read(new)?;
     let caller = Caller::current();
-    let from = caller.parent(old_fd, &old)?;
-    let to = caller.parent(new_fd, &new)?;
+    let from = caller.parent(old_fd, &path::read(old)?)?;
+    let to = caller.parent(new_fd, &path::read(new)?)?;
     if flags & g::RENAME_WHITEOUT != 0 {
         return Err(Errno::EINVAL);
     }

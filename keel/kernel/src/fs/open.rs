@@ -120,6 +120,7 @@ fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<Fil
                 }
                 other => other?,
             },
+            _ if how.flags & g::O_EXCL != 0 => return Err(Errno::EEXIST),
             _ => return Err(Errno::EISDIR),
         };
         if how.flags & g::O_EXCL != 0 {

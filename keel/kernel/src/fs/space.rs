@@ -46,8 +46,28 @@ pub fn sys_statfs(name: usize, buf: usize) -> Result<()> {
 /// fstatfs(2).
 pub fn sys_fstatfs(fd: i32, buf: usize) -> Result<()> {
     let file = file::current_file_raw(fd)?;
-    let inode = file.path.as_ref().map(|p| p.inode().clone()).or_else(|| file.ops.inode()).ok_or(Errno::ENOSYS)?;
-    put_statfs(buf, &*inode, file.path.as_ref())
+    match file.path.as_ref().map(|p| p.inode().clone()).or_else(|| file.ops.inode()) {
+        Some(inode) => put_statfs(buf, &*inode, file.path.as_ref()),
+        None => put_nameless_statfs(buf, file.ops.attr()?.mode),
+    }
+}
+
+/// The file systems of pipes, sockets, and everything else that has no name.
+fn put_nameless_statfs(address: usize, mode: u32) -> Result<()> {
+    const PIPEFS_MAGIC: i64 = 0x5049_5045;
+    const SOCKFS_MAGIC: i64 = 0x534f_434b;
+    const ANON_INODE_FS_MAGIC: i64 = 0x0904_1934;
+    let mut out: g::statfs64 = zeroed();
+    out.f_type = match mode & g::S_IFMT {
+        g::S_IFIFO => PIPEFS_MAGIC,
+        g::S_IFSOCK => SOCKFS_MAGIC,
+        _ => ANON_INODE_FS_MAGIC,
+    };
+    out.f_bsize = PAGE_SIZE as i64;
+    out.f_frsize = PAGE_SIZE as i64;
+    out.f_namelen = 255;
+    out.f_flags = ST_VALID;
+    user::write(address, &out)
 }
 
 /// fallocate(2).
@@ -110,11 +130,11 @@ pub fn sys_fdatasync(fd: i32) -> Result<()> {
 
 /// sync_file_range(2): all that it may start or wait for is done by the wider fdatasync(2).
 pub fn sys_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<()> {
+    let file = file::current_file(fd)?;
     path::check_flags(flags, 7)?;
     if offset < 0 || len < 0 || offset.checked_add(len).is_none() {
         return Err(Errno::EINVAL);
     }
-    let file = file::current_file(fd)?;
     match file.ops.inode().filter(|i| matches!(i.file_type(), FileType::Regular | FileType::Directory)) {
         Some(inode) => inode.sync(true),
         None => Err(Errno::ESPIPE),

@@ -69,20 +69,30 @@ fn give(buf: usize, size: usize, bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len())
 }
 
-fn get(place: &PathRef, name: usize, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
+fn get(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize, buf: usize, size: usize) -> Result<usize> {
     let name = read_name(name)?;
-    check(place, &name, false, &caller.cred())?;
+    let caller = Caller::current();
+    let place = place(&caller)?;
+    check(&place, &name, false, &caller.cred())?;
     give(buf, size, &place.inode().get_xattr(&name)?)
 }
 
-fn set(place: &PathRef, name: usize, value: usize, size: usize, flags: u32, caller: &Caller) -> Result<()> {
+fn set(
+    place: impl FnOnce(&Caller) -> Result<PathRef>,
+    name: usize,
+    value: usize,
+    size: usize,
+    flags: u32,
+) -> Result<()> {
     path::check_flags(flags, g::XATTR_CREATE | g::XATTR_REPLACE)?;
     let name = read_name(name)?;
     if size > g::XATTR_SIZE_MAX as usize {
         return Err(Errno::E2BIG);
     }
     let value = user::read_array::<u8>(value, size)?;
-    check(place, &name, true, &caller.cred())?;
+    let caller = Caller::current();
+    let place = place(&caller)?;
+    check(&place, &name, true, &caller.cred())?;
     place.inode().set_xattr(&name, &value, flags)
 }
 
@@ -94,44 +104,42 @@ fn list(place: &PathRef, buf: usize, size: usize, caller: &Caller) -> Result<usi
     give(buf, size, &shown.concat())
 }
 
-fn remove(place: &PathRef, name: usize, caller: &Caller) -> Result<()> {
+fn remove(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize) -> Result<()> {
     let name = read_name(name)?;
-    check(place, &name, true, &caller.cred())?;
+    let caller = Caller::current();
+    let place = place(&caller)?;
+    check(&place, &name, true, &caller.cred())?;
     place.inode().remove_xattr(&name)
 }
 
 /// getxattr(2).
 pub fn sys_getxattr(path: usize, name: usize, buf: usize, size: usize) -> Result<usize> {
-    let caller = Caller::current();
-    get(&by_path(&caller, path, true)?, name, buf, size, &caller)
+    get(|caller| by_path(caller, path, true), name, buf, size)
 }
 
 /// lgetxattr(2).
 pub fn sys_lgetxattr(path: usize, name: usize, buf: usize, size: usize) -> Result<usize> {
-    let caller = Caller::current();
-    get(&by_path(&caller, path, false)?, name, buf, size, &caller)
+    get(|caller| by_path(caller, path, false), name, buf, size)
 }
 
 /// fgetxattr(2).
 pub fn sys_fgetxattr(fd: i32, name: usize, buf: usize, size: usize) -> Result<usize> {
-    get(&by_fd(fd)?, name, buf, size, &Caller::current())
+    get(|_| by_fd(fd), name, buf, size)
 }
 
 /// setxattr(2).
 pub fn sys_setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<()> {
-    let caller = Caller::current();
-    set(&by_path(&caller, path, true)?, name, value, size, flags, &caller)
+    set(|caller| by_path(caller, path, true), name, value, size, flags)
 }
 
 /// lsetxattr(2).
 pub fn sys_lsetxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<()> {
-    let caller = Caller::current();
-    set(&by_path(&caller, path, false)?, name, value, size, flags, &caller)
+    set(|caller| by_path(caller, path, false), name, value, size, flags)
 }
 
 /// fsetxattr(2).
 pub fn sys_fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) -> Result<()> {
-    set(&by_fd(fd)?, name, value, size, flags, &Caller::current())
+    set(|_| by_fd(fd), name, value, size, flags)
 }
 
 /// listxattr(2).
@@ -153,17 +161,15 @@ pub fn sys_flistxattr(fd: i32, buf: usize, size: usize) -> Result<usize> {
 
 /// removexattr(2).
 pub fn sys_removexattr(path: usize, name: usize) -> Result<()> {
-    let caller = Caller::current();
-    remove(&by_path(&caller, path, true)?, name, &caller)
+    remove(|caller| by_path(caller, path, true), name)
 }
 
 /// lremovexattr(2).
 pub fn sys_lremovexattr(path: usize, name: usize) -> Result<()> {
-    let caller = Caller::current();
-    remove(&by_path(&caller, path, false)?, name, &caller)
+    remove(|caller| by_path(caller, path, false), name)
 }
 
 /// fremovexattr(2).
 pub fn sys_fremovexattr(fd: i32, name: usize) -> Result<()> {
-    remove(&by_fd(fd)?, name, &Caller::current())
+    remove(|_| by_fd(fd), name)
 }

@@ -34,10 +34,13 @@ fn may_change(target: &Rc<Task>) -> bool {
 }
 
 /// Lowest and highest static priority of a policy. EINVAL.
+/// Policies of BPF programs: Linux knows their priorities in any case.
+const SCHED_EXT: u32 = 7;
+
 fn priorities(policy: u32) -> Result<(u32, u32)> {
     match policy {
         g::SCHED_FIFO | g::SCHED_RR => Ok((1, 99)),
-        g::SCHED_NORMAL | g::SCHED_BATCH | g::SCHED_IDLE | g::SCHED_DEADLINE => Ok((0, 0)),
+        g::SCHED_NORMAL | g::SCHED_BATCH | g::SCHED_IDLE | g::SCHED_DEADLINE | SCHED_EXT => Ok((0, 0)),
         _ => Err(Errno::EINVAL),
     }
 }

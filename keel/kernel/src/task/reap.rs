@@ -129,6 +129,19 @@ pub fn sys_wait4(target: i32, status: usize, options: u32, rusage: usize) -> Res
 
 /// waitid(2). ECHILD, EINVAL, EFAULT, EINTR, EBADF.
 pub fn sys_waitid(kind: i32, id: i32, info: usize, options: u32, rusage: usize) -> Result<()> {
+    let told = waitid(kind, id, options, rusage);
+    if info != 0 {
+        // Linux writes these fields only, even when it has nothing to tell, and leaves the rest as it was.
+        let told = told.as_ref().copied().unwrap_or_default();
+        user::write(info, &[told.signo, 0, told.code])?;
+        user::write(info.wrapping_add(16), &told.fields[0])?;
+        user::write(info.wrapping_add(24), &(told.fields[1] as u32))?;
+    }
+    told.map(|_| ())
+}
+
+/// waitid(2) but for storing what it tells.
+fn waitid(kind: i32, id: i32, options: u32, rusage: usize) -> Result<SigInfo> {
     const P_ALL: i32 = 0;
     const P_PID: i32 = 1;
     const P_PGID: i32 = 2;
@@ -167,13 +180,7 @@ pub fn sys_waitid(kind: i32, id: i32, info: usize, options: u32, rusage: usize) 
     {
         write_rusage(rusage, &found.usage)?;
     }
-    if info != 0 {
-        // Linux writes these fields only, and leaves the rest as it was.
-        user::write(info, &[told.signo, 0, told.code])?;
-        user::write(info.wrapping_add(16), &told.fields[0])?;
-        user::write(info.wrapping_add(24), &(told.fields[1] as u32))?;
-    }
-    Ok(())
+    Ok(told)
 }
 
 fn describe(found: &Found) -> SigInfo {

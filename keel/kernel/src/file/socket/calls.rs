@@ -55,6 +55,8 @@ pub fn sys_socket(family: i32, kind: u32, protocol: i32) -> Result<i32> {
 /// socketpair(2).
 pub fn sys_socketpair(family: i32, kind: u32, protocol: i32, fds: usize) -> Result<()> {
     let (kind, flags) = split_type(kind)?;
+    // Linux stores the numbers first, and then sees what it can make.
+    user::write(fds, &user::read::<[i32; 2]>(fds)?)?;
     let (a, b) = match family as u32 {
         net::AF_UNIX => unix::pair(kind, protocol, flags)?,
         net::AF_INET | net::AF_INET6 => return Err(Errno::EOPNOTSUPP),
@@ -271,12 +273,11 @@ pub fn sys_setsockopt(fd: i32, level: i32, name: i32, value: usize, len: i32) ->
 pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address: usize) -> Result<()> {
     let open = Open::new(fd)?;
     let socket = open.socket()?;
+    // Protocols that have no options at all say so before they look at the arguments.
+    let own = if level as u32 == net::SOL_SOCKET { None } else { Some(socket.ops.get_option(level, name)?) };
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    let bytes = match level as u32 {
-        net::SOL_SOCKET => options::get(socket, name as u32)?,
-        _ => socket.ops.get_option(level, name)?,
-    };
+    let bytes = own.map_or_else(|| options::get(socket, name as u32), Ok)?;
     let shown = &bytes[..bytes.len().min(room)];
     user::write_bytes(value, shown)?;
     user::write(len_address, &(shown.len() as u32))
