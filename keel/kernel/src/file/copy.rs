@@ -110,7 +110,14 @@ pub fn copy(from: &File, mut source: Place, to: &File, target: &mut Place, count
 
 /// sendfile(2).
 pub fn sys_sendfile(out_fd: i32, in_fd: i32, offset: usize, count: usize) -> Result<usize> {
-    let source = Place::new(offset)?;
+    let mut source = Place::new(offset)?;
+    let done = sendfile(out_fd, in_fd, &mut source, count);
+    // The position is stored even when nothing happened.
+    source.store()?;
+    done
+}
+
+fn sendfile(out_fd: i32, in_fd: i32, source: &mut Place, count: usize) -> Result<usize> {
     let from = current_file(in_fd)?;
     if !from.readable() {
         return Err(Errno::EBADF);
@@ -132,8 +139,8 @@ pub fn sys_sendfile(out_fd: i32, in_fd: i32, offset: usize, count: usize) -> Res
     }
     let count = count.min(user::MAX_RW_COUNT);
     bounded(source.position(&from)?, count)?;
-    let (done, source) = copy(&from, source, &to, &mut Place::new(0)?, count)?;
-    source.store()?;
+    let (done, moved) = copy(&from, *source, &to, &mut Place::new(0)?, count)?;
+    *source = moved;
     Ok(done)
 }
 

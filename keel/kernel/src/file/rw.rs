@@ -4,6 +4,7 @@ use super::{File, current_file};
 use crate::mm::user::{UserDst, UserSrc};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::io::KernelDst;
 use vfs::{Dst, Src};
 
 /// The description, if it was opened for reading. EBADF.
@@ -46,7 +47,10 @@ pub(super) fn seekable(file: &File) -> Result<()> {
 
 /// The program's memory; where it is bad, a file without positions says so first.
 fn positioned<T>(file: &File, memory: Result<T>) -> Result<T> {
-    memory.or_else(|errno| seekable(file).and(Err(errno)))
+    memory.or_else(|errno| match file.ops.read_at(file, 0, &mut KernelDst(&mut [])) {
+        Err(Errno::ESPIPE) => Err(Errno::ESPIPE),
+        _ => Err(errno),
+    })
 }
 
 /// The description for pread(2).

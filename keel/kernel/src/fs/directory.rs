@@ -117,7 +117,8 @@ fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
     if directory.place.is_deleted() {
         return Err(Errno::ENOENT);
     }
-    let room = (count as usize).min(MAX_ROOM);
+    // Negative sizes are sizes without room.
+    let room = usize::try_from(count as i32).unwrap_or(0).min(MAX_ROOM);
     let mut at = file.pos.get();
     let entries = directory.entries(at == 0)?;
     let mut out = Vec::with_capacity(room.min(32 << 10));

@@ -84,9 +84,13 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
     if mode & !MODES != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let punch = g::FALLOC_FL_PUNCH_HOLE;
-    if mode & punch != 0 && mode & (g::FALLOC_FL_KEEP_SIZE | g::FALLOC_FL_ZERO_RANGE) != g::FALLOC_FL_KEEP_SIZE {
-        return Err(Errno::EOPNOTSUPP);
+    // One thing at a time; holes never change the size, the last three always may.
+    let keep = mode & g::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !g::FALLOC_FL_KEEP_SIZE {
+        0 | g::FALLOC_FL_ZERO_RANGE => {}
+        g::FALLOC_FL_PUNCH_HOLE if keep => {}
+        g::FALLOC_FL_COLLAPSE_RANGE | g::FALLOC_FL_INSERT_RANGE | g::FALLOC_FL_UNSHARE_RANGE if !keep => {}
+        _ => return Err(Errno::EOPNOTSUPP),
     }
     if !file.writable() {
         return Err(Errno::EBADF);

@@ -273,8 +273,12 @@ pub fn sys_setsockopt(fd: i32, level: i32, name: i32, value: usize, len: i32) ->
 pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address: usize) -> Result<()> {
     let open = Open::new(fd)?;
     let socket = open.socket()?;
-    // Protocols that have no options at all say so before they look at the arguments.
-    let own = if level as u32 == net::SOL_SOCKET { None } else { Some(socket.ops.get_option(level, name)?) };
+    // Sockets without options of their own say so before they look at the arguments.
+    let own = if level as u32 == net::SOL_SOCKET {
+        None
+    } else {
+        Some(socket.ops.get_option(level, name).map_err(|_| Errno::EOPNOTSUPP)?)
+    };
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let bytes = own.map_or_else(|| options::get(socket, name as u32), Ok)?;

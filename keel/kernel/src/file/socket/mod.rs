@@ -85,7 +85,7 @@ pub trait Protocol: Any {
     }
     /// getsockopt(2) of options that are the family's own. ENOPROTOOPT.
     fn get_option(&self, _level: i32, _name: i32) -> Result<SmallVec<[u8; 16]>> {
-        Err(Errno::EOPNOTSUPP)
+        Err(Errno::ENOPROTOOPT)
     }
     /// The last descriptor was closed.
     fn release(&self);
