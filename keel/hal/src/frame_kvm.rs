@@ -17,14 +17,17 @@ const RESERVE_SHARE: u32 = 64;
 const RESERVE_LEAST: u32 = 256;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
-const STATE_USED: u32 = u32::MAX;
+const STATE_USED: u32 = 0xff;
+/// Flag beside the state of the first frame of 2 MiB: something there was handed out since the host
+/// added it, so it is no longer known to be zero.
+const TOUCHED: u32 = 0x100;
 
 /// Table entry of a RAM frame.
 #[repr(C)]
 struct Meta {
     /// References; 0 while free or owned by the heap.
     refs: Cell<u32>,
-    /// Order of the free block that starts here, or [`STATE_USED`].
+    /// Order of the free block that starts here, or [`STATE_USED`]; and [`TOUCHED`].
     state: Cell<u32>,
     next: Cell<u32>,
     prev: Cell<u32>,
@@ -39,6 +42,16 @@ struct Allocator {
     free_pages: Cell<u32>,
     limit_pages: Cell<u32>,
     heads: [Cell<u32>; MAX_ORDER + 1],
+}
+
+impl Meta {
+    fn state(&self) -> u32 {
+        self.state.get() & !TOUCHED
+    }
+
+    fn set_state(&self, state: u32) {
+        self.state.set(self.state.get() & TOUCHED | state);
+    }
 }
 
 static ALLOCATOR: Global<Allocator> = Global::new(Allocator {
@@ -67,7 +80,7 @@ impl Allocator {
     fn push(&self, index: u32, order: usize) {
         let meta = self.meta(index);
         let head = self.heads[order].get();
-        meta.state.set(order as u32);
+        meta.set_state(order as u32);
         meta.prev.set(NONE);
         meta.next.set(head);
         if head != NONE {
@@ -87,11 +100,22 @@ impl Allocator {
         if next != NONE {
             self.meta(next).prev.set(prev);
         }
-        meta.state.set(STATE_USED);
+        meta.set_state(STATE_USED);
     }
 
-    /// Takes a block of 2^order frames.
-    fn take(&self, order: usize) -> Option<u32> {
+    /// Notes that frames are handed out; whether the 2 MiB that the first lies in were untouched.
+    fn touch(&self, index: u32, order: usize) -> bool {
+        let first = index >> LARGE_ORDER;
+        let fresh = self.meta(first << LARGE_ORDER).state.get() & TOUCHED == 0;
+        for large in first..=(index + (1 << order) - 1) >> LARGE_ORDER {
+            let state = &self.meta(large << LARGE_ORDER).state;
+            state.set(state.get() | TOUCHED);
+        }
+        fresh
+    }
+
+    /// Takes a block of 2^order frames; whether the 2 MiB that it begins in were untouched.
+    fn take(&self, order: usize) -> Option<(u32, bool)> {
         let from = (order..=MAX_ORDER).find(|o| self.heads[*o].get() != NONE)?;
         let index = self.heads[from].get();
         self.remove(index, from);
@@ -99,7 +123,7 @@ impl Allocator {
             self.push(index + (1 << o), o);
         }
         self.free_pages.set(self.free_pages.get() - (1 << order));
-        Some(index)
+        Some((index, self.touch(index, order)))
     }
 
     /// Gives a block back, merging it with free neighbours.
@@ -107,7 +131,7 @@ impl Allocator {
         self.free_pages.set(self.free_pages.get() + (1 << order));
         while order < MAX_ORDER {
             let buddy = index ^ (1 << order);
-            if buddy + (1 << order) > self.pages.get() || self.meta(buddy).state.get() != order as u32 {
+            if buddy + (1 << order) > self.pages.get() || self.meta(buddy).state() != order as u32 {
                 break;
             }
             self.remove(buddy, order);
@@ -121,7 +145,7 @@ impl Allocator {
     fn add(&self, start: u32, end: u32) {
         self.pages.set(self.pages.get().max(end));
         for i in start..end {
-            self.meta(i).state.set(STATE_USED);
+            self.meta(i).set_state(STATE_USED);
         }
         // From the top down, so that the lowest block is the first to be taken: a small pod stays in
         // few pages of the host.
@@ -145,7 +169,7 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
     ALLOCATOR.limit_pages.set((info.ram_limit / FRAME_SIZE as u64) as u32);
     let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
     for i in 0..first {
-        ALLOCATOR.meta(i).state.set(STATE_USED);
+        ALLOCATOR.meta(i).set_state(STATE_USED);
     }
     ALLOCATOR.add(first, (info.ram_bytes / FRAME_SIZE as u64) as u32);
 }
@@ -153,12 +177,17 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
 /// Takes 2^order contiguous frames, asking the monitor for more RAM if needed; guest-physical
 /// address. Not counted: the caller owns them.
 pub(crate) fn take_block(order: usize) -> Option<u64> {
+    take_any(order).map(|(gpa, _)| gpa)
+}
+
+/// As [`take_block`], and whether the 2 MiB that the block begins in were never used before.
+fn take_any(order: usize) -> Option<(u64, bool)> {
     if order > MAX_ORDER {
         return None;
     }
     loop {
-        if let Some(index) = ALLOCATOR.take(order) {
-            return Some(u64::from(index) * FRAME_SIZE as u64);
+        if let Some((index, fresh)) = ALLOCATOR.take(order) {
+            return Some((u64::from(index) * FRAME_SIZE as u64, fresh));
         }
         let old = ALLOCATOR.pages.get();
         // New RAM begins anywhere: twice the size holds an aligned block.
@@ -193,11 +222,12 @@ pub struct LargeFrame(u64);
 impl LargeFrame {
     /// A large frame of zeros; `None` when there is no such piece of memory.
     pub fn alloc_zeroed() -> Option<Self> {
-        let gpa = take_block(LARGE_ORDER)?;
-        let frame = Self(gpa);
-        // SAFETY: the block was just taken: nobody else uses it, and the direct map covers RAM.
-        unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
-        Some(frame)
+        let (gpa, fresh) = take_any(LARGE_ORDER)?;
+        if !fresh {
+            // SAFETY: the block was just taken: nobody else uses it, and the direct map covers RAM.
+            unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
+        }
+        Some(Self(gpa))
     }
 
     /// Gives up the handle: every one of the 512 frames now has one reference, held by a page table entry.

@@ -64,21 +64,16 @@ keel_vectors:
 
     .balign 16
     .globl keel_breakpoint
-keel_breakpoint:        /* int3; rsp: rip, cs, rflags, rsp, ss. Keel's own are known by their place */
-    push rax
-    lea rax, [rip + keel_load_cr3_return]
-    cmp rax, [rsp + 8]
-    jne 1f
+keel_breakpoint:        /* int3; rsp: rip, cs, rflags, rsp, ss. Keel's own bring rax = -rip, which is no */
+    add rax, [rsp]          /* address, so that programs have it only on purpose (and harm themselves) */
+    jnz 1f
     mov cr3, rdi
-    pop rax
     iretq
-1:  lea rax, [rip + keel_invalidate_page_return]
-    cmp rax, [rsp + 8]
+1:  cmp rax, 1              /* and one more for INVLPG */
     jne 2f
     invlpg [rdi]
-    pop rax
     iretq
-2:  pop rax
+2:  sub rax, [rsp]
     push 0
     push 3
 
@@ -310,14 +305,16 @@ keel_own_fault_entry:   /* keel itself faulted: report on its own stack below th
 /* ---- ring 0 on request ------------------------------------------------------------------------ */
     .globl keel_load_cr3
 keel_load_cr3:          /* rdi: root table */
+    lea rax, [rip + 1f]
+    neg rax
     int3
-keel_load_cr3_return:
-    ret
+1:  ret
     .globl keel_invalidate_page
 keel_invalidate_page:   /* rdi: address */
+    lea rax, [rip + 1f - 1]
+    neg rax
     int3
-keel_invalidate_page_return:
-    ret
+1:  ret
 
 /* ---- switching kernel stacks ------------------------------------------------------------------ */
     .globl keel_switch
