@@ -56,7 +56,36 @@ fn build_library(keel: &Path, target_dir: &Path) -> PathBuf {
     target_dir.join(TARGET).join("release/libkeel.a")
 }
 
+/// Links keel with the gate that asks `keel_quick` first, if that keeps off what the gate does not save.
 fn link(library: &Path, script: &Path, image: &Path) {
+    link_with("keel_gate", library, script, image);
+    if !quick_is_harmless(image) {
+        println!("cargo:warning=keel_quick uses vector registers or calls: system calls will be slower");
+        link_with("keel_gate_full", library, script, image);
+    }
+}
+
+/// Whether the code of `keel_quick` uses general registers alone and calls nothing.
+fn quick_is_harmless(image: &Path) -> bool {
+    let output = Command::new("objdump")
+        .args(["-d", "-Mintel", "--no-show-raw-insn", "--disassemble=keel_quick"])
+        .arg(image)
+        .output();
+    let Ok(output) = output else { return false };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let code: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once(":\t")).map(|(_, instruction)| instruction).collect();
+    let harmless = |instruction: &&str| {
+        let mnemonic = instruction.split_whitespace().next().unwrap_or("");
+        let vector = ["xmm", "ymm", "zmm", "st("].iter().any(|register| instruction.contains(register));
+        let string = mnemonic.starts_with("rep") || instruction.contains("es:[rdi");
+        let leaves = mnemonic == "call" || (mnemonic.starts_with('j') && !instruction.contains("<keel_quick+"));
+        !(vector || string || leaves)
+    };
+    code.iter().any(|instruction| instruction.starts_with("ret")) && code.iter().all(harmless)
+}
+
+fn link_with(gate: &str, library: &Path, script: &Path, image: &Path) {
     let mut command = Command::new("ld");
     command.args([
         "-nostdlib",
@@ -68,6 +97,7 @@ fn link(library: &Path, script: &Path, image: &Path) {
         "--no-warn-rwx-segments",
     ]);
     command.args(["-u", "keel_start", "-u", "KEEL_HOOKS", "--strip-debug"]);
+    command.arg(format!("--defsym=keel_gate_entry={gate}"));
     command.arg("-T").arg(script).arg("-o").arg(image);
     command.arg("--start-group").arg(library).arg("--end-group");
     let output = command.output().expect("the linker `ld` (Debian package binutils) runs");

@@ -6,7 +6,8 @@
 
 use crate::percpu::{FAULT_ADDRESS, FAULT_CODE, FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, FAULT_VECTOR};
 use crate::percpu::{KSTACK_TOP, USER_RSP, WORK_PENDING};
-use crate::trap::{Exit, FaultInfo, TrapFrame, kernel::Hooks};
+use crate::trap::kernel::{Hooks, QUICK_CALLS, Quick};
+use crate::trap::{Exit, FaultInfo, TrapFrame};
 use abi::layout::{DIRECT_BASE, KEEL_IMAGE, PERCPU_STRIDE, percpu, port, selector};
 use core::arch::{asm, global_asm};
 
@@ -190,14 +191,54 @@ keel_ring0_fault:
     movaps xmm15, [rsp + 240]
     .endm
 
+/* A patched site jumps here: rcx = where to go on; rcx, r11 and the flags are free, as behind a `syscall`. Calls
+   that `quick` serves touch no more registers than a function may, and no vector registers at all:
+   nothing needs to be saved for them but what they may change. */
     .balign 64
     .globl keel_gate
-keel_gate:              /* a patched site: rcx = where to go on; flags are free */
-    mov gs:[{user_rsp}], rsp
+keel_gate:
+    cmp rax, {calls}
+    jae keel_gate_full
+    lea r11, [rip + {hooks} + {quick_calls}]
+    cmp byte ptr [r11 + rax], 0
+    je keel_gate_full
+    mov r11, rsp
+    mov rsp, gs:[{kstack}]
+    push r11
+    push rcx
+    push rax
+    push rdi
+    push rsi
+    push rdx
+    push r8
+    push r9
+    push r10
+    sub rsp, 8
+    mov rcx, rax
+    call {quick}
+    add rsp, 8
+    pop r10
+    pop r9
+    pop r8
+    test rdx, rdx
+    pop rdx
+    pop rsi
+    pop rdi
+    jnz 8f
+    mov rcx, [rsp + 8]
+    mov rsp, [rsp + 16]
+    jmp rcx
+8:  pop rax
+    pop rcx
+    pop rsp
+
+    .globl keel_gate_full
+keel_gate_full:
+    mov r11, rsp
     mov rsp, gs:[{kstack}]
     push 0
     push {user_ss}
-    push qword ptr gs:[{user_rsp}]
+    push r11
     push 0x202
     push {user_cs}
     push rcx
@@ -398,6 +439,10 @@ keel_boot_stack_end:
     version = const abi::VERSION,
     boot = sym crate::boot::rust_boot,
     syscall = sym rust_syscall,
+    quick = sym keel_quick,
+    hooks = sym KEEL_HOOKS,
+    quick_calls = const core::mem::offset_of!(Hooks, quick_calls),
+    calls = const QUICK_CALLS,
     fault = sym rust_fault,
     thread_start = sym rust_thread_start,
     own_fault = sym crate::boot::rust_own_fault,
@@ -428,7 +473,8 @@ unsafe extern "C" {
     fn keel_load_cr3(root: usize);
     fn keel_invalidate_page(address: usize);
     fn keel_breakpoint();
-    fn keel_gate();
+    /// `keel_gate` or `keel_gate_full`, as the linker is told: the former if `keel_quick` keeps its promise.
+    fn keel_gate_entry();
     fn keel_vectors();
     fn keel_thread_entry();
 }
@@ -442,6 +488,14 @@ extern "C" fn rust_syscall(frame: &mut TrapFrame) -> Exit {
     (KEEL_HOOKS.syscall)(frame)
 }
 
+/// A call that may be served at once. Uses no vector registers, calls nothing and has no string
+/// instructions: the build looks at its code.
+// SAFETY: the name is unique in the image.
+#[unsafe(no_mangle)]
+extern "C" fn keel_quick(a: u64, b: u64, c: u64, number: u64) -> Quick {
+    (KEEL_HOOKS.quick)(number, [a, b, c])
+}
+
 extern "C" fn rust_fault(frame: &mut TrapFrame) -> Exit {
     let info: FaultInfo = crate::percpu::fault_record();
     (KEEL_HOOKS.fault)(frame, info)
@@ -453,7 +507,7 @@ extern "C" fn rust_thread_start(frame: &mut TrapFrame) -> Exit {
 
 /// Address of the gate that patched sites jump to.
 pub(crate) fn gate_address() -> usize {
-    keel_gate as *const () as usize
+    keel_gate_entry as *const () as usize
 }
 
 /// Address where a new thread's first switch returns to.

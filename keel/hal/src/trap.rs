@@ -132,6 +132,19 @@ pub enum Exit {
 pub mod kernel {
     use super::{Exit, FaultInfo, TrapFrame};
 
+    /// Calls that may be quick have numbers below.
+    pub const QUICK_CALLS: usize = 256;
+
+    /// What became of a call that may be quick.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(C)]
+    pub struct Quick {
+        /// For rax, if it was done.
+        pub result: u64,
+        /// Not 0: nothing was done; the call must be made in the usual way.
+        pub left: u64,
+    }
+
     /// Entry points that the kernel gives to hal.
     #[derive(Clone, Copy, Debug)]
     pub struct Hooks {
@@ -139,6 +152,11 @@ pub mod kernel {
         pub boot: fn(&'static abi::boot::BootInfo) -> !,
         /// A system call of the current thread.
         pub syscall: fn(&mut TrapFrame) -> Exit,
+        /// Calls by number that `quick` is asked about first (1).
+        pub quick_calls: [u8; QUICK_CALLS],
+        /// A system call, served without its frame: number and first arguments. It must be inlined and
+        /// call nothing.
+        pub quick: fn(u64, [u64; 3]) -> Quick,
         /// An exception or interrupt of the current thread while it ran program code.
         pub fault: fn(&mut TrapFrame, FaultInfo) -> Exit,
         /// First code of a new thread on its own kernel stack; returns to the program.

@@ -24,6 +24,8 @@ pub mod time;
 pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
     boot: boot::boot,
     syscall: syscall::syscall,
+    quick_calls: syscall::quick::CALLS,
+    quick: syscall::quick::quick,
     fault: signal::fault::fault,
     thread_start: signal::fault::thread_start,
 };

@@ -56,21 +56,61 @@ fn counter() -> u64 {
     high << 32 | low
 }
 
-/// The time of a clock in ns.
+/// `2^96 / 10^9`: the integer part, and the fraction as a multiple of `2^-64`.
+const PER_NS: (u64, u64) = {
+    let factor = (1u128 << 96) / NS_PER_SECOND as u128;
+    ((factor >> 64) as u64, factor as u64)
+};
+
+/// The upper half of a product.
 #[inline(always)]
-fn now(clock: usize) -> u64 {
+fn high(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+/// The same value, in a place that the compiler must branch to: waiting for it would take longer than
+/// the branch, which goes the other way nearly always.
+#[inline(always)]
+fn stay_branch(mut value: u64) -> u64 {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(reg) value, options(nomem, nostack, preserves_flags)) }
+    value
+}
+
+/// The time of a clock: seconds and ns.
+///
+/// Reading the counter takes longest, and the next reading waits for everything before it. So little
+/// is computed from the counter, and most beside it: not the ns are divided into seconds, but the
+/// ticks, inexactly.
+#[inline(always)]
+fn now(clock: usize) -> (u64, u64) {
     let page = vvar();
     loop {
         // SAFETY: keel maps the data page readable before the image and fills it before the program
         // starts; the callers give a clock below CLOCK_LIMIT.
         unsafe {
             let sequence = read_volatile(addr_of!((*page).sequence));
-            let elapsed = counter().saturating_sub(read_volatile(addr_of!((*page).tsc_base)));
+            let mut elapsed = counter().wrapping_sub(read_volatile(addr_of!((*page).tsc_base)));
             let mult = read_volatile(addr_of!((*page).mult));
             let base = read_volatile(addr_of!((*page).base_ns).cast::<u64>().add(clock));
             // Loads are not reordered with loads on x86; volatile keeps the compiler from it.
             if sequence & 1 == 0 && read_volatile(addr_of!((*page).sequence)) == sequence {
-                return base + ((u128::from(elapsed) * u128::from(mult)) >> 32) as u64;
+                // Another CPU's counter may be a little behind.
+                if (elapsed as i64) < 0 {
+                    elapsed = stay_branch(0);
+                }
+                // Seconds per tick, 0.64 fixed point: 0 to 2^-32 too small, relatively.
+                let rate = mult.wrapping_mul(PER_NS.0).wrapping_add(high(mult, PER_NS.1));
+                let whole = high(elapsed, rate);
+                let ns = ((u128::from(elapsed) * u128::from(mult)) >> 32) as u64;
+                let mut seconds = base / NS_PER_SECOND + whole;
+                let mut rest = base % NS_PER_SECOND + (ns - whole * NS_PER_SECOND);
+                while rest >= NS_PER_SECOND {
+                    // One round or none: a division would take longer.
+                    rest = stay_branch(rest - NS_PER_SECOND);
+                    seconds += 1;
+                }
+                return (seconds, rest);
             }
         }
         core::hint::spin_loop();
@@ -101,11 +141,9 @@ pub extern "C" fn __vdso_clock_gettime(clock: i32, time: *mut Timespec) -> i32 {
     if !is_in(clock, CLOCKS) {
         return syscall(SYS_CLOCK_GETTIME, clock as usize, time as usize, 0) as i32;
     }
-    let ns = now(clock as usize);
+    let (seconds, ns) = now(clock as usize);
     // SAFETY: the program's pointer; a bad one is its own fault.
-    unsafe {
-        time.write(Timespec { seconds: (ns / NS_PER_SECOND) as i64, nanoseconds: (ns % NS_PER_SECOND) as i64 });
-    }
+    unsafe { time.write(Timespec { seconds: seconds as i64, nanoseconds: ns as i64 }) }
     0
 }
 
@@ -128,11 +166,8 @@ pub extern "C" fn __vdso_gettimeofday(time: *mut Timeval, zone: *mut Timezone) -
     // SAFETY: the program's pointers; a bad one is its own fault.
     unsafe {
         if !time.is_null() {
-            let ns = now(REALTIME);
-            time.write(Timeval {
-                seconds: (ns / NS_PER_SECOND) as i64,
-                microseconds: (ns % NS_PER_SECOND / 1000) as i64,
-            });
+            let (seconds, ns) = now(REALTIME);
+            time.write(Timeval { seconds: seconds as i64, microseconds: (ns / 1000) as i64 });
         }
         if !zone.is_null() {
             zone.write(Timezone { minutes_west: 0, dst_time: 0 });
@@ -144,7 +179,7 @@ pub extern "C" fn __vdso_gettimeofday(time: *mut Timeval, zone: *mut Timezone) -
 /// time(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_time(time: *mut i64) -> i64 {
-    let seconds = (now(REALTIME) / NS_PER_SECOND) as i64;
+    let seconds = now(REALTIME).0 as i64;
     if !time.is_null() {
         // SAFETY: the program's pointer; a bad one is its own fault.
         unsafe { time.write(seconds) }

@@ -1,6 +1,6 @@
 //! Instructions as far as moving them needs to know them.
 
-use super::{JUMP_LEN, Refusal, Window};
+use super::{CALL_LEN, JUMP_LEN, Refusal, SYSCALL, Window};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register};
 
 /// Most bytes of an instruction.
@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Jump(u64),
     /// `ret`.
     Return,
+    /// Another `syscall`.
+    Call,
 }
 
 /// An instruction that moves.
@@ -48,6 +50,7 @@ impl Instruction {
         match self.kind {
             Kind::Conditional(..) => 6,
             Kind::Jump(_) => JUMP_LEN,
+            Kind::Call => CALL_LEN,
             _ => self.len,
         }
     }
@@ -57,6 +60,9 @@ impl Instruction {
 /// takes most of a millisecond; without it only what usually follows a system call is known.
 pub(super) fn decode(window: &Window<'_>, address: u64, thorough: bool) -> Result<Instruction, Refusal> {
     let bytes = window.from(address).ok_or(Refusal::NotASite)?;
+    if bytes.starts_with(&SYSCALL) {
+        return Ok(Instruction { address, len: SYSCALL.len(), kind: Kind::Call });
+    }
     match usual(bytes, address) {
         Some(instruction) => Ok(instruction),
         None if thorough => any(bytes, address).ok_or(Refusal::Immovable),

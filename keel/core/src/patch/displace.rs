@@ -1,9 +1,9 @@
 //! Patches that cover the `syscall` and the instructions behind it.
 
-use super::decode::{Instruction, Kind, decode};
+use super::decode::{Instruction, Kind, decode, reads_flags};
 use super::{
-    Area, ENTER_LEN, Form, JUMP_LEN, LEA_LEN, PAGE, Patch, Planned, Point, Refusal, TrampolineCode, Window, distance,
-    emit_gate, emit_rcx, jump, scan,
+    Area, CALL_LEN, ENTER_LEN, Form, JUMP_LEN, PAGE, Patch, Planned, Point, Refusal, SYSCALL, TrampolineCode, Window,
+    distance, emit_gate, emit_rcx, jump, scan,
 };
 use smallvec::SmallVec;
 
@@ -40,7 +40,8 @@ pub(super) fn plan(
     let covered_end = end.max(site + JUMP_LEN as u64);
     let flow_ends = moved.last().is_some_and(Instruction::ends_flow);
     check_padding(window, end, covered_end)?;
-    let boundaries: SmallVec<[u64; 4]> = moved.iter().map(|m| m.address).collect();
+    let boundaries: SmallVec<[u64; 4]> =
+        moved.iter().map(|m| m.address).filter(|address| *address < site + JUMP_LEN as u64).collect();
     // An instruction at the last byte of the jump needs a fill byte behind it.
     let filled = boundaries.contains(&(site + 4));
     let overwritten = covered_end.min(site + JUMP_LEN as u64 + u64::from(filled));
@@ -51,11 +52,7 @@ pub(super) fn plan(
         return Err(Refusal::BranchTarget);
     }
 
-    let len = ENTER_LEN
-        + 2
-        + LEA_LEN
-        + moved.iter().map(Instruction::moved_len).sum::<usize>()
-        + if flow_ends { 0 } else { JUMP_LEN };
+    let len = CALL_LEN + moved.iter().map(Instruction::moved_len).sum::<usize>() + if flow_ends { 0 } else { JUMP_LEN };
     let faults = |trampoline: u64| {
         let Some(jump) = jump(site, trampoline) else { return false };
         boundaries.iter().all(|&b| faults_at(&jump, b - site, overwritten - site))
@@ -76,16 +73,38 @@ pub(super) fn plan(
     })
 }
 
-/// The instructions that a jump at `start - 2` covers.
+/// The instructions that a jump at `start - 2` covers. A `syscall` right behind them belongs to them if
+/// the load of its number does: then it has no room for a jump of its own.
 fn covered(window: &Window<'_>, start: u64, thorough: bool) -> Result<SmallVec<[Instruction; 4]>, Refusal> {
     let mut moved = SmallVec::<[Instruction; 4]>::new();
     let mut address = start;
-    while address < start + (JUMP_LEN - 2) as u64 && !moved.last().is_some_and(Instruction::ends_flow) {
+    let more = |moved: &[Instruction]| match moved.last() {
+        None => true,
+        Some(last) if last.ends_flow() => false,
+        Some(last) => last.end() < start + (JUMP_LEN - 2) as u64 || loads_number(window, last),
+    };
+    while more(&moved) {
         let instruction = decode(window, address, thorough)?;
+        if instruction.kind == Kind::Call {
+            if scan::loads_sigreturn(window, address) {
+                return Err(Refusal::Sigreturn);
+            }
+            if reads_flags(window, instruction.end()) {
+                return Err(Refusal::FlagsUsed);
+            }
+        }
         moved.push(instruction);
         address = instruction.end();
     }
     Ok(moved)
+}
+
+/// Whether a `syscall` follows `last` that only `last` loads the number for.
+fn loads_number(window: &Window<'_>, last: &Instruction) -> bool {
+    let load = window.get(last.address, last.len);
+    window.get(last.end(), SYSCALL.len()) == Some(&SYSCALL)
+        && load.is_some_and(|bytes| matches!(bytes, [0xb8, _, _, _, _] | [0x48, 0xc7, 0xc0, _, _, _, _]))
+        && !scan::branches_into(window, &[last.end()])
 }
 
 /// Behind the end of a function there must be padding, and no function may begin in it.
@@ -121,9 +140,7 @@ fn faults_at(jump: &[u8; JUMP_LEN], offset: u64, overwritten: u64) -> bool {
 
 type Built = (TrampolineCode, SmallVec<[Point; 8]>);
 
-/// Generates the trampoline. The `syscall` in front of the point of return is for a restarted call:
-/// like everywhere it is found two bytes before. Behind it rcx gets what a `syscall` at the site would
-/// have left there.
+/// Generates the trampoline.
 fn build(
     window: &Window<'_>,
     site: u64,
@@ -134,24 +151,29 @@ fn build(
 ) -> Option<Built> {
     let mut code = TrampolineCode::new();
     let mut points = SmallVec::new();
-    let mut point = |code: &TrampolineCode, original: u64| {
+    let mut point = |code: &TrampolineCode, original: u64, entry: bool| {
         let original = i8::try_from(original.wrapping_sub(site) as i64).ok()?;
-        points.push(Point { moved: u8::try_from(code.len()).ok()?, original });
+        points.push(Point { moved: u8::try_from(code.len()).ok()?, original, entry });
         Some(())
     };
-    let restart = trampoline + ENTER_LEN as u64;
-    point(&code, site)?;
-    emit_rcx(&mut code, trampoline, restart + 2)?;
-    point(&code, site)?;
-    emit_gate(&mut code, gate_offset);
-    point(&code, site)?;
-    code.extend_from_slice(&[0x0f, 0x05]);
-    point(&code, site + 2)?;
-    emit_rcx(&mut code, restart + 2, site + 2)?;
-    for m in moved {
+    let call = Instruction { address: site, len: SYSCALL.len(), kind: Kind::Call };
+    for m in core::iter::once(&call).chain(moved) {
         let at = trampoline + code.len() as u64;
-        point(&code, m.address)?;
+        point(&code, m.address, true)?;
         match m.kind {
+            // The `syscall` in front of the point of return is for a restarted call: like everywhere it
+            // is found two bytes before. Behind it rcx gets what a `syscall` at its old place would have
+            // left there.
+            Kind::Call => {
+                let return_at = at + (ENTER_LEN + SYSCALL.len()) as u64;
+                emit_rcx(&mut code, at, return_at)?;
+                point(&code, m.address, false)?;
+                emit_gate(&mut code, gate_offset);
+                point(&code, m.address, false)?;
+                code.extend_from_slice(&SYSCALL);
+                point(&code, m.end(), false)?;
+                emit_rcx(&mut code, return_at, m.end())?;
+            }
             Kind::Conditional(condition, target) => {
                 code.extend_from_slice(&[0x0f, 0x80 | condition]);
                 code.extend_from_slice(&distance(at + 6, target)?.to_le_bytes());
@@ -168,7 +190,7 @@ fn build(
     }
     if let Some(back) = back {
         let at = trampoline + code.len() as u64;
-        point(&code, back)?;
+        point(&code, back, true)?;
         code.extend_from_slice(&jump(at, back)?);
     }
     Some((code, points))

@@ -14,7 +14,8 @@
 //!   trampoline is placed where the bytes of the jump that lie at such an instruction raise an
 //!   exception (`int3` or an undefined opcode); keel's fault handler asks [`Patch::resume_for`] and
 //!   sends the program to the moved copy. Direct branches nearby that would make this frequent are
-//!   looked for, and the site is left alone.
+//!   looked for, and the site is left alone. Covered instructions may be further `syscall`s: one
+//!   trampoline then makes all of their calls.
 //!
 //! A site that doesn't fit keeps trapping, which is always correct.
 //!
@@ -37,6 +38,8 @@ use smallvec::SmallVec;
 
 /// Bytes of a `jmp rel32`.
 const JUMP_LEN: usize = 5;
+/// The instruction that this is about.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov eax, 15` and such: the number of rt_sigreturn(2). Unwinders and debuggers recognise signal
 /// frames by the bytes of its site, so it stays as it is.
 const RT_SIGRETURN: u32 = 15;
@@ -105,6 +108,9 @@ struct Point {
     moved: u8,
     /// Bytes from the site to where the program would be without the patch.
     original: i8,
+    /// A program that wants to continue at the original may continue here: in particular it does not
+    /// come from the gate, for which rcx is set before.
+    entry: bool,
 }
 
 /// A patch: what is written over the program's text, and what is needed to find one's way in it.
@@ -143,13 +149,13 @@ impl Patch {
     /// Where a program must continue that wants to continue at `rip`, an instruction that the patch
     /// has moved away.
     pub fn resume_for(&self, rip: u64) -> Option<u64> {
-        // The first byte of the patch is the jump itself. A number's load has nothing behind it.
-        if self.form == Form::Number || rip <= self.at {
+        // The first byte of the patch is the jump itself. A number's load has nothing behind it, and what
+        // was not overwritten is executed where it is.
+        if self.form == Form::Number || rip <= self.at || rip >= self.at + self.bytes.len() as u64 {
             return None;
         }
-        // The last one: before the moved instructions rcx is set, for those that come from the gate.
         let offset = i8::try_from(rip.checked_sub(self.site)?).ok()?;
-        let point = self.points.iter().rfind(|p| p.original == offset)?;
+        let point = self.points.iter().find(|p| p.entry && p.original == offset)?;
         Some(self.trampoline + u64::from(point.moved))
     }
 
@@ -182,26 +188,31 @@ pub fn plan(
     gate_offset: u32,
     thorough: bool,
 ) -> Result<Planned, Refusal> {
-    if window.get(site, 2) != Some(&[0x0f, 0x05]) {
+    if window.get(site, 2) != Some(&SYSCALL) {
         return Err(Refusal::NotASite);
     }
-    if number == u64::from(RT_SIGRETURN) {
+    if number == u64::from(RT_SIGRETURN) || scan::loads_sigreturn(window, site) {
         return Err(Refusal::Sigreturn);
     }
     if decode::reads_flags(window, site + 2) {
         return Err(Refusal::FlagsUsed);
     }
-    match scan::number_load(window, site, false) {
-        Some(load) if load.number == RT_SIGRETURN => Err(Refusal::Sigreturn),
+    match scan::number_load(window, site, true) {
         Some(load) if u64::from(load.number) == number => plan_number(site, load, area, gate_offset),
         _ => displace::plan(window, site, area, gate_offset, thorough),
     }
 }
 
-/// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt.
+/// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt. A number that
+/// is loaded right behind another site is left for that one's patch to cover.
 pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Planned, Refusal> {
-    let number = scan::number_load(window, site, true).ok_or(Refusal::NotASite)?.number;
-    plan(window, site, u64::from(number), area, gate_offset, false)
+    let load = scan::number_load(window, site, false).ok_or(Refusal::NotASite)?;
+    let at = site - load.bytes.len() as u64;
+    let near = |distance: u64| window.get(at.wrapping_sub(distance), SYSCALL.len()) == Some(&SYSCALL);
+    if (SYSCALL.len()..JUMP_LEN).any(|distance| near(distance as u64)) {
+        return Err(Refusal::NotASite);
+    }
+    plan(window, site, u64::from(load.number), area, gate_offset, false)
 }
 
 /// Plans [`Form::Number`].
@@ -217,9 +228,9 @@ fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offs
         let load_len = code.len() as u8;
         emit_enter(&mut code, trampoline + u64::from(load_len), site + 2, gate_offset)?;
         let mut points = SmallVec::new();
-        points.push(Point { moved: 0, original: -(load_len as i8) });
-        points.push(Point { moved: load_len, original: 0 });
-        points.push(Point { moved: load_len + LEA_LEN as u8, original: 0 });
+        points.push(Point { moved: 0, original: -(load_len as i8), entry: true });
+        points.push(Point { moved: load_len, original: 0, entry: true });
+        points.push(Point { moved: load_len + LEA_LEN as u8, original: 0, entry: false });
         let bytes = SmallVec::from_slice(&jump(at, trampoline)?);
         let len = code.len() as u8;
         let patch = Patch { site, at, end: site + 2, trampoline, form: Form::Number, len, bytes, points };
@@ -235,6 +246,9 @@ fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offs
 const LEA_LEN: usize = 7;
 /// Bytes of what [`emit_enter`] emits.
 const ENTER_LEN: usize = LEA_LEN + 8;
+
+/// Bytes of a moved `syscall`: entry, the `syscall` for restarts, rcx for what follows.
+const CALL_LEN: usize = ENTER_LEN + SYSCALL.len() + LEA_LEN;
 
 /// `lea rcx, [rip + back]; jmp qword ptr gs:[gate_offset]`: the gate continues the program at rcx.
 /// Touches neither the stack (the caller's red zone) nor the flags.

@@ -71,7 +71,9 @@ fn verify(window: &Window<'_>, patch: &Patch, code: &[u8]) {
             assert_eq!(patch.resume_for(patch.site + 2), Some(code[4].ip()));
             assert_eq!(patch.original_for(resume), Some(patch.site + 2));
             let mut at = patch.site + 2;
-            for (old, new) in original[1..].iter().zip(&code[4..]) {
+            let mut rest = code[4..].iter();
+            for old in &original[1..] {
+                let Some(new) = rest.next() else { break };
                 assert_eq!(old.ip(), at);
                 assert_eq!(patch.original_for(new.ip()), Some(at));
                 at = old.next_ip();
@@ -80,13 +82,28 @@ fn verify(window: &Window<'_>, patch: &Patch, code: &[u8]) {
                     assert!(old.ip() >= patch.site + 5);
                     return;
                 }
-                assert_eq!(text(old), text(new), "at {:x}", old.ip());
+                if old.code() == iced_x86::Code::Syscall {
+                    let [gate, syscall, rcx] = [(); 3].map(|()| rest.next().expect("a whole call"));
+                    assert_eq!(text(gate), "jmp qword ptr gs:[40h]");
+                    assert_eq!(text(syscall), "syscall");
+                    assert!(text(new).starts_with("lea rcx,[") && text(rcx).starts_with("lea rcx,["));
+                    assert_eq!(new.ip_rel_memory_address(), rcx.ip());
+                    assert_eq!(rcx.ip_rel_memory_address(), old.next_ip());
+                    for inside in [gate, syscall] {
+                        assert_eq!(patch.original_for(inside.ip()), Some(old.ip()));
+                    }
+                    assert_eq!(patch.original_for(rcx.ip()), Some(old.next_ip()));
+                } else {
+                    assert_eq!(text(old), text(new), "at {:x}", old.ip());
+                }
                 // Continuing here raises an exception.
                 let offset = (old.ip() - patch.site) as usize;
-                let rest = &patch.bytes[offset.min(patch.bytes.len())..];
-                if !rest.is_empty() {
-                    let landed = decode(rest, old.ip())[0];
-                    assert!(landed.is_invalid() || landed.code() == iced_x86::Code::Int3, "{rest:02x?}");
+                let covered = &patch.bytes[offset.min(patch.bytes.len())..];
+                if covered.is_empty() {
+                    assert_eq!(patch.resume_for(old.ip()), None);
+                } else {
+                    let landed = decode(covered, old.ip())[0];
+                    assert!(landed.is_invalid() || landed.code() == iced_x86::Code::Int3, "{covered:02x?}");
                     assert_eq!(patch.resume_for(old.ip()), Some(new.ip()));
                 }
             }
@@ -188,6 +205,26 @@ fn number_forms() {
         let seen = plan(&window(&bytes), site, 1, &mut area, GATE, true).map(|planned| planned.patch.form);
         assert_ne!(seen.ok(), Some(Form::Number), "{tail:x?}");
     }
+    // cmp dword [rip+0x27b8], 0; mov rcx, 0x27b8000000; mov dword [rip-0x48000000], 39
+    for tail in [
+        &[0x90, 0x90, 0x90, 0x90, 0x83, 0x3d][..],
+        &[0x90, 0x48, 0xb9, 0, 0, 0],
+        &[0xc7, 0x05, 0, 0, 0],
+        // mov edi, fs:[rax+39]; mov edi, [r8+39]; lea edi, [rax+39]
+        &[0x90, 0x90, 0x90, 0x90, 0x64, 0x8b],
+        &[0x90, 0x90, 0x90, 0x90, 0x41, 0x8b],
+        &[0x90, 0x90, 0x90, 0x90, 0x90, 0x8d],
+    ] {
+        let (bytes, site) =
+            page(64, &[tail, &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff]].concat());
+        let seen = plan(&window(&bytes), site, 39, &mut area, GATE, true).map(|planned| planned.patch.form);
+        assert_eq!(seen, Ok(Form::Displace), "{tail:x?}");
+    }
+    // je over it: 13 B8 would be an adc from [rax+39], which is nowhere.
+    let (bytes, site) = page(64, &[0x90, 0x90, 0x90, 0x74, 0x13, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+    assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite));
+    let Planned { patch, .. } = plan(&window(&bytes), site, 39, &mut area, GATE, true).expect("planned");
+    assert_eq!(patch.form, Form::Number);
     // mov dword [rbp-0x48], 39; syscall
     let (bytes, site) = page(64, &[0x90, 0x90, 0xc7, 0x45, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
     assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite));
@@ -221,8 +258,10 @@ fn refusals() {
     assert_eq!(refused(64, &[0x0f, 0x05, 0xe8, 0, 0, 0, 0]), Some(Refusal::Immovable));
     // syscall; ud2
     assert_eq!(refused(64, &[0x0f, 0x05, 0x0f, 0x0b]), Some(Refusal::Immovable));
-    // syscall; syscall
-    assert_eq!(refused(64, &[0x0f, 0x05, 0x0f, 0x05, 0x90, 0x90]), Some(Refusal::Immovable));
+    // syscall; mov eax, 15; syscall
+    assert_eq!(refused(64, &[0x0f, 0x05, 0xb8, 15, 0, 0, 0, 0x0f, 0x05, 0xc3]), Some(Refusal::Sigreturn));
+    // syscall; xor eax, eax; syscall; jc
+    assert_eq!(refused(64, &[0x0f, 0x05, 0x31, 0xc0, 0x0f, 0x05, 0x72, 0x20]), Some(Refusal::FlagsUsed));
     // syscall; ret; push rbp: another function
     assert_eq!(refused(64, &[0x0f, 0x05, 0xc3, 0x55, 0x48, 0x89, 0xe5]), Some(Refusal::Immovable));
     // syscall; ret; nop; nop: a function may begin at the last one.
@@ -257,6 +296,12 @@ fn moved_instructions() {
         // jmp
         &[0x0f, 0x05, 0xeb, 0x20, 0xcc],
         &[0x0f, 0x05, 0xe9, 0x20, 1, 0, 0],
+        // xor eax, eax; syscall; dec r12
+        &[0x0f, 0x05, 0x31, 0xc0, 0x0f, 0x05, 0x49, 0xff, 0xcc],
+        // syscall; syscall; ret
+        &[0x0f, 0x05, 0x0f, 0x05, 0x0f, 0x05, 0xc3],
+        // mov edi, ebx; mov eax, 2; syscall
+        &[0x0f, 0x05, 0x89, 0xdf, 0xb8, 2, 0, 0, 0, 0x0f, 0x05, 0xc3],
         // mov edx, eax; mov rcx, [rsp]
         &[0x0f, 0x05, 0x89, 0xc2, 0x48, 0x8b, 0x0c, 0x24],
     ] {

@@ -53,6 +53,8 @@ pub struct File {
     pub owner: owner::OwnerCell,
     /// Locks may be held through this description.
     took_locks: Cell<bool>,
+    /// It is the null device: reading and writing it is over at once.
+    pub null: Cell<bool>,
 }
 
 impl File {
@@ -67,6 +69,7 @@ impl File {
             path,
             owner: owner::OwnerCell::default(),
             took_locks: Cell::new(false),
+            null: Cell::new(false),
         })
     }
 
@@ -82,6 +85,12 @@ impl File {
     pub fn writable(&self) -> bool {
         let flags = self.flags.get();
         matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR) && flags & g::O_PATH == 0
+    }
+
+    /// Opened for writing, or for reading.
+    #[inline(always)]
+    pub fn allows(&self, write: bool) -> bool {
+        if write { self.writable() } else { self.readable() }
     }
 
     /// `O_NONBLOCK` is set.

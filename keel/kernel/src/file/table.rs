@@ -66,6 +66,12 @@ impl FdTable {
         }
     }
 
+    /// Looks at the description behind a descriptor without counting a reference.
+    #[inline(always)]
+    pub fn peek<R>(&self, fd: i32, f: impl FnOnce(&File) -> Option<R>) -> Option<R> {
+        f(self.inner.try_borrow().ok()?.slots.get(index(fd))?.as_ref()?)
+    }
+
     /// The description behind a descriptor, `O_PATH` included: for fstat, fchdir, `*at` directories,
     /// dup. EBADF.
     pub fn get_raw(&self, fd: i32) -> Result<Rc<File>> {

@@ -72,7 +72,9 @@ pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File
         (5, 0 | 1) => return terminal::open_controlling(flags, Some(place)),
         _ => return Err(Errno::ENXIO),
     };
-    Ok(File::new(Rc::new(Memory { kind, inode: inode.clone() }), flags, Some(place)))
+    let file = File::new(Rc::new(Memory { kind, inode: inode.clone() }), flags, Some(place));
+    file.null.set(kind == Kind::Null);
+    Ok(file)
 }
 
 /// Gives random bytes. Apart, so that reads of the other devices need no buffer on the stack.

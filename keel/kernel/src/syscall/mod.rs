@@ -4,6 +4,7 @@
 //! function), [`CALLS`] (names, arguments and support for tracing), and, on the host, the coverage
 //! page of the documentation.
 
+pub mod quick;
 pub mod trace;
 
 use crate::patch;

@@ -125,6 +125,12 @@ pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
     }
 }
 
+/// Like [`with_current`], but `None` instead of a panic.
+#[inline(always)]
+pub fn try_with_current<R>(f: impl FnOnce(&Task) -> Option<R>) -> Option<R> {
+    f(CURRENT.get(hal::percpu::cpu_index())?.try_borrow().ok()?.as_ref()?)
+}
+
 fn set_current(task: Rc<Task>) {
     if let Some(slot) = CURRENT.get(hal::percpu::cpu_index()) {
         // The replaced handle is dropped after the borrow ends.
@@ -203,6 +209,12 @@ impl Task {
             Some(files) => f(files),
             None => unreachable!("files of an exited thread"),
         }
+    }
+
+    /// Like [`Task::with_files`], but `None` instead of a panic.
+    #[inline(always)]
+    pub fn try_with_files<R>(&self, f: impl FnOnce(&FdTable) -> Option<R>) -> Option<R> {
+        f(self.files.try_borrow().ok()?.as_ref()?)
     }
 
     /// Gives the thread a copy of its open files, if it shares them.
