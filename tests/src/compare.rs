@@ -36,13 +36,15 @@ fn describe_output(text: &mut String, host: &[u8], pod: &[u8]) {
     if host == pod {
         return;
     }
-    let lines =
-        |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().take(ALIGNED).map(str::to_owned).collect::<Vec<_>>();
+    let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
     let (host, pod) = (lines(host), lines(pod));
+    let same = host.iter().zip(&pod).take_while(|(a, b)| a == b).count();
+    let rest = |lines: &[String]| lines[same..].iter().take(ALIGNED).cloned().collect::<Vec<_>>();
+    let (host, pod) = (rest(&host), rest(&pod));
     let changes = changes(&host, &pod);
     text.push_str("output differs (- host, + pod):\n");
     for (sign, number, line) in changes.iter().take(SHOWN) {
-        let _ = writeln!(text, "{sign}{number:4} {line}");
+        let _ = writeln!(text, "{sign}{:4} {line}", same + number);
     }
     if changes.len() > SHOWN {
         let _ = writeln!(text, "… {} lines more", changes.len() - SHOWN);

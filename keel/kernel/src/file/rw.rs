@@ -47,9 +47,9 @@ pub(super) fn seekable(file: &File) -> Result<()> {
 
 /// The program's memory; where it is bad, a file without positions says so first.
 fn positioned<T>(file: &File, memory: Result<T>) -> Result<T> {
-    memory.or_else(|errno| match file.ops.read_at(file, 0, &mut KernelDst(&mut [])) {
-        Err(Errno::ESPIPE) => Err(Errno::ESPIPE),
-        _ => Err(errno),
+    memory.map_err(|errno| match file.ops.read_at(file, 0, &mut KernelDst(&mut [])) {
+        Err(Errno::ESPIPE) => Errno::ESPIPE,
+        _ => errno,
     })
 }
 

@@ -226,6 +226,9 @@ fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
     let caller = Caller::current();
     // Within a scope, absolute paths start there too (or are refused).
     let scoped = how.resolve & (resolve::BENEATH | resolve::IN_ROOT) != 0;
+    if name.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let base = if scoped { caller.base(dir_fd, b"")? } else { caller.base(dir_fd, &name)? };
     let file = open(&caller, &base, &name, how)?;
     file::install(file, how.flags)

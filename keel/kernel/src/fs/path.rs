@@ -48,11 +48,8 @@ impl Caller {
     }
 
     /// Where a relative path starts: the working directory, or what `fd` names. An absolute path
-    /// starts anywhere, an empty one nowhere. ENOENT, EBADF, ENOTDIR.
+    /// starts anywhere. EBADF, ENOTDIR.
     pub fn base(&self, fd: i32, path: &[u8]) -> Result<PathRef> {
-        if path.is_empty() {
-            return Err(Errno::ENOENT);
-        }
         if fd == g::AT_FDCWD || path.first() == Some(&b'/') {
             return Ok(self.fs.cwd());
         }
@@ -61,12 +58,18 @@ impl Caller {
 
     /// Resolves a path relative to `fd`.
     pub fn resolve(&self, fd: i32, path: &[u8], follow: bool) -> Result<PathRef> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
         let base = self.base(fd, path)?;
         self.walk().resolve(&base, path, follow)
     }
 
     /// Resolves the directory of a path's last component.
     pub fn parent(&self, fd: i32, path: &[u8]) -> Result<Parent> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
         let base = self.base(fd, path)?;
         self.walk().parent(&base, path)
     }

@@ -47,11 +47,8 @@ pub fn sys_fstat(fd: i32, buf: usize) -> Result<()> {
 
 /// newfstatat(2).
 pub fn sys_newfstatat(fd: i32, name: usize, buf: usize, flags: u32) -> Result<()> {
-    if let Err(errno) = check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_NO_AUTOMOUNT | g::AT_EMPTY_PATH) {
-        // A bad address comes first.
-        path::read_at(name, flags)?;
-        return Err(errno);
-    }
+    let known = g::AT_SYMLINK_NOFOLLOW | g::AT_NO_AUTOMOUNT | g::AT_EMPTY_PATH | g::AT_STATX_SYNC_TYPE;
+    check_flags(flags, known)?;
     let (attr, _) = attr_at(fd, name, flags)?;
     put(buf, &attr)
 }
