@@ -26,6 +26,12 @@ SITE(site_use_sp, LOAD "movq $77, -8(%rsp); syscall; add -8(%rsp), %rax; ret")
 SITE(site_use_rcx, LOAD "syscall; mov %rcx, %rdx; lea 1f(%rip), %rsi; sub %rsi, %rdx; add $3, %rdx; 1: mov %rdx, %rax; ret")
 SITE(site_back_to_back, LOAD "push %rax; syscall; mov (%rsp), %rax; syscall; mov (%rsp), %rax; syscall; add $8, %rsp; ret")
 SITE(site_adjacent, "mov $110, %eax; syscall; syscall; syscall; mov $110, %eax; syscall; ret")
+// The second call begins within the bytes that a jump in place of the first one takes; or its number's load does.
+SITE(site_near, LOAD "push %rbx; mov %eax, %ebx; syscall; mov %ebx, %eax; syscall; pop %rbx; ret")
+SITE(site_number_behind, LOAD "syscall; mov $110, %eax; syscall; ret")
+SITE(site_number_near, LOAD "push %rbx; mov %eax, %ebx; syscall; mov %ebx, %edx; mov $110, %eax; syscall; pop %rbx; ret")
+// The same, continued at the second by a jump that nobody can foresee.
+SITE(site_near_landing, LOAD "push %rbx; mov %eax, %ebx; lea 1f(%rip), %r9; xor %r8d, %r8d; syscall; mov %ebx, %eax; 1: syscall; test %r8d, %r8d; jne 2f; inc %r8d; mov %ebx, %eax; jmp *%r9; 2: pop %rbx; ret")
 SITE(site_nops, LOAD "syscall; nop; nop; nop; nop; nop; ret")
 SITE(site_long_nop, LOAD "syscall; .byte 0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0; ret")
 SITE(site_long_next, LOAD "syscall; movabs $0x1122334455667788, %rdx; ret")
@@ -91,6 +97,10 @@ int main(void) {
     RUN(site_use_rcx);
     RUN(site_back_to_back);
     RUN(site_adjacent);
+    RUN(site_near);
+    RUN(site_number_behind);
+    RUN(site_number_near);
+    RUN(site_near_landing);
     RUN(site_nops);
     RUN(site_long_nop);
     RUN(site_long_next);
