@@ -52,6 +52,10 @@ pub enum Op {
     StreamSeek = 23,
     /// fstat of a stream. a0: stream. out: [`NodeAttr`].
     StreamStat = 24,
+    /// A signal that `hull` got and the pod is meant to. a0: 0, or the last one if `hull` is to take
+    /// it itself (SIGTSTP: it stops, and the pod with it). Completes late; one at a time (EBUSY).
+    /// Result: the signal's number.
+    SignalWait = 25,
 
     /// Attributes along a path. a0: export, a1: leading components to walk without reporting.
     /// in: path. out: one [`NodeAttr`] per reported component (for the empty path: the export's).
@@ -143,6 +147,7 @@ impl Op {
             Op::StreamGetWindow,
             Op::StreamSeek,
             Op::StreamStat,
+            Op::SignalWait,
             Op::Walk,
             Op::ReadDir,
             Op::Open,

@@ -1,18 +1,35 @@
-//! Signals that end a pod.
+//! Signals for the pod.
 //!
-//! SIGHUP, SIGINT, SIGQUIT and SIGTERM end `hull` and with it the pod; the terminal is restored first. They
-//! are blocked in every thread and taken by one of its own, which may do more than a handler may.
+//! They are blocked in every thread and taken by one of its own, which passes them on. While there is no
+//! pod that takes them, and when it does not take them in time, they do to `hull` what they do to any
+//! program; the terminal is restored first.
 
 use monitor::connectors::streams::TerminalGuard;
+use monitor::connectors::streams::signals::{self as pod, Posted};
 use rustix::process::{Resource, Rlimit};
+use std::time::{Duration, Instant};
 
 /// The signals.
-const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+const PASSED_ON: [libc::c_int; 8] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGWINCH,
+];
+
+/// A second SIGINT or SIGTERM within this time ends `hull` if the pod does not react.
+const INSISTENCE: Duration = Duration::from_secs(2);
+/// How long a pod may take to react.
+const REACTION: Duration = Duration::from_millis(200);
 
 /// Starts to take the signals. Call it before any other thread exists: the mask is inherited.
 pub fn watch() -> std::io::Result<()> {
     let set = block()?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || end_by(wait(&set)))?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || pass_on(&set))?;
     Ok(())
 }
 
@@ -22,7 +39,7 @@ fn block() -> std::io::Result<libc::sigset_t> {
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        for signal in ENDING {
+        for signal in PASSED_ON {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &mut action) != 0 {
                 return Err(std::io::Error::last_os_error());
@@ -49,6 +66,37 @@ fn wait(set: &libc::sigset_t) -> libc::c_int {
     }
 }
 
+/// Passes signals on to the pod for ever.
+fn pass_on(set: &libc::sigset_t) {
+    let mut last: Option<Instant> = None;
+    loop {
+        let signal = wait(set);
+        let posted = pod::post(signal.unsigned_abs());
+        let urgent = matches!(signal, libc::SIGINT | libc::SIGTERM);
+        match (posted, signal) {
+            (Posted::Refused, libc::SIGWINCH) => {}
+            (Posted::Refused, libc::SIGTSTP) => stop(),
+            (Posted::Refused, _) => end_by(signal),
+            (Posted::Waiting, _) if urgent && last.is_some_and(|last| last.elapsed() < INSISTENCE) => {
+                std::thread::sleep(REACTION);
+                if pod::is_waiting() {
+                    end_by(signal);
+                }
+            }
+            _ => {}
+        }
+        if urgent {
+            last = Some(Instant::now());
+        }
+    }
+}
+
+/// Stops the process as SIGTSTP would.
+fn stop() {
+    // SAFETY: a plain system call. It can't fail for a signal to oneself.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
 /// Ends the process by the signal itself, so that a shell that runs `hull` sees what happened: it reports
 /// 128 + the signal's number, and a script stops at an interrupt.
 fn end_by(signal: libc::c_int) -> ! {
@@ -56,7 +104,7 @@ fn end_by(signal: libc::c_int) -> ! {
     // A core of the monitor (SIGQUIT) would hold the whole memory of the pod. If the limit can't be
     // set, the user's own decides.
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // SAFETY: plain system calls on a signal of `ENDING`; the default action of each ends the process.
+    // SAFETY: plain system calls on a signal of `PASSED_ON`; none of them does harm by its default action.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         let mut set = std::mem::zeroed();

@@ -6,7 +6,7 @@
 
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
-use crate::connectors::streams::StreamsConnector;
+use crate::connectors::streams::{StreamsConnector, signals};
 use crate::error::Error;
 use crate::event::Event;
 use crate::machine::{Doorbell, Machine};
@@ -103,7 +103,16 @@ pub fn run(config: RunConfig) -> Result<u8, Error> {
             .spawn(move || help(&shared))
             .map_err(|e| Error::host("the helper thread", e))?
     };
+    let waker = {
+        let shared = shared.clone();
+        move || {
+            attend(&shared);
+            shared.notify(true);
+        }
+    };
+    signals::set_waker(Some(Arc::new(waker)));
     let result = drive(&mut vcpu, &mut doorbell, &shared);
+    signals::set_waker(None);
     shared.finish();
     // The helper has no failure of its own to report; a panic there was printed.
     let _ = helper.join();

@@ -11,4 +11,5 @@ pub mod runq;
 pub mod sigset;
 pub mod stack;
 pub mod timerq;
+pub mod tty;
 pub mod vma;

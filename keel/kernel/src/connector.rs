@@ -36,6 +36,8 @@ enum Slot {
     Waited(Option<Rc<Task>>),
     /// Somebody is told.
     Told(Callback),
+    /// Somebody is told, maybe never.
+    Awaited(Callback),
     /// Answered, not yet taken.
     Answered(Completion),
 }
@@ -238,6 +240,14 @@ pub fn start(op: Op, args: [u64; 6], done: Callback) {
     ring_for(id);
 }
 
+/// Like [`start`] for what may never complete. The monitor finds the request when it serves others, and
+/// nobody is disturbed while it waits.
+pub fn start_quietly(op: Op, args: [u64; 6], done: Callback) {
+    let id = take_slot(Slot::Awaited(done));
+    UNDER_WAY.set(UNDER_WAY.get() - 1);
+    submit(&submission(op, id, args, &[], &mut []));
+}
+
 /// Takes completions out of the ring and wakes those who wait for them.
 pub fn poll_completions() {
     while let Some(completion) = ring::take_completion() {
@@ -268,6 +278,7 @@ fn answer(completion: Completion) {
             UNDER_WAY.set(UNDER_WAY.get() - 1);
             done(outcome(completion));
         }
+        Slot::Awaited(done) => done(outcome(completion)),
         // The monitor answers each request once; anything else stays as it was.
         other => {
             if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {

@@ -16,6 +16,7 @@ pub mod lock;
 pub mod owner;
 pub mod pipe;
 pub mod poll;
+pub mod pty;
 pub mod rw;
 pub mod select;
 pub mod sigio;

@@ -5,6 +5,8 @@ use super::terminal::Control;
 use super::{File, FileOps, Queues};
 use crate::connector::{self, Reply};
 use crate::mm::user;
+use crate::signal::{self, SigInfo};
+use crate::task::Process;
 use crate::task::wait::WaitQueue;
 use abi::boot::{PodConfig, StreamKind};
 use abi::request::Op;
@@ -24,7 +26,7 @@ use vfs::{Attr, Dst, Src};
 const CHUNK: usize = 256 << 10;
 /// Bytes of the kernel's `struct termios`, and of `struct termios2`, which adds two speeds.
 const TERMIOS: usize = 36;
-const TERMIOS2: usize = 44;
+pub(super) const TERMIOS2: usize = 44;
 /// Offset of `c_cflag`.
 const CFLAG: usize = 8;
 
@@ -136,11 +138,49 @@ pub fn standard(config: &PodConfig) -> [Option<Rc<File>>; 3] {
 
 /// Makes the terminal among the streams, if there is one, the controlling terminal of the session of
 /// `process`, with its group in the foreground.
-pub fn give_terminal(streams: &[Option<Rc<File>>; 3], process: &crate::task::Process) {
+pub fn give_terminal(streams: &[Option<Rc<File>>; 3], process: &Rc<Process>) {
     let terminal = streams.iter().flatten().filter_map(|file| file.downcast::<Stream>()).find(|s| s.is_terminal());
     if let Some(stream) = terminal.and_then(|stream| stream.me.upgrade()) {
         control().attach(stream, process);
     }
+    take_signals(process, 0);
+}
+
+/// Starts to take the signals that the user sends to `hull`. `returned`: one that is left to it.
+fn take_signals(first: &Rc<Process>, returned: u32) {
+    let process = Rc::downgrade(first);
+    let done = move |answer: Result<Reply>| {
+        let (Ok(reply), Some(process)) = (answer, process.upgrade()) else { return };
+        let signal = reply.result as u32;
+        if (1..g::_NSIG).contains(&signal) {
+            let returned = if pass_on(&process, signal) { 0 } else { signal };
+            take_signals(&process, returned);
+            if returned != 0 {
+                hal::ring::serve();
+            }
+        }
+    };
+    connector::start_quietly(Op::SignalWait, [u64::from(returned), 0, 0, 0, 0, 0], Box::new(done));
+}
+
+/// Sends a signal of the user to whom it concerns: what keys of a terminal send, to its foreground,
+/// all others to the first program. `false`: `hull` itself is to stop, as nobody here could continue
+/// what is in the foreground.
+fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
+    let from_keys = matches!(signal, g::SIGINT | g::SIGQUIT | g::SIGTSTP | g::SIGWINCH);
+    let group = foreground_group().filter(|_| from_keys);
+    if signal == g::SIGTSTP && group.is_none_or(|group| group == first.group()) {
+        return false;
+    }
+    let info = SigInfo::from_kernel(signal);
+    match group {
+        Some(group) => signal::send_to_group(group, info),
+        None => {
+            // Standard signals from keel are never refused for lack of room.
+            let _ = signal::send_to_process(first, info);
+        }
+    }
+    true
 }
 
 impl Stream {
@@ -194,17 +234,7 @@ impl Stream {
         match command {
             ioctl::TCGETS => user::write(arg, &self.get_termios()?).map(|()| 0),
             ioctl::TCGETS2 => {
-                let termios = self.get_termios()?;
-                let speed = speed_of(u32::from_ne_bytes([
-                    termios[CFLAG],
-                    termios[CFLAG + 1],
-                    termios[CFLAG + 2],
-                    termios[CFLAG + 3],
-                ]));
-                let mut termios2 = [0; TERMIOS2];
-                termios2[..TERMIOS].copy_from_slice(&termios);
-                termios2[TERMIOS..TERMIOS + 4].copy_from_slice(&speed.to_ne_bytes());
-                termios2[TERMIOS + 4..].copy_from_slice(&speed.to_ne_bytes());
+                let termios2 = with_speeds(&self.get_termios()?);
                 user::write(arg, &termios2).map(|()| 0)
             }
             // In both structures the first 36 bytes are the same; a terminal emulator has no speed.
@@ -245,6 +275,17 @@ impl Stream {
         self.seek(file, here as i64, g::SEEK_SET)?;
         result
     }
+}
+
+/// `struct termios2` from `struct termios`.
+pub(super) fn with_speeds(termios: &[u8; TERMIOS]) -> [u8; TERMIOS2] {
+    let speed =
+        speed_of(u32::from_ne_bytes([termios[CFLAG], termios[CFLAG + 1], termios[CFLAG + 2], termios[CFLAG + 3]]));
+    let mut termios2 = [0; TERMIOS2];
+    termios2[..TERMIOS].copy_from_slice(termios);
+    termios2[TERMIOS..TERMIOS + 4].copy_from_slice(&speed.to_ne_bytes());
+    termios2[TERMIOS + 4..].copy_from_slice(&speed.to_ne_bytes());
+    termios2
 }
 
 /// Bits per second of the `CBAUD` part of `c_cflag`, termios(3).

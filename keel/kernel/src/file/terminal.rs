@@ -7,7 +7,7 @@ use crate::task::process::{Session, is_orphaned, of_group};
 use crate::task::{self, Process};
 use alloc::rc::Rc;
 use core::any::Any;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
@@ -21,17 +21,39 @@ const TIOCOUTQ: u32 = ioctl::TIOCOUTQ;
 #[derive(Debug, Default)]
 pub struct Control {
     session: RefCell<Option<Rc<Session>>>,
+    /// Where the terminal itself lies, to be compared with what the session has.
+    place: Cell<usize>,
+}
+
+fn place(terminal: &Rc<dyn Any>) -> usize {
+    Rc::as_ptr(terminal).cast::<()>() as usize
 }
 
 impl Control {
+    /// The session that this terminal controls. One whose leader ended has none any more.
+    pub fn session(&self) -> Option<Rc<Session>> {
+        let session = self.session.borrow().clone()?;
+        let mine = session.terminal.borrow().as_ref().is_some_and(|terminal| place(terminal) == self.place.get());
+        mine.then_some(session)
+    }
+
     /// The process group in the foreground; 0: none.
     pub fn foreground(&self) -> i32 {
-        self.session.borrow().as_ref().map_or(0, |session| session.foreground.get())
+        self.session().map_or(0, |session| session.foreground.get())
     }
 
     /// Whether this terminal controls `process`'s session.
     pub fn controls(&self, process: &Process) -> bool {
-        self.session.borrow().as_ref().is_some_and(|session| session.sid == process.sid())
+        self.session().is_some_and(|session| session.sid == process.sid())
+    }
+
+    /// The terminal is gone. The session keeps its foreground: it is told when the leader ends.
+    pub fn disconnect(&self) {
+        let session = self.session();
+        let _old = self.session.take();
+        if let Some(session) = session {
+            let _terminal = session.terminal.take();
+        }
     }
 
     /// Makes `terminal`, which this belongs to, the controlling terminal of the process's session,
@@ -39,13 +61,15 @@ impl Control {
     pub fn attach(&self, terminal: Rc<dyn Any>, process: &Process) {
         let session = process.session();
         session.foreground.set(process.group());
+        self.place.set(place(&terminal));
         let _old = session.terminal.replace(Some(terminal));
         let _old = self.session.replace(Some(session));
     }
 
     /// The session loses its terminal.
     pub fn detach(&self) {
-        let session = self.session.take();
+        let session = self.session();
+        let _old = self.session.take();
         if let Some(session) = session {
             session.foreground.set(0);
             let _old = session.terminal.take();
@@ -118,7 +142,7 @@ impl Control {
             Some(member) if member.sid() != sid => return Err(Errno::EPERM),
             Some(_) => {}
         }
-        if let Some(session) = &*self.session.borrow() {
+        if let Some(session) = self.session() {
             session.foreground.set(group);
         }
         Ok(0)
@@ -143,7 +167,7 @@ impl Control {
         if !leader || process.session().terminal.borrow().is_some() {
             return Err(Errno::EPERM);
         }
-        if self.session.borrow().is_some() {
+        if self.session().is_some() {
             let may_steal = task.cred().cap_effective >> g::CAP_SYS_ADMIN & 1 != 0;
             if arg != 1 || !may_steal {
                 return Err(Errno::EPERM);
@@ -173,6 +197,25 @@ impl Control {
 /// The controlling terminal of the current process, opened anew (`/dev/tty`). ENXIO.
 pub fn open_controlling(flags: u32, path: Option<crate::fs::PathRef>) -> Result<Rc<File>> {
     let terminal = task::current().process().session().terminal.borrow().clone().ok_or(Errno::ENXIO)?;
+    let terminal = match terminal.downcast::<super::pty::Slave>() {
+        Ok(slave) => return Ok(slave.open(flags, path)),
+        Err(other) => other,
+    };
     let ops: Rc<dyn FileOps> = terminal.downcast::<super::stream::Stream>().map_err(|_| Errno::ENXIO)?;
     Ok(File::new(ops, flags, path))
+}
+
+/// The leader of a terminal's session ended: nobody may use a pseudo-terminal as it was opened then.
+pub fn leader_ended(terminal: &Rc<dyn Any>) {
+    if let Some(slave) = terminal.downcast_ref::<super::pty::Slave>() {
+        slave.pair().hang_up();
+    }
+}
+
+/// Major and minor number of a terminal.
+pub fn device(terminal: &Rc<dyn Any>) -> (u32, u32) {
+    match terminal.downcast_ref::<super::pty::Slave>() {
+        Some(slave) => (super::pty::MAJOR, slave.pair().index),
+        None => (5, 1),
+    }
 }

@@ -1,7 +1,7 @@
 //! Character devices of `/dev`.
 
 use super::PathRef;
-use crate::file::{File, FileOps, terminal};
+use crate::file::{File, FileOps, pty, terminal};
 use crate::task;
 use alloc::rc::Rc;
 use core::any::Any;
@@ -57,7 +57,7 @@ pub fn populate(tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
     for (name, target) in LINKS {
         tree.symlink(&[b"/dev/", name.as_bytes()].concat(), target.as_bytes())?;
     }
-    tree.make_dirs(b"/dev/pts")?;
+    tree.attach(b"/dev/pts", pty::file_system(tree.new_dev()), "devpts", "devpts", false)?;
     tree.attach(b"/dev/shm", directory(0o1777), "tmpfs", "shm", false)?;
     Ok(())
 }
@@ -70,6 +70,8 @@ pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File
         (1, 7) => Kind::Full,
         (1, 8 | 9) => Kind::Random,
         (5, 0 | 1) => return terminal::open_controlling(flags, Some(place)),
+        (5, 2) => return pty::open_master(inode, flags, place),
+        (pty::MAJOR, index) => return pty::open_slave(index, flags, Some(place)),
         _ => return Err(Errno::ENXIO),
     };
     let file = File::new(Rc::new(Memory { kind, inode: inode.clone() }), flags, Some(place));

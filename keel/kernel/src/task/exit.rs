@@ -183,7 +183,10 @@ fn hang_up(process: &Rc<Process>) {
         return;
     }
     let terminal = session.terminal.take();
-    if terminal.is_some() && session.foreground.get() > 0 {
+    if let Some(terminal) = terminal {
+        crate::file::terminal::leader_ended(&terminal);
+    }
+    if session.foreground.get() > 0 {
         let group = session.foreground.take();
         signal::send_to_group(group, SigInfo::from_kernel(g::SIGHUP));
         signal::send_to_group(group, SigInfo::from_kernel(g::SIGCONT));

@@ -6,6 +6,7 @@
 //! where it doesn't. What can't be done at once stays pending until the event loop reports readiness.
 
 mod pending;
+pub mod signals;
 mod stream;
 mod terminal;
 #[cfg(test)]
@@ -44,6 +45,8 @@ pub struct StreamsConnector {
     pending: Vec<Pending>,
     /// Cancelled operations that are not reported yet.
     cancelled: Vec<(u64, Result)>,
+    /// The operation that waits for a signal.
+    signal_wait: Option<u64>,
     /// Restores the terminal at the end; made when the guest first changes it.
     guard: Option<TerminalGuard>,
 }
@@ -52,7 +55,7 @@ impl StreamsConnector {
     /// Serves these three descriptors; `None` is a closed one.
     pub fn with(fds: [Option<OwnedFd>; 3]) -> Self {
         let streams = fds.map(|fd| fd.map(Stream::new));
-        Self { streams, pending: Vec::new(), cancelled: Vec::new(), guard: None }
+        Self { streams, pending: Vec::new(), cancelled: Vec::new(), signal_wait: None, guard: None }
     }
 
     /// Serves the process's own standard streams (through duplicates).
@@ -74,7 +77,7 @@ impl StreamsConnector {
 
     /// Whether an operation is served here.
     pub fn serves(op: Op) -> bool {
-        (Op::StreamRead as u32..=Op::StreamStat as u32).contains(&(op as u32))
+        (Op::StreamRead as u32..=Op::SignalWait as u32).contains(&(op as u32))
     }
 
     /// Starts an operation. One that is pending uses the memory of `input` and `output` until it ends.
@@ -84,6 +87,7 @@ impl StreamsConnector {
             Op::StreamRead => self.begin(id, args[0], args[1], Work::read(output)),
             Op::StreamWrite => self.begin(id, args[0], args[1], Work::write(input)),
             Op::StreamPoll => self.begin(id, args[0], args[2], Work::poll(args[1])),
+            Op::SignalWait => self.wait_for_signal(id, args[0]),
             Op::Cancel => Started::Done(self.cancel(args[0])),
             _ => Started::Done(self.at_once(op, args, input, output)),
         }
@@ -116,6 +120,32 @@ impl StreamsConnector {
         Started::Pending
     }
 
+    fn wait_for_signal(&mut self, id: u64, returned: u64) -> Started {
+        if self.signal_wait.is_some() {
+            return Started::Done(Err(Errno::BUSY));
+        }
+        match returned {
+            0 => {}
+            _ if returned == u64::from(rustix::process::Signal::TSTP.as_raw().unsigned_abs()) => {
+                // Stops all threads of `hull` until the user's shell continues them.
+                if let Err(error) =
+                    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
+                {
+                    return Started::Done(Err(error));
+                }
+            }
+            _ => return Started::Done(Err(Errno::INVAL)),
+        }
+        signals::listen();
+        match signals::take() {
+            Some(signal) => Started::Done(Ok(Reply::of(signal.into()))),
+            None => {
+                self.signal_wait = Some(id);
+                Started::Pending
+            }
+        }
+    }
+
     /// Number of operations that wait.
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -133,6 +163,12 @@ impl StreamsConnector {
     /// Goes on with everything that waits; the ids and results of what finished, also by `Cancel`.
     pub fn ready(&mut self) -> Vec<(u64, Result)> {
         let mut done = std::mem::take(&mut self.cancelled);
+        if let Some(id) = self.signal_wait
+            && let Some(signal) = signals::take()
+        {
+            self.signal_wait = None;
+            done.push((id, Ok(Reply::of(signal.into()))));
+        }
         if self.pending.is_empty() {
             return done;
         }
@@ -154,6 +190,10 @@ impl StreamsConnector {
 
     /// ENOENT if the operation is not waiting (any more): its completion is on the way then.
     fn cancel(&mut self, id: u64) -> Result {
+        if self.signal_wait.take_if(|waiting| *waiting == id).is_some() {
+            self.cancelled.push((id, Err(Errno::CANCELED)));
+            return Ok(Reply::default());
+        }
         let index = self.pending.iter().position(|pending| pending.id == id).ok_or(Errno::NOENT)?;
         let pending = self.pending.remove(index);
         self.cancelled.push((id, pending.give_up(Errno::CANCELED)));

@@ -21,9 +21,6 @@ const FORKED_WITHOUT_EXEC: u64 = 0x40;
 const RANDOMIZE: u64 = 0x40_0000;
 const KERNEL_THREAD: u64 = 0x20_0000;
 
-/// Device number of a controlling terminal in the old encoding, as `stat` shows it: the console's.
-const CONSOLE: u64 = 5 << 8 | 1;
-
 /// State letter of a process or thread.
 pub fn state(subject: &Subject, task: Option<&Rc<Task>>) -> char {
     match task {
@@ -62,8 +59,11 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let resident = resident / PAGE_SIZE as u64;
     let (used, children) = (usage(subject, &process, task), process.children_usage());
     let session = process.session();
-    let has_terminal = session.terminal.borrow().is_some();
-    let (terminal, foreground) = if has_terminal { (CONSOLE, session.foreground.get()) } else { (0, -1) };
+    let device = session.terminal.borrow().as_ref().map(crate::file::terminal::device);
+    let (terminal, foreground) = match device {
+        Some((major, minor)) => (major << 8 | minor & 0xff | (minor & !0xff) << 12, session.foreground.get()),
+        None => (0, -1),
+    };
     let mut flags = if subject.is_keel() { KERNEL_THREAD } else { RANDOMIZE };
     if !subject.is_keel() && !process.did_exec.get() {
         flags |= FORKED_WITHOUT_EXEC;

@@ -1,0 +1,305 @@
+//! The line discipline of a terminal (N_TTY): what typed bytes become before a program reads them, what
+//! is echoed, and what written bytes become before they are shown. termios(3).
+//!
+//! Pure: bytes go in, bytes come out, and signals are told to the caller.
+
+mod edit;
+mod output;
+mod termios;
+#[cfg(test)]
+mod tests;
+
+pub use termios::{SIZE, Termios};
+
+use alloc::collections::VecDeque;
+use uapi::raw::general as g;
+
+/// Room for input in bytes, as in Linux; the last is kept for the end of a line.
+pub const CAPACITY: usize = 4096;
+/// Echo beyond this many bytes that nobody took is dropped.
+const MAX_ECHO: usize = 64 << 10;
+
+/// Marks of a byte in the buffer: it ends a line; it is no byte but the end of the file.
+const END: u16 = 0x100;
+const EOF: u16 = 0x200 | END;
+
+/// What a typed byte caused beyond input and echo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing.
+    None,
+    /// This signal goes to the foreground; the queues were flushed if the flag says so.
+    Signal(u32, bool),
+    /// Output was stopped.
+    Stopped,
+    /// Output goes on.
+    Started,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// So many bytes; 0 is the end of the file.
+    Bytes(usize),
+    /// Nothing to be read yet.
+    Nothing,
+}
+
+/// A terminal's line.
+#[derive(Debug, Default)]
+pub struct Line {
+    termios: Termios,
+    input: VecDeque<u16>,
+    /// Bytes of `input` in complete lines.
+    complete: usize,
+    /// The next byte is taken as it is.
+    literal: bool,
+    /// Within the `\…/` of `ECHOPRT`.
+    erasing: bool,
+    /// Column of the output, and where the line being typed begins.
+    column: usize,
+    start_column: usize,
+    /// Stopped by a key, and by tcflow(3).
+    stopped: bool,
+    held: bool,
+    /// The last read ended at the end of a line.
+    at_start: bool,
+}
+
+impl Line {
+    /// The attributes.
+    pub fn termios(&self) -> &Termios {
+        &self.termios
+    }
+
+    /// Sets the attributes. Whether output that was stopped goes on.
+    pub fn set_termios(&mut self, new: Termios) -> bool {
+        let changed = (self.termios.lflag ^ new.lflag) & g::ICANON != 0;
+        self.termios = new;
+        if changed {
+            for entry in &mut self.input {
+                *entry &= 0xff;
+            }
+            self.complete = 0;
+            if new.is(g::ICANON)
+                && let Some(last) = self.input.back_mut()
+            {
+                *last |= END;
+                self.complete = self.input.len();
+            }
+            self.literal = false;
+        }
+        let goes_on = self.stopped && !new.input_flag(g::IXON);
+        if goes_on {
+            self.stopped = false;
+        }
+        goes_on && !self.held
+    }
+
+    /// Whether output waits for a key or tcflow(3).
+    pub fn is_stopped(&self) -> bool {
+        self.stopped || self.held
+    }
+
+    /// Stops output or lets it go on: tcflow(3).
+    pub fn hold(&mut self, on: bool) {
+        self.held = on;
+    }
+
+    /// Forgets all input.
+    pub fn flush(&mut self) {
+        self.input.clear();
+        self.complete = 0;
+        self.literal = false;
+        self.erasing = false;
+    }
+
+    /// Bytes that a read could get now (`FIONREAD`).
+    pub fn available(&self) -> usize {
+        if self.termios.is(g::ICANON) { self.complete } else { self.input.len() }
+    }
+
+    /// Whether [`Line::receive`] has to wait until somebody reads.
+    pub fn is_full(&self) -> bool {
+        self.input.len() >= CAPACITY - 1 && (!self.termios.is(g::ICANON) || self.complete > 0)
+    }
+
+    /// Takes input: up to a line's end, or whatever is there. `into` is not empty.
+    pub fn take(&mut self, into: &mut [u8]) -> Taken {
+        if self.available() == 0 {
+            return Taken::Nothing;
+        }
+        let canonical = self.termios.is(g::ICANON);
+        let mut done = 0;
+        self.at_start = false;
+        while let Some(&entry) = self.input.front() {
+            if entry == EOF && canonical {
+                self.pop();
+                self.at_start = true;
+                break;
+            }
+            let Some(place) = into.get_mut(done) else { break };
+            *place = entry as u8;
+            done += 1;
+            self.pop();
+            if canonical && entry & END != 0 {
+                self.at_start = true;
+                break;
+            }
+        }
+        Taken::Bytes(done)
+    }
+
+    /// Whether the last byte taken ended a line (and none was taken since it began).
+    pub fn at_line_start(&self) -> bool {
+        self.at_start
+    }
+
+    fn pop(&mut self) {
+        self.input.pop_front();
+        self.complete = self.complete.saturating_sub(1);
+    }
+
+    /// A byte was typed. Echo goes to `echo`.
+    pub fn receive(&mut self, byte: u8, echo: &mut VecDeque<u8>) -> Event {
+        let termios = self.termios;
+        let mut byte = byte;
+        if termios.input_flag(g::ISTRIP) {
+            byte &= 0x7f;
+        }
+        if termios.input_flag(g::IUCLC) && termios.is(g::IEXTEN) {
+            byte = byte.to_ascii_lowercase();
+        }
+        if core::mem::take(&mut self.literal) {
+            self.ordinary(byte, echo);
+            return Event::None;
+        }
+        if termios.input_flag(g::IXON) {
+            if termios.is_key(g::VSTART, byte) {
+                return self.start();
+            }
+            if termios.is_key(g::VSTOP, byte) {
+                let was = core::mem::replace(&mut self.stopped, true);
+                return if was { Event::None } else { Event::Stopped };
+            }
+        }
+        if termios.is(g::ISIG) {
+            let keys = [(g::VINTR, g::SIGINT), (g::VQUIT, g::SIGQUIT), (g::VSUSP, g::SIGTSTP)];
+            if let Some(&(_, signal)) = keys.iter().find(|(key, _)| termios.is_key(*key, byte)) {
+                return self.interrupt(byte, signal, echo);
+            }
+        }
+        let restarted = self.stopped && termios.input_flag(g::IXON) && termios.input_flag(g::IXANY);
+        if restarted {
+            self.stopped = false;
+        }
+        self.input(byte, echo);
+        if restarted && !self.held { Event::Started } else { Event::None }
+    }
+
+    fn start(&mut self) -> Event {
+        let was = core::mem::replace(&mut self.stopped, false);
+        if was && !self.held { Event::Started } else { Event::None }
+    }
+
+    fn interrupt(&mut self, byte: u8, signal: u32, echo: &mut VecDeque<u8>) -> Event {
+        let flush = !self.termios.is(g::NOFLSH);
+        if flush {
+            self.flush();
+            echo.clear();
+        }
+        if self.termios.input_flag(g::IXON) {
+            self.stopped = false;
+        }
+        if self.termios.is(g::ECHO) {
+            self.echo_byte(byte, echo);
+        }
+        Event::Signal(signal, flush)
+    }
+
+    fn input(&mut self, byte: u8, echo: &mut VecDeque<u8>) {
+        let termios = self.termios;
+        let byte = match byte {
+            b'\r' if termios.input_flag(g::IGNCR) => return,
+            b'\r' if termios.input_flag(g::ICRNL) => b'\n',
+            b'\n' if termios.input_flag(g::INLCR) => b'\r',
+            other => other,
+        };
+        if !termios.is(g::ICANON) || !self.canonical(byte, echo) {
+            self.ordinary(byte, echo);
+        }
+    }
+
+    /// The keys of canonical mode. Whether `byte` was one.
+    fn canonical(&mut self, byte: u8, echo: &mut VecDeque<u8>) -> bool {
+        let termios = self.termios;
+        let key = |key: u32| termios.is_key(key, byte);
+        let extended = termios.is(g::IEXTEN);
+        if key(g::VERASE) || key(g::VKILL) || extended && key(g::VWERASE) {
+            self.erase(byte, echo);
+        } else if extended && key(g::VLNEXT) {
+            self.literal = true;
+            if termios.is(g::ECHO) {
+                self.finish_erasing(echo);
+                if termios.is(g::ECHOCTL) {
+                    echo.extend(*b"^\x08");
+                }
+            }
+        } else if extended && termios.is(g::ECHO) && key(g::VREPRINT) {
+            self.reprint(byte, echo);
+        } else if byte == b'\n' {
+            if termios.is(g::ECHO) || termios.is(g::ECHONL) {
+                self.show_raw(b'\n', echo);
+            }
+            self.end_line(u16::from(byte) | END);
+        } else if key(g::VEOF) {
+            self.end_line(EOF);
+        } else if key(g::VEOL) || extended && key(g::VEOL2) {
+            if termios.is(g::ECHO) {
+                self.begin_line();
+                self.echo_byte(byte, echo);
+            }
+            self.end_line(u16::from(byte) | END);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn end_line(&mut self, entry: u16) {
+        if self.input.len() < CAPACITY {
+            self.input.push_back(entry);
+            self.complete = self.input.len();
+        }
+    }
+
+    /// A byte without a meaning of its own.
+    fn ordinary(&mut self, byte: u8, echo: &mut VecDeque<u8>) {
+        if self.input.len() >= CAPACITY - 1 {
+            if self.termios.input_flag(g::IMAXBEL) {
+                echo.push_back(7);
+            }
+            return;
+        }
+        if self.termios.is(g::ECHO) {
+            self.finish_erasing(echo);
+            if byte == b'\n' {
+                self.show_raw(b'\n', echo);
+            } else {
+                self.begin_line();
+                self.echo_byte(byte, echo);
+            }
+        }
+        if byte == 0xff && self.termios.input_flag(g::PARMRK) {
+            self.input.push_back(0xff);
+        }
+        self.input.push_back(u16::from(byte));
+    }
+
+    /// Remembers where the line being typed begins on the screen.
+    fn begin_line(&mut self) {
+        if self.complete == self.input.len() {
+            self.start_column = self.column;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `/dev/pts`: the files of the slaves.
+
+use super::{MAJOR, Pair};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::Cell;
+use hal::cell::Global;
+use uapi::{Errno, Result};
+use vfs::attr::{makedev, now};
+use vfs::inode::{Change, SetTime};
+use vfs::synth::{Entry, SynthDir, SynthFs, SynthInode, What};
+use vfs::{Attr, FileType, Inode};
+
+/// `f_type` of devpts.
+const DEVPTS_MAGIC: u64 = 0x1cd1;
+/// Group of terminals, and what it may: write(1).
+const TTY_GROUP: u32 = 5;
+const MODE: u32 = 0o020620;
+/// The first slave's inode number; 1 is the directory, 2 `ptmx`.
+const FIRST_INO: u64 = 3;
+
+/// Device number of the file system.
+static DEV: Global<Cell<u64>> = Global::new(Cell::new(0));
+
+/// The file system's root.
+pub fn file_system(dev: u64) -> Rc<SynthInode> {
+    DEV.set(dev);
+    SynthFs::new(dev, DEVPTS_MAGIC, Directory)
+}
+
+struct Directory;
+
+impl SynthDir for Directory {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let inode = if name == b"ptmx" {
+            PtsNode::new(2, 0o020000, makedev(5, 2), 0, 0)
+        } else {
+            let text = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+            let index = text.parse().ok().filter(|index: &u32| format!("{index}") == text).ok_or(Errno::ENOENT)?;
+            Pair::find(index).ok_or(Errno::ENOENT)?.node.clone()
+        };
+        Ok(Entry { what: What::Inode(inode), mode: 0, uid: 0, gid: 0, generation: 0, size: 0 })
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        let slaves = Pair::indices().into_iter().map(|index| (format!("{index}").into_bytes(), FileType::CharDevice));
+        Ok(slaves.chain([(b"ptmx".to_vec(), FileType::CharDevice)]).collect())
+    }
+}
+
+/// A file of the directory.
+pub struct PtsNode(Cell<Attr>);
+
+impl PtsNode {
+    fn new(ino: u64, mode: u32, rdev: u64, uid: u32, gid: u32) -> Rc<Self> {
+        let (s, ns) = now();
+        Rc::new(Self(Cell::new(Attr {
+            ino,
+            dev: DEV.get(),
+            mode,
+            nlink: 1,
+            uid,
+            gid,
+            rdev,
+            blksize: 1024,
+            atime: s,
+            atime_ns: ns,
+            mtime: s,
+            mtime_ns: ns,
+            ctime: s,
+            ctime_ns: ns,
+            ..Attr::default()
+        })))
+    }
+
+    /// That of a slave.
+    pub fn slave(index: u32, uid: u32) -> Rc<Self> {
+        Self::new(FIRST_INO + u64::from(index), MODE, makedev(MAJOR, index), uid, TTY_GROUP)
+    }
+}
+
+impl Inode for PtsNode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        Ok(self.0.get())
+    }
+
+    fn file_type(&self) -> FileType {
+        FileType::CharDevice
+    }
+
+    fn change(&self, change: &Change) -> Result<()> {
+        let mut attr = self.0.get();
+        let time = |set: SetTime| match set {
+            SetTime::Now => now(),
+            SetTime::At(s, ns) => (s, ns),
+        };
+        if let Some(mode) = change.mode {
+            attr.mode = attr.mode & !0o7777 | mode & 0o7777;
+        }
+        attr.uid = change.uid.unwrap_or(attr.uid);
+        attr.gid = change.gid.unwrap_or(attr.gid);
+        if let Some(at) = change.atime {
+            (attr.atime, attr.atime_ns) = time(at);
+        }
+        if let Some(at) = change.mtime {
+            (attr.mtime, attr.mtime_ns) = time(at);
+        }
+        (attr.ctime, attr.ctime_ns) = now();
+        self.0.set(attr);
+        Ok(())
+    }
+
+    fn statfs(&self) -> Result<abi::request::FsStat> {
+        Ok(abi::request::FsStat { kind: DEVPTS_MAGIC, bsize: 4096, namelen: 255, ..Default::default() })
+    }
+}
