@@ -146,7 +146,10 @@ fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<Fil
 
 /// Last component of what shall be created: a trailing slash asks for a directory.
 fn last_name(parent: &Parent) -> Result<&Component> {
-    if parent.trailing_slash { Err(Errno::EISDIR) } else { Ok(&parent.last) }
+    match &parent.last {
+        Component::Normal(_) if parent.trailing_slash => Err(Errno::EISDIR),
+        last => Ok(last),
+    }
 }
 
 /// `O_TMPFILE` in a directory.

@@ -319,7 +319,8 @@ pub fn sys_munlock(addr: usize, len: usize) -> Result<()> {
 
 fn lock(addr: usize, len: usize, lock: bool, on_fault: bool) -> Result<()> {
     let start = page_down(addr);
-    let len = len.checked_add(addr - start).and_then(page_up).unwrap_or(0);
+    // Linux doesn't notice that the end wraps round.
+    let len = page_up(len.wrapping_add(addr - start)).unwrap_or(0);
     let mm = mm();
     if lock {
         may_lock(&mm, len as u64)?;
