@@ -79,6 +79,8 @@ pub struct Export {
     pub writable: bool,
     /// A single file, not a directory.
     pub is_file: bool,
+    /// Software of the host that seldom changes: what is known of it is believed for longer.
+    pub settled: bool,
 }
 
 /// A symbolic link that the pod's root has (`/bin -> usr/bin` on a merged-usr host).

@@ -65,6 +65,11 @@ pub enum Op {
     /// Entries of a directory. a0: export, a1: handle of an earlier call that was not the last,
     /// or 0. in: path. out: [`DirRecord`]s. Result: bytes of records; e0: handle to go on with,
     /// or 0 after the last. `.` and `..` are not reported.
+    ///
+    /// a2: most bytes of records that may follow about directories which will be wanted next, each as
+    /// a record of [`dir_record::DIRECTORY`] and the records of all its entries. They are those beneath
+    /// the path, depth first, then likewise a3 others, named in the input after the path, each after a
+    /// zero byte. Any of them may be left out. Only with a1 = 0.
     ReadDir = 33,
     /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file, a3: uid, a4: gid
     /// of a new file. in: path. out: [`NodeAttr`]. e0: handle.
@@ -249,10 +254,19 @@ pub struct DirRecord {
     pub name_len: u16,
     /// Bytes of the link target (0 unless a symbolic link).
     pub target_len: u16,
-    /// Zero.
-    pub reserved: u32,
+    /// One of [`dir_record`].
+    pub kind: u32,
 }
 const _: () = assert!(core::mem::size_of::<DirRecord>() == 120);
+
+/// Kinds of a [`DirRecord`].
+pub mod dir_record {
+    /// An entry of the directory that is being listed.
+    pub const ENTRY: u32 = 0;
+    /// From here on another directory is listed, completely. The name is its path beneath the export;
+    /// the attributes are not set.
+    pub const DIRECTORY: u32 = 1;
+}
 
 /// What [`Op::SetAttr`] changes.
 #[repr(C)]

@@ -5,7 +5,7 @@ mod names;
 mod overlay;
 mod through;
 
-use crate::host::{Export, Host};
+use crate::host::{Export, FRESH_NS, Host};
 use crate::io::{KernelDst, KernelSrc};
 use crate::node::{Node, Private};
 use crate::tree::Tree;
@@ -30,9 +30,9 @@ impl World {
         let files = Host::new(host.clone(), 4096, 0);
         let root = Private::new(1, 1000).node(&NewNode::plain(0o040755, 0, 0));
         let tree = Tree::new(root, "tmpfs");
-        let over: Rc<Node> = Private::overlay(2, 1000).over(Export::open(&files, 1, false).unwrap());
+        let over: Rc<Node> = Private::overlay(2, 1000).over(Export::open(&files, 1, false, FRESH_NS).unwrap());
         tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
-        tree.attach(b"/w", Export::open(&files, 1, true).unwrap(), "hull", "hull", false).unwrap();
+        tree.attach(b"/w", Export::open(&files, 1, true, FRESH_NS).unwrap(), "hull", "hull", false).unwrap();
         host.reset();
         Self { tree, host }
     }

@@ -9,7 +9,7 @@ use core::cell::RefCell;
 use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::attr::makedev;
-use vfs::host::{Export, Host};
+use vfs::host::{Export, FRESH_NS, Host, SETTLED_NS};
 use vfs::node::{Node, Private};
 use vfs::tree::Tree;
 use vfs::walk::Walk;
@@ -83,11 +83,15 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
     // Directories before what lies in them.
     let mut exports: Vec<_> = config.exports.iter().collect();
     exports.sort_by_key(|e| (e.at.iter().filter(|&&b| b == b'/').count(), e.at.len()));
-    let over = |id, dev| Ok::<_, Errno>(Private::overlay(dev, half).over(Export::open(&host, id, false)?));
+    let fresh_ns = |export: &abi::boot::Export| if export.settled { SETTLED_NS } else { FRESH_NS };
+    let over = |export: &abi::boot::Export, dev| {
+        let lower = Export::open(&host, export.id, false, fresh_ns(export))?;
+        Ok::<_, Errno>(Private::overlay(dev, half).over(lower))
+    };
     let dev = makedev(0, 19);
     let root_export = exports.iter().position(|e| trimmed(&e.at).is_empty()).map(|at| exports.remove(at));
     let root = match root_export {
-        Some(export) => over(export.id, dev)?,
+        Some(export) => over(export, dev)?,
         None => Private::new(dev, half).node(&NewNode::plain(0o040755, 0, 0)),
     };
     let tree = Rc::new(Tree::new(root, if root_export.is_some() { "overlay" } else { "tmpfs" }));
@@ -96,7 +100,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
 
     for export in exports {
         let inode: Rc<dyn Inode> =
-            if export.writable { Export::open(&host, export.id, true)? } else { over(export.id, tree.new_dev())? };
+            if export.writable { Export::open(&host, export.id, true, fresh_ns(export))? } else { over(export, tree.new_dev())? };
         let kind = if export.writable { "hull" } else { "overlay" };
         tree.attach(&export.at, inode, kind, kind, false)?;
     }

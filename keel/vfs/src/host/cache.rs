@@ -8,8 +8,10 @@ use core::cell::{Cell, RefCell};
 
 /// Most handles that stay open.
 const MAX_HANDLES: usize = 512;
-/// Most names that are remembered in all directories.
-const MAX_NAMES: usize = 48 << 10;
+/// Bytes that a remembered name takes, about: its record, its place in the tables, its share of nodes.
+const NAME_BYTES: usize = 384;
+/// Fewest names that may be remembered in all directories.
+const MIN_NAMES: usize = 16 << 10;
 /// Most nodes that are kept alive because they were fetched ahead.
 const MAX_AHEAD: usize = 64;
 
@@ -20,7 +22,9 @@ pub(super) struct Cache {
     with_pages: RefCell<VecDeque<Weak<HostNode>>>,
     with_handles: RefCell<VecDeque<Weak<HostNode>>>,
     names: Cell<usize>,
-    with_names: RefCell<VecDeque<Weak<HostNode>>>,
+    max_names: usize,
+    /// These stay alive for their names.
+    with_names: RefCell<VecDeque<Rc<HostNode>>>,
     ahead: RefCell<VecDeque<Rc<HostNode>>>,
 }
 
@@ -32,6 +36,8 @@ impl Cache {
             with_pages: RefCell::default(),
             with_handles: RefCell::default(),
             names: Cell::new(0),
+            // Names take at most half of what content may.
+            max_names: (max_pages / 2 * hal::frame::FRAME_SIZE / NAME_BYTES).max(MIN_NAMES),
             with_names: RefCell::default(),
             ahead: RefCell::default(),
         }
@@ -103,26 +109,33 @@ impl Cache {
     }
 
     /// `dir` remembers `count` more names.
-    pub(super) fn names_added(&self, dir: &Weak<HostNode>, count: usize) {
+    pub(super) fn names_added(&self, dir: &HostNode, count: usize) {
         self.names.set(self.names.get() + count);
+        if !dir.names().is_kept.replace(true)
+            && let Some(dir) = dir.this.upgrade()
         {
-            let mut list = self.with_names.borrow_mut();
-            if !list.back().is_some_and(|last| last.ptr_eq(dir)) {
-                list.push_back(dir.clone());
-            }
+            self.with_names.borrow_mut().push_back(dir);
         }
-        while self.names.get() > MAX_NAMES || self.with_names.borrow().len() > MAX_NAMES {
-            let Some(weak) = self.with_names.borrow_mut().pop_front() else { break };
-            if weak.ptr_eq(dir) {
-                self.with_names.borrow_mut().push_back(weak);
+        while self.names.get() > self.max_names || self.with_names.borrow().len() > self.max_names {
+            let Some(oldest) = self.with_names.borrow_mut().pop_front() else { break };
+            if core::ptr::eq(&*oldest, dir) {
+                self.with_names.borrow_mut().push_back(oldest);
                 break;
             }
-            if let Some(node) = weak.upgrade()
-                && let Some(names) = node.names.get()
-            {
-                self.names_dropped(names.clear());
-            }
+            oldest.names().is_kept.set(false);
+            self.names_dropped(oldest.names().clear());
         }
+    }
+
+    /// Forgets all names: memory is short. Returns how many pages that gave back, about.
+    pub(super) fn drop_names(&self) -> usize {
+        let before = self.names.get();
+        let all = self.with_names.take();
+        for dir in all {
+            dir.names().is_kept.set(false);
+            self.names_dropped(dir.names().clear());
+        }
+        before.saturating_sub(self.names.get()) * NAME_BYTES / hal::frame::FRAME_SIZE
     }
 
     pub(super) fn names_dropped(&self, count: usize) {

@@ -1,8 +1,8 @@
 //! Names of a host directory.
 
-use super::{FRESH_NS, HostNode, now};
+use super::{HostNode, now};
 use crate::{DirEntry, FileType, Name};
-use abi::request::{DirRecord, NodeAttr, Op};
+use abi::request::{NodeAttr, Op};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use uapi::{Errno, Result};
 
-/// Room for the records of one trip.
-const LIST_ROOM: usize = 128 << 10;
 /// Most components that one lookup fetches.
 const MAX_AHEAD: usize = 16;
 
@@ -28,6 +26,8 @@ struct Entry {
 /// Remembered names of a directory.
 #[derive(Default)]
 pub(super) struct Names {
+    /// The cache keeps the directory alive for them.
+    pub(super) is_kept: Cell<bool>,
     /// A tree, because a big directory would need a big table in one piece.
     map: RefCell<BTreeMap<Name, Entry>>,
     /// All names, in the host's order, as of `listed`.
@@ -51,8 +51,8 @@ impl Names {
     }
 
     /// Whether names that are not in the table do not exist.
-    fn is_complete(&self, now: u64) -> bool {
-        self.listed.get() != 0 && now.saturating_sub(self.listed.get()) < FRESH_NS
+    fn is_complete(&self, now: u64, fresh_ns: u64) -> bool {
+        self.listed.get() != 0 && now.saturating_sub(self.listed.get()) < fresh_ns
     }
 }
 
@@ -71,17 +71,17 @@ impl HostNode {
 
     fn known(&self, name: &[u8]) -> Known {
         let Some(names) = self.names.get() else { return Known::Unknown };
-        let now = now();
+        let (now, fresh_ns) = (now(), self.export.fresh_ns);
         let map = names.map.borrow();
         match map.get(name) {
-            Some(entry) if now.saturating_sub(entry.fetched) < FRESH_NS => match &entry.found {
+            Some(entry) if now.saturating_sub(entry.fetched) < fresh_ns => match &entry.found {
                 None => Known::Absent,
                 Some(found) => match entry.node.upgrade() {
                     Some(node) => Known::Node(node, entry.fetched),
                     None => Known::Attr(found.0, found.1.clone(), entry.fetched),
                 },
             },
-            None if names.is_complete(now) => Known::Absent,
+            None if names.is_complete(now, fresh_ns) => Known::Absent,
             _ => Known::Unknown,
         }
     }
@@ -92,24 +92,70 @@ impl HostNode {
         match self.known(name) {
             Known::Node(node, fetched) => {
                 node.has_name(&self.rc()?, name);
-                Ok((node, fetched + FRESH_NS))
+                Ok((node, fetched + self.export.fresh_ns))
             }
             Known::Attr(attr, target, fetched) => {
-                let name: Name = Rc::from(name);
-                let node = self.export.node(Some((self.rc()?, name.clone())), &attr);
-                if target.is_some() {
-                    node.target.replace(target);
-                }
-                // The attributes are as old as the listing.
-                node.fetched.set(fetched);
-                if let Some(entry) = self.names().map.borrow_mut().get_mut(&name) {
-                    entry.node = Rc::downgrade(&node);
-                }
-                Ok((node, fetched + FRESH_NS))
+                Ok((self.known_node(Rc::from(name), &attr, target, fetched)?, fetched + self.export.fresh_ns))
             }
             Known::Absent => Err(Errno::ENOENT),
             Known::Unknown => self.walk(name, ahead),
         }
+    }
+
+    /// The node of a name of which only the attributes were kept.
+    fn known_node(&self, name: Name, attr: &NodeAttr, target: Option<Name>, fetched: u64) -> Result<Rc<HostNode>> {
+        let node = self.export.node(Some((self.rc()?, name.clone())), attr);
+        if target.is_some() {
+            node.target.replace(target);
+        }
+        // The attributes are as old as the listing.
+        node.fetched.set(fetched);
+        if let Some(entry) = self.names().map.borrow_mut().get_mut(&name) {
+            entry.node = Rc::downgrade(&node);
+        }
+        Ok(node)
+    }
+
+    /// What is known under a name that was just listed.
+    pub(super) fn just_listed(&self, name: &[u8]) -> Option<Rc<HostNode>> {
+        match self.known(name) {
+            Known::Node(node, _) => Some(node),
+            Known::Attr(attr, target, fetched) => self.known_node(Rc::from(name), &attr, target, fetched).ok(),
+            Known::Absent | Known::Unknown => None,
+        }
+    }
+
+    /// Whether all its names are known.
+    pub(super) fn is_listed(&self) -> bool {
+        self.names.get().is_some_and(|names| names.is_complete(now(), self.export.fresh_ns))
+    }
+
+    /// Paths of directories that follow `name` in the host's order and were not listed yet, as many as
+    /// `room` takes, each appended after a zero byte. Returns how many.
+    pub(super) fn unlisted_after(&self, name: &[u8], room: usize, out: &mut Vec<u8>) -> usize {
+        let Some(names) = self.names.get().filter(|_| self.is_listed()) else { return 0 };
+        let prefix = self.path();
+        let (order, map) = (names.order.borrow(), names.map.borrow());
+        let is_unlisted = |name: &&Name| {
+            map.get(*name).is_some_and(|entry| {
+                let directory = entry.found.as_ref().is_some_and(|f| FileType::of(f.0.mode) == FileType::Directory);
+                directory && entry.node.upgrade().is_none_or(|node| !node.is_listed())
+            })
+        };
+        let mut count = 0;
+        for name in order.iter().skip_while(|n| ***n != *name).skip(1).filter(is_unlisted) {
+            if out.len() + 2 + prefix.len() + name.len() > room {
+                break;
+            }
+            out.push(0);
+            out.extend_from_slice(&prefix);
+            if !prefix.is_empty() {
+                out.push(b'/');
+            }
+            out.extend_from_slice(name);
+            count += 1;
+        }
+        count
     }
 
     /// Asks the host about `name` and what follows.
@@ -156,7 +202,7 @@ impl HostNode {
                 if count > 1 {
                     self.export.host.cache.keep(node.clone());
                 }
-                Ok((node, fetched + FRESH_NS))
+                Ok((node, fetched + self.export.fresh_ns))
             }
             None if stop != 0 => Err(Errno::from_code(stop as i64)),
             None => Err(Errno::ENOENT),
@@ -187,7 +233,7 @@ impl HostNode {
             names.order.borrow_mut().push(name);
         }
         if old.is_none() {
-            self.export.host.cache.names_added(&self.this, 1);
+            self.export.host.cache.names_added(self, 1);
         }
     }
 
@@ -208,7 +254,7 @@ impl HostNode {
     /// All entries. Fetches the whole directory with all attributes unless that was just done.
     pub fn list(&self) -> Result<Vec<DirEntry>> {
         let names = self.names();
-        if !names.is_complete(now()) {
+        if !self.is_listed() {
             return self.fetch_all();
         }
         let (order, map) = (names.order.borrow(), names.map.borrow());
@@ -219,39 +265,24 @@ impl HostNode {
         Ok(order.iter().filter_map(entry).collect())
     }
 
-    fn fetch_all(&self) -> Result<Vec<DirEntry>> {
-        let path = self.path();
-        let fetched = now();
-        let mut entries: Vec<DirEntry> = Vec::new();
-        let mut cursor = 0;
-        loop {
-            cursor = self.export.host.with_buffer(LIST_ROOM, |buffer| {
-                let reply = self.export.call(Op::ReadDir, [cursor, 0, 0, 0, 0], &path, buffer)?;
-                let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
-                while let Some(Record { name, attr, target, rest }) = record(records) {
-                    entries.push(self.list_entry(name, attr, target, fetched));
-                    records = rest;
-                }
-                Ok(reply.extra[0])
-            })?;
-            if cursor == 0 {
-                break;
-            }
-        }
-        // What was not reported does not exist any more.
+    /// All names were fetched: what was not among them does not exist any more.
+    pub(super) fn listed(&self, order: Vec<Name>, fetched: u64) {
         let names = self.names();
         let before = names.len();
         let old: Vec<Entry> =
             names.map.borrow_mut().extract_if(.., |_, e| e.fetched < fetched).map(|(_, e)| e).collect();
         drop(old);
         self.export.host.cache.names_dropped(before - names.len());
-        names.order.replace(entries.iter().map(|e| e.name.clone()).collect());
+        // An empty one is worth keeping, too.
+        self.export.host.cache.names_added(self, 0);
         // Names may have been dropped meanwhile to keep within bounds.
-        names.listed.set(if names.len() >= entries.len() { fetched } else { 0 });
-        Ok(entries)
+        names.listed.set(if names.len() >= order.len() { fetched } else { 0 });
+        let old = names.order.replace(order);
+        drop(old);
     }
 
-    fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], fetched: u64) -> DirEntry {
+    /// Remembers an entry that was listed.
+    pub(super) fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], fetched: u64) -> DirEntry {
         let target: Option<Name> = (!target.is_empty()).then(|| Rc::from(target));
         let existing = self.names().map.borrow().get_key_value(name).map(|(n, e)| (n.clone(), e.node.clone()));
         let (name, mut node) = existing.unwrap_or_else(|| (Rc::from(name), Weak::new()));
@@ -269,7 +300,7 @@ impl HostNode {
         let old =
             self.names().map.borrow_mut().insert(name, Entry { fetched, found: Some(Box::new((attr, target))), node });
         if old.is_none() {
-            self.export.host.cache.names_added(&self.this, 1);
+            self.export.host.cache.names_added(self, 1);
         }
         entry
     }
@@ -283,24 +314,4 @@ impl HostNode {
             entry.fetched = 0;
         }
     }
-}
-
-/// A record of a directory, as the host sent it.
-struct Record<'a> {
-    name: &'a [u8],
-    attr: NodeAttr,
-    target: &'a [u8],
-    /// What follows.
-    rest: &'a [u8],
-}
-
-/// Splits the first record off.
-fn record(bytes: &[u8]) -> Option<Record<'_>> {
-    const HEAD: usize = size_of::<DirRecord>();
-    let head: DirRecord = bytemuck::try_pod_read_unaligned(bytes.get(..HEAD)?).ok()?;
-    let (name_len, target_len) = (usize::from(head.name_len), usize::from(head.target_len));
-    let total = (HEAD + name_len + target_len).next_multiple_of(8);
-    let name = bytes.get(HEAD..HEAD + name_len)?;
-    let target = bytes.get(HEAD + name_len..HEAD + name_len + target_len)?;
-    Some(Record { name, attr: head.attr, target, rest: bytes.get(total..)? })
 }

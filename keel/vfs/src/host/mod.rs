@@ -1,7 +1,8 @@
 //! Files of the host: what the pod's exports hold, cached.
 //!
 //! A [`HostNode`] stands for one file of an [`Export`]. Attributes and names are believed for
-//! [`FRESH_NS`] after they were fetched and fetched again at the next use. Trips to the host are what
+//! [`FRESH_NS`] (in exports that seldom change [`SETTLED_NS`]) after they were fetched, and fetched again
+//! at the next use. Trips to the host are what
 //! costs, so every trip brings more than was asked for: a lookup all components of the path, a
 //! directory its entries' attributes, a read what follows.
 
@@ -9,23 +10,26 @@ mod cache;
 mod content;
 mod dir;
 mod file;
+mod list;
 mod node;
 mod window;
 
 pub use node::HostNode;
 
 use abi::request::{NodeAttr, Op};
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use cache::Cache;
 use core::cell::{Cell, RefCell};
 use hal::frame::Frame;
-use hashbrown::HashMap;
 use uapi::{Errno, Result};
 use window::Window;
 
 /// How long attributes and names of the host are believed, in ns.
 pub const FRESH_NS: u64 = 1_000_000_000;
+/// The same for exports that seldom change, such as the host's `/usr`.
+pub const SETTLED_NS: u64 = 10_000_000_000;
 
 /// A completed request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +55,8 @@ pub struct Host {
     io: Rc<dyn HostFiles>,
     cache: Cache,
     window: Window,
+    /// How many directories in a row were listed right after the one they lie in.
+    tree_steps: Cell<u32>,
     /// A transfer buffer that is not in use now.
     scratch: Cell<Vec<u8>>,
     /// Files up to this size are mapped from RAM instead of the window.
@@ -74,14 +80,19 @@ impl Host {
             map_from_ram,
             cache: Cache::new(cache_pages),
             window: Window::default(),
+            tree_steps: Cell::new(0),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
         })
     }
 
-    /// Gives cached content back until `pages` pages were freed or nothing is left: memory is short.
+    /// Gives cached content back until `pages` pages were freed or nothing is left, then all names: memory
+    /// is short.
     pub fn shrink(&self, pages: usize) -> usize {
-        self.cache.shrink(pages)
+        match self.cache.shrink(pages) {
+            0 => self.cache.drop_names(),
+            freed => freed,
+        }
     }
 
     /// Has the host store what was written through open handles, sync(2).
@@ -112,7 +123,7 @@ impl Host {
 }
 
 /// Identity of a host file: device, inode, and birth time against reuse of the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     dev: u64,
     ino: u64,
@@ -131,7 +142,10 @@ pub struct Export {
     host: Rc<Host>,
     id: u32,
     writable: bool,
-    nodes: RefCell<HashMap<Key, Weak<HostNode>>>,
+    /// How long attributes and names are believed, in ns.
+    fresh_ns: u64,
+    /// A tree, because many nodes would need a big table in one piece.
+    nodes: RefCell<BTreeMap<Key, Weak<HostNode>>>,
 }
 
 impl core::fmt::Debug for Export {
@@ -141,9 +155,9 @@ impl core::fmt::Debug for Export {
 }
 
 impl Export {
-    /// Opens an export: its root. One trip.
-    pub fn open(host: &Rc<Host>, id: u32, writable: bool) -> Result<Rc<HostNode>> {
-        let export = Rc::new(Self { host: host.clone(), id, writable, nodes: RefCell::default() });
+    /// Opens an export: its root. One trip. `fresh_ns`: how long what is known of it is believed.
+    pub fn open(host: &Rc<Host>, id: u32, writable: bool, fresh_ns: u64) -> Result<Rc<HostNode>> {
+        let export = Rc::new(Self { host: host.clone(), id, writable, fresh_ns, nodes: RefCell::default() });
         let mut attr = [NodeAttr::default()];
         let reply = host.io.call(Op::Walk, [u64::from(id), 0, 0, 0, 0, 0], &[], bytemuck::cast_slice_mut(&mut attr))?;
         if reply.extra[0] != 0 {

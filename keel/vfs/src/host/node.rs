@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::dir::Names;
-use super::{Export, FRESH_NS, Key, now};
+use super::{Export, Key, now};
 use crate::inode::Attachments;
 use crate::node::Node;
 use crate::{Attr, FileType, Name};
@@ -173,10 +173,10 @@ impl HostNode {
         self.fetched.set(0);
     }
 
-    /// Attributes that are at most [`FRESH_NS`] old.
+    /// Attributes that are young enough to be believed.
     pub fn fresh_attr(&self) -> Result<Attr> {
         let fetched = self.fetched.get();
-        if fetched != 0 && now().saturating_sub(fetched) < FRESH_NS {
+        if fetched != 0 && now().saturating_sub(fetched) < self.export.fresh_ns {
             return Ok(self.attr.get());
         }
         let mut attr = [NodeAttr::default()];

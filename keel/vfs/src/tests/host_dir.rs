@@ -1,7 +1,7 @@
 //! The files connector over a directory of the host, with counts of what it was asked.
 
 use crate::host::{HostFiles, Reply};
-use abi::request::{DirRecord, NodeAttr, Op, SetAttr, open_flags, set_attr};
+use abi::request::{DirRecord, NodeAttr, Op, SetAttr, dir_record, open_flags, set_attr};
 use hal::frame::Frame;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -122,7 +122,7 @@ impl HostDir {
                 attr: attr_of(&m),
                 name_len: name.len() as u16,
                 target_len: target.len() as u16,
-                reserved: 0,
+                kind: 0,
             };
             out.extend_from_slice(bytemuck::bytes_of(&head));
             out.extend_from_slice(&name);
@@ -130,6 +130,25 @@ impl HostDir {
             out.resize(out.len().next_multiple_of(8), 0);
         }
         Ok(out)
+    }
+
+    /// Lists what lies beneath `path`, and with `own` itself, as far as there is room.
+    fn ahead(&self, path: &[u8], own: bool, limit: usize, out: &mut Vec<u8>) -> bool {
+        if own {
+            let head = DirRecord { name_len: path.len() as u16, kind: dir_record::DIRECTORY, ..DirRecord::default() };
+            let Ok(records) = self.records(path) else { return true };
+            if out.len() + (size_of::<DirRecord>() + path.len()).next_multiple_of(8) + records.len() > limit {
+                return false;
+            }
+            out.extend_from_slice(bytemuck::bytes_of(&head));
+            out.extend_from_slice(path);
+            out.resize(out.len().next_multiple_of(8), 0);
+            out.extend_from_slice(&records);
+        }
+        let Ok(entries) = fs::read_dir(self.path(path)) else { return true };
+        let directories = entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+        let beneath = |e: fs::DirEntry| e.path().strip_prefix(&self.root).unwrap().as_os_str().as_bytes().to_vec();
+        directories.map(beneath).all(|path| self.ahead(&path, true, limit, out))
     }
 
     fn walk(&self, skip: usize, path: &[u8], output: &mut [u8]) -> Result<Reply> {
@@ -183,7 +202,17 @@ impl HostFiles for HostDir {
                 // One record at a time would be allowed; pieces of the room are what the monitor gives.
                 let mut rest = match self.lists.borrow_mut().remove(&a1) {
                     Some(rest) => rest,
-                    None => self.records(input)?,
+                    None => {
+                        let mut paths = input.split(|&b| b == 0);
+                        let first = paths.next().unwrap_or_default();
+                        let mut all = self.records(first)?;
+                        let limit = output.len().min(all.len() + a2 as usize);
+                        if a2 > 0 {
+                            let more = std::iter::once((first, false)).chain(paths.map(|path| (path, true)));
+                            let _ = more.take(args[3] as usize + 1).all(|(path, own)| self.ahead(path, own, limit, &mut all));
+                        }
+                        all
+                    }
                 };
                 let mut len = 0;
                 while let Some(bytes) = rest.get(len..len + size_of::<DirRecord>()) {

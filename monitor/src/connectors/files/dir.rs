@@ -2,49 +2,86 @@
 
 use super::super::payload::Output;
 use super::super::{Errno, Reply, Result};
+use super::ahead::Ahead;
 use super::attr;
 use super::export::ExportConfig;
 use super::handles::{Handle, Handles, Stream};
 use super::path::{MAX_PATH, RelPath};
-use abi::request::{DirRecord, NodeAttr};
+use abi::request::{DirRecord, NodeAttr, dir_record};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::ffi::{CStr, CString};
 
-/// [`abi::request::Op::ReadDir`]: records as many as fit; EINVAL if not even one does.
+/// Most bytes of records in one answer, whatever room the guest offers.
+const MAX_RECORDS: usize = 1 << 20;
+
+/// [`abi::request::Op::ReadDir`]: records as many as fit; EINVAL if not even one does. `input`: the path,
+/// and the others to list ahead.
 pub fn read(
     export: &ExportConfig,
     handles: &mut Handles,
-    number: u64,
-    path: RelPath<'_>,
+    args: &[u64; 6],
+    input: &[u8],
     out: &mut Output<'_>,
 ) -> Result {
-    if number == 0 {
-        handles.check_room()?;
-        let dir = export.directory(path)?;
-        export.check_read(&attr::of_fd(dir.as_fd())?)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir.as_fd(), c".", flags, Mode::empty())?;
-        let mut stream = Stream { export: export.id, dir: Dir::new(fd)?, waiting: None };
-        let more = fill(&mut stream, out)?;
-        let number = if more { handles.insert(Handle::Stream(Box::new(stream)))? } else { 0 };
+    let [_, number, ahead, others, ..] = *args;
+    let room = out.room().min(MAX_RECORDS);
+    let mut paths = input.split(|&byte| byte == 0);
+    let path = RelPath::new(if others == 0 { input } else { paths.next().unwrap_or_default() })?;
+    if number != 0 {
+        return go_on(export, handles, number, room, out);
+    }
+    handles.check_room()?;
+    let dir = export.directory(path)?;
+    export.check_read(&attr::of_fd(dir.as_fd())?)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir.as_fd(), c".", flags, Mode::empty())?;
+    let mut stream = Stream { export: export.id, dir: Dir::new(fd)?, waiting: None };
+    let mut records = Records::new(room);
+    let more = fill(&mut stream, &mut records)?;
+    if more {
+        out.put(&records.bytes)?;
+        let number = handles.insert(Handle::Stream(Box::new(stream)))?;
         return Ok(Reply { result: out.written() as u64, extra: [number, 0] });
     }
+    if ahead > 0 {
+        let end = records.bytes.len().saturating_add(usize::try_from(ahead).unwrap_or(usize::MAX));
+        records.limit = end.min(room);
+        let names = std::mem::take(&mut records.directories);
+        let mut ahead = Ahead::new(export, &mut records);
+        if ahead.beneath(dir.as_fd(), path.bytes(), names) && others > 0 {
+            paths.take(usize::try_from(others).unwrap_or(usize::MAX)).all(|path| ahead.another(path));
+        }
+    }
+    out.put(&records.bytes)?;
+    Ok(Reply { result: out.written() as u64, extra: [0, 0] })
+}
+
+/// The next part of a directory that is being read.
+fn go_on(
+    export: &ExportConfig,
+    handles: &mut Handles,
+    number: u64,
+    room: usize,
+    out: &mut Output<'_>,
+) -> Result {
     let stream = handles.stream(number)?;
     if stream.export != export.id {
         return Err(Errno::BADF);
     }
-    let more = fill(stream, out)?;
+    let mut records = Records::new(room);
+    let more = fill(stream, &mut records)?;
     if !more {
         handles.remove(number)?;
     }
+    out.put(&records.bytes)?;
     Ok(Reply { result: out.written() as u64, extra: [if more { number } else { 0 }, 0] })
 }
 
 /// Appends records until the directory ends (false) or the room does (true).
-fn fill(stream: &mut Stream, out: &mut Output<'_>) -> Result<bool> {
+fn fill(stream: &mut Stream, records: &mut Records) -> Result<bool> {
     if let Some(name) = stream.waiting.take()
-        && !append(stream.dir.fd()?, &name, None, out)?
+        && !records.entry(stream.dir.fd()?, &name, None)
     {
         stream.waiting = Some(name);
         return Err(Errno::INVAL);
@@ -52,12 +89,12 @@ fn fill(stream: &mut Stream, out: &mut Output<'_>) -> Result<bool> {
     while let Some(entry) = stream.dir.read() {
         let entry = entry?;
         let name = entry.file_name();
-        if name.to_bytes() == b"." || name.to_bytes() == b".." {
+        if is_dots(name) {
             continue;
         }
         let known = Some((entry.ino(), entry.file_type()));
-        if !append(stream.dir.fd()?, name, known, out)? {
-            if out.written() == 0 {
+        if !records.entry(stream.dir.fd()?, name, known) {
+            if records.bytes.is_empty() {
                 return Err(Errno::INVAL);
             }
             stream.waiting = Some(CString::from(name));
@@ -67,32 +104,64 @@ fn fill(stream: &mut Stream, out: &mut Output<'_>) -> Result<bool> {
     Ok(false)
 }
 
-/// Appends one record; false if it doesn't fit. An entry that vanished meanwhile is left out.
-fn append(dir: BorrowedFd<'_>, name: &CStr, known: Option<(u64, FileType)>, out: &mut Output<'_>) -> Result<bool> {
-    let bytes = name.to_bytes();
-    let attr = match (attr::at(dir, bytes), known) {
-        (Ok(stat), _) => attr::node_attr(&stat),
-        (Err(Errno::NOENT), _) => return Ok(true),
-        // The directory may be listed but not searched: only what the directory itself tells.
-        (Err(_), Some((ino, kind))) => NodeAttr { ino, mode: kind.as_raw_mode(), ..NodeAttr::default() },
-        (Err(_), None) => NodeAttr::default(),
-    };
-    let target = if FileType::from_raw_mode(attr.mode) == FileType::Symlink {
-        rustix::fs::readlinkat(dir, name, Vec::with_capacity(128)).map(CString::into_bytes).unwrap_or_default()
-    } else {
-        Vec::new()
-    };
-    let target = target.get(..target.len().min(MAX_PATH)).unwrap_or_default();
-    let len = (size_of::<DirRecord>() + bytes.len() + target.len()).next_multiple_of(8);
-    if len > out.room() {
-        return Ok(false);
+/// `.` and `..` are not reported.
+pub fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+/// Records of an answer.
+#[derive(Debug)]
+pub struct Records {
+    /// What was written so far.
+    pub bytes: Vec<u8>,
+    /// Most bytes.
+    pub limit: usize,
+    /// Names of the directories among the entries.
+    pub directories: Vec<CString>,
+}
+
+impl Records {
+    fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), limit, directories: Vec::new() }
     }
-    // Both lengths are bounded by NAME_MAX and PATH_MAX.
-    let record = DirRecord { attr, name_len: bytes.len() as u16, target_len: target.len() as u16, reserved: 0 };
-    let padding = len - size_of::<DirRecord>() - bytes.len() - target.len();
-    out.put(bytemuck::bytes_of(&record))?;
-    out.put(bytes)?;
-    out.put(target)?;
-    out.put([0; 8].get(..padding).unwrap_or_default())?;
-    Ok(true)
+
+    /// Appends the record of `name` in `dir`; false if it doesn't fit. An entry that vanished meanwhile is
+    /// left out. `known`: what the directory itself tells of it.
+    pub fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr, known: Option<(u64, FileType)>) -> bool {
+        let attr = match (attr::at(dir, name.to_bytes()), known) {
+            (Ok(stat), _) => attr::node_attr(&stat),
+            (Err(Errno::NOENT), _) => return true,
+            // The directory may be listed but not searched.
+            (Err(_), Some((ino, kind))) => NodeAttr { ino, mode: kind.as_raw_mode(), ..NodeAttr::default() },
+            (Err(_), None) => NodeAttr::default(),
+        };
+        let kind = FileType::from_raw_mode(attr.mode);
+        let target = if kind == FileType::Symlink {
+            rustix::fs::readlinkat(dir, name, Vec::with_capacity(128)).map(CString::into_bytes).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let target = target.get(..target.len().min(MAX_PATH)).unwrap_or_default();
+        let fits = self.put(dir_record::ENTRY, attr, name.to_bytes(), target);
+        if fits && kind == FileType::Directory {
+            self.directories.push(name.to_owned());
+        }
+        fits
+    }
+
+    /// Appends a record; false if it doesn't fit.
+    pub fn put(&mut self, kind: u32, attr: NodeAttr, name: &[u8], target: &[u8]) -> bool {
+        let len = (size_of::<DirRecord>() + name.len() + target.len()).next_multiple_of(8);
+        let end = self.bytes.len() + len;
+        if end > self.limit {
+            return false;
+        }
+        // Both lengths are bounded by PATH_MAX.
+        let head = DirRecord { attr, name_len: name.len() as u16, target_len: target.len() as u16, kind };
+        self.bytes.extend_from_slice(bytemuck::bytes_of(&head));
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(target);
+        self.bytes.resize(end, 0);
+        true
+    }
 }

@@ -5,6 +5,7 @@ use super::attr;
 use super::path::RelPath;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx};
+use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -69,6 +70,12 @@ pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         }
     }
     Err(Errno::AGAIN)
+}
+
+/// Opens the directory `name` in `dir` to read its names, unless another file system is attached there.
+pub fn open_to_list(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::openat2(dir, name, flags, Mode::empty(), BENEATH | ResolveFlags::NO_XDEV)
 }
 
 /// Flags that open a directory as a place to start from.

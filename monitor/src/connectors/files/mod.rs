@@ -3,6 +3,7 @@
 //! Every path is opened beneath a descriptor that was opened before the guest ran, with
 //! `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: the monitor follows no symbolic link, ever.
 
+mod ahead;
 mod attr;
 mod change;
 mod dir;
@@ -85,7 +86,7 @@ impl FilesConnector {
         let path = || RelPath::new(&input);
         match op {
             Op::Walk => walk::walk(export, args[1], path()?, out),
-            Op::ReadDir => dir::read(export, handles, args[1], path()?, out),
+            Op::ReadDir => dir::read(export, handles, args, &input, out),
             Op::Open => open::open(export, handles, args, path()?, out),
             Op::Fetch => open::fetch(export, handles, args, path()?, out),
             Op::ReadLink => walk::read_link(export, path()?, out),
