@@ -70,6 +70,9 @@ pub enum Op {
     /// a record of [`dir_record::DIRECTORY`] and the records of all its entries. They are those beneath
     /// the path, depth first, then likewise a3 others, named in the input after the path, each after a
     /// zero byte. Any of them may be left out. Only with a1 = 0.
+    ///
+    /// a4: 1 for attributes of directories only. Of anything else then come just the inode number and the
+    /// type; `nlink` 0 tells so, here and where the attributes can't be had.
     ReadDir = 33,
     /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file, a3: uid, a4: gid
     /// of a new file. in: path. out: [`NodeAttr`]. e0: handle.

@@ -102,7 +102,13 @@ impl View {
                 }
             };
             let at = at.as_os_str().as_bytes().to_vec();
-            exports.push(Export { id, at, writable: config.writable, is_file: config.is_file(), settled: grant.public_only });
+            exports.push(Export {
+                id,
+                at,
+                writable: config.writable,
+                is_file: config.is_file(),
+                settled: grant.public_only,
+            });
             configs.push(config);
         }
         let bytes = |path: PathBuf| path.into_os_string().as_bytes().to_vec();

@@ -4,6 +4,7 @@ mod host_dir;
 mod names;
 mod overlay;
 mod through;
+mod trees;
 
 use crate::host::{Export, FRESH_NS, Host};
 use crate::io::{KernelDst, KernelSrc};

@@ -99,8 +99,11 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
     MEMORY.replace(Some(Private::new(makedev(0, 1), half)));
 
     for export in exports {
-        let inode: Rc<dyn Inode> =
-            if export.writable { Export::open(&host, export.id, true, fresh_ns(export))? } else { over(export, tree.new_dev())? };
+        let inode: Rc<dyn Inode> = if export.writable {
+            Export::open(&host, export.id, true, fresh_ns(export))?
+        } else {
+            over(export, tree.new_dev())?
+        };
         let kind = if export.writable { "hull" } else { "overlay" };
         tree.attach(&export.at, inode, kind, kind, false)?;
     }

@@ -13,12 +13,36 @@ use uapi::{Errno, Result};
 /// Most components that one lookup fetches.
 const MAX_AHEAD: usize = 16;
 
+/// What the host said of a name.
+enum Seen {
+    /// There is no such name.
+    Absent,
+    /// Only what a directory itself tells: inode number and mode without permissions.
+    Listed(u64, u32),
+    /// Attributes and the link target.
+    All(Box<(NodeAttr, Option<Name>)>),
+}
+
+impl Seen {
+    fn exists(&self) -> bool {
+        !matches!(self, Seen::Absent)
+    }
+
+    /// Inode number and type.
+    fn entry(&self) -> Option<(u64, FileType)> {
+        match self {
+            Seen::Absent => None,
+            Seen::Listed(ino, mode) => Some((*ino, FileType::of(*mode))),
+            Seen::All(all) => Some((all.0.ino, FileType::of(all.0.mode))),
+        }
+    }
+}
+
 /// What is known of a name.
 struct Entry {
     /// When it was fetched.
     fetched: u64,
-    /// Attributes then and the link target; `None`: there is no such name.
-    found: Option<Box<(NodeAttr, Option<Name>)>>,
+    found: Seen,
     /// The node, while somebody uses it.
     node: Weak<HostNode>,
 }
@@ -32,6 +56,10 @@ pub(super) struct Names {
     map: RefCell<BTreeMap<Name, Entry>>,
     /// All names, in the host's order, as of `listed`.
     order: RefCell<Vec<Name>>,
+    /// How often a name was looked up whose attributes were not fetched.
+    misses: Cell<u32>,
+    /// The last listing brought attributes of directories only.
+    is_brief: Cell<bool>,
     /// When the whole directory was fetched; 0: never.
     listed: Cell<u64>,
 }
@@ -60,6 +88,8 @@ impl Names {
 enum Known {
     Node(Rc<HostNode>, u64),
     Attr(NodeAttr, Option<Name>, u64),
+    /// It exists.
+    Listed,
     Absent,
     Unknown,
 }
@@ -74,12 +104,12 @@ impl HostNode {
         let (now, fresh_ns) = (now(), self.export.fresh_ns);
         let map = names.map.borrow();
         match map.get(name) {
-            Some(entry) if now.saturating_sub(entry.fetched) < fresh_ns => match &entry.found {
-                None => Known::Absent,
-                Some(found) => match entry.node.upgrade() {
-                    Some(node) => Known::Node(node, entry.fetched),
-                    None => Known::Attr(found.0, found.1.clone(), entry.fetched),
-                },
+            Some(entry) if now.saturating_sub(entry.fetched) < fresh_ns => match (entry.node.upgrade(), &entry.found) {
+                (_, Seen::Absent) => Known::Absent,
+                (Some(node), Seen::Listed(..)) if now.saturating_sub(node.fetched.get()) >= fresh_ns => Known::Listed,
+                (None, Seen::Listed(..)) => Known::Listed,
+                (Some(node), _) => Known::Node(node, entry.fetched),
+                (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.fetched),
             },
             None if names.is_complete(now, fresh_ns) => Known::Absent,
             _ => Known::Unknown,
@@ -89,16 +119,34 @@ impl HostNode {
     /// Finds a name: the node, and until when (monotonic ns) the answer holds. Asks the host if what
     /// is known is too old, and then also for the components of `ahead`.
     pub fn find(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
-        match self.known(name) {
+        let mut known = self.known(name);
+        if matches!(known, Known::Listed) {
+            self.export.host.looked_up.set(true);
+            let names = self.names();
+            names.misses.set(names.misses.get().saturating_add(1));
+            if names.misses.get() > 1 {
+                // All of them will be wanted.
+                names.misses.set(0);
+                self.fetch_all()?;
+                known = self.known(name);
+            }
+        }
+        match known {
             Known::Node(node, fetched) => {
+                if node.kind() != FileType::Directory {
+                    self.export.host.looked_up.set(true);
+                }
                 node.has_name(&self.rc()?, name);
                 Ok((node, fetched + self.export.fresh_ns))
             }
             Known::Attr(attr, target, fetched) => {
+                if FileType::of(attr.mode) != FileType::Directory {
+                    self.export.host.looked_up.set(true);
+                }
                 Ok((self.known_node(Rc::from(name), &attr, target, fetched)?, fetched + self.export.fresh_ns))
             }
             Known::Absent => Err(Errno::ENOENT),
-            Known::Unknown => self.walk(name, ahead),
+            Known::Listed | Known::Unknown => self.walk(name, ahead),
         }
     }
 
@@ -121,7 +169,7 @@ impl HostNode {
         match self.known(name) {
             Known::Node(node, _) => Some(node),
             Known::Attr(attr, target, fetched) => self.known_node(Rc::from(name), &attr, target, fetched).ok(),
-            Known::Absent | Known::Unknown => None,
+            Known::Absent | Known::Listed | Known::Unknown => None,
         }
     }
 
@@ -130,16 +178,17 @@ impl HostNode {
         self.names.get().is_some_and(|names| names.is_complete(now(), self.export.fresh_ns))
     }
 
-    /// Paths of directories that follow `name` in the host's order and were not listed yet, as many as
-    /// `room` takes, each appended after a zero byte. Returns how many.
-    pub(super) fn unlisted_after(&self, name: &[u8], room: usize, out: &mut Vec<u8>) -> usize {
+    /// Paths of directories that follow `name` in the host's order and were not listed yet (`brief`) or not
+    /// with all attributes, as many as `room` takes, each appended after a zero byte. Returns how many.
+    pub(super) fn unlisted_after(&self, name: &[u8], brief: bool, room: usize, out: &mut Vec<u8>) -> usize {
         let Some(names) = self.names.get().filter(|_| self.is_listed()) else { return 0 };
         let prefix = self.path();
         let (order, map) = (names.order.borrow(), names.map.borrow());
+        let is_done = |dir: &HostNode| dir.is_listed() && (brief || !dir.names().is_brief.get());
         let is_unlisted = |name: &&Name| {
             map.get(*name).is_some_and(|entry| {
-                let directory = entry.found.as_ref().is_some_and(|f| FileType::of(f.0.mode) == FileType::Directory);
-                directory && entry.node.upgrade().is_none_or(|node| !node.is_listed())
+                let directory = entry.found.entry().is_some_and(|(_, kind)| kind == FileType::Directory);
+                directory && entry.node.upgrade().is_none_or(|node| !is_done(&node))
             })
         };
         let mut count = 0;
@@ -214,21 +263,21 @@ impl HostNode {
         let name: Name = Rc::from(name);
         let node = self.export.node(self.this.upgrade().map(|dir| (dir, name.clone())), attr);
         let target = node.target.borrow().clone();
-        let entry = Entry { fetched, found: Some(Box::new((*attr, target))), node: Rc::downgrade(&node) };
+        let entry = Entry { fetched, found: Seen::All(Box::new((*attr, target))), node: Rc::downgrade(&node) };
         self.put(name, entry);
         node
     }
 
     /// Remembers that a name does not exist.
     pub(super) fn enter_absent(&self, name: &[u8], fetched: u64) {
-        self.put(Rc::from(name), Entry { fetched, found: None, node: Weak::new() });
+        self.put(Rc::from(name), Entry { fetched, found: Seen::Absent, node: Weak::new() });
     }
 
     fn put(&self, name: Name, entry: Entry) {
         let names = self.names();
-        let is_listed = entry.found.is_some();
+        let is_listed = entry.found.exists();
         let old = names.map.borrow_mut().insert(name.clone(), entry);
-        let was_listed = old.as_ref().is_some_and(|e| e.found.is_some());
+        let was_listed = old.as_ref().is_some_and(|e| e.found.exists());
         if names.listed.get() != 0 && is_listed && !was_listed {
             names.order.borrow_mut().push(name);
         }
@@ -259,15 +308,16 @@ impl HostNode {
         }
         let (order, map) = (names.order.borrow(), names.map.borrow());
         let entry = |name: &Name| {
-            let attr = map.get(name)?.found.as_ref()?.0;
-            Some(DirEntry { name: name.clone(), ino: attr.ino, kind: FileType::of(attr.mode) })
+            let (ino, kind) = map.get(name)?.found.entry()?;
+            Some(DirEntry { name: name.clone(), ino, kind })
         };
         Ok(order.iter().filter_map(entry).collect())
     }
 
     /// All names were fetched: what was not among them does not exist any more.
-    pub(super) fn listed(&self, order: Vec<Name>, fetched: u64) {
+    pub(super) fn listed(&self, order: Vec<Name>, brief: bool, fetched: u64) {
         let names = self.names();
+        names.is_brief.set(brief);
         let before = names.len();
         let old: Vec<Entry> =
             names.map.borrow_mut().extract_if(.., |_, e| e.fetched < fetched).map(|(_, e)| e).collect();
@@ -287,8 +337,14 @@ impl HostNode {
         let existing = self.names().map.borrow().get_key_value(name).map(|(n, e)| (n.clone(), e.node.clone()));
         let (name, mut node) = existing.unwrap_or_else(|| (Rc::from(name), Weak::new()));
         let entry = DirEntry { name: name.clone(), ino: attr.ino, kind: FileType::of(attr.mode) };
+        let is_brief = attr.nlink == 0;
         if let Some(known) = node.upgrade() {
-            if super::Key::of(&known.attr_cached()) == super::Key::of(&attr) {
+            if is_brief {
+                // Its attributes are as old as they were.
+                if known.attr_cached().ino != attr.ino || known.kind() != FileType::of(attr.mode) {
+                    node = Weak::new();
+                }
+            } else if super::Key::of(&known.attr_cached()) == super::Key::of(&attr) {
                 known.refreshed(&attr, None);
                 if target.is_some() {
                     known.target.replace(target.clone());
@@ -297,8 +353,8 @@ impl HostNode {
                 node = Weak::new();
             }
         }
-        let old =
-            self.names().map.borrow_mut().insert(name, Entry { fetched, found: Some(Box::new((attr, target))), node });
+        let found = if is_brief { Seen::Listed(attr.ino, attr.mode) } else { Seen::All(Box::new((attr, target))) };
+        let old = self.names().map.borrow_mut().insert(name, Entry { fetched, found, node });
         if old.is_none() {
             self.export.host.cache.names_added(self, 1);
         }

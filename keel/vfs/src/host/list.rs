@@ -31,33 +31,40 @@ impl HostNode {
 
     /// Appends the paths of the directories that a walk in the host's order comes to after all that lies
     /// beneath this one. Returns how many.
-    fn others(&self, input: &mut Vec<u8>) -> usize {
+    fn others(&self, brief: bool, input: &mut Vec<u8>) -> usize {
         let mut count = 0;
         let mut place = self.place.borrow().clone();
         for _ in 0..MAX_UP {
             let Some((dir, name)) = place else { break };
-            count += dir.unlisted_after(&name, MAX_PATHS, input);
+            count += dir.unlisted_after(&name, brief, MAX_PATHS, input);
             place = dir.place.borrow().clone();
         }
         count
     }
 
-    /// Fetches the whole directory with all attributes.
+    /// Fetches the whole directory: with all attributes, unless the directories before on the way through
+    /// a tree were only listed. Others ahead likewise.
     pub(super) fn fetch_all(&self) -> Result<Vec<DirEntry>> {
+        let looked_up = self.export.host.looked_up.replace(false);
         let mut input = self.path();
         let ahead = self.ahead();
-        let others =
-            if self.export.host.tree_steps.get() >= STEPS_TO_OTHERS { self.others(&mut input) as u64 } else { 0 };
+        let brief = ahead > 0 && !looked_up;
+        let others = if self.export.host.tree_steps.get() >= STEPS_TO_OTHERS {
+            self.others(brief, &mut input) as u64
+        } else {
+            0
+        };
         let fetched = now();
         let mut entries: Vec<DirEntry> = Vec::new();
         let mut cursor = 0;
         loop {
             cursor = self.export.host.with_buffer(ROOM, |buffer| {
-                let reply = self.export.call(Op::ReadDir, [cursor, ahead, others, 0, 0], &input, buffer)?;
+                let reply =
+                    self.export.call(Op::ReadDir, [cursor, ahead, others, u64::from(brief), 0], &input, buffer)?;
                 let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
                 while let Some(Record { name, attr, kind, target, rest }) = record(records) {
                     if kind == dir_record::DIRECTORY {
-                        self.take_ahead(records, fetched);
+                        self.take_ahead(records, brief, fetched);
                         break;
                     }
                     entries.push(self.list_entry(name, attr, target, fetched));
@@ -69,12 +76,12 @@ impl HostNode {
                 break;
             }
         }
-        self.listed(entries.iter().map(|e| e.name.clone()).collect(), fetched);
+        self.listed(entries.iter().map(|e| e.name.clone()).collect(), brief, fetched);
         Ok(entries)
     }
 
     /// Takes whole directories that came ahead.
-    fn take_ahead(&self, mut records: &[u8], fetched: u64) {
+    fn take_ahead(&self, mut records: &[u8], brief: bool, fetched: u64) {
         let mut current: Option<(Rc<Self>, Vec<Name>)> = None;
         while let Some(Record { name, attr, kind, target, rest }) = record(records) {
             records = rest;
@@ -85,12 +92,12 @@ impl HostNode {
                 continue;
             }
             if let Some((dir, order)) = current.take() {
-                dir.listed(order, fetched);
+                dir.listed(order, brief, fetched);
             }
             current = self.known_directory(name).map(|dir| (dir, Vec::new()));
         }
         if let Some((dir, order)) = current {
-            dir.listed(order, fetched);
+            dir.listed(order, brief, fetched);
         }
     }
 

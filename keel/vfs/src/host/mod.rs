@@ -57,6 +57,8 @@ pub struct Host {
     window: Window,
     /// How many directories in a row were listed right after the one they lie in.
     tree_steps: Cell<u32>,
+    /// Since the last listing somebody looked up something that is no directory.
+    looked_up: Cell<bool>,
     /// A transfer buffer that is not in use now.
     scratch: Cell<Vec<u8>>,
     /// Files up to this size are mapped from RAM instead of the window.
@@ -81,6 +83,7 @@ impl Host {
             cache: Cache::new(cache_pages),
             window: Window::default(),
             tree_steps: Cell::new(0),
+            looked_up: Cell::new(false),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
         })

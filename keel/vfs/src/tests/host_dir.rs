@@ -110,16 +110,25 @@ impl HostDir {
         id
     }
 
-    fn records(&self, dir: &[u8]) -> Result<Vec<u8>> {
+    /// `brief`: attributes of directories only.
+    fn records(&self, dir: &[u8], brief: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         for entry in io(fs::read_dir(self.path(dir)))? {
             let entry = io(entry)?;
             let name = entry.file_name().into_vec();
             let m = io(fs::symlink_metadata(entry.path()))?;
-            let target =
-                if m.is_symlink() { io(fs::read_link(entry.path()))?.into_os_string().into_vec() } else { Vec::new() };
+            let brief = brief && !m.is_dir();
+            let target = if m.is_symlink() && !brief {
+                io(fs::read_link(entry.path()))?.into_os_string().into_vec()
+            } else {
+                Vec::new()
+            };
             let head = DirRecord {
-                attr: attr_of(&m),
+                attr: if brief {
+                    NodeAttr { ino: m.ino(), mode: m.mode() & 0o170000, ..NodeAttr::default() }
+                } else {
+                    attr_of(&m)
+                },
                 name_len: name.len() as u16,
                 target_len: target.len() as u16,
                 kind: 0,
@@ -133,10 +142,10 @@ impl HostDir {
     }
 
     /// Lists what lies beneath `path`, and with `own` itself, as far as there is room.
-    fn ahead(&self, path: &[u8], own: bool, limit: usize, out: &mut Vec<u8>) -> bool {
+    fn ahead(&self, path: &[u8], own: bool, brief: bool, limit: usize, out: &mut Vec<u8>) -> bool {
         if own {
             let head = DirRecord { name_len: path.len() as u16, kind: dir_record::DIRECTORY, ..DirRecord::default() };
-            let Ok(records) = self.records(path) else { return true };
+            let Ok(records) = self.records(path, brief) else { return true };
             if out.len() + (size_of::<DirRecord>() + path.len()).next_multiple_of(8) + records.len() > limit {
                 return false;
             }
@@ -148,7 +157,7 @@ impl HostDir {
         let Ok(entries) = fs::read_dir(self.path(path)) else { return true };
         let directories = entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
         let beneath = |e: fs::DirEntry| e.path().strip_prefix(&self.root).unwrap().as_os_str().as_bytes().to_vec();
-        directories.map(beneath).all(|path| self.ahead(&path, true, limit, out))
+        directories.map(beneath).all(|path| self.ahead(&path, true, brief, limit, out))
     }
 
     fn walk(&self, skip: usize, path: &[u8], output: &mut [u8]) -> Result<Reply> {
@@ -205,11 +214,13 @@ impl HostFiles for HostDir {
                     None => {
                         let mut paths = input.split(|&b| b == 0);
                         let first = paths.next().unwrap_or_default();
-                        let mut all = self.records(first)?;
+                        let mut all = self.records(first, args[4] != 0)?;
                         let limit = output.len().min(all.len() + a2 as usize);
                         if a2 > 0 {
                             let more = std::iter::once((first, false)).chain(paths.map(|path| (path, true)));
-                            let _ = more.take(args[3] as usize + 1).all(|(path, own)| self.ahead(path, own, limit, &mut all));
+                            let _ = more
+                                .take(args[3] as usize + 1)
+                                .all(|(path, own)| self.ahead(path, own, args[4] != 0, limit, &mut all));
                         }
                         all
                     }

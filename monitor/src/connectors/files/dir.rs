@@ -24,12 +24,12 @@ pub fn read(
     input: &[u8],
     out: &mut Output<'_>,
 ) -> Result {
-    let [_, number, ahead, others, ..] = *args;
-    let room = out.room().min(MAX_RECORDS);
+    let [_, number, ahead, others, brief, _] = *args;
+    let mut records = Records { limit: out.room().min(MAX_RECORDS), brief: brief != 0, ..Records::default() };
     let mut paths = input.split(|&byte| byte == 0);
     let path = RelPath::new(if others == 0 { input } else { paths.next().unwrap_or_default() })?;
     if number != 0 {
-        return go_on(export, handles, number, room, out);
+        return go_on(export, handles, number, &mut records, out);
     }
     handles.check_room()?;
     let dir = export.directory(path)?;
@@ -37,7 +37,6 @@ pub fn read(
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir.as_fd(), c".", flags, Mode::empty())?;
     let mut stream = Stream { export: export.id, dir: Dir::new(fd)?, waiting: None };
-    let mut records = Records::new(room);
     let more = fill(&mut stream, &mut records)?;
     if more {
         out.put(&records.bytes)?;
@@ -46,7 +45,7 @@ pub fn read(
     }
     if ahead > 0 {
         let end = records.bytes.len().saturating_add(usize::try_from(ahead).unwrap_or(usize::MAX));
-        records.limit = end.min(room);
+        records.limit = end.min(records.limit);
         let names = std::mem::take(&mut records.directories);
         let mut ahead = Ahead::new(export, &mut records);
         if ahead.beneath(dir.as_fd(), path.bytes(), names) && others > 0 {
@@ -62,15 +61,14 @@ fn go_on(
     export: &ExportConfig,
     handles: &mut Handles,
     number: u64,
-    room: usize,
+    records: &mut Records,
     out: &mut Output<'_>,
 ) -> Result {
     let stream = handles.stream(number)?;
     if stream.export != export.id {
         return Err(Errno::BADF);
     }
-    let mut records = Records::new(room);
-    let more = fill(stream, &mut records)?;
+    let more = fill(stream, records)?;
     if !more {
         handles.remove(number)?;
     }
@@ -110,24 +108,29 @@ pub fn is_dots(name: &CStr) -> bool {
 }
 
 /// Records of an answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Records {
     /// What was written so far.
     pub bytes: Vec<u8>,
     /// Most bytes.
     pub limit: usize,
+    /// Attributes of directories only.
+    pub brief: bool,
     /// Names of the directories among the entries.
     pub directories: Vec<CString>,
 }
 
 impl Records {
-    fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), limit, directories: Vec::new() }
-    }
-
     /// Appends the record of `name` in `dir`; false if it doesn't fit. An entry that vanished meanwhile is
     /// left out. `known`: what the directory itself tells of it.
     pub fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr, known: Option<(u64, FileType)>) -> bool {
+        if let Some((ino, kind)) = known
+            && self.brief
+            && !matches!(kind, FileType::Directory | FileType::Unknown)
+        {
+            let attr = NodeAttr { ino, mode: kind.as_raw_mode(), ..NodeAttr::default() };
+            return self.put(dir_record::ENTRY, attr, name.to_bytes(), &[]);
+        }
         let attr = match (attr::at(dir, name.to_bytes()), known) {
             (Ok(stat), _) => attr::node_attr(&stat),
             (Err(Errno::NOENT), _) => return true,

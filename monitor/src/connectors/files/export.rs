@@ -3,11 +3,13 @@
 use super::super::{Errno, Result};
 use super::attr;
 use super::path::RelPath;
+use super::recent::Recent;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A host directory or file that a pod may use.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct ExportConfig {
     /// Only what everybody on the host may read: a file needs `o+r`, a directory `o+r` to be listed and
     /// `o+x` to be passed, whatever the monitor's own rights are. Excludes `writable`.
     pub public_only: bool,
+    /// Directories that were opened lately; none are kept until the connector gives it room.
+    pub(super) recent: Recent,
 }
 
 impl ExportConfig {
@@ -34,13 +38,16 @@ impl ExportConfig {
         let node = rustix::fs::open(&real, flags, Mode::empty())?;
         let writable = writable && !public_only;
         match FileType::from_raw_mode(u32::from(attr::of_fd(node.as_fd())?.stx_mode)) {
-            FileType::Directory => Ok(Self { id, dir: node, file: None, writable, public_only }),
+            FileType::Directory => {
+                Ok(Self { id, dir: node, file: None, writable, public_only, recent: Recent::default() })
+            }
             FileType::RegularFile => {
                 let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
                     return Err(Errno::INVAL.into());
                 };
                 let dir = rustix::fs::open(parent, flags | OFlags::DIRECTORY, Mode::empty())?;
-                Ok(Self { id, dir, file: Some(name.as_bytes().to_vec()), writable, public_only })
+                let file = Some(name.as_bytes().to_vec());
+                Ok(Self { id, dir, file, writable, public_only, recent: Recent::default() })
             }
             _ => Err(Errno::OPNOTSUPP.into()),
         }
@@ -88,6 +95,8 @@ pub enum Dir<'e> {
     Root(BorrowedFd<'e>),
     /// One beneath.
     Beneath(OwnedFd),
+    /// One that was opened lately.
+    Recent(Arc<OwnedFd>),
 }
 
 impl AsFd for Dir<'_> {
@@ -95,6 +104,7 @@ impl AsFd for Dir<'_> {
         match self {
             Dir::Root(fd) => *fd,
             Dir::Beneath(fd) => fd.as_fd(),
+            Dir::Recent(fd) => fd.as_fd(),
         }
     }
 }
@@ -134,20 +144,31 @@ impl ExportConfig {
         if self.is_file() {
             return Err(Errno::NOTDIR); // `dir` is not granted then, only one name in it
         }
-        let root = Dir::Root(self.dir.as_fd());
-        if !self.public_only {
-            if path.is_empty() {
-                return Ok(root);
+        if path.is_empty() {
+            if self.public_only {
+                self.check_search(&attr::of_fd(self.dir.as_fd())?)?;
             }
+            return Ok(Dir::Root(self.dir.as_fd()));
+        }
+        if self.writable {
+            // The guest's own changes must be seen at once.
             return Ok(Dir::Beneath(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?));
         }
-        // Every directory that is passed must let everybody pass.
-        self.check_search(&attr::of_fd(self.dir.as_fd())?)?;
-        path.names().try_fold(root, |dir, name| {
-            let (next, stat) = self.enter(dir.as_fd(), name)?;
+        if let Some(dir) = self.recent.get(path.bytes()) {
+            return Ok(Dir::Recent(dir));
+        }
+        let dir = if self.public_only {
+            // Every directory that is passed must let everybody pass.
+            let (parent, name) = path.split_last().ok_or(Errno::INVAL)?;
+            let (dir, stat) = self.enter(self.directory(parent)?.as_fd(), name)?;
             self.check_search(&stat)?;
-            Ok(Dir::Beneath(next))
-        })
+            dir
+        } else {
+            open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?
+        };
+        let dir = Arc::new(dir);
+        self.recent.keep(path.bytes(), dir.clone());
+        Ok(Dir::Recent(dir))
     }
 
     /// Opens one directory further down. Whether it may be passed is for the caller to check.

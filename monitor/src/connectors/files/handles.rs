@@ -6,8 +6,9 @@ use rustix::fs::Dir;
 
 /// Most handles of a pod, whatever the limit on descriptors is.
 const MAX_HANDLES: u64 = 1 << 14;
-/// Descriptors that the monitor keeps for itself.
-const RESERVED: u64 = 64;
+/// Descriptors that the monitor keeps for itself: its own, directories opened lately, those on the way down
+/// a tree that is listed ahead.
+const RESERVED: u64 = 160;
 
 /// An open regular file.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod export;
 mod handles;
 mod open;
 mod path;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -46,6 +47,8 @@ impl FilesConnector {
     /// to 0: modes come from the guest, which has applied its program's mask already.
     pub fn new(mut exports: Vec<ExportConfig>) -> Self {
         rustix::process::umask(rustix::fs::Mode::empty());
+        let share = (recent::MAX / exports.len().max(1)).max(1);
+        exports.iter_mut().for_each(|export| export.recent.max = share);
         exports.sort_by_key(|export| export.id);
         Self { exports, handles: Handles::new() }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connectors::Window;
-use abi::request::{DirRecord, FsStat, open_flags, set_attr};
+use abi::request::{DirRecord, FsStat, dir_record, open_flags, set_attr};
 use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -182,6 +182,54 @@ fn directories_come_in_pieces() {
     let (reply, _) = rig.call(Op::ReadDir, &[RO, 0], b"", 300).unwrap();
     rig.call(Op::Close, &[reply.extra[0]], b"", 0).unwrap();
     assert_eq!(rig.errno(Op::ReadDir, &[RO, reply.extra[0]], b""), Errno::BADF);
+}
+
+/// Paths of the directories that came ahead, each with the names in it.
+fn listed_ahead(mut bytes: &[u8]) -> Vec<(String, Vec<String>)> {
+    let mut lists: Vec<(String, Vec<String>)> = Vec::new();
+    while !bytes.is_empty() {
+        let record: DirRecord = bytemuck::pod_read_unaligned(&bytes[..120]);
+        let (name, target) = (usize::from(record.name_len), usize::from(record.target_len));
+        let text = String::from_utf8(bytes[120..120 + name].to_vec()).unwrap();
+        match (record.kind, lists.last_mut()) {
+            (dir_record::DIRECTORY, _) => lists.push((text, Vec::new())),
+            (_, Some(list)) => list.1.push(text),
+            (_, None) => {}
+        }
+        bytes = &bytes[(120 + name + target).next_multiple_of(8)..];
+    }
+    lists
+}
+
+#[test]
+fn directories_come_ahead() {
+    let mut rig = Rig::new();
+    let mut ahead = |export, room, others: &[u8], count| {
+        let (reply, out) = rig.call(Op::ReadDir, &[export, 0, room, count, 0], others, 8192).unwrap();
+        assert_eq!(reply.extra[0], 0);
+        let mut lists = listed_ahead(&out[..reply.result as usize]);
+        lists.sort();
+        lists
+    };
+    let list = |path: &str, name: &str| (path.to_owned(), vec![name.to_owned()]);
+    assert_eq!(ahead(RO, 0, b"", 0), []);
+    assert_eq!(ahead(RO, 4096, b"", 0), [list("closed", "inside"), list("sub", "deep"), list("sub/deep", "file")]);
+    // Only what everybody may see.
+    assert_eq!(ahead(PUBLIC, 4096, b"", 0), [list("sub", "deep"), list("sub/deep", "file")]);
+    assert_eq!(ahead(PUBLIC, 4096, b"sub/deep\0closed\0sub", 2), [list("sub", "deep"), list("sub/deep", "file")]);
+    // Whole directories, as many as there is room for.
+    assert_eq!(ahead(RO, 300, b"sub", 0), [list("sub/deep", "file")]);
+    assert_eq!(ahead(RO, 200, b"sub", 0), []);
+    // Bad ones are left out; links are not followed.
+    let others = b"sub/deep\0up\0\0escape\0../outside\0none\0hello\0sub/../closed\0closed";
+    assert_eq!(ahead(RO, 4096, others, 9), [list("closed", "inside")]);
+    // Without attributes, except those of directories.
+    let (reply, out) = rig.call(Op::ReadDir, &[RO, 0, 0, 0, 1], b"", 8192).unwrap();
+    for (name, target, attr) in names(&out[..reply.result as usize]) {
+        let real = fs::symlink_metadata(rig.root().join(&name)).unwrap();
+        assert_eq!((attr.ino, attr.mode & 0o170000), (real.ino(), real.mode() & 0o170000));
+        assert_eq!((attr.nlink != 0, &target[..]), (real.is_dir(), ""));
+    }
 }
 
 #[test]
