@@ -61,6 +61,7 @@ int main(void) {
     child = MUST(fork());
     if (child == 0) {
         raise(SIGSTOP);
+        sleep_ms(100); // the parent sees it continued before it ends
         _exit(11);
     }
     YES(waitpid(child, &status, WUNTRACED) == child);
