@@ -17,7 +17,7 @@ use hull_tests::{compare, hull, process};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A program on the host gets this long.
-const NATIVE_LIMIT: Duration = Duration::from_secs(30);
+const NATIVE_LIMIT: Duration = Duration::from_secs(60);
 /// Where a pod sees the programs.
 const IN_POD: &str = "/tests";
 
