@@ -122,10 +122,6 @@ fn starts(place: &Place, side: Side, starter: Starter) -> Result<f64> {
             (Side::Host, Starter::Host) => Command::new(place.directory.join("static")),
             (Side::Host, Starter::Runc | Starter::Crun) => {
                 let mut command = Command::new(if starter == Starter::Runc { "runc" } else { "crun" });
-                if starter == Starter::Crun {
-                    // It refuses hosts with both versions of control groups otherwise.
-                    command.arg("--cgroup-manager=disabled");
-                }
                 command.arg("run").arg("--bundle").arg(place.bundle());
                 command.arg(format!("hull-bench-{}-{number}", std::process::id()));
                 command
