@@ -16,8 +16,8 @@ pub struct Row {
     /// In a pod.
     #[serde(rename = "pod_ns")]
     pub pod: Option<Summary>,
-    /// Why it was not measured, if something that it needs is not installed.
-    pub skipped: Option<&'static str>,
+    /// Why it was not measured, if something that it needs is missing.
+    pub skipped: Option<String>,
     /// Why it could not be measured.
     pub error: Option<String>,
 }
@@ -36,7 +36,7 @@ pub fn print_head() {
 
 /// A row of the table.
 pub fn print_row(row: &Row) {
-    if let Some(why) = row.error.as_deref().or(row.skipped) {
+    if let Some(why) = row.error.as_deref().or(row.skipped.as_deref()) {
         println!("{:<18} {why}", row.name);
         return;
     }

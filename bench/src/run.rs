@@ -29,8 +29,7 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
         _ => vec![benchmark.name.to_owned()],
     };
     let missing = match benchmark.kind {
-        Kind::Start(Starter::Runc) if !is_installed("runc") => Some("runc is not installed"),
-        Kind::Start(Starter::Crun) if !is_installed("crun") => Some("crun is not installed"),
+        Kind::Start(starter @ (Starter::Runc | Starter::Crun)) => unusable(place, starter),
         _ => None,
     };
     let mut host: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
@@ -55,7 +54,7 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
         name,
         host: summarise(host),
         pod: summarise(pod),
-        skipped: missing,
+        skipped: missing.clone(),
         error: error.clone(),
     })
     .collect()
@@ -136,6 +135,15 @@ fn starts(place: &Place, side: Side, starter: Starter) -> Result<f64> {
         );
     }
     Ok(start.elapsed().as_nanos() as f64 / f64::from(STARTS))
+}
+
+/// Why another runtime can't be measured here: it isn't installed, or refuses this machine.
+fn unusable(place: &Place, starter: Starter) -> Option<String> {
+    let name = if starter == Starter::Runc { "runc" } else { "crun" };
+    if !is_installed(name) {
+        return Some(format!("{name} is not installed"));
+    }
+    starts(place, Side::Host, starter).err().map(|error| format!("{name}: {error:#}"))
 }
 
 fn is_installed(program: &str) -> bool {
