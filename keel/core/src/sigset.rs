@@ -122,12 +122,6 @@ impl<T> SigQueue<T> {
         }
     }
 
-    /// Drops the entries for which `drop_it` holds.
-    pub fn discard_where(&mut self, mut drop_it: impl FnMut(u32, &T) -> bool) {
-        self.entries.retain(|(s, info)| !drop_it(*s, info));
-        self.set = self.entries.iter().fold(SigSet::EMPTY, |set, (s, _)| set.union(SigSet::of(*s)));
-    }
-
     /// The entry of `signal` that will be taken first.
     pub fn find(&mut self, signal: u32, mut which: impl FnMut(&T) -> bool) -> Option<&mut T> {
         self.entries.iter_mut().find(|(s, info)| *s == signal && which(info)).map(|(_, info)| info)

@@ -383,7 +383,6 @@ keel_switch:            /* rdi: where to save rsp, rsi: rsp to go on with */
     .globl keel_user_load
     .globl keel_user_cmpxchg
     .globl keel_user_string
-    .globl keel_user_copy16
 keel_user_access:
 keel_user_copy:         /* rdi: to, rsi: from, rdx: bytes -> rax: bytes not copied */
     mov rcx, rdx

@@ -107,13 +107,6 @@ pub struct Memory {
     inode: Rc<dyn Inode>,
 }
 
-impl Memory {
-    /// Whether a private mapping of it gives zeros (mmap of `/dev/zero`).
-    pub fn maps_zeros(&self) -> bool {
-        self.kind == Kind::Zero
-    }
-}
-
 /// Bytes that are made at a time; between two, a signal may end a big read.
 const STEP: usize = 256;
 

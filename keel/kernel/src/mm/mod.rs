@@ -196,11 +196,6 @@ impl Mm {
         self.layout.get()
     }
 
-    /// Changes what prctl(2) `PR_SET_MM` may change.
-    pub fn set_layout(&self, layout: Layout) {
-        self.layout.set(layout);
-    }
-
     /// Current end of the heap.
     pub fn brk_end(&self) -> usize {
         self.inner.borrow().brk

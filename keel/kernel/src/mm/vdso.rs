@@ -25,15 +25,6 @@ struct Pages {
     code: Rc<Special>,
 }
 
-/// Writes the numbers that turn the time stamp counter into clocks: to be called whenever
-/// [`hal::clock::calibration`] has changed.
-pub fn update_clocks() {
-    let frame = PAGES.borrow().as_ref().and_then(|p| p.data.pages.first().cloned());
-    if let Some(frame) = frame {
-        write_clocks(&frame);
-    }
-}
-
 fn write_clocks(frame: &Frame) {
     let clock = hal::clock::calibration();
     let mut base_ns = [0; vvar::CLOCK_LIMIT];

@@ -118,11 +118,6 @@ impl Cred {
         self.fsgid == gid || self.groups.binary_search(&gid).is_ok()
     }
 
-    /// Whether `gid` is the effective group or a supplementary one.
-    pub fn in_egroup(&self, gid: u32) -> bool {
-        self.egid == gid || self.groups.binary_search(&gid).is_ok()
-    }
-
     /// What a change of user ids does to the capabilities (capabilities(7), "Effect of user ID
     /// changes"). `old` is the state before.
     fn fix_caps(&mut self, old: &Cred, keep: bool) {

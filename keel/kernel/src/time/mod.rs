@@ -127,11 +127,6 @@ impl Timer {
             forget(key);
         }
     }
-
-    /// Whether it is going to go off.
-    pub fn is_armed(&self) -> bool {
-        self.key.get().is_some()
-    }
 }
 
 impl Drop for Timer {
@@ -162,11 +157,6 @@ pub fn timespec(ns: u64) -> [i64; 2] {
 /// ns as the two words of a `struct timeval`.
 pub fn timeval(ns: u64) -> [i64; 2] {
     [(ns / SECOND) as i64, (ns % SECOND / 1000) as i64]
-}
-
-/// Reads a `struct timeval` as ns. EFAULT; EINVAL for values out of range.
-pub fn read_timeval(at: usize) -> Result<u64> {
-    timeval_ns(user::read::<[i64; 2]>(at)?)
 }
 
 /// The two words of a `struct timeval` as ns. EINVAL for values out of range.
