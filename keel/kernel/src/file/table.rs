@@ -153,15 +153,16 @@ impl FdTable {
     /// beyond.
     pub fn slots(&self) -> usize {
         match self.inner.borrow().slots.len() {
-            // A child of a shell has this much: shells keep descriptor 255 for themselves.
-            0..=256 => 256,
-            used => (used / 128 + 1).next_power_of_two() * 128,
+            0..=64 => 64,
+            used => ((used - 1) / 128 + 1).next_power_of_two() * 128,
         }
     }
 
-    /// A copy for fork(2).
+    /// A copy for fork(2), no larger than its last open descriptor needs.
     pub fn fork(&self) -> Rc<Self> {
-        Rc::new(Self { inner: RefCell::new(self.inner.borrow().clone()), took_locks: Cell::new(false) })
+        let mut inner = self.inner.borrow().clone();
+        inner.slots.truncate(inner.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+        Rc::new(Self { inner: RefCell::new(inner), took_locks: Cell::new(false) })
     }
 
     /// Closes what execve(2) closes.
