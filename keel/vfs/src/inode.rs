@@ -210,7 +210,11 @@ pub trait Inode: Any {
 
 /// Values that other parts of keel keep with an inode, one per type.
 #[derive(Default)]
-pub struct Attachments(core::cell::RefCell<Vec<Rc<dyn Any>>>);
+pub struct Attachments {
+    values: core::cell::RefCell<Vec<Rc<dyn Any>>>,
+    /// Who writes the file (positive) or executes it (negative), see [`crate::Claim`].
+    pub(crate) claims: core::cell::Cell<i32>,
+}
 
 impl Attachments {
     /// The value of type `T`, made by `init` at first.
@@ -219,13 +223,13 @@ impl Attachments {
             return found;
         }
         let value = Rc::new(init());
-        self.0.borrow_mut().push(value.clone());
+        self.values.borrow_mut().push(value.clone());
         value
     }
 
     /// The value of type `T`, if there is one.
     pub fn get<T: Any>(&self) -> Option<Rc<T>> {
-        self.0.borrow().iter().find_map(|v| v.clone().downcast().ok())
+        self.values.borrow().iter().find_map(|v| v.clone().downcast().ok())
     }
 }
 

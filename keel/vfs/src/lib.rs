@@ -15,6 +15,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod attr;
+pub mod claim;
 pub mod cred;
 pub mod dentry;
 pub mod host;
@@ -31,6 +32,7 @@ pub mod tree;
 pub mod walk;
 
 pub use attr::{Attr, FileType};
+pub use claim::Claim;
 pub use cred::Cred;
 pub use dentry::{Dentry, Mount, PathRef};
 pub use inode::{Change, DirEntry, Found, Inode, NewNode, SetTime};

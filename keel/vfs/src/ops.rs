@@ -3,7 +3,7 @@
 use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::walk::{Component, Parent};
-use crate::{Change, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime};
+use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
 
@@ -303,6 +303,7 @@ pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
     }
     cred.check(&**inode, MAY_WRITE)?;
     check_writable(place)?;
+    let _claim = Claim::write(inode)?;
     inode.truncate(size)?;
     drop_set_id(place, cred)
 }

@@ -15,7 +15,21 @@ int main(int argc, char **argv) {
         execl("./script", "script", NULL);
         puts(check_error(errno));
     });
+    int again = MUST(dup(writer));
     close(writer);
+    CHILD("a copy of the descriptor is open", {
+        execl("./script", "script", NULL);
+        puts(check_error(errno));
+    });
+    int mapped = MUST(open("script", O_RDWR));
+    char *shared = mmap(NULL, 1, PROT_READ, MAP_SHARED, mapped, 0);
+    close(again);
+    close(mapped);
+    CHILD("mapped by a writer", {
+        execl("./script", "script", NULL);
+        puts(check_error(errno));
+    });
+    munmap(shared, 1);
     CHILD("closed", execl("./script", "script", NULL));
     PART("a program that runs");
     MUST(readlink("/proc/self/exe", path, PATH_MAX - 1));
@@ -29,10 +43,24 @@ int main(int argc, char **argv) {
     }
     sleep_ms(50);
     T(open("copy", O_WRONLY));
+    T(open("copy", O_RDWR | O_CREAT, 0600));
+    T(open("copy", O_RDONLY | O_TRUNC));
     T(truncate("copy", 0));
     OK(open("copy", O_RDONLY));
+    T(chmod("copy", 0700));
+    T(link("copy", "other"));
+    T(open("other", O_WRONLY));
     T(unlink("copy"));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+    OK(open("other", O_WRONLY));
+    PART("an interpreter");
+    writer = MUST(open("other", O_WRONLY));
+    put_file("by_other", "#!./other\n");
+    MUST(chmod("by_other", 0755));
+    CHILD("being written", {
+        execl("./by_other", "by_other", NULL);
+        puts(check_error(errno));
+    });
     return 0;
 }

@@ -37,6 +37,6 @@ pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
         }
     }
     let place = setup::tree().unnamed(&[b"/memfd:", &name[..]].concat(), node.clone());
-    let file = File::new(RegularFile::new(node), g::O_RDWR | g::O_LARGEFILE, Some(place));
+    let file = File::new(RegularFile::new(node, None), g::O_RDWR | g::O_LARGEFILE, Some(place));
     file::install(file, if flags & g::MFD_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 })
 }

@@ -4,7 +4,7 @@ use super::directory::Directory;
 use super::path::{self, Caller};
 use super::regular::{PathFile, RegularFile};
 use super::{PathRef, dev};
-use crate::file::{self, File, FileOps, pipe};
+use crate::file::{self, File, pipe};
 use crate::mm::user;
 use crate::task;
 use alloc::rc::Rc;
@@ -13,7 +13,7 @@ use uapi::{Errno, Result};
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use vfs::node::Node;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
-use vfs::{FileType, Inode, NewNode, ops};
+use vfs::{Claim, FileType, Inode, NewNode, ops};
 
 /// Flags that open(2) knows; it ignores all others.
 const KNOWN: u32 = g::O_ACCMODE
@@ -169,7 +169,12 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
     }
     let label = alloc::format!("#{}", inode.attr()?.ino);
     let place = dir.unnamed_child(label.as_bytes(), inode.clone());
-    Ok(File::new(RegularFile::new(inode), how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE, Some(place)))
+    let claim = Claim::write(&inode)?;
+    Ok(File::new(
+        RegularFile::new(inode, Some(claim)),
+        how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE,
+        Some(place),
+    ))
 }
 
 /// Opens what a path led to. `created`: it was made by this very call, so any access is granted.
@@ -202,23 +207,22 @@ fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Resul
     }
     match kind {
         FileType::Regular => {
-            let ops: Rc<dyn FileOps> = open_regular(&inode, writes)?;
+            let claim = if writes { Some(Claim::write(&inode)?) } else { None };
+            let opened = inode.open(writes)?;
             if how.flags & g::O_TRUNC != 0 && !created {
                 inode.truncate(0)?;
                 crate::mm::reverse::truncated(&inode, 0);
                 ops::drop_set_id(&place, &cred)?;
             }
-            Ok(File::new(ops, flags, Some(place)))
+            // Truncating alone is over now.
+            let claim = claim.filter(|_| matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR));
+            Ok(File::new(RegularFile::new(opened.unwrap_or(inode), claim), flags, Some(place)))
         }
         FileType::Directory => Ok(File::new(Directory::new(place.clone()), flags, Some(place))),
         FileType::Fifo => pipe::open_fifo(inode, flags, Some(place)),
         FileType::CharDevice => dev::open(&inode, flags, place),
         FileType::BlockDevice | FileType::Socket | FileType::Symlink => Err(Errno::ENXIO),
     }
-}
-
-fn open_regular(inode: &Rc<dyn Inode>, write: bool) -> Result<Rc<RegularFile>> {
-    Ok(RegularFile::new(inode.open(write)?.unwrap_or_else(|| inode.clone())))
 }
 
 /// Opens a path and gives it the lowest free descriptor.
@@ -281,9 +285,9 @@ pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32>
     open_at(fd, path, How { flags, mode: given.mode as u32, resolve: given.resolve })
 }
 
-/// Opens a file for execve(2): regular, executable for the current credentials. `flags` as in
-/// execveat(2). ENOENT, EACCES, ELOOP …
-pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<PathRef> {
+/// Opens a file for execve(2): regular, executable for the current credentials. Nobody can write it while
+/// the claim lasts. `flags` as in execveat(2). ENOENT, EACCES, ELOOP, ETXTBSY …
+pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<(PathRef, Claim)> {
     path::check_flags(flags, g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW)?;
     let caller = Caller::current();
     let place = caller.resolve_at(dir_fd, path, flags)?;
@@ -294,7 +298,8 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<PathRef> {
         _ => return Err(Errno::EACCES),
     }
     caller.cred().check(&**inode, MAY_EXEC)?;
-    Ok(place)
+    let claim = Claim::execute(inode)?;
+    Ok((place, claim))
 }
 
 /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …

@@ -9,17 +9,24 @@ use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::cap;
-use vfs::{Attr, Dst, FILE_MAX, Inode, Src};
+use vfs::{Attr, Claim, Dst, FILE_MAX, Inode, Src};
 
 /// An open regular file.
 pub struct RegularFile {
     inode: Rc<dyn Inode>,
+    /// It may be written; files that never had a name are not guarded.
+    claim: Option<Claim>,
 }
 
 impl RegularFile {
     /// Over an inode.
-    pub fn new(inode: Rc<dyn Inode>) -> Rc<Self> {
-        Rc::new(Self { inode })
+    pub fn new(inode: Rc<dyn Inode>, claim: Option<Claim>) -> Rc<Self> {
+        Rc::new(Self { inode, claim })
+    }
+
+    /// The claim of who writes it.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
     }
 
     /// Writes; where memory is short, cached files of the host make room once.

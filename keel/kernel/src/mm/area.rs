@@ -12,7 +12,7 @@ use core::cell::RefCell;
 use core::fmt;
 use hal::paging::Prot;
 use keel_core::vma::Attributes;
-use vfs::Inode;
+use vfs::{Claim, Inode};
 
 /// Bytes that stay free below a stack: Linux's stack_guard_gap, 256 pages.
 pub const STACK_GUARD_GAP: usize = 256 * PAGE_SIZE;
@@ -70,13 +70,15 @@ pub struct FileBacking {
     pub inode: Rc<dyn Inode>,
     /// Its name in the tree, for /proc/PID/maps.
     pub name: RefCell<FileName>,
+    /// The mappings keep it from being executed, or from being written.
+    pub claim: RefCell<Option<Claim>>,
 }
 
 impl FileBacking {
     /// A file that goes by `name`.
     pub fn new(inode: Rc<dyn Inode>, name: FileName) -> Rc<Self> {
         super::reverse::note_mapped(&inode);
-        Rc::new(Self { inode, name: RefCell::new(name) })
+        Rc::new(Self { inode, name: RefCell::new(name), claim: RefCell::new(None) })
     }
 }
 

@@ -133,7 +133,7 @@ pub struct StartPoint {
 }
 
 /// A function that opens an ELF interpreter by path.
-pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<PathRef> + 'a;
+pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<(PathRef, vfs::Claim)> + 'a;
 
 /// What execve(2) loads; strings without their terminators.
 pub struct ExecRequest<'a> {
@@ -216,10 +216,11 @@ impl Mm {
         self.exe.as_ref()
     }
 
-    /// Says under which name the executable was found, for /proc/PID/maps.
-    pub fn set_exe_path(&self, path: crate::fs::PathRef) {
+    /// Says under which name the executable was found, for /proc/PID/maps, and guards it while it runs.
+    pub fn set_exe(&self, path: crate::fs::PathRef, claim: vfs::Claim) {
         if let Some(exe) = &self.exe {
             *exe.name.borrow_mut() = area::FileName::Path(path);
+            *exe.claim.borrow_mut() = Some(claim);
         }
     }
 

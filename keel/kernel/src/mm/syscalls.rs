@@ -6,6 +6,7 @@ use super::remap::Target;
 use super::shared::SharedObject;
 use super::{Mm, advise, page_down, page_range, page_up, user};
 use crate::file::File;
+use crate::fs::regular::RegularFile;
 use crate::task;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
@@ -157,7 +158,9 @@ fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
         _ => return Err(Errno::ENODEV),
     }
     let name = file.path.clone().map_or(FileName::Unknown, FileName::Path);
-    area.backing = Backing::File(FileBacking::new(inode, name), first);
+    let backing = FileBacking::new(inode, name);
+    *backing.claim.borrow_mut() = file.downcast::<RegularFile>().and_then(RegularFile::claim).cloned();
+    area.backing = Backing::File(backing, first);
     Ok(area)
 }
 

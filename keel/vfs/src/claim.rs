@@ -1,0 +1,58 @@
+//! Writers and runners of a file keep each other out: ETXTBSY.
+
+use crate::Inode;
+use alloc::rc::Rc;
+use uapi::{Errno, Result};
+
+/// The right to write a file while nobody executes it, or to execute it while nobody writes it; given back
+/// when it is dropped. Files without [`Inode::attachments`] are not guarded.
+pub struct Claim {
+    inode: Rc<dyn Inode>,
+    step: i32,
+}
+
+impl Claim {
+    /// To write: open(2) for writing, truncate(2). ETXTBSY while the file is executed.
+    pub fn write(inode: &Rc<dyn Inode>) -> Result<Self> {
+        Self::take(inode, 1)
+    }
+
+    /// To execute: execve(2). ETXTBSY while the file is open for writing.
+    pub fn execute(inode: &Rc<dyn Inode>) -> Result<Self> {
+        Self::take(inode, -1)
+    }
+
+    fn take(inode: &Rc<dyn Inode>, step: i32) -> Result<Self> {
+        if let Some(attachments) = inode.attachments() {
+            let claims = attachments.claims.get();
+            if claims.signum() == -step {
+                return Err(Errno::ETXTBSY);
+            }
+            attachments.claims.set(claims.saturating_add(step));
+        }
+        Ok(Self { inode: inode.clone(), step })
+    }
+}
+
+impl Clone for Claim {
+    fn clone(&self) -> Self {
+        if let Some(attachments) = self.inode.attachments() {
+            attachments.claims.set(attachments.claims.get().saturating_add(self.step));
+        }
+        Self { inode: self.inode.clone(), step: self.step }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(attachments) = self.inode.attachments() {
+            attachments.claims.set(attachments.claims.get().saturating_sub(self.step));
+        }
+    }
+}
+
+impl core::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Claim").field("step", &self.step).finish_non_exhaustive()
+    }
+}
