@@ -16,12 +16,18 @@ pub struct Benchmark {
 pub enum Kind {
     /// A workload of this binary that measures itself.
     Dynamic(&'static [&'static str]),
+    /// The same with two numbers, two rows: the first use in a new process (and pod) and later ones.
+    Twice(&'static [&'static str]),
     /// A workload of the static program that measures itself.
     Static(&'static str),
     /// A shell command that one process runs twice: two rows, first and again.
     Command(&'static str),
     /// From start to exit of the static program that does nothing.
     Start(Starter),
+    /// The same of several that are started at once, per program.
+    StartAtOnce(Starter),
+    /// Pods that wait for nothing: what they cost.
+    Idle,
 }
 
 /// What the start of a pod is compared with.
@@ -35,8 +41,30 @@ pub enum Starter {
     Crun,
 }
 
+impl Benchmark {
+    /// Names of its rows.
+    pub fn rows(&self) -> Vec<String> {
+        let suffixes: &[&str] = match self.kind {
+            Kind::Twice(_) | Kind::Command(_) => &["-first", "-again"],
+            Kind::Idle => &["-memory", "-memory-all", "-wakeups", "-cpu"],
+            Kind::Dynamic(_) | Kind::Static(_) | Kind::Start(_) | Kind::StartAtOnce(_) => &[""],
+        };
+        suffixes.iter().map(|suffix| format!("{}{suffix}", self.name)).collect()
+    }
+
+    /// Programs of the host that it runs, by absolute path.
+    pub fn programs(&self) -> impl Iterator<Item = &'static str> {
+        let line = if let Kind::Command(line) = self.kind { line } else { "" };
+        line.split_ascii_whitespace().filter(|word| word.starts_with("/usr/bin/"))
+    }
+}
+
 const fn dynamic(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
     Benchmark { name, what, kind: Kind::Dynamic(arguments) }
+}
+
+const fn twice(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
+    Benchmark { name, what, kind: Kind::Twice(arguments) }
 }
 
 const fn command(name: &'static str, what: &'static str, line: &'static str) -> Benchmark {
@@ -45,6 +73,10 @@ const fn command(name: &'static str, what: &'static str, line: &'static str) -> 
 
 const fn start(name: &'static str, what: &'static str, starter: Starter) -> Benchmark {
     Benchmark { name, what, kind: Kind::Start(starter) }
+}
+
+const fn at_once(name: &'static str, what: &'static str, starter: Starter) -> Benchmark {
+    Benchmark { name, what, kind: Kind::StartAtOnce(starter) }
 }
 
 /// All benchmarks, in the order of the table.
@@ -58,21 +90,40 @@ pub const ALL: &[Benchmark] = &[
     dynamic("getppid", "a system call that does nothing else, dynamic program", &["getppid"]),
     Benchmark { name: "getppid-static", what: "the same from a static program", kind: Kind::Static("getppid") },
     dynamic("clock-gettime", "clock_gettime(CLOCK_MONOTONIC)", &["clock-gettime"]),
+    dynamic("futex-wake", "FUTEX_WAKE that nobody waits for", &["futex-wake"]),
+    dynamic("pipe-self", "a byte written to a pipe and read by the same thread", &["pipe-self"]),
+    dynamic("lseek", "lseek to the start of a file", &["lseek", "/usr/bin/bash"]),
+    dynamic("fstat", "fstat of a file", &["fstat", "/usr/bin/bash"]),
+    dynamic("epoll-ready", "epoll_wait that returns a readable pipe at once", &["epoll-ready"]),
+    dynamic("read-4k", "reading 4 KiB of a cached file", &["read-4k", "/usr/bin/bash"]),
+    twice("open-stat-close", "open, fstat and close of 256 files", &["open-stat-close", "PLACE/files"]),
+    dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
     start("start", "start to exit of a static program: fork and exec on the host, a pod", Starter::Host),
     start("start-runc", "the same: runc run, a pod", Starter::Runc),
     start("start-crun", "the same: crun run, a pod", Starter::Crun),
+    at_once("start-8", "eight at once, per program: fork and exec on the host, pods", Starter::Host),
+    at_once("start-8-runc", "the same: runc run, pods", Starter::Runc),
+    at_once("start-8-crun", "the same: crun run, pods", Starter::Crun),
+    Benchmark {
+        name: "idle",
+        what: "a pod that waits: PSS, page tables and KVM's; all that it takes of the host's memory; wakeups and CPU time per second",
+        kind: Kind::Idle,
+    },
     dynamic("cpu-integer", "integer arithmetic", &["cpu-integer"]),
     dynamic("cpu-float", "floating-point arithmetic", &["cpu-float"]),
     dynamic("cpu-avx", "256-bit vector arithmetic", &["cpu-avx"]),
     dynamic("memory-copy", "copying 64 MiB, per KiB", &["memory-copy"]),
-    dynamic("memory-touch", "touching fresh anonymous memory, per 4 KiB page", &["memory-touch"]),
+    dynamic("memory-triad", "STREAM's triad over three arrays of 32 MiB, per KiB moved", &["memory-triad"]),
+    dynamic("memory-touch", "touching fresh anonymous memory, 16 MiB at a time, per 4 KiB page", &["memory-touch"]),
+    twice("touch-64m", "touching 64 MiB of fresh anonymous memory once", &["touch-64m"]),
     dynamic("fork-exit", "fork, exit and wait", &["fork-exit"]),
-    dynamic("fork-exec", "fork, exec of the static program and wait", &["fork-exec", "STATIC"]),
-    dynamic("open-stat-close", "open, fstat and close of a file", &["open-stat-close", "/etc/passwd"]),
-    dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
-    dynamic("read-4k", "reading 4 KiB of a cached file", &["read-4k", "/usr/bin/bash"]),
+    dynamic("fork-exec", "fork, exec of the static program and wait", &["fork-exec", "PLACE/static"]),
     dynamic("pipe", "a byte through a pipe to another process and back", &["pipe"]),
+    dynamic("switch", "the same with both processes on one processor", &["switch"]),
     dynamic("thread-wake", "a futex wake of another thread and back", &["thread-wake"]),
+    dynamic("thread-create", "creating and joining a thread", &["thread-create"]),
+    dynamic("unix-threads", "a byte through a pair of AF_UNIX sockets to another thread and back", &["unix-threads"]),
+    dynamic("unix-processes", "the same to another process", &["unix-processes"]),
     command("list", "ls -lR /usr/lib", "ls -lR /usr/lib"),
     command("find", "find /usr", "find /usr"),
     command(
@@ -81,6 +132,12 @@ pub const ALL: &[Benchmark] = &[
         "find /usr/lib/x86_64-linux-gnu -maxdepth 1 -type f -size -4096k -exec sha256sum {} +",
     ),
     command("python", "python3 that imports json and subprocess", "/usr/bin/python3 -c 'import json, subprocess'"),
+    command(
+        "make",
+        "make -j2 of eight small C files",
+        "/usr/bin/make -s -j2 -C PLACE/project OUT=/tmp/hull-bench-out CC=/usr/bin/gcc && echo done; rm -r /tmp/hull-bench-out",
+    ),
+    command("java", "java -version", "/usr/bin/java -version 2>&1"),
 ];
 
 #[cfg(test)]

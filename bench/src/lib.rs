@@ -4,6 +4,7 @@
 //! static one that the library embeds. Each measures itself and prints nanoseconds per operation; see [`workload`].
 
 mod catalog;
+mod idle;
 mod place;
 mod report;
 mod run;

@@ -22,6 +22,8 @@ pub struct Place {
 impl Place {
     /// Where pods see it.
     pub const IN_POD: &'static str = "/bench";
+    /// OCI bundles.
+    pub const BUNDLES: u32 = 8;
 
     /// Makes the directory.
     pub fn new() -> Result<Self> {
@@ -36,16 +38,24 @@ impl Place {
     fn fill(&self) -> Result<()> {
         fs::copy(&self.hull, self.directory.join("hull"))?;
         write_program(&self.directory.join("static"), STATIC)?;
-        let bundle = self.bundle();
-        fs::create_dir_all(bundle.join("rootfs"))?;
-        write_program(&bundle.join("rootfs/static"), STATIC)?;
-        fs::write(bundle.join("config.json"), serde_json::to_vec(&oci_config())?)?;
+        for number in 0..Self::BUNDLES {
+            let bundle = self.bundle(number);
+            fs::create_dir_all(bundle.join("rootfs"))?;
+            write_program(&bundle.join("rootfs/static"), STATIC)?;
+            fs::write(bundle.join("config.json"), serde_json::to_vec(&oci_config())?)?;
+        }
+        let files = self.directory.join("files");
+        fs::create_dir(&files)?;
+        for number in 0..crate::workload::FILES {
+            fs::write(files.join(number.to_string()), "a file\n")?;
+        }
+        write_project(&self.directory.join("project"))?;
         Ok(())
     }
 
-    /// An OCI bundle of the static program.
-    pub fn bundle(&self) -> PathBuf {
-        self.directory.join("bundle")
+    /// OCI bundle `number` of the static program; runtimes prepare the root in place, so each that runs needs its own.
+    pub fn bundle(&self, number: u32) -> PathBuf {
+        self.directory.join(format!("bundle{}", number % Self::BUNDLES))
     }
 }
 
@@ -54,6 +64,42 @@ impl Drop for Place {
         // What remains is a few files in the directory for temporary ones.
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// C files that a project has beside the one with main().
+const SOURCES: u32 = 7;
+/// Functions of each.
+const FUNCTIONS: u32 = 60;
+
+/// A small C project.
+fn write_project(directory: &Path) -> Result<()> {
+    fs::create_dir(directory)?;
+    let head =
+        "#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n";
+    let mut main = format!("{head}int main(void) {{ int sum = 0;\n");
+    let mut objects = String::from("$(OUT)/main.o");
+    for source in 0..SOURCES {
+        let mut text = head.to_owned();
+        for number in 0..FUNCTIONS {
+            text.push_str(&format!(
+                "int part_{source}_{number}(const char *s) {{\n    int sum = {number};\n    \
+                 for (size_t i = 0; i < strlen(s); i++) {{\n        \
+                 if (isdigit((unsigned char)s[i])) sum = sum * 10 + s[i] - '0'; else sum ^= s[i] << (i % 7);\n    \
+                 }}\n    return sum;\n}}\n"
+            ));
+        }
+        fs::write(directory.join(format!("part{source}.c")), text)?;
+        main.push_str(&format!("extern int part_{source}_0(const char *);\nsum += part_{source}_0(\"abc 123\");\n"));
+        objects.push_str(&format!(" $(OUT)/part{source}.o"));
+    }
+    main.push_str("printf(\"%d\\n\", sum); return 0; }\n");
+    fs::write(directory.join("main.c"), main)?;
+    let makefile = format!(
+        "$(OUT)/program: {objects}\n\t$(CC) -o $@ $^\n$(OUT)/%.o: %.c | $(OUT)\n\t$(CC) -O1 -c -o $@ $<\n\
+         $(OUT):\n\tmkdir -p $(OUT)\n"
+    );
+    fs::write(directory.join("Makefile"), makefile)?;
+    Ok(())
 }
 
 fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {

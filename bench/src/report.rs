@@ -5,16 +5,28 @@ use serde::Serialize;
 
 use crate::statistics::Summary;
 
+/// What the numbers of a row are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Nanoseconds per operation.
+    Ns,
+    /// Bytes per pod.
+    Bytes,
+    /// Events per second and pod.
+    PerSecond,
+}
+
 /// One line of the table.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// What was measured.
     pub name: String,
+    /// Of both sides.
+    pub unit: Unit,
     /// On the host (or by the other runtime).
-    #[serde(rename = "host_ns")]
     pub host: Option<Summary>,
     /// In a pod.
-    #[serde(rename = "pod_ns")]
     pub pod: Option<Summary>,
     /// Why it was not measured, if something that it needs is missing.
     pub skipped: Option<String>,
@@ -41,7 +53,7 @@ pub fn print_row(row: &Row) {
         return;
     }
     let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-    println!("{:<18} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host), summary(row.pod));
+    println!("{:<18} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host, row.unit), summary(row.pod, row.unit));
 }
 
 /// All rows as one JSON document.
@@ -56,10 +68,15 @@ pub fn print_json(rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-fn summary(summary: Option<Summary>) -> String {
+fn summary(summary: Option<Summary>, unit: Unit) -> String {
     let Some(Summary { median, spread }) = summary else { return String::new() };
     let percent = if median > 0.0 { 100.0 * spread / median } else { 0.0 };
-    format!("{} ±{percent:3.0}%", duration(median))
+    let text = match unit {
+        Unit::Ns => duration(median),
+        Unit::Bytes => format!("{:.2} MB", median / 1e6),
+        Unit::PerSecond => format!("{median:.2} /s"),
+    };
+    format!("{text} ±{percent:3.0}%")
 }
 
 /// Nanoseconds with a unit that suits them.

@@ -1,17 +1,21 @@
 //! Takes the samples, host and pod in turn.
 
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::catalog::{Benchmark, Kind, Starter};
+use crate::idle;
 use crate::place::Place;
-use crate::report::Row;
+use crate::report::{Row, Unit};
 use crate::statistics::summarise;
 
 /// Starts of a program in one sample.
 const STARTS: u32 = 10;
+/// Programs that are started at once.
+const AT_ONCE: u32 = Place::BUNDLES;
 /// Seconds that a pod may take.
 const LIMIT: &str = "120";
 
@@ -24,13 +28,10 @@ enum Side {
 
 /// Measures one benchmark; a row for each number that it prints.
 pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
-    let names = match benchmark.kind {
-        Kind::Command(_) => vec![format!("{}-first", benchmark.name), format!("{}-again", benchmark.name)],
-        _ => vec![benchmark.name.to_owned()],
-    };
+    let names = benchmark.rows();
     let missing = match benchmark.kind {
-        Kind::Start(starter @ (Starter::Runc | Starter::Crun)) => unusable(place, starter),
-        _ => None,
+        Kind::Start(starter) | Kind::StartAtOnce(starter) => unusable(place, starter),
+        _ => benchmark.programs().find(|p| !Path::new(p).exists()).map(|program| format!("there is no {program}")),
     };
     let mut host: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
     let mut pod = host.clone();
@@ -40,6 +41,9 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
             break;
         }
         for (side, samples) in [(Side::Host, &mut host), (Side::Pod, &mut pod)] {
+            if side == Side::Host && matches!(benchmark.kind, Kind::Idle) {
+                continue;
+            }
             match sample(benchmark, place, side) {
                 Ok(numbers) if numbers.len() == samples.len() => {
                     samples.iter_mut().zip(numbers).for_each(|(samples, number)| samples.push(number));
@@ -51,6 +55,11 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
     }
     let rows = names.into_iter().zip(host.iter().zip(&pod));
     rows.map(|(name, (host, pod))| Row {
+        unit: match (&benchmark.kind, name.as_str()) {
+            (Kind::Idle, "idle-wakeups") => Unit::PerSecond,
+            (Kind::Idle, "idle-memory" | "idle-memory-all") => Unit::Bytes,
+            _ => Unit::Ns,
+        },
         name,
         host: summarise(host),
         pod: summarise(pod),
@@ -62,13 +71,15 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
 
 fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> {
     match benchmark.kind {
-        Kind::Dynamic(arguments) => {
+        Kind::Dynamic(arguments) | Kind::Twice(arguments) => {
             let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();
             numbers(&words, place, side)
         }
         Kind::Static(name) => numbers(&["static", name], place, side),
         Kind::Command(line) => numbers(&["hull", "bench-workload", "command", line], place, side),
         Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
+        Kind::StartAtOnce(starter) => starts_at_once(place, side, starter).map(|number| vec![number]),
+        Kind::Idle => idle::measure(place),
     }
 }
 
@@ -80,7 +91,7 @@ fn numbers(words: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
     };
     let (program, arguments) = words.split_first().context("a command has words")?;
     let program = format!("{base}/{program}");
-    let arguments = arguments.iter().map(|a| if *a == "STATIC" { format!("{base}/static") } else { (*a).to_owned() });
+    let arguments = arguments.iter().map(|a| a.replace("PLACE", &base));
     let mut command = match side {
         Side::Host => Command::new(program),
         Side::Pod => {
@@ -101,45 +112,66 @@ fn numbers(words: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
 }
 
 /// `hull run … --`.
-fn pod(place: &Place) -> Command {
+pub fn pod(place: &Place) -> Command {
     let mut command = Command::new(&place.hull);
     command.args(["run", "--timeout", LIMIT, "--ro"]);
     command.arg(format!("{}:{}", place.directory.display(), Place::IN_POD)).arg("--");
     command
 }
 
+/// Start number `number` of the static program.
+fn starter_command(place: &Place, side: Side, starter: Starter, number: u32) -> Command {
+    let mut command = match (side, starter) {
+        (Side::Pod, _) => {
+            let mut command = pod(place);
+            command.arg(format!("{}/static", Place::IN_POD));
+            command
+        }
+        (Side::Host, Starter::Host) => Command::new(place.directory.join("static")),
+        (Side::Host, Starter::Runc | Starter::Crun) => {
+            let mut command = Command::new(if starter == Starter::Runc { "runc" } else { "crun" });
+            command.arg("run").arg("--bundle").arg(place.bundle(number));
+            command.arg(format!("hull-bench-{}-{number}", std::process::id()));
+            command
+        }
+    };
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn check_start(output: &Output) -> Result<()> {
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {}", output.status, message.lines().next().unwrap_or("no message"));
+    Ok(())
+}
+
 /// Nanoseconds from start to exit of the static program.
 fn starts(place: &Place, side: Side, starter: Starter) -> Result<f64> {
     let start = Instant::now();
     for number in 0..STARTS {
-        let mut command = match (side, starter) {
-            (Side::Pod, _) => {
-                let mut command = pod(place);
-                command.arg(format!("{}/static", Place::IN_POD));
-                command
-            }
-            (Side::Host, Starter::Host) => Command::new(place.directory.join("static")),
-            (Side::Host, Starter::Runc | Starter::Crun) => {
-                let mut command = Command::new(if starter == Starter::Runc { "runc" } else { "crun" });
-                command.arg("run").arg("--bundle").arg(place.bundle());
-                command.arg(format!("hull-bench-{}-{number}", std::process::id()));
-                command
-            }
-        };
-        let output = command.current_dir("/").stdin(Stdio::null()).output()?;
-        ensure!(
-            output.status.success(),
-            "{}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("no message")
-        );
+        check_start(&starter_command(place, side, starter, number).output()?)?;
     }
     Ok(start.elapsed().as_nanos() as f64 / f64::from(STARTS))
 }
 
+/// The same of several at once, per program.
+fn starts_at_once(place: &Place, side: Side, starter: Starter) -> Result<f64> {
+    let start = Instant::now();
+    let children: Vec<_> =
+        (0..AT_ONCE).map(|number| starter_command(place, side, starter, number).spawn()).collect::<Result<_, _>>()?;
+    for child in children {
+        check_start(&child.wait_with_output()?)?;
+    }
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(AT_ONCE))
+}
+
 /// Why another runtime can't be measured here: it isn't installed, or refuses this machine.
 fn unusable(place: &Place, starter: Starter) -> Option<String> {
-    let name = if starter == Starter::Runc { "runc" } else { "crun" };
+    let name = match starter {
+        Starter::Host => return None,
+        Starter::Runc => "runc",
+        Starter::Crun => "crun",
+    };
     if !is_installed(name) {
         return Some(format!("{name} is not installed"));
     }

@@ -5,9 +5,9 @@ use serde::Serialize;
 /// Summary of the samples of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
-    /// Nanoseconds per operation.
+    /// In the unit of the row.
     pub median: f64,
-    /// Half of the distance between the quartiles, in nanoseconds.
+    /// Half of the distance between the quartiles.
     pub spread: f64,
 }
 

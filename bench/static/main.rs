@@ -1,5 +1,5 @@
 //! The static workload: system calls from its own text, no C library. `static NAME` prints nanoseconds per operation;
-//! `static` alone ends at once.
+//! `static pause` prints a line and waits; `static` alone ends at once.
 
 #![no_std]
 #![no_main]
@@ -9,6 +9,7 @@ use core::arch::{asm, global_asm};
 const READ: usize = 0;
 const WRITE: usize = 1;
 const OPEN: usize = 2;
+const PAUSE: usize = 34;
 const GETPPID: usize = 110;
 const CLOCK_GETTIME: usize = 228;
 const EXIT_GROUP: usize = 231;
@@ -40,6 +41,13 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
     let name = unsafe { if *stack > 1 { *(*stack.add(2) as *const u8) } else { 0 } };
     match name {
         b'd' => devnull(),
+        b'p' => {
+            // SAFETY: writes from a constant, then waits for a signal.
+            unsafe {
+                call(WRITE, 1, b"waiting\n".as_ptr() as usize, 8);
+                call(PAUSE, 0, 0, 0);
+            }
+        }
         b'g' => measure(|| {
             // SAFETY: touches no memory.
             unsafe { call(GETPPID, 0, 0, 0) };

@@ -55,14 +55,3 @@ fn avx_steps() -> [f64; 4] {
     unsafe { _mm256_storeu_pd(result.as_mut_ptr(), x) };
     result
 }
-
-/// A copy of 64 MiB, per KiB.
-pub fn copy() -> f64 {
-    const SIZE: usize = 64 << 20;
-    let from = vec![1_u8; SIZE];
-    let mut to = vec![2_u8; SIZE];
-    measure(1, || {
-        to.copy_from_slice(&from);
-        black_box(&mut to);
-    }) / (SIZE / 1024) as f64
-}

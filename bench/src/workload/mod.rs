@@ -1,8 +1,11 @@
 //! The programs that are measured. Each runs for a tenth of a second and prints nanoseconds per operation.
 
 mod compute;
+mod files;
+mod memory;
 mod processes;
 mod system_calls;
+mod wake;
 
 use std::ffi::CString;
 use std::process::{Command, Stdio};
@@ -13,6 +16,8 @@ use clap::Args;
 
 /// How long a measurement runs.
 const SPAN: Duration = Duration::from_millis(100);
+
+pub use files::FILES;
 
 /// Options of `hull bench-workload`.
 #[derive(Args, Debug)]
@@ -28,26 +33,39 @@ pub fn run(options: &Options) -> Result<()> {
     let path = || -> Result<CString> {
         Ok(CString::new(options.argument.as_deref().context("the workload needs an argument")?)?)
     };
-    let cost = match options.name.as_str() {
-        "devnull" => system_calls::devnull()?,
-        "getppid" => system_calls::getppid(),
-        "clock-gettime" => system_calls::clock_gettime(),
-        "open-stat-close" => system_calls::open_stat_close(&path()?)?,
-        "stat" => system_calls::stat(&path()?)?,
-        "read-4k" => system_calls::read_4k(&path()?)?,
-        "memory-touch" => system_calls::memory_touch()?,
-        "cpu-integer" => compute::integer(),
-        "cpu-float" => compute::float(),
-        "cpu-avx" => compute::avx()?,
-        "memory-copy" => compute::copy(),
-        "fork-exit" => processes::fork_exit()?,
-        "fork-exec" => processes::fork_exec(&path()?)?,
-        "pipe" => processes::pipe()?,
-        "thread-wake" => processes::thread_wake(),
+    let costs = match options.name.as_str() {
+        "devnull" => vec![system_calls::devnull()?],
+        "getppid" => vec![system_calls::getppid()],
+        "clock-gettime" => vec![system_calls::clock_gettime()],
+        "futex-wake" => vec![system_calls::futex_wake()],
+        "pipe-self" => vec![system_calls::pipe_self()?],
+        "lseek" => vec![files::lseek(&path()?)?],
+        "fstat" => vec![files::fstat(&path()?)?],
+        "epoll-ready" => vec![system_calls::epoll_ready()?],
+        "open-stat-close" => files::open_stat_close(&path()?)?,
+        "stat" => vec![files::stat(&path()?)?],
+        "read-4k" => vec![files::read_4k(&path()?)?],
+        "memory-touch" => vec![memory::touch()?],
+        "touch-64m" => memory::touch_64m()?,
+        "memory-copy" => vec![memory::copy()],
+        "memory-triad" => vec![memory::triad()],
+        "cpu-integer" => vec![compute::integer()],
+        "cpu-float" => vec![compute::float()],
+        "cpu-avx" => vec![compute::avx()?],
+        "fork-exit" => vec![processes::fork_exit()?],
+        "fork-exec" => vec![processes::fork_exec(&path()?)?],
+        "pipe" => vec![wake::pipe()?],
+        "switch" => vec![wake::switch()?],
+        "thread-wake" => vec![wake::threads()],
+        "thread-create" => vec![processes::thread_create()],
+        "unix-threads" => vec![wake::unix_threads()?],
+        "unix-processes" => vec![wake::unix_processes()?],
         "command" => return command(options.argument.as_deref().context("the workload needs a command")?),
         other => bail!("there is no workload {other}"),
     };
-    println!("{cost:.2}");
+    for cost in costs {
+        println!("{cost:.2}");
+    }
     Ok(())
 }
 

@@ -1,9 +1,6 @@
-//! Processes and threads that wait for each other.
+//! Processes and threads that come and go.
 
 use std::ffi::CStr;
-use std::io::{Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 
 use anyhow::Result;
 
@@ -50,70 +47,10 @@ pub fn fork_exec(program: &CStr) -> Result<f64> {
     }))
 }
 
-/// A byte to another process and back.
-pub fn pipe() -> Result<f64> {
-    let (mut in_child, mut to_child) = std::io::pipe()?;
-    let (mut from_child, mut out_child) = std::io::pipe()?;
-    // SAFETY: this process has one thread; the child only reads and writes.
-    let pid = check(i64::from(unsafe { libc::fork() }))?;
-    if pid == 0 {
-        drop(to_child);
-        let mut byte = [0];
-        while matches!(in_child.read(&mut byte), Ok(1)) && out_child.write_all(&byte).is_ok() {}
-        // SAFETY: ends the child without running the parent's exit handlers.
-        unsafe { libc::_exit(0) };
-    }
-    drop((in_child, out_child));
-    let mut failed = Ok(());
-    let cost = measure(10, || {
-        let mut byte = [1];
-        let turn = to_child.write_all(&byte).and_then(|()| from_child.read_exact(&mut byte));
-        failed = std::mem::replace(&mut failed, Ok(())).and(turn);
-    });
-    drop(to_child);
-    // SAFETY: no status is stored.
-    unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), 0) };
-    failed?;
-    Ok(cost)
-}
-
-/// Two threads that take turns.
-pub fn thread_wake() -> f64 {
-    let shared = Arc::new((Mutex::new(false), Condvar::new(), AtomicBool::new(false)));
-    let other = {
-        let shared = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            let (turn, changed, stop) = &*shared;
-            let mut theirs = lock(turn);
-            while !stop.load(Ordering::Relaxed) {
-                if *theirs {
-                    *theirs = false;
-                    changed.notify_one();
-                }
-                theirs = changed
-                    .wait_while(theirs, |t| !*t && !stop.load(Ordering::Relaxed))
-                    .unwrap_or_else(|e| e.into_inner());
-            }
-        })
-    };
-    let (turn, changed, stop) = &*shared;
-    let cost = measure(10, || {
-        let mut theirs = lock(turn);
-        *theirs = true;
-        changed.notify_one();
-        drop(changed.wait_while(theirs, |t| *t).unwrap_or_else(|e| e.into_inner()));
-    });
-    {
-        let _held = lock(turn);
-        stop.store(true, Ordering::Relaxed);
-        changed.notify_one();
-    }
-    // The thread has nothing to report.
-    let _ = other.join();
-    cost
-}
-
-/// The lock; a panic while it was held would have ended the program.
-fn lock(turn: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
-    turn.lock().unwrap_or_else(|error| error.into_inner())
+/// A thread that ends at once.
+pub fn thread_create() -> f64 {
+    measure(1, || {
+        // A thread that does nothing does not panic.
+        let _ = std::thread::spawn(|| ()).join();
+    })
 }

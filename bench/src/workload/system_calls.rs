@@ -1,6 +1,7 @@
 //! System calls through the C library, as programs make them.
 
 use std::ffi::CStr;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use anyhow::Result;
@@ -8,12 +9,10 @@ use anyhow::Result;
 use super::{check, measure};
 
 /// Calls between two looks at the clock.
-const BATCH: u32 = 2000;
-/// Bytes of fresh memory that are touched at once.
-const AREA: usize = 16 << 20;
-const PAGE: usize = 4096;
+pub const BATCH: u32 = 2000;
 
-fn open(path: &CStr, flags: libc::c_int) -> Result<OwnedFd> {
+/// Opens a file.
+pub fn open(path: &CStr, flags: libc::c_int) -> Result<OwnedFd> {
     // SAFETY: the path is a C string; the new descriptor has no other owner.
     unsafe { Ok(OwnedFd::from_raw_fd(check(i64::from(libc::open(path.as_ptr(), flags)))? as libc::c_int)) }
 }
@@ -48,58 +47,45 @@ pub fn clock_gettime() -> f64 {
     })
 }
 
-/// A file opened, asked for its attributes and closed.
-pub fn open_stat_close(path: &CStr) -> Result<f64> {
-    open(path, libc::O_RDONLY)?;
-    let mut attributes = std::mem::MaybeUninit::<libc::stat>::uninit();
-    Ok(measure(100, || {
-        // SAFETY: the path is a C string, the attributes are valid for writing, the descriptor is used only here.
-        unsafe {
-            let fd = libc::open(path.as_ptr(), libc::O_RDONLY);
-            libc::fstat(fd, attributes.as_mut_ptr());
-            libc::close(fd);
-        }
-    }))
+/// A wake of a futex that nobody waits for.
+pub fn futex_wake() -> f64 {
+    let word = 0_u32;
+    measure(BATCH, || {
+        // SAFETY: the word is only an address here.
+        unsafe { libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+    })
 }
 
-/// The attributes of a path.
-pub fn stat(path: &CStr) -> Result<f64> {
-    let mut attributes = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the path is a C string, the attributes are valid for writing.
-    let mut call = || unsafe { libc::stat(path.as_ptr(), attributes.as_mut_ptr()) };
-    check(i64::from(call()))?;
-    Ok(measure(100, || {
-        call();
-    }))
-}
-
-/// 4 KiB from the start of a file.
-pub fn read_4k(path: &CStr) -> Result<f64> {
-    let file = open(path, libc::O_RDONLY)?;
-    let (fd, mut buffer) = (file.as_raw_fd(), vec![0_u8; PAGE]);
-    Ok(measure(100, || {
-        // SAFETY: the buffer is valid for 4 KiB.
-        unsafe { libc::pread(fd, buffer.as_mut_ptr().cast(), PAGE, 0) };
-    }))
-}
-
-/// The first write to a page of fresh memory, mapping and unmapping included.
-pub fn memory_touch() -> Result<f64> {
-    let mut failed = Ok(0);
-    let cost = measure(1, || {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping of anonymous memory, used within its bounds and then removed.
-        unsafe {
-            let area = libc::mmap(std::ptr::null_mut(), AREA, protection, flags, -1, 0);
-            if area == libc::MAP_FAILED {
-                failed = check(-1);
-                return;
-            }
-            for page in 0..AREA / PAGE {
-                area.cast::<u8>().add(page * PAGE).write_volatile(1);
-            }
-            libc::munmap(area, AREA);
+/// A byte through a pipe, by one thread.
+pub fn pipe_self() -> Result<f64> {
+    let (mut from, mut to) = std::io::pipe()?;
+    let mut failed = Ok(());
+    let cost = measure(BATCH, || {
+        let mut byte = [1];
+        if let Err(error) = to.write_all(&byte).and_then(|()| from.read_exact(&mut byte)) {
+            failed = Err(error);
         }
     });
-    failed.map(|_| cost / (AREA / PAGE) as f64)
+    failed?;
+    Ok(cost)
+}
+
+/// A wait for events of which one is there already.
+pub fn epoll_ready() -> Result<f64> {
+    let (from, mut to) = std::io::pipe()?;
+    to.write_all(&[1])?;
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 1 };
+    // SAFETY: the descriptors are open; the event is valid for reading.
+    let epoll = unsafe {
+        let epoll = OwnedFd::from_raw_fd(check(i64::from(libc::epoll_create1(0)))? as libc::c_int);
+        check(i64::from(libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, from.as_raw_fd(), &raw mut event)))?;
+        epoll
+    };
+    let mut found = 0;
+    let cost = measure(BATCH, || {
+        // SAFETY: there is room for one event.
+        found = unsafe { libc::epoll_wait(epoll.as_raw_fd(), &raw mut event, 1, -1) };
+    });
+    anyhow::ensure!(found == 1, "epoll_wait found nothing");
+    Ok(cost)
 }

@@ -1,0 +1,82 @@
+//! Files by their names and by descriptors.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::system_calls::{BATCH, open};
+use super::{check, measure};
+
+const PAGE: usize = 4096;
+/// Files `0`, `1` … in the directory of [`open_stat_close`].
+pub const FILES: u32 = 256;
+
+/// The files of a directory opened, asked for their attributes and closed: the first time, and later.
+pub fn open_stat_close(directory: &CStr) -> Result<Vec<f64>> {
+    let directory = directory.to_str()?;
+    let names = (0..FILES).map(|number| CString::new(format!("{directory}/{number}")));
+    let names = names.collect::<Result<Vec<CString>, _>>()?;
+    let mut attributes = MaybeUninit::<libc::stat>::uninit();
+    let mut visit = |name: &CString| {
+        // SAFETY: the path is a C string, the attributes are valid for writing, the descriptor is used only here.
+        unsafe {
+            let fd = libc::open(name.as_ptr(), libc::O_RDONLY);
+            libc::fstat(fd, attributes.as_mut_ptr());
+            libc::close(fd)
+        }
+    };
+    let start = Instant::now();
+    for name in &names {
+        check(i64::from(visit(name)))?;
+    }
+    let first = start.elapsed().as_nanos() as f64 / f64::from(FILES);
+    let again = measure(1, || {
+        for name in &names {
+            visit(name);
+        }
+    });
+    Ok(vec![first, again / f64::from(FILES)])
+}
+
+/// The position set to the start.
+pub fn lseek(path: &CStr) -> Result<f64> {
+    let file = open(path, libc::O_RDONLY)?;
+    Ok(measure(BATCH, || {
+        // SAFETY: touches no memory.
+        unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_SET) };
+    }))
+}
+
+/// The attributes of an open file.
+pub fn fstat(path: &CStr) -> Result<f64> {
+    let file = open(path, libc::O_RDONLY)?;
+    let mut attributes = MaybeUninit::<libc::stat>::uninit();
+    Ok(measure(BATCH, || {
+        // SAFETY: the attributes are valid for writing.
+        unsafe { libc::fstat(file.as_raw_fd(), attributes.as_mut_ptr()) };
+    }))
+}
+
+/// The attributes of a path.
+pub fn stat(path: &CStr) -> Result<f64> {
+    let mut attributes = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the path is a C string, the attributes are valid for writing.
+    let mut call = || unsafe { libc::stat(path.as_ptr(), attributes.as_mut_ptr()) };
+    check(i64::from(call()))?;
+    Ok(measure(100, || {
+        call();
+    }))
+}
+
+/// 4 KiB from the start of a file.
+pub fn read_4k(path: &CStr) -> Result<f64> {
+    let file = open(path, libc::O_RDONLY)?;
+    let (fd, mut buffer) = (file.as_raw_fd(), vec![0_u8; PAGE]);
+    Ok(measure(100, || {
+        // SAFETY: the buffer is valid for 4 KiB.
+        unsafe { libc::pread(fd, buffer.as_mut_ptr().cast(), PAGE, 0) };
+    }))
+}

@@ -1,0 +1,73 @@
+//! Memory: bandwidth, and fresh pages.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::{check, measure};
+
+/// Bytes of fresh memory that are touched at once.
+const AREA: usize = 16 << 20;
+const PAGE: usize = 4096;
+
+/// A copy of 64 MiB, per KiB.
+pub fn copy() -> f64 {
+    const SIZE: usize = 64 << 20;
+    let from = vec![1_u8; SIZE];
+    let mut to = vec![2_u8; SIZE];
+    measure(1, || {
+        to.copy_from_slice(&from);
+        black_box(&mut to);
+    }) / (SIZE / 1024) as f64
+}
+
+/// `a[i] = b[i] + factor * c[i]`, per KiB read or written.
+pub fn triad() -> f64 {
+    const COUNT: usize = (32 << 20) / size_of::<f64>();
+    let (mut a, b, c) = (vec![0.0_f64; COUNT], vec![1.5_f64; COUNT], vec![2.5_f64; COUNT]);
+    let factor = black_box(3.0);
+    measure(1, || {
+        for ((a, b), c) in a.iter_mut().zip(&b).zip(&c) {
+            *a = b + factor * c;
+        }
+        black_box(&mut a);
+    }) / (3 * COUNT * size_of::<f64>() / 1024) as f64
+}
+
+/// Maps fresh memory, writes to every page, and unmaps it.
+fn touch_fresh(bytes: usize) -> Result<()> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of anonymous memory, used within its bounds and then removed.
+    unsafe {
+        let area = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+        if area == libc::MAP_FAILED {
+            check(-1)?;
+        }
+        for page in 0..bytes / PAGE {
+            area.cast::<u8>().add(page * PAGE).write_volatile(1);
+        }
+        libc::munmap(area, bytes);
+    }
+    Ok(())
+}
+
+/// The first write to a page of fresh memory, mapping and unmapping included.
+pub fn touch() -> Result<f64> {
+    touch_fresh(AREA)?;
+    Ok(measure(1, || {
+        // The first one worked.
+        let _ = touch_fresh(AREA);
+    }) / (AREA / PAGE) as f64)
+}
+
+/// 64 MiB of fresh memory, the first time in this process and once more.
+pub fn touch_64m() -> Result<Vec<f64>> {
+    let mut costs = Vec::new();
+    for _ in 0..2 {
+        let start = Instant::now();
+        touch_fresh(64 << 20)?;
+        costs.push(start.elapsed().as_nanos() as f64);
+    }
+    Ok(costs)
+}

@@ -1,0 +1,146 @@
+//! Processes and threads that wait for each other.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use anyhow::Result;
+
+use super::{check, measure};
+
+/// Sends a byte and waits for the answer, again and again.
+fn exchange(mut to: impl Write, mut from: impl Read) -> Result<f64> {
+    let mut failed = Ok(());
+    let cost = measure(10, || {
+        let mut byte = [1];
+        if let Err(error) = to.write_all(&byte).and_then(|()| from.read_exact(&mut byte)) {
+            failed = Err(error);
+        }
+    });
+    failed?;
+    Ok(cost)
+}
+
+/// Answers each byte until there are no more.
+fn answer(mut from: impl Read, mut to: impl Write) {
+    let mut byte = [0];
+    while matches!(from.read(&mut byte), Ok(1)) && to.write_all(&byte).is_ok() {}
+}
+
+/// Starts a process that runs `body` and ends.
+fn process(body: impl FnOnce()) -> Result<libc::pid_t> {
+    // SAFETY: this process has one thread; the child only reads and writes.
+    let pid = check(i64::from(unsafe { libc::fork() }))?;
+    if pid == 0 {
+        body();
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(0) };
+    }
+    Ok(pid as libc::pid_t)
+}
+
+fn reap(pid: libc::pid_t) {
+    // SAFETY: no status is stored.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// A byte to another process and back.
+pub fn pipe() -> Result<f64> {
+    let (in_child, to_child): (PipeReader, PipeWriter) = std::io::pipe()?;
+    let (from_child, out_child) = std::io::pipe()?;
+    let (own, theirs) = ((to_child, from_child), (in_child, out_child));
+    let mut own = Some(own);
+    let mut theirs = Some(theirs);
+    let pid = process(|| {
+        own = None;
+        if let Some((from, to)) = theirs.take() {
+            answer(from, to);
+        }
+    })?;
+    drop(theirs);
+    let cost = own.map_or(Ok(0.0), |(to, from)| exchange(to, from));
+    reap(pid);
+    cost
+}
+
+/// The same with both on one processor.
+pub fn switch() -> Result<f64> {
+    // SAFETY: the set is valid; a set of all zeros is one without processors.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        check(i64::from(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set)))?;
+        let last = (0..libc::CPU_SETSIZE as usize).rev().find(|cpu| libc::CPU_ISSET(*cpu, &set)).unwrap_or(0);
+        libc::CPU_ZERO(&mut set);
+        libc::CPU_SET(last, &mut set);
+        check(i64::from(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)))?;
+    }
+    pipe()
+}
+
+/// A byte through a pair of sockets to another thread and back.
+pub fn unix_threads() -> Result<f64> {
+    let (own, theirs) = UnixStream::pair()?;
+    let thread = std::thread::spawn(move || answer(&theirs, &theirs));
+    let cost = exchange(&own, &own);
+    drop(own);
+    // The thread has nothing to report.
+    let _ = thread.join();
+    cost
+}
+
+/// A byte through a pair of sockets to another process and back.
+pub fn unix_processes() -> Result<f64> {
+    let (own, theirs) = UnixStream::pair()?;
+    let mut own = Some(own);
+    let pid = process(|| {
+        own = None;
+        answer(&theirs, &theirs);
+    })?;
+    drop(theirs);
+    let cost = own.as_ref().map_or(Ok(0.0), |own| exchange(own, own));
+    drop(own);
+    reap(pid);
+    cost
+}
+
+/// Two threads that take turns.
+pub fn threads() -> f64 {
+    let shared = Arc::new((Mutex::new(false), Condvar::new(), AtomicBool::new(false)));
+    let other = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            let (turn, changed, stop) = &*shared;
+            let mut theirs = lock(turn);
+            while !stop.load(Ordering::Relaxed) {
+                if *theirs {
+                    *theirs = false;
+                    changed.notify_one();
+                }
+                theirs = changed
+                    .wait_while(theirs, |t| !*t && !stop.load(Ordering::Relaxed))
+                    .unwrap_or_else(|e| e.into_inner());
+            }
+        })
+    };
+    let (turn, changed, stop) = &*shared;
+    let cost = measure(10, || {
+        let mut theirs = lock(turn);
+        *theirs = true;
+        changed.notify_one();
+        drop(changed.wait_while(theirs, |t| *t).unwrap_or_else(|e| e.into_inner()));
+    });
+    {
+        let _held = lock(turn);
+        stop.store(true, Ordering::Relaxed);
+        changed.notify_one();
+    }
+    // The thread has nothing to report.
+    let _ = other.join();
+    cost
+}
+
+/// The lock; a panic while it was held would have ended the program.
+fn lock(turn: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
+    turn.lock().unwrap_or_else(|error| error.into_inner())
+}
