@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn ratio_is_above_one_if_the_pod_is_faster() {
         let of = |median| Some(Summary { median, spread: 0.0 });
-        let row = Row { name: "x".into(), host: of(10.0), pod: of(5.0), skipped: None, error: None };
+        let row = Row { name: "x".into(), unit: Unit::Ns, host: of(10.0), pod: of(5.0), skipped: None, error: None };
         assert_eq!(row.ratio(), Some(2.0));
     }
 }
