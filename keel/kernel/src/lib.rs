@@ -13,6 +13,7 @@ pub mod boot;
 pub mod connector;
 pub mod file;
 pub mod fs;
+pub mod ipc;
 pub mod mm;
 pub mod patch;
 pub mod signal;

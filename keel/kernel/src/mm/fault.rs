@@ -308,7 +308,10 @@ impl Inner {
                 let block = AROUND * PAGE_SIZE;
                 let (mut at, end) = (va, (va / block * block + block).min(vma.end));
                 let mut page = index(*first);
-                while at < end && (at == va || self.space.get(at).is_none()) {
+                if object.ends_before(page) {
+                    return Err(FaultError::BeyondFile);
+                }
+                while at < end && !object.ends_before(page) && (at == va || self.space.get(at).is_none()) {
                     match object.page(page) {
                         Some(frame) => self.set(at, frame, vma.attrs.page_prot())?,
                         None if at == va => return Err(FaultError::NoMemory),

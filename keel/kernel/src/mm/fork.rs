@@ -24,6 +24,7 @@ impl Mm {
         child.brk = parent.brk;
         child.vmas = inherited(parent);
         parent.copy_pages(&mut child)?;
+        child.note_attached();
         Ok(Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone()))
     }
 }

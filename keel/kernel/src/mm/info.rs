@@ -4,6 +4,7 @@ use super::area::{AreaFlags, Backing, FileName};
 use super::{Access, Mm};
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use hal::frame::Frame;
 use hal::paging::Prot;
@@ -37,6 +38,8 @@ pub enum AreaName {
     Fixed(&'static str),
     /// A file without a directory entry: `/dev/zero (deleted)`.
     Deleted(&'static str),
+    /// A segment of System V shared memory, and its id.
+    Segment(String, u64),
     /// None.
     None,
 }
@@ -90,9 +93,12 @@ impl Mm {
                     (offset, inode) = (page * PAGE_SIZE as u64, Some(file.inode.clone()));
                     AreaName::File(file.name.borrow().clone())
                 }
-                Backing::Shared(_, page) => {
+                Backing::Shared(object, page) => {
                     offset = page * PAGE_SIZE as u64;
-                    AreaName::Deleted("/dev/zero (deleted)")
+                    match object.segment() {
+                        Some(segment) => AreaName::Segment(segment.name(), segment.id() as u64),
+                        None => AreaName::Deleted("/dev/zero (deleted)"),
+                    }
                 }
                 Backing::Special(special, _) => AreaName::Fixed(special.name),
                 Backing::Trampolines(..) => AreaName::Fixed("[trampolines]"),

@@ -211,6 +211,7 @@ impl Inner {
     #[must_use]
     pub(super) fn unmap(&mut self, start: usize, end: usize) -> Removed {
         let mut removed = self.vmas.remove(start, end);
+        super::shared::note_detached(&removed);
         let mut used = false;
         for vma in &removed {
             self.space.unmap_range(vma.start, vma.end, |_, page| used |= page.accessed);

@@ -182,6 +182,7 @@ impl Mm {
         inner.space.flush();
         let gone = core::mem::take(&mut inner.vmas);
         drop(inner);
+        shared::note_detached(gone.overlapping(0, USER_TOP));
         // The last handle of a file may go here, which may block.
         drop(gone);
     }

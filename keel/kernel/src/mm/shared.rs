@@ -1,16 +1,49 @@
-//! Anonymous memory that several address spaces share: `MAP_SHARED | MAP_ANONYMOUS`.
+//! Anonymous memory that several address spaces share: `MAP_SHARED | MAP_ANONYMOUS`, shmat(2).
 
+use super::area::{Area, Backing};
+use super::{Inner, Mm};
+use crate::ipc::shm::Segment;
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::frame::{FRAME_SIZE, Frame};
 use hashbrown::HashMap;
+use keel_core::vma::Vma;
+use uapi::{Errno, Result};
 
 /// Pages of zeros that appear at their first touch and live as long as a mapping of the object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SharedObject {
     pages: RefCell<HashMap<u64, Frame>>,
+    /// Pages from this one on do not exist.
+    end: u64,
+    /// What it is the content of, if it was made by shmget(2).
+    segment: Option<Rc<Segment>>,
+}
+
+impl Default for SharedObject {
+    fn default() -> Self {
+        Self { pages: RefCell::default(), end: u64::MAX, segment: None }
+    }
 }
 
 impl SharedObject {
+    /// The `pages` of a segment.
+    pub fn of_segment(segment: Rc<Segment>, pages: u64) -> Self {
+        Self { pages: RefCell::default(), end: pages, segment: Some(segment) }
+    }
+
+    /// The segment that it is the content of.
+    pub fn segment(&self) -> Option<&Rc<Segment>> {
+        self.segment.as_ref()
+    }
+
+    /// Whether the page lies beyond its end.
+    pub fn ends_before(&self, index: u64) -> bool {
+        index >= self.end
+    }
+
     /// The page, made if it does not exist. `None` when memory is used up.
     pub fn page(&self, index: u64) -> Option<Frame> {
         let mut pages = self.pages.borrow_mut();
@@ -27,12 +60,88 @@ impl SharedObject {
         self.pages.borrow().contains_key(&index)
     }
 
+    /// Pages that exist.
+    pub fn present(&self) -> usize {
+        self.pages.borrow().len()
+    }
+
     /// Zeroes pages, for all who map them (MADV_REMOVE).
     pub fn clear(&self, first: u64, count: u64) {
         for (page, frame) in self.pages.borrow().iter() {
             if *page >= first && *page - first < count {
                 frame.zero(0, FRAME_SIZE);
             }
+        }
+    }
+}
+
+impl Drop for SharedObject {
+    fn drop(&mut self) {
+        if let Some(segment) = &self.segment {
+            segment.gone();
+        }
+    }
+}
+
+/// The segment of shared memory that a mapping shows, and from which page on.
+fn segment_of(area: &Area) -> Option<(&Rc<SharedObject>, &Rc<Segment>, u64)> {
+    match &area.backing {
+        Backing::Shared(object, page) => Some((object, object.segment()?, *page)),
+        _ => None,
+    }
+}
+
+/// Mappings that an address space is about to lose.
+pub(super) fn note_detached(vmas: &[Vma<Area>]) {
+    for vma in vmas {
+        if let Some((_, segment, _)) = segment_of(&vma.attrs) {
+            segment.note_detach();
+        }
+    }
+}
+
+impl Inner {
+    /// A child got all the mappings.
+    pub(super) fn note_attached(&self) {
+        for vma in self.vmas.iter() {
+            if let Some((_, segment, _)) = segment_of(&vma.attrs) {
+                segment.note_attach();
+            }
+        }
+    }
+}
+
+impl Mm {
+    /// Unmaps what shmat(2) mapped at `address`, as far as it is still there. EINVAL.
+    pub fn detach(&self, address: usize) -> Result<()> {
+        let mut found: Option<Rc<SharedObject>> = None;
+        let mut ranges = Vec::new();
+        for vma in self.inner.borrow().vmas.iter().filter(|v| v.start >= address) {
+            let Some((object, _, page)) = segment_of(&vma.attrs) else { continue };
+            let belongs = (vma.start - address) as u64 == page * PAGE_SIZE as u64;
+            if belongs && found.as_ref().is_none_or(|f| Rc::ptr_eq(f, object)) {
+                found = Some(object.clone());
+                ranges.push((vma.start, vma.end));
+            }
+        }
+        if ranges.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        for (start, end) in ranges {
+            self.unmap(start, end)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back all segments of shared memory: the current process ends.
+    pub fn detach_all(&self) {
+        let inner = self.inner.borrow();
+        let shown = inner.vmas.iter().filter(|v| segment_of(&v.attrs).is_some());
+        let ranges: Vec<(usize, usize)> = shown.map(|v| (v.start, v.end)).collect();
+        drop(inner);
+        for (start, end) in ranges {
+            // Whole mappings: nothing is split.
+            let _ = self.unmap(start, end);
         }
     }
 }

@@ -102,6 +102,9 @@ pub fn sys_unshare(flags: u64) -> Result<()> {
     if flags & NAMESPACES != 0 {
         return Err(Errno::EPERM);
     }
+    if flags & g::CLONE_SYSVSEM as u64 != 0 {
+        crate::ipc::sem::unshare(&me);
+    }
     if flags & g::CLONE_FILES as u64 != 0 {
         me.unshare_files();
     }

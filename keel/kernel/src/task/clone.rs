@@ -3,6 +3,7 @@
 use super::process::Process;
 use super::wait::{Interrupt, WaitQueue, wait_until};
 use super::{Parts, Task, current, pid, pidfd, sched};
+use crate::ipc::sem;
 use crate::mm::user;
 use crate::signal::{AltStack, TaskSignals};
 use abi::layout::USER_TOP;
@@ -26,6 +27,7 @@ const PARENT_SETTID: u64 = g::CLONE_PARENT_SETTID as u64;
 const CHILD_SETTID: u64 = g::CLONE_CHILD_SETTID as u64;
 const CHILD_CLEARTID: u64 = g::CLONE_CHILD_CLEARTID as u64;
 const PIDFD: u64 = g::CLONE_PIDFD as u64;
+const SYSVSEM: u64 = g::CLONE_SYSVSEM as u64;
 const DETACHED: u64 = g::CLONE_DETACHED as u64;
 const NEWTIME: u64 = g::CLONE_NEWTIME as u64;
 const CLEAR_SIGHAND: u64 = g::CLONE_CLEAR_SIGHAND;
@@ -271,6 +273,9 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     task.securebits.set(me.securebits.get());
     task.timer_slack_ns.set(me.timer_slack_ns.get());
     task.io_priority.set(me.io_priority.get());
+    if has(SYSVSEM) {
+        sem::inherit(me, &task);
+    }
     if has(CHILD_CLEARTID) {
         task.clear_tid.set(r.child_tid);
     }

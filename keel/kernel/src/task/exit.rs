@@ -2,6 +2,7 @@
 
 use super::process::Process;
 use super::{Task, current, futex, pid, robust, sched};
+use crate::ipc::sem;
 use crate::mm::{Mm, user};
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
 use crate::task;
@@ -54,6 +55,10 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
         process.itimers.stop(&process);
         process.posix_timers.clear();
     }
+    if let Some(mm) = me.try_mm().filter(|mm| Rc::strong_count(mm) == 2) {
+        mm.detach_all();
+    }
+    sem::unshare(&me);
     let files = me.set_files(None);
     if let Some(files) = files
         && Rc::strong_count(&files) == 1

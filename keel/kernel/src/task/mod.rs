@@ -30,6 +30,7 @@ pub mod wait;
 pub use cred::Cred;
 pub use process::Process;
 
+use crate::ipc::sem;
 use crate::signal::TaskSignals;
 use crate::{file::FdTable, fs::FsContext, mm::Mm};
 use abi::layout::MAX_CPUS;
@@ -74,6 +75,8 @@ pub struct Task {
     /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
     pub(crate) started_ns: u64,
     pub(crate) io_priority: Cell<i32>,
+    /// What its end gives back to semaphores, semop(2).
+    pub(crate) sem_undo: RefCell<Option<Rc<sem::UndoList>>>,
 }
 
 impl core::fmt::Debug for Task {
@@ -163,6 +166,7 @@ impl Task {
             timer_slack_ns: Cell::new(50_000),
             started_ns: hal::clock::monotonic_ns(),
             io_priority: Cell::new(0),
+            sem_undo: RefCell::new(None),
         })
     }
 

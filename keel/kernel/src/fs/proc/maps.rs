@@ -42,7 +42,12 @@ impl Lines {
 
     /// Appends the line of a mapping, as in `maps`.
     pub fn push(&mut self, out: &mut Vec<u8>, area: &AreaInfo) {
-        let (dev, ino) = area.inode.as_ref().map_or((0, 0), |inode| self.identity(inode));
+        let (dev, ino) = match (&area.name, &area.inode) {
+            // Linux keeps them in a file system of its own, the first without a device.
+            (AreaName::Segment(_, id), _) => (1, *id),
+            (_, Some(inode)) => self.identity(inode),
+            _ => (0, 0),
+        };
         let (major, minor) = split_dev(dev);
         let letter = |prot, letter| if area.prot.contains(prot) { letter } else { '-' };
         let (r, w, x) = (letter(Prot::READ, 'r'), letter(Prot::WRITE, 'w'), letter(Prot::EXEC, 'x'));
@@ -68,6 +73,7 @@ impl Lines {
             AreaName::File(FileName::Path(place)) => escaped(&place.display_path(Some(&self.root))),
             AreaName::File(FileName::Text(text)) => escaped(text),
             AreaName::Fixed(name) | AreaName::Deleted(name) => name.as_bytes().to_vec(),
+            AreaName::Segment(name, _) => name.as_bytes().to_vec(),
             AreaName::File(FileName::Unknown) | AreaName::None => Vec::new(),
         }
     }

@@ -30,7 +30,7 @@ impl Figures {
                 (figures.anonymous, figures.file) = (dirty, pages.present - dirty);
             }
             AreaName::File(_) => figures.file = pages.present,
-            AreaName::Deleted(_) => figures.shared_memory = pages.present,
+            AreaName::Deleted(_) | AreaName::Segment(..) => figures.shared_memory = pages.present,
             AreaName::Fixed("[heap]" | "[stack]") | AreaName::None => figures.anonymous = pages.present,
             AreaName::Fixed(_) => {}
         }

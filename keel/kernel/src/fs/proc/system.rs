@@ -1,6 +1,7 @@
 //! The system as a whole: `stat`, `uptime`, `loadavg`, `version`, and tables of what is not there.
 
 use super::stat::TICK_NS;
+use crate::ipc;
 use crate::task::process::{self, Usage};
 use crate::task::{info, pid, sched};
 use crate::time::{SECOND, clock};
@@ -36,25 +37,12 @@ pub fn terminals() -> Table {
     )])
 }
 
-/// `sysvipc`: headers.
+/// `sysvipc`: the objects of each kind.
 pub fn sysvipc() -> Table {
     table([
-        (
-            "msg",
-            super::constant(
-                "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n",
-            ),
-        ),
-        (
-            "sem",
-            super::constant("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"),
-        ),
-        (
-            "shm",
-            super::constant(
-                "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n",
-            ),
-        ),
+        ("msg", super::text(ipc::msg::table)),
+        ("sem", super::text(ipc::sem::table)),
+        ("shm", super::text(ipc::shm::table)),
     ])
 }
 

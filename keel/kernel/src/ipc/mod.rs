@@ -1,0 +1,225 @@
+//! System V IPC: shared memory ([`shm`]), semaphores ([`sem`]), message queues ([`msg`]); sysvipc(7).
+//!
+//! Objects of a kind lie in a [`Table`] and are known by an id: the index in the table and, above it, how
+//! often the indices went round, so that an old id rarely means a new object. Who may do what is in a
+//! [`Perm`], which all kinds begin with.
+
+pub mod msg;
+pub mod sem;
+pub mod shm;
+
+use crate::task::{self, cred::cap};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use uapi::{Errno, Result};
+
+/// Key of objects that only their id leads to.
+const IPC_PRIVATE: i32 = 0;
+/// Make it if it does not exist.
+const IPC_CREAT: u32 = 0o1000;
+/// Fail if it exists.
+const IPC_EXCL: u32 = 0o2000;
+/// Fail instead of waiting.
+const IPC_NOWAIT: u32 = 0o4000;
+/// Commands of the `ctl` calls.
+const IPC_RMID: i32 = 0;
+const IPC_SET: i32 = 1;
+const IPC_STAT: i32 = 2;
+const IPC_INFO: i32 = 3;
+/// Permission bits of a mode.
+const MODE_BITS: u32 = 0o777;
+/// Wanted permissions, for whichever class the asker is of.
+const READ: u32 = 0o444;
+const WRITE: u32 = 0o222;
+const EXEC: u32 = 0o111;
+
+/// Bits of an id that are the index.
+const INDEX_BITS: u32 = 15;
+/// Indices are taken again after this many at the earliest.
+const MIN_CYCLE: usize = 64;
+
+/// Capability to do everything with every object, capabilities(7).
+const CAP_IPC_OWNER: u32 = 15;
+
+/// `struct ipc64_perm` as it is copied to programs.
+type RawPerm = [u64; 6];
+
+/// Owner, creator and permissions of an object.
+#[derive(Debug)]
+pub struct Perm {
+    id: i32,
+    key: Cell<i32>,
+    uid: Cell<u32>,
+    gid: Cell<u32>,
+    creator_uid: u32,
+    creator_gid: u32,
+    mode: Cell<u32>,
+}
+
+impl Perm {
+    /// Of an object that the current thread makes.
+    fn new(id: i32, key: i32, flags: u32) -> Self {
+        let cred = task::current().cred();
+        Self {
+            id,
+            key: Cell::new(key),
+            uid: Cell::new(cred.euid),
+            gid: Cell::new(cred.egid),
+            creator_uid: cred.euid,
+            creator_gid: cred.egid,
+            mode: Cell::new(flags & MODE_BITS),
+        }
+    }
+
+    /// Whether the current thread may do what `wanted` (three equal groups of bits) says. EACCES.
+    fn check(&self, wanted: u32) -> Result<()> {
+        let cred = task::current().cred();
+        let wanted = wanted >> 6 | wanted >> 3 | wanted;
+        let granted = match () {
+            () if cred.euid == self.creator_uid || cred.euid == self.uid.get() => self.mode.get() >> 6,
+            () if cred.in_group(self.creator_gid) || cred.in_group(self.gid.get()) => self.mode.get() >> 3,
+            () => self.mode.get(),
+        };
+        if wanted & !granted & 7 != 0 && !cred.capable(CAP_IPC_OWNER) {
+            return Err(Errno::EACCES);
+        }
+        Ok(())
+    }
+
+    /// Whether the current thread's user owns or made it.
+    fn is_own(&self) -> bool {
+        let euid = task::current().cred().euid;
+        euid == self.uid.get() || euid == self.creator_uid
+    }
+
+    /// Whether the current thread may change or remove it. EPERM.
+    fn check_owner(&self) -> Result<()> {
+        if self.is_own() || task::current().cred().capable(cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// `IPC_SET`: owner and permissions as given. EINVAL.
+    fn set(&self, raw: RawPerm) -> Result<()> {
+        let (uid, gid, mode) = ((raw[0] >> 32) as u32, raw[1] as u32, (raw[2] >> 32) as u32);
+        if uid == u32::MAX || gid == u32::MAX {
+            return Err(Errno::EINVAL);
+        }
+        self.uid.set(uid);
+        self.gid.set(gid);
+        self.mode.set(self.mode.get() & !MODE_BITS | mode & MODE_BITS);
+        Ok(())
+    }
+
+    fn raw(&self) -> RawPerm {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        [
+            pair(self.key.get() as u32, self.uid.get()),
+            pair(self.gid.get(), self.creator_uid),
+            pair(self.creator_gid, self.mode.get()),
+            (self.id >> INDEX_BITS) as u64,
+            0,
+            0,
+        ]
+    }
+}
+
+/// Index part of an id.
+fn index_of(id: i32) -> usize {
+    (id & ((1 << INDEX_BITS) - 1)) as usize
+}
+
+/// A kind of object.
+trait Object {
+    fn perm(&self) -> &Perm;
+}
+
+/// All objects of a kind, by index.
+struct Table<T> {
+    items: BTreeMap<usize, Rc<T>>,
+    /// Index that was given last, and how often they went round.
+    last: Option<usize>,
+    round: i32,
+}
+
+impl<T: Object> Table<T> {
+    const fn new() -> Self {
+        Self { items: BTreeMap::new(), last: None, round: 0 }
+    }
+
+    /// The object of an id. EINVAL.
+    fn get(&self, id: i32) -> Result<Rc<T>> {
+        let found = self.at(id)?;
+        if found.perm().id == id { Ok(found) } else { Err(Errno::EINVAL) }
+    }
+
+    /// The object at an index; as in Linux the index of any id does. EINVAL.
+    fn at(&self, id: i32) -> Result<Rc<T>> {
+        self.items.get(&index_of(id)).cloned().ok_or(Errno::EINVAL)
+    }
+
+    fn by_key(&self, key: i32) -> Option<Rc<T>> {
+        self.items.values().find(|item| item.perm().key.get() == key).cloned()
+    }
+
+    /// Adds the object that `make` gives for its id. ENOSPC if there are `limit`.
+    fn insert(&mut self, limit: usize, make: impl FnOnce(i32) -> Result<Rc<T>>) -> Result<i32> {
+        let count = self.items.len();
+        if count >= limit {
+            return Err(Errno::ENOSPC);
+        }
+        let cycle = (count * 3 / 2).max(MIN_CYCLE).max(count + 1).min(1 << INDEX_BITS);
+        let from = self.last.map_or(0, |last| last + 1);
+        let free = |index: &usize| !self.items.contains_key(index);
+        let index = (from..cycle).find(free).or_else(|| (0..cycle).find(free)).ok_or(Errno::ENOSPC)?;
+        let mut round = self.round;
+        if self.last.is_some_and(|last| index <= last) {
+            round = (round + 1) & 0xffff;
+        }
+        let id = round << INDEX_BITS | index as i32;
+        self.items.insert(index, make(id)?);
+        (self.last, self.round) = (Some(index), round);
+        Ok(id)
+    }
+
+    /// Takes an object out, if it is still there.
+    fn remove(&mut self, perm: &Perm) -> Option<Rc<T>> {
+        let index = index_of(perm.id);
+        if self.items.get(&index)?.perm().id == perm.id { self.items.remove(&index) } else { None }
+    }
+
+    /// Highest index in use, 0 if there is none: what the `INFO` commands return.
+    fn highest(&self) -> usize {
+        self.items.last_key_value().map_or(0, |(index, _)| *index)
+    }
+}
+
+/// What a `get` call found under its key.
+enum Got<T> {
+    /// This object; the caller checks the size, then the permissions.
+    Existing(Rc<T>),
+    /// Nothing, and it shall be made.
+    New,
+}
+
+/// Looks a key up as the `get` calls do. ENOENT, EEXIST.
+fn find<T: Object>(table: &Table<T>, key: i32, flags: u32) -> Result<Got<T>> {
+    if key == IPC_PRIVATE {
+        return Ok(Got::New);
+    }
+    match table.by_key(key) {
+        None if flags & IPC_CREAT == 0 => Err(Errno::ENOENT),
+        None => Ok(Got::New),
+        Some(_) if flags & IPC_CREAT != 0 && flags & IPC_EXCL != 0 => Err(Errno::EEXIST),
+        Some(found) => Ok(Got::Existing(found)),
+    }
+}
+
+/// Seconds of the wall clock.
+fn now() -> i64 {
+    (hal::clock::realtime_ns() / crate::time::SECOND) as i64
+}
+
+/// Process id of the caller, as the objects note who used them last.
+fn caller() -> i32 {
+    task::try_current().map_or(0, |task| task.pid())
+}

@@ -1,0 +1,441 @@
+//! System V semaphores: semget(2), semop(2), semctl(2).
+//!
+//! As in Linux, whoever changes a value carries out the waiting operations that it makes possible, in the
+//! order of their arrival, on behalf of those who wait: they wake up to a finished call.
+
+mod undo;
+
+pub use undo::{UndoList, inherit, leave, unshare};
+
+use super::{Got, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
+use crate::mm::user;
+use crate::task::wait::{Interrupt, park};
+use crate::task::{self, Task, sched};
+use crate::time::{deadline_after, read_timespec};
+use alloc::format;
+use alloc::rc::{Rc, Weak};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use uapi::{Errno, Result};
+use undo::Undo;
+
+/// Most semaphores of a set, of all sets, operations of a call, and sets: Linux's defaults.
+const SEMMSL: u32 = 32000;
+const SEMMNS: u32 = 1_024_000_000;
+const SEMOPM: u32 = 500;
+const SEMMNI: u32 = 32000;
+/// Highest value, and most that an exit gives back.
+const SEMVMX: i32 = 32767;
+/// Size of an undo structure, as seminfo has it.
+const SEMUSZ: u32 = 20;
+
+/// Flag of an operation: give it back at exit.
+const SEM_UNDO: u16 = 0x1000;
+/// Commands of semctl.
+const GETPID: i32 = 11;
+const GETVAL: i32 = 12;
+const GETALL: i32 = 13;
+const GETNCNT: i32 = 14;
+const GETZCNT: i32 = 15;
+const SETVAL: i32 = 16;
+const SETALL: i32 = 17;
+const SEM_STAT: i32 = 18;
+const SEM_INFO: i32 = 19;
+const SEM_STAT_ANY: i32 = 20;
+
+static SETS: Global<RefCell<Table<Set>>> = Global::new(RefCell::new(Table::new()));
+
+#[derive(Clone, Copy, Default)]
+struct Semaphore {
+    value: i32,
+    /// Process of the last operation.
+    pid: i32,
+}
+
+/// A set of semaphores.
+pub struct Set {
+    perm: Perm,
+    semaphores: RefCell<Vec<Semaphore>>,
+    operated: Cell<i64>,
+    changed: Cell<i64>,
+    removed: Cell<bool>,
+    waiting: RefCell<Vec<Rc<Request>>>,
+    /// What exits give back.
+    undos: RefCell<Vec<Weak<Undo>>>,
+}
+
+impl Object for Set {
+    fn perm(&self) -> &Perm {
+        &self.perm
+    }
+}
+
+/// `struct sembuf`.
+#[derive(Clone, Copy)]
+struct Operation {
+    number: usize,
+    change: i32,
+    flags: u16,
+}
+
+/// The operations of a call.
+struct Request {
+    operations: Vec<Operation>,
+    undo: Option<Rc<Undo>>,
+    pid: i32,
+    task: Rc<Task>,
+    /// Operation that can't be carried out now.
+    blocked_by: Cell<usize>,
+    outcome: Cell<Option<Result<()>>>,
+}
+
+impl Request {
+    fn alters(&self) -> bool {
+        self.operations.iter().any(|op| op.change != 0)
+    }
+
+    fn finish(&self, outcome: Result<()>) {
+        self.outcome.set(Some(outcome));
+        sched::wake(&self.task);
+    }
+
+    /// Whether it waits for this semaphore to rise, or to become zero.
+    fn waits_for(&self, number: usize, zero: bool) -> bool {
+        let blocking = self.operations.get(self.blocked_by.get());
+        blocking.is_some_and(|op| op.number == number && (op.change == 0) == zero)
+    }
+}
+
+impl Set {
+    fn len(&self) -> usize {
+        self.semaphores.borrow().len()
+    }
+
+    /// Carries all operations out, or none: `None` if one has to wait. EAGAIN, ERANGE.
+    fn attempt(&self, request: &Request) -> Option<Result<()>> {
+        let mut semaphores = self.semaphores.borrow_mut();
+        for (i, op) in request.operations.iter().enumerate() {
+            // Checked when the call began.
+            let Some(semaphore) = semaphores.get_mut(op.number) else { return Some(Err(Errno::EFBIG)) };
+            let value = semaphore.value + op.change;
+            let blocks = value < 0 || op.change == 0 && semaphore.value != 0;
+            let undo = request.undo.as_ref().filter(|_| op.flags & SEM_UNDO != 0);
+            let failed = match () {
+                () if blocks && op.flags & IPC_NOWAIT as u16 != 0 => Some(Some(Err(Errno::EAGAIN))),
+                () if blocks => Some(None),
+                () if value > SEMVMX => Some(Some(Err(Errno::ERANGE))),
+                () if undo.is_some_and(|undo| !undo.add(op.number, -op.change)) => Some(Some(Err(Errno::ERANGE))),
+                () => None,
+            };
+            let Some(outcome) = failed else {
+                semaphore.value = value;
+                continue;
+            };
+            request.blocked_by.set(i);
+            for done in request.operations[..i].iter().rev() {
+                semaphores[done.number].value -= done.change;
+                if let Some(undo) = request.undo.as_ref().filter(|_| done.flags & SEM_UNDO != 0) {
+                    undo.add(done.number, done.change);
+                }
+            }
+            return outcome;
+        }
+        for op in &request.operations {
+            semaphores[op.number].pid = request.pid;
+        }
+        self.operated.set(super::now());
+        Some(Ok(()))
+    }
+
+    /// Carries out what has become possible.
+    fn update(&self) {
+        while self.update_once(false) || self.update_once(true) {}
+    }
+
+    /// One round over those who wait to change something, or for zero; whether a value has changed.
+    fn update_once(&self, altering: bool) -> bool {
+        let mut i = 0;
+        loop {
+            let Some(request) = self.waiting.borrow().get(i).cloned() else { return false };
+            if request.alters() != altering {
+                i += 1;
+                continue;
+            }
+            let Some(outcome) = self.attempt(&request) else {
+                i += 1;
+                continue;
+            };
+            self.waiting.borrow_mut().remove(i);
+            request.finish(outcome);
+            if altering && outcome.is_ok() {
+                return true;
+            }
+        }
+    }
+
+    fn check(&self, wanted: u32) -> Result<()> {
+        self.perm.check(wanted)?;
+        if self.removed.get() { Err(Errno::EIDRM) } else { Ok(()) }
+    }
+
+    /// `struct semid64_ds`.
+    fn raw(&self) -> [u64; 13] {
+        let mut raw = [0; 13];
+        raw[..6].copy_from_slice(&self.perm.raw());
+        raw[6] = self.operated.get() as u64;
+        raw[8] = self.changed.get() as u64;
+        raw[10] = self.len() as u64;
+        raw
+    }
+
+    /// Forgets what exits would give back to some semaphores.
+    fn forget_undo(&self, number: Option<usize>) {
+        for undo in self.undos.borrow().iter().filter_map(Weak::upgrade) {
+            undo.clear(number);
+        }
+    }
+}
+
+/// semget(2). EACCES, EEXIST, EINVAL, ENOENT, ENOMEM, ENOSPC.
+pub fn sys_semget(key: i32, count: i32, flags: u32) -> Result<i32> {
+    let count = usize::try_from(count).ok().filter(|n| *n <= SEMMSL as usize).ok_or(Errno::EINVAL)?;
+    let found = find(&SETS.borrow(), key, flags)?;
+    if let Got::Existing(set) = found {
+        if count > set.len() {
+            return Err(Errno::EINVAL);
+        }
+        set.perm.check(flags)?;
+        return Ok(set.perm.id);
+    }
+    if count == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let used: usize = SETS.borrow().items.values().map(|set| set.len()).sum();
+    if used + count > SEMMNS as usize {
+        return Err(Errno::ENOSPC);
+    }
+    let mut semaphores = Vec::new();
+    semaphores.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    semaphores.resize(count, Semaphore::default());
+    SETS.borrow_mut().insert(SEMMNI as usize, |id| {
+        Ok(Rc::new(Set {
+            perm: Perm::new(id, key, flags),
+            semaphores: RefCell::new(semaphores),
+            operated: Cell::new(0),
+            changed: Cell::new(super::now()),
+            removed: Cell::new(false),
+            waiting: RefCell::default(),
+            undos: RefCell::default(),
+        }))
+    })
+}
+
+/// semop(2).
+pub fn sys_semop(id: i32, operations: usize, count: u32) -> Result<()> {
+    operate(id, operations, count, None)
+}
+
+/// semtimedop(2).
+pub fn sys_semtimedop(id: i32, operations: usize, count: u32, timeout: usize) -> Result<()> {
+    if timeout == 0 {
+        return operate(id, operations, count, None);
+    }
+    // A bad time is reported after bad operations, a bad address before.
+    let time = match read_timespec(timeout) {
+        Err(Errno::EFAULT) => return Err(Errno::EFAULT),
+        other => other,
+    };
+    operate(id, operations, count, Some(time))
+}
+
+fn read_operations(at: usize, count: u32) -> Result<Vec<Operation>> {
+    let raw: Vec<[u16; 3]> = user::read_array(at, count as usize)?;
+    let operation = |[number, change, flags]: [u16; 3]| Operation {
+        number: usize::from(number),
+        change: i32::from(change as i16),
+        flags,
+    };
+    Ok(raw.into_iter().map(operation).collect())
+}
+
+/// E2BIG, EACCES, EAGAIN, EFAULT, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ERANGE.
+fn operate(id: i32, operations: usize, count: u32, timeout: Option<Result<u64>>) -> Result<()> {
+    if count > SEMOPM {
+        return Err(Errno::E2BIG);
+    }
+    if count < 1 {
+        return Err(Errno::EINVAL);
+    }
+    let operations = read_operations(operations, count)?;
+    if id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let deadline = timeout.transpose()?.map(deadline_after);
+    let set = SETS.borrow().get(id)?;
+    if operations.iter().any(|op| op.number >= set.len()) {
+        return Err(Errno::EFBIG);
+    }
+    set.check(if operations.iter().any(|op| op.change != 0) { WRITE } else { READ })?;
+    let me = task::current();
+    let undo = if operations.iter().any(|op| op.flags & SEM_UNDO != 0) { Some(undo::of(&me, &set)?) } else { None };
+    let request = Rc::new(Request {
+        operations,
+        undo,
+        pid: me.pid(),
+        task: me,
+        blocked_by: Cell::new(0),
+        outcome: Cell::new(None),
+    });
+    if let Some(outcome) = set.attempt(&request) {
+        if outcome.is_ok() && request.alters() {
+            set.update();
+        }
+        return outcome;
+    }
+    set.waiting.borrow_mut().push(request.clone());
+    let waited = park(deadline, Interrupt::BySignal, || request.outcome.get());
+    match waited {
+        Ok(outcome) => outcome,
+        Err(errno) => {
+            set.waiting.borrow_mut().retain(|r| !Rc::ptr_eq(r, &request));
+            Err(if errno == Errno::ETIMEDOUT { Errno::EAGAIN } else { Errno::EINTR })
+        }
+    }
+}
+
+/// `struct seminfo`, and the highest index.
+fn info(command: i32) -> ([u32; 10], usize) {
+    let table = SETS.borrow();
+    let (sets, semaphores) = if command == SEM_INFO {
+        (table.items.len() as u32, table.items.values().map(|set| set.len() as u32).sum())
+    } else {
+        (SEMUSZ, SEMVMX as u32)
+    };
+    let info = [SEMMNS, SEMMNI, SEMMNS, SEMMNS, SEMMSL, SEMOPM, SEMOPM, sets, SEMVMX as u32, semaphores];
+    (info, table.highest())
+}
+
+/// semctl(2). EACCES, EFAULT, EIDRM, EINVAL, ENOMEM, EPERM, ERANGE.
+pub fn sys_semctl(id: i32, number: i32, command: i32, argument: u64) -> Result<usize> {
+    if id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let at = argument as usize;
+    match command {
+        IPC_INFO | SEM_INFO => {
+            let (info, highest) = info(command);
+            user::write(at, &info)?;
+            Ok(highest)
+        }
+        IPC_STAT | SEM_STAT | SEM_STAT_ANY => {
+            let by_index = command != IPC_STAT;
+            let set = if by_index { SETS.borrow().at(id) } else { SETS.borrow().get(id) }?;
+            if command != SEM_STAT_ANY {
+                set.perm.check(READ)?;
+            }
+            user::write(at, &set.raw())?;
+            Ok(if by_index { set.perm.id as usize } else { 0 })
+        }
+        GETALL => {
+            let set = SETS.borrow().get(id)?;
+            set.check(READ)?;
+            let values: Vec<u16> = set.semaphores.borrow().iter().map(|s| s.value as u16).collect();
+            user::write_bytes(at, bytemuck::cast_slice(&values))?;
+            Ok(0)
+        }
+        SETALL => set_all(&SETS.borrow().get(id)?, at),
+        SETVAL => set_value(id, number, argument as i32),
+        GETVAL | GETPID | GETNCNT | GETZCNT => get(id, number, command),
+        IPC_SET => {
+            let raw: [u64; 13] = user::read(at)?;
+            let set = SETS.borrow().get(id)?;
+            set.perm.check_owner()?;
+            set.perm.set([raw[0], raw[1], raw[2], raw[3], raw[4], raw[5]])?;
+            set.changed.set(super::now());
+            Ok(0)
+        }
+        IPC_RMID => {
+            let set = SETS.borrow().get(id)?;
+            set.perm.check_owner()?;
+            let gone = SETS.borrow_mut().remove(&set.perm);
+            drop(gone);
+            set.removed.set(true);
+            let waiting = set.waiting.take();
+            waiting.iter().for_each(|request| request.finish(Err(Errno::EIDRM)));
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn get(id: i32, number: i32, command: i32) -> Result<usize> {
+    let set = SETS.borrow().get(id)?;
+    set.check(READ)?;
+    let number = usize::try_from(number).map_err(|_| Errno::EINVAL)?;
+    let semaphore = set.semaphores.borrow().get(number).copied().ok_or(Errno::EINVAL)?;
+    Ok(match command {
+        GETVAL => semaphore.value as usize,
+        GETPID => semaphore.pid as usize,
+        _ => set.waiting.borrow().iter().filter(|r| r.waits_for(number, command == GETZCNT)).count(),
+    })
+}
+
+fn set_value(id: i32, number: i32, value: i32) -> Result<usize> {
+    if !(0..=SEMVMX).contains(&value) {
+        return Err(Errno::ERANGE);
+    }
+    let set = SETS.borrow().get(id)?;
+    let number = usize::try_from(number).ok().filter(|n| *n < set.len()).ok_or(Errno::EINVAL)?;
+    set.check(WRITE)?;
+    set.forget_undo(Some(number));
+    if let Some(semaphore) = set.semaphores.borrow_mut().get_mut(number) {
+        *semaphore = Semaphore { value, pid: super::caller() };
+    }
+    set.changed.set(super::now());
+    set.update();
+    Ok(0)
+}
+
+fn set_all(set: &Rc<Set>, at: usize) -> Result<usize> {
+    set.check(WRITE)?;
+    let values: Vec<u16> = user::read_array(at, set.len())?;
+    if values.iter().any(|v| i32::from(*v) > SEMVMX) {
+        return Err(Errno::ERANGE);
+    }
+    if set.removed.get() {
+        return Err(Errno::EIDRM);
+    }
+    let pid = super::caller();
+    for (semaphore, value) in set.semaphores.borrow_mut().iter_mut().zip(values) {
+        *semaphore = Semaphore { value: i32::from(value), pid };
+    }
+    set.forget_undo(None);
+    set.changed.set(super::now());
+    set.update();
+    Ok(0)
+}
+
+/// `/proc/sysvipc/sem`.
+pub fn table() -> String {
+    let mut text =
+        String::from("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n");
+    for s in SETS.borrow().items.values() {
+        let p = &s.perm;
+        text.push_str(&format!(
+            "{:10} {:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}\n",
+            p.key.get(),
+            p.id,
+            p.mode.get(),
+            s.len(),
+            p.uid.get(),
+            p.gid.get(),
+            p.creator_uid,
+            p.creator_gid,
+            s.operated.get(),
+            s.changed.get(),
+        ));
+    }
+    text
+}
