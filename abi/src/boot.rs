@@ -107,6 +107,41 @@ pub enum StreamKind {
     Device,
 }
 
+/// When a traced call began, as it is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stamp {
+    /// Not at all.
+    #[default]
+    None,
+    /// Time of the day, UTC.
+    Time,
+    /// The same with microseconds.
+    TimeMicros,
+    /// Seconds since the epoch, with microseconds.
+    Epoch,
+    /// Seconds since the line before.
+    Relative,
+}
+
+/// What `hull trace` shall tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Calls that count: a bit for each number, 64 in a word.
+    pub calls: Vec<u64>,
+    /// Print each call.
+    pub lines: bool,
+    /// Print a table at the end.
+    pub summary: bool,
+    /// Print signals.
+    pub signals: bool,
+    /// Print how long each call took.
+    pub duration: bool,
+    /// What stands before each call.
+    pub stamp: Stamp,
+    /// Bytes of strings that are printed.
+    pub string_limit: u32,
+}
+
 /// What to run and in which surroundings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodConfig {
@@ -141,8 +176,8 @@ pub struct PodConfig {
     pub streams: [StreamKind; 3],
     /// `(rows, columns)` of the terminal, if a stream is one.
     pub window: Option<(u16, u16)>,
-    /// Print every system call (`hull trace`).
-    pub trace: bool,
+    /// Tell of system calls (`hull trace`).
+    pub trace: Option<Trace>,
 }
 
 impl PodConfig {

@@ -18,7 +18,8 @@ pub enum Op {
     Exit = 1,
     /// Keel failed. in: text for the user. Never completes.
     Crash = 2,
-    /// A line for the user's standard error. in: text without the newline.
+    /// A line for the user. a0: 0 for standard error, 1 for where `hull trace` writes. in: text without
+    /// the newline.
     Log = 3,
     /// out: random bytes.
     Entropy = 4,

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::trace::TraceArgs;
 use crate::values::{Grant, duration, size};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -53,8 +54,12 @@ current directory, all read-only: what the program writes there stays in the pod
 of hull (see --env and --clear-env) and its standard streams.")]
     Run(RunArgs),
     /// Run a program and print its system calls to standard error
-    #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES)]
-    Trace(RunArgs),
+    #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES,
+        mut_arg("env", |env| env.short(None)), mut_arg("tty", |tty| tty.short(None)), long_about = "\
+Run a program in a pod and print its system calls, and those of its children, to standard error: each with the \
+thread's id, its arguments and its result. Options are named as strace has them, besides those of `hull run`, of \
+which --env and --tty have no short form here.")]
+    Trace(TraceArgs),
     /// Check whether this machine can run pods
     #[command(long_about = "\
 Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check with what to do \

@@ -2,7 +2,7 @@
 
 use crate::args::Command;
 use crate::failure::{Failure, Result};
-use crate::{doctor, run};
+use crate::{doctor, run, trace};
 
 /// The exit code of a command that measures.
 fn measured(result: anyhow::Result<()>) -> Result<u8> {
@@ -15,8 +15,8 @@ fn measured(result: anyhow::Result<()>) -> Result<u8> {
 /// Runs a command; its exit code.
 pub fn dispatch(command: Command) -> Result<u8> {
     match command {
-        Command::Run(options) => run::run(options, false),
-        Command::Trace(options) => run::run(options, true),
+        Command::Run(options) => run::run(options, None),
+        Command::Trace(options) => trace::trace(options),
         Command::Doctor => Ok(doctor::doctor()),
         Command::Bench(options) => measured(bench::bench(&options)),
         Command::BenchWorkload(options) => measured(bench::workload::run(&options)),

@@ -8,6 +8,7 @@ mod failure;
 mod identity;
 mod run;
 mod signals;
+mod trace;
 mod values;
 mod view;
 

@@ -5,11 +5,12 @@ use crate::environment::{self, Variables};
 use crate::failure::{Failure, Result, reason};
 use crate::view::View;
 use crate::{identity, signals};
-use abi::boot::PodConfig;
+use abi::boot::{PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ use std::path::{Path, PathBuf};
 /// Longest host name in bytes (Linux `__NEW_UTS_LEN`).
 const MAX_HOSTNAME: usize = 64;
 
-/// Runs a program in a pod; its exit code.
-pub fn run(options: RunArgs, trace: bool) -> Result<u8> {
+/// Runs a program in a pod; its exit code. `trace`: what to tell of its calls, and the file for it.
+pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     let config = configure(options, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     raise_file_limit();
@@ -26,7 +27,8 @@ pub fn run(options: RunArgs, trace: bool) -> Result<u8> {
     Ok(monitor::run(config)?)
 }
 
-fn configure(options: RunArgs, trace: bool) -> Result<RunConfig> {
+fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {
+    let (trace, trace_output) = trace.map_or((None, None), |(trace, output)| (Some(trace), output));
     let here = std::env::current_dir().map_err(|error| {
         Failure::request("the current directory", reason(&error), "change to a directory that exists")
     })?;
@@ -85,6 +87,7 @@ fn configure(options: RunArgs, trace: bool) -> Result<RunConfig> {
         doorbell: options.doorbell.into(),
         timeout: options.timeout.filter(|timeout| !timeout.is_zero()),
         exports,
+        trace_output,
         pod,
     })
 }
@@ -174,7 +177,7 @@ mod tests {
     fn config(line: &[&str]) -> Result<RunConfig> {
         let line = ["hull", "run"].iter().chain(line);
         match Hull::try_parse_from(line).unwrap().command {
-            Command::Run(options) => configure(options, false),
+            Command::Run(options) => configure(options, None),
             other => panic!("{other:?}"),
         }
     }

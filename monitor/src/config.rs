@@ -2,6 +2,7 @@
 
 use crate::connectors::files::ExportConfig;
 use abi::boot::PodConfig;
+use std::fs::File;
 use std::time::Duration;
 
 /// How system calls enter keel.
@@ -43,6 +44,8 @@ pub struct RunConfig {
     pub timeout: Option<Duration>,
     /// Host directories and files, by the ids that `pod.exports` uses.
     pub exports: Vec<ExportConfig>,
+    /// Where traced calls are written; `None`: standard error.
+    pub trace_output: Option<File>,
     /// What keel is told.
     pub pod: PodConfig,
 }

@@ -85,7 +85,7 @@ pub fn run(config: RunConfig) -> Result<u8, Error> {
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());
     let shared = Arc::new(Shared {
-        server: Mutex::new(Server::new(memory, ring.clone(), files, streams)),
+        server: Mutex::new(Server::new(memory, ring.clone(), files, streams).with_trace_output(config.trace_output)),
         ring,
         kick: vcpu.kick(),
         doorbell: doorbell.event().clone(),

@@ -9,6 +9,8 @@ use crate::ring::RingEnd;
 use abi::request::Op;
 use abi::ring::{Completion, MAX_SEGMENTS, Segment, Submission, sub_flags};
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 
 /// Most requests that may be pending or answered but not taken; keel never has more than the ring
@@ -40,12 +42,18 @@ pub struct Server {
     backlog: VecDeque<Completion>,
     ending: Option<Ending>,
     served: u64,
+    trace_output: Option<File>,
 }
 
 impl Server {
     /// A server over these connectors.
     pub fn new(memory: Arc<GuestMemory>, ring: RingEnd, files: FilesConnector, streams: StreamsConnector) -> Self {
-        Self { memory, ring, files, streams, backlog: VecDeque::new(), ending: None, served: 0 }
+        Self { memory, ring, files, streams, backlog: VecDeque::new(), ending: None, served: 0, trace_output: None }
+    }
+
+    /// Lines about traced calls go there instead of standard error.
+    pub fn with_trace_output(self, trace_output: Option<File>) -> Self {
+        Self { trace_output, ..self }
     }
 
     /// How the guest ended, once it did.
@@ -146,7 +154,12 @@ impl Server {
                 None
             }
             Op::Log => {
-                eprintln!("{}", text(input));
+                let line = text(input);
+                match &mut self.trace_output {
+                    // Nobody can be told that telling failed.
+                    Some(file) if args[0] == 1 => drop(writeln!(file, "{line}")),
+                    _ => drop(writeln!(std::io::stderr(), "{line}")),
+                }
                 Some(Ok(Reply::default()))
             }
             Op::Entropy => Some(entropy(output)),

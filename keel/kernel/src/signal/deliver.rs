@@ -1,6 +1,7 @@
 //! The way back to the program: pending signals, restarts of interrupted calls.
 
 use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
+use crate::syscall::trace;
 use crate::task::{self, Process, Task, process, sched};
 use alloc::rc::Rc;
 use hal::percpu;
@@ -143,6 +144,9 @@ fn next_action(task: &Rc<Task>) -> Action {
         let wanted = SigSet(!0).without(task.signals.blocked.get());
         let Some(info) = take(task, wanted) else { return Action::None };
         let signal = info.signal();
+        if trace::is_on() {
+            trace::signal(&info);
+        }
         let action = task.signals.actions().get(signal);
         match action.handler {
             SIG_IGN => {}

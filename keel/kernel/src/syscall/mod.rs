@@ -280,13 +280,17 @@ fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
     if frame.entry == Entry::Trap as u64 {
         patch::on_trap(frame);
     }
-    let result =
-        if trace::is_on() { trace::run(frame, |frame| dispatch(frame, number)) } else { dispatch(frame, number) };
+    let result = observed(frame, number);
     if !percpu::work_pending() && !is_restart(result) {
         return Exit::Fast;
     }
     finish(frame, Some(number));
     Exit::Full
+}
+
+/// [`dispatch`], printed if calls are traced.
+fn observed(frame: &mut TrapFrame, number: u64) -> isize {
+    if trace::is_on() { trace::run(frame, |frame| dispatch(frame, number)) } else { dispatch(frame, number) }
 }
 
 /// The long way back to a program: events, signals, repeated calls. `call` as in
@@ -297,7 +301,7 @@ pub fn finish(frame: &mut TrapFrame, call: Option<u64>) {
     // The registers that rt_sigreturn and execve leave are no result of theirs.
     let mut call = call.filter(|n| *n != u64::from(general::__NR_rt_sigreturn));
     while let Next::Call(number) = deliver::leave(frame, call) {
-        dispatch(frame, number);
+        observed(frame, number);
         call = Some(number);
     }
 }

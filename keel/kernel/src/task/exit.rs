@@ -5,6 +5,7 @@ use super::{Task, current, futex, pid, robust, sched};
 use crate::ipc::sem;
 use crate::mm::{Mm, user};
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
+use crate::syscall::trace;
 use crate::task;
 use abi::request::Op;
 use alloc::rc::Rc;
@@ -47,6 +48,9 @@ pub fn exit_thread(status: i32) -> ! {
 fn clean_up(status: i32) -> Option<Rc<Mm>> {
     let me = current();
     let process = me.process().clone();
+    if trace::is_on() {
+        trace::ended(process.signals.group_exit.get().unwrap_or(status));
+    }
     // Nothing wakes or interrupts it from here on.
     me.signals.blocked.set(keel_core::sigset::SigSet(!0));
     robust::release_all(&me);
@@ -204,5 +208,8 @@ fn end_pod(status: i32) -> ! {
         0 => status >> 8 & 0xff,
         signal => 128 + signal,
     };
+    if trace::is_on() {
+        trace::summary::print();
+    }
     hal::ring::end(Op::Exit, code as u64, &[])
 }

@@ -63,8 +63,8 @@ pub fn first(
     prepare: impl FnOnce(&Rc<Process>) + 'static,
 ) -> ! {
     super::info::init(&config);
-    if config.trace {
-        crate::syscall::trace::turn_on();
+    if let Some(trace) = &config.trace {
+        crate::syscall::trace::turn_on(trace);
     }
     let init = pid::init_process();
     let tid = pid::FIRST;

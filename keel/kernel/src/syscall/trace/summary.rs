@@ -1,0 +1,100 @@
+//! How often each call was made, and the table of it.
+
+use super::{SETTINGS, find, send};
+use crate::patch;
+use crate::syscall::{MAX_CALLS, unserved};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt::Write;
+use hal::cell::Global;
+
+/// Figures of one call.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    calls: u64,
+    errors: u64,
+    ns: u64,
+}
+
+const NONE: Figures = Figures { calls: 0, errors: 0, ns: 0 };
+
+static FIGURES: Global<[Cell<Figures>; MAX_CALLS]> = Global::new([const { Cell::new(NONE) }; MAX_CALLS]);
+
+/// Adds a call that took `ns` from its entry to its result, waits included.
+pub fn count(number: u64, result: isize, ns: u64) {
+    let Some(cell) = FIGURES.get(number as usize) else { return };
+    let figures = cell.get();
+    // A call that is repeated after a signal counts again, and its first try is no error.
+    let failed = (-511..0).contains(&result);
+    cell.set(Figures {
+        calls: figures.calls + 1,
+        errors: figures.errors + u64::from(failed),
+        ns: figures.ns.saturating_add(ns),
+    });
+}
+
+/// Name of a call.
+fn name(number: usize) -> String {
+    find(number as u64).map_or_else(|| format!("syscall_{number}"), |call| call.name.into())
+}
+
+/// Prints the table, if it is wanted: the end of the pod.
+pub fn print() {
+    if !SETTINGS.get().summary {
+        return;
+    }
+    let mut rows: Vec<(usize, Figures)> =
+        FIGURES.iter().map(Cell::get).enumerate().filter(|(_, f)| f.calls > 0).collect();
+    rows.sort_by_key(|(_, figures)| core::cmp::Reverse((figures.ns, figures.calls)));
+    let mut total = NONE;
+    for (_, figures) in &rows {
+        total.calls += figures.calls;
+        total.errors += figures.errors;
+        total.ns = total.ns.saturating_add(figures.ns);
+    }
+    const RULE: &str = "------ ----------- ----------- --------- --------- ----------------";
+    send("% time     seconds  usecs/call     calls    errors syscall");
+    send(RULE);
+    for (number, figures) in &rows {
+        send(&row(figures, total.ns, &name(*number)));
+    }
+    send(RULE);
+    send(&row(&total, total.ns, "total"));
+    sites();
+}
+
+/// One row of the table.
+fn row(figures: &Figures, total_ns: u64, name: &str) -> String {
+    // Hundredths of a per cent.
+    let share = (u128::from(figures.ns) * 10_000).checked_div(u128::from(total_ns)).unwrap_or(0);
+    let micros = figures.ns / 1000;
+    let each = micros.checked_div(figures.calls).unwrap_or(0);
+    let errors = if figures.errors > 0 { format!("{}", figures.errors) } else { String::new() };
+    format!(
+        "{:3}.{:02} {:4}.{:06} {each:11} {:9} {errors:>9} {name}",
+        share / 100,
+        share % 100,
+        micros / 1_000_000,
+        micros % 1_000_000,
+        figures.calls,
+    )
+}
+
+/// How calls entered keel, and which of them it does not know.
+fn sites() {
+    let stats = patch::stats();
+    send(&format!(
+        "sites: {} patched, {} that trap for good; {} calls trapped, {} of them from generated code",
+        stats.patched, stats.refused, stats.traps, stats.foreign,
+    ));
+    let mut line = String::new();
+    for (number, times) in unserved() {
+        // Writing to a string can't fail.
+        let _ = write!(line, "{}{} ({number}) {times}", if line.is_empty() { "" } else { ", " }, name(number));
+    }
+    if !line.is_empty() {
+        send(&format!("not supported: {line}"));
+    }
+}
