@@ -34,15 +34,6 @@ impl Claim {
     }
 }
 
-impl Clone for Claim {
-    fn clone(&self) -> Self {
-        if let Some(attachments) = self.inode.attachments() {
-            attachments.claims.set(attachments.claims.get().saturating_add(self.step));
-        }
-        Self { inode: self.inode.clone(), step: self.step }
-    }
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(attachments) = self.inode.attachments() {

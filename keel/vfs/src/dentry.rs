@@ -49,6 +49,14 @@ impl core::fmt::Debug for Dentry {
     }
 }
 
+impl Drop for Dentry {
+    fn drop(&mut self) {
+        if self.deleted.get() && crate::notify::is_on() {
+            crate::notify::name_dropped(&self.inode);
+        }
+    }
+}
+
 /// Number of dentries in children tables, and the number at which unused ones are dropped.
 static COUNT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(0));
 static LIMIT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(LIMIT_MIN));

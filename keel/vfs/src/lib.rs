@@ -23,6 +23,7 @@ pub mod inode;
 pub mod io;
 pub mod locks;
 pub mod node;
+pub mod notify;
 pub mod ops;
 pub mod pagemap;
 pub mod synth;

@@ -3,8 +3,9 @@
 use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::walk::{Component, Parent};
-use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime};
+use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, notify};
 use alloc::rc::Rc;
+use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
 /// renameat2(2): do not replace.
@@ -60,7 +61,9 @@ pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>)
     check_dir(dir, cred)?;
     let new = inherit(dir, new, cred)?;
     let inode = dir.inode().create(name, &new)?;
-    Ok(adopt_new(dir, name, inode))
+    let place = adopt_new(dir, name, inode);
+    notify::created(dir, name, place.inode(), false);
+    Ok(place)
 }
 
 /// Enters what was just created; the file system says how long that holds at its next lookup.
@@ -112,6 +115,7 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     }
     dir.inode().link(&name, inode)?;
     adopt_new(dir, &name, inode.clone());
+    notify::created(dir, &name, inode, true);
     Ok(())
 }
 
@@ -141,9 +145,7 @@ pub fn unlink(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     }
     check_writable(&parent.dir)?;
     check_delete(&parent.dir, &victim, false, cred)?;
-    parent.dir.inode().unlink(name, victim.inode())?;
-    parent.dir.forget(name);
-    Ok(())
+    remove(&parent.dir, name, &victim)
 }
 
 /// rmdir(2).
@@ -157,8 +159,14 @@ pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     let victim = parent.dir.lookup(name, &[], false)?;
     check_writable(&parent.dir)?;
     check_delete(&parent.dir, &victim, true, cred)?;
-    parent.dir.inode().unlink(name, victim.inode())?;
-    parent.dir.forget(name);
+    remove(&parent.dir, name, &victim)
+}
+
+/// Removes a name that may be removed.
+fn remove(dir: &PathRef, name: &[u8], victim: &PathRef) -> Result<()> {
+    dir.inode().unlink(name, victim.inode())?;
+    dir.forget(name);
+    notify::removed(dir, name, victim);
     Ok(())
 }
 
@@ -228,6 +236,11 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
     } else {
         from.dir.moved(old_name, &to.dir, new_name);
     }
+    let (source, target) = ((&from.dir, &old_name[..]), (&to.dir, &new_name[..]));
+    notify::moved(source, target, &old, new.as_ref().filter(|_| !exchange));
+    if let Some(new) = new.as_ref().filter(|_| exchange) {
+        notify::moved(target, source, new, None);
+    }
     Ok(())
 }
 
@@ -246,7 +259,9 @@ pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
     if !cred.in_group(gid) && !cred.has(cap::FSETID) {
         mode &= !S_ISGID;
     }
-    inode.change(&Change { mode: Some(mode), ..Change::default() })
+    inode.change(&Change { mode: Some(mode), ..Change::default() })?;
+    notify::happened(place, g::IN_ATTRIB, false);
+    Ok(())
 }
 
 /// chown(2); `None` leaves the id.
@@ -272,7 +287,9 @@ pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_
             change.mode = Some(bits);
         }
     }
-    inode.change(&change)
+    inode.change(&change)?;
+    notify::happened(place, g::IN_ATTRIB, false);
+    Ok(())
 }
 
 /// utimensat(2): times to set, `None` leaves one. `now_allowed`: both are the current time, which
@@ -290,7 +307,14 @@ pub fn set_times(place: &PathRef, atime: Option<SetTime>, mtime: Option<SetTime>
         }
         cred.check(&**inode, MAY_WRITE)?;
     }
-    inode.change(&Change { atime, mtime, ..Change::default() })
+    inode.change(&Change { atime, mtime, ..Change::default() })?;
+    let mask = match (atime, mtime) {
+        (Some(_), None) => g::IN_ACCESS,
+        (None, Some(_)) => g::IN_MODIFY,
+        _ => g::IN_ATTRIB,
+    };
+    notify::happened(place, mask, false);
+    Ok(())
 }
 
 /// truncate(2) on a place: checks what open(2) for writing checks.
@@ -305,6 +329,7 @@ pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
     check_writable(place)?;
     let _claim = Claim::write(inode)?;
     inode.truncate(size)?;
+    notify::happened(place, g::IN_MODIFY, false);
     drop_set_id(place, cred)
 }
 

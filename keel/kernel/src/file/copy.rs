@@ -42,9 +42,9 @@ impl Place {
     pub fn read(&mut self, file: &File, bytes: &mut [u8]) -> Result<usize> {
         let mut dst = KernelDst(bytes);
         if !self.is_given() {
-            return file.ops.read(file, &mut dst);
+            return file.read(&mut dst);
         }
-        let done = file.ops.read_at(file, self.position(file)?, &mut dst)?;
+        let done = file.read_at(self.position(file)?, &mut dst)?;
         self.offset += done as i64;
         Ok(done)
     }
@@ -53,9 +53,9 @@ impl Place {
     pub fn write(&mut self, file: &File, bytes: &[u8]) -> Result<usize> {
         let mut src = KernelSrc(bytes);
         if !self.is_given() {
-            return file.ops.write(file, &mut src);
+            return file.write(&mut src);
         }
-        let done = file.ops.write_at(file, self.position(file)?, &mut src)?;
+        let done = file.write_at(self.position(file)?, &mut src)?;
         self.offset += done as i64;
         Ok(done)
     }

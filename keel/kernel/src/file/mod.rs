@@ -11,6 +11,7 @@ pub mod dup;
 pub mod epoll;
 pub mod eventfd;
 pub mod fcntl;
+pub mod inotify;
 pub mod ioctl;
 pub mod lock;
 pub mod owner;
@@ -38,7 +39,7 @@ use core::any::Any;
 use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::{Attr, Dst, Inode, Src};
+use vfs::{Attr, Dst, Inode, Src, notify};
 
 /// An open file description, open(2).
 pub struct File {
@@ -106,6 +107,47 @@ impl File {
         self.flags.get() & g::O_PATH != 0
     }
 
+    /// read(2) at its own position.
+    #[inline]
+    pub fn read(&self, dst: &mut dyn Dst) -> Result<usize> {
+        let done = self.ops.read(self, dst)?;
+        self.happened(done, g::IN_ACCESS);
+        Ok(done)
+    }
+
+    /// write(2) at its own position.
+    #[inline]
+    pub fn write(&self, src: &mut dyn Src) -> Result<usize> {
+        let done = self.ops.write(self, src)?;
+        self.happened(done, g::IN_MODIFY);
+        Ok(done)
+    }
+
+    /// pread(2).
+    pub fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        let done = self.ops.read_at(self, offset, dst)?;
+        self.happened(done, g::IN_ACCESS);
+        Ok(done)
+    }
+
+    /// pwrite(2).
+    pub fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
+        let done = self.ops.write_at(self, offset, src)?;
+        self.happened(done, g::IN_MODIFY);
+        Ok(done)
+    }
+
+    /// Tells who listens, inotify(7), unless nothing came of it (0 bytes).
+    #[inline(always)]
+    pub fn happened(&self, bytes: usize, mask: u32) {
+        if notify::is_on()
+            && bytes > 0
+            && let Some(place) = &self.path
+        {
+            notify::happened(place, mask, true);
+        }
+    }
+
     /// The operations as a concrete type.
     pub fn downcast<T: FileOps>(&self) -> Option<&T> {
         self.ops.as_any().downcast_ref()
@@ -117,6 +159,9 @@ impl Drop for File {
         if !self.is_path() {
             lock::description_released(self);
             self.ops.release(self);
+            let closed =
+                if self.flags.get() & g::O_ACCMODE == g::O_RDONLY { g::IN_CLOSE_NOWRITE } else { g::IN_CLOSE_WRITE };
+            self.happened(1, closed);
         }
     }
 }

@@ -25,14 +25,14 @@ fn writer(fd: i32) -> Result<alloc::rc::Rc<File>> {
 pub fn sys_read(fd: i32, buf: usize, count: usize) -> Result<usize> {
     let file = reader(fd)?;
     let mut dst = UserDst::new(buf, count)?;
-    file.ops.read(&file, &mut dst)
+    file.read(&mut dst)
 }
 
 /// write(2).
 pub fn sys_write(fd: i32, buf: usize, count: usize) -> Result<usize> {
     let file = writer(fd)?;
     let mut src = UserSrc::new(buf, count)?;
-    file.ops.write(&file, &mut src)
+    file.write(&mut src)
 }
 
 /// A position of the pread family. EINVAL if negative.
@@ -91,12 +91,12 @@ pub fn sys_pwrite64(fd: i32, buf: usize, count: usize, offset: i64) -> Result<us
 
 fn read_at(file: &File, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
     bounded(offset, dst.remaining())?;
-    file.ops.read_at(file, offset, dst)
+    file.read_at(offset, dst)
 }
 
 fn write_at(file: &File, offset: u64, src: &mut dyn Src) -> Result<usize> {
     bounded(offset, src.remaining())?;
-    file.ops.write_at(file, offset, src)
+    file.write_at(offset, src)
 }
 
 /// Offsets never pass 2^63 - 1.
@@ -112,14 +112,14 @@ pub fn sys_readv(fd: i32, iov: usize, count: usize) -> Result<usize> {
     let file = reader(fd)?;
     let mut dst = UserDst::import(iov, count)?;
     // Unlike read(2), nothing at all is asked of the file then.
-    if dst.remaining() == 0 { Ok(0) } else { file.ops.read(&file, &mut dst) }
+    if dst.remaining() == 0 { Ok(0) } else { file.read(&mut dst) }
 }
 
 /// writev(2).
 pub fn sys_writev(fd: i32, iov: usize, count: usize) -> Result<usize> {
     let file = writer(fd)?;
     let mut src = UserSrc::import(iov, count)?;
-    if src.remaining() == 0 { Ok(0) } else { file.ops.write(&file, &mut src) }
+    if src.remaining() == 0 { Ok(0) } else { file.write(&mut src) }
 }
 
 /// preadv(2). The high half of the offset is for 32-bit programs.
@@ -158,7 +158,7 @@ pub fn sys_preadv2(fd: i32, iov: usize, count: usize, offset: i64, _high: usize,
     if flags & g::RWF_NOWAIT != 0 && file.ops.poll(&file) & (g::POLLIN | g::POLLHUP) == 0 {
         return Err(Errno::EAGAIN);
     }
-    if own { file.ops.read(&file, &mut dst) } else { read_at(&file, at, &mut dst) }
+    if own { file.read(&mut dst) } else { read_at(&file, at, &mut dst) }
 }
 
 /// pwritev2(2). Offset -1: the file's own position.
@@ -180,12 +180,13 @@ pub fn sys_pwritev2(fd: i32, iov: usize, count: usize, offset: i64, _high: usize
     let written = match &regular {
         Some(inode) if flags & g::RWF_APPEND != 0 => {
             let (written, end) = inode.append(&mut src)?;
+            file.happened(written, g::IN_MODIFY);
             if own {
                 file.pos.set(end);
             }
             written
         }
-        _ if own => file.ops.write(&file, &mut src)?,
+        _ if own => file.write(&mut src)?,
         _ => write_at(&file, at, &mut src)?,
     };
     if let Some(inode) = regular

@@ -8,7 +8,7 @@ use crate::signal::{self, SigInfo};
 use crate::task;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::{FILE_MAX, FileType, SetTime, ops};
+use vfs::{FILE_MAX, FileType, SetTime, notify, ops};
 
 /// chmod(2).
 pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
@@ -171,7 +171,10 @@ pub fn sys_ftruncate(fd: i32, size: i64) -> Result<()> {
     inode.truncate(size)?;
     crate::mm::reverse::truncated(&inode, size);
     match &file.path {
-        Some(place) => ops::drop_set_id(place, &Caller::current().cred()),
+        Some(place) => {
+            notify::happened(place, g::IN_MODIFY, false);
+            ops::drop_set_id(place, &Caller::current().cred())
+        }
         None => Ok(()),
     }
 }

@@ -146,6 +146,7 @@ fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
     if out.is_empty() && full {
         return Err(Errno::EINVAL);
     }
+    file.happened(1, g::IN_ACCESS);
     user::write_bytes(buf, &out)?;
     file.pos.set(at);
     Ok(out.len())

@@ -21,7 +21,7 @@ pub mod sys;
 pub mod working;
 pub mod xattr;
 
-pub use open::{create_socket_node, find_socket_node, open_exec};
+pub use open::{Program, create_socket_node, find_socket_node, open_exec};
 pub use setup::{init, tree};
 pub use vfs::PathRef;
 

@@ -13,7 +13,7 @@ use uapi::{Errno, Result};
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use vfs::node::Node;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
-use vfs::{Claim, FileType, Inode, NewNode, ops};
+use vfs::{Claim, FileType, Inode, NewNode, notify, ops};
 
 /// Flags that open(2) knows; it ignores all others.
 const KNOWN: u32 = g::O_ACCMODE
@@ -179,6 +179,12 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
 
 /// Opens what a path led to. `created`: it was made by this very call, so any access is granted.
 fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Result<Rc<File>> {
+    let file = open_file(caller, place, how, created)?;
+    file.happened(1, g::IN_OPEN);
+    Ok(file)
+}
+
+fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result<Rc<File>> {
     let inode = place.inode().clone();
     let kind = inode.file_type();
     let wanted = how.access();
@@ -212,6 +218,7 @@ fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Resul
             if how.flags & g::O_TRUNC != 0 && !created {
                 inode.truncate(0)?;
                 crate::mm::reverse::truncated(&inode, 0);
+                notify::happened(&place, g::IN_MODIFY, false);
                 ops::drop_set_id(&place, &cred)?;
             }
             // Truncating alone is over now.
@@ -285,9 +292,23 @@ pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32>
     open_at(fd, path, How { flags, mode: given.mode as u32, resolve: given.resolve })
 }
 
-/// Opens a file for execve(2): regular, executable for the current credentials. Nobody can write it while
-/// the claim lasts. `flags` as in execveat(2). ENOENT, EACCES, ELOOP, ETXTBSY …
-pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<(PathRef, Claim)> {
+/// A file that is open to be executed: nobody can write it meanwhile.
+#[derive(Debug)]
+pub struct Program {
+    /// The file.
+    pub place: PathRef,
+    /// Keeps writers away.
+    _claim: Claim,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        notify::happened(&self.place, g::IN_CLOSE_NOWRITE, true);
+    }
+}
+
+/// Opens a file for execve(2): regular, executable for the current credentials. `flags` as in execveat(2). ENOENT, EACCES, ELOOP, ETXTBSY …
+pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
     path::check_flags(flags, g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW)?;
     let caller = Caller::current();
     let place = caller.resolve_at(dir_fd, path, flags)?;
@@ -298,8 +319,10 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<(PathRef, Claim
         _ => return Err(Errno::EACCES),
     }
     caller.cred().check(&**inode, MAY_EXEC)?;
-    let claim = Claim::execute(inode)?;
-    Ok((place, claim))
+    let program = Program { _claim: Claim::execute(inode)?, place: place.clone() };
+    notify::happened(&program.place, g::IN_OPEN, true);
+    notify::happened(&program.place, g::IN_ACCESS, true);
+    Ok(Rc::new(program))
 }
 
 /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …

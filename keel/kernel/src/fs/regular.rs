@@ -14,19 +14,14 @@ use vfs::{Attr, Claim, Dst, FILE_MAX, Inode, Src};
 /// An open regular file.
 pub struct RegularFile {
     inode: Rc<dyn Inode>,
-    /// It may be written; files that never had a name are not guarded.
-    claim: Option<Claim>,
+    /// It may be written: held for its drop. Files that never had a name are not guarded.
+    _claim: Option<Claim>,
 }
 
 impl RegularFile {
     /// Over an inode.
     pub fn new(inode: Rc<dyn Inode>, claim: Option<Claim>) -> Rc<Self> {
-        Rc::new(Self { inode, claim })
-    }
-
-    /// The claim of who writes it.
-    pub fn claim(&self) -> Option<&Claim> {
-        self.claim.as_ref()
+        Rc::new(Self { inode, _claim: claim })
     }
 
     /// Writes; where memory is short, cached files of the host make room once.

@@ -105,6 +105,7 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= vfs::FILE_MAX => {
             inode.fallocate(mode, offset, len)?;
+            file.happened(1, g::IN_MODIFY);
             if mode & !(g::FALLOC_FL_KEEP_SIZE | g::FALLOC_FL_UNSHARE_RANGE) != 0 {
                 crate::mm::reverse::forget(&inode, offset / PAGE_SIZE as u64, u64::MAX);
             }

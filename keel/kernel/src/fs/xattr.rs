@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::{MAY_READ, MAY_WRITE, cap};
-use vfs::{Cred, FileType, ops};
+use vfs::{Cred, FileType, notify, ops};
 
 /// The file of a path; a link at its end is followed or not.
 fn by_path(caller: &Caller, name: usize, follow: bool) -> Result<PathRef> {
@@ -93,7 +93,9 @@ fn set(
     let caller = Caller::current();
     let place = place(&caller)?;
     check(&place, &name, true, &caller.cred())?;
-    place.inode().set_xattr(&name, &value, flags)
+    place.inode().set_xattr(&name, &value, flags)?;
+    notify::happened(&place, g::IN_ATTRIB, false);
+    Ok(())
 }
 
 fn list(place: &PathRef, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
@@ -109,7 +111,9 @@ fn remove(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize) -> Result
     let caller = Caller::current();
     let place = place(&caller)?;
     check(&place, &name, true, &caller.cred())?;
-    place.inode().remove_xattr(&name)
+    place.inode().remove_xattr(&name)?;
+    notify::happened(&place, g::IN_ATTRIB, false);
+    Ok(())
 }
 
 /// getxattr(2).

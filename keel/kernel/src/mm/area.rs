@@ -8,11 +8,12 @@ use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
+use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
 use hal::paging::Prot;
 use keel_core::vma::Attributes;
-use vfs::{Claim, Inode};
+use vfs::Inode;
 
 /// Bytes that stay free below a stack: Linux's stack_guard_gap, 256 pages.
 pub const STACK_GUARD_GAP: usize = 256 * PAGE_SIZE;
@@ -70,15 +71,15 @@ pub struct FileBacking {
     pub inode: Rc<dyn Inode>,
     /// Its name in the tree, for /proc/PID/maps.
     pub name: RefCell<FileName>,
-    /// The mappings keep it from being executed, or from being written.
-    pub claim: RefCell<Option<Claim>>,
+    /// What stays open as long as the mappings: a description, a program.
+    pub opened: RefCell<Option<Rc<dyn Any>>>,
 }
 
 impl FileBacking {
     /// A file that goes by `name`.
     pub fn new(inode: Rc<dyn Inode>, name: FileName) -> Rc<Self> {
         super::reverse::note_mapped(&inode);
-        Rc::new(Self { inode, name: RefCell::new(name), claim: RefCell::new(None) })
+        Rc::new(Self { inode, name: RefCell::new(name), opened: RefCell::new(None) })
     }
 }
 

@@ -132,7 +132,8 @@ impl Program {
     fn interpreter(&self, request: &ExecRequest<'_>) -> Result<Option<Self>> {
         let Some((offset, len)) = self.image.interpreter else { return Ok(None) };
         let path = elf::interpreter_path(&read_exactly(&self.file.inode, offset, len)?.ok_or(Errno::EIO)?)?;
-        let (place, _claim) = (request.open_interpreter)(&path)?;
+        let opened = (request.open_interpreter)(&path)?;
+        let place = opened.place.clone();
         let interpreter = Self::read(place.inode().clone(), FileName::Path(place)).map_err(interpreter_error)?;
         Ok(Some(interpreter))
     }

@@ -30,7 +30,7 @@ use core::cell::{Cell, RefCell};
 use hal::paging::AddressSpace;
 use keel_core::vma::VmaSet;
 use uapi::{Errno, Result};
-use vfs::{Inode, PathRef};
+use vfs::Inode;
 
 /// Most mappings of one program: Linux's default vm.max_map_count.
 pub const MAX_MAPPINGS: usize = 65_530;
@@ -133,7 +133,7 @@ pub struct StartPoint {
 }
 
 /// A function that opens an ELF interpreter by path.
-pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<(PathRef, vfs::Claim)> + 'a;
+pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<Rc<crate::fs::Program>> + 'a;
 
 /// What execve(2) loads; strings without their terminators.
 pub struct ExecRequest<'a> {
@@ -217,11 +217,11 @@ impl Mm {
         self.exe.as_ref()
     }
 
-    /// Says under which name the executable was found, for /proc/PID/maps, and guards it while it runs.
-    pub fn set_exe(&self, path: crate::fs::PathRef, claim: vfs::Claim) {
+    /// Says what the executable was opened as: for /proc/PID/maps, and open while it runs.
+    pub fn set_exe(&self, program: Rc<crate::fs::Program>) {
         if let Some(exe) = &self.exe {
-            *exe.name.borrow_mut() = area::FileName::Path(path);
-            *exe.claim.borrow_mut() = Some(claim);
+            *exe.name.borrow_mut() = area::FileName::Path(program.place.clone());
+            *exe.opened.borrow_mut() = Some(program);
         }
     }
 

@@ -6,7 +6,6 @@ use super::remap::Target;
 use super::shared::SharedObject;
 use super::{Mm, advise, page_down, page_range, page_up, user};
 use crate::file::File;
-use crate::fs::regular::RegularFile;
 use crate::task;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
@@ -159,7 +158,7 @@ fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
     }
     let name = file.path.clone().map_or(FileName::Unknown, FileName::Path);
     let backing = FileBacking::new(inode, name);
-    *backing.claim.borrow_mut() = file.downcast::<RegularFile>().and_then(RegularFile::claim).cloned();
+    *backing.opened.borrow_mut() = Some(file.clone());
     area.backing = Backing::File(backing, first);
     Ok(area)
 }

@@ -265,9 +265,9 @@ syscalls! {
     250 keyctl None [] (operation: Int, arg2: Ptr, arg3: Ptr, arg4: Ptr, arg5: Ptr) "no key management";
     251 ioprio_set Full [crate::task::policy::sys_ioprio_set] (which: Int, who: Int, ioprio: Int) "";
     252 ioprio_get Full [crate::task::policy::sys_ioprio_get] (which: Int, who: Int) "";
-    253 inotify_init None [] () "file change events are not built in";
-    254 inotify_add_watch None [] (fd: Fd, path: Path, mask: Hex) "file change events are not built in";
-    255 inotify_rm_watch None [] (fd: Fd, wd: Int) "file change events are not built in";
+    253 inotify_init Full [crate::file::inotify::sys_inotify_init] () "";
+    254 inotify_add_watch Partial [crate::file::inotify::sys_inotify_add_watch] (fd: Fd, path: Path, mask: Hex) "what others change on the host, and files of /proc and /sys, tell nothing";
+    255 inotify_rm_watch Full [crate::file::inotify::sys_inotify_rm_watch] (fd: Fd, wd: Int) "";
     256 migrate_pages None [] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "one memory node";
     257 openat Full [crate::fs::open::sys_openat] (dirfd: Fd, path: Path, flags: OpenFlags, mode: Mode) "";
     258 mkdirat Full [crate::fs::names::sys_mkdirat] (dirfd: Fd, path: Path, mode: Mode) "";
@@ -306,7 +306,7 @@ syscalls! {
     291 epoll_create1 Full [crate::file::epoll::sys_epoll_create1] (flags: Hex) "";
     292 dup3 Full [crate::file::dup::sys_dup3] (oldfd: Fd, newfd: Fd, flags: Hex) "";
     293 pipe2 Full [crate::file::pipe::sys_pipe2] (pipefd: Ptr, flags: Hex) "";
-    294 inotify_init1 None [] (flags: Hex) "file change events are not built in";
+    294 inotify_init1 Full [crate::file::inotify::sys_inotify_init1] (flags: Hex) "";
     295 preadv Full [crate::file::rw::sys_preadv] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size) "";
     296 pwritev Full [crate::file::rw::sys_pwritev] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size) "";
     297 rt_tgsigqueueinfo Full [crate::signal::kill::sys_rt_tgsigqueueinfo] (tgid: Pid, tid: Pid, sig: Signal, info: Ptr) "";

@@ -2,7 +2,7 @@
 
 use super::wait::{Interrupt, wait_until};
 use super::{Task, cred, current, exit, pid};
-use crate::fs::{self, PathRef};
+use crate::fs::{self, PathRef, Program};
 use crate::mm::{ExecRequest, Mm, StartPoint, user};
 use crate::signal::{AltStack, send};
 use abi::layout::PAGE_SIZE;
@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 use hal::trap::{Entry, TrapFrame};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::Claim;
 use vfs::io::KernelDst;
 
 /// Bytes at the start of a file that tell what it is.
@@ -81,7 +80,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     // An interpreter could not open a script by a descriptor that is closed by then.
     let by_descriptor = path.first() != Some(&b'/') && dir != g::AT_FDCWD;
     let inaccessible = by_descriptor && me.files().close_on_exec_flag(dir).unwrap_or(false);
-    let name = path.is_empty().then(|| file.0.name());
+    let name = path.is_empty().then(|| file.place.name());
     let mut loaded = load(file, &shown, inaccessible, argv, &envp, stack_limit)?;
     if let Some(name) = name {
         loaded.comm = name.to_vec();
@@ -125,7 +124,7 @@ fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
 /// Follows the `#!` lines of an open program, and loads what they end at into a new address space. A program that
 /// is `inaccessible` after the call can't be a script.
 fn load(
-    (mut file, mut claim): (PathRef, Claim),
+    mut program: Rc<Program>,
     shown: &[u8],
     inaccessible: bool,
     mut argv: Vec<Vec<u8>>,
@@ -141,7 +140,7 @@ fn load(
     let mut depth = 0;
     loop {
         let mut head = [0; HEAD];
-        let len = file.inode().read_at(0, &mut KernelDst(&mut head))?;
+        let len = program.place.inode().read_at(0, &mut KernelDst(&mut head))?;
         let Some(line) = head[..len].strip_prefix(b"#!") else { break };
         let (interpreter, argument) = parse_script(line, len == HEAD)?;
         if inaccessible {
@@ -157,8 +156,9 @@ fn load(
         argv.extend(argument.map(<[u8]>::to_vec));
         argv.push(core::mem::replace(&mut filename, interpreter.to_vec()));
         argv.extend(old.into_iter().skip(1));
-        (file, claim) = fs::open_exec(g::AT_FDCWD, interpreter, 0)?;
+        program = fs::open_exec(g::AT_FDCWD, interpreter, 0)?;
     }
+    let file = program.place.clone();
     let attr = file.inode().attr()?;
     let (cred, secure) = cred::after_exec(&me, attr.mode, attr.uid, attr.gid);
     let request = ExecRequest {
@@ -172,7 +172,7 @@ fn load(
         stack_limit,
     };
     let (mm, start) = Mm::exec(&request)?;
-    mm.set_exe(file.clone(), claim);
+    mm.set_exe(program);
     let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
     Ok(Loaded { mm, start, file, cred, secure, comm })
 }

@@ -1,0 +1,194 @@
+//! Who hears of what happens to files: inotify(7) and dnotify (fcntl(2), `F_NOTIFY`).
+//!
+//! Listeners hang on inodes. What changes names or attributes tells them here (`ops`), what reads and
+//! writes through open files tells them from the kernel. While nobody listens at all, each of those
+//! places costs one look at a counter.
+
+use crate::{FileType, Inode, PathRef};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use uapi::raw::general as g;
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// `IN_*` bits, with `IN_ISDIR`.
+    pub mask: u32,
+    /// Joins both halves of a rename; otherwise 0.
+    pub cookie: u32,
+    /// To a name in the directory that is listened to; otherwise to the file itself.
+    pub name: Option<&'a [u8]>,
+    /// By way of an open file whose name is gone.
+    pub unlinked: bool,
+}
+
+/// Hears what happens to one inode. Neither method may block or ask the inode anything.
+pub trait Listener: Any {
+    /// For downcasts.
+    fn as_any(&self) -> &dyn Any;
+    /// Something happened.
+    fn hear(&self, event: &Event<'_>);
+    /// The file is no more; nothing will be heard again.
+    fn gone(&self);
+}
+
+/// Listeners in the whole pod.
+static COUNT: Global<Cell<usize>> = Global::new(Cell::new(0));
+static COOKIE: Global<Cell<u32>> = Global::new(Cell::new(0));
+
+/// What hangs on an inode.
+#[derive(Default)]
+struct Listeners {
+    list: RefCell<Vec<Rc<dyn Listener>>>,
+    /// Its last name was removed.
+    nameless: Cell<bool>,
+}
+
+/// Whether anybody listens to anything.
+#[inline(always)]
+pub fn is_on() -> bool {
+    COUNT.get() != 0
+}
+
+fn listeners(inode: &Rc<dyn Inode>) -> Option<Rc<Listeners>> {
+    inode.attachments()?.get()
+}
+
+/// Has `listener` hear of `inode`. Files that are made anew at each use tell nobody anything.
+pub fn listen(inode: &Rc<dyn Inode>, listener: Rc<dyn Listener>) {
+    if let Some(attachments) = inode.attachments() {
+        attachments.get_or_insert(Listeners::default).list.borrow_mut().push(listener);
+        COUNT.set(COUNT.get() + 1);
+    }
+}
+
+/// Ends that.
+pub fn leave(inode: &Rc<dyn Inode>, listener: &dyn Listener) {
+    let Some(all) = listeners(inode) else { return };
+    let is_it = |l: &Rc<dyn Listener>| core::ptr::addr_eq(Rc::as_ptr(l), core::ptr::from_ref(listener));
+    let at = all.list.borrow().iter().position(is_it);
+    if let Some(at) = at {
+        let removed = all.list.borrow_mut().remove(at);
+        COUNT.set(COUNT.get().saturating_sub(1));
+        drop(removed);
+    }
+}
+
+/// The first listener of an inode that `f` accepts.
+pub fn find<T>(inode: &Rc<dyn Inode>, f: impl Fn(&Rc<dyn Listener>) -> Option<T>) -> Option<T> {
+    let all = listeners(inode)?;
+    let list = all.list.borrow();
+    list.iter().find_map(f)
+}
+
+fn tell(inode: &Rc<dyn Inode>, event: &Event<'_>) {
+    if let Some(all) = listeners(inode) {
+        // A listener may leave while it hears.
+        let list = all.list.borrow().clone();
+        for listener in list {
+            listener.hear(event);
+        }
+    }
+}
+
+fn directory_bit(inode: &Rc<dyn Inode>) -> u32 {
+    if inode.file_type() == FileType::Directory { g::IN_ISDIR } else { 0 }
+}
+
+/// Something happened to an inode, whatever its names.
+fn inode_event(inode: &Rc<dyn Inode>, mask: u32) {
+    tell(inode, &Event { mask: mask | directory_bit(inode), cookie: 0, name: None, unlinked: false });
+}
+
+/// Something happened to a name in a directory.
+fn name_event(dir: &PathRef, name: &[u8], mask: u32, cookie: u32) {
+    tell(dir.inode(), &Event { mask, cookie, name: Some(name), unlinked: false });
+}
+
+/// Something happened to the file at `place`: its directory hears of it under its name, then it itself.
+/// `open`: by way of an open file.
+#[inline]
+pub fn happened(place: &PathRef, mask: u32, open: bool) {
+    if is_on() {
+        happened_now(place, mask, open);
+    }
+}
+
+#[cold]
+fn happened_now(place: &PathRef, mask: u32, open: bool) {
+    let mask = mask | directory_bit(place.inode());
+    let unlinked = open && place.is_deleted();
+    // What passes through special files is not for everybody who may list their directory.
+    let kind = place.inode().file_type();
+    let passes = open && mask & (g::IN_ACCESS | g::IN_MODIFY) != 0;
+    let secret = passes && !matches!(kind, FileType::Regular | FileType::Directory);
+    if let Some(parent) = place.parent().filter(|_| !secret && !place.is_mount_root()) {
+        tell(parent.inode(), &Event { mask, cookie: 0, name: Some(&place.name()), unlinked });
+    }
+    tell(place.inode(), &Event { mask, cookie: 0, name: None, unlinked });
+}
+
+/// A name was made. `linked`: for a file that had one already.
+#[inline]
+pub fn created(dir: &PathRef, name: &[u8], inode: &Rc<dyn Inode>, linked: bool) {
+    if is_on() {
+        if linked {
+            inode_event(inode, g::IN_ATTRIB);
+        }
+        name_event(dir, name, g::IN_CREATE | directory_bit(inode), 0);
+    }
+}
+
+/// A file lost a name: when that was the last one, it goes with its last use.
+fn lost_name(victim: &PathRef) {
+    if let Some(all) = listeners(victim.inode()) {
+        // A file that can't be asked any more is gone.
+        all.nameless.set(victim.inode().attr().map_or(true, |attr| attr.nlink == 0));
+    }
+}
+
+/// A name was removed, what it named is `victim`. May ask the inode.
+#[inline]
+pub fn removed(dir: &PathRef, name: &[u8], victim: &PathRef) {
+    if is_on() {
+        let directory = directory_bit(victim.inode());
+        if directory == 0 {
+            inode_event(victim.inode(), g::IN_ATTRIB);
+        }
+        name_event(dir, name, g::IN_DELETE | directory, 0);
+        lost_name(victim);
+    }
+}
+
+/// A name was moved, onto `replaced` if something was there. May ask the inode.
+#[inline]
+pub fn moved(from: (&PathRef, &[u8]), to: (&PathRef, &[u8]), what: &PathRef, replaced: Option<&PathRef>) {
+    if is_on() {
+        let cookie = COOKIE.get().wrapping_add(1).max(1);
+        COOKIE.set(cookie);
+        let directory = directory_bit(what.inode());
+        name_event(from.0, from.1, g::IN_MOVED_FROM | directory, cookie);
+        name_event(to.0, to.1, g::IN_MOVED_TO | directory, cookie);
+        if let Some(victim) = replaced {
+            inode_event(victim.inode(), g::IN_ATTRIB);
+            lost_name(victim);
+        }
+        inode_event(what.inode(), g::IN_MOVE_SELF);
+    }
+}
+
+/// The last use of a removed name ended.
+#[cold]
+pub(crate) fn name_dropped(inode: &Rc<dyn Inode>) {
+    let Some(all) = listeners(inode).filter(|all| all.nameless.get()) else { return };
+    let list = all.list.take();
+    COUNT.set(COUNT.get().saturating_sub(list.len()));
+    for listener in list {
+        let mask = g::IN_DELETE_SELF | directory_bit(inode);
+        listener.hear(&Event { mask, cookie: 0, name: None, unlinked: false });
+        listener.gone();
+    }
+}
