@@ -1,10 +1,13 @@
-//! System V IPC: shared memory ([`shm`]), semaphores ([`sem`]), message queues ([`msg`]); sysvipc(7).
+//! System V IPC: shared memory ([`shm`]), semaphores ([`sem`]), message queues ([`msg`]); sysvipc(7). And the
+//! message queues of POSIX ([`mqueue`]).
 //!
-//! Objects of a kind lie in a [`Table`] and are known by an id: the index in the table and, above it, how
+//! System V objects of a kind lie in a [`Table`] and are known by an id: the index in the table and, above it, how
 //! often the indices went round, so that an old id rarely means a new object. Who may do what is in a
 //! [`Perm`], which all kinds begin with.
 
+pub mod mqueue;
 pub mod msg;
+mod notify;
 pub mod sem;
 pub mod shm;
 

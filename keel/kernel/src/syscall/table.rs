@@ -252,12 +252,12 @@ syscalls! {
     237 mbind None [] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "";
     238 set_mempolicy None [] (mode: Int, nodemask: Ptr, maxnode: Size) "";
     239 get_mempolicy None [] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "";
-    240 mq_open None [] (name: Path, oflag: OpenFlags, mode: Mode, attr: Ptr) "POSIX message queues are not built in";
-    241 mq_unlink None [] (name: Path) "POSIX message queues are not built in";
-    242 mq_timedsend None [] (mqdes: Fd, msg: InBuf, len: Size, prio: Uint, timeout: Timespec) "POSIX message queues are not built in";
-    243 mq_timedreceive None [] (mqdes: Fd, msg: OutBuf, len: Size, prio: Ptr, timeout: Timespec) "POSIX message queues are not built in";
-    244 mq_notify None [] (mqdes: Fd, sevp: Ptr) "POSIX message queues are not built in";
-    245 mq_getsetattr None [] (mqdes: Fd, newattr: Ptr, oldattr: Ptr) "POSIX message queues are not built in";
+    240 mq_open Full [crate::ipc::mqueue::sys_mq_open] (name: Path, oflag: OpenFlags, mode: Mode, attr: Ptr) "";
+    241 mq_unlink Full [crate::ipc::mqueue::sys_mq_unlink] (name: Path) "";
+    242 mq_timedsend Full [crate::ipc::mqueue::sys_mq_timedsend] (mqdes: Fd, msg: InBuf, len: Size, prio: Uint, timeout: Timespec) "";
+    243 mq_timedreceive Full [crate::ipc::mqueue::sys_mq_timedreceive] (mqdes: Fd, msg: OutBuf, len: Size, prio: Ptr, timeout: Timespec) "";
+    244 mq_notify Partial [crate::ipc::mqueue::sys_mq_notify] (mqdes: Fd, sevp: Ptr) "no SIGEV_THREAD (netlink)";
+    245 mq_getsetattr Full [crate::ipc::mqueue::sys_mq_getsetattr] (mqdes: Fd, newattr: Ptr, oldattr: Ptr) "";
     246 kexec_load None [= EPERM] (entry: Ptr, nr_segments: Size, segments: Ptr, flags: Hex) "no other kernel can be loaded";
     247 waitid Full [crate::task::reap::sys_waitid] (idkind: Int, id: Pid, infop: Ptr, options: Hex, rusage: Ptr) "";
     248 add_key None [] (kind: Path, description: Path, payload: Ptr, plen: Size, keyring: Int) "no key management";

@@ -1,0 +1,69 @@
+//! Who is told of a message that arrives in an empty POSIX queue, mq_notify(2).
+
+use crate::file::current_file;
+use crate::mm::user;
+use crate::signal::{SigInfo, send_to_process};
+use crate::task::{self, Process};
+use alloc::rc::{Rc, Weak};
+use keel_core::sigset::MAX_SIGNAL;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// si_code of the signal.
+const SI_MESGQ: i32 = -3;
+
+/// A process that wants to be told.
+pub struct Notification {
+    process: Weak<Process>,
+    pid: i32,
+    /// `SIGEV_*`.
+    kind: u32,
+    signal: u32,
+    value: u64,
+}
+
+impl Notification {
+    /// From a `struct sigevent`, for the current process. EFAULT, EINVAL; SIGEV_THREAD needs a netlink socket:
+    /// EBADF, ENOTSOCK.
+    pub fn read(event: usize) -> Result<Self> {
+        let [value, numbers]: [u64; 2] = user::read(event)?;
+        let (signal, kind) = (numbers as u32, (numbers >> 32) as u32);
+        match kind {
+            g::SIGEV_NONE => {}
+            g::SIGEV_SIGNAL if signal <= MAX_SIGNAL => {}
+            g::SIGEV_THREAD => {
+                current_file(signal as i32)?;
+                return Err(Errno::ENOTSOCK);
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        let process: Rc<Process> = task::current().process().clone();
+        let signal = if kind == g::SIGEV_SIGNAL { signal } else { 0 };
+        Ok(Self { process: Rc::downgrade(&process), pid: process.pid(), kind, signal, value })
+    }
+
+    /// `SIGEV_*`, signal and process id.
+    pub fn describe(&self) -> (u32, u32, i32) {
+        (self.kind, self.signal, self.pid)
+    }
+
+    /// Whether that process asked for it.
+    pub fn is_for(&self, pid: i32) -> bool {
+        self.pid == pid
+    }
+
+    /// Whether nobody is there any more to be told.
+    pub fn is_stale(&self) -> bool {
+        self.process.upgrade().is_none_or(|process| process.zombie_status().is_some())
+    }
+
+    /// Tells, in the name of the current thread.
+    pub fn send(self) {
+        let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
+        let sender = task::current();
+        let mut info = SigInfo::from_process(self.signal, SI_MESGQ, sender.pid(), sender.cred().uid);
+        info.fields[1] = self.value;
+        // A full queue of signals loses it, as in Linux.
+        let _ = send_to_process(&process, info);
+    }
+}
