@@ -14,6 +14,10 @@ fn measured(result: anyhow::Result<()>) -> Result<u8> {
 
 /// Runs a command; its exit code.
 pub fn dispatch(command: Command) -> Result<u8> {
+    if matches!(command, Command::Run(_) | Command::Trace(_)) {
+        // Whatever the caller left open is no business of the pod's monitor.
+        monitor::jail::close_inherited();
+    }
     match command {
         Command::Run(options) => run::run(options, None),
         Command::Trace(options) => trace::trace(options),

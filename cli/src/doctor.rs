@@ -46,6 +46,9 @@ pub fn doctor() -> u8 {
         memory(&read("/proc/meminfo")),
         huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         files(),
+        seccomp(),
+        landlock(),
+        host_calls(),
     ];
     for check in &checks {
         let state = match check.state {
@@ -143,6 +146,34 @@ fn files() -> Check {
     } else {
         Check::new("open files", State::Ok, format!("at most {limit}"))
     }
+}
+
+fn seccomp() -> Check {
+    if monitor::jail::seccomp_available() {
+        Check::new("seccomp", State::Ok, "a pod's monitor makes only the host calls below")
+    } else {
+        let text = "not available: no pod runs; use Linux 5.10 or later, and allow seccomp where hull runs";
+        Check::new("seccomp", State::Fail, text)
+    }
+}
+
+fn landlock() -> Check {
+    match monitor::jail::landlock_version() {
+        Some(version) => {
+            let text = format!("version {version}: a pod's monitor opens nothing but what is granted");
+            Check::new("landlock", State::Ok, text)
+        }
+        None => {
+            let text = "not available: a monitor that a guest took over could open your files; \
+                        use Linux 5.19 or later and boot it with lsm=landlock,...";
+            Check::new("landlock", State::Warn, text)
+        }
+    }
+}
+
+fn host_calls() -> Check {
+    let calls = monitor::jail::allowed_calls();
+    Check::new("host calls", State::Ok, format!("{} allowed: {}", calls.len(), calls.join(" ")))
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let config = configure(options, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     raise_file_limit();
-    signals::watch().map_err(host("signals"))?;
-    Ok(monitor::run(config)?)
+    let signals = signals::hold().map_err(host("signals"))?;
+    Ok(monitor::run(config, || signals.pass_on())?)
 }
 
 fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {

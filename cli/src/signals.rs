@@ -26,15 +26,20 @@ const INSISTENCE: Duration = Duration::from_secs(2);
 /// How long a pod may take to react.
 const REACTION: Duration = Duration::from_millis(200);
 
-/// Starts to take the signals. Call it before any other thread exists: the mask is inherited.
-pub fn watch() -> std::io::Result<()> {
-    let set = block()?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || pass_on(&set))?;
-    Ok(())
+/// The signals are held back.
+pub struct Held(libc::sigset_t);
+
+impl Held {
+    /// Takes them from now on.
+    pub fn pass_on(self) -> std::io::Result<()> {
+        std::thread::Builder::new().name("signals".into()).spawn(move || pass_on(&self.0))?;
+        Ok(())
+    }
 }
 
-/// Blocks the signals that are not ignored (as nohup(1) does it with SIGHUP); these stay so.
-fn block() -> std::io::Result<libc::sigset_t> {
+/// Blocks the signals that are not ignored (as nohup(1) does it with SIGHUP); these stay so. Call it before any
+/// other thread exists: the mask is inherited.
+pub fn hold() -> std::io::Result<Held> {
     // SAFETY: sigset_t and sigaction are plain data that the calls fill; every pointer is to a local.
     unsafe {
         let mut set = std::mem::zeroed();
@@ -49,7 +54,7 @@ fn block() -> std::io::Result<libc::sigset_t> {
             }
         }
         match libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) {
-            0 => Ok(set),
+            0 => Ok(Held(set)),
             error => Err(std::io::Error::from_raw_os_error(error)),
         }
     }

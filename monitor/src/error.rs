@@ -38,6 +38,9 @@ pub enum Error {
         /// What the host said.
         source: std::io::Error,
     },
+    /// The monitor can't lock itself up.
+    #[error("jail: {0}; use Linux 5.10 or later with seccomp, and allow that where hull runs (see hull doctor)")]
+    Jail(#[from] crate::jail::Failure),
     /// A host resource is missing.
     #[error("{what}: {source}")]
     Host {

@@ -2,13 +2,14 @@
 //!
 //! It owns the virtual machine, serves its connectors and enforces the policy. Everything in guest
 //! memory is hostile input: it is copied in, bounded, validated, and answered with a typed error.
-//! Unsafe code lives in `vcpu`, `memory` and `ring`, each block with its reason.
+//! Unsafe code lives in `vcpu`, `memory`, `ring` and `jail`, each block with its reason.
 
 pub mod config;
 pub mod connectors;
 mod error;
 mod event;
 mod image;
+pub mod jail;
 pub mod kvm;
 mod machine;
 pub mod memory;

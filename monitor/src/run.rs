@@ -77,10 +77,13 @@ impl Shared {
     }
 }
 
-/// Runs a pod to its end; the exit code of its first program.
-pub fn run(config: RunConfig) -> Result<u8, Error> {
+/// Runs a pod to its end; the exit code of its first program. `jailed` is called when the process is in its jail:
+/// the caller's own threads start there.
+pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
     let Machine { mut vcpu, memory, mut doorbell } = Machine::new(&kvm, &config)?;
+    crate::jail::enter(&config.exports)?;
+    jailed().map_err(|e| Error::host("a thread", e))?;
     let streams = StreamsConnector::new();
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());

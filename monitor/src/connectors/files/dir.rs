@@ -9,7 +9,7 @@ use super::handles::{Handle, Handles, Stream};
 use super::path::{MAX_PATH, RelPath};
 use abi::request::{DirRecord, NodeAttr, dir_record};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::{CStr, CString};
 
 /// Most bytes of records in one answer, whatever room the guest offers.
@@ -35,7 +35,7 @@ pub fn read(
     let dir = export.directory(path)?;
     export.check_read(&attr::of_fd(dir.as_fd())?)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(dir.as_fd(), c".", flags, Mode::empty())?;
+    let fd = rustix::fs::openat2(dir.as_fd(), c".", flags, Mode::empty(), ResolveFlags::BENEATH)?;
     let mut stream = Stream { export: export.id, dir: Dir::new(fd)?, waiting: None };
     let more = fill(&mut stream, &mut records)?;
     if more {

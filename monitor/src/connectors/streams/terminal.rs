@@ -105,6 +105,16 @@ impl TerminalGuard {
         Ok(Self(()))
     }
 
+    /// [`Self::restore`] for the handler of a signal, which can't wait for a thread that it interrupted.
+    pub(crate) fn restore_from_handler() {
+        if let Ok(mut saved) = SAVED.try_lock()
+            && let Some((fd, termios)) = saved.as_ref()
+        {
+            let _ = tcsetattr(fd, OptionalActions::Now, termios);
+            *saved = None;
+        }
+    }
+
     /// Sets the remembered attributes, if there are any. For paths on which nothing is dropped: a
     /// panic, the end by a signal, `process::exit`.
     pub fn restore() {

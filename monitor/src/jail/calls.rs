@@ -1,0 +1,229 @@
+//! The calls of the host that a monitor makes once a pod runs.
+
+use super::filter::{Call, Rule, Test};
+use libc::*;
+
+/// ioctls of KVM on a machine that exists. None makes another machine or a device.
+const KVM: [u32; 20] = [
+    0xae03,      // KVM_CHECK_EXTENSION
+    0xae41,      // KVM_CREATE_VCPU
+    0xae80,      // KVM_RUN
+    0xaea2,      // KVM_SET_TSC_KHZ
+    0xaea3,      // KVM_GET_TSC_KHZ
+    0x4004_ae86, // KVM_INTERRUPT
+    0x4004_ae99, // KVM_SET_MP_STATE
+    0x4008_ae89, // KVM_SET_MSRS
+    0x4008_ae90, // KVM_SET_CPUID2
+    0x4020_ae46, // KVM_SET_USER_MEMORY_REGION
+    0x4040_ae79, // KVM_IOEVENTFD
+    0x4090_ae82, // KVM_SET_REGS
+    0x4138_ae84, // KVM_SET_SREGS
+    0x4188_aea7, // KVM_SET_XCRS
+    0x8004_ae98, // KVM_GET_MP_STATE
+    0x8090_ae81, // KVM_GET_REGS
+    0x8138_ae83, // KVM_GET_SREGS
+    0xc008_ae05, // KVM_GET_SUPPORTED_CPUID
+    0xc008_ae88, // KVM_GET_MSRS
+    0xc018_ae85, // KVM_TRANSLATE
+];
+
+/// Attributes and size of a terminal; not TIOCSTI, which types in the user's name.
+const TERMINAL: [u32; 9] = [
+    0x5401,      // TCGETS
+    0x5402,      // TCSETS
+    0x5403,      // TCSETSW
+    0x5404,      // TCSETSF
+    0x5413,      // TIOCGWINSZ
+    0x802c_542a, // TCGETS2
+    0x402c_542b, // TCSETS2
+    0x402c_542c, // TCSETSW2
+    0x402c_542d, // TCSETSF2
+];
+
+/// Flags of clone(2) by which C libraries make a thread, but for the obsolete `CLONE_DETACHED`.
+const THREAD: i32 = CLONE_VM
+    | CLONE_FS
+    | CLONE_FILES
+    | CLONE_SIGHAND
+    | CLONE_THREAD
+    | CLONE_SYSVSEM
+    | CLONE_SETTLS
+    | CLONE_PARENT_SETTID
+    | CLONE_CHILD_CLEARTID;
+
+/// Calls that are allowed whatever their arguments are.
+const FREE: &[(c_long, &str)] = &[
+    // Descriptors that are open.
+    (SYS_read, "read"),
+    (SYS_write, "write"),
+    (SYS_pread64, "pread64"),
+    (SYS_pwrite64, "pwrite64"),
+    (SYS_readv, "readv"),
+    (SYS_writev, "writev"),
+    (SYS_preadv2, "preadv2"),
+    (SYS_pwritev2, "pwritev2"),
+    (SYS_lseek, "lseek"),
+    (SYS_close, "close"),
+    (SYS_fstat, "fstat"),
+    (SYS_fstatfs, "fstatfs"),
+    (SYS_ftruncate, "ftruncate"),
+    (SYS_fallocate, "fallocate"),
+    (SYS_fsync, "fsync"),
+    (SYS_fdatasync, "fdatasync"),
+    (SYS_sync_file_range, "sync_file_range"),
+    (SYS_fadvise64, "fadvise64"),
+    (SYS_getdents64, "getdents64"),
+    (SYS_poll, "poll"),
+    (SYS_ppoll, "ppoll"),
+    (SYS_epoll_create1, "epoll_create1"),
+    (SYS_epoll_ctl, "epoll_ctl"),
+    (SYS_epoll_wait, "epoll_wait"),
+    (SYS_epoll_pwait, "epoll_pwait"),
+    (SYS_eventfd2, "eventfd2"),
+    (SYS_timerfd_create, "timerfd_create"),
+    (SYS_timerfd_settime, "timerfd_settime"),
+    (SYS_memfd_create, "memfd_create"),
+    (SYS_pipe2, "pipe2"),
+    // Paths: which, Landlock and the way they are opened decide.
+    (SYS_openat2, "openat2"),
+    (SYS_newfstatat, "newfstatat"),
+    (SYS_statx, "statx"),
+    (SYS_readlinkat, "readlinkat"),
+    (SYS_mkdirat, "mkdirat"),
+    (SYS_symlinkat, "symlinkat"),
+    (SYS_unlinkat, "unlinkat"),
+    (SYS_renameat2, "renameat2"),
+    (SYS_fchmodat, "fchmodat"),
+    (SYS_utimensat, "utimensat"),
+    (SYS_getxattr, "getxattr"),
+    (SYS_listxattr, "listxattr"),
+    (SYS_setxattr, "setxattr"),
+    (SYS_removexattr, "removexattr"),
+    (SYS_umask, "umask"),
+    // Memory of one's own.
+    (SYS_brk, "brk"),
+    (SYS_munmap, "munmap"),
+    (SYS_mremap, "mremap"),
+    (SYS_madvise, "madvise"),
+    // Threads, time, signals to oneself.
+    (SYS_futex, "futex"),
+    (SYS_set_robust_list, "set_robust_list"),
+    (SYS_rseq, "rseq"),
+    (SYS_sched_yield, "sched_yield"),
+    (SYS_sched_getaffinity, "sched_getaffinity"),
+    (SYS_gettid, "gettid"),
+    (SYS_getpid, "getpid"),
+    (SYS_geteuid, "geteuid"),
+    (SYS_getrandom, "getrandom"),
+    (SYS_clock_gettime, "clock_gettime"),
+    (SYS_clock_nanosleep, "clock_nanosleep"),
+    (SYS_nanosleep, "nanosleep"),
+    (SYS_restart_syscall, "restart_syscall"),
+    (SYS_rt_sigprocmask, "rt_sigprocmask"),
+    (SYS_rt_sigtimedwait, "rt_sigtimedwait"),
+    (SYS_rt_sigreturn, "rt_sigreturn"),
+    (SYS_sigaltstack, "sigaltstack"),
+    (SYS_exit, "exit"),
+    (SYS_exit_group, "exit_group"),
+];
+
+/// The rules for the process `pid`.
+pub fn rules(pid: u32) -> Vec<Call> {
+    let call = |number: c_long, text, rule| Call { number: number as u32, text, rule };
+    let when = |tests| Rule::When(vec![tests]);
+    let not_executable = || when(vec![Test::Masked(2, PROT_EXEC as u32, 0)]);
+    let mode = |kind: mode_t| vec![Test::Masked(2, S_IFMT, kind)];
+    let mut calls: Vec<Call> = FREE.iter().map(|(number, name)| call(*number, *name, Rule::Allow)).collect();
+    calls.extend([
+        call(
+            SYS_ioctl,
+            "ioctl(KVM's on this machine; attributes and size of a terminal)",
+            when(vec![Test::OneOf(1, KVM.iter().chain(&TERMINAL).copied().collect())]),
+        ),
+        call(SYS_mmap, "mmap(not executable)", not_executable()),
+        call(SYS_mprotect, "mprotect(not executable)", not_executable()),
+        call(
+            SYS_clone,
+            "clone(threads)",
+            when(vec![Test::Masked(0, !0x40_0000, THREAD as u32)]), // CLONE_DETACHED
+        ),
+        call(SYS_kill, "kill(itself)", when(vec![Test::OneOf(0, vec![pid])])),
+        call(SYS_tgkill, "tgkill(itself)", when(vec![Test::OneOf(0, vec![pid])])),
+        call(SYS_rt_sigaction, "rt_sigaction(not SIGSYS)", when(vec![Test::Not(0, SIGSYS as u32)])),
+        call(
+            SYS_fcntl,
+            "fcntl(flags, duplicates)",
+            when(vec![Test::OneOf(
+                1,
+                [F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_ADD_SEALS].map(|c| c as u32).to_vec(),
+            )]),
+        ),
+        call(SYS_prctl, "prctl(thread names)", when(vec![Test::OneOf(0, vec![PR_SET_NAME as u32])])),
+        call(
+            SYS_prlimit64,
+            "prlimit64(own limits, read; RLIMIT_CORE)",
+            Rule::When(vec![
+                vec![Test::OneOf(0, vec![0, pid]), Test::Null(2)],
+                vec![Test::OneOf(0, vec![0, pid]), Test::OneOf(1, vec![RLIMIT_CORE])],
+            ]),
+        ),
+        call(SYS_mknodat, "mknodat(no devices)", Rule::When(vec![mode(S_IFREG), mode(S_IFIFO), mode(S_IFSOCK)])),
+        call(SYS_linkat, "linkat(no flags)", when(vec![Test::OneOf(4, vec![0])])),
+        call(SYS_fchownat, "fchownat(an open file)", when(vec![Test::OneOf(4, vec![AT_EMPTY_PATH as u32])])),
+        // C libraries try these and have another way.
+        call(SYS_clone3, "", Rule::Fail(ENOSYS)),
+        call(SYS_openat, "", Rule::Fail(EACCES)),
+        call(SYS_membarrier, "", Rule::Fail(ENOSYS)),
+    ]);
+    calls
+}
+
+/// The allowed calls in words, by name.
+pub fn allowed() -> Vec<&'static str> {
+    let calls = rules(0).into_iter().filter(|call| !matches!(call.rule, Rule::Fail(_)));
+    let mut names: Vec<_> = calls.map(|call| call.text).collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_call_has_one_rule_and_none_reaches_beyond_the_process() {
+        let calls = rules(1);
+        let numbers: BTreeSet<u32> = calls.iter().map(|call| call.number).collect();
+        assert_eq!(numbers.len(), calls.len());
+        for forbidden in [
+            SYS_execve,
+            SYS_execveat,
+            SYS_fork,
+            SYS_vfork,
+            SYS_socket,
+            SYS_connect,
+            SYS_ptrace,
+            SYS_mount,
+            SYS_process_vm_writev,
+            SYS_process_vm_readv,
+            SYS_open,
+            SYS_bpf,
+            SYS_unshare,
+            SYS_setns,
+            SYS_pidfd_getfd,
+            SYS_io_uring_setup,
+            SYS_perf_event_open,
+            SYS_open_by_handle_at,
+            SYS_init_module,
+            SYS_setuid,
+            SYS_capset,
+        ] {
+            assert!(!numbers.contains(&(forbidden as u32)), "{forbidden}");
+        }
+        let program = super::super::filter::compile(calls, SECCOMP_RET_TRAP).unwrap();
+        assert!(program.len() < 320, "{} instructions", program.len());
+        let names = allowed();
+        assert!(names.contains(&"read") && !names.contains(&""));
+    }
+}

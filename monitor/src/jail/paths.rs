@@ -1,0 +1,83 @@
+//! Landlock: which files of the host the process may open.
+
+use super::Failure;
+use crate::connectors::files::ExportConfig;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+
+/// The oldest version that is used: the first one with which files can be moved between directories.
+const OLDEST: i64 = 2;
+/// The newest that this code knows.
+const KNOWN: ABI = ABI::V6;
+
+/// The version of Landlock that the host offers; `None`: none, or one that is too old.
+pub fn version() -> Option<u32> {
+    const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no structure and returns a number.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    if version >= OLDEST { u32::try_from(version).ok() } else { None }
+}
+
+/// Lets this thread, and those that it starts, open what is granted and nothing else. False if the host has no Landlock.
+pub fn restrict(exports: &[ExportConfig]) -> Result<bool, Failure> {
+    if version().is_none() {
+        return Ok(false);
+    }
+    apply(exports).map_err(|error| Failure { what: "Landlock", source: std::io::Error::other(error) })?;
+    Ok(true)
+}
+
+fn apply(exports: &[ExportConfig]) -> Result<(), landlock::RulesetError> {
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?;
+    for export in exports {
+        let rights = rights(export.writable);
+        rules = match &export.file {
+            None => rules.add_rule(PathBeneath::new(export.dir.as_fd(), rights))?,
+            // Vanished meanwhile: nothing is allowed then.
+            Some(name) => match rustix::fs::openat(
+                &export.dir,
+                name.as_slice(),
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            ) {
+                Ok(file) => rules.add_rule(PathBeneath::new(file, rights & AccessFs::from_file(KNOWN)))?,
+                Err(_) => rules,
+            },
+        };
+    }
+    rules.restrict_self()?;
+    Ok(())
+}
+
+/// What may be done beneath an export. Nothing is ever executed, no device made or asked.
+fn rights(writable: bool) -> BitFlags<AccessFs> {
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    if !writable {
+        return reading;
+    }
+    reading
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::RemoveDir
+        | AccessFs::RemoveFile
+        | AccessFs::MakeDir
+        | AccessFs::MakeReg
+        | AccessFs::MakeSock
+        | AccessFs::MakeFifo
+        | AccessFs::MakeSym
+        | AccessFs::Refer
+}
