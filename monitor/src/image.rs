@@ -22,20 +22,35 @@ pub struct Header {
     pub end: u64,
 }
 
-/// Copies keel into guest memory.
-pub fn load(memory: &GuestMemory) -> Result<Header, Error> {
-    let broken = |_| Error::Internal("the embedded keel is not an ELF file");
-    let file = object::File::parse(KEEL).map_err(broken)?;
-    let mut header = None;
-    for segment in file.segments() {
-        let bytes = segment.data().map_err(broken)?;
-        let gpa = segment.address().wrapping_sub(DIRECT_BASE as u64);
-        memory.write(gpa, bytes)?;
-        if gpa == KEEL_IMAGE as u64 {
-            header = parse_header(bytes);
-        }
+/// The embedded image.
+#[derive(Debug)]
+pub struct Image {
+    file: object::File<'static>,
+    /// Where keel begins.
+    pub header: Header,
+}
+
+impl Image {
+    /// Parses the image.
+    pub fn embedded() -> Result<Self, Error> {
+        let broken = |_| Error::Internal("the embedded keel is not an ELF file");
+        let file = object::File::parse(KEEL).map_err(broken)?;
+        let first = file.segments().find(|s| s.address() == (DIRECT_BASE + KEEL_IMAGE) as u64);
+        let header = first.map(|s| s.data().map_err(broken)).transpose()?.and_then(parse_header);
+        let header =
+            header.ok_or(Error::Internal("the embedded keel was built for another version of the contract"))?;
+        Ok(Self { file, header })
     }
-    header.ok_or(Error::Internal("the embedded keel was built for another version of the contract"))
+
+    /// Copies keel into guest memory.
+    pub fn load(&self, memory: &GuestMemory) -> Result<(), Error> {
+        for segment in self.file.segments() {
+            let bytes = segment.data().map_err(|_| Error::Internal("the embedded keel is not an ELF file"))?;
+            memory.write(segment.address().wrapping_sub(DIRECT_BASE as u64), bytes)?;
+        }
+        crate::memory::forget(KEEL);
+        Ok(())
+    }
 }
 
 fn parse_header(bytes: &[u8]) -> Option<Header> {

@@ -3,6 +3,7 @@
 use crate::config::{self, RunConfig, Syscalls};
 use crate::error::Error;
 use crate::event::Event;
+use crate::image::Image;
 use crate::memory::GuestMemory;
 use crate::server::clock_ns;
 use crate::vcpu::Vcpu;
@@ -22,6 +23,10 @@ const WINDOW_ENTRY: u64 = 4;
 const WINDOW_LIMIT: u64 = 4 << 30;
 /// Free RAM at boot, beyond image and tables.
 const BOOT_FREE: u64 = 24 << 20;
+/// Of that, at least so much is on small host pages: what keel and a small program use.
+const SMALL_FREE: u64 = 1 << 20;
+/// What even the smallest of pods uses at once.
+const SURELY_USED: u64 = 256 << 10;
 /// Least `--memory`.
 pub const MIN_MEMORY: u64 = 32 << 20;
 const GIB: u64 = 1 << 30;
@@ -83,16 +88,21 @@ impl Machine {
         );
         // The frame table must cover what exists at boot even if that is above `--memory`.
         let limit = limit.max(boot);
-        let memory = Arc::new(GuestMemory::new(vm.clone(), boot, limit, WINDOW_LIMIT)?);
-        let header = crate::image::load(&memory)?;
+        let image = Image::embedded()?;
+        let header = image.header;
+        let frame_table = round_up(header.end, PAGE_SIZE as u64);
+        let window_table = frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY;
+        let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
+        let free_start = config_gpa + pod.len() as u64;
+        let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64);
+        let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, WINDOW_LIMIT)?);
+        memory.populate(config_gpa, SURELY_USED);
+        image.load(&memory)?;
         write_tables(&memory, limit)?;
         let block = (abi::tables::block(0) - DIRECT_BASE) as u64;
         memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(0)))?;
         memory.write(block + percpu::TSS as u64, &abi::tables::tss(0))?;
         let vcpu = Vcpu::new(kvm, &vm, 0, header.entry, header.lstar)?;
-        let frame_table = round_up(header.end, PAGE_SIZE as u64);
-        let window_table = frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY;
-        let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
         memory.write(config_gpa, &pod)?;
         let mut seed = [0; 64];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
@@ -103,7 +113,7 @@ impl Machine {
             cpus: config.cpus,
             ram_bytes: memory.ram_end(),
             ram_limit: limit,
-            free_start: config_gpa + pod.len() as u64,
+            free_start,
             frame_table,
             window_table,
             window_limit: WINDOW_LIMIT,

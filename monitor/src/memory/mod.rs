@@ -16,9 +16,9 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// RAM that stays on small host pages: what lies before keel, and its tables, which are large and sparse.
-/// Keel itself and all that it gives away lie on huge ones: a fault there costs as much for 2 MiB as for 4 KiB.
-const SMALL_PAGES: [std::ops::Range<u64>; 2] = [0..KEEL_IMAGE as u64, 4 << 20..8 << 20];
+/// What stays on small host pages before and after keel's image at boot is little and sparse. The image itself lies on
+/// a huge one: a fault there costs as much for 2 MiB as for 4 KiB, and nearly all of it is written anyway.
+const IMAGE_END: u64 = (KEEL_IMAGE + LARGE_PAGE_SIZE) as u64;
 /// RAM is added at least by this much.
 const RAM_STEP: u64 = 64 << 20;
 /// The window is opened by this much.
@@ -80,6 +80,7 @@ pub struct GuestMemory {
     vm: Arc<VmFd>,
     ram: Reservation,
     ram_limit: u64,
+    huge_from: u64,
     ram_end: AtomicU64,
     window: Reservation,
     window_limit: u64,
@@ -88,12 +89,14 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Memory with `boot` bytes of RAM (a multiple of a large page), which may grow to `ram_limit`.
-    pub fn new(vm: Arc<VmFd>, boot: u64, ram_limit: u64, window_limit: u64) -> Result<Self, Error> {
+    /// Memory with `boot` bytes of RAM (a multiple of a large page), which may grow to `ram_limit`. From `huge_from` on it
+    /// lies on huge pages of the host, which are cheap for a pod that uses much; one that uses little is small below.
+    pub fn new(vm: Arc<VmFd>, boot: u64, huge_from: u64, ram_limit: u64, window_limit: u64) -> Result<Self, Error> {
         let memory = Self {
             vm,
             ram: Reservation::new(ram_limit.max(boot))?,
             ram_limit: ram_limit.max(boot),
+            huge_from,
             ram_end: AtomicU64::new(0),
             window: Reservation::new(window_limit)?,
             window_limit,
@@ -128,8 +131,7 @@ impl GuestMemory {
         if unsafe { libc::mprotect(host.cast(), len as usize, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return Err(fail(std::io::Error::last_os_error()));
         }
-        let [first, second] = SMALL_PAGES;
-        for huge in [first.end..second.start, second.end..u64::MAX] {
+        for huge in [KEEL_IMAGE as u64..IMAGE_END, self.huge_from..u64::MAX] {
             let (from, to) = (huge.start.max(start), huge.end.min(start + len));
             if from < to {
                 // SAFETY: as above. Huge pages are a matter of speed: a host without them may refuse.
@@ -187,6 +189,14 @@ impl GuestMemory {
         Err(Errno::FAULT)
     }
 
+    /// Takes RAM from the host before the guest touches it: one call for many pages is cheaper than their faults.
+    pub fn populate(&self, gpa: u64, len: u64) {
+        if gpa.checked_add(len).is_some_and(|end| end <= self.ram_end()) {
+            // SAFETY: inside RAM; contents stay. A host that can't leaves it to faults.
+            unsafe { libc::madvise(self.ram.at(gpa).cast(), len as usize, libc::MADV_POPULATE_WRITE) };
+        }
+    }
+
     /// Copies bytes into RAM before the guest runs.
     pub fn write(&self, gpa: u64, bytes: &[u8]) -> Result<(), Error> {
         let slice = self.slice(gpa, bytes.len() as u64);
@@ -238,6 +248,15 @@ impl Window for GuestMemory {
         let mapped = unsafe { libc::mmap(host.cast(), len as usize, libc::PROT_READ, flags, -1, 0) };
         if mapped == libc::MAP_FAILED { Err(last_errno()) } else { Ok(()) }
     }
+}
+
+/// Takes constant bytes of this program out of its resident memory; a later use reads them from the file again.
+pub fn forget(bytes: &'static [u8]) {
+    let start = bytes.as_ptr().map_addr(|a| a.next_multiple_of(PAGE_SIZE));
+    let len = bytes.as_ptr_range().end.addr().saturating_sub(start.addr()) / PAGE_SIZE * PAGE_SIZE;
+    // SAFETY: whole pages of a constant, which the loader mapped from the program's file and nobody can have written:
+    // their content comes back from there.
+    unsafe { libc::madvise(start.cast_mut().cast(), len, libc::MADV_DONTNEED) };
 }
 
 fn last_errno() -> Errno {
