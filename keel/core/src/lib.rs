@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod bpf;
 pub mod elf;
 pub mod fdset;
 pub mod patch;

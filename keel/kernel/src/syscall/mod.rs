@@ -6,9 +6,11 @@
 
 pub mod quick;
 pub mod trace;
+pub mod watch;
 
 use crate::patch;
 use crate::signal::deliver::{self, Next};
+use crate::task::seccomp;
 use core::cell::Cell;
 use hal::cell::Global;
 use hal::percpu;
@@ -262,7 +264,7 @@ fn dispatch(frame: &mut TrapFrame, number: u64) -> isize {
 /// hal's hook: a system call of the current thread.
 pub fn syscall(frame: &mut TrapFrame) -> Exit {
     let number = frame.rax;
-    if frame.entry == Entry::Trap as u64 || trace::is_on() {
+    if frame.entry == Entry::Trap as u64 || watch::is_on() {
         return slowly(frame, number);
     }
     let result = dispatch(frame, number);
@@ -290,7 +292,24 @@ fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
 
 /// [`dispatch`], printed if calls are traced.
 fn observed(frame: &mut TrapFrame, number: u64) -> isize {
-    if trace::is_on() { trace::run(frame, |frame| dispatch(frame, number)) } else { dispatch(frame, number) }
+    match () {
+        () if trace::is_on() => trace::run(frame, |frame| permitted(frame, number)),
+        () if watch::is_on() => permitted(frame, number),
+        () => dispatch(frame, number),
+    }
+}
+
+/// [`dispatch`], if the thread's filters let the call pass.
+fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
+    match seccomp::judge(frame, number) {
+        None => dispatch(frame, number),
+        Some(result) => {
+            // A filter can't have a call repeated: it would answer the same for ever.
+            let result = if is_restart(result as isize) { -(Errno::EINTR.code() as isize) } else { result as isize };
+            frame.rax = result as u64;
+            result
+        }
+    }
 }
 
 /// The long way back to a program: events, signals, repeated calls. `call` as in

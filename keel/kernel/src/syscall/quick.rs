@@ -5,7 +5,7 @@
 //! so everything here can be done twice. The code must be inlined as a whole, without panics, vector
 //! registers or calls; the build looks at it, and links a gate that does without it otherwise.
 
-use super::trace;
+use super::watch;
 use crate::mm::user::{MAX_RW_COUNT, access_ok};
 use crate::task::try_with_current;
 use hal::percpu;
@@ -29,7 +29,7 @@ pub const CALLS: [u8; QUICK_CALLS] = {
 pub fn quick(number: u64, arguments: [u64; 3]) -> Quick {
     match serve(number, arguments) {
         // An interrupt may have come until now.
-        Some(result) if !percpu::work_pending() && !trace::is_on() => Quick { result, left: 0 },
+        Some(result) if !percpu::work_pending() && !watch::is_on() => Quick { result, left: 0 },
         _ => Quick { result: 0, left: 1 },
     }
 }

@@ -329,7 +329,7 @@ syscalls! {
     314 sched_setattr Partial [crate::task::policy::sys_sched_setattr] (pid: Pid, attr: Ptr, flags: Hex) "real-time policies are kept but do not change who runs";
     315 sched_getattr Full [crate::task::policy::sys_sched_getattr] (pid: Pid, attr: Ptr, size: Uint, flags: Hex) "";
     316 renameat2 Full [crate::fs::names::sys_renameat2] (olddirfd: Fd, oldpath: Path, newdirfd: Fd, newpath: Path, flags: Hex) "";
-    317 seccomp None [crate::task::calls::sys_seccomp] (operation: Int, flags: Hex, args: Ptr) "no system call filters: the virtual machine is the sandbox";
+    317 seccomp Partial [crate::task::seccomp::sys_seccomp] (operation: Int, flags: Hex, args: Ptr) "no listeners (SECCOMP_RET_USER_NOTIF)";
     318 getrandom Full [crate::task::random::sys_getrandom] (buf: Ptr, buflen: Size, flags: Hex) "";
     319 memfd_create Full [crate::fs::memfd::sys_memfd_create] (name: Path, flags: Hex) "";
     320 kexec_file_load None [= EPERM] (kernel_fd: Fd, initrd_fd: Fd, cmdline_len: Size, cmdline: Ptr, flags: Hex) "no other kernel can be loaded";

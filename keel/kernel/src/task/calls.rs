@@ -121,11 +121,6 @@ pub fn sys_setns(fd: i32, _kind: u32) -> Result<()> {
     Err(Errno::EPERM)
 }
 
-/// seccomp(2): a kernel without filters. EINVAL.
-pub fn sys_seccomp(_operation: u32, _flags: u32, _args: usize) -> Result<()> {
-    Err(Errno::EINVAL)
-}
-
 /// kcmp(2). EINVAL, ESRCH, EBADF: pointers to what two processes have in common.
 pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Result<i32> {
     use alloc::rc::Rc;

@@ -24,6 +24,7 @@ pub mod random;
 pub mod reap;
 pub mod robust;
 pub mod sched;
+pub mod seccomp;
 pub mod start;
 pub mod wait;
 
@@ -77,6 +78,8 @@ pub struct Task {
     pub(crate) io_priority: Cell<i32>,
     /// What its end gives back to semaphores, semop(2).
     pub(crate) sem_undo: RefCell<Option<Rc<sem::UndoList>>>,
+    /// What it may call.
+    pub(crate) seccomp: seccomp::Seccomp,
 }
 
 impl core::fmt::Debug for Task {
@@ -167,6 +170,7 @@ impl Task {
             started_ns: hal::clock::monotonic_ns(),
             io_priority: Cell::new(0),
             sem_undo: RefCell::new(None),
+            seccomp: seccomp::Seccomp::default(),
         })
     }
 

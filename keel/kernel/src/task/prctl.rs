@@ -1,7 +1,7 @@
 //! Operations on a process; prctl(2).
 
 use super::cred::{ALL_CAPS, cap};
-use super::{Task, current, robust};
+use super::{Task, current, robust, seccomp};
 use crate::mm::user;
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
@@ -49,8 +49,8 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
             check(arg2 == u64::from(p::PR_TIMING_STATISTICAL))?;
             Ok(0)
         }
-        p::PR_GET_SECCOMP => Ok(0),
-        p::PR_SET_SECCOMP => Err(Errno::EINVAL),
+        p::PR_GET_SECCOMP => Ok(seccomp::mode()),
+        p::PR_SET_SECCOMP => seccomp::set_mode(arg2, arg3 as usize),
         p::PR_CAPBSET_READ => {
             check(arg2 < 64 && ALL_CAPS & 1 << arg2 != 0)?;
             Ok(i32::from(me.cred().cap_bounding & 1 << arg2 != 0))

@@ -61,8 +61,9 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     signals(&mut text, subject, task)?;
     capabilities(&mut text, task);
     line(&mut text, "NoNewPrivs", if task.is_some_and(|t| t.no_new_privs()) { "1" } else { "0" });
-    line(&mut text, "Seccomp", "0");
-    line(&mut text, "Seccomp_filters", "0");
+    let (mode, filters) = task.map_or((0, 0), |t| t.seccomp.status());
+    line(&mut text, "Seccomp", &format!("{mode}"));
+    line(&mut text, "Seccomp_filters", &format!("{filters}"));
     line(&mut text, "Speculation_Store_Bypass", "unknown");
     line(&mut text, "SpeculationIndirectBranch", "unknown");
     let cpus = hal::boot::boot_info().cpus.clamp(1, 64);

@@ -68,7 +68,7 @@ pub const VALUES: [(&str, u32, &str); 151] = [
     ("kernel/sched_rr_timeslice_ms", 0o644, "100"),
     ("kernel/sched_rt_period_us", 0o644, "1000000"),
     ("kernel/sched_rt_runtime_us", 0o644, "950000"),
-    ("kernel/seccomp/actions_avail", 0o444, "kill_process kill_thread trap errno user_notif trace log allow"),
+    ("kernel/seccomp/actions_avail", 0o444, "kill_process kill_thread trap errno trace log allow"),
     ("kernel/sem", 0o644, "32000\t1024000000\t500\t32000"),
     ("kernel/shm_rmid_forced", 0o644, "0"),
     ("kernel/shmall", 0o644, "18446744073692774399"),

@@ -5,7 +5,7 @@ mod names;
 mod structures;
 pub mod summary;
 
-use super::{CALLS, Call, Level, MAX_CALLS};
+use super::{CALLS, Call, Level, MAX_CALLS, watch};
 use crate::connector;
 use crate::signal::{SigInfo, code};
 use crate::task;
@@ -77,6 +77,7 @@ pub fn is_on() -> bool {
 
 /// Starts telling (boot).
 pub fn turn_on(trace: &Trace) {
+    watch::Reason::new().keep();
     let mut calls = [0; MAX_CALLS / 64];
     for (word, wanted) in calls.iter_mut().zip(&trace.calls) {
         *word = *wanted;

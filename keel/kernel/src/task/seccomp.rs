@@ -1,0 +1,280 @@
+//! System call filters, seccomp(2).
+
+use super::cred::cap;
+use super::{Task, current};
+use crate::mm::user;
+use crate::patch;
+use crate::signal::{SigInfo, send};
+use crate::syscall::{arguments, watch};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use hal::trap::TrapFrame;
+use keel_core::bpf::{DATA_LEN, Instruction, MAX_LEN, Program};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Modes, as prctl(2) `PR_GET_SECCOMP` and `/proc/PID/status` tell them.
+const DISABLED: u32 = 0;
+const STRICT: u32 = 1;
+const FILTER: u32 = 2;
+
+/// Operations of seccomp(2).
+const SET_MODE_STRICT: u32 = 0;
+const SET_MODE_FILTER: u32 = 1;
+const GET_ACTION_AVAIL: u32 = 2;
+
+/// Flags of `SET_MODE_FILTER`. Those about listeners (`NEW_LISTENER`, `WAIT_KILLABLE_RECV`) are unknown here.
+const FLAG_TSYNC: u32 = 1;
+const FLAG_LOG: u32 = 2;
+const FLAG_SPEC_ALLOW: u32 = 4;
+const FLAG_TSYNC_ESRCH: u32 = 16;
+
+/// Actions, by falling precedence if they are compared as signed numbers.
+const RET_KILL_PROCESS: u32 = 0x8000_0000;
+const RET_KILL_THREAD: u32 = 0;
+const RET_TRAP: u32 = 0x0003_0000;
+const RET_ERRNO: u32 = 0x0005_0000;
+const RET_USER_NOTIF: u32 = 0x7fc0_0000;
+const RET_TRACE: u32 = 0x7ff0_0000;
+const RET_LOG: u32 = 0x7ffc_0000;
+const RET_ALLOW: u32 = 0x7fff_0000;
+const RET_ACTION: u32 = 0xffff_0000;
+const RET_DATA: u32 = 0xffff;
+
+/// `AUDIT_ARCH_X86_64`.
+const ARCH: u32 = 0xc000_003e;
+/// si_code of SIGSYS.
+const SYS_SECCOMP: i32 = 1;
+/// Most instructions of all filters of a thread; each filter counts as so many more.
+const MAX_INSTRUCTIONS: usize = (1 << 18) / 8;
+const FILTER_OVERHEAD: usize = 4;
+/// Largest error number.
+const MAX_ERRNO: u32 = 4095;
+
+/// A filter and those that were set before it.
+#[derive(Debug)]
+struct Filter {
+    program: Program,
+    earlier: Option<Rc<Filter>>,
+}
+
+impl Filter {
+    fn chain(first: &Option<Rc<Self>>) -> impl Iterator<Item = &Rc<Self>> {
+        core::iter::successors(first.as_ref(), |filter| filter.earlier.as_ref())
+    }
+}
+
+impl Drop for Filter {
+    /// One after the other: a chain may be long, and stacks are small.
+    fn drop(&mut self) {
+        let mut next = self.earlier.take();
+        while let Some(mut filter) = next.and_then(Rc::into_inner) {
+            next = filter.earlier.take();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    mode: u32,
+    filter: Option<Rc<Filter>>,
+    watched: Option<watch::Reason>,
+}
+
+/// What a thread may call.
+#[derive(Debug, Default)]
+pub struct Seccomp(RefCell<Inner>);
+
+impl Seccomp {
+    /// For a new thread of this one.
+    pub fn inherited(&self) -> Self {
+        let inner = self.0.borrow();
+        let watched = inner.watched.is_some().then(watch::Reason::new);
+        Self(RefCell::new(Inner { mode: inner.mode, filter: inner.filter.clone(), watched }))
+    }
+
+    /// Mode and number of filters, for `/proc/PID/status`.
+    pub fn status(&self) -> (u32, usize) {
+        let inner = self.0.borrow();
+        (inner.mode, Filter::chain(&inner.filter).count())
+    }
+
+    /// Becomes what `from` is.
+    pub(super) fn replace(&self, from: Self) {
+        let _old = self.0.replace(from.0.into_inner());
+    }
+
+    fn mode(&self) -> u32 {
+        self.0.borrow().mode
+    }
+
+    fn set(&self, mode: u32, filter: Option<Rc<Filter>>) {
+        let watched = Some(watch::Reason::new());
+        let _old = self.0.replace(Inner { mode, filter, watched });
+    }
+}
+
+/// Judges the call that the current thread is about to make: `Some(rax)` if it must not be made.
+pub fn judge(frame: &mut TrapFrame, number: u64) -> Option<u64> {
+    let me = current();
+    let (mode, filter) = {
+        let inner = me.seccomp.0.borrow();
+        (inner.mode, inner.filter.clone())
+    };
+    match mode {
+        DISABLED => None,
+        STRICT => {
+            let allowed = [g::__NR_read, g::__NR_write, g::__NR_exit, g::__NR_rt_sigreturn];
+            if allowed.contains(&(number as u32)) {
+                return None;
+            }
+            end(&me, g::SIGKILL);
+            Some(number)
+        }
+        _ => filtered(&me, frame, number, &filter),
+    }
+}
+
+/// Ends the thread, and with the last one its process.
+fn end(me: &Rc<Task>, signal: u32) {
+    if me.process().thread_count() == 1 { send::kill_all(me.process(), signal as i32) } else { send::kill_thread(me) }
+}
+
+/// [`judge`] by filters.
+fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<Rc<Filter>>) -> Option<u64> {
+    let place = patch::program_rip(frame.rip);
+    let data = data(frame, number, place);
+    let mut answer = RET_ALLOW;
+    for filter in Filter::chain(filter) {
+        let other = filter.program.run(&data);
+        if ((other & RET_ACTION) as i32) < ((answer & RET_ACTION) as i32) {
+            answer = other;
+        }
+    }
+    let value = answer & RET_DATA;
+    let failed = |errno: Errno| Some(-i64::from(errno.code()) as u64);
+    match answer & RET_ACTION {
+        RET_ALLOW | RET_LOG => None,
+        RET_ERRNO => Some(-i64::from(value.min(MAX_ERRNO)) as u64),
+        // Nobody traces, nobody listens.
+        RET_TRACE | RET_USER_NOTIF => failed(Errno::ENOSYS),
+        RET_TRAP => {
+            let mut info = SigInfo::new(g::SIGSYS, SYS_SECCOMP);
+            info.errno = value as i32;
+            info.fields[0] = place;
+            info.fields[1] = number & 0xffff_ffff | u64::from(ARCH) << 32;
+            send::force(me, info);
+            // The registers are as they were before the call.
+            Some(number)
+        }
+        RET_KILL_THREAD => {
+            end(me, g::SIGSYS);
+            Some(number)
+        }
+        _ => {
+            send::kill_all(me.process(), g::SIGSYS as i32);
+            Some(number)
+        }
+    }
+}
+
+/// `struct seccomp_data`.
+fn data(frame: &TrapFrame, number: u64, place: u64) -> [u8; DATA_LEN] {
+    let mut data = [0; DATA_LEN];
+    let head = [number & 0xffff_ffff | u64::from(ARCH) << 32, place];
+    for (bytes, word) in data.chunks_exact_mut(8).zip(head.into_iter().chain(arguments(frame))) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    data
+}
+
+/// seccomp(2). EACCES, EFAULT, EINVAL, ENOMEM, EOPNOTSUPP, ESRCH.
+pub fn sys_seccomp(operation: u32, flags: u32, args: usize) -> Result<i32> {
+    match operation {
+        SET_MODE_STRICT if flags == 0 && args == 0 => set_strict(),
+        SET_MODE_FILTER => set_filter(flags, args),
+        GET_ACTION_AVAIL if flags == 0 => match user::read::<u32>(args)? {
+            RET_KILL_PROCESS | RET_KILL_THREAD | RET_TRAP | RET_ERRNO | RET_TRACE | RET_LOG | RET_ALLOW => Ok(0),
+            _ => Err(Errno::EOPNOTSUPP),
+        },
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// prctl(2) `PR_SET_SECCOMP`. As [`sys_seccomp`].
+pub fn set_mode(mode: u64, filter: usize) -> Result<i32> {
+    match mode {
+        1 => set_strict(),
+        2 => set_filter(0, filter),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// prctl(2) `PR_GET_SECCOMP`.
+pub fn mode() -> i32 {
+    current().seccomp.mode() as i32
+}
+
+fn set_strict() -> Result<i32> {
+    let me = current();
+    if me.seccomp.mode() == FILTER {
+        return Err(Errno::EINVAL);
+    }
+    me.seccomp.set(STRICT, None);
+    Ok(0)
+}
+
+/// Reads a `struct sock_fprog` and checks its program. EACCES, EFAULT, EINVAL, ENOMEM.
+fn read_program(me: &Task, at: usize) -> Result<Program> {
+    let [len, address]: [u64; 2] = user::read(at)?;
+    let len = usize::from(len as u16);
+    if len == 0 || len > MAX_LEN {
+        return Err(Errno::EINVAL);
+    }
+    if !me.no_new_privs() && !me.cred().capable(cap::SYS_ADMIN) {
+        return Err(Errno::EACCES);
+    }
+    let raw: Vec<u64> = user::read_array(address as usize, len)?;
+    let mut instructions = Vec::new();
+    instructions.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+    instructions.extend(raw.into_iter().map(Instruction::from_raw));
+    Program::new(instructions).ok_or(Errno::EINVAL)
+}
+
+fn set_filter(flags: u32, args: usize) -> Result<i32> {
+    if flags & !(FLAG_TSYNC | FLAG_LOG | FLAG_SPEC_ALLOW | FLAG_TSYNC_ESRCH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let me = current();
+    let program = read_program(&me, args)?;
+    if me.seccomp.mode() == STRICT {
+        return Err(Errno::EINVAL);
+    }
+    let earlier = me.seccomp.0.borrow().filter.clone();
+    let present: usize = Filter::chain(&earlier).map(|filter| filter.program.len() + FILTER_OVERHEAD).sum();
+    if present + program.len() > MAX_INSTRUCTIONS {
+        return Err(Errno::ENOMEM);
+    }
+    let others: Vec<Rc<Task>> = match flags & FLAG_TSYNC {
+        0 => Vec::new(),
+        _ => me.process().threads().into_iter().filter(|task| !Rc::ptr_eq(task, &me)).collect(),
+    };
+    for task in &others {
+        let inner = task.seccomp.0.borrow();
+        // Only threads whose filters are among ours can have them all.
+        let is_among = inner.filter.as_ref().is_none_or(|f| Filter::chain(&earlier).any(|own| Rc::ptr_eq(own, f)));
+        if inner.mode == STRICT || inner.mode == FILTER && !is_among {
+            return if flags & FLAG_TSYNC_ESRCH != 0 { Err(Errno::ESRCH) } else { Ok(task.tid()) };
+        }
+    }
+    let filter = Rc::new(Filter { program, earlier });
+    for task in &others {
+        task.seccomp.set(FILTER, Some(filter.clone()));
+        if me.no_new_privs() {
+            task.no_new_privs.set(true);
+        }
+    }
+    me.seccomp.set(FILTER, Some(filter));
+    Ok(0)
+}
