@@ -103,6 +103,22 @@ static inline void show_file(const char *name) {
     close(fd);
 }
 
+// Path of a file in the directory of `process` in /proc; valid until the next call.
+static inline const char *proc_path(pid_t process, const char *file) {
+    static char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", process, file);
+    return path;
+}
+
+// Prints whether a file in the directory of `process` in /proc can be read and holds something.
+static inline void show_proc(pid_t process, const char *file) {
+    char first;
+    int fd = open(proc_path(process, file), O_RDONLY);
+    ssize_t got = fd < 0 ? -1 : read(fd, &first, 1);
+    printf("%s: %s\n", file, got < 0 ? check_error(errno) : got ? "something" : "nothing");
+    close(fd);
+}
+
 static inline const char *signal_name(int number) {
     const char *name = sigabbrev_np(number);
     return name ? name : "an unnamed signal";

@@ -54,6 +54,17 @@ impl Thread {
         self.stack + STACK_BYTES
     }
 
+    /// The program's registers as they were when it entered keel; `None` if the thread runs now.
+    pub fn frame(&self) -> Option<TrapFrame> {
+        if self.running.get() {
+            return None;
+        }
+        let frame = (self.top() - size_of::<TrapFrame>()) as *const TrapFrame;
+        // SAFETY: the frame lies at the top of the thread's own stack, which `Thread::new` filled; under
+        // the big lock nobody writes to the stack of a thread that does not run.
+        Some(unsafe { (*frame).clone() })
+    }
+
     /// Base of the FS segment (thread-local storage).
     pub fn set_fs_base(&self, base: u64) {
         self.fs_base.set(base);

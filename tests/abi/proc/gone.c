@@ -2,24 +2,11 @@
 #include "check.h"
 #include <dirent.h>
 
-static char name[64], text[4096];
+static char text[4096];
 static pid_t child;
 
-static const char *of(const char *file) {
-    sprintf(name, "/proc/%d/%s", child, file);
-    return name;
-}
-
-static void show(const char *file) {
-    int fd = open(of(file), O_RDONLY);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (got < 0) printf("%s: %s\n", file, check_error(errno));
-    else printf("%s: %s\n", file, got ? "something" : "nothing");
-    close(fd);
-}
-
 static void count(const char *directory) {
-    DIR *dir = opendir(of(directory));
+    DIR *dir = opendir(proc_path(child, directory));
     int names = 0;
     errno = 0;
     if (!dir) {
@@ -39,15 +26,15 @@ int main(void) {
     PART("zombie");
     const char *files[] = {"stat", "statm", "status", "comm", "cmdline", "environ", "maps", "smaps", "limits",
                            "cgroup", "auxv", "oom_score", "wchan", "smaps_rollup"};
-    for (size_t i = 0; i < COUNT(files); i++) show(files[i]);
-    int fd = open(of("stat"), O_RDONLY), comm = open(of("comm"), O_RDONLY), directory = open(of(""), O_RDONLY);
+    for (size_t i = 0; i < COUNT(files); i++) show_proc(child, files[i]);
+    int fd = open(proc_path(child, "stat"), O_RDONLY), comm = open(proc_path(child, "comm"), O_RDONLY), directory = open(proc_path(child, ""), O_RDONLY);
     text[read(fd, text, sizeof text - 1)] = 0;
     char state;
     sscanf(strrchr(text, ')') + 2, "%c", &state);
     printf("%c, exit code %s", state, strrchr(text, ' ') + 1);
-    T(readlink(of("exe"), text, sizeof text));
-    T(readlink(of("cwd"), text, sizeof text));
-    T(readlink(of("root"), text, sizeof text));
+    T(readlink(proc_path(child, "exe"), text, sizeof text));
+    T(readlink(proc_path(child, "cwd"), text, sizeof text));
+    T(readlink(proc_path(child, "root"), text, sizeof text));
     count("fd");
     count("task");
     PART("gone");
@@ -56,7 +43,7 @@ int main(void) {
     T(read(comm, text, sizeof text));
     T(openat(directory, "stat", O_RDONLY));
     T(syscall(SYS_getdents64, directory, text, sizeof text));
-    T(open(of("stat"), O_RDONLY));
-    T(access(of(""), F_OK));
+    T(open(proc_path(child, "stat"), O_RDONLY));
+    T(access(proc_path(child, ""), F_OK));
     return 0;
 }

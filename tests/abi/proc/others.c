@@ -2,21 +2,8 @@
 #include "check.h"
 #include <dirent.h>
 
-static char name[64], text[4096];
+static char text[4096];
 static pid_t other;
-
-static const char *of(const char *file) {
-    sprintf(name, "/proc/%d/%s", other, file);
-    return name;
-}
-
-static void show(const char *file) {
-    int fd = open(of(file), O_RDONLY);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (got < 0) printf("%s: %s\n", file, check_error(errno));
-    else printf("%s: %s\n", file, got ? "something" : "nothing");
-    close(fd);
-}
 
 int main(void) {
     if (geteuid() != 0) {
@@ -30,16 +17,16 @@ int main(void) {
         MUST(setuid(65534));
         const char *files[] = {"stat", "statm", "status", "comm", "cmdline", "environ", "maps", "smaps", "mem",
                                "io", "auxv", "limits", "personality", "smaps_rollup", "oom_score_adj"};
-        for (size_t i = 0; i < COUNT(files); i++) show(files[i]);
-        T(readlink(of("exe"), text, sizeof text));
-        T(readlink(of("cwd"), text, sizeof text));
-        T(readlink(of("ns/pid"), text, sizeof text));
-        YES(opendir(of("fd")) == NULL && errno == EACCES);
-        YES(opendir(of("task")) != NULL);
-        T(open(of("oom_score_adj"), O_WRONLY));
-        T(open(of("comm"), O_WRONLY));
+        for (size_t i = 0; i < COUNT(files); i++) show_proc(other, files[i]);
+        T(readlink(proc_path(other, "exe"), text, sizeof text));
+        T(readlink(proc_path(other, "cwd"), text, sizeof text));
+        T(readlink(proc_path(other, "ns/pid"), text, sizeof text));
+        YES(opendir(proc_path(other, "fd")) == NULL && errno == EACCES);
+        YES(opendir(proc_path(other, "task")) != NULL);
+        T(open(proc_path(other, "oom_score_adj"), O_WRONLY));
+        T(open(proc_path(other, "comm"), O_WRONLY));
         T(open("/proc/sys/kernel/hostname", O_WRONLY));
-        int fd = open(of("stat"), O_RDONLY);
+        int fd = open(proc_path(other, "stat"), O_RDONLY);
         text[read(fd, text, sizeof text - 1)] = 0;
         unsigned long code[3] = {9, 9, 9};
         sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u "

@@ -31,6 +31,7 @@ pub mod timerfd;
 
 pub use table::FdTable;
 
+use crate::task;
 use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -57,6 +58,18 @@ pub struct File {
     took_locks: Cell<bool>,
     /// It is the null device: reading and writing it is over at once.
     pub null: Cell<bool>,
+}
+
+/// Counts a read for `/proc/PID/io`. What the quick way serves (the null device) is not counted.
+#[inline(always)]
+fn count_read(bytes: usize) {
+    task::with_current(|t| t.process().io.count_read(bytes));
+}
+
+/// Counts a write for `/proc/PID/io`.
+#[inline(always)]
+fn count_write(bytes: usize) {
+    task::with_current(|t| t.process().io.count_write(bytes));
 }
 
 impl File {
@@ -111,6 +124,7 @@ impl File {
     #[inline]
     pub fn read(&self, dst: &mut dyn Dst) -> Result<usize> {
         let done = self.ops.read(self, dst)?;
+        count_read(done);
         self.happened(done, g::IN_ACCESS);
         Ok(done)
     }
@@ -119,6 +133,7 @@ impl File {
     #[inline]
     pub fn write(&self, src: &mut dyn Src) -> Result<usize> {
         let done = self.ops.write(self, src)?;
+        count_write(done);
         self.happened(done, g::IN_MODIFY);
         Ok(done)
     }
@@ -126,6 +141,7 @@ impl File {
     /// pread(2).
     pub fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
         let done = self.ops.read_at(self, offset, dst)?;
+        count_read(done);
         self.happened(done, g::IN_ACCESS);
         Ok(done)
     }
@@ -133,6 +149,7 @@ impl File {
     /// pwrite(2).
     pub fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
         let done = self.ops.write_at(self, offset, src)?;
+        count_write(done);
         self.happened(done, g::IN_MODIFY);
         Ok(done)
     }

@@ -4,7 +4,9 @@ use super::{File, FileOps, Queues, anon, current_file, wait_on};
 use crate::mm::user;
 use crate::task::wait::WaitQueue;
 use crate::time::{SECOND, Timer, timespec};
+use alloc::format;
 use alloc::rc::{Rc, Weak};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
@@ -21,6 +23,8 @@ struct TimerFd {
     deadline: Cell<u64>,
     /// ns between expirations; 0: only one.
     interval: Cell<u64>,
+    /// Flags of the last timerfd_settime(2).
+    flags: Cell<u32>,
     /// Went off and was not read since: it rests until then.
     expired: Cell<bool>,
     queue: Rc<WaitQueue>,
@@ -41,6 +45,7 @@ impl TimerFd {
                 timer: Timer::new(Rc::new(fire)),
                 deadline: Cell::new(0),
                 interval: Cell::new(0),
+                flags: Cell::new(0),
                 expired: Cell::new(false),
                 queue: Rc::default(),
             }
@@ -137,6 +142,17 @@ impl FileOps for TimerFd {
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[timerfd]".to_vec()
     }
+
+    fn describe(&self, _file: &File, out: &mut String) {
+        let [[interval, interval_ns], [value, value_ns]] = self.setting();
+        // Linux counts the expirations of an interval timer that rests when it is read.
+        let (ticks, flags) = (u32::from(self.expired.get()), self.flags.get());
+        out.push_str(&format!(
+            "clockid: {}\nticks: {ticks}\nsettime flags: 0{flags:o}\nit_value: ({value}, {value_ns})\n\
+             it_interval: ({interval}, {interval_ns})\n",
+            self.clock,
+        ));
+    }
 }
 
 /// timerfd_create(2).
@@ -176,6 +192,7 @@ pub fn sys_timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Resul
     let file = current_file(fd)?;
     let timer = file.downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
     let before = timer.setting();
+    timer.flags.set(flags);
     timer.set(value, interval, flags & g::TFD_TIMER_ABSTIME != 0);
     if old != 0 {
         user::write(old, &before)?;

@@ -195,6 +195,11 @@ impl Mm {
         sum
     }
 
+    /// Calls `f` with the address of each present page of a range, and whether nobody else has the page.
+    pub fn present_pages(&self, start: usize, end: usize, mut f: impl FnMut(usize, bool)) {
+        self.inner.borrow().space.for_each(start, end, |at, page| f(at, page.frame.refs() <= 2));
+    }
+
     /// Bytes mapped, touched or not.
     pub fn mapped_bytes(&self) -> u64 {
         self.inner.borrow().mapped_bytes()

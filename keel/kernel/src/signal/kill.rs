@@ -157,7 +157,15 @@ pub fn sys_pidfd_send_signal(pidfd: i32, signal: i32, info: usize, flags: u32) -
     if flags & !(THREAD | THREAD_GROUP | PROCESS_GROUP) != 0 || flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
     }
-    let process = task::pidfd::process_of(pidfd)?;
+    let process = match task::pidfd::process_of(pidfd) {
+        // A process's directory in /proc will do, too.
+        Err(Errno::EBADF) => {
+            let file = task::current().files().get(pidfd)?;
+            let id = crate::fs::proc::process_of(&file).ok_or(Errno::EBADF)?;
+            pid::find_process(id).ok_or(Errno::ESRCH)?
+        }
+        other => other?,
+    };
     let info = match info {
         0 => own_info(signal as u32, code::USER),
         at => {

@@ -250,6 +250,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
         child.dumpable.set(parent.dumpable.get());
         child.has_subreaper.set(parent.has_subreaper.get() || parent.subreaper.get());
         child.oom_score_adj.set(parent.oom_score_adj.get());
+        child.dump_filter.set(parent.dump_filter.get());
         *child.exe.borrow_mut() = parent.exe();
         child
     };

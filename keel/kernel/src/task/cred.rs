@@ -49,6 +49,8 @@ pub mod cap {
     pub const SYS_TIME: u32 = 25;
     /// Make device files.
     pub const MKNOD: u32 = 27;
+    /// Checkpoint and restore processes.
+    pub const CHECKPOINT_RESTORE: u32 = 40;
 }
 
 /// Credentials of a thread. Replaced as a whole when one changes.

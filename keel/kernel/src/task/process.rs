@@ -45,6 +45,35 @@ impl Usage {
     }
 }
 
+/// Bytes and calls of read(2), write(2) and their relatives.
+#[derive(Debug, Default)]
+pub struct IoCounters {
+    /// Bytes read.
+    pub read_bytes: Cell<u64>,
+    /// Bytes written.
+    pub written_bytes: Cell<u64>,
+    /// Calls that read.
+    pub reads: Cell<u64>,
+    /// Calls that wrote.
+    pub writes: Cell<u64>,
+}
+
+impl IoCounters {
+    /// A call read `bytes`.
+    #[inline(always)]
+    pub fn count_read(&self, bytes: usize) {
+        self.read_bytes.set(self.read_bytes.get().wrapping_add(bytes as u64));
+        self.reads.set(self.reads.get().wrapping_add(1));
+    }
+
+    /// A call wrote `bytes`.
+    #[inline(always)]
+    pub fn count_write(&self, bytes: usize) {
+        self.written_bytes.set(self.written_bytes.get().wrapping_add(bytes as u64));
+        self.writes.set(self.writes.get().wrapping_add(1));
+    }
+}
+
 /// A session, setsid(2).
 pub struct Session {
     /// Process id of its leader.
@@ -107,6 +136,10 @@ pub struct Process {
     pub(crate) itimers: IntervalTimers,
     pub(crate) posix_timers: PosixTimers,
     pub(crate) oom_score_adj: Cell<i32>,
+    /// Kinds of memory that a core dump would hold, core(5); keel writes none.
+    pub(crate) dump_filter: Cell<u32>,
+    /// What it read and wrote.
+    pub(crate) io: IoCounters,
     pub(crate) started_ns: u64,
 }
 
@@ -144,6 +177,8 @@ impl Process {
             itimers: IntervalTimers::default(),
             posix_timers: PosixTimers::default(),
             oom_score_adj: Cell::new(0),
+            dump_filter: Cell::new(0x33),
+            io: IoCounters::default(),
             started_ns: hal::clock::monotonic_ns(),
         })
     }

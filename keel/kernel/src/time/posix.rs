@@ -6,7 +6,9 @@ use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task::{self, Process, Task, pid};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::rc::{Rc, Weak};
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
@@ -32,6 +34,8 @@ enum Notify {
 struct PosixTimer {
     id: i32,
     clock: Clock,
+    /// The clock's number as it was given.
+    clock_id: i32,
     signal: u32,
     value: u64,
     notify: Notify,
@@ -105,6 +109,24 @@ impl PosixTimers {
         self.timers.borrow().get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
+    /// The lines of `/proc/PID/timers`.
+    pub(crate) fn describe(&self, pid: i32) -> String {
+        let timers = self.timers.borrow();
+        let lines = timers.values().map(|timer| {
+            let (kind, whom, id) = match &timer.notify {
+                Notify::Nobody => ("none", "pid", pid),
+                Notify::Process(_) => ("signal", "pid", pid),
+                Notify::Thread(task) => ("signal", "tid", task.upgrade().map_or(0, |t| t.tid())),
+            };
+            let (signal, value) = (timer.signal, timer.value);
+            format!(
+                "ID: {}\nsignal: {signal}/{value:016x}\nnotify: {kind}/{whom}.{id}\nClockID: {}\n",
+                timer.id, timer.clock_id
+            )
+        });
+        lines.collect()
+    }
+
     /// Deletes all of them: execve, exit.
     pub(crate) fn clear(&self) {
         let gone = self.timers.take();
@@ -144,6 +166,7 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     const SIGEV_SIGNAL: i32 = 0;
     const SIGEV_NONE: i32 = 1;
     const SIGEV_THREAD_ID: i32 = 4;
+    let clock_id = clock;
     let clock = Clock::of(clock)?;
     let task = task::current();
     let process = task.process();
@@ -176,6 +199,7 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     let timer = Rc::new(PosixTimer {
         id,
         clock,
+        clock_id,
         signal: signal as u32,
         value,
         notify,

@@ -1,6 +1,9 @@
-//! Small files about what a process may do: `uid_map`, `personality`, `timerslack_ns`.
+//! Small files about what a process may do: `uid_map`, `personality`, `timerslack_ns`, `coredump_filter`.
 
 use super::subject::Subject;
+use super::written_number;
+use crate::task;
+use crate::task::cred::cap;
 use alloc::format;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
@@ -23,4 +26,46 @@ pub fn timer_slack(subject: &Subject) -> Result<Vec<u8>> {
         return Err(Errno::EPERM);
     }
     Ok(format!("{}\n", task.timer_slack_ns.get()).into_bytes())
+}
+
+/// A write to `timerslack_ns`; 0 puts the default back. EINVAL, EPERM.
+pub fn set_timer_slack(subject: &Subject, data: &[u8]) -> Result<()> {
+    let value = u64::try_from(written_number(data)?).map_err(|_| Errno::EINVAL)?;
+    let task = subject.living()?;
+    let own = task::with_current(|t| t.pid() == task.pid());
+    if !own && !task::with_current(|t| t.cred().capable(cap::SYS_NICE)) {
+        return Err(Errno::EPERM);
+    }
+    task.timer_slack_ns.set(if value == 0 { 50_000 } else { value });
+    Ok(())
+}
+
+/// `timens_offsets`: there is one time namespace.
+pub fn time_offsets(subject: &Subject) -> Result<Vec<u8>> {
+    subject.process()?;
+    Ok(format!("{:<10} {:>10} {:>9}\n{:<10} {:>10} {:>9}\n", "monotonic", 0, 0, "boottime", 0, 0).into_bytes())
+}
+
+/// Bits of `coredump_filter` that mean something.
+const DUMP_BITS: u32 = 0x1ff;
+
+/// `coredump_filter`.
+pub fn dump_filter(subject: &Subject) -> Result<Vec<u8>> {
+    match subject.task()?.and_then(|t| t.try_mm()) {
+        Some(_) => Ok(format!("{:08x}\n", subject.process()?.dump_filter.get()).into_bytes()),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// A write to `coredump_filter`: a number as C writes it. EINVAL.
+pub fn set_dump_filter(subject: &Subject, data: &[u8]) -> Result<()> {
+    let text = core::str::from_utf8(data).map_err(|_| Errno::EINVAL)?.trim_end_matches('\n');
+    let (digits, base) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    let value = super::number_in(digits, base).and_then(|value| u32::try_from(value).ok()).ok_or(Errno::EINVAL)?;
+    subject.process()?.dump_filter.set(value & DUMP_BITS);
+    Ok(())
 }

@@ -41,11 +41,20 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-/// `io`: keel does not count bytes.
+/// `io`: of the whole process. What reaches disks only the host knows.
 pub fn io(subject: &Subject) -> Result<Vec<u8>> {
-    subject.inspected()?;
-    let names = ["rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"];
-    Ok(names.map(|name| format!("{name}: 0\n")).concat().into_bytes())
+    let task = subject.inspected()?;
+    let io = &task.process().io;
+    let rows = [
+        ("rchar", io.read_bytes.get()),
+        ("wchar", io.written_bytes.get()),
+        ("syscr", io.reads.get()),
+        ("syscw", io.writes.get()),
+        ("read_bytes", 0),
+        ("write_bytes", 0),
+        ("cancelled_write_bytes", 0),
+    ];
+    Ok(rows.map(|(name, value)| format!("{name}: {value}\n")).concat().into_bytes())
 }
 
 /// `oom_score`: 0 to 2000, the higher the sooner it is killed.

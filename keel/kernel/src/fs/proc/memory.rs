@@ -87,6 +87,15 @@ pub fn rename(subject: &Subject, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// `ksm_stat`: no pages are merged.
+pub fn merged_pages(subject: &Subject) -> Result<Vec<u8>> {
+    subject.inspected()?;
+    let names = ["ksm_rmap_items", "ksm_zero_pages", "ksm_merging_pages", "ksm_process_profit"];
+    let mut text = names.map(|name| alloc::format!("{name} 0\n")).concat();
+    text.push_str("ksm_merge_any: no\nksm_mergeable: no\n");
+    Ok(text.into_bytes())
+}
+
 /// `mem`: the memory itself, by address.
 pub struct Memory(pub Subject);
 

@@ -4,6 +4,7 @@
 //! Linux would show. [`pid`] makes the directories of processes, the other modules their content
 //! and that of the files about the whole system.
 
+mod calls;
 mod children;
 mod cpuinfo;
 mod credentials;
@@ -12,10 +13,13 @@ mod limits;
 mod maps;
 mod meminfo;
 mod memory;
+mod memory_tables;
 mod mounts;
 mod namespaces;
 mod net;
+mod pages;
 mod pid;
+mod security;
 mod smaps;
 mod sockets;
 mod stat;
@@ -31,6 +35,7 @@ pub use status::{list as cpu_list, mask as cpu_mask};
 pub use system::cpus;
 
 use super::PathRef;
+use crate::file::File;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
@@ -80,15 +85,27 @@ fn link(make: impl Fn() -> String + 'static) -> Entry {
 /// What lies in `/proc` besides the processes.
 fn fixed() -> Table {
     table([
+        ("buddyinfo", text(memory_tables::buddies)),
+        ("bus", Entry::dir(0o555, table([]))),
         ("cgroups", constant(system::CGROUPS)),
         ("cmdline", constant(system::COMMAND_LINE)),
         ("consoles", constant(system::CONSOLES)),
         ("cpuinfo", text(cpuinfo::text)),
+        ("crypto", constant("")),
         ("devices", constant(system::DEVICES)),
         ("diskstats", constant("")),
+        ("dma", constant(" 4: cascade\n")),
+        ("driver", Entry::dir(0o555, table([]))),
         ("execdomains", constant("0-0\tLinux           \t[kernel]\n")),
         ("filesystems", constant(mounts::FILE_SYSTEMS)),
+        ("fs", Entry::dir(0o555, table([]))),
         ("interrupts", text(system::interrupts)),
+        ("iomem", text(memory_tables::places)),
+        ("ioports", constant("")),
+        ("irq", Entry::dir(0o555, table([]))),
+        ("kallsyms", constant("")),
+        ("key-users", constant("")),
+        ("keys", constant("")),
         ("loadavg", text(system::load_averages)),
         ("locks", constant("")),
         ("meminfo", text(meminfo::text)),
@@ -98,6 +115,7 @@ fn fixed() -> Table {
         ("net", link(|| "self/net".into())),
         ("partitions", constant("major minor  #blocks  name\n\n")),
         ("self", link(|| task::with_current(|t| format!("{}", t.pid())))),
+        ("slabinfo", Entry::file(0o400, Generated(|| memory_tables::SLABS.as_bytes().to_vec()))),
         ("softirqs", text(system::soft_interrupts)),
         ("stat", text(system::statistics)),
         ("swaps", constant("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
@@ -107,7 +125,9 @@ fn fixed() -> Table {
         ("tty", Entry::dir(0o555, system::terminals())),
         ("uptime", text(system::uptime)),
         ("version", text(system::version)),
+        ("vmallocinfo", Entry::file(0o400, Generated(Vec::new))),
         ("vmstat", text(meminfo::vm_statistics)),
+        ("zoneinfo", text(memory_tables::zones)),
     ])
 }
 
@@ -142,6 +162,20 @@ fn number(name: &[u8]) -> Option<i32> {
     let digits = name.iter().map(|b| b.is_ascii_digit().then(|| i64::from(b - b'0')));
     let value = digits.into_iter().try_fold(0i64, |n, digit| Some(n * 10 + digit?))?;
     i32::try_from(value).ok()
+}
+
+/// A number of a base, without a sign.
+fn number_in(text: &str, base: u32) -> Option<usize> {
+    text.bytes().next().filter(u8::is_ascii_hexdigit).and_then(|_| usize::from_str_radix(text, base).ok())
+}
+
+/// The process whose directory in `/proc` an open file is.
+pub fn process_of(file: &File) -> Option<i32> {
+    let place = file.path.as_ref()?;
+    let path = place.display_path(None);
+    let id = number(path.strip_prefix(b"/proc/")?)?;
+    let is_ours = place.inode().statfs().is_ok_and(|fs| fs.kind == PROC_MAGIC);
+    is_ours.then_some(id)
 }
 
 /// The number that a program wrote, as `kstrtoint` reads it: blanks around it are fine. EINVAL.

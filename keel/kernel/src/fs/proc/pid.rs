@@ -1,7 +1,10 @@
 //! Directories of processes and threads.
 
 use super::subject::Subject;
-use super::{children, credentials, descriptors, limits, maps, memory, mounts, namespaces, net, smaps, stat, status};
+use super::{
+    calls, children, credentials, descriptors, limits, maps, memory, mounts, namespaces, net, pages, security, smaps,
+    stat, status,
+};
 use crate::fs::PathRef;
 use crate::task;
 use alloc::format;
@@ -40,13 +43,14 @@ enum Where {
 use Where::{Both, Process, Thread};
 
 /// Names, permissions, content.
-const ITEMS: [(&str, u32, Where, Kind); 45] = [
+const ITEMS: [(&str, u32, Where, Kind); 52] = [
+    ("attr", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(security::Labels(s))))),
     ("auxv", 0o400, Both, File(memory::auxiliary_vector)),
     ("cgroup", 0o444, Both, File(|_| Ok(b"0::/\n".to_vec()))),
     ("children", 0o444, Thread, File(children::text)),
     ("cmdline", 0o444, Both, File(memory::command_line)),
     ("comm", 0o644, Both, Edit(memory::name, memory::rename)),
-    ("coredump_filter", 0o644, Process, File(|_| Ok(b"00000033\n".to_vec()))),
+    ("coredump_filter", 0o644, Process, Edit(credentials::dump_filter, credentials::set_dump_filter)),
     ("cpuset", 0o444, Both, File(|_| Ok(b"/\n".to_vec()))),
     ("cwd", 0o777, Both, Link(working_directory)),
     ("environ", 0o400, Both, File(memory::environment)),
@@ -55,8 +59,11 @@ const ITEMS: [(&str, u32, Where, Kind); 45] = [
     ("fdinfo", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Infos(s))))),
     ("gid_map", 0o644, Both, File(credentials::id_map)),
     ("io", 0o400, Both, File(limits::io)),
+    ("ksm_merging_pages", 0o400, Both, File(|s| s.inspected().map(|_| b"0\n".to_vec()))),
+    ("ksm_stat", 0o400, Both, File(memory::merged_pages)),
     ("limits", 0o444, Both, File(limits::text)),
     ("loginuid", 0o644, Both, File(|_| Ok(b"4294967295".to_vec()))),
+    ("map_files", 0o500, Process, Other(FileType::Directory, |s| What::Dir(Rc::new(pages::MapFiles(s))))),
     ("maps", 0o444, Both, File(maps::text)),
     ("mem", 0o600, Both, Other(FileType::Regular, |s| What::File(Rc::new(memory::Memory(s))))),
     ("mountinfo", 0o444, Both, File(mounts::info)),
@@ -67,6 +74,7 @@ const ITEMS: [(&str, u32, Where, Kind); 45] = [
     ("oom_adj", 0o644, Both, Edit(limits::oom_adj, limits::set_oom_adj)),
     ("oom_score", 0o444, Both, File(limits::oom_score)),
     ("oom_score_adj", 0o644, Both, Edit(limits::oom_score_adj, limits::set_oom_score_adj)),
+    ("pagemap", 0o400, Both, Other(FileType::Regular, |s| What::File(Rc::new(pages::PageMap(s))))),
     ("personality", 0o400, Both, File(credentials::personality)),
     ("projid_map", 0o644, Both, File(credentials::id_map)),
     ("root", 0o777, Both, Link(root_directory)),
@@ -79,9 +87,11 @@ const ITEMS: [(&str, u32, Where, Kind); 45] = [
     ("stat", 0o444, Both, File(stat::text)),
     ("statm", 0o444, Both, File(stat::memory)),
     ("status", 0o444, Both, File(status::text)),
+    ("syscall", 0o400, Both, File(calls::text)),
     ("task", 0o555, Process, Other(FileType::Directory, |s| What::Dir(Rc::new(Threads(s))))),
-    ("timers", 0o444, Process, File(|_| Ok(Vec::new()))),
-    ("timerslack_ns", 0o666, Process, File(credentials::timer_slack)),
+    ("timens_offsets", 0o644, Process, File(credentials::time_offsets)),
+    ("timers", 0o444, Process, File(|s| Ok(s.process()?.posix_timers.describe(s.pid()).into_bytes()))),
+    ("timerslack_ns", 0o666, Process, Edit(credentials::timer_slack, credentials::set_timer_slack)),
     ("uid_map", 0o644, Both, File(credentials::id_map)),
     ("wchan", 0o444, Both, File(|_| Ok(b"0".to_vec()))),
     ("numa_maps", 0o444, Both, File(maps::numa)),

@@ -1,6 +1,6 @@
 //! `/sys/devices/system/cpu` and `node`: all virtual CPUs are cores of one package on one node.
 
-use super::{FILE_SIZE, constant, dir, link, text};
+use super::{FILE_SIZE, cache, constant, dir, link, text};
 use crate::fs::proc::{cpu_list, cpu_mask, cpus, memory_line};
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use vfs::FileType;
 use vfs::synth::{Entry, SynthDir, Table, table};
 
 /// All CPUs, one bit each.
-fn all() -> u64 {
+pub fn all() -> u64 {
     u64::MAX >> (64 - cpus())
 }
 
@@ -27,6 +27,7 @@ fn online() -> Entry {
 pub fn directory() -> impl SynthDir {
     Cpus(table([
         ("isolated", constant("\n")),
+        ("enabled", text(|| format!("{}\n", all_list()))),
         ("kernel_max", constant("63\n")),
         ("offline", constant("\n")),
         ("online", online()),
@@ -92,6 +93,9 @@ fn one(cpu: u32) -> Entry {
     let mask = |set: u64| text(move || format!("{}\n", cpu_mask(set, cpus())));
     let list = |set: u64| text(move || format!("{}\n", cpu_list(set)));
     let topology = dir([
+        ("cluster_cpus", mask(own)),
+        ("cluster_cpus_list", list(own)),
+        ("cluster_id", text(move || format!("{cpu}\n"))),
         ("core_cpus", mask(own)),
         ("core_cpus_list", list(own)),
         ("core_id", text(move || format!("{cpu}\n"))),
@@ -107,6 +111,7 @@ fn one(cpu: u32) -> Entry {
         ("thread_siblings_list", list(own)),
     ]);
     dir([
+        ("cache", cache::directory(cpu)),
         ("cpu_capacity", constant("1024\n")),
         ("node0", link("../../node/node0")),
         ("online", constant("1\n")),
@@ -119,6 +124,7 @@ fn one(cpu: u32) -> Entry {
 pub fn nodes() -> Entry {
     dir([
         ("has_cpu", constant("0\n")),
+        ("has_generic_initiator", constant("\n")),
         ("has_memory", constant("0\n")),
         ("has_normal_memory", constant("0\n")),
         ("node0", node()),

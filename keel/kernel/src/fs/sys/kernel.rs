@@ -15,6 +15,8 @@ pub fn directory() -> Entry {
         ])
     };
     dir([
+        ("address_bits", constant("64\n")),
+        ("cpu_byteorder", constant("little\n")),
         ("mm", dir([("hugepages", dir([("hugepages-2048kB", pages())])), ("transparent_hugepage", huge_pages())])),
         ("cgroup", dir([("delegate", constant("")), ("features", constant(""))])),
         ("uevent_seqnum", constant("0\n")),

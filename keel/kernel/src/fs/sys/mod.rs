@@ -1,8 +1,10 @@
 //! `/sys`: what programs read of it. CPUs, the loopback device, the limits of the pod as a control group.
 
+mod cache;
 mod cgroup;
 mod cpu;
 mod kernel;
+mod memory;
 mod net;
 
 use super::PathRef;
@@ -44,6 +46,11 @@ fn link(target: &'static str) -> Entry {
     Entry::link(move || Ok(target.as_bytes().to_vec()))
 }
 
+/// What clocks are made of.
+fn clock_source() -> Entry {
+    dir([("available_clocksource", constant("tsc \n")), ("current_clocksource", constant("tsc\n"))])
+}
+
 fn directory(fs: cgroup::Place) -> Table {
     table([
         ("block", dir([])),
@@ -53,7 +60,15 @@ fn directory(fs: cgroup::Place) -> Table {
         (
             "devices",
             dir([
-                ("system", dir([("cpu", Entry::dir(0o755, cpu::directory())), ("node", cpu::nodes())])),
+                (
+                    "system",
+                    dir([
+                        ("clocksource", dir([("clocksource0", clock_source())])),
+                        ("cpu", Entry::dir(0o755, cpu::directory())),
+                        ("memory", Entry::dir(0o755, memory::Blocks)),
+                        ("node", cpu::nodes()),
+                    ]),
+                ),
                 ("virtual", dir([("net", dir([("lo", net::loopback())]))])),
             ]),
         ),
@@ -61,5 +76,6 @@ fn directory(fs: cgroup::Place) -> Table {
         ("fs", Entry::dir(0o755, fs)),
         ("kernel", kernel::directory()),
         ("module", dir([])),
+        ("power", dir([("state", constant("\n"))])),
     ])
 }

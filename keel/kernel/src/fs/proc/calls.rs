@@ -1,0 +1,25 @@
+//! `syscall`: what a thread is doing in the kernel.
+
+use super::subject::Subject;
+use crate::syscall;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use hal::trap::Entry;
+use uapi::Result;
+
+/// `running`, or number and arguments of the call that blocks, stack pointer and program counter; -1 for
+/// the number if it is none that blocks.
+pub fn text(subject: &Subject) -> Result<Vec<u8>> {
+    let task = subject.inspected()?;
+    let blocked = if task.state_letter() == 'R' { None } else { task.thread.frame() };
+    let line = match blocked {
+        None => String::from("running\n"),
+        Some(frame) if frame.entry == Entry::Fault as u64 => format!("-1 {:#x} {:#x}\n", frame.rsp, frame.rip),
+        Some(frame) => {
+            let arguments = syscall::arguments(&frame).map(|argument| format!("{argument:#x} ")).concat();
+            format!("{} {arguments}{:#x} {:#x}\n", frame.rax, frame.rsp, frame.rip)
+        }
+    };
+    Ok(line.into_bytes())
+}
