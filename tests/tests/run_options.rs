@@ -183,6 +183,23 @@ fn memory_is_bounded() {
 }
 
 #[test]
+fn large_directories_do_not_need_large_memory() {
+    let (scratch, path) = with_file("first", "");
+    for i in 0..300_000 {
+        fs::hard_link(scratch.0.join("first"), scratch.0.join(format!("{i}")))
+            .or_else(|_| fs::write(scratch.0.join(format!("{i}")), ""))
+            .unwrap();
+    }
+    let grant = format!("{path}:/many");
+    // Listing it may fail, the pod must not.
+    let listed = output(&["--memory", "64M", "--ro", &grant], "ls -f /many 2>&1 | wc -l; echo alive");
+    assert!(listed == "300003\nalive\n" || listed == "1\nalive\n", "{listed}");
+    // The pod's own files fill its memory: whoever needs more fails or is killed.
+    let made = sh(&["--memory", "64M"], "cd /tmp; seq 300000 | xargs touch 2>/dev/null; ls -f >/dev/null; exit 3");
+    assert!(matches!(made.status, 3 | 137), "{} {}", made.status, text(&made.stderr));
+}
+
+#[test]
 fn standard_streams_are_connected() {
     let data: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 7 + i / 256) as u8).collect();
     let mut command = hull::run_command(&[], &["/bin/cat"]).unwrap();

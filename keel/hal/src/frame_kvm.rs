@@ -212,6 +212,21 @@ pub(crate) fn usage() -> [u64; 3] {
         .map(|p| u64::from(p) * FRAME_SIZE as u64)
 }
 
+/// Pages that are free or may still be asked for.
+fn left() -> u32 {
+    ALLOCATOR.free_pages.get() + (ALLOCATOR.limit_pages.get() - ALLOCATOR.pages.get())
+}
+
+/// Pages that programs leave to keel.
+fn reserve() -> u32 {
+    RESERVE_LEAST.max(ALLOCATOR.limit_pages.get() / RESERVE_SHARE)
+}
+
+/// Whether half of what is reserved for keel is used: what programs can make any number of must be refused.
+pub fn is_scarce() -> bool {
+    left() < reserve() / 2
+}
+
 /// Order of the blocks behind large pages: 2 MiB.
 const LARGE_ORDER: usize = 9;
 
@@ -287,8 +302,7 @@ impl Frame {
 
     /// A frame with any content; `None` when the pod's memory is used up but for keel's reserve.
     pub fn alloc() -> Option<Self> {
-        let left = ALLOCATOR.free_pages.get() + (ALLOCATOR.limit_pages.get() - ALLOCATOR.pages.get());
-        if left < RESERVE_LEAST.max(ALLOCATOR.limit_pages.get() / RESERVE_SHARE) {
+        if left() < reserve() {
             return None;
         }
         let frame = Self(take_block(0)?);

@@ -65,10 +65,14 @@ unsafe impl GlobalAlloc for KeelHeap {
         };
         let head = &HEAP.free[class];
         if head.get().is_null() {
-            let Some(gpa) = take_block(REFILL_ORDER) else { return null_mut() };
+            // Memory may be in small pieces by now.
+            let Some((gpa, order)) = (0..=REFILL_ORDER).rev().find_map(|order| Some((take_block(order)?, order)))
+            else {
+                return null_mut();
+            };
             let block = DIRECT_BASE + gpa as usize;
             let size = CLASSES[class];
-            for i in (0..(PAGE_SIZE << REFILL_ORDER) / size).rev() {
+            for i in (0..(PAGE_SIZE << order) / size).rev() {
                 let object = (block + i * size) as *mut u8;
                 // SAFETY: inside the block that was just taken; free objects hold the list's link.
                 unsafe { object.cast::<*mut u8>().write(head.get()) };

@@ -61,6 +61,8 @@ impl Drop for Dentry {
 static COUNT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(0));
 static LIMIT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(LIMIT_MIN));
 const LIMIT_MIN: usize = 16 << 10;
+/// Unused dentries that are collected before they are dropped.
+const BATCH: usize = 512;
 
 impl Dentry {
     /// The root of a tree.
@@ -232,6 +234,10 @@ impl Dentry {
         let name: Name = Rc::from(name);
         let mount = mount.unwrap_or_else(|| self.mount.clone());
         let child = Rc::new(Self::make(Some(self.clone()), name.clone(), inode, mount, expires));
+        if self.children.borrow_mut().try_reserve(1).is_err() {
+            // Without its place in the table it is looked up again the next time.
+            return child;
+        }
         self.children.borrow_mut().insert(name, child.clone());
         COUNT.set(COUNT.get() + 1);
         if COUNT.get() > LIMIT.get() {
@@ -316,13 +322,15 @@ impl Dentry {
             next += 1;
         }
         while let Some(directory) = directories.pop() {
-            let mut unused = Vec::new();
+            let mut unused: Vec<PathRef> = Vec::new();
             directory.children.borrow_mut().retain(|_, child| {
                 let keep = Rc::strong_count(child) > 1 || !child.children.borrow().is_empty();
-                if !keep {
-                    unused.push(child.clone());
+                // Those for which there is no room stay for now.
+                if keep || unused.len() == unused.capacity() && unused.try_reserve(BATCH).is_err() {
+                    return true;
                 }
-                keep
+                unused.push(child.clone());
+                false
             });
             COUNT.set(COUNT.get().saturating_sub(unused.len()));
         }

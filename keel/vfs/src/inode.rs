@@ -1,6 +1,6 @@
 //! What every file system gives for a file.
 
-use crate::{Attr, Dst, FileType, Name, PathRef, Src};
+use crate::{Attr, Dst, FileType, Listing, Name, PathRef, Src};
 use abi::request::FsStat;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -16,17 +16,6 @@ pub struct Found {
     pub expires: u64,
     /// Another file system is attached here.
     pub mount: Option<Rc<crate::Mount>>,
-}
-
-/// An entry of a directory listing.
-#[derive(Clone, Debug)]
-pub struct DirEntry {
-    /// Its name.
-    pub name: Name,
-    /// Inode number.
-    pub ino: u64,
-    /// Type.
-    pub kind: FileType,
 }
 
 /// What to create.
@@ -147,8 +136,8 @@ pub trait Inode: Any {
     fn jump(&self) -> Option<Result<PathRef>> {
         None
     }
-    /// All entries but `.` and `..`.
-    fn readdir(&self) -> Result<Vec<DirEntry>> {
+    /// All entries but `.` and `..`. ENOMEM.
+    fn readdir(&self) -> Result<Listing> {
         Err(Errno::ENOTDIR)
     }
     /// Changes attributes.

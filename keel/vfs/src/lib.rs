@@ -21,7 +21,9 @@ pub mod dentry;
 pub mod host;
 pub mod inode;
 pub mod io;
+pub mod listing;
 pub mod locks;
+pub mod memory;
 pub mod node;
 pub mod notify;
 pub mod ops;
@@ -36,8 +38,9 @@ pub use attr::{Attr, FileType};
 pub use claim::Claim;
 pub use cred::Cred;
 pub use dentry::{Dentry, Mount, PathRef};
-pub use inode::{Change, DirEntry, Found, Inode, NewNode, SetTime};
+pub use inode::{Change, Found, Inode, NewNode, SetTime};
 pub use io::{Dst, Src};
+pub use listing::{DirEntry, Listing};
 
 /// A name or a link target, shared between the tables that hold it.
 pub type Name = alloc::rc::Rc<[u8]>;

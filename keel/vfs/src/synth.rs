@@ -14,7 +14,7 @@
 
 use crate::attr::now;
 use crate::inode::Attachments;
-use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Mount, Name, NewNode, PathRef, Src};
+use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Mount, Name, NewNode, PathRef, Src};
 use abi::request::FsStat;
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
@@ -280,17 +280,16 @@ impl Inode for SynthInode {
         to.lookup(new, &[]).and(Err(Errno::EPERM))
     }
 
-    fn readdir(&self) -> Result<Vec<DirEntry>> {
+    fn readdir(&self) -> Result<Listing> {
         let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
         let names = dir.list()?;
         // Numbers are given to files when they are looked up; a listing shows others, not 0.
-        Ok((0x1_0000..)
-            .zip(names)
-            .map(|(ino, (name, kind))| {
-                let known = self.known.borrow().get(&name[..]).and_then(Weak::upgrade);
-                DirEntry { ino: known.map_or(ino, |k| k.ino), name: Rc::from(name), kind }
-            })
-            .collect())
+        let mut listing = Listing::new();
+        for (ino, (name, kind)) in (0x1_0000..).zip(names) {
+            let known = self.known.borrow().get(&name[..]).and_then(Weak::upgrade);
+            listing.push(&name, known.map_or(ino, |k| k.ino), kind)?;
+        }
+        Ok(listing)
     }
 
     fn readlink(&self) -> Result<Name> {

@@ -4,7 +4,6 @@ use super::rw::{bounded, seekable};
 use super::{File, current_file};
 use crate::mm::user;
 use alloc::rc::Rc;
-use alloc::vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::{KernelDst, KernelSrc};
@@ -78,7 +77,7 @@ impl Place {
 /// Copies up to `count` bytes from a file with positions to any file. An error after some bytes
 /// only ends the copy.
 pub fn copy(from: &File, mut source: Place, to: &File, target: &mut Place, count: usize) -> Result<(usize, Place)> {
-    let mut buffer = vec![0; count.min(CHUNK)];
+    let mut buffer = vfs::memory::buffer(count.min(CHUNK))?;
     let mut done = 0;
     while done < count {
         let want = (count - done).min(CHUNK);

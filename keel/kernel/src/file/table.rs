@@ -33,14 +33,15 @@ impl Inner {
         Some(file)
     }
 
-    /// Fills a slot; gives what was there.
-    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool) -> Option<Rc<File>> {
+    /// Fills a slot; gives what was there. ENOMEM.
+    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool) -> Result<Option<Rc<File>>> {
         if fd >= self.slots.len() {
+            self.slots.try_reserve(fd + 1 - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
             self.slots.resize(fd + 1, None);
         }
         self.used.insert(fd);
         self.close_on_exec.set(fd, close_on_exec);
-        self.slots[fd].replace(file)
+        Ok(self.slots[fd].replace(file))
     }
 }
 
@@ -97,8 +98,9 @@ impl FdTable {
             drop(inner);
             return Err(Errno::EMFILE);
         }
-        inner.put(fd, file, close_on_exec);
-        Ok(fd as i32)
+        let put = inner.put(fd, file, close_on_exec);
+        drop(inner);
+        put.map(|_| fd as i32)
     }
 
     /// Puts a description at exactly `fd`, closing what was there. EBADF beyond the limit.
@@ -107,6 +109,7 @@ impl FdTable {
             return Err(Errno::EBADF);
         }
         let old = self.inner.borrow_mut().put(index(fd), file, close_on_exec);
+        let old = old?;
         if let Some(old) = old {
             self.closed(old);
         }

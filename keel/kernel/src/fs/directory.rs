@@ -12,12 +12,12 @@ use core::any::Any;
 use core::cell::RefCell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::{Attr, DirEntry, Dst, FileType, Inode, Src};
+use vfs::{Attr, Dst, FileType, Inode, Listing, Src};
 
 /// An open directory.
 pub struct Directory {
     place: PathRef,
-    entries: RefCell<Option<Rc<[DirEntry]>>>,
+    entries: RefCell<Option<Rc<Listing>>>,
 }
 
 impl Directory {
@@ -27,12 +27,12 @@ impl Directory {
     }
 
     /// The list, made anew at the start.
-    fn entries(&self, fresh: bool) -> Result<Rc<[DirEntry]>> {
+    fn entries(&self, fresh: bool) -> Result<Rc<Listing>> {
         let known = self.entries.borrow().clone().filter(|_| !fresh);
         match known {
             Some(entries) => Ok(entries),
             None => {
-                let entries: Rc<[DirEntry]> = Rc::from(self.place.inode().readdir()?);
+                let entries = Rc::new(self.place.inode().readdir()?);
                 self.entries.replace(Some(entries.clone()));
                 Ok(entries)
             }
@@ -109,7 +109,7 @@ fn push(out: &mut Vec<u8>, room: usize, layout: Layout, ino: u64, next: u64, kin
 }
 
 /// Most bytes of records made at once, whatever room the program has.
-const MAX_ROOM: usize = 256 << 10;
+const MAX_ROOM: usize = 64 << 10;
 
 fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
     let file = current_file(fd)?;
@@ -121,7 +121,9 @@ fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
     let room = usize::try_from(count as i32).unwrap_or(0).min(MAX_ROOM);
     let mut at = file.pos.get();
     let entries = directory.entries(at == 0)?;
-    let mut out = Vec::with_capacity(room.min(32 << 10));
+    let mut out = Vec::new();
+    out.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+    let mut listed = entries.iter_from(usize::try_from(at.saturating_sub(2)).unwrap_or(usize::MAX));
     let mut full = false;
     while !full {
         let next = at + 1;
@@ -134,8 +136,8 @@ fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
                 let parent = directory.place.parent().unwrap_or_else(|| directory.place.clone());
                 push(&mut out, room, layout, parent.inode().attr()?.ino, next, FileType::Directory, b"..")
             }
-            _ => match usize::try_from(at - 2).ok().and_then(|i| entries.get(i)) {
-                Some(entry) => push(&mut out, room, layout, entry.ino, next, entry.kind, &entry.name),
+            _ => match listed.next() {
+                Some(entry) => push(&mut out, room, layout, entry.ino, next, entry.kind, entry.name),
                 None => break,
             },
         };

@@ -83,6 +83,7 @@ impl How {
 /// Opens a path: the whole of open(2) but the descriptor.
 fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<File>> {
     how.check()?;
+    vfs::memory::check()?;
     if name.is_empty() {
         return Err(Errno::ENOENT);
     }

@@ -120,6 +120,11 @@ impl Cache {
             let Some(oldest) = self.with_names.borrow_mut().pop_front() else { break };
             if core::ptr::eq(&*oldest, dir) {
                 self.with_names.borrow_mut().push_back(oldest);
+                if self.with_names.borrow().len() > 1 {
+                    continue;
+                }
+                // A single directory that is too large is forgotten again and again.
+                self.names_dropped(dir.names().clear());
                 break;
             }
             oldest.names().is_kept.set(false);

@@ -1,7 +1,7 @@
 //! Names of a host directory.
 
 use super::{HostNode, now};
-use crate::{DirEntry, FileType, Name};
+use crate::{FileType, Listing, Name};
 use abi::request::{NodeAttr, Op};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -301,17 +301,19 @@ impl HostNode {
     }
 
     /// All entries. Fetches the whole directory with all attributes unless that was just done.
-    pub fn list(&self) -> Result<Vec<DirEntry>> {
+    pub fn list(&self) -> Result<Listing> {
         let names = self.names();
         if !self.is_listed() {
             return self.fetch_all();
         }
         let (order, map) = (names.order.borrow(), names.map.borrow());
-        let entry = |name: &Name| {
-            let (ino, kind) = map.get(name)?.found.entry()?;
-            Some(DirEntry { name: name.clone(), ino, kind })
-        };
-        Ok(order.iter().filter_map(entry).collect())
+        let mut listing = Listing::new();
+        for name in order.iter() {
+            if let Some((ino, kind)) = map.get(name).and_then(|entry| entry.found.entry()) {
+                listing.push(name, ino, kind)?;
+            }
+        }
+        Ok(listing)
     }
 
     /// All names were fetched: what was not among them does not exist any more.
@@ -331,12 +333,11 @@ impl HostNode {
         drop(old);
     }
 
-    /// Remembers an entry that was listed.
-    pub(super) fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], fetched: u64) -> DirEntry {
+    /// Remembers an entry that was listed; its name, shared with the table.
+    pub(super) fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], fetched: u64) -> Name {
         let target: Option<Name> = (!target.is_empty()).then(|| Rc::from(target));
         let existing = self.names().map.borrow().get_key_value(name).map(|(n, e)| (n.clone(), e.node.clone()));
         let (name, mut node) = existing.unwrap_or_else(|| (Rc::from(name), Weak::new()));
-        let entry = DirEntry { name: name.clone(), ino: attr.ino, kind: FileType::of(attr.mode) };
         let is_brief = attr.nlink == 0;
         if let Some(known) = node.upgrade() {
             if is_brief {
@@ -354,11 +355,11 @@ impl HostNode {
             }
         }
         let found = if is_brief { Seen::Listed(attr.ino, attr.mode) } else { Seen::All(Box::new((attr, target))) };
-        let old = self.names().map.borrow_mut().insert(name, Entry { fetched, found, node });
+        let old = self.names().map.borrow_mut().insert(name.clone(), Entry { fetched, found, node });
         if old.is_none() {
             self.export.host.cache.names_added(self, 1);
         }
-        entry
+        name
     }
 
     /// What the table says of a child is no longer true (its node is being dropped).

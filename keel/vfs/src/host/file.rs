@@ -2,7 +2,7 @@
 
 use super::{HostNode, Reply, now};
 use crate::inode::Attachments;
-use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Name, NewNode, SetTime, Src};
+use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::request::{FsStat, NodeAttr, Op, SetAttr, open_flags, set_attr};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -198,7 +198,7 @@ impl Inode for HostNode {
         self.link_target()
     }
 
-    fn readdir(&self) -> Result<Vec<DirEntry>> {
+    fn readdir(&self) -> Result<Listing> {
         if self.kind() != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
@@ -255,7 +255,7 @@ impl Inode for HostNode {
             return Err(if name.starts_with(b"system.") { Errno::EOPNOTSUPP } else { Errno::ENODATA });
         }
         let (len, input) = Self::joined(&self.path(), name);
-        let mut value = alloc::vec![0; 64 << 10];
+        let mut value = crate::memory::buffer(64 << 10)?;
         let reply = self.export.call(Op::GetXattr, [len, 0, 0, 0, 0], &input, &mut value)?;
         value.truncate(reply.result as usize);
         Ok(value)
@@ -278,7 +278,7 @@ impl Inode for HostNode {
         if !self.export.writable {
             return Ok(Vec::new());
         }
-        let mut names = alloc::vec![0; 64 << 10];
+        let mut names = crate::memory::buffer(64 << 10)?;
         match self.export.call(Op::ListXattr, [0; 5], &self.path(), &mut names) {
             Ok(reply) => names.truncate(reply.result as usize),
             Err(Errno::EOPNOTSUPP) => names.clear(),

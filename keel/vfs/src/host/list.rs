@@ -1,7 +1,7 @@
 //! Listing host directories: one that is wanted, and more ahead for who goes through a tree.
 
 use super::{HostNode, now};
-use crate::{DirEntry, Name};
+use crate::{Listing, Name};
 use abi::request::{DirRecord, NodeAttr, Op, dir_record};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -44,7 +44,7 @@ impl HostNode {
 
     /// Fetches the whole directory: with all attributes, unless the directories before on the way through
     /// a tree were only listed. Others ahead likewise.
-    pub(super) fn fetch_all(&self) -> Result<Vec<DirEntry>> {
+    pub(super) fn fetch_all(&self) -> Result<Listing> {
         let looked_up = self.export.host.looked_up.replace(false);
         let mut input = self.path();
         let ahead = self.ahead();
@@ -55,7 +55,9 @@ impl HostNode {
             0
         };
         let fetched = now();
-        let mut entries: Vec<DirEntry> = Vec::new();
+        let mut entries = Listing::new();
+        // Names in their order, unless there are too many to keep.
+        let mut order: Option<Vec<Name>> = Some(Vec::new());
         let mut cursor = 0;
         loop {
             cursor = self.export.host.with_buffer(ROOM, |buffer| {
@@ -67,7 +69,16 @@ impl HostNode {
                         self.take_ahead(records, brief, fetched);
                         break;
                     }
-                    entries.push(self.list_entry(name, attr, target, fetched));
+                    entries.push(name, attr.ino, crate::FileType::of(attr.mode))?;
+                    let name = self.list_entry(name, attr, target, fetched);
+                    // The cache may have forgotten names again: it does not take this many.
+                    let kept = order.take().filter(|order| order.len() < self.names().len());
+                    if let Some(mut kept) = kept
+                        && kept.try_reserve(1).is_ok()
+                    {
+                        kept.push(name);
+                        order = Some(kept);
+                    }
                     records = rest;
                 }
                 Ok(reply.extra[0])
@@ -76,7 +87,9 @@ impl HostNode {
                 break;
             }
         }
-        self.listed(entries.iter().map(|e| e.name.clone()).collect(), brief, fetched);
+        if let Some(order) = order {
+            self.listed(order, brief, fetched);
+        }
         Ok(entries)
     }
 
@@ -87,7 +100,7 @@ impl HostNode {
             records = rest;
             if kind != dir_record::DIRECTORY {
                 if let Some((dir, order)) = &mut current {
-                    order.push(dir.list_entry(name, attr, target, fetched).name);
+                    order.push(dir.list_entry(name, attr, target, fetched));
                 }
                 continue;
             }

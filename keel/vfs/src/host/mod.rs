@@ -77,7 +77,7 @@ impl Host {
     /// `cache_pages`: most pages of file content that are kept in RAM. `map_from_ram`: files up to
     /// this size (bytes) are mapped from there, larger ones through the window.
     pub fn new(io: Rc<dyn HostFiles>, cache_pages: usize, map_from_ram: u64) -> Rc<Self> {
-        Rc::new(Self {
+        let host = Rc::new(Self {
             io,
             map_from_ram,
             cache: Cache::new(cache_pages),
@@ -86,7 +86,9 @@ impl Host {
             looked_up: Cell::new(false),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
-        })
+        });
+        crate::memory::reclaim_from(&host);
+        host
     }
 
     /// Gives cached content back until `pages` pages were freed or nothing is left, then all names: memory
@@ -111,10 +113,11 @@ impl Host {
         self.cache.pages()
     }
 
-    /// Runs `f` with a transfer buffer of `len` bytes.
-    fn with_buffer<R>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    /// Runs `f` with a transfer buffer of `len` bytes. ENOMEM.
+    fn with_buffer<R>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> Result<R>) -> Result<R> {
         let mut buffer = self.scratch.take();
         if buffer.len() < len {
+            buffer.try_reserve_exact(len - buffer.len()).map_err(|_| Errno::ENOMEM)?;
             buffer.resize(len, 0);
         }
         let result = f(&mut buffer[..len]);

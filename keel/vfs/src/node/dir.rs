@@ -1,18 +1,18 @@
 //! Directories: private entries and whiteouts over the names of the host.
 
 use super::{Body, Node, OWN_ATTR};
-use crate::{DirEntry, FileType, Found, Inode, Mount, Name, NewNode};
-use alloc::collections::{BTreeMap, BTreeSet};
+use crate::{FileType, Found, Inode, Listing, Mount, Name, NewNode};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use uapi::{Errno, Result};
 
 /// A private name.
 enum Slot {
-    /// It names a file; `seq` is its age.
-    File { inode: Rc<dyn Inode>, seq: u64, mount: Option<Rc<Mount>> },
+    /// It names a file.
+    File { inode: Rc<dyn Inode>, mount: Option<Rc<Mount>> },
     /// It hides the host's name.
     Whiteout,
 }
@@ -22,14 +22,11 @@ enum Slot {
 pub(super) struct Entries {
     /// A tree, because a big directory would need a big table in one piece.
     slots: RefCell<BTreeMap<Name, Slot>>,
-    next_seq: Cell<u64>,
 }
 
 impl Entries {
     fn put(&self, name: Name, inode: Rc<dyn Inode>, mount: Option<Rc<Mount>>) {
-        let seq = self.next_seq.get();
-        self.next_seq.set(seq + 1);
-        let old = self.slots.borrow_mut().insert(name, Slot::File { inode, seq, mount });
+        let old = self.slots.borrow_mut().insert(name, Slot::File { inode, mount });
         drop(old);
     }
 
@@ -59,13 +56,6 @@ impl Entries {
 fn as_node(inode: &Rc<dyn Inode>) -> Option<Rc<Node>> {
     let any: Rc<dyn Any> = inode.clone();
     any.downcast().ok()
-}
-
-fn ino_of(inode: &Rc<dyn Inode>) -> u64 {
-    match inode.as_any().downcast_ref::<Node>() {
-        Some(node) => node.ino(),
-        None => inode.attr().map_or(1, |a| a.ino),
-    }
 }
 
 impl Node {
@@ -141,6 +131,7 @@ impl Node {
             Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),
         }
+        self.fs.check_memory()?;
         let node = self.fs.node_on(self.dev()?, new);
         self.changed(i32::from(node.kind == FileType::Directory))?;
         self.entries()?.put(Rc::from(name), node.clone(), None);
@@ -156,6 +147,7 @@ impl Node {
         if self.find(name, &[]).is_ok() {
             return Err(Errno::EEXIST);
         }
+        self.fs.check_memory()?;
         self.changed(0)?;
         node.unnamed.set(false);
         node.update(|a| a.nlink += 1);
@@ -249,33 +241,33 @@ impl Node {
         to.changed(moved_dir - replaced_dir)
     }
 
-    pub(super) fn list(&self) -> Result<Vec<DirEntry>> {
+    pub(super) fn list(&self) -> Result<Listing> {
         let entries = self.entries()?;
         let below = match &self.lower {
             Some(lower) => lower.list()?,
-            None => Vec::new(),
+            None => Listing::new(),
         };
-        // Private names, oldest first; cloned out, as asking an inode for its number may block.
-        let mut private: Vec<(u64, Name, Rc<dyn Inode>)> = Vec::new();
-        let mut covered: BTreeSet<Name> = BTreeSet::new();
-        for (name, slot) in entries.slots.borrow().iter() {
-            if !below.is_empty() {
-                covered.insert(name.clone());
-            }
-            if let Slot::File { inode, seq, .. } = slot {
-                private.push((*seq, name.clone(), inode.clone()));
+        // Asked for their numbers later, as that may block.
+        let mut foreign: Vec<(Name, Rc<dyn Inode>)> = Vec::new();
+        let slots = entries.slots.borrow();
+        let mut result = below;
+        if !slots.is_empty() && !result.is_empty() {
+            let below = core::mem::take(&mut result);
+            for entry in below.iter().filter(|e| !slots.contains_key(e.name)) {
+                result.push(entry.name, entry.ino, entry.kind)?;
             }
         }
-        private.sort_unstable_by_key(|(seq, ..)| *seq);
-        let mut result: Vec<DirEntry> = below;
-        if !covered.is_empty() {
-            result.retain(|e| !covered.contains(&e.name));
+        for (name, slot) in slots.iter() {
+            let Slot::File { inode, .. } = slot else { continue };
+            match inode.as_any().downcast_ref::<Self>() {
+                Some(node) => result.push(name, node.ino(), node.kind)?,
+                None => foreign.push((name.clone(), inode.clone())),
+            }
         }
-        result.extend(private.into_iter().map(|(_, name, inode)| DirEntry {
-            name,
-            ino: ino_of(&inode),
-            kind: inode.file_type(),
-        }));
+        drop(slots);
+        for (name, inode) in foreign {
+            result.push(&name, inode.attr().map_or(1, |a| a.ino), inode.file_type())?;
+        }
         Ok(result)
     }
 

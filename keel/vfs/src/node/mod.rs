@@ -15,7 +15,7 @@ mod xattr;
 use crate::attr::now;
 use crate::host::HostNode;
 use crate::inode::Attachments;
-use crate::{Attr, Change, DirEntry, Dst, FileType, Found, Inode, Name, NewNode, SetTime, Src};
+use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::request::FsStat;
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
@@ -83,6 +83,11 @@ impl Private {
         }
         self.used_pages.set(used);
         Ok(())
+    }
+
+    /// ENOSPC when there is no memory for more names and files.
+    fn check_memory(&self) -> Result<()> {
+        crate::memory::check().map_err(|_| Errno::ENOSPC)
     }
 
     fn release(&self, pages: usize) {
@@ -427,6 +432,7 @@ impl Inode for Node {
 
     fn create_unnamed(&self, new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
         self.entries()?;
+        self.fs.check_memory()?;
         let node = self.fs.node_on(self.dev()?, new);
         node.unnamed.set(true);
         node.update(|a| a.nlink = 0);
@@ -453,7 +459,7 @@ impl Inode for Node {
         }
     }
 
-    fn readdir(&self) -> Result<Vec<DirEntry>> {
+    fn readdir(&self) -> Result<Listing> {
         let entries = self.list()?;
         self.touch_atime();
         Ok(entries)

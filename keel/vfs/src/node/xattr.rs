@@ -42,6 +42,7 @@ impl Node {
         if !exists && flags & XATTR_REPLACE != 0 {
             return Err(Errno::ENODATA);
         }
+        self.fs.check_memory()?;
         self.change(&crate::Change::default())?;
         self.xattrs.borrow_mut().get_or_insert_default().0.insert(Name::from(name), Box::from(value));
         Ok(())

@@ -24,8 +24,8 @@ fn world(name: &str) -> World {
 
 /// All paths beneath `path`, depth first, and the sizes of files if `sizes`.
 fn tree(w: &World, path: &str, sizes: bool, found: &mut BTreeMap<String, u64>) {
-    for entry in w.get(path).unwrap().inode().readdir().unwrap() {
-        let path = std::format!("{path}/{}", core::str::from_utf8(&entry.name).unwrap());
+    for entry in w.get(path).unwrap().inode().readdir().unwrap().iter() {
+        let path = std::format!("{path}/{}", core::str::from_utf8(entry.name).unwrap());
         let is_dir = entry.kind == crate::FileType::Directory;
         let size = if sizes && !is_dir { w.get(&path).unwrap().inode().attr().unwrap().size } else { 0 };
         found.insert(path.clone(), size);
