@@ -372,14 +372,14 @@ syscalls! {
     446 landlock_restrict_self None [] (ruleset_fd: Fd, flags: Hex) "no access rulesets: the virtual machine is the sandbox";
     447 memfd_secret None [] (flags: Hex) "no secret memory";
     448 process_mrelease None [] (pidfd: Fd, flags: Hex) "not built in";
-    449 futex_waitv None [] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "not built in";
+    449 futex_waitv Full [crate::task::futex2::sys_futex_waitv] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "";
     450 set_mempolicy_home_node None [] (start: Ptr, len: Size, home_node: Size, flags: Hex) "one memory node";
     451 cachestat None [] (fd: Fd, range: Ptr, cstat: Ptr, flags: Hex) "not built in";
     452 fchmodat2 Full [crate::fs::attributes::sys_fchmodat2] (dirfd: Fd, path: Path, mode: Mode, flags: Hex) "";
     453 map_shadow_stack None [] (addr: Ptr, size: Size, flags: Hex) "no shadow stacks";
-    454 futex_wake None [] (uaddr: Ptr, mask: Hex, nr: Int, flags: Hex) "use futex";
-    455 futex_wait None [] (uaddr: Ptr, val: Size, mask: Hex, flags: Hex, timeout: Timespec, clockid: Int) "use futex";
-    456 futex_requeue None [] (waiters: Ptr, flags: Hex, nr_wake: Int, nr_requeue: Int) "use futex";
+    454 futex_wake Full [crate::task::futex2::sys_futex_wake] (uaddr: Ptr, mask: Hex, nr: Int, flags: Hex) "";
+    455 futex_wait Full [crate::task::futex2::sys_futex_wait] (uaddr: Ptr, val: Size, mask: Hex, flags: Hex, timeout: Timespec, clockid: Int) "";
+    456 futex_requeue Full [crate::task::futex2::sys_futex_requeue] (waiters: Ptr, flags: Hex, nr_wake: Int, nr_requeue: Int) "";
     457 statmount None [] (req: Ptr, buf: Ptr, bufsize: Size, flags: Hex) "not built in";
     458 listmount None [] (req: Ptr, mnt_ids: Ptr, nr_mnt_ids: Size, flags: Hex) "not built in";
     459 lsm_get_self_attr None [] (attr: Uint, ctx: Ptr, size: Ptr, flags: Hex) "no security modules";

@@ -7,6 +7,7 @@ use crate::signal::Restart;
 use crate::time::{clock::Clock, deadline_after, read_timespec};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hashbrown::HashMap;
@@ -25,11 +26,41 @@ pub(super) enum Key {
     Shared(usize, u64),
 }
 
-struct Waiter {
-    task: Rc<Task>,
+pub(super) struct Waiter {
+    pub(super) task: Rc<Task>,
     bits: u32,
     key: Cell<Key>,
     woken: Cell<bool>,
+    /// The lock that it wants to be moved to (`FUTEX_WAIT_REQUEUE_PI`).
+    pub(super) lock: Option<Key>,
+    /// It was moved there.
+    pub(super) moved: RefCell<Option<Rc<futex_pi::Waiter>>>,
+}
+
+impl Waiter {
+    /// The current thread starts to wait.
+    fn enter(key: Key, bits: u32, lock: Option<Key>) -> Rc<Self> {
+        let (task, key) = (current(), Cell::new(key));
+        let waiter = Rc::new(Self { task, bits, key, woken: Cell::new(false), lock, moved: RefCell::default() });
+        with_waiters(|all| all.entry(waiter.key.get()).or_default().push_back(waiter.clone()));
+        waiter
+    }
+
+    /// It waits no longer.
+    fn leave(self: &Rc<Self>) {
+        if self.woken.get() {
+            return;
+        }
+        with_waiters(|all| {
+            let key = self.key.get();
+            if let Some(queue) = all.get_mut(&key) {
+                queue.retain(|w| !Rc::ptr_eq(w, self));
+                if queue.is_empty() {
+                    all.remove(&key);
+                }
+            }
+        });
+    }
 }
 
 /// Waiters by what they wait for, first come first served.
@@ -61,12 +92,12 @@ pub(super) fn key(address: usize, private: bool) -> Result<Key> {
 }
 
 /// Wakes up to `count` waiters of `key` that wait for one of `bits`.
-fn wake(key: Key, count: usize, bits: u32) -> usize {
+pub(super) fn wake(key: Key, count: usize, bits: u32) -> usize {
     let mut woken = 0;
     while woken < count {
         let next = with_waiters(|all| {
             let queue = all.get_mut(&key)?;
-            let i = queue.iter().position(|w| w.bits & bits != 0)?;
+            let i = queue.iter().position(|w| w.bits & bits != 0 && w.lock.is_none())?;
             let waiter = queue.remove(i);
             if queue.is_empty() {
                 all.remove(&key);
@@ -90,7 +121,7 @@ pub(super) fn wake_shared_too(address: usize, count: usize) {
     }
 }
 
-fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {
+pub(super) fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
@@ -98,19 +129,91 @@ fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Optio
     if user::load_u32(address)? != value {
         return Err(Errno::EAGAIN);
     }
-    let waiter = Rc::new(Waiter { task: current(), bits, key: Cell::new(key), woken: Cell::new(false) });
-    with_waiters(|all| all.entry(key).or_default().push_back(waiter.clone()));
+    let waiter = Waiter::enter(key, bits, None);
     let outcome = park(deadline_ns, Interrupt::BySignal, || waiter.woken.get().then_some(()));
-    if outcome.is_err() && !waiter.woken.get() {
-        with_waiters(|all| {
-            let key = waiter.key.get();
-            if let Some(queue) = all.get_mut(&key) {
-                queue.retain(|w| !Rc::ptr_eq(w, &waiter));
-                if queue.is_empty() {
-                    all.remove(&key);
-                }
-            }
-        });
+    if outcome.is_err() {
+        waiter.leave();
+    }
+    outcome
+}
+
+/// `FUTEX_WAIT_REQUEUE_PI`: waits until it was moved to a lock and got it. EAGAIN, EFAULT, EINTR, EINVAL, ETIMEDOUT.
+fn wait_for_lock(address: usize, private: bool, value: u32, deadline_ns: Option<u64>, lock: usize) -> Result<usize> {
+    if address == lock {
+        return Err(Errno::EINVAL);
+    }
+    let (key, lock) = (key(address, private)?, key(lock, private)?);
+    if key == lock {
+        return Err(Errno::EINVAL);
+    }
+    if user::load_u32(address)? != value {
+        return Err(Errno::EAGAIN);
+    }
+    let waiter = Waiter::enter(key, MATCH_ANY, Some(lock));
+    let owns = || waiter.moved.borrow().as_ref().is_some_and(|moved| moved.owns.get());
+    let outcome = park(deadline_ns, Interrupt::BySignal, || owns().then_some(0));
+    let moved = waiter.moved.take();
+    match (outcome, moved) {
+        (Ok(done), _) => Ok(done),
+        (Err(errno), Some(moved)) => {
+            futex_pi::leave(lock, &moved);
+            Err(if errno == Errno::ERESTARTSYS { Errno::EAGAIN } else { errno })
+        }
+        (Err(errno), None) => {
+            waiter.leave();
+            Err(if errno == Errno::ERESTARTSYS { Errno::ERESTARTNOINTR } else { errno })
+        }
+    }
+}
+
+/// `FUTEX_CMP_REQUEUE_PI`: gives a lock to the first waiter if it is free, and lets up to `move_count` more wait for it.
+/// EAGAIN, EFAULT, EINVAL.
+fn requeue_to_lock(address: usize, private: bool, move_count: usize, lock: usize, value: u32) -> Result<usize> {
+    let (from, to) = (key(address, private)?, key(lock, private)?);
+    if from == to {
+        return Err(Errno::EINVAL);
+    }
+    if user::load_u32(address)? != value {
+        return Err(Errno::EAGAIN);
+    }
+    let mut done = 0;
+    while done <= move_count {
+        let next = with_waiters(|all| all.get(&from)?.front().cloned());
+        let Some(waiter) = next else { break };
+        if waiter.lock != Some(to) {
+            return Err(Errno::EINVAL);
+        }
+        let moved = futex_pi::enqueue(lock, to, &waiter.task)?;
+        waiter.leave();
+        waiter.woken.set(true);
+        let owns = moved.owns.get();
+        waiter.moved.replace(Some(moved));
+        if owns {
+            sched::wake(&waiter.task);
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// Waits for the first of several words: its index. `each`: address, whether private, value. EAGAIN, EFAULT, EINVAL,
+/// ERESTARTSYS, ETIMEDOUT.
+pub(super) fn wait_any(each: &[(usize, bool, u32)], deadline_ns: Option<u64>) -> Result<usize> {
+    let keys: Vec<Key> = each.iter().map(|(address, private, _)| key(*address, *private)).collect::<Result<_>>()?;
+    let waiters: Vec<Rc<Waiter>> = keys.into_iter().map(|key| Waiter::enter(key, MATCH_ANY, None)).collect();
+    // Looking at the words may block: who wakes meanwhile is not missed.
+    let changed = each.iter().find_map(|(address, _, value)| match user::load_u32(*address) {
+        Ok(word) if word == *value => None,
+        Ok(_) => Some(Errno::EAGAIN),
+        Err(errno) => Some(errno),
+    });
+    let woken = || waiters.iter().rposition(|w| w.woken.get());
+    let outcome = match changed {
+        Some(errno) => woken().ok_or(errno),
+        None => park(deadline_ns, Interrupt::BySignal, woken),
+    };
+    for waiter in &waiters {
+        waiter.leave();
     }
     outcome
 }
@@ -135,7 +238,7 @@ pub(crate) fn wait_restarted(address: usize, value: u32, bits: u32, flags: u32, 
 }
 
 /// Moves waiters: wakes up to `wake_count`, then up to `move_count` wait for `to` instead.
-fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> usize {
+pub(super) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> usize {
     let woken = wake(from, wake_count, MATCH_ANY);
     let moved = with_waiters(|all| {
         let Some(mut queue) = all.remove(&from) else { return 0 };
@@ -255,6 +358,14 @@ pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: 
         FUTEX_LOCK_PI2 => futex_pi::lock(address, private, deadline_of(op, timeout)?, false),
         g::FUTEX_TRYLOCK_PI => futex_pi::lock(address, private, None, true),
         g::FUTEX_UNLOCK_PI => futex_pi::unlock(address, private),
+        g::FUTEX_WAIT_REQUEUE_PI => wait_for_lock(address, private, value, deadline_of(op, timeout)?, address2),
+        g::FUTEX_CMP_REQUEUE_PI => {
+            let moves = count(timeout as u32)?;
+            if value != 1 {
+                return Err(Errno::EINVAL);
+            }
+            requeue_to_lock(address, private, moves, address2, value3)
+        }
         _ => Err(Errno::ENOSYS),
     }
 }

@@ -18,10 +18,10 @@ const OWNER_DIED: u32 = 0x4000_0000;
 const TID_MASK: u32 = 0x3fff_ffff;
 
 /// A thread that waits for a lock.
-struct Waiter {
+pub(super) struct Waiter {
     task: Rc<Task>,
     /// It was made the owner.
-    owns: Cell<bool>,
+    pub(super) owns: Cell<bool>,
 }
 
 type Queue = VecDeque<Rc<Waiter>>;
@@ -71,17 +71,39 @@ pub(super) fn lock(address: usize, private: bool, deadline_ns: Option<u64>, only
     with_queues(|all| all.entry(key).or_default().push_back(waiter.clone()));
     let outcome = park(deadline_ns, Interrupt::BySignal, || waiter.owns.get().then_some(0));
     if outcome.is_err() {
-        with_queues(|all| {
-            if let Some(queue) = all.get_mut(&key) {
-                queue.retain(|w| !Rc::ptr_eq(w, &waiter));
-                if queue.is_empty() {
-                    all.remove(&key);
-                }
-            }
-        });
+        leave(key, &waiter);
     }
     // An interrupted call starts anew: its time limit is absolute.
     outcome.map_err(|errno| if errno == Errno::ERESTARTSYS { Errno::ERESTARTNOINTR } else { errno })
+}
+
+/// Somebody waits no longer.
+pub(super) fn leave(key: Key, waiter: &Rc<Waiter>) {
+    with_queues(|all| {
+        if let Some(queue) = all.get_mut(&key) {
+            queue.retain(|w| !Rc::ptr_eq(w, waiter));
+            if queue.is_empty() {
+                all.remove(&key);
+            }
+        }
+    });
+}
+
+/// Makes another thread the owner of a lock, or lets it wait for it. EDEADLK, EFAULT.
+pub(super) fn enqueue(address: usize, key: Key, task: &Rc<Task>) -> Result<Rc<Waiter>> {
+    let tid = task.tid() as u32;
+    let waiting = with_queues(|all| all.contains_key(&key));
+    let word = update(address, |word| match word & TID_MASK {
+        0 => Ok(tid | word & OWNER_DIED | if waiting { WAITERS } else { 0 }),
+        owner if owner == tid => Err(Errno::EDEADLK),
+        _ => Ok(word | WAITERS),
+    })?;
+    let owns = word & TID_MASK == 0;
+    let waiter = Rc::new(Waiter { task: task.clone(), owns: Cell::new(owns) });
+    if !owns {
+        with_queues(|all| all.entry(key).or_default().push_back(waiter.clone()));
+    }
+    Ok(waiter)
 }
 
 /// `FUTEX_UNLOCK_PI`: gives the lock to who has waited longest. EFAULT, EINVAL, EPERM.

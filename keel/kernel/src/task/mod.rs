@@ -10,6 +10,7 @@ pub mod cred;
 pub mod exec;
 pub mod exit;
 pub mod futex;
+pub mod futex2;
 mod futex_pi;
 pub mod group;
 pub mod info;
