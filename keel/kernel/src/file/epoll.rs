@@ -328,6 +328,14 @@ impl FileOps for Instance {
     }
 }
 
+/// The file that an instance watches as descriptor `fd`; if several were, the `nth`. EINVAL, ENOENT.
+pub fn watched(instance: &File, fd: i32, nth: u32) -> Result<Rc<File>> {
+    let Instance(epoll) = instance.ops.as_any().downcast_ref().ok_or(Errno::EINVAL)?;
+    let items = epoll.items.borrow();
+    let mut files = items.range((fd, 0)..=(fd, usize::MAX)).filter_map(|(_, item)| item.file.upgrade());
+    files.nth(nth as usize).ok_or(Errno::ENOENT)
+}
+
 /// epoll_create(2).
 pub fn sys_epoll_create(size: i32) -> Result<i32> {
     if size <= 0 { Err(Errno::EINVAL) } else { sys_epoll_create1(0) }

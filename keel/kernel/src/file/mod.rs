@@ -27,6 +27,7 @@ pub mod splice;
 pub mod stream;
 pub mod table;
 pub mod terminal;
+mod termio;
 pub mod timerfd;
 
 pub use table::FdTable;

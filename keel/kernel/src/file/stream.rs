@@ -2,6 +2,7 @@
 //! files and devices of the host, reached through the monitor.
 
 use super::terminal::Control;
+use super::termio;
 use super::{File, FileOps, Queues};
 use crate::connector::{self, Reply};
 use crate::mm::user;
@@ -25,7 +26,7 @@ use vfs::{Attr, Dst, Src};
 /// Most bytes of one request.
 const CHUNK: usize = 256 << 10;
 /// Bytes of the kernel's `struct termios`, and of `struct termios2`, which adds two speeds.
-const TERMIOS: usize = 36;
+pub(super) const TERMIOS: usize = 36;
 pub(super) const TERMIOS2: usize = 44;
 /// Offset of `c_cflag`.
 const CFLAG: usize = 8;
@@ -241,6 +242,12 @@ impl Stream {
             ioctl::TCSETS | ioctl::TCSETS2 => self.set_termios(0, &user::read(arg)?),
             ioctl::TCSETSW | ioctl::TCSETSW2 => self.set_termios(1, &user::read(arg)?),
             ioctl::TCSETSF | ioctl::TCSETSF2 => self.set_termios(2, &user::read(arg)?),
+            ioctl::TCGETA => user::write(arg, &termio::of(&self.get_termios()?)).map(|()| 0),
+            ioctl::TCSETA | ioctl::TCSETAW | ioctl::TCSETAF => {
+                let when = u64::from(command - ioctl::TCSETA).min(2);
+                let old: [u8; termio::SIZE] = user::read(arg)?;
+                self.set_termios(when, &termio::onto(self.get_termios()?, &old))
+            }
             ioctl::TIOCGWINSZ => {
                 let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
                 let window = [reply.extra[0] as u16, reply.extra[1] as u16, 0, 0];

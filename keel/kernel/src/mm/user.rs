@@ -3,7 +3,8 @@
 //! Every function may fault and so block: hold no `RefCell` borrow around a call. EFAULT for
 //! addresses that are not mapped accordingly.
 
-use super::Access;
+use super::{Access, FaultError};
+use crate::task;
 use abi::layout::USER_TOP;
 use alloc::vec::Vec;
 use hal::user::{self as raw, Stopped};
@@ -20,7 +21,15 @@ pub fn access_ok(addr: usize, len: usize) -> Result<()> {
 /// Makes the stopped access possible. EFAULT if it can't be.
 #[cold]
 fn resolve(stopped: Stopped, access: Access) -> Result<()> {
-    crate::task::current().mm().fault(stopped.address, access).map_err(|_| Errno::EFAULT)
+    loop {
+        let task = task::current();
+        match task.mm().fault(stopped.address, access) {
+            Ok(()) => return Ok(()),
+            // As for programs: another process makes room, unless it is this one that has to go.
+            Err(FaultError::NoMemory) if !task.is_killed() => task::oom::kill_largest(),
+            Err(_) => return Err(Errno::EFAULT),
+        }
+    }
 }
 
 /// Repeats `attempt` until no page is missing.

@@ -181,7 +181,7 @@ syscalls! {
     166 umount2 None [= EPERM] (target: Path, flags: Hex) "";
     167 swapon None [= EPERM] (path: Path, flags: Hex) "no swap";
     168 swapoff None [= EPERM] (path: Path) "no swap";
-    169 reboot None [= EPERM] (magic: Hex, magic2: Hex, cmd: Hex, arg: Ptr) "the pod ends when its first program does";
+    169 reboot None [crate::task::calls::sys_reboot] (magic: Hex, magic2: Hex, cmd: Hex, arg: Ptr) "the pod ends when its first program does";
     170 sethostname Full [crate::task::info::sys_sethostname] (name: InBuf, len: Size) "";
     171 setdomainname Full [crate::task::info::sys_setdomainname] (name: InBuf, len: Size) "";
     172 iopl None [= EPERM] (level: Int) "ports lead out of the machine";
@@ -324,7 +324,7 @@ syscalls! {
     309 getcpu Full [crate::task::calls::sys_getcpu] (cpu: Ptr, node: Ptr, tcache: Ptr) "";
     310 process_vm_readv None [] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";
     311 process_vm_writev None [] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";
-    312 kcmp Partial [crate::task::calls::sys_kcmp] (pid1: Pid, pid2: Pid, kind: Int, idx1: Ptr, idx2: Ptr) "not for epoll targets, I/O contexts and semaphores";
+    312 kcmp Full [crate::task::calls::sys_kcmp] (pid1: Pid, pid2: Pid, kind: Int, idx1: Ptr, idx2: Ptr) "";
     313 finit_module None [= EPERM] (fd: Fd, params: Path, flags: Hex) "no loadable modules";
     314 sched_setattr Partial [crate::task::policy::sys_sched_setattr] (pid: Pid, attr: Ptr, flags: Hex) "real-time policies are kept but do not change who runs";
     315 sched_getattr Full [crate::task::policy::sys_sched_getattr] (pid: Pid, attr: Ptr, size: Uint, flags: Hex) "";

@@ -41,6 +41,8 @@ pub mod cap {
     pub const SYS_PTRACE: u32 = 19;
     /// Administration.
     pub const SYS_ADMIN: u32 = 21;
+    /// Restart the machine.
+    pub const SYS_BOOT: u32 = 22;
     /// Raise priorities.
     pub const SYS_NICE: u32 = 23;
     /// Override resource limits.
@@ -416,15 +418,21 @@ pub fn sys_capget(header: usize, data: usize) -> Result<()> {
     if target < 0 {
         return Err(Errno::EINVAL);
     }
-    let cred = if target == 0 { task::current().cred() } else { pid::find_task(target).ok_or(Errno::ESRCH)?.cred() };
+    let (effective, permitted, inheritable) = if target == pid::INIT {
+        (ALL_CAPS, ALL_CAPS, 0)
+    } else {
+        let of = if target == 0 { task::current() } else { pid::find_task(target).ok_or(Errno::ESRCH)? };
+        let cred = of.cred();
+        (cred.cap_effective, cred.cap_permitted, cred.cap_inheritable)
+    };
     if data == 0 {
         return Ok(());
     }
     let mut words = [0u32; 6];
     for (i, group) in words.chunks_exact_mut(3).enumerate() {
-        group[0] = (cred.cap_effective >> (32 * i)) as u32;
-        group[1] = (cred.cap_permitted >> (32 * i)) as u32;
-        group[2] = (cred.cap_inheritable >> (32 * i)) as u32;
+        group[0] = (effective >> (32 * i)) as u32;
+        group[1] = (permitted >> (32 * i)) as u32;
+        group[2] = (inheritable >> (32 * i)) as u32;
     }
     user::write_bytes(data, bytemuck::cast_slice(&words[..3 * groups]))
 }

@@ -27,6 +27,9 @@ pub fn sys_getsid(target: i32) -> Result<i32> {
 }
 
 fn find(target: i32) -> Result<Rc<process::Process>> {
+    if target == pid::INIT {
+        return Ok(pid::init_process());
+    }
     pid::find_process(target).or_else(|| pid::find_task(target).map(|t| t.process().clone())).ok_or(Errno::ESRCH)
 }
 

@@ -20,12 +20,36 @@ const ATTR_SIZE: u32 = 48;
 /// Bytes of the version with the utilisation clamps.
 const ATTR_SIZE_NEW: u32 = 56;
 
+/// The thread to change. EPERM (keel's own process), ESRCH.
 fn find(target: i32) -> Result<Rc<Task>> {
     match target {
         0 => Ok(current()),
-        i32::MIN..=-1 => Err(Errno::EINVAL),
+        pid::INIT => Err(Errno::EPERM),
         tid => pid::find_task(tid).ok_or(Errno::ESRCH),
     }
+}
+
+/// How a thread is scheduled.
+struct Seen {
+    policy: u32,
+    priority: u32,
+    nice: i32,
+    affinity: u64,
+}
+
+/// How a thread, or keel's own process, is scheduled. ESRCH.
+fn see(target: i32) -> Result<Seen> {
+    if target == pid::INIT {
+        return Ok(Seen { policy: g::SCHED_NORMAL, priority: 0, nice: 0, affinity: u64::MAX });
+    }
+    let task = find(target)?;
+    let (policy, priority) = task.sched.policy.get();
+    Ok(Seen { policy, priority, nice: task.sched.nice.get(), affinity: task.sched.affinity.get() })
+}
+
+/// The same, for calls that know no negative ids. EINVAL, ESRCH.
+fn see_positive(target: i32) -> Result<Seen> {
+    if target < 0 { Err(Errno::EINVAL) } else { see(target) }
 }
 
 fn may_change(target: &Rc<Task>) -> bool {
@@ -96,7 +120,7 @@ pub fn sys_sched_setparam(target: i32, param: usize) -> Result<()> {
 
 /// sched_getscheduler(2). EINVAL, ESRCH.
 pub fn sys_sched_getscheduler(target: i32) -> Result<u32> {
-    Ok(find(target)?.sched.policy.get().0)
+    Ok(see_positive(target)?.policy)
 }
 
 /// sched_getparam(2). EFAULT, EINVAL, ESRCH.
@@ -104,13 +128,13 @@ pub fn sys_sched_getparam(target: i32, param: usize) -> Result<()> {
     if param == 0 {
         return Err(Errno::EINVAL);
     }
-    let (_, priority) = find(target)?.sched.policy.get();
+    let priority = see_positive(target)?.priority;
     user::write(param, &priority)
 }
 
 /// sched_rr_get_interval(2). EFAULT, EINVAL, ESRCH.
 pub fn sys_sched_rr_get_interval(target: i32, at: usize) -> Result<()> {
-    let (policy, _) = find(target)?.sched.policy.get();
+    let policy = see_positive(target)?.policy;
     write_timespec(at, if policy & !RESET_ON_FORK == g::SCHED_FIFO { 0 } else { sched::slice_ns() })
 }
 
@@ -139,17 +163,16 @@ pub fn sys_sched_setattr(target: i32, attr: usize, flags: u32) -> Result<()> {
 
 /// sched_getattr(2). EFAULT, EINVAL, ESRCH.
 pub fn sys_sched_getattr(target: i32, attr: usize, size: u32, flags: u32) -> Result<()> {
-    if attr == 0 || flags != 0 || size < ATTR_SIZE || size as usize > abi::layout::PAGE_SIZE {
+    if attr == 0 || target < 0 || flags != 0 || size < ATTR_SIZE || size as usize > abi::layout::PAGE_SIZE {
         return Err(Errno::EINVAL);
     }
-    let task = find(target)?;
-    let (policy, priority) = task.sched.policy.get();
+    let Seen { policy, priority, nice, .. } = see(target)?;
     let used = size.min(ATTR_SIZE_NEW);
     let mut words = [0u32; ATTR_SIZE_NEW as usize / 4];
     words[0] = used;
     words[1] = policy & !RESET_ON_FORK;
     words[2] = u32::from(policy & RESET_ON_FORK != 0);
-    words[4] = task.sched.nice.get() as u32;
+    words[4] = nice as u32;
     words[5] = priority;
     user::write_bytes(attr, &bytemuck::cast_slice::<u32, u8>(&words)[..used as usize])
 }
@@ -180,7 +203,7 @@ pub fn sys_sched_getaffinity(target: i32, len: u32, at: usize) -> Result<usize> 
     if len.saturating_mul(8) < cpus() || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    let mask = find(target)?.sched.affinity.get() & (u64::MAX >> (64 - cpus()));
+    let mask = see(target)?.affinity & (u64::MAX >> (64 - cpus()));
     user::write(at, &mask)?;
     Ok(8)
 }
@@ -207,6 +230,9 @@ fn chosen(which: i32, who: i32) -> Result<Vec<Rc<Task>>> {
 
 /// getpriority(2): 20 minus the nice value, 1 to 40. EINVAL, ESRCH.
 pub fn sys_getpriority(which: i32, who: i32) -> Result<i32> {
+    if which as u32 == g::PRIO_PROCESS && who == pid::INIT {
+        return Ok(20 - see(who)?.nice);
+    }
     let found = chosen(which, who)?;
     Ok(found.iter().map(|t| 20 - t.sched.nice.get()).max().unwrap_or(20))
 }

@@ -11,7 +11,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
-use keel_core::tty::{Event, Line};
+use keel_core::tty::{Event, Line, SIZE};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -38,6 +38,8 @@ pub struct Pair {
     pub locked: Cell<bool>,
     /// `TIOCEXCL`.
     pub exclusive: Cell<bool>,
+    /// Attributes that can't be changed: bits of the flags that are set here, keys that are not 0.
+    pub fixed: Cell<[u8; SIZE]>,
     /// `TIOCPKT`: reads of the master tell what happens, as `TIOCPKT_*` bits.
     pub packet: Cell<bool>,
     /// The bits to be told.
@@ -75,6 +77,7 @@ impl Pair {
             window: Cell::default(),
             locked: Cell::new(true),
             exclusive: Cell::new(false),
+            fixed: Cell::new([0; SIZE]),
             packet: Cell::new(false),
             status: Cell::new(0),
             master_open: Cell::new(true),

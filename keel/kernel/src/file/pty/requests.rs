@@ -1,9 +1,11 @@
 //! ioctl(2) requests that both ends know, ioctl_tty(2). Those at the master concern the slave.
 
 use super::super::stream::{TERMIOS2, with_speeds};
+use super::super::termio;
 use super::{MAJOR, Pair};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
+use crate::task;
 use alloc::rc::Rc;
 use keel_core::tty::{SIZE, Termios};
 use uapi::raw::general as g;
@@ -30,6 +32,17 @@ impl Pair {
             ioctl::TCSETSF => self.set_attributes(When::Flush, arg, SIZE, at_slave),
             ioctl::TCSETS2 | ioctl::TCSETSW2 => self.set_attributes(When::Now, arg, TERMIOS2, at_slave),
             ioctl::TCSETSF2 => self.set_attributes(When::Flush, arg, TERMIOS2, at_slave),
+            ioctl::TCGETA => done(user::write(arg, &termio::of(&self.attributes()))),
+            ioctl::TCSETA | ioctl::TCSETAW => self.set_termio(When::Now, arg, at_slave),
+            ioctl::TCSETAF => self.set_termio(When::Flush, arg, at_slave),
+            ioctl::TIOCGLCKTRMIOS => done(user::write(arg, &self.fixed.get())),
+            ioctl::TIOCSLCKTRMIOS => {
+                if !task::current().cred().capable(g::CAP_SYS_ADMIN) {
+                    return Err(Errno::EPERM);
+                }
+                self.fixed.set(user::read(arg)?);
+                Ok(0)
+            }
             ioctl::TIOCGWINSZ => done(user::write(arg, &self.window.get())),
             ioctl::TIOCSWINSZ => {
                 let window: [u16; 4] = user::read(arg)?;
@@ -71,7 +84,19 @@ impl Pair {
         }
         let bytes: [u8; SIZE] = user::read(arg)?;
         user::access_ok(arg, size)?;
-        let mut new = Termios::from_bytes(&bytes);
+        self.apply(when, &bytes)
+    }
+
+    fn set_termio(&self, when: When, arg: usize, at_slave: bool) -> Result<usize> {
+        if at_slave {
+            self.control.check_change()?;
+        }
+        let old: [u8; termio::SIZE] = user::read(arg)?;
+        self.apply(when, &termio::onto(self.attributes(), &old))
+    }
+
+    fn apply(&self, when: When, bytes: &[u8; SIZE]) -> Result<usize> {
+        let mut new = Termios::from_bytes(&keep_fixed(*bytes, &self.attributes(), &self.fixed.get()));
         // Eight bits, as there is no line that could have fewer.
         new.cflag = new.cflag & !(g::CSIZE | g::PARENB) | g::CS8 | g::CREAD;
         if when == When::Flush {
@@ -129,4 +154,21 @@ impl Pair {
 
 fn stops_by_usual_keys(termios: &Termios) -> bool {
     termios.input_flag(g::IXON) && termios.key(g::VSTOP) == 0o23 && termios.key(g::VSTART) == 0o21
+}
+
+/// New attributes, but the old ones where `fixed` says so: bits of the four flag words, whole keys.
+fn keep_fixed(mut new: [u8; SIZE], old: &[u8; SIZE], fixed: &[u8; SIZE]) -> [u8; SIZE] {
+    /// Bytes of the flag words.
+    const FLAGS: usize = 16;
+    for (i, (new, (old, fixed))) in new.iter_mut().zip(old.iter().zip(fixed)).enumerate() {
+        let mask = if i < FLAGS {
+            *fixed
+        } else if *fixed != 0 {
+            u8::MAX
+        } else {
+            0
+        };
+        *new = *new & !mask | *old & mask;
+    }
+    new
 }
