@@ -27,6 +27,14 @@ impl Wake for Teller {
     }
 }
 
+/// Tells the owner of `file`, if it has one, that urgent data came: SIGURG.
+pub fn urgent(file: &File) {
+    let owner = file.owner.get();
+    if owner.id != 0 {
+        tell(owner.kind, owner.id, SigInfo::from_kernel(g::SIGURG));
+    }
+}
+
 fn tell(kind: u32, id: i32, info: SigInfo) {
     // A receiver that is gone, or that has too many signals queued, is not told.
     match kind {

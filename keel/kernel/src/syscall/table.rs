@@ -53,13 +53,13 @@ syscalls! {
     38 setitimer Full [crate::time::itimer::sys_setitimer] (which: Int, new_value: Ptr, old_value: Ptr) "";
     39 getpid Full [crate::task::calls::sys_getpid] () "";
     40 sendfile Full [crate::file::copy::sys_sendfile] (out_fd: Fd, in_fd: Fd, offset: Ptr, count: Size) "";
-    41 socket Partial [crate::file::socket::calls::sys_socket] (domain: Int, kind: Hex, protocol: Int) "AF_UNIX only";
+    41 socket Partial [crate::file::socket::calls::sys_socket] (domain: Int, kind: Hex, protocol: Int) "AF_UNIX, AF_INET, AF_INET6 (TCP, UDP over loopback), AF_NETLINK (NETLINK_ROUTE, no events)";
     42 connect Full [crate::file::socket::calls::sys_connect] (fd: Fd, addr: Ptr, addrlen: Uint) "";
     43 accept Full [crate::file::socket::calls::sys_accept] (fd: Fd, addr: Ptr, addrlen: Ptr) "";
-    44 sendto Full [crate::file::socket::calls::sys_sendto] (fd: Fd, buf: InBuf, len: Size, flags: Hex, addr: Ptr, addrlen: Uint) "";
-    45 recvfrom Full [crate::file::socket::calls::sys_recvfrom] (fd: Fd, buf: OutBuf, len: Size, flags: Hex, addr: Ptr, addrlen: Ptr) "";
-    46 sendmsg Full [crate::file::socket::calls::sys_sendmsg] (fd: Fd, msg: Ptr, flags: Hex) "";
-    47 recvmsg Full [crate::file::socket::calls::sys_recvmsg] (fd: Fd, msg: Ptr, flags: Hex) "";
+    44 sendto Full [crate::file::socket::transfer::sys_sendto] (fd: Fd, buf: InBuf, len: Size, flags: Hex, addr: Ptr, addrlen: Uint) "";
+    45 recvfrom Full [crate::file::socket::transfer::sys_recvfrom] (fd: Fd, buf: OutBuf, len: Size, flags: Hex, addr: Ptr, addrlen: Ptr) "";
+    46 sendmsg Full [crate::file::socket::transfer::sys_sendmsg] (fd: Fd, msg: Ptr, flags: Hex) "";
+    47 recvmsg Full [crate::file::socket::transfer::sys_recvmsg] (fd: Fd, msg: Ptr, flags: Hex) "";
     48 shutdown Full [crate::file::socket::calls::sys_shutdown] (fd: Fd, how: Int) "";
     49 bind Full [crate::file::socket::calls::sys_bind] (fd: Fd, addr: Ptr, addrlen: Uint) "";
     50 listen Full [crate::file::socket::calls::sys_listen] (fd: Fd, backlog: Int) "";
@@ -311,7 +311,7 @@ syscalls! {
     296 pwritev Full [crate::file::rw::sys_pwritev] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size) "";
     297 rt_tgsigqueueinfo Full [crate::signal::kill::sys_rt_tgsigqueueinfo] (tgid: Pid, tid: Pid, sig: Signal, info: Ptr) "";
     298 perf_event_open None [] (attr: Ptr, pid: Pid, cpu: Int, group_fd: Fd, flags: Hex) "no performance counters";
-    299 recvmmsg Full [crate::file::socket::calls::sys_recvmmsg] (fd: Fd, msgvec: Ptr, vlen: Uint, flags: Hex, timeout: Ptr) "";
+    299 recvmmsg Full [crate::file::socket::transfer::sys_recvmmsg] (fd: Fd, msgvec: Ptr, vlen: Uint, flags: Hex, timeout: Ptr) "";
     300 fanotify_init None [= EPERM] (flags: Hex, event_f_flags: Hex) "no file system events for the whole tree";
     301 fanotify_mark None [= EPERM] (fanotify_fd: Fd, flags: Hex, mask: Hex, dirfd: Fd, path: Path) "no file system events for the whole tree";
     302 prlimit64 Full [crate::task::limits::sys_prlimit64] (pid: Pid, resource: Int, new_limit: Ptr, old_limit: Ptr) "";
@@ -319,7 +319,7 @@ syscalls! {
     304 open_by_handle_at None [= EPERM] (mount_fd: Fd, handle: Ptr, flags: OpenFlags) "needs CAP_DAC_READ_SEARCH over the host";
     305 clock_adjtime Partial [crate::time::clock::sys_clock_adjtime] (clockid: Int, buf: Ptr) "reading only: the clocks are the host's";
     306 syncfs Full [crate::fs::space::sys_syncfs] (fd: Fd) "";
-    307 sendmmsg Full [crate::file::socket::calls::sys_sendmmsg] (fd: Fd, msgvec: Ptr, vlen: Uint, flags: Hex) "";
+    307 sendmmsg Full [crate::file::socket::transfer::sys_sendmmsg] (fd: Fd, msgvec: Ptr, vlen: Uint, flags: Hex) "";
     308 setns None [crate::task::calls::sys_setns] (fd: Fd, nskind: Hex) "";
     309 getcpu Full [crate::task::calls::sys_getcpu] (cpu: Ptr, node: Ptr, tcache: Ptr) "";
     310 process_vm_readv None [] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";

@@ -1,9 +1,8 @@
-//! The system calls of sockets.
+//! The system calls that make, name, connect and set up sockets.
 
-use super::message::{Control, MSGHDR, MsgHdr, Received};
-use super::{Address, Socket, options, unix};
+use super::{Address, Socket, inet, netlink, options, unix};
 use crate::file::{self, File, current_file};
-use crate::mm::user::{self, UserDst, UserSrc};
+use crate::mm::user;
 use alloc::rc::Rc;
 use alloc::vec;
 use uapi::raw::general as g;
@@ -11,15 +10,15 @@ use uapi::raw::net;
 use uapi::{Errno, Result};
 
 /// Largest `struct sockaddr` (`struct sockaddr_storage`).
-const MAX_ADDRESS: usize = 128;
+pub(super) const MAX_ADDRESS: usize = 128;
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC` are the open(2) flags.
 const TYPE_FLAGS: u32 = g::O_NONBLOCK | g::O_CLOEXEC;
 
 /// The open file of a socket. EBADF, ENOTSOCK.
-struct Open(Rc<File>);
+pub(super) struct Open(Rc<File>);
 
 impl Open {
-    fn new(fd: i32) -> Result<Self> {
+    pub fn new(fd: i32) -> Result<Self> {
         let file = current_file(fd)?;
         if file.downcast::<Socket>().is_none() {
             return Err(Errno::ENOTSOCK);
@@ -27,12 +26,17 @@ impl Open {
         Ok(Self(file))
     }
 
-    fn socket(&self) -> Result<&Socket> {
+    pub fn socket(&self) -> Result<&Socket> {
         self.0.downcast().ok_or(Errno::ENOTSOCK)
     }
 
+    /// The file's `O_NONBLOCK`.
+    pub fn nonblocking(&self) -> bool {
+        self.0.nonblocking()
+    }
+
     /// Flags of a transfer, with the file's own `O_NONBLOCK`.
-    fn flags(&self, flags: u32) -> u32 {
+    pub fn flags(&self, flags: u32) -> u32 {
         flags | super::dont_wait(&self.0)
     }
 }
@@ -47,6 +51,8 @@ pub fn sys_socket(family: i32, kind: u32, protocol: i32) -> Result<i32> {
     let (kind, flags) = split_type(kind)?;
     let file = match family as u32 {
         net::AF_UNIX => unix::socket(kind, protocol, flags)?,
+        net::AF_INET | net::AF_INET6 => inet::socket(family as u32, kind, protocol, flags)?,
+        net::AF_NETLINK => netlink::socket(kind, protocol, flags)?,
         _ => return Err(Errno::EAFNOSUPPORT),
     };
     file::install(file, flags)
@@ -66,7 +72,7 @@ pub fn sys_socketpair(family: i32, kind: u32, protocol: i32, fds: usize) -> Resu
 }
 
 /// An address argument. EINVAL, EFAULT.
-fn read_address(address: usize, len: i32) -> Result<Address> {
+pub(super) fn read_address(address: usize, len: i32) -> Result<Address> {
     let len = usize::try_from(len).ok().filter(|&len| len <= MAX_ADDRESS).ok_or(Errno::EINVAL)?;
     let mut bytes = Address::from_elem(0, len);
     if len > 0 {
@@ -76,7 +82,7 @@ fn read_address(address: usize, len: i32) -> Result<Address> {
 }
 
 /// Stores an address and its length, cut to the room that the length says there is.
-fn write_address(value: &[u8], address: usize, len_address: usize) -> Result<()> {
+pub(super) fn write_address(value: &[u8], address: usize, len_address: usize) -> Result<()> {
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     user::write_bytes(address, &value[..value.len().min(room)])?;
@@ -93,8 +99,7 @@ pub fn sys_bind(fd: i32, address: usize, len: i32) -> Result<()> {
 pub fn sys_connect(fd: i32, address: usize, len: i32) -> Result<()> {
     let open = Open::new(fd)?;
     let to = read_address(address, len)?;
-    let socket = open.socket()?;
-    socket.ops.connect(socket, &to, open.0.nonblocking())
+    open.socket()?.ops.connect(&to, open.nonblocking())
 }
 
 /// listen(2).
@@ -115,8 +120,8 @@ pub fn sys_accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<i3
     let open = Open::new(fd)?;
     let socket = open.socket()?;
     crate::task::current().files().check_room()?;
-    let ops = socket.ops.accept(socket, open.0.nonblocking())?;
-    let peer = if address == 0 { None } else { Some(ops.peer().unwrap_or_default()) };
+    let ops = socket.ops.accept(open.nonblocking())?;
+    let peer = if address == 0 { None } else { Some(ops.accepted_from()) };
     let file = Socket::open(socket.family, socket.kind, socket.protocol, ops, flags);
     if let Some(peer) = peer {
         write_address(&peer, address, len)?;
@@ -145,117 +150,6 @@ pub fn sys_shutdown(fd: i32, how: i32) -> Result<()> {
     }
 }
 
-/// sendto(2).
-pub fn sys_sendto(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: i32) -> Result<usize> {
-    let mut src = UserSrc::new(buf, len)?;
-    let open = Open::new(fd)?;
-    let to = if address == 0 { None } else { Some(read_address(address, address_len)?) };
-    let socket = open.socket()?;
-    socket.ops.send(socket, &mut src, to.as_deref(), Control::default(), open.flags(flags))
-}
-
-/// recvfrom(2).
-pub fn sys_recvfrom(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: usize) -> Result<usize> {
-    let mut dst = UserDst::new(buf, len)?;
-    let open = Open::new(fd)?;
-    let socket = open.socket()?;
-    let received = socket.ops.receive(socket, &mut dst, address != 0, open.flags(flags))?;
-    if address != 0 {
-        write_address(received.from.as_deref().unwrap_or(&[]), address, address_len)?;
-    }
-    Ok(received.len)
-}
-
-/// sendmsg(2).
-pub fn sys_sendmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    let open = Open::new(fd)?;
-    send_message(&open, message, flags)
-}
-
-fn send_message(open: &Open, message: usize, flags: u32) -> Result<usize> {
-    let header = MsgHdr::read(message)?;
-    let to = match header.name {
-        0 => None,
-        name if header.name_len > 0 => Some(read_address(name, header.name_len.min(MAX_ADDRESS as i32))?),
-        _ => None,
-    };
-    let mut src = UserSrc::import(header.iov, header.iov_len)?;
-    let control = header.read_control()?;
-    let socket = open.socket()?;
-    socket.ops.send(socket, &mut src, to.as_deref(), control, open.flags(flags))
-}
-
-/// recvmsg(2).
-pub fn sys_recvmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    let open = Open::new(fd)?;
-    receive_message(&open, message, open.flags(flags)).map(|received| received.len)
-}
-
-fn receive_message(open: &Open, message: usize, flags: u32) -> Result<Received> {
-    let header = MsgHdr::read(message)?;
-    let mut dst = UserDst::import(header.iov, header.iov_len)?;
-    let socket = open.socket()?;
-    let mut received = socket.ops.receive(socket, &mut dst, header.name != 0, flags)?;
-    let mut name_len = None;
-    if header.name != 0 {
-        let from = received.from.as_deref().unwrap_or(&[]);
-        user::write_bytes(header.name, &from[..from.len().min(header.name_len as usize)])?;
-        name_len = Some(from.len());
-    }
-    let (control_len, truncated) = header.write_control(&mut received, flags)?;
-    let shown = received.flags | truncated | flags & net::MSG_CMSG_CLOEXEC;
-    header.write_back(name_len, control_len, shown)?;
-    Ok(received)
-}
-
-/// `MSG_WAITFORONE`, recvmmsg(2).
-const MSG_WAITFORONE: u32 = 0x10000;
-/// Bytes of `struct mmsghdr`.
-const MMSGHDR: usize = MSGHDR + 8;
-
-/// sendmmsg(2).
-pub fn sys_sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<usize> {
-    let open = Open::new(fd)?;
-    let mut done = 0;
-    for i in 0..(count as usize).min(user::IOV_MAX) {
-        let at = messages.checked_add(i * MMSGHDR).ok_or(Errno::EFAULT)?;
-        let sent = send_message(&open, at, flags).and_then(|sent| user::write(at + MSGHDR, &(sent as u32)));
-        match sent {
-            Ok(()) => done += 1,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(done)
-}
-
-/// recvmmsg(2).
-pub fn sys_recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
-    use crate::file::poll::Timeout;
-    let until = Timeout::from_timespec(timeout)?;
-    let open = Open::new(fd)?;
-    let mut done = 0;
-    let mut now = open.flags(flags & !MSG_WAITFORONE);
-    for i in 0..(count as usize).min(user::IOV_MAX) {
-        let at = messages.checked_add(i * MMSGHDR).ok_or(Errno::EFAULT)?;
-        let received =
-            receive_message(&open, at, now).and_then(|received| user::write(at + MSGHDR, &(received.len as u32)));
-        match received {
-            Ok(()) => done += 1,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
-        }
-        if flags & MSG_WAITFORONE != 0 {
-            now |= net::MSG_DONTWAIT;
-        }
-        // As in Linux, the timeout is looked at only after each message.
-        if timeout != 0 && until.left_ns() == 0 {
-            break;
-        }
-    }
-    Ok(done)
-}
-
 /// setsockopt(2).
 pub fn sys_setsockopt(fd: i32, level: i32, name: i32, value: usize, len: i32) -> Result<()> {
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
@@ -274,11 +168,7 @@ pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address:
     let open = Open::new(fd)?;
     let socket = open.socket()?;
     // Sockets without options of their own say so before they look at the arguments.
-    let own = if level as u32 == net::SOL_SOCKET {
-        None
-    } else {
-        Some(socket.ops.get_option(level, name).map_err(|_| Errno::EOPNOTSUPP)?)
-    };
+    let own = if level as u32 == net::SOL_SOCKET { None } else { Some(socket.ops.get_option(level, name)?) };
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let bytes = own.map_or_else(|| options::get(socket, name as u32), Ok)?;

@@ -6,6 +6,7 @@ use crate::task;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use smallvec::SmallVec;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -29,6 +30,19 @@ pub struct Control {
     pub rights: Vec<Rc<File>>,
     /// `SCM_CREDENTIALS`, checked.
     pub credentials: Option<Credentials>,
+    /// What is not for SOL_SOCKET.
+    pub other: Vec<Part>,
+}
+
+/// Control data of one kind.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// `SOL_*`.
+    pub level: u32,
+    /// Its kind in that level.
+    pub kind: u32,
+    /// The bytes.
+    pub data: SmallVec<[u8; 32]>,
 }
 
 /// A received message.
@@ -44,6 +58,8 @@ pub struct Received {
     pub rights: Vec<Rc<File>>,
     /// The sender, if the socket asks for it (`SO_PASSCRED`).
     pub credentials: Option<Credentials>,
+    /// Further control data.
+    pub parts: Vec<Part>,
 }
 
 /// Credentials of the current thread.
@@ -128,6 +144,8 @@ impl MsgHdr {
                     net::SCM_CREDENTIALS => control.credentials = Some(check_credentials(data)?),
                     _ => return Err(Errno::EINVAL),
                 }
+            } else {
+                control.other.push(Part { level, kind, data: SmallVec::from_slice(data) });
             }
             rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);
         }
@@ -139,11 +157,23 @@ impl MsgHdr {
         let mut used = 0;
         let mut truncated = 0;
         let room = if self.control == 0 { 0 } else { self.control_len };
+        for part in &received.parts {
+            if room < used + HEADER {
+                truncated = net::MSG_CTRUNC;
+                break;
+            }
+            let fit = part.data.len().min(room - used - HEADER);
+            if fit < part.data.len() {
+                truncated = net::MSG_CTRUNC;
+            }
+            self.store(used, part.level, part.kind, &part.data[..fit])?;
+            used = (used + HEADER + fit).next_multiple_of(8).min(room);
+        }
         if let Some(credentials) = received.credentials {
             let bytes: Vec<u8> = credentials.iter().flat_map(|v| v.to_ne_bytes()).collect();
-            if room >= HEADER + bytes.len() {
-                self.store(0, net::SCM_CREDENTIALS, &bytes)?;
-                used = (HEADER + bytes.len()).next_multiple_of(8).min(room);
+            if room >= used + HEADER + bytes.len() {
+                self.store(used, net::SOL_SOCKET, net::SCM_CREDENTIALS, &bytes)?;
+                used = (used + HEADER + bytes.len()).next_multiple_of(8).min(room);
             } else {
                 truncated = net::MSG_CTRUNC;
             }
@@ -168,16 +198,16 @@ impl MsgHdr {
             }
         }
         if !fds.is_empty() {
-            self.store(used, net::SCM_RIGHTS, &fds)?;
+            self.store(used, net::SOL_SOCKET, net::SCM_RIGHTS, &fds)?;
             used += (HEADER + fds.len()).next_multiple_of(8).min(room - used);
         }
         Ok((used, truncated))
     }
 
-    fn store(&self, at: usize, kind: u32, data: &[u8]) -> Result<()> {
+    fn store(&self, at: usize, level: u32, kind: u32, data: &[u8]) -> Result<()> {
         let mut bytes = Vec::with_capacity(HEADER + data.len());
         bytes.extend((HEADER + data.len()).to_ne_bytes());
-        bytes.extend(net::SOL_SOCKET.to_ne_bytes());
+        bytes.extend(level.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(data);
         user::write_bytes(self.control + at, &bytes)

@@ -4,19 +4,21 @@
 //! addresses as the bytes of their `struct sockaddr`.
 
 pub mod calls;
+pub mod inet;
 pub mod message;
+pub mod netlink;
 pub mod options;
+pub mod transfer;
 pub mod unix;
-mod unix_address;
-mod unix_queue;
 
 use super::{File, FileOps, Queues, anon};
+use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::Cell;
 use message::{Control, Received};
+use options::{Options, Value};
 use smallvec::SmallVec;
 use uapi::raw::general as g;
 use uapi::raw::net;
@@ -26,39 +28,44 @@ use vfs::{Attr, Dst, Src};
 /// Bytes of a `struct sockaddr`, family included.
 pub type Address = SmallVec<[u8; 28]>;
 
+/// poll(2) bits of a socket that can be received from, and sent to.
+const IN: u32 = g::POLLIN | g::POLLRDNORM;
+const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
+
 /// What a family of sockets does. The defaults are Linux's answers for those without the operation.
 ///
 /// No `RefCell` borrow may be held while a method here runs.
 pub trait Protocol: Any {
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
+    /// Options that every family has.
+    fn options(&self) -> &Options;
+    /// The open file was made; its inode number.
+    fn opened(&self, _file: &Rc<File>, _ino: u64) {}
     /// bind(2).
     fn bind(&self, address: &[u8]) -> Result<()>;
     /// connect(2).
-    fn connect(&self, socket: &Socket, address: &[u8], nonblocking: bool) -> Result<()>;
+    fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()>;
     /// listen(2).
     fn listen(&self, _backlog: i32) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
     /// accept(2): the new connection.
-    fn accept(&self, _socket: &Socket, _nonblocking: bool) -> Result<Rc<dyn Protocol>> {
+    fn accept(&self, _nonblocking: bool) -> Result<Rc<dyn Protocol>> {
         Err(Errno::EOPNOTSUPP)
     }
     /// getsockname(2).
     fn local(&self) -> Result<Address>;
     /// getpeername(2).
     fn peer(&self) -> Result<Address>;
+    /// The peer's address as accept(2) gives it: also of a connection that has ended meanwhile.
+    fn accepted_from(&self) -> Address {
+        self.peer().unwrap_or_default()
+    }
     /// sendmsg(2). `flags`: `MSG_*`, with `MSG_DONTWAIT` for sockets that do not block.
-    fn send(
-        &self,
-        socket: &Socket,
-        src: &mut dyn Src,
-        to: Option<&[u8]>,
-        control: Control,
-        flags: u32,
-    ) -> Result<usize>;
+    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize>;
     /// recvmsg(2). `want_from`: the caller takes the sender's address.
-    fn receive(&self, socket: &Socket, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received>;
+    fn receive(&self, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received>;
     /// shutdown(2): which halves end.
     fn shutdown(&self, read: bool, write: bool) -> Result<()>;
     /// poll(2) events now.
@@ -67,6 +74,14 @@ pub trait Protocol: Any {
     fn poll_queues(&self, events: u32, out: &mut Queues);
     /// `FIONREAD`, `SIOCINQ`; `SIOCOUTQ` if `sent`.
     fn queued(&self, sent: bool) -> Result<usize>;
+    /// ioctl(2) of requests that are the family's own. ENOTTY.
+    fn ioctl(&self, _command: u32, _arg: usize) -> Result<usize> {
+        Err(Errno::ENOTTY)
+    }
+    /// Largest `SO_RCVLOWAT`.
+    fn most_low_water(&self) -> i32 {
+        i32::MAX
+    }
     /// `SO_ERROR`: the pending error, which is then forgotten.
     fn take_error(&self) -> Option<Errno> {
         None
@@ -75,16 +90,16 @@ pub trait Protocol: Any {
     fn is_listening(&self) -> bool {
         false
     }
-    /// `SO_PEERCRED`: pid, uid, gid.
+    /// `SO_PEERCRED`: pid, uid, gid. Without a peer: process 0, and ids that nobody has.
     fn peer_credentials(&self) -> Result<[u32; 3]> {
-        Err(Errno::ENOPROTOOPT)
+        Ok([0, u32::MAX, u32::MAX])
     }
     /// setsockopt(2) of options that are the family's own. ENOPROTOOPT.
     fn set_option(&self, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
         Err(Errno::ENOPROTOOPT)
     }
     /// getsockopt(2) of options that are the family's own. ENOPROTOOPT.
-    fn get_option(&self, _level: i32, _name: i32) -> Result<SmallVec<[u8; 16]>> {
+    fn get_option(&self, _level: i32, _name: i32) -> Result<Value> {
         Err(Errno::ENOPROTOOPT)
     }
     /// The last descriptor was closed.
@@ -101,8 +116,6 @@ pub struct Socket {
     pub protocol: u32,
     /// The family's part.
     pub ops: Rc<dyn Protocol>,
-    /// Options that every family has.
-    pub options: options::Options,
     attr: Attr,
 }
 
@@ -110,26 +123,32 @@ impl Socket {
     /// An open file for a family's socket. `flags`: `O_NONBLOCK`.
     pub fn open(family: u32, kind: u32, protocol: u32, ops: Rc<dyn Protocol>, flags: u32) -> Rc<File> {
         let attr = anon::attr(anon::next_ino(), anon::dev::SOCKET, g::S_IFSOCK | 0o777);
-        let socket = Self { family, kind, protocol, ops, options: options::Options::default(), attr };
-        File::new(Rc::new(socket), g::O_RDWR | flags & g::O_NONBLOCK, None)
-    }
-
-    /// Until when a receive may wait: `SO_RCVTIMEO`.
-    pub fn receive_deadline(&self) -> Option<u64> {
-        deadline(&self.options.receive_timeout_ns)
-    }
-
-    /// Until when a send may wait: `SO_SNDTIMEO`.
-    pub fn send_deadline(&self) -> Option<u64> {
-        deadline(&self.options.send_timeout_ns)
+        let socket = Rc::new(Self { family, kind, protocol, ops, attr });
+        let file = File::new(socket.clone(), g::O_RDWR | flags & g::O_NONBLOCK, None);
+        socket.ops.opened(&file, attr.ino);
+        file
     }
 }
 
-fn deadline(timeout: &Cell<u64>) -> Option<u64> {
-    match timeout.get() {
-        0 => None,
-        ns => Some(hal::clock::monotonic_ns().saturating_add(ns)),
+/// Waits on one queue. EAGAIN after the deadline, as the socket timeouts have it.
+fn wait<T>(queue: &Rc<WaitQueue>, deadline: Option<u64>, check: impl FnMut() -> Option<T>) -> Result<T> {
+    match wait_until(core::slice::from_ref(queue), deadline, Interrupt::BySignal, check) {
+        Err(Errno::ETIMEDOUT) => Err(Errno::EAGAIN),
+        // With a timeout an interrupted call is not restarted, signal(7).
+        Err(Errno::ERESTARTSYS) if deadline.is_some() => Err(Errno::EINTR),
+        other => other,
     }
+}
+
+/// EPIPE, and SIGPIPE unless `MSG_NOSIGNAL`.
+#[cold]
+fn broken(flags: u32) -> Errno {
+    if flags & net::MSG_NOSIGNAL != 0 { Errno::EPIPE } else { super::pipe::broken_pipe() }
+}
+
+/// The family of an address; EINVAL if it has none.
+fn family_of(address: &[u8]) -> Result<u32> {
+    address.first_chunk().map(|bytes| u32::from(u16::from_ne_bytes(*bytes))).ok_or(Errno::EINVAL)
 }
 
 fn dont_wait(file: &File) -> u32 {
@@ -142,11 +161,14 @@ impl FileOps for Socket {
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
-        self.ops.receive(self, dst, false, dont_wait(file)).map(|received| received.len)
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
+        self.ops.receive(dst, false, dont_wait(file)).map(|received| received.len)
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
-        self.ops.send(self, src, None, Control::default(), dont_wait(file))
+        self.ops.send(src, None, Control::default(), dont_wait(file))
     }
 
     fn attr(&self) -> Result<Attr> {
@@ -161,12 +183,24 @@ impl FileOps for Socket {
         self.ops.poll_queues(events, out);
     }
 
-    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+    fn ioctl(&self, file: &File, command: u32, arg: usize) -> Result<usize> {
         // SIOCINQ is FIONREAD, SIOCOUTQ is TIOCOUTQ.
         let sent = match command {
             super::ioctl::FIONREAD => false,
             uapi::raw::ioctl::TIOCOUTQ => true,
-            _ => return Err(Errno::ENOTTY),
+            uapi::raw::ioctl::FIOSETOWN | uapi::raw::ioctl::SIOCSPGRP => {
+                return super::owner::set(&file.owner, crate::mm::user::read(arg)?);
+            }
+            uapi::raw::ioctl::FIOGETOWN | uapi::raw::ioctl::SIOCGPGRP => {
+                crate::mm::user::write(arg, &super::owner::get(&file.owner))?;
+                return Ok(0);
+            }
+            _ => {
+                return match self.ops.ioctl(command, arg) {
+                    Err(Errno::ENOTTY) => inet::interface::ioctl(command, arg),
+                    other => other,
+                };
+            }
         };
         crate::mm::user::write(arg, &(self.ops.queued(sent)? as i32))?;
         Ok(0)

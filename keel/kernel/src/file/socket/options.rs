@@ -1,19 +1,27 @@
 //! Socket options of the level SOL_SOCKET, socket(7).
 
 use super::Socket;
+use crate::task;
 use core::cell::Cell;
 use smallvec::SmallVec;
+use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
 /// Default buffer size in bytes (`net.core.wmem_default`).
 pub const DEFAULT_BUFFER: u32 = 212_992;
-/// Largest and smallest that a program gets (twice `net.core.wmem_max`; `SOCK_MIN_SNDBUF`).
-const MAX_BUFFER: u32 = 2 * 212_992;
-const MIN_BUFFER: u32 = 4608;
+/// Largest that a program may ask for (`net.core.wmem_max` and `rmem_max`); it gets twice that.
+const MAX_BUFFER: u32 = 4_194_304;
+/// Smallest that it gets: `SOCK_MIN_SNDBUF` and `SOCK_MIN_RCVBUF`.
+const MIN_SEND_BUFFER: u32 = 4608;
+const MIN_RECEIVE_BUFFER: u32 = 2304;
+/// Largest priority that needs no capability.
+const MAX_PRIORITY: i32 = 6;
+/// Bytes of a device's name with the zero at its end, `IFNAMSIZ`.
+const DEVICE_NAME: usize = 16;
 
 /// Values that all families keep.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// `SO_RCVTIMEO` in ns; 0: wait for ever.
     pub receive_timeout_ns: Cell<u64>,
@@ -25,20 +33,42 @@ pub struct Options {
     pub receive_buffer: Cell<u32>,
     /// `SO_PASSCRED`.
     pub pass_credentials: Cell<bool>,
+    /// The program chose `SO_SNDBUF` itself.
+    pub send_buffer_locked: Cell<bool>,
+    /// The same for `SO_RCVBUF`.
+    pub receive_buffer_locked: Cell<bool>,
+    /// `SO_LINGER`: on, seconds.
+    pub linger: Cell<[i32; 2]>,
+    /// `SO_RCVLOWAT`.
+    pub low_water: Cell<i32>,
+    /// `SO_BINDTODEVICE`: the loopback device, the only one there is.
+    pub on_loopback: Cell<bool>,
     /// On-off options by number: stored, and given back.
     switches: Cell<u128>,
     priority: Cell<u32>,
-    linger: Cell<[i32; 2]>,
-    low_water: Cell<i32>,
+    mark: Cell<u32>,
+    busy_poll_us: Cell<i32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
+        Self::with_buffers(DEFAULT_BUFFER, DEFAULT_BUFFER)
+    }
+}
+
+impl Options {
+    /// Those of a new socket with these buffer sizes in bytes.
+    pub fn with_buffers(send: u32, receive: u32) -> Self {
         Self {
             receive_timeout_ns: Cell::new(0),
             send_timeout_ns: Cell::new(0),
-            send_buffer: Cell::new(DEFAULT_BUFFER),
-            receive_buffer: Cell::new(DEFAULT_BUFFER),
+            send_buffer: Cell::new(send),
+            receive_buffer: Cell::new(receive),
+            send_buffer_locked: Cell::new(false),
+            receive_buffer_locked: Cell::new(false),
+            on_loopback: Cell::new(false),
+            mark: Cell::new(0),
+            busy_poll_us: Cell::new(0),
             pass_credentials: Cell::new(false),
             switches: Cell::new(0),
             priority: Cell::new(0),
@@ -46,12 +76,40 @@ impl Default for Options {
             low_water: Cell::new(1),
         }
     }
+
+    /// Until when a receive may wait: `SO_RCVTIMEO`.
+    pub fn receive_deadline(&self) -> Option<u64> {
+        deadline(&self.receive_timeout_ns)
+    }
+
+    /// Until when a send may wait: `SO_SNDTIMEO`.
+    pub fn send_deadline(&self) -> Option<u64> {
+        deadline(&self.send_timeout_ns)
+    }
+
+    /// Whether an option that is merely switched on and off is on.
+    pub fn is_on(&self, name: u32) -> bool {
+        self.switches.get() >> name & 1 != 0
+    }
+
+    fn switch(&self, name: u32, on: bool) {
+        let (bit, switches) = (1 << name, self.switches.get());
+        self.switches.set(if on { switches | bit } else { switches & !bit });
+    }
+}
+
+fn deadline(timeout: &Cell<u64>) -> Option<u64> {
+    match timeout.get() {
+        0 => None,
+        ns => Some(hal::clock::monotonic_ns().saturating_add(ns)),
+    }
 }
 
 /// An option value on its way to the program.
 pub type Value = SmallVec<[u8; 16]>;
 
-fn int(value: i32) -> Value {
+/// An `int`.
+pub fn int(value: i32) -> Value {
     Value::from_slice(&value.to_ne_bytes())
 }
 
@@ -62,7 +120,7 @@ fn pair(a: i64, b: i64) -> Value {
 }
 
 /// The `int` that most options are. EINVAL.
-fn read_int(value: &[u8]) -> Result<i32> {
+pub fn read_int(value: &[u8]) -> Result<i32> {
     value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)
 }
 
@@ -81,8 +139,27 @@ fn read_timeout(value: &[u8]) -> Result<u64> {
     Ok(seconds.saturating_mul(1_000_000_000).saturating_add(micros as u64 * 1000))
 }
 
-fn buffer(value: i32) -> u32 {
-    (value.max(0) as u32).saturating_mul(2).clamp(MIN_BUFFER, MAX_BUFFER)
+/// The size that a program gets which asks for `value` bytes; `any`: beyond the maximum too.
+fn buffer(value: i32, min: u32, any: bool) -> u32 {
+    // As in Linux, a negative number is a large one.
+    let max = if any { i32::MAX as u32 / 2 } else { MAX_BUFFER };
+    (value as u32).min(max).saturating_mul(2).max(min)
+}
+
+/// EPERM without CAP_NET_ADMIN.
+fn administrator() -> Result<()> {
+    let allowed = task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN));
+    if allowed { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether `SO_BINDTODEVICE` names the loopback device; no name: none. ENODEV.
+fn names_loopback(value: &[u8]) -> Result<bool> {
+    let name = value[..value.len().min(DEVICE_NAME - 1)].split(|&b| b == 0).next().unwrap_or_default();
+    match name {
+        b"" => Ok(false),
+        b"lo" => Ok(true),
+        _ => Err(Errno::ENODEV),
+    }
 }
 
 /// Whether an option is one that is merely switched on and off.
@@ -97,30 +174,70 @@ fn is_switch(name: u32) -> bool {
             | net::SO_OOBINLINE
             | net::SO_REUSEPORT
             | net::SO_TIMESTAMP_OLD
+            | net::SO_TIMESTAMPNS_OLD
+            | net::SO_TIMESTAMP_NEW
+            | net::SO_TIMESTAMPNS_NEW
+            | net::SO_NO_CHECK
+            | net::SO_RXQ_OVFL
+            | net::SO_SELECT_ERR_QUEUE
             | net::SO_PASSSEC
     )
 }
 
+/// The options for time stamps exclude each other.
+const STAMPS: [u32; 4] =
+    [net::SO_TIMESTAMP_OLD, net::SO_TIMESTAMPNS_OLD, net::SO_TIMESTAMP_NEW, net::SO_TIMESTAMPNS_NEW];
+
 /// setsockopt(2) of SOL_SOCKET.
 pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
-    let options = &socket.options;
+    let options = socket.ops.options();
+    if name == net::SO_BINDTODEVICE {
+        options.on_loopback.set(names_loopback(value)?);
+        return Ok(());
+    }
     let number = read_int(value)?;
     match name {
+        net::SO_DEBUG if number != 0 => administrator().map_err(|_| Errno::EACCES)?,
+        net::SO_SNDBUFFORCE | net::SO_RCVBUFFORCE => administrator()?,
+        net::SO_PRIORITY if !(0..=MAX_PRIORITY).contains(&number) => administrator()?,
+        net::SO_MARK => administrator()?,
+        _ => {}
+    }
+    match name {
         name if is_switch(name) => {
-            let bit = 1 << name;
-            let switches = options.switches.get();
-            options.switches.set(if number != 0 { switches | bit } else { switches & !bit });
+            if STAMPS.contains(&name) {
+                STAMPS.iter().for_each(|&other| options.switch(other, false));
+            }
+            options.switch(name, number != 0);
         }
-        net::SO_SNDBUF | net::SO_SNDBUFFORCE => options.send_buffer.set(buffer(number)),
-        net::SO_RCVBUF | net::SO_RCVBUFFORCE => options.receive_buffer.set(buffer(number)),
+        net::SO_SNDBUF | net::SO_SNDBUFFORCE => {
+            options.send_buffer.set(buffer(number, MIN_SEND_BUFFER, name == net::SO_SNDBUFFORCE));
+            options.send_buffer_locked.set(true);
+        }
+        net::SO_RCVBUF | net::SO_RCVBUFFORCE => {
+            options.receive_buffer.set(buffer(number, MIN_RECEIVE_BUFFER, name == net::SO_RCVBUFFORCE));
+            options.receive_buffer_locked.set(true);
+        }
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => options.receive_timeout_ns.set(read_timeout(value)?),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => options.send_timeout_ns.set(read_timeout(value)?),
         net::SO_PASSCRED => options.pass_credentials.set(number != 0),
         net::SO_PRIORITY => options.priority.set(number as u32),
-        net::SO_RCVLOWAT => options.low_water.set(number.max(1)),
+        net::SO_MARK => options.mark.set(number as u32),
+        net::SO_RCVLOWAT => {
+            let number = if number < 0 { i32::MAX } else { number.max(1) };
+            options.low_water.set(number.min(socket.ops.most_low_water()));
+        }
+        net::SO_BUSY_POLL if number < 0 => return Err(Errno::EINVAL),
+        net::SO_BUSY_POLL => options.busy_poll_us.set(number),
+        net::SO_BINDTOIFINDEX => match number {
+            0 | 1 => options.on_loopback.set(number == 1),
+            number if number < 0 => return Err(Errno::EINVAL),
+            _ => return Err(Errno::ENODEV),
+        },
         net::SO_LINGER => {
             let seconds = value.get(4..).ok_or(Errno::EINVAL).and_then(read_int)?;
-            options.linger.set([i32::from(number != 0), seconds]);
+            let old = options.linger.get()[1];
+            options.linger.set([i32::from(number != 0), if number != 0 { seconds } else { old }]);
         }
         _ => return socket.ops.set_option(net::SOL_SOCKET as i32, name as i32, value),
     }
@@ -129,10 +246,10 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
 
 /// getsockopt(2) of SOL_SOCKET.
 pub fn get(socket: &Socket, name: u32) -> Result<Value> {
-    let options = &socket.options;
+    let options = socket.ops.options();
     let timeout = |ns: u64| pair((ns / 1_000_000_000) as i64, (ns % 1_000_000_000 / 1000) as i64);
     Ok(match name {
-        name if is_switch(name) => int((options.switches.get() >> name & 1) as i32),
+        name if is_switch(name) => int(i32::from(options.is_on(name))),
         net::SO_TYPE => int(socket.kind as i32),
         net::SO_DOMAIN => int(socket.family as i32),
         net::SO_PROTOCOL => int(socket.protocol as i32),
@@ -144,8 +261,14 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => timeout(options.send_timeout_ns.get()),
         net::SO_PASSCRED => int(i32::from(options.pass_credentials.get())),
         net::SO_PRIORITY => int(options.priority.get() as i32),
+        net::SO_MARK => int(options.mark.get() as i32),
         net::SO_RCVLOWAT => int(options.low_water.get()),
         net::SO_SNDLOWAT => int(1),
+        net::SO_BUSY_POLL => int(options.busy_poll_us.get()),
+        net::SO_BINDTODEVICE if options.on_loopback.get() => Value::from_slice(b"lo\0"),
+        net::SO_BINDTODEVICE => Value::new(),
+        net::SO_BINDTOIFINDEX => int(i32::from(options.on_loopback.get())),
+        net::SO_COOKIE => Value::from_slice(&socket.attr.ino.to_ne_bytes()),
         net::SO_LINGER => {
             let [on, seconds] = options.linger.get();
             let mut value = int(on);
@@ -159,6 +282,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
             }
             value
         }
+        net::SO_PEERNAME => Value::from_slice(&socket.ops.peer()?),
         _ => return socket.ops.get_option(net::SOL_SOCKET as i32, name as i32),
     })
 }

@@ -1,7 +1,7 @@
 //! What waits in a local socket to be received.
 
-use super::Address;
-use super::message::Credentials;
+use super::super::Address;
+use super::super::message::Credentials;
 use crate::file::File;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

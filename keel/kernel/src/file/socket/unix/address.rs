@@ -1,7 +1,7 @@
 //! Names of local sockets: in the tree, abstract, or none; unix(7).
 
-use super::Address;
-use super::unix::Unix;
+use super::super::Address;
+use super::Unix;
 use crate::fs;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};

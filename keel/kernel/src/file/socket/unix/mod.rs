@@ -3,38 +3,42 @@
 //! What is sent goes into the *receiver's* inbox. A connected pair knows each other weakly; a
 //! connection that waits to be accepted is owned by the listener's backlog.
 
+mod address;
+mod connect;
+mod packet;
+mod queue;
+mod stream;
+
 use super::message::{Control, Credentials, Received, own_credentials};
-use super::unix_address::{self as address, UnixName};
-use super::unix_queue::{Inbox, Packet};
-use super::{Address, Protocol, Socket};
+use super::options::{self, Options, Value};
+use super::{Address, IN, Protocol, Socket, broken, wait};
 use crate::file::lock::SleepLock;
 use crate::file::{File, Queues};
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::task::wait::WaitQueue;
+use address::UnixName;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use queue::{Inbox, Packet};
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
 /// Most bytes that wait in one inbox before senders do.
-const LIMIT: usize = super::options::DEFAULT_BUFFER as usize;
+const LIMIT: usize = options::DEFAULT_BUFFER as usize;
 /// Most datagrams that wait (`net.unix.max_dgram_qlen`).
 const MAX_DATAGRAMS: usize = 10;
-/// Bytes of a stream that are queued at a time.
-const STREAM_CHUNK: usize = 32 << 10;
 /// Largest backlog (`net.core.somaxconn`).
 const MAX_BACKLOG: usize = 4096;
 
 /// `MSG_*` flags of a send that mean something here; others are ignored as in Linux.
 const MSG_OOB: u32 = net::MSG_OOB;
 
-const IN: u32 = g::POLLIN | g::POLLRDNORM;
-const OUT: u32 = g::POLLOUT | g::POLLWRNORM | g::POLLWRBAND;
+/// Local sockets tell that there is room for urgent bytes too, which they do not know.
+const OUT: u32 = super::OUT | g::POLLWRBAND;
 
 /// Kinds of local sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,7 @@ enum Role {
 /// A local socket.
 pub struct Unix {
     me: Weak<Self>,
+    options: Options,
     kind: Kind,
     role: Cell<Role>,
     name: RefCell<Option<UnixName>>,
@@ -119,6 +124,7 @@ impl Unix {
     fn new(kind: Kind) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
+            options: Options::default(),
             kind,
             role: Cell::new(Role::Fresh),
             name: RefCell::default(),
@@ -186,98 +192,6 @@ impl Unix {
         }
     }
 
-    /// A listener for connections of `kind`. ECONNREFUSED, EPROTOTYPE.
-    fn listener(kind: Kind, name: &UnixName) -> Result<Rc<Unix>> {
-        let listener = address::find(name)?;
-        if listener.kind != kind {
-            return Err(Errno::EPROTOTYPE);
-        }
-        if listener.role.get() != Role::Listening || listener.read_ended.get() {
-            return Err(Errno::ECONNREFUSED);
-        }
-        Ok(listener)
-    }
-
-    fn connect_stream(&self, socket: &Socket, name: &UnixName, nonblocking: bool) -> Result<()> {
-        match self.role.get() {
-            Role::Fresh => {}
-            Role::Connected => return Err(Errno::EISCONN),
-            Role::Listening => return Err(Errno::EINVAL),
-        }
-        let listener = Self::listener(self.kind, name)?;
-        let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
-        if full() {
-            if nonblocking {
-                return Err(Errno::EAGAIN);
-            }
-            let check = || (!full() || listener.read_ended.get()).then_some(());
-            wait(&listener.room, socket.send_deadline(), check)?;
-        }
-        if listener.role.get() != Role::Listening || listener.read_ended.get() {
-            return Err(Errno::ECONNREFUSED);
-        }
-        if self.role.get() != Role::Fresh {
-            return Err(Errno::EISCONN);
-        }
-        let Some(me) = self.me.upgrade() else { return Err(Errno::EINVAL) };
-        self.credentials.set(own_credentials());
-        let other = Unix::new(self.kind);
-        *other.name.borrow_mut() = listener.name.borrow().clone();
-        other.role.set(Role::Connected);
-        other.set_peer(&me);
-        other.peer_credentials.set(Some(self.credentials.get()));
-        self.role.set(Role::Connected);
-        self.set_peer(&other);
-        self.peer_credentials.set(Some(listener.credentials.get()));
-        listener.backlog.borrow_mut().push_back(other);
-        listener.readable.wake_all();
-        self.writable.wake_all();
-        Ok(())
-    }
-
-    fn connect_datagram(&self, to: &[u8]) -> Result<()> {
-        if to.first_chunk::<2>().is_some_and(|family| u16::from_ne_bytes(*family) == net::AF_UNSPEC as u16) {
-            self.forget_peer();
-            return Ok(());
-        }
-        let target = self.datagram_target(&address::parse(to)?)?;
-        self.forget_peer();
-        self.set_peer(&target);
-        self.peer_credentials.set(Some(own_credentials()));
-        self.role.set(Role::Connected);
-        let mut senders = target.senders.borrow_mut();
-        senders.retain(|sender| sender.strong_count() > 0);
-        senders.push(self.me.clone());
-        Ok(())
-    }
-
-    fn forget_peer(&self) {
-        let old = self.peer();
-        if let Some(old) = old {
-            old.senders.borrow_mut().retain(|sender| !Weak::ptr_eq(sender, &self.me));
-        }
-        *self.peer.borrow_mut() = Weak::new();
-        *self.peer_name.borrow_mut() = None;
-        self.role.set(Role::Fresh);
-    }
-
-    /// Where datagrams to a name go. EPROTOTYPE; EPERM if it only listens to somebody else.
-    fn datagram_target(&self, name: &UnixName) -> Result<Rc<Unix>> {
-        let target = address::find(name)?;
-        if target.kind != self.kind {
-            return Err(Errno::EPROTOTYPE);
-        }
-        if !target.accepts_from(self) {
-            return Err(Errno::EPERM);
-        }
-        Ok(target)
-    }
-
-    /// Not connected to another one.
-    fn accepts_from(&self, sender: &Unix) -> bool {
-        self.role.get() != Role::Connected || self.peer.borrow().as_ptr() == core::ptr::from_ref(sender)
-    }
-
     /// The end of a connection that may be written to. EPIPE and SIGPIPE unless `MSG_NOSIGNAL`.
     fn writable_peer(&self, flags: u32) -> Result<Rc<Unix>> {
         if let Some(errno) = self.error.take() {
@@ -286,8 +200,8 @@ impl Unix {
         let peer = self.peer().filter(|peer| !peer.closed.get() && !peer.read_ended.get());
         match peer {
             Some(peer) if !self.write_ended.get() => Ok(peer),
-            _ if flags & net::MSG_NOSIGNAL != 0 || self.kind != Kind::Stream => Err(Errno::EPIPE),
-            _ => Err(crate::file::pipe::broken_pipe()),
+            _ if self.kind != Kind::Stream => Err(Errno::EPIPE),
+            _ => Err(broken(flags)),
         }
     }
 
@@ -298,102 +212,6 @@ impl Unix {
             from: self.address(),
             credentials: control.credentials.unwrap_or_else(own_credentials),
             rights: RefCell::new(core::mem::take(&mut control.rights)),
-        }
-    }
-
-    fn send_stream(&self, socket: &Socket, src: &mut dyn Src, mut control: Control, flags: u32) -> Result<usize> {
-        let mut done = 0;
-        let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
-        let deadline = socket.send_deadline();
-        loop {
-            let peer = match self.writable_peer(flags) {
-                Ok(peer) => peer,
-                Err(errno) => return end(done, errno),
-            };
-            if src.remaining() == 0 {
-                return Ok(done);
-            }
-            if peer.is_full() {
-                if flags & net::MSG_DONTWAIT != 0 {
-                    return end(done, Errno::EAGAIN);
-                }
-                let check = || {
-                    (!peer.is_full() || peer.closed.get() || peer.read_ended.get() || self.write_ended.get())
-                        .then_some(())
-                };
-                if let Err(errno) = wait(&self.writable, deadline, check) {
-                    return end(done, errno);
-                }
-                continue;
-            }
-            let mut data = vec![0; src.remaining().min(STREAM_CHUNK)];
-            let got = match src.get(&mut data) {
-                Ok(0) => return Ok(done),
-                Ok(got) => got,
-                Err(errno) => return end(done, errno),
-            };
-            data.truncate(got);
-            peer.inbox.push(self.packet(data, &mut control));
-            peer.readable.wake_all();
-            done += got;
-        }
-    }
-
-    fn send_packet(
-        &self,
-        socket: &Socket,
-        src: &mut dyn Src,
-        to: Option<&[u8]>,
-        mut control: Control,
-        flags: u32,
-    ) -> Result<usize> {
-        let size = src.remaining();
-        if size > socket.options.send_buffer.get() as usize - 32 {
-            return Err(Errno::EMSGSIZE);
-        }
-        let name = to.map(address::parse).transpose()?;
-        let mut data = vec![0; size];
-        if size > 0 && src.get(&mut data)? < size {
-            return Err(Errno::EFAULT);
-        }
-        let deadline = socket.send_deadline();
-        loop {
-            let target = match &name {
-                Some(name) => self.datagram_target(name)?,
-                None if self.kind == Kind::SeqPacket => self.writable_peer(flags)?,
-                None => self.connected_datagram_peer()?,
-            };
-            if self.write_ended.get() || target.read_ended.get() {
-                return Err(if flags & net::MSG_NOSIGNAL != 0 {
-                    Errno::EPIPE
-                } else {
-                    crate::file::pipe::broken_pipe()
-                });
-            }
-            if !target.is_full() {
-                target.inbox.push(self.packet(data, &mut control));
-                target.readable.wake_all();
-                return Ok(size);
-            }
-            if flags & net::MSG_DONTWAIT != 0 {
-                return Err(Errno::EAGAIN);
-            }
-            let check = || (!target.is_full() || target.closed.get() || target.read_ended.get()).then_some(());
-            wait(&target.room, deadline, check)?;
-        }
-    }
-
-    fn connected_datagram_peer(&self) -> Result<Rc<Unix>> {
-        if self.role.get() != Role::Connected {
-            return Err(Errno::ENOTCONN);
-        }
-        match self.peer().filter(|peer| !peer.closed.get()) {
-            Some(peer) if peer.accepts_from(self) => Ok(peer),
-            Some(_) => Err(Errno::EPERM),
-            None => {
-                self.forget_peer();
-                Err(Errno::ECONNREFUSED)
-            }
         }
     }
 
@@ -422,113 +240,15 @@ impl Unix {
         }
         wait(&self.readable, deadline, check)?
     }
-
-    fn receive_stream(&self, socket: &Socket, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
-        if self.role.get() != Role::Connected {
-            return Err(Errno::EINVAL);
-        }
-        let peek = flags & net::MSG_PEEK != 0;
-        let show_credentials = socket.options.pass_credentials.get();
-        let deadline = socket.receive_deadline();
-        let mut received = Received::default();
-        let mut index = 0;
-        let mut sender = None;
-        // Even an empty read looks for something to read.
-        loop {
-            let wait_flags = if received.len > 0 && flags & net::MSG_WAITALL == 0 { net::MSG_DONTWAIT } else { flags };
-            match self.wait_for_packet(deadline, wait_flags, index) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_) if received.len > 0 => break,
-                Err(errno) => return Err(errno),
-            }
-            let guard = self.receiving.lock();
-            let Some(packet) = self.inbox.get(index) else { continue };
-            // Bytes of different senders, or beyond descriptors, are not joined.
-            let other_sender = show_credentials && sender.is_some_and(|one| one != packet.credentials);
-            if received.len > 0 && (other_sender || !received.rights.is_empty()) {
-                break;
-            }
-            let rest = &packet.data[packet.taken.get()..];
-            let n = match dst.put(&rest[..rest.len().min(dst.remaining())]) {
-                Ok(n) => n,
-                Err(_) if received.len > 0 => break,
-                Err(errno) => return Err(errno),
-            };
-            received.len += n;
-            sender = Some(packet.credentials);
-            if received.from.is_none() && packet.from.len() > 2 {
-                received.from = Some(packet.from.clone());
-            }
-            if peek {
-                received.rights.extend(packet.rights.borrow().iter().cloned());
-                index += 1;
-            } else {
-                received.rights.append(&mut packet.rights.borrow_mut());
-                self.inbox.consume(n);
-            }
-            drop(guard);
-            if !peek {
-                self.made_room();
-            }
-            if dst.remaining() == 0 {
-                break;
-            }
-        }
-        received.credentials = sender.filter(|_| show_credentials);
-        Ok(received)
-    }
-
-    fn receive_packet(&self, socket: &Socket, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
-        if self.kind == Kind::SeqPacket && self.role.get() != Role::Connected {
-            return Err(Errno::ENOTCONN);
-        }
-        let peek = flags & net::MSG_PEEK != 0;
-        let (_guard, packet) = loop {
-            if !self.wait_for_packet(socket.receive_deadline(), flags, 0)? {
-                return Ok(Received::default());
-            }
-            let guard = self.receiving.lock();
-            if let Some(packet) = self.inbox.get(0) {
-                break (guard, packet);
-            }
-        };
-        let mut received = Received::default();
-        let size = packet.data.len();
-        let n = size.min(dst.remaining());
-        let put = if n > 0 { dst.put(&packet.data[..n]) } else { Ok(0) };
-        if !peek {
-            self.inbox.drop_front();
-            self.made_room();
-        }
-        put?;
-        received.len = if flags & net::MSG_TRUNC != 0 { size } else { n };
-        if n < size {
-            received.flags |= net::MSG_TRUNC;
-        }
-        if self.kind == Kind::SeqPacket {
-            received.flags |= net::MSG_EOR;
-        }
-        received.rights = packet.rights.borrow().clone();
-        received.credentials = Some(packet.credentials).filter(|_| socket.options.pass_credentials.get());
-        received.from = Some(packet.from.clone()).filter(|from| from.len() > 2);
-        Ok(received)
-    }
-}
-
-/// Waits on one queue. EAGAIN after the deadline, as the socket timeouts have it.
-fn wait<T>(queue: &Rc<WaitQueue>, deadline: Option<u64>, check: impl FnMut() -> Option<T>) -> Result<T> {
-    match wait_until(core::slice::from_ref(queue), deadline, Interrupt::BySignal, check) {
-        Err(Errno::ETIMEDOUT) => Err(Errno::EAGAIN),
-        // With a timeout an interrupted call is not restarted, signal(7).
-        Err(Errno::ERESTARTSYS) if deadline.is_some() => Err(Errno::EINTR),
-        other => other,
-    }
 }
 
 impl Protocol for Unix {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
     }
 
     fn bind(&self, address: &[u8]) -> Result<()> {
@@ -543,10 +263,10 @@ impl Protocol for Unix {
         Ok(())
     }
 
-    fn connect(&self, socket: &Socket, address: &[u8], nonblocking: bool) -> Result<()> {
+    fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
         match self.kind {
             Kind::Datagram => self.connect_datagram(address),
-            Kind::Stream | Kind::SeqPacket => self.connect_stream(socket, &address::parse(address)?, nonblocking),
+            Kind::Stream | Kind::SeqPacket => self.connect_stream(&address::parse(address)?, nonblocking),
         }
     }
 
@@ -564,7 +284,7 @@ impl Protocol for Unix {
         Ok(())
     }
 
-    fn accept(&self, socket: &Socket, nonblocking: bool) -> Result<Rc<dyn Protocol>> {
+    fn accept(&self, nonblocking: bool) -> Result<Rc<dyn Protocol>> {
         if self.kind == Kind::Datagram {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -580,7 +300,7 @@ impl Protocol for Unix {
         let accepted = match take() {
             Some(accepted) => accepted?,
             None if nonblocking => return Err(Errno::EAGAIN),
-            None => wait(&self.readable, socket.receive_deadline(), take)??,
+            None => wait(&self.readable, self.options.receive_deadline(), take)??,
         };
         self.room.wake_all();
         Ok(accepted)
@@ -597,19 +317,12 @@ impl Protocol for Unix {
         Ok(self.peer_name.borrow().clone().unwrap_or_else(address::unnamed))
     }
 
-    fn send(
-        &self,
-        socket: &Socket,
-        src: &mut dyn Src,
-        to: Option<&[u8]>,
-        control: Control,
-        flags: u32,
-    ) -> Result<usize> {
+    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         if self.kind == Kind::Datagram {
-            return self.send_packet(socket, src, to, control, flags);
+            return self.send_packet(src, to, control, flags);
         }
         let connected = self.role.get() == Role::Connected;
         if self.kind == Kind::Stream && to.is_some() {
@@ -619,19 +332,19 @@ impl Protocol for Unix {
             return Err(Errno::ENOTCONN);
         }
         match self.kind {
-            Kind::Stream => self.send_stream(socket, src, control, flags),
+            Kind::Stream => self.send_stream(src, control, flags),
             // The address of a connected packet socket is ignored.
-            _ => self.send_packet(socket, src, None, control, flags),
+            _ => self.send_packet(src, None, control, flags),
         }
     }
 
-    fn receive(&self, socket: &Socket, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
+    fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
         if flags & MSG_OOB != 0 {
             return Err(if self.kind == Kind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
         }
         match self.kind {
-            Kind::Stream => self.receive_stream(socket, dst, flags),
-            Kind::Datagram | Kind::SeqPacket => self.receive_packet(socket, dst, flags),
+            Kind::Stream => self.receive_stream(dst, flags),
+            Kind::Datagram | Kind::SeqPacket => self.receive_packet(dst, flags),
         }
     }
 
@@ -717,6 +430,14 @@ impl Protocol for Unix {
     fn peer_credentials(&self) -> Result<Credentials> {
         // Without a peer: process 0, and ids that nobody has.
         Ok(self.peer_credentials.get().unwrap_or([0, u32::MAX, u32::MAX]))
+    }
+
+    fn set_option(&self, level: i32, _name: i32, _value: &[u8]) -> Result<()> {
+        Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
+    }
+
+    fn get_option(&self, level: i32, _name: i32) -> Result<Value> {
+        Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
     }
 
     fn release(&self) {

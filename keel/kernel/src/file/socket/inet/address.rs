@@ -1,0 +1,130 @@
+//! Addresses of IPv4 and IPv6, ip(7) and ipv6(7), and where they lead in a pod: to itself or nowhere.
+
+use super::super::{Address, family_of};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Bytes of `struct sockaddr_in`, and of `sockaddr_in6` at least (without the scope) and as a whole.
+const SIZE4: usize = 16;
+const SIZE6_MIN: usize = 24;
+const SIZE6: usize = 28;
+
+/// An address and a port. Addresses of IPv4 that a program gave as IPv6 are `V4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port; 0: none.
+    pub port: u16,
+}
+
+/// Where an address leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// To the pod itself.
+    Loopback,
+    /// To all on the loopback network.
+    Broadcast,
+    /// To a group.
+    Multicast,
+}
+
+impl Endpoint {
+    /// The address of a socket of `family` that has none.
+    pub fn unspecified(family: u32) -> Self {
+        Self { ip: any(family), port: 0 }
+    }
+
+    /// Reads a `struct sockaddr_in` or `sockaddr_in6`, whichever `family` is. EINVAL if it is too short,
+    /// EAFNOSUPPORT if it is another family's.
+    pub fn parse(address: &[u8], family: u32) -> Result<Self> {
+        let given = family_of(address)?;
+        if address.len() < if family == net::AF_INET { SIZE4 } else { SIZE6_MIN } {
+            return Err(Errno::EINVAL);
+        }
+        if given != family {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let port = address.get(2..4).and_then(|b| b.try_into().ok()).map_or(0, u16::from_be_bytes);
+        let ip = if family == net::AF_INET {
+            let bytes: [u8; 4] = address.get(4..8).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?;
+            IpAddr::V4(Ipv4Addr::from(bytes))
+        } else {
+            let bytes: [u8; 16] = address.get(8..24).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?;
+            let ip = Ipv6Addr::from(bytes);
+            let scope = address.get(24..28).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+            if ip.is_unicast_link_local() && scope == 0 {
+                return Err(Errno::EINVAL);
+            }
+            canonical(ip)
+        };
+        Ok(Self { ip, port })
+    }
+
+    /// As the `struct sockaddr` of a socket of `family`.
+    pub fn to_bytes(self, family: u32) -> Address {
+        let mut out = Address::from_slice(&(family as u16).to_ne_bytes());
+        out.extend_from_slice(&self.port.to_be_bytes());
+        match self.ip {
+            IpAddr::V4(ip) if family == net::AF_INET => {
+                out.extend_from_slice(&ip.octets());
+                out.resize(SIZE4, 0);
+            }
+            ip => {
+                out.extend_from_slice(&[0; 4]);
+                out.extend_from_slice(&to_v6(ip).octets());
+                out.resize(SIZE6, 0);
+            }
+        }
+        out
+    }
+
+    /// Where sending there leads; all zeros mean the pod itself, and become its address. ENETUNREACH.
+    pub fn resolve(self) -> Result<(Self, Reach)> {
+        let to = |ip| (Self { ip, ..self }, Reach::Loopback);
+        match self.ip {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ok(to(IpAddr::V4(Ipv4Addr::LOCALHOST))),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ok(to(IpAddr::V6(Ipv6Addr::LOCALHOST))),
+            ip => reach(ip).map(|reach| (self, reach)).ok_or(Errno::ENETUNREACH),
+        }
+    }
+}
+
+/// All zeros.
+pub fn any(family: u32) -> IpAddr {
+    if family == net::AF_INET { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) }
+}
+
+/// The address that a socket gets which talks to `to` and was not bound to one.
+pub fn source_for(to: IpAddr) -> IpAddr {
+    if to.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
+}
+
+/// `::ffff:a.b.c.d` is an address of IPv4.
+pub fn canonical(ip: Ipv6Addr) -> IpAddr {
+    ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)
+}
+
+/// The other way round.
+pub fn to_v6(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    }
+}
+
+/// Where an address leads that is not all zeros; `None`: nowhere.
+pub fn reach(ip: IpAddr) -> Option<Reach> {
+    match ip {
+        IpAddr::V4(ip) if ip.octets() == [127, 255, 255, 255] => Some(Reach::Broadcast),
+        ip if ip.is_loopback() => Some(Reach::Loopback),
+        ip if ip.is_multicast() => Some(Reach::Multicast),
+        _ => None,
+    }
+}
+
+/// Whether a socket may be bound to the address. Linux lets sockets be bound to groups and broadcast addresses.
+pub fn is_bindable(ip: IpAddr) -> bool {
+    ip.is_unspecified() || reach(ip).is_some() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+}

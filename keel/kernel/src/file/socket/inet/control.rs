@@ -1,0 +1,155 @@
+//! Control data of datagrams: where they came from and went to, and how.
+
+use super::super::message::{Control, Part};
+use super::super::options::Options;
+use super::Base;
+use super::Endpoint;
+use super::address::{canonical, to_v6};
+use super::ip_options::{LOOPBACK, SOL_IP, SOL_IPV6};
+use crate::time;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use smallvec::SmallVec;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// What a sender says about one datagram.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sending {
+    /// Source address.
+    pub source: Option<IpAddr>,
+    /// Hops.
+    pub ttl: Option<i32>,
+    /// Traffic class.
+    pub class: Option<i32>,
+}
+
+/// What a receiver may be told about one datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Where it was sent to.
+    pub to: Endpoint,
+    /// Hops.
+    pub ttl: i32,
+    /// Traffic class.
+    pub class: i32,
+    /// When it came, `CLOCK_REALTIME` in ns.
+    pub at_ns: u64,
+}
+
+fn part(level: u32, kind: u32, data: &[u8]) -> Part {
+    Part { level, kind, data: SmallVec::from_slice(data) }
+}
+
+fn number(data: &[u8]) -> Result<i32> {
+    data.first_chunk().map(|b| i32::from_ne_bytes(*b)).ok_or(Errno::EINVAL)
+}
+
+/// Reads what goes with a datagram. EINVAL.
+pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
+    let mut sending = Sending::default();
+    for part in &control.other {
+        match (part.level, part.kind) {
+            (SOL_IP, net::IP_PKTINFO) => {
+                let source: [u8; 4] = part.data.get(4..8).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?;
+                device(number(&part.data)?)?;
+                sending.source = Some(IpAddr::V4(Ipv4Addr::from(source)));
+            }
+            (SOL_IP, net::IP_TTL) => match number(&part.data)? {
+                ttl @ 1..=255 => sending.ttl = Some(ttl),
+                _ => return Err(Errno::EINVAL),
+            },
+            (SOL_IP, net::IP_TOS) => {
+                let tos =
+                    number(&part.data).or_else(|_| part.data.first().map(|&b| i32::from(b)).ok_or(Errno::EINVAL))?;
+                sending.class = Some(tos & 0xff);
+            }
+            (SOL_IPV6, net::IPV6_PKTINFO | net::IPV6_2292PKTINFO) if base.family == net::AF_INET6 => {
+                let source: [u8; 16] = part.data.get(..16).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?;
+                device(part.data.get(16..).ok_or(Errno::EINVAL).and_then(number)?)?;
+                sending.source = Some(canonical(Ipv6Addr::from(source)));
+            }
+            (SOL_IPV6, net::IPV6_HOPLIMIT | net::IPV6_2292HOPLIMIT) if base.family == net::AF_INET6 => {
+                match number(&part.data)? {
+                    ttl @ 0..=255 => sending.ttl = Some(ttl),
+                    -1 => {}
+                    _ => return Err(Errno::EINVAL),
+                }
+            }
+            (SOL_IPV6, net::IPV6_TCLASS) if base.family == net::AF_INET6 => {
+                sending.class = Some(number(&part.data)? & 0xff);
+            }
+            (SOL_IP | SOL_IPV6, _) => return Err(Errno::EINVAL),
+            _ => {}
+        }
+    }
+    sending.source = sending.source.filter(|ip| !ip.is_unspecified());
+    if sending.source.is_some_and(|ip| !ip.is_loopback()) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(sending)
+}
+
+/// ENODEV for a device that does not exist.
+fn device(index: i32) -> Result<()> {
+    if index == 0 || index == LOOPBACK as i32 { Ok(()) } else { Err(Errno::ENODEV) }
+}
+
+/// `SO_TIMESTAMP` and `SO_TIMESTAMPNS`.
+pub fn stamp(options: &Options, at_ns: u64, out: &mut Vec<Part>) {
+    let bytes = |words: [i64; 2]| words.map(i64::to_ne_bytes).concat();
+    for name in [net::SO_TIMESTAMP_OLD, net::SO_TIMESTAMP_NEW] {
+        if options.is_on(name) {
+            out.push(part(net::SOL_SOCKET, name, &bytes(time::timeval(at_ns))));
+        }
+    }
+    for name in [net::SO_TIMESTAMPNS_OLD, net::SO_TIMESTAMPNS_NEW] {
+        if options.is_on(name) {
+            out.push(part(net::SOL_SOCKET, name, &bytes(time::timespec(at_ns))));
+        }
+    }
+}
+
+/// Makes the control data that the socket asks for.
+pub fn received(base: &Base, facts: &Facts) -> Vec<Part> {
+    let mut out = Vec::new();
+    stamp(&base.options, facts.at_ns, &mut out);
+    let ip = &base.ip;
+    // An IPv6 socket is told about IPv4 in both ways.
+    if let IpAddr::V4(to) = facts.to.ip {
+        if ip.is_on(net::IP_PKTINFO) {
+            let mut data = LOOPBACK.to_ne_bytes().to_vec();
+            data.extend(to.octets());
+            data.extend(to.octets());
+            out.push(part(SOL_IP, net::IP_PKTINFO, &data));
+        }
+        if ip.is_on(net::IP_RECVTTL) {
+            out.push(part(SOL_IP, net::IP_TTL, &facts.ttl.to_ne_bytes()));
+        }
+        if ip.is_on(net::IP_RECVTOS) {
+            out.push(part(SOL_IP, net::IP_TOS, &[facts.class as u8]));
+        }
+        if ip.is_on(net::IP_RECVORIGDSTADDR) {
+            out.push(part(SOL_IP, net::IP_ORIGDSTADDR, &facts.to.to_bytes(net::AF_INET)));
+        }
+    }
+    if base.family == net::AF_INET6 {
+        if ip.is_on6(net::IPV6_RECVPKTINFO) {
+            let mut data = to_v6(facts.to.ip).octets().to_vec();
+            data.extend(LOOPBACK.to_ne_bytes());
+            out.push(part(SOL_IPV6, net::IPV6_PKTINFO, &data));
+        }
+        if facts.to.ip.is_ipv6() {
+            if ip.is_on6(net::IPV6_RECVHOPLIMIT) {
+                out.push(part(SOL_IPV6, net::IPV6_HOPLIMIT, &facts.ttl.to_ne_bytes()));
+            }
+            if ip.is_on6(net::IPV6_RECVTCLASS) {
+                out.push(part(SOL_IPV6, net::IPV6_TCLASS, &facts.class.to_ne_bytes()));
+            }
+            if ip.is_on6(net::IPV6_RECVORIGDSTADDR) {
+                out.push(part(SOL_IPV6, net::IPV6_ORIGDSTADDR, &facts.to.to_bytes(net::AF_INET6)));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,372 @@
+//! Options of the levels SOL_IP and SOL_IPV6.
+
+use super::super::options::{Value, int, read_int};
+use super::Base;
+use super::address::{self, Reach};
+use crate::task;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Levels of options.
+pub const SOL_IP: u32 = 0;
+/// IPv6's.
+pub const SOL_IPV6: u32 = 41;
+/// Hops that datagrams may make (`net.ipv4.ip_default_ttl`).
+pub const DEFAULT_TTL: i32 = 64;
+/// Largest packet of the loopback device as `IP_MTU` and `IPV6_MTU` tell it.
+const MTU4: i32 = 65535;
+const MTU6: i32 = 65536;
+/// Most groups of one socket (`net.ipv4.igmp_max_memberships`).
+const MAX_GROUPS: usize = 20;
+/// Index of the loopback device.
+pub const LOOPBACK: u32 = 1;
+
+/// Values of one version of IP.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// On-off options by number.
+    switches: Cell<u128>,
+    /// `IP_TOS`, `IPV6_TCLASS`.
+    pub class: Cell<i32>,
+    /// `IP_TTL`, `IPV6_UNICAST_HOPS`; -1: the default.
+    hops: Cell<i32>,
+    multicast_hops: Cell<i32>,
+    mtu_discovery: Cell<i32>,
+    /// Groups are sent to through the loopback device.
+    multicast_loopback: Cell<bool>,
+}
+
+impl Version {
+    fn new(on: &[u32]) -> Self {
+        Self {
+            switches: Cell::new(on.iter().fold(0, |bits, name| bits | 1 << name)),
+            class: Cell::new(0),
+            hops: Cell::new(-1),
+            multicast_hops: Cell::new(1),
+            mtu_discovery: Cell::new(net::IP_PMTUDISC_WANT as i32),
+            multicast_loopback: Cell::new(false),
+        }
+    }
+
+    /// Hops of what is sent.
+    pub fn ttl(&self) -> i32 {
+        if self.hops.get() < 0 { DEFAULT_TTL } else { self.hops.get() }
+    }
+
+    /// TCP's two lowest bits (congestion notification) are its own.
+    fn set_class(&self, class: i32, stream: bool) {
+        const CONGESTION: i32 = 3;
+        self.class.set(if stream { class & !CONGESTION | self.class.get() & CONGESTION } else { class });
+    }
+
+    fn switch(&self, name: u32, on: bool) {
+        let (bit, switches) = (1 << name, self.switches.get());
+        self.switches.set(if on { switches | bit } else { switches & !bit });
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct IpOptions {
+    /// IPv4's.
+    pub v4: Version,
+    /// IPv6's.
+    pub v6: Version,
+    groups: RefCell<Vec<IpAddr>>,
+}
+
+impl Default for IpOptions {
+    fn default() -> Self {
+        Self {
+            v4: Version::new(&[net::IP_MULTICAST_LOOP, net::IP_MULTICAST_ALL]),
+            v6: Version::new(&[net::IPV6_MULTICAST_LOOP, net::IPV6_MULTICAST_ALL]),
+            groups: RefCell::default(),
+        }
+    }
+}
+
+fn is_switch4(name: u32) -> bool {
+    matches!(
+        name,
+        net::IP_PKTINFO
+            | net::IP_RECVTTL
+            | net::IP_RECVTOS
+            | net::IP_RECVERR
+            | net::IP_RECVOPTS
+            | net::IP_RETOPTS
+            | net::IP_RECVORIGDSTADDR
+            | net::IP_FREEBIND
+            | net::IP_TRANSPARENT
+            | net::IP_BIND_ADDRESS_NO_PORT
+            | net::IP_MULTICAST_LOOP
+            | net::IP_MULTICAST_ALL
+            | net::IP_ROUTER_ALERT
+            | net::IP_RECVERR_RFC4884
+    )
+}
+
+fn is_switch6(name: u32) -> bool {
+    matches!(
+        name,
+        net::IPV6_V6ONLY
+            | net::IPV6_RECVPKTINFO
+            | net::IPV6_RECVHOPLIMIT
+            | net::IPV6_RECVTCLASS
+            | net::IPV6_RECVERR
+            | net::IPV6_RECVHOPOPTS
+            | net::IPV6_RECVDSTOPTS
+            | net::IPV6_RECVRTHDR
+            | net::IPV6_RECVPATHMTU
+            | net::IPV6_RECVORIGDSTADDR
+            | net::IPV6_2292PKTINFO
+            | net::IPV6_2292HOPLIMIT
+            | net::IPV6_FLOWINFO
+            | net::IPV6_FREEBIND
+            | net::IPV6_TRANSPARENT
+            | net::IPV6_DONTFRAG
+            | net::IPV6_AUTOFLOWLABEL
+            | net::IPV6_MULTICAST_LOOP
+            | net::IPV6_MULTICAST_ALL
+            | net::IPV6_FLOWINFO_SEND
+            | net::IPV6_RECVERR_RFC4884
+    )
+}
+
+/// `int` or, as IPv4 allows, one byte.
+fn number4(value: &[u8]) -> Result<i32> {
+    read_int(value).or_else(|_| value.first().map(|&byte| i32::from(byte)).ok_or(Errno::EINVAL))
+}
+
+/// The value, if it is `-1` (the default) or in the range. EINVAL.
+fn ranged(value: i32, min: i32, max: i32) -> Result<i32> {
+    if value == -1 || (min..=max).contains(&value) { Ok(value) } else { Err(Errno::EINVAL) }
+}
+
+fn ipv4(bytes: Option<&[u8]>) -> Result<Ipv4Addr> {
+    let bytes: [u8; 4] = bytes.and_then(|b| b.first_chunk().copied()).ok_or(Errno::EINVAL)?;
+    Ok(Ipv4Addr::from(bytes))
+}
+
+fn ipv6(bytes: Option<&[u8]>) -> Result<Ipv6Addr> {
+    let bytes: [u8; 16] = bytes.and_then(|b| b.first_chunk().copied()).ok_or(Errno::EINVAL)?;
+    Ok(Ipv6Addr::from(bytes))
+}
+
+/// The device of a `struct ip_mreq` or `ip_mreqn` (from its second address on): by index, else by address,
+/// else where the group is routed to. Whether it is the loopback device; ENODEV if there is none.
+fn device4(value: &[u8]) -> Result<bool> {
+    let address = ipv4(Some(value))?;
+    let index = value.get(4..8).map_or(Ok(0), read_int)?;
+    match index {
+        0 if address.is_unspecified() => Ok(false),
+        0 if address::reach(IpAddr::V4(address)) == Some(Reach::Loopback) => Ok(true),
+        index if index == LOOPBACK as i32 => Ok(true),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+impl IpOptions {
+    /// Whether an option of IPv4 is on.
+    pub fn is_on(&self, name: u32) -> bool {
+        self.v4.switches.get() >> name & 1 != 0
+    }
+
+    /// Whether an option of IPv6 is on.
+    pub fn is_on6(&self, name: u32) -> bool {
+        self.v6.switches.get() >> name & 1 != 0
+    }
+
+    /// The socket is in the group.
+    pub fn has_joined(&self, group: IpAddr) -> bool {
+        self.groups.borrow().contains(&group)
+    }
+
+    /// What is sent to a group of this version of IP goes to the loopback device, and comes back from there.
+    pub fn sends_to_groups(&self, group: IpAddr) -> bool {
+        let (version, name) =
+            if group.is_ipv4() { (&self.v4, net::IP_MULTICAST_LOOP) } else { (&self.v6, net::IPV6_MULTICAST_LOOP) };
+        version.multicast_loopback.get() && version.switches.get() >> name & 1 != 0
+    }
+
+    /// Joins or leaves a group. EINVAL, EADDRINUSE, EADDRNOTAVAIL, ENOBUFS.
+    fn member(&self, group: IpAddr, join: bool) -> Result<()> {
+        if !group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        let mut groups = self.groups.borrow_mut();
+        match (groups.iter().position(|&one| one == group), join) {
+            (Some(_), true) => return Err(Errno::EADDRINUSE),
+            (None, true) if groups.len() >= MAX_GROUPS => return Err(Errno::ENOBUFS),
+            (None, true) => groups.push(group),
+            (Some(at), false) => {
+                groups.swap_remove(at);
+            }
+            (None, false) => return Err(Errno::EADDRNOTAVAIL),
+        }
+        Ok(())
+    }
+}
+
+fn capable() -> bool {
+    task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN) || task.cred().capable(g::CAP_NET_RAW))
+}
+
+/// setsockopt(2) of SOL_IP. ENOPROTOOPT.
+pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
+    let (ip, v4) = (&base.ip, &base.ip.v4);
+    match name {
+        net::IP_MULTICAST_IF => {
+            if value.len() < 4 {
+                return Err(Errno::EINVAL);
+            }
+            // An address alone, or the device of a group.
+            let device = if value.len() < 8 { value } else { &value[4..] };
+            v4.multicast_loopback.set(device4(device).map_err(|_| Errno::EADDRNOTAVAIL)?);
+            return Ok(());
+        }
+        net::IP_ADD_MEMBERSHIP | net::IP_DROP_MEMBERSHIP => {
+            let group = IpAddr::V4(ipv4(Some(value))?);
+            let join = name == net::IP_ADD_MEMBERSHIP;
+            let rest = value.get(4..).ok_or(Errno::EINVAL)?;
+            if !group.is_multicast() {
+                return Err(if join { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
+            }
+            // No group has a route.
+            if !device4(rest)? && join {
+                return Err(Errno::ENODEV);
+            }
+            return ip.member(group, join);
+        }
+        net::MCAST_JOIN_GROUP | net::MCAST_LEAVE_GROUP => {
+            return group_request(ip, value, name == net::MCAST_JOIN_GROUP);
+        }
+        _ => {}
+    }
+    let number = number4(value)?;
+    match name {
+        net::IP_TRANSPARENT if number != 0 && !capable() => return Err(Errno::EPERM),
+        net::IP_MULTICAST_LOOP | net::IP_MULTICAST_ALL
+            if value.len() >= 4 && number as u32 > 1 && name != net::IP_MULTICAST_LOOP =>
+        {
+            return Err(Errno::EINVAL);
+        }
+        name if is_switch4(name) => v4.switch(name, number != 0),
+        net::IP_TOS => v4.set_class(number & 0xff, base.stream),
+        net::IP_TTL => v4.hops.set(ranged(number, 1, 255)?),
+        net::IP_MULTICAST_TTL => v4.multicast_hops.set(ranged(number, 0, 255)?.abs()),
+        net::IP_MTU_DISCOVER if (0..=net::IP_PMTUDISC_OMIT as i32).contains(&number) => v4.mtu_discovery.set(number),
+        net::IP_MTU_DISCOVER => return Err(Errno::EINVAL),
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+/// `MCAST_JOIN_GROUP`, `MCAST_LEAVE_GROUP`: a `struct group_req`.
+fn group_request(ip: &IpOptions, value: &[u8], join: bool) -> Result<()> {
+    let index = read_int(value)?;
+    let address = value.get(8..).ok_or(Errno::EINVAL)?;
+    let family = super::super::family_of(address)?;
+    let group = address::Endpoint::parse(address, family)?.ip;
+    match index as u32 {
+        0 | LOOPBACK if !group.is_multicast() => Err(Errno::EINVAL),
+        LOOPBACK => ip.member(group, join),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+/// getsockopt(2) of SOL_IP. ENOPROTOOPT.
+pub fn get4(base: &Base, name: u32) -> Result<Value> {
+    let v4 = &base.ip.v4;
+    Ok(match name {
+        name if is_switch4(name) => int(i32::from(base.ip.is_on(name))),
+        net::IP_TOS => int(v4.class.get()),
+        net::IP_TTL => int(v4.ttl()),
+        net::IP_MULTICAST_TTL => int(v4.multicast_hops.get()),
+        net::IP_MTU_DISCOVER => int(v4.mtu_discovery.get()),
+        net::IP_MTU if base.remote.get().is_some() => int(MTU4),
+        net::IP_MTU => return Err(Errno::ENOTCONN),
+        net::IP_OPTIONS => Value::new(),
+        net::IP_MULTICAST_IF => Value::from_slice(&[0; 4]),
+        net::IP_PROTOCOL => return Err(Errno::ENOPROTOOPT),
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+/// setsockopt(2) of SOL_IPV6. ENOPROTOOPT.
+pub fn set6(base: &Base, name: u32, value: &[u8]) -> Result<()> {
+    let (ip, v6) = (&base.ip, &base.ip.v6);
+    match name {
+        net::IPV6_ADD_MEMBERSHIP | net::IPV6_DROP_MEMBERSHIP => {
+            let group = IpAddr::V6(ipv6(Some(value))?);
+            let index = value.get(16..).ok_or(Errno::EINVAL).and_then(read_int)?;
+            if !group.is_multicast() {
+                return Err(Errno::EINVAL);
+            }
+            let join = name == net::IPV6_ADD_MEMBERSHIP;
+            return if index == LOOPBACK as i32 || !join { ip.member(group, join) } else { Err(Errno::ENODEV) };
+        }
+        net::MCAST_JOIN_GROUP | net::MCAST_LEAVE_GROUP => {
+            return group_request(ip, value, name == net::MCAST_JOIN_GROUP);
+        }
+        _ => {}
+    }
+    let number = read_int(value)?;
+    match name {
+        net::IPV6_V6ONLY if base.local.get().port != 0 => return Err(Errno::EINVAL),
+        net::IPV6_TRANSPARENT if number != 0 && !capable() => return Err(Errno::EPERM),
+        name if is_switch6(name) => v6.switch(name, number != 0),
+        net::IPV6_TCLASS => v6.set_class(ranged(number, 0, 255)?.max(0), base.stream),
+        net::IPV6_UNICAST_HOPS => v6.hops.set(ranged(number, 0, 255)?),
+        net::IPV6_MULTICAST_HOPS => v6.multicast_hops.set(ranged(number, 0, 255)?.abs()),
+        net::IPV6_MTU_DISCOVER if (0..=net::IPV6_PMTUDISC_OMIT as i32).contains(&number) => {
+            v6.mtu_discovery.set(number)
+        }
+        net::IPV6_MTU_DISCOVER => return Err(Errno::EINVAL),
+        net::IPV6_MULTICAST_IF => match number {
+            0 => v6.multicast_loopback.set(false),
+            1 => v6.multicast_loopback.set(true),
+            _ => return Err(Errno::ENODEV),
+        },
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+/// getsockopt(2) of SOL_IPV6. ENOPROTOOPT.
+pub fn get6(base: &Base, name: u32) -> Result<Value> {
+    let v6 = &base.ip.v6;
+    Ok(match name {
+        name if is_switch6(name) => int(i32::from(base.ip.is_on6(name))),
+        net::IPV6_TCLASS => int(v6.class.get()),
+        net::IPV6_UNICAST_HOPS => int(v6.ttl()),
+        net::IPV6_MULTICAST_HOPS => int(v6.multicast_hops.get()),
+        net::IPV6_MTU_DISCOVER => int(v6.mtu_discovery.get()),
+        net::IPV6_MULTICAST_IF => int(i32::from(v6.multicast_loopback.get())),
+        net::IPV6_MTU if base.remote.get().is_some() => int(MTU6),
+        net::IPV6_MTU => return Err(Errno::ENOTCONN),
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+/// setsockopt(2) of either level. ENOPROTOOPT.
+pub fn set(base: &Base, level: i32, name: i32, value: &[u8]) -> Result<()> {
+    match level as u32 {
+        SOL_IP => set4(base, name as u32, value),
+        SOL_IPV6 if base.family == net::AF_INET6 => set6(base, name as u32, value),
+        _ => Err(Errno::ENOPROTOOPT),
+    }
+}
+
+/// getsockopt(2) of either level. ENOPROTOOPT.
+pub fn get(base: &Base, level: i32, name: i32) -> Result<Value> {
+    match level as u32 {
+        SOL_IP => get4(base, name as u32),
+        SOL_IPV6 if base.family == net::AF_INET6 => get6(base, name as u32),
+        _ if base.family == net::AF_INET6 => Err(Errno::ENOPROTOOPT),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}

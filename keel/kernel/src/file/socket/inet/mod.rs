@@ -1,0 +1,237 @@
+//! Internet sockets, ip(7) and ipv6(7), inside the pod.
+//!
+//! There is one device, the loopback device, and nothing on it needs packets: what is sent goes into the
+//! *receiver's* queue. Every other destination is unreachable.
+
+mod address;
+mod control;
+pub mod interface;
+mod ip_options;
+mod ports;
+pub mod tcp;
+pub mod udp;
+
+pub use address::Endpoint;
+
+use super::options::Options;
+use super::{Address, Socket};
+use crate::file::File;
+use crate::task;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+use core::net::IpAddr;
+use ip_options::IpOptions;
+use ports::{Member, Ports};
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Protocol numbers.
+pub const IPPROTO_ICMP: u32 = 1;
+/// TCP.
+pub const IPPROTO_TCP: u32 = 6;
+/// UDP.
+pub const IPPROTO_UDP: u32 = 17;
+const IPPROTO_ICMPV6: u32 = 58;
+/// Larger protocol numbers do not exist.
+const IPPROTO_MAX: i32 = 263;
+/// Ports below need a capability (`net.ipv4.ip_unprivileged_port_start`).
+const FIRST_UNPRIVILEGED: u16 = 1024;
+
+/// What TCP and UDP sockets have in common.
+pub struct Base {
+    /// `AF_INET` or `AF_INET6`.
+    pub family: u32,
+    /// TCP, not UDP.
+    pub stream: bool,
+    /// Options of the level SOL_SOCKET.
+    pub options: Options,
+    /// Options of the levels SOL_IP and SOL_IPV6.
+    pub ip: IpOptions,
+    /// Own address; port 0: none yet.
+    pub local: Cell<Endpoint>,
+    /// The peer's.
+    pub remote: Cell<Option<Endpoint>>,
+    /// The program chose address and port itself.
+    address_chosen: Cell<bool>,
+    port_chosen: Cell<bool>,
+    /// User who made it.
+    pub uid: u32,
+    /// Inode number; 0: nobody accepted it yet.
+    pub ino: Cell<u64>,
+    file: RefCell<Weak<File>>,
+}
+
+impl Base {
+    fn new(family: u32, stream: bool, options: Options) -> Self {
+        Self {
+            family,
+            stream,
+            options,
+            ip: IpOptions::default(),
+            local: Cell::new(Endpoint::unspecified(family)),
+            remote: Cell::new(None),
+            address_chosen: Cell::new(false),
+            port_chosen: Cell::new(false),
+            uid: task::with_current(|task| task.cred().fsuid),
+            ino: Cell::new(0),
+            file: RefCell::default(),
+        }
+    }
+
+    /// For a connection that came in: the listener's settings.
+    fn accepted(&self, local: Endpoint, remote: Endpoint) -> Self {
+        Self {
+            family: self.family,
+            stream: self.stream,
+            options: self.options.clone(),
+            ip: self.ip.clone(),
+            local: Cell::new(local),
+            remote: Cell::new(Some(remote)),
+            address_chosen: Cell::new(true),
+            port_chosen: Cell::new(false),
+            uid: self.uid,
+            ino: Cell::new(0),
+            file: RefCell::default(),
+        }
+    }
+
+    fn opened(&self, file: &Rc<File>, ino: u64) {
+        self.ino.set(ino);
+        *self.file.borrow_mut() = Rc::downgrade(file);
+    }
+
+    /// The open file, for its owner's signals.
+    fn file(&self) -> Option<Rc<File>> {
+        self.file.borrow().upgrade()
+    }
+
+    /// An IPv6 socket that takes nothing from IPv4.
+    fn only_v6(&self) -> bool {
+        self.family == net::AF_INET6 && self.ip.is_on6(net::IPV6_V6ONLY)
+    }
+
+    /// The address that bind(2) gives, checked. EINVAL, EAFNOSUPPORT, EADDRNOTAVAIL, EACCES.
+    fn bindable(&self, address: &[u8]) -> Result<Endpoint> {
+        let to = match Endpoint::parse(address, self.family) {
+            // Old programs leave the family out.
+            Err(Errno::EAFNOSUPPORT)
+                if self.family == net::AF_INET && address.starts_with(&[0, 0]) && address[4..8] == [0; 4] =>
+            {
+                let port = u16::from_be_bytes([address[2], address[3]]);
+                Endpoint { port, ..Endpoint::unspecified(self.family) }
+            }
+            other => other?,
+        };
+        if self.family == net::AF_INET6 && to.ip.is_ipv6() && to.ip.is_multicast() && self.stream {
+            return Err(Errno::EINVAL);
+        }
+        let free = self.ip.is_on(net::IP_FREEBIND) || self.ip.is_on(net::IP_TRANSPARENT);
+        if self.family == net::AF_INET && !address::is_bindable(to.ip) && !free {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let privileged = to.port != 0 && to.port < FIRST_UNPRIVILEGED;
+        if privileged && !task::with_current(|task| task.cred().capable(g::CAP_NET_BIND_SERVICE)) {
+            return Err(Errno::EACCES);
+        }
+        if self.local.get().port != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if self.family == net::AF_INET6 {
+            if to.ip.is_ipv4() && self.only_v6() {
+                return Err(Errno::EINVAL);
+            }
+            if !address::is_bindable(to.ip) && !free {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+        }
+        Ok(to)
+    }
+
+    /// bind(2), for a socket of `ports` that is still free.
+    fn bind<T: Member>(&self, me: &Rc<T>, ports: &Ports<T>, to: Endpoint) -> Result<()> {
+        if to.port == 0 && self.ip.is_on(net::IP_BIND_ADDRESS_NO_PORT) {
+            self.local.set(to);
+        } else {
+            ports.bind(me, to)?;
+        }
+        self.address_chosen.set(!to.ip.is_unspecified());
+        self.port_chosen.set(to.port != 0);
+        Ok(())
+    }
+
+    /// The own address of a socket that is about to talk to `to`.
+    fn source(&self, to: IpAddr) -> IpAddr {
+        let ip = self.local.get().ip;
+        if ip.is_unspecified() || ip.is_multicast() { address::source_for(to) } else { ip }
+    }
+
+    /// The peer is forgotten, and what the program did not choose itself: returns whether the port goes.
+    fn unname(&self) -> bool {
+        self.remote.set(None);
+        let mut local = self.local.get();
+        if !self.address_chosen.get() {
+            local.ip = address::any(self.family);
+            self.local.set(local);
+        }
+        !self.port_chosen.get()
+    }
+
+    /// The port was given back.
+    fn forget_port(&self) {
+        self.local.set(Endpoint { port: 0, ..self.local.get() });
+    }
+
+    /// A destination of connect(2) or sendto(2). EINVAL, EAFNOSUPPORT, ENETUNREACH.
+    fn destination(&self, address: &[u8]) -> Result<Endpoint> {
+        let to = Endpoint::parse(address, self.family)?;
+        if to.ip.is_ipv4() && self.only_v6() { Err(Errno::ENETUNREACH) } else { Ok(to) }
+    }
+
+    /// How well the socket fits what came from `from` for `to`: more is better, `None` not at all.
+    fn score(&self, to: Endpoint, from: Endpoint) -> Option<u32> {
+        let local = self.local.get();
+        let mut score = 1 + u32::from(local.ip.is_ipv4());
+        if local.ip != to.ip {
+            let any = local.ip.is_unspecified();
+            let fits = any && (local.ip.is_ipv4() == to.ip.is_ipv4() || local.ip.is_ipv6() && !self.only_v6());
+            if !fits {
+                return None;
+            }
+        } else {
+            score += 4;
+        }
+        match self.remote.get() {
+            Some(remote) if remote == from => Some(score + 8),
+            Some(_) => None,
+            None => Some(score),
+        }
+    }
+
+    fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        if self.family == net::AF_INET { interface::ioctl4(command, arg) } else { Err(Errno::ENOTTY) }
+    }
+
+    fn local_address(&self) -> Address {
+        self.local.get().to_bytes(self.family)
+    }
+}
+
+/// socket(2) for AF_INET and AF_INET6.
+pub fn socket(family: u32, kind: u32, protocol: i32, flags: u32) -> Result<Rc<File>> {
+    if !(0..IPPROTO_MAX).contains(&protocol) {
+        return Err(Errno::EINVAL);
+    }
+    let ping = if family == net::AF_INET { IPPROTO_ICMP } else { IPPROTO_ICMPV6 };
+    match (kind, protocol as u32) {
+        (net::SOCK_STREAM, 0 | IPPROTO_TCP) => {
+            Ok(Socket::open(family, kind, IPPROTO_TCP, tcp::Tcp::new(family), flags))
+        }
+        (net::SOCK_DGRAM, 0 | IPPROTO_UDP) => Ok(Socket::open(family, kind, IPPROTO_UDP, udp::Udp::new(family), flags)),
+        // `net.ipv4.ping_group_range` has no groups.
+        (net::SOCK_DGRAM, protocol) if protocol == ping => Err(Errno::EACCES),
+        (net::SOCK_RAW, _) if !task::with_current(|task| task.cred().capable(g::CAP_NET_RAW)) => Err(Errno::EPERM),
+        (net::SOCK_STREAM | net::SOCK_DGRAM | net::SOCK_RAW, _) => Err(Errno::EPROTONOSUPPORT),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}

@@ -1,0 +1,212 @@
+//! Port numbers: who holds which, who may share one, and who gets what is sent to one.
+
+use super::Base;
+use super::address::Endpoint;
+use crate::task::random;
+use alloc::collections::BTreeMap;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::net::IpAddr;
+use smallvec::SmallVec;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Ports that are given to sockets without one (`net.ipv4.ip_local_port_range`).
+pub const EPHEMERAL: core::ops::RangeInclusive<u16> = 32768..=60999;
+/// How long the end of a connection that closed first keeps others from its port: `TCP_TIMEWAIT_LEN`.
+const TIME_WAIT_NS: u64 = 60_000_000_000;
+/// Ended connections at which the old ones are looked for.
+const SWEEP_AT: usize = 4096;
+
+/// A socket that holds a port.
+pub trait Member {
+    /// What all sockets of the internet have.
+    fn base(&self) -> &Base;
+    /// It accepts connections.
+    fn is_listening(&self) -> bool;
+}
+
+/// What is left of a connection that was closed here first.
+#[derive(Debug)]
+struct Ended {
+    ip: IpAddr,
+    reuse: bool,
+    until_ns: u64,
+}
+
+struct Port<T> {
+    members: Vec<Weak<T>>,
+    ended: Vec<Ended>,
+}
+
+/// The ports of a protocol.
+pub struct Ports<T> {
+    ports: RefCell<BTreeMap<u16, Port<T>>>,
+    ended: core::cell::Cell<usize>,
+}
+
+/// What a socket that wants a port brings along.
+struct Wish<'a> {
+    base: &'a Base,
+    ip: IpAddr,
+    /// It may share a port with others that agree, even though it did not ask for this very port.
+    relaxed: bool,
+}
+
+/// Whether sockets with these addresses would get the same; all zeros stand for every address.
+fn overlap(a: IpAddr, a_only6: bool, b: IpAddr, b_only6: bool) -> bool {
+    if a == b || a.is_ipv4() == b.is_ipv4() {
+        return a == b || a.is_unspecified() || b.is_unspecified();
+    }
+    let covers = |six: IpAddr, only: bool| six.is_ipv6() && six.is_unspecified() && !only;
+    covers(a, a_only6) || covers(b, b_only6)
+}
+
+impl Wish<'_> {
+    /// Whether a socket that holds the port rules this one out.
+    fn conflicts(&self, other: &Base, listening: bool) -> bool {
+        let (mine, theirs) = (&self.base.options, &other.options);
+        let both = |name| mine.is_on(name) && theirs.is_on(name);
+        if both(net::SO_REUSEPORT) && self.base.uid == other.uid {
+            return false;
+        }
+        if both(net::SO_REUSEADDR) && !listening && self.relaxed {
+            return false;
+        }
+        overlap(self.ip, self.base.only_v6(), other.local.get().ip, other.only_v6())
+    }
+
+    fn conflicts_with_ended(&self, ended: &Ended) -> bool {
+        let shares = ended.reuse && self.base.options.is_on(net::SO_REUSEADDR) && self.relaxed;
+        !shares && overlap(self.ip, self.base.only_v6(), ended.ip, false)
+    }
+}
+
+impl<T: Member> Ports<T> {
+    /// Nobody holds a port.
+    pub const fn new() -> Self {
+        Self { ports: RefCell::new(BTreeMap::new()), ended: core::cell::Cell::new(0) }
+    }
+
+    fn members(&self, port: u16) -> Vec<Rc<T>> {
+        self.ports.borrow().get(&port).map_or_else(Vec::new, |p| p.members.iter().filter_map(Weak::upgrade).collect())
+    }
+
+    fn is_free_for(&self, port: u16, wish: &Wish<'_>, except: &T) -> bool {
+        let now = hal::clock::monotonic_ns();
+        let members_agree = self.members(port).iter().all(|member| {
+            core::ptr::eq(&raw const **member, except) || !wish.conflicts(member.base(), member.is_listening())
+        });
+        let ports = self.ports.borrow();
+        let ended = ports.get(&port).map_or(&[][..], |p| &p.ended);
+        members_agree && !ended.iter().any(|e| e.until_ns > now && wish.conflicts_with_ended(e))
+    }
+
+    /// Whether `socket`, which holds its port, could take it if it came now: listen(2) asks again.
+    pub fn still_free(&self, socket: &T) -> bool {
+        let base = socket.base();
+        let local = base.local.get();
+        self.is_free_for(local.port, &Wish { base, ip: local.ip, relaxed: true }, socket)
+    }
+
+    /// Ephemeral ports, all of them, from a random one on.
+    fn candidates() -> impl Iterator<Item = u16> {
+        let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.end() - EPHEMERAL.start() + 1);
+        let start = u16::from_ne_bytes(random::bytes()) % count;
+        (0..count).map(move |i| first + (start as u32 + i as u32).rem_euclid(count as u32) as u16)
+    }
+
+    /// Gives `socket` the address, or a free port if it has none. EADDRINUSE.
+    pub fn bind(&self, socket: &Rc<T>, to: Endpoint) -> Result<()> {
+        let base = socket.base();
+        let wish = Wish { base, ip: to.ip, relaxed: to.port != 0 };
+        let port = match to.port {
+            0 => Self::candidates().find(|&port| self.is_free_for(port, &wish, socket)),
+            port => Some(port).filter(|&port| self.is_free_for(port, &wish, socket)),
+        };
+        let port = port.ok_or(Errno::EADDRINUSE)?;
+        base.local.set(Endpoint { ip: to.ip, port });
+        self.join(port, socket);
+        Ok(())
+    }
+
+    /// Gives `socket` a port for a connection to `to`: one that nobody holds, or else one whose holders are
+    /// connected elsewhere. EADDRNOTAVAIL.
+    pub fn bind_for(&self, socket: &Rc<T>, ip: IpAddr, to: Endpoint) -> Result<()> {
+        let nobody = |port: &u16| self.ports.borrow().get(port).is_none_or(|p| p.members.is_empty());
+        let elsewhere =
+            |port: &u16| self.members(*port).iter().all(|m| m.base().remote.get().is_some_and(|remote| remote != to));
+        // Few tries usually do; the pod has hardly more connections than ports.
+        let port = Self::candidates().find(nobody).or_else(|| Self::candidates().find(elsewhere));
+        let port = port.ok_or(Errno::EADDRNOTAVAIL)?;
+        socket.base().local.set(Endpoint { ip, port });
+        self.join(port, socket);
+        Ok(())
+    }
+
+    /// `socket` holds `port` too.
+    pub fn join(&self, port: u16, socket: &Rc<T>) {
+        let mut ports = self.ports.borrow_mut();
+        let entry = ports.entry(port).or_insert_with(|| Port { members: Vec::new(), ended: Vec::new() });
+        entry.members.push(Rc::downgrade(socket));
+    }
+
+    /// `socket` gives its port back, if it has one.
+    pub fn leave(&self, socket: &T) {
+        let port = socket.base().local.get().port;
+        let mut ports = self.ports.borrow_mut();
+        if let Some(entry) = ports.get_mut(&port) {
+            entry.members.retain(|member| !core::ptr::eq(member.as_ptr(), socket));
+            if entry.members.is_empty() && entry.ended.is_empty() {
+                ports.remove(&port);
+            }
+        }
+    }
+
+    /// A connection of `socket`'s port was closed on this side first.
+    pub fn ended(&self, base: &Base) {
+        let now = hal::clock::monotonic_ns();
+        let local = base.local.get();
+        let mut ports = self.ports.borrow_mut();
+        if self.ended.get() >= SWEEP_AT {
+            for port in ports.values_mut() {
+                port.ended.retain(|ended| ended.until_ns > now);
+            }
+            ports.retain(|_, port| !port.members.is_empty() || !port.ended.is_empty());
+            self.ended.set(ports.values().map(|port| port.ended.len()).sum());
+        }
+        let entry = ports.entry(local.port).or_insert_with(|| Port { members: Vec::new(), ended: Vec::new() });
+        let reuse = base.options.is_on(net::SO_REUSEADDR);
+        let until_ns = now + TIME_WAIT_NS;
+        match entry.ended.iter_mut().find(|ended| ended.ip == local.ip && ended.reuse == reuse) {
+            Some(ended) => ended.until_ns = until_ns,
+            None => {
+                entry.ended.push(Ended { ip: local.ip, reuse, until_ns });
+                self.ended.set(self.ended.get() + 1);
+            }
+        }
+    }
+
+    /// Who gets what is sent to `to`: those for whom `score` gives most.
+    pub fn best(&self, to: Endpoint, score: impl Fn(&T) -> Option<u32>) -> SmallVec<[Rc<T>; 2]> {
+        let mut best = (0, SmallVec::new());
+        for weak in self.ports.borrow().get(&to.port).map_or(&[][..], |p| &p.members) {
+            let Some(member) = weak.upgrade() else { continue };
+            let Some(score) = score(&member) else { continue };
+            if score > best.0 {
+                best = (score, SmallVec::new());
+            }
+            if score == best.0 {
+                best.1.push(member);
+            }
+        }
+        best.1
+    }
+
+    /// All that hold a port, by port.
+    pub fn all(&self) -> Vec<Rc<T>> {
+        let ports = self.ports.borrow();
+        ports.values().flat_map(|port| port.members.iter().filter_map(Weak::upgrade)).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! Connections: connect(2), listen(2), accept(2).
+
+use super::super::super::{family_of, wait};
+use super::super::address::Reach;
+use super::super::{Endpoint, ports::Member};
+use super::{PORTS, Phase, State, Tcp};
+use alloc::rc::Rc;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Largest backlog (`net.core.somaxconn`).
+const MAX_BACKLOG: usize = 4096;
+
+impl Tcp {
+    /// connect(2).
+    pub(super) fn start_connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
+        if family_of(address)? == net::AF_UNSPEC {
+            self.disconnect();
+            return Ok(());
+        }
+        let first = match self.phase.get() {
+            Phase::Connected => return Err(Errno::EISCONN),
+            Phase::Connecting => false,
+            Phase::Unconnected => {
+                if self.state.get() != State::Close {
+                    return Err(Errno::EISCONN);
+                }
+                self.begin(address)?;
+                self.phase.set(Phase::Connecting);
+                true
+            }
+        };
+        // Without waiting, even what happened at once is only told by the next call.
+        if nonblocking && (first || self.state.get() == State::SynSent) {
+            return Err(if first { Errno::EINPROGRESS } else { Errno::EALREADY });
+        }
+        if self.state.get() == State::SynSent {
+            let deadline = self.base.options.send_deadline();
+            let done = || (self.state.get() != State::SynSent).then_some(());
+            wait(&self.writable, deadline, done)
+                .map_err(|errno| if errno == Errno::EAGAIN { Errno::EINPROGRESS } else { errno })?;
+        }
+        if self.state.get() == State::Close {
+            let errno = self.error.take().unwrap_or(Errno::ECONNABORTED);
+            self.disconnect();
+            return Err(errno);
+        }
+        self.phase.set(Phase::Connected);
+        Ok(())
+    }
+
+    /// Sends the request for a connection, and gets the answer if there is one. EINVAL, EAFNOSUPPORT, ENETUNREACH,
+    /// EADDRNOTAVAIL.
+    fn begin(&self, address: &[u8]) -> Result<()> {
+        let (to, reach) = self.base.destination(address)?.resolve()?;
+        if reach != Reach::Loopback {
+            return Err(Errno::ENETUNREACH);
+        }
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        let source = self.base.source(to.ip);
+        if source.is_ipv4() != to.ip.is_ipv4() {
+            return Err(Errno::ENETUNREACH);
+        }
+        let port = self.base.local.get().port;
+        if port == 0 {
+            PORTS.bind_for(&me, source, to)?;
+        } else {
+            self.base.local.set(Endpoint { ip: source, port });
+        }
+        self.base.remote.set(Some(to));
+        self.read_ended.set(false);
+        self.write_ended.set(false);
+        self.state.set(State::SynSent);
+        match Self::listener(to, Endpoint { ip: source, port: self.base.local.get().port }) {
+            None => self.reset(),
+            Some(listener) if listener.is_full() => listener.pending.borrow_mut().push_back(self.me.clone()),
+            Some(listener) => listener.take_in(&me),
+        }
+        Ok(())
+    }
+
+    /// Who listens at `to`. Of several with the same claim (`SO_REUSEPORT`) the caller's port chooses.
+    fn listener(to: Endpoint, from: Endpoint) -> Option<Rc<Tcp>> {
+        let score = |tcp: &Tcp| if tcp.is_listening() { tcp.base.score(to, from) } else { None };
+        let mut found = PORTS.best(to, score);
+        let chosen = usize::from(from.port) % found.len().max(1);
+        if chosen < found.len() { Some(found.swap_remove(chosen)) } else { None }
+    }
+
+    fn is_full(&self) -> bool {
+        self.backlog.borrow().len() > self.max_backlog.get()
+    }
+
+    /// Connects `client` with a new socket in the backlog.
+    fn take_in(&self, client: &Rc<Tcp>) {
+        let Some(to) = client.base.remote.get() else { return };
+        let base = self.base.accepted(to, client.base.local.get());
+        let server = Self::with(base, self.tcp.clone(), State::Established, Phase::Connected);
+        *server.peer.borrow_mut() = Rc::downgrade(client);
+        *client.peer.borrow_mut() = Rc::downgrade(&server);
+        client.state.set(State::Established);
+        for end in [client, &server] {
+            end.tcp.connected();
+            let options = &end.base.options;
+            if !options.send_buffer_locked.get() {
+                options.send_buffer.set(super::GROWN_SEND_BUFFER);
+            }
+        }
+        PORTS.join(to.port, &server);
+        self.backlog.borrow_mut().push_back(server);
+        self.readable.wake_all();
+        client.wake_all();
+    }
+
+    /// listen(2).
+    pub(super) fn start_listening(&self, backlog: i32) -> Result<()> {
+        if self.phase.get() != Phase::Unconnected || !matches!(self.state.get(), State::Close | State::Listen) {
+            return Err(Errno::EINVAL);
+        }
+        self.max_backlog.set((backlog as u32 as usize).min(MAX_BACKLOG));
+        if self.state.get() == State::Listen {
+            self.let_in();
+            return Ok(());
+        }
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        if self.base.local.get().port == 0 {
+            PORTS.bind(&me, self.base.local.get())?;
+        } else if !PORTS.still_free(self) {
+            return Err(Errno::EADDRINUSE);
+        }
+        self.read_ended.set(false);
+        self.write_ended.set(false);
+        self.state.set(State::Listen);
+        Ok(())
+    }
+
+    /// Those that wait for a place in the backlog come in.
+    fn let_in(&self) {
+        while !self.is_full() {
+            let Some(client) = self.pending.borrow_mut().pop_front() else { return };
+            if let Some(client) = client.upgrade().filter(|client| client.state.get() == State::SynSent) {
+                self.take_in(&client);
+            }
+        }
+    }
+
+    /// accept(2).
+    pub(super) fn next_connection(&self, nonblocking: bool) -> Result<Rc<Tcp>> {
+        let take = || {
+            if self.state.get() != State::Listen {
+                return Some(Err(Errno::EINVAL));
+            }
+            self.backlog.borrow_mut().pop_front().map(Ok)
+        };
+        let accepted = match take() {
+            Some(accepted) => accepted?,
+            None if nonblocking => return Err(Errno::EAGAIN),
+            None => wait(&self.readable, self.base.options.receive_deadline(), take)??,
+        };
+        self.let_in();
+        Ok(accepted)
+    }
+}

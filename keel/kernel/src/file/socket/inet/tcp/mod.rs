@@ -1,0 +1,473 @@
+//! TCP, tcp(7), between sockets of the pod.
+//!
+//! There are no segments: bytes go into the receiver's queue at once, and the end of a stream or a reset reach the
+//! peer in the same moment. So only those states of the protocol occur in which nothing is on its way.
+
+mod connect;
+mod info;
+mod options;
+mod queue;
+mod transfer;
+
+use super::super::message::{Control, Received};
+use super::super::options::{Options, Value};
+use super::super::{Address, IN, OUT, Protocol};
+use super::ports::{Member, Ports};
+use super::{Base, ip_options};
+use crate::file::{File, Queues};
+use crate::mm::user;
+use crate::task::wait::WaitQueue;
+use alloc::collections::VecDeque;
+use alloc::rc::{Rc, Weak};
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use info::Counters;
+pub use info::State;
+use options::TcpOptions;
+use queue::Bytes;
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::{Dst, Src};
+
+/// Ports of TCP.
+pub static PORTS: Global<Ports<Tcp>> = Global::new(Ports::new());
+
+/// `SO_SNDBUF` and `SO_RCVBUF` of new sockets (the middle of `net.ipv4.tcp_wmem` and `tcp_rmem`).
+const SEND_BUFFER: u32 = 16384;
+const RECEIVE_BUFFER: u32 = 131_072;
+/// What Linux may grow the receive buffer to (`net.ipv4.tcp_rmem`).
+const MAX_RECEIVE_BUFFER: i32 = 33_554_432;
+/// What Linux grows the send buffer to while a connection on the loopback device is used.
+const GROWN_SEND_BUFFER: u32 = 2_626_560;
+
+/// What connect(2) has done, as Linux's `socket_state` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Unconnected,
+    Connecting,
+    Connected,
+}
+
+/// Urgent byte, `MSG_OOB`.
+#[derive(Clone, Copy, Debug)]
+struct Urgent {
+    /// Position in the stream.
+    at: u64,
+    byte: u8,
+    /// It was received.
+    read: bool,
+}
+
+/// A TCP socket.
+pub struct Tcp {
+    me: Weak<Self>,
+    base: Base,
+    tcp: TcpOptions,
+    state: Cell<State>,
+    phase: Cell<Phase>,
+    /// Nothing more is received, nothing more is sent (`sk_shutdown`).
+    read_ended: Cell<bool>,
+    write_ended: Cell<bool>,
+    /// The peer ended its stream (`SOCK_DONE`).
+    done: Cell<bool>,
+    /// The last descriptor was closed.
+    closed: Cell<bool>,
+    error: Cell<Option<Errno>>,
+    peer: RefCell<Weak<Tcp>>,
+    /// What the peer sent.
+    inbox: Bytes,
+    urgent: Cell<Option<Urgent>>,
+    /// Somebody found no room to send (`SOCK_NOSPACE`).
+    wants_room: Cell<bool>,
+    readable: Rc<WaitQueue>,
+    writable: Rc<WaitQueue>,
+    /// Connections to be accepted.
+    backlog: RefCell<VecDeque<Rc<Tcp>>>,
+    max_backlog: Cell<usize>,
+    /// Sockets that connect to this one while the backlog is full.
+    pending: RefCell<VecDeque<Weak<Tcp>>>,
+    counters: Counters,
+}
+
+impl Member for Tcp {
+    fn base(&self) -> &Base {
+        &self.base
+    }
+    fn is_listening(&self) -> bool {
+        self.state.get() == State::Listen
+    }
+}
+
+impl Tcp {
+    /// A new socket of `AF_INET` or `AF_INET6`.
+    pub fn new(family: u32) -> Rc<Self> {
+        let base = Base::new(family, true, Options::with_buffers(SEND_BUFFER, RECEIVE_BUFFER));
+        Self::with(base, TcpOptions::default(), State::Close, Phase::Unconnected)
+    }
+
+    fn with(base: Base, tcp: TcpOptions, state: State, phase: Phase) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            base,
+            tcp,
+            state: Cell::new(state),
+            phase: Cell::new(phase),
+            read_ended: Cell::new(false),
+            write_ended: Cell::new(false),
+            done: Cell::new(false),
+            closed: Cell::new(false),
+            error: Cell::new(None),
+            peer: RefCell::default(),
+            inbox: Bytes::default(),
+            urgent: Cell::new(None),
+            wants_room: Cell::new(false),
+            readable: Rc::default(),
+            writable: Rc::default(),
+            backlog: RefCell::default(),
+            max_backlog: Cell::new(0),
+            pending: RefCell::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// State of the protocol.
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Common part.
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Connections that wait to be accepted, and how many may.
+    pub fn backlog(&self) -> (usize, usize) {
+        (self.backlog.borrow().len(), self.max_backlog.get())
+    }
+
+    fn peer(&self) -> Option<Rc<Tcp>> {
+        self.peer.borrow().upgrade()
+    }
+
+    fn wake_all(&self) {
+        self.readable.wake_all();
+        self.writable.wake_all();
+    }
+
+    /// Bytes that may be on their way to `peer`: both buffers.
+    fn limit(&self, peer: &Tcp) -> usize {
+        let (mine, theirs) = (&self.base.options, &peer.base.options);
+        let send = if mine.send_buffer_locked.get() { mine.send_buffer.get() } else { GROWN_SEND_BUFFER };
+        send as usize + theirs.receive_buffer.get() as usize / 2
+    }
+
+    /// poll(2) says that there is room when a third of it is free.
+    fn has_room(&self, peer: &Tcp) -> bool {
+        peer.inbox.len() * 3 <= self.limit(peer) * 2
+    }
+
+    /// The connection is over: what `tcp_done` does. What was received stays.
+    fn finish(&self) {
+        self.state.set(State::Close);
+        self.read_ended.set(true);
+        self.write_ended.set(true);
+        if !self.base.port_chosen.get() {
+            PORTS.leave(self);
+        }
+        self.wake_all();
+    }
+
+    /// The peer sent a reset.
+    fn reset(&self) {
+        let errno = match self.state.get() {
+            State::Close => return,
+            State::SynSent => Errno::ECONNREFUSED,
+            State::CloseWait => Errno::EPIPE,
+            _ => Errno::ECONNRESET,
+        };
+        self.error.set(Some(errno));
+        self.finish();
+    }
+
+    /// The peer ended its stream.
+    fn ended(&self) {
+        match self.state.get() {
+            State::Established => self.state.set(State::CloseWait),
+            State::FinWait2 => {
+                PORTS.ended(&self.base);
+                self.finish();
+            }
+            _ => return,
+        }
+        self.done.set(true);
+        self.read_ended.set(true);
+        self.wake_all();
+    }
+
+    /// Ends the own stream, if that has not happened.
+    fn end(&self) {
+        match self.state.get() {
+            State::Established => self.state.set(State::FinWait2),
+            State::CloseWait => self.finish(),
+            _ => return,
+        }
+        if let Some(peer) = self.peer() {
+            peer.ended();
+        }
+    }
+
+    /// Breaks the connection off.
+    fn abort(&self) {
+        if matches!(self.state.get(), State::Established | State::CloseWait | State::FinWait2)
+            && let Some(peer) = self.peer()
+        {
+            peer.reset();
+        }
+        self.finish();
+    }
+
+    /// Nobody listens here any more.
+    fn stop_listening(&self) {
+        self.state.set(State::Close);
+        for child in self.backlog.take() {
+            child.closed.set(true);
+            child.abort();
+            PORTS.leave(&child);
+        }
+        for client in self.pending.take() {
+            if let Some(client) = client.upgrade() {
+                client.reset();
+            }
+        }
+    }
+
+    /// `disconnect`: as good as new, except for what the program chose itself.
+    fn disconnect(&self) {
+        match self.state.get() {
+            State::Listen => self.stop_listening(),
+            _ => self.abort(),
+        }
+        self.error.set(None);
+        self.inbox.clear();
+        self.urgent.set(None);
+        self.peer.take();
+        self.read_ended.set(false);
+        self.write_ended.set(false);
+        self.done.set(false);
+        self.phase.set(Phase::Unconnected);
+        if self.base.unname() {
+            PORTS.leave(self);
+            self.base.forget_port();
+        }
+        self.wake_all();
+    }
+
+    fn is_connected(&self) -> bool {
+        !matches!(self.state.get(), State::Close | State::Listen | State::SynSent)
+    }
+}
+
+impl Protocol for Tcp {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn options(&self) -> &Options {
+        &self.base.options
+    }
+
+    fn opened(&self, file: &Rc<File>, ino: u64) {
+        self.base.opened(file, ino);
+    }
+
+    fn bind(&self, address: &[u8]) -> Result<()> {
+        let to = self.base.bindable(address)?;
+        if self.state.get() != State::Close {
+            return Err(Errno::EINVAL);
+        }
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        self.base.bind(&me, &PORTS, to)
+    }
+
+    fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
+        self.start_connect(address, nonblocking)
+    }
+
+    fn listen(&self, backlog: i32) -> Result<()> {
+        self.start_listening(backlog)
+    }
+
+    fn accept(&self, nonblocking: bool) -> Result<Rc<dyn Protocol>> {
+        let accepted = self.next_connection(nonblocking)?;
+        Ok(accepted)
+    }
+
+    fn local(&self) -> Result<Address> {
+        Ok(self.base.local_address())
+    }
+
+    fn peer(&self) -> Result<Address> {
+        if !self.is_connected() {
+            return Err(Errno::ENOTCONN);
+        }
+        Ok(self.accepted_from())
+    }
+
+    fn accepted_from(&self) -> Address {
+        self.base.remote.get().map_or_else(Address::new, |remote| remote.to_bytes(self.base.family))
+    }
+
+    fn send(&self, src: &mut dyn Src, _to: Option<&[u8]>, _control: Control, flags: u32) -> Result<usize> {
+        self.send_bytes(src, flags)
+    }
+
+    fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
+        self.receive_bytes(dst, flags)
+    }
+
+    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        match self.state.get() {
+            State::Close => {
+                self.read_ended.set(self.read_ended.get() | read);
+                self.write_ended.set(self.write_ended.get() | write);
+                self.wake_all();
+                return Err(Errno::ENOTCONN);
+            }
+            State::Listen => {
+                if read {
+                    self.stop_listening();
+                    self.phase.set(Phase::Unconnected);
+                    self.wake_all();
+                }
+                return Ok(());
+            }
+            State::SynSent => {
+                self.disconnect();
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.read_ended.set(self.read_ended.get() | read);
+        if write && !self.write_ended.replace(true) {
+            self.end();
+        }
+        self.wake_all();
+        Ok(())
+    }
+
+    fn poll(&self) -> u32 {
+        let state = self.state.get();
+        if state == State::Listen {
+            return if self.backlog.borrow().is_empty() { 0 } else { IN };
+        }
+        let mut events = 0;
+        let (read_ended, write_ended) = (self.read_ended.get(), self.write_ended.get());
+        if read_ended && write_ended || state == State::Close {
+            events |= g::POLLHUP;
+        }
+        if read_ended {
+            events |= IN | g::POLLRDHUP;
+        }
+        if state != State::SynSent {
+            if self.is_readable() {
+                events |= IN;
+            }
+            let peer = if write_ended { None } else { self.peer() };
+            if peer.as_ref().is_none_or(|peer| self.has_room(peer)) {
+                events |= OUT;
+            } else {
+                self.wants_room.set(true);
+            }
+            if self.urgent.get().is_some_and(|urgent| !urgent.read) {
+                events |= g::POLLPRI;
+            }
+        }
+        if self.error.get().is_some() {
+            events |= g::POLLERR;
+        }
+        events
+    }
+
+    fn poll_queues(&self, events: u32, out: &mut Queues) {
+        // Errors and hang-ups wake both.
+        if events & (IN | g::POLLRDHUP | g::POLLPRI) != 0 || events & OUT == 0 {
+            out.push(self.readable.clone());
+        }
+        if events & OUT != 0 {
+            out.push(self.writable.clone());
+        }
+    }
+
+    fn queued(&self, sent: bool) -> Result<usize> {
+        match self.state.get() {
+            State::Listen => Err(Errno::EINVAL),
+            State::SynSent => Ok(0),
+            _ if sent => Ok(self.unacknowledged()),
+            _ => Ok(self.unread()),
+        }
+    }
+
+    fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        if command != uapi::raw::ioctl::SIOCATMARK {
+            return self.base.ioctl(command, arg);
+        }
+        user::write(arg, &i32::from(self.at_mark()))?;
+        Ok(0)
+    }
+
+    fn most_low_water(&self) -> i32 {
+        let options = &self.base.options;
+        let locked = options.receive_buffer_locked.get();
+        if locked { (options.receive_buffer.get() / 2) as i32 } else { MAX_RECEIVE_BUFFER / 2 }
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.error.take()
+    }
+
+    fn is_listening(&self) -> bool {
+        self.state.get() == State::Listen
+    }
+
+    fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        match level as u32 {
+            super::IPPROTO_TCP => self.tcp.set(name as u32, value),
+            net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
+            _ => ip_options::set(&self.base, level, name, value),
+        }
+    }
+
+    fn get_option(&self, level: i32, name: i32) -> Result<Value> {
+        match level as u32 {
+            super::IPPROTO_TCP if name as u32 == net::TCP_INFO => Ok(self.info()),
+            super::IPPROTO_TCP => self.tcp.get(name as u32),
+            net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
+            _ => ip_options::get(&self.base, level, name),
+        }
+    }
+
+    fn release(&self) {
+        self.closed.set(true);
+        match self.state.get() {
+            State::Listen => self.stop_listening(),
+            State::Close => {}
+            state => {
+                let [linger, seconds] = self.base.options.linger.get();
+                if self.inbox.len() > 0 || linger != 0 && seconds == 0 {
+                    self.abort();
+                } else {
+                    if state == State::Established {
+                        PORTS.ended(&self.base);
+                    }
+                    self.end();
+                }
+            }
+        }
+        self.read_ended.set(true);
+        self.write_ended.set(true);
+        PORTS.leave(self);
+        self.wake_all();
+    }
+}

@@ -1,0 +1,166 @@
+//! Bytes on their way to a receiver: pages in order.
+
+use crate::file::lock::SleepLock;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::frame::Frame;
+use keel_core::pipe_buf::{PAGE, Piece, PipeRing};
+use uapi::{Errno, Result};
+use vfs::{Dst, Src};
+
+/// Emptied pages that are kept for the next bytes.
+const SPARE_PAGES: usize = 16;
+
+/// The queue of one direction of a connection. It has no limit of its own.
+#[derive(Debug)]
+pub struct Bytes {
+    ring: RefCell<PipeRing<Frame>>,
+    spare: RefCell<Vec<Frame>>,
+    /// One sender or receiver at a time moves bytes.
+    busy: SleepLock,
+    /// Bytes that were ever taken.
+    taken: Cell<u64>,
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        let mut ring = PipeRing::default();
+        ring.resize(usize::MAX);
+        Self { ring: RefCell::new(ring), spare: RefCell::default(), busy: SleepLock::default(), taken: Cell::new(0) }
+    }
+}
+
+impl Bytes {
+    /// Bytes inside.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ring.borrow().bytes()
+    }
+
+    /// Position in the stream of the next byte that is taken, and of the next that is added.
+    pub fn positions(&self) -> (u64, u64) {
+        (self.taken.get(), self.taken.get() + self.len() as u64)
+    }
+
+    fn page(&self) -> Result<Frame> {
+        let spare = self.spare.borrow_mut().pop();
+        spare.or_else(Frame::alloc).ok_or(Errno::ENOBUFS)
+    }
+
+    /// Adds up to `limit` bytes of `src`; how many. An error only if there were none.
+    pub fn add(&self, src: &mut dyn Src, limit: usize) -> Result<usize> {
+        let _busy = self.busy.lock();
+        let total = src.remaining().min(limit);
+        let mut done = 0;
+        let room = self.ring.borrow().merge_room(1).map(|(page, end)| (page.clone(), end));
+        if let Some((page, end)) = room {
+            done = src.get_frame(&page, end, total.min(PAGE - end))?;
+            self.ring.borrow_mut().merged(done);
+            if done < total.min(PAGE - end) {
+                return Ok(done);
+            }
+        }
+        while done < total {
+            let want = (total - done).min(PAGE);
+            let got = self.page().and_then(|page| Ok((src.get_frame(&page, 0, want)?, page)));
+            let (len, page) = match got {
+                Ok((0, _)) => break,
+                Ok(got) => got,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            done += len;
+            let piece = Piece { page, start: 0, len, mergeable: true, packet: false };
+            // The ring takes any number of pieces.
+            let _ = self.ring.borrow_mut().push(piece);
+            if len < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes up to `limit` bytes into `dst`; how many. An error only if there were none.
+    pub fn take(&self, dst: &mut dyn Dst, limit: usize) -> Result<usize> {
+        let _busy = self.busy.lock();
+        let room = dst.remaining().min(limit);
+        let mut done = 0;
+        while done < room {
+            let front = self.ring.borrow().front().map(|piece| (piece.page.clone(), piece.start, piece.len));
+            let Some((page, start, len)) = front else { break };
+            let moved = match dst.put_frame(&page, start, len.min(room - done)) {
+                Ok(moved) => moved,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            drop(page);
+            done += moved;
+            self.consume(moved);
+            if moved == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies up to `limit` bytes to `dst`, after the first `skip`; how many.
+    pub fn peek(&self, dst: &mut dyn Dst, mut skip: usize, limit: usize) -> Result<usize> {
+        let _busy = self.busy.lock();
+        let room = dst.remaining().min(limit);
+        let (mut done, mut index) = (0, 0);
+        while done < room {
+            let piece = self.ring.borrow().get(index).map(|piece| (piece.page.clone(), piece.start, piece.len));
+            let Some((page, start, len)) = piece else { break };
+            index += 1;
+            if skip >= len {
+                skip -= len;
+                continue;
+            }
+            let want = (len - skip).min(room - done);
+            let moved = match dst.put_frame(&page, start + skip, want) {
+                Ok(moved) => moved,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            done += moved;
+            if moved < want {
+                break;
+            }
+            skip = 0;
+        }
+        Ok(done)
+    }
+
+    /// Drops up to `limit` bytes; how many.
+    pub fn drop_bytes(&self, limit: usize) -> usize {
+        let _busy = self.busy.lock();
+        let mut done = 0;
+        while done < limit {
+            let Some(len) = self.ring.borrow().front().map(|piece| piece.len.min(limit - done)) else { break };
+            self.consume(len);
+            done += len;
+        }
+        done
+    }
+
+    fn consume(&self, len: usize) {
+        let freed = self.ring.borrow_mut().consume(len);
+        self.taken.set(self.taken.get() + len as u64);
+        if let Some(page) = freed
+            && page.refs() == 1
+        {
+            let mut spare = self.spare.borrow_mut();
+            if spare.len() < SPARE_PAGES {
+                spare.push(page);
+            }
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        let old = core::mem::take(&mut *self.ring.borrow_mut());
+        self.ring.borrow_mut().resize(usize::MAX);
+        let spare = self.spare.take();
+        drop((old, spare));
+    }
+}

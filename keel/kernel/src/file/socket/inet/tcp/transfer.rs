@@ -1,0 +1,314 @@
+//! Bytes: send(2), recv(2), urgent data.
+
+use super::super::super::message::Received;
+use super::super::super::{broken, wait};
+use super::{State, Tcp, Urgent};
+use crate::file::sigio;
+use crate::task::sched;
+use alloc::rc::Rc;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::io::KernelSrc;
+use vfs::{Dst, Src};
+
+/// Bytes that are added before the receiver is told.
+const CHUNK: usize = 64 << 10;
+/// Unread bytes after which a sender that may wait lets the receiver run: what both touch stays in the cache.
+const LET_READ: usize = 256 << 10;
+
+/// What is left of a send: a part, or nothing but an error.
+fn end(done: usize, errno: Errno) -> Result<usize> {
+    if done > 0 { Ok(done) } else { Err(errno) }
+}
+
+impl Tcp {
+    /// The receiver. EPIPE (and SIGPIPE) or the pending error if nothing can be sent.
+    fn receiver(&self, flags: u32) -> Result<Rc<Tcp>> {
+        let sends = matches!(self.state.get(), State::Established | State::CloseWait) && !self.write_ended.get();
+        match self.peer() {
+            Some(peer) if sends && self.error.get().is_none() => Ok(peer),
+            // The peer's socket is gone: what is sent there is answered by a reset.
+            None if sends && self.error.get().is_none() => Err(Errno::ECONNRESET),
+            _ => Err(match self.error.take() {
+                None | Some(Errno::EPIPE) => broken(flags),
+                Some(errno) => errno,
+            }),
+        }
+    }
+
+    /// send(2).
+    pub(super) fn send_bytes(&self, src: &mut dyn Src, flags: u32) -> Result<usize> {
+        let waits = flags & net::MSG_DONTWAIT == 0;
+        let deadline = self.base.options.send_deadline();
+        if self.state.get() == State::SynSent {
+            if !waits {
+                return Err(Errno::EAGAIN);
+            }
+            wait(&self.writable, deadline, || (self.state.get() != State::SynSent).then_some(()))?;
+        }
+        let mut done = 0;
+        loop {
+            let peer = match self.receiver(flags) {
+                Ok(peer) if !peer.closed.get() => peer,
+                Ok(_) | Err(Errno::ECONNRESET)
+                    if self.error.get().is_none() && self.state.get() == State::CloseWait =>
+                {
+                    // Taken, but nobody will read it.
+                    done += src.remaining();
+                    if done > 0 {
+                        self.reset();
+                    }
+                    return Ok(done);
+                }
+                Ok(_) => return end(done, Errno::ECONNRESET),
+                Err(errno) => return end(done, errno),
+            };
+            if src.remaining() == 0 {
+                return Ok(done);
+            }
+            let used = peer.inbox.len();
+            let room = self.limit(&peer).saturating_sub(used);
+            if room == 0 {
+                self.wants_room.set(true);
+                if !waits {
+                    return end(done, Errno::EAGAIN);
+                }
+                let stopped = || self.write_ended.get() || self.error.get().is_some();
+                let check = || (self.has_room(&peer) || stopped() || peer.closed.get()).then_some(());
+                if let Err(errno) = wait(&self.writable, deadline, check) {
+                    return end(done, errno);
+                }
+                continue;
+            }
+            let got = match self.add(&peer, src, room.min(CHUNK), flags) {
+                Ok(0) => return Ok(done),
+                Ok(got) => got,
+                Err(errno) => return end(done, errno),
+            };
+            done += got;
+            peer.readable.wake_all();
+            if waits && used + got >= LET_READ && src.remaining() > 0 {
+                sched::yield_now();
+            }
+        }
+    }
+
+    /// Puts bytes into the peer's inbox.
+    fn add(&self, peer: &Tcp, src: &mut dyn Src, limit: usize, flags: u32) -> Result<usize> {
+        if flags & net::MSG_OOB != 0 && src.remaining() <= limit {
+            return self.add_urgent(peer, src);
+        }
+        let got = peer.inbox.add(src, limit)?;
+        self.counters.sent(got);
+        peer.counters.received(got);
+        Ok(got)
+    }
+
+    /// The same, and the last byte is urgent.
+    fn add_urgent(&self, peer: &Tcp, src: &mut dyn Src) -> Result<usize> {
+        let ordinary = src.remaining() - 1;
+        let mut got = if ordinary > 0 { peer.inbox.add(src, ordinary)? } else { 0 };
+        let mut byte = [0];
+        if got == ordinary && src.get(&mut byte)? == 1 {
+            let at = peer.inbox.positions().1;
+            got += peer.inbox.add(&mut KernelSrc(&byte), 1)?;
+            peer.urgent.set(Some(Urgent { at, byte: byte[0], read: false }));
+            if let Some(file) = peer.base.file() {
+                sigio::urgent(&file);
+            }
+        }
+        self.counters.sent(got);
+        peer.counters.received(got);
+        Ok(got)
+    }
+
+    /// The urgent byte that was not passed yet, as bytes from the next one on.
+    fn bytes_to_mark(&self) -> Option<usize> {
+        let at = self.urgent.get()?.at;
+        at.checked_sub(self.inbox.positions().0).map(|distance| distance as usize)
+    }
+
+    /// `SIOCATMARK`.
+    pub(super) fn at_mark(&self) -> bool {
+        self.bytes_to_mark() == Some(0)
+    }
+
+    fn urgent_inline(&self) -> bool {
+        self.base.options.is_on(net::SO_OOBINLINE)
+    }
+
+    /// `SIOCINQ`: up to the urgent byte.
+    pub(super) fn unread(&self) -> usize {
+        let all = self.inbox.len();
+        if self.urgent_inline() { all } else { self.bytes_to_mark().unwrap_or(all).min(all) }
+    }
+
+    /// `SIOCOUTQ`: what the receiver's buffer has no room for is still the sender's.
+    pub(super) fn unacknowledged(&self) -> usize {
+        let Some(peer) = self.peer() else { return 0 };
+        peer.inbox.len().saturating_sub(peer.base.options.receive_buffer.get() as usize / 2)
+    }
+
+    /// Enough has come for poll(2) (`SO_RCVLOWAT`).
+    pub(super) fn is_readable(&self) -> bool {
+        let hidden = usize::from(self.at_mark() && !self.urgent_inline());
+        self.inbox.len() >= self.base.options.low_water.get() as usize + hidden
+    }
+
+    /// recv(2).
+    pub(super) fn receive_bytes(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
+        if flags & net::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        if self.state.get() == State::Listen {
+            return Err(Errno::ENOTCONN);
+        }
+        if flags & net::MSG_OOB != 0 {
+            return self.receive_urgent(dst, flags);
+        }
+        let mut received = Received::default();
+        let want = dst.remaining();
+        let target = match flags & net::MSG_WAITALL {
+            0 => want.min(self.base.options.low_water.get() as usize).max(1),
+            _ => want,
+        };
+        let deadline = self.base.options.receive_deadline();
+        let mut seen = 0;
+        loop {
+            let moved = match self.move_out(dst, want - received.len, seen, received.len > 0, flags) {
+                Ok(moved) => moved,
+                Err(_) if received.len > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            received.len += moved.len;
+            seen += moved.len;
+            if received.len >= want && want > 0 || moved.at_mark && received.len > 0 {
+                break;
+            }
+            if received.len >= target && self.inbox.len() <= if flags & net::MSG_PEEK != 0 { seen } else { 0 } {
+                break;
+            }
+            if moved.len > 0 {
+                continue;
+            }
+            if want == 0 && self.inbox.len() > 0 {
+                break;
+            }
+            if received.len > 0 {
+                let over = self.error.get().is_some() || self.read_ended.get() || self.state.get() == State::Close;
+                if over || flags & net::MSG_DONTWAIT != 0 || flags & net::MSG_PEEK != 0 {
+                    break;
+                }
+            } else if !self.wait_possible(flags)? {
+                break;
+            }
+            let more = if flags & net::MSG_PEEK != 0 { seen } else { 0 };
+            let enough = (target - received.len.min(target)).max(1) + more;
+            let check = || {
+                let over = self.error.get().is_some() || self.read_ended.get() || self.state.get() == State::Close;
+                (over || self.inbox.len() >= enough).then_some(())
+            };
+            match wait(&self.readable, deadline, check) {
+                Ok(()) => {}
+                Err(_) if received.len > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(received)
+    }
+
+    /// Nothing has come: `true` if something still may. The pending error, ENOTCONN, EAGAIN.
+    fn wait_possible(&self, flags: u32) -> Result<bool> {
+        if self.done.get() {
+            return Ok(false);
+        }
+        if let Some(errno) = self.error.take() {
+            return Err(errno);
+        }
+        if self.read_ended.get() && self.state.get() != State::Close {
+            return Ok(false);
+        }
+        if self.state.get() == State::Close {
+            return if self.read_ended.get() { Ok(false) } else { Err(Errno::ENOTCONN) };
+        }
+        if flags & net::MSG_DONTWAIT != 0 { Err(Errno::EAGAIN) } else { Ok(true) }
+    }
+
+    /// Moves what is there, up to `limit` bytes and not beyond an urgent byte. `seen`: bytes that were shown by
+    /// `MSG_PEEK`; `some`: not the first bytes of the call.
+    fn move_out(&self, dst: &mut dyn Dst, limit: usize, seen: usize, some: bool, flags: u32) -> Result<Moved> {
+        let peek = flags & net::MSG_PEEK != 0;
+        let mut limit = limit;
+        let mut seen = if peek { seen } else { 0 };
+        if let Some(mark) = self.bytes_to_mark() {
+            if mark > seen {
+                limit = limit.min(mark - seen);
+            } else if mark == seen && some {
+                return Ok(Moved { len: 0, at_mark: true });
+            } else if mark == seen && !self.urgent_inline() && self.inbox.len() > seen {
+                // The urgent byte is not part of the stream.
+                if peek {
+                    seen += 1;
+                } else {
+                    self.inbox.drop_bytes(1);
+                }
+            }
+        }
+        let len = if peek {
+            self.inbox.peek(dst, seen, limit)?
+        } else if flags & net::MSG_TRUNC != 0 {
+            self.inbox.drop_bytes(limit)
+        } else if self.inbox.len() > 0 {
+            self.inbox.take(dst, limit)?
+        } else {
+            0
+        };
+        if !peek {
+            if self.urgent.get().is_some() && self.bytes_to_mark().is_none() {
+                self.urgent.set(None);
+            }
+            self.made_room();
+        }
+        Ok(Moved { len, at_mark: false })
+    }
+
+    /// Tells the sender that there is room, if it asked for some.
+    fn made_room(&self) {
+        let sender = self.peer();
+        if let Some(sender) = sender
+            && sender.wants_room.get()
+            && sender.has_room(self)
+        {
+            sender.wants_room.set(false);
+            sender.writable.wake_all();
+        }
+    }
+
+    /// recv(2) with `MSG_OOB`.
+    fn receive_urgent(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
+        let urgent = self.urgent.get().filter(|urgent| !urgent.read).ok_or(Errno::EINVAL)?;
+        if self.urgent_inline() {
+            return Err(Errno::EINVAL);
+        }
+        if flags & net::MSG_PEEK == 0 {
+            self.urgent.set(Some(Urgent { read: true, ..urgent }));
+        }
+        let mut received = Received { flags: net::MSG_OOB, ..Received::default() };
+        if dst.remaining() == 0 {
+            received.flags |= net::MSG_TRUNC;
+        } else {
+            if flags & net::MSG_TRUNC == 0 {
+                dst.put(&[urgent.byte])?;
+            }
+            received.len = 1;
+        }
+        Ok(received)
+    }
+}
+
+/// What one step of a receive did.
+struct Moved {
+    len: usize,
+    /// It stopped before an urgent byte.
+    at_mark: bool,
+}

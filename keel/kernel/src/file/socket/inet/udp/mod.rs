@@ -1,0 +1,254 @@
+//! UDP, udp(7), between sockets of the pod.
+
+mod queue;
+mod transfer;
+
+use super::super::message::{Control, Received};
+use super::super::options::{Options, Value, int, read_int};
+use super::super::{Address, IN, OUT, Protocol, family_of};
+use super::address::Reach;
+use super::ports::{Member, Ports};
+use super::{Base, Endpoint, ip_options};
+use crate::file::lock::SleepLock;
+use crate::file::{File, Queues};
+use crate::task::wait::WaitQueue;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use queue::{Inbox, Reports};
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::{Dst, Src};
+
+/// Ports of UDP.
+pub static PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
+
+/// Option of the level SOL_UDP: datagrams are put together until it is taken back.
+const UDP_CORK: u32 = 1;
+
+/// A UDP socket.
+pub struct Udp {
+    me: Weak<Self>,
+    base: Base,
+    inbox: Inbox,
+    reports: Reports,
+    error: Cell<Option<Errno>>,
+    read_ended: Cell<bool>,
+    write_ended: Cell<bool>,
+    /// `UDP_CORK`.
+    corked: Cell<bool>,
+    /// A datagram that is being put together (`MSG_MORE`).
+    pending: RefCell<Option<(Endpoint, Vec<u8>)>>,
+    /// One receiver at a time.
+    receiving: SleepLock,
+    readable: Rc<WaitQueue>,
+}
+
+impl Member for Udp {
+    fn base(&self) -> &Base {
+        &self.base
+    }
+    fn is_listening(&self) -> bool {
+        false
+    }
+}
+
+impl Udp {
+    /// A new socket of `AF_INET` or `AF_INET6`.
+    pub fn new(family: u32) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            base: Base::new(family, false, Options::default()),
+            inbox: Inbox::default(),
+            reports: Reports::default(),
+            error: Cell::new(None),
+            read_ended: Cell::new(false),
+            write_ended: Cell::new(false),
+            corked: Cell::new(false),
+            pending: RefCell::default(),
+            receiving: SleepLock::default(),
+            readable: Rc::default(),
+        })
+    }
+
+    /// Common part.
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Bytes that wait with their overhead, and datagrams that were lost.
+    pub fn usage(&self) -> (usize, u64) {
+        self.inbox.usage()
+    }
+
+    /// Gets a port, if it has none.
+    fn autobind(&self) -> Result<()> {
+        let local = self.base.local.get();
+        if local.port == 0 {
+            let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+            PORTS.bind(&me, local).map_err(|_| Errno::EAGAIN)?;
+        }
+        Ok(())
+    }
+
+    fn disconnect(&self) {
+        if self.base.unname() {
+            PORTS.leave(self);
+            self.base.forget_port();
+        }
+    }
+
+    /// A destination, IPv4's also as such. As [`Base::destination`].
+    fn target(&self, address: &[u8]) -> Result<Endpoint> {
+        let family = family_of(address)?;
+        if self.base.family == net::AF_INET6 && family == net::AF_INET {
+            if self.base.only_v6() {
+                return Err(Errno::ENETUNREACH);
+            }
+            return Endpoint::parse(address, net::AF_INET);
+        }
+        self.base.destination(address)
+    }
+
+    /// Where a destination leads. ENETUNREACH; EACCES for broadcasts that were not asked for.
+    fn route(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
+        let (to, reach) = to.resolve()?;
+        match reach {
+            Reach::Broadcast if !self.base.options.is_on(net::SO_BROADCAST) => Err(Errno::EACCES),
+            // Only the loopback device could take it, and only those who name it get there.
+            Reach::Multicast if !self.base.ip.sends_to_groups(to.ip) && !self.base.options.on_loopback.get() => {
+                Err(Errno::ENETUNREACH)
+            }
+            _ => Ok((to, reach)),
+        }
+    }
+}
+
+impl Protocol for Udp {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn options(&self) -> &Options {
+        &self.base.options
+    }
+
+    fn opened(&self, file: &Rc<File>, ino: u64) {
+        self.base.opened(file, ino);
+    }
+
+    fn bind(&self, address: &[u8]) -> Result<()> {
+        let to = self.base.bindable(address)?;
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        self.base.bind(&me, &PORTS, to)
+    }
+
+    fn connect(&self, address: &[u8], _nonblocking: bool) -> Result<()> {
+        if family_of(address)? == net::AF_UNSPEC {
+            self.disconnect();
+            return Ok(());
+        }
+        self.autobind()?;
+        let (to, _) = self.route(self.target(address)?)?;
+        let local = self.base.local.get();
+        let source = self.base.source(to.ip);
+        if source.is_ipv4() != to.ip.is_ipv4() {
+            return Err(Errno::ENETUNREACH);
+        }
+        self.base.local.set(Endpoint { ip: source, ..local });
+        self.base.remote.set(Some(to));
+        Ok(())
+    }
+
+    fn local(&self) -> Result<Address> {
+        Ok(self.base.local_address())
+    }
+
+    fn peer(&self) -> Result<Address> {
+        let remote = self.base.remote.get().filter(|remote| remote.port != 0).ok_or(Errno::ENOTCONN)?;
+        Ok(remote.to_bytes(self.base.family))
+    }
+
+    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
+        self.send_datagram(src, to, &control, flags)
+    }
+
+    fn receive(&self, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received> {
+        self.receive_datagram(dst, want_from, flags)
+    }
+
+    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        self.read_ended.set(self.read_ended.get() | read);
+        self.write_ended.set(self.write_ended.get() | write);
+        self.readable.wake_all();
+        if self.base.remote.get().is_some() { Ok(()) } else { Err(Errno::ENOTCONN) }
+    }
+
+    fn poll(&self) -> u32 {
+        let mut events = OUT | g::POLLWRBAND;
+        if self.error.get().is_some() || !self.reports.is_empty() {
+            events |= g::POLLERR;
+        }
+        if self.read_ended.get() {
+            events |= IN | g::POLLRDHUP;
+            if self.write_ended.get() {
+                events |= g::POLLHUP;
+            }
+        }
+        if !self.inbox.is_empty() {
+            events |= IN;
+        }
+        events
+    }
+
+    fn poll_queues(&self, _events: u32, out: &mut Queues) {
+        out.push(self.readable.clone());
+    }
+
+    fn queued(&self, sent: bool) -> Result<usize> {
+        if sent {
+            return Ok(0);
+        }
+        Ok(self.inbox.front().map_or(0, |datagram| datagram.data.len()))
+    }
+
+    fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        self.base.ioctl(command, arg)
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.error.take()
+    }
+
+    fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        match (level as u32, name as u32) {
+            (super::IPPROTO_UDP, UDP_CORK) => {
+                self.corked.set(read_int(value)? != 0);
+                if !self.corked.get() {
+                    self.push_pending()?;
+                }
+                Ok(())
+            }
+            (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
+            _ => ip_options::set(&self.base, level, name, value),
+        }
+    }
+
+    fn get_option(&self, level: i32, name: i32) -> Result<Value> {
+        match (level as u32, name as u32) {
+            (super::IPPROTO_UDP, UDP_CORK) => Ok(int(i32::from(self.corked.get()))),
+            (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
+            _ => ip_options::get(&self.base, level, name),
+        }
+    }
+
+    fn release(&self) {
+        self.inbox.clear();
+        self.read_ended.set(true);
+        PORTS.leave(self);
+        self.readable.wake_all();
+    }
+}

@@ -1,0 +1,255 @@
+//! Datagrams: send(2), recv(2).
+
+use super::super::super::message::{Control, Part, Received};
+use super::super::super::{family_of, wait};
+use super::super::address::Reach;
+use super::super::control::{self, Facts, Sending};
+use super::super::ip_options::{SOL_IP, SOL_IPV6};
+use super::super::{Base, Endpoint};
+use super::queue::{Datagram, Report};
+use super::{PORTS, Udp};
+use crate::time::clock::Clock;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use smallvec::SmallVec;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::{Dst, Src};
+
+/// Most bytes of a datagram: a packet's less the headers.
+const MAX4: usize = 65_507;
+const MAX6: usize = 65_527;
+
+/// The wall clock in ns.
+fn now_ns() -> u64 {
+    Clock::Realtime.now()
+}
+
+impl Udp {
+    /// send(2).
+    pub(super) fn send_datagram(
+        &self,
+        src: &mut dyn Src,
+        to: Option<&[u8]>,
+        control: &Control,
+        flags: u32,
+    ) -> Result<usize> {
+        let size = src.remaining();
+        if size > 0xffff {
+            return Err(Errno::EMSGSIZE);
+        }
+        if flags & net::MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let to = self.receiver(to)?;
+        let sending = control::sending(&self.base, control)?;
+        let (to, reach) = self.route(to)?;
+        if let Some(errno) = self.error.take() {
+            return Err(errno);
+        }
+        if self.write_ended.get() {
+            return Err(Errno::EPIPE);
+        }
+        let mut data = vec![0; size];
+        if size > 0 && src.get(&mut data)? < size {
+            return Err(Errno::EFAULT);
+        }
+        let started = self.pending.take();
+        let more = self.corked.get() || flags & net::MSG_MORE != 0;
+        let (to, data) = match started {
+            Some((to, mut whole)) => {
+                whole.append(&mut data);
+                (to, whole)
+            }
+            None => (to, data),
+        };
+        if data.len() > if to.ip.is_ipv4() { MAX4 } else { MAX6 } {
+            return Err(Errno::EMSGSIZE);
+        }
+        self.autobind()?;
+        if more {
+            *self.pending.borrow_mut() = Some((to, data));
+        } else {
+            self.deliver(to, reach, data, &sending);
+        }
+        Ok(size)
+    }
+
+    /// Sends what was put together.
+    pub(super) fn push_pending(&self) -> Result<()> {
+        if let Some((to, data)) = self.pending.take() {
+            let (to, reach) = self.route(to)?;
+            self.deliver(to, reach, data, &Sending::default());
+        }
+        Ok(())
+    }
+
+    /// To whom a datagram goes. EDESTADDRREQ, EINVAL, EAFNOSUPPORT.
+    fn receiver(&self, to: Option<&[u8]>) -> Result<Endpoint> {
+        let unspecified = |to: &&[u8]| family_of(to).is_ok_and(|family| family == net::AF_UNSPEC);
+        let to = match to {
+            Some(to) if unspecified(&to) && self.base.family == net::AF_INET => {
+                // The family may be left out.
+                let mut named = super::Address::from_slice(to);
+                named[..2].copy_from_slice(&(net::AF_INET as u16).to_ne_bytes());
+                self.target(&named)?
+            }
+            Some(to) if !unspecified(&to) => self.target(to)?,
+            _ => return self.base.remote.get().ok_or(Errno::EDESTADDRREQ),
+        };
+        if to.port == 0 { Err(Errno::EINVAL) } else { Ok(to) }
+    }
+
+    /// Puts a datagram into the inbox of its receiver, or of all it is for.
+    fn deliver(&self, to: Endpoint, reach: Reach, data: Vec<u8>, sending: &Sending) {
+        let version = if to.ip.is_ipv4() { &self.base.ip.v4 } else { &self.base.ip.v6 };
+        let facts = Facts {
+            to,
+            ttl: sending.ttl.unwrap_or_else(|| version.ttl()),
+            class: sending.class.unwrap_or_else(|| version.class.get()),
+            at_ns: now_ns(),
+        };
+        let from = Endpoint {
+            ip: sending.source.unwrap_or_else(|| self.base.source(to.ip)),
+            port: self.base.local.get().port,
+        };
+        let data = Rc::new(data);
+        if reach != Reach::Loopback {
+            for udp in PORTS.all() {
+                if udp.base.local.get().port == to.port && udp.base.takes_group(to, from, reach) {
+                    udp.take_in(Datagram { data: data.clone(), from, facts });
+                }
+            }
+            return;
+        }
+        let mut found = PORTS.best(to, |udp| udp.base.score(to, from));
+        // Of several with the same claim (`SO_REUSEPORT`) the sender's port chooses.
+        let chosen = usize::from(from.port) % found.len().max(1);
+        if chosen < found.len() {
+            found.swap_remove(chosen).take_in(Datagram { data, from, facts });
+        } else {
+            self.refused(to, data);
+        }
+    }
+
+    /// Nobody holds the port: what the answer of ICMP does.
+    fn refused(&self, to: Endpoint, data: Rc<Vec<u8>>) {
+        let ip = &self.base.ip;
+        let reports = if to.ip.is_ipv4() { ip.is_on(net::IP_RECVERR) } else { ip.is_on6(net::IPV6_RECVERR) };
+        if reports {
+            self.reports.push(Report { to, data });
+        }
+        if reports || self.base.remote.get().is_some() {
+            self.error.set(Some(Errno::ECONNREFUSED));
+            self.readable.wake_all();
+        }
+    }
+
+    fn take_in(&self, datagram: Datagram) {
+        if self.inbox.push(datagram, self.base.options.receive_buffer.get() as usize) {
+            self.readable.wake_all();
+        }
+    }
+
+    /// recv(2).
+    pub(super) fn receive_datagram(&self, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received> {
+        if flags & net::MSG_ERRQUEUE != 0 {
+            return self.receive_report(dst);
+        }
+        let peek = flags & net::MSG_PEEK != 0;
+        let check = || {
+            if let Some(errno) = self.error.take() {
+                return Some(Err(errno));
+            }
+            if !self.inbox.is_empty() {
+                return Some(Ok(true));
+            }
+            (self.read_ended.get() && flags & net::MSG_DONTWAIT == 0).then_some(Ok(false))
+        };
+        let (_guard, datagram) = loop {
+            let some = match check() {
+                Some(answer) => answer?,
+                None if flags & net::MSG_DONTWAIT != 0 => return Err(Errno::EAGAIN),
+                None => wait(&self.readable, self.base.options.receive_deadline(), check)??,
+            };
+            if !some {
+                return Ok(Received::default());
+            }
+            let guard = self.receiving.lock();
+            if let Some(datagram) = if peek { self.inbox.front() } else { self.inbox.pop() } {
+                break (guard, datagram);
+            }
+        };
+        let mut received = Received::default();
+        let size = datagram.data.len();
+        let n = size.min(dst.remaining());
+        if n > 0 {
+            dst.put(&datagram.data[..n])?;
+        }
+        received.len = if flags & net::MSG_TRUNC != 0 { size } else { n };
+        if n < size {
+            received.flags |= net::MSG_TRUNC;
+        }
+        if want_from {
+            received.from = Some(datagram.from.to_bytes(self.base.family));
+        }
+        received.parts = control::received(&self.base, &datagram.facts);
+        Ok(received)
+    }
+
+    /// recv(2) with `MSG_ERRQUEUE`.
+    fn receive_report(&self, dst: &mut dyn Dst) -> Result<Received> {
+        let report = self.reports.pop().ok_or(Errno::EAGAIN)?;
+        if self.reports.is_empty() {
+            self.error.set(None);
+        }
+        let n = report.data.len().min(dst.remaining());
+        if n > 0 {
+            dst.put(&report.data[..n])?;
+        }
+        let mut received = Received { len: n, flags: net::MSG_ERRQUEUE, ..Received::default() };
+        if n < report.data.len() {
+            received.flags |= net::MSG_TRUNC;
+        }
+        received.from = Some(report.to.to_bytes(self.base.family));
+        received.parts.push(description(report.to));
+        Ok(received)
+    }
+}
+
+/// `struct sock_extended_err` of an unreachable port, and who said so.
+fn description(to: Endpoint) -> Part {
+    // Origin (SO_EE_ORIGIN_ICMP, _ICMP6), type and code of the message.
+    let (level, kind, family, icmp) = match to.ip {
+        IpAddr::V4(_) => (SOL_IP, net::IP_RECVERR, net::AF_INET, [2, 3, 3, 0]),
+        IpAddr::V6(_) => (SOL_IPV6, net::IPV6_RECVERR, net::AF_INET6, [3, 1, 4, 0]),
+    };
+    let mut data: SmallVec<[u8; 32]> = SmallVec::from_slice(&(Errno::ECONNREFUSED.code() as u32).to_ne_bytes());
+    data.extend_from_slice(&icmp);
+    data.extend_from_slice(&[0; 8]);
+    data.extend_from_slice(&Endpoint { port: 0, ..to }.to_bytes(family));
+    Part { level, kind, data }
+}
+
+impl Base {
+    /// Whether a datagram to a group or to all is also for this socket.
+    fn takes_group(&self, to: Endpoint, from: Endpoint, reach: Reach) -> bool {
+        let local = self.local.get().ip;
+        let bound = local == to.ip
+            || local.is_unspecified() && (local.is_ipv4() == to.ip.is_ipv4() || local.is_ipv6() && !self.only_v6());
+        let joined = || match to.ip {
+            _ if self.ip.has_joined(to.ip) => true,
+            // Others get what somebody in the pod asked for.
+            IpAddr::V4(_) => self.ip.is_on(net::IP_MULTICAST_ALL) && anybody_joined(to.ip),
+            IpAddr::V6(_) => self.ip.is_on6(net::IPV6_MULTICAST_ALL) && anybody_joined(to.ip),
+        };
+        let from_peer = self.remote.get().is_none_or(|remote| remote == from);
+        bound && from_peer && (reach == Reach::Broadcast || joined())
+    }
+}
+
+fn anybody_joined(group: IpAddr) -> bool {
+    PORTS.all().iter().any(|udp| udp.base.ip.has_joined(group))
+}

@@ -1,0 +1,143 @@
+//! Messages of netlink: headers, attributes, the usual answers.
+
+use alloc::vec::Vec;
+use uapi::{Errno, Result};
+
+/// Bytes of `struct nlmsghdr`.
+pub const HEADER: usize = 16;
+/// Flags of messages.
+pub const NLM_F_REQUEST: u16 = 1;
+const NLM_F_MULTI: u16 = 2;
+pub const NLM_F_ACK: u16 = 4;
+/// A whole table is wanted (`NLM_F_ROOT | NLM_F_MATCH`).
+pub const NLM_F_DUMP: u16 = 0x300;
+/// Types of messages.
+pub const NLMSG_MIN_TYPE: u16 = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// An answer has no more of the request in it than its header.
+const NLM_F_CAPPED: u16 = 0x100;
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its type.
+    pub kind: u16,
+    /// `NLM_F_*`.
+    pub flags: u16,
+    sequence: u32,
+    /// What follows the header.
+    pub body: &'a [u8],
+    /// Header and body.
+    whole: &'a [u8],
+    /// The address of the socket it came from.
+    from: u32,
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_ne_bytes)
+}
+
+/// The word at `at`; 0 beyond the end.
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+/// Takes the first request off `data`.
+pub fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
+    let len = u32_at(data, 0) as usize;
+    if data.len() < HEADER || len < HEADER || len > data.len() {
+        return None;
+    }
+    let whole = &data[..len];
+    *data = data.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    let (kind, flags) = (u16_at(whole, 4), u16_at(whole, 6));
+    Some(Request { kind, flags, sequence: u32_at(whole, 8), body: &whole[HEADER..], whole, from })
+}
+
+/// The attributes in `data`: type and value.
+pub fn attributes(mut data: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    core::iter::from_fn(move || {
+        let len = usize::from(u16_at(data, 0));
+        let value = data.get(4..len)?;
+        let kind = u16_at(data, 2) & 0x3fff;
+        data = data.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    })
+}
+
+/// Several messages in one answer.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    request: Request<'a>,
+    bytes: Vec<u8>,
+    start: usize,
+    flags: u16,
+}
+
+impl<'a> Answer<'a> {
+    /// An empty one.
+    pub fn new(request: Request<'a>) -> Self {
+        let flags = if request.flags & NLM_F_DUMP != 0 { NLM_F_MULTI } else { 0 };
+        Self { request, bytes: Vec::new(), start: 0, flags }
+    }
+
+    /// Begins a message with its fixed part.
+    pub fn begin(&mut self, kind: u16, fixed: &[u8]) {
+        self.start = self.bytes.len();
+        self.bytes.extend([0; 4]);
+        self.bytes.extend(kind.to_ne_bytes());
+        self.bytes.extend(self.flags.to_ne_bytes());
+        self.bytes.extend(self.request.sequence.to_ne_bytes());
+        self.bytes.extend(self.request.from.to_ne_bytes());
+        self.bytes.extend(fixed);
+    }
+
+    /// Adds an attribute.
+    pub fn add(&mut self, kind: u16, value: &[u8]) {
+        self.bytes.extend((4 + value.len() as u16).to_ne_bytes());
+        self.bytes.extend(kind.to_ne_bytes());
+        self.bytes.extend(value);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    /// Adds a number.
+    pub fn word(&mut self, kind: u16, value: u32) {
+        self.add(kind, &value.to_ne_bytes());
+    }
+
+    /// Ends the message.
+    pub fn end(&mut self) {
+        let len = (self.bytes.len() - self.start) as u32;
+        self.bytes[self.start..self.start + 4].copy_from_slice(&len.to_ne_bytes());
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    /// The messages, and what ends a table or confirms a request.
+    pub fn finish(self, result: Result<()>) -> Vec<Vec<u8>> {
+        let request = self.request;
+        let mut out = Vec::from([self.bytes]);
+        let mut last = Answer { request, bytes: Vec::new(), start: 0, flags: 0 };
+        match result {
+            Ok(()) if request.flags & NLM_F_DUMP != 0 => {
+                last.flags = NLM_F_MULTI;
+                last.begin(NLMSG_DONE, &[0; 4]);
+            }
+            Ok(()) if request.flags & NLM_F_ACK != 0 => {
+                last.flags = NLM_F_CAPPED;
+                last.begin(NLMSG_ERROR, &[0; 4]);
+                last.bytes.extend(&request.whole[..HEADER]);
+            }
+            Ok(()) => return out,
+            Err(errno) => last.error(errno),
+        }
+        last.end();
+        out.push(last.bytes);
+        out
+    }
+
+    fn error(&mut self, errno: Errno) {
+        self.begin(NLMSG_ERROR, &(-errno.code()).to_ne_bytes());
+        self.bytes.extend(self.request.whole);
+    }
+}

@@ -1,0 +1,238 @@
+//! Answers about the network, rtnetlink(7): the loopback device, its addresses and routes.
+
+use super::super::inet::interface::{FLAGS, KIND, MTU, NAME, QUEUE};
+use super::reply::{self, Answer, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_MIN_TYPE, Request, u32_at};
+use crate::task;
+use alloc::vec::Vec;
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+/// Types of messages; a question follows the two that add and remove.
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const RTM_GETNEIGH: u16 = 30;
+const RTM_NEWRULE: u16 = 32;
+const RTM_GETRULE: u16 = 34;
+const RTM_GETQDISC: u16 = 38;
+const RTM_GETNETCONF: u16 = 82;
+const RTM_GETNSID: u16 = 90;
+/// Types end here.
+const RTM_MAX: u16 = 127;
+
+/// The device's index.
+const INDEX: u32 = 1;
+/// `IFF_LOWER_UP`.
+const LOWER_UP: u32 = 0x10000;
+/// Tables of routes.
+const TABLE_DEFAULT: u8 = 253;
+const TABLE_MAIN: u8 = 254;
+const TABLE_LOCAL: u8 = 255;
+/// Kinds of routes.
+const LOCAL: u8 = 2;
+const BROADCAST: u8 = 3;
+const UNICAST: u8 = 1;
+/// Scopes of addresses and routes.
+const SCOPE_UNIVERSE: u8 = 0;
+const SCOPE_LINK: u8 = 253;
+const SCOPE_HOST: u8 = 254;
+/// Made by the kernel (`RTPROT_KERNEL`).
+const BY_KERNEL: u8 = 2;
+/// `IFA_F_PERMANENT`.
+const PERMANENT: u8 = 0x80;
+
+const LOCALHOST4: [u8; 4] = [127, 0, 0, 1];
+const LOCALHOST6: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+const INET: u8 = net::AF_INET as u8;
+const INET6: u8 = net::AF_INET6 as u8;
+
+/// Answers to all requests in `data` of the socket with address `from`.
+pub fn answers(mut data: &[u8], from: u32) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    while let Some(request) = reply::next(&mut data, from) {
+        let mut answer = Answer::new(request);
+        let result = if request.flags & NLM_F_REQUEST == 0 || request.kind < NLMSG_MIN_TYPE {
+            Ok(())
+        } else {
+            handle(&request, &mut answer)
+        };
+        out.append(&mut answer.finish(result));
+    }
+    out
+}
+
+fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+    if request.kind > RTM_MAX {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // NEW, DEL, GET, SET: only GET changes nothing.
+    if request.kind & 3 != 2 {
+        let may = task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN));
+        return Err(if may { Errno::EOPNOTSUPP } else { Errno::EPERM });
+    }
+    let family = request.body.first().copied().unwrap_or(0);
+    let dump = request.flags & NLM_F_DUMP != 0;
+    match request.kind {
+        RTM_GETLINK if dump => link(answer),
+        RTM_GETLINK => {
+            one_link(request.body)?;
+            link(answer);
+        }
+        RTM_GETADDR if dump => addresses(answer, family),
+        RTM_GETROUTE if dump => routes(answer, family),
+        RTM_GETROUTE => one_route(answer, request.body)?,
+        RTM_GETRULE if dump => rules(answer, family),
+        RTM_GETNEIGH | RTM_GETQDISC | RTM_GETNETCONF | RTM_GETNSID if dump => {}
+        _ => return Err(Errno::EOPNOTSUPP),
+    }
+    Ok(())
+}
+
+/// Whether a request for one device means the one that there is. ENODEV.
+fn one_link(body: &[u8]) -> Result<()> {
+    /// Attributes with a name.
+    const IFNAME: u16 = 3;
+    const ALT_IFNAME: u16 = 53;
+    let named = reply::attributes(body.get(16..).unwrap_or(&[])).find(|(kind, _)| matches!(*kind, IFNAME | ALT_IFNAME));
+    let name = named.map(|(_, name)| name.split(|&b| b == 0).next().unwrap_or_default());
+    match (u32_at(body, 4), name) {
+        (INDEX, _) => Ok(()),
+        (0, Some(name)) if name == NAME => Ok(()),
+        (0, None) => Err(Errno::EINVAL),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+/// `struct ifinfomsg` and attributes of the device.
+fn link(answer: &mut Answer<'_>) {
+    let mut fixed = Vec::from([0, 0]);
+    fixed.extend(KIND.to_ne_bytes());
+    for word in [INDEX, FLAGS | LOWER_UP, 0] {
+        fixed.extend(word.to_ne_bytes());
+    }
+    answer.begin(RTM_NEWLINK, &fixed);
+    answer.add(3, b"lo\0");
+    answer.word(13, QUEUE);
+    // State unknown, mode default.
+    answer.add(16, &[0]);
+    answer.add(17, &[0]);
+    answer.word(4, MTU);
+    // Smallest and largest packet size, group, promiscuity, queues.
+    for (kind, value) in [(50, 0), (51, 0), (27, 0), (30, 0), (31, 1), (32, 1)] {
+        answer.word(kind, value);
+    }
+    // Carrier and its changes, discipline of the queue.
+    answer.add(33, &[1]);
+    answer.word(35, 0);
+    answer.add(6, b"noqueue\0");
+    // Addresses of the hardware; counters.
+    answer.add(1, &[0; 6]);
+    answer.add(2, &[0; 6]);
+    answer.add(23, &[0; 200]);
+    answer.add(7, &[0; 100]);
+    answer.end();
+}
+
+/// `struct ifaddrmsg` and attributes of the device's addresses.
+fn addresses(answer: &mut Answer<'_>, family: u8) {
+    let mut one = |of: u8, prefix: u8, address: &[u8]| {
+        if family != 0 && family != of {
+            return;
+        }
+        let mut fixed = Vec::from([of, prefix, PERMANENT, SCOPE_HOST]);
+        fixed.extend(INDEX.to_ne_bytes());
+        answer.begin(RTM_NEWADDR, &fixed);
+        answer.add(1, address);
+        if of == INET {
+            answer.add(2, address);
+            answer.add(3, b"lo\0");
+        }
+        answer.word(8, u32::from(PERMANENT));
+        // Valid for ever; made at the start.
+        let forever = u32::MAX.to_ne_bytes();
+        answer.add(6, &[forever, forever, [0; 4], [0; 4]].concat());
+        answer.end();
+    };
+    one(INET, 8, &LOCALHOST4);
+    one(INET6, 128, &LOCALHOST6);
+}
+
+/// A route: destination and its bits, table, kind, scope.
+struct Route {
+    to: &'static [u8],
+    bits: u8,
+    table: u8,
+    kind: u8,
+    scope: u8,
+}
+
+const ROUTES: [Route; 5] = [
+    Route { to: &[127, 0, 0, 0], bits: 8, table: TABLE_LOCAL, kind: LOCAL, scope: SCOPE_HOST },
+    Route { to: &LOCALHOST4, bits: 32, table: TABLE_LOCAL, kind: LOCAL, scope: SCOPE_HOST },
+    Route { to: &[127, 255, 255, 255], bits: 32, table: TABLE_LOCAL, kind: BROADCAST, scope: SCOPE_LINK },
+    Route { to: &LOCALHOST6, bits: 128, table: TABLE_MAIN, kind: UNICAST, scope: SCOPE_UNIVERSE },
+    Route { to: &LOCALHOST6, bits: 128, table: TABLE_LOCAL, kind: LOCAL, scope: SCOPE_UNIVERSE },
+];
+
+/// `struct rtmsg` and attributes of a route.
+fn route(answer: &mut Answer<'_>, route: &Route, bits: u8, to: &[u8]) {
+    let family = if to.len() == 4 { INET } else { INET6 };
+    answer.begin(RTM_NEWROUTE, &[family, bits, 0, 0, route.table, BY_KERNEL, route.scope, route.kind, 0, 0, 0, 0]);
+    answer.word(15, u32::from(route.table));
+    answer.add(1, to);
+    if family == INET {
+        answer.add(7, &LOCALHOST4);
+    } else {
+        answer.word(6, if route.table == TABLE_MAIN { 256 } else { 0 });
+    }
+    answer.word(4, INDEX);
+    answer.end();
+}
+
+fn routes(answer: &mut Answer<'_>, family: u8) {
+    for one in &ROUTES {
+        let of = if one.to.len() == 4 { INET } else { INET6 };
+        if family == 0 || family == of {
+            route(answer, one, one.bits, one.to);
+        }
+    }
+}
+
+/// The route to one address. ENETUNREACH.
+fn one_route(answer: &mut Answer<'_>, body: &[u8]) -> Result<()> {
+    let to = reply::attributes(body.get(12..).unwrap_or(&[])).find(|(kind, _)| *kind == 1).map(|(_, to)| to);
+    let found = match to {
+        Some(to) if to.len() == 4 && to[0] == 127 => &ROUTES[if to[1..] == [255; 3] { 2 } else { 0 }],
+        Some(to) if *to == LOCALHOST6 => &ROUTES[4],
+        _ => return Err(Errno::ENETUNREACH),
+    };
+    let to = to.unwrap_or_default();
+    route(answer, found, to.len() as u8 * 8, to);
+    Ok(())
+}
+
+/// `struct fib_rule_hdr` and attributes of the rules that there always are.
+fn rules(answer: &mut Answer<'_>, family: u8) {
+    for of in [INET, INET6] {
+        if family != 0 && family != of {
+            continue;
+        }
+        for (priority, table) in [(0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT)] {
+            // IPv6 has no default table.
+            if of == INET6 && table == TABLE_DEFAULT {
+                continue;
+            }
+            answer.begin(RTM_NEWRULE, &[of, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0]);
+            answer.word(15, u32::from(table));
+            answer.word(14, u32::MAX);
+            if priority != 0 {
+                answer.word(6, priority);
+            }
+            answer.end();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Who talks to whom: connections of streams and packet sockets, peers of datagram sockets.
+
+use super::super::message::own_credentials;
+use super::super::{family_of, wait};
+use super::address::{self, UnixName};
+use super::{Kind, Role, Unix};
+use alloc::rc::{Rc, Weak};
+use uapi::raw::net;
+use uapi::{Errno, Result};
+
+impl Unix {
+    /// A listener for connections of `kind`. ECONNREFUSED, EPROTOTYPE.
+    pub(super) fn listener(kind: Kind, name: &UnixName) -> Result<Rc<Unix>> {
+        let listener = address::find(name)?;
+        if listener.kind != kind {
+            return Err(Errno::EPROTOTYPE);
+        }
+        if listener.role.get() != Role::Listening || listener.read_ended.get() {
+            return Err(Errno::ECONNREFUSED);
+        }
+        Ok(listener)
+    }
+
+    pub(super) fn connect_stream(&self, name: &UnixName, nonblocking: bool) -> Result<()> {
+        match self.role.get() {
+            Role::Fresh => {}
+            Role::Connected => return Err(Errno::EISCONN),
+            Role::Listening => return Err(Errno::EINVAL),
+        }
+        let listener = Self::listener(self.kind, name)?;
+        let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
+        if full() {
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            let check = || (!full() || listener.read_ended.get()).then_some(());
+            wait(&listener.room, self.options.send_deadline(), check)?;
+        }
+        if listener.role.get() != Role::Listening || listener.read_ended.get() {
+            return Err(Errno::ECONNREFUSED);
+        }
+        if self.role.get() != Role::Fresh {
+            return Err(Errno::EISCONN);
+        }
+        let Some(me) = self.me.upgrade() else { return Err(Errno::EINVAL) };
+        self.credentials.set(own_credentials());
+        let other = Unix::new(self.kind);
+        *other.name.borrow_mut() = listener.name.borrow().clone();
+        other.role.set(Role::Connected);
+        other.set_peer(&me);
+        other.peer_credentials.set(Some(self.credentials.get()));
+        self.role.set(Role::Connected);
+        self.set_peer(&other);
+        self.peer_credentials.set(Some(listener.credentials.get()));
+        listener.backlog.borrow_mut().push_back(other);
+        listener.readable.wake_all();
+        self.writable.wake_all();
+        Ok(())
+    }
+
+    pub(super) fn connect_datagram(&self, to: &[u8]) -> Result<()> {
+        if family_of(to).is_ok_and(|family| family == net::AF_UNSPEC) {
+            self.forget_peer();
+            return Ok(());
+        }
+        let target = self.datagram_target(&address::parse(to)?)?;
+        self.forget_peer();
+        self.set_peer(&target);
+        self.peer_credentials.set(Some(own_credentials()));
+        self.role.set(Role::Connected);
+        let mut senders = target.senders.borrow_mut();
+        senders.retain(|sender| sender.strong_count() > 0);
+        senders.push(self.me.clone());
+        Ok(())
+    }
+
+    pub(super) fn forget_peer(&self) {
+        let old = self.peer();
+        if let Some(old) = old {
+            old.senders.borrow_mut().retain(|sender| !Weak::ptr_eq(sender, &self.me));
+        }
+        *self.peer.borrow_mut() = Weak::new();
+        *self.peer_name.borrow_mut() = None;
+        self.role.set(Role::Fresh);
+    }
+
+    /// Where datagrams to a name go. EPROTOTYPE; EPERM if it only listens to somebody else.
+    pub(super) fn datagram_target(&self, name: &UnixName) -> Result<Rc<Unix>> {
+        let target = address::find(name)?;
+        if target.kind != self.kind {
+            return Err(Errno::EPROTOTYPE);
+        }
+        if !target.accepts_from(self) {
+            return Err(Errno::EPERM);
+        }
+        Ok(target)
+    }
+
+    /// Not connected to another one.
+    pub(super) fn accepts_from(&self, sender: &Unix) -> bool {
+        self.role.get() != Role::Connected || self.peer.borrow().as_ptr() == core::ptr::from_ref(sender)
+    }
+}
