@@ -1,6 +1,7 @@
-//! `/proc/net`: the loopback device, and the heads of tables that have no rows.
+//! `/proc/net`: the loopback device, its counters, sockets, and the heads of tables that have no rows.
 
 use super::{constant, sockets, text};
+use crate::file::socket::inet::statistics::{self, Count};
 use alloc::format;
 use alloc::string::String;
 use uapi::raw::net;
@@ -9,7 +10,6 @@ use vfs::synth::{Entry, Table, table};
 const DEVICES: &str = "\
 Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
 ";
 
 const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
@@ -42,19 +42,77 @@ fn padded(line: &str, width: usize) -> String {
 }
 
 /// Names and values of a group of counters.
-fn counters(name: &str, names: &str, first: &[&str]) -> String {
+fn counters(name: &str, names: &str, first: &[String]) -> String {
     let rest = names.split(' ').count() - first.len();
     let values: String =
-        first.iter().copied().chain(core::iter::repeat_n("0", rest)).map(|v| format!(" {v}")).collect();
+        first.iter().map(String::as_str).chain(core::iter::repeat_n("0", rest)).map(|v| format!(" {v}")).collect();
     format!("{name}: {names}\n{name}:{values}\n")
 }
 
+/// The loopback device: what it sends it receives.
+fn devices() -> String {
+    let (bytes, packets) = (Count::Bytes.get(), Count::Packets.get());
+    let row = format!(
+        "    lo: {bytes:7} {packets:7}    0    0    0     0          0         0 {bytes:8} {packets:7}    0    0    0     0       \
+         0          0\n"
+    );
+    String::from(DEVICES) + &row
+}
+
+fn sockstat() -> String {
+    let [all, tcp, udp] = sockets::in_use(net::AF_INET);
+    format!(
+        "sockets: used {all}\nTCP: inuse {tcp} orphan 0 tw 0 alloc {tcp} mem 0\nUDP: inuse {udp} mem 0\nUDPLITE: inuse 0\n\
+         RAW: inuse 0\nFRAG: inuse 0 memory 0\n"
+    )
+}
+
+fn sockstat6() -> String {
+    let [_, tcp, udp] = sockets::in_use(net::AF_INET6);
+    format!("TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n")
+}
+
 fn snmp() -> String {
+    let number = |count: Count| format!("{}", count.get());
+    let zero = || String::from("0");
+    let packets = number(Count::Packets);
+    let ip = [
+        String::from("2"),
+        String::from("64"),
+        packets.clone(),
+        zero(),
+        zero(),
+        zero(),
+        zero(),
+        zero(),
+        packets.clone(),
+        packets,
+    ];
+    let connected = statistics::tcp().iter().filter(|row| row.remote.is_some()).count();
+    let segments = number(Count::TcpSegments);
+    let tcp = [
+        String::from("1"),
+        String::from("200"),
+        String::from("120000"),
+        String::from("-1"),
+        number(Count::TcpActiveOpens),
+        number(Count::TcpPassiveOpens),
+        number(Count::TcpAttemptFails),
+        number(Count::TcpResets),
+        format!("{connected}"),
+        segments.clone(),
+        segments,
+        zero(),
+        zero(),
+        number(Count::TcpResets),
+    ];
+    let (received, dropped) = (number(Count::UdpReceived), number(Count::UdpDropped));
+    let udp = [received, number(Count::UdpNoPorts), dropped.clone(), number(Count::UdpSent), dropped];
     [
-        counters("Ip", IP, &["2", "64"]),
+        counters("Ip", IP, &ip),
         counters("Icmp", ICMP, &[]),
-        counters("Tcp", TCP_COUNTERS, &["1", "200", "120000", "-1"]),
-        counters("Udp", UDP_COUNTERS, &[]),
+        counters("Tcp", TCP_COUNTERS, &tcp),
+        counters("Udp", UDP_COUNTERS, &udp),
         counters("UdpLite", UDP_COUNTERS, &[]),
     ]
     .concat()
@@ -64,7 +122,7 @@ fn snmp() -> String {
 pub fn directory() -> Table {
     table([
         ("arp", constant("IP address       HW type     Flags       HW address            Mask     Device\n")),
-        ("dev", constant(DEVICES)),
+        ("dev", text(devices)),
         ("dev_mcast", constant("")),
         ("if_inet6", constant("00000000000000000000000000000001 01 80 10 80       lo\n")),
         ("igmp", constant("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n")),
@@ -83,17 +141,8 @@ pub fn directory() -> Table {
         ("raw6", constant(UDP6)),
         ("route", text(|| padded(ROUTES, ROUTE_WIDTH))),
         ("snmp", text(snmp)),
-        (
-            "sockstat",
-            constant(
-                "sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\n\
-             FRAG: inuse 0 memory 0\n",
-            ),
-        ),
-        (
-            "sockstat6",
-            constant("TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"),
-        ),
+        ("sockstat", text(sockstat)),
+        ("sockstat6", text(sockstat6)),
         ("tcp", text(|| padded(TCP, TCP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_STREAM, TCP_WIDTH))),
         ("tcp6", text(|| String::from(TCP6) + &sockets::inet(net::AF_INET6, net::SOCK_STREAM, 0))),
         ("udp", text(|| padded(UDP, UDP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH))),

@@ -2,6 +2,9 @@
 
 use crate::file::File;
 use crate::file::socket::Socket;
+use crate::file::socket::inet::Endpoint;
+use crate::file::socket::inet::statistics::{self, Row};
+use crate::file::socket::inet::tcp::State;
 use crate::task::process;
 use alloc::format;
 use alloc::rc::Rc;
@@ -56,47 +59,41 @@ pub fn unix() -> Vec<u8> {
     out
 }
 
-/// An address of `struct sockaddr_in` or `sockaddr_in6` in hexadecimal, words as they lie in memory.
-fn hexadecimal(address: &[u8], family: u32) -> String {
-    let part = if family == net::AF_INET { 4..8 } else { 8..24 };
-    let len = part.len();
-    let bytes = address.get(part).map_or_else(|| alloc::vec![0; len], <[u8]>::to_vec);
-    let words: String = bytes
-        .chunks_exact(4)
-        .map(|w| format!("{:08X}", w.iter().rev().fold(0u32, |word, b| word << 8 | u32::from(*b))))
-        .collect();
-    let port = address.get(2..4).map_or(0, |p| u16::from(p[0]) << 8 | u16::from(p[1]));
-    format!("{words}:{port:04X}")
+/// An address in hexadecimal, words as they lie in memory.
+fn hexadecimal(endpoint: Option<Endpoint>, family: u32) -> String {
+    let address = endpoint.unwrap_or(Endpoint::unspecified(family)).to_bytes(family);
+    let ip = address.get(if family == net::AF_INET { 4..8 } else { 8..24 }).unwrap_or_default();
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+    let words: String = ip.chunks_exact(4).map(|bytes| format!("{:08X}", word(bytes))).collect();
+    format!("{words}:{:04X}", endpoint.map_or(0, |endpoint| endpoint.port))
 }
 
 /// Rows of `net/tcp`, `net/udp` and their relatives for IPv6. `width`: lines are padded to that.
 pub fn inet(family: u32, kind: u32, width: usize) -> String {
-    const ESTABLISHED: u32 = 1;
-    const CLOSED: u32 = 7;
-    const LISTEN: u32 = 10;
     let stream = kind == net::SOCK_STREAM;
-    let of_kind = all(family).into_iter().filter(|(_, f)| f.downcast::<Socket>().is_some_and(|s| s.kind == kind));
+    let rows = if stream { statistics::tcp() } else { statistics::udp() };
     let mut text = String::new();
-    for (row, (ino, file)) in of_kind.enumerate() {
-        let Some(socket) = file.downcast::<Socket>() else { continue };
-        let peer = socket.ops.peer();
-        let state = match (&peer, socket.ops.is_listening()) {
-            (_, true) => LISTEN,
-            (Ok(_), false) => ESTABLISHED,
-            (Err(_), false) => CLOSED,
+    for (number, row) in rows.into_iter().filter(|row| row.family == family).enumerate() {
+        let (local, peer) = (hexadecimal(Some(row.local), family), hexadecimal(row.remote, family));
+        let head = if stream { format!("{number:>4}") } else { format!("{number:>5}") };
+        let tail = match (stream, row.state == State::Listen as u8) {
+            (true, true) => String::from("100 0 0 10 0"),
+            (true, false) => String::from("20 4 0 10 -1"),
+            (false, _) => format!("{}", row.drops),
         };
-        let local = hexadecimal(&socket.ops.local().unwrap_or_default(), family);
-        let peer = hexadecimal(&peer.unwrap_or_default(), family);
-        let received = socket.ops.queued(false).unwrap_or(0);
-        let uid = file.ops.attr().map_or(0, |attr| attr.uid);
-        let head = if stream { format!("{row:>4}") } else { format!("{row:>5}") };
-        let tail = if stream { "100 0 0 10 0" } else { "0" };
         let line = format!(
-            "{head}: {local} {peer} {state:02X} 00000000:{received:08X} 00:00000000 00000000 {uid:>5}        0 {ino} 2 \
-             {:016x} {tail}",
-            0
+            "{head}: {local} {peer} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:>5}        0 {} 2 {:016x} {tail}",
+            row.state, row.sent, row.received, row.uid, row.ino, 0
         );
         text.push_str(&format!("{line:<width$}\n"));
     }
     text
+}
+
+/// Sockets in use: all, TCP's and UDP's of a family.
+pub fn in_use(family: u32) -> [usize; 3] {
+    let of = |rows: Vec<Row>| rows.iter().filter(|row| row.family == family).count();
+    let (tcp, udp) = (of(statistics::tcp()), of(statistics::udp()));
+    let others = [net::AF_UNIX, net::AF_NETLINK].map(|family| all(family).len());
+    [tcp + udp + others.iter().sum::<usize>(), tcp, udp]
 }

@@ -8,6 +8,7 @@ mod control;
 pub mod interface;
 mod ip_options;
 mod ports;
+pub mod statistics;
 pub mod tcp;
 pub mod udp;
 

@@ -2,6 +2,7 @@
 
 use super::super::super::{family_of, wait};
 use super::super::address::Reach;
+use super::super::statistics::Count;
 use super::super::{Endpoint, ports::Member};
 use super::{PORTS, Phase, State, Tcp};
 use alloc::rc::Rc;
@@ -71,6 +72,7 @@ impl Tcp {
         self.read_ended.set(false);
         self.write_ended.set(false);
         self.state.set(State::SynSent);
+        Count::TcpActiveOpens.add(1);
         match Self::listener(to, Endpoint { ip: source, port: self.base.local.get().port }) {
             None => self.reset(),
             Some(listener) if listener.is_full() => listener.pending.borrow_mut().push_back(self.me.clone()),
@@ -107,6 +109,7 @@ impl Tcp {
             }
         }
         PORTS.join(to.port, &server);
+        Count::TcpPassiveOpens.add(1);
         self.backlog.borrow_mut().push_back(server);
         self.readable.wake_all();
         client.wake_all();

@@ -1,6 +1,7 @@
 //! What is known about a connection: its state, and `TCP_INFO`.
 
 use super::super::super::options::Value;
+use super::super::statistics::Count;
 use super::Tcp;
 use core::cell::Cell;
 
@@ -29,13 +30,14 @@ pub struct Counters {
     bytes_received: Cell<u64>,
     segments_sent: Cell<u32>,
     segments_received: Cell<u32>,
-    last_sent_ns: Cell<u64>,
-    last_received_ns: Cell<u64>,
 }
 
 impl Counters {
     /// Bytes left.
     pub fn sent(&self, bytes: usize) {
+        Count::TcpSegments.add(1);
+        Count::Packets.add(1);
+        Count::Bytes.add(bytes as u64);
         self.bytes_sent.set(self.bytes_sent.get() + bytes as u64);
         self.segments_sent.set(self.segments_sent.get().wrapping_add(1));
     }
@@ -71,8 +73,6 @@ impl Tcp {
         let set = |value: u32| if connected { value } else { 0 };
         let mut out = Value::from_slice(&[self.state.get() as u8, 0, 0, 0, 0]);
         out.extend_from_slice(if connected { &[OPTIONS, SCALES, 0] } else { &[0, 0, 0] });
-        let now = hal::clock::monotonic_ns();
-        let since = |at: &Cell<u64>| if at.get() == 0 { 0 } else { (now.saturating_sub(at.get()) / 1_000_000) as u32 };
         let words = [
             if connected { RTO_US } else { 1_000_000 },
             set(ATO_US),
@@ -83,9 +83,9 @@ impl Tcp {
             0,
             0,
             0,
-            since(&counters.last_sent_ns),
             0,
-            since(&counters.last_received_ns),
+            0,
+            0,
             0,
             set(MTU),
             set(SEGMENT * 2),

@@ -13,6 +13,7 @@ use super::super::message::{Control, Received};
 use super::super::options::{Options, Value};
 use super::super::{Address, IN, OUT, Protocol};
 use super::ports::{Member, Ports};
+use super::statistics::Count;
 use super::{Base, ip_options};
 use crate::file::{File, Queues};
 use crate::mm::user;
@@ -143,8 +144,16 @@ impl Tcp {
     }
 
     /// Connections that wait to be accepted, and how many may.
-    pub fn backlog(&self) -> (usize, usize) {
+    fn backlog(&self) -> (usize, usize) {
         (self.backlog.borrow().len(), self.max_backlog.get())
+    }
+
+    /// What waits to be received (bytes or connections), and bytes that wait to be sent.
+    pub fn waiting(&self) -> (usize, usize) {
+        match self.state.get() {
+            State::Listen => (self.backlog().0, 0),
+            _ => (self.inbox.len(), self.unacknowledged()),
+        }
     }
 
     fn peer(&self) -> Option<Rc<Tcp>> {
@@ -187,6 +196,7 @@ impl Tcp {
             State::CloseWait => Errno::EPIPE,
             _ => Errno::ECONNRESET,
         };
+        if errno == Errno::ECONNREFUSED { Count::TcpAttemptFails } else { Count::TcpResets }.add(1);
         self.error.set(Some(errno));
         self.finish();
     }

@@ -11,6 +11,8 @@ use uapi::{Errno, Result};
 use vfs::io::KernelSrc;
 use vfs::{Dst, Src};
 
+/// Asks for a connection with the first bytes.
+const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// Bytes that are added before the receiver is told.
 const CHUNK: usize = 64 << 10;
 /// Unread bytes after which a sender that may wait lets the receiver run: what both touch stays in the cache.
@@ -40,6 +42,10 @@ impl Tcp {
     pub(super) fn send_bytes(&self, src: &mut dyn Src, flags: u32) -> Result<usize> {
         let waits = flags & net::MSG_DONTWAIT == 0;
         let deadline = self.base.options.send_deadline();
+        if flags & MSG_FASTOPEN != 0 {
+            // As where `net.ipv4.tcp_fastopen` is off.
+            return Err(Errno::EOPNOTSUPP);
+        }
         if self.state.get() == State::SynSent {
             if !waits {
                 return Err(Errno::EAGAIN);

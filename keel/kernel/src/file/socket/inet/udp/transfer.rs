@@ -5,6 +5,7 @@ use super::super::super::{family_of, wait};
 use super::super::address::Reach;
 use super::super::control::{self, Facts, Sending};
 use super::super::ip_options::{SOL_IP, SOL_IPV6};
+use super::super::statistics::Count;
 use super::super::{Base, Endpoint};
 use super::queue::{Datagram, Report};
 use super::{PORTS, Udp};
@@ -115,6 +116,9 @@ impl Udp {
             ip: sending.source.unwrap_or_else(|| self.base.source(to.ip)),
             port: self.base.local.get().port,
         };
+        Count::UdpSent.add(1);
+        Count::Packets.add(1);
+        Count::Bytes.add(data.len() as u64);
         let data = Rc::new(data);
         if reach != Reach::Loopback {
             for udp in PORTS.all() {
@@ -136,6 +140,7 @@ impl Udp {
 
     /// Nobody holds the port: what the answer of ICMP does.
     fn refused(&self, to: Endpoint, data: Rc<Vec<u8>>) {
+        Count::UdpNoPorts.add(1);
         let ip = &self.base.ip;
         let reports = if to.ip.is_ipv4() { ip.is_on(net::IP_RECVERR) } else { ip.is_on6(net::IPV6_RECVERR) };
         if reports {
@@ -149,7 +154,10 @@ impl Udp {
 
     fn take_in(&self, datagram: Datagram) {
         if self.inbox.push(datagram, self.base.options.receive_buffer.get() as usize) {
+            Count::UdpReceived.add(1);
             self.readable.wake_all();
+        } else {
+            Count::UdpDropped.add(1);
         }
     }
 

@@ -1,0 +1,124 @@
+//! What happened on the loopback device, and the sockets that there are: for `/proc/net`.
+
+use super::tcp::{self, State};
+use super::{Endpoint, udp};
+use alloc::vec::Vec;
+use core::cell::Cell;
+use hal::cell::Global;
+
+/// Events that are counted.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub enum Count {
+    /// Transfers (each counts as a packet), and their bytes.
+    Packets,
+    /// Bytes of those.
+    Bytes,
+    /// Transfers of TCP.
+    TcpSegments,
+    /// Connections that were asked for.
+    TcpActiveOpens,
+    /// Connections that were let in.
+    TcpPassiveOpens,
+    /// Connections that were refused.
+    TcpAttemptFails,
+    /// Connections that were broken off.
+    TcpResets,
+    /// Datagrams that were sent.
+    UdpSent,
+    /// Datagrams that came into a queue.
+    UdpReceived,
+    /// Datagrams for nobody.
+    UdpNoPorts,
+    /// Datagrams that found their queue full.
+    UdpDropped,
+}
+
+const COUNTS: usize = Count::UdpDropped as usize + 1;
+
+static COUNTED: Global<[Cell<u64>; COUNTS]> = Global::new([const { Cell::new(0) }; COUNTS]);
+
+impl Count {
+    /// Counts `n` more.
+    #[inline]
+    pub fn add(self, n: u64) {
+        let cell = &COUNTED[self as usize];
+        cell.set(cell.get().wrapping_add(n));
+    }
+
+    /// The number so far.
+    pub fn get(self) -> u64 {
+        COUNTED[self as usize].get()
+    }
+}
+
+/// A socket as the tables show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// `AF_INET` or `AF_INET6`.
+    pub family: u32,
+    /// Own address.
+    pub local: Endpoint,
+    /// The peer's.
+    pub remote: Option<Endpoint>,
+    /// Number of the state.
+    pub state: u8,
+    /// Bytes (or connections) that wait to be received.
+    pub received: usize,
+    /// Bytes that wait to be sent.
+    pub sent: usize,
+    /// Who made it.
+    pub uid: u32,
+    /// Inode number.
+    pub ino: u64,
+    /// Datagrams that were lost.
+    pub drops: u64,
+}
+
+/// TCP sockets with a port, listening ones first.
+pub fn tcp() -> Vec<Row> {
+    let mut rows: Vec<Row> = tcp::PORTS
+        .all()
+        .into_iter()
+        .filter(|tcp| tcp.state() != State::Close)
+        .map(|tcp| {
+            let base = tcp.base();
+            let (received, sent) = tcp.waiting();
+            Row {
+                family: base.family,
+                local: base.local.get(),
+                remote: base.remote.get(),
+                state: tcp.state() as u8,
+                received,
+                sent,
+                uid: base.uid,
+                ino: base.ino.get(),
+                drops: 0,
+            }
+        })
+        .collect();
+    rows.sort_by_key(|row| row.state != State::Listen as u8);
+    rows
+}
+
+/// UDP sockets with a port.
+pub fn udp() -> Vec<Row> {
+    let row = |udp: alloc::rc::Rc<udp::Udp>| {
+        let base = udp.base();
+        let (received, drops) = udp.usage();
+        let remote = base.remote.get();
+        let state = if remote.is_some() { State::Established } else { State::Close };
+        Row {
+            family: base.family,
+            local: base.local.get(),
+            remote,
+            state: state as u8,
+            received,
+            sent: 0,
+            uid: base.uid,
+            ino: base.ino.get(),
+            drops,
+        }
+    };
+    udp::PORTS.all().into_iter().map(row).collect()
+}
