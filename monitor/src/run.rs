@@ -114,6 +114,17 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         }
     };
     signals::set_waker(Some(Arc::new(waker)));
+    let done = {
+        let shared = Arc::downgrade(&shared);
+        move || {
+            if let Some(shared) = shared.upgrade()
+                && attend(&shared)
+            {
+                shared.notify(false);
+            }
+        }
+    };
+    shared.server().set_waker(Arc::new(done));
     let result = drive(&mut vcpu, &mut doorbell, &shared);
     signals::set_waker(None);
     shared.finish();
@@ -145,7 +156,7 @@ fn drive(vcpu: &mut Vcpu, doorbell: &mut Doorbell, shared: &Shared) -> Result<Op
             VcpuEvent::Port(port::SERVE) => {
                 let mut server = shared.server();
                 server.serve();
-                server.serve_streams(); // reports what was cancelled just now
+                server.serve_late(); // reports what was cancelled just now
                 finish_if_ended(&server, shared);
             }
             VcpuEvent::Port(port::DOORBELL) => doorbell.rung(),
@@ -169,7 +180,7 @@ fn idle(vcpu: &Vcpu, shared: &Shared) {
     loop {
         let mut server = shared.server();
         server.serve();
-        server.serve_streams();
+        server.serve_late();
         finish_if_ended(&server, shared);
         if shared.over.load(Ordering::SeqCst) || shared.ring.has_completion() || vcpu.kick_pending() {
             break;
@@ -257,7 +268,7 @@ fn help(shared: &Shared) {
 fn attend(shared: &Shared) -> bool {
     let mut server = shared.server();
     let served = server.serve();
-    let streamed = server.serve_streams();
+    let streamed = server.serve_late();
     finish_if_ended(&server, shared);
     served || streamed
 }

@@ -1,6 +1,6 @@
 //! Serving the ring: takes submissions, gives them to the connectors, publishes completions.
 
-use crate::connectors::files::FilesConnector;
+use crate::connectors::files::{FilesConnector, Waker};
 use crate::connectors::streams::{Started, StreamsConnector};
 use crate::connectors::{Errno, Reply, Result};
 use crate::memory::GuestMemory;
@@ -84,9 +84,15 @@ impl Server {
         self.served != before
     }
 
-    /// Completes late operations whose streams are ready. Whether there were any.
-    pub fn serve_streams(&mut self) -> bool {
-        let ready = self.streams.ready();
+    /// Whom to wake when file operations that took long are done: [`Self::serve_late`] publishes them.
+    pub fn set_waker(&self, waker: Waker) {
+        self.files.set_waker(waker);
+    }
+
+    /// Completes late operations: those whose streams are ready, and those of files. Whether there were any.
+    pub fn serve_late(&mut self) -> bool {
+        let mut ready = self.streams.ready();
+        ready.extend(self.files.ready());
         let any = !ready.is_empty();
         for (id, outcome) in ready {
             self.publish(id, outcome);
@@ -122,7 +128,11 @@ impl Server {
             Err(errno) => return Some(Err(errno)),
         };
         if FilesConnector::serves(op) {
-            return Some(self.files.handle(op, &request.args, &input, &output, &*self.memory));
+            let outcome = self.files.start(request.id, op, &request.args, (&input, &output), &self.memory);
+            if outcome.is_none() && self.files.pending() > MAX_BACKLOG {
+                self.ending = Some(Ending::Hostile("too many requests are pending"));
+            }
+            return outcome;
         }
         if StreamsConnector::serves(op) {
             return match self.streams.start(request.id, op, &request.args, &input, &output) {

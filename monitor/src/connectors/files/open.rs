@@ -6,12 +6,15 @@ use super::attr::{self, kind};
 use super::change::give;
 use super::export::{ExportConfig, Place, open_beneath};
 use super::handles::{Handle, Handles, OpenFile};
+use super::late::{SyncTimes, Work};
 use super::path::RelPath;
+use crate::memory::GuestMemory;
 use crate::memory::io::{self, GuestSlice, Position, Wait};
 use abi::request::open_flags as flags;
 use abi::{layout, request::NodeAttr};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, Statx};
+use std::sync::Arc;
 
 /// Times that a file may appear or vanish between a look at it and its opening.
 const TRIES: usize = 8;
@@ -115,9 +118,33 @@ fn offset(value: u64) -> Result<i64> {
 }
 
 /// [`abi::request::Op::Read`]: from the host's page cache straight into guest memory.
-pub fn read(handles: &Handles, number: u64, at: u64, into: &[GuestSlice]) -> Result {
+pub fn read(handles: &Handles, number: u64, at: u64, into: &[GuestSlice], wait: Wait) -> Result {
     let file = handles.file(number)?;
-    io::read(file.fd.as_fd(), into, Position::At(offset(at)?), Wait::Default).map(|bytes| Reply::of(bytes as u64))
+    io::read(file.fd.as_fd(), into, Position::At(offset(at)?), wait).map(|bytes| Reply::of(bytes as u64))
+}
+
+/// A descriptor of the same file for a thread: the handle may be closed meanwhile.
+fn again(handles: &Handles, number: u64) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(&handles.file(number)?.fd, 0)
+}
+
+/// Work that ends with a result.
+fn work(long: impl FnOnce() -> Result + Send + 'static) -> Work {
+    Box::new(move || {
+        let result = long();
+        Box::new(move |_| result)
+    })
+}
+
+/// [`read`] that waits, on a thread; the memory that `into` lies in stays until then.
+pub fn late_read(handles: &Handles, args: &[u64; 6], into: &[GuestSlice], memory: &Arc<GuestMemory>) -> Result<Work> {
+    let (fd, at) = (again(handles, args[0])?, offset(args[1])?);
+    let (into, memory) = (into.to_vec(), memory.clone());
+    Ok(work(move || {
+        let done = io::read(fd.as_fd(), &into, Position::At(at), Wait::Default);
+        drop(memory);
+        done.map(|bytes| Reply::of(bytes as u64))
+    }))
 }
 
 /// [`abi::request::Op::Write`]: straight from guest memory.
@@ -180,7 +207,17 @@ pub fn truncate(handles: &Handles, number: u64, size: u64) -> Result {
 
 /// [`abi::request::Op::Fallocate`]; unknown modes give EOPNOTSUPP, as the kernel does.
 pub fn fallocate(handles: &Handles, number: u64, mode: u64, start: u64, len: u64) -> Result {
-    let file = handles.file(number)?;
+    allocate(handles.file(number)?.fd.as_fd(), mode, start, len)
+}
+
+/// The same on a thread.
+pub fn late_fallocate(handles: &Handles, args: &[u64; 6]) -> Result<Work> {
+    let [number, mode, start, len, ..] = *args;
+    let fd = again(handles, number)?;
+    Ok(work(move || allocate(fd.as_fd(), mode, start, len)))
+}
+
+fn allocate(fd: BorrowedFd<'_>, mode: u64, start: u64, len: u64) -> Result {
     let known = FallocateFlags::KEEP_SIZE
         | FallocateFlags::PUNCH_HOLE
         | FallocateFlags::COLLAPSE_RANGE
@@ -192,18 +229,23 @@ pub fn fallocate(handles: &Handles, number: u64, mode: u64, start: u64, len: u64
     if !known.contains(mode) {
         return Err(Errno::OPNOTSUPP);
     }
-    rustix::fs::fallocate(&file.fd, mode, start, len)?;
+    rustix::fs::fallocate(fd, mode, start, len)?;
     Ok(Reply::default())
 }
 
 /// [`abi::request::Op::Sync`].
-pub fn sync(handles: &Handles, number: u64, data_only: u64) -> Result {
-    let file = handles.file(number)?;
-    if data_only != 0 {
-        rustix::fs::fdatasync(&file.fd)?
-    } else {
-        rustix::fs::fsync(&file.fd)?
-    }
+pub fn sync(handles: &Handles, args: &[u64; 6], times: &SyncTimes) -> Result {
+    store(handles.file(args[0])?.fd.as_fd(), args[1] != 0, times)
+}
+
+/// The same on a thread.
+pub fn late_sync(handles: &Handles, args: &[u64; 6], times: &Arc<SyncTimes>) -> Result<Work> {
+    let (fd, data_only, times) = (again(handles, args[0])?, args[1] != 0, times.clone());
+    Ok(work(move || store(fd.as_fd(), data_only, &times)))
+}
+
+fn store(fd: BorrowedFd<'_>, data_only: bool, times: &SyncTimes) -> Result {
+    times.time(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })?;
     Ok(Reply::default())
 }
 

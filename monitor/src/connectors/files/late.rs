@@ -1,0 +1,183 @@
+//! Operations that may take long: they run on threads of their own, so that they keep nothing else waiting.
+
+use super::super::Result;
+use super::handles::Handles;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most threads; what comes beyond waits for one of them.
+const MAX_THREADS: usize = 4;
+/// How long a thread waits for more work before it ends.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The end of an operation, back under the server's lock.
+pub type Finish = Box<dyn FnOnce(&mut Handles) -> Result + Send>;
+/// The long part of an operation.
+pub type Work = Box<dyn FnOnce() -> Finish + Send>;
+/// Has somebody take what is done.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<(u64, Work)>,
+    done: Vec<(u64, Finish)>,
+    /// Operations that were not taken yet.
+    pending: usize,
+    threads: usize,
+    idle: usize,
+    waker: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that runs under the lock panics half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works until there was nothing to do for a while.
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some((id, work)) = state.jobs.pop_front() {
+                drop(state);
+                let finish = work();
+                let mut after = self.state();
+                after.done.push((id, finish));
+                let waker = after.waker.clone();
+                drop(after);
+                if let Some(waker) = waker {
+                    waker();
+                }
+                state = self.state();
+                continue;
+            }
+            state.idle += 1;
+            let (next, waited) = self.more.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            state.idle -= 1;
+            if waited.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+/// Whether fsync(2) takes long here: on a disk it does, on a tmpfs handing it to a thread would.
+#[derive(Debug, Default)]
+pub struct SyncTimes {
+    /// Quick ones in a row.
+    quick: AtomicU32,
+}
+
+impl SyncTimes {
+    /// Below this one is quick.
+    const QUICK: Duration = Duration::from_micros(200);
+    /// So many in a row are believed.
+    const ENOUGH: u32 = 16;
+
+    /// The next one may take long.
+    pub fn are_slow(&self) -> bool {
+        self.quick.load(Ordering::Relaxed) < Self::ENOUGH
+    }
+
+    /// Times one.
+    pub fn time<R>(&self, sync: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = sync();
+        let quick =
+            if start.elapsed() < Self::QUICK { self.quick.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        self.quick.store(quick, Ordering::Relaxed);
+        result
+    }
+}
+
+/// The threads and their work.
+#[derive(Default)]
+pub struct Late(Arc<Queue>);
+
+impl fmt::Debug for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Late").field("pending", &self.0.state().pending).finish_non_exhaustive()
+    }
+}
+
+impl Late {
+    /// Says whom to wake when something is done; nobody at first.
+    pub fn set_waker(&self, waker: Waker) {
+        self.0.state().waker = Some(waker);
+    }
+
+    /// Operations under way.
+    pub fn pending(&self) -> usize {
+        self.0.state().pending
+    }
+
+    /// Starts the long part of request `id`. `None`: it completes later; otherwise there was no thread for it,
+    /// and it ran here.
+    pub fn start(&self, id: u64, work: Work, handles: &mut Handles) -> Option<Result> {
+        let mut state = self.0.state();
+        if state.idle <= state.jobs.len() && state.threads < MAX_THREADS {
+            let queue = self.0.clone();
+            match std::thread::Builder::new().name("files".into()).spawn(move || queue.work()) {
+                Ok(_) => state.threads += 1,
+                Err(_) if state.threads == 0 => {
+                    drop(state);
+                    return Some(work()(handles));
+                }
+                Err(_) => {}
+            }
+        }
+        state.jobs.push_back((id, work));
+        state.pending += 1;
+        self.0.more.notify_one();
+        None
+    }
+
+    /// Takes what is done.
+    pub fn take(&self) -> Vec<(u64, Finish)> {
+        let mut state = self.0.state();
+        let done = std::mem::take(&mut state.done);
+        state.pending -= done.len();
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Reply;
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn long_work_keeps_nothing_waiting() {
+        let late = Late::default();
+        let mut handles = Handles::with_limit(1);
+        let (woken, wakes) = channel();
+        late.set_waker(Arc::new(move || woken.send(()).unwrap()));
+        let (release, released) = channel::<()>();
+        let long: Work = Box::new(move || {
+            released.recv().unwrap();
+            Box::new(|_| Ok(Reply::of(1)))
+        });
+        assert!(late.start(7, long, &mut handles).is_none());
+        assert!(late.start(8, Box::new(|| Box::new(|_| Ok(Reply::of(2)))), &mut handles).is_none());
+        wakes.recv().unwrap();
+        let mut take =
+            || late.take().into_iter().map(|(id, end)| (id, end(&mut handles).unwrap().result)).collect::<Vec<_>>();
+        assert_eq!(take(), [(8, 2)]);
+        assert_eq!(late.pending(), 1);
+        release.send(()).unwrap();
+        wakes.recv().unwrap();
+        assert_eq!((take(), late.pending()), (vec![(7, 1)], 0));
+    }
+}
