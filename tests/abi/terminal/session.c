@@ -30,7 +30,10 @@ static void wait_for(const char *text) {
 
 static void say(const char *text) { if (write(1, text, strlen(text)) < 0) _exit(9); }
 
+static volatile sig_atomic_t handled;
+
 static void handle(int signal) {
+    handled++;
     signal == SIGINT     ? say("[interrupt]")
     : signal == SIGQUIT  ? say("[quit]")
     : signal == SIGWINCH ? say("[window]")
@@ -43,11 +46,16 @@ static void keys(void) {
     group = tcgetpgrp(0) == getpgrp();
     say(session && group ? "mine" : "not mine");
     struct sigaction action = {.sa_handler = handle};
+    // Delivered in sigsuspend only, where one that comes early is not missed.
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGQUIT, &action, NULL);
     sigaction(SIGWINCH, &action, NULL);
     say("[ready]");
-    for (int i = 0; i < 3; i++) pause();
+    while (handled < 3) sigsuspend(&none);
     say("[done]");
     _exit(7);
 }
