@@ -21,6 +21,7 @@ pub fn access_ok(addr: usize, len: usize) -> Result<()> {
 /// Makes the stopped access possible. EFAULT if it can't be.
 #[cold]
 fn resolve(stopped: Stopped, access: Access) -> Result<()> {
+    task::with_current(|me| me.sched.count(|u| u.minor_faults += 1));
     loop {
         let task = task::current();
         match task.mm().fault(stopped.address, access) {

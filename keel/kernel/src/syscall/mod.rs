@@ -5,6 +5,7 @@
 //! page of the documentation.
 
 pub mod quick;
+mod share;
 pub mod trace;
 pub mod watch;
 
@@ -264,7 +265,7 @@ fn dispatch(frame: &mut TrapFrame, number: u64) -> isize {
 /// hal's hook: a system call of the current thread.
 pub fn syscall(frame: &mut TrapFrame) -> Exit {
     let number = frame.rax;
-    if frame.entry == Entry::Trap as u64 || watch::is_on() {
+    if share::is_due() || frame.entry == Entry::Trap as u64 || watch::is_on() {
         return slowly(frame, number);
     }
     let result = dispatch(frame, number);
@@ -275,14 +276,16 @@ pub fn syscall(frame: &mut TrapFrame) -> Exit {
     Exit::Full
 }
 
-/// A call that trapped or is traced. Apart, so that the short way needs few registers and no stack.
+/// A call that trapped, is traced or measured. Apart, so that the short way needs few registers and no stack.
 #[cold]
 #[inline(never)]
 fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
     if frame.entry == Entry::Trap as u64 {
         patch::on_trap(frame);
     }
+    let meter = share::Meter::start(frame);
     let result = observed(frame, number);
+    meter.stop();
     if !percpu::work_pending() && !is_restart(result) {
         return Exit::Fast;
     }

@@ -1,6 +1,6 @@
 //! What the system tells about itself: uname(2), sysinfo(2), getrusage(2), times(2).
 
-use super::{current, pid, reap, sched};
+use super::{current, load, pid, reap};
 use crate::mm::user;
 use crate::time::{SECOND, clock};
 use abi::boot::PodConfig;
@@ -98,13 +98,6 @@ pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Load averages over 1, 5 and 15 minutes times 65536: the threads that could run now.
-pub fn loads() -> [u64; 3] {
-    // Keel keeps no history: who asks runs, others that could do so are load.
-    let now = (sched::runnable().saturating_sub(1) as u64) << 16;
-    [now; 3]
-}
-
 /// sysinfo(2). EFAULT.
 pub fn sys_sysinfo(at: usize) -> Result<()> {
     let ram = hal::boot::ram_usage();
@@ -112,7 +105,7 @@ pub fn sys_sysinfo(at: usize) -> Result<()> {
     let used = ram.total.saturating_sub(ram.free);
     let mut words = [0u64; 14];
     words[0] = clock::boottime_ns() / SECOND;
-    words[1..4].copy_from_slice(&loads());
+    words[1..4].copy_from_slice(&load::averages());
     words[4] = ram.limit;
     words[5] = ram.limit.saturating_sub(used);
     // Shared, buffers, swap: 0. Then the number of threads and the unit of the sizes.

@@ -15,6 +15,7 @@ mod futex_pi;
 pub mod group;
 pub mod info;
 pub mod limits;
+pub mod load;
 pub mod oom;
 pub mod pid;
 pub mod pidfd;
@@ -77,6 +78,8 @@ pub struct Task {
     /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
     pub(crate) started_ns: u64,
     pub(crate) io_priority: Cell<i32>,
+    /// Processor time used when one of its calls was measured last, ns.
+    pub(crate) sampled_ns: Cell<u64>,
     /// What its end gives back to semaphores, semop(2).
     pub(crate) sem_undo: RefCell<Option<Rc<sem::UndoList>>>,
     /// What it may call.
@@ -170,6 +173,7 @@ impl Task {
             timer_slack_ns: Cell::new(50_000),
             started_ns: hal::clock::monotonic_ns(),
             io_priority: Cell::new(0),
+            sampled_ns: Cell::new(0),
             sem_undo: RefCell::new(None),
             seccomp: seccomp::Seccomp::default(),
         })

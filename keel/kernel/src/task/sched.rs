@@ -106,6 +106,7 @@ impl Entity {
         let now = monotonic_ns();
         let ns = now.saturating_sub(self.since_ns.replace(now));
         self.count(|u| u.user_ns += ns);
+        super::load::add(ns, now);
         self.virtual_time.set(self.virtual_time.get() + virtual_ns(ns, self.nice.get()));
     }
 

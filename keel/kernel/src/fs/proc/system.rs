@@ -3,7 +3,7 @@
 use super::stat::TICK_NS;
 use crate::ipc;
 use crate::task::process::{self, Usage};
-use crate::task::{info, pid, sched};
+use crate::task::{info, load, pid, sched};
 use crate::time::{SECOND, clock};
 use alloc::format;
 use alloc::string::String;
@@ -74,7 +74,7 @@ pub fn uptime() -> String {
 
 /// `loadavg`.
 pub fn load_averages() -> String {
-    let loads = info::loads().map(|load| format!("{}.{:02}", load >> 16, ((load & 0xffff) * 100) >> 16));
+    let loads = load::averages().map(|load| format!("{}.{:02}", load >> 16, ((load & 0xffff) * 100) >> 16));
     format!("{} {}/{} {}\n", loads.join(" "), sched::runnable(), pid::thread_count(), pid::last())
 }
 
