@@ -15,6 +15,7 @@ mod view;
 use clap::Parser;
 use failure::EXIT_FAILURE;
 use monitor::connectors::streams::TerminalGuard;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -36,7 +37,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(failure)) => {
-            eprintln!("hull: {failure}");
+            // Nothing can be done about a standard error that takes nothing.
+            let _ = writeln!(std::io::stderr(), "hull: {failure}");
             ExitCode::from(failure.code())
         }
         Err(_) => ExitCode::from(EXIT_FAILURE),

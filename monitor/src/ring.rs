@@ -47,6 +47,12 @@ impl RingEnd {
         Some(entry)
     }
 
+    /// Whether the indices tell of more submissions than there is room for: no correct guest gets there.
+    pub fn is_overrun(&self) -> bool {
+        let tail = field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst);
+        tail.wrapping_sub(field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)) as usize > ENTRIES
+    }
+
     /// Whether a submission waits.
     pub fn has_submission(&self) -> bool {
         field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst)

@@ -6,7 +6,7 @@
 
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
-use crate::connectors::streams::{StreamsConnector, signals};
+use crate::connectors::streams::{StreamsConnector, TerminalGuard, signals};
 use crate::error::Error;
 use crate::event::Event;
 use crate::machine::{Doorbell, Machine};
@@ -24,6 +24,10 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(10);
 /// How long the helper polls an empty ring before it sleeps.
 const POLL_PATIENCE: Duration = Duration::from_micros(300);
+/// How long the helper polls before it looks after ticks, deadlines and the time limit again.
+const POLL_STRETCH: Duration = Duration::from_millis(5);
+/// How long after `--timeout` a pod that can't be ended takes the process with it.
+const STUCK: Duration = Duration::from_secs(2);
 /// Exit code of a pod that ran out of `--timeout`, as timeout(1) has it.
 pub const EXIT_TIMEOUT: u8 = 124;
 
@@ -106,10 +110,17 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
             .spawn(move || help(&shared))
             .map_err(|e| Error::host("the helper thread", e))?
     };
+    if let Some(limit) = config.timeout {
+        watch(limit, &shared)?;
+    }
     let waker = {
         let shared = shared.clone();
         move || {
-            attend(&shared);
+            match shared.server.try_lock() {
+                Ok(server) => drop(attend_with(server, &shared)),
+                // Somebody serves, perhaps for long: the caller is there for signals and must not wait for that.
+                Err(_) => shared.attend.signal(),
+            }
             shared.notify(true);
         }
     };
@@ -139,7 +150,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         (Some(Ending::Exit(code)), _) => Ok(code),
         (Some(Ending::Crash(report)), _) => Err(Error::Keel(crate::image::symbolise(&report))),
         (Some(Ending::Hostile(why)), _) => Err(Error::Keel(why.into())),
-        (None, Some(death)) => Err(Error::Keel(crate::image::symbolise(&format!("{death:?}; {}", vcpu.describe())))),
+        (None, Some(death)) => Err(Error::Keel(crate::image::symbolise(&format!("{death}; {}", vcpu.describe())))),
         (None, None) => Err(Error::Internal("the pod ended without a reason")),
     }
 }
@@ -264,9 +275,27 @@ fn help(shared: &Shared) {
     }
 }
 
+/// Ends the process some time after `--timeout` if the pod did not end of itself: a call of the host may wait for
+/// ever, for a file system whose server is gone or a reader of standard error that does not read.
+fn watch(limit: Duration, shared: &Arc<Shared>) -> Result<(), Error> {
+    let shared = Arc::downgrade(shared);
+    let watch = move || {
+        std::thread::sleep(limit.saturating_add(STUCK));
+        if shared.upgrade().is_some() {
+            TerminalGuard::restore_from_handler();
+            std::process::exit(EXIT_TIMEOUT.into());
+        }
+    };
+    let thread = std::thread::Builder::new().name("timeout".into()).spawn(watch);
+    thread.map(drop).map_err(|e| Error::host("the timeout's thread", e))
+}
+
 /// Serves what there is. Whether anything was done.
 fn attend(shared: &Shared) -> bool {
-    let mut server = shared.server();
+    attend_with(shared.server(), shared)
+}
+
+fn attend_with(mut server: MutexGuard<'_, Server>, shared: &Shared) -> bool {
     let served = server.serve();
     let streamed = server.serve_late();
     finish_if_ended(&server, shared);
@@ -276,8 +305,9 @@ fn attend(shared: &Shared) -> bool {
 /// Polls the ring until it stayed empty for a while.
 fn poll_ring(shared: &Shared) {
     shared.ring.set_polling(true);
-    let mut last = Instant::now();
-    while shared.ring.poll_wanted() && !shared.over.load(Ordering::SeqCst) {
+    let start = Instant::now();
+    let mut last = start;
+    while start.elapsed() < POLL_STRETCH && shared.ring.poll_wanted() && !shared.over.load(Ordering::SeqCst) {
         if shared.ring.has_submission() {
             if attend(shared) {
                 shared.notify(false);

@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// Most requests that may be pending or answered but not taken; keel never has more than the ring
 /// holds, so a guest with more is hostile.
 const MAX_BACKLOG: usize = 4 * abi::ring::ENTRIES;
+/// Most requests of one pass: a guest that writes the ring while it is served must not keep the server for ever.
+const MAX_PASS: usize = 4 * abi::ring::ENTRIES;
 /// Longest text of a log line or a crash report in bytes.
 const MAX_TEXT: usize = 4096;
 /// Most entropy of one request in bytes.
@@ -66,13 +68,19 @@ impl Server {
         &mut self.streams
     }
 
-    /// Serves everything that waits in the ring. Whether anything was done.
+    /// Serves what waits in the ring. Whether anything was done.
     pub fn serve(&mut self) -> bool {
         let before = self.served;
         self.flush();
-        while self.ending.is_none()
-            && let Some(request) = self.ring.take()
-        {
+        for _ in 0..MAX_PASS {
+            if self.ending.is_some() {
+                break;
+            }
+            if self.ring.is_overrun() {
+                self.ending = Some(Ending::Hostile("the guest overran the ring of requests"));
+                break;
+            }
+            let Some(request) = self.ring.take() else { break };
             self.served += 1;
             if let Some(outcome) = self.start(&request) {
                 self.publish(request.id, outcome);
@@ -154,7 +162,7 @@ impl Server {
             Op::Exit => {
                 let last_words = text(input);
                 if !last_words.is_empty() {
-                    eprintln!("{last_words}");
+                    drop(writeln!(std::io::stderr(), "{last_words}"));
                 }
                 self.ending = Some(Ending::Exit(args[0] as u8));
                 None

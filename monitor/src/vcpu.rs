@@ -40,15 +40,19 @@ pub enum Event {
 }
 
 /// How a virtual CPU ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Death {
     /// HLT or a triple fault.
+    #[error("the virtual processor halted")]
     Halted,
     /// An access to guest-physical memory that does not exist.
+    #[error("the virtual processor used memory that does not exist ({0:#x})")]
     Nowhere(u64),
     /// The host could not provide a page (a file behind the window was cut).
+    #[error("the host can't provide a page of memory")]
     HostPage,
     /// KVM gave up.
+    #[error("KVM can't go on (exit reason {0})")]
     Kvm(u32),
 }
 

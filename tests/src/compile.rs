@@ -16,7 +16,7 @@ pub struct Program {
     /// Where the executable goes.
     pub executable: PathBuf,
     /// Further arguments for the compiler, from a line `// cflags: …`.
-    flags: Vec<String>,
+    pub flags: Vec<String>,
 }
 
 /// All programs below `sources`, sorted by name; executables are to lie below `output`.

@@ -1,0 +1,153 @@
+//! Programs that attack their pod, its keel, its ring and the monitor (`tests/hostile/*.c`).
+//!
+//! Whatever such a program does, `hull` ends with a code that it documents, in bounded time and without a panic, and
+//! leaves nothing; meanwhile other pods go on.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hull_tests::compile::{self, Program};
+use hull_tests::{environment, hull, process};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Where a pod sees the programs.
+const IN_POD: &str = "/tests";
+/// Time limit of a pod whose program goes on for ever.
+const POD_LIMIT: &str = "6s";
+/// When `hull` itself must have ended: long after, for a loaded machine.
+const HOST_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pod goes on, unharmed.
+const FINE: &[i32] = &[0];
+/// The pod ends; the message names keel.
+const BROKEN: &[i32] = &[125];
+/// The time limit ends it.
+const ENDLESS: &[i32] = &[124];
+/// Any documented end: what happens depends on chance.
+const ANY: &[i32] = &[0, 1, 124, 125, 132, 133, 134, 135, 136, 137, 139];
+/// Limited, told so or killed.
+const LIMITED: &[i32] = &[0, 124, 137];
+
+/// Program, attack, exit codes, text on standard error.
+const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
+    ("ring", "garbage", ANY, ""),
+    ("ring", "wrapping", BROKEN, "hull: keel failed: the guest overran the ring of requests"),
+    ("ring", "no-completions-taken", BROKEN, "hull: keel failed: the guest takes no completions"),
+    ("ring", "racing", ANY, ""),
+    ("ring", "endless", &[124, 125], ""),
+    ("ring", "self-reference", ANY, ""),
+    ("ring", "outside", FINE, ""),
+    ("ring", "other-files", FINE, ""),
+    ("ring", "many-waiting", FINE, ""),
+    ("ring", "many-handles", FINE, ""),
+    ("ring", "give-away-everything", BROKEN, "hull: keel failed: "),
+    ("ring", "strange-words", BROKEN, "[31m last words"),
+    ("machine", "jump-into-keel", ANY, ""),
+    ("machine", "overwrite-keel", BROKEN, "hull: keel failed: "),
+    ("machine", "overwrite-keel-slowly", ANY, ""),
+    ("machine", "other-page-tables", BROKEN, "hull: keel failed: the virtual processor "),
+    ("machine", "page-tables-outside", BROKEN, "hull: keel failed: "),
+    ("machine", "wrong-page-tables", BROKEN, "hull: keel failed: "),
+    ("machine", "map-nowhere", BROKEN, "hull: keel failed: "),
+    ("machine", "halt", BROKEN, "hull: keel failed: the virtual processor halted; rip 0x"),
+    ("machine", "halt-with-interrupts", BROKEN, "hull: keel failed: the virtual processor halted; rip 0x"),
+    ("machine", "spin-in-ring0", ENDLESS, ""),
+    ("machine", "no-paging", ANY, ""),
+    ("machine", "write-msr", ANY, ""),
+    ("machine", "hypercall", &[124, 125], ""),
+    ("machine", "read-ports", &[124, 125], ""),
+    ("machine", "reset-ports", &[124, 125], ""),
+    ("machine", "no-tables", BROKEN, "hull: keel failed: "),
+    ("machine", "ports", FINE, ""),
+    ("machine", "string-port", &[0, 124], ""),
+    ("machine", "panic-port", BROKEN, "hull: keel failed: the virtual processor halted; rip 0x"),
+    ("machine", "spin", ENDLESS, ""),
+    ("machine", "spin-with-signals-blocked", ENDLESS, ""),
+    ("machine", "privileged", FINE, ""),
+    ("exhaust", "memory", LIMITED, ""),
+    ("exhaust", "files-in-memory", LIMITED, ""),
+    ("exhaust", "processes", LIMITED, ""),
+    ("exhaust", "threads", LIMITED, ""),
+    ("exhaust", "descriptors", FINE, ""),
+    ("exhaust", "mappings", LIMITED, ""),
+    ("exhaust", "bomb", LIMITED, ""),
+    ("exhaust", "bomb-with-memory", LIMITED, ""),
+    ("exhaust", "flood", ENDLESS, ""),
+    ("exhaust", "deep-stack", &[139], ""),
+];
+
+fn main() -> Result<ExitCode> {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(2));
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
+    let header = sources.join("guest.h");
+    let names = ["ring", "machine", "exhaust"];
+    let programs = names.map(|name| Program {
+        name: name.into(),
+        source: sources.join(name).with_extension("c"),
+        executable: output.join(name),
+        flags: vec!["-pthread".into(), "-Wno-infinite-recursion".into()],
+    });
+    if !arguments.list {
+        programs.iter().try_for_each(|program| compile::build(program, &header))?;
+    }
+    let directory = Arc::new(output);
+    let mut trials: Vec<Trial> = ATTACKS
+        .iter()
+        .map(|(program, name, codes, text)| {
+            let directory = Arc::clone(&directory);
+            let run =
+                move || attack(&directory, program, name, codes, text).map_err(|e| Failed::from(format!("{e:#}")));
+            Trial::test(format!("{program}/{name}"), run)
+        })
+        .collect();
+    let neighbour = Arc::clone(&directory);
+    trials.push(Trial::test("a neighbour", move || bystander(&neighbour).map_err(|e| Failed::from(format!("{e:#}")))));
+    Ok(libtest_mimic::run(&arguments, trials).exit_code())
+}
+
+fn attack(directory: &PathBuf, program: &str, name: &str, codes: &[i32], text: &str) -> Result<()> {
+    hull::require_kvm()?;
+    let grant = format!("{}:{IN_POD}", directory.display());
+    let options = ["--timeout", POD_LIMIT, "--memory", "256M", "--ro", &grant];
+    let mut command = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?;
+    environment::set_variables(&mut command);
+    let outcome = process::run(&mut command, Stdio::null(), HOST_LIMIT)?;
+    let error = String::from_utf8_lossy(&outcome.stderr);
+    let head: String = error.chars().take(2000).collect();
+    ensure!(!outcome.timed_out, "hull did not end: {head}");
+    ensure!(codes.contains(&outcome.status), "exit code {} is none of {codes:?}: {head}", outcome.status);
+    ensure!(error.contains(text), "the message is {head}");
+    ensure!(!error.contains("thread '") && !error.contains("internal error"), "the monitor failed: {head}");
+    ensure!(outcome.status != 125 || error.contains("hull: "), "no message");
+    // What the guest says can't reach the terminal as anything but text.
+    ensure!(name != "strange-words" || !error.contains('\u{1b}'), "{head:?}");
+    Ok(())
+}
+
+/// A pod beside an attacker must not notice it.
+fn bystander(directory: &PathBuf) -> Result<()> {
+    let script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); seq 1 300 | sort -rn | md5sum; ls /usr/bin | wc -l; done | uniq | wc -l";
+    let alone = hull::run(&[], &["/bin/sh", "-c", script])?;
+    for (program, name) in
+        [("exhaust", "bomb"), ("ring", "racing"), ("machine", "spin-in-ring0"), ("exhaust", "memory")]
+    {
+        let grant = format!("{}:{IN_POD}", directory.display());
+        let options = ["--timeout", POD_LIMIT, "--memory", "256M", "--ro", &grant];
+        let mut attacker = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start hull")?;
+        let beside = hull::run(&[], &["/bin/sh", "-c", script])?;
+        // It ends within its time limit, whatever it did.
+        attacker.wait()?;
+        ensure!(beside == alone, "beside {name}: {beside:?} instead of {alone:?}");
+    }
+    Ok(())
+}
