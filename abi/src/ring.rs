@@ -79,7 +79,11 @@ pub struct Ring {
     pub server: AtomicU32,
     /// Kicks sent so far; written by the monitor.
     pub kicks: AtomicU32,
-    _pad0: [u64; 6],
+    /// How often pages of the window were lost, because the host's file was cut or can't be read; written by
+    /// the monitor. It put other memory there, and kicks.
+    pub losses: AtomicU32,
+    _pad3: u32,
+    _pad0: [u64; 5],
     /// Submissions produced; written by keel.
     pub sub_tail: AtomicU32,
     /// Completions consumed; written by keel.

@@ -80,6 +80,15 @@ impl RingEnd {
         true
     }
 
+    /// Replaces pages of the window that the host can't provide, and tells keel; `false` if there are none.
+    pub fn lose_pages(&self) -> bool {
+        let any = self.memory.replace_lost_pages() > 0;
+        if any {
+            field!(self, losses, AtomicU32).fetch_add(1, Ordering::SeqCst);
+        }
+        any
+    }
+
     /// Says whether a host thread polls the ring.
     pub fn set_polling(&self, on: bool) {
         let state = if on { server_state::POLLING } else { server_state::ASLEEP };

@@ -174,9 +174,16 @@ fn drive(vcpu: &mut Vcpu, doorbell: &mut Doorbell, shared: &Shared) -> Result<Op
             VcpuEvent::Port(port::PANIC) => return Ok(Some(Death::Halted)),
             // A program wrote some port: nothing listens there.
             VcpuEvent::Port(_) | VcpuEvent::Interrupted => {}
+            VcpuEvent::Dead(Death::HostPage) if lose_pages(shared) => shared.kick.send(),
             VcpuEvent::Dead(death) => return Ok(Some(death)),
         }
     }
+}
+
+/// The host could not provide a page: whether the virtual CPU can go on without it.
+fn lose_pages(shared: &Shared) -> bool {
+    let _nobody_maps_meanwhile = shared.server();
+    shared.ring.lose_pages()
 }
 
 fn finish_if_ended(server: &Server, shared: &Shared) {

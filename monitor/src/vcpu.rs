@@ -48,7 +48,7 @@ pub enum Death {
     /// An access to guest-physical memory that does not exist.
     #[error("the virtual processor used memory that does not exist ({0:#x})")]
     Nowhere(u64),
-    /// The host could not provide a page (a file behind the window was cut).
+    /// The host can't provide a page: a file behind the window was cut, or it has no memory.
     #[error("the host can't provide a page of memory")]
     HostPage,
     /// KVM gave up.
@@ -205,6 +205,7 @@ impl Vcpu {
             Ok(VcpuExit::Hlt | VcpuExit::Shutdown) => Event::Dead(Death::Halted),
             Ok(VcpuExit::MmioRead(address, _)) => Event::Dead(Death::Nowhere(address)),
             Ok(VcpuExit::MmioWrite(address, _)) => Event::Dead(Death::Nowhere(address)),
+            Ok(VcpuExit::MemoryFault { .. }) => Event::Dead(Death::HostPage),
             Ok(VcpuExit::InternalError) => Event::Dead(Death::Kvm(17)),
             Ok(_) => Event::Dead(Death::Kvm(self.fd.get_kvm_run().exit_reason)),
             Err(e) if e.errno() == libc::EINTR || e.errno() == libc::EAGAIN => Event::Interrupted,

@@ -16,6 +16,8 @@ static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
     Global::new(RefCell::new(alloc::collections::VecDeque::new()));
 /// The deadline that the helper was told by the doorbell.
 static TOLD: Global<Cell<u64>> = Global::new(Cell::new(u64::MAX));
+/// Losses of window pages that were noticed.
+static LOSSES: Global<Cell<u32>> = Global::new(Cell::new(0));
 static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
 
 fn ring() -> &'static Ring {
@@ -125,6 +127,13 @@ pub fn set_tick(on: bool) {
 #[inline]
 pub fn is_polled() -> bool {
     ring().server.load(Acquire) == server_state::POLLING
+}
+
+/// Whether pages of the window were lost since this was asked last.
+#[inline]
+pub fn window_lost() -> bool {
+    let losses = ring().losses.load(Relaxed);
+    LOSSES.replace(losses) != losses
 }
 
 /// Whether a completion shall interrupt the running program.

@@ -94,6 +94,10 @@ pub trait Inode: Any {
     fn pages(&self, _first: u64, _count: usize, _write: bool) -> Result<Vec<Frame>> {
         Err(Errno::ENODEV)
     }
+    /// Asks the host whether pages that [`Self::pages`] gave are gone: the size of the file if it was cut.
+    fn was_cut(&self) -> Option<u64> {
+        None
+    }
     /// Changes the size.
     fn truncate(&self, _size: u64) -> Result<()> {
         Err(Errno::EINVAL)

@@ -214,6 +214,32 @@ impl GuestMemory {
         Ok(())
     }
 
+    /// Puts memory of its own where the window shows pages that the host can't provide (their file was cut, or can't
+    /// be read), so that the virtual CPU can go on. How many pages there were.
+    pub fn replace_lost_pages(&self) -> usize {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        let end = self.window_end.load(Ordering::Acquire) - WINDOW_BASE as u64;
+        let is_there = |at: u64, len: u64| {
+            // SAFETY: the range lies in the window's reservation; reading it ahead changes nothing.
+            let result = unsafe { libc::madvise(self.window.at(at).cast(), len as usize, libc::MADV_POPULATE_READ) };
+            result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+        };
+        let mut lost = 0;
+        for piece in (0..end).step_by(LARGE_PAGE_SIZE) {
+            if is_there(piece, LARGE_PAGE_SIZE as u64) {
+                continue;
+            }
+            for at in (piece..piece + LARGE_PAGE_SIZE as u64).step_by(PAGE_SIZE).filter(|at| !is_there(*at, PAGE)) {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+                let prot = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: replaces a page of the window's own reservation, which holds no Rust object.
+                let mapped = unsafe { libc::mmap(self.window.at(at).cast(), PAGE_SIZE, prot, flags, -1, 0) };
+                lost += usize::from(mapped != libc::MAP_FAILED);
+            }
+        }
+        lost
+    }
+
     /// Pointer to the ring, which RAM holds from the start.
     pub(crate) fn ring(&self) -> *const abi::ring::Ring {
         self.ram.at(abi::layout::RING as u64).cast()

@@ -33,6 +33,28 @@ pub fn truncated(inode: &Rc<dyn Inode>, size: u64) {
     forget(inode, size.div_ceil(PAGE_SIZE as u64), u64::MAX);
 }
 
+/// Pages of host files were lost while programs map them. Files that were cut fault again beyond their new
+/// ends, where programs get SIGBUS; whether there was one. May block.
+pub fn find_cut_files() -> bool {
+    let spaces: Vec<Rc<Mm>> = SPACES.borrow().iter().filter_map(Weak::upgrade).collect();
+    let mut files: Vec<Rc<dyn Inode>> = Vec::new();
+    for mm in spaces {
+        for (file, _) in mm.inner.borrow().vmas.iter().filter_map(|vma| vma.attrs.file()) {
+            if !files.iter().any(|known| same_inode(known, &file.inode)) {
+                files.push(file.inode.clone());
+            }
+        }
+    }
+    let mut any = false;
+    for file in files {
+        if let Some(size) = file.was_cut() {
+            truncated(&file, size);
+            any = true;
+        }
+    }
+    any
+}
+
 /// The pages `[first, end)` of the file are gone or others: mappings ask for them again. Private copies
 /// go with them, as in Linux.
 pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {

@@ -354,6 +354,26 @@ impl HostNode {
         }
     }
 
+    /// Looks whether the file ends before pages that are in the window: its size then. What the window holds of it
+    /// is mapped anew when it is wanted again.
+    pub fn cut_content(&self) -> Option<u64> {
+        let content = self.content.get()?;
+        if content.chunks.borrow().is_empty() {
+            return None;
+        }
+        self.stale();
+        let size = self.fresh_attr().ok()?.size;
+        let end = |(index, chunk): (&u64, &Chunk)| index * CHUNK + chunk.mapped;
+        let cut = content.chunks.borrow().iter().map(end).any(|end| end > size.next_multiple_of(PAGE));
+        if !cut {
+            return None;
+        }
+        for (_, chunk) in content.chunks.take() {
+            self.host().retire(chunk);
+        }
+        Some(size)
+    }
+
     fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
         let index = first * PAGE / CHUNK;
         let offset = first * PAGE % CHUNK;

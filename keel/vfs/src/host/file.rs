@@ -69,6 +69,10 @@ impl Inode for HostNode {
         self.content_pages(first, count, write)
     }
 
+    fn was_cut(&self) -> Option<u64> {
+        self.cut_content()
+    }
+
     fn truncate(&self, size: u64) -> Result<()> {
         self.writable()?;
         self.truncate_content(size)

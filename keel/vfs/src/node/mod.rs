@@ -414,6 +414,10 @@ impl Inode for Node {
         self.map_pages(first, count, write)
     }
 
+    fn was_cut(&self) -> Option<u64> {
+        self.lower_data()?.cut_content()
+    }
+
     fn truncate(&self, size: u64) -> Result<()> {
         self.truncate_data(size)
     }
