@@ -20,6 +20,7 @@ const MAX_HOSTNAME: usize = 64;
 
 /// Runs a program in a pod; its exit code. `trace`: what to tell of its calls, and the file for it.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
+    check_file_limit()?;
     let config = configure(options, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     raise_file_limit();
@@ -133,6 +134,20 @@ fn hostname(option: Option<String>) -> Result<Vec<u8>> {
         return Err(Failure::request(format!("--hostname {name}"), "not a host name", remedy));
     }
     Ok(name.into_bytes())
+}
+
+/// Fewer open files than this, and neither the monitor nor any program gets far.
+const LEAST_FILES: u64 = 192;
+
+/// Refuses to start with too few descriptors, rather than failing anywhere later.
+fn check_file_limit() -> Result<()> {
+    match rustix::process::getrlimit(Resource::Nofile).maximum {
+        Some(limit) if limit < LEAST_FILES => {
+            let why = format!("a pod needs {LEAST_FILES}, the limit is {limit}");
+            Err(Failure::request("open files", why, "raise the hard limit (ulimit -Hn)"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Allows as many open files as the host permits: each file that the pod has open is one here.

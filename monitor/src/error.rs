@@ -15,7 +15,7 @@ pub enum Error {
     #[error("/dev/kvm: {0}")]
     KvmUnusable(String),
     /// A KVM call failed.
-    #[error("kvm: {call}: {source}")]
+    #[error("kvm: {call}: {}; run hull doctor", reason(.source))]
     Kvm {
         /// The ioctl.
         call: &'static str,
@@ -23,7 +23,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No memory for the guest.
-    #[error("memory of the virtual machine ({bytes} bytes): {source}; use a smaller --memory")]
+    #[error(
+        "memory of the virtual machine ({bytes} bytes): {}; use a smaller --memory, or raise the limit on memory (ulimit -v)",
+        reason(.source)
+    )]
     Memory {
         /// Bytes that were wanted.
         bytes: u64,
@@ -31,7 +34,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A host path that was granted can't be opened.
-    #[error("{path}: {source}")]
+    #[error("{path}: {}; check the path", reason(.source))]
     Export {
         /// The path.
         path: PathBuf,
@@ -42,7 +45,7 @@ pub enum Error {
     #[error("jail: {0}; use Linux 5.10 or later with seccomp, and allow that where hull runs (see hull doctor)")]
     Jail(#[from] crate::jail::Failure),
     /// A host resource is missing.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}; run hull doctor", reason(.source))]
     Host {
         /// What was tried.
         what: &'static str,
@@ -55,6 +58,15 @@ pub enum Error {
     /// A mistake of Hull's own.
     #[error("internal error: {0}")]
     Internal(&'static str),
+}
+
+/// Text of an error of the host without Rust's "(os error 2)".
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((text, _)) => text.to_lowercase(),
+        None => text,
+    }
 }
 
 impl Error {

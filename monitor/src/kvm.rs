@@ -24,7 +24,7 @@ pub fn open() -> Result<Kvm, Error> {
             _ if error.raw_os_error() == Some(libc::ENXIO) || error.raw_os_error() == Some(libc::ENODEV) => {
                 Error::NoKvm
             }
-            _ => Error::KvmUnusable(error.to_string()),
+            _ => Error::KvmUnusable(format!("{}; see hull doctor", crate::error::reason(&error))),
         });
     }
     let kvm = Kvm::new().map_err(|e| Error::kvm("open", e))?;

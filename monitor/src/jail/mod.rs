@@ -19,7 +19,7 @@ use std::io::Error;
 
 /// A part of the jail that the host refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: {source}")]
+#[error("{what}: {}", crate::error::reason(.source))]
 pub struct Failure {
     /// The part.
     pub what: &'static str,

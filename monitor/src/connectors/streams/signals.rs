@@ -23,6 +23,8 @@ static QUEUE: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
 static WAKER: Mutex<Option<Waker>> = Mutex::new(None);
 /// The pod asked for signals.
 static LISTENING: AtomicBool = AtomicBool::new(false);
+/// The pod is over: its exit code is what remains to be told.
+static OVER: AtomicBool = AtomicBool::new(false);
 /// The queue is not empty: spares others the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
@@ -36,7 +38,7 @@ fn queue() -> MutexGuard<'static, VecDeque<u32>> {
 /// Passes a signal to the pod.
 pub fn post(signal: u32) -> Posted {
     let waker = WAKER.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let Some(waker) = waker else { return Posted::Refused };
+    let Some(waker) = waker else { return refused() };
     {
         let mut queue = queue();
         if queue.len() < MAX_WAITING {
@@ -48,9 +50,19 @@ pub fn post(signal: u32) -> Posted {
     if !LISTENING.load(Ordering::SeqCst) {
         queue().clear();
         ANY.store(false, Ordering::SeqCst);
-        return Posted::Refused;
+        return refused();
     }
     if is_waiting() { Posted::Waiting } else { Posted::Sent }
+}
+
+/// Nobody listens: not yet, or not any more. In the latter case a signal must not take the place of the pod's exit
+/// code, unless it comes again because that does not appear.
+fn refused() -> Posted {
+    if !OVER.load(Ordering::SeqCst) {
+        return Posted::Refused;
+    }
+    ANY.store(true, Ordering::SeqCst);
+    Posted::Waiting
 }
 
 /// Whether the pod has not taken all signals yet.
@@ -60,6 +72,7 @@ pub fn is_waiting() -> bool {
 
 /// Sets what gets the pod told of a signal; `None` when it is over.
 pub fn set_waker(waker: Option<Waker>) {
+    OVER.store(waker.is_none(), Ordering::SeqCst);
     LISTENING.store(false, Ordering::SeqCst);
     *WAKER.lock().unwrap_or_else(PoisonError::into_inner) = waker;
 }

@@ -1,0 +1,324 @@
+//! Failures of the host and of `hull` itself: nothing is lost, hangs or is left behind.
+//!
+//! `HULL_TEST_LONG=1` kills 500 pods instead of 50.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hull_tests::compile::{self, Program};
+use hull_tests::environment::Scratch;
+use hull_tests::hull::{self, HOST_LIMIT};
+use hull_tests::process::{self, Outcome};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `hull run OPTIONS -- /bin/sh -c SCRIPT`, ready to be changed and started.
+fn pod(options: &[&str], script: &str) -> Command {
+    hull::require_kvm().unwrap();
+    hull::run_command(options, &["/bin/sh", "-c", script]).unwrap()
+}
+
+/// Runs a shell on the host in which `$HULL` is the command of [`pod`].
+#[track_caller]
+fn from_shell(host: &str, options: &[&str], script: &str) -> Outcome {
+    let pod = pod(options, script);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", host, "sh"]).arg(pod.get_program()).args(pod.get_args()).current_dir("/");
+    let outcome = process::run(&mut shell, Stdio::null(), HOST_LIMIT).unwrap();
+    assert!(!outcome.timed_out, "hull hangs: {}", text(&outcome.stderr));
+    outcome
+}
+
+/// One line of Hull's own on standard error, which names a remedy.
+#[track_caller]
+fn one_line(outcome: &Outcome) {
+    let error = text(&outcome.stderr);
+    assert!(error.starts_with("hull: ") && error.contains("; ") && error.lines().count() == 1, "{error}");
+}
+
+struct Running {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// Reads up to this line; what came before it.
+    fn until(&mut self, wanted: &str) -> String {
+        let mut before = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended after {before}");
+            if line.trim_end() == wanted {
+                return before;
+            }
+            before.push_str(&line);
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: a signal to a child that was not waited for.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+    }
+
+    /// The rest of its output and its status.
+    fn end(mut self) -> (String, i32) {
+        drop(self.child.stdin.take());
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.lines, &mut rest).unwrap();
+        (rest, process::shell_status(self.child.wait().unwrap()))
+    }
+}
+
+fn names(directory: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.file_name());
+    let names = entries.map(|name| name.to_string_lossy().into_owned());
+    // Other tests and measurements work beside this one.
+    names.filter(|name| name.contains("hull") && !name.starts_with("hull-")).collect()
+}
+
+fn available() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn killed_at_any_moment_nothing_remains() {
+    let long = std::env::var_os("HULL_TEST_LONG").is_some();
+    let count = if long { 500 } else { 50 };
+    let look = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let sockets = sockets.lines().filter(|line| line.contains("hull")).count();
+        (mounts, sockets, names("/tmp"), names("/dev/shm"), names("/run"))
+    };
+    let scratch = Scratch::new().unwrap();
+    let grant = format!("{}:/granted", scratch.0.display());
+    let script = "cd /granted; for i in 1 2 3 4 5 6 7 8 9; do (seq 1 2000 | sort -rn >f$i) & done; wait; exec sleep 5";
+    let (before, memory) = (look(), available());
+    let mut seed = u64::from(std::process::id());
+    for round in 0..count {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let delay = Duration::from_micros(seed >> 33 & 0x3_ffff); // up to 262 ms: setup, boot, work
+        let mut command = pod(&["--rw", &grant], script);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
+        let id = child.id();
+        std::thread::sleep(delay);
+        child.kill().unwrap();
+        assert_eq!(process::shell_status(child.wait().unwrap()), 128 + 9, "round {round}");
+        // SAFETY: asks for processes of a group that this test made; none is signalled.
+        let left = unsafe { libc::kill(-(id as libc::pid_t), 0) };
+        assert_eq!(left, -1, "round {round}: a process of the group lives");
+    }
+    assert_eq!(before, look());
+    if long {
+        // A pod takes more than 8 MB. Others use the machine, too.
+        let lost = memory.saturating_sub(available());
+        assert!(lost < count * 8 << 10, "{lost} KiB less memory");
+    }
+    // What the pods wrote is whole files of the host, and the grant is usable.
+    let outcome = from_shell("exec \"$@\"", &["--rw", &grant], "cd /granted; rm -f f*; echo x >g; cat g");
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (0, "x\n"));
+}
+
+#[test]
+fn closed_standard_streams() {
+    for closed in ["0<&-", "1>&-", "2>&-", "0<&- 1>&-", "0<&- 2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"] {
+        let outcome = from_shell(&format!("exec \"$@\" {closed}"), &[], "echo x; echo y >&2; cat; exit 3");
+        assert_eq!(outcome.status, 3, "{closed}: {}", text(&outcome.stderr));
+        let outcome = from_shell(&format!("exec \"$@\" {closed}"), &["--ro", "/no/such"], "exit 3");
+        assert_eq!(outcome.status, 125, "{closed}");
+    }
+}
+
+#[test]
+fn streams_that_take_nothing() {
+    let outcome = from_shell("exec \"$@\" >/dev/full", &[], "cat /etc/passwd; exit $?");
+    assert_ne!(outcome.status, 0);
+    assert!(text(&outcome.stderr).to_lowercase().contains("no space"), "{}", text(&outcome.stderr));
+    // A message that can't be written changes no exit code.
+    assert_eq!(from_shell("exec \"$@\" 2>/dev/full", &["--ro", "/no/such"], "true").status, 125);
+    assert_eq!(from_shell("\"$@\" 2>/dev/full; exit $?", &["--memory", "64M"], "exit 4").status, 4);
+    let binary = hull::binary().unwrap().display().to_string();
+    let outcome = process::run(
+        Command::new("/bin/sh").args(["-c", &format!("{binary} doctor >/dev/full; {binary} doctor | head -c 1")]),
+        Stdio::null(),
+        HOST_LIMIT,
+    );
+    assert!(!text(&outcome.unwrap().stderr).contains("panicked"));
+}
+
+#[test]
+fn a_full_target_is_told_to_the_program() {
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not run: mounting a small file system needs the root user");
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let path = scratch.0.display().to_string();
+    let host = format!("exec unshare -m sh -c 'mount -t tmpfs -o size=1m none {path} && exec \"$@\"' sh \"$@\"");
+    let script = "cd /granted; head -c 3000000 /dev/zero >big; echo $?; ls -s big | wc -l; rm big; echo fits >small; cat small; \
+                  mkdir d; head -c 3000000 /dev/zero >d/again; rm d/again; echo $(cat small)";
+    let outcome = from_shell(&host, &["--rw", &format!("{path}:/granted")], script);
+    assert_eq!(
+        (outcome.status, text(&outcome.stdout).as_str()),
+        (0, "1\n1\nfits\nfits\n"),
+        "{}",
+        text(&outcome.stderr)
+    );
+    assert!(text(&outcome.stderr).contains("No space left on device"));
+}
+
+#[test]
+fn few_descriptors() {
+    for limit in [8, 10, 12, 14, 16, 20, 32, 128] {
+        let outcome = from_shell(&format!("ulimit -n {limit}; exec \"$@\""), &[], "exit 5");
+        assert_eq!(outcome.status, 125, "{limit}");
+        one_line(&outcome);
+        assert!(text(&outcome.stderr).contains("ulimit -Hn"));
+    }
+    // The soft limit is the program's, and no matter for hull.
+    let script =
+        "ulimit -n; i=0; while [ $i -lt 300 ]; do cat /etc/passwd >/dev/null || exit 1; i=$((i+1)); done; exit 5";
+    for limit in ["ulimit -Sn 16", "ulimit -n 200"] {
+        let outcome = from_shell(&format!("{limit}; exec \"$@\""), &[], script);
+        assert_eq!(outcome.status, 5, "{limit}: {}", text(&outcome.stderr));
+    }
+}
+
+#[test]
+fn too_little_memory_on_the_host() {
+    for limit in [1 << 20, 3 << 20, 4 << 20] {
+        let outcome = from_shell(&format!("ulimit -v {limit}; exec \"$@\""), &[], "exit 5");
+        if outcome.status != 5 {
+            assert_eq!(outcome.status, 125, "{}", text(&outcome.stderr));
+            one_line(&outcome);
+            assert!(text(&outcome.stderr).contains("memory"), "{}", text(&outcome.stderr));
+        }
+    }
+}
+
+#[test]
+fn storms_of_signals() {
+    let script = "trap : USR1 USR2 HUP WINCH; echo ready; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; exit 7";
+    let mut running = Running::start(pod(&[], script));
+    running.until("ready");
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut count = 0;
+    while Instant::now() < end && running.child.try_wait().unwrap().is_none() {
+        for signal in
+            [libc::SIGUSR1, libc::SIGUSR2, libc::SIGHUP, libc::SIGWINCH, libc::SIGCONT, libc::SIGURG, libc::SIGCHLD]
+        {
+            running.signal(signal);
+            count += 1;
+        }
+    }
+    assert!(count > 1000);
+    assert_eq!(running.end().1, 7);
+}
+
+#[test]
+fn stopped_and_continued() {
+    let script = "echo ready; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; date +%s%N; done; cat; exit 6";
+    let mut running = Running::start(pod(&[], script));
+    running.until("ready");
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(120));
+        running.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(700));
+        running.signal(libc::SIGCONT);
+    }
+    let (output, status) = running.end();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    assert_eq!(status, 6);
+    let times: Vec<u128> = output.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(times.len(), 10);
+    assert!(times.is_sorted(), "{times:?}");
+    // The pod's clock did not stand still while it was stopped.
+    let behind = now.abs_diff(times[9]);
+    assert!(behind < 30_000_000_000, "{behind} ns off");
+    assert!(times[9] - times[0] > 1_400_000_000, "{times:?}");
+}
+
+/// What the program that maps a file tells after something happened to the file.
+fn mapped(change: impl FnOnce(&Path)) -> String {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    let program = Program {
+        name: "mapped".into(),
+        source: sources.join("mapped.c"),
+        executable: output.join(format!("mapped-{:?}", std::thread::current().id())),
+        flags: vec!["-Wno-unused".into()],
+    };
+    compile::build(&program, &sources.join("guest.h")).unwrap();
+    let scratch = Scratch::new().unwrap();
+    let file = scratch.0.join("file");
+    fs::write(&file, "a".repeat(16 << 20)).unwrap();
+    let (tests, granted) = (format!("{}:/tests", output.display()), format!("{}:/granted", scratch.0.display()));
+    let name = program.executable.file_name().unwrap().to_string_lossy().into_owned();
+    let command =
+        hull::run_command(&["--ro", &tests, "--ro", &granted], &[&format!("/tests/{name}"), "/granted/file"]).unwrap();
+    let mut running = Running::start(command);
+    assert_eq!(running.until("ready"), "page 0 a\npage 2048 a\n");
+    change(&file);
+    running.say("go on");
+    let (output, status) = running.end();
+    assert_eq!(status, 0, "{output}");
+    output
+}
+
+#[test]
+fn a_mapped_file_is_cut() {
+    let output = mapped(|file| fs::File::options().write(true).open(file).unwrap().set_len(4096).unwrap());
+    let signals =
+        "signal 7 code 2 page 4095\nsignal 7 code 2 page 2048\npage 0 a\nsignal 7 code 2 page 1365\ncopy 4096\n";
+    assert_eq!(output, signals);
+}
+
+#[test]
+fn a_mapped_file_is_replaced_or_removed() {
+    let whole = "page 4095 a\npage 2048 a\npage 0 a\npage 1365 a\ncopy 4096\n";
+    let replace = |file: &Path| {
+        fs::write(file.with_extension("new"), "b").unwrap();
+        fs::rename(file.with_extension("new"), file).unwrap();
+    };
+    assert_eq!(mapped(replace), whole);
+    assert_eq!(mapped(|file| fs::remove_file(file).unwrap()), whole);
+}
+
+#[test]
+fn a_granted_directory_is_removed() {
+    for option in ["--ro", "--rw"] {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.0.join("granted");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("file"), "x").unwrap();
+        let script = "cd /granted; cat file; echo; echo ready; read go; sleep 1.2; ls; touch new 2>/dev/null; cat file 2>/dev/null; exit 8";
+        let mut running = Running::start(pod(&[option, &format!("{}:/granted", path.display())], script));
+        assert_eq!(running.until("ready"), "x\n");
+        fs::remove_dir_all(&path).unwrap();
+        running.say("go");
+        let (_, status) = running.end();
+        assert_eq!(status, 8);
+        assert!(!path.exists());
+    }
+}
