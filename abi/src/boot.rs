@@ -64,6 +64,10 @@ pub mod flags {
     pub const DOORBELL_EVENT: u64 = 8;
     /// The helper polls while there is work (`--doorbell=poll`).
     pub const DOORBELL_POLL: u64 = 16;
+    /// Fail with a panic when the first program ends (a hidden option, to test reports).
+    pub const FAIL_PANIC: u64 = 1 << 32;
+    /// Fail with an exception then.
+    pub const FAIL_FAULT: u64 = 1 << 33;
 }
 
 const _: () = assert!(core::mem::size_of::<BootInfo>() == 200);

@@ -64,7 +64,7 @@ which --env and --tty have no short form here.")]
     #[command(long_about = "\
 Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check with what to do \
 about it; exits with 0 if pods can run, with 125 otherwise.")]
-    Doctor,
+    Doctor(DoctorArgs),
     /// Measure pods side by side with the host
     #[command(long_about = "\
 Measure pods side by side with the host: system calls, processor, processes, files, commands, starts. Each is \
@@ -74,6 +74,14 @@ host time through pod time (above 1: the pod is faster).")]
     /// One of the programs that `bench` measures
     #[command(hide = true)]
     BenchWorkload(bench::workload::Options),
+}
+
+/// Options of `doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `run` and `trace`.
@@ -132,6 +140,10 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = Doorbell::Adaptive)]
     pub doorbell: Doorbell,
 
+    /// Let the pod's kernel fail when the program ends, to see its report
+    #[arg(long, value_enum, hide = true)]
+    pub fail_keel: Option<FailKeel>,
+
     /// Keep standard input open: always so, accepted for habit
     #[arg(short, long)]
     pub interactive: bool,
@@ -143,6 +155,15 @@ pub struct RunArgs {
     /// The program and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
+}
+
+/// `--fail-keel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailKeel {
+    /// By a panic
+    Panic,
+    /// By an exception
+    Fault,
 }
 
 /// `--syscalls`.
@@ -165,6 +186,15 @@ pub enum Doorbell {
     Event,
     /// A helper thread polls
     Poll,
+}
+
+impl From<FailKeel> for monitor::KeelFailure {
+    fn from(value: FailKeel) -> Self {
+        match value {
+            FailKeel::Panic => Self::Panic,
+            FailKeel::Fault => Self::Fault,
+        }
+    }
 }
 
 impl From<Syscalls> for monitor::Syscalls {

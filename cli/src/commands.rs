@@ -21,7 +21,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
     match command {
         Command::Run(options) => run::run(options, None),
         Command::Trace(options) => trace::trace(options),
-        Command::Doctor => Ok(doctor::doctor()),
+        Command::Doctor(options) => Ok(doctor::doctor(&options)),
         Command::Bench(options) => measured(bench::bench(&options)),
         Command::BenchWorkload(options) => measured(bench::workload::run(&options)),
     }

@@ -1,9 +1,11 @@
 //! `hull doctor`: whether this machine can run pods.
 
+use crate::args::DoctorArgs;
 use crate::failure::EXIT_FAILURE;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::process::Resource;
 use std::io::Write;
+use std::time::Duration;
 
 /// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +24,59 @@ struct Check {
     what: &'static str,
     state: State,
     text: String,
+    /// What to do, unless all is well.
+    remedy: Option<String>,
 }
 
 impl Check {
-    fn new(what: &'static str, state: State, text: impl Into<String>) -> Self {
-        Self { what, state, text: text.into() }
+    fn ok(what: &'static str, text: impl Into<String>) -> Self {
+        Self { what, state: State::Ok, text: text.into(), remedy: None }
     }
+
+    fn warn(what: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what, state: State::Warn, text: text.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn fail(what: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what, state: State::Fail, text: text.into(), remedy: Some(remedy.into()) }
+    }
+
+    /// For people.
+    fn line(&self) -> String {
+        let state = match self.state {
+            State::Ok => "ok",
+            State::Warn => "warn",
+            State::Fail => "FAIL",
+        };
+        let remedy = self.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+        format!("{state:<5} {:<12} {}{remedy}", self.what, self.text)
+    }
+
+    /// For programs.
+    fn json(&self) -> String {
+        let state = match self.state {
+            State::Ok => "ok",
+            State::Warn => "warn",
+            State::Fail => "fail",
+        };
+        let remedy = self.remedy.as_ref().map_or("null".into(), |remedy| quoted(remedy));
+        let (what, text) = (quoted(self.what), quoted(&self.text));
+        format!("    {{\"check\": {what}, \"state\": \"{state}\", \"text\": {text}, \"remedy\": {remedy}}}")
+    }
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Instructions that the pod's kernel uses without asking.
@@ -37,9 +86,14 @@ const ENOUGH_FILES: u64 = 4096;
 /// Less available memory than this in KiB is too little.
 const ENOUGH_MEMORY: u64 = 256 << 10;
 
+/// Fewer processes and threads than this are too few for a handful of pods.
+const ENOUGH_PROCESSES: u64 = 64;
+/// An exit that costs more than this comes of software-nested KVM.
+const CHEAP_EXIT: Duration = Duration::from_micros(10);
+
 /// Prints the report; exit code 0 if pods can run.
-pub fn doctor() -> u8 {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+pub fn doctor(options: &DoctorArgs) -> u8 {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let checks = [
         kvm(),
         processor(&read("/proc/cpuinfo")),
@@ -47,30 +101,56 @@ pub fn doctor() -> u8 {
         memory(&read("/proc/meminfo")),
         huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         files(),
+        processes(),
+        control_groups(&read("/proc/self/cgroup"), &read("/proc/mounts")),
         seccomp(),
         landlock(),
+        user_namespaces(&read("/proc/sys/user/max_user_namespaces")),
         host_calls(),
     ];
-    for check in &checks {
-        let state = match check.state {
-            State::Ok => "ok",
-            State::Warn => "warn",
-            State::Fail => "FAIL",
-        };
-        // Whoever does not read on has read enough.
-        let _ = writeln!(std::io::stdout(), "{state:<5} {:<11} {}", check.what, check.text);
-    }
-    if checks.iter().any(|check| check.state == State::Fail) { EXIT_FAILURE } else { 0 }
+    let failed = checks.iter().any(|check| check.state == State::Fail);
+    let report = if options.json {
+        let lines: Vec<String> = checks.iter().map(Check::json).collect();
+        let version = quoted(env!("CARGO_PKG_VERSION"));
+        let ready = !failed;
+        format!(
+            "{{\n  \"version\": {version},\n  \"ready\": {ready},\n  \"checks\": [\n{}\n  ]\n}}\n",
+            lines.join(",\n")
+        )
+    } else {
+        checks.iter().map(|check| check.line() + "\n").collect()
+    };
+    // Whoever does not read on has read enough.
+    let _ = std::io::stdout().write_all(report.as_bytes());
+    if failed { EXIT_FAILURE } else { 0 }
 }
 
+/// The kind of KVM, and what an exit of a virtual CPU costs here.
 fn kvm() -> Check {
-    match monitor::kvm::open() {
-        Err(error) => Check::new("kvm", State::Fail, error.to_string()),
-        Ok(_) if monitor::kvm::is_software_nested() => {
-            let text = "/dev/kvm works, without hardware virtualisation: page faults and exits are slow";
-            Check::new("kvm", State::Warn, text)
+    let kvm = match monitor::kvm::open() {
+        Ok(kvm) => kvm,
+        Err(error) => {
+            let text = error.to_string();
+            let (what, remedy) = text.rsplit_once("; ").unwrap_or((&text, "see the documentation of the host's KVM"));
+            return Check::fail("kvm", what, remedy);
         }
-        Ok(_) => Check::new("kvm", State::Ok, "/dev/kvm works, with hardware virtualisation"),
+    };
+    let price = match monitor::exit_price(&kvm) {
+        Ok(price) => price,
+        Err(error) => {
+            let remedy = "see whether other virtual machines run, and the kernel's log (dmesg)";
+            return Check::fail("kvm", format!("/dev/kvm opens, but no machine runs: {error}"), remedy);
+        }
+    };
+    let cost = format!("an exit costs {:.1} us", price.as_secs_f64() * 1e6);
+    if monitor::kvm::is_software_nested() {
+        let text = format!("/dev/kvm works, without hardware virtualisation; {cost}, page faults likewise");
+        Check::warn("kvm", text, "use a machine that offers VMX or SVM if speed matters")
+    } else if price > CHEAP_EXIT {
+        let text = format!("/dev/kvm works, with hardware virtualisation, but {cost}");
+        Check::warn("kvm", text, "this is usual for nested virtualisation; use a machine of its own if speed matters")
+    } else {
+        Check::ok("kvm", format!("/dev/kvm works, with hardware virtualisation; {cost}"))
     }
 }
 
@@ -86,10 +166,10 @@ fn processor(cpuinfo: &str) -> Check {
     let missing: Vec<&str> = NEEDED_FLAGS.into_iter().filter(|flag| !flags.contains(flag)).collect();
     let name = field("model name").unwrap_or("unknown");
     if missing.is_empty() {
-        Check::new("processor", State::Ok, name)
+        Check::ok("processor", name)
     } else {
-        let text = format!("{name} lacks {}; use an x86-64 processor of 2013 or later", missing.join(", "));
-        Check::new("processor", State::Fail, text)
+        let text = format!("{name} lacks {}", missing.join(", "));
+        Check::fail("processor", text, "use an x86-64 processor of 2013 or later")
     }
 }
 
@@ -107,14 +187,14 @@ fn kernel() -> Check {
         )
     });
     match probe {
-        Ok(_) => Check::new("kernel", State::Ok, format!("Linux {release}")),
+        Ok(_) => Check::ok("kernel", format!("Linux {release}")),
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
-            let text = format!("Linux {release} has no openat2, or a filter forbids it; use Linux 5.10 or later");
-            Check::new("kernel", State::Fail, text)
+            let text = format!("Linux {release} has no openat2, or a filter forbids it");
+            Check::fail("kernel", text, "use Linux 5.10 or later")
         }
         Err(error) => {
-            let text = format!("/proc can't be opened ({error}); mount it: mount -t proc proc /proc");
-            Check::new("kernel", State::Fail, text)
+            let text = format!("/proc can't be opened ({error})");
+            Check::fail("kernel", text, "mount it: mount -t proc proc /proc")
         }
     }
 }
@@ -125,57 +205,99 @@ fn memory(meminfo: &str) -> Check {
         .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     match available {
         Some(kib) if kib < ENOUGH_MEMORY => {
-            Check::new("memory", State::Warn, format!("only {} MiB available; end other programs", kib >> 10))
+            Check::warn("memory", format!("only {} MiB available", kib >> 10), "end other programs")
         }
-        Some(kib) => Check::new("memory", State::Ok, format!("{} MiB available", kib >> 10)),
-        None => Check::new("memory", State::Warn, "/proc/meminfo tells nothing; pods may run out of memory"),
+        Some(kib) => Check::ok("memory", format!("{} MiB available", kib >> 10)),
+        None => {
+            Check::warn("memory", "/proc/meminfo tells nothing", "mount /proc, or mind that pods may run out of memory")
+        }
     }
 }
 
 fn huge_pages(enabled: &str) -> Check {
     const REMEDY: &str = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
     match enabled.split(['[', ']']).nth(1) {
-        Some(mode @ ("always" | "madvise")) => Check::new("huge pages", State::Ok, format!("transparent, {mode}")),
-        _ => Check::new("huge pages", State::Warn, format!("not available: memory of pods is slower; {REMEDY}")),
+        Some(mode @ ("always" | "madvise")) => Check::ok("huge pages", format!("transparent, {mode}")),
+        _ => Check::warn("huge pages", "not available: memory of pods is slower", REMEDY),
     }
 }
 
 fn files() -> Check {
     let limit = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     if limit < ENOUGH_FILES {
-        let text = format!("at most {limit}: a pod can't open more; raise the hard limit (ulimit -Hn)");
-        Check::new("open files", State::Warn, text)
+        let text = format!("at most {limit}: a pod can't open more");
+        Check::warn("open files", text, "raise the hard limit (ulimit -Hn)")
     } else {
-        Check::new("open files", State::Ok, format!("at most {limit}"))
+        Check::ok("open files", format!("at most {limit}"))
     }
 }
 
 fn seccomp() -> Check {
     if monitor::jail::seccomp_available() {
-        Check::new("seccomp", State::Ok, "a pod's monitor makes only the host calls below")
+        Check::ok("seccomp", "a pod's monitor makes only the host calls below")
     } else {
-        let text = "not available: no pod runs; use Linux 5.10 or later, and allow seccomp where hull runs";
-        Check::new("seccomp", State::Fail, text)
+        Check::fail(
+            "seccomp",
+            "not available: no pod runs",
+            "use Linux 5.10 or later, and allow seccomp where hull runs",
+        )
     }
 }
 
 fn landlock() -> Check {
     match monitor::jail::landlock_version() {
         Some(version) => {
-            let text = format!("version {version}: a pod's monitor opens nothing but what is granted");
-            Check::new("landlock", State::Ok, text)
+            Check::ok("landlock", format!("version {version}: a pod's monitor opens nothing but what is granted"))
         }
         None => {
-            let text = "not available: a monitor that a guest took over could open your files; \
-                        use Linux 5.19 or later and boot it with lsm=landlock,...";
-            Check::new("landlock", State::Warn, text)
+            let text = "not available: a monitor that a guest took over could open your files";
+            Check::warn("landlock", text, "use Linux 5.19 or later and boot it with lsm=landlock,...")
         }
     }
 }
 
 fn host_calls() -> Check {
     let calls = monitor::jail::allowed_calls();
-    Check::new("host calls", State::Ok, format!("{} allowed: {}", calls.len(), calls.join(" ")))
+    Check::ok("host calls", format!("{} allowed: {}", calls.len(), calls.join(" ")))
+}
+
+/// Each pod needs a few threads; the limit counts all of the user.
+fn processes() -> Check {
+    let limit = rustix::process::getrlimit(Resource::Nproc).current.unwrap_or(u64::MAX);
+    match limit {
+        u64::MAX => Check::ok("processes", "no limit"),
+        limit if limit < ENOUGH_PROCESSES => {
+            Check::warn("processes", format!("at most {limit} of this user"), "raise the limit (ulimit -u)")
+        }
+        limit => Check::ok("processes", format!("at most {limit} of this user")),
+    }
+}
+
+/// Which version, and what it allows: pods are ordinary processes, so that its limits hold for them.
+fn control_groups(own: &str, mounts: &str) -> Check {
+    const WHAT: &str = "cgroups";
+    let kind = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
+    let root = mounts.lines().find(|line| kind(line) == "cgroup2").and_then(|line| line.split(' ').nth(1));
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
+    match (root, path) {
+        (Some(root), Some(path)) => {
+            let limit = |file: &str| std::fs::read_to_string(format!("{root}/{path}/{file}")).ok();
+            let shown = |file| limit(file).map_or("none".into(), |text: String| text.trim().to_owned());
+            let text = format!("version 2; memory.max {}, pids.max {}", shown("memory.max"), shown("pids.max"));
+            Check::ok(WHAT, text)
+        }
+        _ if mounts.lines().any(|line| kind(line) == "cgroup") => Check::ok(WHAT, "version 1"),
+        _ => Check::ok(WHAT, "none: only --memory and --timeout limit a pod"),
+    }
+}
+
+/// Pods need none; containers without root do, so this is asked about.
+fn user_namespaces(most: &str) -> Check {
+    match most.trim().parse::<u64>() {
+        Ok(0) => Check::ok("namespaces", "none for users (user.max_user_namespaces is 0); pods need none"),
+        Ok(most) => Check::ok("namespaces", format!("at most {most} for users; pods need none")),
+        Err(_) => Check::ok("namespaces", "none for users; pods need none"),
+    }
 }
 
 #[cfg(test)]
@@ -188,7 +310,7 @@ mod tests {
         assert_eq!(processor(good).state, State::Ok);
         let bad = processor("model name : B\nflags : fpu fsgsbase\n");
         assert_eq!(bad.state, State::Fail);
-        assert!(bad.text.starts_with("B lacks xsave, "));
+        assert!(bad.text.starts_with("B lacks xsave, ") && bad.remedy.is_some());
         assert_eq!(processor("").state, State::Fail);
         assert_eq!(memory("MemTotal: 1 kB\nMemAvailable:  1048576 kB\n").state, State::Ok);
         assert_eq!(memory("MemAvailable: 1000 kB\n").state, State::Warn);
@@ -197,5 +319,17 @@ mod tests {
         assert_eq!(huge_pages("always madvise [never]\n").state, State::Warn);
         assert_eq!(huge_pages("").state, State::Warn);
         assert_eq!(kernel().state, State::Ok);
+        let groups = control_groups("0::/\n", "cgroup2 /no/such cgroup2 rw 0 0\n");
+        assert_eq!(groups.text, "version 2; memory.max none, pids.max none");
+        assert_eq!(control_groups("4:memory:/\n", "c /x/memory cgroup rw,memory 0 0\n").text, "version 1");
+        assert!(user_namespaces("0\n").text.contains("is 0"));
+    }
+
+    #[test]
+    fn programs_read_json() {
+        let check = Check::warn("a", "quote \" and \\ and \n", "do");
+        let json = r#"{"check": "a", "state": "warn", "text": "quote \" and \\ and \u000a", "remedy": "do"}"#;
+        assert_eq!(check.json().trim(), json);
+        assert!(Check::ok("b", "").json().ends_with(r#""remedy": null}"#));
     }
 }

@@ -26,6 +26,14 @@ pub enum Failure {
         /// A directory that would do.
         directory: String,
     },
+    /// The pod's kernel failed.
+    #[error("the pod's kernel failed: {report}\n{reproduction}")]
+    Keel {
+        /// What it said: one line, then details.
+        report: String,
+        /// How to make it happen again.
+        reproduction: String,
+    },
     /// The pod could not run.
     #[error(transparent)]
     Pod(#[from] monitor::Error),
@@ -41,7 +49,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::NotVisible { .. } => EXIT_NOT_FOUND,
-            Failure::Request { .. } | Failure::Pod(_) => EXIT_FAILURE,
+            Failure::Request { .. } | Failure::Keel { .. } | Failure::Pod(_) => EXIT_FAILURE,
         }
     }
 }

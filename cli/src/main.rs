@@ -6,6 +6,7 @@ mod doctor;
 mod environment;
 mod failure;
 mod identity;
+mod report;
 mod run;
 mod signals;
 mod trace;

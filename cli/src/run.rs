@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use crate::environment::{self, Variables};
 use crate::failure::{Failure, Result, reason};
 use crate::view::View;
-use crate::{identity, signals};
+use crate::{identity, report, signals};
 use abi::boot::{PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
@@ -25,7 +25,11 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     raise_file_limit();
     let signals = signals::hold().map_err(host("signals"))?;
-    Ok(monitor::run(config, || signals.pass_on())?)
+    let reproduction = report::reproduction();
+    monitor::run(config, || signals.pass_on()).map_err(|error| match error {
+        monitor::Error::Keel(report) => Failure::Keel { report, reproduction },
+        other => Failure::Pod(other),
+    })
 }
 
 fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {
@@ -87,6 +91,7 @@ fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<R
         syscalls: options.syscalls.into(),
         doorbell: options.doorbell.into(),
         timeout: options.timeout.filter(|timeout| !timeout.is_zero()),
+        fail_keel: options.fail_keel.map(Into::into),
         exports,
         trace_output,
         pod,

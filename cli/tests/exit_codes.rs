@@ -67,3 +67,16 @@ fn doctor_reports_line_by_line() {
     let failed = text.contains("FAIL ");
     assert_eq!(output.status.code(), Some(if failed { 125 } else { 0 }));
 }
+
+#[test]
+fn doctor_reports_to_programs() {
+    let output = hull(&["doctor", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let ready = output.status.code() == Some(0);
+    assert!(text.starts_with("{\n  \"version\": \"") && text.contains(&format!("\"ready\": {ready}")), "{text}");
+    for check in ["kvm", "processor", "kernel", "memory", "huge pages", "open files", "cgroups", "seccomp", "landlock"]
+    {
+        assert!(text.contains(&format!("{{\"check\": \"{check}\", \"state\": \"")), "{check}: {text}");
+    }
+    assert_eq!(text.matches("\"remedy\": null").count(), text.matches("\"state\": \"ok\"").count());
+}

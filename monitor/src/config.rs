@@ -29,6 +29,15 @@ pub enum Doorbell {
     Poll,
 }
 
+/// How keel fails on purpose, when the first program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeelFailure {
+    /// It panics.
+    Panic,
+    /// It raises an exception.
+    Fault,
+}
+
 /// One pod.
 #[derive(Debug)]
 pub struct RunConfig {
@@ -42,6 +51,8 @@ pub struct RunConfig {
     pub doorbell: Doorbell,
     /// The pod ends with exit code 124 after this time.
     pub timeout: Option<Duration>,
+    /// Whether keel fails, so that its report can be tested.
+    pub fail_keel: Option<KeelFailure>,
     /// Host directories and files, by the ids that `pod.exports` uses.
     pub exports: Vec<ExportConfig>,
     /// Where traced calls are written; `None`: standard error.

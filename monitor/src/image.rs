@@ -8,6 +8,8 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 /// Keel, linked by the build script.
 static KEEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keel.elf"));
 
+/// More bytes than the image has.
+const MOST_IMAGE: u64 = 16 << 20;
 /// "HULLKEEL": first word of the image.
 const MAGIC: u64 = u64::from_le_bytes(*b"HULLKEEL");
 
@@ -68,20 +70,31 @@ pub fn symbol(address: u64) -> Option<String> {
         .symbols()
         .filter(|s| s.kind() != SymbolKind::File && s.address() <= address && s.name().is_ok_and(|n| !n.is_empty()))
         .max_by_key(|s| s.address())?;
-    let name = best.name().ok()?;
+    // Behind the image's end no function lies.
+    let name = best.name().ok().filter(|name| *name != "__bss_end")?;
     Some(format!("{:#}+{:#x}", rustc_demangle::demangle(name), address - best.address()))
 }
 
-/// Adds names to the addresses of keel that a report mentions.
+/// Adds names to the addresses of keel that a report mentions; those of the backtrace get a line each.
 pub fn symbolise(report: &str) -> String {
-    let mut text = String::from(report);
-    for word in report.split_ascii_whitespace() {
-        let number = word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        if let Some(address) = number.filter(|a| *a >= (DIRECT_BASE + KEEL_IMAGE) as u64)
-            && let Some(name) = symbol(address)
-        {
-            text.push_str(&format!("\n  {word} {name}"));
+    let name = |word: &str| {
+        let address = u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
+        let image = (DIRECT_BASE + KEEL_IMAGE) as u64;
+        if (image..image + MOST_IMAGE).contains(&address) { symbol(address) } else { None }
+    };
+    let mut lines = Vec::new();
+    for line in report.lines() {
+        if let Some(addresses) = line.strip_prefix("backtrace:") {
+            lines.push("backtrace:".into());
+            let named = addresses.split_ascii_whitespace().map(|word| (word, name(word).unwrap_or_default()));
+            lines.extend(named.map(|(word, name)| format!("  {word} {name}")));
+        } else {
+            let words = line.split(' ').map(|word| match name(word) {
+                Some(name) => format!("{word} <{name}>"),
+                None => word.into(),
+            });
+            lines.push(words.collect::<Vec<String>>().join(" "));
         }
     }
-    text
+    lines.join("\n")
 }

@@ -18,7 +18,7 @@ mod run;
 mod server;
 mod vcpu;
 
-pub use config::{Doorbell, RunConfig, Syscalls};
+pub use config::{Doorbell, KeelFailure, RunConfig, Syscalls};
 pub use error::Error;
-pub use machine::MIN_MEMORY;
+pub use machine::{MIN_MEMORY, exit_price};
 pub use run::{EXIT_TIMEOUT, run};

@@ -1,12 +1,12 @@
 //! The virtual machine of a pod at boot: memory, page tables, keel's image, boot information.
 
-use crate::config::{self, RunConfig, Syscalls};
+use crate::config::{self, KeelFailure, RunConfig, Syscalls};
 use crate::error::Error;
 use crate::event::Event;
 use crate::image::Image;
 use crate::memory::GuestMemory;
 use crate::server::clock_ns;
-use crate::vcpu::Vcpu;
+use crate::vcpu::{Event as VcpuEvent, Vcpu};
 use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{
     BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE, percpu, port,
@@ -14,6 +14,7 @@ use abi::layout::{
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VmFd};
 use rustix::time::ClockId;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes of a frame table entry.
 const FRAME_ENTRY: u64 = 16;
@@ -134,12 +135,45 @@ impl Machine {
     }
 }
 
+/// What one exit of a virtual CPU to the monitor costs, and the way back: the median over some exits.
+pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
+    const EXITS: usize = 201;
+    // mov dx, DOORBELL; again: out dx, al; jmp again
+    let [low, high] = port::DOORBELL.to_le_bytes();
+    let code = [0x66, 0xba, low, high, 0xee, 0xeb, 0xfd];
+    let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
+    let memory = GuestMemory::new(vm.clone(), MIN_MEMORY, MIN_MEMORY, MIN_MEMORY, WINDOW_LIMIT)?;
+    write_tables(&memory, MIN_MEMORY)?;
+    let block = (abi::tables::block(0) - DIRECT_BASE) as u64;
+    memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(0)))?;
+    memory.write(block + percpu::TSS as u64, &abi::tables::tss(0))?;
+    memory.write(abi::layout::KEEL_IMAGE as u64, &code)?;
+    let start = (DIRECT_BASE + abi::layout::KEEL_IMAGE) as u64;
+    let mut vcpu = Vcpu::new(kvm, &vm, 0, start, start)?;
+    vcpu.bind_thread();
+    let mut times = Vec::with_capacity(EXITS);
+    for _ in 0..EXITS {
+        let before = Instant::now();
+        match vcpu.run()? {
+            VcpuEvent::Port(port::DOORBELL) => times.push(before.elapsed()),
+            other => return Err(Error::KvmUnusable(format!("a test machine did not run: {other:?}"))),
+        }
+    }
+    times.sort();
+    Ok(times[EXITS / 2])
+}
+
 fn boot_flags(settings: &RunConfig) -> u64 {
     let mut bits = match settings.doorbell {
         config::Doorbell::Adaptive => 0,
         config::Doorbell::Exit => flags::DOORBELL_EXIT,
         config::Doorbell::Event => flags::DOORBELL_EVENT,
         config::Doorbell::Poll => flags::DOORBELL_POLL,
+    };
+    bits |= match settings.fail_keel {
+        None => 0,
+        Some(KeelFailure::Panic) => flags::FAIL_PANIC,
+        Some(KeelFailure::Fault) => flags::FAIL_FAULT,
     };
     if settings.syscalls == Syscalls::Trap {
         bits |= flags::TRAP_ONLY;

@@ -19,7 +19,7 @@ const MAX_BACKLOG: usize = 4 * abi::ring::ENTRIES;
 /// Most requests of one pass: a guest that writes the ring while it is served must not keep the server for ever.
 const MAX_PASS: usize = 4 * abi::ring::ENTRIES;
 /// Longest text of a log line or a crash report in bytes.
-const MAX_TEXT: usize = 4096;
+const MAX_TEXT: usize = 8192;
 /// Most entropy of one request in bytes.
 const MAX_ENTROPY: usize = 4096;
 

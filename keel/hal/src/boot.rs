@@ -1,11 +1,12 @@
 //! From the first instruction to the kernel's boot hook, and the last words of a keel that failed.
 
+use crate::cell::Global;
 use crate::trap::TrapFrame;
-use abi::boot::{BootInfo, MAGIC};
+use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{BOOT_INFO, DIRECT_BASE};
 use abi::request::Op;
-use alloc::vec::Vec;
 use core::arch::asm;
+use core::cell::{Cell, UnsafeCell};
 use core::fmt::Write;
 
 fn info() -> &'static BootInfo {
@@ -62,24 +63,23 @@ pub fn hwcap() -> (u64, u64) {
     (u64::from(core::arch::x86_64::__cpuid(1).edx), 0)
 }
 
-/// Return addresses of the calling keel code, innermost first.
-pub fn backtrace() -> Vec<u64> {
-    let rbp: usize;
-    // SAFETY: reads a register.
-    unsafe { asm!("mov {}, rbp", out(reg) rbp, options(nomem, nostack, preserves_flags)) };
-    backtrace_from(rbp)
-}
+/// Most return addresses of a backtrace.
+const DEPTH: usize = 24;
 
-fn backtrace_from(mut rbp: usize) -> Vec<u64> {
-    let mut found = Vec::new();
+/// Return addresses, innermost first, from a frame pointer on; 0 behind the last. Takes no memory.
+fn backtrace(mut rbp: usize) -> [u64; DEPTH] {
+    let mut found = [0; DEPTH];
     let ram = DIRECT_BASE..DIRECT_BASE + crate::frame_kvm::usage()[0] as usize;
-    while found.len() < 24 && ram.contains(&rbp) && rbp.is_multiple_of(8) {
+    for place in &mut found {
+        if !ram.contains(&rbp) || !rbp.is_multiple_of(8) {
+            break;
+        }
         // SAFETY: the address lies in RAM that the direct map covers; any content is valid.
         let [next, ret] = unsafe { *(rbp as *const [usize; 2]) };
         if ret < DIRECT_BASE {
             break;
         }
-        found.push(ret as u64);
+        *place = ret as u64;
         if next <= rbp {
             break;
         }
@@ -88,9 +88,12 @@ fn backtrace_from(mut rbp: usize) -> Vec<u64> {
     found
 }
 
-/// Text that never needs the heap.
+/// Bytes of a report.
+const REPORT_BYTES: usize = 8192;
+
+/// Text that never needs the heap nor much of the stack.
 struct Report {
-    text: [u8; 2048],
+    text: &'static mut [u8; REPORT_BYTES],
     len: usize,
 }
 
@@ -103,23 +106,60 @@ impl Write for Report {
     }
 }
 
-/// Ends the pod after a panic of keel: the message and a backtrace go to the monitor.
-pub fn panic(message: &core::panic::PanicInfo<'_>) -> ! {
-    let mut report = Report { text: [0; 2048], len: 0 };
-    let _ = write!(report, "{message}\nbacktrace:");
-    for address in backtrace() {
-        let _ = write!(report, " {address:#x}");
+impl Report {
+    /// The report; whether it is the first one. A second one comes of a failure while the first was made, and takes its
+    /// place.
+    fn begin() -> (Self, bool) {
+        static TEXT: Global<UnsafeCell<[u8; REPORT_BYTES]>> = Global::new(UnsafeCell::new([0; REPORT_BYTES]));
+        static BEGUN: Global<Cell<bool>> = Global::new(Cell::new(false));
+        // SAFETY: keel is entered by one CPU at a time, and who makes a report never goes on with an earlier one.
+        let text = unsafe { &mut *TEXT.get() };
+        (Self { text, len: 0 }, !BEGUN.replace(true))
     }
-    crate::ring::end(Op::Crash, 125, &report.text[..report.len])
+
+    /// Adds the backtrace and what the kernel knows, and ends the pod.
+    fn finish(mut self, rbp: usize, first: bool) -> ! {
+        let frame = match crate::percpu::kernel_stack() {
+            0 => None,
+            // SAFETY: the stack belongs to the thread that runs now, and the registers of its program lie at the top.
+            top => Some(unsafe { ((top - size_of::<TrapFrame>()) as *const TrapFrame).read() }),
+        };
+        if let Some(f) = &frame {
+            let _ =
+                write!(self, "\nprogram: rip {:#x} rsp {:#x} rflags {:#x}, entry {}", f.rip, f.rsp, f.rflags, f.entry);
+        }
+        let _ = write!(self, "\nbacktrace:");
+        for address in backtrace(rbp).into_iter().take_while(|address| *address != 0) {
+            let _ = write!(self, " {address:#x}");
+        }
+        if first {
+            (crate::stub::hooks().report)(&mut self, frame.as_ref());
+        }
+        crate::ring::end(Op::Crash, 125, &self.text[..self.len])
+    }
+}
+
+/// Ends the pod after a panic of keel: message, backtrace and last calls go to the monitor.
+pub fn panic(message: &core::panic::PanicInfo<'_>) -> ! {
+    let rbp: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rbp", out(reg) rbp, options(nomem, nostack, preserves_flags)) };
+    let (mut report, first) = Report::begin();
+    let _ = write!(report, "{}", message.message());
+    if let Some(place) = message.location() {
+        let _ = write!(report, " ({}:{})", place.file(), place.line());
+    }
+    report.finish(rbp, first)
 }
 
 pub(crate) extern "C" fn rust_own_fault(frame: &TrapFrame) -> ! {
     let fault = crate::percpu::fault_record();
-    let mut report = Report { text: [0; 2048], len: 0 };
+    let (mut report, first) = Report::begin();
     let _ = write!(
         report,
-        "keel fault: vector {} code {:#x} address {:#x} rip {:#x} rsp {:#x} rflags {:#x}\n\
-         rax {:#x} rbx {:#x} rcx {:#x} rdx {:#x} rsi {:#x} rdi {:#x} rbp {:#x}\nbacktrace:",
+        "exception {} (code {:#x}, address {:#x}) at {:#x}\n\
+         registers: rsp {:#x} rflags {:#x} rax {:#x} rbx {:#x} rcx {:#x} rdx {:#x} rsi {:#x} rdi {:#x} rbp {:#x} \
+         r8 {:#x} r9 {:#x} r10 {:#x} r11 {:#x} r12 {:#x} r13 {:#x} r14 {:#x} r15 {:#x}",
         fault.vector,
         fault.code,
         fault.address,
@@ -133,9 +173,25 @@ pub(crate) extern "C" fn rust_own_fault(frame: &TrapFrame) -> ! {
         frame.rsi,
         frame.rdi,
         frame.rbp,
+        frame.r8,
+        frame.r9,
+        frame.r10,
+        frame.r11,
+        frame.r12,
+        frame.r13,
+        frame.r14,
+        frame.r15,
     );
-    for address in backtrace_from(frame.rbp as usize) {
-        let _ = write!(report, " {address:#x}");
+    report.finish(frame.rbp as usize, first)
+}
+
+/// Fails if the monitor asked for that at boot: so that reports can be tested. Programs can't ask for it.
+pub fn fail_if_asked() {
+    if info().flags & flags::FAIL_PANIC != 0 {
+        panic!("as --fail-keel asks");
     }
-    crate::ring::end(Op::Crash, 125, &report.text[..report.len])
+    if info().flags & flags::FAIL_FAULT != 0 {
+        // SAFETY: raises an exception that keel does not return from.
+        unsafe { asm!("ud2", options(nomem, nostack)) };
+    }
 }

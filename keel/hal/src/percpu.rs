@@ -76,6 +76,11 @@ pub(crate) fn fault_record() -> crate::trap::FaultInfo {
     }
 }
 
+/// The top of the kernel stack that the next entry from a program uses; 0 before the first thread.
+pub(crate) fn kernel_stack() -> usize {
+    gs_read!(KSTACK_TOP, usize, ":r")
+}
+
 /// Sets the kernel stack that the next entry from a program uses.
 pub(crate) fn set_kernel_stack(top: usize) {
     gs_write!(KSTACK_TOP, top, ":r");

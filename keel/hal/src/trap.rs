@@ -161,5 +161,8 @@ pub mod kernel {
         pub fault: fn(&mut TrapFrame, FaultInfo) -> Exit,
         /// First code of a new thread on its own kernel stack; returns to the program.
         pub thread_start: fn(&mut TrapFrame) -> Exit,
+        /// Keel has failed: adds what the kernel knows of it, in lines that begin with a line end. Gets the
+        /// registers of the program that keel was entered from, if there is one. Must not block.
+        pub report: fn(&mut dyn core::fmt::Write, Option<&TrapFrame>),
     }
 }

@@ -29,4 +29,5 @@ pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
     quick: syscall::quick::quick,
     fault: signal::fault::fault,
     thread_start: signal::fault::thread_start,
+    report: syscall::history::report,
 };

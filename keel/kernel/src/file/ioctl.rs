@@ -12,6 +12,9 @@ use vfs::FileType;
 /// `O_ASYNC` (`FASYNC`): SIGIO when the file becomes ready.
 pub const O_ASYNC: u32 = 0o20000;
 
+/// The high byte of requests about namespaces.
+const NAMESPACE_REQUESTS: u32 = 0xb7;
+
 /// ioctl(2).
 pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
     let files = task::current().files();
@@ -40,6 +43,11 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         FIOQSIZE if is_regular(&file) => {
             user::write(arg, &file.ops.attr()?.size)?;
             Ok(0)
+        }
+        _ if command >> 8 == NAMESPACE_REQUESTS
+            && let Some(result) = crate::fs::proc::namespace_request(&file, command, arg) =>
+        {
+            result
         }
         _ => file.ops.ioctl(&file, command, arg),
     }

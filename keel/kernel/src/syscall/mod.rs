@@ -4,6 +4,7 @@
 //! function), [`CALLS`] (names, arguments and support for tracing), and, on the host, the coverage
 //! page of the documentation.
 
+pub mod history;
 pub mod quick;
 mod share;
 pub mod trace;
@@ -12,6 +13,8 @@ pub mod watch;
 use crate::patch;
 use crate::signal::deliver::{self, Next};
 use crate::task::seccomp;
+use alloc::borrow::Cow;
+use alloc::format;
 use core::cell::Cell;
 use hal::cell::Global;
 use hal::percpu;
@@ -227,6 +230,17 @@ macro_rules! syscalls {
 
 include!("table.rs");
 
+/// The row of a call.
+fn find(number: u64) -> Option<&'static Call> {
+    let index = CALLS.binary_search_by_key(&number, |c| u64::from(c.number)).ok()?;
+    CALLS.get(index)
+}
+
+/// Name of a call.
+fn name(number: u64) -> Cow<'static, str> {
+    find(number).map_or_else(|| format!("syscall_{number}").into(), |call| call.name.into())
+}
+
 /// The six argument registers.
 pub fn arguments(frame: &TrapFrame) -> [u64; 6] {
     [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9]
@@ -259,6 +273,7 @@ fn dispatch(frame: &mut TrapFrame, number: u64) -> isize {
     let handler = DISPATCH.get(number as usize).copied().unwrap_or(unsupported as Handler);
     let result = handler(frame);
     frame.rax = result as u64;
+    history::note(frame, number, result);
     result
 }
 

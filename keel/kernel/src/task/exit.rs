@@ -211,5 +211,6 @@ fn end_pod(status: i32) -> ! {
     if trace::is_on() {
         trace::summary::print();
     }
+    hal::boot::fail_if_asked();
     hal::ring::end(Op::Exit, code as u64, &[])
 }

@@ -31,6 +31,7 @@ mod system;
 
 pub use descriptors::Description;
 pub use meminfo::row as memory_line;
+pub use namespaces::request as namespace_request;
 pub use status::{list as cpu_list, mask as cpu_mask};
 pub use system::cpus;
 

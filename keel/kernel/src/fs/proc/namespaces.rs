@@ -1,13 +1,17 @@
 //! `/proc/PID/ns`: the namespaces, of which there is one each.
 
 use super::subject::Subject;
+use crate::file::File;
+use crate::fs::regular::RegularFile;
 use crate::fs::{PathRef, setup};
+use crate::mm::user;
 use crate::task;
 use crate::task::cred::cap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
+use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
@@ -65,6 +69,50 @@ impl SynthLink for Link {
     fn place(&self) -> Option<Result<PathRef>> {
         Some(self.target().map(|name| setup::tree().unnamed(&name, Rc::new(Namespace { ino: self.ino }))))
     }
+}
+
+/// Requests of ioctl(2), ioctl_nsfs(2).
+const GET_USER_NAMESPACE: u32 = 0xb701;
+const GET_PARENT: u32 = 0xb702;
+const GET_TYPE: u32 = 0xb703;
+const GET_OWNER: u32 = 0xb704;
+
+/// ioctl(2) of a namespace; `None` if the file is none. EINVAL, EPERM, ENOTTY.
+pub fn request(file: &File, command: u32, arg: usize) -> Option<Result<usize>> {
+    let inode = file.ops.inode()?;
+    let ino = inode.as_any().downcast_ref::<Namespace>()?.ino;
+    let &(_, kind, _) = NAMESPACES.iter().find(|n| n.2 == ino)?;
+    Some(match command {
+        GET_TYPE => TYPES.iter().find(|(name, _)| *name == kind).map(|(_, flag)| *flag as usize).ok_or(Errno::EINVAL),
+        GET_OWNER if kind == "user" => user::write(arg, &0u32).map(|()| 0),
+        // There is nothing above, or it is not to be seen.
+        GET_PARENT if matches!(kind, "user" | "pid") => Err(Errno::EPERM),
+        GET_USER_NAMESPACE if kind == "user" => Err(Errno::EPERM),
+        GET_USER_NAMESPACE => open_user_namespace(),
+        GET_OWNER | GET_PARENT => Err(Errno::EINVAL),
+        _ => Err(Errno::ENOTTY),
+    })
+}
+
+/// Types by name, as clone(2) has them.
+const TYPES: [(&str, u32); 8] = [
+    ("cgroup", g::CLONE_NEWCGROUP),
+    ("ipc", g::CLONE_NEWIPC),
+    ("mnt", g::CLONE_NEWNS),
+    ("net", g::CLONE_NEWNET),
+    ("pid", g::CLONE_NEWPID),
+    ("time", g::CLONE_NEWTIME),
+    ("user", g::CLONE_NEWUSER),
+    ("uts", g::CLONE_NEWUTS),
+];
+
+/// A descriptor of the user namespace, to which all others belong.
+fn open_user_namespace() -> Result<usize> {
+    let &(_, kind, ino) = NAMESPACES.iter().find(|n| n.1 == "user").ok_or(Errno::EINVAL)?;
+    let inode: Rc<dyn Inode> = Rc::new(Namespace { ino });
+    let place = setup::tree().unnamed(format!("{kind}:[{ino}]").as_bytes(), inode.clone());
+    let file = File::new(RegularFile::new(inode, None), g::O_RDONLY, Some(place));
+    task::current().files().insert(file, true).map(|fd| fd as usize)
 }
 
 /// A namespace as a file: there to be compared and passed to setns(2).

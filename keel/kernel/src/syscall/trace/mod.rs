@@ -5,7 +5,7 @@ mod names;
 mod structures;
 pub mod summary;
 
-use super::{CALLS, Call, Level, MAX_CALLS, watch};
+use super::{Level, MAX_CALLS, find, watch};
 use crate::connector;
 use crate::signal::{SigInfo, code};
 use crate::task;
@@ -119,11 +119,6 @@ fn print(tid: i32, line: &str) {
         }
     }
     send(line);
-}
-
-fn find(number: u64) -> Option<&'static Call> {
-    let index = CALLS.binary_search_by_key(&number, |c| u64::from(c.number)).ok()?;
-    CALLS.get(index)
 }
 
 /// What every line begins with: the thread, and the time if it is wanted.

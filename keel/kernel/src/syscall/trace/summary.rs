@@ -1,8 +1,8 @@
 //! How often each call was made, and the table of it.
 
-use super::{SETTINGS, find, send};
+use super::{SETTINGS, send};
 use crate::patch;
-use crate::syscall::{MAX_CALLS, unserved};
+use crate::syscall::{MAX_CALLS, name, unserved};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,11 +35,6 @@ pub fn count(number: u64, result: isize, ns: u64) {
     });
 }
 
-/// Name of a call.
-fn name(number: usize) -> String {
-    find(number as u64).map_or_else(|| format!("syscall_{number}"), |call| call.name.into())
-}
-
 /// Prints the table, if it is wanted: the end of the pod.
 pub fn print() {
     if !SETTINGS.get().summary {
@@ -58,7 +53,7 @@ pub fn print() {
     send("% time     seconds  usecs/call     calls    errors syscall");
     send(RULE);
     for (number, figures) in &rows {
-        send(&row(figures, total.ns, &name(*number)));
+        send(&row(figures, total.ns, &name(*number as u64)));
     }
     send(RULE);
     send(&row(&total, total.ns, "total"));
@@ -92,7 +87,7 @@ fn sites() {
     let mut line = String::new();
     for (number, times) in unserved() {
         // Writing to a string can't fail.
-        let _ = write!(line, "{}{} ({number}) {times}", if line.is_empty() { "" } else { ", " }, name(number));
+        let _ = write!(line, "{}{} ({number}) {times}", if line.is_empty() { "" } else { ", " }, name(number as u64));
     }
     if !line.is_empty() {
         send(&format!("not supported: {line}"));

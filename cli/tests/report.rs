@@ -1,0 +1,51 @@
+//! What `hull` reports when the pod's kernel fails.
+
+use std::process::Command;
+
+#[track_caller]
+fn report(kind: &str) -> String {
+    let program = ["sh", "-c", "cat /etc/passwd >/dev/null; exit 3"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hull"));
+    command.args(["run", "--timeout", "60", &format!("--fail-keel={kind}"), "--"]).args(program);
+    let output = command.current_dir("/usr").output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[track_caller]
+fn has_in_order(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let at = rest.find(part).unwrap_or_else(|| panic!("no {part:?} where it should be:\n{text}"));
+        rest = &rest[at + part.len()..];
+    }
+}
+
+/// What both kinds of failure have.
+const COMMON: [&str; 9] = [
+    "program: rip 0x",
+    "backtrace:\n  0x",
+    "keel_kernel::task::exit::",
+    "thread 2, maybe in this call:\n  [2] exit_group(0x3, ",
+    "last calls, newest first:\n  [2] ",
+    "wait4(",
+    " = 0x0",
+    "reproduce: ",
+    "versions: hull 0.",
+];
+
+#[test]
+fn a_panic_is_reported() {
+    let text = report("panic");
+    assert!(text.starts_with("hull: the pod's kernel failed: as --fail-keel asks (hal/src/boot.rs:"), "{text}");
+    has_in_order(&text, &COMMON);
+    assert!(text.contains("--fail-keel=panic -- sh -c 'cat /etc/passwd >/dev/null; exit 3'\n"), "{text}");
+}
+
+#[test]
+fn an_exception_is_reported() {
+    let text = report("fault");
+    assert!(text.starts_with("hull: the pod's kernel failed: exception 6 (code 0x0, address 0x"), "{text}");
+    has_in_order(&text, &["registers: rsp 0x", " r15 0x"]);
+    has_in_order(&text, &COMMON);
+}
