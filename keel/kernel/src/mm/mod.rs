@@ -12,6 +12,7 @@ mod fault;
 mod fork;
 pub mod info;
 pub mod mmap;
+pub mod other;
 pub mod remap;
 pub mod reverse;
 pub mod shared;

@@ -2,6 +2,7 @@
 
 use super::area::{Area, AreaFlags, Backing, FileBacking, FileName};
 use super::mmap::Placement;
+use super::other::may_lock;
 use super::remap::Target;
 use super::shared::SharedObject;
 use super::{Mm, advise, page_down, page_range, page_up, user};
@@ -325,7 +326,7 @@ fn lock(addr: usize, len: usize, lock: bool, on_fault: bool) -> Result<()> {
     let len = page_up(len.wrapping_add(addr - start)).unwrap_or(0);
     let mm = mm();
     if lock {
-        may_lock(&mm, len as u64)?;
+        may_lock(mm.locked_bytes(), len as u64)?;
     }
     let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
     if end == start { Ok(()) } else { mm.lock(start, end, lock, on_fault) }
@@ -339,7 +340,7 @@ pub fn sys_mlockall(flags: u32) -> Result<()> {
     }
     let mm = mm();
     let current = flags & g::MCL_CURRENT != 0;
-    may_lock(&mm, if current { mm.usage().mapped - mm.locked_bytes() } else { 0 })?;
+    may_lock(mm.locked_bytes(), if current { mm.usage().mapped - mm.locked_bytes() } else { 0 })?;
     mm.lock_all(current, flags & g::MCL_FUTURE != 0, flags & g::MCL_ONFAULT != 0);
     Ok(())
 }
@@ -348,14 +349,6 @@ pub fn sys_mlockall(flags: u32) -> Result<()> {
 pub fn sys_munlockall() -> Result<()> {
     mm().lock_all(false, false, false);
     Ok(())
-}
-
-/// Whether `bytes` more may be locked: CAP_IPC_LOCK, or RLIMIT_MEMLOCK's default. EPERM, ENOMEM.
-fn may_lock(mm: &Mm, bytes: u64) -> Result<()> {
-    const CAP_IPC_LOCK: u32 = 14;
-    const DEFAULT_LIMIT: u64 = 8 << 20;
-    let capable = task::current().cred().cap_effective & 1 << CAP_IPC_LOCK != 0;
-    if capable || mm.locked_bytes().saturating_add(bytes) <= DEFAULT_LIMIT { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// membarrier(2).
