@@ -97,6 +97,11 @@ pub const ALL: &[Benchmark] = &[
     dynamic("epoll-ready", "epoll_wait that returns a readable pipe at once", &["epoll-ready"]),
     dynamic("read-4k", "reading 4 KiB of a cached file", &["read-4k", "/usr/bin/bash"]),
     twice("open-stat-close", "open, fstat and close of 256 files", &["open-stat-close", "PLACE/files"]),
+    twice(
+        "host-open",
+        "stat, open, fstat and close of 1,000 files in 20 directories of a grant",
+        &["host-open", "PLACE/repository"],
+    ),
     dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
     start("start", "start to exit of a static program: fork and exec on the host, a pod", Starter::Host),
     start("start-runc", "the same: runc run, a pod", Starter::Runc),
@@ -130,6 +135,16 @@ pub const ALL: &[Benchmark] = &[
         "sha256",
         "sha256sum of the libraries in /usr/lib/x86_64-linux-gnu up to 4 MiB",
         "find /usr/lib/x86_64-linux-gnu -maxdepth 1 -type f -size -4096k -exec sha256sum {} +",
+    ),
+    command(
+        "tar-extract",
+        "tar unpacks 5,000 files of 17 MB into a tmpfs, and rm removes them",
+        "mkdir /dev/shm/hull-bench && /usr/bin/tar -xf PLACE/files.tar -C /dev/shm/hull-bench && echo done; rm -r /dev/shm/hull-bench",
+    ),
+    command(
+        "git-status",
+        "git status of 1,000 files in 20 directories",
+        "/usr/bin/git -c safe.directory=* -C PLACE/repository status",
     ),
     command("python", "python3 that imports json and subprocess", "/usr/bin/python3 -c 'import json, subprocess'"),
     command(

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 /// The static workload.
@@ -50,6 +51,8 @@ impl Place {
             fs::write(files.join(number.to_string()), "a file\n")?;
         }
         write_project(&self.directory.join("project"))?;
+        write_repository(&self.directory.join("repository"))?;
+        self.write_archive()?;
         Ok(())
     }
 
@@ -57,6 +60,55 @@ impl Place {
     pub fn bundle(&self, number: u32) -> PathBuf {
         self.directory.join(format!("bundle{}", number % Self::BUNDLES))
     }
+}
+
+impl Place {
+    /// `files.tar`: 5,000 files of up to some KiB.
+    fn write_archive(&self) -> Result<()> {
+        let scratch = self.directory.join("unpacked");
+        for directory in 0..50 {
+            let directory = scratch.join(directory.to_string());
+            fs::create_dir_all(&directory)?;
+            for file in 0..100 {
+                fs::write(directory.join(file.to_string()), "a line of text\n".repeat(20 + 4 * file))?;
+            }
+        }
+        run(Command::new("tar").arg("-cf").arg(self.directory.join("files.tar")).arg("-C").arg(&scratch).arg("."))?;
+        fs::remove_dir_all(scratch)?;
+        Ok(())
+    }
+}
+
+/// Runs a command that must succeed; one that does not exist leaves its rows out.
+fn run(command: &mut Command) -> Result<()> {
+    match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(status) => ensure!(status.success(), "{command:?} failed"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// A git repository with everything committed.
+fn write_repository(directory: &Path) -> Result<()> {
+    for number in 0..20 {
+        let directory = directory.join(number.to_string());
+        fs::create_dir_all(&directory)?;
+        for file in 0..50 {
+            fs::write(directory.join(file.to_string()), format!("file {file}\n").repeat(20))?;
+        }
+    }
+    let git = || {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(directory).args(["-c", "user.name=hull", "-c", "user.email=hull@localhost"]);
+        git
+    };
+    run(git().args(["init", "-q"]))?;
+    run(git().args(["add", "--all"]))?;
+    run(git().args(["commit", "-q", "-m", "all"]))?;
+    // Git looks again at what changed in the second of its index.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    run(git().args(["status", "--short"]))
 }
 
 impl Drop for Place {

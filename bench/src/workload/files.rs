@@ -41,6 +41,34 @@ pub fn open_stat_close(directory: &CStr) -> Result<Vec<f64>> {
     Ok(vec![first, again / f64::from(FILES)])
 }
 
+/// The files of a tree (20 directories of 50) looked at and opened: the first time, and later.
+pub fn host_open(tree: &CStr) -> Result<Vec<f64>> {
+    let tree = tree.to_str()?;
+    let names = (0..1000).map(|number| CString::new(format!("{tree}/{}/{}", number / 50, number % 50)));
+    let names = names.collect::<Result<Vec<CString>, _>>()?;
+    let mut attributes = MaybeUninit::<libc::stat>::uninit();
+    let mut visit = |name: &CString| {
+        // SAFETY: the path is a C string, the attributes are valid for writing, the descriptor is used only here.
+        unsafe {
+            libc::stat(name.as_ptr(), attributes.as_mut_ptr());
+            let fd = libc::open(name.as_ptr(), libc::O_RDONLY);
+            libc::fstat(fd, attributes.as_mut_ptr());
+            libc::close(fd)
+        }
+    };
+    let start = Instant::now();
+    for name in &names {
+        check(i64::from(visit(name)))?;
+    }
+    let first = start.elapsed().as_nanos() as f64 / names.len() as f64;
+    let again = measure(1, || {
+        for name in &names {
+            visit(name);
+        }
+    });
+    Ok(vec![first, again / names.len() as f64])
+}
+
 /// The position set to the start.
 pub fn lseek(path: &CStr) -> Result<f64> {
     let file = open(path, libc::O_RDONLY)?;

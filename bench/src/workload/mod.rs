@@ -43,6 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
         "fstat" => vec![files::fstat(&path()?)?],
         "epoll-ready" => vec![system_calls::epoll_ready()?],
         "open-stat-close" => files::open_stat_close(&path()?)?,
+        "host-open" => files::host_open(&path()?)?,
         "stat" => vec![files::stat(&path()?)?],
         "read-4k" => vec![files::read_4k(&path()?)?],
         "memory-touch" => vec![memory::touch()?],

@@ -205,6 +205,8 @@ pub trait Inode: Any {
 #[derive(Default)]
 pub struct Attachments {
     values: core::cell::RefCell<Vec<Rc<dyn Any>>>,
+    /// How long what is written is expected to stay, `F_SET_RW_HINT` of fcntl(2).
+    pub write_hint: core::cell::Cell<u8>,
     /// Who writes the file (positive) or executes it (negative), see [`crate::Claim`].
     pub(crate) claims: core::cell::Cell<i32>,
 }

@@ -2,8 +2,11 @@
 
 use super::pipe::PipeEnd;
 use super::{File, lock, owner};
+use crate::fs::path::Caller;
+use crate::mm::user;
 use crate::task;
 use alloc::rc::Rc;
+use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -45,9 +48,31 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
             lock::fcntl(&files, &file, command, arg)
         }
         g::F_ADD_SEALS | g::F_GET_SEALS => lock::seals(&file, command, arg),
+        g::F_GET_RW_HINT | g::F_SET_RW_HINT => write_hint(&file, command, arg),
         g::F_GETLEASE => Ok(g::F_UNLCK as usize),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `F_GET_RW_HINT`, `F_SET_RW_HINT`: nothing here makes use of it. EFAULT, EINVAL, EPERM.
+fn write_hint(file: &File, command: u32, arg: usize) -> Result<usize> {
+    let inode = file.ops.inode();
+    let hint = inode.as_ref().and_then(|inode| inode.attachments()).map(|kept| &kept.write_hint);
+    if command == g::F_GET_RW_HINT {
+        user::write(arg, &u64::from(hint.map_or(0, Cell::get)))?;
+        return Ok(0);
+    }
+    let uid = file.ops.attr()?.uid;
+    if !Caller::current().cred().owns(uid) {
+        return Err(Errno::EPERM);
+    }
+    let wanted: u64 = user::read(arg)?;
+    let wanted = u8::try_from(wanted).ok().filter(|&hint| u32::from(hint) <= g::RWH_WRITE_LIFE_EXTREME);
+    let wanted = wanted.ok_or(Errno::EINVAL)?;
+    if let Some(hint) = hint {
+        hint.set(wanted);
+    }
+    Ok(0)
 }
 
 fn set_flags(file: &Rc<File>, wanted: u32) -> Result<usize> {

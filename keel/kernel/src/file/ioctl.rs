@@ -5,7 +5,7 @@ use crate::mm::user;
 use crate::task;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
-pub use uapi::raw::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, FIOQSIZE};
+pub use uapi::raw::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use uapi::{Errno, Result};
 use vfs::FileType;
 
@@ -40,16 +40,15 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
             user::write(arg, &(size.wrapping_sub(file.pos.get()) as i32))?;
             Ok(0)
         }
-        FIOQSIZE if is_regular(&file) => {
-            user::write(arg, &file.ops.attr()?.size)?;
-            Ok(0)
-        }
         _ if command >> 8 == NAMESPACE_REQUESTS
             && let Some(result) = crate::fs::proc::namespace_request(&file, command, arg) =>
         {
             result
         }
-        _ => file.ops.ioctl(&file, command, arg),
+        _ => match super::ioctl_files::serve(&file, command, arg) {
+            Some(result) => result,
+            None => file.ops.ioctl(&file, command, arg),
+        },
     }
 }
 

@@ -228,14 +228,14 @@ fn wait_for(of: &FileLocks, record: Record, blocker: Record) -> Result<()> {
 /// `F_ADD_SEALS`, `F_GET_SEALS`: of files made by memfd_create(2). EINVAL for others.
 /// EBUSY: a writable mapping exists.
 pub fn seals(file: &File, command: u32, arg: usize) -> Result<usize> {
+    if command == g::F_ADD_SEALS && !file.writable() {
+        return Err(Errno::EPERM);
+    }
     let inode = file.ops.inode().ok_or(Errno::EINVAL)?;
     let node = inode.as_any().downcast_ref::<Node>().ok_or(Errno::EINVAL)?;
     let present = node.seals().ok_or(Errno::EINVAL)?;
     if command == g::F_GET_SEALS {
         return Ok(present as usize);
-    }
-    if !file.writable() {
-        return Err(Errno::EPERM);
     }
     let seals_writes = arg as u32 & F_SEAL_WRITE != 0 && present & F_SEAL_SEAL == 0;
     if seals_writes && crate::mm::reverse::is_mapped_writable(&inode) {

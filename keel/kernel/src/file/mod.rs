@@ -13,6 +13,7 @@ pub mod eventfd;
 pub mod fcntl;
 pub mod inotify;
 pub mod ioctl;
+mod ioctl_files;
 pub mod lock;
 pub mod owner;
 pub mod pipe;

@@ -105,3 +105,13 @@ pub fn read_at(address: usize, flags: u32) -> Result<Vec<u8>> {
 pub fn check_flags(flags: u32, known: u32) -> Result<()> {
     if flags & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
+
+/// name_to_handle_at(2): no file system here has handles, but the path is looked at first. EOPNOTSUPP.
+pub fn sys_name_to_handle_at(fd: i32, name: usize, _handle: usize, _mount: usize, flags: u32) -> Result<()> {
+    let known = g::AT_SYMLINK_FOLLOW | g::AT_EMPTY_PATH | g::AT_HANDLE_FID | g::AT_HANDLE_MNT_ID_UNIQUE;
+    check_flags(flags, known)?;
+    let name = read_at(name, flags)?;
+    let follow = if flags & g::AT_SYMLINK_FOLLOW != 0 { 0 } else { g::AT_SYMLINK_NOFOLLOW };
+    Caller::current().resolve_at(fd, &name, flags & g::AT_EMPTY_PATH | follow)?;
+    Err(Errno::EOPNOTSUPP)
+}

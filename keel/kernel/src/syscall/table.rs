@@ -315,7 +315,7 @@ syscalls! {
     300 fanotify_init None [= EPERM] (flags: Hex, event_f_flags: Hex) "no file system events for the whole tree";
     301 fanotify_mark None [= EPERM] (fanotify_fd: Fd, flags: Hex, mask: Hex, dirfd: Fd, path: Path) "no file system events for the whole tree";
     302 prlimit64 Full [crate::task::limits::sys_prlimit64] (pid: Pid, resource: Int, new_limit: Ptr, old_limit: Ptr) "";
-    303 name_to_handle_at None [= EOPNOTSUPP] (dirfd: Fd, path: Path, handle: Ptr, mount_id: Ptr, flags: Hex) "";
+    303 name_to_handle_at Partial [crate::fs::path::sys_name_to_handle_at] (dirfd: Fd, path: Path, handle: Ptr, mount_id: Ptr, flags: Hex) "EOPNOTSUPP, as in overlay file systems";
     304 open_by_handle_at None [= EPERM] (mount_fd: Fd, handle: Ptr, flags: OpenFlags) "needs CAP_DAC_READ_SEARCH over the host";
     305 clock_adjtime Partial [crate::time::clock::sys_clock_adjtime] (clockid: Int, buf: Ptr) "reading only: the clocks are the host's";
     306 syncfs Full [crate::fs::space::sys_syncfs] (fd: Fd) "";

@@ -56,6 +56,7 @@ pub(super) struct Names {
     map: RefCell<BTreeMap<Name, Entry>>,
     /// All names, in the host's order, as of `listed`.
     order: RefCell<Vec<Name>>,
+    pub(super) sought: super::near::Sought,
     /// How often a name was looked up whose attributes were not fetched.
     misses: Cell<u32>,
     /// The last listing brought attributes of directories only.
@@ -130,6 +131,9 @@ impl HostNode {
                 self.fetch_all()?;
                 known = self.known(name);
             }
+        }
+        if matches!(known, Known::Unknown) && self.fetched_near() {
+            known = self.known(name);
         }
         match known {
             Known::Node(node, fetched) => {

@@ -139,17 +139,17 @@ impl HostNode {
 }
 
 /// A record of a directory, as the host sent it.
-struct Record<'a> {
-    name: &'a [u8],
-    attr: NodeAttr,
+pub(super) struct Record<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) attr: NodeAttr,
     kind: u32,
-    target: &'a [u8],
+    pub(super) target: &'a [u8],
     /// What follows.
-    rest: &'a [u8],
+    pub(super) rest: &'a [u8],
 }
 
 /// Splits the first record off.
-fn record(bytes: &[u8]) -> Option<Record<'_>> {
+pub(super) fn record(bytes: &[u8]) -> Option<Record<'_>> {
     const HEAD: usize = size_of::<DirRecord>();
     let head: DirRecord = bytemuck::try_pod_read_unaligned(bytes.get(..HEAD)?).ok()?;
     let (name_len, target_len) = (usize::from(head.name_len), usize::from(head.target_len));
