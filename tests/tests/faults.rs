@@ -132,7 +132,7 @@ fn killed_at_any_moment_nothing_remains() {
     if long {
         // A pod takes more than 8 MB. Others use the machine, too.
         let lost = memory.saturating_sub(available());
-        assert!(lost < count * 8 << 10, "{lost} KiB less memory");
+        assert!(lost < (count * 8) << 10, "{lost} KiB less memory");
     }
     // What the pods wrote is whole files of the host, and the grant is usable.
     let outcome = from_shell("exec \"$@\"", &["--rw", &grant], "cd /granted; rm -f f*; echo x >g; cat g");

@@ -3,8 +3,8 @@
 //! Whatever such a program does, `hull` ends with a code that it documents, in bounded time and without a panic, and
 //! leaves nothing; meanwhile other pods go on.
 
-use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,11 +110,15 @@ fn main() -> Result<ExitCode> {
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
 
-fn attack(directory: &PathBuf, program: &str, name: &str, codes: &[i32], text: &str) -> Result<()> {
+fn attack(directory: &Path, program: &str, name: &str, codes: &[i32], text: &str) -> Result<()> {
     hull::require_kvm()?;
     let grant = format!("{}:{IN_POD}", directory.display());
     let options = ["--timeout", POD_LIMIT, "--memory", "256M", "--ro", &grant];
-    let mut command = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?;
+    let pod = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?;
+    // Few descriptors, so that using them all up takes no time.
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "ulimit -n 1024; exec \"$@\"", "sh"]).arg(pod.get_program()).args(pod.get_args());
+    command.current_dir("/");
     environment::set_variables(&mut command);
     let outcome = process::run(&mut command, Stdio::null(), HOST_LIMIT)?;
     let error = String::from_utf8_lossy(&outcome.stderr);
@@ -130,7 +134,7 @@ fn attack(directory: &PathBuf, program: &str, name: &str, codes: &[i32], text: &
 }
 
 /// A pod beside an attacker must not notice it.
-fn bystander(directory: &PathBuf) -> Result<()> {
+fn bystander(directory: &Path) -> Result<()> {
     let script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); seq 1 300 | sort -rn | md5sum; ls /usr/bin | wc -l; done | uniq | wc -l";
     let alone = hull::run(&[], &["/bin/sh", "-c", script])?;
     for (program, name) in
