@@ -1,13 +1,15 @@
 //! Content of a host file: cached frames, window chunks, the open handle.
 
+mod mapped;
+mod write;
+
 use super::window::{CHUNK, Chunk};
 use super::{Host, HostNode};
 use crate::pagemap::PageMap;
-use crate::{Attr, Dst, Src};
+use crate::{Attr, Dst};
 use abi::request::{NodeAttr, Op, open_flags};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
@@ -318,178 +320,6 @@ impl HostNode {
                 self.on_handle(false, |id| self.host().io.call(Op::Read, [id, offset, 0, 0, 0, 0], &[], &mut *buffer))?;
             dst.put(&buffer[..(n.result as usize).min(len)])
         })
-    }
-
-    /// Pages for a mapping, see [`crate::Inode::pages`].
-    pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
-        let attr = self.fresh_attr()?;
-        let content = self.content();
-        content.validate(self.host(), &attr);
-        content.used.set(true);
-        let total = attr.size.div_ceil(PAGE);
-        if first >= total {
-            return Err(Errno::ENXIO);
-        }
-        let count = (count.max(1) as u64).min(total - first);
-        if write {
-            return self.window_pages(first, count, attr.size, true);
-        }
-        let in_ram = content.pages.borrow().get(first).is_some();
-        if !in_ram && attr.size > self.host().map_from_ram && self.host().has_window() {
-            match self.window_pages(first, count, attr.size, false) {
-                Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
-                other => return other,
-            }
-        }
-        if self.page(first, count, attr.size)?.is_none() {
-            return Err(Errno::ENOMEM);
-        }
-        let pages = content.pages.borrow();
-        let frames: Vec<Frame> = (first..first + count).map_while(|index| pages.get(index).cloned()).collect();
-        drop(pages);
-        if frames.is_empty() {
-            self.cached_page(first).map(|f| alloc::vec![f]).ok_or(Errno::ENOMEM)
-        } else {
-            Ok(frames)
-        }
-    }
-
-    /// Looks whether the file ends before pages that are in the window: its size then. What the window holds of it
-    /// is mapped anew when it is wanted again.
-    pub fn cut_content(&self) -> Option<u64> {
-        let content = self.content.get()?;
-        if content.chunks.borrow().is_empty() {
-            return None;
-        }
-        self.stale();
-        let size = self.fresh_attr().ok()?.size;
-        let end = |(index, chunk): (&u64, &Chunk)| index * CHUNK + chunk.mapped;
-        let cut = content.chunks.borrow().iter().map(end).any(|end| end > size.next_multiple_of(PAGE));
-        if !cut {
-            return None;
-        }
-        for (_, chunk) in content.chunks.take() {
-            self.host().retire(chunk);
-        }
-        Some(size)
-    }
-
-    fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
-        let index = first * PAGE / CHUNK;
-        let offset = first * PAGE % CHUNK;
-        let bytes = (size - index * CHUNK).min(CHUNK).next_multiple_of(PAGE);
-        let known = self.content().chunks.borrow().get(&index).copied();
-        let chunk = match known {
-            Some(chunk) if chunk.mapped > offset && (chunk.writable || !write) => chunk,
-            _ => self.map_chunk(index, bytes, known, write)?,
-        };
-        let end = (offset + count * PAGE).min(chunk.mapped);
-        (offset / PAGE..end / PAGE)
-            .map(|page| self.host().io.window_page(chunk.gpa + page * PAGE).ok_or(Errno::ENODEV))
-            .collect()
-    }
-
-    fn map_chunk(&self, index: u64, bytes: u64, known: Option<Chunk>, write: bool) -> Result<Chunk> {
-        let writable = write || known.is_some_and(|c| c.writable);
-        let (gpa, room) = match known {
-            // The file grew within its room, or is now written too: map over it, in place.
-            Some(chunk) if chunk.room >= bytes => (chunk.gpa, chunk.room),
-            _ => self.host().window_room(&self.this, bytes)?,
-        };
-        let mapped = self.on_handle(writable, |id| {
-            let args = [id, index * CHUNK, bytes, gpa, u64::from(writable), 0];
-            self.host().io.call(Op::Map, args, &[], &mut [])
-        });
-        let chunk = Chunk { gpa, room, mapped: bytes, writable };
-        if let Err(errno) = mapped {
-            if known.is_none_or(|k| k.gpa != gpa) {
-                self.host().retire(Chunk { mapped: 0, ..chunk });
-            }
-            return Err(errno);
-        }
-        if writable {
-            // From now on the host's page cache is the only copy.
-            self.content().drop_pages(self.host());
-        }
-        let old = self.content().chunks.borrow_mut().insert(index, chunk);
-        if let Some(old) = old.filter(|old| old.gpa != gpa) {
-            self.host().retire(old);
-        }
-        Ok(chunk)
-    }
-
-    /// Writes through to the host: bytes and the offset after them. `None`: at the end.
-    pub(super) fn write_content(&self, offset: Option<u64>, src: &mut dyn Src) -> Result<(usize, u64)> {
-        let (mut at, mut done) = (offset, 0);
-        let mut end = offset.unwrap_or(0);
-        while src.remaining() > 0 {
-            let len = src.remaining().min(MAX_WRITE);
-            let step = self.host().with_buffer(len, |buffer| {
-                let got = src.get(buffer)?;
-                let data = &buffer[..got];
-                let args = [at.unwrap_or(u64::MAX), 0, 0, 0, 0];
-                let reply = self
-                    .on_handle(true, |id| self.host().io.call(Op::Write, [id, args[0], 0, 0, 0, 0], data, &mut []))?;
-                let written = (reply.result as usize).min(got);
-                let after = if at.is_some() { args[0] + written as u64 } else { reply.extra[0] };
-                self.written(after - (written as u64).min(after), &data[..written]);
-                Ok((written, after, written < len))
-            });
-            match step {
-                Ok((written, after, short)) => {
-                    done += written;
-                    end = after;
-                    at = at.map(|_| after);
-                    if short {
-                        break;
-                    }
-                }
-                Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
-            }
-        }
-        Ok((done, end))
-    }
-
-    /// Follows a write of ours in the cache.
-    fn written(&self, offset: u64, data: &[u8]) {
-        let content = self.content();
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let in_page = (at % PAGE) as usize;
-            let n = (FRAME_SIZE - in_page).min(rest.len());
-            if let Some(frame) = content.pages.borrow().get(at / PAGE) {
-                frame.write(in_page, &rest[..n]);
-            }
-            at += n as u64;
-            rest = &rest[n..];
-        }
-        content.own_write.set(hal::clock::realtime_ns());
-        self.stale();
-    }
-
-    /// Changes the size on the host.
-    pub(super) fn truncate_content(&self, size: u64) -> Result<()> {
-        self.on_handle(true, |id| self.host().io.call(Op::Truncate, [id, size, 0, 0, 0, 0], &[], &mut []))?;
-        self.content().drop_pages(self.host());
-        self.stale();
-        Ok(())
-    }
-
-    /// fallocate(2) on the host.
-    pub(super) fn fallocate_content(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
-        let mode = u64::from(mode);
-        self.on_handle(true, |id| self.host().io.call(Op::Fallocate, [id, mode, offset, len, 0, 0], &[], &mut []))?;
-        self.content().drop_pages(self.host());
-        self.stale();
-        Ok(())
-    }
-
-    /// fsync(2) on the host.
-    pub(super) fn sync_content(&self, data_only: bool) -> Result<()> {
-        // What was never opened was never written here.
-        let Some(id) = self.content.get().and_then(|c| c.handle()) else { return Ok(()) };
-        self.host().io.call(Op::Sync, [id, u64::from(data_only), 0, 0, 0, 0], &[], &mut []).map(drop)
     }
 
     /// A private copy of the whole content, for the first write in an overlay: cached frames are

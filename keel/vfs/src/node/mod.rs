@@ -8,6 +8,7 @@
 
 mod dir;
 mod file;
+mod inode;
 
 pub use file::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 mod xattr;
@@ -15,16 +16,13 @@ mod xattr;
 use crate::attr::now;
 use crate::host::HostNode;
 use crate::inode::Attachments;
-use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
-use abi::request::FsStat;
+use crate::{Attr, FileType, Name, NewNode};
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use dir::Entries;
 use file::Pages;
-use hal::frame::Frame;
 use uapi::{Errno, Result};
 use xattr::Xattrs;
 
@@ -351,187 +349,3 @@ pub const F_SEAL_FUTURE_WRITE: u32 = 16;
 /// The file's execute bits can't change.
 pub const F_SEAL_EXEC: u32 = 32;
 const F_SEAL_ALL: u32 = 63;
-
-/// Magic numbers of statfs(2).
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
-
-impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn attr(&self) -> Result<Attr> {
-        if !self.owns(OWN_ATTR)
-            && let Some(lower) = &self.lower
-        {
-            return lower.fresh_attr();
-        }
-        let mut attr = self.attr.get();
-        match &self.body {
-            Body::File(pages) => match self.lower_data() {
-                Some(lower) => {
-                    let below = lower.fresh_attr()?;
-                    (attr.size, attr.blocks) = (below.size, below.blocks);
-                }
-                None => attr.blocks = pages.len() as u64 * 8,
-            },
-            Body::Directory(entries) if self.lower.is_none() => attr.size = entries.size(),
-            _ => {}
-        }
-        Ok(attr)
-    }
-
-    fn perm(&self) -> Result<(u32, u32, u32)> {
-        let attr = match &self.lower {
-            Some(lower) if !self.owns(OWN_ATTR) => lower.fresh_attr()?,
-            _ => self.attr.get(),
-        };
-        Ok((attr.mode, attr.uid, attr.gid))
-    }
-
-    fn file_type(&self) -> FileType {
-        self.kind
-    }
-
-    fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
-        self.read_data(offset, dst)
-    }
-
-    fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
-        self.write_data(offset, src)
-    }
-
-    fn append(&self, src: &mut dyn Src) -> Result<(usize, u64)> {
-        // The copy may have to be made first, which blocks; from then on the size is ours.
-        self.own_data(false)?;
-        let end = self.attr.get().size;
-        let written = self.write_data(end, src)?;
-        Ok((written, end + written as u64))
-    }
-
-    fn pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
-        self.map_pages(first, count, write)
-    }
-
-    fn was_cut(&self) -> Option<u64> {
-        self.lower_data()?.cut_content()
-    }
-
-    fn truncate(&self, size: u64) -> Result<()> {
-        self.truncate_data(size)
-    }
-
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(&self.attachments)
-    }
-
-    fn lookup(&self, name: &[u8], ahead: &[u8]) -> Result<Found> {
-        self.find(name, ahead)
-    }
-
-    fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
-        self.create_entry(name, new)
-    }
-
-    fn create_unnamed(&self, new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
-        self.entries()?;
-        self.fs.check_memory()?;
-        let node = self.fs.node_on(self.dev()?, new);
-        node.unnamed.set(true);
-        node.update(|a| a.nlink = 0);
-        Ok(node)
-    }
-
-    fn link(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
-        self.link_entry(name, target)
-    }
-
-    fn unlink(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
-        self.remove_entry(name, target)
-    }
-
-    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
-        self.rename_entry(old, to, new, flags)
-    }
-
-    fn readlink(&self) -> Result<Name> {
-        match (&self.body, &self.lower) {
-            (Body::Link(target), _) => Ok(target.clone()),
-            (_, Some(lower)) => lower.link_target(),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    fn readdir(&self) -> Result<Listing> {
-        let entries = self.list()?;
-        self.touch_atime();
-        Ok(entries)
-    }
-
-    fn change(&self, change: &Change) -> Result<()> {
-        self.own_attr()?;
-        let current = now();
-        let time = |set: SetTime| match set {
-            SetTime::Now => current,
-            SetTime::At(s, ns) => (s, ns),
-        };
-        self.update(|a| {
-            if let Some(mode) = change.mode {
-                a.mode = a.mode & !0o7777 | mode & 0o7777;
-            }
-            if let Some(uid) = change.uid {
-                a.uid = uid;
-            }
-            if let Some(gid) = change.gid {
-                a.gid = gid;
-            }
-            if let Some(set) = change.atime {
-                (a.atime, a.atime_ns) = time(set);
-            }
-            if let Some(set) = change.mtime {
-                (a.mtime, a.mtime_ns) = time(set);
-            }
-            (a.ctime, a.ctime_ns) = current;
-        });
-        Ok(())
-    }
-
-    fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
-        self.xattr(name)
-    }
-
-    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
-        self.put_xattr(name, value, flags)
-    }
-
-    fn list_xattrs(&self) -> Result<Vec<u8>> {
-        Ok(self.xattr_names())
-    }
-
-    fn remove_xattr(&self, name: &[u8]) -> Result<()> {
-        self.drop_xattr(name)
-    }
-
-    fn statfs(&self) -> Result<FsStat> {
-        let (max, used) = (self.fs.max_pages as u64, self.fs.used_pages.get() as u64);
-        Ok(FsStat {
-            kind: if self.fs.is_overlay { OVERLAYFS_MAGIC } else { TMPFS_MAGIC },
-            bsize: 4096,
-            blocks: max,
-            bfree: max - used.min(max),
-            bavail: max - used.min(max),
-            files: max,
-            ffree: max - self.fs.nodes.get().min(max),
-            namelen: 255,
-        })
-    }
-
-    fn fallocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
-        self.allocate(mode, offset, len)
-    }
-
-    fn seek_data(&self, offset: u64, hole: bool) -> Result<u64> {
-        self.seek_pages(offset, hole)
-    }
-}

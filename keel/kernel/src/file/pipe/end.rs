@@ -1,0 +1,238 @@
+//! Open ends of pipes: what programs hold.
+
+use super::super::{File, FileOps, Queues, anon, wait_on};
+use super::{Pipe, broken_pipe};
+use crate::mm::user;
+use crate::task::wait::WaitQueue;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::Cell;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::{Attr, Dst, FileType, Inode, Src};
+
+/// An open end of a pipe; which one, the flags of the [`File`] tell.
+pub struct PipeEnd {
+    pipe: Rc<Pipe>,
+    identity: Identity,
+    /// `write_opens` when a FIFO was opened for reading while it had no writer: no hang-up until
+    /// one came and went.
+    seen_write_opens: Cell<u32>,
+}
+
+enum Identity {
+    Anonymous(Attr),
+    Fifo(Rc<dyn Inode>),
+}
+
+const IN: u32 = g::POLLIN | g::POLLRDNORM;
+const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
+
+impl PipeEnd {
+    /// The pipe.
+    pub fn pipe(&self) -> &Rc<Pipe> {
+        &self.pipe
+    }
+
+    fn hung_up(&self) -> bool {
+        self.pipe.writers.get() == 0 && self.pipe.write_opens.get() != self.seen_write_opens.get()
+    }
+}
+
+impl FileOps for PipeEnd {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
+        let pipe = &*self.pipe;
+        loop {
+            let done = pipe.take_bytes(dst)?;
+            if done > 0 {
+                pipe.writable.wake_all();
+                return Ok(done);
+            }
+            if !pipe.wait_readable(file.nonblocking())? {
+                return Ok(0);
+            }
+        }
+    }
+
+    fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        let total = src.remaining();
+        if total == 0 {
+            return Ok(0);
+        }
+        let pipe = &*self.pipe;
+        let packets = file.flags.get() & g::O_DIRECT != 0;
+        let mut done = 0;
+        loop {
+            if pipe.is_broken() {
+                let errno = broken_pipe();
+                return if done > 0 { Ok(done) } else { Err(errno) };
+            }
+            match pipe.add_bytes(src, packets) {
+                Ok(added) => {
+                    done += added;
+                    if added > 0 {
+                        pipe.readable.wake_all();
+                    }
+                }
+                Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
+            }
+            if done == total {
+                return Ok(done);
+            }
+            let full = pipe.ring.borrow().is_full();
+            if !full {
+                // The rest of the source is bad memory: the next attempt says so.
+                if done > 0 {
+                    return Ok(done);
+                }
+                continue;
+            }
+            if let Err(errno) = pipe.wait_writable(file.nonblocking()) {
+                return if done > 0 { Ok(done) } else { Err(errno) };
+            }
+        }
+    }
+
+    fn attr(&self) -> Result<Attr> {
+        match &self.identity {
+            Identity::Anonymous(attr) => Ok(*attr),
+            Identity::Fifo(inode) => inode.attr(),
+        }
+    }
+
+    fn poll(&self, file: &File) -> u32 {
+        let ring = self.pipe.ring.borrow();
+        let mut events = 0;
+        if file.readable() {
+            if !ring.is_empty() {
+                events |= IN;
+            }
+            if self.hung_up() {
+                events |= g::POLLHUP;
+            }
+        }
+        if file.writable() {
+            if !ring.is_full() {
+                events |= OUT;
+            }
+            if self.pipe.is_broken() {
+                events |= g::POLLERR;
+            }
+        }
+        events
+    }
+
+    fn poll_queues(&self, file: &File, _events: u32, out: &mut Queues) {
+        if file.readable() {
+            out.push(self.pipe.readable.clone());
+        }
+        if file.writable() {
+            out.push(self.pipe.writable.clone());
+        }
+    }
+
+    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+        match command {
+            super::super::ioctl::FIONREAD => {
+                user::write(arg, &(self.pipe.bytes() as i32))?;
+                Ok(0)
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn inode(&self) -> Option<Rc<dyn Inode>> {
+        match &self.identity {
+            Identity::Anonymous(_) => None,
+            Identity::Fifo(inode) => Some(inode.clone()),
+        }
+    }
+
+    fn link_name(&self) -> Vec<u8> {
+        match &self.identity {
+            Identity::Anonymous(attr) => format!("pipe:[{}]", attr.ino).into_bytes(),
+            Identity::Fifo(_) => Vec::new(),
+        }
+    }
+
+    fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
+        // Those of FIFOs have a path.
+        let Identity::Anonymous(attr) = self.identity else { return Err(Errno::ENXIO) };
+        self.pipe.add(flags);
+        let identity = Identity::Anonymous(attr);
+        let ops = Self { pipe: self.pipe.clone(), identity, seen_write_opens: Cell::new(0) };
+        Ok(File::new(Rc::new(ops), flags, None))
+    }
+
+    fn release(&self, file: &File) {
+        self.pipe.remove(file.flags.get());
+    }
+}
+
+/// A new pipe: its reading and its writing end. `flags`: `O_NONBLOCK`, `O_DIRECT`.
+pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
+    let pipe = Rc::new(Pipe::default());
+    let attr = anon::attr(anon::next_ino(), anon::dev::PIPE, g::S_IFIFO | 0o600);
+    let end = |access: u32| {
+        pipe.add(access);
+        let ops = PipeEnd { pipe: pipe.clone(), identity: Identity::Anonymous(attr), seen_write_opens: Cell::new(0) };
+        // Without a path, so that release() runs even if the caller never installs it.
+        File::new(Rc::new(ops), access | flags, None)
+    };
+    (end(g::O_RDONLY), end(g::O_WRONLY))
+}
+
+/// Opens a FIFO, fifo(7). Waits for a partner unless `O_NONBLOCK` or `O_RDWR`. ENXIO for a writer
+/// with `O_NONBLOCK` and no reader; ERESTARTSYS. Permissions are the caller's business.
+pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<crate::fs::PathRef>) -> Result<Rc<File>> {
+    debug_assert_eq!(inode.file_type(), FileType::Fifo);
+    let pipe = inode.attachments().ok_or(Errno::ENXIO)?.get_or_insert(Pipe::default);
+    let nonblocking = flags & g::O_NONBLOCK != 0;
+    let access = flags & g::O_ACCMODE;
+    if access == g::O_WRONLY && nonblocking && pipe.readers.get() == 0 {
+        return Err(Errno::ENXIO);
+    }
+    let (read_opens, write_opens) = (pipe.read_opens.get(), pipe.write_opens.get());
+    pipe.add(access);
+    let seen_write_opens = Cell::new(0);
+    if access == g::O_RDONLY && pipe.writers.get() == 0 {
+        seen_write_opens.set(write_opens);
+    }
+    let ops = PipeEnd { pipe: pipe.clone(), identity: Identity::Fifo(inode), seen_write_opens };
+    let file = File::new(Rc::new(ops), flags, path);
+    // A partner that came and went meanwhile counts, hence opens and not openers are compared.
+    let wait = |queue: &Rc<WaitQueue>, arrived: &dyn Fn() -> bool| wait_on(queue, || arrived().then_some(()));
+    match access {
+        g::O_RDONLY if pipe.writers.get() == 0 && !nonblocking => {
+            wait(&pipe.readable, &|| pipe.write_opens.get() != write_opens)?;
+        }
+        g::O_WRONLY if pipe.readers.get() == 0 => {
+            wait(&pipe.writable, &|| pipe.read_opens.get() != read_opens)?;
+        }
+        _ => {}
+    }
+    Ok(file)
+}
+
+/// pipe(2).
+pub fn sys_pipe(fds: usize) -> Result<()> {
+    sys_pipe2(fds, 0)
+}
+
+/// pipe2(2).
+pub fn sys_pipe2(fds: usize, flags: u32) -> Result<()> {
+    if flags & !(g::O_CLOEXEC | g::O_NONBLOCK | g::O_DIRECT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (reader, writer) = new_pipe(flags & (g::O_NONBLOCK | g::O_DIRECT));
+    super::super::install_pair(fds, reader, writer, flags)
+}

@@ -1,0 +1,109 @@
+//! Content of a host file in mappings: cached frames, or the host's page cache in the window.
+
+use super::super::HostNode;
+use super::super::window::{CHUNK, Chunk};
+use super::PAGE;
+use abi::request::Op;
+use alloc::vec::Vec;
+use hal::frame::Frame;
+use uapi::{Errno, Result};
+
+impl HostNode {
+    /// Pages for a mapping, see [`crate::Inode::pages`].
+    pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        let attr = self.fresh_attr()?;
+        let content = self.content();
+        content.validate(self.host(), &attr);
+        content.used.set(true);
+        let total = attr.size.div_ceil(PAGE);
+        if first >= total {
+            return Err(Errno::ENXIO);
+        }
+        let count = (count.max(1) as u64).min(total - first);
+        if write {
+            return self.window_pages(first, count, attr.size, true);
+        }
+        let in_ram = content.pages.borrow().get(first).is_some();
+        if !in_ram && attr.size > self.host().map_from_ram && self.host().has_window() {
+            match self.window_pages(first, count, attr.size, false) {
+                Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
+                other => return other,
+            }
+        }
+        if self.page(first, count, attr.size)?.is_none() {
+            return Err(Errno::ENOMEM);
+        }
+        let pages = content.pages.borrow();
+        let frames: Vec<Frame> = (first..first + count).map_while(|index| pages.get(index).cloned()).collect();
+        drop(pages);
+        if frames.is_empty() {
+            self.cached_page(first).map(|f| alloc::vec![f]).ok_or(Errno::ENOMEM)
+        } else {
+            Ok(frames)
+        }
+    }
+
+    /// Looks whether the file ends before pages that are in the window: its size then. What the window holds of it
+    /// is mapped anew when it is wanted again.
+    pub fn cut_content(&self) -> Option<u64> {
+        let content = self.content.get()?;
+        if content.chunks.borrow().is_empty() {
+            return None;
+        }
+        self.stale();
+        let size = self.fresh_attr().ok()?.size;
+        let end = |(index, chunk): (&u64, &Chunk)| index * CHUNK + chunk.mapped;
+        let cut = content.chunks.borrow().iter().map(end).any(|end| end > size.next_multiple_of(PAGE));
+        if !cut {
+            return None;
+        }
+        for (_, chunk) in content.chunks.take() {
+            self.host().retire(chunk);
+        }
+        Some(size)
+    }
+
+    fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
+        let index = first * PAGE / CHUNK;
+        let offset = first * PAGE % CHUNK;
+        let bytes = (size - index * CHUNK).min(CHUNK).next_multiple_of(PAGE);
+        let known = self.content().chunks.borrow().get(&index).copied();
+        let chunk = match known {
+            Some(chunk) if chunk.mapped > offset && (chunk.writable || !write) => chunk,
+            _ => self.map_chunk(index, bytes, known, write)?,
+        };
+        let end = (offset + count * PAGE).min(chunk.mapped);
+        (offset / PAGE..end / PAGE)
+            .map(|page| self.host().io.window_page(chunk.gpa + page * PAGE).ok_or(Errno::ENODEV))
+            .collect()
+    }
+
+    fn map_chunk(&self, index: u64, bytes: u64, known: Option<Chunk>, write: bool) -> Result<Chunk> {
+        let writable = write || known.is_some_and(|c| c.writable);
+        let (gpa, room) = match known {
+            // The file grew within its room, or is now written too: map over it, in place.
+            Some(chunk) if chunk.room >= bytes => (chunk.gpa, chunk.room),
+            _ => self.host().window_room(&self.this, bytes)?,
+        };
+        let mapped = self.on_handle(writable, |id| {
+            let args = [id, index * CHUNK, bytes, gpa, u64::from(writable), 0];
+            self.host().io.call(Op::Map, args, &[], &mut [])
+        });
+        let chunk = Chunk { gpa, room, mapped: bytes, writable };
+        if let Err(errno) = mapped {
+            if known.is_none_or(|k| k.gpa != gpa) {
+                self.host().retire(Chunk { mapped: 0, ..chunk });
+            }
+            return Err(errno);
+        }
+        if writable {
+            // From now on the host's page cache is the only copy.
+            self.content().drop_pages(self.host());
+        }
+        let old = self.content().chunks.borrow_mut().insert(index, chunk);
+        if let Some(old) = old.filter(|old| old.gpa != gpa) {
+            self.host().retire(old);
+        }
+        Ok(chunk)
+    }
+}
