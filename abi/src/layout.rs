@@ -80,6 +80,14 @@ pub mod port {
     pub const SERVE: u16 = 0x512;
     /// A ring-0 handler met something that it can't reflect: the monitor prints what it knows.
     pub const PANIC: u16 = 0x513;
+    /// Interrupt the virtual CPU whose number is written: it runs a program.
+    pub const KICK: u16 = 0x514;
+    /// Let the virtual CPU whose number is written go on: it is idle, or about to be.
+    pub const WAKE: u16 = 0x515;
+    /// Make the virtual CPU whose number is written, and let it run.
+    pub const START: u16 = 0x516;
+    /// The virtual CPU waits for another one: let other threads of the host run for a moment.
+    pub const YIELD: u16 = 0x517;
 }
 
 /// Interrupt vector that the monitor injects to make a virtual CPU look at the ring and its timers.

@@ -77,8 +77,9 @@ pub struct Ring {
     pub comp_tail: AtomicU32,
     /// [`server_state`]; written by the monitor.
     pub server: AtomicU32,
-    /// Kicks sent so far; written by the monitor.
-    pub kicks: AtomicU32,
+    /// Not 0: threads have waited while all virtual CPUs were busy. Set by the monitor before a kick,
+    /// taken back by keel.
+    pub overdue: AtomicU32,
     /// How often pages of the window were lost, because the host's file was cut or can't be read; written by
     /// the monitor. It put other memory there, and kicks.
     pub losses: AtomicU32,
@@ -88,7 +89,8 @@ pub struct Ring {
     pub sub_tail: AtomicU32,
     /// Completions consumed; written by keel.
     pub comp_head: AtomicU32,
-    /// Not 0: keel wants an interrupt every tick (more than one thread is runnable).
+    /// Not 0: keel wants an interrupt every tick (more than one thread is runnable), and somebody to watch
+    /// `waiting`.
     pub tick_wanted: AtomicU32,
     /// Not 0: keel wants the helper to stay awake and poll.
     pub poll_wanted: AtomicU32,
@@ -97,7 +99,8 @@ pub struct Ring {
     pub deadline_ns: AtomicU64,
     /// Not 0: a program runs while requests are under way; their completion shall interrupt it.
     pub kick_wanted: AtomicU32,
-    _pad2: u32,
+    /// Odd: threads that any virtual CPU may run wait for one, and have since the number became this one.
+    pub waiting: AtomicU32,
     _pad1: [u64; 4],
     /// Entries of the submission queue.
     pub submissions: [Submission; ENTRIES],

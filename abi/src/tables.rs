@@ -27,7 +27,7 @@ pub const fn gdt(cpu: usize) -> [u64; 10] {
 /// Bytes of the task state segment: 104 of its own, the I/O permission map up to the last port of
 /// [`crate::layout::port`], and the byte of ones that must follow it.
 pub const TSS_BYTES: usize = 0x68 + IO_MAP_BYTES + 1;
-const IO_MAP_BYTES: usize = crate::layout::port::PANIC as usize / 8 + 1;
+const IO_MAP_BYTES: usize = crate::layout::port::YIELD as usize / 8 + 1;
 
 /// The task state segment: the ring-0 stack, and the right to write keel's ports at CPL 3. All other
 /// ports fault, as in any program on Linux (SDM volume 1, 19.5.2).

@@ -21,10 +21,10 @@ impl Event {
         let _ = self.0.write(1);
     }
 
-    /// Takes the signal.
-    pub fn clear(&self) {
+    /// Takes the signal; whether there was one.
+    pub fn clear(&self) -> bool {
         // EAGAIN: it was not signalled.
-        let _ = self.0.read();
+        self.0.read().is_ok()
     }
 
     /// For KVM.

@@ -20,6 +20,8 @@ pub struct Header {
     pub entry: u64,
     /// Where `syscall` goes.
     pub lstar: u64,
+    /// First instruction of a further virtual CPU.
+    pub start_cpu: u64,
     /// First guest-physical byte after the image and its bss.
     pub end: u64,
 }
@@ -60,7 +62,8 @@ fn parse_header(bytes: &[u8]) -> Option<Header> {
     if word(0)? != MAGIC || word(1)? as u32 != abi::VERSION {
         return None;
     }
-    Some(Header { entry: word(2)?, lstar: word(3)?, end: word(4)?.wrapping_sub(DIRECT_BASE as u64) })
+    let end = word(4)?.wrapping_sub(DIRECT_BASE as u64);
+    Some(Header { entry: word(2)?, lstar: word(3)?, start_cpu: word(5)?, end })
 }
 
 /// Name and offset of the keel function at `address`.

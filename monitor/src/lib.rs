@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod connectors;
+mod cpus;
 mod error;
 mod event;
 mod image;

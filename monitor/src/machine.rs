@@ -35,12 +35,46 @@ const GIB: u64 = 1 << 30;
 /// A machine that is ready to run.
 #[derive(Debug)]
 pub struct Machine {
-    /// Its virtual CPU.
+    /// Its first virtual CPU.
     pub vcpu: Vcpu,
+    /// Makes the others.
+    pub more: MoreCpus,
     /// Its memory.
     pub memory: Arc<GuestMemory>,
     /// Keel's doorbell.
     pub doorbell: Doorbell,
+}
+
+/// Makes further virtual CPUs of a machine.
+pub struct MoreCpus {
+    kvm: Kvm,
+    vm: Arc<VmFd>,
+    memory: Arc<GuestMemory>,
+    entry: u64,
+    lstar: u64,
+}
+
+impl MoreCpus {
+    /// Virtual CPU `index`, whose block keel has prepared.
+    pub fn make(&self, index: u32) -> Result<Vcpu, Error> {
+        write_descriptors(&self.memory, index)?;
+        Vcpu::new(&self.kvm, &self.vm, u64::from(index), self.entry, self.lstar)
+    }
+}
+
+impl std::fmt::Debug for MoreCpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MoreCpus").finish_non_exhaustive()
+    }
+}
+
+/// Writes the descriptor tables of a virtual CPU.
+fn write_descriptors(memory: &GuestMemory, index: u32) -> Result<(), Error> {
+    let cpu = index as usize;
+    let block = (abi::tables::block(cpu) - DIRECT_BASE) as u64;
+    memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(cpu)))?;
+    memory.write(block + percpu::TSS as u64, &abi::tables::tss(cpu))?;
+    Ok(())
 }
 
 /// The port by which keel wakes the helper thread.
@@ -77,7 +111,7 @@ impl Doorbell {
 
 impl Machine {
     /// Builds the machine of a pod.
-    pub fn new(kvm: &Kvm, config: &RunConfig) -> Result<Self, Error> {
+    pub fn new(kvm: Kvm, config: &RunConfig) -> Result<Self, Error> {
         let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
         let limit = round_up(config.memory_limit.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
         let pod = config.pod.encode();
@@ -100,10 +134,8 @@ impl Machine {
         memory.populate(config_gpa, SURELY_USED);
         image.load(&memory)?;
         write_tables(&memory, limit)?;
-        let block = (abi::tables::block(0) - DIRECT_BASE) as u64;
-        memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(0)))?;
-        memory.write(block + percpu::TSS as u64, &abi::tables::tss(0))?;
-        let vcpu = Vcpu::new(kvm, &vm, 0, header.entry, header.lstar)?;
+        write_descriptors(&memory, 0)?;
+        let vcpu = Vcpu::new(&kvm, &vm, 0, header.entry, header.lstar)?;
         memory.write(config_gpa, &pod)?;
         let mut seed = [0; 64];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
@@ -130,8 +162,10 @@ impl Machine {
             flags: boot_flags(config),
         };
         memory.write(BOOT_INFO as u64, bytemuck::bytes_of(&info))?;
+        let more =
+            MoreCpus { kvm, vm: vm.clone(), memory: memory.clone(), entry: header.start_cpu, lstar: header.lstar };
         let doorbell = Doorbell { vm, event: Arc::new(Event::new()?), rings: 0 };
-        Ok(Self { vcpu, memory, doorbell })
+        Ok(Self { vcpu, more, memory, doorbell })
     }
 }
 
@@ -155,7 +189,7 @@ pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
     for _ in 0..EXITS {
         let before = Instant::now();
         match vcpu.run()? {
-            VcpuEvent::Port(port::DOORBELL) => times.push(before.elapsed()),
+            VcpuEvent::Port(port::DOORBELL, _) => times.push(before.elapsed()),
             other => return Err(Error::KvmUnusable(format!("a test machine did not run: {other:?}"))),
         }
     }

@@ -110,6 +110,16 @@ impl RingEnd {
         field!(self, kick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
+    /// Odd while threads wait that any virtual CPU may run; another number each time that they do.
+    pub fn waiting(&self) -> u32 {
+        field!(self, waiting, AtomicU32).load(Ordering::SeqCst)
+    }
+
+    /// Tells keel that threads have waited for long.
+    pub fn set_overdue(&self) {
+        field!(self, overdue, AtomicU32).store(1, Ordering::SeqCst);
+    }
+
     /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.
     pub fn deadline_ns(&self) -> u64 {
         field!(self, deadline_ns, AtomicU64).load(Ordering::SeqCst)

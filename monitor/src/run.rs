@@ -1,23 +1,25 @@
-//! Running a pod: the virtual CPU's thread, the helper thread, and who waits for what.
+//! Running a pod: the virtual CPUs' threads, the helper thread, and who waits for what.
 //!
-//! The virtual CPU's own thread serves the ring when keel exits for it and waits when keel has
-//! nothing to run. The helper thread waits for the doorbell, the tick, deadlines while a program
+//! A virtual CPU's own thread serves the ring when keel exits for it and waits when keel has
+//! nothing to run for it. The helper thread waits for the doorbell, the tick, deadlines while a program
 //! runs, and polls the ring when keel asks for that.
 
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
 use crate::connectors::streams::{StreamsConnector, TerminalGuard, signals};
+use crate::cpus::{Cpus, Watch};
 use crate::error::Error;
 use crate::event::Event;
-use crate::machine::{Doorbell, Machine};
+use crate::machine::{Doorbell, Machine, MoreCpus};
 use crate::ring::RingEnd;
 use crate::server::{Ending, Server, clock_ns};
-use crate::vcpu::{Death, Event as VcpuEvent, Kick, Vcpu};
+use crate::vcpu::{Death, Event as VcpuEvent, Vcpu};
 use abi::layout::port;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{ClockId, Timespec};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Length of a tick: what a thread may run while others wait.
@@ -28,6 +30,8 @@ const POLL_PATIENCE: Duration = Duration::from_micros(300);
 const POLL_STRETCH: Duration = Duration::from_millis(5);
 /// How long after `--timeout` a pod that can't be ended takes the process with it.
 const STUCK: Duration = Duration::from_secs(2);
+/// How long a virtual CPU that waits for another one leaves its processor to others.
+const YIELD_NAP: Duration = Duration::from_micros(50);
 /// Exit code of a pod that ran out of `--timeout`, as timeout(1) has it.
 pub const EXIT_TIMEOUT: u8 = 124;
 
@@ -36,14 +40,17 @@ pub const EXIT_TIMEOUT: u8 = 124;
 struct Shared {
     server: Mutex<Server>,
     ring: RingEnd,
-    kick: Arc<Kick>,
+    cpus: Cpus,
+    /// Keel's doorbell, when it comes as an exit.
+    bell: Mutex<Doorbell>,
     doorbell: Arc<Event>,
-    /// Wakes the virtual CPU's thread while it waits.
-    wake: Event,
     /// Wakes the helper for other reasons than the doorbell.
     attend: Event,
-    /// The virtual CPU's thread waits in the monitor.
-    idle: AtomicBool,
+    more: MoreCpus,
+    /// Threads of further virtual CPUs.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// How a further virtual CPU failed.
+    failure: Mutex<Option<Error>>,
     /// The pod is over: all threads leave.
     over: AtomicBool,
     /// `--timeout` passed.
@@ -51,26 +58,28 @@ struct Shared {
     end_at: Option<Instant>,
 }
 
+/// A panic of another thread while it held the lock is a bug of ours; the state is still usable for the end.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared {
     fn server(&self) -> MutexGuard<'_, Server> {
-        // A panic while serving is a bug of ours; the state of the queues is still usable for the end.
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.server)
     }
 
-    /// Tells the virtual CPU that there is something new for it.
+    /// Tells keel that there is something new for it: by the virtual CPU on duty, another idle one, or by an
+    /// interrupt if keel wants that.
     fn notify(&self, force: bool) {
-        if self.idle.load(Ordering::SeqCst) {
-            self.wake.signal();
-        } else if force || self.ring.kick_wanted() {
-            self.kick.send();
+        if !self.cpus.tell_idle() && (force || self.ring.kick_wanted()) {
+            self.cpus.kick_one();
         }
     }
 
     fn finish(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.attend.signal();
-        self.wake.signal();
-        self.kick.send();
+        self.cpus.disturb_all();
     }
 
     fn check_timeout(&self) {
@@ -85,7 +94,8 @@ impl Shared {
 /// the caller's own threads start there.
 pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
-    let Machine { mut vcpu, memory, mut doorbell } = Machine::new(&kvm, &config)?;
+    let count = config.cpus;
+    let Machine { mut vcpu, more, memory, doorbell } = Machine::new(kvm, &config)?;
     crate::jail::enter(&config.exports)?;
     jailed().map_err(|e| Error::host("a thread", e))?;
     let streams = StreamsConnector::new();
@@ -94,15 +104,18 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
     let shared = Arc::new(Shared {
         server: Mutex::new(Server::new(memory, ring.clone(), files, streams).with_trace_output(config.trace_output)),
         ring,
-        kick: vcpu.kick(),
+        cpus: Cpus::new(count)?,
         doorbell: doorbell.event().clone(),
-        wake: Event::new()?,
+        bell: Mutex::new(doorbell),
         attend: Event::new()?,
-        idle: AtomicBool::new(false),
+        more,
+        threads: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
         over: AtomicBool::new(false),
         timed_out: AtomicBool::new(false),
         end_at: config.timeout.map(|t| Instant::now() + t),
     });
+    shared.cpus.exists(0, vcpu.kick());
     let helper = {
         let shared = shared.clone();
         std::thread::Builder::new()
@@ -136,10 +149,14 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         }
     };
     shared.server().set_waker(Arc::new(done));
-    let result = drive(&mut vcpu, &mut doorbell, &shared);
+    let result = drive(&mut vcpu, 0, &shared);
     signals::set_waker(None);
     shared.finish();
-    // The helper has no failure of its own to report; a panic there was printed.
+    // No thread has a failure of its own to report beyond what it noted; a panic there was printed.
+    let threads = std::mem::take(&mut *lock(&shared.threads));
+    for thread in threads {
+        let _ = thread.join();
+    }
     let _ = helper.join();
     if shared.timed_out.load(Ordering::SeqCst) {
         return Ok(EXIT_TIMEOUT);
@@ -150,31 +167,46 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         (Some(Ending::Exit(code)), _) => Ok(code),
         (Some(Ending::Crash(report)), _) => Err(Error::Keel(crate::image::symbolise(&report))),
         (Some(Ending::Hostile(why)), _) => Err(Error::Keel(why.into())),
-        (None, Some(death)) => Err(Error::Keel(crate::image::symbolise(&format!("{death}; {}", vcpu.describe())))),
-        (None, None) => Err(Error::Internal("the pod ended without a reason")),
+        (None, Some(death)) => Err(died(death, &vcpu)),
+        (None, None) => Err(lock(&shared.failure).take().unwrap_or(Error::Internal("the pod ended without a reason"))),
     }
 }
 
-/// Runs the virtual CPU until the pod is over; how it died, if it did.
-fn drive(vcpu: &mut Vcpu, doorbell: &mut Doorbell, shared: &Shared) -> Result<Option<Death>, Error> {
+fn died(death: Death, vcpu: &Vcpu) -> Error {
+    Error::Keel(crate::image::symbolise(&format!("{death}; {}", vcpu.describe())))
+}
+
+/// Runs a virtual CPU until the pod is over; how it died, if it did.
+fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Death>, Error> {
     vcpu.bind_thread();
+    let mut yields = 0;
     loop {
         if shared.over.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        match vcpu.run()? {
-            VcpuEvent::Port(port::IDLE) => idle(vcpu, shared),
-            VcpuEvent::Port(port::SERVE) => {
+        let event = vcpu.run()?;
+        if let VcpuEvent::Port(port::YIELD, _) = event {
+            give_way(yields);
+            yields += 1;
+            continue;
+        }
+        yields = 0;
+        match event {
+            VcpuEvent::Port(port::IDLE, _) => idle(vcpu, index, shared),
+            VcpuEvent::Port(port::SERVE, _) => {
                 let mut server = shared.server();
                 server.serve();
                 server.serve_late(); // reports what was cancelled just now
                 finish_if_ended(&server, shared);
             }
-            VcpuEvent::Port(port::DOORBELL) => doorbell.rung(),
-            VcpuEvent::Port(port::PANIC) => return Ok(Some(Death::Halted)),
+            VcpuEvent::Port(port::DOORBELL, _) => lock(&shared.bell).rung(),
+            VcpuEvent::Port(port::KICK, cpu) => shared.cpus.kick(u32::from(cpu)),
+            VcpuEvent::Port(port::WAKE, cpu) => shared.cpus.wake(u32::from(cpu)),
+            VcpuEvent::Port(port::START, cpu) => start(u32::from(cpu), shared),
+            VcpuEvent::Port(port::PANIC, _) => return Ok(Some(Death::Halted)),
             // A program wrote some port: nothing listens there.
-            VcpuEvent::Port(_) | VcpuEvent::Interrupted => {}
-            VcpuEvent::Dead(Death::HostPage) if lose_pages(shared) => shared.kick.send(),
+            VcpuEvent::Port(..) | VcpuEvent::Interrupted => {}
+            VcpuEvent::Dead(Death::HostPage) if lose_pages(shared) => shared.cpus.kick(index),
             VcpuEvent::Dead(death) => return Ok(Some(death)),
         }
     }
@@ -186,25 +218,77 @@ fn lose_pages(shared: &Shared) -> bool {
     shared.ring.lose_pages()
 }
 
+/// A virtual CPU waits for another one, whose thread may need this processor.
+fn give_way(before: u32) {
+    if before < 4 {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(YIELD_NAP);
+    }
+}
+
+/// Makes a further virtual CPU with a thread of its own, unless it exists or the pod may not have it.
+fn start(index: u32, shared: &Arc<Shared>) {
+    if !shared.cpus.claim(index) {
+        return;
+    }
+    let own = shared.clone();
+    let thread = std::thread::Builder::new().name(format!("cpu {index}")).spawn(move || {
+        let outcome = own.more.make(index).and_then(|mut vcpu| {
+            own.cpus.exists(index, vcpu.kick());
+            match drive(&mut vcpu, index, &own)? {
+                Some(death) => Err(died(death, &vcpu)),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = outcome {
+            lock(&own.failure).get_or_insert(error);
+            own.finish();
+        }
+    });
+    match thread {
+        Ok(thread) => lock(&shared.threads).push(thread),
+        Err(error) => {
+            lock(&shared.failure).get_or_insert(Error::host("the thread of a virtual CPU", error));
+            shared.finish();
+        }
+    }
+}
+
 fn finish_if_ended(server: &Server, shared: &Shared) {
     if server.ending().is_some() {
         shared.finish();
     }
 }
 
-/// Keel has nothing to run: serves the ring and waits for the first event.
-fn idle(vcpu: &Vcpu, shared: &Shared) {
-    shared.idle.store(true, Ordering::SeqCst);
-    loop {
+/// A virtual CPU has nothing to run. The first one that idles is *on duty*: it serves the ring and waits for
+/// the first event of any kind; the others wait until somebody wakes them.
+fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
+    shared.cpus.begin_idle(index);
+    while !shared.over.load(Ordering::SeqCst) && !shared.cpus.take_wake(index) && !vcpu.kick_pending() {
+        let wake = shared.cpus.event(index);
+        if !shared.cpus.takes_duty(index) {
+            // What keel left for whoever idles, the one on duty may not have seen.
+            if shared.ring.has_submission() || shared.ring.deadline_ns() < shared.cpus.duty_deadline() {
+                shared.cpus.remind_duty();
+            }
+            wait_for(&mut [PollFd::new(wake, PollFlags::IN)], None);
+            wake.clear();
+            continue;
+        }
         let mut server = shared.server();
         server.serve();
         server.serve_late();
         finish_if_ended(&server, shared);
-        if shared.over.load(Ordering::SeqCst) || shared.ring.has_completion() || vcpu.kick_pending() {
+        if shared.ring.has_completion() {
             break;
         }
         let now = clock_ns(ClockId::Monotonic);
         let deadline = shared.ring.deadline_ns();
+        shared.cpus.set_duty_deadline(deadline);
+        if shared.ring.deadline_ns() != deadline {
+            continue;
+        }
         if deadline <= now {
             break;
         }
@@ -215,15 +299,14 @@ fn idle(vcpu: &Vcpu, shared: &Shared) {
         }
         let streams = server.streams().waiting();
         drop(server);
-        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&shared.wake, PollFlags::IN)];
+        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(wake, PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
         wait_for(&mut fds, wait);
-        shared.wake.clear();
+        wake.clear();
         shared.check_timeout();
     }
-    shared.idle.store(false, Ordering::SeqCst);
-    if shared.server().streams().pending() > 0 {
-        // While the program runs, the helper watches the streams.
+    if shared.cpus.end_idle(index) && shared.server().streams().pending() > 0 {
+        // While programs run and nobody is on duty, the helper watches the streams.
         shared.attend.signal();
     }
 }
@@ -237,44 +320,53 @@ fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
 /// The helper thread.
 fn help(shared: &Shared) {
     let mut next_tick = None;
+    let mut watch = Watch::default();
     while !shared.over.load(Ordering::SeqCst) {
         let now = Instant::now();
         shared.check_timeout();
-        let running = !shared.idle.load(Ordering::SeqCst);
+        let on_duty = !shared.cpus.has_duty();
         let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
         let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
-        if running && shared.ring.tick_wanted() {
+        if shared.cpus.any_runs() && shared.ring.tick_wanted() {
             let tick = *next_tick.get_or_insert(now + TICK);
             if now >= tick {
-                shared.kick.send();
+                shared.cpus.kick_running();
                 next_tick = Some(now + TICK);
             }
             until(next_tick.unwrap_or(now).saturating_duration_since(now));
+            if let Some(pause) = watch.look(now, &shared.ring, &shared.cpus) {
+                until(pause);
+            }
         } else {
             next_tick = None;
+            watch = Watch::default();
         }
         let deadline = shared.ring.deadline_ns();
-        if running && deadline != u64::MAX {
+        if deadline != u64::MAX {
+            // Also while a virtual CPU is on duty: it may leave.
             let left = deadline.saturating_sub(clock_ns(ClockId::Monotonic));
             if left == 0 {
                 // Again after a tick if keel could not take it (it was just leaving).
-                shared.kick.send();
+                shared.notify(true);
                 until(TICK);
             } else {
                 until(Duration::from_nanos(left));
             }
         }
-        let streams = if running { shared.server().streams().waiting() } else { Vec::new() };
+        let streams = if on_duty { shared.server().streams().waiting() } else { Vec::new() };
         let mut fds: Vec<PollFd<'_>> =
             vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(&shared.attend, PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
         if !shared.ring.has_submission() {
             wait_for(&mut fds, wait);
         }
-        shared.doorbell.clear();
+        let rung = shared.doorbell.clear();
         shared.attend.clear();
         if attend(shared) {
             shared.notify(false);
+        } else if rung {
+            // Maybe for an earlier deadline.
+            shared.cpus.remind_duty();
         }
         if shared.ring.poll_wanted() {
             poll_ring(shared);

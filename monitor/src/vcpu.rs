@@ -31,8 +31,8 @@ const XCR0_KNOWN: u64 = 0xe7;
 /// Why the virtual CPU came back to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Keel wrote this port.
-    Port(u16),
+    /// Keel wrote this byte to this port.
+    Port(u16, u8),
     /// A signal to its thread ended the run.
     Interrupted,
     /// It waits for nothing that could come: triple fault, HLT, or an access to nowhere.
@@ -199,8 +199,8 @@ impl Vcpu {
         }
         let exit = self.fd.run();
         let event = match exit {
-            Ok(VcpuExit::IoOut(port, _)) => Event::Port(port),
-            Ok(VcpuExit::IoIn(port, _)) => Event::Port(port),
+            Ok(VcpuExit::IoOut(port, data)) => Event::Port(port, data.first().copied().unwrap_or(0)),
+            Ok(VcpuExit::IoIn(port, _)) => Event::Port(port, 0),
             Ok(VcpuExit::IrqWindowOpen) => Event::Interrupted,
             Ok(VcpuExit::Hlt | VcpuExit::Shutdown) => Event::Dead(Death::Halted),
             Ok(VcpuExit::MmioRead(address, _)) => Event::Dead(Death::Nowhere(address)),

@@ -15,7 +15,7 @@ hull=${1:-$root/target/release/hull}
 work=$root/target/hardware
 minutes=${HULL_HARDWARE_MINUTES:-10}
 
-for tool in qemu-system-x86_64 cpio dpkg-deb busybox; do
+for tool in cc qemu-system-x86_64 cpio dpkg-deb busybox; do
     command -v "$tool" >/dev/null || { echo "run.sh: $tool is missing; install qemu-system-x86 cpio dpkg busybox-static" >&2; exit 125; }
 done
 [ -x "$hull" ] || { echo "run.sh: $hull does not exist; build it first (cargo build --release)" >&2; exit 125; }
@@ -49,6 +49,9 @@ for program in sh bash ls sort sed grep; do
     cp -L "$path" "$tree/usr/bin/$program"
     copy_libraries "$path"
 done
+for program in parallel parallel_memory parallel_ends; do
+    cc -O1 -static -pthread -I "$here/../abi" -o "$tree/usr/bin/$program" "$here/../abi/threads/$program.c"
+done
 for module in irqbypass kvm ccp kvm-amd; do
     file=$(find "$work/kernel/lib/modules/$version" -name "$module.ko*" | head -n 1)
     [ -n "$file" ] && cp "$file" "$tree/modules/$module.ko"
@@ -60,7 +63,7 @@ chmod +x "$tree/init" "$tree/smoke"
 
 rm -f "$work/log"
 status=0
-timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max -m 2G -display none -monitor none -no-reboot \
+timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max -smp 2 -m 2G -display none -monitor none -no-reboot \
     -serial "file:$work/log" -kernel "$kernel" -initrd "$work/initramfs.gz" \
     -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null || status=$?
 tr -d '\r' <"$work/log"

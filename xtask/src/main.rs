@@ -13,6 +13,8 @@ struct Step {
     name: &'static str,
     workspace: Workspace,
     arguments: &'static [&'static str],
+    /// Further options of `hull run` in tests.
+    options: &'static str,
 }
 
 #[derive(Clone, Copy)]
@@ -24,33 +26,50 @@ enum Workspace {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"] },
-    Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"] },
+    Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"], options: "" },
+    Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"], options: "" },
     Step {
         name: "documents",
         workspace: Workspace::Host,
         arguments: &["run", "--quiet", "--package", "xtask", "--", "docs", "--check"],
+        options: "",
     },
     Step {
         name: "lints, keel",
         workspace: Workspace::Keel,
         arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+        options: "",
     },
     Step {
         name: "lints, host",
         workspace: Workspace::Host,
         arguments: &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
+        options: "",
     },
-    Step { name: "tests, keel-core", workspace: Workspace::Keel, arguments: &["test", "-p", "keel-core"] },
+    Step { name: "tests, keel-core", workspace: Workspace::Keel, arguments: &["test", "-p", "keel-core"], options: "" },
     Step {
         name: "tests, keel-vfs",
         workspace: Workspace::Keel,
         arguments: &["test", "-p", "keel-vfs", "--features", "hal/hosted"],
+        options: "",
     },
     Step {
         name: "tests, host and pods",
         workspace: Workspace::Host,
         arguments: &["test", "--workspace", "--release", "--no-fail-fast"],
+        options: "",
+    },
+    Step {
+        name: "tests, one virtual CPU",
+        workspace: Workspace::Host,
+        arguments: &["test", "--package", "hull-tests", "--release", "--test", "abi", "threads/"],
+        options: "--cpus=1",
+    },
+    Step {
+        name: "tests, four virtual CPUs",
+        workspace: Workspace::Host,
+        arguments: &["test", "--package", "hull-tests", "--release", "--test", "abi", "threads/"],
+        options: "--cpus=4",
     },
 ];
 
@@ -93,6 +112,9 @@ fn run(step: &Step) -> Result<bool> {
     let root = root()?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(step.arguments);
+    if !step.options.is_empty() {
+        cargo.env("HULL_TEST_OPTIONS", step.options);
+    }
     match step.workspace {
         Workspace::Host => cargo.current_dir(&root),
         Workspace::Keel => {

@@ -1,6 +1,7 @@
 //! Fair run queue: the thread that has had the least weighted processor time runs next.
 
 use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 /// Weight of nice 0.
@@ -87,16 +88,27 @@ impl<T> RunQueue<T> {
         time
     }
 
-    /// Takes the thread with the least virtual time.
-    pub fn pop(&mut self) -> Option<T> {
-        let entry = self.heap.pop()?;
+    /// Takes the thread with the least virtual time of those that `may` run.
+    pub fn pop(&mut self, may: impl Fn(&T) -> bool) -> Option<T> {
+        let mut passed = Vec::new();
+        let found = loop {
+            match self.heap.pop() {
+                Some(entry) if !may(&entry.value) => passed.push(entry),
+                other => break other,
+            }
+        };
+        self.heap.extend(passed);
+        let entry = found?;
         self.floor = self.floor.max(entry.time);
         Some(entry.value)
     }
 
-    /// The least virtual time in the queue.
-    pub fn least(&self) -> Option<u64> {
-        self.heap.peek().map(|e| e.time)
+    /// The least virtual time of those in the queue that `may` run.
+    pub fn least(&self, may: impl Fn(&T) -> bool) -> Option<u64> {
+        match self.heap.peek() {
+            Some(first) if !may(&first.value) => self.heap.iter().filter(|e| may(&e.value)).map(|e| e.time).min(),
+            first => first.map(|e| e.time),
+        }
     }
 
     /// All queued threads, in no order.
@@ -115,16 +127,29 @@ mod tests {
         q.push('a', 5, 0);
         q.push('b', 3, 0);
         q.push('c', 5, 0);
-        assert_eq!((q.pop(), q.pop(), q.pop(), q.pop()), (Some('b'), Some('a'), Some('c'), None));
+        let mut next = || q.pop(|_| true);
+        assert_eq!((next(), next(), next(), next()), (Some('b'), Some('a'), Some('c'), None));
+    }
+
+    #[test]
+    fn those_that_may_not_run_stay() {
+        let mut q = RunQueue::new();
+        q.push('a', 1, 0);
+        q.push('b', 2, 0);
+        q.push('c', 3, 0);
+        assert_eq!(q.least(|v| *v != 'a'), Some(2));
+        assert_eq!(q.pop(|v| *v == 'c'), Some('c'));
+        assert_eq!(q.pop(|v| *v == 'c'), None);
+        assert_eq!((q.pop(|_| true), q.pop(|_| true)), (Some('a'), Some('b')));
     }
 
     #[test]
     fn sleepers_get_bounded_credit() {
         let mut q = RunQueue::new();
         q.push('a', 1000, 0);
-        q.pop();
+        q.pop(|_| true);
         assert_eq!(q.push('s', 0, 100), 900);
-        assert_eq!(q.least(), Some(900));
+        assert_eq!(q.least(|_| true), Some(900));
     }
 
     #[test]

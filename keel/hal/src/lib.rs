@@ -5,7 +5,7 @@
 //! thread), [`trap::TrapFrame`] (registers of a program at its entry into keel).
 //!
 //! Invariant: keel runs under one *big lock*. Code in keel is never preempted, only one virtual CPU
-//! is inside keel at a time, and another thread runs only where [`thread::switch`] is called. That is
+//! is inside keel at a time ([`smp`]), and another thread runs only where [`thread::switch`] is called. That is
 //! what lets the crates above use `Rc`, `Cell` and `RefCell`; [`cell::Global`] holds such values in
 //! statics.
 #![no_std]
@@ -35,6 +35,8 @@ pub mod paging;
 pub mod percpu;
 #[cfg(not(feature = "hosted"))]
 pub mod ring;
+#[cfg(not(feature = "hosted"))]
+pub mod smp;
 #[cfg(not(feature = "hosted"))]
 mod stub;
 #[cfg(not(feature = "hosted"))]

@@ -3,7 +3,7 @@
 use crate::cell::Global;
 use crate::frame::{FRAME_SIZE, Frame, LargeFrame};
 use crate::frame_kvm::{give_block, take_block};
-use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, USER_TOP};
+use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, MAX_CPUS, USER_TOP};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bitflags::bitflags;
@@ -52,8 +52,18 @@ const NO_EXEC: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
 
-/// Root table in the CPU.
-static ACTIVE: Global<Cell<u64>> = Global::new(Cell::new(BOOT_TABLES as u64));
+/// Root table in each virtual CPU.
+static ACTIVE: Global<[Cell<u64>; MAX_CPUS]> = Global::new([const { Cell::new(BOOT_TABLES as u64) }; MAX_CPUS]);
+
+/// Root table in this virtual CPU.
+fn active() -> &'static Cell<u64> {
+    &ACTIVE[crate::percpu::cpu_index() % MAX_CPUS]
+}
+
+/// Forgets the cached translations of this virtual CPU.
+pub(crate) fn reload() {
+    crate::stub::load_cr3(active().get() as usize);
+}
 
 /// A table of 512 entries in the direct map.
 #[derive(Clone, Copy, Debug)]
@@ -63,9 +73,9 @@ impl Table {
     fn entry(self, index: usize) -> &'static Cell<u64> {
         debug_assert!(index < ENTRIES);
         // SAFETY: `self.0` is the address of a live table of this space (taken from an entry or from
-        // the root), which is changed only under the big lock; the CPU's own updates (accessed,
-        // dirty) are atomic single words and can't be lost by the reads and writes here, because
-        // entries are rewritten only after they were made absent or with those bits kept.
+        // the root), which is changed only under the big lock; the updates of processors (accessed,
+        // dirty) are atomic single words. Entries that allow stores are dirty from the start, and no
+        // program runs in the space while permissions are taken away, so none is lost.
         unsafe { &*((DIRECT_BASE + self.0 as usize + index * 8) as *const Cell<u64>) }
     }
 
@@ -95,6 +105,10 @@ static SPACES: Global<RefCell<VecDeque<Table>>> = Global::new(RefCell::new(VecDe
 /// Most such spaces, and tables of each.
 const MOST_SPACES: usize = 4;
 const MOST_SPACE_TABLES: usize = 32;
+
+/// Root tables without tables below that idle virtual CPUs had when their spaces ended. They are used as root
+/// tables only.
+static ROOTS: Global<RefCell<Vec<Table>>> = Global::new(RefCell::new(Vec::new()));
 
 /// Gives a table of zeros back.
 fn give_table(table: Table) {
@@ -201,6 +215,10 @@ impl AddressSpace {
         if let Some(root) = kept {
             return Some(Self { root: root.0, pages: 0, spare: Vec::new() });
         }
+        let left = ROOTS.borrow_mut().pop();
+        if let Some(root) = left {
+            return Some(Self { root: root.0, pages: 0, spare: Vec::new() });
+        }
         let root = new_table()?;
         let keel = Table(BOOT_TABLES as u64).entry(KEEL_PML4_SLOT).get();
         root.entry(KEEL_PML4_SLOT).set(keel);
@@ -238,7 +256,11 @@ impl AddressSpace {
             };
         }
         let entry = table.entry(index(va, 0));
-        if entry.get() & OCCUPIED != 0 {
+        let old = entry.get();
+        if old & OCCUPIED != 0 {
+            if old & ADDRESS != frame.gpa() || !prot.contains(prot_of(old)) {
+                self.stop_others();
+            }
             drop(take(entry));
         } else {
             self.pages += 1;
@@ -261,6 +283,7 @@ impl AddressSpace {
                 return None;
             }
             // An empty table left from earlier; the CPU must forget that it was one.
+            self.stop_others();
             entry.set(0);
             self.flush();
             self.spare.push(pages);
@@ -291,6 +314,7 @@ impl AddressSpace {
     /// Removes one page.
     pub fn unmap(&mut self, va: usize) -> Option<Mapping> {
         let entry = self.leaf(va).filter(|entry| entry.get() & OCCUPIED != 0)?;
+        self.stop_others();
         self.pages -= 1;
         Some(take(entry))
     }
@@ -342,6 +366,11 @@ impl AddressSpace {
         let each = core::cell::RefCell::new(each);
         let mut spare = core::mem::take(&mut self.spare);
         let removed = Cell::new(0);
+        let stop = || {
+            if removed.get() == 0 {
+                self.stop_others();
+            }
+        };
         self.walk(
             start,
             end,
@@ -349,6 +378,7 @@ impl AddressSpace {
                 if range.len() < LARGE_PAGE_SIZE {
                     return Some(split(entry, &mut spare));
                 }
+                stop();
                 let value = entry.replace(0);
                 for (i, va) in range.step_by(FRAME_SIZE).enumerate() {
                     let value = part(value, i);
@@ -361,6 +391,7 @@ impl AddressSpace {
                 None
             },
             |va, entry| {
+                stop();
                 removed.set(removed.get() + 1);
                 each.borrow_mut()(va, take(entry));
             },
@@ -380,6 +411,9 @@ impl AddressSpace {
                 let value = entry.get();
                 let prot = f(va, &show(value));
                 if prot != prot_of(value) {
+                    if !prot.contains(prot_of(value)) {
+                        self.stop_others();
+                    }
                     entry.set(entry_of(value & ADDRESS, prot) | value & (ACCESSED | DIRTY));
                 }
             },
@@ -405,14 +439,22 @@ impl AddressSpace {
 
     /// Makes this the CPU's address space; nothing if it is already.
     pub fn activate(&self) {
-        if ACTIVE.get() != self.root {
+        if active().get() != self.root {
             load(self.root);
         }
     }
 
     /// Whether this is the CPU's address space.
     pub fn is_active(&self) -> bool {
-        ACTIVE.get() == self.root
+        active().get() == self.root
+    }
+
+    /// Stops the other virtual CPUs that run in this space until this one leaves keel; they forget their
+    /// cached translations before they go on. The methods that take permissions away do so themselves.
+    pub fn stop_others(&self) {
+        if crate::smp::several() {
+            crate::smp::stop(|cpu| ACTIVE.get(cpu).is_some_and(|root| root.get() == self.root));
+        }
     }
 
     /// Forgets cached translations if this space is active; the next activation does otherwise.
@@ -431,7 +473,7 @@ impl AddressSpace {
 }
 
 fn load(root: u64) {
-    ACTIVE.set(root);
+    active().set(root);
     crate::stub::load_cr3(root as usize);
 }
 
@@ -464,6 +506,8 @@ impl Drop for AddressSpace {
         if self.is_active() {
             load(BOOT_TABLES as u64);
         }
+        // Idle ones may still be in this space: the table stays a root table as long as they are.
+        self.stop_others();
         if self.pages > 0 {
             self.unmap_range(0, USER_TOP, |_, page| drop(page));
         }
@@ -478,6 +522,10 @@ impl Drop for AddressSpace {
             return;
         }
         free_tables(root, 3);
+        if ACTIVE.iter().any(|active| active.get() == self.root) {
+            ROOTS.borrow_mut().push(root);
+            return;
+        }
         root.entry(KEEL_PML4_SLOT).set(0);
         give_table(root);
     }

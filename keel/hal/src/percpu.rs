@@ -3,7 +3,8 @@
 //! A program could change the GS base (WRGSBASE is not privileged); it would only harm its own pod.
 //! `arch_prctl(ARCH_SET_GS)` is refused for that reason.
 
-use abi::layout::percpu;
+use abi::layout::{MAX_CPUS, percpu};
+use core::sync::atomic::AtomicU32;
 
 /// GS offset of the word that holds the gate's address; patched call sites jump through it.
 pub const GATE_OFFSET: u32 = 8;
@@ -21,6 +22,11 @@ pub(crate) const FAULT_ADDRESS: usize = 56;
 pub(crate) const FAULT_RIP: usize = 64;
 pub(crate) const FAULT_RFLAGS: usize = 72;
 pub(crate) const FAULT_RSP: usize = 80;
+/// Not 0: the virtual CPU is in keel, or on its way into it or waiting for it; 0: it runs a program.
+/// Kept while several are awake.
+pub(crate) const IN_KEEL: usize = 88;
+/// Not 0: forget cached translations before the next access to program memory.
+pub(crate) const FLUSH: usize = 92;
 
 macro_rules! gs_read {
     ($offset:expr, $ty:ty, $reg:literal) => {{
@@ -60,6 +66,33 @@ pub fn take_work_pending() -> bool {
 #[inline(always)]
 pub fn work_pending() -> bool {
     gs_read!(WORK_PENDING, u32, ":e") != 0
+}
+
+/// Says that this virtual CPU is in keel.
+pub(crate) fn set_in_keel() {
+    gs_write!(IN_KEEL, 1u32, ":e");
+}
+
+/// Takes the request to forget cached translations.
+pub(crate) fn take_flush() -> bool {
+    let stood = gs_read!(FLUSH, u32, ":e") != 0;
+    if stood {
+        gs_write!(FLUSH, 0u32, ":e");
+    }
+    stood
+}
+
+/// Sets the gate that patched sites jump to.
+pub(crate) fn set_gate(address: usize) {
+    gs_write!(GATE, address, ":r");
+}
+
+/// A word of the data of any virtual CPU.
+pub(crate) fn word_of(cpu: usize, offset: usize) -> &'static AtomicU32 {
+    assert!(cpu < MAX_CPUS && offset < 0x100 && offset.is_multiple_of(4));
+    // SAFETY: the per-CPU blocks are reserved RAM in the direct map, below `MAX_CPUS`; these words are
+    // written by single instructions only.
+    unsafe { &*((abi::tables::block(cpu) + percpu::DATA + offset) as *const AtomicU32) }
 }
 
 /// Index of this virtual CPU.

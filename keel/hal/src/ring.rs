@@ -11,6 +11,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 /// Id of the requests of [`call_now`]; the kernel above uses smaller ones.
 const OWN_ID: u64 = u64::MAX;
 
+/// How long a virtual CPU looks for work before it exits: less than an exit and the way back cost.
+const LINGER_NS: u64 = 20_000;
+
 /// Completions that [`call_now`] met on its way.
 static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
     Global::new(RefCell::new(alloc::collections::VecDeque::new()));
@@ -85,12 +88,34 @@ pub fn serve() {
     crate::stub::out(port::SERVE);
 }
 
+/// Like [`serve`], while other virtual CPUs may come into keel: the caller holds no borrows.
+pub fn serve_unlocked() {
+    crate::smp::without_lock(serve);
+}
+
+/// Waits a little, without the lock, for threads that any virtual CPU may run. Whether there are some.
+pub fn linger() -> bool {
+    let ring = ring();
+    crate::smp::without_lock(|| {
+        let until = crate::clock::monotonic_ns() + LINGER_NS;
+        while crate::clock::monotonic_ns() < until {
+            for _ in 0..8 {
+                if ring.waiting.load(Relaxed) & 1 != 0 || percpu::work_pending() {
+                    return true;
+                }
+                core::hint::spin_loop();
+            }
+        }
+        false
+    })
+}
+
 /// Nothing to run: exits until a completion, a kick, or the deadline (`CLOCK_MONOTONIC` ns).
 /// Returns at once when a completion is there.
 pub fn idle(deadline_ns: Option<u64>) {
     ring().deadline_ns.store(deadline_ns.unwrap_or(u64::MAX), SeqCst);
     if !has_completion() && !percpu::work_pending() {
-        crate::stub::out(port::IDLE);
+        crate::smp::without_lock(|| crate::stub::out(port::IDLE));
     }
 }
 
@@ -121,6 +146,21 @@ pub fn set_tick(on: bool) {
             doorbell();
         }
     }
+}
+
+/// Notes whether threads wait that any virtual CPU may run.
+pub fn set_waiting(on: bool) {
+    let waiting = &ring().waiting;
+    let value = waiting.load(Relaxed);
+    if (value & 1 != 0) != on {
+        waiting.store(value.wrapping_add(1), SeqCst);
+    }
+}
+
+/// Whether threads have waited for long while all virtual CPUs were busy; asked once.
+pub fn take_overdue() -> bool {
+    let overdue = &ring().overdue;
+    overdue.load(Relaxed) != 0 && overdue.swap(0, SeqCst) != 0
 }
 
 /// Whether a helper polls the ring now.

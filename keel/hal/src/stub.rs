@@ -5,7 +5,7 @@
 //! ring-0 instruction costs about 6 ns, so the paths are short.
 
 use crate::percpu::{FAULT_ADDRESS, FAULT_CODE, FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, FAULT_VECTOR};
-use crate::percpu::{KSTACK_TOP, USER_RSP, WORK_PENDING};
+use crate::percpu::{IN_KEEL, KSTACK_TOP, USER_RSP, WORK_PENDING};
 use crate::trap::kernel::{Hooks, QUICK_CALLS, Quick};
 use crate::trap::{Exit, FaultInfo, TrapFrame};
 use abi::layout::{DIRECT_BASE, KEEL_IMAGE, PERCPU_STRIDE, percpu, port, selector};
@@ -20,6 +20,7 @@ global_asm!(
     .quad keel_start
     .quad keel_lstar
     .quad __bss_end
+    .quad keel_start_cpu
 
     .section .text.stub,"ax",@progbits
     .code64
@@ -40,6 +41,25 @@ keel_start:
     iretq
 1:  xor ebp, ebp
     call {boot}
+    ud2
+
+/* ---- a further virtual CPU: ring 0; its kernel stack is that of its idle thread ------------------ */
+    .globl keel_start_cpu
+keel_start_cpu:
+    mov eax, {tss}
+    ltr ax
+    mov rax, gs:[{kstack}]
+    sub rax, {start_room}       /* below what the first switch to the idle thread finds */
+    lea rsp, [rax - 64]
+    push {user_ss}
+    push rax
+    push 0x202
+    push {user_cs}
+    lea rax, [rip + 1f]
+    push rax
+    iretq
+1:  xor ebp, ebp
+    call {start_cpu}
     ud2
 
 /* ---- exceptions: ring 0 ---------------------------------------------------------------------- */
@@ -115,6 +135,23 @@ keel_exception:         /* rsp: vector, code, rip, cs, rflags, rsp, ss */
     cmp dword ptr [rsp + 16], 32
     jne 6f
     mov dword ptr [rax + {data} + {work}], 1
+    /* which nobody looks at any more between these labels: there keel is left once more */
+    .macro come_back start, end, to
+    lea rbx, [rip + \start]
+    cmp [rsp + 32], rbx
+    jb 8f
+    lea rbx, [rip + \end]
+    cmp [rsp + 32], rbx
+    jae 8f
+    lea rbx, [rip + \to]
+    mov [rsp + 32], rbx
+    jmp 3b
+8:
+    .endm
+    come_back keel_leaving, keel_leaving_end, keel_leave_again
+    come_back keel_leaving_fast, keel_leaving_fast_end, keel_leave_again
+    come_back keel_leaving_quick, keel_leaving_quick_end, keel_leave_quick_again
+    come_back keel_leaving_own, keel_leaving_own_end, keel_leave_quick_again
     jmp 3b
 6:  cmp dword ptr [rsp + 16], 14
     jne 7f
@@ -194,14 +231,7 @@ keel_ring0_fault:
 /* A patched site jumps here: rcx = where to go on; rcx, r11 and the flags are free, as behind a `syscall`. Calls
    that `quick` serves touch no more registers than a function may, and no vector registers at all:
    nothing needs to be saved for them but what they may change. */
-    .balign 64
-    .globl keel_gate
-keel_gate:
-    cmp rax, {calls}
-    jae keel_gate_full
-    lea r11, [rip + {hooks} + {quick_calls}]
-    cmp byte ptr [r11 + rax], 0
-    je keel_gate_full
+    .macro call_quick
     mov r11, rsp
     mov rsp, gs:[{kstack}]
     push r11
@@ -224,10 +254,73 @@ keel_gate:
     pop rdx
     pop rsi
     pop rdi
+    .endm
+    /* Something happened since the call was served: a full frame, as if it had been made the long way. */
+keel_leave_quick_again:
+    mov rsp, gs:[{kstack}]
+    mov r11, [rsp - 8]
+    mov rcx, [rsp - 16]
+    push 0
+    push {user_ss}
+    push r11
+    push 0x202
+    push {user_cs}
+    push rcx
+    push 0
+    push_registers
+    cld
+    jmp keel_leave_again
+
+    /* While several virtual CPUs are awake: calls that look at more than their own thread's data take the
+       big lock. */
+    .balign 64
+    .globl keel_gate_shared
+keel_gate_shared:
+    cmp rax, {calls}
+    jae keel_gate_full
+    lea r11, [rip + {hooks} + {quick_calls}]
+    cmp byte ptr [r11 + rax], 1
+    jb keel_gate_full
+    je 7f
+    mov dword ptr gs:[{in_keel}], 1
+    mov r11d, 1
+    xchg [rip + {lock}], r11d
+    test r11d, r11d
+    jnz keel_gate_full
+    call_quick
     jnz 8f
+    mov dword ptr gs:[{in_keel}], 0
+    mov dword ptr [rip + {lock}], 0
+keel_leaving_quick:
+    cmp dword ptr gs:[{work}], 0
+    jne keel_leave_quick_again
     mov rcx, [rsp + 8]
     mov rsp, [rsp + 16]
     jmp rcx
+keel_leaving_quick_end:
+8:  pop rax
+    pop rcx
+    pop rsp
+    mov dword ptr [rip + {lock}], 0
+    jmp keel_gate_full
+
+    .balign 64
+    .globl keel_gate
+keel_gate:
+    cmp rax, {calls}
+    jae keel_gate_full
+    lea r11, [rip + {hooks} + {quick_calls}]
+    cmp byte ptr [r11 + rax], 0
+    je keel_gate_full
+7:  call_quick
+    jnz 8f
+keel_leaving_own:
+    cmp dword ptr gs:[{work}], 0
+    jne keel_leave_quick_again
+    mov rcx, [rsp + 8]
+    mov rsp, [rsp + 16]
+    jmp rcx
+keel_leaving_own_end:
 8:  pop rax
     pop rcx
     pop rsp
@@ -245,10 +338,19 @@ keel_gate_full:
     push 0
     push_registers
     cld
-    mov rdi, rsp
+    cmp byte ptr [rip + {several}], 0
+    jne 8f
+7:  mov rdi, rsp
     call {syscall}
     test eax, eax
     jnz keel_leave
+    cmp byte ptr [rip + {several}], 0
+    je keel_leaving_fast
+    mov dword ptr gs:[{in_keel}], 0
+    mov dword ptr [rip + {lock}], 0
+keel_leaving_fast:
+    cmp dword ptr gs:[{work}], 0
+    jne keel_leave_again
     load_vectors
     mov r10, [rsp + 256 + 7*8]
     mov r9, [rsp + 256 + 8*8]
@@ -260,6 +362,9 @@ keel_gate_full:
     mov rcx, [rsp + 256 + 16*8]
     mov rsp, [rsp + 256 + 19*8]
     jmp rcx
+keel_leaving_fast_end:
+8:  call {enter}
+    jmp 7b
 
     .balign 16
     .globl keel_lstar
@@ -282,7 +387,8 @@ keel_lstar:             /* `syscall`: CPL 3 under software-nested KVM, CPL 0 on 
     lea rbx, [rip + 8f]
     push rbx
     iretq
-8:  mov rdi, rsp
+8:  call {enter}
+    mov rdi, rsp
     call {syscall}
     jmp keel_leave
 
@@ -297,8 +403,22 @@ keel_fault_entry:       /* reflected by ring 0; all registers but rip, rsp, rfla
     push qword ptr gs:[{f_rip}]
     push 2
     push_registers
+    call {enter}
     mov rdi, rsp
     call {fault}
+    jmp keel_leave
+
+    .balign 16
+keel_idle_entry:        /* first code of an idle thread */
+    call {idle}
+    ud2
+
+keel_leave_again:       /* left already, but for the last instructions: the frame is still there */
+    mov rsp, gs:[{kstack}]
+    sub rsp, {frame}
+    call {enter}
+    mov rdi, rsp
+    call {resume}
     jmp keel_leave
 
     .balign 16
@@ -306,6 +426,13 @@ keel_thread_entry:      /* first code of a thread; rsp = its trap frame */
     mov rdi, rsp
     call {thread_start}
 keel_leave:             /* everything from the frame */
+    cmp byte ptr [rip + {several}], 0
+    je keel_leaving
+    mov dword ptr gs:[{in_keel}], 0
+    mov dword ptr [rip + {lock}], 0
+keel_leaving:
+    cmp dword ptr gs:[{work}], 0
+    jne keel_leave_again
     load_vectors
     add rsp, 256
     pop r15
@@ -325,6 +452,7 @@ keel_leave:             /* everything from the frame */
     pop rdi
     add rsp, 8
     iretq
+keel_leaving_end:
 
     .balign 16
 keel_own_fault_entry:   /* keel itself faulted: report on its own stack below the red zone */
@@ -443,6 +571,14 @@ keel_boot_stack_end:
     quick_calls = const core::mem::offset_of!(Hooks, quick_calls),
     calls = const QUICK_CALLS,
     fault = sym rust_fault,
+    enter = sym crate::smp::rust_enter,
+    resume = sym rust_resume,
+    idle = sym rust_idle,
+    start_cpu = sym rust_start_cpu,
+    several = sym crate::smp::SEVERAL,
+    lock = sym crate::smp::LOCK,
+    frame = const size_of::<TrapFrame>(),
+    start_room = const crate::thread::START_ROOM,
     thread_start = sym rust_thread_start,
     own_fault = sym crate::boot::rust_own_fault,
     stride = const PERCPU_STRIDE,
@@ -455,6 +591,7 @@ keel_boot_stack_end:
     f_rflags = const FAULT_RFLAGS,
     f_rsp = const FAULT_RSP,
     work = const WORK_PENDING,
+    in_keel = const IN_KEEL,
     kstack = const KSTACK_TOP,
     user_rsp = const USER_RSP,
     user_ss = const selector::USER_DS,
@@ -474,8 +611,11 @@ unsafe extern "C" {
     fn keel_breakpoint();
     /// `keel_gate` or `keel_gate_full`, as the linker is told: the former if `keel_quick` keeps its promise.
     fn keel_gate_entry();
+    /// The same while several virtual CPUs are awake.
+    fn keel_gate_shared_entry();
     fn keel_vectors();
     fn keel_thread_entry();
+    fn keel_idle_entry();
 }
 
 /// The hooks of the kernel above.
@@ -504,9 +644,32 @@ extern "C" fn rust_thread_start(frame: &mut TrapFrame) -> Exit {
     (KEEL_HOOKS.thread_start)(frame)
 }
 
-/// Address of the gate that patched sites jump to.
-pub(crate) fn gate_address() -> usize {
+extern "C" fn rust_resume(frame: &mut TrapFrame) {
+    (KEEL_HOOKS.resume)(frame);
+}
+
+extern "C" fn rust_idle() -> ! {
+    (KEEL_HOOKS.idle)()
+}
+
+extern "C" fn rust_start_cpu() -> ! {
+    crate::smp::rust_enter();
+    (KEEL_HOOKS.start_cpu)()
+}
+
+/// Address of the gate that patched sites jump to while one virtual CPU is awake.
+fn gate_address() -> usize {
     keel_gate_entry as *const () as usize
+}
+
+/// Address of the gate that they jump to while several are.
+pub(crate) fn shared_gate_address() -> usize {
+    keel_gate_shared_entry as *const () as usize
+}
+
+/// Address where an idle thread's first switch returns to.
+pub(crate) fn idle_entry_address() -> usize {
+    keel_idle_entry as *const () as usize
 }
 
 /// Address where a new thread's first switch returns to.
@@ -548,14 +711,20 @@ pub(crate) fn init_cpu(cpu: usize) {
     entry(data + crate::percpu::SELF, (block + data) as u64);
     entry(data + crate::percpu::GATE, gate_address() as u64);
     entry(data + crate::percpu::WORK_PENDING, (cpu as u64) << 32);
+    entry(data + crate::percpu::IN_KEEL, 1);
 }
 
 /// Writes a byte to a port (doorbell, exits).
 pub(crate) fn out(port: u16) {
+    out_byte(port, 0);
+}
+
+/// Writes this byte to a port.
+pub(crate) fn out_byte(port: u16, byte: u8) {
     // SAFETY: the I/O permission map allows these ports; the monitor owns them and touches only
     // the ring and memory that requests name.
-    unsafe { asm!("out dx, al", in("dx") port, in("al") 0u8, options(nostack, preserves_flags)) }
+    unsafe { asm!("out dx, al", in("dx") port, in("al") byte, options(nostack, preserves_flags)) }
 }
 
 const _: () = assert!(KEEL_IMAGE.is_multiple_of(abi::layout::LARGE_PAGE_SIZE));
-const _: () = assert!(crate::percpu::CPU_INDEX == WORK_PENDING + 4);
+const _: () = assert!(crate::percpu::CPU_INDEX == WORK_PENDING + 4 && crate::percpu::FLUSH == IN_KEEL + 4);

@@ -10,6 +10,8 @@ use core::cell::{Cell, UnsafeCell};
 /// Kernel stacks are 2^3 pages: 32 KiB.
 const STACK_ORDER: usize = 3;
 const STACK_BYTES: usize = PAGE_SIZE << STACK_ORDER;
+/// What a starting virtual CPU leaves free at the top of its idle thread's stack, where that was prepared.
+pub(crate) const START_ROOM: usize = STACK_BYTES / 2;
 /// Lowest word of each stack; changed only by an overflow.
 const STACK_MARK: u64 = 0x4b45_454c_5354_4b21;
 
@@ -31,6 +33,16 @@ impl Thread {
     /// A thread that, when switched to first, calls the kernel's `thread_start` hook with a copy of
     /// `frame`. `None` when memory is used up.
     pub fn new(frame: &TrapFrame) -> Option<Self> {
+        Self::starting_at(frame, crate::stub::thread_entry_address())
+    }
+
+    /// The thread of a virtual CPU that has nothing to run: calls the kernel's `idle` hook. `None` when
+    /// memory is used up.
+    pub fn idle() -> Option<Self> {
+        Self::starting_at(&TrapFrame::new(0, 0), crate::stub::idle_entry_address())
+    }
+
+    fn starting_at(frame: &TrapFrame, entry: usize) -> Option<Self> {
         let stack = DIRECT_BASE + take_block(STACK_ORDER)? as usize;
         let top = stack + STACK_BYTES - size_of::<TrapFrame>();
         let rsp = top - 7 * 8;
@@ -39,7 +51,7 @@ impl Thread {
         unsafe {
             (stack as *mut u64).write(STACK_MARK);
             (top as *mut TrapFrame).write(frame.clone());
-            (rsp as *mut [usize; 7]).write([0, 0, 0, 0, 0, 0, crate::stub::thread_entry_address()]);
+            (rsp as *mut [usize; 7]).write([0, 0, 0, 0, 0, 0, entry]);
         }
         Some(Self {
             stack,
@@ -50,7 +62,7 @@ impl Thread {
         })
     }
 
-    fn top(&self) -> usize {
+    pub(crate) fn top(&self) -> usize {
         self.stack + STACK_BYTES
     }
 

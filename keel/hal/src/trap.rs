@@ -152,7 +152,8 @@ pub mod kernel {
         pub boot: fn(&'static abi::boot::BootInfo) -> !,
         /// A system call of the current thread.
         pub syscall: fn(&mut TrapFrame) -> Exit,
-        /// Calls by number that `quick` is asked about first (1).
+        /// Calls by number that `quick` is asked about first: 1 if they look at the data of the current thread
+        /// and process only, which no other virtual CPU changes but word by word; 2 if they need the big lock.
         pub quick_calls: [u8; QUICK_CALLS],
         /// A system call, served without its frame: number and first arguments. It must be inlined and
         /// call nothing.
@@ -164,5 +165,11 @@ pub mod kernel {
         /// Keel has failed: adds what the kernel knows of it, in lines that begin with a line end. Gets the
         /// registers of the program that keel was entered from, if there is one. Must not block.
         pub report: fn(&mut dyn core::fmt::Write, Option<&TrapFrame>),
+        /// Something happened after a call or fault was over; its frame.
+        pub resume: fn(&mut TrapFrame),
+        /// First code of an idle thread.
+        pub idle: fn() -> !,
+        /// First code of a further virtual CPU; it switches to its idle thread.
+        pub start_cpu: fn() -> !,
     }
 }

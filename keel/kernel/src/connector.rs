@@ -125,8 +125,8 @@ fn wants_polling() -> bool {
     length >= BURST_LENGTH
 }
 
-/// Gets a submitted request served.
-fn ring_for(id: u64) {
+/// Gets a submitted request served. `alone`: the caller may hold borrows.
+fn ring_for(id: u64, alone: bool) {
     let polling = wants_polling();
     ring::want_polling(polling);
     if ring::is_polled() {
@@ -145,7 +145,11 @@ fn ring_for(id: u64) {
             return;
         }
     }
-    ring::serve();
+    if alone {
+        ring::serve();
+    } else {
+        ring::serve_unlocked();
+    }
     poll_completions();
 }
 
@@ -178,7 +182,7 @@ fn spin_for(id: u64) {
 pub fn call(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
     let id = take_slot(Slot::Waited(None));
     submit(&submission(op, id, args, input, output));
-    ring_for(id);
+    ring_for(id, false);
     if let Some(completion) = take_answer(id) {
         return outcome(completion);
     }
@@ -214,7 +218,7 @@ fn register_waiter(id: u64) {
 pub fn call_interruptible(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
     let id = take_slot(Slot::Waited(None));
     submit(&submission(op, id, args, input, output));
-    ring_for(id);
+    ring_for(id, false);
     if let Some(completion) = take_answer(id) {
         return outcome(completion);
     }
@@ -237,7 +241,7 @@ pub fn call_interruptible(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8
 pub fn start(op: Op, args: [u64; 6], done: Callback) {
     let id = take_slot(Slot::Told(done));
     submit(&submission(op, id, args, &[], &mut []));
-    ring_for(id);
+    ring_for(id, true);
 }
 
 /// Like [`start`] for what may never complete. The monitor finds the request when it serves others, and

@@ -30,4 +30,7 @@ pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
     fault: signal::fault::fault,
     thread_start: signal::fault::thread_start,
     report: syscall::history::report,
+    resume: syscall::resume,
+    idle: task::sched::idle,
+    start_cpu: task::sched::start_on_cpu,
 };

@@ -41,7 +41,7 @@ int main(void) {
     T(futex(&word, FUTEX_WAKE, 10, NULL, NULL, 0));
     pthread_t threads[4];
     for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, wait_word, NULL);
-    sleep_ms(50);
+    sleep_ms(200);
     T(futex(&word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
     T(futex(&word, FUTEX_WAKE_PRIVATE, 2, NULL, NULL, 0));
     T(futex(&word, FUTEX_WAKE_PRIVATE, 10, NULL, NULL, 0));

@@ -46,6 +46,8 @@ impl Inner {
     /// Gives `child` the pages: shared ones, copies of private ones, and the rest copy-on-write.
     fn copy_pages(&mut self, child: &mut Inner) -> Result<()> {
         let Self { vmas, space, .. } = self;
+        // What other threads store meanwhile is copied as a whole or not at all.
+        space.stop_others();
         let copied = |flags: AreaFlags| !flags.intersects(AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK);
         let mut writable = 0;
         for vma in vmas.iter().filter(|v| copied(v.attrs.flags) && v.attrs.is_private()) {

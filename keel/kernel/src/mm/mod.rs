@@ -176,6 +176,11 @@ impl Mm {
         self.inner.borrow().space.activate();
     }
 
+    /// Interrupts the programs that run in it on other virtual CPUs; they go on when this one leaves keel.
+    pub fn stop_others(&self) {
+        self.inner.borrow().space.stop_others();
+    }
+
     /// Drops all mappings (last user gone), while keel goes on in another space.
     pub fn clear(&self) {
         let mut inner = self.inner.borrow_mut();

@@ -367,24 +367,27 @@ pub fn sys_membarrier(command: i32, flags: u32, _cpu: i32) -> Result<i32> {
         | REGISTER_PRIVATE_EXPEDITED
         | PRIVATE_EXPEDITED_SYNC_CORE
         | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
-    if hal::boot::boot_info().cpus > 1 {
-        // Needs a way to interrupt the others at once; programs have a fallback.
-        return Err(Errno::ENOSYS);
-    }
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    // On one CPU every other thread has passed through keel, and so a barrier, since it last ran.
+    // A thread that does not run has passed through keel, and so a barrier, since it last did.
     match command {
         0 => Ok(ALL),
-        GLOBAL | GLOBAL_EXPEDITED => Ok(0),
+        GLOBAL | GLOBAL_EXPEDITED => {
+            hal::smp::stop_others();
+            Ok(0)
+        }
         REGISTER_GLOBAL_EXPEDITED | REGISTER_PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE => {
             mm().membarrier.set(mm().membarrier.get() | command);
             Ok(0)
         }
         PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE => {
             // The registration's bit is the one above.
-            if mm().membarrier.get() & command << 1 == 0 { Err(Errno::EPERM) } else { Ok(0) }
+            if mm().membarrier.get() & command << 1 == 0 {
+                return Err(Errno::EPERM);
+            }
+            mm().stop_others();
+            Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }

@@ -79,7 +79,7 @@ pub fn on_trap(frame: &mut TrapFrame) {
     let change = match text.sites.note(site.file_page, offset as u16, frame.rax) {
         Verdict::Wait => return,
         Verdict::Show(patch) => show(&mm, &site, &text, &patch),
-        Verdict::Plan => plan(&mm, &site, &text, info.cpus == 1),
+        Verdict::Plan => plan(&mm, &site, &text),
     };
     if change.is_none() {
         return;
@@ -166,7 +166,7 @@ fn shows(site: &TextSite, patch: &Patch) -> Option<bool> {
 }
 
 /// Patches what can be patched in the page of `site`. `None` if nothing new was.
-fn plan(mm: &Mm, site: &TextSite, text: &PatchedText, single_cpu: bool) -> Option<()> {
+fn plan(mm: &Mm, site: &TextSite, text: &PatchedText) -> Option<()> {
     mm.trampoline_area(site)?;
     let distance = text.distance()?;
     let old = text.page(site.file_page);
@@ -188,8 +188,9 @@ fn plan(mm: &Mm, site: &TextSite, text: &PatchedText, single_cpu: bool) -> Optio
         frame.write(at as usize % PAGE_SIZE, code);
     }
     match old {
-        // Nobody else runs in the page now, and all programs that show it shall see the change.
-        Some(frame) if single_cpu => {
+        // All programs that show the page shall see the change; none runs in it now.
+        Some(frame) => {
+            hal::smp::stop_others();
             for (patch, _) in &new {
                 frame.write(patch.at as usize % PAGE_SIZE, &patch.bytes);
             }
@@ -199,7 +200,7 @@ fn plan(mm: &Mm, site: &TextSite, text: &PatchedText, single_cpu: bool) -> Optio
             }
             Some(())
         }
-        _ => {
+        None => {
             mm.show_trampolines(site);
             rebuild(mm, site, text, &file)
         }

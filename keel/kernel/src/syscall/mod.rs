@@ -330,6 +330,11 @@ fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
     }
 }
 
+/// hal's hook: a call or fault was over when something happened.
+pub fn resume(frame: &mut TrapFrame) {
+    finish(frame, None);
+}
+
 /// The long way back to a program: events, signals, repeated calls. `call` as in
 /// [`deliver::leave`].
 #[cold]

@@ -336,7 +336,7 @@ syscalls! {
     321 bpf None [= EPERM] (cmd: Int, attr: Ptr, size: Uint) "no BPF";
     322 execveat Full [frame crate::task::exec::sys_execveat] (dirfd: Fd, path: Path, argv: Argv, envp: Ptr, flags: Hex) "";
     323 userfaultfd None [= EPERM] (flags: Hex) "no user fault handling";
-    324 membarrier Partial [crate::mm::syscalls::sys_membarrier] (cmd: Int, flags: Hex, cpu_id: Int) "one CPU only, no rseq barriers";
+    324 membarrier Partial [crate::mm::syscalls::sys_membarrier] (cmd: Int, flags: Hex, cpu_id: Int) "no rseq barriers";
     325 mlock2 Full [crate::mm::syscalls::sys_mlock2] (addr: Ptr, len: Size, flags: Hex) "";
     326 copy_file_range Full [crate::file::copy::sys_copy_file_range] (fd_in: Fd, off_in: Ptr, fd_out: Fd, off_out: Ptr, len: Size, flags: Hex) "";
     327 preadv2 Full [crate::file::rw::sys_preadv2] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size, flags: Hex) "";

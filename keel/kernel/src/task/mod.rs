@@ -142,7 +142,11 @@ pub fn try_with_current<R>(f: impl FnOnce(&Task) -> Option<R>) -> Option<R> {
 }
 
 fn set_current(task: Rc<Task>) {
-    if let Some(slot) = CURRENT.get(hal::percpu::cpu_index()) {
+    set_current_of(hal::percpu::cpu_index(), task);
+}
+
+fn set_current_of(cpu: usize, task: Rc<Task>) {
+    if let Some(slot) = CURRENT.get(cpu) {
         // The replaced handle is dropped after the borrow ends.
         let _old = slot.replace(Some(task));
     }
@@ -343,8 +347,6 @@ impl Task {
     /// Asks this thread to look around before it returns to its program.
     pub(crate) fn set_work(self: &Rc<Self>) {
         self.sched.work.set(true);
-        if try_current().is_some_and(|t| Rc::ptr_eq(&t, self)) {
-            hal::percpu::set_work_pending();
-        }
+        sched::call_attention(self);
     }
 }

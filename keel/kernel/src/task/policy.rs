@@ -194,7 +194,7 @@ pub fn sys_sched_setaffinity(target: i32, len: u32, at: usize) -> Result<()> {
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
-    task.sched.affinity.set(mask);
+    sched::set_affinity(&task, mask);
     Ok(())
 }
 

@@ -1,15 +1,23 @@
 //! Who runs: the run queue, switching threads, idling, accounting.
+//!
+//! One queue serves all virtual CPUs. A thread that waits in it is taken by the next one that looks: one that
+//! is about to switch, or an idle one. Idle ones are not woken for each, as a waker often sleeps soon and
+//! the thread then runs where its data is: the monitor watches for how long threads wait (`Ring::waiting`), and
+//! wakes an idle virtual CPU, or has keel start a further one. A virtual CPU that has nothing to run goes on in an idle
+//! thread of its own, because the thread that slept may be continued by another one meanwhile.
 
 use super::process::Usage;
 use super::wait::Interrupt;
 use super::{Task, current, set_current};
 use crate::mm::Mm;
 use crate::{connector, time};
+use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
-use hal::{percpu, ring, thread};
+use hal::thread::Thread;
+use hal::{percpu, ring, smp, thread};
 use keel_core::runq::{RunQueue, virtual_ns};
 
 /// How long a thread runs while others wait, in ns.
@@ -62,6 +70,10 @@ pub struct Entity {
     pub policy: Cell<(u32, u32)>,
     /// CPUs that it may use, one bit each.
     pub affinity: Cell<u64>,
+    /// The CPU that it runs on, or did last.
+    cpu: Cell<usize>,
+    /// It is in the queue and may use all CPUs.
+    free: Cell<bool>,
     /// It must look around before it returns to its program.
     pub work: Cell<bool>,
 }
@@ -77,8 +89,19 @@ impl Entity {
             nice: Cell::new(from.map_or(0, |e| e.nice.get())),
             policy: Cell::new(from.map_or((0, 0), |e| e.policy.get())),
             affinity: Cell::new(from.map_or(u64::MAX, |e| e.affinity.get())),
+            cpu: Cell::new(from.map_or(0, |e| e.cpu.get())),
+            free: Cell::new(false),
             work: Cell::new(false),
         }
+    }
+
+    /// The CPU that it runs on, or did last.
+    pub fn cpu(&self) -> usize {
+        self.cpu.get()
+    }
+
+    fn may_use(&self, cpu: usize) -> bool {
+        self.affinity.get() >> cpu & 1 != 0
     }
 
     /// State now.
@@ -125,10 +148,31 @@ static QUEUE: Global<RefCell<RunQueue<Rc<Task>>>> = Global::new(RefCell::new(Run
 /// A thread and the memory that it used.
 type Ended = (Rc<Task>, Option<Rc<Mm>>);
 
-/// A thread that ended: dropped by whoever runs next, on another stack and in
-/// another address space.
-static ENDED: Global<RefCell<Option<Ended>>> = Global::new(RefCell::new(None));
+/// What the scheduler knows about a virtual CPU.
+struct Cpu {
+    /// A thread that ended: dropped by who runs next there, on another stack and in another address space.
+    ended: RefCell<Option<Ended>>,
+    /// What runs when nothing else does, once several virtual CPUs were awake.
+    idle: RefCell<Option<Rc<Thread>>>,
+}
+
+static CPUS: Global<[Cpu; MAX_CPUS]> =
+    Global::new([const { Cpu { ended: RefCell::new(None), idle: RefCell::new(None) } }; MAX_CPUS]);
+/// Virtual CPUs that wait in the monitor, one bit each.
+static IDLE: Global<Cell<u32>> = Global::new(Cell::new(0));
+/// Threads in the queue that may use all CPUs.
+static FREE: Global<Cell<usize>> = Global::new(Cell::new(0));
 static TICKING: Global<Cell<bool>> = Global::new(Cell::new(false));
+
+/// This virtual CPU.
+fn here() -> &'static Cpu {
+    &CPUS[percpu::cpu_index() % MAX_CPUS]
+}
+
+/// All virtual CPUs that the pod may have, one bit each.
+fn all_cpus() -> u64 {
+    u64::MAX >> (64 - hal::boot::boot_info().cpus.clamp(1, MAX_CPUS as u32))
+}
 
 /// Ends the sleep of a thread; whether it slept.
 pub fn wake(task: &Rc<Task>) -> bool {
@@ -150,9 +194,101 @@ fn enqueue(task: &Rc<Task>) {
     task.sched.state.set(State::Queued);
     let time = QUEUE.borrow_mut().push(task.clone(), task.sched.virtual_time.get(), SLEEP_CREDIT_NS);
     task.sched.virtual_time.set(time);
+    let all = all_cpus();
+    if all != 1 {
+        task.sched.free.set(task.sched.affinity.get() & all == all);
+        if task.sched.free.get() {
+            count_free(1);
+        } else {
+            call_cpu_for(task);
+        }
+    }
     // A running thread sees to the tick, and whether it should give way, when its call is over.
     if super::try_current().is_some_and(|me| me.sched.state.get() == State::Running) {
         percpu::set_work_pending();
+    }
+}
+
+fn count_free(change: isize) {
+    FREE.set(FREE.get().saturating_add_signed(change));
+    ring::set_waiting(FREE.get() > 0);
+}
+
+/// Takes the thread that runs next on this virtual CPU out of the queue.
+fn dequeue() -> Option<Rc<Task>> {
+    let cpu = percpu::cpu_index();
+    let next = QUEUE.borrow_mut().pop(|task| task.sched.may_use(cpu))?;
+    if next.sched.free.take() {
+        count_free(-1);
+    }
+    Some(next)
+}
+
+/// Sees to it that a queued thread that may not use all CPUs gets one of its own.
+fn call_cpu_for(task: &Rc<Task>) {
+    let wanted = task.sched.affinity.get() & all_cpus();
+    let here = 1u64 << percpu::cpu_index();
+    let online = u64::from(smp::online());
+    let idle = u64::from(IDLE.get()) & wanted;
+    if idle != 0 {
+        wake_cpu(idle.trailing_zeros() as usize);
+    } else if wanted & here == 0 && wanted & online == 0 && wanted != 0 {
+        start_cpu(wanted.trailing_zeros() as usize);
+    } else if wanted & here == 0 {
+        // It shares the CPU with what runs there.
+        smp::call_attention((wanted & online).trailing_zeros() as usize);
+    }
+}
+
+fn wake_cpu(cpu: usize) {
+    IDLE.set(IDLE.get() & !(1 << cpu));
+    smp::wake(cpu);
+}
+
+/// Starts a further virtual CPU. Without memory for it, those that are there go on. As on any that has nothing to
+/// run, its current thread is one that runs elsewhere or not at all.
+fn start_cpu(cpu: usize) {
+    for cpu in [percpu::cpu_index(), cpu] {
+        let Some(slot) = CPUS.get(cpu) else { return };
+        if slot.idle.borrow().is_none() {
+            let Some(thread) = Thread::idle() else { return };
+            *slot.idle.borrow_mut() = Some(Rc::new(thread));
+        }
+    }
+    let idle = CPUS.get(cpu).and_then(|slot| slot.idle.borrow().clone());
+    if let Some(idle) = idle {
+        if let Some(me) = super::try_current() {
+            super::set_current_of(cpu, me);
+        }
+        smp::start(cpu, &idle);
+    }
+}
+
+/// Makes a running thread look around before it goes on with its program.
+pub fn call_attention(task: &Task) {
+    if task.sched.state.get() != State::Running {
+        return;
+    }
+    let cpu = task.sched.cpu.get();
+    if cpu == percpu::cpu_index() {
+        percpu::set_work_pending();
+    } else {
+        smp::call_attention(cpu);
+    }
+}
+
+/// Changes the CPUs that a thread may use.
+pub fn set_affinity(task: &Rc<Task>, mask: u64) {
+    task.sched.affinity.set(mask);
+    match task.sched.state.get() {
+        State::Running => call_attention(task),
+        State::Queued => {
+            if task.sched.free.take() {
+                count_free(-1);
+            }
+            call_cpu_for(task);
+        }
+        _ => {}
     }
 }
 
@@ -202,11 +338,15 @@ pub fn yield_now() {
 
 /// Lets another thread run if it has had less time than the current one.
 pub fn preempt() {
-    let least = QUEUE.borrow().least();
-    let Some(least) = least else { return };
+    let cpu = percpu::cpu_index();
+    let banned = !super::with_current(|me| me.sched.may_use(cpu));
+    let least = QUEUE.borrow().least(|task| task.sched.may_use(cpu));
+    if least.is_none() && !banned {
+        return;
+    }
     let me = current();
     me.sched.account();
-    if least + PREEMPT_NS >= me.sched.virtual_time.get() {
+    if !banned && least.is_some_and(|least| least + PREEMPT_NS >= me.sched.virtual_time.get()) {
         return;
     }
     me.sched.count(|u| u.involuntary += 1);
@@ -221,16 +361,18 @@ pub fn poll_events() {
     time::run_due();
 }
 
-/// The next thread to run: waits until there is one.
-fn pick() -> Rc<Task> {
+/// The next thread to run: waits until there is one. `None`: the idle thread does that.
+fn pick() -> Option<Rc<Task>> {
     loop {
         // What the last thread still has to look after is its own; while the flag stands, the CPU
         // does not idle. Taken before the look, so that a kick after it is not lost.
         percpu::take_work_pending();
         poll_events();
-        let next = QUEUE.borrow_mut().pop();
-        if let Some(next) = next {
-            return next;
+        if let Some(next) = dequeue() {
+            return Some(next);
+        }
+        if smp::several() {
+            return None;
         }
         tick(false);
         // What this flag asks for was done just now; the thread's own wishes stand in its entity.
@@ -245,21 +387,80 @@ fn schedule() {
     let me = current();
     me.sched.account();
     let next = pick();
-    prepare(&next);
-    if Rc::ptr_eq(&me, &next) {
-        return;
+    if let Some(next) = &next {
+        prepare(next);
+        if Rc::ptr_eq(&me, next) {
+            return;
+        }
     }
-    let (from, to) = (me.thread.clone(), next.thread.clone());
-    set_current(next);
+    let from = me.thread.clone();
     // Nothing on this stack may keep another thread alive while this one sleeps.
     drop(me);
-    thread::hand_over(from, to);
+    hand_over(from, next);
     finish_switch();
+}
+
+/// Leaves a thread for the next one, or for the idle thread.
+fn hand_over(from: Rc<Thread>, next: Option<Rc<Task>>) {
+    let to = match next {
+        Some(next) => {
+            let to = next.thread.clone();
+            set_current(next);
+            to
+        }
+        None => match here().idle.borrow().as_ref() {
+            Some(idle) => idle.clone(),
+            None => unreachable!("several virtual CPUs without idle threads"),
+        },
+    };
+    thread::hand_over(from, to);
+}
+
+/// hal's hook: the idle thread of this virtual CPU.
+pub fn idle() -> ! {
+    loop {
+        finish_switch();
+        let next = wait_for_work();
+        prepare(&next);
+        let Some(from) = here().idle.borrow().clone() else { unreachable!("this thread is gone") };
+        hand_over(from, Some(next));
+    }
+}
+
+fn wait_for_work() -> Rc<Task> {
+    let own = 1 << percpu::cpu_index();
+    loop {
+        percpu::take_work_pending();
+        poll_events();
+        if let Some(next) = dequeue() {
+            return next;
+        }
+        if QUEUE.borrow().is_empty() && IDLE.get() | own == smp::online() {
+            tick(false);
+        }
+        if !percpu::take_work_pending() {
+            IDLE.set(IDLE.get() | own);
+            // Somebody who runs may make others runnable soon.
+            if IDLE.get() == smp::online() || !ring::linger() {
+                ring::idle(time::earliest());
+            }
+            IDLE.set(IDLE.get() & !own);
+        }
+    }
+}
+
+/// hal's hook: a further virtual CPU begins to run.
+pub fn start_on_cpu() -> ! {
+    let idle = here().idle.borrow().clone();
+    let Some(idle) = idle else { unreachable!("started without an idle thread") };
+    thread::switch(None, &idle);
+    unreachable!("the boot stack is never switched to")
 }
 
 /// Makes a thread ready to be switched to.
 fn prepare(next: &Rc<Task>) {
     next.sched.state.set(State::Running);
+    next.sched.cpu.set(percpu::cpu_index());
     next.sched.since_ns.set(monotonic_ns());
     if let Some(mm) = next.try_mm() {
         mm.activate();
@@ -274,7 +475,7 @@ fn prepare(next: &Rc<Task>) {
 
 /// First thing that a thread does after it got the CPU: drops what the one before left behind.
 pub fn finish_switch() {
-    let ended = ENDED.take();
+    let ended = here().ended.take();
     if let Some((task, mm)) = ended {
         drop(task);
         if let Some(mm) = mm
@@ -291,19 +492,19 @@ pub fn end(mm: Option<Rc<Mm>>) -> ! {
     let me = current();
     me.sched.account();
     me.sched.state.set(State::Dead);
-    ENDED.replace(Some((me, mm)));
+    here().ended.replace(Some((me, mm)));
     let next = pick();
-    prepare(&next);
+    if let Some(next) = &next {
+        prepare(next);
+    }
     let from = super::with_current(|me| me.thread.clone());
-    let to = next.thread.clone();
-    set_current(next);
-    thread::hand_over(from, to);
+    hand_over(from, next);
     unreachable!("an ended thread runs again")
 }
 
 /// Starts the first thread from the boot stack.
 pub fn run_first() -> ! {
-    let next = pick();
+    let Some(next) = pick() else { unreachable!("one virtual CPU boots") };
     prepare(&next);
     let thread = next.thread.clone();
     set_current(next);
@@ -330,6 +531,12 @@ pub fn kicked() {
     if QUEUE.borrow().is_empty() && !time::counts_cpu_time() {
         tick(false);
     }
+    if ring::take_overdue() && FREE.get() > 0 && IDLE.get() == 0 {
+        let more = all_cpus() & !u64::from(smp::online());
+        if more != 0 {
+            start_cpu(more.trailing_zeros() as usize);
+        }
+    }
 }
 
 /// Time slice for sched_rr_get_interval(2).
@@ -339,5 +546,5 @@ pub fn slice_ns() -> u64 {
 
 /// Number of threads that could run now, the current one included: load average.
 pub fn runnable() -> usize {
-    QUEUE.borrow().len() + 1
+    QUEUE.borrow().len() + (smp::online() & !IDLE.get()).count_ones() as usize
 }

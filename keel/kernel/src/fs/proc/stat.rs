@@ -113,8 +113,9 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         signals[2],
         signals[3],
     );
+    let cpu = task.map_or(0, |task| task.sched.cpu());
     let rest = format!(
-        "{exit_signal} 0 {real_time} {policy} 0 0 0 {} {} {} {} {} {} {} {exit_code}\n",
+        "{exit_signal} {cpu} {real_time} {policy} 0 0 0 {} {} {} {} {} {} {} {exit_code}\n",
         address(layout.start_data),
         address(layout.end_data),
         address(layout.start_brk),

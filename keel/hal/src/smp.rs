@@ -1,0 +1,159 @@
+//! Several virtual CPUs: the big lock, and what one of them does to the others.
+//!
+//! A virtual CPU takes the lock when it enters keel and gives it back when it goes on with a program or
+//! idles; the lock belongs to the virtual CPU, not to the thread. While only the first one is awake there
+//! is no lock: its gate does not look for one, and the other entries test a flag.
+//!
+//! Each says in its per-CPU block whether it is in keel (or on the way there, or idle). The holder of the
+//! lock may rely on one that is not running a program: it touches no program memory before it has the lock, and then
+//! first does what the `FLUSH` word asks for. That is what [`stop_others`] makes true. Stores become visible in
+//! their order (SDM volume 3, 9.2.2), so who sees the word also sees all that the program stored before.
+
+use crate::cell::Global;
+use crate::percpu::{self, FLUSH, IN_KEEL, WORK_PENDING, word_of};
+use crate::stub::{out, out_byte};
+use crate::thread::Thread;
+use abi::layout::port;
+use core::cell::Cell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+/// A word with a cache line of its own.
+#[repr(C, align(64))]
+pub(crate) struct Line(AtomicU32);
+
+/// The big lock: 1 while it is held. Means nothing while one virtual CPU is awake.
+pub(crate) static LOCK: Line = Line(AtomicU32::new(0));
+/// Several virtual CPUs are awake. Never taken back.
+pub(crate) static SEVERAL: AtomicBool = AtomicBool::new(false);
+/// Virtual CPUs that were started, one bit each.
+static ONLINE: Global<Cell<u32>> = Global::new(Cell::new(1));
+
+/// Rounds of waiting for another virtual CPU before the host is asked to run others: some 10 us.
+const ROUNDS: u32 = 300;
+
+/// Whether more than one virtual CPU is awake.
+#[inline(always)]
+pub fn several() -> bool {
+    SEVERAL.load(Relaxed)
+}
+
+/// The virtual CPUs that were started, one bit each.
+pub fn online() -> u32 {
+    ONLINE.get()
+}
+
+/// The virtual CPUs that were started, but for this one.
+fn others() -> impl Iterator<Item = usize> {
+    let mask = ONLINE.get() & !(1 << percpu::cpu_index());
+    (0..u32::BITS as usize).filter(move |cpu| mask >> cpu & 1 != 0)
+}
+
+/// A virtual CPU comes into keel: waits for the lock.
+pub(crate) extern "C" fn rust_enter() {
+    if !several() {
+        return;
+    }
+    percpu::set_in_keel();
+    if LOCK.0.swap(1, Acquire) != 0 {
+        wait_for(|| LOCK.0.load(Relaxed) == 0 && LOCK.0.swap(1, Acquire) == 0);
+    }
+    if percpu::take_flush() {
+        crate::paging::reload();
+    }
+}
+
+/// Waits for another virtual CPU, which the host may have descheduled.
+#[cold]
+fn wait_for(mut done: impl FnMut() -> bool) {
+    loop {
+        for _ in 0..ROUNDS {
+            if done() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        out(port::YIELD);
+    }
+}
+
+/// Runs `f`, which touches no state of keel, without the lock. The caller holds no borrows: others come
+/// into keel meanwhile.
+pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
+    if several() {
+        LOCK.0.store(0, Release);
+    }
+    let result = f();
+    rust_enter();
+    result
+}
+
+/// Starts a further virtual CPU, whose first thread is `idle`; and the first virtual CPU's, if it was alone
+/// so far. Its `start_cpu` hook runs soon.
+pub fn start(cpu: usize, idle: &Thread) {
+    crate::stub::init_cpu(cpu);
+    word_of(cpu, percpu::KSTACK_TOP).store(idle.top() as u32, Relaxed);
+    word_of(cpu, percpu::KSTACK_TOP + 4).store((idle.top() as u64 >> 32) as u32, Relaxed);
+    let gate = crate::stub::shared_gate_address() as u64;
+    word_of(cpu, percpu::GATE).store(gate as u32, Relaxed);
+    word_of(cpu, percpu::GATE + 4).store((gate >> 32) as u32, Relaxed);
+    if !several() {
+        // From here on this virtual CPU holds the lock: it gives it back on its way out.
+        percpu::set_in_keel();
+        percpu::set_gate(gate as usize);
+        LOCK.0.store(1, SeqCst);
+        SEVERAL.store(true, SeqCst);
+    }
+    ONLINE.set(ONLINE.get() | 1 << cpu);
+    out_byte(port::START, cpu as u8);
+}
+
+/// Lets a virtual CPU go on that is idle or about to be.
+pub fn wake(cpu: usize) {
+    out_byte(port::WAKE, cpu as u8);
+}
+
+fn in_program(cpu: usize) -> bool {
+    word_of(cpu, IN_KEEL).load(Acquire) == 0
+}
+
+/// Asks another virtual CPU to look around before it goes on with its program; a running program is
+/// interrupted.
+pub fn call_attention(cpu: usize) {
+    word_of(cpu, WORK_PENDING).store(1, SeqCst);
+    if in_program(cpu) {
+        out_byte(port::KICK, cpu as u8);
+    }
+}
+
+/// Stops the others that `which` chooses until this virtual CPU gives the lock back: none runs a program
+/// then, and each forgets its cached translations before it does again, by an instruction that also makes
+/// it see changed code.
+pub(crate) fn stop(which: impl Fn(usize) -> bool) {
+    let mut waiting = 0u32;
+    for cpu in others().filter(|cpu| which(*cpu)) {
+        word_of(cpu, FLUSH).store(1, SeqCst);
+        word_of(cpu, WORK_PENDING).store(1, SeqCst);
+        if in_program(cpu) {
+            waiting |= 1 << cpu;
+            out_byte(port::KICK, cpu as u8);
+        }
+    }
+    if waiting != 0 {
+        wait_for(|| {
+            for cpu in others() {
+                if waiting >> cpu & 1 != 0 && !in_program(cpu) {
+                    waiting &= !(1 << cpu);
+                }
+            }
+            waiting == 0
+        });
+    }
+}
+
+/// Stops all others until this virtual CPU gives the lock back; see the module.
+pub fn stop_others() {
+    if several() {
+        stop(|_| true);
+    }
+}
