@@ -80,6 +80,10 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
         call!(libc::SYS_mmap, 0, 4096, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }),
     ("print a panic", Outcome::Works, |_| std::panic::catch_unwind(|| panic!("on purpose")).map_or(0, |()| -1)),
+    ("print a backtrace", Outcome::Works, |_| {
+        let trace = std::backtrace::Backtrace::force_capture().to_string();
+        if trace.is_empty() { -1 } else { 0 }
+    }),
     // Files.
     ("open another file", Outcome::FailsByLandlock(libc::EACCES), |_| open(-100, "/etc/passwd", libc::O_RDONLY)),
     ("open another file through a granted directory", Outcome::FailsByLandlock(libc::EACCES), |s| {
