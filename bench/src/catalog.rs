@@ -129,6 +129,12 @@ pub const ALL: &[Benchmark] = &[
     dynamic("thread-create", "creating and joining a thread", &["thread-create"]),
     dynamic("unix-threads", "a byte through a pair of AF_UNIX sockets to another thread and back", &["unix-threads"]),
     dynamic("unix-processes", "the same to another process", &["unix-processes"]),
+    dynamic("tcp-threads", "a byte through a TCP connection to another thread and back", &["tcp-threads"]),
+    dynamic("tcp-processes", "the same to another process", &["tcp-processes"]),
+    dynamic("tcp-stream-threads", "a stream over TCP from another thread, per KiB", &["tcp-stream-threads"]),
+    dynamic("tcp-stream", "the same from another process", &["tcp-stream"]),
+    dynamic("tcp-connect", "making, accepting and closing a TCP connection", &["tcp-connect"]),
+    dynamic("udp-processes", "a datagram of a byte to another process and back", &["udp-processes"]),
     command("list", "ls -lR /usr/lib", "ls -lR /usr/lib"),
     command("find", "find /usr", "find /usr"),
     command(

@@ -3,6 +3,7 @@
 mod compute;
 mod files;
 mod memory;
+mod network;
 mod processes;
 mod system_calls;
 mod wake;
@@ -61,6 +62,12 @@ pub fn run(options: &Options) -> Result<()> {
         "thread-create" => vec![processes::thread_create()],
         "unix-threads" => vec![wake::unix_threads()?],
         "unix-processes" => vec![wake::unix_processes()?],
+        "tcp-threads" => vec![network::tcp(false)?],
+        "tcp-processes" => vec![network::tcp(true)?],
+        "tcp-stream-threads" => vec![network::tcp_stream(false)?],
+        "tcp-stream" => vec![network::tcp_stream(true)?],
+        "tcp-connect" => vec![network::tcp_connect()?],
+        "udp-processes" => vec![network::udp()?],
         "command" => return command(options.argument.as_deref().context("the workload needs a command")?),
         other => bail!("there is no workload {other}"),
     };

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::{check, measure};
 
 /// Sends a byte and waits for the answer, again and again.
-fn exchange(mut to: impl Write, mut from: impl Read) -> Result<f64> {
+pub(super) fn exchange(mut to: impl Write, mut from: impl Read) -> Result<f64> {
     let mut failed = Ok(());
     let cost = measure(10, || {
         let mut byte = [1];
@@ -23,13 +23,13 @@ fn exchange(mut to: impl Write, mut from: impl Read) -> Result<f64> {
 }
 
 /// Answers each byte until there are no more.
-fn answer(mut from: impl Read, mut to: impl Write) {
+pub(super) fn answer(mut from: impl Read, mut to: impl Write) {
     let mut byte = [0];
     while matches!(from.read(&mut byte), Ok(1)) && to.write_all(&byte).is_ok() {}
 }
 
 /// Starts a process that runs `body` and ends.
-fn process(body: impl FnOnce()) -> Result<libc::pid_t> {
+pub(super) fn process(body: impl FnOnce()) -> Result<libc::pid_t> {
     // SAFETY: this process has one thread; the child only reads and writes.
     let pid = check(i64::from(unsafe { libc::fork() }))?;
     if pid == 0 {
@@ -40,7 +40,7 @@ fn process(body: impl FnOnce()) -> Result<libc::pid_t> {
     Ok(pid as libc::pid_t)
 }
 
-fn reap(pid: libc::pid_t) {
+pub(super) fn reap(pid: libc::pid_t) {
     // SAFETY: no status is stored.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }

@@ -53,7 +53,7 @@ syscalls! {
     38 setitimer Full [crate::time::itimer::sys_setitimer] (which: Int, new_value: Ptr, old_value: Ptr) "";
     39 getpid Full [crate::task::calls::sys_getpid] () "";
     40 sendfile Full [crate::file::copy::sys_sendfile] (out_fd: Fd, in_fd: Fd, offset: Ptr, count: Size) "";
-    41 socket Partial [crate::file::socket::calls::sys_socket] (domain: Int, kind: Hex, protocol: Int) "AF_UNIX, AF_INET, AF_INET6 (TCP, UDP over loopback), AF_NETLINK (NETLINK_ROUTE, no events)";
+    41 socket Partial [crate::file::socket::calls::sys_socket] (domain: Int, kind: Hex, protocol: Int) "AF_UNIX, AF_INET, AF_INET6 (TCP, UDP over loopback), AF_NETLINK (questions about routes and sockets)";
     42 connect Full [crate::file::socket::calls::sys_connect] (fd: Fd, addr: Ptr, addrlen: Uint) "";
     43 accept Full [crate::file::socket::calls::sys_accept] (fd: Fd, addr: Ptr, addrlen: Ptr) "";
     44 sendto Full [crate::file::socket::transfer::sys_sendto] (fd: Fd, buf: InBuf, len: Size, flags: Hex, addr: Ptr, addrlen: Uint) "";

@@ -33,6 +33,8 @@ pub const IPPROTO_ICMP: u32 = 1;
 pub const IPPROTO_TCP: u32 = 6;
 /// UDP.
 pub const IPPROTO_UDP: u32 = 17;
+/// UDP-Lite: here, where nothing is damaged on its way, it is UDP with ports of its own.
+pub const IPPROTO_UDPLITE: u32 = 136;
 const IPPROTO_ICMPV6: u32 = 58;
 /// Larger protocol numbers do not exist.
 const IPPROTO_MAX: i32 = 263;
@@ -228,7 +230,12 @@ pub fn socket(family: u32, kind: u32, protocol: i32, flags: u32) -> Result<Rc<Fi
         (net::SOCK_STREAM, 0 | IPPROTO_TCP) => {
             Ok(Socket::open(family, kind, IPPROTO_TCP, tcp::Tcp::new(family), flags))
         }
-        (net::SOCK_DGRAM, 0 | IPPROTO_UDP) => Ok(Socket::open(family, kind, IPPROTO_UDP, udp::Udp::new(family), flags)),
+        (net::SOCK_DGRAM, 0 | IPPROTO_UDP) => {
+            Ok(Socket::open(family, kind, IPPROTO_UDP, udp::Udp::new(family, false), flags))
+        }
+        (net::SOCK_DGRAM, IPPROTO_UDPLITE) => {
+            Ok(Socket::open(family, kind, IPPROTO_UDPLITE, udp::Udp::new(family, true), flags))
+        }
         // `net.ipv4.ping_group_range` has no groups.
         (net::SOCK_DGRAM, protocol) if protocol == ping => Err(Errno::EACCES),
         (net::SOCK_RAW, _) if !task::with_current(|task| task.cred().capable(g::CAP_NET_RAW)) => Err(Errno::EPERM),

@@ -67,6 +67,8 @@ pub struct Row {
     pub received: usize,
     /// Bytes that wait to be sent.
     pub sent: usize,
+    /// Most connections that may wait.
+    pub backlog: usize,
     /// Who made it.
     pub uid: u32,
     /// Inode number.
@@ -91,6 +93,7 @@ pub fn tcp() -> Vec<Row> {
                 state: tcp.state() as u8,
                 received,
                 sent,
+                backlog: tcp.backlog().1,
                 uid: base.uid,
                 ino: base.ino.get(),
                 drops: 0,
@@ -115,6 +118,7 @@ pub fn udp() -> Vec<Row> {
             state: state as u8,
             received,
             sent: 0,
+            backlog: 0,
             uid: base.uid,
             ino: base.ino.get(),
             drops,

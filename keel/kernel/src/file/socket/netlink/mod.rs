@@ -1,6 +1,7 @@
-//! Netlink sockets, netlink(7): questions about the network, rtnetlink(7). Nothing there ever changes, so groups
+//! Netlink sockets, netlink(7): questions about the network, rtnetlink(7), and about sockets, sock_diag(7). Nothing there ever changes, so groups
 //! hear nothing; nor do those who listen for devices.
 
+mod diag;
 mod reply;
 mod route;
 
@@ -21,8 +22,9 @@ use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
-/// Protocols that exist: the network, and events of devices.
+/// Protocols that exist: the network, sockets, events of devices.
 const NETLINK_ROUTE: u32 = 0;
+const NETLINK_SOCK_DIAG: u32 = 4;
 const NETLINK_KOBJECT_UEVENT: u32 = 15;
 /// Protocol numbers end here.
 const MAX_PROTOCOL: i32 = 32;
@@ -57,7 +59,8 @@ pub fn socket(kind: u32, protocol: i32, flags: u32) -> Result<Rc<File>> {
     if !matches!(kind, net::SOCK_RAW | net::SOCK_DGRAM) {
         return Err(Errno::ESOCKTNOSUPPORT);
     }
-    if !(0..MAX_PROTOCOL).contains(&protocol) || !matches!(protocol as u32, NETLINK_ROUTE | NETLINK_KOBJECT_UEVENT) {
+    let known = matches!(protocol as u32, NETLINK_ROUTE | NETLINK_SOCK_DIAG | NETLINK_KOBJECT_UEVENT);
+    if !(0..MAX_PROTOCOL).contains(&protocol) || !known {
         return Err(Errno::EPROTONOSUPPORT);
     }
     let netlink = Netlink {
@@ -181,10 +184,12 @@ impl Protocol for Netlink {
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }
-        if self.protocol != NETLINK_ROUTE {
-            return Err(Errno::ECONNREFUSED);
-        }
-        for message in route::answers(&data, self.id.get()) {
+        let answers = match self.protocol {
+            NETLINK_ROUTE => route::answers(&data, self.id.get()),
+            NETLINK_SOCK_DIAG => diag::answers(&data, self.id.get()),
+            _ => return Err(Errno::ECONNREFUSED),
+        };
+        for message in answers {
             self.answer(message);
         }
         self.readable.wake_all();

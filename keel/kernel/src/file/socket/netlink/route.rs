@@ -42,6 +42,9 @@ const SCOPE_LINK: u8 = 253;
 const SCOPE_HOST: u8 = 254;
 /// Made by the kernel (`RTPROT_KERNEL`).
 const BY_KERNEL: u8 = 2;
+/// `RTM_F_CLONED` and `RTCF_LOCAL`.
+const CLONED: u32 = 0x200;
+const LOCAL_CACHE: u32 = 0x8000_0000;
 /// `IFA_F_PERMANENT`.
 const PERMANENT: u8 = 0x80;
 
@@ -211,7 +214,19 @@ fn one_route(answer: &mut Answer<'_>, body: &[u8]) -> Result<()> {
         _ => return Err(Errno::ENETUNREACH),
     };
     let to = to.unwrap_or_default();
-    route(answer, found, to.len() as u8 * 8, to);
+    // An answer that was made for the question (`RTM_F_CLONED`), and where it leads (`RTCF_LOCAL`).
+    let flags = (CLONED | if found.kind == LOCAL { LOCAL_CACHE } else { 0 }).to_ne_bytes();
+    let family = if to.len() == 4 { INET } else { INET6 };
+    let bits = to.len() as u8 * 8;
+    // As Linux has it, the main table whichever was asked.
+    answer.begin(RTM_NEWROUTE, &[&[family, bits, 0, 0, TABLE_MAIN, 0, 0, found.kind], &flags[..]].concat());
+    answer.word(15, u32::from(TABLE_MAIN));
+    answer.add(1, to);
+    answer.word(4, INDEX);
+    answer.add(7, if family == INET { &LOCALHOST4 } else { &LOCALHOST6 });
+    answer.word(25, task::with_current(|task| task.cred().uid));
+    answer.add(12, &[0; 32]);
+    answer.end();
     Ok(())
 }
 

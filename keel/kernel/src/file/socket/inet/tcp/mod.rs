@@ -144,7 +144,7 @@ impl Tcp {
     }
 
     /// Connections that wait to be accepted, and how many may.
-    fn backlog(&self) -> (usize, usize) {
+    pub fn backlog(&self) -> (usize, usize) {
         (self.backlog.borrow().len(), self.max_backlog.get())
     }
 

@@ -25,14 +25,23 @@ use vfs::{Dst, Src};
 
 /// Ports of UDP.
 pub static PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
+/// Ports of UDP-Lite.
+static LITE_PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
 
 /// Option of the level SOL_UDP: datagrams are put together until it is taken back.
 const UDP_CORK: u32 = 1;
+/// Options of the level SOL_UDPLITE.
+const UDPLITE_SEND_CSCOV: u32 = 10;
+const UDPLITE_RECV_CSCOV: u32 = 11;
 
 /// A UDP socket.
 pub struct Udp {
     me: Weak<Self>,
     base: Base,
+    /// It speaks UDP-Lite.
+    lite: bool,
+    /// Bytes that checksums cover: those sent, and the fewest received (UDP-Lite).
+    coverage: [Cell<i32>; 2],
     inbox: Inbox,
     reports: Reports,
     error: Cell<Option<Errno>>,
@@ -58,10 +67,12 @@ impl Member for Udp {
 
 impl Udp {
     /// A new socket of `AF_INET` or `AF_INET6`.
-    pub fn new(family: u32) -> Rc<Self> {
+    pub fn new(family: u32, lite: bool) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             base: Base::new(family, false, Options::default()),
+            lite,
+            coverage: Default::default(),
             inbox: Inbox::default(),
             reports: Reports::default(),
             error: Cell::new(None),
@@ -72,6 +83,11 @@ impl Udp {
             receiving: SleepLock::default(),
             readable: Rc::default(),
         })
+    }
+
+    /// The ports of its protocol.
+    fn ports(&self) -> &'static Ports<Udp> {
+        if self.lite { &LITE_PORTS } else { &PORTS }
     }
 
     /// Common part.
@@ -89,14 +105,14 @@ impl Udp {
         let local = self.base.local.get();
         if local.port == 0 {
             let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-            PORTS.bind(&me, local).map_err(|_| Errno::EAGAIN)?;
+            self.ports().bind(&me, local).map_err(|_| Errno::EAGAIN)?;
         }
         Ok(())
     }
 
     fn disconnect(&self) {
         if self.base.unname() {
-            PORTS.leave(self);
+            self.ports().leave(self);
             self.base.forget_port();
         }
     }
@@ -143,7 +159,7 @@ impl Protocol for Udp {
     fn bind(&self, address: &[u8]) -> Result<()> {
         let to = self.base.bindable(address)?;
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        self.base.bind(&me, &PORTS, to)
+        self.base.bind(&me, self.ports(), to)
     }
 
     fn connect(&self, address: &[u8], _nonblocking: bool) -> Result<()> {
@@ -225,6 +241,15 @@ impl Protocol for Udp {
 
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match (level as u32, name as u32) {
+            (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV | UDPLITE_RECV_CSCOV) if self.lite => {
+                // Headers are always covered; 0 is everything.
+                let bytes = match read_int(value)? {
+                    0 => 0,
+                    bytes => bytes.clamp(8, 0xffff),
+                };
+                self.coverage[name as usize - UDPLITE_SEND_CSCOV as usize].set(bytes);
+                Ok(())
+            }
             (super::IPPROTO_UDP, UDP_CORK) => {
                 self.corked.set(read_int(value)? != 0);
                 if !self.corked.get() {
@@ -239,6 +264,8 @@ impl Protocol for Udp {
 
     fn get_option(&self, level: i32, name: i32) -> Result<Value> {
         match (level as u32, name as u32) {
+            (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV) if self.lite => Ok(int(self.coverage[0].get())),
+            (super::IPPROTO_UDPLITE, UDPLITE_RECV_CSCOV) if self.lite => Ok(int(self.coverage[1].get())),
             (super::IPPROTO_UDP, UDP_CORK) => Ok(int(i32::from(self.corked.get()))),
             (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
             _ => ip_options::get(&self.base, level, name),
@@ -248,7 +275,7 @@ impl Protocol for Udp {
     fn release(&self) {
         self.inbox.clear();
         self.read_ended.set(true);
-        PORTS.leave(self);
+        self.ports().leave(self);
         self.readable.wake_all();
     }
 }

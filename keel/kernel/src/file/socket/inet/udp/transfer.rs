@@ -121,14 +121,14 @@ impl Udp {
         Count::Bytes.add(data.len() as u64);
         let data = Rc::new(data);
         if reach != Reach::Loopback {
-            for udp in PORTS.all() {
+            for udp in self.ports().all() {
                 if udp.base.local.get().port == to.port && udp.base.takes_group(to, from, reach) {
                     udp.take_in(Datagram { data: data.clone(), from, facts });
                 }
             }
             return;
         }
-        let mut found = PORTS.best(to, |udp| udp.base.score(to, from));
+        let mut found = self.ports().best(to, |udp| udp.base.score(to, from));
         // Of several with the same claim (`SO_REUSEPORT`) the sender's port chooses.
         let chosen = usize::from(from.port) % found.len().max(1);
         if chosen < found.len() {
