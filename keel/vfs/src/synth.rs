@@ -179,8 +179,13 @@ impl SynthFs {
     /// Its root directory. `magic`: `f_type` of statfs(2).
     #[expect(clippy::new_ret_no_self, reason = "the root is what is used; the file system lies behind it")]
     pub fn new(dev: u64, magic: u64, root: impl SynthDir + 'static) -> Rc<SynthInode> {
+        Self::with_mode(dev, magic, 0o555, root)
+    }
+
+    /// The same with other permissions of the root directory.
+    pub fn with_mode(dev: u64, magic: u64, mode: u32, root: impl SynthDir + 'static) -> Rc<SynthInode> {
         let fs = Rc::new(Self { dev, magic, next_ino: Cell::new(1), since: now() });
-        SynthInode::make(&fs, Entry::dir(0o555, root))
+        SynthInode::make(&fs, Entry::dir(mode, root))
     }
 }
 

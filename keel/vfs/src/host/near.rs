@@ -8,13 +8,10 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use uapi::{Errno, Result};
 
-/// After so many trips for single names of a directory, one brings what else is there …
-const FEW: u32 = 4;
-/// … as far as it fits in here: small directories, so that a program with a few libraries does not pay for all.
-const FEW_ROOM: usize = 24 << 10;
-/// The same for programs that ask for many.
-const MANY: u32 = 48;
-const MANY_ROOM: usize = 256 << 10;
+/// For directories up to a size that the host tells, in bytes: after so many trips for single names one brings
+/// what else is there, as far as it fits. A program with a few libraries should not pay for all of a large
+/// directory.
+const STEPS: [(u64, u32, usize); 3] = [(4 << 10, 2, 64 << 10), (32 << 10, 6, 128 << 10), (u64::MAX, 48, 256 << 10)];
 
 /// Trips for single names of a directory, and since when (monotonic ns) they are counted.
 #[derive(Default)]
@@ -34,13 +31,11 @@ impl HostNode {
             sought.trips.set(0);
         }
         sought.trips.set(sought.trips.get().saturating_add(1));
-        let room = match sought.trips.get() {
-            FEW => FEW_ROOM,
-            MANY => MANY_ROOM,
-            _ => return false,
-        };
+        let size = self.attr_cached().size;
+        let step = STEPS.iter().find(|(most, ..)| size <= *most);
+        let Some((_, _, room)) = step.filter(|(_, trips, _)| sought.trips.get() == *trips) else { return false };
         // A directory that can't be listed may still be searched.
-        self.fetch_near(room).is_ok()
+        self.fetch_near(*room).is_ok()
     }
 
     /// Fetches names with their attributes, as many as `room` bytes take.

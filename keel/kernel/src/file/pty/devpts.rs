@@ -27,7 +27,7 @@ static DEV: Global<Cell<u64>> = Global::new(Cell::new(0));
 /// The file system's root.
 pub fn file_system(dev: u64) -> Rc<SynthInode> {
     DEV.set(dev);
-    SynthFs::new(dev, DEVPTS_MAGIC, Directory)
+    SynthFs::with_mode(dev, DEVPTS_MAGIC, 0o755, Directory)
 }
 
 struct Directory;
