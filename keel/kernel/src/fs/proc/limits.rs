@@ -43,8 +43,11 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
 
 /// `io`: of the whole process. What reaches disks only the host knows.
 pub fn io(subject: &Subject) -> Result<Vec<u8>> {
-    let task = subject.inspected()?;
-    let io = &task.process().io;
+    let process = match subject.is_keel() {
+        true => subject.process()?,
+        false => subject.inspected()?.process().clone(),
+    };
+    let io = &process.io;
     let rows = [
         ("rchar", io.read_bytes.get()),
         ("wchar", io.written_bytes.get()),

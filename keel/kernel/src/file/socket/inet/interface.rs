@@ -66,6 +66,9 @@ fn list(arg: usize) -> Result<usize> {
     Ok(0)
 }
 
+/// `SIOCETHTOOL`.
+const ETHTOOL: u32 = 0x8946;
+
 /// Requests that sockets of every family know. ENODEV, EPERM, ENOTTY.
 pub fn ioctl(command: u32, arg: usize) -> Result<usize> {
     let value: &[u8] = match command {
@@ -88,6 +91,11 @@ pub fn ioctl(command: u32, arg: usize) -> Result<usize> {
         i::SIOCSIFFLAGS | i::SIOCSIFMTU | i::SIOCSIFNAME | i::SIOCSIFHWADDR | i::SIOCSIFTXQLEN => {
             check_name(arg)?;
             return Err(Errno::EPERM);
+        }
+        // The loopback device has no registers, media and the like to ask for.
+        ETHTOOL => {
+            check_name(arg)?;
+            return Err(Errno::EOPNOTSUPP);
         }
         _ => return Err(Errno::ENOTTY),
     };
