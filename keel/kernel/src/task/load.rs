@@ -52,7 +52,7 @@ fn advance(now_ns: u64) {
     }
     let elapsed = now_ns.saturating_sub(state.since_ns);
     let ran = u64::try_from(u128::from(state.busy_ns) * u128::from(ONE) / u128::from(elapsed.max(1))).unwrap_or(ONE);
-    let active = ran + sched::runnable().saturating_sub(1) as u64 * ONE;
+    let active = ran + sched::queued() as u64 * ONE;
     for (load, decay) in state.loads.iter_mut().zip(DECAY) {
         for _ in 0..(elapsed / PERIOD_NS).min(MOST_PERIODS) {
             // Rounded up while it rises, as in Linux.

@@ -544,6 +544,11 @@ pub fn slice_ns() -> u64 {
     SLICE_NS
 }
 
+/// Number of threads that wait for a virtual CPU.
+pub fn queued() -> usize {
+    QUEUE.borrow().len()
+}
+
 /// Number of threads that could run now, the current one included: load average.
 pub fn runnable() -> usize {
     QUEUE.borrow().len() + (smp::online() & !IDLE.get()).count_ones() as usize
