@@ -116,6 +116,7 @@ fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
         })?;
         let need = string.len() + 1 + size_of::<usize>();
         *room = room.checked_sub(need).ok_or(Errno::E2BIG)?;
+        strings.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         strings.push(string);
         at = at.checked_add(size_of::<usize>()).ok_or(Errno::EFAULT)?;
     }
@@ -152,6 +153,7 @@ fn load(
         }
         // interpreter [argument] script arguments…
         let old = core::mem::take(&mut argv);
+        argv.try_reserve(old.len() + 3).map_err(|_| Errno::ENOMEM)?;
         argv.push(interpreter.to_vec());
         argv.extend(argument.map(<[u8]>::to_vec));
         argv.push(core::mem::replace(&mut filename, interpreter.to_vec()));
