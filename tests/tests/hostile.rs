@@ -48,7 +48,7 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("machine", "jump-into-keel", ANY, ""),
     ("machine", "overwrite-keel", BROKEN, "hull: the pod's kernel failed: "),
     ("machine", "overwrite-keel-slowly", ANY, ""),
-    ("machine", "other-page-tables", BROKEN, "hull: the pod's kernel failed: the virtual processor "),
+    ("machine", "other-page-tables", BROKEN, "hull: the pod's kernel failed: "),
     ("machine", "page-tables-outside", BROKEN, "hull: the pod's kernel failed: "),
     ("machine", "wrong-page-tables", BROKEN, "hull: the pod's kernel failed: "),
     ("machine", "map-nowhere", BROKEN, "hull: the pod's kernel failed: "),
