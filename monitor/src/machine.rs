@@ -131,6 +131,7 @@ impl Machine {
         let free_start = config_gpa + pod.len() as u64;
         let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64);
         let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, WINDOW_LIMIT)?);
+        memory.populate_image(header.end);
         memory.populate(config_gpa, SURELY_USED);
         image.load(&memory)?;
         write_tables(&memory, limit)?;

@@ -81,6 +81,8 @@ pub struct GuestMemory {
     ram: Reservation,
     ram_limit: u64,
     huge_from: u64,
+    /// What is taken from the host ahead ends here.
+    small_from: AtomicU64,
     ram_end: AtomicU64,
     window: Reservation,
     window_limit: u64,
@@ -97,6 +99,7 @@ impl GuestMemory {
             ram: Reservation::new(ram_limit.max(boot))?,
             ram_limit: ram_limit.max(boot),
             huge_from,
+            small_from: AtomicU64::new(huge_from),
             ram_end: AtomicU64::new(0),
             window: Reservation::new(window_limit)?,
             window_limit,
@@ -191,10 +194,26 @@ impl GuestMemory {
 
     /// Takes RAM from the host before the guest touches it: one call for many pages is cheaper than their faults.
     pub fn populate(&self, gpa: u64, len: u64) {
+        self.small_from.store(gpa.saturating_add(len), Ordering::Relaxed);
+        self.take(gpa, len);
+    }
+
+    /// The same for what of keel's image, which ends at `end`, does not lie on its huge page.
+    pub fn populate_image(&self, end: u64) {
+        self.take(IMAGE_END, end.saturating_sub(IMAGE_END));
+    }
+
+    fn take(&self, gpa: u64, len: u64) {
         if gpa.checked_add(len).is_some_and(|end| end <= self.ram_end()) {
             // SAFETY: inside RAM; contents stay. A host that can't leaves it to faults.
             unsafe { libc::madvise(self.ram.at(gpa).cast(), len as usize, libc::MADV_POPULATE_WRITE) };
         }
+    }
+
+    /// Takes the rest of the RAM on small pages from the host: the guest is about to use it.
+    pub fn warm(&self) {
+        let from = self.small_from.load(Ordering::Relaxed);
+        self.populate(from, self.huge_from.saturating_sub(from));
     }
 
     /// Copies bytes into RAM before the guest runs.

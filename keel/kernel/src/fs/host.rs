@@ -24,4 +24,9 @@ impl HostFiles for Monitor {
     fn window_page(&self, gpa: u64) -> Option<Frame> {
         Some(Frame::from_window(gpa))
     }
+
+    fn memory_is_short(&self) -> bool {
+        let ram = hal::boot::ram_usage();
+        ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 4
+    }
 }

@@ -28,11 +28,30 @@ const DATA_AROUND: usize = 32;
 /// Most pages that one copy-on-write fault copies.
 const MOST_COPIED: usize = 64;
 
-/// Where the last anonymous fault filled pages, to notice a walk through fresh memory.
+/// Where a fault filled pages, to notice a walk through memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
     end: usize,
     pages: usize,
+}
+
+/// Walks through fresh anonymous memory: a program often fills several areas in turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Walks {
+    walks: [Ahead; 4],
+    oldest: usize,
+}
+
+impl Walks {
+    /// Number of the walk that has come to `va`; of a new one, without pages, if none has.
+    fn at(&mut self, va: usize) -> usize {
+        let known = self.walks.iter().position(|walk| walk.end == va);
+        known.unwrap_or_else(|| {
+            self.oldest = (self.oldest + 1) % self.walks.len();
+            self.walks[self.oldest] = Ahead { end: va, pages: 0 };
+            self.oldest
+        })
+    }
 }
 
 /// File pages that a fault waits for.
@@ -336,24 +355,25 @@ impl Inner {
     /// Zeroed pages at `va` and around it.
     fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
         let block = AROUND * PAGE_SIZE;
-        let (mut start, mut end) = (va / block * block, va / block * block + block);
         let prot = vma.attrs.page_prot();
-        if vma.attrs.flags.contains(AreaFlags::RANDOM) {
-            (start, end) = (va, va + PAGE_SIZE);
-        } else if va == self.ahead.end {
+        let walk = self.ahead.at(va);
+        let before = self.ahead.walks[walk].pages;
+        let (start, end, pages) = if vma.attrs.flags.contains(AreaFlags::RANDOM) {
+            (va, va + PAGE_SIZE, 0)
+        } else if before != 0 {
             // The program walks upward: twice as far as last time, then whole large pages.
-            self.ahead.pages = (self.ahead.pages * 2).clamp(AROUND, MOST_AHEAD);
-            if self.ahead.pages == MOST_AHEAD && self.fill_large(vma, va, prot) {
-                self.ahead.end = va + LARGE_PAGE_SIZE;
+            let pages = (before * 2).clamp(AROUND, MOST_AHEAD);
+            if pages == MOST_AHEAD && self.fill_large(vma, va, prot) {
+                self.ahead.walks[walk] = Ahead { end: va + LARGE_PAGE_SIZE, pages };
                 return Ok(());
             }
             let boundary = va / LARGE_PAGE_SIZE * LARGE_PAGE_SIZE + LARGE_PAGE_SIZE;
-            (start, end) = (va, boundary.min(va + self.ahead.pages * PAGE_SIZE));
+            (va, boundary.min(va + pages * PAGE_SIZE), pages)
         } else {
-            self.ahead.pages = AROUND;
-        }
+            (va / block * block, va / block * block + block, AROUND)
+        };
         let (start, end) = (start.max(vma.start), end.min(vma.end));
-        self.ahead.end = end;
+        self.ahead.walks[walk] = Ahead { end, pages };
         self.set(va, Frame::alloc_zeroed().ok_or(FaultError::NoMemory)?, prot)?;
         let mut at = start;
         while at < end {

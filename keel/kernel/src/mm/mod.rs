@@ -58,7 +58,7 @@ struct Inner {
     /// MCL_FUTURE: new mappings are locked.
     lock_future: bool,
     /// Walks upward through fresh memory, and through pages to be copied.
-    ahead: fault::Ahead,
+    ahead: fault::Walks,
     copied: fault::Ahead,
 }
 
@@ -258,7 +258,7 @@ impl Inner {
             mmap_base: mmap_base(stack_limit),
             brk: 0,
             lock_future: false,
-            ahead: fault::Ahead::default(),
+            ahead: fault::Walks::default(),
             copied: fault::Ahead::default(),
         })
     }

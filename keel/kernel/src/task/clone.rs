@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::wait::{Interrupt, WaitQueue, wait_until};
-use super::{Parts, Task, current, pid, pidfd, sched};
+use super::{Parts, Task, current, oom, pid, pidfd, sched};
 use crate::ipc::sem;
 use crate::mm::user;
 use crate::signal::{AltStack, TaskSignals};
@@ -231,7 +231,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     thread.inherit_fpu(&me.thread);
     thread.set_fs_base(if has(SETTLS) { r.tls } else { me.thread.fs_base() });
 
-    let mm = if has(VM) { me.mm() } else { me.mm().fork()? };
+    let mm = if has(VM) { me.mm() } else { oom::with_memory(|| me.mm().fork())? };
     let files = if has(FILES) { me.files() } else { me.files().fork() };
     let fs = if has(FS) { me.fs() } else { me.fs().fork() };
     let tid = pid::allocate()?;

@@ -1,7 +1,7 @@
 //! Running a program; execve(2).
 
 use super::wait::{Interrupt, wait_until};
-use super::{Task, cred, current, exit, pid};
+use super::{Task, cred, current, exit, oom, pid};
 use crate::fs::{self, PathRef, Program};
 use crate::mm::{ExecRequest, Mm, StartPoint, user};
 use crate::signal::{AltStack, send};
@@ -173,7 +173,7 @@ fn load(
         secure,
         stack_limit,
     };
-    let (mm, start) = Mm::exec(&request)?;
+    let (mm, start) = oom::with_memory(|| Mm::exec(&request))?;
     mm.set_exe(program);
     let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
     Ok(Loaded { mm, start, file, cred, secure, comm })

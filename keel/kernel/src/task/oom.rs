@@ -8,9 +8,25 @@ use abi::request::Op;
 use alloc::rc::Rc;
 use alloc::string::String;
 use uapi::raw::general as g;
+use uapi::{Errno, Result};
 
 /// Pages of cached files that are given back at once.
 const CACHE_STEP: usize = 1024;
+
+/// Runs `operation`, again for as long as it finds no memory and cached files can be given back for it.
+pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
+    // Not all that is out of memory is for want of frames.
+    let is_short = || {
+        let ram = hal::boot::ram_usage();
+        ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 8
+    };
+    loop {
+        match operation() {
+            Err(Errno::ENOMEM) if is_short() && crate::fs::setup::shrink(CACHE_STEP) > 0 => {}
+            other => return other,
+        }
+    }
+}
 
 /// How bad it is to keep a process: resident bytes, changed by `oom_score_adj` in thousandths of
 /// the pod's memory; `None` for one that must not be killed.

@@ -36,8 +36,8 @@ impl Cache {
             with_pages: RefCell::default(),
             with_handles: RefCell::default(),
             names: Cell::new(0),
-            // Names take at most half of what content may.
-            max_names: (max_pages / 2 * hal::frame::FRAME_SIZE / NAME_BYTES).max(MIN_NAMES),
+            // Names take at most a quarter of what content may.
+            max_names: (max_pages / 4 * hal::frame::FRAME_SIZE / NAME_BYTES).max(MIN_NAMES),
             with_names: RefCell::default(),
             ahead: RefCell::default(),
         }
@@ -52,12 +52,19 @@ impl Cache {
         self.with_pages.borrow_mut().push_back(node);
     }
 
-    /// Accounts for pages that were cached; drops others' if there are too many.
-    pub(super) fn pages_added(&self, count: usize) {
+    /// Accounts for pages that were cached; drops others' if there are too many, which is half as many when memory
+    /// `is_short`.
+    pub(super) fn pages_added(&self, count: usize, is_short: bool) {
         self.pages.set(self.pages.get() + count);
-        if self.pages.get() > self.max_pages {
-            self.shrink(self.pages.get() - self.max_pages + self.max_pages / 16);
+        let most = if is_short { self.max_pages / 2 } else { self.max_pages };
+        if self.pages.get() > most {
+            self.shrink(self.pages.get() - most + self.max_pages / 16);
         }
+    }
+
+    /// Whether a file of so many pages may take the place of others in the cache.
+    pub(super) fn suits(&self, pages: u64) -> bool {
+        pages <= self.max_pages as u64 / 4
     }
 
     /// Accounts for pages that were dropped.

@@ -57,6 +57,8 @@ pub(super) struct Content {
     ahead: Cell<(u64, u64)>,
     /// Wall clock of our last write in ns; 0: none.
     own_write: Cell<u64>,
+    /// Pages that mappings asked of the window.
+    asked: Cell<u64>,
 }
 
 impl Content {
@@ -70,6 +72,7 @@ impl Content {
 
     pub(super) fn drop_pages(&self, host: &Host) {
         let pages = self.pages.take();
+        self.asked.set(0);
         host.cache.pages_dropped(pages.len());
     }
 
@@ -251,7 +254,7 @@ impl HostNode {
             added += 1;
         }
         content.used.set(true);
-        self.host().cache.pages_added(added);
+        self.host().cache.pages_added(added, self.host().io.memory_is_short());
         if tried == 1 && added == 0 && content.pages.borrow().get(first).is_none() {
             return Err(Errno::ENOMEM);
         }

@@ -49,6 +49,10 @@ pub trait HostFiles {
     fn post(&self, op: Op, args: [u64; 6]);
     /// A handle on a page of the window, by guest-physical address; `None` where there is no window.
     fn window_page(&self, gpa: u64) -> Option<Frame>;
+    /// Whether so little memory is left that half of the cache must do.
+    fn memory_is_short(&self) -> bool {
+        false
+    }
 }
 
 /// What all exports share: the way to the host and the bounds of the caches.

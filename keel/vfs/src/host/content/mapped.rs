@@ -24,7 +24,8 @@ impl HostNode {
             return self.window_pages(first, count, attr.size, true);
         }
         let in_ram = content.pages.borrow().get(first).is_some();
-        if !in_ram && attr.size > self.host().map_from_ram && self.host().has_window() {
+        let large = attr.size > self.host().map_from_ram && self.host().has_window();
+        if !in_ram && large && !self.bring(first, count, attr.size) {
             match self.window_pages(first, count, attr.size, false) {
                 Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
                 other => return other,
@@ -61,6 +62,26 @@ impl HostNode {
             self.host().retire(chunk);
         }
         Some(size)
+    }
+
+    /// Brings pages into RAM although they are in the window: of a file that is mapped again and again, such as a
+    /// compiler. The first touch of a window page in an address space is a fault in KVM for that page alone, as the
+    /// host maps it read-only; pages of RAM come eight at a time. Whether page `first` is there now.
+    fn bring(&self, first: u64, count: u64, size: u64) -> bool {
+        let content = self.content();
+        let total = size.div_ceil(PAGE);
+        let asked = content.asked.get();
+        if asked <= total {
+            content.asked.set(asked + count);
+            return false;
+        }
+        let host = self.host();
+        let shared = content.chunks.borrow().values().any(|chunk| chunk.writable);
+        if shared || self.is_writable() || !host.cache.suits(total) || host.io.memory_is_short() {
+            return false;
+        }
+        // What can't be read goes on to come from the window.
+        self.fill(first, count, size).is_ok() && content.pages.borrow().get(first).is_some()
     }
 
     fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
