@@ -84,11 +84,6 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// Those of the host, at most 4.
-fn default_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(4) as u32)
-}
-
 /// Options of `run` and `trace`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
@@ -97,7 +92,7 @@ pub struct RunArgs {
     pub memory: u64,
 
     /// Virtual CPUs; those that are not needed are not made
-    #[arg(long, value_name = "N", default_value_t = default_cpus(), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
     pub cpus: u32,
 
     /// Grant a host directory or file, read-only: writes stay in the pod. Repeatable
