@@ -2,7 +2,7 @@
 
 use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
 use crate::syscall::trace;
-use crate::task::{self, Process, Task, process, sched};
+use crate::task::{self, Process, Task, process, ptrace, sched};
 use alloc::rc::Rc;
 use hal::percpu;
 use hal::trap::TrapFrame;
@@ -52,7 +52,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
         sched::look_around();
         let task = task::current();
         loop {
-            match next_action(&task) {
+            match next_action(&task, frame) {
                 Action::None => break,
                 Action::Exit(status) => return Err(status),
                 Action::Stop => sched::stop(),
@@ -128,7 +128,7 @@ impl Pending {
 }
 
 /// Takes signals until one needs something done.
-fn next_action(task: &Rc<Task>) -> Action {
+fn next_action(task: &Rc<Task>, frame: &mut TrapFrame) -> Action {
     let process = task.process();
     loop {
         if let Some(status) = process.signals.group_exit.get() {
@@ -137,12 +137,18 @@ fn next_action(task: &Rc<Task>) -> Action {
         if task.signals.pending().has(g::SIGKILL) {
             return Action::Exit(g::SIGKILL as i32);
         }
+        if task.traced.is_interrupted() {
+            ptrace::interrupted(frame);
+            continue;
+        }
         if process.signals.stopped_by.get() != 0 {
             enter_stop(process);
             return Action::Stop;
         }
         let wanted = SigSet(!0).without(task.signals.blocked.get());
         let Some(info) = take(task, wanted) else { return Action::None };
+        let passed = if task.traced.is_attached() { ptrace::delivering(frame, info) } else { Some(info) };
+        let Some(info) = passed else { continue };
         let signal = info.signal();
         if trace::is_on() {
             trace::signal(&info);
@@ -151,6 +157,7 @@ fn next_action(task: &Rc<Task>) -> Action {
         match action.handler {
             SIG_IGN => {}
             SIG_DFL if IGNORED_BY_DEFAULT.has(signal) => {}
+            SIG_DFL if STOP_SIGNALS.has(signal) && task.traced.is_attached() => ptrace::group_stop(frame, signal),
             SIG_DFL if STOP_SIGNALS.has(signal) => {
                 if signal == g::SIGSTOP || !process::ignores_job_control(process) {
                     begin_stop(process, signal);

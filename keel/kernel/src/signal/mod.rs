@@ -62,6 +62,8 @@ pub mod code {
     pub const CLD_KILLED: i32 = 2;
     /// Child killed with a core dump.
     pub const CLD_DUMPED: i32 = 3;
+    /// Traced child stopped.
+    pub const CLD_TRAPPED: i32 = 4;
     /// Child stopped.
     pub const CLD_STOPPED: i32 = 5;
     /// Child continued.
@@ -397,7 +399,7 @@ impl Process {
 /// Whether a wait of `task` must end.
 pub fn interrupts(task: &Rc<Task>, interrupt: Interrupt) -> bool {
     match interrupt {
-        Interrupt::BySignal => task.has_signal(),
+        Interrupt::BySignal => task.has_signal() || task.traced.is_interrupted(),
         Interrupt::ByKill => task.is_killed(),
         Interrupt::Never => false,
     }

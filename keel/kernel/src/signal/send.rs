@@ -2,7 +2,7 @@
 
 use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
 use crate::task::wait::Interrupt;
-use crate::task::{Process, Task, process, sched};
+use crate::task::{Process, Task, process, ptrace, sched};
 use alloc::rc::Rc;
 use keel_core::sigset::{FIRST_REALTIME, SigSet};
 use uapi::raw::general as g;
@@ -50,7 +50,7 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
     let Some(first) = target.cloned().or_else(|| process.main_thread()) else { return Ok(()) };
     prepare(process, signal);
     let unblocked = !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
-    if unblocked && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
+    if unblocked && !first.traced.is_attached() && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
         return Ok(());
     }
     let queue = if target.is_some() { &first.signals.pending } else { &process.signals.pending };
@@ -91,6 +91,7 @@ fn prepare(process: &Rc<Process>, signal: u32) {
         process.signals.stop_news.set(false);
         for task in process.threads() {
             sched::resume(&task);
+            ptrace::continued(&task);
         }
         if was_stopped {
             process.signals.continue_news.set(true);
@@ -114,7 +115,10 @@ fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
     let action = chosen.signals.actions().get(signal);
     let terminates = !STOP_SIGNALS.has(signal) && !super::IGNORED_BY_DEFAULT.has(signal) && !CORE_SIGNALS.has(signal);
     if signal == g::SIGKILL
-        || (action.handler == super::SIG_DFL && terminates && !chosen.signals.awaited.get().has(signal))
+        || (action.handler == super::SIG_DFL
+            && terminates
+            && !chosen.traced.is_attached()
+            && !chosen.signals.awaited.get().has(signal))
     {
         kill_all(process, signal as i32);
         return;

@@ -12,7 +12,7 @@ pub mod watch;
 
 use crate::patch;
 use crate::signal::deliver::{self, Next};
-use crate::task::seccomp;
+use crate::task::{ptrace, seccomp};
 use alloc::borrow::Cow;
 use alloc::format;
 use core::cell::Cell;
@@ -317,8 +317,16 @@ fn observed(frame: &mut TrapFrame, number: u64) -> isize {
     }
 }
 
-/// [`dispatch`], if the thread's filters let the call pass.
+/// [`judged`], with stops for the thread's tracer around it.
 fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
+    let number = ptrace::entering(frame, number);
+    judged(frame, number);
+    ptrace::leaving(frame, number);
+    frame.rax as isize
+}
+
+/// [`dispatch`], if the thread's filters let the call pass.
+fn judged(frame: &mut TrapFrame, number: u64) -> isize {
     match seccomp::judge(frame, number) {
         None => dispatch(frame, number),
         Some(result) => {

@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::wait::{Interrupt, WaitQueue, wait_until};
-use super::{Parts, Task, current, oom, pid, pidfd, sched};
+use super::{Parts, Task, current, oom, pid, pidfd, ptrace, sched};
 use crate::ipc::sem;
 use crate::mm::user;
 use crate::signal::{AltStack, TaskSignals};
@@ -203,12 +203,15 @@ fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
     let child = create(&me, frame, request)?;
     let tid = child.tid();
     let gate = child.vfork.borrow().clone();
+    let event = ptrace::created(&me, &child, gate.is_some(), request.exit_signal);
     sched::resume(&child);
     drop(child);
+    ptrace::create_stop(frame, event, tid);
     if let Some(gate) = gate {
         // A parent that is killed meanwhile does not wait: the memory lives on with the child.
         let _ =
             wait_until(core::slice::from_ref(&gate.queue), None, Interrupt::ByKill, || gate.open.get().then_some(()));
+        ptrace::vfork_done(frame, tid);
     }
     Ok(tid)
 }

@@ -85,8 +85,11 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     if let Some(name) = name {
         loaded.comm = name.to_vec();
     }
+    let old_tid = me.tid();
     de_thread(&me)?;
     commit(&me, frame, loaded);
+    drop(me);
+    super::ptrace::executed(frame, old_tid);
     Ok(0)
 }
 

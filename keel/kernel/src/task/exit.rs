@@ -1,7 +1,7 @@
 //! The end of threads and processes; exit(2).
 
 use super::process::Process;
-use super::{Task, current, futex, pid, robust, sched};
+use super::{Task, current, futex, pid, ptrace, robust, sched};
 use crate::ipc::sem;
 use crate::mm::{Mm, user};
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
@@ -40,6 +40,7 @@ fn kill_group(status: i32) -> i32 {
 
 /// Ends the current thread. The caller holds no counted handle: its stack is never unwound.
 pub fn exit_thread(status: i32) -> ! {
+    ptrace::ending(status);
     let mm = clean_up(status);
     sched::end(mm)
 }
@@ -71,6 +72,10 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
     }
     drop(me.set_fs(None));
     let last = process.remove_thread(&me);
+    ptrace::ended(&me, process.signals.group_exit.get().unwrap_or(status));
+    if last {
+        ptrace::tracer_ended(&process);
+    }
     let mut usage = process.ended_usage.get();
     usage.add(&me.sched.usage());
     if last && let Some(mm) = me.try_mm() {

@@ -22,6 +22,7 @@ pub mod pidfd;
 pub mod policy;
 pub mod prctl;
 pub mod process;
+pub mod ptrace;
 pub mod random;
 pub mod reap;
 pub mod robust;
@@ -82,6 +83,8 @@ pub struct Task {
     pub(crate) sampled_ns: Cell<u64>,
     /// What its end gives back to semaphores, semop(2).
     pub(crate) sem_undo: RefCell<Option<Rc<sem::UndoList>>>,
+    /// Who traces it.
+    pub(crate) traced: ptrace::Traced,
     /// What it may call.
     pub(crate) seccomp: seccomp::Seccomp,
 }
@@ -179,6 +182,7 @@ impl Task {
             io_priority: Cell::new(0),
             sampled_ns: Cell::new(0),
             sem_undo: RefCell::new(None),
+            traced: ptrace::Traced::default(),
             seccomp: seccomp::Seccomp::default(),
         })
     }
@@ -320,7 +324,7 @@ impl Task {
 
     /// State as `/proc/PID/stat` shows it: R, S, D, T, Z.
     pub fn state_letter(&self) -> char {
-        self.sched.state().letter()
+        if self.traced.is_stopped() { 't' } else { self.sched.state().letter() }
     }
 
     /// Start in ns of the monotonic clock.

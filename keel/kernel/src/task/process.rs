@@ -1,7 +1,7 @@
 //! Processes: thread groups, their family, sessions and process groups.
 
 use super::wait::WaitQueue;
-use super::{Task, pid};
+use super::{Task, pid, ptrace};
 use crate::signal::ProcessSignals;
 use crate::time::itimer::IntervalTimers;
 use crate::time::posix::PosixTimers;
@@ -135,6 +135,7 @@ pub struct Process {
     pub(crate) exe: RefCell<Option<crate::fs::PathRef>>,
     pub(crate) itimers: IntervalTimers,
     pub(crate) posix_timers: PosixTimers,
+    pub(crate) tracer: ptrace::Tracer,
     pub(crate) oom_score_adj: Cell<i32>,
     /// Kinds of memory that a core dump would hold, core(5); keel writes none.
     pub(crate) dump_filter: Cell<u32>,
@@ -176,6 +177,7 @@ impl Process {
             exe: RefCell::new(None),
             itimers: IntervalTimers::default(),
             posix_timers: PosixTimers::default(),
+            tracer: ptrace::Tracer::default(),
             oom_score_adj: Cell::new(0),
             dump_filter: Cell::new(0x33),
             io: IoCounters::default(),

@@ -2,7 +2,7 @@
 
 use super::process::{Process, Usage};
 use super::wait::{Interrupt, wait_until};
-use super::{current, exit, pid, pidfd};
+use super::{Task, current, exit, pid, pidfd};
 use crate::mm::user;
 use crate::signal::{SigInfo, code};
 use crate::time::timeval;
@@ -30,9 +30,13 @@ enum News {
     Ended(i32),
     Stopped(u32),
     Continued,
+    /// For its tracer; signal and event.
+    Traced(i32),
 }
 
 struct Found {
+    /// Of the process, or of a traced thread.
+    id: i32,
     child: Rc<Process>,
     news: News,
     usage: Usage,
@@ -45,6 +49,23 @@ impl Which {
             Self::Pid(pid) => child.pid() == *pid,
             Self::Group(group) => child.group() == *group,
             Self::Process(process) => Rc::ptr_eq(process, child),
+        }
+    }
+
+    /// Whether a traced thread is meant.
+    fn has_thread(&self, task: &Task) -> bool {
+        match self {
+            Self::Pid(id) => task.tid() == *id,
+            _ => self.has(task.process()),
+        }
+    }
+
+    /// Whether a traced thread that has ended is meant.
+    fn has_id(&self, id: i32) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Pid(wanted) => *wanted == id,
+            _ => false,
         }
     }
 }
@@ -63,6 +84,21 @@ fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
 /// `None`: nothing yet. `Some(Ok(None))` is only for `WNOHANG`.
 fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Option<Found>>> {
     let mut any = false;
+    let keep = options & g::WNOWAIT != 0;
+    for task in process.tracer.tracees() {
+        if which.has_thread(&task) {
+            any = true;
+            if let Some(status) = task.traced.news(!keep) {
+                let (id, child, usage) = (task.tid(), task.process().clone(), Usage::default());
+                return Some(Ok(Some(Found { id, child, news: News::Traced(status), usage })));
+            }
+        }
+    }
+    if options & g::WEXITED != 0
+        && let Some((id, status, child)) = process.tracer.end(keep, |id| which.has_id(id))
+    {
+        return Some(Ok(Some(Found { id, child, news: News::Ended(status), usage: Usage::default() })));
+    }
     for child in process.children() {
         let is_clone = child.exit_signal.get() != g::SIGCHLD;
         let eligible = options & WALL != 0 || is_clone == (options & WCLONE != 0);
@@ -78,9 +114,10 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
                     News::Ended(_) => exit::reap(process, &child),
                     News::Stopped(_) => child.signals.stop_news.set(false),
                     News::Continued => child.signals.continue_news.set(false),
+                    News::Traced(_) => {}
                 }
             }
-            return Some(Ok(Some(Found { child, news, usage })));
+            return Some(Ok(Some(Found { id: child.pid(), child, news, usage })));
         }
     }
     if !any {
@@ -117,6 +154,7 @@ pub fn sys_wait4(target: i32, status: usize, options: u32, rusage: usize) -> Res
         News::Ended(status) => status,
         News::Stopped(signal) => (signal as i32) << 8 | 0x7f,
         News::Continued => 0xffff,
+        News::Traced(status) => status << 8 | 0x7f,
     };
     if status != 0 {
         user::write(status, &word)?;
@@ -124,7 +162,7 @@ pub fn sys_wait4(target: i32, status: usize, options: u32, rusage: usize) -> Res
     if rusage != 0 {
         write_rusage(rusage, &found.usage)?;
     }
-    Ok(found.child.pid())
+    Ok(found.id)
 }
 
 /// waitid(2). ECHILD, EINVAL, EFAULT, EINTR, EBADF.
@@ -189,6 +227,7 @@ fn describe(found: &Found) -> SigInfo {
         News::Stopped(signal) => {
             SigInfo::child(code::CLD_STOPPED, found.child.pid(), found.child.last_uid(), signal as i32, 0, 0)
         }
+        News::Traced(status) => SigInfo::child(code::CLD_TRAPPED, found.id, found.child.last_uid(), status, 0, 0),
         News::Continued => {
             SigInfo::child(code::CLD_CONTINUED, found.child.pid(), found.child.last_uid(), g::SIGCONT as i32, 0, 0)
         }

@@ -34,7 +34,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     line(&mut text, "Ngid", "0");
     line(&mut text, "Pid", &format!("{id}"));
     line(&mut text, "PPid", &format!("{}", process.ppid()));
-    line(&mut text, "TracerPid", "0");
+    line(&mut text, "TracerPid", &format!("{}", task.map_or(0, |t| t.traced.tracer_pid())));
     let ids = task.map_or([process.last_uid(), 0], |t| [t.cred().uid, t.cred().gid]);
     let (uids, gids) = match task.map(|t| t.cred()) {
         Some(c) => ([c.uid, c.euid, c.suid, c.fsuid], [c.gid, c.egid, c.sgid, c.fsgid]),
@@ -103,6 +103,7 @@ const fn state_name(letter: char) -> &'static str {
         'R' => "running",
         'S' => "sleeping",
         'D' => "disk sleep",
+        't' => "tracing stop",
         'T' => "stopped",
         _ => "zombie",
     }
