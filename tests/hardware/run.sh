@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Checks `hull` on ordinary hardware KVM without such a machine: boots a distribution kernel with
 # kvm-amd under QEMU's own emulator, whose CPU offers AMD-V, and runs a smoke test of the given hull
-# binary in it. Prints what the machine prints; exit code 0 if all lines of the test passed.
+# binary in it, or with --suite all programs of tests/abi. Prints what the machine prints; exit code 0
+# if every test passed.
 #
-#     tests/hardware/run.sh [PATH-OF-HULL]     (default: target/release/hull)
+#     tests/hardware/run.sh [--suite] [PATH-OF-HULL [FILTER…]]     (default: target/release/hull)
+# HULL_HARDWARE_COMMAND, with --suite, is a shell line to run there instead of the programs.
 #
 # Needs the Debian packages qemu-system-x86, cpio, busybox-static, and fetches the package of the
 # distribution's kernel into target/hardware once.
@@ -11,9 +13,15 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+suite=
+if [ "${1:-}" = --suite ]; then
+    suite=yes
+    shift
+fi
 hull=${1:-$root/target/release/hull}
+[ $# = 0 ] || shift
 work=$root/target/hardware
-minutes=${HULL_HARDWARE_MINUTES:-10}
+minutes=${HULL_HARDWARE_MINUTES:-$([ -n "$suite" ] && echo 60 || echo 10)}
 
 for tool in cc qemu-system-x86_64 cpio dpkg-deb busybox; do
     command -v "$tool" >/dev/null || { echo "run.sh: $tool is missing; install qemu-system-x86 cpio dpkg busybox-static" >&2; exit 125; }
@@ -23,6 +31,7 @@ done
 mkdir -p "$work"
 if ! ls "$work"/kernel/boot/vmlinuz-* >/dev/null 2>&1; then
     package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
+    package=${HULL_HARDWARE_KERNEL:-$package}
     (cd "$work" && apt-get -q download "$package")
     dpkg-deb -x "$work/$package"*.deb "$work/kernel"
     rm -f "$work/$package"*.deb
@@ -32,13 +41,14 @@ version=${kernel##*/vmlinuz-}
 
 # The machine's root: busybox, hull with its libraries, the modules of KVM, something to run.
 tree=$(mktemp -d "$work/root.XXXXXX")
+chmod 755 "$tree"
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{bin,dev,proc,sys,tmp,usr/bin,usr/lib,usr/sbin,etc,opt,modules}
 cp "$(command -v busybox)" "$tree/bin/busybox"
 cp "$(command -v busybox)" "$tree/usr/bin/busybox"
 cp "$hull" "$tree/bin/hull"
 copy_libraries() {
-    ldd "$1" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do
+    { ldd "$1" 2>/dev/null || true; } | { grep -o '/[^ ]*' || true; } | while read -r library; do
         mkdir -p "$tree$(dirname "$library")"
         cp -nL "$library" "$tree$library"
     done
@@ -57,15 +67,39 @@ for module in irqbypass kvm ccp kvm-amd; do
     [ -n "$file" ] && cp "$file" "$tree/modules/$module.ko"
 done
 cp "$here/init" "$tree/init"
-cp "$here/smoke" "$tree/smoke"
-chmod +x "$tree/init" "$tree/smoke"
+command=${HULL_HARDWARE_COMMAND:-}
+if [ -n "$suite" ]; then
+    # The test's own executable finds sources and programs where they were built.
+    HULL_TEST_ORACLE=0 cargo test --quiet --release --manifest-path "$root/Cargo.toml" -p hull-tests --test abi >/dev/null
+    abi=$(cargo test --release --manifest-path "$root/Cargo.toml" -p hull-tests --test abi --no-run 2>&1 |
+        sed -n 's/.*Executable.*(\(.*\))$/\1/p')
+    case $abi in /*) ;; *) abi=$root/$abi ;; esac
+    programs=$(dirname "$(dirname "$(dirname "$abi")")")/tmp/abi
+    mkdir -p "$tree$root/tests" "$tree$(dirname "$programs")" "$tree/suite"
+    cp -rp "$root/tests/abi" "$tree$root/tests/"
+    cp -r "$programs" "$tree$programs"
+    find "$tree$programs" -type f -exec touch {} +
+    cp "$abi" "$tree/suite/abi"
+    copy_libraries "$abi"
+    for program in "$programs"/*/*; do copy_libraries "$program"; done
+    for program in $(cd "$here" && cat suite-programs); do
+        path=$(type -P "$program") || continue
+        cp -nL "$path" "$tree/usr/bin/"
+        copy_libraries "$path"
+    done
+    cp -L /etc/passwd /etc/group /etc/nsswitch.conf "$tree/etc/"
+    { echo '#!/bin/busybox sh'; echo "cd / && HULL_BIN=/bin/hull HULL_TEST_SLOWNESS=20 ${command:-/suite/abi --test-threads 1 $*} && echo 'hardware suite: all passed'"; } >"$tree/check"
+else
+    cp "$here/smoke" "$tree/check"
+fi
+chmod +x "$tree/init" "$tree/check"
 (cd "$tree" && find . | cpio --quiet -o -H newc) | gzip -1 >"$work/initramfs.gz"
 
 rm -f "$work/log"
 status=0
-timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max -smp 2 -m 2G -display none -monitor none -no-reboot \
+timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max,la57=off -smp 2 -m 3G -display none -monitor none -no-reboot \
     -serial "file:$work/log" -kernel "$kernel" -initrd "$work/initramfs.gz" \
     -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null || status=$?
 tr -d '\r' <"$work/log"
 [ "$status" = 0 ] || { echo "run.sh: the machine did not finish within $minutes minutes (or QEMU failed: $status)" >&2; exit 1; }
-tr -d '\r' <"$work/log" | grep -q '^hardware smoke: all passed$'
+tr -d '\r' <"$work/log" | grep -q '^hardware [a-z]*: all passed$'

@@ -11,9 +11,19 @@ use crate::environment;
 use crate::process::{self, Outcome};
 
 /// Seconds that a pod may run before `hull run --timeout` ends it.
-pub const POD_SECONDS: u32 = 60;
+pub fn pod_seconds() -> u32 {
+    60 * slowness()
+}
+
 /// When the host side kills `hull` itself: only if its own time limit failed.
-pub const HOST_LIMIT: Duration = Duration::from_secs(POD_SECONDS as u64 + 15);
+pub fn host_limit() -> Duration {
+    Duration::from_secs(u64::from(pod_seconds()) + 15)
+}
+
+/// How many times slower than usual this machine may be: `HULL_TEST_SLOWNESS`, for emulated ones.
+pub fn slowness() -> u32 {
+    std::env::var("HULL_TEST_SLOWNESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
 
 /// The binary under test: `$HULL_BIN`, or the workspace's `hull`, built now in the tests' own profile.
 pub fn binary() -> Result<&'static Path> {
@@ -39,7 +49,7 @@ pub fn run_command(options: &[&str], command: &[&str]) -> Result<Command> {
     environment::set_variables(&mut hull);
     hull.current_dir("/").arg("run");
     if !options.contains(&"--timeout") {
-        hull.args(["--timeout", &POD_SECONDS.to_string()]);
+        hull.args(["--timeout", &pod_seconds().to_string()]);
     }
     let more = std::env::var("HULL_TEST_OPTIONS").unwrap_or_default();
     hull.args(more.split_whitespace()).args(options).arg("--").args(command);
@@ -48,7 +58,7 @@ pub fn run_command(options: &[&str], command: &[&str]) -> Result<Command> {
 
 /// Runs `hull run OPTIONS -- COMMAND` with no input and collects its outcome.
 pub fn run(options: &[&str], command: &[&str]) -> Result<Outcome> {
-    process::run(&mut run_command(options, command)?, Stdio::null(), HOST_LIMIT)
+    process::run(&mut run_command(options, command)?, Stdio::null(), host_limit())
 }
 
 fn locate() -> Result<PathBuf> {

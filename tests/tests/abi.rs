@@ -1,7 +1,7 @@
 //! Every program of `tests/abi` must print the same and end the same way in a pod as on the host.
 //!
 //! `HULL_TEST_ORACLE=N` runs each program N times on the host only and demands stable output: for work on the
-//! programs themselves.
+//! programs themselves. 0 only builds them.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -56,7 +56,7 @@ fn native(program: &Program) -> Result<Outcome> {
     let mut command = Command::new(&program.executable);
     environment::set_variables(&mut command);
     command.current_dir(&directory.0);
-    let outcome = process::run(&mut command, Stdio::null(), NATIVE_LIMIT)?;
+    let outcome = process::run(&mut command, Stdio::null(), NATIVE_LIMIT * hull::slowness())?;
     ensure!(!outcome.timed_out, "the host did not finish the program in time");
     ensure!(
         outcome.status == 0,
@@ -80,6 +80,9 @@ fn in_pod(program: &Program, header: &Path, output: &Path) -> Result<Option<Stri
 
 fn stable(program: &Program, header: &Path, runs: u32) -> Result<()> {
     compile::build(program, header)?;
+    if runs == 0 {
+        return Ok(());
+    }
     let first = native(program)?;
     for _ in 1..runs {
         if let Some(difference) = compare::difference(&first, &native(program)?) {

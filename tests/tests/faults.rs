@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hull_tests::compile::{self, Program};
 use hull_tests::environment::Scratch;
-use hull_tests::hull::{self, HOST_LIMIT};
+use hull_tests::hull;
 use hull_tests::process::{self, Outcome};
 
 fn text(bytes: &[u8]) -> String {
@@ -31,7 +31,7 @@ fn from_shell(host: &str, options: &[&str], script: &str) -> Outcome {
     let pod = pod(options, script);
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", host, "sh"]).arg(pod.get_program()).args(pod.get_args()).current_dir("/");
-    let outcome = process::run(&mut shell, Stdio::null(), HOST_LIMIT).unwrap();
+    let outcome = process::run(&mut shell, Stdio::null(), hull::host_limit()).unwrap();
     assert!(!outcome.timed_out, "hull hangs: {}", text(&outcome.stderr));
     outcome
 }
@@ -161,7 +161,7 @@ fn streams_that_take_nothing() {
     let outcome = process::run(
         Command::new("/bin/sh").args(["-c", &format!("{binary} doctor >/dev/full; {binary} doctor | head -c 1")]),
         Stdio::null(),
-        HOST_LIMIT,
+        hull::host_limit(),
     );
     assert!(!text(&outcome.unwrap().stderr).contains("panicked"));
 }

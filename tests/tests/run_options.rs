@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hull_tests::environment::Scratch;
-use hull_tests::hull::{self, HOST_LIMIT};
+use hull_tests::hull;
 use hull_tests::process::{self, Outcome};
 
 /// `hull run OPTIONS -- COMMAND`.
@@ -148,7 +148,7 @@ fn environment_is_passed_set_and_cleared() {
     assert_eq!(output(&["-e", "A=1", "--env", "B=two words"], "echo $A $B $USER"), "1 two words test\n");
     let mut command = hull::run_command(&["--clear-env", "-e", "KEPT"], &["/usr/bin/env"]).unwrap();
     command.env("SECRET", "x").env("KEPT", "y");
-    let outcome = process::run(&mut command, Stdio::null(), HOST_LIMIT).unwrap();
+    let outcome = process::run(&mut command, Stdio::null(), hull::host_limit()).unwrap();
     let lines = text(&outcome.stdout);
     assert!(lines.contains("KEPT=y") && lines.contains("USER=test") && !lines.contains("SECRET"), "{lines}");
 }

@@ -23,9 +23,9 @@ const IS_FAULTING: [bool; 256] = {
     }
     table
 };
-/// Fills what the jump leaves over of moved instructions: undefined by itself, and as ModRM byte
-/// behind FE or FF.
-const FILL: u8 = 0x3f;
+/// Fills what the jump leaves over of moved instructions: undefined by itself, and as ModRM byte behind
+/// FE or FF. There it names a register: an operand in memory might fault before the opcode does.
+const FILL: u8 = 0xea;
 
 /// Plans [`Form::Displace`].
 pub(super) fn plan(
