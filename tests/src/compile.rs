@@ -45,6 +45,19 @@ pub fn discover(sources: &Path, output: &Path) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
+/// Compiles one source that shares no header; its executable, below `output`.
+pub fn one(source: &Path, output: &Path) -> Result<PathBuf> {
+    let executable = output.join(source.file_stem().context("a source has a name")?);
+    let program = Program {
+        name: source.display().to_string(),
+        source: source.to_owned(),
+        executable: executable.clone(),
+        flags: flags(source)?,
+    };
+    build(&program, source)?;
+    Ok(executable)
+}
+
 /// Compiles `program` unless its executable is newer than its source and the shared header.
 pub fn build(program: &Program, header: &Path) -> Result<()> {
     if is_fresh(program, header).unwrap_or(false) {
