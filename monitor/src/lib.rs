@@ -9,6 +9,8 @@ pub mod connectors;
 mod cpus;
 mod error;
 mod event;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod image;
 pub mod jail;
 pub mod kvm;

@@ -1,6 +1,7 @@
 //! The repository's own commands: `cargo xtask test` runs every check, in the order in which they are cheap.
 
 mod docs;
+mod fuzz;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -78,7 +79,8 @@ fn main() -> Result<ExitCode> {
     match arguments.first().map(String::as_str) {
         Some("test") => test(&arguments[1..]),
         Some("docs") => docs::run(&root()?, &arguments[1..]),
-        _ => bail!("usage: cargo xtask test [WORD]   (only the checks whose name contains WORD)"),
+        Some("fuzz") => fuzz::run(&root()?, &arguments[1..]),
+        _ => bail!("usage: cargo xtask docs|fuzz|test [WORD]   (only the checks whose name contains WORD)"),
     }
 }
 

@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 extern crate std;
 
 pub mod attr;
@@ -29,7 +29,10 @@ pub mod notify;
 pub mod ops;
 pub mod pagemap;
 pub mod synth;
-#[cfg(test)]
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code))]
 mod tests;
 pub mod tree;
 pub mod walk;

@@ -1,9 +1,13 @@
 //! Tests over a directory of the host.
 
 mod host_dir;
+#[cfg(test)]
 mod names;
+#[cfg(test)]
 mod overlay;
+#[cfg(test)]
 mod through;
+#[cfg(test)]
 mod trees;
 
 use crate::host::{Export, FRESH_NS, Host};
@@ -12,7 +16,7 @@ use crate::node::{Node, Private};
 use crate::tree::Tree;
 use crate::walk::{Parent, Walk};
 use crate::{Cred, Inode, NewNode, PathRef, ops};
-use host_dir::HostDir;
+pub use host_dir::HostDir;
 use std::rc::Rc;
 use std::string::String;
 use std::vec::Vec;

@@ -1,0 +1,4 @@
+//! Names below a private layer, against a directory of the host.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| keel_vfs::fuzzing::names(data));

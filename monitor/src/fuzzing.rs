@@ -1,0 +1,150 @@
+//! The ring under fuzz: a guest that writes what it likes into its memory and asks for anything.
+
+use crate::connectors::files::{ExportConfig, FilesConnector};
+use crate::connectors::streams::StreamsConnector;
+use crate::error::Error;
+use crate::memory::GuestMemory;
+use crate::ring::RingEnd;
+use crate::server::Server;
+use abi::layout::{LARGE_PAGE_SIZE, RING};
+use abi::ring::{ENTRIES, Ring, Submission};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A server over a few files, and memory of its guest.
+#[derive(Debug)]
+pub struct Rig {
+    memory: Arc<GuestMemory>,
+    directory: std::path::PathBuf,
+}
+
+/// Random bytes as decisions.
+struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    /// A number: small, near a border, or any.
+    fn number(&mut self) -> Option<u64> {
+        Some(match self.byte()? % 8 {
+            0 => 0,
+            1 => 1 + u64::from(self.byte()? % 4),
+            2 => u64::from(self.byte()?),
+            3 => u64::MAX - u64::from(self.byte()?),
+            4 => LARGE_PAGE_SIZE as u64 - u64::from(self.byte()?),
+            5 => (LARGE_PAGE_SIZE / 2) as u64 + u64::from(self.byte()?) * 8,
+            6 => RING as u64 + u64::from(self.byte()?) * 16,
+            _ => (0..8).try_fold(0u64, |n, _| Some(n << 8 | u64::from(self.byte()?)))?,
+        })
+    }
+}
+
+impl Rig {
+    /// A guest with one large page of memory; its files lie in `directory`.
+    pub fn new(directory: &Path) -> Result<Self, Error> {
+        let vm = crate::kvm::open()?.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?;
+        let large = LARGE_PAGE_SIZE as u64;
+        let memory = GuestMemory::new(Arc::new(vm), large, u64::MAX, 4 * large, 4 * large)?;
+        Ok(Self { memory: Arc::new(memory), directory: directory.to_owned() })
+    }
+
+    fn server(&self) -> std::io::Result<Server> {
+        let open = |id, writable, public| ExportConfig::open(id, &self.directory, writable, public);
+        let files = FilesConnector::new(vec![open(1, true, false)?, open(2, false, false)?, open(3, false, true)?]);
+        let null = || -> std::io::Result<OwnedFd> {
+            Ok(File::options().read(true).write(true).open("/dev/null")?.into())
+        };
+        let streams = StreamsConnector::with([Some(null()?), Some(null()?), None]);
+        let trace = File::options().write(true).open("/dev/null")?;
+        let ring = RingEnd::new(self.memory.clone());
+        Ok(Server::new(self.memory.clone(), ring, files, streams).with_trace_output(Some(trace)))
+    }
+
+    /// Runs one input.
+    ///
+    /// # Errors
+    /// When the server over the files can't be made.
+    pub fn run(&self, data: &[u8]) -> std::io::Result<()> {
+        let zeros = [0u8; size_of::<Ring>()];
+        self.memory.write(RING as u64, &zeros).map_err(std::io::Error::other)?;
+        let mut server = self.server()?;
+        let mut choices = Choices(data);
+        let mut tail = 0u32;
+        while server.ending().is_none()
+            && let Some(action) = choices.byte()
+        {
+            if self.act(action, &mut choices, &mut tail).is_none() {
+                break;
+            }
+            server.serve();
+            server.serve_streams();
+        }
+        Ok(())
+    }
+
+    /// What the guest does next. `None` when the input is used up.
+    fn act(&self, action: u8, choices: &mut Choices<'_>, tail: &mut u32) -> Option<()> {
+        match action % 8 {
+            // Any word anywhere, the indices of the ring among them.
+            0 => {
+                let at = choices.number()? % LARGE_PAGE_SIZE as u64 & !7;
+                let value = choices.number()?;
+                self.poke(at, &value.to_le_bytes());
+            }
+            1 => {
+                let at = RING as u64 + u64::from(choices.byte()? % 32) * 4;
+                let value = choices.number()? as u32;
+                self.poke(at, &value.to_le_bytes());
+            }
+            // A text, for paths and names.
+            2 => {
+                let at = (LARGE_PAGE_SIZE / 2) as u64 + u64::from(choices.byte()?) * 8;
+                let len = usize::from(choices.byte()? % 32);
+                let (text, rest) = choices.0.split_at_checked(len)?;
+                self.poke(at, text);
+                choices.0 = rest;
+            }
+            // A request in its place.
+            _ => {
+                let request = Submission {
+                    op: u32::from(choices.byte()?),
+                    flags: u32::from(choices.byte()? % 8),
+                    id: choices.number()?,
+                    args: [
+                        choices.number()?,
+                        choices.number()?,
+                        choices.number()?,
+                        choices.number()?,
+                        choices.number()?,
+                        choices.number()?,
+                    ],
+                    in_gpa: choices.number()?,
+                    out_gpa: choices.number()?,
+                    in_len: choices.number()? as u32,
+                    out_len: choices.number()? as u32,
+                };
+                let slot = core::mem::offset_of!(Ring, submissions)
+                    + *tail as usize % ENTRIES * size_of::<Submission>();
+                self.poke((RING + slot) as u64, bytemuck::bytes_of(&request));
+                *tail = tail.wrapping_add(1);
+                self.poke((RING + core::mem::offset_of!(Ring, sub_tail)) as u64, &tail.to_le_bytes());
+                // The guest takes what came.
+                if action & 0x80 != 0 {
+                    self.poke((RING + core::mem::offset_of!(Ring, comp_head)) as u64, &tail.to_le_bytes());
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Writes to the guest's memory; beyond its end nothing happens.
+    fn poke(&self, at: u64, bytes: &[u8]) {
+        let _ = self.memory.write(at, bytes);
+    }
+}

@@ -1,0 +1,74 @@
+//! `cargo xtask fuzz`: builds the fuzz targets with coverage counters, on a stable compiler, and runs them.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The targets, as in `fuzz/Cargo.toml`.
+const TARGETS: [&str; 5] = ["ring", "elf", "names", "patch", "filter"];
+/// Where they are built for; naming it keeps the counters out of build scripts.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// What libFuzzer needs to see its progress.
+const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+
+/// `fuzz [TARGET|all] [SECONDS]`: each target runs that long (10 s unless told), from the inputs in
+/// `fuzz/corpus` and what earlier runs found.
+pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let (target, seconds) = match arguments {
+        [] => ("all", 10),
+        [target] => (target.as_str(), 10),
+        [target, seconds] => (target.as_str(), seconds.parse().context("SECONDS is a number")?),
+        _ => bail!("usage: cargo xtask fuzz [TARGET|all] [SECONDS]   (targets: {})", TARGETS.join(", ")),
+    };
+    let chosen: Vec<&str> = TARGETS.into_iter().filter(|name| target == "all" || *name == target).collect();
+    ensure!(!chosen.is_empty(), "no target {target}: there are {}", TARGETS.join(", "));
+    let build = root.join("target/fuzz");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--locked", "--target", TRIPLE])
+        .current_dir(root.join("fuzz"))
+        .env("CARGO_TARGET_DIR", &build)
+        .env("RUSTFLAGS", COVERAGE)
+        .env("HULL_KEEL_PROFILE", "quick")
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "the fuzz targets do not build");
+    let mut failed = Vec::new();
+    for name in chosen {
+        println!("== fuzz {name}: {seconds} s");
+        if !fuzz(root, &build, name, seconds)? {
+            failed.push(name);
+        }
+    }
+    ensure!(failed.is_empty(), "inputs that fail were found for {}: see target/fuzz/artifacts", failed.join(", "));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fuzz(root: &Path, build: &Path, name: &str, seconds: u32) -> Result<bool> {
+    let (found, seeds) = (build.join("corpus").join(name), root.join("fuzz/corpus").join(name));
+    let artifacts = build.join("artifacts").join(name);
+    for directory in [&found, &artifacts] {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    let mut command = Command::new(build.join(TRIPLE).join("release").join(name));
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=2048", "-verbosity=0", "-print_final_stats=1"])
+        .arg(&found);
+    if name == "names" {
+        // Each input leaves a tree behind, whose parts hold each other: a process of its own for a few of them.
+        command.args(["-fork=1", "-ignore_ooms=1"]);
+    }
+    if Path::new("/dev/shm").is_dir() {
+        // The files of the targets live in memory.
+        command.env("TMPDIR", "/dev/shm");
+    }
+    if seeds.is_dir() {
+        command.arg(&seeds);
+    }
+    Ok(command.status().with_context(|| format!("cannot start the target {name}"))?.success())
+}
