@@ -57,9 +57,8 @@ impl Rig {
     fn server(&self) -> std::io::Result<Server> {
         let open = |id, writable, public| ExportConfig::open(id, &self.directory, writable, public);
         let files = FilesConnector::new(vec![open(1, true, false)?, open(2, false, false)?, open(3, false, true)?]);
-        let null = || -> std::io::Result<OwnedFd> {
-            Ok(File::options().read(true).write(true).open("/dev/null")?.into())
-        };
+        let null =
+            || -> std::io::Result<OwnedFd> { Ok(File::options().read(true).write(true).open("/dev/null")?.into()) };
         let streams = StreamsConnector::with([Some(null()?), Some(null()?), None]);
         let trace = File::options().write(true).open("/dev/null")?;
         let ring = RingEnd::new(self.memory.clone());
@@ -129,8 +128,8 @@ impl Rig {
                     in_len: choices.number()? as u32,
                     out_len: choices.number()? as u32,
                 };
-                let slot = core::mem::offset_of!(Ring, submissions)
-                    + *tail as usize % ENTRIES * size_of::<Submission>();
+                let slot =
+                    core::mem::offset_of!(Ring, submissions) + *tail as usize % ENTRIES * size_of::<Submission>();
                 self.poke((RING + slot) as u64, bytemuck::bytes_of(&request));
                 *tail = tail.wrapping_add(1);
                 self.poke((RING + core::mem::offset_of!(Ring, sub_tail)) as u64, &tail.to_le_bytes());

@@ -48,7 +48,12 @@ impl Expected {
 
     /// Names on the list that no case has.
     pub fn unknown<'a>(&'a self, names: &[String]) -> Vec<&'a str> {
-        self.fails.keys().chain(self.older_hosts.keys()).filter(|name| !names.contains(name)).map(String::as_str).collect()
+        self.fails
+            .keys()
+            .chain(self.older_hosts.keys())
+            .filter(|name| !names.contains(name))
+            .map(String::as_str)
+            .collect()
     }
 
     /// Turns a case's result (`None`: it passed) into the test's verdict.

@@ -18,6 +18,8 @@ pub mod attr;
 pub mod claim;
 pub mod cred;
 pub mod dentry;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod host;
 pub mod inode;
 pub mod io;
@@ -29,8 +31,6 @@ pub mod notify;
 pub mod ops;
 pub mod pagemap;
 pub mod synth;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(test), allow(dead_code))]
 mod tests;
