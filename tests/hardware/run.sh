@@ -7,6 +7,8 @@
 #     tests/hardware/run.sh [--suite] [PATH-OF-HULL [FILTER…]]     (default: target/release/hull)
 # HULL_HARDWARE_COMMAND, with --suite, is a shell line to run there instead of the programs.
 #
+# HULL_HARDWARE_CPUS: processors of the machine, 1 unless told.
+#
 # Needs the Debian packages qemu-system-x86, cpio, busybox-static, and fetches the package of the
 # distribution's kernel into target/hardware once.
 set -euo pipefail
@@ -97,7 +99,7 @@ chmod +x "$tree/init" "$tree/check"
 
 rm -f "$work/log"
 status=0
-timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max,la57=off -smp 2 -m 3G -display none -monitor none -no-reboot \
+timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max,la57=off -smp "${HULL_HARDWARE_CPUS:-1}" -m 3G -display none -monitor none -no-reboot \
     -serial "file:$work/log" -kernel "$kernel" -initrd "$work/initramfs.gz" \
     -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null || status=$?
 tr -d '\r' <"$work/log"
