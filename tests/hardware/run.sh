@@ -7,6 +7,7 @@
 #     tests/hardware/run.sh [--suite] [PATH-OF-HULL [FILTER…]]     (default: target/release/hull)
 # HULL_HARDWARE_COMMAND, with --suite, is a shell line to run there instead of the programs.
 #
+# HULL_HARDWARE_KERNEL names another package of a kernel than Debian's usual one.
 # HULL_HARDWARE_CPUS: processors of the machine, 1 unless told.
 #
 # Needs the Debian packages qemu-system-x86, cpio, busybox-static, and fetches the package of the

@@ -5,8 +5,6 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The targets, as in `fuzz/Cargo.toml`.
-const TARGETS: [&str; 5] = ["ring", "elf", "names", "patch", "filter"];
 /// Where they are built for; naming it keeps the counters out of build scripts.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// What libFuzzer needs to see its progress.
@@ -20,14 +18,16 @@ const OUT_OF_MEMORY: i32 = 71;
 /// `fuzz [TARGET|all] [SECONDS]`: each target runs that long (10 s unless told), from the inputs in
 /// `fuzz/corpus` and what earlier runs found.
 pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let targets = targets(root)?;
     let (target, seconds) = match arguments {
         [] => ("all", 10),
         [target] => (target.as_str(), 10),
         [target, seconds] => (target.as_str(), seconds.parse().context("SECONDS is a number")?),
-        _ => bail!("usage: cargo xtask fuzz [TARGET|all] [SECONDS]   (targets: {})", TARGETS.join(", ")),
+        _ => bail!("usage: cargo xtask fuzz [TARGET|all] [SECONDS]   (targets: {})", targets.join(", ")),
     };
-    let chosen: Vec<&str> = TARGETS.into_iter().filter(|name| target == "all" || *name == target).collect();
-    ensure!(!chosen.is_empty(), "no target {target}: there are {}", TARGETS.join(", "));
+    let chosen: Vec<&str> =
+        targets.iter().map(String::as_str).filter(|name| target == "all" || *name == target).collect();
+    ensure!(!chosen.is_empty(), "no target {target}: there are {}", targets.join(", "));
     let build = root.join("target/fuzz");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -48,6 +48,18 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     }
     ensure!(failed.is_empty(), "inputs that fail were found for {}: see target/fuzz/artifacts", failed.join(", "));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names of the targets: the files of `fuzz/targets`.
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let directory = root.join("fuzz/targets");
+    let entries = std::fs::read_dir(&directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn fuzz(root: &Path, build: &Path, name: &str, seconds: u32) -> Result<bool> {

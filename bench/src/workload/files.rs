@@ -14,13 +14,29 @@ const PAGE: usize = 4096;
 /// Files `0`, `1` … in the directory of [`open_stat_close`].
 pub const FILES: u32 = 256;
 
+/// Nanoseconds for one of `names`: when all are visited the first time, and later.
+fn first_and_again(names: &[CString], mut visit: impl FnMut(&CString) -> libc::c_int) -> Result<Vec<f64>> {
+    let count = names.len() as f64;
+    let start = Instant::now();
+    for name in names {
+        check(i64::from(visit(name)))?;
+    }
+    let first = start.elapsed().as_nanos() as f64 / count;
+    let again = measure(1, || {
+        for name in names {
+            visit(name);
+        }
+    });
+    Ok(vec![first, again / count])
+}
+
 /// The files of a directory opened, asked for their attributes and closed: the first time, and later.
 pub fn open_stat_close(directory: &CStr) -> Result<Vec<f64>> {
     let directory = directory.to_str()?;
     let names = (0..FILES).map(|number| CString::new(format!("{directory}/{number}")));
     let names = names.collect::<Result<Vec<CString>, _>>()?;
     let mut attributes = MaybeUninit::<libc::stat>::uninit();
-    let mut visit = |name: &CString| {
+    let visit = |name: &CString| {
         // SAFETY: the path is a C string, the attributes are valid for writing, the descriptor is used only here.
         unsafe {
             let fd = libc::open(name.as_ptr(), libc::O_RDONLY);
@@ -28,17 +44,7 @@ pub fn open_stat_close(directory: &CStr) -> Result<Vec<f64>> {
             libc::close(fd)
         }
     };
-    let start = Instant::now();
-    for name in &names {
-        check(i64::from(visit(name)))?;
-    }
-    let first = start.elapsed().as_nanos() as f64 / f64::from(FILES);
-    let again = measure(1, || {
-        for name in &names {
-            visit(name);
-        }
-    });
-    Ok(vec![first, again / f64::from(FILES)])
+    first_and_again(&names, visit)
 }
 
 /// The files of a tree (20 directories of 50) looked at and opened: the first time, and later.
@@ -47,7 +53,7 @@ pub fn host_open(tree: &CStr) -> Result<Vec<f64>> {
     let names = (0..1000).map(|number| CString::new(format!("{tree}/{}/{}", number / 50, number % 50)));
     let names = names.collect::<Result<Vec<CString>, _>>()?;
     let mut attributes = MaybeUninit::<libc::stat>::uninit();
-    let mut visit = |name: &CString| {
+    let visit = |name: &CString| {
         // SAFETY: the path is a C string, the attributes are valid for writing, the descriptor is used only here.
         unsafe {
             libc::stat(name.as_ptr(), attributes.as_mut_ptr());
@@ -56,17 +62,7 @@ pub fn host_open(tree: &CStr) -> Result<Vec<f64>> {
             libc::close(fd)
         }
     };
-    let start = Instant::now();
-    for name in &names {
-        check(i64::from(visit(name)))?;
-    }
-    let first = start.elapsed().as_nanos() as f64 / names.len() as f64;
-    let again = measure(1, || {
-        for name in &names {
-            visit(name);
-        }
-    });
-    Ok(vec![first, again / names.len() as f64])
+    first_and_again(&names, visit)
 }
 
 /// The position set to the start.

@@ -209,6 +209,27 @@ keel_ring0_fault:
     movaps [rsp + 224], xmm14
     movaps [rsp + 240], xmm15
     .endm
+    .macro call_frame       /* of a patched site: rcx, where to go on; r11, its stack */
+    push 0
+    push {user_ss}
+    push r11
+    push 0x202
+    push {user_cs}
+    push rcx
+    push 0
+    push_registers
+    cld
+    .endm
+    .macro fault_frame      /* of what ring 0 wrote down */
+    push 0
+    push {user_ss}
+    push qword ptr gs:[{f_rsp}]
+    push qword ptr gs:[{f_rflags}]
+    push {user_cs}
+    push qword ptr gs:[{f_rip}]
+    push 2
+    push_registers
+    .endm
     .macro load_vectors
     movaps xmm0, [rsp + 0]
     movaps xmm1, [rsp + 16]
@@ -260,15 +281,7 @@ keel_leave_quick_again:
     mov rsp, gs:[{kstack}]
     mov r11, [rsp - 8]
     mov rcx, [rsp - 16]
-    push 0
-    push {user_ss}
-    push r11
-    push 0x202
-    push {user_cs}
-    push rcx
-    push 0
-    push_registers
-    cld
+    call_frame
     jmp keel_leave_again
 
     /* While several virtual CPUs are awake: calls that look at more than their own thread's data take the
@@ -329,15 +342,7 @@ keel_leaving_own_end:
 keel_gate_full:
     mov r11, rsp
     mov rsp, gs:[{kstack}]
-    push 0
-    push {user_ss}
-    push r11
-    push 0x202
-    push {user_cs}
-    push rcx
-    push 0
-    push_registers
-    cld
+    call_frame
     cmp byte ptr [rip + {several}], 0
     jne 8f
 7:  mov rdi, rsp
@@ -395,14 +400,7 @@ keel_lstar:             /* `syscall`: CPL 3 under software-nested KVM, CPL 0 on 
     .balign 16
 keel_fault_entry:       /* reflected by ring 0; all registers but rip, rsp, rflags are the program's */
     mov rsp, gs:[{kstack}]
-    push 0
-    push {user_ss}
-    push qword ptr gs:[{f_rsp}]
-    push qword ptr gs:[{f_rflags}]
-    push {user_cs}
-    push qword ptr gs:[{f_rip}]
-    push 2
-    push_registers
+    fault_frame
     call {enter}
     mov rdi, rsp
     call {fault}
@@ -458,14 +456,7 @@ keel_leaving_end:
 keel_own_fault_entry:   /* keel itself faulted: report on its own stack below the red zone */
     sub rsp, 256
     and rsp, -16
-    push 0
-    push {user_ss}
-    push qword ptr gs:[{f_rsp}]
-    push qword ptr gs:[{f_rflags}]
-    push {user_cs}
-    push qword ptr gs:[{f_rip}]
-    push 2
-    push_registers
+    fault_frame
     cld
     mov rdi, rsp
     call {own_fault}

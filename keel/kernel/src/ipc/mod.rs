@@ -42,9 +42,6 @@ const INDEX_BITS: u32 = 15;
 /// Indices are taken again after this many at the earliest.
 const MIN_CYCLE: usize = 64;
 
-/// Capability to do everything with every object, capabilities(7).
-const CAP_IPC_OWNER: u32 = 15;
-
 /// `struct ipc64_perm` as it is copied to programs.
 type RawPerm = [u64; 6];
 
@@ -84,7 +81,7 @@ impl Perm {
             () if cred.in_group(self.creator_gid) || cred.in_group(self.gid.get()) => self.mode.get() >> 3,
             () => self.mode.get(),
         };
-        if wanted & !granted & 7 != 0 && !cred.capable(CAP_IPC_OWNER) {
+        if wanted & !granted & 7 != 0 && !cred.capable(cap::IPC_OWNER) {
             return Err(Errno::EACCES);
         }
         Ok(())

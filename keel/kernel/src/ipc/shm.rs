@@ -8,7 +8,7 @@ use crate::mm::area::{Area, AreaFlags, Backing};
 use crate::mm::mmap::Placement;
 use crate::mm::shared::SharedObject;
 use crate::mm::user;
-use crate::task;
+use crate::task::{self, cred::cap};
 use abi::layout::PAGE_SIZE;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
@@ -45,8 +45,6 @@ const SHM_STAT_ANY: i32 = 15;
 
 /// Addresses are rounded down to a multiple of this with `SHM_RND`.
 const SHMLBA: usize = PAGE_SIZE;
-/// Capability to lock memory without limit.
-const CAP_IPC_LOCK: u32 = crate::task::cred::cap::IPC_LOCK;
 
 static SEGMENTS: Global<RefCell<Table<Segment>>> = Global::new(RefCell::new(Table::new()));
 
@@ -279,7 +277,7 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
             // All memory of a pod is resident: what remains is the mark.
             let segment = SEGMENTS.borrow().get(id)?;
             let task = task::current();
-            if !task.cred().capable(CAP_IPC_LOCK)
+            if !task.cred().capable(cap::IPC_LOCK)
                 && (!segment.perm.is_own() || command == SHM_LOCK && task.limit(g::RLIMIT_MEMLOCK) == 0)
             {
                 return Err(Errno::EPERM);

@@ -35,6 +35,8 @@ pub mod cap {
     pub const NET_RAW: u32 = 13;
     /// Lock memory.
     pub const IPC_LOCK: u32 = 14;
+    /// Everything with every object of System V IPC.
+    pub const IPC_OWNER: u32 = 15;
     /// chroot(2).
     pub const SYS_CHROOT: u32 = 18;
     /// Trace any process.

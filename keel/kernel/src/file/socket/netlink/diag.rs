@@ -3,7 +3,7 @@
 use super::super::inet::statistics::{self, Row};
 use super::super::inet::tcp::State;
 use super::super::inet::{Endpoint, IPPROTO_TCP, IPPROTO_UDP};
-use super::reply::{self, Answer, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_MIN_TYPE, Request, u32_at};
+use super::reply::{Answer, NLM_F_DUMP, Request, u32_at};
 use alloc::vec::Vec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -13,23 +13,8 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// Bytes of `struct inet_diag_req_v2`.
 const REQUEST: usize = 56;
 
-/// Answers to all requests in `data` of the socket with address `from`.
-pub fn answers(mut data: &[u8], from: u32) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    while let Some(request) = reply::next(&mut data, from) {
-        let mut answer = Answer::new(request);
-        let result = if request.flags & NLM_F_REQUEST == 0 || request.kind < NLMSG_MIN_TYPE {
-            Ok(())
-        } else {
-            handle(&request, &mut answer)
-        };
-        out.append(&mut answer.finish(result));
-    }
-    out
-}
-
 /// EINVAL; ENOENT for families and protocols that are not known.
-fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if request.kind != SOCK_DIAG_BY_FAMILY {
         return Err(Errno::EINVAL);
     }

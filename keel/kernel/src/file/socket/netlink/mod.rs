@@ -185,8 +185,8 @@ impl Protocol for Netlink {
             return Err(Errno::EFAULT);
         }
         let answers = match self.protocol {
-            NETLINK_ROUTE => route::answers(&data, self.id.get()),
-            NETLINK_SOCK_DIAG => diag::answers(&data, self.id.get()),
+            NETLINK_ROUTE => reply::answers(&data, self.id.get(), route::handle),
+            NETLINK_SOCK_DIAG => reply::answers(&data, self.id.get(), diag::handle),
             _ => return Err(Errno::ECONNREFUSED),
         };
         for message in answers {

@@ -6,13 +6,13 @@ use uapi::{Errno, Result};
 /// Bytes of `struct nlmsghdr`.
 pub const HEADER: usize = 16;
 /// Flags of messages.
-pub const NLM_F_REQUEST: u16 = 1;
+const NLM_F_REQUEST: u16 = 1;
 const NLM_F_MULTI: u16 = 2;
 pub const NLM_F_ACK: u16 = 4;
 /// A whole table is wanted (`NLM_F_ROOT | NLM_F_MATCH`).
 pub const NLM_F_DUMP: u16 = 0x300;
 /// Types of messages.
-pub const NLMSG_MIN_TYPE: u16 = 16;
+const NLMSG_MIN_TYPE: u16 = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// An answer has no more of the request in it than its header.
@@ -44,7 +44,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Takes the first request off `data`.
-pub fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
+fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
     let len = u32_at(data, 0) as usize;
     if data.len() < HEADER || len < HEADER || len > data.len() {
         return None;
@@ -53,6 +53,21 @@ pub fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
     *data = data.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     let (kind, flags) = (u16_at(whole, 4), u16_at(whole, 6));
     Some(Request { kind, flags, sequence: u32_at(whole, 8), body: &whole[HEADER..], whole, from })
+}
+
+/// Answers to all requests in `data` of the socket with address `from`, each as `handle` fills it.
+pub fn answers(mut data: &[u8], from: u32, handle: fn(&Request<'_>, &mut Answer<'_>) -> Result<()>) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    while let Some(request) = next(&mut data, from) {
+        let mut answer = Answer::new(request);
+        let result = if request.flags & NLM_F_REQUEST == 0 || request.kind < NLMSG_MIN_TYPE {
+            Ok(())
+        } else {
+            handle(&request, &mut answer)
+        };
+        out.append(&mut answer.finish(result));
+    }
+    out
 }
 
 /// The attributes in `data`: type and value.

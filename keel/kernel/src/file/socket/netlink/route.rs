@@ -1,7 +1,7 @@
 //! Answers about the network, rtnetlink(7): the loopback device, its addresses and routes.
 
 use super::super::inet::interface::{FLAGS, KIND, MTU, NAME, QUEUE};
-use super::reply::{self, Answer, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_MIN_TYPE, Request, u32_at};
+use super::reply::{self, Answer, NLM_F_DUMP, Request, u32_at};
 use crate::task;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
@@ -53,22 +53,8 @@ const LOCALHOST6: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const INET: u8 = net::AF_INET as u8;
 const INET6: u8 = net::AF_INET6 as u8;
 
-/// Answers to all requests in `data` of the socket with address `from`.
-pub fn answers(mut data: &[u8], from: u32) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    while let Some(request) = reply::next(&mut data, from) {
-        let mut answer = Answer::new(request);
-        let result = if request.flags & NLM_F_REQUEST == 0 || request.kind < NLMSG_MIN_TYPE {
-            Ok(())
-        } else {
-            handle(&request, &mut answer)
-        };
-        out.append(&mut answer.finish(result));
-    }
-    out
-}
-
-fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+/// EOPNOTSUPP for types that are not known and for changes; EPERM for changes without CAP_NET_ADMIN.
+pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if request.kind > RTM_MAX {
         return Err(Errno::EOPNOTSUPP);
     }
