@@ -84,7 +84,13 @@ pub struct Ring {
     /// the monitor. It put other memory there, and kicks.
     pub losses: AtomicU32,
     _pad3: u32,
-    _pad0: [u64; 5],
+    /// `CLOCK_MONOTONIC` ns at which the helper looks at `deadline_ns` and `tick_wanted` next unless the doorbell rings;
+    /// 0: very soon. Written by the monitor before it sleeps, after which it looks once more; keel writes 0 when it
+    /// rings, so that it rings once.
+    pub helper_looks_ns: AtomicU64,
+    /// The same of the virtual CPU on duty, for `deadline_ns`; `u64::MAX`: none is. Written by the monitor.
+    pub duty_looks_ns: AtomicU64,
+    _pad0: [u64; 3],
     /// Submissions produced; written by keel.
     pub sub_tail: AtomicU32,
     /// Completions consumed; written by keel.

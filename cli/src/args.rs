@@ -84,6 +84,14 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
+/// Most virtual CPUs of a pod that was not told how many.
+const DEFAULT_CPUS: usize = 4;
+
+/// As many virtual CPUs as this process may use of the host's, within reason.
+fn default_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(DEFAULT_CPUS) as u32)
+}
+
 /// Options of `run` and `trace`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
@@ -92,7 +100,7 @@ pub struct RunArgs {
     pub memory: u64,
 
     /// Virtual CPUs; those that are not needed are not made
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
+    #[arg(long, value_name = "N", default_value_t = default_cpus(), value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
     pub cpus: u32,
 
     /// Grant a host directory or file, read-only: writes stay in the pod. Repeatable

@@ -160,6 +160,11 @@ impl Cpus {
         self.running().next().is_some()
     }
 
+    /// Whether this one is on duty.
+    pub fn is_on_duty(&self, index: u32) -> bool {
+        self.duty.load(SeqCst) == index + 1
+    }
+
     /// Whether one is on duty.
     pub fn has_duty(&self) -> bool {
         self.duty.load(SeqCst) != 0

@@ -28,6 +28,7 @@ impl RingEnd {
         let end = Self { memory };
         // Zero would mean a deadline that passed long ago.
         field!(end, deadline_ns, AtomicU64).store(u64::MAX, Ordering::SeqCst);
+        end.set_duty_looks(u64::MAX);
         end
     }
 
@@ -118,6 +119,17 @@ impl RingEnd {
     /// Tells keel that threads have waited for long.
     pub fn set_overdue(&self) {
         field!(self, overdue, AtomicU32).store(1, Ordering::SeqCst);
+    }
+
+    /// Says when the helper looks around next, `CLOCK_MONOTONIC` ns; 0: soon. It looks once more after that before it
+    /// sleeps.
+    pub fn set_helper_looks(&self, ns: u64) {
+        field!(self, helper_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
+    }
+
+    /// Says when the virtual CPU on duty looks at the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
+    pub fn set_duty_looks(&self, ns: u64) {
+        field!(self, duty_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
     }
 
     /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.

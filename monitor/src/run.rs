@@ -47,6 +47,8 @@ struct Shared {
     /// Wakes the helper for other reasons than the doorbell.
     attend: Event,
     more: MoreCpus,
+    /// The helper sees to the tick.
+    ticks: AtomicBool,
     /// Threads of further virtual CPUs.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// How a further virtual CPU failed.
@@ -74,6 +76,11 @@ impl Shared {
         if !self.cpus.tell_idle() && (force || self.ring.kick_wanted()) {
             self.cpus.kick_one();
         }
+    }
+
+    /// Whether the helper should see to the tick and does not know.
+    fn is_tick_missing(&self) -> bool {
+        self.ring.tick_wanted() && !self.ticks.load(Ordering::SeqCst) && self.cpus.any_runs()
     }
 
     fn finish(&self) {
@@ -109,6 +116,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         bell: Mutex::new(doorbell),
         attend: Event::new()?,
         more,
+        ticks: AtomicBool::new(false),
         threads: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         over: AtomicBool::new(false),
@@ -286,6 +294,7 @@ fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         let now = clock_ns(ClockId::Monotonic);
         let deadline = shared.ring.deadline_ns();
         shared.cpus.set_duty_deadline(deadline);
+        shared.ring.set_duty_looks(deadline);
         if shared.ring.deadline_ns() != deadline {
             continue;
         }
@@ -305,8 +314,13 @@ fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         wake.clear();
         shared.check_timeout();
     }
-    if shared.cpus.end_idle(index) && shared.server().streams().pending() > 0 {
-        // While programs run and nobody is on duty, the helper watches the streams.
+    if shared.cpus.is_on_duty(index) {
+        // Keel asks who looks at its deadline whenever a program goes on, and this virtual CPU gets there.
+        shared.ring.set_duty_looks(u64::MAX);
+    }
+    let was_on_duty = shared.cpus.end_idle(index);
+    // While programs run and nobody is on duty, the helper watches the streams.
+    if shared.is_tick_missing() || was_on_duty && shared.server().streams().pending() > 0 {
         shared.attend.signal();
     }
 }
@@ -327,7 +341,9 @@ fn help(shared: &Shared) {
         let on_duty = !shared.cpus.has_duty();
         let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
         let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
-        if shared.cpus.any_runs() && shared.ring.tick_wanted() {
+        let ticks = shared.ring.tick_wanted() && shared.cpus.any_runs();
+        shared.ticks.store(ticks, Ordering::SeqCst);
+        if ticks {
             let tick = *next_tick.get_or_insert(now + TICK);
             if now >= tick {
                 shared.cpus.kick_running();
@@ -346,8 +362,9 @@ fn help(shared: &Shared) {
             // Also while a virtual CPU is on duty: it may leave.
             let left = deadline.saturating_sub(clock_ns(ClockId::Monotonic));
             if left == 0 {
-                // Again after a tick if keel could not take it (it was just leaving).
-                shared.notify(true);
+                if !shared.cpus.has_duty() || shared.cpus.duty_deadline() > deadline {
+                    shared.notify(true);
+                }
                 until(TICK);
             } else {
                 until(Duration::from_nanos(left));
@@ -357,19 +374,25 @@ fn help(shared: &Shared) {
         let mut fds: Vec<PollFd<'_>> =
             vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(&shared.attend, PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
-        if !shared.ring.has_submission() {
+        let looks = wait.map_or(u64::MAX, |wait| {
+            let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+            clock_ns(ClockId::Monotonic).saturating_add(wait)
+        });
+        shared.ring.set_helper_looks(looks);
+        // What keel asked for before it could see that, it did not ring for.
+        let new = shared.ring.deadline_ns();
+        let asked_earlier = new != deadline && new < looks || shared.is_tick_missing();
+        if !asked_earlier && !shared.ring.has_submission() {
             wait_for(&mut fds, wait);
         }
-        let rung = shared.doorbell.clear();
+        shared.ring.set_helper_looks(0);
+        shared.doorbell.clear();
         shared.attend.clear();
         if attend(shared) {
             shared.notify(false);
-        } else if rung {
-            // Maybe for an earlier deadline.
-            shared.cpus.remind_duty();
         }
         if shared.ring.poll_wanted() {
-            poll_ring(shared);
+            poll_ring(shared, deadline);
         }
     }
 }
@@ -401,8 +424,8 @@ fn attend_with(mut server: MutexGuard<'_, Server>, shared: &Shared) -> bool {
     served || streamed
 }
 
-/// Polls the ring until it stayed empty for a while.
-fn poll_ring(shared: &Shared) {
+/// Polls the ring until it stayed empty for a while, or another deadline than `seen` is due.
+fn poll_ring(shared: &Shared, seen: u64) {
     shared.ring.set_polling(true);
     let start = Instant::now();
     let mut last = start;
@@ -412,7 +435,7 @@ fn poll_ring(shared: &Shared) {
                 shared.notify(false);
             }
             last = Instant::now();
-        } else if last.elapsed() > POLL_PATIENCE {
+        } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) {
             break;
         } else {
             std::hint::spin_loop();
@@ -422,4 +445,9 @@ fn poll_ring(shared: &Shared) {
     if attend(shared) {
         shared.notify(false);
     }
+}
+
+/// Whether a deadline has passed that is not the one `seen` before.
+fn is_due(deadline_ns: u64, seen: u64) -> bool {
+    deadline_ns != seen && deadline_ns <= clock_ns(ClockId::Monotonic)
 }

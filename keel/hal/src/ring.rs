@@ -17,8 +17,6 @@ const LINGER_NS: u64 = 20_000;
 /// Completions that [`call_now`] met on its way.
 static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
     Global::new(RefCell::new(alloc::collections::VecDeque::new()));
-/// The deadline that the helper was told by the doorbell.
-static TOLD: Global<Cell<u64>> = Global::new(Cell::new(u64::MAX));
 /// Losses of window pages that were noticed.
 static LOSSES: Global<Cell<u32>> = Global::new(Cell::new(0));
 static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
@@ -121,19 +119,25 @@ pub fn idle(deadline_ns: Option<u64>) {
 
 /// When the monitor should interrupt a running program (`None`: never).
 ///
-/// A host thread that sleeps learns of an earlier deadline only by the doorbell, so that is rung
-/// when the deadline is earlier than what it was told last.
+/// Host threads that sleep learn of an earlier deadline only by the doorbell: it is rung when none of them looks in
+/// time. To be called whenever a program goes on, as the one that would have looked may be gone.
+#[inline]
 pub fn set_deadline(deadline_ns: Option<u64>) {
+    let ring = ring();
     let deadline = deadline_ns.unwrap_or(u64::MAX);
-    ring().deadline_ns.store(deadline, SeqCst);
-    if deadline == u64::MAX {
-        return;
+    if ring.deadline_ns.load(Relaxed) != deadline {
+        ring.deadline_ns.store(deadline, SeqCst);
     }
-    let told = TOLD.get();
-    if deadline < told || told <= crate::clock::monotonic_ns() {
-        TOLD.set(deadline);
-        doorbell();
+    if deadline < ring.helper_looks_ns.load(SeqCst) && deadline < ring.duty_looks_ns.load(SeqCst) {
+        call_helper();
     }
+}
+
+/// Has the helper look around.
+#[cold]
+fn call_helper() {
+    ring().helper_looks_ns.store(0, SeqCst);
+    crate::stub::out(port::DOORBELL);
 }
 
 /// Whether to be interrupted every tick (10 ms).
@@ -142,8 +146,8 @@ pub fn set_tick(on: bool) {
     let value = u32::from(on);
     if ring.tick_wanted.load(Relaxed) != value {
         ring.tick_wanted.store(value, SeqCst);
-        if on {
-            doorbell();
+        if on && ring.helper_looks_ns.load(SeqCst) != 0 {
+            call_helper();
         }
     }
 }

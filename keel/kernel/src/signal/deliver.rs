@@ -187,6 +187,8 @@ pub(crate) fn take(task: &Rc<Task>, wanted: SigSet) -> Option<SigInfo> {
     };
     if info.code == code::TIMER {
         crate::time::posix::delivered(task.process(), &mut info);
+    } else if info.signal() == g::SIGALRM {
+        task.process().itimers.alarm_taken();
     }
     Some(info)
 }

@@ -528,6 +528,7 @@ pub fn look_around() {
 /// The running program was interrupted: is the tick still wanted?
 pub fn kicked() {
     percpu::set_work_pending();
+    time::interrupted();
     if QUEUE.borrow().is_empty() && !time::counts_cpu_time() {
         tick(false);
     }

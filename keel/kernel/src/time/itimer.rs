@@ -1,5 +1,6 @@
 //! Interval timers of a process: setitimer(2), alarm(2), and the limit of processor time.
 
+use super::posix::UNTAKEN_NS;
 use super::{SECOND, Timer, deadline_after, timeval, timeval_ns, watch_cpu_time};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
@@ -64,19 +65,33 @@ impl IntervalTimers {
 
     fn real_expired(&self, process: &Rc<Process>) {
         raise(process, g::SIGALRM);
-        let interval = self.real_interval.get();
-        let timer = self.real.borrow().clone();
-        match timer {
-            Some(timer) if interval != 0 => {
-                // The next multiple that lies ahead: missed ones are not made up for.
-                let now = hal::clock::monotonic_ns();
-                let late = now.saturating_sub(self.real_deadline.get());
-                let next = self.real_deadline.get().saturating_add(interval.saturating_mul(late / interval + 1));
-                self.real_deadline.set(next);
-                timer.arm(next);
-            }
-            _ => self.real_deadline.set(0),
+        if self.real_interval.get() == 0 {
+            self.real_deadline.set(0);
         }
+        self.rearm_real(hal::clock::monotonic_ns() + UNTAKEN_NS);
+    }
+
+    /// An interval timer goes off next at the first multiple that lies ahead (missed ones are not made up for), but not
+    /// before `earliest`.
+    fn rearm_real(&self, earliest: u64) {
+        let (deadline, interval) = (self.real_deadline.get(), self.real_interval.get());
+        let timer = self.real.borrow().clone();
+        if let Some(timer) = timer
+            && deadline != 0
+            && interval != 0
+        {
+            let next = match hal::clock::monotonic_ns().checked_sub(deadline) {
+                Some(late) => deadline.saturating_add(interval.saturating_mul(late / interval + 1)),
+                None => deadline,
+            };
+            self.real_deadline.set(next);
+            timer.arm(next.max(earliest));
+        }
+    }
+
+    /// SIGALRM was taken: as on Linux an interval timer goes on then.
+    pub(crate) fn alarm_taken(&self) {
+        self.rearm_real(0);
     }
 
     /// Remaining time and interval of a timer.

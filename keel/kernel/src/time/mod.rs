@@ -24,17 +24,22 @@ enum Event {
 }
 
 static PENDING: Global<RefCell<TimerQueue<Event>>> = Global::new(RefCell::new(TimerQueue::new()));
-/// What the monitor was asked to interrupt at.
-static PROGRAMMED: Global<Cell<Option<u64>>> = Global::new(Cell::new(None));
+/// When a running program may be interrupted again.
+static NEXT_INTERRUPT: Global<Cell<u64>> = Global::new(Cell::new(0));
+/// What a program may run between two interrupts for deadlines, in ns: about what one costs, and the default timer
+/// slack of Linux, prctl(2).
+const BETWEEN_INTERRUPTS_NS: u64 = 50_000;
 /// Armed timers that count processor time.
 static CPU_TIMERS: Global<Cell<usize>> = Global::new(Cell::new(0));
 
 /// Tells the monitor when to interrupt the program that is going to run.
 pub(crate) fn program() {
-    let earliest = PENDING.borrow().earliest();
-    if PROGRAMMED.replace(earliest) != earliest {
-        ring::set_deadline(earliest);
-    }
+    ring::set_deadline(earliest().map(|deadline| deadline.max(NEXT_INTERRUPT.get())));
+}
+
+/// A program was interrupted: it goes on for a while before it is again, however short the timers are.
+pub(crate) fn interrupted() {
+    NEXT_INTERRUPT.set(hal::clock::monotonic_ns() + BETWEEN_INTERRUPTS_NS);
 }
 
 fn insert(deadline_ns: u64, event: Event) -> TimerKey {

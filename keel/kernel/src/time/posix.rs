@@ -16,6 +16,8 @@ use uapi::{Errno, Result};
 
 /// Largest overrun that is reported.
 const MAX_OVERRUN: u64 = i32::MAX as u64;
+/// Next look at an interval timer whose signal nobody takes, in ns: its expiries are counted by then, not one by one.
+pub(super) const UNTAKEN_NS: u64 = 1_000_000;
 
 /// The timers of a process by id.
 #[derive(Default)]
@@ -50,23 +52,43 @@ struct PosixTimer {
 }
 
 impl PosixTimer {
-    /// It went off: queues the signal, or counts an overrun if one is queued still.
-    fn expired(&self, now: u64) {
-        let interval = self.interval_ns.get();
-        let late = now.saturating_sub(self.at_ns.get());
-        let mut times = 1;
-        if let Some(missed) = late.checked_div(interval) {
-            times += missed;
-            self.at_ns.set(self.at_ns.get().saturating_add(interval.saturating_mul(times)));
-            if !self.clock.is_cpu()
-                && let Some(timer) = self.timer.borrow().clone()
-            {
-                timer.arm(self.at_ns.get());
-            }
-        } else {
-            self.disarm();
+    /// Expiries up to `now`; `at_ns` lies ahead after that.
+    fn count_expiries(&self, now: u64) -> u64 {
+        let at = self.at_ns.get();
+        if at == 0 || at > now {
+            return 0;
         }
-        if self.queued.get() {
+        match (now - at).checked_div(self.interval_ns.get()) {
+            Some(missed) => {
+                self.at_ns.set(at.saturating_add(self.interval_ns.get().saturating_mul(missed + 1)));
+                missed + 1
+            }
+            None => {
+                self.disarm();
+                1
+            }
+        }
+    }
+
+    /// Goes off next at `at_ns`, but not before `earliest`.
+    fn arm(&self, earliest: u64) {
+        if self.at_ns.get() != 0
+            && !self.clock.is_cpu()
+            && let Some(timer) = self.timer.borrow().clone()
+        {
+            timer.arm(self.at_ns.get().max(earliest));
+        }
+    }
+
+    /// It went off: queues the signal, or counts an overrun if one is queued still. As on Linux the interval goes on
+    /// when the signal is taken.
+    fn expired(&self, now: u64) {
+        let times = self.count_expiries(now);
+        self.arm(now + UNTAKEN_NS);
+        if times == 0 {
+            return;
+        }
+        if self.is_queued() {
             self.missed.set(self.missed.get() + times);
             return;
         }
@@ -78,6 +100,16 @@ impl PosixTimer {
             Notify::Thread(task) => task.upgrade().map(|t| signal::send_to_task(&t, info)),
         };
         self.queued.set(matches!(sent, Some(Ok(()))));
+    }
+
+    /// Whether its signal was sent and neither taken nor dropped since.
+    fn is_queued(&self) -> bool {
+        let pending = match &self.notify {
+            Notify::Nobody => return false,
+            Notify::Process(process) => process.upgrade().map(|p| p.signals.pending.borrow().set()),
+            Notify::Thread(task) => task.upgrade().map(|t| t.signals.pending.borrow().set()),
+        };
+        self.queued.get() && pending.is_some_and(|set| set.has(self.signal))
     }
 
     fn disarm(&self) {
@@ -141,6 +173,8 @@ pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) {
     let id = info.fields[0] as i32;
     if let Ok(timer) = process.posix_timers.find(id) {
         timer.queued.set(false);
+        timer.missed.set(timer.missed.get() + timer.count_expiries(timer.now()));
+        timer.arm(0);
         timer.overrun.set(timer.missed.take().min(MAX_OVERRUN));
         info.fields[0] |= timer.overrun.get() << 32;
     }
