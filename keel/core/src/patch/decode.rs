@@ -1,7 +1,7 @@
 //! Instructions as far as moving them needs to know them.
 
 use super::{CALL_LEN, JUMP_LEN, Refusal, SYSCALL, Window};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register, RflagsBits};
 
 /// Most bytes of an instruction.
 const MAX_LEN: usize = 15;
@@ -100,8 +100,9 @@ pub(super) fn usual(bytes: &[u8], address: u64) -> Option<Instruction> {
 }
 
 /// Whether the program looks at the flags at `address` as a system call leaves them: Linux keeps them,
-/// the gate doesn't. Looks a few instructions far, as far as they are usual ones.
-pub(super) fn reads_flags(window: &Window<'_>, mut address: u64) -> bool {
+/// the gate doesn't. Looks a few instructions far, as far as they are usual ones, or known to the real decoder if
+/// `thorough` allows it.
+pub(super) fn reads_flags(window: &Window<'_>, mut address: u64, thorough: bool) -> bool {
     for _ in 0..4 {
         let Some(bytes) = window.from(address) else { return false };
         let rex = usize::from(matches!(bytes.first(), Some(0x40..=0x4f)));
@@ -120,11 +121,37 @@ pub(super) fn reads_flags(window: &Window<'_>, mut address: u64) -> bool {
             Some(Instruction { kind: Kind::Jump(target), .. }) => address = target,
             // mov changes no flags; everything else that is usual sets them.
             Some(mov) if matches!(opcode, 0x89 | 0x8b | 0xb8..=0xbf) => address = mov.end(),
+            None if thorough && !bytes.starts_with(&SYSCALL) => return reads_flags_thoroughly(window, address),
             _ => return false,
         }
     }
     false
 }
+
+/// The same with the real decoder.
+fn reads_flags_thoroughly(window: &Window<'_>, mut address: u64) -> bool {
+    let mut written = 0;
+    for _ in 0..4 {
+        let Some(bytes) = window.from(address) else { return false };
+        let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        // A further system call keeps them: its own site tells.
+        if instruction.code() == Code::Syscall {
+            return false;
+        }
+        if instruction.rflags_read() & STATUS & !written != 0 {
+            return true;
+        }
+        written |= instruction.rflags_modified();
+        match instruction.flow_control() {
+            FlowControl::Next => address = instruction.next_ip(),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The flags of arithmetic.
+const STATUS: u32 = RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
 
 /// Knows all instructions; `None` for those that can't be moved.
 pub(super) fn any(bytes: &[u8], address: u64) -> Option<Instruction> {

@@ -89,7 +89,7 @@ fn covered(window: &Window<'_>, start: u64, thorough: bool) -> Result<SmallVec<[
             if scan::loads_sigreturn(window, address) {
                 return Err(Refusal::Sigreturn);
             }
-            if reads_flags(window, instruction.end()) {
+            if reads_flags(window, instruction.end(), thorough) {
                 return Err(Refusal::FlagsUsed);
             }
         }

@@ -194,7 +194,7 @@ pub fn plan(
     if number == u64::from(RT_SIGRETURN) || scan::loads_sigreturn(window, site) {
         return Err(Refusal::Sigreturn);
     }
-    if decode::reads_flags(window, site + 2) {
+    if decode::reads_flags(window, site + 2, thorough) {
         return Err(Refusal::FlagsUsed);
     }
     match scan::number_load(window, site, true) {

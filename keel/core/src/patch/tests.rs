@@ -272,6 +272,8 @@ fn refusals() {
     assert_eq!(refused(64, &[0xf9, 0x0f, 0x05, 0x72, 0x20, 0x90, 0x90]), Some(Refusal::FlagsUsed));
     assert_eq!(refused(64, &[0x0f, 0x05, 0x48, 0x89, 0xc2, 0x72, 0x20]), Some(Refusal::FlagsUsed));
     assert_eq!(refused(64, &[0x0f, 0x05, 0x0f, 0x92, 0xc2]), Some(Refusal::FlagsUsed));
+    // syscall; push 0; setg cl
+    assert_eq!(refused(64, &[0x0f, 0x05, 0x6a, 0x00, 0x0f, 0x9f, 0xc1]), Some(Refusal::FlagsUsed));
     // Over the end of the page.
     assert_eq!(refused(4093, &[0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff]), Some(Refusal::CrossesPage));
     assert_eq!(plan(&window(&[]), BASE, 0, &mut area(), GATE, true).err(), Some(Refusal::NotASite));
