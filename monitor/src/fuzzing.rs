@@ -82,7 +82,7 @@ impl Rig {
                 break;
             }
             server.serve();
-            server.serve_streams();
+            server.serve_late();
         }
         Ok(())
     }

@@ -136,6 +136,7 @@ pub fn names(data: &[u8]) {
     right.sort();
     assert_eq!(left, right, "the trees differ");
     fs::remove_dir_all(&model).expect("the model is ours");
+    assert!(world.end(), "parts of the tree keep each other alive");
 }
 
 /// link(2): of a symbolic link itself.

@@ -26,6 +26,8 @@ use uapi::Result;
 pub struct World {
     pub tree: Tree,
     pub host: Rc<HostDir>,
+    files: Rc<Host>,
+    layer: Rc<Private>,
 }
 
 impl World {
@@ -35,11 +37,27 @@ impl World {
         let files = Host::new(host.clone(), 4096, 0);
         let root = Private::new(1, 1000).node(&NewNode::plain(0o040755, 0, 0));
         let tree = Tree::new(root, "tmpfs");
-        let over: Rc<Node> = Private::overlay(2, 1000).over(Export::open(&files, 1, false, FRESH_NS).unwrap());
+        let layer = Private::overlay(2, 1000);
+        let over: Rc<Node> = layer.over(Export::open(&files, 1, false, FRESH_NS).unwrap());
         tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
         tree.attach(b"/w", Export::open(&files, 1, true, FRESH_NS).unwrap(), "hull", "hull", false).unwrap();
         host.reset();
-        Self { tree, host }
+        Self { tree, host, files, layer }
+    }
+
+    /// Ends the world: caches let go what they keep, and the rest must fall apart by itself. Whether it did: what was
+    /// removed or replaced in the tree's life must not have kept itself alive.
+    pub fn end(self) -> bool {
+        let Self { tree, host, files, layer } = self;
+        let end = Rc::downgrade(&host);
+        drop(host);
+        tree.root().shrink();
+        drop(tree);
+        layer.forget_linked();
+        drop(layer);
+        files.forget();
+        drop(files);
+        end.strong_count() == 0
     }
 
     pub fn walk(&self) -> Walk<'static> {

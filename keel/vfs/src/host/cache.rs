@@ -163,4 +163,10 @@ impl Cache {
         };
         drop(oldest);
     }
+
+    /// Lets go what was fetched ahead.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn drop_ahead(&self) {
+        drop(self.ahead.take());
+    }
 }

@@ -55,6 +55,12 @@ impl Private {
         Rc::new(Self::make(dev, max_pages, true))
     }
 
+    /// Lets the changed nodes go that only the file system holds: at its end.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn forget_linked(&self) {
+        drop(self.linked.take());
+    }
+
     fn make(dev: u64, max_pages: usize, is_overlay: bool) -> Self {
         Self {
             dev,

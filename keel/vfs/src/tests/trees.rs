@@ -98,3 +98,30 @@ fn one_directory_brings_no_others() {
     assert_eq!(w.host.trips(), 0);
     assert_eq!(w.list("/h/t/a0/b0").len(), 6);
 }
+
+/// What was renamed, linked, removed and replaced, by the pod and by the host, is not kept alive by itself.
+#[test]
+fn nothing_of_a_tree_remains() {
+    let w = world("remains");
+    for path in ["a/b/c", "a/d", "e/f/g"] {
+        w.host.write(path, b"x");
+    }
+    assert!(w.read("/h/a/b/c").is_ok() && w.read("/w/e/f/g").is_ok());
+    w.mkdir("/h/new").unwrap();
+    w.write("/h/new/file", b"y").unwrap();
+    w.link("/h/new/file", "/h/a/linked").unwrap();
+    w.link("/h/a/d", "/h/new/d").unwrap();
+    w.rename("/h/a/b/c", "/h/new/c").unwrap();
+    w.symlink("new", "/h/link").unwrap();
+    assert!(w.read("/h/link/c").is_ok());
+    // With names beneath that are known.
+    w.rename("/h/new", "/h/a/b/new").unwrap();
+    w.unlink("/h/a/b/new/file").unwrap();
+    w.unlink("/h/a/b/new/d").unwrap();
+    w.unlink("/h/a/b/new/c").unwrap();
+    w.rmdir("/h/a/b/new").unwrap();
+    std::fs::remove_dir_all(w.host.root.join("e")).unwrap();
+    expire();
+    assert!(w.read("/w/e/f/g").is_err() && w.read("/h/e/f/g").is_err());
+    assert!(w.end());
+}
