@@ -136,9 +136,9 @@ int main(void) {
     child = MUST(fork());
     if (child == 0) {
         mqd_t own = mq_open(name, O_WRONLY);
+        T(mq_receive(own, text, 20, NULL));
         sleep_ms(10);
         mq_send(own, "hello", 5, 2);
-        N(mq_receive(own, text, 20, NULL));
         _exit(0);
     }
     T(epoll_wait(epoll, &event, 1, 5000));

@@ -13,7 +13,7 @@ int main(void) {
     N(start[57344]);
     N(start[99999]);
     YES((char *)syscall(SYS_brk, 1) == start + 100000);
-    YES((char *)syscall(SYS_brk, -1) == start + 100000);
+    YES((char *)syscall(SYS_brk, -1L) == start + 100000);
     YES((char *)syscall(SYS_brk, KERNEL_ADDRESS) == start + 100000);
     YES((char *)syscall(SYS_brk, start + 100000 + (64 << 20)) == start + 100000 + (64 << 20));
     start[100000 + (64 << 20) - 1] = 1;
