@@ -37,11 +37,15 @@ impl Held {
     }
 }
 
-/// Blocks the signals that are not ignored (as nohup(1) does it with SIGHUP); these stay so. Call it before any
-/// other thread exists: the mask is inherited.
+/// Blocks the signals that are not ignored (as nohup(1) does it with SIGHUP); these stay so. A write beyond the host's
+/// limit of a file's size (`RLIMIT_FSIZE`) fails from now on, which the program in the pod is told, instead of ending
+/// `hull`. Call it before any other thread exists: the mask is inherited.
 pub fn hold() -> std::io::Result<Held> {
     // SAFETY: sigset_t and sigaction are plain data that the calls fill; every pointer is to a local.
     unsafe {
+        if libc::signal(libc::SIGXFSZ, libc::SIG_IGN) == libc::SIG_ERR {
+            return Err(std::io::Error::last_os_error());
+        }
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         for signal in PASSED_ON {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -189,6 +189,87 @@ fn a_full_target_is_told_to_the_program() {
 }
 
 #[test]
+fn a_full_directory_for_temporary_files_is_no_matter() {
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not run: mounting a small file system needs the root user");
+        return;
+    }
+    let full = "mount -t tmpfs -o size=4k none /tmp && head -c 4096 /dev/zero >/tmp/full";
+    // The binary may lie in there.
+    let host = format!("exec 9<\"$1\"; shift; exec unshare -m sh -c '{full} && exec /proc/self/fd/9 \"$@\"' sh \"$@\"");
+    let outcome = from_shell(&host, &[], "cd /tmp; head -c 3000000 /dev/zero >own; wc -c <own; exit 5");
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (5, "3000000\n"), "{}", text(&outcome.stderr));
+}
+
+/// The pod has the host's limit; but a program may raise its own, and hull can't.
+#[test]
+fn files_that_may_not_grow() {
+    let scratch = Scratch::new().unwrap();
+    let grant = format!("{}:/granted", scratch.0.display());
+    let write = "head -c 1000000 /dev/zero >/granted/f; echo $?; stat -c %s /granted/f";
+    let script = format!("{write}; trap '' XFSZ; {write}; ulimit -f unlimited; {write}; rm /granted/f; exit 5");
+    let outcome = from_shell("ulimit -f 200; exec \"$@\"", &["--rw", &grant], &script);
+    let error = text(&outcome.stderr);
+    let (stopped, told) = ("153\n102400\n", "1\n102400\n");
+    assert_eq!((outcome.status, text(&outcome.stdout)), (5, format!("{stopped}{told}{told}")), "{error}");
+    assert_eq!(error.matches("File too large").count(), 2, "{error}");
+}
+
+/// A group of processes of the host that may have so much memory (bytes), and its removal.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit: u64) -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let groups = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mount = |kind: &str, option: &str| {
+            let found = groups.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|mount| {
+                mount[2] == kind && (option.is_empty() || mount[3].split(',').any(|other| other == option))
+            });
+            found.map(|mount| PathBuf::from(mount[1]))
+        };
+        // The first version names its controllers, the second has them all in one tree.
+        let (root, file) = match mount("cgroup", "memory") {
+            Some(root) => (root, "memory.limit_in_bytes"),
+            None => {
+                let place = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+                (mount("cgroup2", "")?.join(place), "memory.max")
+            }
+        };
+        let group = Self(root.join(format!("hull-tests-{}", std::process::id())));
+        fs::create_dir(&group.0).ok()?;
+        fs::write(group.0.join(file), limit.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The monitor's group may have less than its pod: the host kills the monitor, and the pod ends as a program would.
+#[test]
+fn less_memory_for_the_group_than_for_the_pod() {
+    let Some(group) = Group::new(64 << 20) else {
+        eprintln!("not run: a group of processes with a limit of memory can't be made here");
+        return;
+    };
+    let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", group.0.display());
+    // Within the limit nothing is noticed.
+    let outcome = from_shell(&enter, &[], "head -c 3000000 /dev/zero >/tmp/own; exit 5");
+    assert_eq!(outcome.status, 5, "{}", text(&outcome.stderr));
+    let started = Instant::now();
+    let outcome = from_shell(&enter, &["--timeout", "30s"], "head -c 200000000 /dev/zero >/tmp/own; exit 5");
+    assert!([128 + 9, 124].contains(&outcome.status), "{}: {}", outcome.status, text(&outcome.stderr));
+    assert!(started.elapsed() < Duration::from_secs(60));
+    assert!(outcome.stderr.is_empty() || outcome.status == 124, "{}", text(&outcome.stderr));
+    assert_eq!(fs::read_to_string(group.0.join("cgroup.procs")).unwrap(), "", "a process of the pod is left");
+}
+
+#[test]
 fn few_descriptors() {
     for limit in [8, 10, 12, 14, 16, 20, 32, 128] {
         let outcome = from_shell(&format!("ulimit -n {limit}; exec \"$@\""), &[], "exit 5");
@@ -257,6 +338,28 @@ fn stopped_and_continued() {
     let behind = now.abs_diff(times[9]);
     assert!(behind < 30_000_000_000, "{behind} ns off");
     assert!(times[9] - times[0] > 1_400_000_000, "{times:?}");
+}
+
+/// Time limits go on while the pod is stopped.
+#[test]
+fn stopped_over_its_time_limit() {
+    let mut running = Running::start(pod(&["--timeout", "1500ms"], "echo ready; while :; do :; done"));
+    running.until("ready");
+    running.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(running.child.try_wait().unwrap().is_none(), "a stopped process ended");
+    let continued = Instant::now();
+    running.signal(libc::SIGCONT);
+    assert_eq!(running.end().1, 124);
+    assert!(continued.elapsed() < Duration::from_secs(10));
+    // Stopped and continued within it: nothing is noticed.
+    let mut running = Running::start(pod(&["--timeout", "30s"], "echo ready; read line; exit 6"));
+    running.until("ready");
+    running.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(libc::SIGCONT);
+    running.say("go on");
+    assert_eq!(running.end().1, 6);
 }
 
 /// What the program that maps a file tells after something happened to the file.

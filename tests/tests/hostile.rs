@@ -31,6 +31,9 @@ const ANY: &[i32] = &[0, 1, 124, 125, 132, 133, 134, 135, 136, 137, 139];
 /// Limited, told so or killed.
 const LIMITED: &[i32] = &[0, 124, 137];
 
+/// How many virtual CPUs the attackers have: the same attacks on one and on several.
+const CPUS: [&str; 2] = ["1", "2"];
+
 /// Program, attack, exit codes, text on standard error.
 const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("ring", "garbage", ANY, ""),
@@ -96,24 +99,23 @@ fn main() -> Result<ExitCode> {
         programs.iter().try_for_each(|program| compile::build(program, &header))?;
     }
     let directory = Arc::new(output);
-    let mut trials: Vec<Trial> = ATTACKS
-        .iter()
-        .map(|(program, name, codes, text)| {
-            let directory = Arc::clone(&directory);
-            let run =
-                move || attack(&directory, program, name, codes, text).map_err(|e| Failed::from(format!("{e:#}")));
-            Trial::test(format!("{program}/{name}"), run)
+    let trial = |cpus: &'static str, (program, name, codes, text): &'static (&str, &str, &[i32], &str)| {
+        let directory = Arc::clone(&directory);
+        let run = move || attack(&directory, cpus, program, name, codes, text);
+        Trial::test(format!("{program}/{name}, --cpus {cpus}"), move || {
+            run().map_err(|e| Failed::from(format!("{e:#}")))
         })
-        .collect();
+    };
+    let mut trials: Vec<Trial> = CPUS.iter().flat_map(|cpus| ATTACKS.iter().map(|a| trial(cpus, a))).collect();
     let neighbour = Arc::clone(&directory);
     trials.push(Trial::test("a neighbour", move || bystander(&neighbour).map_err(|e| Failed::from(format!("{e:#}")))));
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
 
-fn attack(directory: &Path, program: &str, name: &str, codes: &[i32], text: &str) -> Result<()> {
+fn attack(directory: &Path, cpus: &str, program: &str, name: &str, codes: &[i32], text: &str) -> Result<()> {
     hull::require_kvm()?;
     let grant = format!("{}:{IN_POD}", directory.display());
-    let options = ["--timeout", POD_LIMIT, "--memory", "256M", "--ro", &grant];
+    let options = ["--cpus", cpus, "--timeout", POD_LIMIT, "--memory", "256M", "--ro", &grant];
     let pod = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?;
     // Few descriptors, so that using them all up takes no time.
     let mut command = Command::new("/bin/sh");
