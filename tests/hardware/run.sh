@@ -8,7 +8,7 @@
 # HULL_HARDWARE_COMMAND, with --suite, is a shell line to run there instead of the programs.
 #
 # HULL_HARDWARE_KERNEL names another package of a kernel than Debian's usual one.
-# HULL_HARDWARE_CPUS: processors of the machine, 1 unless told.
+# HULL_HARDWARE_CPUS: processors of the machine, 2 unless told.
 #
 # Needs the Debian packages qemu-system-x86, cpio, busybox-static, and fetches the package of the
 # distribution's kernel into target/hardware once.
@@ -43,9 +43,10 @@ kernel=$(ls "$work"/kernel/boot/vmlinuz-* | head -n 1)
 version=${kernel##*/vmlinuz-}
 
 # The machine's root: busybox, hull with its libraries, the modules of KVM, something to run.
-tree=$(mktemp -d "$work/root.XXXXXX")
-chmod 755 "$tree"
-trap 'rm -rf "$tree"' EXIT
+own=$(mktemp -d "$work/run.XXXXXX")
+trap 'rm -rf "$own"' EXIT
+tree=$own/root log=$own/log
+mkdir -m 755 "$tree"
 mkdir -p "$tree"/{bin,dev,proc,sys,tmp,usr/bin,usr/lib,usr/sbin,etc,opt,modules}
 cp "$(command -v busybox)" "$tree/bin/busybox"
 cp "$(command -v busybox)" "$tree/usr/bin/busybox"
@@ -96,13 +97,11 @@ else
     cp "$here/smoke" "$tree/check"
 fi
 chmod +x "$tree/init" "$tree/check"
-(cd "$tree" && find . | cpio --quiet -o -H newc) | gzip -1 >"$work/initramfs.gz"
+(cd "$tree" && find . | cpio --quiet -o -H newc) | gzip -1 >"$own/initramfs.gz"
 
-rm -f "$work/log"
 status=0
-timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max,la57=off -smp "${HULL_HARDWARE_CPUS:-1}" -m 3G -display none -monitor none -no-reboot \
-    -serial "file:$work/log" -kernel "$kernel" -initrd "$work/initramfs.gz" \
-    -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null || status=$?
-tr -d '\r' <"$work/log"
+timeout "$((minutes * 60))" qemu-system-x86_64 -accel tcg -cpu max,la57=off -smp "${HULL_HARDWARE_CPUS:-2}" -m 3G -display none -monitor none -no-reboot \
+    -serial stdio -kernel "$kernel" -initrd "$own/initramfs.gz" \
+    -append "console=ttyS0 quiet panic=-1 mitigations=off" </dev/null | sed -u 's/\r$//' | tee "$log" || status=$?
 [ "$status" = 0 ] || { echo "run.sh: the machine did not finish within $minutes minutes (or QEMU failed: $status)" >&2; exit 1; }
-tr -d '\r' <"$work/log" | grep -q '^hardware [a-z]*: all passed$'
+grep -q '^hardware [a-z]*: all passed$' "$log"
