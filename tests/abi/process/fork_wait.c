@@ -93,10 +93,15 @@ int main(void) {
     show_status("child", status);
     PART("any order");
     pid_t first = MUST(fork());
-    if (first == 0) { sleep_ms(60); _exit(1); }
+    if (first == 0) {
+        char byte;
+        read(pipes[0], &byte, 1);
+        _exit(1);
+    }
     pid_t second = MUST(fork());
     if (second == 0) _exit(2);
     YES(wait(&status) == second);
+    write(pipes[1], "x", 1);
     YES(wait(&status) == first);
     PART("resource usage");
     child = MUST(fork());
