@@ -108,10 +108,29 @@ pub struct Ring {
     /// Odd: threads that any virtual CPU may run wait for one, and have since the number became this one.
     pub waiting: AtomicU32,
     _pad1: [u64; 4],
+    /// The host's clocks, written by the monitor now and then.
+    pub clocks: HostClocks,
     /// Entries of the submission queue.
     pub submissions: [Submission; ENTRIES],
     /// Entries of the completion queue.
     pub completions: [Completion; ENTRIES],
+}
+
+/// A reading of the host's clocks.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct HostClocks {
+    /// Odd while the rest changes; another number after each change, 0 before the first.
+    pub sequence: AtomicU32,
+    _pad: u32,
+    /// The guest's time stamp counter at that moment.
+    pub tsc: AtomicU64,
+    /// `CLOCK_MONOTONIC` in ns.
+    pub monotonic_ns: AtomicU64,
+    /// `CLOCK_REALTIME` in ns since the epoch.
+    pub realtime_ns: AtomicU64,
+    /// `CLOCK_BOOTTIME` in ns.
+    pub boottime_ns: AtomicU64,
 }
 
 /// Values of [`Ring::server`].
@@ -125,5 +144,5 @@ pub mod server_state {
 const _: () = assert!(core::mem::size_of::<Submission>() == 88);
 const _: () = assert!(core::mem::size_of::<Completion>() == 32);
 const _: () = assert!(core::mem::offset_of!(Ring, sub_tail) == 64);
-const _: () = assert!(core::mem::offset_of!(Ring, submissions) == 128);
+const _: () = assert!(core::mem::offset_of!(Ring, submissions) == 192);
 const _: () = assert!(core::mem::size_of::<Ring>() <= 0x1_0000);

@@ -4,6 +4,7 @@
 //! memory is hostile input: it is copied in, bounded, validated, and answered with a typed error.
 //! Unsafe code lives in `vcpu`, `memory`, `ring` and `jail`, each block with its reason.
 
+mod clocks;
 pub mod config;
 pub mod connectors;
 mod cpus;

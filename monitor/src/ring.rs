@@ -15,10 +15,10 @@ pub struct RingEnd {
 }
 
 macro_rules! field {
-    ($self:ident, $name:ident, $ty:ty) => {{
+    ($self:ident, $($name:ident).+, $ty:ty) => {{
         let ring = $self.memory.ring();
         // SAFETY: the ring lies in RAM that `memory` keeps mapped; atomics may be shared with the guest.
-        unsafe { <$ty>::from_ptr((&raw const (*ring).$name).cast_mut().cast()) }
+        unsafe { <$ty>::from_ptr((&raw const (*ring).$($name).+).cast_mut().cast()) }
     }};
 }
 
@@ -130,6 +130,18 @@ impl RingEnd {
     /// Says when the virtual CPU on duty looks at the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
     pub fn set_duty_looks(&self, ns: u64) {
         field!(self, duty_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
+    }
+
+    /// Publishes a reading of the host's clocks. Only one thread at a time may call this.
+    pub fn tell_clocks(&self, tsc: u64, monotonic_ns: u64, realtime_ns: u64, boottime_ns: u64) {
+        let sequence = field!(self, clocks.sequence, AtomicU32);
+        let changing = sequence.load(Ordering::Relaxed) | 1;
+        sequence.store(changing, Ordering::SeqCst);
+        field!(self, clocks.tsc, AtomicU64).store(tsc, Ordering::SeqCst);
+        field!(self, clocks.monotonic_ns, AtomicU64).store(monotonic_ns, Ordering::SeqCst);
+        field!(self, clocks.realtime_ns, AtomicU64).store(realtime_ns, Ordering::SeqCst);
+        field!(self, clocks.boottime_ns, AtomicU64).store(boottime_ns, Ordering::SeqCst);
+        sequence.store(changing.wrapping_add(1), Ordering::SeqCst);
     }
 
     /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.

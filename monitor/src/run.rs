@@ -4,6 +4,7 @@
 //! nothing to run for it. The helper thread waits for the doorbell, the tick, deadlines while a program
 //! runs, and polls the ring when keel asks for that.
 
+use crate::clocks::Clocks;
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
 use crate::connectors::streams::{StreamsConnector, TerminalGuard, signals};
@@ -41,6 +42,7 @@ struct Shared {
     server: Mutex<Server>,
     ring: RingEnd,
     cpus: Cpus,
+    clocks: Clocks,
     /// Keel's doorbell, when it comes as an exit.
     bell: Mutex<Doorbell>,
     doorbell: Arc<Event>,
@@ -103,6 +105,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
     let Machine { mut vcpu, more, memory, doorbell } = Machine::new(kvm, &config)?;
+    let clocks = Clocks::new(vcpu.tsc_offset()?);
     crate::jail::enter(&config.exports)?;
     jailed().map_err(|e| Error::host("a thread", e))?;
     let streams = StreamsConnector::new();
@@ -112,6 +115,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         server: Mutex::new(Server::new(memory, ring.clone(), files, streams).with_trace_output(config.trace_output)),
         ring,
         cpus: Cpus::new(count)?,
+        clocks,
         doorbell: doorbell.event().clone(),
         bell: Mutex::new(doorbell),
         attend: Event::new()?,
@@ -312,6 +316,7 @@ fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
         wait_for(&mut fds, wait);
         wake.clear();
+        shared.clocks.tell(Instant::now(), &shared.ring);
         shared.check_timeout();
     }
     if shared.cpus.is_on_duty(index) {
@@ -338,6 +343,7 @@ fn help(shared: &Shared) {
     while !shared.over.load(Ordering::SeqCst) {
         let now = Instant::now();
         shared.check_timeout();
+        shared.clocks.tell(now, &shared.ring);
         let on_duty = !shared.cpus.has_duty();
         let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
         let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));

@@ -121,6 +121,12 @@ fn install_kick_handler() {
     }
 }
 
+/// The host's time stamp counter.
+pub fn host_tsc() -> u64 {
+    // SAFETY: RDTSC is available to programs on every x86-64 Linux, but under prctl(PR_SET_TSC), which nobody uses here.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 impl Vcpu {
     /// Creates virtual CPU `index`, ready to start keel at `entry` with system calls at `lstar`.
     pub fn new(kvm: &Kvm, vm: &VmFd, index: u64, entry: u64, lstar: u64) -> Result<Self, Error> {
@@ -165,6 +171,19 @@ impl Vcpu {
         let mut msrs = Msrs::from_entries(&[entry]).map_err(|_| Error::Internal("a list of MSRs"))?;
         self.fd.get_msrs(&mut msrs).map_err(|e| Error::kvm("KVM_GET_MSRS", e))?;
         Ok(msrs.as_slice().first().map_or(0, |m| m.data))
+    }
+
+    /// What the guest's counter is ahead of [`host_tsc`], which may be negative (the difference wraps).
+    pub fn tsc_offset(&self) -> Result<u64, Error> {
+        let mut best = (u64::MAX, 0);
+        // The thread may lose its processor meanwhile.
+        for _ in 0..3 {
+            let before = host_tsc();
+            let guest = self.tsc()?;
+            let took = host_tsc().wrapping_sub(before);
+            best = best.min((took, guest.wrapping_sub(before.wrapping_add(took / 2))));
+        }
+        Ok(best.1)
     }
 
     /// What interrupts this virtual CPU.

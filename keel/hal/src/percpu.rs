@@ -9,13 +9,16 @@ use core::sync::atomic::AtomicU32;
 /// GS offset of the word that holds the gate's address; patched call sites jump through it.
 pub const GATE_OFFSET: u32 = 8;
 
+/// GS offset of the word that holds the number of the virtual CPU; the vDSO reads it.
+pub const CPU_INDEX_OFFSET: u32 = 36;
+
 // GS offsets that the assembly in `stub` uses.
 pub(crate) const SELF: usize = 0;
 pub(crate) const GATE: usize = GATE_OFFSET as usize;
 pub(crate) const KSTACK_TOP: usize = 16;
 pub(crate) const USER_RSP: usize = 24;
 pub(crate) const WORK_PENDING: usize = 32;
-pub(crate) const CPU_INDEX: usize = 36;
+pub(crate) const CPU_INDEX: usize = CPU_INDEX_OFFSET as usize;
 pub(crate) const FAULT_VECTOR: usize = 40;
 pub(crate) const FAULT_CODE: usize = 48;
 pub(crate) const FAULT_ADDRESS: usize = 56;

@@ -94,9 +94,10 @@ pub fn serve_unlocked() {
 /// Waits a little, without the lock, for threads that any virtual CPU may run. Whether there are some.
 pub fn linger() -> bool {
     let ring = ring();
+    let ticks = crate::clock::ticks(LINGER_NS);
     crate::smp::without_lock(|| {
-        let until = crate::clock::monotonic_ns() + LINGER_NS;
-        while crate::clock::monotonic_ns() < until {
+        let start = crate::clock::tsc();
+        while crate::clock::tsc().wrapping_sub(start) < ticks {
             for _ in 0..8 {
                 if ring.waiting.load(Relaxed) & 1 != 0 || percpu::work_pending() {
                     return true;
@@ -171,6 +172,30 @@ pub fn take_overdue() -> bool {
 #[inline]
 pub fn is_polled() -> bool {
     ring().server.load(Acquire) == server_state::POLLING
+}
+
+/// A reading of the host's clocks: see [`abi::ring::HostClocks`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostClocks {
+    pub sequence: u32,
+    pub tsc: u64,
+    pub monotonic_ns: u64,
+    pub realtime_ns: u64,
+    pub boottime_ns: u64,
+}
+
+/// The last reading of the host's clocks; `None` if there is none or the monitor is at it.
+pub(crate) fn host_clocks() -> Option<HostClocks> {
+    let clocks = &ring().clocks;
+    let sequence = clocks.sequence.load(Acquire);
+    let reading = HostClocks {
+        sequence,
+        tsc: clocks.tsc.load(Acquire),
+        monotonic_ns: clocks.monotonic_ns.load(Acquire),
+        realtime_ns: clocks.realtime_ns.load(Acquire),
+        boottime_ns: clocks.boottime_ns.load(Acquire),
+    };
+    (sequence != 0 && sequence & 1 == 0 && clocks.sequence.load(Acquire) == sequence).then_some(reading)
 }
 
 /// Whether pages of the window were lost since this was asked last.

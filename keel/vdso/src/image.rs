@@ -9,11 +9,10 @@ mod vvar;
 
 use core::arch::{asm, global_asm};
 use core::ptr::{addr_of, read_volatile};
-use vvar::{CLOCK_LIMIT, CLOCKS, PRECISE_CLOCKS, REALTIME, Vvar};
+use vvar::{Base, CLOCK_LIMIT, CLOCKS, PRECISE_CLOCKS, REALTIME, Vvar};
 
 const SYS_CLOCK_GETTIME: usize = 228;
 const SYS_CLOCK_GETRES: usize = 229;
-const SYS_GETCPU: usize = 309;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -56,12 +55,6 @@ fn counter() -> u64 {
     high << 32 | low
 }
 
-/// `2^96 / 10^9`: the integer part, and the fraction as a multiple of `2^-64`.
-const PER_NS: (u64, u64) = {
-    let factor = (1u128 << 96) / NS_PER_SECOND as u128;
-    ((factor >> 64) as u64, factor as u64)
-};
-
 /// The upper half of a product.
 #[inline(always)]
 fn high(a: u64, b: u64) -> u64 {
@@ -80,8 +73,7 @@ fn stay_branch(mut value: u64) -> u64 {
 /// The time of a clock: seconds and ns.
 ///
 /// Reading the counter takes longest, and the next reading waits for everything before it. So little
-/// is computed from the counter, and most beside it: not the ns are divided into seconds, but the
-/// ticks, inexactly.
+/// is computed from the counter: seconds are divided off only when the base is old.
 #[inline(always)]
 fn now(clock: usize) -> (u64, u64) {
     let page = vvar();
@@ -92,25 +84,23 @@ fn now(clock: usize) -> (u64, u64) {
             let sequence = read_volatile(addr_of!((*page).sequence));
             let mut elapsed = counter().wrapping_sub(read_volatile(addr_of!((*page).tsc_base)));
             let mult = read_volatile(addr_of!((*page).mult));
-            let base = read_volatile(addr_of!((*page).base_ns).cast::<u64>().add(clock));
+            let Base { mut seconds, ns } = read_volatile(addr_of!((*page).bases).cast::<Base>().add(clock));
             // Loads are not reordered with loads on x86; volatile keeps the compiler from it.
             if sequence & 1 == 0 && read_volatile(addr_of!((*page).sequence)) == sequence {
                 // Another CPU's counter may be a little behind.
                 if (elapsed as i64) < 0 {
                     elapsed = stay_branch(0);
                 }
-                // Seconds per tick, 0.64 fixed point: 0 to 2^-32 too small, relatively.
-                let rate = mult.wrapping_mul(PER_NS.0).wrapping_add(high(mult, PER_NS.1));
-                let whole = high(elapsed, rate);
-                let ns = ((u128::from(elapsed) * u128::from(mult)) >> 32) as u64;
-                let mut seconds = base / NS_PER_SECOND + whole;
-                let mut rest = base % NS_PER_SECOND + (ns - whole * NS_PER_SECOND);
-                while rest >= NS_PER_SECOND {
-                    // One round or none: a division would take longer.
-                    rest = stay_branch(rest - NS_PER_SECOND);
+                let mut ns = ns + high(elapsed, mult);
+                if ns >= NS_PER_SECOND {
+                    ns = stay_branch(ns - NS_PER_SECOND);
                     seconds += 1;
+                    if ns >= NS_PER_SECOND {
+                        seconds += stay_branch(ns) / NS_PER_SECOND;
+                        ns %= NS_PER_SECOND;
+                    }
                 }
-                return (seconds, rest);
+                return (seconds, ns);
             }
         }
         core::hint::spin_loop();
@@ -190,13 +180,14 @@ pub extern "C" fn __vdso_time(time: *mut i64) -> i64 {
 /// getcpu(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_getcpu(cpu: *mut u32, node: *mut u32, _cache: *mut u8) -> i32 {
-    // SAFETY: the data page is mapped; the pointers are the program's, a bad one is its own fault.
+    // SAFETY: the data page is mapped; the GS base leads to keel's data of this virtual CPU, which programs may read;
+    // the pointers are the program's, a bad one is its own fault.
     unsafe {
-        if read_volatile(addr_of!((*vvar()).single_cpu)) == 0 {
-            return syscall(SYS_GETCPU, cpu as usize, node as usize, 0) as i32;
-        }
         if !cpu.is_null() {
-            cpu.write(0);
+            let at = u64::from(read_volatile(addr_of!((*vvar()).cpu_at)));
+            let number: u32;
+            asm!("mov {:e}, gs:[{}]", out(reg) number, in(reg) at, options(nostack, preserves_flags, readonly));
+            cpu.write(number);
         }
         if !node.is_null() {
             node.write(0);

@@ -17,11 +17,12 @@ impl Vvar {
     pub fn to_bytes(&self) -> [u8; size_of::<Self>()] {
         let mut bytes = [0; size_of::<Self>()];
         bytes[0..4].copy_from_slice(&self.sequence.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.single_cpu.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.cpu_at.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.tsc_base.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.mult.to_ne_bytes());
-        for (out, base) in bytes[24..].chunks_exact_mut(8).zip(self.base_ns) {
-            out.copy_from_slice(&base.to_ne_bytes());
+        for (out, base) in bytes[24..].chunks_exact_mut(16).zip(self.bases) {
+            out[..8].copy_from_slice(&base.seconds.to_ne_bytes());
+            out[8..].copy_from_slice(&base.ns.to_ne_bytes());
         }
         bytes
     }

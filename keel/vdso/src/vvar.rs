@@ -2,23 +2,32 @@
 
 /// What lies at the start of the page before the image.
 ///
-/// A clock's time in ns is its base + `(counter - tsc_base) * mult / 2^32`. To change anything, keel
+/// A clock's time is its base and `(counter - tsc_base) * mult / 2^64` ns. To change anything, keel
 /// makes `sequence` odd, writes, and makes it even again; readers try again when they saw it odd or
-/// changed.
+/// changed. Keel sets the bases anew from time to time, since no more than a second after them is read fastest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vvar {
     /// Even while the rest is consistent.
     pub sequence: u32,
-    /// The pod has one virtual CPU: its number is 0.
-    pub single_cpu: u32,
+    /// GS offset of the number of the virtual CPU.
+    pub cpu_at: u32,
     /// Counter at which the bases hold.
     pub tsc_base: u64,
-    /// ns per tick, 32.32 fixed point.
+    /// ns per tick, 0.64 fixed point.
     pub mult: u64,
-    /// Each clock at the base in ns (real time: since the epoch), by its number. Only those of
-    /// [`CLOCKS`] are read.
-    pub base_ns: [u64; CLOCK_LIMIT],
+    /// Each clock at the base (real time: since the epoch), by its number. Only those of [`CLOCKS`] are read.
+    pub bases: [Base; CLOCK_LIMIT],
+}
+
+/// A time: seconds, and ns below one of them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// Whole seconds.
+    pub seconds: u64,
+    /// ns, less than 10^9.
+    pub ns: u64,
 }
 
 /// First number that isn't a clock's.

@@ -50,7 +50,7 @@ int main(void) {
     MUST(pipe(p));
     for (int i = 4; i >= 0; i--)
         if (MUST(fork()) == 0) {
-            sleep_ms(40 + i * 60);
+            sleep_ms(40 + i * 150);
             char c = '0' + i;
             write(p[1], &c, 1);
             _exit(0);

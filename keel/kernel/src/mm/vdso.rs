@@ -3,6 +3,7 @@
 use super::Inner;
 use super::area::{Area, AreaFlags, Backing};
 use super::special::Special;
+use crate::time::SECOND;
 use abi::layout::{PAGE_SIZE, USER_MIN};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -10,6 +11,7 @@ use core::cell::RefCell;
 use hal::cell::Global;
 use hal::frame::Frame;
 use hal::paging::Prot;
+use hal::percpu::CPU_INDEX_OFFSET;
 use keel_vdso::{Vvar, vvar};
 
 /// The vDSO as an ELF shared object linked to address 0. Its code finds the data page right below its
@@ -27,24 +29,34 @@ struct Pages {
 
 fn write_clocks(frame: &Frame) {
     let clock = hal::clock::calibration();
-    let mut base_ns = [0; vvar::CLOCK_LIMIT];
+    let mut bases = [vvar::Base::default(); vvar::CLOCK_LIMIT];
+    let base = |ns| vvar::Base { seconds: ns / SECOND, ns: ns % SECOND };
     // Keel is told of no leap seconds: TAI runs with real time, as on a Linux without time daemon.
     for real in [vvar::REALTIME, vvar::REALTIME_COARSE, vvar::TAI] {
-        base_ns[real] = clock.realtime_ns;
+        bases[real] = base(clock.realtime_ns);
     }
     for monotonic in [vvar::MONOTONIC, vvar::MONOTONIC_RAW, vvar::MONOTONIC_COARSE] {
-        base_ns[monotonic] = clock.monotonic_ns;
+        bases[monotonic] = base(clock.monotonic_ns);
     }
-    base_ns[vvar::BOOTTIME] = clock.boottime_ns;
-    let single_cpu = u32::from(hal::boot::boot_info().cpus == 1);
+    bases[vvar::BOOTTIME] = base(clock.boottime_ns);
+    // A counter of exactly 1 GHz is read a little too slow: 1 ns in 500 years.
+    let mult = u64::try_from(clock.rate).unwrap_or(u64::MAX);
     let mut before = [0; 4];
     frame.read(0, &mut before);
     // Odd while the rest changes, so that readers on other virtual CPUs try again.
     let sequence = u32::from_ne_bytes(before) | 1;
-    let numbers = Vvar { sequence, single_cpu, tsc_base: clock.tsc_base, mult: clock.mult, base_ns }.to_bytes();
+    let numbers = Vvar { sequence, cpu_at: CPU_INDEX_OFFSET, tsc_base: clock.tsc_base, mult, bases }.to_bytes();
     frame.write(0, &numbers[..4]);
     frame.write(4, &numbers[4..]);
     frame.write(0, &sequence.wrapping_add(1).to_ne_bytes());
+}
+
+/// Follows [`hal::clock::renew`].
+pub(crate) fn renew_clocks() {
+    let pages = PAGES.borrow();
+    if let Some(data) = pages.as_ref().and_then(|pages| pages.data.pages.first()) {
+        write_clocks(data);
+    }
 }
 
 fn pages() -> Option<Pages> {
@@ -68,7 +80,8 @@ fn pages() -> Option<Pages> {
 impl Inner {
     /// Maps data page and vDSO of a new program: the vDSO's address, 0 if there is none.
     pub(super) fn map_vdso(&mut self) -> usize {
-        if IMAGE.is_empty() {
+        // The data page has no room for counters that are slower than the clock.
+        if IMAGE.is_empty() || hal::clock::calibration().rate > 1 << 64 {
             return 0;
         }
         let Some(pages) = pages() else { return 0 };

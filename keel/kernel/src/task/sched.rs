@@ -461,7 +461,9 @@ pub fn start_on_cpu() -> ! {
 fn prepare(next: &Rc<Task>) {
     next.sched.state.set(State::Running);
     next.sched.cpu.set(percpu::cpu_index());
-    next.sched.since_ns.set(monotonic_ns());
+    let now = monotonic_ns();
+    time::keep_clocks(now);
+    next.sched.since_ns.set(now);
     if let Some(mm) = next.try_mm() {
         mm.activate();
     }

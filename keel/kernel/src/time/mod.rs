@@ -39,8 +39,24 @@ pub(crate) fn program() {
 
 /// A program was interrupted: it goes on for a while before it is again, however short the timers are.
 pub(crate) fn interrupted() {
-    NEXT_INTERRUPT.set(hal::clock::monotonic_ns() + BETWEEN_INTERRUPTS_NS);
+    let now = hal::clock::monotonic_ns();
+    keep_clocks(now);
+    NEXT_INTERRUPT.set(now + BETWEEN_INTERRUPTS_NS);
 }
+
+/// Renews the clocks' base if it is old; `now`: the monotonic clock.
+pub(crate) fn keep_clocks(now: u64) {
+    if now >= NEXT_RENEWAL.get() {
+        NEXT_RENEWAL.set(now + RENEW_NS);
+        hal::clock::renew();
+        crate::mm::vdso::renew_clocks();
+    }
+}
+
+/// When the clocks' base is old.
+static NEXT_RENEWAL: Global<Cell<u64>> = Global::new(Cell::new(0));
+/// How long a base is good, in ns.
+const RENEW_NS: u64 = SECOND / 2;
 
 fn insert(deadline_ns: u64, event: Event) -> TimerKey {
     PENDING.borrow_mut().insert(deadline_ns, event)
