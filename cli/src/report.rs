@@ -1,13 +1,17 @@
 //! What a report of a failure adds to what the pod's kernel says: how to make it happen again.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 /// The command line and the versions of all that takes part. Made before the pod runs: the jail allows little.
 pub fn reproduction() -> String {
     let name = rustix::system::uname();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // Relative paths, and what is granted by default, depend on it.
+    let cd = std::env::current_dir().map(|dir| format!("cd {} && ", word(dir.as_os_str()))).unwrap_or_default();
     let kvm = if monitor::kvm::is_software_nested() { "software-nested KVM" } else { "hardware KVM" };
     format!(
-        "reproduce: {}\nversions: hull {} (contract {}), Linux {} {}, {kvm}",
+        "reproduce: {cd}{}\nversions: hull {} (contract {}), Linux {} {}, {kvm}, {processors} processors",
         command_line(std::env::args_os()),
         env!("CARGO_PKG_VERSION"),
         abi::VERSION,
@@ -18,15 +22,25 @@ pub fn reproduction() -> String {
 
 /// Arguments as a shell takes them.
 fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
+    arguments.map(|argument| word(&argument)).collect::<Vec<_>>().join(" ")
+}
+
+/// One word for a shell, on one line. What is no text is written as bash knows it.
+fn word(argument: &OsStr) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
-    let quoted = arguments.map(|argument| {
-        let text = argument.to_string_lossy();
-        match !text.is_empty() && text.chars().all(plain) {
-            true => text.into_owned(),
-            false => format!("'{}'", text.replace('\'', "'\\''")),
+    match argument.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.into(),
+        Some(text) if !text.contains(|c: char| c.is_control()) => format!("'{}'", text.replace('\'', "'\\''")),
+        _ => {
+            let byte = |byte: &u8| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                // Always three digits: what follows may be one.
+                other => format!("\\{other:03o}"),
+            };
+            format!("$'{}'", argument.as_bytes().iter().map(byte).collect::<String>())
         }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    }
 }
 
 #[cfg(test)]
@@ -38,6 +52,8 @@ mod tests {
         let line = |words: &[&str]| command_line(words.iter().map(OsString::from));
         assert_eq!(line(&["hull", "run", "-m", "1G", "--", "/bin/ls"]), "hull run -m 1G -- /bin/ls");
         assert_eq!(line(&["sh", "-c", "echo $A; it's", ""]), r"sh -c 'echo $A; it'\''s' ''");
+        let bytes = |bytes: &[u8]| word(OsStr::from_bytes(bytes));
+        assert_eq!(bytes(b"a\n1'\xff\\"), r"$'a\0121\'\377\\'");
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     })
 }
 
-fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {
+/// What a command line means. Opens what it grants.
+pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {
     let (trace, trace_output) = trace.map_or((None, None), |(trace, output)| (Some(trace), output));
     let here = std::env::current_dir().map_err(|error| {
         Failure::request("the current directory", reason(&error), "change to a directory that exists")

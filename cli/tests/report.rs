@@ -22,7 +22,7 @@ fn has_in_order(text: &str, parts: &[&str]) {
 }
 
 /// What both kinds of failure have.
-const COMMON: [&str; 9] = [
+const COMMON: [&str; 10] = [
     "program: rip 0x",
     "backtrace:\n  0x",
     "keel_kernel::task::exit::",
@@ -32,6 +32,7 @@ const COMMON: [&str; 9] = [
     " = 0x0",
     "reproduce: ",
     "versions: hull 0.",
+    " processors\n",
 ];
 
 #[test]
@@ -48,4 +49,17 @@ fn an_exception_is_reported() {
     assert!(text.starts_with("hull: the pod's kernel failed: exception 6 (code 0x0, address 0x"), "{text}");
     has_in_order(&text, &["registers: rsp 0x", " r15 0x"]);
     has_in_order(&text, &COMMON);
+}
+
+/// The line that a report ends with fails in the same way, wherever it is run.
+#[test]
+fn a_report_says_how_to_get_it_again() {
+    let first = report("panic");
+    let line = first.lines().find_map(|line| line.strip_prefix("reproduce: ")).unwrap();
+    assert!(line.starts_with("cd /usr && "), "{line}");
+    let again = Command::new("/bin/sh").args(["-c", line]).current_dir("/").output().unwrap();
+    let second = String::from_utf8(again.stderr).unwrap();
+    assert_eq!(again.status.code(), Some(125), "{second}");
+    assert_eq!(first.lines().next(), second.lines().next());
+    assert!(second.contains(&format!("\nreproduce: {line}\n")), "{second}");
 }

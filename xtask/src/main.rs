@@ -24,11 +24,19 @@ enum Workspace {
     Host,
     /// The guest kernel.
     Keel,
+    /// The fuzz targets.
+    Fuzz,
 }
 
 const STEPS: &[Step] = &[
     Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"], options: "" },
     Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"], options: "" },
+    Step {
+        name: "format, fuzz targets",
+        workspace: Workspace::Fuzz,
+        arguments: &["fmt", "--all", "--check"],
+        options: "",
+    },
     Step {
         name: "documents",
         workspace: Workspace::Host,
@@ -45,6 +53,19 @@ const STEPS: &[Step] = &[
         name: "lints, host",
         workspace: Workspace::Host,
         arguments: &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
+        options: "",
+    },
+    Step {
+        name: "lints, fuzz targets",
+        workspace: Workspace::Fuzz,
+        arguments: &["clippy", "--locked", "--all-targets", "--", "-D", "warnings"],
+        options: "",
+    },
+    // What was kept of earlier runs, and a few seconds more.
+    Step {
+        name: "fuzz targets",
+        workspace: Workspace::Host,
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "fuzz", "all", "4"],
         options: "",
     },
     Step { name: "tests, keel-core", workspace: Workspace::Keel, arguments: &["test", "-p", "keel-core"], options: "" },
@@ -117,16 +138,19 @@ fn run(step: &Step) -> Result<bool> {
     if !step.options.is_empty() {
         cargo.env("HULL_TEST_OPTIONS", step.options);
     }
-    match step.workspace {
-        Workspace::Host => cargo.current_dir(&root),
-        Workspace::Keel => {
-            // The two workspaces build the shared crates in different ways: separate directories keep both caches.
-            if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
-                cargo.env("CARGO_TARGET_DIR", Path::new(&target).join("keel-checks"));
-            }
-            cargo.current_dir(root.join("keel"))
-        }
+    let (directory, target) = match step.workspace {
+        Workspace::Host => (root, None),
+        Workspace::Keel => (root.join("keel"), Some("keel-checks")),
+        Workspace::Fuzz => (root.join("fuzz"), Some("fuzz-checks")),
     };
+    // The workspaces build the shared crates in different ways: separate directories keep all caches.
+    if let (Some(name), Some(target)) = (target, std::env::var_os("CARGO_TARGET_DIR")) {
+        cargo.env("CARGO_TARGET_DIR", Path::new(&target).join(name));
+    }
+    if let Workspace::Fuzz = step.workspace {
+        cargo.env("HULL_KEEL_PROFILE", "quick");
+    }
+    cargo.current_dir(directory);
     Ok(cargo.status().context("cannot start cargo")?.success())
 }
 

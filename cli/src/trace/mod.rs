@@ -70,7 +70,7 @@ pub fn trace(options: TraceArgs) -> Result<u8> {
 }
 
 /// The options as the pod's kernel takes them.
-fn request(options: &TraceArgs) -> Trace {
+pub(crate) fn request(options: &TraceArgs) -> Trace {
     let mut wanted = filter::all();
     let mut signals = true;
     for filter in &options.filters {

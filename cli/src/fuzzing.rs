@@ -1,0 +1,83 @@
+//! Command lines under fuzz: everything up to the start of the pod, which reads the host and changes nothing of it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Parser;
+
+use crate::args::{Command, Hull};
+use crate::{run, trace};
+
+/// Words that options begin with, so that inputs get far.
+const WORDS: [&str; 32] = [
+    "run",
+    "trace",
+    "--memory",
+    "-m",
+    "--cpus",
+    "--ro",
+    "--rw",
+    "--no-host",
+    "--env",
+    "--clear-env",
+    "--workdir",
+    "--user",
+    "--hostname",
+    "--timeout",
+    "--syscalls",
+    "--doorbell",
+    "-i",
+    "-t",
+    "-e",
+    "-c",
+    "-C",
+    "-T",
+    "-s",
+    "-r",
+    "--",
+    "/bin/true",
+    "/usr:/usr",
+    "64M",
+    "1.5s",
+    "root:root",
+    "A=b",
+    "/tmp/..:/x",
+];
+
+/// Reads one command line: arguments end with a newline; a byte of 128 and more at the start of one stands for a whole
+/// word, or for the beginning of one.
+pub fn command_line(data: &[u8]) {
+    let argument = |text: &[u8]| match text {
+        [first @ 128..=255, rest @ ..] => {
+            let word = WORDS[usize::from(*first) % WORDS.len()].as_bytes();
+            OsString::from_vec([word, rest].concat())
+        }
+        _ => OsString::from_vec(text.to_vec()),
+    };
+    // The kernel passes no zeros.
+    let data: Vec<u8> = data.iter().copied().filter(|byte| *byte != 0).collect();
+    let line = std::iter::once("hull".into()).chain(data.split(|byte| *byte == b'\n').map(argument));
+    match Hull::try_parse_from(line) {
+        Ok(Hull { command: Command::Run(options) }) => configured(run::configure(options, None)),
+        Ok(Hull { command: Command::Trace(options) }) => {
+            let request = trace::request(&options);
+            configured(run::configure(options.run, Some((request, None))));
+        }
+        Ok(_) => {}
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// What a command line leads to: either something to start, or one line that says what is wrong and what to do.
+fn configured(outcome: crate::failure::Result<monitor::RunConfig>) {
+    match outcome {
+        Ok(config) => {
+            assert!(!config.pod.argv.is_empty() && config.memory_limit >= monitor::MIN_MEMORY);
+            assert!(config.pod.cwd.starts_with(b"/"));
+            assert!(config.pod.env.iter().all(|variable| variable.contains(&b'=')));
+            assert!(config.pod.exports.iter().all(|export| export.at.starts_with(b"/")));
+            assert_eq!(config.pod.exports.len(), config.exports.len());
+        }
+        Err(failure) => assert!(failure.to_string().contains("; ") && failure.code() == 125, "{failure}"),
+    }
+}
