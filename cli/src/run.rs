@@ -170,7 +170,7 @@ fn check_visible(view: &View, program: &[OsString], path: &OsStr, here: &Path, c
     let hidden: Option<PathBuf> = if name.as_bytes().contains(&b'/') {
         // A relative name means another file if the pod starts elsewhere.
         let file = if cwd == here { here.join(name) } else { PathBuf::from(name) };
-        (file.is_absolute() && file.exists() && !view.shows(&file)).then_some(file)
+        (file.is_absolute() && file.is_file() && !view.shows(&file)).then_some(file)
     } else {
         let found: Vec<PathBuf> =
             std::env::split_paths(path).map(|dir| here.join(dir).join(name)).filter(|file| executable(file)).collect();

@@ -52,6 +52,15 @@ fn requests_that_cannot_be_met_are_one_line() {
 }
 
 #[test]
+fn a_directory_is_no_program() {
+    let output = hull(&["run", "--", "/"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(126), "{text}");
+    // There is nothing to grant.
+    assert!(!text.contains("--ro"), "{text}");
+}
+
+#[test]
 fn a_program_outside_the_view_is_127() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("program");
