@@ -165,6 +165,12 @@ static inline void sleep_ms(long ms) {
     while (nanosleep(&time, &time) == -1 && errno == EINTR) {}
 }
 
+// SIGALRM every so many ms, 0: no more. A single one might come before the call that it is to interrupt.
+static inline void alarms(long ms) {
+    struct itimerval timer = {{ms / 1000, ms % 1000 * 1000}, {ms / 1000, ms % 1000 * 1000}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 static inline long long now_ms(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);

@@ -117,9 +117,9 @@ int main(void) {
     for (int i = 0; i < 3; i++) MUST(mq_receive(queue, text, 20, NULL));
     struct sigaction alarm_ = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &alarm_, NULL);
-    struct itimerval timer = {{0, 0}, {0, 20000}};
-    setitimer(ITIMER_REAL, &timer, NULL);
+    alarms(20);
     T(mq_receive(queue, text, 20, NULL));
+    alarms(0);
 
     PART("processes");
     pid_t child = MUST(fork());

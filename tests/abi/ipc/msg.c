@@ -122,9 +122,9 @@ int main(void) {
     receive("other", id, 100, 0, 0);
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval soon = {{0, 0}, {0, 20000}};
-    setitimer(ITIMER_REAL, &soon, NULL);
+    alarms(20);
     receive("interrupted", id, 100, 0, 0);
+    alarms(0);
 
     PART("others");
     if (getuid() == 0) {

@@ -129,9 +129,9 @@ int main(void) {
     PART("signals");
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval soon = {{0, 0}, {0, 20000}};
-    setitimer(ITIMER_REAL, &soon, NULL);
+    alarms(20);
     T(op(id, 0, -1, 0));
+    alarms(0);
     T(semctl(id, 0, GETNCNT));
 
     PART("undo");

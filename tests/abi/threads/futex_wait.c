@@ -79,9 +79,9 @@ int main(void) {
     T(futex(&words[0], FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
     struct sigaction action = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval timer = {{0, 0}, {0, 20000}};
-    setitimer(ITIMER_REAL, &timer, NULL);
+    alarms(20);
     T(waitv(waiters, 3, 0, NULL, 0));
+    alarms(0);
 
     PART("moved to a lock");
     T(futex(&condition, FUTEX_WAIT_REQUEUE_PI_PRIVATE, 0, NULL, &condition, 0));
