@@ -1,34 +1,31 @@
 //! Running a pod: the virtual CPUs' threads, the helper thread, and who waits for what.
 //!
 //! A virtual CPU's own thread serves the ring when keel exits for it and waits when keel has
-//! nothing to run for it. The helper thread waits for the doorbell, the tick, deadlines while a program
-//! runs, and polls the ring when keel asks for that.
+//! nothing to run for it ([`idle`]). The helper thread waits for the doorbell, the tick, deadlines while a program
+//! runs, and polls the ring when keel asks for that ([`helper`]).
+
+mod helper;
+mod idle;
 
 use crate::clocks::Clocks;
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
 use crate::connectors::streams::{StreamsConnector, TerminalGuard, signals};
-use crate::cpus::{Cpus, Watch};
+use crate::cpus::Cpus;
 use crate::error::Error;
 use crate::event::Event;
 use crate::machine::{Doorbell, Machine, MoreCpus};
 use crate::ring::RingEnd;
-use crate::server::{Ending, Server, clock_ns};
+use crate::server::{Ending, Server};
 use crate::vcpu::{Death, Event as VcpuEvent, Vcpu};
 use abi::layout::port;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::{ClockId, Timespec};
+use rustix::event::{PollFd, poll};
+use rustix::time::Timespec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Length of a tick: what a thread may run while others wait.
-const TICK: Duration = Duration::from_millis(10);
-/// How long the helper polls an empty ring before it sleeps.
-const POLL_PATIENCE: Duration = Duration::from_micros(300);
-/// How long the helper polls before it looks after ticks, deadlines and the time limit again.
-const POLL_STRETCH: Duration = Duration::from_millis(5);
 /// How long after `--timeout` a pod that can't be ended takes the process with it.
 const STUCK: Duration = Duration::from_secs(2);
 /// How long a virtual CPU that waits for another one leaves its processor to others.
@@ -132,7 +129,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         let shared = shared.clone();
         std::thread::Builder::new()
             .name("helper".into())
-            .spawn(move || help(&shared))
+            .spawn(move || helper::help(&shared))
             .map_err(|e| Error::host("the helper thread", e))?
     };
     if let Some(limit) = config.timeout {
@@ -204,7 +201,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
         }
         yields = 0;
         match event {
-            VcpuEvent::Port(port::IDLE, _) => idle(vcpu, index, shared),
+            VcpuEvent::Port(port::IDLE, _) => idle::idle(vcpu, index, shared),
             VcpuEvent::Port(port::SERVE, _) => {
                 let mut server = shared.server();
                 server.serve();
@@ -273,134 +270,10 @@ fn finish_if_ended(server: &Server, shared: &Shared) {
     }
 }
 
-/// A virtual CPU has nothing to run. The first one that idles is *on duty*: it serves the ring and waits for
-/// the first event of any kind; the others wait until somebody wakes them.
-fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
-    shared.cpus.begin_idle(index);
-    while !shared.over.load(Ordering::SeqCst) && !shared.cpus.take_wake(index) && !vcpu.kick_pending() {
-        let wake = shared.cpus.event(index);
-        if !shared.cpus.takes_duty(index) {
-            // What keel left for whoever idles, the one on duty may not have seen.
-            if shared.ring.has_submission() || shared.ring.deadline_ns() < shared.cpus.duty_deadline() {
-                shared.cpus.remind_duty();
-            }
-            wait_for(&mut [PollFd::new(wake, PollFlags::IN)], None);
-            wake.clear();
-            continue;
-        }
-        let mut server = shared.server();
-        server.serve();
-        server.serve_late();
-        finish_if_ended(&server, shared);
-        if shared.ring.has_completion() {
-            break;
-        }
-        let now = clock_ns(ClockId::Monotonic);
-        let deadline = shared.ring.deadline_ns();
-        shared.cpus.set_duty_deadline(deadline);
-        shared.ring.set_duty_looks(deadline);
-        if shared.ring.deadline_ns() != deadline {
-            continue;
-        }
-        if deadline <= now {
-            break;
-        }
-        let mut wait = (deadline != u64::MAX).then(|| Duration::from_nanos(deadline - now));
-        if let Some(end) = shared.end_at {
-            let left = end.saturating_duration_since(Instant::now());
-            wait = Some(wait.map_or(left, |w| w.min(left)));
-        }
-        let streams = server.streams().waiting();
-        drop(server);
-        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(wake, PollFlags::IN)];
-        fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
-        wait_for(&mut fds, wait);
-        wake.clear();
-        shared.clocks.tell(Instant::now(), &shared.ring);
-        shared.check_timeout();
-    }
-    if shared.cpus.is_on_duty(index) {
-        // Keel asks who looks at its deadline whenever a program goes on, and this virtual CPU gets there.
-        shared.ring.set_duty_looks(u64::MAX);
-    }
-    let was_on_duty = shared.cpus.end_idle(index);
-    // While programs run and nobody is on duty, the helper watches the streams.
-    if shared.is_tick_missing() || was_on_duty && shared.server().streams().pending() > 0 {
-        shared.attend.signal();
-    }
-}
-
 fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     let timeout = wait.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: i64::from(w.subsec_nanos()) });
     // EINTR (a kick) and ENOMEM: the caller looks around in either case.
     let _ = poll(fds, timeout.as_ref());
-}
-
-/// The helper thread.
-fn help(shared: &Shared) {
-    let mut next_tick = None;
-    let mut watch = Watch::default();
-    while !shared.over.load(Ordering::SeqCst) {
-        let now = Instant::now();
-        shared.check_timeout();
-        shared.clocks.tell(now, &shared.ring);
-        let on_duty = !shared.cpus.has_duty();
-        let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
-        let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
-        let ticks = shared.ring.tick_wanted() && shared.cpus.any_runs();
-        shared.ticks.store(ticks, Ordering::SeqCst);
-        if ticks {
-            let tick = *next_tick.get_or_insert(now + TICK);
-            if now >= tick {
-                shared.cpus.kick_running();
-                next_tick = Some(now + TICK);
-            }
-            until(next_tick.unwrap_or(now).saturating_duration_since(now));
-            if let Some(pause) = watch.look(now, &shared.ring, &shared.cpus) {
-                until(pause);
-            }
-        } else {
-            next_tick = None;
-            watch = Watch::default();
-        }
-        let deadline = shared.ring.deadline_ns();
-        if deadline != u64::MAX {
-            // Also while a virtual CPU is on duty: it may leave.
-            let left = deadline.saturating_sub(clock_ns(ClockId::Monotonic));
-            if left == 0 {
-                if !shared.cpus.has_duty() || shared.cpus.duty_deadline() > deadline {
-                    shared.notify(true);
-                }
-                until(TICK);
-            } else {
-                until(Duration::from_nanos(left));
-            }
-        }
-        let streams = if on_duty { shared.server().streams().waiting() } else { Vec::new() };
-        let mut fds: Vec<PollFd<'_>> =
-            vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(&shared.attend, PollFlags::IN)];
-        fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
-        let looks = wait.map_or(u64::MAX, |wait| {
-            let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-            clock_ns(ClockId::Monotonic).saturating_add(wait)
-        });
-        shared.ring.set_helper_looks(looks);
-        // What keel asked for before it could see that, it did not ring for.
-        let new = shared.ring.deadline_ns();
-        let asked_earlier = new != deadline && new < looks || shared.is_tick_missing();
-        if !asked_earlier && !shared.ring.has_submission() {
-            wait_for(&mut fds, wait);
-        }
-        shared.ring.set_helper_looks(0);
-        shared.doorbell.clear();
-        shared.attend.clear();
-        if attend(shared) {
-            shared.notify(false);
-        }
-        if shared.ring.poll_wanted() {
-            poll_ring(shared, deadline);
-        }
-    }
 }
 
 /// Ends the process some time after `--timeout` if the pod did not end of itself: a call of the host may wait for
@@ -428,32 +301,4 @@ fn attend_with(mut server: MutexGuard<'_, Server>, shared: &Shared) -> bool {
     let streamed = server.serve_late();
     finish_if_ended(&server, shared);
     served || streamed
-}
-
-/// Polls the ring until it stayed empty for a while, or another deadline than `seen` is due.
-fn poll_ring(shared: &Shared, seen: u64) {
-    shared.ring.set_polling(true);
-    let start = Instant::now();
-    let mut last = start;
-    while start.elapsed() < POLL_STRETCH && shared.ring.poll_wanted() && !shared.over.load(Ordering::SeqCst) {
-        if shared.ring.has_submission() {
-            if attend(shared) {
-                shared.notify(false);
-            }
-            last = Instant::now();
-        } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) {
-            break;
-        } else {
-            std::hint::spin_loop();
-        }
-    }
-    shared.ring.set_polling(false);
-    if attend(shared) {
-        shared.notify(false);
-    }
-}
-
-/// Whether a deadline has passed that is not the one `seen` before.
-fn is_due(deadline_ns: u64, seen: u64) -> bool {
-    deadline_ns != seen && deadline_ns <= clock_ns(ClockId::Monotonic)
 }

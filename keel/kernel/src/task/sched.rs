@@ -6,7 +6,14 @@
 //! wakes an idle virtual CPU, or has keel start a further one. A virtual CPU that has nothing to run goes on in an idle
 //! thread of its own, because the thread that slept may be continued by another one meanwhile.
 
-use super::process::Usage;
+mod cpus;
+mod entity;
+
+pub use cpus::start_on_cpu;
+pub use entity::{Entity, State};
+
+use cpus::{IDLE, all_cpus, call_cpu_for, start_cpu};
+
 use super::wait::Interrupt;
 use super::{Task, current, set_current};
 use crate::mm::Mm;
@@ -18,7 +25,7 @@ use hal::cell::Global;
 use hal::clock::monotonic_ns;
 use hal::thread::Thread;
 use hal::{percpu, ring, smp, thread};
-use keel_core::runq::{RunQueue, virtual_ns};
+use keel_core::runq::RunQueue;
 
 /// How long a thread runs while others wait, in ns.
 pub const SLICE_NS: u64 = 10_000_000;
@@ -26,123 +33,6 @@ pub const SLICE_NS: u64 = 10_000_000;
 const SLEEP_CREDIT_NS: u64 = SLICE_NS / 2;
 /// How much further a thread must be before it has to let another one run.
 const PREEMPT_NS: u64 = 1_000_000;
-
-/// What a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// On a virtual CPU.
-    Running,
-    /// In the run queue.
-    Queued,
-    /// Waits; what may end that early.
-    Sleeping(Interrupt),
-    /// Stopped by a signal.
-    Stopped,
-    /// Ended.
-    Dead,
-}
-
-impl State {
-    /// As `/proc/PID/stat` shows it.
-    pub fn letter(self) -> char {
-        match self {
-            Self::Running | Self::Queued => 'R',
-            Self::Sleeping(Interrupt::BySignal) => 'S',
-            Self::Sleeping(_) => 'D',
-            Self::Stopped => 'T',
-            Self::Dead => 'Z',
-        }
-    }
-}
-
-/// What the scheduler knows about a thread.
-#[derive(Debug)]
-pub struct Entity {
-    state: Cell<State>,
-    /// Weighted processor time in ns.
-    virtual_time: Cell<u64>,
-    /// When it got the CPU, or when it was last accounted.
-    since_ns: Cell<u64>,
-    usage: Cell<Usage>,
-    /// Nice value, -20 to 19.
-    pub nice: Cell<i32>,
-    /// `SCHED_*` policy and its static priority, as set; all run alike.
-    pub policy: Cell<(u32, u32)>,
-    /// CPUs that it may use, one bit each.
-    pub affinity: Cell<u64>,
-    /// The CPU that it runs on, or did last.
-    cpu: Cell<usize>,
-    /// It is in the queue and may use all CPUs.
-    free: Cell<bool>,
-    /// It must look around before it returns to its program.
-    pub work: Cell<bool>,
-}
-
-impl Entity {
-    /// Of a new thread; inherits from its creator.
-    pub fn new(from: Option<&Entity>) -> Self {
-        Self {
-            state: Cell::new(State::Stopped),
-            virtual_time: Cell::new(from.map_or(0, |e| e.virtual_time.get())),
-            since_ns: Cell::new(0),
-            usage: Cell::default(),
-            nice: Cell::new(from.map_or(0, |e| e.nice.get())),
-            policy: Cell::new(from.map_or((0, 0), |e| e.policy.get())),
-            affinity: Cell::new(from.map_or(u64::MAX, |e| e.affinity.get())),
-            cpu: Cell::new(from.map_or(0, |e| e.cpu.get())),
-            free: Cell::new(false),
-            work: Cell::new(false),
-        }
-    }
-
-    /// The CPU that it runs on, or did last.
-    pub fn cpu(&self) -> usize {
-        self.cpu.get()
-    }
-
-    fn may_use(&self, cpu: usize) -> bool {
-        self.affinity.get() >> cpu & 1 != 0
-    }
-
-    /// State now.
-    pub fn state(&self) -> State {
-        self.state.get()
-    }
-
-    /// Processor time and counts, up to now for the running thread.
-    pub fn usage(&self) -> Usage {
-        if self.state.get() == State::Running {
-            self.account();
-        }
-        self.usage.get()
-    }
-
-    /// Changes the counts.
-    pub fn count(&self, f: impl FnOnce(&mut Usage)) {
-        let mut usage = self.usage.get();
-        f(&mut usage);
-        self.usage.set(usage);
-    }
-
-    /// Adds the time since the last call: to the program's share.
-    fn account(&self) {
-        let now = monotonic_ns();
-        let ns = now.saturating_sub(self.since_ns.replace(now));
-        self.count(|u| u.user_ns += ns);
-        super::load::add(ns, now);
-        self.virtual_time.set(self.virtual_time.get() + virtual_ns(ns, self.nice.get()));
-    }
-
-    /// Moves `ns` of the accounted time from the program's share to keel's.
-    pub fn was_system(&self, ns: u64) {
-        self.account();
-        self.count(|u| {
-            let ns = ns.min(u.user_ns);
-            u.user_ns -= ns;
-            u.system_ns += ns;
-        });
-    }
-}
 
 static QUEUE: Global<RefCell<RunQueue<Rc<Task>>>> = Global::new(RefCell::new(RunQueue::new()));
 /// A thread and the memory that it used.
@@ -158,8 +48,6 @@ struct Cpu {
 
 static CPUS: Global<[Cpu; MAX_CPUS]> =
     Global::new([const { Cpu { ended: RefCell::new(None), idle: RefCell::new(None) } }; MAX_CPUS]);
-/// Virtual CPUs that wait in the monitor, one bit each.
-static IDLE: Global<Cell<u32>> = Global::new(Cell::new(0));
 /// Threads in the queue that may use all CPUs.
 static FREE: Global<Cell<usize>> = Global::new(Cell::new(0));
 static TICKING: Global<Cell<bool>> = Global::new(Cell::new(false));
@@ -167,11 +55,6 @@ static TICKING: Global<Cell<bool>> = Global::new(Cell::new(false));
 /// This virtual CPU.
 fn here() -> &'static Cpu {
     &CPUS[percpu::cpu_index() % MAX_CPUS]
-}
-
-/// All virtual CPUs that the pod may have, one bit each.
-fn all_cpus() -> u64 {
-    u64::MAX >> (64 - hal::boot::boot_info().cpus.clamp(1, MAX_CPUS as u32))
 }
 
 /// Ends the sleep of a thread; whether it slept.
@@ -222,46 +105,6 @@ fn dequeue() -> Option<Rc<Task>> {
         count_free(-1);
     }
     Some(next)
-}
-
-/// Sees to it that a queued thread that may not use all CPUs gets one of its own.
-fn call_cpu_for(task: &Rc<Task>) {
-    let wanted = task.sched.affinity.get() & all_cpus();
-    let here = 1u64 << percpu::cpu_index();
-    let online = u64::from(smp::online());
-    let idle = u64::from(IDLE.get()) & wanted;
-    if idle != 0 {
-        wake_cpu(idle.trailing_zeros() as usize);
-    } else if wanted & here == 0 && wanted & online == 0 && wanted != 0 {
-        start_cpu(wanted.trailing_zeros() as usize);
-    } else if wanted & here == 0 {
-        // It shares the CPU with what runs there.
-        smp::call_attention((wanted & online).trailing_zeros() as usize);
-    }
-}
-
-fn wake_cpu(cpu: usize) {
-    IDLE.set(IDLE.get() & !(1 << cpu));
-    smp::wake(cpu);
-}
-
-/// Starts a further virtual CPU. Without memory for it, those that are there go on. As on any that has nothing to
-/// run, its current thread is one that runs elsewhere or not at all.
-fn start_cpu(cpu: usize) {
-    for cpu in [percpu::cpu_index(), cpu] {
-        let Some(slot) = CPUS.get(cpu) else { return };
-        if slot.idle.borrow().is_none() {
-            let Some(thread) = Thread::idle() else { return };
-            *slot.idle.borrow_mut() = Some(Rc::new(thread));
-        }
-    }
-    let idle = CPUS.get(cpu).and_then(|slot| slot.idle.borrow().clone());
-    if let Some(idle) = idle {
-        if let Some(me) = super::try_current() {
-            super::set_current_of(cpu, me);
-        }
-        smp::start(cpu, &idle);
-    }
 }
 
 /// Makes a running thread look around before it goes on with its program.
@@ -447,14 +290,6 @@ fn wait_for_work() -> Rc<Task> {
             IDLE.set(IDLE.get() & !own);
         }
     }
-}
-
-/// hal's hook: a further virtual CPU begins to run.
-pub fn start_on_cpu() -> ! {
-    let idle = here().idle.borrow().clone();
-    let Some(idle) = idle else { unreachable!("started without an idle thread") };
-    thread::switch(None, &idle);
-    unreachable!("the boot stack is never switched to")
 }
 
 /// Makes a thread ready to be switched to.

@@ -1,0 +1,125 @@
+//! What the scheduler knows about a thread: its state, its share of the processor, where it may run.
+
+use crate::task::load;
+use crate::task::process::Usage;
+use crate::task::wait::Interrupt;
+use core::cell::Cell;
+use hal::clock::monotonic_ns;
+use keel_core::runq::virtual_ns;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// On a virtual CPU.
+    Running,
+    /// In the run queue.
+    Queued,
+    /// Waits; what may end that early.
+    Sleeping(Interrupt),
+    /// Stopped by a signal.
+    Stopped,
+    /// Ended.
+    Dead,
+}
+
+impl State {
+    /// As `/proc/PID/stat` shows it.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Running | Self::Queued => 'R',
+            Self::Sleeping(Interrupt::BySignal) => 'S',
+            Self::Sleeping(_) => 'D',
+            Self::Stopped => 'T',
+            Self::Dead => 'Z',
+        }
+    }
+}
+
+/// What the scheduler knows about a thread.
+#[derive(Debug)]
+pub struct Entity {
+    pub(super) state: Cell<State>,
+    /// Weighted processor time in ns.
+    pub(super) virtual_time: Cell<u64>,
+    /// When it got the CPU, or when it was last accounted.
+    pub(super) since_ns: Cell<u64>,
+    pub(super) usage: Cell<Usage>,
+    /// Nice value, -20 to 19.
+    pub nice: Cell<i32>,
+    /// `SCHED_*` policy and its static priority, as set; all run alike.
+    pub policy: Cell<(u32, u32)>,
+    /// CPUs that it may use, one bit each.
+    pub affinity: Cell<u64>,
+    /// The CPU that it runs on, or did last.
+    pub(super) cpu: Cell<usize>,
+    /// It is in the queue and may use all CPUs.
+    pub(super) free: Cell<bool>,
+    /// It must look around before it returns to its program.
+    pub work: Cell<bool>,
+}
+
+impl Entity {
+    /// Of a new thread; inherits from its creator.
+    pub fn new(from: Option<&Entity>) -> Self {
+        Self {
+            state: Cell::new(State::Stopped),
+            virtual_time: Cell::new(from.map_or(0, |e| e.virtual_time.get())),
+            since_ns: Cell::new(0),
+            usage: Cell::default(),
+            nice: Cell::new(from.map_or(0, |e| e.nice.get())),
+            policy: Cell::new(from.map_or((0, 0), |e| e.policy.get())),
+            affinity: Cell::new(from.map_or(u64::MAX, |e| e.affinity.get())),
+            cpu: Cell::new(from.map_or(0, |e| e.cpu.get())),
+            free: Cell::new(false),
+            work: Cell::new(false),
+        }
+    }
+
+    /// The CPU that it runs on, or did last.
+    pub fn cpu(&self) -> usize {
+        self.cpu.get()
+    }
+
+    pub(super) fn may_use(&self, cpu: usize) -> bool {
+        self.affinity.get() >> cpu & 1 != 0
+    }
+
+    /// State now.
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Processor time and counts, up to now for the running thread.
+    pub fn usage(&self) -> Usage {
+        if self.state.get() == State::Running {
+            self.account();
+        }
+        self.usage.get()
+    }
+
+    /// Changes the counts.
+    pub fn count(&self, f: impl FnOnce(&mut Usage)) {
+        let mut usage = self.usage.get();
+        f(&mut usage);
+        self.usage.set(usage);
+    }
+
+    /// Adds the time since the last call: to the program's share.
+    pub(super) fn account(&self) {
+        let now = monotonic_ns();
+        let ns = now.saturating_sub(self.since_ns.replace(now));
+        self.count(|u| u.user_ns += ns);
+        load::add(ns, now);
+        self.virtual_time.set(self.virtual_time.get() + virtual_ns(ns, self.nice.get()));
+    }
+
+    /// Moves `ns` of the accounted time from the program's share to keel's.
+    pub fn was_system(&self, ns: u64) {
+        self.account();
+        self.count(|u| {
+            let ns = ns.min(u.user_ns);
+            u.user_ns -= ns;
+            u.system_ns += ns;
+        });
+    }
+}

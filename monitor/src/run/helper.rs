@@ -1,0 +1,111 @@
+//! The helper thread: what happens while virtual CPUs run.
+
+use super::{Shared, attend, wait_for};
+use crate::cpus::Watch;
+use crate::server::clock_ns;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::ClockId;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Length of a tick: what a thread may run while others wait.
+const TICK: Duration = Duration::from_millis(10);
+/// How long the helper polls an empty ring before it sleeps.
+const POLL_PATIENCE: Duration = Duration::from_micros(300);
+/// How long the helper polls before it looks after ticks, deadlines and the time limit again.
+const POLL_STRETCH: Duration = Duration::from_millis(5);
+
+/// The helper thread.
+pub(super) fn help(shared: &Shared) {
+    let mut next_tick = None;
+    let mut watch = Watch::default();
+    while !shared.over.load(Ordering::SeqCst) {
+        let now = Instant::now();
+        shared.check_timeout();
+        shared.clocks.tell(now, &shared.ring);
+        let on_duty = !shared.cpus.has_duty();
+        let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
+        let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
+        let ticks = shared.ring.tick_wanted() && shared.cpus.any_runs();
+        shared.ticks.store(ticks, Ordering::SeqCst);
+        if ticks {
+            let tick = *next_tick.get_or_insert(now + TICK);
+            if now >= tick {
+                shared.cpus.kick_running();
+                next_tick = Some(now + TICK);
+            }
+            until(next_tick.unwrap_or(now).saturating_duration_since(now));
+            if let Some(pause) = watch.look(now, &shared.ring, &shared.cpus) {
+                until(pause);
+            }
+        } else {
+            next_tick = None;
+            watch = Watch::default();
+        }
+        let deadline = shared.ring.deadline_ns();
+        if deadline != u64::MAX {
+            // Also while a virtual CPU is on duty: it may leave.
+            let left = deadline.saturating_sub(clock_ns(ClockId::Monotonic));
+            if left == 0 {
+                if !shared.cpus.has_duty() || shared.cpus.duty_deadline() > deadline {
+                    shared.notify(true);
+                }
+                until(TICK);
+            } else {
+                until(Duration::from_nanos(left));
+            }
+        }
+        let streams = if on_duty { shared.server().streams().waiting() } else { Vec::new() };
+        let mut fds: Vec<PollFd<'_>> =
+            vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(&shared.attend, PollFlags::IN)];
+        fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
+        let looks = wait.map_or(u64::MAX, |wait| {
+            let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+            clock_ns(ClockId::Monotonic).saturating_add(wait)
+        });
+        shared.ring.set_helper_looks(looks);
+        // What keel asked for before it could see that, it did not ring for.
+        let new = shared.ring.deadline_ns();
+        let asked_earlier = new != deadline && new < looks || shared.is_tick_missing();
+        if !asked_earlier && !shared.ring.has_submission() {
+            wait_for(&mut fds, wait);
+        }
+        shared.ring.set_helper_looks(0);
+        shared.doorbell.clear();
+        shared.attend.clear();
+        if attend(shared) {
+            shared.notify(false);
+        }
+        if shared.ring.poll_wanted() {
+            poll_ring(shared, deadline);
+        }
+    }
+}
+
+/// Polls the ring until it stayed empty for a while, or another deadline than `seen` is due.
+fn poll_ring(shared: &Shared, seen: u64) {
+    shared.ring.set_polling(true);
+    let start = Instant::now();
+    let mut last = start;
+    while start.elapsed() < POLL_STRETCH && shared.ring.poll_wanted() && !shared.over.load(Ordering::SeqCst) {
+        if shared.ring.has_submission() {
+            if attend(shared) {
+                shared.notify(false);
+            }
+            last = Instant::now();
+        } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) {
+            break;
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    shared.ring.set_polling(false);
+    if attend(shared) {
+        shared.notify(false);
+    }
+}
+
+/// Whether a deadline has passed that is not the one `seen` before.
+fn is_due(deadline_ns: u64, seen: u64) -> bool {
+    deadline_ns != seen && deadline_ns <= clock_ns(ClockId::Monotonic)
+}
