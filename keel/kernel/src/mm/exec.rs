@@ -3,6 +3,7 @@
 use super::area::{Area, AreaFlags, Backing, FileBacking, FileName, STACK_GUARD_GAP};
 use super::text::PatchedText;
 use super::{Access, ExecRequest, Inner, Layout, Limits, Mm, StartPoint, page_down};
+use crate::task::rseq;
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -220,6 +221,8 @@ fn auxiliary(request: &ExecRequest<'_>, image: &Image, bias: usize, base: usize,
     add(a::AT_EGID, egid);
     add(a::AT_SECURE, u64::from(request.secure));
     add(a::AT_HWCAP2, hwcap2);
+    add(a::AT_RSEQ_FEATURE_SIZE, u64::from(rseq::FEATURE_SIZE));
+    add(a::AT_RSEQ_ALIGN, rseq::ALIGN as u64);
     list
 }
 

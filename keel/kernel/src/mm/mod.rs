@@ -7,6 +7,7 @@
 
 pub mod advise;
 pub mod area;
+pub mod barrier;
 pub mod exec;
 mod fault;
 mod fork;
@@ -44,7 +45,7 @@ pub struct Mm {
     exe: Option<Rc<FileBacking>>,
     auxv: Vec<u64>,
     /// What was registered with membarrier(2).
-    membarrier: Cell<i32>,
+    membarrier: Cell<u32>,
 }
 
 /// What changes with every mapping; never borrowed across anything that may block.

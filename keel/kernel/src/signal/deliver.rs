@@ -2,7 +2,7 @@
 
 use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
 use crate::syscall::trace;
-use crate::task::{self, Process, Task, process, ptrace, sched};
+use crate::task::{self, Process, Task, process, ptrace, rseq, sched};
 use alloc::rc::Rc;
 use hal::percpu;
 use hal::trap::TrapFrame;
@@ -59,6 +59,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
                 Action::Handle(info, action) => {
                     let restart = call.before_handler(frame, &action);
                     call.errno = None;
+                    rseq::abort_section(frame);
                     if frame::push(&task, frame, &info, &action, restart).is_err() {
                         // Linux: the signal frame can't be stored, so the program gets SIGSEGV, with
                         // the default action if that was the one.
@@ -72,6 +73,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
         }
         drop(task);
         restore_mask();
+        rseq::settle(frame);
         if !percpu::work_pending() {
             return Ok(call.without_handler(frame));
         }

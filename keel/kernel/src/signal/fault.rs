@@ -16,6 +16,11 @@ const PF_FETCH: u64 = 16;
 
 /// hal's hook: an exception or interrupt while a program ran.
 pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
+    let switches = task::with_current(|me| {
+        let switches = me.sched.switches();
+        me.rseq.entered(switches);
+        switches
+    });
     match info.vector {
         KICK_VECTOR => {
             task::sched::kicked();
@@ -27,7 +32,7 @@ pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
         vector if patch::on_fault(frame, vector) => {}
         _ => exception(frame, info),
     }
-    if percpu::work_pending() {
+    if percpu::work_pending() || task::with_current(|me| me.sched.switches()) != switches {
         crate::syscall::finish(frame, None);
     }
     Exit::Full
@@ -127,6 +132,7 @@ fn simd_code(frame: &TrapFrame) -> i32 {
 /// hal's hook: first code of a new thread.
 pub fn thread_start(frame: &mut TrapFrame) -> Exit {
     task::sched::finish_switch();
+    task::rseq::switched();
     task::start::begin(frame);
     task::clone::begin();
     crate::syscall::finish(frame, None);

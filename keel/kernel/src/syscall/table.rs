@@ -336,7 +336,7 @@ syscalls! {
     321 bpf None [= EPERM] (cmd: Int, attr: Ptr, size: Uint) "no BPF";
     322 execveat Full [frame crate::task::exec::sys_execveat] (dirfd: Fd, path: Path, argv: Argv, envp: Ptr, flags: Hex) "";
     323 userfaultfd None [= EPERM] (flags: Hex) "no user fault handling";
-    324 membarrier Partial [crate::mm::syscalls::sys_membarrier] (cmd: Int, flags: Hex, cpu_id: Int) "no rseq barriers";
+    324 membarrier Full [crate::mm::barrier::sys_membarrier] (cmd: Int, flags: Hex, cpu_id: Int) "";
     325 mlock2 Full [crate::mm::syscalls::sys_mlock2] (addr: Ptr, len: Size, flags: Hex) "";
     326 copy_file_range Full [crate::file::copy::sys_copy_file_range] (fd_in: Fd, off_in: Ptr, fd_out: Fd, off_out: Ptr, len: Size, flags: Hex) "";
     327 preadv2 Full [crate::file::rw::sys_preadv2] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size, flags: Hex) "";
@@ -346,7 +346,7 @@ syscalls! {
     331 pkey_free None [= EINVAL] (pkey: Int) "no protection keys";
     332 statx Full [crate::fs::stat::sys_statx] (dirfd: Fd, path: Path, flags: Hex, mask: Hex, statxbuf: Ptr) "";
     333 io_pgetevents None [] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec, sig: Ptr) "see io_setup";
-    334 rseq None [] (rseq: Ptr, rseq_len: Uint, flags: Hex, sig: Hex) "glibc and others do without restartable sequences";
+    334 rseq Full [crate::task::rseq::sys_rseq] (rseq: Ptr, rseq_len: Uint, flags: Hex, sig: Hex) "";
     424 pidfd_send_signal Full [crate::signal::kill::sys_pidfd_send_signal] (pidfd: Fd, sig: Signal, info: Ptr, flags: Hex) "";
     425 io_uring_setup None [= EPERM] (entries: Uint, params: Ptr) "as if disabled by kernel.io_uring_disabled";
     426 io_uring_enter None [= EPERM] (fd: Fd, to_submit: Uint, min_complete: Uint, flags: Hex, argp: Ptr, argsz: Size) "as if disabled by kernel.io_uring_disabled";

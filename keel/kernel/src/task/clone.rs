@@ -278,6 +278,9 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     task.timer_slack_ns.set(me.timer_slack_ns.get());
     task.io_priority.set(me.io_priority.get());
     task.seccomp.replace(me.seccomp.inherited());
+    if !has(VM) {
+        task.rseq.inherit(&me.rseq);
+    }
     if has(SYSVSEM) {
         sem::inherit(me, &task);
     }

@@ -26,6 +26,7 @@ pub mod ptrace;
 pub mod random;
 pub mod reap;
 pub mod robust;
+pub mod rseq;
 pub mod sched;
 pub mod seccomp;
 pub mod start;
@@ -87,6 +88,8 @@ pub struct Task {
     pub(crate) traced: ptrace::Traced,
     /// What it may call.
     pub(crate) seccomp: seccomp::Seccomp,
+    /// Restartable sequences.
+    pub(crate) rseq: rseq::Rseq,
 }
 
 impl core::fmt::Debug for Task {
@@ -144,6 +147,11 @@ pub fn try_with_current<R>(f: impl FnOnce(&Task) -> Option<R>) -> Option<R> {
     f(CURRENT.get(hal::percpu::cpu_index())?.try_borrow().ok()?.as_ref()?)
 }
 
+/// The thread that runs on a virtual CPU, or did last.
+fn current_of(cpu: usize) -> Option<Rc<Task>> {
+    CURRENT.get(cpu)?.borrow().clone()
+}
+
 fn set_current(task: Rc<Task>) {
     set_current_of(hal::percpu::cpu_index(), task);
 }
@@ -184,6 +192,7 @@ impl Task {
             sem_undo: RefCell::new(None),
             traced: ptrace::Traced::default(),
             seccomp: seccomp::Seccomp::default(),
+            rseq: rseq::Rseq::default(),
         })
     }
 

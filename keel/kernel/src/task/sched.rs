@@ -15,7 +15,7 @@ pub use entity::{Entity, State};
 use cpus::{IDLE, all_cpus, call_cpu_for, start_cpu};
 
 use super::wait::Interrupt;
-use super::{Task, current, set_current};
+use super::{Task, current, rseq, set_current};
 use crate::mm::Mm;
 use crate::{connector, time};
 use abi::layout::MAX_CPUS;
@@ -241,6 +241,8 @@ fn schedule() {
     drop(me);
     hand_over(from, next);
     finish_switch();
+    super::with_current(|me| me.sched.switches.set(me.sched.switches.get().wrapping_add(1)));
+    rseq::switched();
 }
 
 /// Leaves a thread for the next one, or for the idle thread.
@@ -380,6 +382,19 @@ pub fn kicked() {
 /// Time slice for sched_rr_get_interval(2).
 pub fn slice_ns() -> u64 {
     SLICE_NS
+}
+
+/// Calls `f` with the threads that run on other virtual CPUs now in the memory of `me`.
+pub fn for_each_running_beside(me: &Task, mut f: impl FnMut(&Task)) {
+    let Some(mm) = me.try_mm() else { return };
+    let others = smp::online() & !IDLE.get() & !(1 << percpu::cpu_index());
+    for cpu in (0..MAX_CPUS).filter(|cpu| others >> cpu & 1 != 0) {
+        let Some(other) = super::current_of(cpu) else { continue };
+        let runs = other.sched.state.get() == State::Running && other.sched.cpu.get() == cpu;
+        if runs && other.try_mm().is_some_and(|other| Rc::ptr_eq(&other, &mm)) {
+            f(&other);
+        }
+    }
 }
 
 /// Number of threads that wait for a virtual CPU.

@@ -52,6 +52,8 @@ pub struct Entity {
     pub affinity: Cell<u64>,
     /// The CPU that it runs on, or did last.
     pub(super) cpu: Cell<usize>,
+    /// How often it got the CPU back from another thread; wraps around.
+    pub(super) switches: Cell<u32>,
     /// It is in the queue and may use all CPUs.
     pub(super) free: Cell<bool>,
     /// It must look around before it returns to its program.
@@ -70,6 +72,7 @@ impl Entity {
             policy: Cell::new(from.map_or((0, 0), |e| e.policy.get())),
             affinity: Cell::new(from.map_or(u64::MAX, |e| e.affinity.get())),
             cpu: Cell::new(from.map_or(0, |e| e.cpu.get())),
+            switches: Cell::new(0),
             free: Cell::new(false),
             work: Cell::new(false),
         }
@@ -78,6 +81,12 @@ impl Entity {
     /// The CPU that it runs on, or did last.
     pub fn cpu(&self) -> usize {
         self.cpu.get()
+    }
+
+    /// How often it got the CPU back from another thread; wraps around.
+    #[inline(always)]
+    pub fn switches(&self) -> u32 {
+        self.switches.get()
     }
 
     pub(super) fn may_use(&self, cpu: usize) -> bool {

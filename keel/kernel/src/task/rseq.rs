@@ -1,0 +1,245 @@
+//! Restartable sequences, rseq(2).
+//!
+//! A thread registers a `struct rseq` of its memory. It is told there on which processor it runs, and may describe
+//! a short run of instructions (`struct rseq_cs`) that must not be continued after another thread ran in between, or a
+//! signal handler: then it goes on at the place for that case. Threads give way on their way back to the program
+//! only, so that is where [`settle`] looks, and only after a switch.
+
+use super::{Task, current, sched, with_current};
+use crate::mm::user;
+use crate::patch;
+use crate::signal::{SigInfo, send};
+use abi::layout::USER_TOP;
+use core::cell::Cell;
+use hal::trap::TrapFrame;
+use hal::{percpu, smp};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Bytes of `struct rseq` that mean something here, and its alignment: auxiliary vector.
+pub const FEATURE_SIZE: u32 = 28;
+/// Alignment of `struct rseq`.
+pub const ALIGN: usize = 32;
+/// `sizeof(struct rseq)` of the first version.
+const FIRST_SIZE: u32 = 32;
+const UNREGISTER: u32 = 1;
+/// `cpu_id` of an area that is not registered.
+const UNINITIALIZED: u32 = u32::MAX;
+/// Offsets in `struct rseq`.
+const RSEQ_CS: usize = 8;
+const FLAGS: usize = 16;
+const NODE_ID: usize = 20;
+
+/// What a thread has registered.
+#[derive(Debug, Default)]
+pub struct Rseq {
+    /// Address of its `struct rseq`, 0 if there is none.
+    area: Cell<usize>,
+    len: Cell<u32>,
+    signature: Cell<u32>,
+    /// Processor and concurrency id that the area says.
+    told: Cell<(u32, u32)>,
+    /// The thread's switches when it entered keel by a fault or an interrupt, or was settled last.
+    switches: Cell<u32>,
+    /// Its critical section has to be aborted although it was not switched: membarrier(2).
+    fence: Cell<bool>,
+}
+
+impl Rseq {
+    /// Of a new process: a copy of its creator's, whose memory it has a copy of.
+    pub fn inherit(&self, from: &Self) {
+        self.area.set(from.area.get());
+        self.len.set(from.len.get());
+        self.signature.set(from.signature.get());
+        self.told.set(from.told.get());
+    }
+
+    /// The thread runs another program.
+    pub fn forget(&self) {
+        self.area.set(0);
+        self.len.set(0);
+        self.signature.set(0);
+    }
+
+    /// Whether an area is registered.
+    #[inline(always)]
+    pub fn is_registered(&self) -> bool {
+        self.area.get() != 0
+    }
+
+    /// Address, length and signature of what is registered, zeros if nothing is.
+    pub fn configuration(&self) -> (usize, u32, u32) {
+        (self.area.get(), self.len.get(), self.signature.get())
+    }
+
+    /// Has the thread's critical section aborted before it goes on.
+    pub fn set_fence(&self) {
+        self.fence.set(true);
+    }
+
+    /// A fault or an interrupt came.
+    #[inline(always)]
+    pub fn entered(&self, switches: u32) {
+        self.switches.set(switches);
+    }
+}
+
+/// rseq(2). EBUSY, EFAULT, EINVAL, EPERM.
+pub fn sys_rseq(area: usize, len: u32, flags: u32, signature: u32) -> Result<()> {
+    let me = current();
+    let rseq = &me.rseq;
+    let known = (rseq.area.get(), rseq.len.get()) == (area, len);
+    if flags & UNREGISTER != 0 {
+        if flags != UNREGISTER || !rseq.is_registered() || !known {
+            return Err(Errno::EINVAL);
+        }
+        if rseq.signature.get() != signature {
+            return Err(Errno::EPERM);
+        }
+        write_ids(area, 0, UNINITIALIZED, 0)?;
+        rseq.forget();
+        return Ok(());
+    }
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if rseq.is_registered() {
+        return Err(match () {
+            () if !known => Errno::EINVAL,
+            () if rseq.signature.get() != signature => Errno::EPERM,
+            () => Errno::EBUSY,
+        });
+    }
+    if len < FIRST_SIZE || !area.is_multiple_of(ALIGN) {
+        return Err(Errno::EINVAL);
+    }
+    user::access_ok(area, len as usize)?;
+    // What an earlier owner of this memory left there.
+    if user::read::<u64>(area + RSEQ_CS)? != 0 {
+        user::write(area + RSEQ_CS, &0u64)?;
+    }
+    let (cpu, cid) = ids(&me);
+    write_ids(area, cpu, cpu, cid)?;
+    rseq.told.set((cpu, cid));
+    rseq.len.set(len);
+    rseq.signature.set(signature);
+    rseq.area.set(area);
+    Ok(())
+}
+
+fn write_ids(area: usize, start: u32, cpu: u32, cid: u32) -> Result<()> {
+    user::write(area, &[start, cpu])?;
+    // One memory node: number 0.
+    user::write(area + NODE_ID, &[0, cid])
+}
+
+/// Processor of the current thread, and its concurrency id: the least number that no other running thread
+/// with the same memory has.
+fn ids(me: &Task) -> (u32, u32) {
+    let cpu = percpu::cpu_index();
+    if !smp::several() {
+        return (cpu as u32, 0);
+    }
+    let mut taken = 0u64;
+    sched::for_each_running_beside(me, |other| {
+        if other.rseq.is_registered() {
+            taken |= 1 << (other.rseq.told.get().1 & 63);
+        }
+    });
+    (cpu as u32, taken.trailing_ones())
+}
+
+/// The current thread has just got a virtual CPU: tells it which one, if it was another one before.
+#[inline(always)]
+pub fn switched() {
+    with_current(|me| {
+        if me.rseq.is_registered() {
+            tell(me);
+        }
+    });
+}
+
+fn tell(me: &Task) {
+    let rseq = &me.rseq;
+    let new = ids(me);
+    if rseq.told.replace(new) == new {
+        return;
+    }
+    let (area, (cpu, cid)) = (rseq.area.get(), new);
+    let written = hal::user::copy_out_value(area, &[cpu, cpu])
+        .and_then(|()| hal::user::copy_out_value(area + NODE_ID, &[0u32, cid]));
+    if written.is_err() {
+        // The page is not there now: on the way back to the program.
+        rseq.told.set((UNINITIALIZED, 0));
+        me.sched.work.set(true);
+        percpu::set_work_pending();
+    }
+}
+
+/// On the way back to the program: aborts the critical section if other threads ran meanwhile.
+#[inline(always)]
+pub fn settle(frame: &mut TrapFrame) {
+    let due = with_current(|me| {
+        let rseq = &me.rseq;
+        let switches = me.sched.switches();
+        rseq.is_registered() && (rseq.switches.replace(switches) != switches) | rseq.fence.replace(false)
+    });
+    if due {
+        abort_section(frame);
+    }
+}
+
+/// A signal handler is about to run, or other threads ran: the critical section is not continued.
+#[cold]
+pub fn abort_section(frame: &mut TrapFrame) {
+    let me = current();
+    let area = me.rseq.area.get();
+    if area == 0 {
+        return;
+    }
+    let done = refresh(&me, area).and_then(|()| section(&me, area, frame.rip));
+    match done {
+        Ok(None) => {}
+        Ok(Some(abort)) => frame.rip = abort,
+        Err(_) => send::force(&me, SigInfo::from_kernel(g::SIGSEGV)),
+    }
+}
+
+/// Writes the ids if that was not possible before.
+fn refresh(me: &Task, area: usize) -> Result<()> {
+    if me.rseq.told.get().0 != UNINITIALIZED {
+        return Ok(());
+    }
+    let (cpu, cid) = ids(me);
+    me.rseq.told.set((cpu, cid));
+    write_ids(area, cpu, cpu, cid)
+}
+
+/// Where to go on if the thread is in its critical section; `rip` is its frame's.
+/// EFAULT, EINVAL: it is not well described.
+fn section(me: &Task, area: usize, rip: u64) -> Result<Option<u64>> {
+    let at: u64 = user::read(area + RSEQ_CS)?;
+    if at == 0 {
+        return Ok(None);
+    }
+    let [head, start, length, abort]: [u64; 4] = user::read(at as usize)?;
+    let (version, flags) = (head as u32, (head >> 32) as u32);
+    let end = start.checked_add(length).ok_or(Errno::EINVAL)?;
+    if [start, end, abort].iter().any(|at| *at >= USER_TOP as u64) || version > 0 {
+        return Err(Errno::EINVAL);
+    }
+    if abort.wrapping_sub(start) < length {
+        return Err(Errno::EINVAL);
+    }
+    let signature: u32 = user::read((abort as usize).wrapping_sub(4))?;
+    if signature != me.rseq.signature.get() {
+        return Err(Errno::EINVAL);
+    }
+    let inside = patch::program_rip(rip).wrapping_sub(start) < length;
+    // Sections that go on in spite of an event are a thing of the past.
+    if inside && (flags != 0 || user::read::<u32>(area + FLAGS)? != 0) {
+        return Err(Errno::EINVAL);
+    }
+    user::write(area + RSEQ_CS, &0u64)?;
+    Ok(inside.then_some(abort))
+}
