@@ -74,6 +74,18 @@ impl XsaveArea {
         unsafe { _xsave64(self.address as *mut u8, u64::MAX) }
     }
 
+    /// What was saved, with the low xmm halves that lie in `frame`.
+    pub fn image(&mut self, frame: &TrapFrame) -> Vec<u8> {
+        let mut bytes = self.bytes().to_vec();
+        for (i, half) in frame.xmm.iter().enumerate() {
+            let at = XMM + i * 16;
+            bytes[at..at + 8].copy_from_slice(&half[0].to_le_bytes());
+            bytes[at + 8..at + 16].copy_from_slice(&half[1].to_le_bytes());
+        }
+        bytes[XSTATE_BV] |= 2;
+        bytes
+    }
+
     /// Loads the state into the CPU.
     pub fn restore(&self) {
         // SAFETY: the area holds an image that XSAVE wrote, or one that `load` sanitised.
@@ -92,14 +104,7 @@ impl Drop for XsaveArea {
 pub fn capture(frame: &TrapFrame) -> Vec<u8> {
     let Some(mut area) = XsaveArea::new() else { return Vec::new() };
     area.save();
-    let bytes = area.bytes();
-    for (i, half) in frame.xmm.iter().enumerate() {
-        let at = XMM + i * 16;
-        bytes[at..at + 8].copy_from_slice(&half[0].to_le_bytes());
-        bytes[at + 8..at + 16].copy_from_slice(&half[1].to_le_bytes());
-    }
-    bytes[XSTATE_BV] |= 2;
-    bytes.to_vec()
+    area.image(frame)
 }
 
 /// Loads an image that a program handed back (rt_sigreturn): invalid bits are cleared first, so it

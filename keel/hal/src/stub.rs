@@ -153,7 +153,11 @@ keel_exception:         /* rsp: vector, code, rip, cs, rflags, rsp, ss */
     come_back keel_leaving_quick, keel_leaving_quick_end, keel_leave_quick_again
     come_back keel_leaving_own, keel_leaving_own_end, keel_leave_quick_again
     jmp 3b
-6:  cmp dword ptr [rsp + 16], 14
+6:  cmp dword ptr [rsp + 16], 1
+    jne 9f
+    and dword ptr [rsp + 48], 0xfffffeff    /* a program with the trap flag came here: keel is not stepped through */
+    jmp 3b
+9:  cmp dword ptr [rsp + 16], 14
     jne 7f
     lea rbx, [rip + keel_user_access]
     cmp [rsp + 32], rbx

@@ -77,6 +77,14 @@ impl Thread {
         Some(unsafe { (*frame).clone() })
     }
 
+    /// The extended registers as they were when it entered keel: an XSAVE image (standard format); `None` if the thread
+    /// runs now.
+    pub fn extended_state(&self) -> Option<alloc::vec::Vec<u8>> {
+        let frame = self.frame()?;
+        // SAFETY: under the big lock nobody else uses the area of a thread that does not run.
+        Some(unsafe { (*self.fpu.get()).image(&frame) })
+    }
+
     /// Base of the FS segment (thread-local storage).
     pub fn set_fs_base(&self, base: u64) {
         self.fs_base.set(base);

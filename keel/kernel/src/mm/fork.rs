@@ -22,6 +22,7 @@ impl Mm {
         let mut child = Inner::new(limits.stack)?;
         child.mmap_base = parent.mmap_base;
         child.brk = parent.brk;
+        child.plain_text = parent.plain_text;
         child.vmas = inherited(parent);
         parent.copy_pages(&mut child)?;
         child.note_attached();

@@ -172,7 +172,8 @@ impl Mm {
                     None => break,
                 },
             };
-            f(&page.frame, offset, done, part);
+            let frame = if access == Access::Read { self.unpatched(at - offset, page.frame) } else { page.frame };
+            f(&frame, offset, done, part);
             done += part;
         }
         done

@@ -8,6 +8,7 @@
 pub mod advise;
 pub mod area;
 pub mod barrier;
+mod debugger;
 pub mod exec;
 mod fault;
 mod fork;
@@ -61,6 +62,8 @@ struct Inner {
     /// Walks upward through fresh memory, and through pages to be copied.
     ahead: fault::Walks,
     copied: fault::Ahead,
+    /// No text is patched: a debugger works on it.
+    plain_text: bool,
 }
 
 /// Addresses that /proc/PID/stat shows; all in bytes, 0 if there is no such thing.
@@ -261,6 +264,7 @@ impl Inner {
             lock_future: false,
             ahead: fault::Walks::default(),
             copied: fault::Ahead::default(),
+            plain_text: false,
         })
     }
 

@@ -133,7 +133,7 @@ impl Mm {
     /// was never writable, so that it shows the file's own pages.
     pub fn text_site(&self, rip: usize) -> Option<TextSite> {
         let inner = self.inner.borrow();
-        let vma = inner.vmas.find(rip)?;
+        let vma = inner.vmas.find(rip).filter(|_| !inner.plain_text)?;
         let (file, first) = vma.attrs.text_file()?;
         let page_address = rip & !(PAGE_SIZE - 1);
         let file_page = first + ((page_address - vma.start) / PAGE_SIZE) as u64;
@@ -183,6 +183,9 @@ impl Mm {
         text.set_page(page, frame.clone());
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
+        if inner.plain_text {
+            return;
+        }
         let mut shown: SmallVec<[usize; 2]> = SmallVec::new();
         for vma in inner.vmas.iter() {
             let Some((file, first)) = vma.attrs.text_file() else { continue };
@@ -264,7 +267,7 @@ impl Inner {
 
     /// The patched page for `va` of a text mapping, if there is one and its trampolines are in place.
     pub(super) fn patched_page(&mut self, vma: &Vma<Area>, va: usize, page: u64) -> Option<Frame> {
-        let text = vma.attrs.patched_text()?;
+        let text = vma.attrs.patched_text().filter(|_| !self.plain_text)?;
         let frame = text.page(page)?;
         self.trampolines_at(&text, origin(va, page)?)?;
         Some(frame)

@@ -52,7 +52,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
         sched::look_around();
         let task = task::current();
         loop {
-            match next_action(&task, frame) {
+            match next_action(&task, frame, &mut call) {
                 Action::None => break,
                 Action::Exit(status) => return Err(status),
                 Action::Stop => sched::stop(),
@@ -67,6 +67,8 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
                             task.signals.actions().set(g::SIGSEGV, SigAction::default());
                         }
                         super::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
+                    } else {
+                        ptrace::handler_entered(frame);
                     }
                 }
             }
@@ -74,6 +76,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
         drop(task);
         restore_mask();
         rseq::settle(frame);
+        ptrace::arm(frame);
         if !percpu::work_pending() {
             return Ok(call.without_handler(frame));
         }
@@ -90,7 +93,9 @@ fn restore_mask() {
 
 /// A finished call that may have to be repeated.
 struct Pending {
-    number: u64,
+    /// Number of the call whose result lies in rax; `None` after anything else.
+    number: Option<u64>,
+    /// The call is to be repeated.
     errno: Option<Errno>,
 }
 
@@ -98,7 +103,7 @@ impl Pending {
     fn of(frame: &TrapFrame, call: Option<u64>) -> Self {
         let errno = Errno::from_code((frame.rax as i64).wrapping_neg());
         let errno = (call.is_some() && crate::syscall::is_restart(frame.rax as isize)).then_some(errno);
-        Self { number: call.unwrap_or(0), errno }
+        Self { number: call, errno }
     }
 
     /// Before a handler runs: the call ends with EINTR or is repeated when the handler returns
@@ -109,28 +114,24 @@ impl Pending {
             Errno::ERESTARTSYS => action.flags & u64::from(g::SA_RESTART) != 0,
             _ => false,
         };
-        frame.rax = if again { self.number } else { -i64::from(Errno::EINTR.code()) as u64 };
-        again.then_some(self.number)
+        let number = self.number.filter(|_| again);
+        frame.rax = number.unwrap_or(-i64::from(Errno::EINTR.code()) as u64);
+        number
     }
 
     /// No handler ran: the call is repeated.
     fn without_handler(&self, frame: &mut TrapFrame) -> Next {
-        match self.errno {
-            None => Next::Program,
-            Some(Errno::ERESTART_RESTARTBLOCK) => {
-                frame.rax = u64::from(g::__NR_restart_syscall);
-                Next::Call(frame.rax)
-            }
-            Some(_) => {
-                frame.rax = self.number;
-                Next::Call(self.number)
-            }
-        }
+        frame.rax = match (self.errno, self.number) {
+            (None, _) | (_, None) => return Next::Program,
+            (Some(Errno::ERESTART_RESTARTBLOCK), _) => u64::from(g::__NR_restart_syscall),
+            (Some(_), Some(number)) => number,
+        };
+        Next::Call(frame.rax)
     }
 }
 
 /// Takes signals until one needs something done.
-fn next_action(task: &Rc<Task>, frame: &mut TrapFrame) -> Action {
+fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Action {
     let process = task.process();
     loop {
         if let Some(status) = process.signals.group_exit.get() {
@@ -140,7 +141,9 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame) -> Action {
             return Action::Exit(g::SIGKILL as i32);
         }
         if task.traced.is_interrupted() {
-            ptrace::interrupted(frame);
+            if let Some(other) = ptrace::interrupted(frame, call.number) {
+                *call = Pending::of(frame, other);
+            }
             continue;
         }
         if process.signals.stopped_by.get() != 0 {
@@ -149,8 +152,16 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame) -> Action {
         }
         let wanted = SigSet(!0).without(task.signals.blocked.get());
         let Some(info) = take(task, wanted) else { return Action::None };
-        let passed = if task.traced.is_attached() { ptrace::delivering(frame, info) } else { Some(info) };
-        let Some(info) = passed else { continue };
+        let info = if task.traced.is_attached() {
+            let (info, changed) = ptrace::delivering(frame, info, call.number);
+            if let Some(other) = changed {
+                *call = Pending::of(frame, other);
+            }
+            info
+        } else {
+            Some(info)
+        };
+        let Some(info) = info else { continue };
         let signal = info.signal();
         if trace::is_on() {
             trace::signal(&info);

@@ -113,7 +113,7 @@ syscalls! {
     98 getrusage Full [crate::task::info::sys_getrusage] (who: Int, usage: Ptr) "";
     99 sysinfo Full [crate::task::info::sys_sysinfo] (info: Ptr) "";
     100 times Full [crate::task::info::sys_times] (buf: Ptr) "";
-    101 ptrace Partial [crate::task::ptrace::sys_ptrace] (request: Int, pid: Pid, addr: Ptr, data: Ptr) "what strace needs: no single steps, no breakpoints in read-only text, no floating point registers";
+    101 ptrace Partial [crate::task::ptrace::sys_ptrace] (request: Int, pid: Pid, addr: Ptr, data: Ptr) "no hardware breakpoints and watchpoints (ENOSPC), no PTRACE_SYSEMU, no stops at filters (PTRACE_O_TRACESECCOMP)";
     102 getuid Full [crate::task::cred::sys_getuid] () "";
     103 syslog None [= EPERM] (kind: Int, bufp: Ptr, len: Int) "the kernel log belongs to the host";
     104 getgid Full [crate::task::cred::sys_getgid] () "";

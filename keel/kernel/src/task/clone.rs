@@ -227,6 +227,9 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     let mut start = frame.clone();
     start.rax = 0;
     start.entry = Entry::Fault as u64;
+    if me.traced.is_stepping() {
+        ptrace::clear_step(&mut start);
+    }
     if r.stack != 0 {
         start.rsp = r.stack;
     }

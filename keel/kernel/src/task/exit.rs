@@ -74,7 +74,7 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
     let last = process.remove_thread(&me);
     ptrace::ended(&me, process.signals.group_exit.get().unwrap_or(status));
     if last {
-        ptrace::tracer_ended(&process);
+        ptrace::process_ended(&process);
     }
     let mut usage = process.ended_usage.get();
     usage.add(&me.sched.usage());

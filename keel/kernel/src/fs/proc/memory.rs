@@ -122,7 +122,7 @@ impl SynthFile for Memory {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
         let Some(mm) = self.mm()? else { return Ok(0) };
         let address = address(offset)?;
-        match mm.poke(address, data) {
+        match mm.poke_forced(address, data) {
             0 if !data.is_empty() => Err(Errno::EIO),
             n => Ok(n),
         }

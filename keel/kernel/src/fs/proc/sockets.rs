@@ -1,32 +1,13 @@
 //! Sockets as `/proc/net` lists them: those that some process has open.
 
-use crate::file::File;
-use crate::file::socket::Socket;
 use crate::file::socket::inet::Endpoint;
 use crate::file::socket::inet::statistics::{self, Row};
 use crate::file::socket::inet::tcp::State;
-use crate::task::process;
+use crate::file::socket::{Socket, open_sockets};
 use alloc::format;
-use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use uapi::raw::net;
-
-/// Open sockets of a family, each once, in the order of their inode numbers.
-fn all(family: u32) -> Vec<(u64, Rc<File>)> {
-    let mut found: Vec<(u64, Rc<File>)> = Vec::new();
-    for files in process::all().into_iter().filter_map(|p| p.main_thread()?.try_files()) {
-        for file in files.numbers().into_iter().filter_map(|fd| files.get(fd).ok()) {
-            let matches = file.downcast::<Socket>().is_some_and(|socket| socket.family == family);
-            if matches && let Ok(attr) = file.ops.attr() {
-                found.push((attr.ino, file));
-            }
-        }
-    }
-    found.sort_by_key(|(ino, _)| *ino);
-    found.dedup_by_key(|(ino, _)| *ino);
-    found
-}
 
 /// `net/unix`.
 pub fn unix() -> Vec<u8> {
@@ -35,7 +16,7 @@ pub fn unix() -> Vec<u8> {
     const UNCONNECTED: u32 = 1;
     const CONNECTED: u32 = 3;
     let mut out = b"Num       RefCount Protocol Flags    Type St Inode Path\n".to_vec();
-    for (ino, file) in all(net::AF_UNIX) {
+    for (ino, file) in open_sockets(net::AF_UNIX) {
         let Some(socket) = file.downcast::<Socket>() else { continue };
         let flags = if socket.ops.is_listening() { LISTENS } else { 0 };
         let (references, state) = if socket.ops.peer().is_ok() { (3, CONNECTED) } else { (2, UNCONNECTED) };
@@ -94,6 +75,6 @@ pub fn inet(family: u32, kind: u32, width: usize) -> String {
 pub fn in_use(family: u32) -> [usize; 3] {
     let of = |rows: Vec<Row>| rows.iter().filter(|row| row.family == family).count();
     let (tcp, udp) = (of(statistics::tcp()), of(statistics::udp()));
-    let others = [net::AF_UNIX, net::AF_NETLINK].map(|family| all(family).len());
+    let others = [net::AF_UNIX, net::AF_NETLINK].map(|family| open_sockets(family).len());
     [tcp + udp + others.iter().sum::<usize>(), tcp, udp]
 }

@@ -1,11 +1,13 @@
 //! The requests of ptrace(2).
 
-use super::{OPTIONS, Stop, attach, call_info, detach, resume};
+use super::registers::{self, peek_user, poke_user, register_set, set_registers};
+use super::stops::call_info;
+use super::{OPTIONS, attach, detach, resume};
 use crate::mm::user;
-use crate::signal::{SigInfo, send, send_to_task};
+use crate::signal::{SigInfo, UNBLOCKABLE, send, send_to_task};
 use crate::task::{Task, current, pid, prctl};
 use alloc::rc::Rc;
-use keel_core::sigset::MAX_SIGNAL;
+use keel_core::sigset::{MAX_SIGNAL, SigSet};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -18,11 +20,18 @@ const POKEDATA: u64 = 5;
 const POKEUSER: u64 = 6;
 const CONT: u64 = 7;
 const KILL: u64 = 8;
+const SINGLESTEP: u64 = 9;
 const GETREGS: u64 = 12;
 const SETREGS: u64 = 13;
+const GETFPREGS: u64 = 14;
+const SETFPREGS: u64 = 15;
 const ATTACH: u64 = 16;
 const DETACH: u64 = 17;
 const SYSCALL: u64 = 24;
+const ARCH_PRCTL: u64 = 30;
+/// Codes of arch_prctl(2).
+const ARCH_GET_FS: usize = 0x1003;
+const ARCH_GET_GS: usize = 0x1004;
 const SETOPTIONS: u64 = 0x4200;
 const GETEVENTMSG: u64 = 0x4201;
 const GETSIGINFO: u64 = 0x4202;
@@ -33,11 +42,9 @@ const SEIZE: u64 = 0x4206;
 const INTERRUPT: u64 = 0x4207;
 const LISTEN: u64 = 0x4208;
 const GETSIGMASK: u64 = 0x420a;
+const SETSIGMASK: u64 = 0x420b;
 const GET_SYSCALL_INFO: u64 = 0x420e;
-
-/// Register set of the general registers, and its size in bytes.
-const NT_PRSTATUS: usize = 1;
-const REGISTERS_LEN: usize = size_of::<super::Registers>();
+const GET_RSEQ_CONFIGURATION: u64 = 0x420f;
 
 /// ptrace(2). EBUSY, EFAULT, EINVAL, EIO, EPERM, ESRCH.
 pub fn sys_ptrace(request: u64, target: i32, address: usize, data: usize) -> Result<usize> {
@@ -95,10 +102,6 @@ fn signal_of(data: usize) -> Result<i32> {
     if data <= MAX_SIGNAL as usize { Ok(data as i32) } else { Err(Errno::EIO) }
 }
 
-fn with_stop<R>(task: &Task, f: impl FnOnce(&mut Stop) -> R) -> Result<R> {
-    task.traced.inner.borrow_mut().stop.as_mut().map(f).ok_or(Errno::ESRCH)
-}
-
 fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Result<usize> {
     match request {
         PEEKTEXT | PEEKDATA => {
@@ -111,26 +114,31 @@ fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Res
         }
         POKETEXT | POKEDATA => {
             let mm = task.try_mm().ok_or(Errno::EIO)?;
-            if mm.poke(address, &(data as u64).to_le_bytes()) < size_of::<u64>() {
+            if mm.poke_forced(address, &(data as u64).to_le_bytes()) < size_of::<u64>() {
                 return Err(Errno::EIO);
             }
         }
         PEEKUSER => {
-            let word = with_stop(task, |stop| peek_user(stop, address))??;
+            let word = task.traced.with_stop(|stop| peek_user(stop, address))??;
             user::write(data, &word)?;
         }
-        POKEUSER => with_stop(task, |stop| {
-            let register =
-                stop.registers.get_mut(address / 8).filter(|_| address.is_multiple_of(8)).ok_or(Errno::EIO)?;
-            *register = data as u64;
-            stop.changed = true;
-            Ok(())
-        })??,
+        POKEUSER => task.traced.with_stop(|stop| poke_user(stop, address, data as u64))??,
         GETREGS => {
-            let registers = with_stop(task, |stop| stop.registers)?;
+            let registers = task.traced.with_stop(|stop| stop.registers)?;
             user::write(data, &registers)?;
         }
         SETREGS => set_registers(task, user::read(data)?)?,
+        GETFPREGS => user::write_bytes(data, &registers::legacy(task)?)?,
+        SETFPREGS => {
+            let mut bytes = [0; registers::LEGACY_LEN];
+            user::read_bytes(data, &mut bytes)?;
+            registers::set_legacy(task, &bytes)?;
+        }
+        ARCH_PRCTL => match data {
+            ARCH_GET_FS => user::write(address, &task.thread.fs_base())?,
+            ARCH_GET_GS => user::write(address, &0u64)?,
+            _ => return Err(Errno::EINVAL),
+        },
         GETREGSET | SETREGSET => register_set(task, request == SETREGSET, address, data)?,
         SETOPTIONS => {
             if data & !(OPTIONS as usize) != 0 {
@@ -139,17 +147,17 @@ fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Res
             task.traced.inner.borrow_mut().options = data as u32;
         }
         GETEVENTMSG => {
-            let message = with_stop(task, |stop| stop.message)?;
+            let message = task.traced.with_stop(|stop| stop.message)?;
             user::write(data, &message)?;
         }
         GETSIGINFO => {
-            let info = with_stop(task, |stop| stop.info)?;
+            let info = task.traced.with_stop(|stop| stop.info)?;
             user::write_bytes(data, bytemuck::bytes_of(&info))?;
         }
         SETSIGINFO => {
             let mut info = SigInfo::default();
             user::read_bytes(data, bytemuck::bytes_of_mut(&mut info))?;
-            with_stop(task, |stop| stop.info = info)?;
+            task.traced.with_stop(|stop| stop.info = info)?;
         }
         GETSIGMASK => {
             if address != 8 {
@@ -157,8 +165,21 @@ fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Res
             }
             user::write(data, &task.signals.blocked().0)?;
         }
+        SETSIGMASK => {
+            if address != 8 {
+                return Err(Errno::EINVAL);
+            }
+            task.set_blocked(SigSet(user::read(data)?).without(UNBLOCKABLE));
+        }
+        GET_RSEQ_CONFIGURATION => {
+            let (area, len, signature) = task.rseq.configuration();
+            let words = [area as u64, u64::from(len) | u64::from(signature) << 32, 0];
+            let bytes: &[u8] = bytemuck::cast_slice(&words);
+            user::write_bytes(data, &bytes[..bytes.len().min(address)])?;
+            return Ok(bytes.len());
+        }
         GET_SYSCALL_INFO => {
-            let (info, len) = with_stop(task, |stop| call_info(stop))?;
+            let (info, len) = task.traced.with_stop(|stop| call_info(stop))?;
             let bytes: &[u8] = bytemuck::cast_slice(&info);
             user::write_bytes(data, &bytes[..len.min(address)])?;
             return Ok(len);
@@ -167,10 +188,14 @@ fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Res
             if !task.traced.inner.borrow().seized {
                 return Err(Errno::EIO);
             }
-            with_stop(task, |stop| stop.listens = true)?;
+            task.traced.with_stop(|stop| stop.listens = true)?;
         }
-        CONT | SYSCALL => {
+        CONT | SYSCALL | SINGLESTEP => {
             let signal = signal_of(data)?;
+            if request == SINGLESTEP {
+                task.try_mm().ok_or(Errno::EIO)?.show_plain_text();
+            }
+            task.traced.stepping.set(request == SINGLESTEP);
             task.traced.inner.borrow_mut().calls = request == SYSCALL;
             resume(task, signal);
         }
@@ -178,38 +203,4 @@ fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Res
         _ => return Err(Errno::EIO),
     }
     Ok(0)
-}
-
-/// A word of `struct user`: the registers come first, the rest is not kept.
-fn peek_user(stop: &Stop, offset: usize) -> Result<u64> {
-    const USER_LEN: usize = 912;
-    if !offset.is_multiple_of(8) || offset >= USER_LEN {
-        return Err(Errno::EIO);
-    }
-    Ok(stop.registers.get(offset / 8).copied().unwrap_or(0))
-}
-
-fn set_registers(task: &Rc<Task>, registers: super::Registers) -> Result<()> {
-    with_stop(task, |stop| {
-        stop.registers = registers;
-        stop.changed = true;
-    })
-}
-
-/// `PTRACE_GETREGSET` and `SETREGSET` of the general registers. EFAULT, EINVAL.
-fn register_set(task: &Rc<Task>, set: bool, kind: usize, vector: usize) -> Result<()> {
-    let [base, len]: [usize; 2] = user::read(vector)?;
-    if kind != NT_PRSTATUS || !len.is_multiple_of(8) {
-        return Err(Errno::EINVAL);
-    }
-    let len = len.min(REGISTERS_LEN);
-    let mut registers = with_stop(task, |stop| stop.registers)?;
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut registers);
-    if set {
-        user::read_bytes(base, &mut bytes[..len])?;
-        set_registers(task, registers)?;
-    } else {
-        user::write_bytes(base, &bytes[..len])?;
-    }
-    user::write(vector.wrapping_add(8), &len)
 }

@@ -80,6 +80,7 @@ pub fn bind(socket: &Rc<Unix>, name: UnixName) -> Result<UnixName> {
                 .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?;
             let bound = inode.attachments().ok_or(Errno::EPERM)?.get_or_insert(Bound::default);
             let _old = bound.0.replace(Rc::downgrade(socket));
+            socket.node.set(inode.attr().ok().map(|attr| [attr.ino as u32, attr.dev as u32]));
             Ok(UnixName::Path(path))
         }
         UnixName::Abstract(name) => {

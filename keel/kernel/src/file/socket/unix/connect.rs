@@ -46,6 +46,7 @@ impl Unix {
         self.credentials.set(own_credentials());
         let other = Unix::new(self.kind);
         *other.name.borrow_mut() = listener.name.borrow().clone();
+        other.node.set(listener.node.get());
         other.role.set(Role::Connected);
         other.set_peer(&me);
         other.peer_credentials.set(Some(self.credentials.get()));

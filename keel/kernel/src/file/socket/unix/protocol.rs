@@ -1,0 +1,245 @@
+//! What local sockets do for the socket calls.
+
+use super::super::message::{Control, Credentials, Received, own_credentials};
+use super::super::options::{Options, Value};
+use super::super::{Address, IN, Protocol, wait};
+use super::address::{self, UnixName};
+use super::{Kind, LIMIT, MAX_BACKLOG, MSG_OOB, OUT, Role, Unix};
+use crate::file::{File, Queues};
+use alloc::rc::Rc;
+use core::any::Any;
+use uapi::raw::general as g;
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::{Dst, Src};
+
+impl Protocol for Unix {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn opened(&self, _file: &Rc<File>, ino: u64) {
+        self.ino.set(ino);
+    }
+
+    fn bind(&self, address: &[u8]) -> Result<()> {
+        let name = address::parse(address)?;
+        if self.name.borrow().is_some() {
+            // Choosing a name for a socket that has one does nothing.
+            return if name == UnixName::Auto { Ok(()) } else { Err(Errno::EINVAL) };
+        }
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        let name = address::bind(&me, name)?;
+        *self.name.borrow_mut() = Some(name);
+        Ok(())
+    }
+
+    fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
+        match self.kind {
+            Kind::Datagram => self.connect_datagram(address),
+            Kind::Stream | Kind::SeqPacket => self.connect_stream(&address::parse(address)?, nonblocking),
+        }
+    }
+
+    fn listen(&self, backlog: i32) -> Result<()> {
+        if self.kind == Kind::Datagram {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.name.borrow().is_none() || self.role.get() == Role::Connected {
+            return Err(Errno::EINVAL);
+        }
+        self.max_backlog.set((backlog as u32 as usize).min(MAX_BACKLOG));
+        self.credentials.set(own_credentials());
+        self.role.set(Role::Listening);
+        self.room.wake_all();
+        Ok(())
+    }
+
+    fn accept(&self, nonblocking: bool) -> Result<Rc<dyn Protocol>> {
+        if self.kind == Kind::Datagram {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.role.get() != Role::Listening {
+            return Err(Errno::EINVAL);
+        }
+        let take = || {
+            if self.read_ended.get() {
+                return Some(Err(Errno::EINVAL));
+            }
+            self.backlog.borrow_mut().pop_front().map(Ok)
+        };
+        let accepted = match take() {
+            Some(accepted) => accepted?,
+            None if nonblocking => return Err(Errno::EAGAIN),
+            None => wait(&self.readable, self.options.receive_deadline(), take)??,
+        };
+        self.room.wake_all();
+        Ok(accepted)
+    }
+
+    fn local(&self) -> Result<Address> {
+        Ok(self.address())
+    }
+
+    fn peer(&self) -> Result<Address> {
+        if self.role.get() != Role::Connected {
+            return Err(Errno::ENOTCONN);
+        }
+        Ok(self.peer_name.borrow().clone().unwrap_or_else(address::unnamed))
+    }
+
+    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.kind == Kind::Datagram {
+            return self.send_packet(src, to, control, flags);
+        }
+        let connected = self.role.get() == Role::Connected;
+        if self.kind == Kind::Stream && to.is_some() {
+            return Err(if connected { Errno::EISCONN } else { Errno::EOPNOTSUPP });
+        }
+        if !connected {
+            return Err(Errno::ENOTCONN);
+        }
+        match self.kind {
+            Kind::Stream => self.send_stream(src, control, flags),
+            // The address of a connected packet socket is ignored.
+            _ => self.send_packet(src, None, control, flags),
+        }
+    }
+
+    fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(if self.kind == Kind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+        }
+        match self.kind {
+            Kind::Stream => self.receive_stream(dst, flags),
+            Kind::Datagram | Kind::SeqPacket => self.receive_packet(dst, flags),
+        }
+    }
+
+    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        if self.kind != Kind::Datagram && self.role.get() == Role::Fresh {
+            return Err(Errno::ENOTCONN);
+        }
+        self.read_ended.set(self.read_ended.get() | read);
+        self.write_ended.set(self.write_ended.get() | write);
+        self.wake_all();
+        self.room.wake_all();
+        if let Some(peer) = self.peer() {
+            peer.wake_all();
+        }
+        Ok(())
+    }
+
+    fn poll(&self) -> u32 {
+        if self.role.get() == Role::Listening {
+            return if self.backlog.borrow().is_empty() { 0 } else { IN };
+        }
+        let mut events = 0;
+        if self.error.get().is_some() {
+            events |= g::POLLERR;
+        }
+        if !self.inbox.is_empty() {
+            events |= IN;
+        }
+        let peer = self.peer().filter(|peer| !peer.closed.get());
+        let connected = self.kind != Kind::Datagram && self.role.get() == Role::Connected;
+        let gone = connected && peer.is_none();
+        if self.at_end() {
+            events |= IN | g::POLLRDHUP;
+        }
+        let ended = |unix: &Unix| unix.read_ended.get() && unix.write_ended.get();
+        let both = ended(self) || connected && peer.as_ref().is_some_and(|peer| self.at_end() && peer.read_ended.get());
+        if gone || both || self.kind != Kind::Datagram && self.role.get() == Role::Fresh {
+            events |= g::POLLHUP;
+        }
+        let full = match (&peer, self.kind) {
+            (Some(peer), Kind::Datagram) => peer.is_full(),
+            // Writable again only when most of the inbox has been read: fewer wake-ups.
+            (Some(peer), _) => peer.inbox.bytes() * 4 > LIMIT,
+            (None, _) => false,
+        };
+        if !full {
+            events |= OUT;
+        }
+        events
+    }
+
+    fn poll_queues(&self, events: u32, out: &mut Queues) {
+        // Errors and hang-ups wake both.
+        if events & (IN | g::POLLRDHUP) != 0 || events & OUT == 0 {
+            out.push(self.readable.clone());
+        }
+        if events & OUT != 0 {
+            out.push(self.writable.clone());
+        }
+    }
+
+    fn queued(&self, sent: bool) -> Result<usize> {
+        if self.role.get() == Role::Listening {
+            return Err(Errno::EINVAL);
+        }
+        if sent {
+            return Ok(self.peer().map_or(0, |peer| peer.inbox.bytes()));
+        }
+        Ok(match self.kind {
+            Kind::Datagram => self.inbox.get(0).map_or(0, |packet| packet.left()),
+            Kind::Stream | Kind::SeqPacket => self.inbox.bytes(),
+        })
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.error.take()
+    }
+
+    fn is_listening(&self) -> bool {
+        self.role.get() == Role::Listening
+    }
+
+    fn peer_credentials(&self) -> Result<Credentials> {
+        // Without a peer: process 0, and ids that nobody has.
+        Ok(self.peer_credentials.get().unwrap_or([0, u32::MAX, u32::MAX]))
+    }
+
+    fn set_option(&self, level: i32, _name: i32, _value: &[u8]) -> Result<()> {
+        Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
+    }
+
+    fn get_option(&self, level: i32, _name: i32) -> Result<Value> {
+        Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
+    }
+
+    fn release(&self) {
+        self.closed.set(true);
+        let name = self.name.borrow().clone();
+        if let Some(name) = name
+            && self.role.get() != Role::Connected
+        {
+            address::unbind(&name);
+        }
+        let unread = self.inbox.clear();
+        let waiting = self.backlog.take();
+        for connection in &waiting {
+            connection.closed.set(true);
+            if let Some(client) = connection.peer() {
+                client.error.set(Some(Errno::ECONNRESET));
+                client.wake_all();
+            }
+        }
+        if let Some(peer) = self.peer() {
+            if unread && self.kind != Kind::Datagram {
+                peer.error.set(Some(Errno::ECONNRESET));
+            }
+            peer.wake_all();
+        }
+        self.read_ended.set(true);
+        self.wake_all();
+        self.room.wake_all();
+    }
+}

@@ -1,0 +1,90 @@
+//! Local sockets as sock_diag(7) lists them.
+
+use super::super::{Socket, open_sockets};
+use super::{Kind, Role, Unix};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use uapi::raw::net;
+
+/// States, as those of TCP.
+const ESTABLISHED: u8 = 1;
+const CLOSED: u8 = 7;
+const LISTENING: u8 = 10;
+
+/// A socket.
+pub struct Row {
+    /// Inode number.
+    pub ino: u64,
+    /// `SOCK_*`.
+    pub kind: u8,
+    /// State.
+    pub state: u8,
+    /// Name as in `sun_path`; `None` if it has none.
+    pub name: Option<Vec<u8>>,
+    /// Inode and device number of the name.
+    pub node: Option<[u32; 2]>,
+    /// Inode number of the peer, 0 if nobody has it open yet.
+    pub peer: Option<u64>,
+    /// Inode numbers of those who wait to be accepted.
+    pub pending: Vec<u64>,
+    /// What waits to be received and has been sent; for listeners: who waits, and how many may.
+    pub queues: [u32; 2],
+    /// Directions that were shut down, one bit each.
+    pub shutdown: u8,
+    /// Who made it.
+    pub uid: u32,
+}
+
+/// All sockets that some process has open.
+pub fn rows() -> Vec<Row> {
+    let files = open_sockets(net::AF_UNIX);
+    files.iter().filter_map(|(_, file)| Some(row(file.downcast::<Socket>()?.ops.as_any().downcast_ref()?))).collect()
+}
+
+fn row(socket: &Unix) -> Row {
+    let name = socket.name.borrow().as_ref().map(super::address::address_of);
+    let (kind, state) = match (socket.kind, socket.role.get()) {
+        (Kind::Datagram, _) => (net::SOCK_DGRAM, if socket.peer().is_some() { ESTABLISHED } else { CLOSED }),
+        (kind, role) => {
+            let number = if kind == Kind::Stream { net::SOCK_STREAM } else { net::SOCK_SEQPACKET };
+            let state = match role {
+                Role::Listening => LISTENING,
+                Role::Connected => ESTABLISHED,
+                Role::Fresh => CLOSED,
+            };
+            (number, state)
+        }
+    };
+    let backlog: Vec<Rc<Unix>> = socket.backlog.borrow().iter().cloned().collect();
+    let queues = if state == LISTENING {
+        [backlog.len(), socket.max_backlog.get()]
+    } else {
+        let waiting = match socket.kind {
+            Kind::Datagram => socket.inbox.get(0).map_or(0, |packet| packet.left()),
+            _ => socket.inbox.bytes(),
+        };
+        [waiting, socket.peer().map_or(0, |peer| peer.inbox.bytes())]
+    };
+    // What a connected one shuts down is shut down for its peer as well.
+    let connected = socket.kind != Kind::Datagram && socket.role.get() == Role::Connected;
+    let ends = |socket: &Unix| (socket.read_ended.get(), socket.write_ended.get());
+    let (read, write) = ends(socket);
+    let (peer_read, peer_write) = match socket.peer().filter(|peer| !peer.closed.get()) {
+        Some(peer) if connected => ends(&peer),
+        _ => (connected, connected),
+    };
+    let shutdown = u8::from(read || peer_write) | u8::from(write || peer_read) << 1;
+    let peer = socket.peer().filter(|peer| !peer.closed.get());
+    Row {
+        ino: socket.ino.get(),
+        kind: kind as u8,
+        state,
+        name: name.map(|name| name.get(2..).unwrap_or_default().to_vec()),
+        node: socket.node.get(),
+        peer: peer.map(|peer| peer.ino.get()),
+        pending: backlog.iter().filter_map(|one| one.peer()).map(|client| client.ino.get()).collect(),
+        queues: queues.map(|n| n as u32),
+        shutdown,
+        uid: socket.credentials.get()[1],
+    }
+}

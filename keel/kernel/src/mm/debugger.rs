@@ -1,0 +1,113 @@
+//! Memory as debuggers see and change it.
+//!
+//! They know a program's text from its file and plant breakpoints there. So they are shown the file's bytes where a page
+//! is patched ([`super::text`]), and a program whose text they change, or that they step through, shows and runs its
+//! file's own text from then on: a breakpoint must not be jumped over in a trampoline.
+
+use super::{Access, Mm};
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::frame::Frame;
+use hal::paging::Prot;
+use vfs::Inode;
+
+impl Mm {
+    /// Whether the text is the file's own.
+    pub fn shows_plain_text(&self) -> bool {
+        self.inner.borrow().plain_text
+    }
+
+    /// Takes all patches out of this address space, and lets none in any more. Threads that are in a trampoline
+    /// may go on there.
+    pub fn show_plain_text(&self) {
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        if core::mem::replace(&mut inner.plain_text, true) {
+            return;
+        }
+        let texts: Vec<_> = inner.vmas.iter().filter_map(|v| Some((v.clone(), v.attrs.patched_text()?))).collect();
+        for (vma, text) in texts {
+            let Some((_, first)) = vma.attrs.text_file() else { continue };
+            for va in (vma.start..vma.end).step_by(PAGE_SIZE) {
+                let index = first + ((va - vma.start) / PAGE_SIZE) as u64;
+                if inner.space.get(va).is_some_and(|page| text.owns(index, &page.frame)) {
+                    drop(inner.space.unmap(va));
+                }
+            }
+        }
+        inner.space.flush();
+    }
+
+    /// The file and its page that a patched page at `va` stands for.
+    fn below_patch(&self, va: usize, frame: &Frame) -> Option<(Rc<dyn Inode>, u64)> {
+        let inner = self.inner.borrow();
+        let vma = inner.vmas.find(va)?;
+        let (file, first) = vma.attrs.text_file()?;
+        let index = first + ((va - vma.start) / PAGE_SIZE) as u64;
+        vma.attrs.patched_text()?.owns(index, frame).then(|| (file.inode.clone(), index))
+    }
+
+    /// What a reader sees of a page: the file's if it is patched. May block.
+    pub(super) fn unpatched(&self, va: usize, frame: Frame) -> Frame {
+        let Some((inode, index)) = self.below_patch(va, &frame) else { return frame };
+        let pages = inode.pages(index, 1, false).ok();
+        pages.and_then(|pages| pages.into_iter().next()).unwrap_or(frame)
+    }
+
+    /// Writes memory of this space as ptrace(2) does, also where its program can't write but in pages of its own: bytes
+    /// up to the first that can't be. May block.
+    pub fn poke_forced(&self, start: usize, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+            let Some(at) = start.checked_add(done) else { break };
+            let part = rest.get(..PAGE_SIZE - at % PAGE_SIZE).unwrap_or(rest);
+            let n = match self.own_page(at) {
+                None => self.poke(at, part),
+                Some(frame) => {
+                    frame.write(at % PAGE_SIZE, part);
+                    part.len()
+                }
+            };
+            done += n;
+            if n < part.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    /// The page at `va`, made the program's own, if its mapping is private and can't be written to.
+    fn own_page(&self, va: usize) -> Option<Frame> {
+        let page_address = va & !(PAGE_SIZE - 1);
+        let is_text = {
+            let inner = self.inner.borrow();
+            let area = &inner.vmas.find(va)?.attrs;
+            let special = !area.is_anonymous() && area.file().is_none();
+            if !area.is_private() || area.prot.contains(Prot::WRITE) || area.prot.is_empty() || special {
+                return None;
+            }
+            area.text_file().is_some()
+        };
+        if is_text {
+            self.show_plain_text();
+        }
+        let present = || self.inner.borrow().space.get(page_address);
+        let page = match present() {
+            Some(page) => page,
+            None => {
+                self.fault(va, Access::Read).ok()?;
+                present()?
+            }
+        };
+        if super::fault::is_sole(&page) {
+            return Some(page.frame);
+        }
+        let copy = Frame::alloc()?;
+        copy.copy_from(&page.frame);
+        let mut inner = self.inner.borrow_mut();
+        inner.space.map(page_address, copy.clone(), page.prot)?;
+        inner.space.flush_page(page_address);
+        Some(copy)
+    }
+}

@@ -1,0 +1,299 @@
+//! Where traced threads stop: at signals, system calls, events and after single steps.
+
+use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers, TRAP_FLAG};
+use super::{TRACEEXEC, TRACEEXIT, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
+use crate::patch;
+use crate::signal::{SigInfo, code, send};
+use crate::task::wait::{Interrupt, park};
+use crate::task::{Task, current, with_current};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::trap::TrapFrame;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// Events, as the byte above the signal of a status.
+pub(super) const EVENT_FORK: i32 = 1;
+pub(super) const EVENT_VFORK: i32 = 2;
+pub(super) const EVENT_CLONE: i32 = 3;
+const EVENT_EXEC: i32 = 4;
+const EVENT_VFORK_DONE: i32 = 5;
+const EVENT_EXIT: i32 = 6;
+const EVENT_STOP: i32 = 128;
+
+const SIGTRAP: i32 = g::SIGTRAP as i32;
+/// `si_code`: a step over a system call.
+const TRAP_BRKPT: i32 = 1;
+
+/// Where a thread stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Before a system call.
+    Entry,
+    /// After one.
+    Exit,
+    /// Before a signal is delivered.
+    Signal,
+    /// Anything else.
+    Event,
+}
+
+/// A stop.
+pub(super) struct Stop {
+    pub kind: Kind,
+    /// Signal and event, as wait(2) tells them.
+    pub status: i32,
+    pub told: bool,
+    pub info: SigInfo,
+    pub message: u64,
+    pub registers: Registers,
+    /// The general registers were changed.
+    pub changed: bool,
+    /// Extended registers that the tracer has set: an XSAVE image.
+    pub extended: Option<Vec<u8>>,
+    /// PTRACE_LISTEN: goes on to stop at the next SIGCONT.
+    pub listens: bool,
+    pub resumed: bool,
+    /// Signal to be delivered.
+    pub signal: i32,
+}
+
+/// What a tracer wants of a thread that goes on.
+struct Resumed {
+    /// Signal to be delivered, or 0.
+    signal: i32,
+    info: SigInfo,
+    /// The call's number, which the tracer may have changed.
+    number: Option<u64>,
+    /// It has changed registers.
+    changed: bool,
+}
+
+impl Traced {
+    /// Calls `f` on the stop. ESRCH: the thread does not stand still.
+    pub(super) fn with_stop<R>(&self, f: impl FnOnce(&mut Stop) -> R) -> Result<R> {
+        self.inner.borrow_mut().stop.as_mut().map(f).ok_or(Errno::ESRCH)
+    }
+}
+
+/// Stops the current thread. `number`: of the call that it is in.
+fn stop_here(
+    frame: &mut TrapFrame,
+    kind: Kind,
+    status: i32,
+    info: SigInfo,
+    message: u64,
+    number: Option<u64>,
+) -> Resumed {
+    let me = current();
+    disarm(&me, frame);
+    let before = registers::registers(&me, frame, kind, number);
+    me.traced.inner.borrow_mut().stop = Some(Stop {
+        kind,
+        status,
+        told: false,
+        info,
+        message,
+        registers: before,
+        changed: false,
+        extended: None,
+        listens: false,
+        resumed: false,
+        signal: 0,
+    });
+    tell(&me);
+    // At its end a thread counts as killed.
+    let interrupt = if status >> 8 == EVENT_EXIT { Interrupt::Never } else { Interrupt::ByKill };
+    let resumed = || me.traced.inner.borrow().stop.as_ref().is_none_or(|stop| stop.resumed);
+    // Who is killed goes on, to its end.
+    let _ = park(None, interrupt, || resumed().then_some(()));
+    let Some(stop) = me.traced.inner.borrow_mut().stop.take() else {
+        return Resumed { signal: 0, info, number, changed: false };
+    };
+    if stop.changed {
+        registers::put_registers(&me, frame, &stop.registers, &before, kind);
+    }
+    if let Some(image) = &stop.extended {
+        hal::fpu::load(frame, image);
+    }
+    if me.try_mm().is_some_and(|mm| mm.shows_plain_text()) {
+        // Out of a trampoline, so that it meets all breakpoints.
+        frame.rip = patch::program_rip(frame.rip);
+    }
+    if stop.changed || stop.extended.is_some() || me.traced.stepping.get() {
+        me.set_work();
+    }
+    let number = Some(stop.registers[ORIG_RAX]).filter(|number| (*number as i64) >= 0);
+    Resumed { signal: stop.signal, info: stop.info, number, changed: stop.changed }
+}
+
+/// Status of a stop at a system call.
+fn call_status(me: &Task) -> i32 {
+    if me.traced.option(TRACESYSGOOD) { SIGTRAP | 0x80 } else { SIGTRAP }
+}
+
+/// Whether the current thread stops at its calls.
+fn stops_at_calls() -> bool {
+    with_current(|me| me.traced.is_attached() && me.traced.inner.borrow().calls)
+}
+
+fn call_stop(frame: &mut TrapFrame, kind: Kind, number: u64) -> u64 {
+    let status = with_current(call_status);
+    let info = SigInfo::new(g::SIGTRAP, status);
+    let resumed = stop_here(frame, kind, status, info, 0, Some(number));
+    if resumed.signal != 0 {
+        let me = current();
+        let _ = crate::signal::send_to_task(&me, SigInfo::from_kernel(resumed.signal as u32));
+    }
+    resumed.number.unwrap_or(u64::MAX)
+}
+
+/// Before a call: its number, which the tracer may have changed.
+pub fn entering(frame: &mut TrapFrame, number: u64) -> u64 {
+    if stops_at_calls() { call_stop(frame, Kind::Entry, number) } else { number }
+}
+
+/// After a call, whose result lies in rax.
+pub fn leaving(frame: &mut TrapFrame, number: u64) {
+    if stops_at_calls() {
+        call_stop(frame, Kind::Exit, number);
+    } else if with_current(|me| me.traced.stepping.get()) {
+        // The call was the step.
+        let here = patch::program_rip(frame.rip);
+        send::force(&current(), SigInfo::fault(g::SIGTRAP, TRAP_BRKPT, here));
+    }
+}
+
+/// On the way back to the program: it shall run one instruction only, if the tracer wants that.
+#[inline(always)]
+pub fn arm(frame: &mut TrapFrame) {
+    if with_current(|me| me.traced.stepping.get()) {
+        frame.rflags |= TRAP_FLAG;
+    }
+}
+
+/// A step is over, one way or another.
+fn disarm(me: &Task, frame: &mut TrapFrame) {
+    if me.traced.stepping.take() {
+        clear_step(frame);
+    }
+}
+
+/// Makes registers those of a thread that is not stepped through.
+pub fn clear_step(frame: &mut TrapFrame) {
+    frame.rflags &= !TRAP_FLAG;
+}
+
+/// A signal handler begins instead of the instruction that was to be stepped over.
+pub fn handler_entered(frame: &mut TrapFrame) {
+    if with_current(|me| me.traced.stepping.get()) {
+        let me = current();
+        let info = SigInfo::from_process(g::SIGTRAP, SIGTRAP, me.tid(), me.cred().uid);
+        drop(me);
+        stop_here(frame, Kind::Event, SIGTRAP, info, 0, None);
+    }
+}
+
+/// A stop that the tracer asked for. `call` as in [`delivering`].
+pub fn interrupted(frame: &mut TrapFrame, call: Option<u64>) -> Option<Option<u64>> {
+    if !with_current(|me| me.traced.interrupted.replace(false)) {
+        return None;
+    }
+    let status = SIGTRAP | EVENT_STOP << 8;
+    let resumed = stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), 0, call);
+    resumed.changed.then_some(resumed.number)
+}
+
+/// A signal is about to be delivered: what becomes of it. `call`: the number of the call whose result lies in rax.
+/// The second result is there if the tracer has changed registers: the call that they belong to now.
+pub fn delivering(frame: &mut TrapFrame, info: SigInfo, call: Option<u64>) -> (Option<SigInfo>, Option<Option<u64>>) {
+    let resumed = stop_here(frame, Kind::Signal, info.signo, info, 0, call);
+    let info = match resumed.signal {
+        0 => None,
+        same if same == info.signo => Some(resumed.info),
+        other => Some(SigInfo::from_process(other as u32, code::USER, current().traced.tracer_pid(), 0)),
+    };
+    (info, resumed.changed.then_some(resumed.number))
+}
+
+/// A signal would stop the thread: it stops for its tracer.
+pub fn group_stop(frame: &mut TrapFrame, signal: u32) {
+    let seized = with_current(|me| me.traced.inner.borrow().seized);
+    let status = if seized { signal as i32 | EVENT_STOP << 8 } else { signal as i32 };
+    stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), 0, None);
+}
+
+/// SIGCONT was sent to a thread that waits for it.
+pub fn continued(task: &Rc<Task>) {
+    let mut inner = task.traced.inner.borrow_mut();
+    let Some(stop) = inner.stop.as_mut().filter(|stop| stop.listens) else { return };
+    (stop.listens, stop.told, stop.status) = (false, false, SIGTRAP | EVENT_STOP << 8);
+    drop(inner);
+    tell(task);
+}
+
+fn event(frame: &mut TrapFrame, event: i32, message: u64, number: Option<u64>) {
+    let status = SIGTRAP | event << 8;
+    stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), message, number);
+}
+
+/// The creator of a thread stops.
+pub fn create_stop(frame: &mut TrapFrame, which: Option<i32>, child: i32) {
+    if let Some(which) = which {
+        let number = frame.rax;
+        event(frame, which, child as u64, Some(number));
+    }
+}
+
+/// A vfork(2) is over.
+pub fn vfork_done(frame: &mut TrapFrame, child: i32) {
+    if with_current(|me| me.traced.option(TRACEVFORKDONE)) {
+        let number = frame.rax;
+        event(frame, EVENT_VFORK_DONE, child as u64, Some(number));
+    }
+}
+
+/// The current thread executed another program.
+pub fn executed(frame: &mut TrapFrame, old_tid: i32) {
+    let me = current();
+    if !me.traced.is_attached() {
+        return;
+    }
+    if me.traced.option(TRACEEXEC) {
+        drop(me);
+        event(frame, EVENT_EXEC, old_tid as u64, Some(u64::from(g::__NR_execve)));
+    } else if !me.traced.inner.borrow().seized {
+        let _ =
+            crate::signal::send_to_task(&me, SigInfo::from_process(g::SIGTRAP, code::USER, me.pid(), me.cred().uid));
+    }
+}
+
+/// The current thread is about to end.
+pub fn ending(status: i32) {
+    if with_current(|me| me.traced.option(TRACEEXIT)) {
+        let mut frame = TrapFrame::new(0, 0);
+        event(&mut frame, EVENT_EXIT, status as u64, None);
+    }
+}
+
+/// `struct ptrace_syscall_info` of a stop, and its bytes that mean something.
+pub(super) fn call_info(stop: &Stop) -> ([u64; 11], usize) {
+    const ARCH: u64 = 0xc000_003e;
+    let r = &stop.registers;
+    let (mut info, op, len) = ([0; 11], stop.kind, 24);
+    (info[1], info[2]) = (r[RIP], r[RSP]);
+    let (op, len) = match op {
+        Kind::Entry => {
+            info[3..10].copy_from_slice(&[r[ORIG_RAX], r[14], r[13], r[12], r[7], r[9], r[8]]);
+            (1, 80)
+        }
+        Kind::Exit => {
+            info[3] = r[RAX];
+            info[4] = u64::from((-4095..0).contains(&(r[RAX] as i64)));
+            (2, 33)
+        }
+        _ => (0, len),
+    };
+    info[0] = op | ARCH << 32;
+    (info, len)
+}
