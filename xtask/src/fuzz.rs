@@ -69,14 +69,19 @@ fn fuzz(root: &Path, build: &Path, name: &str, seconds: u32) -> Result<bool> {
     command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=2048", "-verbosity=0", "-print_final_stats=1"])
+        .args(["-timeout=30", "-rss_limit_mb=2048", "-max_len=2048", "-verbosity=0", "-print_final_stats=1"])
         .arg(&found);
-    if Path::new("/dev/shm").is_dir() {
-        // The files of the targets live in memory.
-        command.env("TMPDIR", "/dev/shm");
-    }
+    // The files of the targets live in memory where that is possible, and are gone afterwards.
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let scratch = base.join(format!("hull-fuzz-{}-{name}", std::process::id()));
+    std::fs::create_dir(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    command.env("TMPDIR", &scratch);
     if seeds.is_dir() {
         command.arg(&seeds);
     }
-    Ok(command.status().with_context(|| format!("cannot start the target {name}"))?.success())
+    let status = command.status().with_context(|| format!("cannot start the target {name}"));
+    // Nobody needs it; what can't be removed is small.
+    let _ = std::fs::remove_dir_all(&scratch);
+    Ok(status?.success())
 }

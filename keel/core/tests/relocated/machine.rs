@@ -23,8 +23,8 @@ pub const SCRATCH_LEN: usize = 16 << 10;
 const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
 /// Register set of the extended state.
 const NT_X86_XSTATE: usize = 0x202;
-/// Room for the extended state of any processor without tiles.
-const XSTATE_LEN: usize = 4096;
+/// Room for the extended state of any processor.
+const XSTATE_LEN: usize = 16 << 10;
 /// In the extended state: SSE's control word, which must keep reserved bits clear, and the upper halves of the YMM
 /// registers.
 const MXCSR: usize = 24;
