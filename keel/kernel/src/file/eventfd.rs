@@ -33,6 +33,13 @@ impl EventFd {
         (taken > 0).then_some(taken)
     }
 
+    /// Adds 1, unless the counter is full.
+    pub fn signal(&self) {
+        if self.add(1).is_some() {
+            self.readable.wake_all();
+        }
+    }
+
     /// Adds; `None` if the sum would exceed 2^64 - 2.
     fn add(&self, n: u64) -> Option<()> {
         let sum = self.count.get().checked_add(n).filter(|&sum| sum != u64::MAX)?;

@@ -5,6 +5,7 @@
 //! ([`eventfd`]), a standard stream ([`stream`]), a socket ([`socket`]) … A description lives as
 //! long as a descriptor or a running call holds its `Rc`; then [`FileOps::release`] runs.
 
+pub mod aio;
 pub mod anon;
 pub mod copy;
 pub mod dup;

@@ -25,6 +25,7 @@ pub mod user;
 mod user_io;
 pub mod vdso;
 
+use crate::file::aio::Contexts;
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -47,6 +48,8 @@ pub struct Mm {
     auxv: Vec<u64>,
     /// What was registered with membarrier(2).
     membarrier: Cell<u32>,
+    /// Contexts of io_setup(2).
+    pub(crate) aio: Contexts,
 }
 
 /// What changes with every mapping; never borrowed across anything that may block.
@@ -170,6 +173,7 @@ impl Mm {
             exe,
             auxv,
             membarrier: Cell::new(0),
+            aio: Contexts::default(),
         });
         reverse::enter(&mm);
         mm

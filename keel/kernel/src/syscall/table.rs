@@ -218,11 +218,11 @@ syscalls! {
     203 sched_setaffinity Partial [crate::task::policy::sys_sched_setaffinity] (pid: Pid, len: Uint, mask: Ptr) "kept; binding has no effect";
     204 sched_getaffinity Partial [crate::task::policy::sys_sched_getaffinity] (pid: Pid, len: Uint, mask: Ptr) "kept; binding has no effect";
     205 set_thread_area None [] (u_info: Ptr) "32-bit programs only";
-    206 io_setup None [] (nr_events: Uint, ctxp: Ptr) "use threads or io_uring's callers' fallback";
-    207 io_destroy None [] (ctx: Ptr) "see io_setup";
-    208 io_getevents None [] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec) "see io_setup";
-    209 io_submit None [] (ctx: Ptr, nr: Long, iocbpp: Ptr) "see io_setup";
-    210 io_cancel None [] (ctx: Ptr, iocb: Ptr, result: Ptr) "see io_setup";
+    206 io_setup Full [crate::file::aio::sys_io_setup] (nr_events: Uint, ctxp: Ptr) "";
+    207 io_destroy Full [crate::file::aio::sys_io_destroy] (ctx: Ptr) "";
+    208 io_getevents Full [crate::file::aio::sys_io_getevents] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec) "";
+    209 io_submit Partial [crate::file::aio::sys_io_submit] (ctx: Ptr, nr: Long, iocbpp: Ptr) "no polling requests; RWF_NOWAIT and RWF_APPEND are EOPNOTSUPP";
+    210 io_cancel Full [crate::file::aio::sys_io_cancel] (ctx: Ptr, iocb: Ptr, result: Ptr) "";
     211 get_thread_area None [] (u_info: Ptr) "32-bit programs only";
     212 lookup_dcookie None [] (cookie: Hex, buf: Ptr, len: Size) "removed from Linux";
     213 epoll_create Full [crate::file::epoll::sys_epoll_create] (size: Int) "";
@@ -249,9 +249,9 @@ syscalls! {
     234 tgkill Full [crate::signal::kill::sys_tgkill] (tgid: Pid, tid: Pid, sig: Signal) "";
     235 utimes Full [crate::fs::attributes::sys_utimes] (path: Path, times: Ptr) "";
     236 vserver None [] () "never in Linux";
-    237 mbind None [] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "";
-    238 set_mempolicy None [] (mode: Int, nodemask: Ptr, maxnode: Size) "";
-    239 get_mempolicy None [] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "";
+    237 mbind None [] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "one memory node, as a kernel that was built without NUMA";
+    238 set_mempolicy None [] (mode: Int, nodemask: Ptr, maxnode: Size) "one memory node, as a kernel that was built without NUMA";
+    239 get_mempolicy None [] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "one memory node, as a kernel that was built without NUMA";
     240 mq_open Full [crate::ipc::mqueue::sys_mq_open] (name: Path, oflag: OpenFlags, mode: Mode, attr: Ptr) "";
     241 mq_unlink Full [crate::ipc::mqueue::sys_mq_unlink] (name: Path) "";
     242 mq_timedsend Full [crate::ipc::mqueue::sys_mq_timedsend] (mqdes: Fd, msg: InBuf, len: Size, prio: Uint, timeout: Timespec) "";
@@ -268,7 +268,7 @@ syscalls! {
     253 inotify_init Full [crate::file::inotify::sys_inotify_init] () "";
     254 inotify_add_watch Partial [crate::file::inotify::sys_inotify_add_watch] (fd: Fd, path: Path, mask: Hex) "what others change on the host, and files of /proc and /sys, tell nothing";
     255 inotify_rm_watch Full [crate::file::inotify::sys_inotify_rm_watch] (fd: Fd, wd: Int) "";
-    256 migrate_pages None [] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "one memory node";
+    256 migrate_pages None [] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "one memory node, as a kernel that was built without NUMA";
     257 openat Full [crate::fs::open::sys_openat] (dirfd: Fd, path: Path, flags: OpenFlags, mode: Mode) "";
     258 mkdirat Full [crate::fs::names::sys_mkdirat] (dirfd: Fd, path: Path, mode: Mode) "";
     259 mknodat Full [crate::fs::names::sys_mknodat] (dirfd: Fd, path: Path, mode: Mode, dev: Hex) "";
@@ -291,7 +291,7 @@ syscalls! {
     276 tee Full [crate::file::splice::sys_tee] (fd_in: Fd, fd_out: Fd, len: Size, flags: Hex) "";
     277 sync_file_range Full [crate::fs::space::sys_sync_file_range] (fd: Fd, offset: Off, nbytes: Off, flags: Hex) "";
     278 vmsplice Partial [crate::file::splice::sys_vmsplice] (fd: Fd, iov: Ptr, nr_segs: Size, flags: Hex) "pages are copied";
-    279 move_pages None [] (pid: Pid, count: Size, pages: Ptr, nodes: Ptr, status: Ptr, flags: Hex) "one memory node";
+    279 move_pages None [] (pid: Pid, count: Size, pages: Ptr, nodes: Ptr, status: Ptr, flags: Hex) "one memory node, as a kernel that was built without NUMA";
     280 utimensat Full [crate::fs::attributes::sys_utimensat] (dirfd: Fd, path: Path, times: Ptr, flags: Hex) "";
     281 epoll_pwait Full [crate::file::epoll::sys_epoll_pwait] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Int, sigmask: Ptr, sigsetsize: Size) "";
     282 signalfd Full [crate::file::signalfd::sys_signalfd] (fd: Fd, mask: Ptr, sizemask: Size) "";
@@ -345,7 +345,7 @@ syscalls! {
     330 pkey_alloc None [crate::mm::other::sys_pkey_alloc] (flags: Hex, access_rights: Hex) "no protection keys: ENOSPC";
     331 pkey_free None [= EINVAL] (pkey: Int) "no protection keys";
     332 statx Full [crate::fs::stat::sys_statx] (dirfd: Fd, path: Path, flags: Hex, mask: Hex, statxbuf: Ptr) "";
-    333 io_pgetevents None [] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec, sig: Ptr) "see io_setup";
+    333 io_pgetevents Full [crate::file::aio::sys_io_pgetevents] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec, sig: Ptr) "";
     334 rseq Full [crate::task::rseq::sys_rseq] (rseq: Ptr, rseq_len: Uint, flags: Hex, sig: Hex) "";
     424 pidfd_send_signal Full [crate::signal::kill::sys_pidfd_send_signal] (pidfd: Fd, sig: Signal, info: Ptr, flags: Hex) "";
     425 io_uring_setup None [= EPERM] (entries: Uint, params: Ptr) "as if disabled by kernel.io_uring_disabled";
@@ -373,7 +373,7 @@ syscalls! {
     447 memfd_secret None [] (flags: Hex) "no secret memory";
     448 process_mrelease Full [crate::mm::other::sys_process_mrelease] (pidfd: Fd, flags: Hex) "";
     449 futex_waitv Full [crate::task::futex2::sys_futex_waitv] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "";
-    450 set_mempolicy_home_node None [] (start: Ptr, len: Size, home_node: Size, flags: Hex) "one memory node";
+    450 set_mempolicy_home_node None [] (start: Ptr, len: Size, home_node: Size, flags: Hex) "one memory node, as a kernel that was built without NUMA";
     451 cachestat None [] (fd: Fd, range: Ptr, cstat: Ptr, flags: Hex) "not built in";
     452 fchmodat2 Full [crate::fs::attributes::sys_fchmodat2] (dirfd: Fd, path: Path, mode: Mode, flags: Hex) "";
     453 map_shadow_stack None [] (addr: Ptr, size: Size, flags: Hex) "no shadow stacks";

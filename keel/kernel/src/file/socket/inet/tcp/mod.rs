@@ -167,9 +167,14 @@ impl Tcp {
 
     /// Bytes that may be on their way to `peer`: both buffers.
     fn limit(&self, peer: &Tcp) -> usize {
-        let (mine, theirs) = (&self.base.options, &peer.base.options);
-        let send = if mine.send_buffer_locked.get() { mine.send_buffer.get() } else { GROWN_SEND_BUFFER };
-        send as usize + theirs.receive_buffer.get() as usize / 2
+        self.own_limit() + peer.base.options.receive_buffer.get() as usize / 2
+    }
+
+    /// Most bytes that wait to be sent.
+    fn own_limit(&self) -> usize {
+        let options = &self.base.options;
+        let send = if options.send_buffer_locked.get() { options.send_buffer.get() } else { GROWN_SEND_BUFFER };
+        send as usize
     }
 
     /// poll(2) says that there is room when a third of it is free.

@@ -24,9 +24,14 @@ fn end(done: usize, errno: Errno) -> Result<usize> {
 }
 
 impl Tcp {
+    /// The stream has not ended.
+    fn sends(&self) -> bool {
+        matches!(self.state.get(), State::Established | State::CloseWait) && !self.write_ended.get()
+    }
+
     /// The receiver. EPIPE (and SIGPIPE) or the pending error if nothing can be sent.
     fn receiver(&self, flags: u32) -> Result<Rc<Tcp>> {
-        let sends = matches!(self.state.get(), State::Established | State::CloseWait) && !self.write_ended.get();
+        let sends = self.sends();
         match self.peer() {
             Some(peer) if sends && self.error.get().is_none() => Ok(peer),
             // The peer's socket is gone: what is sent there is answered by a reset.
@@ -54,13 +59,17 @@ impl Tcp {
         }
         let mut done = 0;
         loop {
+            if done > 0 && (self.error.get().is_some() || !self.sends()) {
+                // The next call tells why.
+                return Ok(done);
+            }
             let peer = match self.receiver(flags) {
                 Ok(peer) if !peer.closed.get() => peer,
                 Ok(_) | Err(Errno::ECONNRESET)
                     if self.error.get().is_none() && self.state.get() == State::CloseWait =>
                 {
-                    // Taken, but nobody will read it.
-                    done += src.remaining();
+                    // Taken as far as there is room before the reset comes, but nobody will read it.
+                    done += src.remaining().min(self.own_limit());
                     if done > 0 {
                         self.reset();
                     }
