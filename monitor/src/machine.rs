@@ -1,18 +1,17 @@
 //! The virtual machine of a pod at boot: memory, page tables, keel's image, boot information.
 
+use crate::clocks::{Clocks, Reading};
 use crate::config::{self, KeelFailure, RunConfig, Syscalls};
 use crate::error::Error;
 use crate::event::Event;
 use crate::image::Image;
 use crate::memory::GuestMemory;
-use crate::server::clock_ns;
 use crate::vcpu::{Event as VcpuEvent, Vcpu};
 use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{
     BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE, percpu, port,
 };
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VmFd};
-use rustix::time::ClockId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +40,8 @@ pub struct Machine {
     pub more: MoreCpus,
     /// Its memory.
     pub memory: Arc<GuestMemory>,
+    /// Tells keel the time.
+    pub clocks: Clocks,
     /// Keel's doorbell.
     pub doorbell: Doorbell,
 }
@@ -141,6 +142,8 @@ impl Machine {
         let mut seed = [0; 64];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| Error::host("getrandom", e))?;
+        let tsc_offset = vcpu.tsc_offset()?;
+        let now = Reading::take();
         let info = BootInfo {
             magic: MAGIC,
             version: abi::VERSION,
@@ -154,10 +157,10 @@ impl Machine {
             config_gpa,
             config_len: pod.len() as u64,
             tsc_khz: vcpu.tsc_khz(),
-            tsc_base: vcpu.tsc()?,
-            monotonic_base_ns: clock_ns(ClockId::Monotonic),
-            realtime_base_ns: clock_ns(ClockId::Realtime),
-            boottime_base_ns: clock_ns(ClockId::Boottime),
+            tsc_base: now.tsc.wrapping_add(tsc_offset),
+            monotonic_base_ns: now.monotonic_ns,
+            realtime_base_ns: now.realtime_ns,
+            boottime_base_ns: now.boottime_ns,
             seed,
             xcr0: vcpu.xcr0(),
             flags: boot_flags(config),
@@ -166,7 +169,7 @@ impl Machine {
         let more =
             MoreCpus { kvm, vm: vm.clone(), memory: memory.clone(), entry: header.start_cpu, lstar: header.lstar };
         let doorbell = Doorbell { vm, event: Arc::new(Event::new()?), rings: 0 };
-        Ok(Self { vcpu, more, memory, doorbell })
+        Ok(Self { vcpu, more, memory, doorbell, clocks: Clocks::new(tsc_offset) })
     }
 }
 

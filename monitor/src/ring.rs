@@ -3,6 +3,7 @@
 //! The ring lies in guest memory: indices are atomics, entries are copied out once. A guest that
 //! writes nonsense gets nonsense answers; it can't make the monitor read or write elsewhere.
 
+use crate::clocks::Reading;
 use crate::memory::GuestMemory;
 use abi::ring::{Completion, ENTRIES, Submission, server_state};
 use std::sync::Arc;
@@ -133,14 +134,15 @@ impl RingEnd {
     }
 
     /// Publishes a reading of the host's clocks. Only one thread at a time may call this.
-    pub fn tell_clocks(&self, tsc: u64, monotonic_ns: u64, realtime_ns: u64, boottime_ns: u64) {
+    /// `tsc` is the guest's counter then.
+    pub fn tell_clocks(&self, tsc: u64, reading: &Reading) {
         let sequence = field!(self, clocks.sequence, AtomicU32);
         let changing = sequence.load(Ordering::Relaxed) | 1;
         sequence.store(changing, Ordering::SeqCst);
         field!(self, clocks.tsc, AtomicU64).store(tsc, Ordering::SeqCst);
-        field!(self, clocks.monotonic_ns, AtomicU64).store(monotonic_ns, Ordering::SeqCst);
-        field!(self, clocks.realtime_ns, AtomicU64).store(realtime_ns, Ordering::SeqCst);
-        field!(self, clocks.boottime_ns, AtomicU64).store(boottime_ns, Ordering::SeqCst);
+        field!(self, clocks.monotonic_ns, AtomicU64).store(reading.monotonic_ns, Ordering::SeqCst);
+        field!(self, clocks.realtime_ns, AtomicU64).store(reading.realtime_ns, Ordering::SeqCst);
+        field!(self, clocks.boottime_ns, AtomicU64).store(reading.boottime_ns, Ordering::SeqCst);
         sequence.store(changing.wrapping_add(1), Ordering::SeqCst);
     }
 

@@ -101,8 +101,7 @@ impl Shared {
 pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
-    let Machine { mut vcpu, more, memory, doorbell } = Machine::new(kvm, &config)?;
-    let clocks = Clocks::new(vcpu.tsc_offset()?);
+    let Machine { mut vcpu, more, memory, doorbell, clocks } = Machine::new(kvm, &config)?;
     crate::jail::enter(&config.exports)?;
     jailed().map_err(|e| Error::host("a thread", e))?;
     let streams = StreamsConnector::new();

@@ -166,7 +166,7 @@ impl Vcpu {
     }
 
     /// The guest's time stamp counter now.
-    pub fn tsc(&self) -> Result<u64, Error> {
+    fn tsc(&self) -> Result<u64, Error> {
         let entry = kvm_msr_entry { index: MSR_TSC, ..kvm_msr_entry::default() };
         let mut msrs = Msrs::from_entries(&[entry]).map_err(|_| Error::Internal("a list of MSRs"))?;
         self.fd.get_msrs(&mut msrs).map_err(|e| Error::kvm("KVM_GET_MSRS", e))?;

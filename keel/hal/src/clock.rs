@@ -2,7 +2,8 @@
 //!
 //! The counter's rate is known to a few parts in 10^7 and the host's own clocks are corrected all the time (NTP), so
 //! keel follows the host's: the monitor notes their state in the ring when it has something to do anyway, and
-//! [`renew`] changes the rate so that the difference is gone soon. The monotonic clock never goes back.
+//! [`renew`] takes it over: a clock that is behind is put forward, one that is ahead runs slower until the host has
+//! caught up. The monotonic clock never goes back.
 
 /// `CLOCK_MONOTONIC` of the host in ns.
 pub fn monotonic_ns() -> u64 {
@@ -70,12 +71,14 @@ mod imp {
     }));
     static GUIDE: Global<Cell<Guide>> = Global::new(Cell::new(Guide { first: (0, 0), rate: 1 << 64, sequence: 0 }));
 
-    /// ns over which a difference to the host's clock is made up for.
+    /// ns over which the host catches up if it is behind.
     const STEER_NS: i64 = 2_000_000_000;
-    /// Most that the rate differs for that: 1 / 2000, as Linux does it, adjtime(3).
+    /// Most that the rate differs for that, as a part of them: 1 / 2000, as Linux does it, adjtime(3).
     const STEER_MOST: i64 = STEER_NS / 2000;
     /// The rate is measured once the pod is this old, in ns: the two readings are exact to 10 us.
     const MEASURE_NS: u64 = 60_000_000_000;
+    /// No correction comes to more: the host slept while the counter went on, or the other way round. In ns.
+    const JUMP_NS: i64 = 50_000_000;
     /// A real time that is further off was set; less is the time between two readings. In ns.
     const SET_NS: u64 = 1_000_000;
 
@@ -116,15 +119,24 @@ mod imp {
             && host.tsc >= guide.first.0
         {
             guide.sequence = host.sequence;
-            let since = (host.tsc - guide.first.0, host.monotonic_ns.saturating_sub(guide.first.1));
-            if since.0 != 0 && since.1 > MEASURE_NS {
-                guide.rate = (u128::from(since.1) << 64) / u128::from(since.0);
-            }
             let ours = (new.monotonic_ns as i64).wrapping_add(signed_ns(host.tsc, new.tsc_base, old.rate));
             let behind = (host.monotonic_ns as i64).wrapping_sub(ours);
-            let steer = behind.clamp(-STEER_MOST, STEER_MOST);
-            let change = (guide.rate / STEER_NS as u128) * u128::from(steer.unsigned_abs());
-            new.rate = if steer < 0 { guide.rate - change } else { guide.rate + change };
+            let since = (host.tsc - guide.first.0, host.monotonic_ns.saturating_sub(guide.first.1));
+            if behind.abs() > JUMP_NS {
+                // What was measured over the jump is no rate.
+                guide.first = (host.tsc, host.monotonic_ns);
+            } else if since.0 != 0 && since.1 > MEASURE_NS {
+                guide.rate = (u128::from(since.1) << 64) / u128::from(since.0);
+            }
+            new.rate = match behind {
+                0.. => {
+                    new.monotonic_ns = new.monotonic_ns.saturating_add_signed(behind);
+                    guide.rate
+                }
+                // It can't go back: the host catches up, within about two seconds.
+                _ if behind < -JUMP_NS => guide.rate / 2,
+                _ => guide.rate - guide.rate / STEER_NS as u128 * u128::from(behind.max(-STEER_MOST).unsigned_abs()),
+            };
             let real = host.realtime_ns.wrapping_sub(host.monotonic_ns);
             if real.abs_diff(new.realtime_ns.wrapping_sub(new.monotonic_ns)) > SET_NS {
                 new.realtime_ns = new.monotonic_ns.wrapping_add(real);

@@ -220,9 +220,16 @@ fn pick() -> Option<Rc<Task>> {
         tick(false);
         // What this flag asks for was done just now; the thread's own wishes stand in its entity.
         if !percpu::take_work_pending() {
-            ring::idle(time::earliest());
+            idle_until(time::earliest());
         }
     }
+}
+
+/// Exits until there is something to do.
+fn idle_until(deadline_ns: Option<u64>) {
+    ring::idle(deadline_ns);
+    // By the host's clock the deadline has passed: ours must not be behind it.
+    time::keep_clocks(monotonic_ns());
 }
 
 /// Gives the CPU to the next thread; the current one has set its state.
@@ -287,7 +294,7 @@ fn wait_for_work() -> Rc<Task> {
             IDLE.set(IDLE.get() | own);
             // Somebody who runs may make others runnable soon.
             if IDLE.get() == smp::online() || !ring::linger() {
-                ring::idle(time::earliest());
+                idle_until(time::earliest());
             }
             IDLE.set(IDLE.get() & !own);
         }
