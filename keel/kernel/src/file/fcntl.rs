@@ -1,7 +1,7 @@
 //! fcntl(2).
 
 use super::pipe::PipeEnd;
-use super::{File, lock, owner};
+use super::{File, dnotify, lock, owner};
 use crate::fs::path::Caller;
 use crate::mm::user;
 use crate::task;
@@ -49,6 +49,7 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         }
         g::F_ADD_SEALS | g::F_GET_SEALS => lock::seals(&file, command, arg),
         g::F_GET_RW_HINT | g::F_SET_RW_HINT => write_hint(&file, command, arg),
+        g::F_NOTIFY => dnotify::watch(&files, &file, fd, arg as u32),
         g::F_GETLEASE => Ok(g::F_UNLCK as usize),
         _ => Err(Errno::EINVAL),
     }

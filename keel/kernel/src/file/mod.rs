@@ -8,6 +8,7 @@
 pub mod aio;
 pub mod anon;
 pub mod copy;
+mod dnotify;
 pub mod dup;
 pub mod epoll;
 pub mod eventfd;

@@ -35,7 +35,8 @@ pub fn urgent(file: &File) {
     }
 }
 
-fn tell(kind: u32, id: i32, info: SigInfo) {
+/// Sends a signal to the owner of a file.
+pub(super) fn tell(kind: u32, id: i32, info: SigInfo) {
     // A receiver that is gone, or that has too many signals queued, is not told.
     match kind {
         g::F_OWNER_TID => {

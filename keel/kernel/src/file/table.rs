@@ -195,6 +195,7 @@ impl FdTable {
     fn closed(&self, file: Rc<File>) {
         if !file.is_path() {
             super::lock::descriptor_closed(self, &file);
+            super::dnotify::descriptor_closed(self, &file);
             file.ops.flush(&file);
         }
     }

@@ -84,7 +84,7 @@ syscalls! {
     69 msgsnd Full [crate::ipc::msg::sys_msgsnd] (msqid: Int, msgp: Ptr, msgsz: Size, msgflg: Hex) "";
     70 msgrcv Full [crate::ipc::msg::sys_msgrcv] (msqid: Int, msgp: Ptr, msgsz: Size, msgtyp: Long, msgflg: Hex) "";
     71 msgctl Full [crate::ipc::msg::sys_msgctl] (msqid: Int, cmd: Int, buf: Ptr) "";
-    72 fcntl Partial [crate::file::fcntl::sys_fcntl] (fd: Fd, cmd: Int, arg: Ptr) "leases and F_NOTIFY fail with EINVAL";
+    72 fcntl Partial [crate::file::fcntl::sys_fcntl] (fd: Fd, cmd: Int, arg: Ptr) "leases fail with EINVAL";
     73 flock Full [crate::file::fcntl::sys_flock] (fd: Fd, operation: Int) "";
     74 fsync Full [crate::fs::space::sys_fsync] (fd: Fd) "";
     75 fdatasync Full [crate::fs::space::sys_fdatasync] (fd: Fd) "";

@@ -1,0 +1,130 @@
+//! Signals about changes in a directory, fcntl(2) `F_NOTIFY`.
+
+use super::table::FdTable;
+use super::{File, sigio};
+use crate::signal::SigInfo;
+use crate::task;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::notify::{self, Event, Listener};
+use vfs::{FileType, Inode};
+
+/// `si_code` and `si_band` of these signals: POLL_MSG.
+const POLL_MSG: i32 = 3;
+const BAND: u32 = g::POLLIN | g::POLLRDNORM | g::POLLMSG;
+
+/// Kinds of changes, and the events that they stand for.
+const KINDS: [(u32, u32); 6] = [
+    (g::DN_ACCESS, g::IN_ACCESS),
+    (g::DN_MODIFY, g::IN_MODIFY),
+    (g::DN_CREATE, g::IN_CREATE | g::IN_MOVED_TO),
+    (g::DN_DELETE, g::IN_DELETE | g::IN_MOVED_FROM),
+    (g::DN_RENAME, g::IN_MOVED_FROM),
+    (g::DN_ATTRIB, g::IN_ATTRIB),
+];
+
+/// A directory that a program watches by way of a descriptor.
+struct Watch {
+    file: Weak<File>,
+    /// The table of the descriptor: which one, by its address.
+    table: usize,
+    fd: i32,
+    /// `DN_*`.
+    kinds: Cell<u32>,
+    inode: Rc<dyn Inode>,
+}
+
+/// All of them; few, if any.
+static WATCHES: Global<RefCell<Vec<Rc<Watch>>>> = Global::new(RefCell::new(Vec::new()));
+
+impl Listener for Watch {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn hear(&self, event: &Event<'_>) {
+        let kinds = self.kinds.get();
+        if !KINDS.iter().any(|(kind, events)| kinds & kind != 0 && event.mask & events != 0) {
+            return;
+        }
+        let file = self.file.upgrade();
+        if kinds & g::DN_MULTISHOT == 0 || file.is_none() {
+            self.end();
+        }
+        let Some(file) = file else { return };
+        let owner = file.owner.get();
+        let info = match owner.signal {
+            0 => SigInfo::from_kernel(g::SIGIO),
+            signal => {
+                let mut info = SigInfo::new(signal as u32, POLL_MSG);
+                (info.fields[0], info.fields[1]) = (u64::from(BAND), self.fd as u64);
+                info
+            }
+        };
+        if owner.id != 0 {
+            sigio::tell(owner.kind, owner.id, info);
+        }
+    }
+
+    fn gone(&self) {
+        self.end();
+    }
+}
+
+impl Watch {
+    fn end(&self) {
+        let ended = WATCHES.borrow().iter().position(|watch| core::ptr::eq(Rc::as_ptr(watch), self));
+        let ended = ended.map(|at| WATCHES.borrow_mut().remove(at));
+        if let Some(watch) = ended {
+            notify::leave(&watch.inode, &*watch);
+        }
+    }
+}
+
+fn find(table: &FdTable, file: &Rc<File>) -> Option<Rc<Watch>> {
+    let table = core::ptr::from_ref(table).addr();
+    let is_it = |watch: &&Rc<Watch>| watch.table == table && core::ptr::eq(watch.file.as_ptr(), Rc::as_ptr(file));
+    WATCHES.borrow().iter().find(is_it).cloned()
+}
+
+/// `F_NOTIFY`. ENOTDIR.
+pub fn watch(table: &FdTable, file: &Rc<File>, fd: i32, kinds: u32) -> Result<usize> {
+    let old = find(table, file);
+    if kinds & !g::DN_MULTISHOT == 0 {
+        if let Some(old) = old {
+            old.end();
+        }
+        return Ok(0);
+    }
+    let inode = file.ops.inode().filter(|inode| inode.file_type() == FileType::Directory).ok_or(Errno::ENOTDIR)?;
+    let owner = super::owner::Owner { kind: g::F_OWNER_PID, id: task::current().pid(), ..file.owner.get() };
+    file.owner.set(owner);
+    if let Some(old) = old {
+        old.kinds.set(old.kinds.get() | kinds);
+        return Ok(0);
+    }
+    let new = Rc::new(Watch {
+        file: Rc::downgrade(file),
+        table: core::ptr::from_ref(table).addr(),
+        fd,
+        kinds: Cell::new(kinds),
+        inode: inode.clone(),
+    });
+    WATCHES.borrow_mut().push(new.clone());
+    notify::listen(&inode, new);
+    Ok(0)
+}
+
+/// A descriptor was closed.
+pub fn descriptor_closed(table: &FdTable, file: &Rc<File>) {
+    if notify::is_on()
+        && let Some(watch) = find(table, file)
+    {
+        watch.end();
+    }
+}
