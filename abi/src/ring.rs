@@ -144,5 +144,6 @@ pub mod server_state {
 const _: () = assert!(core::mem::size_of::<Submission>() == 88);
 const _: () = assert!(core::mem::size_of::<Completion>() == 32);
 const _: () = assert!(core::mem::offset_of!(Ring, sub_tail) == 64);
+// As in tests/hostile/guest.h.
 const _: () = assert!(core::mem::offset_of!(Ring, submissions) == 192);
 const _: () = assert!(core::mem::size_of::<Ring>() <= 0x1_0000);

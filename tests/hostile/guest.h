@@ -45,9 +45,11 @@ struct ring {
     volatile uint64_t deadline;
     volatile uint32_t kick_wanted, pad2;
     uint64_t pad1[4];
+    uint64_t clocks[8];
     volatile struct submission sub[ENTRIES];
     volatile struct completion comp[ENTRIES];
 };
+_Static_assert(__builtin_offsetof(struct ring, sub) == 192, "as in abi/src/ring.rs");
 static struct ring *const ring = (struct ring *)(DIRECT + RING_GPA);
 
 static inline void out(int port) { __asm__ volatile("outb %%al, %%dx" ::"d"(port), "a"(0) : "memory"); }
