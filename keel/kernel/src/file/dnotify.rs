@@ -2,7 +2,6 @@
 
 use super::table::FdTable;
 use super::{File, sigio};
-use crate::signal::SigInfo;
 use crate::task;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -15,8 +14,7 @@ use vfs::notify::{self, Event, Listener};
 use vfs::{FileType, Inode};
 
 /// `si_code` and `si_band` of these signals: POLL_MSG.
-const POLL_MSG: i32 = 3;
-const BAND: u32 = g::POLLIN | g::POLLRDNORM | g::POLLMSG;
+const REASON: (i32, u32) = (3, g::POLLIN | g::POLLRDNORM | g::POLLMSG);
 
 /// Kinds of changes, and the events that they stand for.
 const KINDS: [(u32, u32); 6] = [
@@ -58,14 +56,7 @@ impl Listener for Watch {
         }
         let Some(file) = file else { return };
         let owner = file.owner.get();
-        let info = match owner.signal {
-            0 => SigInfo::from_kernel(g::SIGIO),
-            signal => {
-                let mut info = SigInfo::new(signal as u32, POLL_MSG);
-                (info.fields[0], info.fields[1]) = (u64::from(BAND), self.fd as u64);
-                info
-            }
-        };
+        let info = sigio::info(owner.signal, self.fd, REASON);
         if owner.id != 0 {
             sigio::tell(owner.kind, owner.id, info);
         }

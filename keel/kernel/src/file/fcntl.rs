@@ -31,7 +31,7 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         g::F_GETFD => files.close_on_exec_flag(fd).map(usize::from),
         g::F_SETFD => files.set_close_on_exec(fd, arg as u32 & g::FD_CLOEXEC != 0).map(|()| 0),
         g::F_GETFL => Ok(file.flags.get() as usize),
-        g::F_SETFL => set_flags(&file, arg as u32),
+        g::F_SETFL => set_flags(&file, fd, arg as u32),
         g::F_GETPIPE_SZ => Ok(pipe_of(&file)?.pipe().capacity()),
         g::F_SETPIPE_SZ => pipe_of(&file)?.pipe().set_capacity(arg as u32 as usize),
         g::F_SETOWN => owner::set(&file.owner, arg as i32),
@@ -76,10 +76,10 @@ fn write_hint(file: &File, command: u32, arg: usize) -> Result<usize> {
     Ok(0)
 }
 
-fn set_flags(file: &Rc<File>, wanted: u32) -> Result<usize> {
+fn set_flags(file: &Rc<File>, fd: i32, wanted: u32) -> Result<usize> {
     let async_changed = (file.flags.get() ^ wanted) & super::ioctl::O_ASYNC != 0;
     if async_changed {
-        super::ioctl::set_async(file, wanted & super::ioctl::O_ASYNC != 0)?;
+        super::ioctl::set_async(file, fd, wanted & super::ioctl::O_ASYNC != 0)?;
     }
     file.flags.set(file.flags.get() & !SETTABLE | wanted & SETTABLE);
     Ok(0)

@@ -30,7 +30,7 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         FIOASYNC => {
             let on: i32 = user::read(arg)?;
             if (file.flags.get() & O_ASYNC != 0) != (on != 0) {
-                set_async(&file, on != 0)?;
+                set_async(&file, fd, on != 0)?;
                 set_flag(&file, O_ASYNC, on != 0);
             }
             Ok(0)
@@ -61,13 +61,16 @@ fn is_regular(file: &File) -> bool {
     file.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Regular)
 }
 
-/// Switches SIGIO on or off. ENOTTY for files that are always ready.
-pub fn set_async(file: &Rc<File>, on: bool) -> Result<()> {
-    let mut queues = super::Queues::new();
-    file.ops.poll_queues(file, g::POLLIN | g::POLLOUT, &mut queues);
-    if queues.is_empty() {
+/// Switches SIGIO on or off, for a file that the program knows as `fd`. ENOTTY for files that are always ready.
+pub fn set_async(file: &Rc<File>, fd: i32, on: bool) -> Result<()> {
+    let queues = [g::POLLIN, g::POLLOUT].map(|events| {
+        let mut queues = super::Queues::new();
+        file.ops.poll_queues(file, events, &mut queues);
+        queues
+    });
+    if queues.iter().all(|queues| queues.is_empty()) {
         return Err(Errno::ENOTTY);
     }
-    super::sigio::set(file, &queues, on);
+    super::sigio::set(file, fd, &queues, on);
     Ok(())
 }

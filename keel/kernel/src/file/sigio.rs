@@ -12,19 +12,37 @@ use uapi::raw::general as g;
 /// Tells a file's owner.
 struct Teller {
     file: Weak<File>,
+    /// The descriptor that the program knows the file as.
+    fd: i32,
+    /// `si_code` and `si_band`.
+    reason: (i32, u32),
 }
+
+/// Something can be read: POLL_IN.
+const READABLE: (i32, u32) = (1, g::POLLIN | g::POLLRDNORM);
+/// Something can be written: POLL_OUT.
+const WRITABLE: (i32, u32) = (2, g::POLLOUT | g::POLLWRNORM | g::POLLWRBAND);
 
 impl Wake for Teller {
     fn wake(&self) -> bool {
         if let Some(file) = self.file.upgrade() {
             let owner = file.owner.get();
-            let signal = if owner.signal == 0 { g::SIGIO as i32 } else { owner.signal };
             if owner.id != 0 {
-                tell(owner.kind, owner.id, SigInfo::from_kernel(signal as u32));
+                tell(owner.kind, owner.id, info(owner.signal, self.fd, self.reason));
             }
         }
         false
     }
+}
+
+/// What a signal tells: with `F_SETSIG`, of which descriptor and why.
+pub(super) fn info(signal: i32, fd: i32, (code, band): (i32, u32)) -> SigInfo {
+    if signal == 0 {
+        return SigInfo::from_kernel(g::SIGIO);
+    }
+    let mut info = SigInfo::new(signal as u32, code);
+    (info.fields[0], info.fields[1]) = (u64::from(band), fd as u64);
+    info
 }
 
 /// Tells the owner of `file`, if it has one, that urgent data came: SIGURG.
@@ -52,17 +70,22 @@ pub(super) fn tell(kind: u32, id: i32, info: SigInfo) {
 /// The files with `O_ASYNC`; few, if any.
 static TELLERS: Global<RefCell<alloc::vec::Vec<Rc<Teller>>>> = Global::new(RefCell::new(alloc::vec::Vec::new()));
 
-/// Starts or stops telling about `file`, whose queues are given.
-pub fn set(file: &Rc<File>, queues: &Queues, on: bool) {
+/// Starts or stops telling about `file`, whose queues of readers and of writers are given.
+pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) {
     let mut tellers = TELLERS.borrow_mut();
     // Files that are gone are forgotten here too. Dropping a teller ends its subscriptions.
     tellers.retain(|t| t.file.strong_count() > 0 && !core::ptr::eq(t.file.as_ptr(), Rc::as_ptr(file)));
-    if on {
-        let teller = Rc::new(Teller { file: Rc::downgrade(file) });
-        for queue in queues {
-            let weak: Weak<Teller> = Rc::downgrade(&teller);
-            queue.subscribe(weak);
-        }
+    if !on {
+        return;
+    }
+    let [readers, writers] = queues;
+    let only_writers = writers.iter().filter(|queue| !readers.iter().any(|other| Rc::ptr_eq(other, queue)));
+    let of_readers = readers.iter().map(|queue| (queue, READABLE));
+    let of_writers = only_writers.map(|queue| (queue, WRITABLE));
+    for (queue, reason) in of_readers.chain(of_writers) {
+        let teller = Rc::new(Teller { file: Rc::downgrade(file), fd, reason });
+        let weak: Weak<Teller> = Rc::downgrade(&teller);
+        queue.subscribe(weak);
         tellers.push(teller);
     }
 }
