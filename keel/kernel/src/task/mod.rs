@@ -44,8 +44,14 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::thread::Thread;
 
-/// The thread that runs on each virtual CPU.
-static CURRENT: Global<[RefCell<Option<Rc<Task>>>; MAX_CPUS]> = Global::new([const { RefCell::new(None) }; MAX_CPUS]);
+/// A thread for each virtual CPU.
+type ByCpu = Global<[RefCell<Option<Rc<Task>>>; MAX_CPUS]>;
+
+/// The thread that runs on each virtual CPU. Quick calls borrow their own without the big lock, and borrows are counted
+/// without atomic operations: nobody else may borrow that while the virtual CPU runs.
+static CURRENT: ByCpu = Global::new([const { RefCell::new(None) }; MAX_CPUS]);
+/// The same for others to look at, under the lock.
+static SHOWN: ByCpu = Global::new([const { RefCell::new(None) }; MAX_CPUS]);
 
 /// A thread.
 pub struct Task {
@@ -149,17 +155,18 @@ pub fn try_with_current<R>(f: impl FnOnce(&Task) -> Option<R>) -> Option<R> {
 
 /// The thread that runs on a virtual CPU, or did last.
 fn current_of(cpu: usize) -> Option<Rc<Task>> {
-    CURRENT.get(cpu)?.borrow().clone()
+    SHOWN.get(cpu)?.borrow().clone()
 }
 
 fn set_current(task: Rc<Task>) {
     set_current_of(hal::percpu::cpu_index(), task);
 }
 
+/// For this virtual CPU, or one that does not run yet.
 fn set_current_of(cpu: usize, task: Rc<Task>) {
-    if let Some(slot) = CURRENT.get(cpu) {
-        // The replaced handle is dropped after the borrow ends.
-        let _old = slot.replace(Some(task));
+    if let (Some(own), Some(shown)) = (CURRENT.get(cpu), SHOWN.get(cpu)) {
+        // The replaced handles are dropped after the borrows end.
+        let _old = (shown.replace(Some(task.clone())), own.replace(Some(task)));
     }
 }
 
