@@ -5,12 +5,46 @@ use super::text::PatchedText;
 use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::vec::Vec;
+use hal::frame::Frame;
 use hal::paging::Prot;
 use keel_core::vma::{Attributes, Vma};
 use uapi::{Errno, Result};
 
-/// Anonymous memory up to this many bytes is made present when it is mapped: cheaper than the faults.
+/// Anonymous memory up to this many bytes is made present when it is mapped: cheaper than the faults, if it is used.
 const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
+
+/// Whether a program uses its small mappings: some make stacks for signal handlers that never run, and taking
+/// present pages away costs more than all else of that.
+#[derive(Debug)]
+pub(super) struct SmallMappings {
+    /// Above 0: make them present at once.
+    score: i8,
+}
+
+impl Default for SmallMappings {
+    fn default() -> Self {
+        Self { score: Self::FIRST }
+    }
+}
+
+impl SmallMappings {
+    const FIRST: i8 = 3;
+    const MOST: i8 = 7;
+
+    /// One with present pages is gone, with data in it or without.
+    fn learn(&mut self, used: bool) {
+        self.score = (self.score + if used { 1 } else { -1 }).clamp(0, Self::MOST);
+    }
+}
+
+/// Whether a page was written to, but for zeros.
+fn holds_data(frame: &Frame) -> bool {
+    let mut part = [0; 512];
+    (0..PAGE_SIZE).step_by(part.len()).any(|offset| {
+        frame.read(offset, &mut part);
+        part != [0; 512]
+    })
+}
 /// Pages of a grown heap that are present at once: what malloc(3) asks for by default.
 const HEAP_AT_ONCE: usize = 33;
 
@@ -63,12 +97,13 @@ impl Mm {
         let text = prot.contains(Prot::EXEC) && area.file().is_some();
         let removed = inner.unmap(start, start + len);
         inner.vmas.insert(start, start + len, area);
+        let likely_used = inner.small.score > 0;
         drop(inner);
         drop(removed);
         // Likely touched at once; a failure shows when the program does.
         if locked {
             let _ = self.populate(start, start + len);
-        } else if anonymous && prot.contains(Prot::WRITE) && len <= PRESENT_AT_ONCE {
+        } else if anonymous && prot.contains(Prot::WRITE) && len <= PRESENT_AT_ONCE && likely_used {
             let _ = self.fault(start, Access::Write);
         } else if text {
             self.map_ahead(start, TEXT_AT_ONCE, Access::Exec);
@@ -213,8 +248,18 @@ impl Inner {
         let mut removed = self.vmas.remove(start, end);
         super::shared::note_detached(&removed);
         let mut used = false;
+        // Of the small mappings: they have pages, and data in them.
+        let (mut present, mut written) = (false, false);
         for vma in &removed {
-            self.space.unmap_range(vma.start, vma.end, |_, page| used |= page.accessed);
+            let small = vma.attrs.is_anonymous() && vma.end - vma.start <= PRESENT_AT_ONCE;
+            self.space.unmap_range(vma.start, vma.end, |_, page| {
+                used |= page.accessed;
+                present |= small;
+                written |= small && !written && holds_data(&page.frame);
+            });
+        }
+        if present {
+            self.small.learn(written);
         }
         if !removed.is_empty() {
             let mut trampolines = self.retire_trampolines(&removed);

@@ -62,6 +62,7 @@ struct Inner {
     brk: usize,
     /// MCL_FUTURE: new mappings are locked.
     lock_future: bool,
+    small: mmap::SmallMappings,
     /// Walks upward through fresh memory, and through pages to be copied.
     ahead: fault::Walks,
     copied: fault::Ahead,
@@ -266,6 +267,7 @@ impl Inner {
             mmap_base: mmap_base(stack_limit),
             brk: 0,
             lock_future: false,
+            small: mmap::SmallMappings::default(),
             ahead: fault::Walks::default(),
             copied: fault::Ahead::default(),
             plain_text: false,
