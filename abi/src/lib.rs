@@ -18,5 +18,6 @@ pub mod request;
 pub mod ring;
 pub mod tables;
 
-/// Version of this contract. 1: first. 2: several virtual CPUs.
+/// Version of this contract. 1: first. 2: several virtual CPUs. 3: when host threads look at the deadline
+/// next, and readings of the host's clocks.
 pub const VERSION: u32 = 3;

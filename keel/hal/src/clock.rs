@@ -55,8 +55,9 @@ mod imp {
     /// What [`renew`] remembers.
     #[derive(Clone, Copy)]
     struct Guide {
-        /// Counter and monotonic time of the host at boot, and the rate as the host states it.
+        /// Counter and monotonic time of the host at boot or after the last jump.
         first: (u64, u64),
+        /// The rate as the host states it, or as measured since.
         rate: u128,
         /// The last reading that was used.
         sequence: u32,
@@ -122,7 +123,7 @@ mod imp {
             let ours = (new.monotonic_ns as i64).wrapping_add(signed_ns(host.tsc, new.tsc_base, old.rate));
             let behind = (host.monotonic_ns as i64).wrapping_sub(ours);
             let since = (host.tsc - guide.first.0, host.monotonic_ns.saturating_sub(guide.first.1));
-            if behind.abs() > JUMP_NS {
+            if behind.unsigned_abs() > JUMP_NS as u64 {
                 // What was measured over the jump is no rate.
                 guide.first = (host.tsc, host.monotonic_ns);
             } else if since.0 != 0 && since.1 > MEASURE_NS {

@@ -23,7 +23,8 @@ pub(super) fn help(shared: &Shared) {
         let now = Instant::now();
         shared.check_timeout();
         shared.clocks.tell(now, &shared.ring);
-        let on_duty = !shared.cpus.has_duty();
+        // While no virtual CPU waits for the streams, this thread does.
+        let unattended = !shared.cpus.has_duty();
         let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
         let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
         let ticks = shared.ring.tick_wanted() && shared.cpus.any_runs();
@@ -55,7 +56,7 @@ pub(super) fn help(shared: &Shared) {
                 until(Duration::from_nanos(left));
             }
         }
-        let streams = if on_duty { shared.server().streams().waiting() } else { Vec::new() };
+        let streams = if unattended { shared.server().streams().waiting() } else { Vec::new() };
         let mut fds: Vec<PollFd<'_>> =
             vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(&shared.attend, PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));

@@ -3,11 +3,13 @@
 //! As in Linux, whoever changes a value carries out the waiting operations that it makes possible, in the
 //! order of their arrival, on behalf of those who wait: they wake up to a finished call.
 
+mod control;
 mod undo;
 
+pub use control::sys_semctl;
 pub use undo::{UndoList, inherit, leave, unshare};
 
-use super::{Got, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
+use super::{Got, IPC_NOWAIT, Object, Perm, READ, Table, WRITE, find};
 use crate::mm::user;
 use crate::task::wait::{Interrupt, park};
 use crate::task::{self, Task, sched};
@@ -33,17 +35,6 @@ const SEMUSZ: u32 = 20;
 
 /// Flag of an operation: give it back at exit.
 const SEM_UNDO: u16 = 0x1000;
-/// Commands of semctl.
-const GETPID: i32 = 11;
-const GETVAL: i32 = 12;
-const GETALL: i32 = 13;
-const GETNCNT: i32 = 14;
-const GETZCNT: i32 = 15;
-const SETVAL: i32 = 16;
-const SETALL: i32 = 17;
-const SEM_STAT: i32 = 18;
-const SEM_INFO: i32 = 19;
-const SEM_STAT_ANY: i32 = 20;
 
 static SETS: Global<RefCell<Table<Set>>> = Global::new(RefCell::new(Table::new()));
 
@@ -303,118 +294,6 @@ fn operate(id: i32, operations: usize, count: u32, timeout: Option<Result<u64>>)
             Err(if errno == Errno::ETIMEDOUT { Errno::EAGAIN } else { Errno::EINTR })
         }
     }
-}
-
-/// `struct seminfo`, and the highest index.
-fn info(command: i32) -> ([u32; 10], usize) {
-    let table = SETS.borrow();
-    let (sets, semaphores) = if command == SEM_INFO {
-        (table.items.len() as u32, table.items.values().map(|set| set.len() as u32).sum())
-    } else {
-        (SEMUSZ, SEMVMX as u32)
-    };
-    let info = [SEMMNS, SEMMNI, SEMMNS, SEMMNS, SEMMSL, SEMOPM, SEMOPM, sets, SEMVMX as u32, semaphores];
-    (info, table.highest())
-}
-
-/// semctl(2). EACCES, EFAULT, EIDRM, EINVAL, ENOMEM, EPERM, ERANGE.
-pub fn sys_semctl(id: i32, number: i32, command: i32, argument: u64) -> Result<usize> {
-    if id < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let at = argument as usize;
-    match command {
-        IPC_INFO | SEM_INFO => {
-            let (info, highest) = info(command);
-            user::write(at, &info)?;
-            Ok(highest)
-        }
-        IPC_STAT | SEM_STAT | SEM_STAT_ANY => {
-            let by_index = command != IPC_STAT;
-            let set = if by_index { SETS.borrow().at(id) } else { SETS.borrow().get(id) }?;
-            if command != SEM_STAT_ANY {
-                set.perm.check(READ)?;
-            }
-            user::write(at, &set.raw())?;
-            Ok(if by_index { set.perm.id as usize } else { 0 })
-        }
-        GETALL => {
-            let set = SETS.borrow().get(id)?;
-            set.check(READ)?;
-            let values: Vec<u16> = set.semaphores.borrow().iter().map(|s| s.value as u16).collect();
-            user::write_bytes(at, bytemuck::cast_slice(&values))?;
-            Ok(0)
-        }
-        SETALL => set_all(&SETS.borrow().get(id)?, at),
-        SETVAL => set_value(id, number, argument as i32),
-        GETVAL | GETPID | GETNCNT | GETZCNT => get(id, number, command),
-        IPC_SET => {
-            let raw: [u64; 13] = user::read(at)?;
-            let set = SETS.borrow().get(id)?;
-            set.perm.check_owner()?;
-            set.perm.set([raw[0], raw[1], raw[2], raw[3], raw[4], raw[5]])?;
-            set.changed.set(super::now());
-            Ok(0)
-        }
-        IPC_RMID => {
-            let set = SETS.borrow().get(id)?;
-            set.perm.check_owner()?;
-            let gone = SETS.borrow_mut().remove(&set.perm);
-            drop(gone);
-            set.removed.set(true);
-            let waiting = set.waiting.take();
-            waiting.iter().for_each(|request| request.finish(Err(Errno::EIDRM)));
-            Ok(0)
-        }
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn get(id: i32, number: i32, command: i32) -> Result<usize> {
-    let set = SETS.borrow().get(id)?;
-    set.check(READ)?;
-    let number = usize::try_from(number).map_err(|_| Errno::EINVAL)?;
-    let semaphore = set.semaphores.borrow().get(number).copied().ok_or(Errno::EINVAL)?;
-    Ok(match command {
-        GETVAL => semaphore.value as usize,
-        GETPID => semaphore.pid as usize,
-        _ => set.waiting.borrow().iter().filter(|r| r.waits_for(number, command == GETZCNT)).count(),
-    })
-}
-
-fn set_value(id: i32, number: i32, value: i32) -> Result<usize> {
-    if !(0..=SEMVMX).contains(&value) {
-        return Err(Errno::ERANGE);
-    }
-    let set = SETS.borrow().get(id)?;
-    let number = usize::try_from(number).ok().filter(|n| *n < set.len()).ok_or(Errno::EINVAL)?;
-    set.check(WRITE)?;
-    set.forget_undo(Some(number));
-    if let Some(semaphore) = set.semaphores.borrow_mut().get_mut(number) {
-        *semaphore = Semaphore { value, pid: super::caller() };
-    }
-    set.changed.set(super::now());
-    set.update();
-    Ok(0)
-}
-
-fn set_all(set: &Rc<Set>, at: usize) -> Result<usize> {
-    set.check(WRITE)?;
-    let values: Vec<u16> = user::read_array(at, set.len())?;
-    if values.iter().any(|v| i32::from(*v) > SEMVMX) {
-        return Err(Errno::ERANGE);
-    }
-    if set.removed.get() {
-        return Err(Errno::EIDRM);
-    }
-    let pid = super::caller();
-    for (semaphore, value) in set.semaphores.borrow_mut().iter_mut().zip(values) {
-        *semaphore = Semaphore { value: i32::from(value), pid };
-    }
-    set.forget_undo(None);
-    set.changed.set(super::now());
-    set.update();
-    Ok(0)
 }
 
 /// `/proc/sysvipc/sem`.

@@ -1,0 +1,157 @@
+//! Credentials and the calls that read and change them; credentials(7), capabilities(7).
+
+mod caps;
+mod ids;
+
+pub use caps::{cap, sys_capget, sys_capset};
+pub use ids::{
+    sys_getegid, sys_geteuid, sys_getgid, sys_getgroups, sys_getresgid, sys_getresuid, sys_getuid, sys_setfsgid,
+    sys_setfsuid, sys_setgid, sys_setgroups, sys_setregid, sys_setresgid, sys_setresuid, sys_setreuid, sys_setuid,
+};
+
+use crate::task::{self, Task};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use uapi::Result;
+
+/// All capabilities that Linux has: `CAP_CHOWN` (0) to `CAP_CHECKPOINT_RESTORE` (40).
+pub const ALL_CAPS: u64 = (1 << 41) - 1;
+
+/// Credentials of a thread. Replaced as a whole when one changes.
+#[derive(Clone, Debug)]
+pub struct Cred {
+    /// Real user id.
+    pub uid: u32,
+    /// Effective user id.
+    pub euid: u32,
+    /// Saved user id.
+    pub suid: u32,
+    /// File system user id.
+    pub fsuid: u32,
+    /// Real group id.
+    pub gid: u32,
+    /// Effective group id.
+    pub egid: u32,
+    /// Saved group id.
+    pub sgid: u32,
+    /// File system group id.
+    pub fsgid: u32,
+    /// Supplementary groups, sorted.
+    pub groups: Vec<u32>,
+    /// Effective capabilities, one bit each.
+    pub cap_effective: u64,
+    /// Permitted capabilities.
+    pub cap_permitted: u64,
+    /// Inheritable capabilities.
+    pub cap_inheritable: u64,
+    /// Bounding set.
+    pub cap_bounding: u64,
+    /// Ambient set.
+    pub cap_ambient: u64,
+}
+
+impl Cred {
+    /// Of the pod's first program: all capabilities for user 0, none for others.
+    pub fn first(uid: u32, gid: u32, groups: &[u32]) -> Self {
+        let caps = if uid == 0 { ALL_CAPS } else { 0 };
+        let mut groups = groups.to_vec();
+        groups.sort_unstable();
+        Self {
+            uid,
+            euid: uid,
+            suid: uid,
+            fsuid: uid,
+            gid,
+            egid: gid,
+            sgid: gid,
+            fsgid: gid,
+            groups,
+            cap_effective: caps,
+            cap_permitted: caps,
+            cap_inheritable: 0,
+            cap_bounding: ALL_CAPS,
+            cap_ambient: 0,
+        }
+    }
+
+    /// Whether the effective set has capability number `cap`.
+    pub fn capable(&self, cap: u32) -> bool {
+        self.cap_effective & (1 << cap) != 0
+    }
+
+    /// Whether `gid` is the file system group or a supplementary one.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.fsgid == gid || self.groups.binary_search(&gid).is_ok()
+    }
+
+    /// What a change of user ids does to the capabilities (capabilities(7), "Effect of user ID
+    /// changes"). `old` is the state before.
+    fn fix_caps(&mut self, old: &Cred, keep: bool) {
+        let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
+        let has_root = self.uid == 0 || self.euid == 0 || self.suid == 0;
+        if had_root && !has_root {
+            if !keep {
+                self.cap_permitted = 0;
+                self.cap_effective = 0;
+            }
+            self.cap_ambient = 0;
+        }
+        if old.euid == 0 && self.euid != 0 {
+            self.cap_effective = 0;
+        } else if old.euid != 0 && self.euid == 0 {
+            self.cap_effective = self.cap_permitted;
+        }
+    }
+}
+
+fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
+    let task = task::current();
+    let old = task.cred();
+    let mut new = (*old).clone();
+    f(&mut new, &old)?;
+    if (new.uid, new.euid, new.suid) != (old.uid, old.euid, old.suid) {
+        new.fix_caps(&old, task.keep_caps.get());
+    }
+    if new.euid != old.euid || new.egid != old.egid {
+        task.process().dumpable.set(0);
+        task.parent_death_signal.set(0);
+    }
+    task.set_cred(new);
+    Ok(())
+}
+
+/// Whether `sender` may signal `target`, kill(2).
+pub fn may_signal(sender: &Cred, target: &Cred) -> bool {
+    sender.capable(cap::KILL) || [sender.uid, sender.euid].iter().any(|id| *id == target.uid || *id == target.suid)
+}
+
+/// Credentials after execve(2) of a file with these ids; the sets by capabilities(7), "root" rules.
+pub(crate) fn after_exec(task: &Rc<Task>, mode: u32, file_uid: u32, file_gid: u32) -> (Cred, bool) {
+    const S_ISUID: u32 = 0o4000;
+    const S_ISGID_EXEC: u32 = 0o2010;
+    let old = task.cred();
+    let mut new = (*old).clone();
+    if !task.no_new_privs() {
+        if mode & S_ISUID != 0 {
+            new.euid = file_uid;
+        }
+        if mode & S_ISGID_EXEC == S_ISGID_EXEC {
+            new.egid = file_gid;
+        }
+    }
+    let changed = new.euid != old.euid || new.egid != old.egid;
+    if new.uid == 0 || new.euid == 0 {
+        new.cap_permitted = new.cap_bounding | new.cap_inheritable;
+        new.cap_effective = if new.euid == 0 { new.cap_permitted } else { 0 };
+        new.cap_ambient = 0;
+    } else {
+        if changed {
+            new.cap_ambient = 0;
+        }
+        new.cap_permitted = new.cap_ambient;
+        new.cap_effective = new.cap_ambient;
+    }
+    (new.suid, new.fsuid, new.sgid, new.fsgid) = (new.euid, new.euid, new.egid, new.egid);
+    let secure = new.euid != new.uid || new.egid != new.gid;
+    (new, secure)
+}
