@@ -1,11 +1,11 @@
 //! The standard streams that the first program inherits from the user's side: terminals, pipes,
 //! files and devices of the host, reached through the monitor.
 
+mod requests;
+
 use super::terminal::Control;
-use super::termio;
 use super::{File, FileOps, Queues};
 use crate::connector::{self, Reply};
-use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task::Process;
 use crate::task::wait::WaitQueue;
@@ -19,17 +19,11 @@ use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::raw::general as g;
-use uapi::raw::ioctl;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, Src};
 
 /// Most bytes of one request.
 const CHUNK: usize = 256 << 10;
-/// Bytes of the kernel's `struct termios`, and of `struct termios2`, which adds two speeds.
-pub(super) const TERMIOS: usize = 36;
-pub(super) const TERMIOS2: usize = 44;
-/// Offset of `c_cflag`.
-const CFLAG: usize = 8;
 
 const IN: u32 = g::POLLIN | g::POLLRDNORM;
 const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
@@ -219,61 +213,6 @@ impl Stream {
         }
     }
 
-    fn get_termios(&self) -> Result<[u8; TERMIOS]> {
-        let mut termios = [0; TERMIOS];
-        connector::call(Op::StreamGetTermios, self.arguments(self.number, 0, 0), &[], &mut termios)?;
-        Ok(termios)
-    }
-
-    fn set_termios(&self, when: u64, termios: &[u8; TERMIOS]) -> Result<usize> {
-        control().check_change()?;
-        connector::call(Op::StreamSetTermios, self.arguments(self.number, when, 0), termios, &mut [])?;
-        Ok(0)
-    }
-
-    fn terminal_ioctl(&self, command: u32, arg: usize) -> Result<usize> {
-        match command {
-            ioctl::TCGETS => user::write(arg, &self.get_termios()?).map(|()| 0),
-            ioctl::TCGETS2 => {
-                let termios2 = with_speeds(&self.get_termios()?);
-                user::write(arg, &termios2).map(|()| 0)
-            }
-            // In both structures the first 36 bytes are the same; a terminal emulator has no speed.
-            ioctl::TCSETS | ioctl::TCSETS2 => self.set_termios(0, &user::read(arg)?),
-            ioctl::TCSETSW | ioctl::TCSETSW2 => self.set_termios(1, &user::read(arg)?),
-            ioctl::TCSETSF | ioctl::TCSETSF2 => self.set_termios(2, &user::read(arg)?),
-            ioctl::TCGETA => user::write(arg, &termio::of(&self.get_termios()?)).map(|()| 0),
-            ioctl::TCSETA | ioctl::TCSETAW | ioctl::TCSETAF => {
-                let when = u64::from(command - ioctl::TCSETA).min(2);
-                let old: [u8; termio::SIZE] = user::read(arg)?;
-                self.set_termios(when, &termio::onto(self.get_termios()?, &old))
-            }
-            ioctl::TIOCGWINSZ => {
-                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
-                let window = [reply.extra[0] as u16, reply.extra[1] as u16, 0, 0];
-                user::write(arg, &window).map(|()| 0)
-            }
-            // The size is the user's to change. Shells set what they found.
-            ioctl::TIOCSWINSZ => {
-                let wanted: [u16; 4] = user::read(arg)?;
-                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
-                let same = [wanted[0], wanted[1]] == [reply.extra[0] as u16, reply.extra[1] as u16];
-                if same { Ok(0) } else { Err(Errno::EPERM) }
-            }
-            // Writes are with the host's terminal when they return, and it sends no breaks.
-            ioctl::TCSBRK | ioctl::TCSBRKP => Ok(0),
-            ioctl::TCFLSH => match arg {
-                0 | 2 => self.set_termios(2, &self.get_termios()?),
-                1 => Ok(0),
-                _ => Err(Errno::EINVAL),
-            },
-            _ => {
-                let me: Rc<dyn Any> = self.me.upgrade().ok_or(Errno::EIO)?;
-                control().ioctl(&me, command, arg).unwrap_or(Err(Errno::ENOTTY))
-            }
-        }
-    }
-
     /// Runs `f` with the host's position at `offset`, and puts it back.
     fn at_offset<T>(&self, file: &File, offset: u64, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let here = self.seek(file, 0, g::SEEK_CUR)?;
@@ -282,28 +221,6 @@ impl Stream {
         self.seek(file, here as i64, g::SEEK_SET)?;
         result
     }
-}
-
-/// `struct termios2` from `struct termios`.
-pub(super) fn with_speeds(termios: &[u8; TERMIOS]) -> [u8; TERMIOS2] {
-    let speed =
-        speed_of(u32::from_ne_bytes([termios[CFLAG], termios[CFLAG + 1], termios[CFLAG + 2], termios[CFLAG + 3]]));
-    let mut termios2 = [0; TERMIOS2];
-    termios2[..TERMIOS].copy_from_slice(termios);
-    termios2[TERMIOS..TERMIOS + 4].copy_from_slice(&speed.to_ne_bytes());
-    termios2[TERMIOS + 4..].copy_from_slice(&speed.to_ne_bytes());
-    termios2
-}
-
-/// Bits per second of the `CBAUD` part of `c_cflag`, termios(3).
-fn speed_of(cflag: u32) -> u32 {
-    const LOW: [u32; 16] = [0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400];
-    const HIGH: [u32; 16] = [
-        0, 57_600, 115_200, 230_400, 460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000,
-        2_500_000, 3_000_000, 3_500_000, 4_000_000,
-    ];
-    let index = (cflag & 0o17) as usize;
-    if cflag & 0o10000 != 0 { HIGH[index] } else { LOW[index] }
 }
 
 impl FileOps for Stream {

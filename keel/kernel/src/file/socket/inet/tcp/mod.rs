@@ -6,31 +6,24 @@
 mod connect;
 mod info;
 mod options;
+mod protocol;
 mod queue;
 mod transfer;
 
-use super::super::message::{Control, Received};
-use super::super::options::{Options, Value};
-use super::super::{Address, IN, OUT, Protocol};
+use super::super::options::Options;
+use super::Base;
 use super::ports::{Member, Ports};
 use super::statistics::Count;
-use super::{Base, ip_options};
-use crate::file::{File, Queues};
-use crate::mm::user;
 use crate::task::wait::WaitQueue;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use info::Counters;
 pub use info::State;
 use options::TcpOptions;
 use queue::Bytes;
-use uapi::raw::general as g;
-use uapi::raw::net;
-use uapi::{Errno, Result};
-use vfs::{Dst, Src};
+use uapi::Errno;
 
 /// Ports of TCP.
 pub static PORTS: Global<Ports<Tcp>> = Global::new(Ports::new());
@@ -281,208 +274,5 @@ impl Tcp {
 
     fn is_connected(&self) -> bool {
         !matches!(self.state.get(), State::Close | State::Listen | State::SynSent)
-    }
-}
-
-impl Protocol for Tcp {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn options(&self) -> &Options {
-        &self.base.options
-    }
-
-    fn opened(&self, file: &Rc<File>, ino: u64) {
-        self.base.opened(file, ino);
-    }
-
-    fn bind(&self, address: &[u8]) -> Result<()> {
-        let to = self.base.bindable(address)?;
-        if self.state.get() != State::Close {
-            return Err(Errno::EINVAL);
-        }
-        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        self.base.bind(&me, &PORTS, to)
-    }
-
-    fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
-        self.start_connect(address, nonblocking)
-    }
-
-    fn listen(&self, backlog: i32) -> Result<()> {
-        self.start_listening(backlog)
-    }
-
-    fn accept(&self, nonblocking: bool) -> Result<Rc<dyn Protocol>> {
-        let accepted = self.next_connection(nonblocking)?;
-        Ok(accepted)
-    }
-
-    fn local(&self) -> Result<Address> {
-        Ok(self.base.local_address())
-    }
-
-    fn peer(&self) -> Result<Address> {
-        if !self.is_connected() {
-            return Err(Errno::ENOTCONN);
-        }
-        Ok(self.accepted_from())
-    }
-
-    fn accepted_from(&self) -> Address {
-        self.base.remote.get().map_or_else(Address::new, |remote| remote.to_bytes(self.base.family))
-    }
-
-    fn send(&self, src: &mut dyn Src, _to: Option<&[u8]>, _control: Control, flags: u32) -> Result<usize> {
-        self.send_bytes(src, flags)
-    }
-
-    fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
-        self.receive_bytes(dst, flags)
-    }
-
-    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
-        match self.state.get() {
-            State::Close => {
-                self.read_ended.set(self.read_ended.get() | read);
-                self.write_ended.set(self.write_ended.get() | write);
-                self.wake_all();
-                return Err(Errno::ENOTCONN);
-            }
-            State::Listen => {
-                if read {
-                    self.stop_listening();
-                    self.phase.set(Phase::Unconnected);
-                    self.wake_all();
-                }
-                return Ok(());
-            }
-            State::SynSent => {
-                self.disconnect();
-                return Ok(());
-            }
-            _ => {}
-        }
-        self.read_ended.set(self.read_ended.get() | read);
-        if write && !self.write_ended.replace(true) {
-            self.end();
-        }
-        self.wake_all();
-        Ok(())
-    }
-
-    fn poll(&self) -> u32 {
-        let state = self.state.get();
-        if state == State::Listen {
-            return if self.backlog.borrow().is_empty() { 0 } else { IN };
-        }
-        let mut events = 0;
-        let (read_ended, write_ended) = (self.read_ended.get(), self.write_ended.get());
-        if read_ended && write_ended || state == State::Close {
-            events |= g::POLLHUP;
-        }
-        if read_ended {
-            events |= IN | g::POLLRDHUP;
-        }
-        if state != State::SynSent {
-            if self.is_readable() {
-                events |= IN;
-            }
-            let peer = if write_ended { None } else { self.peer() };
-            if peer.as_ref().is_none_or(|peer| self.has_room(peer)) {
-                events |= OUT;
-            } else {
-                self.wants_room.set(true);
-            }
-            if self.urgent.get().is_some_and(|urgent| !urgent.read) {
-                events |= g::POLLPRI;
-            }
-        }
-        if self.error.get().is_some() {
-            events |= g::POLLERR;
-        }
-        events
-    }
-
-    fn poll_queues(&self, events: u32, out: &mut Queues) {
-        // Errors and hang-ups wake both.
-        if events & (IN | g::POLLRDHUP | g::POLLPRI) != 0 || events & OUT == 0 {
-            out.push(self.readable.clone());
-        }
-        if events & OUT != 0 {
-            out.push(self.writable.clone());
-        }
-    }
-
-    fn queued(&self, sent: bool) -> Result<usize> {
-        match self.state.get() {
-            State::Listen => Err(Errno::EINVAL),
-            State::SynSent => Ok(0),
-            _ if sent => Ok(self.unacknowledged()),
-            _ => Ok(self.unread()),
-        }
-    }
-
-    fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
-        if command != uapi::raw::ioctl::SIOCATMARK {
-            return self.base.ioctl(command, arg);
-        }
-        user::write(arg, &i32::from(self.at_mark()))?;
-        Ok(0)
-    }
-
-    fn most_low_water(&self) -> i32 {
-        let options = &self.base.options;
-        let locked = options.receive_buffer_locked.get();
-        if locked { (options.receive_buffer.get() / 2) as i32 } else { MAX_RECEIVE_BUFFER / 2 }
-    }
-
-    fn take_error(&self) -> Option<Errno> {
-        self.error.take()
-    }
-
-    fn is_listening(&self) -> bool {
-        self.state.get() == State::Listen
-    }
-
-    fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
-        match level as u32 {
-            super::IPPROTO_TCP => self.tcp.set(name as u32, value),
-            net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
-            _ => ip_options::set(&self.base, level, name, value),
-        }
-    }
-
-    fn get_option(&self, level: i32, name: i32) -> Result<Value> {
-        match level as u32 {
-            super::IPPROTO_TCP if name as u32 == net::TCP_INFO => Ok(self.info()),
-            super::IPPROTO_TCP => self.tcp.get(name as u32),
-            net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
-            _ => ip_options::get(&self.base, level, name),
-        }
-    }
-
-    fn release(&self) {
-        self.closed.set(true);
-        match self.state.get() {
-            State::Listen => self.stop_listening(),
-            State::Close => {}
-            state => {
-                let [linger, seconds] = self.base.options.linger.get();
-                if self.inbox.len() > 0 || linger != 0 && seconds == 0 {
-                    self.abort();
-                } else {
-                    if state == State::Established {
-                        PORTS.ended(&self.base);
-                    }
-                    self.end();
-                }
-            }
-        }
-        self.read_ended.set(true);
-        self.write_ended.set(true);
-        PORTS.leave(self);
-        self.wake_all();
     }
 }

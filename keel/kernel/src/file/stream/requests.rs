@@ -1,0 +1,68 @@
+//! Requests to the user's terminal, ioctl_tty(2).
+
+use super::{Stream, control};
+use crate::connector;
+use crate::file::termio::{self, TERMIOS, with_speeds};
+use crate::mm::user;
+use abi::request::Op;
+use alloc::rc::Rc;
+use core::any::Any;
+use uapi::raw::ioctl;
+use uapi::{Errno, Result};
+
+impl Stream {
+    fn get_termios(&self) -> Result<[u8; TERMIOS]> {
+        let mut termios = [0; TERMIOS];
+        connector::call(Op::StreamGetTermios, self.arguments(self.number, 0, 0), &[], &mut termios)?;
+        Ok(termios)
+    }
+
+    fn set_termios(&self, when: u64, termios: &[u8; TERMIOS]) -> Result<usize> {
+        control().check_change()?;
+        connector::call(Op::StreamSetTermios, self.arguments(self.number, when, 0), termios, &mut [])?;
+        Ok(0)
+    }
+
+    pub(super) fn terminal_ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        match command {
+            ioctl::TCGETS => user::write(arg, &self.get_termios()?).map(|()| 0),
+            ioctl::TCGETS2 => {
+                let termios2 = with_speeds(&self.get_termios()?);
+                user::write(arg, &termios2).map(|()| 0)
+            }
+            // In both structures the first 36 bytes are the same; a terminal emulator has no speed.
+            ioctl::TCSETS | ioctl::TCSETS2 => self.set_termios(0, &user::read(arg)?),
+            ioctl::TCSETSW | ioctl::TCSETSW2 => self.set_termios(1, &user::read(arg)?),
+            ioctl::TCSETSF | ioctl::TCSETSF2 => self.set_termios(2, &user::read(arg)?),
+            ioctl::TCGETA => user::write(arg, &termio::of(&self.get_termios()?)).map(|()| 0),
+            ioctl::TCSETA | ioctl::TCSETAW | ioctl::TCSETAF => {
+                let when = u64::from(command - ioctl::TCSETA).min(2);
+                let old: [u8; termio::SIZE] = user::read(arg)?;
+                self.set_termios(when, &termio::onto(self.get_termios()?, &old))
+            }
+            ioctl::TIOCGWINSZ => {
+                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
+                let window = [reply.extra[0] as u16, reply.extra[1] as u16, 0, 0];
+                user::write(arg, &window).map(|()| 0)
+            }
+            // The size is the user's to change. Shells set what they found.
+            ioctl::TIOCSWINSZ => {
+                let wanted: [u16; 4] = user::read(arg)?;
+                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
+                let same = [wanted[0], wanted[1]] == [reply.extra[0] as u16, reply.extra[1] as u16];
+                if same { Ok(0) } else { Err(Errno::EPERM) }
+            }
+            // Writes are with the host's terminal when they return, and it sends no breaks.
+            ioctl::TCSBRK | ioctl::TCSBRKP => Ok(0),
+            ioctl::TCFLSH => match arg {
+                0 | 2 => self.set_termios(2, &self.get_termios()?),
+                1 => Ok(0),
+                _ => Err(Errno::EINVAL),
+            },
+            _ => {
+                let me: Rc<dyn Any> = self.me.upgrade().ok_or(Errno::EIO)?;
+                control().ioctl(&me, command, arg).unwrap_or(Err(Errno::ENOTTY))
+            }
+        }
+    }
+}
