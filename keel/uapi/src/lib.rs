@@ -5,6 +5,7 @@
 //! plain bytes.
 #![no_std]
 
+pub mod cap;
 pub mod errno;
 
 pub use errno::{Errno, Result};

@@ -2,29 +2,8 @@
 
 use crate::attr::S_ISVTX;
 use crate::{FileType, Inode};
+pub use uapi::cap;
 use uapi::{Errno, Result};
-
-/// Capability numbers, capabilities(7).
-pub mod cap {
-    /// Change owners.
-    pub const CHOWN: u32 = 0;
-    /// Bypass read, write and execute checks.
-    pub const DAC_OVERRIDE: u32 = 1;
-    /// Bypass read and directory search checks.
-    pub const DAC_READ_SEARCH: u32 = 2;
-    /// Bypass checks that want the owner.
-    pub const FOWNER: u32 = 3;
-    /// Keep set-id bits when a file changes.
-    pub const FSETID: u32 = 4;
-    /// chroot(2).
-    pub const SYS_CHROOT: u32 = 18;
-    /// Administration: trusted attributes.
-    pub const SYS_ADMIN: u32 = 21;
-    /// Make device files.
-    pub const MKNOD: u32 = 27;
-    /// Set file capabilities.
-    pub const SETFCAP: u32 = 31;
-}
 
 /// May execute or search.
 pub const MAY_EXEC: u32 = 1;

@@ -1,6 +1,6 @@
 //! Operations on a process; prctl(2).
 
-use super::cred::{ALL_CAPS, cap};
+use super::cred::cap;
 use super::{Task, current, robust, seccomp};
 use crate::mm::user;
 use alloc::rc::Rc;
@@ -52,7 +52,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_GET_SECCOMP => Ok(seccomp::mode()),
         p::PR_SET_SECCOMP => seccomp::set_mode(arg2, arg3 as usize),
         p::PR_CAPBSET_READ => {
-            check(arg2 < 64 && ALL_CAPS & 1 << arg2 != 0)?;
+            check(arg2 < 64 && cap::ALL & 1 << arg2 != 0)?;
             Ok(i32::from(me.cred().cap_bounding & 1 << arg2 != 0))
         }
         p::PR_CAPBSET_DROP => drop_bounding(&me, arg2),
@@ -114,7 +114,7 @@ fn drop_bounding(me: &Rc<Task>, which: u64) -> Result<i32> {
     if !old.capable(cap::SETPCAP) {
         return Err(Errno::EPERM);
     }
-    if which >= 64 || ALL_CAPS & 1 << which == 0 {
+    if which >= 64 || cap::ALL & 1 << which == 0 {
         return Err(Errno::EINVAL);
     }
     let mut new = (*old).clone();
@@ -154,7 +154,7 @@ fn ambient(me: &Rc<Task>, operation: u64, which: u64, rest_is_zero: bool) -> Res
         me.set_cred(new);
         return Ok(0);
     }
-    if which >= 64 || ALL_CAPS & 1 << which == 0 {
+    if which >= 64 || cap::ALL & 1 << which == 0 {
         return Err(Errno::EINVAL);
     }
     let bit = 1 << which;

@@ -1,57 +1,9 @@
-//! Capabilities: their numbers, capget(2) and capset(2).
+//! capget(2) and capset(2).
 
-use super::{ALL_CAPS, edit};
+use super::edit;
 use crate::mm::user;
 use crate::task::{self, pid};
-use uapi::{Errno, Result};
-
-/// Capability numbers, capabilities(7).
-pub mod cap {
-    /// Change owners of files.
-    pub const CHOWN: u32 = 0;
-    /// Bypass permission checks of files.
-    pub const DAC_OVERRIDE: u32 = 1;
-    /// Bypass read permission checks.
-    pub const DAC_READ_SEARCH: u32 = 2;
-    /// Act as the owner of any file.
-    pub const FOWNER: u32 = 3;
-    /// Keep set-id bits at changes.
-    pub const FSETID: u32 = 4;
-    /// Signal any process.
-    pub const KILL: u32 = 5;
-    /// Change group ids.
-    pub const SETGID: u32 = 6;
-    /// Change user ids.
-    pub const SETUID: u32 = 7;
-    /// Change capability sets.
-    pub const SETPCAP: u32 = 8;
-    /// Bind to ports below 1024.
-    pub const NET_BIND_SERVICE: u32 = 10;
-    /// Raw sockets.
-    pub const NET_RAW: u32 = 13;
-    /// Lock memory.
-    pub const IPC_LOCK: u32 = 14;
-    /// Everything with every object of System V IPC.
-    pub const IPC_OWNER: u32 = 15;
-    /// chroot(2).
-    pub const SYS_CHROOT: u32 = 18;
-    /// Trace any process.
-    pub const SYS_PTRACE: u32 = 19;
-    /// Administration.
-    pub const SYS_ADMIN: u32 = 21;
-    /// Restart the machine.
-    pub const SYS_BOOT: u32 = 22;
-    /// Raise priorities.
-    pub const SYS_NICE: u32 = 23;
-    /// Override resource limits.
-    pub const SYS_RESOURCE: u32 = 24;
-    /// Set clocks.
-    pub const SYS_TIME: u32 = 25;
-    /// Make device files.
-    pub const MKNOD: u32 = 27;
-    /// Checkpoint and restore processes.
-    pub const CHECKPOINT_RESTORE: u32 = 40;
-}
+use uapi::{Errno, Result, cap};
 
 const CAP_VERSION_1: u32 = 0x1998_0330;
 const CAP_VERSION_2: u32 = 0x2007_1026;
@@ -81,7 +33,7 @@ pub fn sys_capget(header: usize, data: usize) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let (effective, permitted, inheritable) = if target == pid::INIT {
-        (ALL_CAPS, ALL_CAPS, 0)
+        (cap::ALL, cap::ALL, 0)
     } else {
         let of = if target == 0 { task::current() } else { pid::find_task(target).ok_or(Errno::ESRCH)? };
         let cred = of.cred();
@@ -110,7 +62,7 @@ pub fn sys_capset(header: usize, data: usize) -> Result<()> {
     let set = |which: usize| {
         words.chunks_exact(3).enumerate().fold(0u64, |set, (i, group)| set | u64::from(group[which]) << (32 * i))
     };
-    let (effective, permitted, inheritable) = (set(0) & ALL_CAPS, set(1) & ALL_CAPS, set(2) & ALL_CAPS);
+    let (effective, permitted, inheritable) = (set(0) & cap::ALL, set(1) & cap::ALL, set(2) & cap::ALL);
     edit(|new, old| {
         let may_inherit = if old.capable(cap::SETPCAP) { old.cap_bounding } else { old.cap_permitted };
         let beyond = inheritable & !(old.cap_inheritable | may_inherit) != 0

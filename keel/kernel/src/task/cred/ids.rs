@@ -1,9 +1,9 @@
 //! User and group ids, supplementary groups: the calls that read and change them.
 
-use super::{cap, edit};
+use super::edit;
 use crate::mm::user;
 use crate::task;
-use uapi::{Errno, Result};
+use uapi::{Errno, Result, cap};
 
 /// Capabilities that go with the file system user id.
 const FS_CAPS: u64 = 1 << cap::CHOWN
@@ -11,9 +11,9 @@ const FS_CAPS: u64 = 1 << cap::CHOWN
     | 1 << cap::DAC_READ_SEARCH
     | 1 << cap::FOWNER
     | 1 << cap::FSETID
-    | 1 << 9 // CAP_LINUX_IMMUTABLE
+    | 1 << cap::LINUX_IMMUTABLE
     | 1 << cap::MKNOD
-    | 1 << 32; // CAP_MAC_OVERRIDE
+    | 1 << cap::MAC_OVERRIDE;
 
 /// `(uid_t) -1`: leave as it is.
 const KEEP: u32 = u32::MAX;

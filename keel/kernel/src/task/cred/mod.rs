@@ -3,7 +3,7 @@
 mod caps;
 mod ids;
 
-pub use caps::{cap, sys_capget, sys_capset};
+pub use caps::{sys_capget, sys_capset};
 pub use ids::{
     sys_getegid, sys_geteuid, sys_getgid, sys_getgroups, sys_getresgid, sys_getresuid, sys_getuid, sys_setfsgid,
     sys_setfsuid, sys_setgid, sys_setgroups, sys_setregid, sys_setresgid, sys_setresuid, sys_setreuid, sys_setuid,
@@ -13,9 +13,7 @@ use crate::task::{self, Task};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::Result;
-
-/// All capabilities that Linux has: `CAP_CHOWN` (0) to `CAP_CHECKPOINT_RESTORE` (40).
-pub const ALL_CAPS: u64 = (1 << 41) - 1;
+pub use uapi::cap;
 
 /// Credentials of a thread. Replaced as a whole when one changes.
 #[derive(Clone, Debug)]
@@ -53,7 +51,7 @@ pub struct Cred {
 impl Cred {
     /// Of the pod's first program: all capabilities for user 0, none for others.
     pub fn first(uid: u32, gid: u32, groups: &[u32]) -> Self {
-        let caps = if uid == 0 { ALL_CAPS } else { 0 };
+        let caps = if uid == 0 { cap::ALL } else { 0 };
         let mut groups = groups.to_vec();
         groups.sort_unstable();
         Self {
@@ -69,7 +67,7 @@ impl Cred {
             cap_effective: caps,
             cap_permitted: caps,
             cap_inheritable: 0,
-            cap_bounding: ALL_CAPS,
+            cap_bounding: cap::ALL,
             cap_ambient: 0,
         }
     }
