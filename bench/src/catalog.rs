@@ -9,6 +9,8 @@ pub struct Benchmark {
     pub what: &'static str,
     /// How it is run.
     pub kind: Kind,
+    /// Further options of `hull run`.
+    pub options: &'static [&'static str],
 }
 
 /// How a benchmark is run.
@@ -60,23 +62,23 @@ impl Benchmark {
 }
 
 const fn dynamic(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
-    Benchmark { name, what, kind: Kind::Dynamic(arguments) }
+    Benchmark { name, what, kind: Kind::Dynamic(arguments), options: &[] }
 }
 
 const fn twice(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
-    Benchmark { name, what, kind: Kind::Twice(arguments) }
+    Benchmark { name, what, kind: Kind::Twice(arguments), options: &[] }
 }
 
 const fn command(name: &'static str, what: &'static str, line: &'static str) -> Benchmark {
-    Benchmark { name, what, kind: Kind::Command(line) }
+    Benchmark { name, what, kind: Kind::Command(line), options: &[] }
 }
 
 const fn start(name: &'static str, what: &'static str, starter: Starter) -> Benchmark {
-    Benchmark { name, what, kind: Kind::Start(starter) }
+    Benchmark { name, what, kind: Kind::Start(starter), options: &[] }
 }
 
 const fn at_once(name: &'static str, what: &'static str, starter: Starter) -> Benchmark {
-    Benchmark { name, what, kind: Kind::StartAtOnce(starter) }
+    Benchmark { name, what, kind: Kind::StartAtOnce(starter), options: &[] }
 }
 
 /// All benchmarks, in the order of the table.
@@ -86,9 +88,15 @@ pub const ALL: &[Benchmark] = &[
         name: "devnull-static",
         what: "the same from a static program without a C library",
         kind: Kind::Static("devnull"),
+        options: &[],
     },
     dynamic("getppid", "a system call that does nothing else, dynamic program", &["getppid"]),
-    Benchmark { name: "getppid-static", what: "the same from a static program", kind: Kind::Static("getppid") },
+    Benchmark {
+        name: "getppid-static",
+        what: "the same from a static program",
+        kind: Kind::Static("getppid"),
+        options: &[],
+    },
     dynamic("clock-gettime", "clock_gettime(CLOCK_MONOTONIC)", &["clock-gettime"]),
     dynamic("futex-wake", "FUTEX_WAKE that nobody waits for", &["futex-wake"]),
     dynamic("pipe-self", "a byte written to a pipe and read by the same thread", &["pipe-self"]),
@@ -102,6 +110,14 @@ pub const ALL: &[Benchmark] = &[
         "stat, open, fstat and close of 1,000 files in 20 directories of a grant",
         &["host-open", "PLACE/repository"],
     ),
+    Benchmark {
+        options: &["--doorbell", "exit"],
+        ..twice(
+            "host-open-exit",
+            "the same with an exit for each request that must be answered",
+            &["host-open", "PLACE/repository"],
+        )
+    },
     dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
     start("start", "start to exit of a static program: fork and exec on the host, a pod", Starter::Host),
     start("start-runc", "the same: runc run, a pod", Starter::Runc),
@@ -113,6 +129,7 @@ pub const ALL: &[Benchmark] = &[
         name: "idle",
         what: "a pod that waits: PSS, page tables and KVM's; all that it takes of the host's memory; wakeups and CPU time per second",
         kind: Kind::Idle,
+        options: &[],
     },
     dynamic("cpu-integer", "integer arithmetic", &["cpu-integer"]),
     dynamic("cpu-float", "floating-point arithmetic", &["cpu-float"]),

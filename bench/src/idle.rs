@@ -52,7 +52,7 @@ pub fn measure(place: &Place) -> Result<Vec<f64>> {
 }
 
 fn start(place: &Place) -> Result<Waiting> {
-    let mut command = pod(place);
+    let mut command = pod(place, &[]);
     command.arg(format!("{}/static", Place::IN_POD)).arg("pause");
     let mut pod = Waiting(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
     let mut line = String::new();

@@ -43,7 +43,7 @@ pub fn bench(options: &Options) -> Result<()> {
     ensure!(!chosen.is_empty(), "no benchmark has such a name; see hull bench --list");
     if options.list {
         for benchmark in chosen {
-            println!("{:<18} {}", benchmark.name, benchmark.what);
+            println!("{:<21} {}", benchmark.name, benchmark.what);
         }
         return Ok(());
     }

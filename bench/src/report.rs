@@ -43,17 +43,17 @@ impl Row {
 
 /// The head of the table.
 pub fn print_head() {
-    println!("{:<18} {:>20} {:>20} {:>9}", "", "host", "pod", "host/pod");
+    println!("{:<21} {:>20} {:>20} {:>9}", "", "host", "pod", "host/pod");
 }
 
 /// A row of the table.
 pub fn print_row(row: &Row) {
     if let Some(why) = row.error.as_deref().or(row.skipped.as_deref()) {
-        println!("{:<18} {why}", row.name);
+        println!("{:<21} {why}", row.name);
         return;
     }
     let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-    println!("{:<18} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host, row.unit), summary(row.pod, row.unit));
+    println!("{:<21} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host, row.unit), summary(row.pod, row.unit));
 }
 
 /// All rows as one JSON document.

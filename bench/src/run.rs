@@ -73,10 +73,10 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
     match benchmark.kind {
         Kind::Dynamic(arguments) | Kind::Twice(arguments) => {
             let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();
-            numbers(&words, place, side)
+            numbers(&words, benchmark.options, place, side)
         }
-        Kind::Static(name) => numbers(&["static", name], place, side),
-        Kind::Command(line) => numbers(&["hull", "bench-workload", "command", line], place, side),
+        Kind::Static(name) => numbers(&["static", name], benchmark.options, place, side),
+        Kind::Command(line) => numbers(&["hull", "bench-workload", "command", line], benchmark.options, place, side),
         Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
         Kind::StartAtOnce(starter) => starts_at_once(place, side, starter).map(|number| vec![number]),
         Kind::Idle => idle::measure(place),
@@ -84,7 +84,7 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
 }
 
 /// Runs a program of the place on one side and reads the numbers that it prints.
-fn numbers(words: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
+fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
     let base = match side {
         Side::Host => place.directory.display().to_string(),
         Side::Pod => Place::IN_POD.to_owned(),
@@ -95,7 +95,7 @@ fn numbers(words: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
     let mut command = match side {
         Side::Host => Command::new(program),
         Side::Pod => {
-            let mut command = pod(place);
+            let mut command = pod(place, options);
             command.arg(program);
             command
         }
@@ -111,10 +111,10 @@ fn numbers(words: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
     text.split_whitespace().map(|word| word.parse().context("printed something else than numbers")).collect()
 }
 
-/// `hull run … --`.
-pub fn pod(place: &Place) -> Command {
+/// `hull run OPTIONS … --`.
+pub fn pod(place: &Place, options: &[&str]) -> Command {
     let mut command = Command::new(&place.hull);
-    command.args(["run", "--timeout", LIMIT, "--ro"]);
+    command.arg("run").args(options).args(["--timeout", LIMIT, "--ro"]);
     command.arg(format!("{}:{}", place.directory.display(), Place::IN_POD)).arg("--");
     command
 }
@@ -123,7 +123,7 @@ pub fn pod(place: &Place) -> Command {
 fn starter_command(place: &Place, side: Side, starter: Starter, number: u32) -> Command {
     let mut command = match (side, starter) {
         (Side::Pod, _) => {
-            let mut command = pod(place);
+            let mut command = pod(place, &[]);
             command.arg(format!("{}/static", Place::IN_POD));
             command
         }
