@@ -205,7 +205,8 @@ pub fn sys_shmat(id: i32, address: usize, flags: u32) -> Result<usize> {
             Placement::FixedNoReplace(address)
         }
     };
-    let mut area = Area { prot, flags: AreaFlags::SHARED, backing: Backing::Shared(object, 0) };
+    let backing = Backing::Shared(object, 0);
+    let mut area = Area { flags: AreaFlags::SHARED, backing, ..Area::anonymous(prot) };
     area.flags.set(AreaFlags::NEVER_WRITE, flags & SHM_RDONLY != 0);
     let start = task::current().mm().map(placement, len, area).map_err(|errno| match errno {
         Errno::EEXIST => Errno::EINVAL,

@@ -91,7 +91,7 @@ impl Mm {
     }
 
     /// What is mapped in `[start, end)`, cut to it.
-    fn pieces(&self, start: usize, end: usize) -> Vec<(usize, usize, Area)> {
+    pub(super) fn pieces(&self, start: usize, end: usize) -> Vec<(usize, usize, Area)> {
         let inner = self.inner.borrow();
         let cut = |v: &Vma<Area>| {
             let from = v.start.max(start);

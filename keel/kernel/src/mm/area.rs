@@ -1,5 +1,6 @@
 //! What a mapping of a program is: protection, flags and backing.
 
+use super::policy::Policy;
 use super::shared::SharedObject;
 use super::special::Special;
 use super::text::PatchedText;
@@ -122,6 +123,20 @@ impl Backing {
         moved
     }
 
+    /// The same from `page` on; `None` for what programs did not map themselves.
+    pub fn from_page(&self, page: u64) -> Option<Self> {
+        match self {
+            Self::File(file, _) => Some(Self::File(file.clone(), page)),
+            Self::Shared(object, _) => Some(Self::Shared(object.clone(), page)),
+            _ => None,
+        }
+    }
+
+    /// Whether both show the same object.
+    fn same_object(&self, other: &Self) -> bool {
+        self.from_page(0).zip(other.from_page(0)).is_some_and(|(a, b)| a.same(&b))
+    }
+
     /// Whether both show the same pages.
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -150,17 +165,25 @@ pub struct Area {
     pub flags: AreaFlags,
     /// Content.
     pub backing: Backing,
+    /// Memory policy, mbind(2).
+    pub policy: Option<Policy>,
 }
 
 impl Area {
     /// A private anonymous mapping.
     pub const fn anonymous(prot: Prot) -> Self {
-        Self { prot, flags: AreaFlags::empty(), backing: Backing::Anonymous }
+        Self { prot, flags: AreaFlags::empty(), backing: Backing::Anonymous, policy: None }
     }
 
     /// Whether stores stay in this address space.
     pub fn is_private(&self) -> bool {
         matches!(self.backing, Backing::Anonymous | Backing::File(..)) && !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether both are shared mappings of the same object with the same rights.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let properties = self.flags - AreaFlags::TRAMPOLINES == other.flags - AreaFlags::TRAMPOLINES;
+        self.prot == other.prot && properties && self.backing.same_object(&other.backing)
     }
 
     /// Whether it has no file or other object behind it.
@@ -199,12 +222,14 @@ impl Attributes for Area {
             prot: self.prot,
             flags: self.flags - AreaFlags::TRAMPOLINES,
             backing: self.backing.advance((bytes / PAGE_SIZE) as u64),
+            policy: self.policy,
         }
     }
 
     fn continues(&self, len: usize, next: &Self) -> bool {
         self.prot == next.prot
             && self.flags - AreaFlags::TRAMPOLINES == next.flags
+            && self.policy == next.policy
             && self.backing.advance((len / PAGE_SIZE) as u64).same(&next.backing)
     }
 

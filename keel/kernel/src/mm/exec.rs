@@ -255,7 +255,7 @@ impl Inner {
                 let zeroes = s.mem_len > s.file_len && (s.addr + s.file_len) % PAGE_SIZE as u64 != 0;
                 flags.set(AreaFlags::WAS_WRITABLE, s.write || zeroes);
                 let backing = Backing::File(program.file.clone(), s.page_offset() / PAGE_SIZE as u64);
-                self.vmas.insert(start, file_end, Area { prot, flags, backing });
+                self.vmas.insert(start, file_end, Area { flags, backing, ..Area::anonymous(prot) });
             }
             // A page that a segment before shares stays its.
             let zero_start = if s.file_len == 0 { self.first_free(start) } else { file_end };

@@ -1,6 +1,7 @@
 //! What /proc shows of an address space.
 
-use super::area::{AreaFlags, Backing, FileName};
+use super::area::{Area, AreaFlags, Backing, FileName};
+use super::policy::Policy;
 use super::{Access, Mm};
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
@@ -21,6 +22,8 @@ pub struct AreaInfo {
     pub prot: Prot,
     /// Properties.
     pub flags: AreaFlags,
+    /// Memory policy.
+    pub policy: Option<Policy>,
     /// Offset into the file in bytes.
     pub offset: u64,
     /// The file, for device and inode number.
@@ -106,8 +109,9 @@ impl Mm {
                 Backing::Anonymous if vma.start < heap_end && vma.end > heap_start => AreaName::Fixed("[heap]"),
                 Backing::Anonymous => AreaName::None,
             };
-            let (start, end, prot, flags) = (vma.start, vma.end, vma.attrs.prot, vma.attrs.flags);
-            areas.push(AreaInfo { start, end, prot, flags, offset, inode, name });
+            let (start, end) = (vma.start, vma.end);
+            let Area { prot, flags, policy, .. } = vma.attrs;
+            areas.push(AreaInfo { start, end, prot, flags, policy, offset, inode, name });
         }
         areas
     }

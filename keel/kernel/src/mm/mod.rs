@@ -15,6 +15,7 @@ mod fork;
 pub mod info;
 pub mod mmap;
 pub mod other;
+pub mod policy;
 pub mod remap;
 pub mod reverse;
 pub mod shared;

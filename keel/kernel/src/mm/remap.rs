@@ -160,3 +160,30 @@ impl Inner {
         if failed { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 }
+
+impl Mm {
+    /// remap_file_pages(2): `[start, end)`, part of one shared mapping or of several that follow each other, shows its
+    /// object from `page` on. EINVAL, ENOMEM.
+    pub fn rearrange(&self, start: usize, end: usize, page: u64, populate: bool) -> Result<()> {
+        let pieces = self.pieces(start, end);
+        let (_, _, first) = pieces.first().ok_or(Errno::EINVAL)?;
+        let mut at = start;
+        for (from, to, area) in &pieces {
+            if *from != at || !first.is_alike(area) || !area.flags.contains(AreaFlags::SHARED) {
+                return Err(Errno::EINVAL);
+            }
+            at = *to;
+        }
+        if at != end {
+            return Err(Errno::EINVAL);
+        }
+        let area = Area { backing: first.backing.from_page(page).ok_or(Errno::EINVAL)?, policy: None, ..first.clone() };
+        let is_accessible = !area.prot.is_empty();
+        self.map(Placement::Fixed(start), end - start, area)?;
+        if populate && is_accessible {
+            // As with mmap(2): what can't be had now is had by a fault.
+            let _ = self.populate(start, end);
+        }
+        Ok(())
+    }
+}

@@ -249,6 +249,19 @@ pub fn sys_mremap(old: usize, old_len: usize, new_len: usize, flags: u32, new: u
     mm().remap(old, old_len, new_len, target, flags & KEEP != 0)
 }
 
+/// remap_file_pages(2), as in Linux by mappings of their own. EINVAL, ENOMEM.
+pub fn sys_remap_file_pages(addr: usize, size: usize, prot: u32, page: u64, flags: u32) -> Result<()> {
+    let (start, size) = (page_down(addr), page_down(size));
+    let end = start.checked_add(size).filter(|end| *end > start).ok_or(Errno::EINVAL)?;
+    if prot != 0 || page.checked_add((size / PAGE_SIZE) as u64).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    if page > (FILE_MAX - size as u64) / PAGE_SIZE as u64 {
+        return Err(Errno::EOVERFLOW);
+    }
+    mm().rearrange(start, end, page, flags & g::MAP_NONBLOCK == 0)
+}
+
 /// madvise(2).
 pub fn sys_madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     if !advise::is_known(advice) || !addr.is_multiple_of(PAGE_SIZE) {

@@ -244,9 +244,9 @@ impl Inner {
         }
         if !self.has_trampolines(text, area) {
             let attrs = Area {
-                prot: Prot::READ | Prot::EXEC,
                 flags: AreaFlags::SPECIAL,
                 backing: Backing::Trampolines(text.clone(), 0),
+                ..Area::anonymous(Prot::READ | Prot::EXEC)
             };
             self.vmas.insert(area, area + TRAMPOLINE_ROOM, attrs);
             self.map_trampolines(text, area);

@@ -91,7 +91,7 @@ impl Inner {
         for (start, prot, special) in [(data, Prot::READ, &pages.data), (code, Prot::READ | Prot::EXEC, &pages.code)] {
             let backing = Backing::Special(special.clone(), 0);
             let end = start + special.pages.len() * PAGE_SIZE;
-            self.vmas.insert(start, end, Area { prot, flags: AreaFlags::SPECIAL, backing });
+            self.vmas.insert(start, end, Area { flags: AreaFlags::SPECIAL, backing, ..Area::anonymous(prot) });
             for (i, frame) in special.pages.iter().enumerate() {
                 if self.space.map(start + i * PAGE_SIZE, frame.clone(), prot).is_none() {
                     break;

@@ -12,7 +12,8 @@ pub mod watch;
 
 use crate::patch;
 use crate::signal::deliver::{self, Next};
-use crate::task::{ptrace, seccomp};
+use crate::task::ptrace;
+use crate::task::seccomp::{self, Verdict};
 use alloc::borrow::Cow;
 use alloc::format;
 use core::cell::Cell;
@@ -320,22 +321,26 @@ fn observed(frame: &mut TrapFrame, number: u64) -> isize {
 /// [`judged`], with stops for the thread's tracer around it.
 fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
     let number = ptrace::entering(frame, number);
-    judged(frame, number);
+    let number = judged(frame, number);
     ptrace::leaving(frame, number);
     frame.rax as isize
 }
 
-/// [`dispatch`], if the thread's filters let the call pass.
-fn judged(frame: &mut TrapFrame, number: u64) -> isize {
+/// [`dispatch`], if the thread's filters let the call pass: its number.
+fn judged(frame: &mut TrapFrame, number: u64) -> u64 {
     match seccomp::judge(frame, number) {
-        None => dispatch(frame, number),
-        Some(result) => {
-            // A filter can't have a call repeated: it would answer the same for ever.
-            let result = if is_restart(result as isize) { -(Errno::EINTR.code() as isize) } else { result as isize };
-            frame.rax = result as u64;
-            result
+        Verdict::Pass(number) => {
+            dispatch(frame, number);
+            return number;
         }
+        Verdict::Result(result) => {
+            // A filter can't have a call repeated: it would answer the same for ever.
+            let repeats = is_restart(result as isize);
+            frame.rax = if repeats { -i64::from(Errno::EINTR.code()) as u64 } else { result };
+        }
+        Verdict::Interrupted => frame.rax = -i64::from(Errno::ERESTARTSYS.code()) as u64,
     }
+    number
 }
 
 /// hal's hook: a call or fault was over when something happened.

@@ -113,7 +113,7 @@ syscalls! {
     98 getrusage Full [crate::task::info::sys_getrusage] (who: Int, usage: Ptr) "";
     99 sysinfo Full [crate::task::info::sys_sysinfo] (info: Ptr) "";
     100 times Full [crate::task::info::sys_times] (buf: Ptr) "";
-    101 ptrace Partial [crate::task::ptrace::sys_ptrace] (request: Int, pid: Pid, addr: Ptr, data: Ptr) "no hardware breakpoints and watchpoints (ENOSPC), no PTRACE_SYSEMU, no stops at filters (PTRACE_O_TRACESECCOMP)";
+    101 ptrace Partial [crate::task::ptrace::sys_ptrace] (request: Int, pid: Pid, addr: Ptr, data: Ptr) "no hardware breakpoints and watchpoints (ENOSPC), no PTRACE_SYSEMU";
     102 getuid Full [crate::task::cred::sys_getuid] () "";
     103 syslog None [= EPERM] (kind: Int, bufp: Ptr, len: Int) "the kernel log belongs to the host";
     104 getgid Full [crate::task::cred::sys_getgid] () "";
@@ -228,7 +228,7 @@ syscalls! {
     213 epoll_create Full [crate::file::epoll::sys_epoll_create] (size: Int) "";
     214 epoll_ctl_old None [] () "never in Linux";
     215 epoll_wait_old None [] () "never in Linux";
-    216 remap_file_pages None [] (addr: Ptr, size: Size, prot: Hex, pgoff: Size, flags: Hex) "deprecated in Linux";
+    216 remap_file_pages Full [crate::mm::syscalls::sys_remap_file_pages] (addr: Ptr, size: Size, prot: Hex, pgoff: Size, flags: Hex) "";
     217 getdents64 Full [crate::fs::directory::sys_getdents64] (fd: Fd, dirp: Ptr, count: Uint) "";
     218 set_tid_address Full [crate::task::calls::sys_set_tid_address] (tidptr: Ptr) "";
     219 restart_syscall Full [crate::signal::deliver::sys_restart_syscall] () "";
@@ -249,9 +249,9 @@ syscalls! {
     234 tgkill Full [crate::signal::kill::sys_tgkill] (tgid: Pid, tid: Pid, sig: Signal) "";
     235 utimes Full [crate::fs::attributes::sys_utimes] (path: Path, times: Ptr) "";
     236 vserver None [] () "never in Linux";
-    237 mbind None [] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "one memory node, as a kernel that was built without NUMA";
-    238 set_mempolicy None [] (mode: Int, nodemask: Ptr, maxnode: Size) "one memory node, as a kernel that was built without NUMA";
-    239 get_mempolicy None [] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "one memory node, as a kernel that was built without NUMA";
+    237 mbind Full [crate::mm::policy::sys_mbind] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "";
+    238 set_mempolicy Full [crate::mm::policy::sys_set_mempolicy] (mode: Int, nodemask: Ptr, maxnode: Size) "";
+    239 get_mempolicy Full [crate::mm::policy::sys_get_mempolicy] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "";
     240 mq_open Full [crate::ipc::mqueue::sys_mq_open] (name: Path, oflag: OpenFlags, mode: Mode, attr: Ptr) "";
     241 mq_unlink Full [crate::ipc::mqueue::sys_mq_unlink] (name: Path) "";
     242 mq_timedsend Full [crate::ipc::mqueue::sys_mq_timedsend] (mqdes: Fd, msg: InBuf, len: Size, prio: Uint, timeout: Timespec) "";
@@ -268,7 +268,7 @@ syscalls! {
     253 inotify_init Full [crate::file::inotify::sys_inotify_init] () "";
     254 inotify_add_watch Partial [crate::file::inotify::sys_inotify_add_watch] (fd: Fd, path: Path, mask: Hex) "what others change on the host, and files of /proc and /sys, tell nothing";
     255 inotify_rm_watch Full [crate::file::inotify::sys_inotify_rm_watch] (fd: Fd, wd: Int) "";
-    256 migrate_pages None [] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "one memory node, as a kernel that was built without NUMA";
+    256 migrate_pages Full [crate::mm::policy::sys_migrate_pages] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "";
     257 openat Full [crate::fs::open::sys_openat] (dirfd: Fd, path: Path, flags: OpenFlags, mode: Mode) "";
     258 mkdirat Full [crate::fs::names::sys_mkdirat] (dirfd: Fd, path: Path, mode: Mode) "";
     259 mknodat Full [crate::fs::names::sys_mknodat] (dirfd: Fd, path: Path, mode: Mode, dev: Hex) "";
@@ -291,7 +291,7 @@ syscalls! {
     276 tee Full [crate::file::splice::sys_tee] (fd_in: Fd, fd_out: Fd, len: Size, flags: Hex) "";
     277 sync_file_range Full [crate::fs::space::sys_sync_file_range] (fd: Fd, offset: Off, nbytes: Off, flags: Hex) "";
     278 vmsplice Partial [crate::file::splice::sys_vmsplice] (fd: Fd, iov: Ptr, nr_segs: Size, flags: Hex) "pages are copied";
-    279 move_pages None [] (pid: Pid, count: Size, pages: Ptr, nodes: Ptr, status: Ptr, flags: Hex) "one memory node, as a kernel that was built without NUMA";
+    279 move_pages Full [crate::mm::policy::sys_move_pages] (pid: Pid, count: Size, pages: Ptr, nodes: Ptr, status: Ptr, flags: Hex) "";
     280 utimensat Full [crate::fs::attributes::sys_utimensat] (dirfd: Fd, path: Path, times: Ptr, flags: Hex) "";
     281 epoll_pwait Full [crate::file::epoll::sys_epoll_pwait] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Int, sigmask: Ptr, sigsetsize: Size) "";
     282 signalfd Full [crate::file::signalfd::sys_signalfd] (fd: Fd, mask: Ptr, sizemask: Size) "";
@@ -329,7 +329,7 @@ syscalls! {
     314 sched_setattr Partial [crate::task::policy::sys_sched_setattr] (pid: Pid, attr: Ptr, flags: Hex) "real-time policies are kept but do not change who runs";
     315 sched_getattr Full [crate::task::policy::sys_sched_getattr] (pid: Pid, attr: Ptr, size: Uint, flags: Hex) "";
     316 renameat2 Full [crate::fs::names::sys_renameat2] (olddirfd: Fd, oldpath: Path, newdirfd: Fd, newpath: Path, flags: Hex) "";
-    317 seccomp Partial [crate::task::seccomp::sys_seccomp] (operation: Int, flags: Hex, args: Ptr) "no listeners (SECCOMP_RET_USER_NOTIF)";
+    317 seccomp Full [crate::task::seccomp::sys_seccomp] (operation: Int, flags: Hex, args: Ptr) "";
     318 getrandom Full [crate::task::random::sys_getrandom] (buf: Ptr, buflen: Size, flags: Hex) "";
     319 memfd_create Full [crate::fs::memfd::sys_memfd_create] (name: Path, flags: Hex) "";
     320 kexec_file_load None [= EPERM] (kernel_fd: Fd, initrd_fd: Fd, cmdline_len: Size, cmdline: Ptr, flags: Hex) "no other kernel can be loaded";
@@ -373,7 +373,7 @@ syscalls! {
     447 memfd_secret None [] (flags: Hex) "no secret memory";
     448 process_mrelease Full [crate::mm::other::sys_process_mrelease] (pidfd: Fd, flags: Hex) "";
     449 futex_waitv Full [crate::task::futex2::sys_futex_waitv] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "";
-    450 set_mempolicy_home_node None [] (start: Ptr, len: Size, home_node: Size, flags: Hex) "one memory node, as a kernel that was built without NUMA";
+    450 set_mempolicy_home_node Full [crate::mm::policy::sys_set_mempolicy_home_node] (start: Ptr, len: Size, home_node: Size, flags: Hex) "";
     451 cachestat None [] (fd: Fd, range: Ptr, cstat: Ptr, flags: Hex) "not built in";
     452 fchmodat2 Full [crate::fs::attributes::sys_fchmodat2] (dirfd: Fd, path: Path, mode: Mode, flags: Hex) "";
     453 map_shadow_stack None [] (addr: Ptr, size: Size, flags: Hex) "no shadow stacks";

@@ -280,6 +280,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     task.securebits.set(me.securebits.get());
     task.timer_slack_ns.set(me.timer_slack_ns.get());
     task.io_priority.set(me.io_priority.get());
+    task.memory_policy.set(me.memory_policy.get());
     task.seccomp.replace(me.seccomp.inherited());
     if !has(VM) {
         task.rseq.inherit(&me.rseq);

@@ -64,6 +64,7 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
         mm.detach_all();
     }
     sem::unshare(&me);
+    me.seccomp.release();
     let files = me.set_files(None);
     if let Some(files) = files
         && Rc::strong_count(&files) == 1

@@ -36,8 +36,9 @@ pub use cred::Cred;
 pub use process::Process;
 
 use crate::ipc::sem;
+use crate::mm::{Mm, policy::Policy};
 use crate::signal::TaskSignals;
-use crate::{file::FdTable, fs::FsContext, mm::Mm};
+use crate::{file::FdTable, fs::FsContext};
 use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -96,6 +97,8 @@ pub struct Task {
     pub(crate) seccomp: seccomp::Seccomp,
     /// Restartable sequences.
     pub(crate) rseq: rseq::Rseq,
+    /// Memory policy, set_mempolicy(2).
+    pub(crate) memory_policy: Cell<Option<Policy>>,
 }
 
 impl core::fmt::Debug for Task {
@@ -200,6 +203,7 @@ impl Task {
             traced: ptrace::Traced::default(),
             seccomp: seccomp::Seccomp::default(),
             rseq: rseq::Rseq::default(),
+            memory_policy: Cell::new(None),
         })
     }
 

@@ -9,8 +9,8 @@ mod stops;
 
 pub use requests::sys_ptrace;
 pub use stops::{
-    arm, clear_step, continued, create_stop, delivering, ending, entering, executed, group_stop, handler_entered,
-    interrupted, leaving, vfork_done,
+    arm, clear_step, continued, create_stop, delivering, ending, entering, executed, filtered, group_stop,
+    handler_entered, interrupted, leaving, vfork_done,
 };
 
 use super::{Process, Task, sched};
@@ -31,10 +31,18 @@ const TRACECLONE: u32 = 1 << 3;
 const TRACEEXEC: u32 = 1 << 4;
 const TRACEVFORKDONE: u32 = 1 << 5;
 const TRACEEXIT: u32 = 1 << 6;
+const TRACESECCOMP: u32 = 1 << 7;
 const EXITKILL: u32 = 1 << 20;
 /// All that can be set.
-pub const OPTIONS: u32 =
-    TRACESYSGOOD | TRACEFORK | TRACEVFORK | TRACECLONE | TRACEEXEC | TRACEVFORKDONE | TRACEEXIT | EXITKILL;
+pub const OPTIONS: u32 = TRACESYSGOOD
+    | TRACEFORK
+    | TRACEVFORK
+    | TRACECLONE
+    | TRACEEXEC
+    | TRACEVFORKDONE
+    | TRACEEXIT
+    | TRACESECCOMP
+    | EXITKILL;
 
 #[derive(Default)]
 struct Inner {

@@ -1,7 +1,9 @@
 //! System call filters, seccomp(2).
 
+mod notify;
+
 use super::cred::cap;
-use super::{Task, current};
+use super::{Task, current, ptrace};
 use crate::mm::user;
 use crate::patch;
 use crate::signal::{SigInfo, send};
@@ -11,6 +13,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::trap::TrapFrame;
 use keel_core::bpf::{DATA_LEN, Instruction, MAX_LEN, Program};
+use notify::{Listener, Outcome};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -23,12 +26,15 @@ const FILTER: u32 = 2;
 const SET_MODE_STRICT: u32 = 0;
 const SET_MODE_FILTER: u32 = 1;
 const GET_ACTION_AVAIL: u32 = 2;
+const GET_NOTIF_SIZES: u32 = 3;
 
-/// Flags of `SET_MODE_FILTER`. Those about listeners (`NEW_LISTENER`, `WAIT_KILLABLE_RECV`) are unknown here.
+/// Flags of `SET_MODE_FILTER`.
 const FLAG_TSYNC: u32 = 1;
 const FLAG_LOG: u32 = 2;
 const FLAG_SPEC_ALLOW: u32 = 4;
+const FLAG_NEW_LISTENER: u32 = 8;
 const FLAG_TSYNC_ESRCH: u32 = 16;
+const FLAG_WAIT_KILLABLE_RECV: u32 = 32;
 
 /// Actions, by falling precedence if they are compared as signed numbers.
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -57,6 +63,7 @@ const MAX_ERRNO: u32 = 4095;
 struct Filter {
     program: Program,
     earlier: Option<Rc<Filter>>,
+    listener: Option<Rc<Listener>>,
 }
 
 impl Filter {
@@ -68,6 +75,9 @@ impl Filter {
 impl Drop for Filter {
     /// One after the other: a chain may be long, and stacks are small.
     fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.orphan();
+        }
         let mut next = self.earlier.take();
         while let Some(mut filter) = next.and_then(Rc::into_inner) {
             next = filter.earlier.take();
@@ -94,6 +104,13 @@ impl Seccomp {
         Self(RefCell::new(Inner { mode: inner.mode, filter: inner.filter.clone(), watched }))
     }
 
+    /// The thread has ended and calls nothing any more.
+    pub(super) fn release(&self) {
+        let filter = self.0.borrow_mut().filter.take();
+        // Who listens is told.
+        drop(filter);
+    }
+
     /// Mode and number of filters, for `/proc/PID/status`.
     pub fn status(&self) -> (u32, usize) {
         let inner = self.0.borrow();
@@ -115,24 +132,40 @@ impl Seccomp {
     }
 }
 
-/// Judges the call that the current thread is about to make: `Some(rax)` if it must not be made.
-pub fn judge(frame: &mut TrapFrame, number: u64) -> Option<u64> {
+/// What becomes of a call.
+pub enum Verdict {
+    /// It is made; its number, which a tracer may have changed.
+    Pass(u64),
+    /// It is not made; rax.
+    Result(u64),
+    /// A signal came while somebody else had to say: repeated or interrupted, as that wants.
+    Interrupted,
+}
+
+impl Verdict {
+    fn failed(errno: Errno) -> Self {
+        Self::Result(-i64::from(errno.code()) as u64)
+    }
+}
+
+/// Judges the call that the current thread is about to make.
+pub fn judge(frame: &mut TrapFrame, number: u64) -> Verdict {
     let me = current();
     let (mode, filter) = {
         let inner = me.seccomp.0.borrow();
         (inner.mode, inner.filter.clone())
     };
     match mode {
-        DISABLED => None,
+        DISABLED => Verdict::Pass(number),
         STRICT => {
             let allowed = [g::__NR_read, g::__NR_write, g::__NR_exit, g::__NR_rt_sigreturn];
             if allowed.contains(&(number as u32)) {
-                return None;
+                return Verdict::Pass(number);
             }
             end(&me, g::SIGKILL);
-            Some(number)
+            Verdict::Result(number)
         }
-        _ => filtered(&me, frame, number, &filter),
+        _ => filtered(&me, frame, number, &filter, false),
     }
 }
 
@@ -141,24 +174,36 @@ fn end(me: &Rc<Task>, signal: u32) {
     if me.process().thread_count() == 1 { send::kill_all(me.process(), signal as i32) } else { send::kill_thread(me) }
 }
 
-/// [`judge`] by filters.
-fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<Rc<Filter>>) -> Option<u64> {
+/// [`judge`] by filters. `traced`: a tracer has seen the call.
+fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<Rc<Filter>>, traced: bool) -> Verdict {
     let place = patch::program_rip(frame.rip);
     let data = data(frame, number, place);
-    let mut answer = RET_ALLOW;
+    let (mut answer, mut decisive) = (RET_ALLOW, None);
     for filter in Filter::chain(filter) {
         let other = filter.program.run(&data);
         if ((other & RET_ACTION) as i32) < ((answer & RET_ACTION) as i32) {
-            answer = other;
+            (answer, decisive) = (other, Some(filter));
         }
     }
     let value = answer & RET_DATA;
-    let failed = |errno: Errno| Some(-i64::from(errno.code()) as u64);
     match answer & RET_ACTION {
-        RET_ALLOW | RET_LOG => None,
-        RET_ERRNO => Some(-i64::from(value.min(MAX_ERRNO)) as u64),
-        // Nobody traces, nobody listens.
-        RET_TRACE | RET_USER_NOTIF => failed(Errno::ENOSYS),
+        RET_ALLOW | RET_LOG => Verdict::Pass(number),
+        RET_ERRNO => Verdict::Result(-i64::from(value.min(MAX_ERRNO)) as u64),
+        RET_TRACE if traced => Verdict::Pass(number),
+        RET_TRACE => match ptrace::filtered(frame, number, value) {
+            None => Verdict::failed(Errno::ENOSYS),
+            Some(_) if me.is_killed() => Verdict::Result(number),
+            Some(Ok(number)) => filtered(me, frame, number, filter, true),
+            Some(Err(rax)) => Verdict::Result(rax),
+        },
+        RET_USER_NOTIF => match decisive.and_then(|filter| filter.listener.clone()) {
+            None => Verdict::failed(Errno::ENOSYS),
+            Some(listener) => match listener.ask(data) {
+                Outcome::Pass => Verdict::Pass(number),
+                Outcome::Result(result) => Verdict::Result(result as u64),
+                Outcome::Interrupted => Verdict::Interrupted,
+            },
+        },
         RET_TRAP => {
             let mut info = SigInfo::new(g::SIGSYS, SYS_SECCOMP);
             info.errno = value as i32;
@@ -166,15 +211,15 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
             info.fields[1] = number & 0xffff_ffff | u64::from(ARCH) << 32;
             send::force(me, info);
             // The registers are as they were before the call.
-            Some(number)
+            Verdict::Result(number)
         }
         RET_KILL_THREAD => {
             end(me, g::SIGSYS);
-            Some(number)
+            Verdict::Result(number)
         }
         _ => {
             send::kill_all(me.process(), g::SIGSYS as i32);
-            Some(number)
+            Verdict::Result(number)
         }
     }
 }
@@ -189,15 +234,17 @@ fn data(frame: &TrapFrame, number: u64, place: u64) -> [u8; DATA_LEN] {
     data
 }
 
-/// seccomp(2). EACCES, EFAULT, EINVAL, ENOMEM, EOPNOTSUPP, ESRCH.
+/// seccomp(2). EACCES, EBUSY, EFAULT, EINVAL, EMFILE, ENOMEM, EOPNOTSUPP, ESRCH.
 pub fn sys_seccomp(operation: u32, flags: u32, args: usize) -> Result<i32> {
     match operation {
         SET_MODE_STRICT if flags == 0 && args == 0 => set_strict(),
         SET_MODE_FILTER => set_filter(flags, args),
         GET_ACTION_AVAIL if flags == 0 => match user::read::<u32>(args)? {
-            RET_KILL_PROCESS | RET_KILL_THREAD | RET_TRAP | RET_ERRNO | RET_TRACE | RET_LOG | RET_ALLOW => Ok(0),
+            RET_KILL_PROCESS | RET_KILL_THREAD | RET_TRAP | RET_ERRNO | RET_USER_NOTIF | RET_TRACE | RET_LOG
+            | RET_ALLOW => Ok(0),
             _ => Err(Errno::EOPNOTSUPP),
         },
+        GET_NOTIF_SIZES if flags == 0 => user::write(args, &notify::SIZES).map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -243,7 +290,12 @@ fn read_program(me: &Task, at: usize) -> Result<Program> {
 }
 
 fn set_filter(flags: u32, args: usize) -> Result<i32> {
-    if flags & !(FLAG_TSYNC | FLAG_LOG | FLAG_SPEC_ALLOW | FLAG_TSYNC_ESRCH) != 0 {
+    const KNOWN: u32 =
+        FLAG_TSYNC | FLAG_LOG | FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_TSYNC_ESRCH | FLAG_WAIT_KILLABLE_RECV;
+    let listens = flags & FLAG_NEW_LISTENER != 0;
+    // A descriptor and the id of a thread that stands in the way could not be told apart.
+    let is_ambiguous = listens && flags & FLAG_TSYNC != 0 && flags & FLAG_TSYNC_ESRCH == 0;
+    if flags & !KNOWN != 0 || is_ambiguous || flags & FLAG_WAIT_KILLABLE_RECV != 0 && !listens {
         return Err(Errno::EINVAL);
     }
     let me = current();
@@ -252,6 +304,11 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let earlier = me.seccomp.0.borrow().filter.clone();
+    if listens
+        && Filter::chain(&earlier).any(|filter| filter.listener.as_ref().is_some_and(|listener| listener.is_open()))
+    {
+        return Err(Errno::EBUSY);
+    }
     let present: usize = Filter::chain(&earlier).map(|filter| filter.program.len() + FILTER_OVERHEAD).sum();
     if present + program.len() > MAX_INSTRUCTIONS {
         return Err(Errno::ENOMEM);
@@ -268,7 +325,9 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
             return if flags & FLAG_TSYNC_ESRCH != 0 { Err(Errno::ESRCH) } else { Ok(task.tid()) };
         }
     }
-    let filter = Rc::new(Filter { program, earlier });
+    let listener = listens.then(|| Listener::new(flags & FLAG_WAIT_KILLABLE_RECV != 0));
+    let descriptor = listener.as_ref().map_or(Ok(0), |listener| listener.install())?;
+    let filter = Rc::new(Filter { program, earlier, listener });
     for task in &others {
         task.seccomp.set(FILTER, Some(filter.clone()));
         if me.no_new_privs() {
@@ -276,5 +335,5 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
         }
     }
     me.seccomp.set(FILTER, Some(filter));
-    Ok(0)
+    Ok(descriptor)
 }

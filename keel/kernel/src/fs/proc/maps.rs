@@ -3,6 +3,7 @@
 use super::subject::Subject;
 use crate::mm::area::{AreaFlags, FileName};
 use crate::mm::info::{AreaInfo, AreaName};
+use crate::mm::policy::Policy;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
@@ -99,10 +100,12 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
 /// `numa_maps`: one node.
 pub fn numa(subject: &Subject) -> Result<Vec<u8>> {
     let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+    let of_thread = subject.task()?.and_then(|task| task.memory_policy.get());
     let lines = Lines::new();
     let mut out = Vec::new();
     for area in mm.areas() {
-        out.extend_from_slice(format!("{:08x} default", area.start).as_bytes());
+        let policy = Policy::describe(area.policy.or(of_thread));
+        out.extend_from_slice(format!("{:08x} {policy}", area.start).as_bytes());
         let name = lines.name(&area.name);
         match (&area.name, &name[..]) {
             (_, b"[heap]") => out.extend_from_slice(b" heap"),

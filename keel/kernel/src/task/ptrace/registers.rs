@@ -53,7 +53,7 @@ const DEBUG_REGISTERS: core::ops::Range<usize> = 848..912;
 /// The registers as a program has them. `number`: of the system call that they belong to.
 pub(super) fn registers(me: &Task, f: &TrapFrame, kind: Kind, number: Option<u64>) -> Registers {
     let mut rax = f.rax;
-    if kind == Kind::Entry {
+    if matches!(kind, Kind::Entry | Kind::Filter) {
         rax = -i64::from(Errno::ENOSYS.code()) as u64;
     }
     let (rip, orig) = (patch::program_rip(f.rip), number.unwrap_or(u64::MAX));
@@ -93,7 +93,7 @@ pub(super) fn put_registers(me: &Task, f: &mut TrapFrame, new: &Registers, old: 
     let [r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, ..] = *new;
     (f.r15, f.r14, f.r13, f.r12, f.rbp, f.rbx, f.r11, f.r10) = (r15, r14, r13, r12, rbp, rbx, r11, r10);
     (f.r9, f.r8, f.rcx, f.rdx, f.rsi, f.rdi) = (r9, r8, rcx, rdx, rsi, rdi);
-    if kind != Kind::Entry {
+    if !matches!(kind, Kind::Entry | Kind::Filter) {
         f.rax = rax;
     }
     if new[RIP] != old[RIP] {

@@ -1,7 +1,7 @@
 //! Where traced threads stop: at signals, system calls, events and after single steps.
 
 use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers, TRAP_FLAG};
-use super::{TRACEEXEC, TRACEEXIT, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
+use super::{TRACEEXEC, TRACEEXIT, TRACESECCOMP, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
 use crate::patch;
 use crate::signal::{SigInfo, code, send};
 use crate::task::wait::{Interrupt, park};
@@ -19,6 +19,7 @@ pub(super) const EVENT_CLONE: i32 = 3;
 const EVENT_EXEC: i32 = 4;
 const EVENT_VFORK_DONE: i32 = 5;
 const EVENT_EXIT: i32 = 6;
+const EVENT_SECCOMP: i32 = 7;
 const EVENT_STOP: i32 = 128;
 
 const SIGTRAP: i32 = g::SIGTRAP as i32;
@@ -30,6 +31,8 @@ const TRAP_BRKPT: i32 = 1;
 pub(super) enum Kind {
     /// Before a system call.
     Entry,
+    /// Before one that a filter leaves to the tracer.
+    Filter,
     /// After one.
     Exit,
     /// Before a signal is delivered.
@@ -67,6 +70,7 @@ struct Resumed {
     number: Option<u64>,
     /// It has changed registers.
     changed: bool,
+    rax: u64,
 }
 
 impl Traced {
@@ -108,7 +112,7 @@ fn stop_here(
     // Who is killed goes on, to its end.
     let _ = park(None, interrupt, || resumed().then_some(()));
     let Some(stop) = me.traced.inner.borrow_mut().stop.take() else {
-        return Resumed { signal: 0, info, number, changed: false };
+        return Resumed { signal: 0, info, number, changed: false, rax: frame.rax };
     };
     if stop.changed {
         registers::put_registers(&me, frame, &stop.registers, &before, kind);
@@ -124,7 +128,8 @@ fn stop_here(
         me.set_work();
     }
     let number = Some(stop.registers[ORIG_RAX]).filter(|number| (*number as i64) >= 0);
-    Resumed { signal: stop.signal, info: stop.info, number, changed: stop.changed }
+    let rax = stop.registers[RAX];
+    Resumed { signal: stop.signal, info: stop.info, number, changed: stop.changed, rax }
 }
 
 /// Status of a stop at a system call.
@@ -162,6 +167,18 @@ pub fn leaving(frame: &mut TrapFrame, number: u64) {
         let here = patch::program_rip(frame.rip);
         send::force(&current(), SigInfo::fault(g::SIGTRAP, TRAP_BRKPT, here));
     }
+}
+
+/// A filter leaves a call to the tracer, with `data`: the call's number, or what rax becomes if it shall not be made.
+/// `None`: there is no tracer that wants to know.
+pub fn filtered(frame: &mut TrapFrame, number: u64, data: u32) -> Option<core::result::Result<u64, u64>> {
+    if !with_current(|me| me.traced.option(TRACESECCOMP)) {
+        return None;
+    }
+    let status = SIGTRAP | EVENT_SECCOMP << 8;
+    let info = SigInfo::new(g::SIGTRAP, status);
+    let resumed = stop_here(frame, Kind::Filter, status, info, u64::from(data), Some(number));
+    Some(resumed.number.ok_or(resumed.rax))
 }
 
 /// On the way back to the program: it shall run one instruction only, if the tracer wants that.
@@ -283,9 +300,10 @@ pub(super) fn call_info(stop: &Stop) -> ([u64; 11], usize) {
     let (mut info, op, len) = ([0; 11], stop.kind, 24);
     (info[1], info[2]) = (r[RIP], r[RSP]);
     let (op, len) = match op {
-        Kind::Entry => {
+        Kind::Entry | Kind::Filter => {
             info[3..10].copy_from_slice(&[r[ORIG_RAX], r[14], r[13], r[12], r[7], r[9], r[8]]);
-            (1, 80)
+            info[10] = if op == Kind::Filter { stop.message } else { 0 };
+            if op == Kind::Filter { (3, 84) } else { (1, 80) }
         }
         Kind::Exit => {
             info[3] = r[RAX];
