@@ -51,7 +51,10 @@ pub mod percpu {
     pub const DATA: usize = 0x400;
     /// The interrupt descriptor table: 256 gates.
     pub const IDT: usize = 0x1000;
-    /// End (highest address) of the ring-0 stack.
+    /// End (highest address) of the stack that interrupts use in ring 0.
+    pub const INTERRUPT_STACK_END: usize = 0x3000;
+    /// End (highest address) of the ring-0 stack, which exceptions use. Keel finds what the processor wrote
+    /// there at CPL 3, so nothing else may come there meanwhile.
     pub const STACK0_END: usize = 0x4000;
 }
 

@@ -29,14 +29,18 @@ pub const fn gdt(cpu: usize) -> [u64; 10] {
 pub const TSS_BYTES: usize = 0x68 + IO_MAP_BYTES + 1;
 const IO_MAP_BYTES: usize = crate::layout::port::YIELD as usize / 8 + 1;
 
-/// The task state segment: the ring-0 stack, and the right to write keel's ports at CPL 3. All other
+/// The task state segment: the ring-0 stacks (the first of the interrupt stack table is for interrupts, the second for
+/// exceptions; SDM volume 3, 6.14.5 and 7.7), and the right to write keel's ports at CPL 3. All other
 /// ports fault, as in any program on Linux (SDM volume 1, 19.5.2).
 pub const fn tss(cpu: usize) -> [u8; TSS_BYTES] {
     let mut bytes = [0; TSS_BYTES];
     let stack0 = ((block(cpu) + percpu::STACK0_END) as u64).to_le_bytes();
+    let interrupts = ((block(cpu) + percpu::INTERRUPT_STACK_END) as u64).to_le_bytes();
     let mut i = 0;
     while i < 8 {
         bytes[4 + i] = stack0[i];
+        bytes[0x24 + i] = interrupts[i];
+        bytes[0x2c + i] = stack0[i];
         i += 1;
     }
     bytes[0x66] = 0x68;

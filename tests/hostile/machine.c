@@ -26,9 +26,15 @@ static void overwrite_keel_slowly(void) {
     }
 }
 
-// int3 with rax = -rip asks the stub for another root of the page tables.
+static uint64_t vector(int number) {
+    volatile uint16_t *gate = (void *)(IDT + 16 * number);
+    return gate[0] | (uint64_t)gate[3] << 16 | (uint64_t) * (volatile uint32_t *)(gate + 4) << 32;
+}
+
+// Another root of the page tables, by code of its own there: mov cr3, rdi; iretq.
 static void load_cr3(uint64_t root) {
-    __asm__ volatile("lea 1f(%%rip), %%rax\n neg %%rax\n int3\n1:" ::"D"(root) : "rax", "memory");
+    memcpy((void *)vector(3), "\x0f\x22\xdf\x48\xcf", 5);
+    __asm__ volatile("int3" ::"D"(root) : "memory");
 }
 
 static void other_page_tables(void) { load_cr3(0x123000); }
@@ -41,11 +47,6 @@ static void map_nowhere(void) {
     for (int i = 4; i < 512; i++) table[i] = ((100ul << 30) + ((uint64_t)i << 21)) | 0x87;
     load_cr3(0x70000);
     for (;;) *(volatile char *)(DIRECT + (40 << 20)) = 1;
-}
-
-static uint64_t vector(int number) {
-    volatile uint16_t *gate = (void *)(IDT + 16 * number);
-    return gate[0] | (uint64_t)gate[3] << 16 | (uint64_t) * (volatile uint32_t *)(gate + 4) << 32;
 }
 
 // Ring 0 is the program's for the asking: it puts its code there.

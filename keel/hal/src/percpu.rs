@@ -30,6 +30,10 @@ pub(crate) const FAULT_RSP: usize = 80;
 pub(crate) const IN_KEEL: usize = 88;
 /// Not 0: forget cached translations before the next access to program memory.
 pub(crate) const FLUSH: usize = 92;
+// Between the first instruction at CPL 3 after an exception and the frame: CR2 if it was a page fault, and registers.
+pub(crate) const ENTRY_ADDRESS: usize = 96;
+pub(crate) const ENTRY_RAX: usize = 104;
+pub(crate) const ENTRY_RBX: usize = 112;
 
 macro_rules! gs_read {
     ($offset:expr, $ty:ty, $reg:literal) => {{
