@@ -94,6 +94,10 @@ pub trait Inode: Any {
     fn pages(&self, _first: u64, _count: usize, _write: bool) -> Result<Vec<Frame>> {
         Err(Errno::ENODEV)
     }
+    /// Whether the content is a host file's that this pod has not changed, and can't change but by a copy of its own.
+    fn is_host_content(&self) -> bool {
+        false
+    }
     /// Asks the host whether pages that [`Self::pages`] gave are gone: the size of the file if it was cut.
     fn was_cut(&self) -> Option<u64> {
         None

@@ -67,6 +67,8 @@ struct Load {
     count: usize,
     /// They will be written through a shared mapping.
     write: bool,
+    /// All of them are to be copied, as the program walks through a private mapping and writes.
+    copy: bool,
 }
 
 enum Step {
@@ -100,7 +102,15 @@ impl Mm {
             let Some((file, first)) = vma.attrs.file() else { return };
             let index = (start - vma.start) / PAGE_SIZE;
             let count = pages.min(vma.len() / PAGE_SIZE - index);
-            Load { file: file.clone(), va: start, page: first + index as u64, before: 0, count, write: false }
+            Load {
+                file: file.clone(),
+                va: start,
+                page: first + index as u64,
+                before: 0,
+                count,
+                write: false,
+                copy: false,
+            }
         };
         if let Ok((first, frames)) = fetch(&load) {
             // What can't be had now is had by a fault later.
@@ -165,6 +175,7 @@ impl Inner {
             before: 0,
             count: (end - start) / PAGE_SIZE,
             write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
+            copy: false,
         };
         if let Ok((first, frames)) = fetch(&load) {
             // What can't be had now is had by a fault later.
@@ -227,7 +238,7 @@ impl Inner {
             return Err(FaultError::Forbidden);
         }
         match self.space.get(va) {
-            None => self.missing(&vma, va),
+            None => self.missing(&vma, va, access),
             Some(page) => self.present(&vma, va, access, &page),
         }
     }
@@ -254,7 +265,7 @@ impl Inner {
         match &vma.attrs.backing {
             Backing::File(file, first) if !vma.attrs.is_private() => {
                 let page = first + ((va - vma.start) / PAGE_SIZE) as u64;
-                Ok(Step::Load(Load { file: file.clone(), va, page, before: 0, count: 1, write: true }))
+                Ok(Step::Load(Load { file: file.clone(), va, page, before: 0, count: 1, write: true, copy: false }))
             }
             Backing::Anonymous | Backing::File(..) => {
                 self.copy_on_write(vma, va, page)?;
@@ -285,16 +296,22 @@ impl Inner {
         Ok(())
     }
 
-    /// After a copied page: copies what follows as well if the program walks upward through shared pages.
-    fn copy_ahead(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) {
+    /// Pages to copy from `va` on, which is about to be written: more than one if the program walks upward through shared
+    /// pages. What a file has that the pod may change gets a copy only where it is written.
+    fn pages_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> usize {
         let near = va.wrapping_sub(self.copied.end) < AROUND * PAGE_SIZE;
         self.copied.pages = if near { (self.copied.pages * 2).clamp(4, MOST_COPIED) } else { 1 };
-        let end = (va + self.copied.pages * PAGE_SIZE).min(vma.end);
-        self.copied.end = end;
-        if !vma.attrs.is_anonymous() && !vma.attrs.flags.contains(AreaFlags::IMAGE) {
-            // Of a file that may change: only what is written gets a copy.
-            return;
+        let pages = self.copied.pages.min((vma.end - va) / PAGE_SIZE);
+        self.copied.end = va + pages * PAGE_SIZE;
+        match vma.attrs.file() {
+            Some((file, _)) if !vma.attrs.flags.contains(AreaFlags::IMAGE) && !file.inode.is_host_content() => 1,
+            _ => pages,
         }
+    }
+
+    /// After a copied page: copies what follows as well if the program walks.
+    fn copy_ahead(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) {
+        let end = va + self.pages_to_copy(vma, va) * PAGE_SIZE;
         let mut used = false;
         for at in (va + PAGE_SIZE..end).step_by(PAGE_SIZE) {
             let Some(page) = self.space.get(at) else { break };
@@ -315,12 +332,19 @@ impl Inner {
     }
 
     /// No page is there.
-    fn missing(&mut self, vma: &Vma<Area>, va: usize) -> Result<Step, FaultError> {
+    fn missing(&mut self, vma: &Vma<Area>, va: usize, access: Access) -> Result<Step, FaultError> {
         let index = |first: u64| first + ((va - vma.start) / PAGE_SIZE) as u64;
         match &vma.attrs.backing {
             Backing::Anonymous => self.fill_zeroed(vma, va)?,
             Backing::File(file, first) => {
                 let page = index(*first);
+                if access == Access::Write && vma.attrs.is_private() && !is_data(&vma.attrs) {
+                    let count = self.pages_to_copy(vma, va);
+                    if count > 1 {
+                        let file = file.clone();
+                        return Ok(Step::Load(Load { file, va, page, before: 0, count, write: false, copy: true }));
+                    }
+                }
                 return Ok(Step::Load(around(vma, file, va, page)));
             }
             Backing::Shared(object, first) => {
@@ -417,7 +441,7 @@ impl Inner {
         }
         let prot = area.page_prot();
         let store = access == Access::Write;
-        let copy_all = is_data(area);
+        let copy_all = is_data(area) || load.copy && area.is_private() && writes;
         // Other programs' changes of the file show until a page is written, so only the one that is.
         let copy_one = area.is_private() && writes && store;
         let patched = area.patched_text().is_some();
@@ -501,5 +525,6 @@ fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64) -> Load
         before: (va - start) / PAGE_SIZE,
         count: (end - start) / PAGE_SIZE,
         write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
+        copy: false,
     }
 }

@@ -69,6 +69,10 @@ impl Inode for HostNode {
         self.content_pages(first, count, write)
     }
 
+    fn is_host_content(&self) -> bool {
+        !self.is_writable()
+    }
+
     fn was_cut(&self) -> Option<u64> {
         self.cut_content()
     }

@@ -73,6 +73,10 @@ impl Inode for Node {
         self.map_pages(first, count, write)
     }
 
+    fn is_host_content(&self) -> bool {
+        self.lower_data().is_some_and(|lower| !lower.is_writable())
+    }
+
     fn was_cut(&self) -> Option<u64> {
         self.lower_data()?.cut_content()
     }
