@@ -30,6 +30,8 @@ pub enum Kind {
     StartAtOnce(Starter),
     /// Pods that wait for nothing: what they cost.
     Idle,
+    /// A workload of the host that measures itself, and another one there that measures a guest without keel.
+    Bare(&'static str, &'static str),
 }
 
 /// What the start of a pod is compared with.
@@ -49,7 +51,7 @@ impl Benchmark {
         let suffixes: &[&str] = match self.kind {
             Kind::Twice(_) | Kind::Command(_) => &["-first", "-again"],
             Kind::Idle => &["-memory", "-memory-all", "-wakeups", "-cpu"],
-            Kind::Dynamic(_) | Kind::Static(_) | Kind::Start(_) | Kind::StartAtOnce(_) => &[""],
+            Kind::Dynamic(_) | Kind::Static(_) | Kind::Start(_) | Kind::StartAtOnce(_) | Kind::Bare(..) => &[""],
         };
         suffixes.iter().map(|suffix| format!("{}{suffix}", self.name)).collect()
     }
@@ -142,6 +144,15 @@ pub const ALL: &[Benchmark] = &[
     dynamic("fork-exec", "fork, exec of the static program and wait", &["fork-exec", "PLACE/static"]),
     dynamic("pipe", "a byte through a pipe to another process and back", &["pipe"]),
     dynamic("switch", "the same with both processes on one processor", &["switch"]),
+    Benchmark {
+        name: "switch-bare",
+        what: "the same on the host; a guest without keel that loads other page tables and the first ones again",
+        kind: Kind::Bare("switch", "switch-bare"),
+        options: &[],
+    },
+    dynamic("pipe-threads", "a byte through a pipe to another thread and back, on one processor", &["pipe-threads"]),
+    dynamic("yield-threads", "sched_yield to another thread and back, on one processor", &["yield-threads"]),
+    dynamic("yield-processes", "the same to another process", &["yield-processes"]),
     dynamic("thread-wake", "a futex wake of another thread and back", &["thread-wake"]),
     dynamic("thread-create", "creating and joining a thread", &["thread-create"]),
     dynamic("unix-threads", "a byte through a pair of AF_UNIX sockets to another thread and back", &["unix-threads"]),

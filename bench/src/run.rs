@@ -80,6 +80,10 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
         Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
         Kind::StartAtOnce(starter) => starts_at_once(place, side, starter).map(|number| vec![number]),
         Kind::Idle => idle::measure(place),
+        Kind::Bare(host, bare) => {
+            let name = if side == Side::Host { host } else { bare };
+            numbers(&["hull", "bench-workload", name], benchmark.options, place, Side::Host)
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod jail;
 pub mod kvm;
 mod machine;
 pub mod memory;
+mod prices;
 mod ring;
 mod run;
 mod server;
@@ -24,5 +25,6 @@ mod vcpu;
 
 pub use config::{Doorbell, KeelFailure, RunConfig, Syscalls};
 pub use error::Error;
-pub use machine::{MIN_MEMORY, exit_price};
+pub use machine::MIN_MEMORY;
+pub use prices::{exit_price, switch_price};
 pub use run::{EXIT_TIMEOUT, run};

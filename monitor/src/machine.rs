@@ -6,21 +6,20 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::image::Image;
 use crate::memory::GuestMemory;
-use crate::vcpu::{Event as VcpuEvent, Vcpu};
+use crate::vcpu::Vcpu;
 use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{
     BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE, percpu, port,
 };
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VmFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Bytes of a frame table entry.
 const FRAME_ENTRY: u64 = 16;
 /// Bytes of a window table entry.
 const WINDOW_ENTRY: u64 = 4;
 /// Most window of a pod: what four page directories cover.
-const WINDOW_LIMIT: u64 = 4 << 30;
+pub(crate) const WINDOW_LIMIT: u64 = 4 << 30;
 /// Free RAM at boot, beyond image and tables.
 const BOOT_FREE: u64 = 24 << 20;
 /// Of that, at least so much is on small host pages: what keel and a small program use.
@@ -70,7 +69,7 @@ impl std::fmt::Debug for MoreCpus {
 }
 
 /// Writes the descriptor tables of a virtual CPU.
-fn write_descriptors(memory: &GuestMemory, index: u32) -> Result<(), Error> {
+pub(crate) fn write_descriptors(memory: &GuestMemory, index: u32) -> Result<(), Error> {
     let cpu = index as usize;
     let block = (abi::tables::block(cpu) - DIRECT_BASE) as u64;
     memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(cpu)))?;
@@ -173,34 +172,6 @@ impl Machine {
     }
 }
 
-/// What one exit of a virtual CPU to the monitor costs, and the way back: the median over some exits.
-pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
-    const EXITS: usize = 201;
-    // mov dx, DOORBELL; again: out dx, al; jmp again
-    let [low, high] = port::DOORBELL.to_le_bytes();
-    let code = [0x66, 0xba, low, high, 0xee, 0xeb, 0xfd];
-    let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
-    let memory = GuestMemory::new(vm.clone(), MIN_MEMORY, MIN_MEMORY, MIN_MEMORY, WINDOW_LIMIT)?;
-    write_tables(&memory, MIN_MEMORY)?;
-    let block = (abi::tables::block(0) - DIRECT_BASE) as u64;
-    memory.write(block + percpu::GDT as u64, bytemuck::cast_slice(&abi::tables::gdt(0)))?;
-    memory.write(block + percpu::TSS as u64, &abi::tables::tss(0))?;
-    memory.write(abi::layout::KEEL_IMAGE as u64, &code)?;
-    let start = (DIRECT_BASE + abi::layout::KEEL_IMAGE) as u64;
-    let mut vcpu = Vcpu::new(kvm, &vm, 0, start, start)?;
-    vcpu.bind_thread();
-    let mut times = Vec::with_capacity(EXITS);
-    for _ in 0..EXITS {
-        let before = Instant::now();
-        match vcpu.run()? {
-            VcpuEvent::Port(port::DOORBELL, _) => times.push(before.elapsed()),
-            other => return Err(Error::KvmUnusable(format!("a test machine did not run: {other:?}"))),
-        }
-    }
-    times.sort();
-    Ok(times[EXITS / 2])
-}
-
 fn boot_flags(settings: &RunConfig) -> u64 {
     let mut bits = match settings.doorbell {
         config::Doorbell::Adaptive => 0,
@@ -228,7 +199,7 @@ fn round_up(value: u64, to: u64) -> u64 {
 
 /// Builds the boot page tables: keel's slot of the root, mapped with large pages for all RAM that may
 /// ever exist and for the window. Nothing else.
-fn write_tables(memory: &GuestMemory, limit: u64) -> Result<(), Error> {
+pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<(), Error> {
     const TABLE: u64 = 7; // present, writable, for CPL 3
     const LARGE: u64 = TABLE | 0x80;
     let root = BOOT_TABLES as u64;

@@ -64,8 +64,8 @@ pub fn pipe() -> Result<f64> {
     cost
 }
 
-/// The same with both on one processor.
-pub fn switch() -> Result<f64> {
+/// Binds this process to one processor, and what it starts.
+fn bind() -> Result<()> {
     // SAFETY: the set is valid; a set of all zeros is one without processors.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -75,7 +75,64 @@ pub fn switch() -> Result<f64> {
         libc::CPU_SET(last, &mut set);
         check(i64::from(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)))?;
     }
+    Ok(())
+}
+
+/// The same with both on one processor.
+pub fn switch() -> Result<f64> {
+    bind()?;
     pipe()
+}
+
+/// The part of it that a guest can't avoid: two changes of the page tables.
+pub fn switch_bare() -> Result<f64> {
+    bind()?;
+    Ok(monitor::switch_price(&monitor::kvm::open()?)?.as_nanos() as f64)
+}
+
+/// A byte through a pipe to another thread and back, on one processor.
+pub fn pipe_threads() -> Result<f64> {
+    bind()?;
+    let (in_thread, to_thread) = std::io::pipe()?;
+    let (from_thread, out_thread) = std::io::pipe()?;
+    let thread = std::thread::spawn(move || answer(in_thread, out_thread));
+    let cost = exchange(to_thread, from_thread);
+    // The thread has nothing to report.
+    let _ = thread.join();
+    cost
+}
+
+/// Gives way to others until the process ends.
+fn give_way(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+}
+
+/// Gives way to another thread and comes back, on one processor.
+pub fn yield_threads() -> Result<f64> {
+    bind()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let thread = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || give_way(&stop)
+    });
+    let cost = measure(100, std::thread::yield_now);
+    stop.store(true, Ordering::Relaxed);
+    // The thread has nothing to report.
+    let _ = thread.join();
+    Ok(cost)
+}
+
+/// Gives way to another process and comes back, on one processor.
+pub fn yield_processes() -> Result<f64> {
+    bind()?;
+    let pid = process(|| give_way(&AtomicBool::new(false)))?;
+    let cost = measure(100, std::thread::yield_now);
+    // SAFETY: the child has not been waited for, so the number is still its own.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    reap(pid);
+    Ok(cost)
 }
 
 /// A byte through a pair of sockets to another thread and back.

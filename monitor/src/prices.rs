@@ -1,0 +1,99 @@
+//! What a machine's KVM takes for things that keel can't avoid, measured in guests that do nothing else.
+
+use crate::error::Error;
+use crate::machine::{MIN_MEMORY, WINDOW_LIMIT, write_descriptors, write_tables};
+use crate::memory::GuestMemory;
+use crate::vcpu::{Event as VcpuEvent, Vcpu};
+use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_IMAGE, KEEL_PML4_SLOT, PAGE_SIZE, percpu, port, selector};
+use kvm_ioctls::Kvm;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A guest with keel's page tables and descriptor tables, and this code in place of keel.
+struct Bare {
+    memory: GuestMemory,
+    vcpu: Vcpu,
+}
+
+impl Bare {
+    fn new(kvm: &Kvm, code: &[u8]) -> Result<Self, Error> {
+        let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
+        let memory = GuestMemory::new(vm.clone(), MIN_MEMORY, MIN_MEMORY, MIN_MEMORY, WINDOW_LIMIT)?;
+        write_tables(&memory, MIN_MEMORY)?;
+        write_descriptors(&memory, 0)?;
+        memory.write(KEEL_IMAGE as u64, code)?;
+        let start = (DIRECT_BASE + KEEL_IMAGE) as u64;
+        let vcpu = Vcpu::new(kvm, &vm, 0, start, start)?;
+        Ok(Self { memory, vcpu })
+    }
+
+    /// The time until it rings the doorbell.
+    fn ring(&mut self) -> Result<Duration, Error> {
+        let before = Instant::now();
+        match self.vcpu.run()? {
+            VcpuEvent::Port(port::DOORBELL, _) => Ok(before.elapsed()),
+            other => Err(Error::KvmUnusable(format!("a test machine did not run: {other:?}"))),
+        }
+    }
+}
+
+/// What one exit of a virtual CPU to the monitor costs, and the way back: the median over some exits.
+pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
+    const EXITS: usize = 201;
+    // mov dx, DOORBELL; again: out dx, al; jmp again
+    let [low, high] = port::DOORBELL.to_le_bytes();
+    let mut guest = Bare::new(kvm, &[0x66, 0xba, low, high, 0xee, 0xeb, 0xfd])?;
+    guest.vcpu.bind_thread();
+    let mut times = (0..EXITS).map(|_| guest.ring()).collect::<Result<Vec<_>, _>>()?;
+    times.sort();
+    Ok(times[EXITS / 2])
+}
+
+/// What a change from CPL 3 to other page tables costs, and the way back, if nothing else is done: the mean of a tenth of a
+/// second. Two processes that wait for each other can't take less.
+pub fn switch_price(kvm: &Kvm) -> Result<Duration, Error> {
+    const ROUNDS: u32 = 1000;
+    const SPAN: Duration = Duration::from_millis(100);
+    const BREAKPOINT: usize = 3;
+    let root = BOOT_TABLES as u32;
+    let other = (KEEL_IMAGE + 16 * PAGE_SIZE) as u32;
+    let handler = DIRECT_BASE + KEEL_IMAGE + PAGE_SIZE;
+    let stack = DIRECT_BASE + KEEL_IMAGE + 4 * PAGE_SIZE;
+
+    let mut code = vec![0x48, 0xbc]; // mov rsp, stack
+    code.extend((stack as u64).to_le_bytes());
+    // push USER_DS; mov rax, rsp; push rax; push 0x202; push USER_CS; lea rax, [rip + 3]; push rax; iretq
+    code.extend([0x6a, selector::USER_DS as u8, 0x48, 0x89, 0xe0, 0x50, 0x68, 2, 2, 0, 0]);
+    code.extend([0x6a, selector::USER_CS as u8, 0x48, 0x8d, 5, 3, 0, 0, 0, 0x50, 0x48, 0xcf]);
+    let [low, high] = port::DOORBELL.to_le_bytes();
+    code.extend([0x66, 0xba, low, high]); // mov dx, DOORBELL
+    code.extend([0xee, 0xb9]); // again: out dx, al; mov ecx, ROUNDS
+    code.extend(ROUNDS.to_le_bytes());
+    code.push(0xbf); // round: mov edi, other
+    code.extend(other.to_le_bytes());
+    code.extend([0xcc, 0xbf]); // int3; mov edi, root
+    code.extend(root.to_le_bytes());
+    code.extend([0xcc, 0xff, 0xc9, 0x75, 0xf0, 0xeb, 0xe8]); // int3; dec ecx; jnz round; jmp again
+
+    let mut guest = Bare::new(kvm, &code)?;
+    // The other root leads to the same tables (present, writable, for CPL 3).
+    let upper = (u64::from(root) + PAGE_SIZE as u64) | 7;
+    guest.memory.write(u64::from(other) + 8 * KEEL_PML4_SLOT as u64, &upper.to_le_bytes())?;
+    // mov cr3, rdi; iretq
+    guest.memory.write((handler - DIRECT_BASE) as u64, &[0x0f, 0x22, 0xdf, 0x48, 0xcf])?;
+    let gate =
+        handler & 0xffff | usize::from(selector::KERNEL_CS) << 16 | 0xee02 << 32 | (handler >> 16 & 0xffff) << 48;
+    let place = abi::tables::block(0) - DIRECT_BASE + percpu::IDT + 16 * BREAKPOINT;
+    guest.memory.write(place as u64, &gate.to_le_bytes())?;
+    guest.memory.write(place as u64 + 8, &(handler as u64 >> 32).to_le_bytes())?;
+    guest.vcpu.bind_thread();
+    // The first ring comes before the first round.
+    guest.ring()?;
+    guest.ring()?;
+    let (mut time, mut rounds) = (Duration::ZERO, 0);
+    while time < SPAN {
+        time += guest.ring()?;
+        rounds += ROUNDS;
+    }
+    Ok(time / rounds)
+}
