@@ -113,6 +113,17 @@ fn writable_grants_reach_the_host() {
 }
 
 #[test]
+fn grants_below_temporary_directories_leave_those_to_everybody() {
+    let (_scratch, path) = with_file("f", "granted");
+    for at in ["/tmp/deep/er", "/tmp/one", "/var/tmp/x"] {
+        let script = format!("stat -c %a /tmp /var/tmp /run; cat {at}/f; grep -c ' /tmp ' /proc/mounts");
+        assert_eq!(output(&["--ro", &format!("{path}:{at}")], &script), "1777\n1777\n755\ngranted1\n");
+    }
+    assert_eq!(output(&["--ro", &format!("{path}:/tmp")], "cat /tmp/f; stat -c %a /var/tmp"), "granted1777\n");
+    assert_eq!(output(&["--rw", &format!("{path}:/var")], "cat /var/f; stat -c %a /tmp"), "granted1777\n");
+}
+
+#[test]
 fn a_grant_cannot_be_left() {
     let outer = Scratch::new().unwrap();
     fs::create_dir(outer.0.join("granted")).unwrap();

@@ -98,7 +98,9 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
     TREE.replace(Some(tree.clone()));
     MEMORY.replace(Some(Private::new(makedev(0, 1), half)));
 
+    let mut temporary = Temporary::new(&exports);
     for export in exports {
+        temporary.attach_above(&tree, &export.at, half)?;
         let inode: Rc<dyn Inode> = if export.writable {
             Export::open(&host, export.id, true, fresh_ns(export))?
         } else {
@@ -111,7 +113,8 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
         tree.symlink(&link.at, &link.target)?;
     }
 
-    standard_directories(&tree, half)?;
+    temporary.attach_rest(&tree, half)?;
+    standard_directories(&tree);
     super::dev::populate(&tree, half)?;
     super::proc::mount(&tree)?;
     super::sys::mount(&tree)?;
@@ -128,23 +131,51 @@ fn trimmed(path: &[u8]) -> &[u8] {
     &path[start..end]
 }
 
-/// Directories that programs expect: temporary ones of their own, mount points, homes of links.
-fn standard_directories(tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
-    let tmpfs = |mode: u32| -> Rc<Node> {
-        Private::new(tree.new_dev(), max_pages).node(&NewNode::plain(0o040000 | mode, 0, 0))
-    };
-    // An export may bring its own; one over it would hide what the user wants to be seen.
-    let exported = |path: &[u8]| tree.mounts().iter().skip(1).any(|m| m.at.starts_with(path));
-    for (path, mode) in [(&b"/tmp"[..], 0o1777), (b"/var/tmp", 0o1777), (b"/run", 0o755)] {
-        if !exported(path) && !is_link(tree, path) {
-            tree.attach(path, tmpfs(mode), "tmpfs", "tmpfs", false)?;
-        }
+/// Directories that get a file system of their own, with their modes: those that are not there yet.
+struct Temporary(Vec<(&'static [u8], u32)>);
+
+impl Temporary {
+    /// All but those that exports bring.
+    fn new(exports: &[&abi::boot::Export]) -> Self {
+        let mut places: Vec<(&[u8], u32)> = alloc::vec![(b"tmp", 0o1777), (b"var/tmp", 0o1777), (b"run", 0o755)];
+        places.retain(|(path, _)| exports.iter().all(|export| trimmed(&export.at) != *path));
+        Self(places)
     }
+
+    /// Those in which `place` lies: what is attached there must not be hidden by them later.
+    fn attach_above(&mut self, tree: &Rc<Tree>, place: &[u8], max_pages: usize) -> Result<()> {
+        let is_above = |path: &[u8]| trimmed(place).strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+        while let Some(at) = self.0.iter().position(|(path, _)| is_above(path)) {
+            let (path, mode) = self.0.swap_remove(at);
+            attach_tmpfs(tree, path, mode, max_pages)?;
+        }
+        Ok(())
+    }
+
+    fn attach_rest(self, tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
+        self.0.into_iter().try_for_each(|(path, mode)| attach_tmpfs(tree, path, mode, max_pages))
+    }
+}
+
+fn attach_tmpfs(tree: &Rc<Tree>, path: &[u8], mode: u32, max_pages: usize) -> Result<()> {
+    let path = [b"/", path].concat();
+    if is_link(tree, &path) {
+        return Ok(());
+    }
+    let root: Rc<Node> = Private::new(tree.new_dev(), max_pages).node(&NewNode::plain(0o040000 | mode, 0, 0));
+    match tree.attach(&path, root, "tmpfs", "tmpfs", false) {
+        // It would lie in a directory of the host that is passed through.
+        Err(Errno::EBUSY) => Ok(()),
+        attached => attached.map(|_| ()),
+    }
+}
+
+/// Directories that programs expect: mount points, homes of links.
+fn standard_directories(tree: &Rc<Tree>) {
     for path in [&b"/etc"[..], b"/proc", b"/sys", b"/root", b"/home", b"/mnt"] {
         // Where a file or a dead link has the name, it stays.
         let _ = tree.make_dirs(path);
     }
-    Ok(())
 }
 
 fn is_link(tree: &Rc<Tree>, path: &[u8]) -> bool {
