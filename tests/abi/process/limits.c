@@ -48,6 +48,10 @@ int main(void) {
         T(write(fd, data, 1));
         T(ftruncate(fd, 2000));
         T(pwrite(fd, data, 10, 995));
+        T(fallocate(fd, 0, 990, 11));
+        T(fallocate(fd, FALLOC_FL_KEEP_SIZE, 990, 11));
+        T(fallocate(fd, 0, 990, 10));
+        T(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 990, 1000));
     });
     CHILD("signal", {
         limit = (struct rlimit){1000, 1000};

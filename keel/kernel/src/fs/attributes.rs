@@ -135,7 +135,7 @@ pub fn sys_futimesat(fd: i32, name: usize, times: usize) -> Result<()> {
 }
 
 /// A new size within RLIMIT_FSIZE. EFBIG, with SIGXFSZ.
-fn check_size(old: u64, size: u64) -> Result<()> {
+pub(super) fn check_size(old: u64, size: u64) -> Result<()> {
     let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE));
     if size > old && size > limit {
         // The signal is what tells a program that does not look; its delivery can't fail here.

@@ -104,6 +104,10 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
     }
     match offset.checked_add(len) {
         Some(end) if end <= vfs::FILE_MAX => {
+            // As in tmpfs also for room behind the end.
+            if mode & !g::FALLOC_FL_KEEP_SIZE == 0 {
+                super::attributes::check_size(inode.attr()?.size, end)?;
+            }
             inode.fallocate(mode, offset, len)?;
             file.happened(1, g::IN_MODIFY);
             if mode & !(g::FALLOC_FL_KEEP_SIZE | g::FALLOC_FL_UNSHARE_RANGE) != 0 {
