@@ -1,7 +1,10 @@
 //! Reads and writes that are collected later, io_submit(2).
 //!
 //! As in Linux for files that go through the page cache, a request is carried out while it is submitted; only its
-//! result waits in the context until io_getevents(2) takes it. Contexts belong to an address space.
+//! result waits in the context until io_getevents(2) takes it. Those that wait for a file to be ready ([`poll`]) end
+//! later. Contexts belong to an address space.
+
+mod poll;
 
 use super::eventfd::EventFd;
 use super::poll::{Timeout, with_mask};
@@ -16,6 +19,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use poll::Polls;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::FileType;
@@ -32,6 +36,7 @@ const PREAD: u16 = 0;
 const PWRITE: u16 = 1;
 const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
+const POLL: u16 = 5;
 const PREADV: u16 = 7;
 const PWRITEV: u16 = 8;
 /// Flag of a request: its end is told to an event counter.
@@ -52,8 +57,17 @@ struct Context {
     room: usize,
     /// `struct io_event`s to be collected.
     events: RefCell<VecDeque<[u64; 4]>>,
+    polls: Polls,
     gone: Cell<bool>,
     queue: Rc<WaitQueue>,
+}
+
+impl Context {
+    /// A request is over.
+    fn push(&self, data: u64, address: usize, outcome: i64) {
+        self.events.borrow_mut().push_back([data, address as u64, outcome as u64, 0]);
+        self.queue.wake_all();
+    }
 }
 
 /// The contexts of an address space.
@@ -86,6 +100,7 @@ pub fn sys_io_setup(count: u32, address: usize) -> Result<()> {
         id,
         room: (count as usize * 2).max(LEAST),
         events: RefCell::default(),
+        polls: Polls::default(),
         gone: Cell::new(false),
         queue: Rc::default(),
     };
@@ -131,7 +146,7 @@ fn submit(context: &Context, address: usize) -> Result<()> {
     if reserved != 0 || len > isize::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    if context.events.borrow().len() >= context.room {
+    if context.events.borrow().len() + context.polls.len() >= context.room {
         return Err(Errno::EAGAIN);
     }
     let request = Request {
@@ -151,11 +166,32 @@ fn submit(context: &Context, address: usize) -> Result<()> {
         None
     };
     user::write(address.wrapping_add(KEY), &0u32)?;
+    if request.operation == POLL {
+        let events = u16::try_from(request.buffer).map_err(|_| Errno::EINVAL)?;
+        if request.offset != 0 || request.len != 0 || request.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let place = (address, request.data);
+        let Some(ready) = context.polls.add(context, place, &file, u32::from(events), counter.as_ref())? else {
+            return Ok(());
+        };
+        return finish(context, &request, address, i64::from(ready), counter.as_ref());
+    }
     let outcome = run(&request, &file)?;
     let outcome = outcome.map_or_else(|errno| -i64::from(errno.code()), |n| n as i64);
-    context.events.borrow_mut().push_back([request.data, address as u64, outcome as u64, 0]);
-    context.queue.wake_all();
-    if let Some(counter) = counter.as_ref().and_then(|counter| counter.downcast::<EventFd>()) {
+    finish(context, &request, address, outcome, counter.as_ref())
+}
+
+/// Tells that a request is over.
+fn finish(
+    context: &Context,
+    request: &Request,
+    address: usize,
+    outcome: i64,
+    counter: Option<&Rc<File>>,
+) -> Result<()> {
+    context.push(request.data, address, outcome);
+    if let Some(counter) = counter.and_then(|counter| counter.downcast::<EventFd>()) {
         counter.signal();
     }
     Ok(())
@@ -246,6 +282,7 @@ fn collect(id: usize, least: isize, most: isize, address: usize, timeout: Timeou
     let (least, most) = (least as usize, most as usize);
     let mut done = 0;
     loop {
+        context.polls.settle(&context);
         while done < most {
             let Some(event) = context.events.borrow().front().copied() else { break };
             if let Err(errno) = user::write(address.wrapping_add(done * size_of_val(&event)), &event) {
@@ -257,7 +294,11 @@ fn collect(id: usize, least: isize, most: isize, address: usize, timeout: Timeou
         if done >= least || timeout == Timeout::Now {
             return Ok(done);
         }
-        let check = || (context.gone.get() || !context.events.borrow().is_empty()).then_some(());
+        context.polls.prepare();
+        let check = || {
+            context.polls.settle(&context);
+            (context.gone.get() || !context.events.borrow().is_empty()).then_some(())
+        };
         match wait_until(core::slice::from_ref(&context.queue), timeout.deadline(), Interrupt::BySignal, check) {
             Ok(()) if context.gone.get() => return if done > 0 { Ok(done) } else { Err(Errno::EINVAL) },
             Ok(()) => {}
@@ -267,9 +308,10 @@ fn collect(id: usize, least: isize, most: isize, address: usize, timeout: Timeou
     }
 }
 
-/// io_cancel(2): a request that was submitted is over already. EFAULT, EINVAL.
+/// io_cancel(2): of requests that were submitted, only those that wait for a file are not over already. EFAULT,
+/// EINPROGRESS: its result comes; EINVAL.
 pub fn sys_io_cancel(id: usize, request: usize, _result: usize) -> Result<()> {
     let _key: u32 = user::read(request.wrapping_add(KEY))?;
-    find(id)?;
-    Err(Errno::EINVAL)
+    let context = find(id)?;
+    Err(if context.polls.cancel(&context, request) { Errno::EINPROGRESS } else { Errno::EINVAL })
 }

@@ -1,0 +1,139 @@
+//! Requests that end when a file is ready, `IOCB_CMD_POLL`.
+
+use super::Context;
+use crate::file::eventfd::EventFd;
+use crate::file::{File, Queues};
+use crate::task::wait::{WaitQueue, Wake};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// A request.
+pub(super) struct Poll {
+    /// Its `struct iocb` in the program.
+    pub address: usize,
+    data: u64,
+    file: Rc<File>,
+    events: u32,
+    counter: Option<Rc<File>>,
+    /// The file told that something changed, and nobody has looked yet.
+    told: Cell<bool>,
+    /// Who waits for results.
+    collectors: Rc<WaitQueue>,
+}
+
+impl Wake for Poll {
+    fn wake(&self) -> bool {
+        if !self.told.replace(true) {
+            self.signal();
+            self.collectors.wake_all();
+        }
+        false
+    }
+}
+
+impl Poll {
+    fn ready(&self) -> u32 {
+        self.file.ops.poll(&self.file) & self.events
+    }
+
+    fn signal(&self) {
+        if let Some(counter) = self.counter.as_ref().and_then(|counter| counter.downcast::<EventFd>()) {
+            counter.signal();
+        }
+    }
+}
+
+impl core::fmt::Debug for Poll {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Poll").field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+/// The requests of a context that wait.
+#[derive(Debug, Default)]
+pub(super) struct Polls(RefCell<Vec<Rc<Poll>>>);
+
+impl Polls {
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Begins to wait for `events` of a file: what is there already. `None`: nothing yet. EINVAL: nothing ever.
+    pub fn add(
+        &self,
+        context: &Context,
+        (address, data): (usize, u64),
+        file: &Rc<File>,
+        events: u32,
+        counter: Option<&Rc<File>>,
+    ) -> Result<Option<u32>> {
+        let events = events | g::POLLERR | g::POLLHUP;
+        if file.ops.poll_needs_prepare() {
+            file.ops.poll_prepare(file, events, true);
+        }
+        let poll = Rc::new(Poll {
+            address,
+            data,
+            file: file.clone(),
+            events,
+            counter: counter.cloned(),
+            told: Cell::new(false),
+            collectors: context.queue.clone(),
+        });
+        let ready = poll.ready();
+        if ready != 0 {
+            return Ok(Some(ready));
+        }
+        let mut queues = Queues::new();
+        file.ops.poll_queues(file, events, &mut queues);
+        if queues.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        for queue in &queues {
+            let weak: Weak<Poll> = Rc::downgrade(&poll);
+            queue.subscribe(weak);
+        }
+        self.0.borrow_mut().push(poll);
+        Ok(None)
+    }
+
+    /// Looks at the files that told something: the results.
+    pub fn settle(&self, context: &Context) {
+        let told: Vec<Rc<Poll>> = self.0.borrow().iter().filter(|poll| poll.told.take()).cloned().collect();
+        for poll in told {
+            let ready = poll.ready();
+            if ready != 0 {
+                self.finish(context, &poll, ready);
+            }
+        }
+    }
+
+    /// Before a wait: files whose readiness the host knows are to tell about it.
+    pub fn prepare(&self) {
+        let polls: Vec<Rc<Poll>> =
+            self.0.borrow().iter().filter(|poll| poll.file.ops.poll_needs_prepare()).cloned().collect();
+        for poll in polls {
+            poll.file.ops.poll_prepare(&poll.file, poll.events, true);
+            poll.told.set(true);
+        }
+    }
+
+    /// Ends a request early, with no event; whether there was one.
+    pub fn cancel(&self, context: &Context, address: usize) -> bool {
+        let found = self.0.borrow().iter().find(|poll| poll.address == address).cloned();
+        let Some(poll) = found else { return false };
+        self.finish(context, &poll, 0);
+        if !poll.told.get() {
+            poll.signal();
+        }
+        true
+    }
+
+    fn finish(&self, context: &Context, poll: &Rc<Poll>, ready: u32) {
+        self.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, poll));
+        context.push(poll.data, poll.address, i64::from(ready));
+    }
+}
