@@ -5,7 +5,8 @@
 #     tests/suites/compare.sh go os net/http                  Go's standard library, from GOROOT
 #     tests/suites/compare.sh perl op/fork.t io/pipe.t        perl's own, $PERL_SOURCE is its source tree
 #     tests/suites/compare.sh stress fork mmap                stressors of stress-ng, a second each
-#     tests/suites/compare.sh command 'make check' PATTERN    anything: the lines of its output that match PATTERN
+#     tests/suites/compare.sh command COMMAND PATTERN [PATH]  anything that works in any directory and needs the files of
+#                                                             PATH: the lines of its output that match PATTERN
 #
 # Prints a line per module, and the tests whose results differ: `<` the host, `>` the pod. Everything that was printed
 # stays in $SUITES_OUT (/tmp/hull-suites). $HULL_BIN is the hull to use, $HULL_TEST_OPTIONS further options of hull run,
@@ -116,7 +117,7 @@ stress)
     ;;
 command)
     pattern=$2
-    compare "${1//[^a-z0-9]/-}" "$1" '' pattern_results
+    compare "${NAME:-${1//[^a-z0-9]/-}}" "$1" "${3:-}" pattern_results
     ;;
 *)
     echo "unknown suite: $suite" >&2

@@ -12,8 +12,8 @@ pub mod watch;
 
 use crate::patch;
 use crate::signal::deliver::{self, Next};
-use crate::task::ptrace;
 use crate::task::seccomp::{self, Verdict};
+use crate::task::{ptrace, user_dispatch};
 use alloc::borrow::Cow;
 use alloc::format;
 use core::cell::Cell;
@@ -320,6 +320,10 @@ fn observed(frame: &mut TrapFrame, number: u64) -> isize {
 
 /// [`judged`], with stops for the thread's tracer around it.
 fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
+    if user_dispatch::catches(frame, number) {
+        // The registers are as they were before the call.
+        return number as isize;
+    }
     let number = ptrace::entering(frame, number);
     let number = judged(frame, number);
     ptrace::leaving(frame, number);

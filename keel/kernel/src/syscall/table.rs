@@ -221,7 +221,7 @@ syscalls! {
     206 io_setup Full [crate::file::aio::sys_io_setup] (nr_events: Uint, ctxp: Ptr) "";
     207 io_destroy Full [crate::file::aio::sys_io_destroy] (ctx: Ptr) "";
     208 io_getevents Full [crate::file::aio::sys_io_getevents] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec) "";
-    209 io_submit Partial [crate::file::aio::sys_io_submit] (ctx: Ptr, nr: Long, iocbpp: Ptr) "no polling requests; RWF_NOWAIT and RWF_APPEND are EOPNOTSUPP";
+    209 io_submit Partial [crate::file::aio::sys_io_submit] (ctx: Ptr, nr: Long, iocbpp: Ptr) "RWF_NOWAIT and RWF_APPEND are EOPNOTSUPP";
     210 io_cancel Full [crate::file::aio::sys_io_cancel] (ctx: Ptr, iocb: Ptr, result: Ptr) "";
     211 get_thread_area None [] (u_info: Ptr) "32-bit programs only";
     212 lookup_dcookie None [] (cookie: Hex, buf: Ptr, len: Size) "removed from Linux";

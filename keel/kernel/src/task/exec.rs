@@ -256,6 +256,7 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
 
     me.robust_list.set(0);
     me.rseq.forget();
+    me.user_dispatch.clear();
     me.clear_tid.set(0);
     // Handlers are the old program's; ignored signals stay ignored. A copy if they were shared.
     let actions = me.signals.actions();

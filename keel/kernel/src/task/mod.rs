@@ -30,6 +30,7 @@ pub mod rseq;
 pub mod sched;
 pub mod seccomp;
 pub mod start;
+pub mod user_dispatch;
 pub mod wait;
 
 pub use cred::Cred;
@@ -95,6 +96,8 @@ pub struct Task {
     pub(crate) traced: ptrace::Traced,
     /// What it may call.
     pub(crate) seccomp: seccomp::Seccomp,
+    /// Which of its calls it handles itself.
+    pub(crate) user_dispatch: user_dispatch::UserDispatch,
     /// Restartable sequences.
     pub(crate) rseq: rseq::Rseq,
     /// Memory policy, set_mempolicy(2).
@@ -202,6 +205,7 @@ impl Task {
             sem_undo: RefCell::new(None),
             traced: ptrace::Traced::default(),
             seccomp: seccomp::Seccomp::default(),
+            user_dispatch: user_dispatch::UserDispatch::default(),
             rseq: rseq::Rseq::default(),
             memory_policy: Cell::new(None),
         })

@@ -1,7 +1,7 @@
 //! Operations on a process; prctl(2).
 
 use super::cred::cap;
-use super::{Task, current, robust, seccomp};
+use super::{Task, current, robust, seccomp, user_dispatch};
 use crate::mm::user;
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
@@ -90,6 +90,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
             check(arg2 == 0 && rest_is_zero)?;
             Ok(0)
         }
+        p::PR_SET_SYSCALL_USER_DISPATCH => user_dispatch::set(arg2, arg3, arg4, arg5 as usize),
         p::PR_GET_TID_ADDRESS => user::write(at, &me.clear_tid.get()).map(|()| 0),
         p::PR_CAP_AMBIENT => ambient(&me, arg2, arg3, arg4 == 0 && arg5 == 0),
         // Nobody traces here, so who may is of no consequence.
