@@ -28,9 +28,11 @@ mkdir -p "$out"
 on_host() {
     local place
     place=$(mktemp -d /dev/shm/suites.XXXXXX)
-    chmod 777 "$place"
     local as=()
-    [ -n "$user" ] && as=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
+    if [ -n "$user" ]; then
+        as=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
+        chown "$user" "$place"
+    fi
     "${as[@]}" env -i PATH="$PATH" TERM=dumb LANG=C.UTF-8 HOME="$place" TMPDIR="$place" \
         timeout -k 10 "$limit" bash -c "cd $place; $1" >"$3" 2>&1 </dev/null
     local status=$?
