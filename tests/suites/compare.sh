@@ -23,6 +23,12 @@ user=${SUITES_USER:-}
 options="--timeout $limit -m 3G ${HULL_TEST_OPTIONS:-}"
 mkdir -p "$out"
 
+# A pod has the standard streams only; so shall the host's side.
+for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    [ "$fd" -gt 2 ] && [ "$fd" -ne 255 ] && eval "exec $fd>&-"
+done
+
 # Runs the shell command $1 in a new directory of a tmpfs, on the host or in a pod, with the files of $2 granted to the
 # pod. Its output goes to $3.
 on_host() {
