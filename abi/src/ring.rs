@@ -107,7 +107,9 @@ pub struct Ring {
     pub kick_wanted: AtomicU32,
     /// Odd: threads that any virtual CPU may run wait for one, and have since the number became this one.
     pub waiting: AtomicU32,
-    _pad1: [u64; 4],
+    /// RAM from here on (guest-physical) was never used since the monitor added it.
+    pub ram_used: AtomicU64,
+    _pad1: [u64; 3],
     /// The host's clocks, written by the monitor now and then.
     pub clocks: HostClocks,
     /// Entries of the submission queue.

@@ -155,6 +155,11 @@ impl Cpus {
         self.running().for_each(Kick::send);
     }
 
+    /// How many run.
+    pub fn count_running(&self) -> usize {
+        self.running().count()
+    }
+
     /// Whether any runs.
     pub fn any_runs(&self) -> bool {
         self.running().next().is_some()

@@ -112,6 +112,11 @@ impl RingEnd {
         field!(self, kick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
+    /// End of the RAM that the guest says it has used, guest-physical.
+    pub fn ram_used(&self) -> u64 {
+        field!(self, ram_used, AtomicU64).load(Ordering::SeqCst)
+    }
+
     /// Odd while threads wait that any virtual CPU may run; another number each time that they do.
     pub fn waiting(&self) -> u32 {
         field!(self, waiting, AtomicU32).load(Ordering::SeqCst)

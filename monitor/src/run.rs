@@ -4,6 +4,7 @@
 //! nothing to run for it ([`idle`]). The helper thread waits for the doorbell, the tick, deadlines while a program
 //! runs, and polls the ring when keel asks for that ([`helper`]).
 
+mod ahead;
 mod helper;
 mod idle;
 
@@ -15,13 +16,14 @@ use crate::cpus::Cpus;
 use crate::error::Error;
 use crate::event::Event;
 use crate::machine::{Doorbell, Machine, MoreCpus};
+use crate::memory::GuestMemory;
 use crate::ring::RingEnd;
-use crate::server::{Ending, Server};
+use crate::server::{Ending, Server, clock_ns};
 use crate::vcpu::{Death, Event as VcpuEvent, Vcpu};
 use abi::layout::port;
 use rustix::event::{PollFd, poll};
-use rustix::time::Timespec;
-use std::sync::atomic::{AtomicBool, Ordering};
+use rustix::time::{ClockId, Timespec};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -38,6 +40,8 @@ pub const EXIT_TIMEOUT: u8 = 124;
 struct Shared {
     server: Mutex<Server>,
     ring: RingEnd,
+    memory: Arc<GuestMemory>,
+    ahead: ahead::Ahead,
     cpus: Cpus,
     clocks: Clocks,
     /// Keel's doorbell, when it comes as an exit.
@@ -48,6 +52,10 @@ struct Shared {
     more: MoreCpus,
     /// The helper sees to the tick.
     ticks: AtomicBool,
+    /// Processors that the pod may keep busy: the helper polls on one that no virtual CPU needs.
+    processors: usize,
+    /// `CLOCK_MONOTONIC` ns before which the helper does not poll: the host has better use for its processors.
+    polls_from: AtomicU64,
     /// Threads of further virtual CPUs.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// How a further virtual CPU failed.
@@ -82,9 +90,20 @@ impl Shared {
         self.ring.tick_wanted() && !self.ticks.load(Ordering::SeqCst) && self.cpus.any_runs()
     }
 
+    /// Whether the helper may poll: there is a processor for it.
+    fn may_poll(&self) -> bool {
+        self.cpus.count_running() + usize::from(self.ahead.is_busy()) < self.processors
+    }
+
+    /// Whether it may begin to.
+    fn may_begin_to_poll(&self) -> bool {
+        self.may_poll() && clock_ns(ClockId::Monotonic) >= self.polls_from.load(Ordering::Relaxed)
+    }
+
     fn finish(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.attend.signal();
+        self.ahead.stop();
         self.cpus.disturb_all();
     }
 
@@ -101,6 +120,10 @@ impl Shared {
 pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
+    let processors = match config.doorbell {
+        crate::config::Doorbell::Poll => usize::MAX,
+        _ => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    };
     let Machine { mut vcpu, more, memory, doorbell, clocks } = Machine::new(kvm, &config)?;
     crate::jail::enter(&config.exports)?;
     jailed().map_err(|e| Error::host("a thread", e))?;
@@ -108,8 +131,12 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());
     let shared = Arc::new(Shared {
-        server: Mutex::new(Server::new(memory, ring.clone(), files, streams).with_trace_output(config.trace_output)),
+        server: Mutex::new(
+            Server::new(memory.clone(), ring.clone(), files, streams).with_trace_output(config.trace_output),
+        ),
         ring,
+        memory,
+        ahead: ahead::Ahead::new()?,
         cpus: Cpus::new(count)?,
         clocks,
         doorbell: doorbell.event().clone(),
@@ -117,6 +144,8 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         attend: Event::new()?,
         more,
         ticks: AtomicBool::new(false),
+        processors,
+        polls_from: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         over: AtomicBool::new(false),
@@ -206,6 +235,11 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
                 server.serve();
                 server.serve_late(); // reports what was cancelled just now
                 finish_if_ended(&server, shared);
+                drop(server);
+                if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
+                    shared.attend.signal();
+                }
+                ahead::look(shared);
             }
             VcpuEvent::Port(port::DOORBELL, _) => lock(&shared.bell).rung(),
             VcpuEvent::Port(port::KICK, cpu) => shared.cpus.kick(u32::from(cpu)),

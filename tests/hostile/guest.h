@@ -43,8 +43,9 @@ struct ring {
     uint64_t pad0[6];
     volatile uint32_t sub_tail, comp_head, tick_wanted, poll_wanted;
     volatile uint64_t deadline;
-    volatile uint32_t kick_wanted, pad2;
-    uint64_t pad1[4];
+    volatile uint32_t kick_wanted, waiting;
+    volatile uint64_t ram_used;
+    uint64_t pad1[3];
     uint64_t clocks[8];
     volatile struct submission sub[ENTRIES];
     volatile struct completion comp[ENTRIES];

@@ -59,6 +59,7 @@ static void racing(void) {
         ring->comp_head = ring->comp_tail;
         ring->poll_wanted = 1;
         if (chance() % 64 == 0) ring->sub_head = chance();
+        if (chance() % 64 == 0) ring->ram_used = chance() >> chance() % 64;
         if (chance() % 64 == 0) ring->sub_tail = ring->sub_head + chance() % ENTRIES;
         if (!ring->server) out(DOORBELL);
     }
@@ -208,6 +209,7 @@ static void strange_words(void) {
     ring->deadline = 1;
     out(IDLE);
     ring->deadline = ~0ul - 1;
+    ring->ram_used = ~0ul;
     ring->comp_head = ring->comp_tail;
     // Terminal escapes and invalid UTF-8 in what the user is told.
     strcpy(ROOM, "\033]0;title\007\033[2Jwords \xff\xfe\x80 end");

@@ -107,7 +107,11 @@ impl Allocator {
     fn touch(&self, index: u32, order: usize) -> bool {
         let first = index >> LARGE_ORDER;
         let fresh = self.meta(first << LARGE_ORDER).state.get() & TOUCHED == 0;
-        for large in first..=(index + (1 << order) - 1) >> LARGE_ORDER {
+        let last = (index + (1 << order) - 1) >> LARGE_ORDER;
+        if fresh {
+            crate::ring::set_ram_used((u64::from(last) + 1) << LARGE_ORDER << FRAME_SIZE.trailing_zeros());
+        }
+        for large in first..=last {
             let state = &self.meta(large << LARGE_ORDER).state;
             state.set(state.get() | TOUCHED);
         }

@@ -109,6 +109,26 @@ pub fn linger() -> bool {
     })
 }
 
+/// Waits for a completion for at most `ns`.
+pub fn look_for_completion(ns: u64) {
+    let ring = ring();
+    let ticks = crate::clock::ticks(ns);
+    let start = crate::clock::tsc();
+    while crate::clock::tsc().wrapping_sub(start) < ticks {
+        for _ in 0..8 {
+            if ring.comp_tail.load(Relaxed) != ring.comp_head.load(Relaxed) {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Whether the monitor has not taken all requests.
+pub fn has_submission() -> bool {
+    ring().sub_head.load(Acquire) != ring().sub_tail.load(Relaxed)
+}
+
 /// Nothing to run: exits until a completion, a kick, or the deadline (`CLOCK_MONOTONIC` ns).
 /// Returns at once when a completion is there.
 pub fn idle(deadline_ns: Option<u64>) {
@@ -159,6 +179,13 @@ pub fn set_waiting(on: bool) {
     let value = waiting.load(Relaxed);
     if (value & 1 != 0) != on {
         waiting.store(value.wrapping_add(1), SeqCst);
+    }
+}
+
+/// Tells the monitor that RAM below `end` is used from now on: it may have what follows ready.
+pub(crate) fn set_ram_used(end: u64) {
+    if ring().ram_used.load(Relaxed) < end {
+        ring().ram_used.store(end, SeqCst);
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! How a request is served follows the load: while a helper of the monitor polls the ring, keel waits
 //! for its answer on the spot; otherwise the virtual CPU exits once and the monitor answers what it
-//! can before it re-enters. Dense requests ask the helper to poll.
+//! can before it re-enters. Dense requests ask the helper to poll: the monitor wakes it at the next exit if
+//! the host has a processor for it.
 
 use crate::task::wait::{Interrupt, park};
 use crate::task::{self, Task};
 use abi::boot::flags;
 use abi::request::Op;
-use abi::ring::{Completion, Submission};
+use abi::ring::{Completion, Segment, Submission, sub_flags};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -48,12 +49,16 @@ static UNDER_WAY: Global<Cell<u32>> = Global::new(Cell::new(0));
 /// Requests that came soon after the one before, and when the last one came.
 static BURST: Global<Cell<(u32, u64)>> = Global::new(Cell::new((0, 0)));
 
-/// Requests closer than this belong to a burst.
-const BURST_GAP_NS: u64 = 150_000;
+/// Requests that come so soon after the answer before them belong to a burst.
+const BURST_GAP_NS: u64 = 3_000_000;
 /// Length of a burst from which a polling helper pays.
-const BURST_LENGTH: u32 = 6;
-/// How long keel waits on the spot for a polled answer before the thread parks.
-const SPIN_NS: u64 = 50_000;
+const BURST_LENGTH: u32 = 4;
+/// How long keel waits on the spot for a polled answer before the thread parks, which costs about half as much.
+const SPIN_NS: u64 = 200_000;
+/// The same for a request that nobody waits for.
+const SHORT_SPIN_NS: u64 = 20_000;
+/// How long it waits without looking whether another virtual CPU took the answer.
+const LOOK_NS: u64 = 2_000;
 
 fn take_slot(slot: Slot) -> u64 {
     let mut slots = SLOTS.borrow_mut();
@@ -129,21 +134,17 @@ fn wants_polling() -> bool {
 fn ring_for(id: u64, alone: bool) {
     let polling = wants_polling();
     ring::want_polling(polling);
-    if ring::is_polled() {
-        spin_for(id);
+    if ring::is_polled() && spin_for(id, alone) {
         return;
     }
     if ring::mode() & flags::DOORBELL_EVENT != 0 {
         ring::doorbell();
         return;
     }
-    if polling {
-        // The helper takes a while to wake: this request still leaves by an exit.
+    if ring::mode() & flags::DOORBELL_POLL != 0 {
         ring::doorbell();
-        if ring::mode() & flags::DOORBELL_POLL != 0 {
-            spin_for(id);
-            return;
-        }
+        spin_for(id, alone);
+        return;
     }
     if alone {
         ring::serve();
@@ -153,26 +154,29 @@ fn ring_for(id: u64, alone: bool) {
     poll_completions();
 }
 
-fn is_answered(id: u64) -> bool {
-    matches!(SLOTS.borrow().get(id as usize), Some(Slot::Answered(_)))
+/// Whether nobody waits for the answer any more, because it came.
+fn is_settled(id: u64) -> bool {
+    !matches!(SLOTS.borrow().get(id as usize), Some(Slot::Waited(_) | Slot::Told(_)))
 }
 
-/// Waits on the spot for a while.
-fn spin_for(id: u64) {
+/// Waits on the spot for a while. False if the helper did not even begin: the host gave its processor to others.
+/// `alone`: the caller may hold borrows.
+fn spin_for(id: u64, alone: bool) -> bool {
+    let spin = if alone { SHORT_SPIN_NS } else { SPIN_NS };
     let mut until = None;
     loop {
-        for _ in 0..64 {
-            if ring::has_completion() {
-                poll_completions();
-                if is_answered(id) {
-                    return;
-                }
-            }
-            core::hint::spin_loop();
+        if alone {
+            ring::look_for_completion(LOOK_NS);
+        } else {
+            hal::smp::without_lock(|| ring::look_for_completion(LOOK_NS));
+        }
+        poll_completions();
+        if is_settled(id) {
+            return true;
         }
         let now = monotonic_ns();
-        if now >= *until.get_or_insert(now + SPIN_NS) {
-            return;
+        if now >= *until.get_or_insert(now + spin) {
+            return !ring::has_submission();
         }
     }
 }
@@ -182,11 +186,33 @@ fn spin_for(id: u64) {
 pub fn call(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
     let id = take_slot(Slot::Waited(None));
     submit(&submission(op, id, args, input, output));
+    finish_call(id)
+}
+
+fn finish_call(id: u64) -> Result<Reply> {
     ring_for(id, false);
     if let Some(completion) = take_answer(id) {
+        answered_on_the_spot();
         return outcome(completion);
     }
     wait_for(id)
+}
+
+/// Like [`call`] with the output in several pieces: where they lie in guest memory.
+pub fn call_list(op: Op, args: [u64; 6], input: &[u8], output: &[Segment]) -> Result<Reply> {
+    let id = take_slot(Slot::Waited(None));
+    let list: &[u8] = bytemuck::cast_slice(output);
+    let out_gpa = if list.is_empty() { 0 } else { ring::gpa_of(list) };
+    let out_len = u32::try_from(output.len()).unwrap_or(u32::MAX);
+    let request = submission(op, id, args, input, &mut []);
+    submit(&Submission { flags: sub_flags::OUT_LIST, out_gpa, out_len, ..request });
+    finish_call(id)
+}
+
+/// What the host took does not count between the requests of a burst.
+fn answered_on_the_spot() {
+    let (length, _) = BURST.get();
+    BURST.set((length, monotonic_ns()));
 }
 
 /// Parks until the answer is there. The monitor may write to the caller's memory until then, so

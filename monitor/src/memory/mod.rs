@@ -216,6 +216,23 @@ impl GuestMemory {
         self.populate(from, self.huge_from.saturating_sub(from));
     }
 
+    /// Takes the 2 MiB of RAM at `gpa` from the host, ahead of the guest; false if they don't lie on huge pages, or do not
+    /// exist yet.
+    pub fn take_large(&self, gpa: u64) -> bool {
+        let large = LARGE_PAGE_SIZE as u64;
+        let exists = gpa.checked_add(large).is_some_and(|end| end <= self.ram_end());
+        if !exists || gpa < self.huge_from || !gpa.is_multiple_of(large) {
+            return false;
+        }
+        self.take(gpa, large);
+        true
+    }
+
+    /// Where RAM on huge pages begins.
+    pub fn huge_from(&self) -> u64 {
+        self.huge_from
+    }
+
     /// Copies bytes into RAM before the guest runs.
     pub fn write(&self, gpa: u64, bytes: &[u8]) -> Result<(), Error> {
         let slice = self.slice(gpa, bytes.len() as u64);

@@ -1,24 +1,34 @@
 //! The helper thread: what happens while virtual CPUs run.
 
-use super::{Shared, attend, wait_for};
+use super::{Shared, ahead, attend, wait_for};
 use crate::cpus::Watch;
 use crate::server::clock_ns;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::ClockId;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Length of a tick: what a thread may run while others wait.
 const TICK: Duration = Duration::from_millis(10);
 /// How long the helper polls an empty ring before it sleeps.
-const POLL_PATIENCE: Duration = Duration::from_micros(300);
+const POLL_PATIENCE: Duration = Duration::from_micros(500);
+/// Looks at the ring before other threads of the host get a chance: about a microsecond.
+const LOOKS: u32 = 32;
+/// A processor that was given away for longer than this is one that others need.
+const GIVEN_AWAY: Duration = Duration::from_micros(300);
+/// Times in a row that the helper may poll in vain.
+const MOST_IN_VAIN: u32 = 3;
+/// How long the helper does not poll after either.
+const RESPITE: Duration = Duration::from_millis(20);
 /// How long the helper polls before it looks after ticks, deadlines and the time limit again.
 const POLL_STRETCH: Duration = Duration::from_millis(5);
 
 /// The helper thread.
-pub(super) fn help(shared: &Shared) {
+pub(super) fn help(shared: &Arc<Shared>) {
     let mut next_tick = None;
     let mut watch = Watch::default();
+    let mut vain = 0;
     while !shared.over.load(Ordering::SeqCst) {
         let now = Instant::now();
         shared.check_timeout();
@@ -77,33 +87,53 @@ pub(super) fn help(shared: &Shared) {
         if attend(shared) {
             shared.notify(false);
         }
-        if shared.ring.poll_wanted() {
-            poll_ring(shared, deadline);
+        if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
+            poll_ring(shared, deadline, &mut vain);
         }
     }
 }
 
-/// Polls the ring until it stayed empty for a while, or another deadline than `seen` is due.
-fn poll_ring(shared: &Shared, seen: u64) {
+/// Polls the ring until it stayed empty for a while, another deadline than `seen` is due, or the virtual CPUs need the
+/// processor. Whatever else the host runs goes first.
+fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
     shared.ring.set_polling(true);
     let start = Instant::now();
     let mut last = start;
+    let mut in_vain = true;
     while start.elapsed() < POLL_STRETCH && shared.ring.poll_wanted() && !shared.over.load(Ordering::SeqCst) {
         if shared.ring.has_submission() {
             if attend(shared) {
                 shared.notify(false);
             }
+            ahead::look(shared);
+            (in_vain, *vain) = (false, 0);
             last = Instant::now();
-        } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) {
+        } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) || !shared.may_poll() {
             break;
-        } else {
-            std::hint::spin_loop();
+        } else if !(0..LOOKS).any(|_| look(shared)) {
+            let now = Instant::now();
+            std::thread::yield_now();
+            if now.elapsed() > GIVEN_AWAY {
+                *vain = MOST_IN_VAIN;
+                break;
+            }
         }
     }
     shared.ring.set_polling(false);
     if attend(shared) {
         shared.notify(false);
     }
+    *vain = if in_vain { *vain + 1 } else { *vain };
+    if *vain >= MOST_IN_VAIN {
+        *vain = 0;
+        let respite = RESPITE.as_nanos() as u64;
+        shared.polls_from.store(clock_ns(ClockId::Monotonic) + respite, Ordering::Relaxed);
+    }
+}
+
+fn look(shared: &Shared) -> bool {
+    std::hint::spin_loop();
+    shared.ring.has_submission()
 }
 
 /// Whether a deadline has passed that is not the one `seen` before.
