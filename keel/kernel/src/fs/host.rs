@@ -2,8 +2,10 @@
 
 use crate::connector;
 use abi::request::Op;
+use abi::ring::{MAX_SEGMENTS, Segment};
 use alloc::boxed::Box;
-use hal::frame::Frame;
+use alloc::vec::Vec;
+use hal::frame::{FRAME_SIZE, Frame};
 use uapi::Result;
 use vfs::host::{HostFiles, Reply};
 
@@ -11,10 +13,37 @@ use vfs::host::{HostFiles, Reply};
 #[derive(Debug)]
 pub struct Monitor;
 
+/// Where bytes `start` to `start + len` of `frames`, one after the other, lie in memory: as few pieces as there are,
+/// and not more than a request takes.
+fn segments(frames: &[Frame], start: usize, len: usize) -> Vec<Segment> {
+    let mut pieces: Vec<Segment> = Vec::new();
+    let (mut at, end) = (start, start + len);
+    while at < end {
+        let Some(frame) = frames.get(at / FRAME_SIZE) else { break };
+        let in_frame = at % FRAME_SIZE;
+        let n = (FRAME_SIZE - in_frame).min(end - at) as u64;
+        let gpa = frame.gpa() + in_frame as u64;
+        let is_full = pieces.len() == MAX_SEGMENTS;
+        match pieces.last_mut() {
+            Some(last) if last.gpa + last.len == gpa => last.len += n,
+            _ if is_full => break,
+            _ => pieces.push(Segment { gpa, len: n }),
+        }
+        at += n as usize;
+    }
+    pieces
+}
+
 impl HostFiles for Monitor {
     fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
         let reply = connector::call(op, args, input, output)?;
         Ok(Reply { result: reply.result, extra: reply.extra })
+    }
+
+    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
+        let pieces = segments(frames, start, len);
+        let reply = connector::call_list(Op::Read, [handle, offset, 0, 0, 0, 0], &[], &pieces)?;
+        Ok((reply.result as usize).min(len))
     }
 
     fn post(&self, op: Op, args: [u64; 6]) {

@@ -10,6 +10,7 @@ use crate::{Attr, Dst};
 use abi::request::{NodeAttr, Op, open_flags};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
@@ -17,8 +18,9 @@ use uapi::{Errno, Result};
 const PAGE: u64 = FRAME_SIZE as u64;
 /// Files up to this size come whole with their first read.
 const WHOLE: u64 = 128 << 10;
-/// Most bytes of one read from the host; readahead doubles up to it.
-const MAX_READ: u64 = 512 << 10;
+/// Most bytes of one read from the host; readahead doubles up to it. As many frames as one request names.
+const MAX_READ: u64 = 1 << 20;
+const _: () = assert!(MAX_READ as usize / FRAME_SIZE <= abi::ring::MAX_SEGMENTS);
 /// Most bytes of one write to the host.
 const MAX_WRITE: usize = 256 << 10;
 /// Change times up to this much after our own last write are our own doing, in ns.
@@ -192,21 +194,60 @@ impl HostNode {
                 other => return other,
             }
         }
-        self.host().with_buffer(len as usize, |buffer| {
-            let mut done = 0;
-            while done < buffer.len() {
-                let n = self.on_handle(false, |id| {
-                    let args = [id, start + done as u64, 0, 0, 0, 0];
-                    self.host().io.call(Op::Read, args, &[], &mut buffer[done..])
-                })?;
-                done += (n.result as usize).min(buffer.len() - done);
-                if n.result == 0 || start + done as u64 >= size {
-                    break;
-                }
+        self.read_pages(start / PAGE, len as usize, size)
+    }
+
+    /// Reads `len` bytes from page `first` on straight into frames.
+    fn read_pages(&self, first: u64, len: usize, size: u64) -> Result<()> {
+        let mut frames: Vec<Frame> = Vec::new();
+        frames.try_reserve_exact(len.div_ceil(FRAME_SIZE)).map_err(|_| Errno::ENOMEM)?;
+        while frames.len() * FRAME_SIZE < len {
+            let Some(frame) = Frame::alloc() else { break };
+            frames.push(frame);
+        }
+        let len = len.min(frames.len() * FRAME_SIZE);
+        if len == 0 {
+            return Err(Errno::ENOMEM);
+        }
+        let start = first * PAGE;
+        let mut done = 0;
+        while done < len {
+            let at = start + done as u64;
+            let n = self.on_handle(false, |id| self.host().io.read_frames(id, at, &frames, done, len - done))?;
+            done += n.min(len - done);
+            if n == 0 || start + done as u64 >= size {
+                break;
             }
-            buffer[done..].fill(0);
-            self.keep_pages(start / PAGE, buffer)
-        })
+        }
+        let in_page = done % FRAME_SIZE;
+        if let Some(last) = frames.get(done / FRAME_SIZE).filter(|_| in_page != 0) {
+            last.zero(in_page, FRAME_SIZE - in_page);
+        }
+        // What the file no longer has reads as zeros.
+        frames.iter().skip(done.div_ceil(FRAME_SIZE)).for_each(|frame| frame.zero(0, FRAME_SIZE));
+        self.keep_frames(first, frames);
+        Ok(())
+    }
+
+    /// Keeps frames of content where there are none yet.
+    fn keep_frames(&self, first: u64, frames: Vec<Frame>) {
+        let content = self.content();
+        let mut added = 0;
+        for (index, frame) in (first..).zip(frames) {
+            let mut pages = content.pages.borrow_mut();
+            if pages.get(index).is_some() {
+                continue;
+            }
+            let was_empty = pages.is_empty();
+            pages.insert(index, frame);
+            drop(pages);
+            if was_empty {
+                self.host().cache.has_pages(self.this.clone());
+            }
+            added += 1;
+        }
+        content.used.set(true);
+        self.host().cache.pages_added(added, self.host().io.memory_is_short());
     }
 
     /// Opens the file and reads its beginning in one trip.

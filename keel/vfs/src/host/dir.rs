@@ -8,10 +8,22 @@ use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::ops::Bound;
 use uapi::{Errno, Result};
 
 /// Most components that one lookup fetches.
 const MAX_AHEAD: usize = 16;
+
+/// Who asks for the attributes of a listed name and then of one that follows as closely goes through all of them,
+const STEP: usize = 8;
+/// and as closely if they are sorted.
+const SORTED_STEP: usize = 2;
+/// Names of a listed directory whose attributes are asked for one by one: so many,
+const FEW: usize = 4;
+/// or of a large one this part, which takes about as long as all of them at once.
+const MANY: usize = 32;
+/// Most names among which one is searched for its place.
+const MAX_SEARCHED: usize = 1024;
 
 /// What the host said of a name.
 enum Seen {
@@ -57,8 +69,10 @@ pub(super) struct Names {
     /// All names, in the host's order, as of `listed`.
     order: RefCell<Vec<Name>>,
     pub(super) sought: super::near::Sought,
-    /// How often a name was looked up whose attributes were not fetched.
-    misses: Cell<u32>,
+    /// How often a name was looked up whose attributes were not fetched, and where the last one stood in the order.
+    misses: Cell<(usize, usize)>,
+    /// The last one.
+    missed: RefCell<Option<Name>>,
     /// The last listing brought attributes of directories only.
     is_brief: Cell<bool>,
     /// When the whole directory was fetched; 0: never.
@@ -77,6 +91,30 @@ impl Names {
         let map = self.map.take();
         drop(order);
         map.len()
+    }
+
+    /// Notes that the attributes of a listed name are wanted. Whether those of the others will probably be, too: somebody
+    /// goes through them in their order or sorted, or has asked for many. Who looks for a few of many names asks for
+    /// those.
+    fn are_all_wanted(&self, name: &[u8]) -> bool {
+        let (order, map) = (self.order.borrow(), self.map.borrow());
+        let (count, last) = self.misses.get();
+        let missed = self.missed.take();
+        let after = order.get(last + 1..).unwrap_or_default();
+        let step = after.iter().take(STEP).position(|n| **n == *name).filter(|_| missed.is_some());
+        let is_next = missed.is_some_and(|missed| {
+            let after = map.range::<[u8], _>((Bound::Excluded(&*missed), Bound::Unbounded));
+            after.take(SORTED_STEP).any(|(n, _)| **n == *name)
+        });
+        if step.is_some() || is_next || count >= FEW.max(order.len() / MANY) {
+            self.misses.set((0, 0));
+            return true;
+        }
+        let at = order.iter().take(MAX_SEARCHED).position(|n| **n == *name).unwrap_or_default();
+        self.misses.set((count + 1, at));
+        let known = map.get_key_value(name).map(|(n, _)| n.clone());
+        self.missed.replace(known);
+        false
     }
 
     /// Whether names that are not in the table do not exist.
@@ -123,12 +161,8 @@ impl HostNode {
         let mut known = self.known(name);
         if matches!(known, Known::Listed) {
             self.export.host.looked_up.set(true);
-            let names = self.names();
-            names.misses.set(names.misses.get().saturating_add(1));
-            if names.misses.get() > 1 {
-                // All of them will be wanted.
-                names.misses.set(0);
-                self.fetch_all()?;
+            if self.names().are_all_wanted(name) {
+                self.fetch_all(true)?;
                 known = self.known(name);
             }
         }
@@ -308,7 +342,7 @@ impl HostNode {
     pub fn list(&self) -> Result<Listing> {
         let names = self.names();
         if !self.is_listed() {
-            return self.fetch_all();
+            return self.fetch_all(false);
         }
         let (order, map) = (names.order.borrow(), names.map.borrow());
         let mut listing = Listing::new();

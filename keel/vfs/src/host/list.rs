@@ -7,6 +7,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
 
+/// A directory whose size is at most this many bytes is listed with all attributes, unless on the way through a tree.
+const SMALL: u64 = 4 << 10;
 /// Room for the records of one trip.
 const ROOM: usize = 256 << 10;
 /// Bytes of records ahead after the first step through a tree; they double with each step.
@@ -42,13 +44,16 @@ impl HostNode {
         count
     }
 
-    /// Fetches the whole directory: with all attributes, unless the directories before on the way through
-    /// a tree were only listed. Others ahead likewise.
-    pub(super) fn fetch_all(&self) -> Result<Listing> {
-        let looked_up = self.export.host.looked_up.replace(false);
+    /// Fetches the whole directory: with all attributes if they are wanted (`attributes`) or were wanted of the
+    /// directories before, or if it is small, else names and the attributes of directories. Others ahead likewise.
+    pub(super) fn fetch_all(&self, attributes: bool) -> Result<Listing> {
+        let host = &self.export.host;
+        let looked_up = host.looked_up.replace(false);
+        host.lists_attributes.set(attributes || looked_up && host.lists_attributes.get());
         let mut input = self.path();
         let ahead = self.ahead();
-        let brief = ahead > 0 && !looked_up;
+        let large = ahead > 0 || self.attr_cached().size > SMALL;
+        let brief = large && !host.lists_attributes.get();
         let others = if self.export.host.tree_steps.get() >= STEPS_TO_OTHERS {
             self.others(brief, &mut input) as u64
         } else {

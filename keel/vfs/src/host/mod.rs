@@ -45,6 +45,9 @@ pub struct Reply {
 pub trait HostFiles {
     /// Sends a request and waits for its completion. Other threads may run meanwhile.
     fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply>;
+    /// [`Op::Read`] of at most `len` bytes at `offset` into `frames`, one after the other, from their byte `start` on.
+    /// Returns how many came.
+    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize>;
     /// Sends a request whose completion nobody waits for. Never blocks.
     fn post(&self, op: Op, args: [u64; 6]);
     /// A handle on a page of the window, by guest-physical address; `None` where there is no window.
@@ -64,6 +67,8 @@ pub struct Host {
     tree_steps: Cell<u32>,
     /// Since the last listing somebody looked up something that is no directory.
     looked_up: Cell<bool>,
+    /// Of the directory that was listed last the attributes of all entries were wanted.
+    lists_attributes: Cell<bool>,
     /// A transfer buffer that is not in use now.
     scratch: Cell<Vec<u8>>,
     /// Files up to this size are mapped from RAM instead of the window.
@@ -89,6 +94,7 @@ impl Host {
             window: Window::default(),
             tree_steps: Cell::new(0),
             looked_up: Cell::new(false),
+            lists_attributes: Cell::new(false),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
         });

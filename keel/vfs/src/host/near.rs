@@ -10,8 +10,8 @@ use uapi::{Errno, Result};
 
 /// For directories up to a size that the host tells, in bytes: after so many trips for single names one brings
 /// what else is there, as far as it fits. A program with a few libraries should not pay for all of a large
-/// directory.
-const STEPS: [(u64, u32, usize); 3] = [(4 << 10, 2, 64 << 10), (32 << 10, 6, 128 << 10), (u64::MAX, 48, 256 << 10)];
+/// directory: the single trips took about as long as that one.
+const STEPS: [(u64, u32, usize); 3] = [(4 << 10, 2, 64 << 10), (32 << 10, 16, 128 << 10), (u64::MAX, 48, 256 << 10)];
 
 /// Trips for single names of a directory, and since when (monotonic ns) they are counted.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use crate::host::{HostFiles, Reply};
 use abi::request::{DirRecord, NodeAttr, Op, SetAttr, dir_record, open_flags, set_attr};
-use hal::frame::Frame;
+use hal::frame::{FRAME_SIZE, Frame};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -313,6 +313,18 @@ impl HostFiles for HostDir {
             }
             _ => Err(Errno::ENOSYS),
         }
+    }
+
+    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
+        let mut bytes = std::vec![0; len];
+        let reply = self.call(Op::Read, [handle, offset, 0, 0, 0, 0], &[], &mut bytes)?;
+        let (mut at, mut rest) = (start, &bytes[..reply.result as usize]);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(FRAME_SIZE - at % FRAME_SIZE));
+            frames[at / FRAME_SIZE].write(at % FRAME_SIZE, now);
+            (at, rest) = (at + now.len(), later);
+        }
+        Ok(reply.result as usize)
     }
 
     fn post(&self, op: Op, args: [u64; 6]) {
