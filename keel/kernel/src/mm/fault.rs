@@ -16,6 +16,8 @@ use uapi::Errno;
 
 /// Pages of an aligned block that a fault in anonymous memory fills at first.
 const AROUND: usize = 16;
+/// Areas that a program begins to fill before a block is twice as large: it uses much.
+const FEW_WALKS: usize = 6;
 /// Pages of an aligned block of a file that a fault maps, as far as they are at hand: one more costs
 /// next to nothing.
 const FILE_AROUND: usize = 128;
@@ -40,6 +42,7 @@ pub(super) struct Ahead {
 pub(super) struct Walks {
     walks: [Ahead; 4],
     oldest: usize,
+    begun: usize,
 }
 
 impl Walks {
@@ -48,6 +51,7 @@ impl Walks {
         let known = self.walks.iter().position(|walk| walk.end == va);
         known.unwrap_or_else(|| {
             self.oldest = (self.oldest + 1) % self.walks.len();
+            self.begun = self.begun.saturating_add(1);
             self.walks[self.oldest] = Ahead { end: va, pages: 0 };
             self.oldest
         })
@@ -378,9 +382,10 @@ impl Inner {
 
     /// Zeroed pages at `va` and around it.
     fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
-        let block = AROUND * PAGE_SIZE;
         let prot = vma.attrs.page_prot();
         let walk = self.ahead.at(va);
+        let around = if self.ahead.begun <= FEW_WALKS { AROUND } else { 2 * AROUND };
+        let block = around * PAGE_SIZE;
         let before = self.ahead.walks[walk].pages;
         let (start, end, pages) = if vma.attrs.flags.contains(AreaFlags::RANDOM) {
             (va, va + PAGE_SIZE, 0)
@@ -394,7 +399,7 @@ impl Inner {
             let boundary = va / LARGE_PAGE_SIZE * LARGE_PAGE_SIZE + LARGE_PAGE_SIZE;
             (va, boundary.min(va + pages * PAGE_SIZE), pages)
         } else {
-            (va / block * block, va / block * block + block, AROUND)
+            (va / block * block, va / block * block + block, around)
         };
         let (start, end) = (start.max(vma.start), end.min(vma.end));
         self.ahead.walks[walk] = Ahead { end, pages };
