@@ -98,6 +98,11 @@ pub trait Inode: Any {
     fn is_host_content(&self) -> bool {
         false
     }
+    /// Copies of the pages `first ..`, at least one and at most `count`: for the caller alone. Only of a file whose content
+    /// [is the host's](Self::is_host_content). ENXIO beyond the end.
+    fn copies(&self, _first: u64, _count: usize) -> Result<Vec<Frame>> {
+        Err(Errno::ENODEV)
+    }
     /// Asks the host whether pages that [`Self::pages`] gave are gone: the size of the file if it was cut.
     fn was_cut(&self) -> Option<u64> {
         None

@@ -29,6 +29,8 @@ const DATA_AROUND: usize = 32;
 
 /// Most pages that one copy-on-write fault copies.
 const MOST_COPIED: usize = 64;
+/// The same in a mapping of a host's file: one trip to the host.
+const MOST_READ: usize = 128;
 
 /// Where a fault filled pages, to notice a walk through memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +73,7 @@ struct Load {
     count: usize,
     /// They will be written through a shared mapping.
     write: bool,
-    /// All of them are to be copied, as the program walks through a private mapping and writes.
+    /// The program walks through a private mapping and writes: it gets copies, which are its own from the start.
     copy: bool,
 }
 
@@ -196,6 +198,19 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     };
     let first = load.page - load.before as u64;
     let inode = &load.file.inode;
+    if load.copy {
+        let copies = match inode.copies(load.page, load.count) {
+            // The pod has written it meanwhile.
+            Err(Errno::ENODEV) => inode.pages(load.page, 1, false).and_then(|frames| {
+                let page = frames.first().ok_or(Errno::ENXIO)?;
+                let copy = Frame::alloc().ok_or(Errno::ENOMEM)?;
+                copy.copy_from(page);
+                Ok(alloc::vec![copy])
+            }),
+            copies => copies,
+        };
+        return copies.map(|frames| (load.page, frames)).map_err(error);
+    }
     let mut frames = Vec::new();
     // A file gives what is in one piece: up to the end of what it has read so far, or of a chunk.
     while frames.len() < load.count {
@@ -303,14 +318,19 @@ impl Inner {
     /// Pages to copy from `va` on, which is about to be written: more than one if the program walks upward through shared
     /// pages. What a file has that the pod may change gets a copy only where it is written.
     fn pages_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> usize {
-        let near = va.wrapping_sub(self.copied.end) < AROUND * PAGE_SIZE;
-        self.copied.pages = if near { (self.copied.pages * 2).clamp(4, MOST_COPIED) } else { 1 };
+        // Not all that was to be copied was there, perhaps.
+        let last = self.copied.pages * PAGE_SIZE;
+        let near = va.wrapping_add(last).wrapping_sub(self.copied.end) < last + AROUND * PAGE_SIZE;
+        let most = match vma.attrs.file() {
+            Some(_) if vma.attrs.flags.contains(AreaFlags::IMAGE) => MOST_COPIED,
+            Some((file, _)) if file.inode.is_host_content() => MOST_READ,
+            Some(_) => 1,
+            None => MOST_COPIED,
+        };
+        self.copied.pages = if near { (self.copied.pages * 2).max(4) } else { 1 }.min(most);
         let pages = self.copied.pages.min((vma.end - va) / PAGE_SIZE);
         self.copied.end = va + pages * PAGE_SIZE;
-        match vma.attrs.file() {
-            Some((file, _)) if !vma.attrs.flags.contains(AreaFlags::IMAGE) && !file.inode.is_host_content() => 1,
-            _ => pages,
-        }
+        pages
     }
 
     /// After a copied page: copies what follows as well if the program walks.
@@ -441,12 +461,16 @@ impl Inner {
             _ => return Ok(false),
         }
         let writes = area.prot.contains(Prot::WRITE);
-        if area.prot.is_empty() || access == Access::Write && !writes || !area.is_private() && writes != load.write {
+        if area.prot.is_empty()
+            || access == Access::Write && !writes
+            || !area.is_private() && writes != load.write
+            || load.copy && !(area.is_private() && writes)
+        {
             return Ok(false);
         }
         let prot = area.page_prot();
         let store = access == Access::Write;
-        let copy_all = is_data(area) || load.copy && area.is_private() && writes;
+        let copy_all = is_data(area);
         // Other programs' changes of the file show until a page is written, so only the one that is.
         let copy_one = area.is_private() && writes && store;
         let patched = area.patched_text().is_some();
@@ -464,7 +488,9 @@ impl Inner {
                 // There already, or (`wanted`) resolved by another thread meanwhile.
                 continue;
             }
-            let mapped = if copy_all || copy_one && wanted {
+            let mapped = if load.copy {
+                self.space.map(at, frame.clone(), prot)
+            } else if copy_all || copy_one && wanted {
                 let copy = Frame::alloc().inspect(|copy| copy.copy_from(frame));
                 copy.and_then(|copy| self.space.map(at, copy, prot))
             } else {

@@ -1,5 +1,6 @@
 //! Content of a host file: cached frames, window chunks, the open handle.
 
+mod copies;
 mod mapped;
 mod write;
 

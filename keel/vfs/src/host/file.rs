@@ -73,6 +73,10 @@ impl Inode for HostNode {
         !self.is_writable()
     }
 
+    fn copies(&self, first: u64, count: usize) -> Result<Vec<Frame>> {
+        self.content_copies(first, count)
+    }
+
     fn was_cut(&self) -> Option<u64> {
         self.cut_content()
     }

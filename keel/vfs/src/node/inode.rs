@@ -77,6 +77,10 @@ impl Inode for Node {
         self.lower_data().is_some_and(|lower| !lower.is_writable())
     }
 
+    fn copies(&self, first: u64, count: usize) -> Result<Vec<Frame>> {
+        self.lower_data().ok_or(Errno::ENODEV)?.content_copies(first, count)
+    }
+
     fn was_cut(&self) -> Option<u64> {
         self.lower_data()?.cut_content()
     }
