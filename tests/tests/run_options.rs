@@ -68,6 +68,20 @@ fn a_timeout_ends_the_pod_with_124() {
 }
 
 #[test]
+fn crashes_leave_core_files_if_the_limit_permits() {
+    let script = "cd /tmp
+        ulimit -c 0; sh -c 'kill -SEGV $$'; echo $?; ls core
+        ulimit -S -c unlimited; sh -c 'kill -SEGV $$'; echo $?; od -An -c -N4 core; od -An -d -j16 -N2 core
+        rm core; ln -s other core; sh -c 'kill -SEGV $$'; ls";
+    let outcome = sh(&[], &format!("ulimit -H -c 2>/dev/null | grep -q unlimited || exit 77; ({script}) 2>/dev/null"));
+    if outcome.status == 77 {
+        return;
+    }
+    // Neither where none may be nor through a link; an ELF file of type 4.
+    assert_eq!(text(&outcome.stdout), "139\n139\n 177   E   L   F\n     4\ncore\n");
+}
+
+#[test]
 fn the_first_program_s_end_ends_all() {
     let start = Instant::now();
     let outcome = sh(&[], "(trap '' HUP TERM; sleep 50) & (while :; do :; done) & exit 3");

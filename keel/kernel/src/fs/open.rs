@@ -259,6 +259,21 @@ pub fn sys_openat(fd: i32, path: usize, flags: i32, mode: u32) -> Result<i32> {
     open_at(fd, path, How::lenient(flags, mode))
 }
 
+/// Makes or empties the file `core` in the working directory. EACCES: it is not an ordinary file of the caller's alone.
+pub fn create_core() -> Result<Rc<File>> {
+    let caller = Caller::current();
+    // Not a FIFO either, which could keep the caller waiting.
+    let flags = g::O_CREAT | g::O_WRONLY | g::O_NOFOLLOW | g::O_NONBLOCK | g::O_LARGEFILE;
+    let file = open(&caller, &caller.fs.cwd(), b"core", How { flags, mode: 0o600, resolve: 0 })?;
+    let place = file.path.clone().ok_or(Errno::EACCES)?;
+    let attr = place.inode().attr()?;
+    if place.inode().file_type() != FileType::Regular || attr.nlink != 1 || attr.uid != caller.cred().uid {
+        return Err(Errno::EACCES);
+    }
+    ops::truncate(&place, 0, &caller.cred())?;
+    Ok(file)
+}
+
 /// creat(2).
 pub fn sys_creat(path: usize, mode: u32) -> Result<i32> {
     open_at(g::AT_FDCWD, path, How::lenient((g::O_CREAT | g::O_WRONLY | g::O_TRUNC) as i32, mode))

@@ -2,7 +2,7 @@
 
 use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
 use crate::syscall::trace;
-use crate::task::{self, Process, Task, process, ptrace, rseq, sched};
+use crate::task::{self, Process, Task, coredump, process, ptrace, rseq, sched};
 use alloc::rc::Rc;
 use hal::percpu;
 use hal::trap::TrapFrame;
@@ -177,9 +177,7 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Ac
                 }
             }
             SIG_DFL => {
-                // Keel writes no core dumps, so the status never has the bit that tells of one.
-                send::kill_all(process, signal as i32);
-                return Action::Exit(signal as i32);
+                return Action::Exit(coredump::end(frame, &info));
             }
             _ => {
                 if action.flags & u64::from(g::SA_ONESHOT) != 0 {

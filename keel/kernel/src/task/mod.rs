@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod clone;
+pub mod coredump;
 pub mod cred;
 pub mod exec;
 pub mod exit;

@@ -137,7 +137,7 @@ pub struct Process {
     pub(crate) posix_timers: PosixTimers,
     pub(crate) tracer: ptrace::Tracer,
     pub(crate) oom_score_adj: Cell<i32>,
-    /// Kinds of memory that a core dump would hold, core(5); keel writes none.
+    /// Kinds of memory that a core file holds, core(5).
     pub(crate) dump_filter: Cell<u32>,
     /// What it read and wrote.
     pub(crate) io: IoCounters,

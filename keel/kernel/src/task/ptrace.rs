@@ -20,6 +20,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use hal::trap::TrapFrame;
 use stops::{EVENT_CLONE, EVENT_FORK, EVENT_VFORK, Stop};
 use uapi::raw::general as g;
 
@@ -132,6 +133,11 @@ impl Traced {
     fn option(&self, option: u32) -> bool {
         self.attached.get() && self.inner.borrow().options & option != 0
     }
+}
+
+/// The general registers of a thread as `struct user_regs_struct`.
+pub fn general_registers(task: &Task, frame: &TrapFrame) -> [u64; 27] {
+    registers::registers(task, frame, stops::Kind::Event, None)
 }
 
 /// Starts tracing.

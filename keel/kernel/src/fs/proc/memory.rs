@@ -22,6 +22,12 @@ fn read_range(mm: &Mm, start: usize, end: usize) -> Vec<u8> {
     bytes
 }
 
+/// The first bytes of the arguments.
+pub fn first_arguments(mm: &Mm, most: usize) -> Vec<u8> {
+    let layout = mm.layout();
+    read_range(mm, layout.arg_start, layout.arg_end.min(layout.arg_start.saturating_add(most)))
+}
+
 /// `cmdline`: the arguments as they are in memory now.
 pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
     // Everybody may see it.

@@ -12,7 +12,7 @@ mod descriptors;
 mod limits;
 mod maps;
 mod meminfo;
-mod memory;
+pub mod memory;
 mod memory_tables;
 mod mounts;
 mod namespaces;

@@ -1,0 +1,130 @@
+//! The notes of a core file: who it was, registers, signal, mapped files.
+
+use crate::fs::proc::memory::first_arguments;
+use crate::mm::Mm;
+use crate::mm::area::FileName;
+use crate::mm::info::{AreaInfo, AreaName};
+use crate::signal::SigInfo;
+use crate::task::Task;
+use crate::task::ptrace::general_registers;
+use abi::layout::PAGE_SIZE;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use hal::fpu;
+use hal::trap::TrapFrame;
+
+/// Types.
+const NT_PRSTATUS: u32 = 1;
+const NT_FPREGSET: u32 = 2;
+const NT_PRPSINFO: u32 = 3;
+const NT_AUXV: u32 = 6;
+const NT_X86_XSTATE: u32 = 0x202;
+const NT_SIGINFO: u32 = 0x5349_4749;
+const NT_FILE: u32 = 0x4649_4c45;
+
+/// Bytes of the legacy region of an XSAVE image, and place of XCR0 in it.
+const LEGACY: usize = 512;
+const XCR0: usize = 464;
+/// Most bytes of the arguments in `struct elf_prpsinfo`.
+const ARGUMENTS: usize = 79;
+
+fn words(out: &mut Vec<u8>, values: &[u64]) {
+    values.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+}
+
+fn numbers(out: &mut Vec<u8>, values: &[i32]) {
+    values.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+/// Appends a note.
+fn note(out: &mut Vec<u8>, name: &[u8], kind: u32, content: &[u8]) {
+    numbers(out, &[name.len() as i32 + 1, content.len() as i32, kind as i32]);
+    for part in [&[name, &[0]].concat(), content] {
+        out.extend_from_slice(part);
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+}
+
+/// All notes; the current thread, which the signal ends, comes first.
+pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: &SigInfo) -> Vec<u8> {
+    let mut out = Vec::new();
+    note(&mut out, b"CORE", NT_PRSTATUS, &status(me, frame, info));
+    note(&mut out, b"CORE", NT_PRPSINFO, &who(me, mm));
+    note(&mut out, b"CORE", NT_SIGINFO, bytemuck::bytes_of(info));
+    let auxv: Vec<u8> = mm.auxv().iter().flat_map(|word| word.to_le_bytes()).collect();
+    note(&mut out, b"CORE", NT_AUXV, &auxv);
+    note(&mut out, b"CORE", NT_FILE, &files(areas));
+    extended(&mut out, fpu::capture(frame));
+    for task in me.process().threads().into_iter().filter(|task| !Rc::ptr_eq(task, me)) {
+        // One that runs on another processor has its registers there.
+        let Some(frame) = task.thread.frame() else { continue };
+        note(&mut out, b"CORE", NT_PRSTATUS, &status(&task, &frame, info));
+        if let Some(image) = task.thread.extended_state() {
+            extended(&mut out, image);
+        }
+    }
+    out
+}
+
+/// The extended registers.
+fn extended(out: &mut Vec<u8>, mut image: Vec<u8>) {
+    if let Some(legacy) = image.get(..LEGACY) {
+        let legacy = legacy.to_vec();
+        note(out, b"CORE", NT_FPREGSET, &legacy);
+    }
+    if let Some(place) = image.get_mut(XCR0..XCR0 + 8) {
+        place.copy_from_slice(&fpu::xsave_mask().to_le_bytes());
+    }
+    note(out, b"LINUX", NT_X86_XSTATE, &image);
+}
+
+/// `struct elf_prstatus`.
+fn status(task: &Task, frame: &TrapFrame, info: &SigInfo) -> Vec<u8> {
+    let process = task.process();
+    let (own, children) = (task.sched.usage(), process.children_usage());
+    let mut out = Vec::new();
+    numbers(&mut out, &[info.signo, info.code, info.errno, info.signo]);
+    words(&mut out, &[task.signals.pending().0, task.signals.blocked().0]);
+    numbers(&mut out, &[task.tid(), process.ppid(), process.group(), process.session().sid]);
+    for ns in [own.user_ns, own.system_ns, children.user_ns, children.system_ns] {
+        words(&mut out, &[ns / 1_000_000_000, ns / 1000 % 1_000_000]);
+    }
+    words(&mut out, &general_registers(task, frame));
+    numbers(&mut out, &[1, 0]);
+    out
+}
+
+/// `struct elf_prpsinfo`.
+fn who(me: &Task, mm: &Mm) -> Vec<u8> {
+    let (process, cred) = (me.process(), me.cred());
+    let mut out = alloc::vec![0, b'R', 0, me.sched.nice.get() as u8];
+    out.resize(8, 0);
+    words(&mut out, &[0]);
+    numbers(&mut out, &[cred.uid as i32, cred.gid as i32]);
+    numbers(&mut out, &[process.pid(), process.ppid(), process.group(), process.session().sid]);
+    out.extend_from_slice(&me.comm().0);
+    let mut arguments = first_arguments(mm, ARGUMENTS);
+    arguments.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    arguments.resize(ARGUMENTS + 1, 0);
+    out.extend_from_slice(&arguments);
+    out
+}
+
+/// The mapped files.
+fn files(areas: &[AreaInfo]) -> Vec<u8> {
+    let (mut table, mut names, mut count) = (Vec::new(), Vec::new(), 0);
+    for area in areas {
+        let AreaName::File(name) = &area.name else { continue };
+        match name {
+            FileName::Path(place) => names.extend_from_slice(&place.display_path(None)),
+            FileName::Text(text) => names.extend_from_slice(text),
+            FileName::Unknown => continue,
+        }
+        names.push(0);
+        words(&mut table, &[area.start as u64, area.end as u64, area.offset / PAGE_SIZE as u64]);
+        count += 1;
+    }
+    let mut out = Vec::new();
+    words(&mut out, &[count, PAGE_SIZE as u64]);
+    [out, table, names].concat()
+}
