@@ -69,8 +69,8 @@ fn a_timeout_ends_the_pod_with_124() {
 
 #[test]
 fn crashes_leave_core_files_if_the_limit_permits() {
-    let script = "cd /tmp
-        ulimit -c 0; sh -c 'kill -SEGV $$'; echo $?; ls core
+    let script = "mkdir /tmp/c; cd /tmp/c
+        ulimit -S -c 0; sh -c 'kill -SEGV $$'; echo $?; ls core
         ulimit -S -c unlimited; sh -c 'kill -SEGV $$'; echo $?; od -An -c -N4 core; od -An -d -j16 -N2 core
         rm core; ln -s other core; sh -c 'kill -SEGV $$'; ls";
     let outcome = sh(&[], &format!("ulimit -H -c 2>/dev/null | grep -q unlimited || exit 77; ({script}) 2>/dev/null"));
