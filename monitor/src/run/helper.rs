@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(10);
 /// How long the helper polls an empty ring before it sleeps.
 const POLL_PATIENCE: Duration = Duration::from_micros(500);
-/// Looks at the ring before other threads of the host get a chance: about a microsecond.
-const LOOKS: u32 = 32;
+/// Looks at the ring before other threads of the host get a chance: some 20 us.
+const LOOKS: u32 = 600;
 /// A processor that was given away for longer than this is one that others need.
 const GIVEN_AWAY: Duration = Duration::from_micros(300);
 /// Times in a row that the helper may poll in vain.
@@ -111,12 +111,17 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
         } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) || !shared.may_poll() {
             break;
         } else if !(0..LOOKS).any(|_| look(shared)) {
+            // Requests that come meanwhile are not kept waiting: their virtual CPU exits.
+            shared.ring.set_polling(false);
             let now = Instant::now();
-            std::thread::yield_now();
+            if !shared.ring.has_submission() {
+                std::thread::yield_now();
+            }
             if now.elapsed() > GIVEN_AWAY {
                 *vain = MOST_IN_VAIN;
                 break;
             }
+            shared.ring.set_polling(true);
         }
     }
     shared.ring.set_polling(false);
