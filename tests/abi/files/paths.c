@@ -80,5 +80,19 @@ int main(void) {
         MUST(rmdir("deeper"));
     }
     YES(strcmp(getcwd(NULL, 0), cwd) == 0);
+
+    PART("a long way down");
+    char long_name[251] = "", place[8192];
+    memset(long_name, 'n', 250);
+    for (int i = 0; i < 20; i++) {
+        MUST(mkdir(long_name, 0755));
+        MUST(chdir(long_name));
+    }
+    T(syscall(SYS_getcwd, place, sizeof place));
+    T(syscall(SYS_getcwd, place, 10));
+    for (int i = 0; i < 20; i++) {
+        MUST(chdir(".."));
+        MUST(rmdir(long_name));
+    }
     return 0;
 }

@@ -59,6 +59,9 @@ pub fn sys_getcwd(buf: usize, size: usize) -> Result<usize> {
         text = [b"(unreachable)", &text[..]].concat();
     }
     text.push(0);
+    if text.len() > g::PATH_MAX as usize {
+        return Err(Errno::ENAMETOOLONG);
+    }
     if text.len() > size {
         return Err(Errno::ERANGE);
     }
