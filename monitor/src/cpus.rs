@@ -122,11 +122,13 @@ impl Cpus {
         idle.is_some()
     }
 
-    /// Has the one on duty look at the deadline again.
-    pub fn remind_duty(&self) {
-        if let Some(cpu) = self.duty.load(SeqCst).checked_sub(1).and_then(|index| self.get(index)) {
+    /// Has the one on duty look again at what it waits for. Whether there is one.
+    pub fn remind_duty(&self) -> bool {
+        let on_duty = self.duty.load(SeqCst).checked_sub(1).and_then(|index| self.get(index));
+        if let Some(cpu) = on_duty {
             cpu.event.signal();
         }
+        on_duty.is_some()
     }
 
     /// When the one on duty looks again.

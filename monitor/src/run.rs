@@ -235,6 +235,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
                 server.serve();
                 server.serve_late(); // reports what was cancelled just now
                 finish_if_ended(&server, shared);
+                have_watched(&mut server, shared);
                 drop(server);
                 if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
                     shared.attend.signal();
@@ -303,6 +304,14 @@ fn finish_if_ended(server: &Server, shared: &Shared) {
     }
 }
 
+/// Sees to it that somebody waits for streams that operations began to wait for just now: the virtual CPU on duty
+/// knows those that were there when it began to wait, and so does the helper.
+fn have_watched(server: &mut Server, shared: &Shared) {
+    if server.streams().take_unwatched() && !shared.cpus.remind_duty() {
+        shared.attend.signal();
+    }
+}
+
 fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     let timeout = wait.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: i64::from(w.subsec_nanos()) });
     // EINTR (a kick) and ENOMEM: the caller looks around in either case.
@@ -333,5 +342,6 @@ fn attend_with(mut server: MutexGuard<'_, Server>, shared: &Shared) -> bool {
     let served = server.serve();
     let streamed = server.serve_late();
     finish_if_ended(&server, shared);
+    have_watched(&mut server, shared);
     served || streamed
 }

@@ -240,6 +240,49 @@ fn standard_streams_are_connected() {
     assert_eq!((text(&outcome.stdout).as_str(), text(&outcome.stderr).as_str()), ("out\n0\n", "err\n"));
 }
 
+/// Input must be seen that comes while others run or idle, whoever waited for something before.
+#[test]
+fn late_input_is_seen() {
+    let scripts = [
+        // Another process computes.
+        "exec 3<&0; (while :; do :; done) & timeout 20 head -n 3 <&3; kill $!",
+        // Others wait for what comes from the first one.
+        "head -n 3 | cat | cat",
+    ];
+    for script in scripts {
+        for cpus in ["1", "2"] {
+            let mut command = hull::run_command(&["--cpus", cpus], &["/bin/bash", "-c", script]).unwrap();
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut input = child.stdin.take().unwrap();
+            for line in ["one\n", "two\n", "three\n"] {
+                std::thread::sleep(Duration::from_millis(300));
+                input.write_all(line.as_bytes()).unwrap();
+            }
+            let start = Instant::now();
+            let result = child.wait_with_output().unwrap();
+            assert_eq!(text(&result.stdout), "one\ntwo\nthree\n", "{script} on {cpus}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{script} on {cpus}");
+            drop(input);
+        }
+    }
+}
+
+#[test]
+fn background_output_stops_at_the_caller_s_terminal() {
+    let script = "set -m; stty tostop; (echo held) & for i in $(seq 100); do jobs >j; grep -q Stopped j && break; sleep 0.1; done
+        cat j; stty -tostop; kill -9 %1; wait; (echo free) & wait";
+    let hull = hull::run_command(&["-w", "/tmp"], &["/bin/bash", "--norc", "-c", script]).unwrap();
+    let words = std::iter::once(hull.get_program()).chain(hull.get_args());
+    let words: Vec<String> = words.map(|w| format!("'{}'", w.to_str().unwrap())).collect();
+    let outcome = process::run(
+        Command::new("script").args(["-qec", &words.join(" "), "/dev/null"]),
+        Stdio::null(),
+        Duration::from_secs(60),
+    );
+    let shown = text(&outcome.unwrap().stdout);
+    assert!(shown.contains("Stopped") && shown.contains("free") && !shown.contains("held\r"), "{shown}");
+}
+
 #[test]
 fn a_closed_output_ends_the_program() {
     let mut command = hull::run_command(&[], &["/usr/bin/yes"]).unwrap();

@@ -127,7 +127,9 @@ pub fn standard(config: &PodConfig) -> [Option<Rc<File>>; 3] {
             writer: Cell::new(writer as u64),
             readiness: Rc::new(Readiness { stream: number as u64, ..Readiness::default() }),
         });
-        Some(File::new(stream, access, None))
+        // Whatever open(2) opens may be large.
+        let opened = if kind == StreamKind::Pipe { 0 } else { g::O_LARGEFILE };
+        Some(File::new(stream, access | opened, None))
     })
 }
 
@@ -255,6 +257,9 @@ impl FileOps for Stream {
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        if self.is_terminal() && control().is_background() && self.stops_writers()? {
+            control().check_change()?;
+        }
         let mut small = [0; 512];
         let mut large = Vec::new();
         let buffer: &mut [u8] = if src.remaining() <= small.len() {

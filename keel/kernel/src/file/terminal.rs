@@ -86,13 +86,21 @@ impl Control {
         self.check(g::SIGTTOU)
     }
 
-    fn check(&self, signal: u32) -> Result<()> {
-        let task = task::current();
-        let process = task.process();
+    /// Whether the current process belongs to the session and not to its foreground.
+    pub fn is_background(&self) -> bool {
         let foreground = self.foreground();
-        if foreground == 0 || foreground == process.group() || !self.controls(process) {
+        task::with_current(|task| {
+            let process = task.process();
+            foreground != 0 && foreground != process.group() && self.controls(process)
+        })
+    }
+
+    fn check(&self, signal: u32) -> Result<()> {
+        if !self.is_background() {
             return Ok(());
         }
+        let task = task::current();
+        let process = task.process();
         let reading = signal == g::SIGTTIN;
         let ignored = task.signals.actions().get(signal).handler == SIG_IGN;
         if ignored || task.signals.blocked().has(signal) {

@@ -43,6 +43,8 @@ pub enum Started {
 pub struct StreamsConnector {
     streams: [Option<Stream>; 3],
     pending: Vec<Pending>,
+    /// Some of what is pending began to wait after [`Self::waiting`] was asked last.
+    unwatched: bool,
     /// Cancelled operations that are not reported yet.
     cancelled: Vec<(u64, Result)>,
     /// The operation that waits for a signal.
@@ -55,7 +57,7 @@ impl StreamsConnector {
     /// Serves these three descriptors; `None` is a closed one.
     pub fn with(fds: [Option<OwnedFd>; 3]) -> Self {
         let streams = fds.map(|fd| fd.map(Stream::new));
-        Self { streams, pending: Vec::new(), cancelled: Vec::new(), signal_wait: None, guard: None }
+        Self { streams, pending: Vec::new(), unwatched: false, cancelled: Vec::new(), signal_wait: None, guard: None }
     }
 
     /// Serves the process's own standard streams (through duplicates).
@@ -117,6 +119,7 @@ impl StreamsConnector {
             return Started::Done(pending.give_up(Errno::BUSY));
         }
         self.pending.push(pending);
+        self.unwatched = true;
         Started::Pending
     }
 
@@ -151,8 +154,14 @@ impl StreamsConnector {
         self.pending.len()
     }
 
+    /// Whether something waits that whoever asked [`Self::waiting`] last does not know; asked once.
+    pub fn take_unwatched(&mut self) -> bool {
+        std::mem::take(&mut self.unwatched)
+    }
+
     /// What to wait for; when any of it is ready, call [`Self::ready`].
-    pub fn waiting(&self) -> Vec<(Arc<OwnedFd>, PollFlags)> {
+    pub fn waiting(&mut self) -> Vec<(Arc<OwnedFd>, PollFlags)> {
+        self.unwatched = false;
         let wait = |pending: &Pending| {
             let stream = self.streams.get(pending.stream)?.as_ref()?;
             Some((stream.fd.clone(), pending.work.events()))

@@ -17,6 +17,14 @@ impl Stream {
         Ok(termios)
     }
 
+    /// Whether `stty tostop` is in force.
+    pub(super) fn stops_writers(&self) -> Result<bool> {
+        const LOCAL_FLAGS: usize = 12;
+        let termios = self.get_termios()?;
+        let flags = bytemuck::pod_read_unaligned::<u32>(&termios[LOCAL_FLAGS..LOCAL_FLAGS + 4]);
+        Ok(flags & uapi::raw::general::TOSTOP != 0)
+    }
+
     fn set_termios(&self, when: u64, termios: &[u8; TERMIOS]) -> Result<usize> {
         control().check_change()?;
         connector::call(Op::StreamSetTermios, self.arguments(self.number, when, 0), termios, &mut [])?;
