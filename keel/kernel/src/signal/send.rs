@@ -102,8 +102,12 @@ fn prepare(process: &Rc<Process>, signal: u32) {
 
 /// Finds a thread for a queued signal and wakes it; kills at once where that is the outcome.
 fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
-    let wants = |t: &Rc<Task>| {
-        t.sched.state() != sched::State::Dead && (signal == g::SIGKILL || !t.signals.blocked.get().has(signal))
+    // One that is stopped looks when it is continued.
+    let wants = |t: &Rc<Task>| match t.sched.state() {
+        sched::State::Dead => false,
+        _ if signal == g::SIGKILL => true,
+        sched::State::Stopped => false,
+        _ => !t.signals.blocked.get().has(signal),
     };
     let chosen = match target {
         Some(task) => Some(task.clone()).filter(|t| wants(t)),
