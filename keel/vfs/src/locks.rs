@@ -65,13 +65,24 @@ pub fn range(base: u64, start: i64, len: i64) -> Result<(u64, u64)> {
     }
 }
 
+/// A lock of flock(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Holder: an open file description.
+    pub description: u64,
+    /// Shared or exclusive.
+    pub kind: Kind,
+    /// Process that took it, for `/proc/locks`.
+    pub pid: i32,
+}
+
 /// All locks of a file.
 #[derive(Debug, Default)]
 pub struct Locks {
     /// By owner and start; records of one owner do not overlap.
     records: RefCell<Vec<Record>>,
-    /// flock(2): description and kind.
-    whole: RefCell<Vec<(u64, Kind)>>,
+    /// Of flock(2).
+    whole: RefCell<Vec<Whole>>,
 }
 
 impl Locks {
@@ -136,17 +147,17 @@ impl Locks {
 
     /// flock(2) by a description. EWOULDBLOCK; a lock that it held of another kind is then lost, as
     /// in Linux, where converting is not atomic.
-    pub fn flock(&self, description: u64, kind: Kind) -> Result<()> {
+    pub fn flock(&self, wanted: Whole) -> Result<()> {
         let mut whole = self.whole.borrow_mut();
-        if whole.contains(&(description, kind)) {
+        if whole.iter().any(|w| w.description == wanted.description && w.kind == wanted.kind) {
             return Ok(());
         }
-        whole.retain(|(d, _)| *d != description);
-        let blocked = whole.iter().any(|(_, k)| kind == Kind::Write || *k == Kind::Write);
+        whole.retain(|w| w.description != wanted.description);
+        let blocked = whole.iter().any(|w| wanted.kind == Kind::Write || w.kind == Kind::Write);
         if blocked {
             return Err(Errno::EWOULDBLOCK);
         }
-        whole.push((description, kind));
+        whole.push(wanted);
         Ok(())
     }
 
@@ -154,12 +165,12 @@ impl Locks {
     pub fn funlock(&self, description: u64) -> bool {
         let mut whole = self.whole.borrow_mut();
         let before = whole.len();
-        whole.retain(|(d, _)| *d != description);
+        whole.retain(|w| w.description != description);
         whole.len() != before
     }
 
     /// All record locks and flocks, for `/proc/locks`.
-    pub fn all(&self) -> (Vec<Record>, Vec<(u64, Kind)>) {
+    pub fn all(&self) -> (Vec<Record>, Vec<Whole>) {
         (self.records.borrow().clone(), self.whole.borrow().clone())
     }
 }
@@ -246,12 +257,13 @@ mod tests {
     #[test]
     fn flock_converts_and_blocks() {
         let locks = Locks::default();
-        locks.flock(1, Kind::Read).unwrap();
-        locks.flock(2, Kind::Read).unwrap();
-        assert_eq!(locks.flock(1, Kind::Write), Err(Errno::EWOULDBLOCK));
+        let flock = |description, kind| locks.flock(Whole { description, kind, pid: 1 });
+        flock(1, Kind::Read).unwrap();
+        flock(2, Kind::Read).unwrap();
+        assert_eq!(flock(1, Kind::Write), Err(Errno::EWOULDBLOCK));
         assert!(locks.funlock(2));
-        locks.flock(1, Kind::Write).unwrap();
-        assert_eq!(locks.flock(2, Kind::Read), Err(Errno::EWOULDBLOCK));
+        flock(1, Kind::Write).unwrap();
+        assert_eq!(flock(2, Kind::Read), Err(Errno::EWOULDBLOCK));
     }
 
     #[test]

@@ -8,10 +8,13 @@ use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use hal::cell::Global;
+pub use list::{all, held_by};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::locks::{Kind, Locks, Owner, Record, Waits, range};
+use vfs::locks::{Kind, Locks, Owner, Record, Waits, Whole, range};
 use vfs::node::{F_SEAL_SEAL, F_SEAL_WRITE, Node};
+
+mod list;
 
 /// A lock that may be held across copies to and from program memory (which may block). Taking a
 /// free one costs a load and a store.
@@ -62,6 +65,8 @@ impl Drop for SleepGuard<'_> {
 /// The locks of a file; an attachment of its inode.
 #[derive(Default)]
 struct FileLocks {
+    /// Device and number of the file.
+    file: (u64, u64),
     locks: Locks,
     changed: Rc<WaitQueue>,
 }
@@ -71,7 +76,17 @@ static WAITS: Global<Waits> = Global::new(Waits::new());
 
 fn of(file: &File) -> Result<Rc<FileLocks>> {
     let inode = file.ops.inode().ok_or(Errno::ENOLCK)?;
-    Ok(inode.attachments().ok_or(Errno::ENOLCK)?.get_or_insert(FileLocks::default))
+    let attachments = inode.attachments().ok_or(Errno::ENOLCK)?;
+    if let Some(found) = attachments.get() {
+        return Ok(found);
+    }
+    let attr = inode.attr()?;
+    if let Some(found) = attachments.get() {
+        return Ok(found);
+    }
+    let new = attachments.get_or_insert(|| FileLocks { file: (attr.dev, attr.ino), ..FileLocks::default() });
+    list::enter(&new);
+    Ok(new)
 }
 
 fn existing(file: &File) -> Option<Rc<FileLocks>> {
@@ -130,7 +145,8 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
         return Ok(());
     };
     file.took_locks.set(true);
-    let set = || of.locks.flock(me, kind);
+    let wanted = Whole { description: me, kind, pid: task::current().pid() };
+    let set = || of.locks.flock(wanted);
     let result = match set() {
         Err(Errno::EWOULDBLOCK) if operation & LOCK_NB == 0 => super::wait_on(&of.changed, || set().ok()),
         result => result,

@@ -2,7 +2,7 @@
 
 use super::number;
 use super::subject::Subject;
-use crate::file::{FdTable, File};
+use crate::file::{FdTable, File, lock};
 use crate::fs::{PathRef, setup};
 use crate::task;
 use alloc::format;
@@ -154,6 +154,7 @@ fn info(subject: &Subject, fd: i32) -> Result<Vec<u8>> {
     let ino = file.ops.attr()?.ino;
     let mut text = String::new();
     text.push_str(&format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.pos.get()));
+    text.push_str(&lock::held_by(&files, &file));
     file.ops.describe(&file, &mut text);
     Ok(text.into_bytes())
 }

@@ -108,7 +108,7 @@ fn fixed() -> Table {
         ("key-users", constant("")),
         ("keys", constant("")),
         ("loadavg", text(system::load_averages)),
-        ("locks", constant("")),
+        ("locks", text(crate::file::lock::all)),
         ("meminfo", text(meminfo::text)),
         ("misc", constant("")),
         ("modules", constant("")),
