@@ -67,13 +67,20 @@ impl Tree {
 
     /// The directory at an absolute path, made with its parents (mode 0755, root's) where missing.
     pub fn make_dirs(&self, path: &[u8]) -> Result<PathRef> {
+        self.make_dirs_mode(path, 0o755)
+    }
+
+    /// As [`Self::make_dirs`], with the permissions of what is made.
+    pub fn make_dirs_mode(&self, path: &[u8], mode: u32) -> Result<PathRef> {
         let mut at = self.root.clone();
         for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty()) {
             let walk = Walk::new(self.root.clone(), Cred::ROOT);
             at = match walk.resolve(&at, name, true) {
                 Ok(found) if found.inode().file_type() == FileType::Directory => found,
                 Ok(_) => return Err(Errno::ENOTDIR),
-                Err(Errno::ENOENT) => crate::ops::create_in(&at, name, &NewNode::plain(0o040755, 0, 0), &Cred::ROOT)?,
+                Err(Errno::ENOENT) => {
+                    crate::ops::create_in(&at, name, &NewNode::plain(0o040000 | mode, 0, 0), &Cred::ROOT)?
+                }
                 Err(errno) => return Err(errno),
             };
         }

@@ -68,6 +68,15 @@ int main(void) {
     YES(times(&t) != (clock_t)-1);
     PART("personality");
     T(personality(0xffffffff));
+    T(personality(PER_LINUX32));
+    T(uname(&uts));
+    puts(uts.machine);
+    T(personality(UNAME26 | ADDR_COMPAT_LAYOUT | READ_IMPLIES_EXEC));
+    T(uname(&uts));
+    printf("%.4s %d\n", uts.release, atoi(uts.release + 4) >= 60);
+    fflush(stdout);
+    CHILD("exec", MUST(execl("/bin/cat", "cat", "/proc/self/personality", NULL)));
+    T(personality(0));
     PART("unknown calls");
     T(syscall(9999));
     T(syscall(-1));

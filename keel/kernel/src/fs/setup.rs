@@ -172,9 +172,16 @@ fn attach_tmpfs(tree: &Rc<Tree>, path: &[u8], mode: u32, max_pages: usize) -> Re
 
 /// Directories that programs expect: mount points, homes of links.
 fn standard_directories(tree: &Rc<Tree>) {
-    for path in [&b"/etc"[..], b"/proc", b"/sys", b"/root", b"/home", b"/mnt"] {
+    for (path, mode) in [
+        (&b"/etc"[..], 0o755),
+        (b"/proc", 0o755),
+        (b"/sys", 0o755),
+        (b"/root", 0o700),
+        (b"/home", 0o755),
+        (b"/mnt", 0o755),
+    ] {
         // Where a file or a dead link has the name, it stays.
-        let _ = tree.make_dirs(path);
+        let _ = tree.make_dirs_mode(path, mode);
     }
 }
 

@@ -276,7 +276,6 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     );
     task.no_new_privs.set(me.no_new_privs.get());
     task.personality.set(me.personality.get());
-    task.keep_caps.set(me.keep_caps.get());
     task.securebits.set(me.securebits.get());
     task.timer_slack_ns.set(me.timer_slack_ns.get());
     task.io_priority.set(me.io_priority.get());

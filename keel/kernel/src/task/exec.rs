@@ -272,12 +272,13 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     if new.secure {
         me.parent_death_signal.set(0);
     }
-    me.keep_caps.set(false);
+    super::securebits::executed(me);
     me.set_cred(new.cred);
     me.set_comm(&new.comm);
     let _old_exe = process.exe.replace(Some(new.file));
     process.did_exec.set(true);
-    me.personality.set(me.personality.get() & !ADDR_COMPAT);
+    let cleared = if new.secure { PERSONALITY_SECURE } else { READ_IMPLIES_EXEC };
+    me.personality.set(me.personality.get() & !cleared);
 
     me.unshare_files();
     me.files().close_on_exec();
@@ -290,5 +291,8 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     me.set_work();
 }
 
-/// Personality bits that execve clears.
-const ADDR_COMPAT: u32 = 0x0020_0000;
+/// Personality bit that 64-bit programs start without.
+const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
+/// Those that programs which gain ids start without: that, `ADDR_NO_RANDOMIZE`, `MMAP_PAGE_ZERO` and
+/// `ADDR_COMPAT_LAYOUT`.
+const PERSONALITY_SECURE: u32 = READ_IMPLIES_EXEC | 0x0004_0000 | 0x0010_0000 | 0x0020_0000;

@@ -67,12 +67,36 @@ pub fn set_domain(name: Vec<u8>) {
 pub fn sys_uname(at: usize) -> Result<()> {
     let names = names();
     let mut out = [0u8; 6 * FIELD];
-    let fields: [&[u8]; 6] = [b"Linux", &names.host, &names.release, &names.version, b"x86_64", &names.domain];
+    let persona = super::with_current(|t| t.personality.get());
+    let machine: &[u8] = if persona & PER_MASK == PER_LINUX32 { b"i686" } else { b"x86_64" };
+    let release = if persona & UNAME26 != 0 { release_26(&names.release) } else { names.release };
+    let fields: [&[u8]; 6] = [b"Linux", &names.host, &release, &names.version, machine, &names.domain];
     for (to, from) in out.chunks_exact_mut(FIELD).zip(fields) {
         let n = from.len().min(FIELD - 1);
         to[..n].copy_from_slice(&from[..n]);
     }
     user::write_bytes(at, &out)
+}
+
+/// Part of a personality that names a system, and the one of 32-bit programs.
+const PER_MASK: u32 = 0xff;
+const PER_LINUX32: u32 = 8;
+/// Personality bit: the release looks like one of Linux 2.6.
+const UNAME26: u32 = 0x0002_0000;
+
+/// A release as programs see it that know only Linux 2.6: 6.1.2-x is 2.6.61.2-x.
+fn release_26(release: &[u8]) -> Vec<u8> {
+    let mut dots = 0;
+    let rest = release.iter().position(|b| {
+        dots += usize::from(*b == b'.');
+        !(b.is_ascii_digit() || *b == b'.' && dots < 3)
+    });
+    let minor = release.split(|b| *b == b'.').nth(1).unwrap_or_default();
+    let minor: u32 =
+        minor.iter().map_while(|b| (*b as char).to_digit(10)).fold(0, |n, d| n.wrapping_mul(10).wrapping_add(d));
+    let mut out = alloc::format!("2.6.{}", minor.wrapping_add(60)).into_bytes();
+    out.extend_from_slice(&release[rest.unwrap_or(release.len())..]);
+    out
 }
 
 fn read_name(at: usize, len: usize) -> Result<Vec<u8>> {

@@ -30,6 +30,7 @@ pub mod robust;
 pub mod rseq;
 pub mod sched;
 pub mod seccomp;
+pub mod securebits;
 pub mod start;
 pub mod user_dispatch;
 pub mod wait;
@@ -83,7 +84,6 @@ pub struct Task {
     /// Signal that the parent's exit sends, prctl(2) `PR_SET_PDEATHSIG`.
     pub(crate) parent_death_signal: Cell<u32>,
     pub(crate) personality: Cell<u32>,
-    pub(crate) keep_caps: Cell<bool>,
     pub(crate) securebits: Cell<u32>,
     pub(crate) timer_slack_ns: Cell<u64>,
     /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
@@ -197,7 +197,6 @@ impl Task {
             no_new_privs: Cell::new(false),
             parent_death_signal: Cell::new(0),
             personality: Cell::new(0),
-            keep_caps: Cell::new(false),
             securebits: Cell::new(0),
             timer_slack_ns: Cell::new(50_000),
             started_ns: hal::clock::monotonic_ns(),

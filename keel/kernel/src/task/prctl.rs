@@ -1,7 +1,7 @@
 //! Operations on a process; prctl(2).
 
 use super::cred::cap;
-use super::{Task, current, robust, seccomp, user_dispatch};
+use super::{Task, current, robust, seccomp, securebits, user_dispatch};
 use crate::mm::user;
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
@@ -31,12 +31,8 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
             process.dumpable.set(arg2 as i32);
             Ok(0)
         }
-        p::PR_GET_KEEPCAPS => Ok(i32::from(me.keep_caps.get())),
-        p::PR_SET_KEEPCAPS => {
-            check(arg2 <= 1)?;
-            me.keep_caps.set(arg2 == 1);
-            Ok(0)
-        }
+        p::PR_GET_KEEPCAPS => Ok(i32::from(securebits::has(&me, securebits::KEEP_CAPS))),
+        p::PR_SET_KEEPCAPS => securebits::set_keep_caps(&me, arg2).map(|()| 0),
         p::PR_SET_NAME => {
             let mut name = [0; NAME];
             read_name(at, &mut name[..NAME - 1])?;
@@ -62,7 +58,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
             Ok(0)
         }
         p::PR_GET_SECUREBITS => Ok(me.securebits.get() as i32),
-        p::PR_SET_SECUREBITS => set_securebits(&me, arg2),
+        p::PR_SET_SECUREBITS => securebits::set(&me, arg2).map(|()| 0),
         p::PR_SET_TIMERSLACK => {
             me.timer_slack_ns.set(if arg2 as i64 <= 0 { 50_000 } else { arg2 });
             Ok(0)
@@ -124,23 +120,6 @@ fn drop_bounding(me: &Rc<Task>, which: u64) -> Result<i32> {
     Ok(0)
 }
 
-fn set_securebits(me: &Rc<Task>, bits: u64) -> Result<i32> {
-    const ALL_BITS: u32 = 0xff;
-    const LOCKS: u32 = 0xaa;
-    let old = me.securebits.get();
-    let bits = bits as u32;
-    let locked = (old & LOCKS) >> 1;
-    if (old ^ bits) & locked != 0
-        || old & LOCKS & !bits != 0
-        || bits & !ALL_BITS != 0
-        || !me.cred().capable(cap::SETPCAP)
-    {
-        return Err(Errno::EPERM);
-    }
-    me.securebits.set(bits);
-    Ok(0)
-}
-
 fn ambient(me: &Rc<Task>, operation: u64, which: u64, rest_is_zero: bool) -> Result<i32> {
     let old = me.cred();
     let mut new = (*old).clone();
@@ -162,7 +141,8 @@ fn ambient(me: &Rc<Task>, operation: u64, which: u64, rest_is_zero: bool) -> Res
     match operation as u32 {
         p::PR_CAP_AMBIENT_IS_SET => return Ok(i32::from(old.cap_ambient & bit != 0)),
         p::PR_CAP_AMBIENT_RAISE => {
-            if old.cap_permitted & old.cap_inheritable & bit == 0 {
+            let refused = securebits::has(me, securebits::NO_CAP_AMBIENT_RAISE);
+            if refused || old.cap_permitted & old.cap_inheritable & bit == 0 {
                 return Err(Errno::EPERM);
             }
             new.cap_ambient |= bit;

@@ -2,7 +2,7 @@
 
 use super::edit;
 use crate::mm::user;
-use crate::task;
+use crate::task::{self, securebits};
 use uapi::{Errno, Result, cap};
 
 /// Capabilities that go with the file system user id.
@@ -180,6 +180,9 @@ pub fn sys_setfsuid(fsuid: u32) -> Result<u32> {
     if fsuid != KEEP && (old.capable(cap::SETUID) || [old.uid, old.euid, old.suid, old.fsuid].contains(&fsuid)) {
         edit(|new, _| {
             new.fsuid = fsuid;
+            if securebits::has(&task::current(), securebits::NO_SETUID_FIXUP) {
+                return Ok(());
+            }
             if old.fsuid == 0 && fsuid != 0 {
                 new.cap_effective &= !FS_CAPS;
             } else if old.fsuid != 0 && fsuid == 0 {

@@ -9,7 +9,7 @@ pub use ids::{
     sys_setfsuid, sys_setgid, sys_setgroups, sys_setregid, sys_setresgid, sys_setresuid, sys_setreuid, sys_setuid,
 };
 
-use crate::task::{self, Task};
+use crate::task::{self, Task, securebits};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::Result;
@@ -108,7 +108,9 @@ fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
     let mut new = (*old).clone();
     f(&mut new, &old)?;
     if (new.uid, new.euid, new.suid) != (old.uid, old.euid, old.suid) {
-        new.fix_caps(&old, task.keep_caps.get());
+        if !securebits::has(&task, securebits::NO_SETUID_FIXUP) {
+            new.fix_caps(&old, securebits::has(&task, securebits::KEEP_CAPS));
+        }
     }
     if new.euid != old.euid || new.egid != old.egid {
         task.process().dumpable.set(0);
@@ -137,18 +139,17 @@ pub(crate) fn after_exec(task: &Rc<Task>, mode: u32, file_uid: u32, file_gid: u3
             new.egid = file_gid;
         }
     }
-    let changed = new.euid != old.euid || new.egid != old.egid;
-    if new.uid == 0 || new.euid == 0 {
-        new.cap_permitted = new.cap_bounding | new.cap_inheritable;
-        new.cap_effective = if new.euid == 0 { new.cap_permitted } else { 0 };
-        new.cap_ambient = 0;
-    } else {
-        if changed {
-            new.cap_ambient = 0;
-        }
-        new.cap_permitted = new.cap_ambient;
-        new.cap_effective = new.cap_ambient;
+    let has_root = !securebits::has(task, securebits::NOROOT);
+    let gains = has_root && (new.uid == 0 || new.euid == 0);
+    new.cap_permitted = if gains { new.cap_bounding | new.cap_inheritable } else { 0 };
+    if task.no_new_privs() {
+        new.cap_permitted &= old.cap_permitted;
     }
+    if new.euid != old.uid || new.egid != old.gid {
+        new.cap_ambient = 0;
+    }
+    new.cap_permitted |= new.cap_ambient;
+    new.cap_effective = if has_root && new.euid == 0 { new.cap_permitted } else { new.cap_ambient };
     (new.suid, new.fsuid, new.sgid, new.fsgid) = (new.euid, new.euid, new.egid, new.egid);
     let secure = new.euid != new.uid || new.egid != new.gid;
     (new, secure)

@@ -1,0 +1,53 @@
+//! Which rules about user 0 hold for a thread; capabilities(7), "The securebits flags". Each bit has a
+//! lock in the bit above it.
+
+use super::Task;
+use alloc::rc::Rc;
+use uapi::{Errno, Result, cap};
+
+/// Programs of user 0 gain no capabilities.
+pub const NOROOT: u32 = 1 << 0;
+/// A change of user ids leaves the capabilities.
+pub const NO_SETUID_FIXUP: u32 = 1 << 2;
+/// Permitted capabilities survive a change from user 0 to others; ends with execve(2).
+pub const KEEP_CAPS: u32 = 1 << 4;
+/// Ambient capabilities can't be raised.
+pub const NO_CAP_AMBIENT_RAISE: u32 = 1 << 6;
+
+const ALL: u32 = 0xff;
+const LOCKS: u32 = 0xaa;
+
+/// prctl(2), `PR_SET_SECUREBITS`. EPERM.
+pub fn set(me: &Rc<Task>, bits: u64) -> Result<()> {
+    let old = me.securebits.get();
+    let bits = u32::try_from(bits).map_err(|_| Errno::EPERM)?;
+    let locked = (old & LOCKS) >> 1;
+    if (old ^ bits) & locked != 0 || old & LOCKS & !bits != 0 || bits & !ALL != 0 || !me.cred().capable(cap::SETPCAP) {
+        return Err(Errno::EPERM);
+    }
+    me.securebits.set(bits);
+    Ok(())
+}
+
+/// prctl(2), `PR_SET_KEEPCAPS`. EINVAL, EPERM.
+pub fn set_keep_caps(me: &Rc<Task>, keep: u64) -> Result<()> {
+    let old = me.securebits.get();
+    if keep > 1 {
+        return Err(Errno::EINVAL);
+    }
+    if old & KEEP_CAPS << 1 != 0 {
+        return Err(Errno::EPERM);
+    }
+    me.securebits.set(if keep == 1 { old | KEEP_CAPS } else { old & !KEEP_CAPS });
+    Ok(())
+}
+
+/// Whether a rule is switched off.
+pub fn has(me: &Rc<Task>, bit: u32) -> bool {
+    me.securebits.get() & bit != 0
+}
+
+/// A program starts.
+pub fn executed(me: &Rc<Task>) {
+    me.securebits.set(me.securebits.get() & !KEEP_CAPS);
+}
