@@ -141,6 +141,17 @@ int main(void) {
     T(getsockopt(s[0], SOL_SOCKET, 9999, &value, &length));
     T(getsockopt(99, SOL_SOCKET, SO_TYPE, &value, &length));
     T(getsockopt(0, SOL_SOCKET, SO_TYPE, &value, &length));
+    PART("flags of messages");
+    int packets[2];
+    MUST(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, packets));
+    for (int flags = 0; flags <= MSG_EOR; flags += MSG_EOR) {
+        char byte;
+        struct iovec one = {&byte, 1};
+        struct msghdr header = {.msg_iov = &one, .msg_iovlen = 1};
+        T(send(packets[0], "ab", flags ? 1 : 2, flags));
+        T(recvmsg(packets[1], &header, 0));
+        N(header.msg_flags);
+    }
     PART("a megabyte");
     pid_t child = MUST(fork());
     static char block[1 << 20];

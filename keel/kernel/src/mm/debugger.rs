@@ -1,4 +1,4 @@
-//! Memory as debuggers see and change it.
+//! Memory as debuggers and translators see and change it.
 //!
 //! They know a program's text from its file and plant breakpoints there. So they are shown the file's bytes where a page
 //! is patched ([`super::text`]), and a program whose text they change, or that they step through, shows and runs its
@@ -16,6 +16,14 @@ impl Mm {
     /// Whether the text is the file's own.
     pub fn shows_plain_text(&self) -> bool {
         self.inner.borrow().plain_text
+    }
+
+    /// The program maps text of a file. One that no dynamic linker loaded and that maps others' text itself is a
+    /// translator such as valgrind: it reads that text, and does not know what trampolines are.
+    pub fn maps_text(&self) {
+        if self.inner.borrow().freestanding {
+            self.show_plain_text();
+        }
     }
 
     /// Takes all patches out of this address space, and lets none in any more. Threads that are in a trampoline

@@ -62,6 +62,7 @@ impl Mm {
         };
         layout.start_brk = heap;
         inner.brk = heap;
+        inner.freestanding = interpreter.is_none() && program.image.header.kind == Kind::Fixed;
 
         layout.vdso = inner.map_vdso();
         let mut loaded = None;

@@ -23,6 +23,7 @@ impl Mm {
         child.mmap_base = parent.mmap_base;
         child.brk = parent.brk;
         child.plain_text = parent.plain_text;
+        child.freestanding = parent.freestanding;
         child.vmas = inherited(parent);
         parent.copy_pages(&mut child)?;
         child.note_attached();

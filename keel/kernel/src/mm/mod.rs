@@ -67,8 +67,10 @@ struct Inner {
     /// Walks upward through fresh memory, and through pages to be copied.
     ahead: fault::Walks,
     copied: fault::Ahead,
-    /// No text is patched: a debugger works on it.
+    /// No text is patched: a debugger works on it, or a translator reads it.
     plain_text: bool,
+    /// The program has no interpreter and is linked to fixed addresses.
+    freestanding: bool,
 }
 
 /// Addresses that /proc/PID/stat shows; all in bytes, 0 if there is no such thing.
@@ -272,6 +274,7 @@ impl Inner {
             ahead: fault::Walks::default(),
             copied: fault::Ahead::default(),
             plain_text: false,
+            freestanding: false,
         })
     }
 

@@ -114,6 +114,9 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     area.flags.set(AreaFlags::NO_RESERVE, flags & g::MAP_NORESERVE != 0);
     let accessible = !area.prot.is_empty();
     let mm = mm();
+    if private_file && area.prot.contains(Prot::EXEC) {
+        mm.maps_text();
+    }
     let start = mm.map(placement, len, area)?;
     if flags & g::MAP_POPULATE != 0 && flags & g::MAP_NONBLOCK == 0 && accessible {
         // As in Linux the mapping stands even if not all of it can be had now.

@@ -90,9 +90,6 @@ impl Unix {
         if n < size {
             received.flags |= net::MSG_TRUNC;
         }
-        if self.kind == Kind::SeqPacket {
-            received.flags |= net::MSG_EOR;
-        }
         received.rights = packet.rights.borrow().clone();
         received.credentials = Some(packet.credentials).filter(|_| self.options.pass_credentials.get());
         received.from = Some(packet.from.clone()).filter(|from| from.len() > 2);
