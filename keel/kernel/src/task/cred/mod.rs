@@ -107,10 +107,9 @@ fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
     let old = task.cred();
     let mut new = (*old).clone();
     f(&mut new, &old)?;
-    if (new.uid, new.euid, new.suid) != (old.uid, old.euid, old.suid) {
-        if !securebits::has(&task, securebits::NO_SETUID_FIXUP) {
-            new.fix_caps(&old, securebits::has(&task, securebits::KEEP_CAPS));
-        }
+    let changes = (new.uid, new.euid, new.suid) != (old.uid, old.euid, old.suid);
+    if changes && !securebits::has(&task, securebits::NO_SETUID_FIXUP) {
+        new.fix_caps(&old, securebits::has(&task, securebits::KEEP_CAPS));
     }
     if new.euid != old.euid || new.egid != old.egid {
         task.process().dumpable.set(0);
