@@ -49,16 +49,20 @@ pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
     Ok(times[EXITS / 2])
 }
 
-/// What a change from CPL 3 to other page tables costs, and the way back, if nothing else is done: the mean of a tenth of a
-/// second. Two processes that wait for each other can't take less.
+/// What a change from CPL 3 to other page tables costs, and the way back, if each side does nothing but look at a few
+/// pages, whose translations the processor has forgotten: the mean of a tenth of a second. Two processes that wait for
+/// each other can't take less.
 pub fn switch_price(kvm: &Kvm) -> Result<Duration, Error> {
     const ROUNDS: u32 = 1000;
     const SPAN: Duration = Duration::from_millis(100);
     const BREAKPOINT: usize = 3;
+    /// Code and data of a program, its C library, its stack, and of keel.
+    const PAGES: usize = 16;
     let root = BOOT_TABLES as u32;
     let other = (KEEL_IMAGE + 16 * PAGE_SIZE) as u32;
     let handler = DIRECT_BASE + KEEL_IMAGE + PAGE_SIZE;
     let stack = DIRECT_BASE + KEEL_IMAGE + 4 * PAGE_SIZE;
+    let data = DIRECT_BASE + KEEL_IMAGE + 32 * PAGE_SIZE;
 
     let mut code = vec![0x48, 0xbc]; // mov rsp, stack
     code.extend((stack as u64).to_le_bytes());
@@ -66,14 +70,26 @@ pub fn switch_price(kvm: &Kvm) -> Result<Duration, Error> {
     code.extend([0x6a, selector::USER_DS as u8, 0x48, 0x89, 0xe0, 0x50, 0x68, 2, 2, 0, 0]);
     code.extend([0x6a, selector::USER_CS as u8, 0x48, 0x8d, 5, 3, 0, 0, 0, 0x50, 0x48, 0xcf]);
     let [low, high] = port::DOORBELL.to_le_bytes();
-    code.extend([0x66, 0xba, low, high]); // mov dx, DOORBELL
-    code.extend([0xee, 0xb9]); // again: out dx, al; mov ecx, ROUNDS
+    code.extend([0x66, 0xba, low, high, 0x48, 0xbe]); // mov dx, DOORBELL; mov rsi, data
+    code.extend((data as u64).to_le_bytes());
+    let again = code.len();
+    code.extend([0xee, 0xb9]); // out dx, al; mov ecx, ROUNDS
     code.extend(ROUNDS.to_le_bytes());
-    code.push(0xbf); // round: mov edi, other
-    code.extend(other.to_le_bytes());
-    code.extend([0xcc, 0xbf]); // int3; mov edi, root
-    code.extend(root.to_le_bytes());
-    code.extend([0xcc, 0xff, 0xc9, 0x75, 0xf0, 0xeb, 0xe8]); // int3; dec ecx; jnz round; jmp again
+    let round = code.len();
+    for space in [other, root] {
+        code.push(0xbf); // mov edi, space; int3
+        code.extend(space.to_le_bytes());
+        code.push(0xcc);
+        for page in 0..PAGES {
+            code.extend([0x48, 0x8b, 0x86]); // mov rax, [rsi + page * PAGE_SIZE]
+            code.extend(((page * PAGE_SIZE) as u32).to_le_bytes());
+        }
+    }
+    let back = |code: &[u8], to: usize| (to as i32 - code.len() as i32 - 4).to_le_bytes();
+    code.extend([0xff, 0xc9, 0x0f, 0x85]); // dec ecx; jnz round
+    code.extend(back(&code, round));
+    code.push(0xe9); // jmp again
+    code.extend(back(&code, again));
 
     let mut guest = Bare::new(kvm, &code)?;
     // The other root leads to the same tables (present, writable, for CPL 3).
