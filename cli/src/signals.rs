@@ -2,14 +2,14 @@
 //!
 //! They are blocked in every thread and taken by one of its own, which passes them on. While there is no
 //! pod that takes them, and when it does not take them in time, they do to `hull` what they do to any
-//! program; the terminal is restored first.
+//! program; the terminal is restored first. So it is before signals end `hull` that are not for the pod.
 
 use monitor::connectors::streams::TerminalGuard;
 use monitor::connectors::streams::signals::{self as pod, Posted};
 use rustix::process::{Resource, Rlimit};
 use std::time::{Duration, Instant};
 
-/// The signals.
+/// Those that are passed on.
 const PASSED_ON: [libc::c_int; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -19,6 +19,18 @@ const PASSED_ON: [libc::c_int; 8] = [
     libc::SIGUSR2,
     libc::SIGTSTP,
     libc::SIGWINCH,
+];
+
+/// Others that end a program by default: they end `hull`.
+const ENDING: [libc::c_int; 8] = [
+    libc::SIGABRT,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGXCPU,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
 ];
 
 /// A second SIGINT or SIGTERM within this time ends `hull` if the pod does not react.
@@ -48,7 +60,7 @@ pub fn hold() -> std::io::Result<Held> {
         }
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        for signal in PASSED_ON {
+        for signal in PASSED_ON.into_iter().chain(ENDING) {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &mut action) != 0 {
                 return Err(std::io::Error::last_os_error());
@@ -80,6 +92,9 @@ fn pass_on(set: &libc::sigset_t) {
     let mut last: Option<Instant> = None;
     loop {
         let signal = wait(set);
+        if ENDING.contains(&signal) {
+            end_by(signal);
+        }
         let posted = pod::post(signal.unsigned_abs());
         let urgent = matches!(signal, libc::SIGINT | libc::SIGTERM);
         match (posted, signal) {
@@ -113,7 +128,7 @@ fn end_by(signal: libc::c_int) -> ! {
     // A core of the monitor (SIGQUIT) would hold the whole memory of the pod. If the limit can't be
     // set, the user's own decides.
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // SAFETY: plain system calls on a signal of `PASSED_ON`; none of them does harm by its default action.
+    // SAFETY: plain system calls on a signal of `PASSED_ON` or `ENDING`; none of them does harm by its default action.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         let mut set = std::mem::zeroed();

@@ -284,6 +284,27 @@ fn background_output_stops_at_the_caller_s_terminal() {
 }
 
 #[test]
+fn signals_leave_the_terminal_as_it_was() {
+    let hull = hull::run_command(&[], &["/bin/sh", "-c", "stty raw -echo; sleep 20"]).unwrap();
+    let words = std::iter::once(hull.get_program()).chain(hull.get_args());
+    let words: Vec<String> = words.map(|w| format!("'{}'", w.to_str().unwrap())).collect();
+    for (signal, code) in [("ABRT", 134), ("ALRM", 142), ("XCPU", 152), ("HUP", 129)] {
+        let line = words.join(" ");
+        let script = format!(
+            "before=$(stty -g); timeout --foreground --preserve-status -s {signal} 2 {line}; echo code $?; \
+             test \"$(stty -g)\" = \"$before\" && echo restored"
+        );
+        let outcome = process::run(
+            Command::new("script").args(["-qec", &script, "/dev/null"]),
+            Stdio::null(),
+            Duration::from_secs(60),
+        );
+        let shown = text(&outcome.unwrap().stdout);
+        assert!(shown.contains(&format!("code {code}")) && shown.contains("restored"), "{signal}: {shown}");
+    }
+}
+
+#[test]
 fn a_closed_output_ends_the_program() {
     let mut command = hull::run_command(&[], &["/usr/bin/yes"]).unwrap();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
