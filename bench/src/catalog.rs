@@ -146,7 +146,7 @@ pub const ALL: &[Benchmark] = &[
     dynamic("switch", "the same with both processes on one processor", &["switch"]),
     Benchmark {
         name: "switch-bare",
-        what: "the same on the host; a guest without keel that loads other page tables and the first ones again",
+        what: "the same on the host; a guest without keel that changes page tables twice and touches 16 pages in each space",
         kind: Kind::Bare("switch", "switch-bare"),
         options: &[],
     },
