@@ -74,6 +74,9 @@ host time through pod time (above 1: the pod is faster).")]
     /// One of the programs that `bench` measures
     #[command(hide = true)]
     BenchWorkload(bench::workload::Options),
+    /// Sets the terminal's attributes when standard input ends
+    #[command(hide = true)]
+    KeepTerminal(crate::keeper::Options),
 }
 
 /// Options of `doctor`.

@@ -2,7 +2,7 @@
 
 use crate::args::Command;
 use crate::failure::{Failure, Result};
-use crate::{doctor, run, trace};
+use crate::{doctor, keeper, run, trace};
 
 /// The exit code of a command that measures.
 fn measured(result: anyhow::Result<()>) -> Result<u8> {
@@ -17,6 +17,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
     if matches!(command, Command::Run(_) | Command::Trace(_)) {
         // Whatever the caller left open is no business of the pod's monitor.
         monitor::jail::close_inherited();
+        keeper::start();
     }
     match command {
         Command::Run(options) => run::run(options, None),
@@ -24,5 +25,9 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Doctor(options) => Ok(doctor::doctor(&options)),
         Command::Bench(options) => measured(bench::bench(&options)),
         Command::BenchWorkload(options) => measured(bench::workload::run(&options)),
+        Command::KeepTerminal(options) => {
+            keeper::keep(&options);
+            Ok(0)
+        }
     }
 }

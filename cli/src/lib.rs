@@ -8,6 +8,7 @@ mod failure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod identity;
+mod keeper;
 mod report;
 mod run;
 mod signals;
@@ -38,6 +39,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = std::panic::catch_unwind(|| commands::dispatch(arguments.command));
     TerminalGuard::restore();
+    keeper::dismiss();
     match outcome {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(failure)) => {

@@ -76,6 +76,17 @@ pub fn hold() -> std::io::Result<Held> {
     }
 }
 
+/// Ignores what a terminal sends to a process in the background that changes it or whose session ends.
+pub fn ignore_terminal() -> std::io::Result<()> {
+    for signal in [libc::SIGTTOU, libc::SIGHUP] {
+        // SAFETY: a plain system call; no handler is installed.
+        if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Waits for one of the signals.
 fn wait(set: &libc::sigset_t) -> libc::c_int {
     loop {
@@ -125,6 +136,7 @@ fn stop() {
 /// 128 + the signal's number, and a script stops at an interrupt.
 fn end_by(signal: libc::c_int) -> ! {
     TerminalGuard::restore();
+    crate::keeper::dismiss();
     // A core of the monitor (SIGQUIT) would hold the whole memory of the pod. If the limit can't be
     // set, the user's own decides.
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });

@@ -288,10 +288,10 @@ fn signals_leave_the_terminal_as_it_was() {
     let hull = hull::run_command(&[], &["/bin/sh", "-c", "stty raw -echo; sleep 20"]).unwrap();
     let words = std::iter::once(hull.get_program()).chain(hull.get_args());
     let words: Vec<String> = words.map(|w| format!("'{}'", w.to_str().unwrap())).collect();
-    for (signal, code) in [("ABRT", 134), ("ALRM", 142), ("XCPU", 152), ("HUP", 129)] {
+    for (signal, code) in [("ABRT", 134), ("ALRM", 142), ("XCPU", 152), ("HUP", 129), ("KILL", 137)] {
         let line = words.join(" ");
         let script = format!(
-            "before=$(stty -g); timeout --foreground --preserve-status -s {signal} 2 {line}; echo code $?; \
+            "before=$(stty -g); timeout --foreground --preserve-status -s {signal} 2 {line}; echo code $?; sleep 0.5; \
              test \"$(stty -g)\" = \"$before\" && echo restored"
         );
         let outcome = process::run(

@@ -8,7 +8,7 @@
 mod pending;
 pub mod signals;
 mod stream;
-mod terminal;
+pub mod terminal;
 #[cfg(test)]
 mod tests;
 

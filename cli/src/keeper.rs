@@ -1,0 +1,73 @@
+//! A process that puts the user's terminal in order if `hull` is killed.
+//!
+//! Nothing that a process could do itself survives SIGKILL. So where a standard stream is a terminal, a second process
+//! waits for the end of `hull` and sets the terminal's attributes as they were, unless `hull` has said that it did.
+
+use clap::Args;
+use monitor::connectors::streams::terminal::{attributes, set_attributes};
+use std::io::{IsTerminal, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// The keeper learns of the end of `hull` by the end of this pipe.
+static KEEPER: Mutex<Option<PipeWriter>> = Mutex::new(None);
+
+/// Options of the keeper.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The attributes, as decimal bytes
+    attributes: Vec<u8>,
+}
+
+/// Starts the keeper if a standard stream is a terminal. One that can't be started is no failure: only SIGKILL
+/// leaves traces then.
+pub fn start() {
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let terminal = if input.is_terminal() {
+        input.as_fd()
+    } else if output.is_terminal() {
+        output.as_fd()
+    } else if error.is_terminal() {
+        error.as_fd()
+    } else {
+        return;
+    };
+    let Ok(attributes) = attributes(terminal) else { return };
+    let (Ok(terminal), Ok((end, own))) = (terminal.try_clone_to_owned(), std::io::pipe()) else { return };
+    let started = Command::new("/proc/self/exe")
+        .arg("keep-terminal")
+        .args(attributes.map(|byte| byte.to_string()))
+        .env_clear()
+        .current_dir("/")
+        // Keys of the terminal are not meant for it.
+        .process_group(0)
+        .stdin(OwnedFd::from(end))
+        .stdout(terminal)
+        .stderr(Stdio::null())
+        .spawn();
+    if started.is_ok() {
+        *KEEPER.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
+    }
+}
+
+/// The terminal is as it was: the keeper shall leave it to whoever has it next.
+pub fn dismiss() {
+    if let Some(mut pipe) = KEEPER.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // It may have ended: then there is nobody to be told.
+        let _ = pipe.write_all(b".");
+    }
+}
+
+/// What the keeper does.
+pub fn keep(options: &Options) {
+    if crate::signals::ignore_terminal().is_err() {
+        return;
+    }
+    let told = std::io::stdin().read(&mut [0]);
+    if matches!(told, Ok(0)) {
+        // The terminal may be gone.
+        let _ = set_attributes(std::io::stdout().as_fd(), 0, &options.attributes);
+    }
+}
