@@ -198,8 +198,16 @@ impl HostNode {
         self.read_pages(start / PAGE, len as usize, size)
     }
 
-    /// Reads `len` bytes from page `first` on straight into frames.
+    /// Reads `len` bytes from page `first` on and keeps them.
     fn read_pages(&self, first: u64, len: usize, size: u64) -> Result<()> {
+        let (frames, _) = self.read_frames(first, len, size)?;
+        self.keep_frames(first, frames);
+        Ok(())
+    }
+
+    /// Reads `len` bytes from page `first` on straight into frames: these, and how many bytes the file had. ENOMEM when there is
+    /// none for the first page.
+    fn read_frames(&self, first: u64, len: usize, size: u64) -> Result<(Vec<Frame>, usize)> {
         let mut frames: Vec<Frame> = Vec::new();
         frames.try_reserve_exact(len.div_ceil(FRAME_SIZE)).map_err(|_| Errno::ENOMEM)?;
         while frames.len() * FRAME_SIZE < len {
@@ -226,8 +234,7 @@ impl HostNode {
         }
         // What the file no longer has reads as zeros.
         frames.iter().skip(done.div_ceil(FRAME_SIZE)).for_each(|frame| frame.zero(0, FRAME_SIZE));
-        self.keep_frames(first, frames);
-        Ok(())
+        Ok((frames, done))
     }
 
     /// Keeps frames of content where there are none yet.

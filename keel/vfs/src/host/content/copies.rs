@@ -2,7 +2,6 @@
 
 use super::super::HostNode;
 use super::{MAX_READ, PAGE};
-use abi::request::Op;
 use alloc::vec::Vec;
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
@@ -33,32 +32,8 @@ impl HostNode {
         }
         let next = content.pages.borrow().next_present(first).unwrap_or(u64::MAX);
         let len = ((first + count).min(next) - first) as usize * FRAME_SIZE;
-        self.host().with_buffer(len, |buffer| {
-            let mut done = 0;
-            while done < len {
-                let n = self.on_handle(false, |id| {
-                    let args = [id, first * PAGE + done as u64, 0, 0, 0, 0];
-                    self.host().io.call(Op::Read, args, &[], &mut buffer[done..])
-                })?;
-                done += (n.result as usize).min(len - done);
-                if n.result == 0 || first * PAGE + done as u64 >= attr.size {
-                    break;
-                }
-            }
-            if done == 0 {
-                return Err(Errno::ENXIO);
-            }
-            buffer[done..].fill(0);
-            for page in buffer[..done.next_multiple_of(FRAME_SIZE)].chunks(FRAME_SIZE) {
-                let Some(copy) = Frame::alloc() else { break };
-                copy.write(0, page);
-                copies.push(copy);
-            }
-            Ok(())
-        })?;
-        match copies.len() {
-            0 => Err(Errno::ENOMEM),
-            _ => Ok(copies),
-        }
+        let (mut frames, done) = self.read_frames(first, len, attr.size)?;
+        frames.truncate(done.div_ceil(FRAME_SIZE));
+        if frames.is_empty() { Err(Errno::ENXIO) } else { Ok(frames) }
     }
 }
