@@ -32,8 +32,15 @@ static void all(void) {
     T(rearrange(0, 0, 0, 0, 0));
     T(rearrange(0, 1, 0, -1UL, 0));
     T(rearrange(0, 1, 0, -2UL, 0));
+    T(rearrange(0, 1, 0, (1UL << 51) - 1, 0));
+    // Sizes and places that no mapping has.
+    T(syscall(SYS_remap_file_pages, mapping, -1UL / 2 + 1, 0, 0, 0));
+    T(syscall(SYS_remap_file_pages, mapping, -1UL / 4 * 3, 0, 0, 0));
+    T(syscall(SYS_remap_file_pages, PAGE, -1UL - 4 * PAGE, 0, 0, 0));
+    T(syscall(SYS_remap_file_pages, PAGE, PAGE, 0, 1UL << 52, 0));
     T(rearrange(4, 3, 0, 0, 0));
     T(rearrange(6, 1, 0, 0, 0));
+    T(rearrange(6, 1, 0, -2UL, 0));
     MUST(mprotect(mapping + PAGE, PAGE, PROT_READ));
     T(rearrange(0, 2, 0, 0, 0));
     T(rearrange(1, 1, 0, 3, 0));

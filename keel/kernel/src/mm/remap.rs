@@ -3,10 +3,11 @@
 use super::area::{Area, AreaFlags};
 use super::mmap::{Placement, Removed};
 use super::{Inner, MAX_MAPPINGS, Mm, page_range};
-use abi::layout::USER_TOP;
+use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::vec::Vec;
 use keel_core::vma::Attributes;
 use uapi::{Errno, Result};
+use vfs::FILE_MAX;
 
 /// Bytes of page table entries that a move handles at a time: one table's.
 const CHUNK: usize = 2 << 20;
@@ -163,7 +164,7 @@ impl Inner {
 
 impl Mm {
     /// remap_file_pages(2): `[start, end)`, part of one shared mapping or of several that follow each other, shows its
-    /// object from `page` on. EINVAL, ENOMEM.
+    /// object from `page` on. EINVAL, ENOMEM, EOVERFLOW.
     pub fn rearrange(&self, start: usize, end: usize, page: u64, populate: bool) -> Result<()> {
         let pieces = self.pieces(start, end);
         let (_, _, first) = pieces.first().ok_or(Errno::EINVAL)?;
@@ -176,6 +177,9 @@ impl Mm {
         }
         if at != end {
             return Err(Errno::EINVAL);
+        }
+        if page > (FILE_MAX - (end - start) as u64) / PAGE_SIZE as u64 {
+            return Err(Errno::EOVERFLOW);
         }
         let area = Area { backing: first.backing.from_page(page).ok_or(Errno::EINVAL)?, policy: None, ..first.clone() };
         let is_accessible = !area.prot.is_empty();

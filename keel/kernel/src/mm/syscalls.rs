@@ -13,8 +13,8 @@ use alloc::rc::Rc;
 use hal::paging::Prot;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::FileType;
 use vfs::node::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, Node};
+use vfs::{FILE_MAX, FileType};
 
 const MAP_TYPE: u32 = 0xf;
 /// Flags that MAP_SHARED_VALIDATE knows: Linux's LEGACY_MAP_MASK. MAP_SYNC is for persistent memory.
@@ -35,8 +35,6 @@ const VALIDATED: u32 = g::MAP_SHARED
     | g::MAP_32BIT
     | MAP_ABOVE4G
     | 0x3f << 26;
-/// Largest file that can be mapped: offsets are signed.
-const FILE_MAX: u64 = i64::MAX as u64;
 /// Place above 4 GiB; where keel places anyway.
 const MAP_ABOVE4G: u32 = 0x80;
 /// `/dev/zero`: major 1, minor 5.
@@ -252,15 +250,12 @@ pub fn sys_mremap(old: usize, old_len: usize, new_len: usize, flags: u32, new: u
     mm().remap(old, old_len, new_len, target, flags & KEEP != 0)
 }
 
-/// remap_file_pages(2), as in Linux by mappings of their own. EINVAL, ENOMEM.
+/// remap_file_pages(2), as in Linux by mappings of their own. EINVAL, ENOMEM, EOVERFLOW.
 pub fn sys_remap_file_pages(addr: usize, size: usize, prot: u32, page: u64, flags: u32) -> Result<()> {
     let (start, size) = (page_down(addr), page_down(size));
     let end = start.checked_add(size).filter(|end| *end > start).ok_or(Errno::EINVAL)?;
     if prot != 0 || page.checked_add((size / PAGE_SIZE) as u64).is_none() {
         return Err(Errno::EINVAL);
-    }
-    if page > (FILE_MAX - size as u64) / PAGE_SIZE as u64 {
-        return Err(Errno::EOVERFLOW);
     }
     mm().rearrange(start, end, page, flags & g::MAP_NONBLOCK == 0)
 }
