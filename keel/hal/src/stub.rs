@@ -116,24 +116,22 @@ keel_interrupt:         /* rsp: rip, cs, rflags, rsp, ss, on a stack of its own:
     mov dword ptr gs:[{work}], 1
     push rbx
     mov rbx, [rsp + 16]
-    .macro come_back start, end, to
+    .macro unless_within start, end, other  /* rbx outside of [start, end): to `other`; changes rax */
     lea rax, [rip + \start]
     cmp rbx, rax
-    jb 8f
+    jb \other
     lea rax, [rip + \end]
     cmp rbx, rax
-    jae 8f
+    jae \other
+    .endm
+    .macro come_back start, end, to
+    unless_within \start, \end, 8f
     lea rax, [rip + \to]
     mov [rsp + 16], rax
     jmp 3f
 8:
     .endm
-    lea rax, [rip + keel_leaving_first]
-    cmp rbx, rax
-    jb 3f
-    lea rax, [rip + keel_leaving_last]
-    cmp rbx, rax
-    jae 3f
+    unless_within keel_leaving_first, keel_leaving_last, 3f
     come_back keel_leaving, keel_leaving_end, keel_leave_again
     come_back keel_leaving_fast, keel_leaving_fast_end, keel_leave_again
     come_back keel_leaving_quick, keel_leaving_quick_end, keel_leave_quick_again
@@ -198,12 +196,7 @@ keel_exception:         /* eax: vector */
 6:  cmp eax, 14
     jne 7f
     mov rbx, gs:[{x_rip}]
-    lea rax, [rip + keel_user_access]
-    cmp rbx, rax
-    jb 5f
-    lea rax, [rip + keel_user_access_end]
-    cmp rbx, rax
-    jae 5f
+    unless_within keel_user_access, keel_user_access_end, 5f
     mov rax, gs:[{e_address}]
     mov gs:[{f_address}], rax
     lea rax, [rip + keel_user_access_stopped]
