@@ -144,7 +144,9 @@ fn kvm() -> Check {
     };
     let cost = format!("an exit costs {:.1} us", price.as_secs_f64() * 1e6);
     if monitor::kvm::is_software_nested() {
-        let text = format!("/dev/kvm works, without hardware virtualisation; {cost}, page faults likewise");
+        let text = format!(
+            "/dev/kvm works, without hardware virtualisation; {cost}, and page faults and changes of processes several times what they cost on the host"
+        );
         Check::warn("kvm", text, "use a machine that offers VMX or SVM if speed matters")
     } else if price > CHEAP_EXIT {
         let text = format!("/dev/kvm works, with hardware virtualisation, but {cost}");
