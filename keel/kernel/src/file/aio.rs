@@ -6,7 +6,7 @@
 
 mod poll;
 
-use super::eventfd::EventFd;
+use super::eventfd::{self, EventFd};
 use super::poll::{Timeout, with_mask};
 use super::rw::{bounded, seekable};
 use super::{File, current_file};
@@ -175,26 +175,19 @@ fn submit(context: &Context, address: usize) -> Result<()> {
         let Some(ready) = context.polls.add(context, place, &file, u32::from(events), counter.as_ref())? else {
             return Ok(());
         };
-        return finish(context, &request, address, i64::from(ready), counter.as_ref());
+        finish(context, &request, address, i64::from(ready), counter.as_ref());
+        return Ok(());
     }
     let outcome = run(&request, &file)?;
     let outcome = outcome.map_or_else(|errno| -i64::from(errno.code()), |n| n as i64);
-    finish(context, &request, address, outcome, counter.as_ref())
+    finish(context, &request, address, outcome, counter.as_ref());
+    Ok(())
 }
 
 /// Tells that a request is over.
-fn finish(
-    context: &Context,
-    request: &Request,
-    address: usize,
-    outcome: i64,
-    counter: Option<&Rc<File>>,
-) -> Result<()> {
+fn finish(context: &Context, request: &Request, address: usize, outcome: i64, counter: Option<&Rc<File>>) {
     context.push(request.data, address, outcome);
-    if let Some(counter) = counter.and_then(|counter| counter.downcast::<EventFd>()) {
-        counter.signal();
-    }
-    Ok(())
+    eventfd::signal(counter);
 }
 
 /// Carries a request out: the errors of its arguments come first, its own inside.

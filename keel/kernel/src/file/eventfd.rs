@@ -15,6 +15,13 @@ use vfs::{Attr, Dst, Src};
 /// `EFD_SEMAPHORE`: a read takes 1.
 const EFD_SEMAPHORE: u32 = 1;
 
+/// Adds 1 to a file's counter, if there is one.
+pub fn signal(file: Option<&Rc<File>>) {
+    if let Some(counter) = file.and_then(|file| file.downcast::<EventFd>()) {
+        counter.signal();
+    }
+}
+
 /// A counter.
 #[derive(Debug)]
 pub struct EventFd {

@@ -77,6 +77,13 @@ struct Load {
     copy: bool,
 }
 
+impl Load {
+    /// `count` pages from `page` on, which is at `va`; only to be read.
+    fn new(file: &Rc<FileBacking>, va: usize, page: u64, count: usize) -> Self {
+        Self { file: file.clone(), va, page, before: 0, count, write: false, copy: false }
+    }
+}
+
 enum Step {
     Done,
     Load(Load),
@@ -108,15 +115,7 @@ impl Mm {
             let Some((file, first)) = vma.attrs.file() else { return };
             let index = (start - vma.start) / PAGE_SIZE;
             let count = pages.min(vma.len() / PAGE_SIZE - index);
-            Load {
-                file: file.clone(),
-                va: start,
-                page: first + index as u64,
-                before: 0,
-                count,
-                write: false,
-                copy: false,
-            }
+            Load::new(file, start, first + index as u64, count)
         };
         if let Ok((first, frames)) = fetch(&load) {
             // What can't be had now is had by a fault later.
@@ -174,14 +173,10 @@ impl Inner {
             }
             return;
         };
+        let page = first + ((start - vma.start) / PAGE_SIZE) as u64;
         let load = Load {
-            file: file.clone(),
-            va: start,
-            page: first + ((start - vma.start) / PAGE_SIZE) as u64,
-            before: 0,
-            count: (end - start) / PAGE_SIZE,
             write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
-            copy: false,
+            ..Load::new(file, start, page, (end - start) / PAGE_SIZE)
         };
         if let Ok((first, frames)) = fetch(&load) {
             // What can't be had now is had by a fault later.
@@ -284,7 +279,7 @@ impl Inner {
         match &vma.attrs.backing {
             Backing::File(file, first) if !vma.attrs.is_private() => {
                 let page = first + ((va - vma.start) / PAGE_SIZE) as u64;
-                Ok(Step::Load(Load { file: file.clone(), va, page, before: 0, count: 1, write: true, copy: false }))
+                Ok(Step::Load(Load { write: true, ..Load::new(file, va, page, 1) }))
             }
             Backing::Anonymous | Backing::File(..) => {
                 self.copy_on_write(vma, va, page)?;
@@ -365,8 +360,7 @@ impl Inner {
                 if access == Access::Write && vma.attrs.is_private() && !is_data(&vma.attrs) {
                     let count = self.pages_to_copy(vma, va);
                     if count > 1 {
-                        let file = file.clone();
-                        return Ok(Step::Load(Load { file, va, page, before: 0, count, write: false, copy: true }));
+                        return Ok(Step::Load(Load { copy: true, ..Load::new(file, va, page, count) }));
                     }
                 }
                 return Ok(Step::Load(around(vma, file, va, page)));
@@ -550,12 +544,8 @@ fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64) -> Load
     }
     let (start, end) = (start.max(vma.start), end.min(vma.end));
     Load {
-        file: file.clone(),
-        va,
-        page,
         before: (va - start) / PAGE_SIZE,
-        count: (end - start) / PAGE_SIZE,
         write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
-        copy: false,
+        ..Load::new(file, va, page, (end - start) / PAGE_SIZE)
     }
 }

@@ -12,6 +12,14 @@ use uapi::{Errno, Result};
 
 /// Anonymous memory up to this many bytes is made present when it is mapped: cheaper than the faults, if it is used.
 const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
+/// Pages of a grown heap that are present at once: what malloc(3) asks for by default.
+const HEAP_AT_ONCE: usize = 33;
+/// Most pages of executable text that are present once it is mapped, as far as they are at hand.
+const TEXT_AT_ONCE: usize = 512;
+/// Pages of a library's constants and tables that are present once they are mapped.
+const CONSTANTS_AT_ONCE: usize = 64;
+/// Pages of a library's data that are copied when it is mapped.
+const DATA_AT_ONCE: usize = 32;
 
 /// Whether a program uses its small mappings: some make stacks for signal handlers that never run, and taking
 /// present pages away costs more than all else of that.
@@ -45,15 +53,6 @@ fn holds_data(frame: &Frame) -> bool {
         part != [0; 512]
     })
 }
-/// Pages of a grown heap that are present at once: what malloc(3) asks for by default.
-const HEAP_AT_ONCE: usize = 33;
-
-/// Most pages of executable text that are present once it is mapped, as far as they are at hand.
-const TEXT_AT_ONCE: usize = 512;
-/// Pages of a library's constants and tables that are present once they are mapped.
-const CONSTANTS_AT_ONCE: usize = 64;
-/// Pages of a library's data that are copied when it is mapped.
-const DATA_AT_ONCE: usize = 32;
 
 /// Where a new mapping goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

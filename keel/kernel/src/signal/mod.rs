@@ -116,6 +116,13 @@ impl SigInfo {
         info
     }
 
+    /// A call that the program handles itself or that a filter traps, made at `place`.
+    pub fn call(code: i32, place: u64, number: u64) -> Self {
+        let mut info = Self::fault(g::SIGSYS, code, place);
+        info.fields[1] = with_arch(number);
+        info
+    }
+
     /// News of a child. Times in clock ticks.
     pub fn child(code: i32, pid: i32, uid: u32, status: i32, utime: u64, stime: u64) -> Self {
         let mut info = Self::from_process(g::SIGCHLD, code, pid, uid);
@@ -137,6 +144,11 @@ impl SigInfo {
     pub fn signal(&self) -> u32 {
         self.signo as u32
     }
+}
+
+/// A word of two halves, of which the upper one says whose call numbers are meant: `AUDIT_ARCH_X86_64`.
+pub const fn with_arch(number: u64) -> u64 {
+    number & 0xffff_ffff | 0xc000_003e << 32
 }
 
 /// What a process does about a signal: `struct sigaction` of the kernel.

@@ -10,34 +10,19 @@ use crate::fs::open;
 use crate::mm::Mm;
 use crate::mm::area::AreaFlags;
 use crate::mm::info::{AreaInfo, AreaName};
-use crate::signal::{SigInfo, send};
+use crate::signal::{CORE_SIGNALS, SigInfo, send};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use hal::paging::Prot;
 use hal::trap::TrapFrame;
-use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::KernelSrc;
 
 /// Bit of a wait status: a core file was written.
 const DUMPED: i32 = 0x80;
-
-/// Signals that leave one.
-const SIGNALS: SigSet = SigSet::of_all(&[
-    g::SIGQUIT,
-    g::SIGILL,
-    g::SIGTRAP,
-    g::SIGABRT,
-    g::SIGBUS,
-    g::SIGFPE,
-    g::SIGSEGV,
-    g::SIGXCPU,
-    g::SIGXFSZ,
-    g::SIGSYS,
-]);
 
 /// Bits of `coredump_filter`.
 const ANONYMOUS: u32 = 1;
@@ -82,7 +67,7 @@ pub fn end(frame: &TrapFrame, info: &SigInfo) -> i32 {
 fn write(me: &Rc<Task>, frame: &TrapFrame, info: &SigInfo) -> bool {
     let process = me.process();
     let limit = process.limit(g::RLIMIT_CORE).0;
-    if !SIGNALS.has(info.signal()) || limit < PAGE_SIZE as u64 || process.dumpable.get() != 1 {
+    if !CORE_SIGNALS.has(info.signal()) || limit < PAGE_SIZE as u64 || process.dumpable.get() != 1 {
         return false;
     }
     let Some(mm) = me.try_mm() else { return false };

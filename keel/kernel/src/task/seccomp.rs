@@ -6,7 +6,7 @@ use super::cred::cap;
 use super::{Task, current, ptrace};
 use crate::mm::user;
 use crate::patch;
-use crate::signal::{SigInfo, send};
+use crate::signal::{SigInfo, send, with_arch};
 use crate::syscall::{arguments, watch};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -48,8 +48,6 @@ const RET_ALLOW: u32 = 0x7fff_0000;
 const RET_ACTION: u32 = 0xffff_0000;
 const RET_DATA: u32 = 0xffff;
 
-/// `AUDIT_ARCH_X86_64`.
-const ARCH: u32 = 0xc000_003e;
 /// si_code of SIGSYS.
 const SYS_SECCOMP: i32 = 1;
 /// Most instructions of all filters of a thread; each filter counts as so many more.
@@ -205,11 +203,7 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
             },
         },
         RET_TRAP => {
-            let mut info = SigInfo::new(g::SIGSYS, SYS_SECCOMP);
-            info.errno = value as i32;
-            info.fields[0] = place;
-            info.fields[1] = number & 0xffff_ffff | u64::from(ARCH) << 32;
-            send::force(me, info);
+            send::force(me, SigInfo { errno: value as i32, ..SigInfo::call(SYS_SECCOMP, place, number) });
             // The registers are as they were before the call.
             Verdict::Result(number)
         }
@@ -227,7 +221,7 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
 /// `struct seccomp_data`.
 fn data(frame: &TrapFrame, number: u64, place: u64) -> [u8; DATA_LEN] {
     let mut data = [0; DATA_LEN];
-    let head = [number & 0xffff_ffff | u64::from(ARCH) << 32, place];
+    let head = [with_arch(number), place];
     for (bytes, word) in data.chunks_exact_mut(8).zip(head.into_iter().chain(arguments(frame))) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }

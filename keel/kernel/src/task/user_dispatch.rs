@@ -23,8 +23,6 @@ const BLOCK: u8 = 1;
 
 /// si_code of SIGSYS.
 const SYS_USER_DISPATCH: i32 = 2;
-/// `AUDIT_ARCH_X86_64`.
-const ARCH: u64 = 0xc000_003e;
 
 #[derive(Debug)]
 struct Rule {
@@ -86,9 +84,6 @@ pub fn catches(frame: &TrapFrame, number: u64) -> bool {
             }
         }
     }
-    let mut info = SigInfo::new(g::SIGSYS, SYS_USER_DISPATCH);
-    info.fields[0] = place;
-    info.fields[1] = number & 0xffff_ffff | ARCH << 32;
-    send::force(&me, info);
+    send::force(&me, SigInfo::call(SYS_USER_DISPATCH, place, number));
     true
 }

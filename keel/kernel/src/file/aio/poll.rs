@@ -1,8 +1,7 @@
 //! Requests that end when a file is ready, `IOCB_CMD_POLL`.
 
 use super::Context;
-use crate::file::eventfd::EventFd;
-use crate::file::{File, Queues};
+use crate::file::{File, Queues, eventfd};
 use crate::task::wait::{WaitQueue, Wake};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -40,9 +39,7 @@ impl Poll {
     }
 
     fn signal(&self) {
-        if let Some(counter) = self.counter.as_ref().and_then(|counter| counter.downcast::<EventFd>()) {
-            counter.signal();
-        }
+        eventfd::signal(self.counter.as_ref());
     }
 }
 

@@ -1,7 +1,6 @@
 //! ioctl(2) requests that both ends know, ioctl_tty(2). Those at the master concern the slave.
 
-use super::super::termio;
-use super::super::termio::{TERMIOS2, with_speeds};
+use super::super::termio::{self, TERMIOS2, with_speeds};
 use super::{MAJOR, Pair};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};

@@ -3,7 +3,7 @@
 use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers, TRAP_FLAG};
 use super::{TRACEEXEC, TRACEEXIT, TRACESECCOMP, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
 use crate::patch;
-use crate::signal::{SigInfo, code, send};
+use crate::signal::{SigInfo, code, send, with_arch};
 use crate::task::wait::{Interrupt, park};
 use crate::task::{Task, current, with_current};
 use alloc::rc::Rc;
@@ -295,7 +295,6 @@ pub fn ending(status: i32) {
 
 /// `struct ptrace_syscall_info` of a stop, and its bytes that mean something.
 pub(super) fn call_info(stop: &Stop) -> ([u64; 11], usize) {
-    const ARCH: u64 = 0xc000_003e;
     let r = &stop.registers;
     let (mut info, op, len) = ([0; 11], stop.kind, 24);
     (info[1], info[2]) = (r[RIP], r[RSP]);
@@ -312,6 +311,6 @@ pub(super) fn call_info(stop: &Stop) -> ([u64; 11], usize) {
         }
         _ => (0, len),
     };
-    info[0] = op | ARCH << 32;
+    info[0] = with_arch(op);
     (info, len)
 }
