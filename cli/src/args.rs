@@ -98,9 +98,9 @@ fn default_cpus() -> u32 {
 /// Options of `run` and `trace`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Most memory of the pod in bytes; suffixes K, M, G, T
-    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = size)]
-    pub memory: u64,
+    /// Most memory of the pod in bytes; suffixes K, M, G, T [default: 512M, or what the host's control group leaves]
+    #[arg(short, long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
 
     /// Virtual CPUs; those that are not needed are not made
     #[arg(long, value_name = "N", default_value_t = default_cpus(), value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
@@ -251,7 +251,7 @@ mod tests {
     fn run_options() {
         let options =
             run("hull run -it -m 1G --cpus 2 --rw . --ro /a:/b --ro /c -e A=b -e C -u 1:2 -- sh -c true").unwrap();
-        assert_eq!((options.memory, options.cpus), (1 << 30, 2));
+        assert_eq!((options.memory, options.cpus), (Some(1 << 30), 2));
         assert_eq!(options.program, ["sh", "-c", "true"]);
         assert_eq!(options.ro.len(), 2);
         assert_eq!(options.env, ["A=b", "C"]);
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((options.syscalls, options.doorbell), (Syscalls::Trap, Doorbell::Poll));
         assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
         assert_eq!(options.program, ["-x", "--help"]);
-        assert_eq!(options.memory, 512 << 20);
+        assert_eq!(options.memory, None);
     }
 
     #[test]

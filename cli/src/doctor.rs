@@ -1,6 +1,7 @@
 //! `hull doctor`: whether this machine can run pods.
 
 use crate::args::DoctorArgs;
+use crate::cgroup::{self, Limit};
 use crate::failure::EXIT_FAILURE;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::process::Resource;
@@ -102,7 +103,7 @@ pub fn doctor(options: &DoctorArgs) -> u8 {
         huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         files(),
         processes(),
-        control_groups(&read("/proc/self/cgroup"), &read("/proc/mounts")),
+        control_groups(cgroup::memory_limit().as_ref()),
         seccomp(),
         landlock(),
         user_namespaces(&read("/proc/sys/user/max_user_namespaces")),
@@ -145,7 +146,7 @@ fn kvm() -> Check {
     let cost = format!("an exit costs {:.1} us", price.as_secs_f64() * 1e6);
     if monitor::kvm::is_software_nested() {
         let text = format!(
-            "/dev/kvm works, without hardware virtualisation; {cost}, and page faults and changes of processes several times what they cost on the host"
+            "/dev/kvm works, without hardware virtualisation; {cost}; page faults and switches between processes cost several times as much as on the host"
         );
         Check::warn("kvm", text, "use a machine that offers VMX or SVM if speed matters")
     } else if price > CHEAP_EXIT {
@@ -275,22 +276,19 @@ fn processes() -> Check {
     }
 }
 
-/// Which version, and what it allows: pods are ordinary processes, so that its limits hold for them.
-fn control_groups(own: &str, mounts: &str) -> Check {
+/// What memory groups of processes may have: pods are ordinary processes, so that it holds for them.
+fn control_groups(limit: Option<&Limit>) -> Check {
     const WHAT: &str = "cgroups";
-    let kind = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
-    let root = mounts.lines().find(|line| kind(line) == "cgroup2").and_then(|line| line.split(' ').nth(1));
-    let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
-    match (root, path) {
-        (Some(root), Some(path)) => {
-            let limit = |file: &str| std::fs::read_to_string(format!("{root}/{path}/{file}")).ok();
-            let shown = |file| limit(file).map_or("none".into(), |text: String| text.trim().to_owned());
-            let text = format!("version 2; memory.max {}, pids.max {}", shown("memory.max"), shown("pids.max"));
-            Check::ok(WHAT, text)
-        }
-        _ if mounts.lines().any(|line| kind(line) == "cgroup") => Check::ok(WHAT, "version 1"),
-        _ => Check::ok(WHAT, "none: only --memory and --timeout limit a pod"),
+    let Some(limit) = limit else { return Check::ok(WHAT, "no limit of memory but that of --memory") };
+    let (most, bytes, file) = (limit.for_pod(), cgroup::show(limit.bytes), limit.file.display());
+    if most < monitor::MIN_MEMORY {
+        return Check::fail(
+            WHAT,
+            format!("at most {bytes} of memory ({file}): too little for a pod"),
+            "raise that limit",
+        );
     }
+    Check::ok(WHAT, format!("at most {bytes} of memory ({file}), {} of it for a pod", cgroup::show(most)))
 }
 
 /// Pods need none; containers without root do, so this is asked about.
@@ -321,9 +319,9 @@ mod tests {
         assert_eq!(huge_pages("always madvise [never]\n").state, State::Warn);
         assert_eq!(huge_pages("").state, State::Warn);
         assert_eq!(kernel().state, State::Ok);
-        let groups = control_groups("0::/\n", "cgroup2 /no/such cgroup2 rw 0 0\n");
-        assert_eq!(groups.text, "version 2; memory.max none, pids.max none");
-        assert_eq!(control_groups("4:memory:/\n", "c /x/memory cgroup rw,memory 0 0\n").text, "version 1");
+        let groups = |bytes| control_groups(Some(&Limit { bytes, file: "/f".into() }));
+        assert_eq!(groups(64 << 20).text, "at most 64M of memory (/f), 44M of it for a pod");
+        assert_eq!((groups(40 << 20).state, control_groups(None).state), (State::Fail, State::Ok));
         assert!(user_namespaces("0\n").text.contains("is 0"));
     }
 

@@ -1,6 +1,7 @@
 //! The `hull` command, as a library for its fuzz target.
 
 mod args;
+mod cgroup;
 mod commands;
 mod doctor;
 mod environment;

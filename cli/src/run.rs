@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use crate::environment::{self, Variables};
 use crate::failure::{Failure, Result, reason};
 use crate::view::View;
-use crate::{identity, report, signals};
+use crate::{cgroup, identity, report, signals};
 use abi::boot::{PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
@@ -21,7 +21,8 @@ const MAX_HOSTNAME: usize = 64;
 /// Runs a program in a pod; its exit code. `trace`: what to tell of its calls, and the file for it.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     check_file_limit()?;
-    let config = configure(options, trace)?;
+    let memory = Some(cgroup::pod_memory(options.memory)?);
+    let config = configure(RunArgs { memory, ..options }, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     raise_file_limit();
     let signals = signals::hold().map_err(host("signals"))?;
@@ -87,7 +88,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         trace,
     };
     Ok(RunConfig {
-        memory_limit: options.memory,
+        memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
         cpus: options.cpus,
         syscalls: options.syscalls.into(),
         doorbell: options.doorbell.into(),

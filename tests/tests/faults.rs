@@ -216,11 +216,15 @@ fn files_that_may_not_grow() {
     assert_eq!(error.matches("File too large").count(), 2, "{error}");
 }
 
-/// A group of processes of the host that may have so much memory (bytes), and its removal.
-struct Group(PathBuf);
+/// A group of processes of the host whose memory is limited, and its removal.
+struct Group {
+    directory: PathBuf,
+    file: PathBuf,
+}
 
 impl Group {
-    fn new(limit: u64) -> Option<Self> {
+    /// One with a limit in bytes. `None`: it can't be made here.
+    fn new(name: &str, limit: u64) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
         let groups = fs::read_to_string("/proc/self/mounts").unwrap();
         let mount = |kind: &str, option: &str| {
@@ -237,36 +241,90 @@ impl Group {
                 (mount("cgroup2", "")?.join(place), "memory.max")
             }
         };
-        let group = Self(root.join(format!("hull-tests-{}", std::process::id())));
-        fs::create_dir(&group.0).ok()?;
-        fs::write(group.0.join(file), limit.to_string()).ok()?;
+        let directory = root.join(format!("hull-tests-{name}-{}", std::process::id()));
+        let group = Self { file: directory.join(file), directory };
+        fs::create_dir(&group.directory).ok()?;
+        group.limit(limit).ok()?;
         Some(group)
+    }
+
+    fn limit(&self, bytes: u64) -> std::io::Result<()> {
+        fs::write(&self.file, bytes.to_string())
+    }
+
+    /// A command of the host that runs a pod in the group.
+    fn enter(&self) -> String {
+        format!("echo $$ >{}/cgroup.procs && exec \"$@\"", self.directory.display())
+    }
+
+    #[track_caller]
+    fn is_empty(&self) {
+        let left = fs::read_to_string(self.directory.join("cgroup.procs")).unwrap();
+        assert_eq!(left, "", "a process of the pod is left");
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.directory);
     }
 }
 
-/// The monitor's group may have less than its pod: the host kills the monitor, and the pod ends as a program would.
+/// A pod that was told to have more memory than the monitor's group: `hull` warns, the host kills the monitor, and the
+/// pod ends as a program would.
 #[test]
 fn less_memory_for_the_group_than_for_the_pod() {
-    let Some(group) = Group::new(64 << 20) else {
+    let Some(group) = Group::new("less", 64 << 20) else {
         eprintln!("not run: a group of processes with a limit of memory can't be made here");
         return;
     };
-    let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", group.0.display());
-    // Within the limit nothing is noticed.
-    let outcome = from_shell(&enter, &[], "head -c 3000000 /dev/zero >/tmp/own; exit 5");
+    let options = ["--memory", "512M", "--timeout", "30s"];
+    let warned = |outcome: &Outcome| {
+        one_line(outcome);
+        let error = text(&outcome.stderr);
+        assert!(error.starts_with("hull: warning: --memory 512M: the host permits 64M ("), "{error}");
+        assert!(
+            error.contains(&group.file.display().to_string()) && error.contains("; use --memory 44M or "),
+            "{error}"
+        );
+    };
+    let outcome = from_shell(&group.enter(), &options, "head -c 3000000 /dev/zero >/tmp/own; exit 5");
     assert_eq!(outcome.status, 5, "{}", text(&outcome.stderr));
+    warned(&outcome);
     let started = Instant::now();
-    let outcome = from_shell(&enter, &["--timeout", "30s"], "head -c 200000000 /dev/zero >/tmp/own; exit 5");
+    let outcome = from_shell(&group.enter(), &options, "head -c 200000000 /dev/zero >/tmp/own; exit 5");
     assert!([128 + 9, 124].contains(&outcome.status), "{}: {}", outcome.status, text(&outcome.stderr));
     assert!(started.elapsed() < Duration::from_secs(60));
-    assert!(outcome.stderr.is_empty() || outcome.status == 124, "{}", text(&outcome.stderr));
-    assert_eq!(fs::read_to_string(group.0.join("cgroup.procs")).unwrap(), "", "a process of the pod is left");
+    if outcome.status != 124 {
+        warned(&outcome);
+    }
+    group.is_empty();
+}
+
+/// Unless it is told, a pod takes no more than the monitor's group may have, and ends the program that wants more itself.
+#[test]
+fn pods_respect_the_memory_of_their_group() {
+    let Some(group) = Group::new("respect", 96 << 20) else {
+        eprintln!("not run: a group of processes with a limit of memory can't be made here");
+        return;
+    };
+    let script =
+        "grep MemTotal /proc/meminfo | tr -dc 0-9; echo; head -c 200000000 /dev/zero >/tmp/own; echo $?; rm /tmp/own
+        /usr/bin/python3 -c 'bytearray(300 << 20)'; echo $?; echo alive; exit 5";
+    let outcome = from_shell(&group.enter(), &["--timeout", "40s"], script);
+    let error = text(&outcome.stderr);
+    // 96 MiB less 16 MiB and a sixteenth, in pages of 2 MiB.
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (5, "75776\n1\n137\nalive\n"), "{error}");
+    assert!(error.contains("No space left") && error.contains("hull: out of memory (limit 74 MiB): killed"), "{error}");
+    // What was asked for fits.
+    let outcome = from_shell(&group.enter(), &["--memory", "64M"], "exit 5");
+    assert_eq!((outcome.status, text(&outcome.stderr).as_str()), (5, ""));
+    group.limit(32 << 20).unwrap();
+    let outcome = from_shell(&group.enter(), &[], "exit 5");
+    assert_eq!(outcome.status, 125);
+    one_line(&outcome);
+    assert!(text(&outcome.stderr).starts_with("hull: memory: the host permits 32M ("), "{}", text(&outcome.stderr));
+    group.is_empty();
 }
 
 #[test]

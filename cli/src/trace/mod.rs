@@ -114,7 +114,7 @@ mod tests {
         let line = "hull trace -f -C -T -tt -s 64 -o /x -e trace=read -e write --env A=b -m 1G --ro /a -- ls -e";
         let options = options(line).unwrap();
         assert_eq!(options.output, Some("/x".into()));
-        assert_eq!((options.run.memory, options.run.program.len()), (1 << 30, 2));
+        assert_eq!((options.run.memory, options.run.program.len()), (Some(1 << 30), 2));
         assert_eq!(options.run.env, ["A=b"]);
         let trace = request(&options);
         assert_eq!(trace.calls[0], 1 << 1);
