@@ -189,13 +189,20 @@ impl HostNode {
         };
         content.ahead.set(((start + len) / PAGE, len));
         let fetch = start == 0 && content.handle.get().is_none() && self.host().has_fetch.get() && !self.gone.get();
-        if fetch {
-            match self.fetch(len) {
-                Err(Errno::ENOSYS | Errno::EINVAL) => self.host().has_fetch.set(false),
-                other => return other,
+        let fetched = if fetch { Some(self.fetch(len)) } else { None };
+        let filled = match fetched {
+            Some(Err(Errno::ENOSYS | Errno::EINVAL)) => {
+                self.host().has_fetch.set(false);
+                self.read_pages(start / PAGE, len as usize, size)
             }
+            Some(fetched) => fetched,
+            None => self.read_pages(start / PAGE, len as usize, size),
+        };
+        if start < first * PAGE && filled != Err(Errno::ENOMEM) && content.pages.borrow().get(first).is_none() {
+            // What comes before it can't be read.
+            return self.read_pages(first, FRAME_SIZE, size);
         }
-        self.read_pages(start / PAGE, len as usize, size)
+        filled
     }
 
     /// Reads `len` bytes from page `first` on and keeps them.
@@ -205,8 +212,8 @@ impl HostNode {
         Ok(())
     }
 
-    /// Reads `len` bytes from page `first` on straight into frames: these, and how many bytes the file had. ENOMEM when there is
-    /// none for the first page.
+    /// Reads `len` bytes from page `first` on straight into frames: these, and how many bytes the file had. What follows pages
+    /// that were read may fail: it is left out. ENOMEM when there is no frame for the first page.
     fn read_frames(&self, first: u64, len: usize, size: u64) -> Result<(Vec<Frame>, usize)> {
         let mut frames: Vec<Frame> = Vec::new();
         frames.try_reserve_exact(len.div_ceil(FRAME_SIZE)).map_err(|_| Errno::ENOMEM)?;
@@ -222,7 +229,13 @@ impl HostNode {
         let mut done = 0;
         while done < len {
             let at = start + done as u64;
-            let n = self.on_handle(false, |id| self.host().io.read_frames(id, at, &frames, done, len - done))?;
+            let n = match self.on_handle(false, |id| self.host().io.read_frames(id, at, &frames, done, len - done)) {
+                Err(_) if done >= FRAME_SIZE => {
+                    frames.truncate(done / FRAME_SIZE);
+                    return Ok((frames, done / FRAME_SIZE * FRAME_SIZE));
+                }
+                n => n?,
+            };
             done += n.min(len - done);
             if n == 0 || start + done as u64 >= size {
                 break;
@@ -277,7 +290,9 @@ impl HostNode {
             }
             let done = (reply.result as usize).min(data.len());
             data[done..].fill(0);
-            self.keep_pages(0, data)
+            // If the rest can't be read, only whole pages are kept.
+            let kept = if done as u64 >= attr.size { data.len() } else { done / FRAME_SIZE * FRAME_SIZE };
+            self.keep_pages(0, &data[..kept])
         })
     }
 
