@@ -22,6 +22,7 @@
 enum { NOT_HERE = 77, FIRST = 2, MOST = 1 << 17 };
 
 #define K 1024
+#define LARGE(name) {name, 16384 * K, 5120 * K, 8192 * K}
 static struct file {
     const char *name;
     unsigned size, bad, bad_end; // content, and what of it is lost
@@ -29,7 +30,7 @@ static struct file {
 } files[] = {
     {"good", 1024 * K},           {"good-later", 1024 * K},       {"bad", 1024 * K, 0, 1024 * K},  {"bad-mapped", 1024 * K, 0, 1024 * K},
     {"half", 1024 * K, 64 * K, 1024 * K}, {"half-mapped", 1024 * K, 64 * K, 1024 * K}, {"small", 100000, 40 * K, 100000},
-    {"hole", 60 * K, 8 * K, 12 * K}, {"hole-mapped", 60 * K, 8 * K, 12 * K}, {"large", 16384 * K, 4096 * K, 8192 * K},
+    {"hole", 60 * K, 8 * K, 12 * K}, {"hole-mapped", 60 * K, 8 * K, 12 * K}, LARGE("large-read"), LARGE("large-call"), LARGE("large-private"), LARGE("large-sent"), LARGE("large-shared"),
     {"written", 64 * K, 0, 64 * K}, {"stored", 64 * K, 0, 64 * K},
 };
 enum { COUNT = sizeof files / sizeof *files, BROKEN = FIRST + COUNT };

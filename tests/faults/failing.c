@@ -23,6 +23,22 @@ static void look(const char *name, const volatile char *mapping, int page) {
         printf("%s, page %d: %c\n", name, page, mapping[page * 4096]);
 }
 
+static void store(const char *name, volatile char *mapping, int page) {
+    if (sigsetjmp(back, 1)) {
+        printf("%s, store to page %d: SIGBUS, code %d\n", name, page, code);
+    } else {
+        mapping[page * 4096] = '!';
+        printf("%s, store to page %d: %c%c\n", name, page, mapping[page * 4096], mapping[page * 4096 + 1]);
+    }
+}
+
+// A mapping of a large file. A page was touched before those that are lost, so that there is more than that one at hand.
+static char *large_file(const char *name, int prot, int flags) {
+    char *mapping = mmap(NULL, 16 << 20, prot, flags, file(name, prot & PROT_WRITE && flags & MAP_SHARED ? O_RDWR : O_RDONLY), 0);
+    look(name, mapping, 1024);
+    return mapping;
+}
+
 // Reads to the end or an error, in pieces.
 static void all(const char *name, size_t piece) {
     int fd = file(name, O_RDONLY);
@@ -78,10 +94,26 @@ int main(int argc, char **argv) {
     look("half", other, 15);
     other = mmap(NULL, 60 << 10, PROT_READ, MAP_SHARED, file("hole-mapped", O_RDONLY), 0);
     for (int page = 0; page < 6; page++) look("hole", other, page);
-    if (!sigsetjmp(back, 1))
-        own[4096] = 1;
-    else
-        printf("store: SIGBUS, code %d\n", code);
+    const char *large = large_file("large-read", PROT_READ, MAP_SHARED);
+    for (int i = 0; i < 6; i++) look("large, read", large, (int[]){1, 1280, 1500, 1279, 2047, 2048}[i]);
+    large_file("large-call", PROT_READ, MAP_SHARED);
+    int called = file("large-call", O_RDONLY);
+    T(pread(called, room, 8192, (5 << 20) - 4096));
+    T(pread(called, room, 1, 5 << 20));
+    T(pread(called, room, 1, 6 << 20));
+    T(pread(called, room, 1, 8 << 20));
+    store("large, private", large_file("large-private", PROT_READ | PROT_WRITE, MAP_PRIVATE), 1280);
+    char *sent = large_file("large-sent", PROT_READ, MAP_PRIVATE);
+    T(write(pipe_[1], sent + (1279 << 12), 8192));
+    T(write(pipe_[1], sent + (1280 << 12), 4096));
+    char *shared = large_file("large-shared", PROT_READ | PROT_WRITE, MAP_SHARED);
+    store("large, shared", shared, 1280);
+    store("large, shared", shared, 1279);
+    look("large, shared", shared, 1281);
+    look("large, shared", shared, 1278);
+    T(pread(file("large-shared", O_RDONLY), room, 1, 1279 << 12));
+    printf("%c\n", *room);
+    store("bad", own, 1);
     T(write(pipe_[1], mapped, 1));
     T(write(pipe_[1], other + 4096, 8192));
     T(open(mapped + 4096, O_RDONLY));
@@ -109,6 +141,9 @@ int main(int argc, char **argv) {
     all("small", 1 << 20);
     look("bad", mapped, 0);
     look("hole", other, 2);
+    look("large", large, 1281);
+    look("large, shared", shared, 1279);
+    look("large, shared", shared, 1280);
     T(pwrite(written, "x", 1, 0));
     T(fsync(written));
     T(pread(written, room, 3, 0));

@@ -225,11 +225,15 @@ pub(crate) fn host_clocks() -> Option<HostClocks> {
     (sequence != 0 && sequence & 1 == 0 && clocks.sequence.load(Acquire) == sequence).then_some(reading)
 }
 
-/// Whether pages of the window were lost since this was asked last.
+/// Whether pages of the window were lost since [`take_losses`] was called.
 #[inline]
-pub fn window_lost() -> bool {
-    let losses = ring().losses.load(Relaxed);
-    LOSSES.replace(losses) != losses
+pub fn has_losses() -> bool {
+    ring().losses.load(Relaxed) != LOSSES.get()
+}
+
+/// What was lost so far is known.
+pub fn take_losses() {
+    LOSSES.set(ring().losses.load(Relaxed));
 }
 
 /// Whether a completion shall interrupt the running program.

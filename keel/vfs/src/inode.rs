@@ -107,6 +107,9 @@ pub trait Inode: Any {
     fn was_cut(&self) -> Option<u64> {
         None
     }
+    /// The host lost pages that [`Self::pages`] gave, of whatever file: gives none of them any more, and with `distrust` reads
+    /// files that had some into RAM from now on.
+    fn drop_window(&self, _distrust: bool) {}
     /// Changes the size.
     fn truncate(&self, _size: u64) -> Result<()> {
         Err(Errno::EINVAL)

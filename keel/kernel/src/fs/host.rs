@@ -54,6 +54,10 @@ impl HostFiles for Monitor {
         Some(Frame::from_window(gpa))
     }
 
+    fn has_losses(&self) -> bool {
+        hal::ring::has_losses()
+    }
+
     fn memory_is_short(&self) -> bool {
         let ram = hal::boot::ram_usage();
         ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 4

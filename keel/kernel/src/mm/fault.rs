@@ -97,11 +97,15 @@ impl Mm {
         }
         let va = page_down(address);
         loop {
-            let step = self.inner.borrow_mut().fault(va, access, &self.limits.get())?;
-            let Step::Load(load) = step else { return Ok(()) };
+            let step = self.inner.borrow_mut().fault(va, access, &self.limits.get());
+            if super::answer_losses() {
+                continue;
+            }
+            let Step::Load(load) = step? else { return Ok(()) };
             let (first, frames) = fetch(&load)?;
+            let installed = self.inner.borrow_mut().install(&load, first, &frames, access);
             // The mapping may have changed while the file was asked.
-            if self.inner.borrow_mut().install(&load, first, &frames, access)? {
+            if !super::answer_losses() && installed? {
                 return Ok(());
             }
         }
@@ -232,7 +236,8 @@ pub(super) fn is_sole(page: &Mapping) -> bool {
 fn copy_of(page: &Mapping) -> Result<Frame, FaultError> {
     let copy = Frame::alloc().ok_or(FaultError::NoMemory)?;
     copy.copy_from(&page.frame);
-    Ok(copy)
+    // A copy of what the host can't give is one of zeros.
+    if hal::ring::has_losses() { Err(FaultError::BeyondFile) } else { Ok(copy) }
 }
 
 impl Inner {
@@ -486,6 +491,9 @@ impl Inner {
                 self.space.map(at, frame.clone(), prot)
             } else if copy_all || copy_one && wanted {
                 let copy = Frame::alloc().inspect(|copy| copy.copy_from(frame));
+                if hal::ring::has_losses() {
+                    return Ok(false); // what was copied may be no more than zeros
+                }
                 copy.and_then(|copy| self.space.map(at, copy, prot))
             } else {
                 let prot = if area.is_private() { prot - Prot::WRITE } else { prot };

@@ -34,6 +34,7 @@ use area::{Area, FileBacking};
 use core::cell::{Cell, RefCell};
 use hal::paging::AddressSpace;
 use keel_core::vma::VmaSet;
+pub use reverse::answer_losses;
 use uapi::{Errno, Result};
 use vfs::Inode;
 

@@ -2,7 +2,7 @@
 
 use super::Mm;
 use super::area::{AreaFlags, same_inode};
-use abi::layout::PAGE_SIZE;
+use abi::layout::{PAGE_SIZE, WINDOW_BASE};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -33,20 +33,35 @@ pub fn truncated(inode: &Rc<dyn Inode>, size: u64) {
     forget(inode, size.div_ceil(PAGE_SIZE as u64), u64::MAX);
 }
 
-/// Pages of host files were lost while programs map them. Files that were cut fault again beyond their new
-/// ends, where programs get SIGBUS; whether there was one. May block.
-pub fn find_cut_files() -> bool {
-    let spaces: Vec<Rc<Mm>> = SPACES.borrow().iter().filter_map(Weak::upgrade).collect();
-    let mut files: Vec<Rc<dyn Inode>> = Vec::new();
-    for mm in spaces {
-        for (file, _) in mm.inner.borrow().vmas.iter().filter_map(|vma| vma.attrs.file()) {
-            if !files.iter().any(|known| same_inode(known, &file.inode)) {
-                files.push(file.inode.clone());
-            }
-        }
+/// Whether the host could not give pages of the window since this was asked last. Zeros are in their place, wherever it could not,
+/// so no program keeps any page of the window: one that touches such a page again gets its SIGBUS if the file was cut or
+/// can't be read. May block.
+#[inline]
+pub fn answer_losses() -> bool {
+    let any = hal::ring::has_losses();
+    if any {
+        forget_window();
     }
+    any
+}
+
+#[cold]
+fn forget_window() {
+    hal::ring::take_losses();
+    let cut = find_cut_files();
+    for file in mapped_files() {
+        // If none was cut, one can't be read.
+        file.drop_window(!cut);
+    }
+    for mm in spaces() {
+        mm.forget_window();
+    }
+}
+
+/// Files that were cut fault again beyond their new ends; whether there was one.
+fn find_cut_files() -> bool {
     let mut any = false;
-    for file in files {
+    for file in mapped_files() {
         if let Some(size) = file.was_cut() {
             truncated(&file, size);
             any = true;
@@ -55,14 +70,29 @@ pub fn find_cut_files() -> bool {
     any
 }
 
+fn spaces() -> Vec<Rc<Mm>> {
+    SPACES.borrow().iter().filter_map(Weak::upgrade).collect()
+}
+
+fn mapped_files() -> Vec<Rc<dyn Inode>> {
+    let mut files: Vec<Rc<dyn Inode>> = Vec::new();
+    for mm in spaces() {
+        for (file, _) in mm.inner.borrow().vmas.iter().filter_map(|vma| vma.attrs.file()) {
+            if !files.iter().any(|known| same_inode(known, &file.inode)) {
+                files.push(file.inode.clone());
+            }
+        }
+    }
+    files
+}
+
 /// The pages `[first, end)` of the file are gone or others: mappings ask for them again. Private copies
 /// go with them, as in Linux.
 pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {
     if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
         return;
     }
-    let spaces: Vec<Rc<Mm>> = SPACES.borrow().iter().filter_map(Weak::upgrade).collect();
-    for mm in spaces {
+    for mm in spaces() {
         mm.forget(inode, first, end);
     }
 }
@@ -72,8 +102,7 @@ pub fn is_mapped_writable(inode: &Rc<dyn Inode>) -> bool {
     if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
         return false;
     }
-    let spaces: Vec<Rc<Mm>> = SPACES.borrow().iter().filter_map(Weak::upgrade).collect();
-    spaces.iter().any(|mm| mm.maps_writable(inode))
+    spaces().iter().any(|mm| mm.maps_writable(inode))
 }
 
 impl Mm {
@@ -100,6 +129,24 @@ impl Mm {
             inner.space.unmap_range(vma.start + from * PAGE_SIZE, vma.start + to * PAGE_SIZE, |_, page| {
                 used |= page.accessed;
             });
+        }
+        if used {
+            inner.space.flush();
+        }
+    }
+}
+
+impl Mm {
+    fn forget_window(&self) {
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        let mut used = false;
+        for vma in inner.vmas.iter().filter(|vma| vma.attrs.file().is_some()) {
+            for va in (vma.start..vma.end).step_by(PAGE_SIZE) {
+                if inner.space.get(va).is_some_and(|page| page.frame.gpa() >= WINDOW_BASE as u64) {
+                    inner.space.unmap_range(va, va + PAGE_SIZE, |_, page| used |= page.accessed);
+                }
+            }
         }
         if used {
             inner.space.flush();

@@ -23,10 +23,8 @@ pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
     });
     match info.vector {
         KICK_VECTOR => {
+            // The host may also say so that it lost pages: what follows looks.
             task::sched::kicked();
-            if hal::ring::window_lost() {
-                window_lost();
-            }
         }
         14 => page_fault(info),
         vector if patch::on_fault(frame, vector) => {}
@@ -61,15 +59,6 @@ fn page_fault(info: FaultInfo) {
     };
     task.signals.trap.set([14, info.code, info.address]);
     send::force(&task, SigInfo::fault(signal, reason, info.address));
-}
-
-/// The host could not give a page that the program touched. Where its file was cut, the program touches the page
-/// again and gets its SIGBUS; if no file was, the host can't read it, and nobody knows which page it is.
-fn window_lost() {
-    if !crate::mm::reverse::find_cut_files() {
-        const BUS_ADRERR: i32 = 2;
-        send::force(&task::current(), SigInfo::fault(g::SIGBUS, BUS_ADRERR, 0));
-    }
 }
 
 /// An `int n` instruction raises a general protection fault on processors, but an undefined opcode

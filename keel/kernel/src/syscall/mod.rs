@@ -357,6 +357,7 @@ pub fn resume(frame: &mut TrapFrame) {
 #[cold]
 #[inline(never)]
 pub fn finish(frame: &mut TrapFrame, call: Option<u64>) {
+    crate::mm::answer_losses();
     // The registers that rt_sigreturn and execve leave are no result of theirs.
     let mut call = call.filter(|n| *n != u64::from(general::__NR_rt_sigreturn));
     while let Next::Call(number) = deliver::leave(frame, call) {

@@ -62,6 +62,8 @@ pub(super) struct Content {
     own_write: Cell<u64>,
     /// Pages that mappings asked of the window.
     asked: Cell<u64>,
+    /// Part of it can't be read, perhaps: pages for mappings are read, not shown in the window unseen.
+    pub(super) distrusted: Cell<bool>,
 }
 
 impl Content {
@@ -331,10 +333,18 @@ impl HostNode {
         if let Some(frame) = content.pages.borrow().get(index) {
             return Some(frame.clone());
         }
-        let chunks = content.chunks.borrow();
-        let chunk = chunks.get(&(index * PAGE / CHUNK))?;
+        let chunk = content.chunks.borrow().get(&(index * PAGE / CHUNK)).copied()?;
         let offset = index * PAGE % CHUNK;
-        (offset < chunk.mapped).then(|| self.host().io.window_page(chunk.gpa + offset))?
+        let page = (offset < chunk.mapped).then(|| self.host().io.window_page(chunk.gpa + offset))??;
+        // It is there once it was touched.
+        let mut first = [0];
+        page.read(0, &mut first);
+        core::hint::black_box(first);
+        if self.host().io.has_losses() {
+            self.host().drop_window(true);
+            return None;
+        }
+        Some(page)
     }
 
     /// Page `index` of a file of `size` bytes, fetched if needed. `None`: no memory for it.

@@ -81,6 +81,10 @@ impl Inode for HostNode {
         self.cut_content()
     }
 
+    fn drop_window(&self, distrust: bool) {
+        self.export.host.drop_window(distrust);
+    }
+
     fn truncate(&self, size: u64) -> Result<()> {
         self.writable()?;
         self.truncate_content(size)

@@ -52,6 +52,11 @@ pub trait HostFiles {
     fn post(&self, op: Op, args: [u64; 6]);
     /// A handle on a page of the window, by guest-physical address; `None` where there is no window.
     fn window_page(&self, gpa: u64) -> Option<Frame>;
+    /// Whether the host lost pages of the window, which read as zeros since, and nobody has called
+    /// [`crate::Inode::drop_window`].
+    fn has_losses(&self) -> bool {
+        false
+    }
     /// Whether so little memory is left that half of the cache must do.
     fn memory_is_short(&self) -> bool {
         false

@@ -147,6 +147,18 @@ impl Host {
         }
     }
 
+    /// Pages were lost, and nobody knows which: what is in the window now is used no more. `distrust`: of the files that were
+    /// there one can't be read in part.
+    pub(super) fn drop_window(&self, distrust: bool) {
+        for node in self.window.users.take().iter().filter_map(Weak::upgrade) {
+            let Some(content) = node.content.get() else { continue };
+            for (_, chunk) in content.chunks.take() {
+                content.distrusted.set(content.distrusted.get() || distrust);
+                self.retire(chunk);
+            }
+        }
+    }
+
     /// A chunk whose file is gone.
     pub(super) fn retire(&self, chunk: Chunk) {
         self.window.retired.borrow_mut().push(chunk);

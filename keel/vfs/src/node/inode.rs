@@ -85,6 +85,12 @@ impl Inode for Node {
         self.lower_data()?.cut_content()
     }
 
+    fn drop_window(&self, distrust: bool) {
+        if let Some(lower) = self.lower_data() {
+            lower.drop_window(distrust);
+        }
+    }
+
     fn truncate(&self, size: u64) -> Result<()> {
         self.truncate_data(size)
     }

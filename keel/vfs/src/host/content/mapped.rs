@@ -5,7 +5,7 @@ use super::super::window::{CHUNK, Chunk};
 use super::PAGE;
 use abi::request::Op;
 use alloc::vec::Vec;
-use hal::frame::Frame;
+use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
 
 impl HostNode {
@@ -20,11 +20,17 @@ impl HostNode {
             return Err(Errno::ENXIO);
         }
         let count = (count.max(1) as u64).min(total - first);
+        let distrusted = content.distrusted.get();
+        if distrusted && (write || self.is_writable()) {
+            // It is to be seen by all, so the window shows it, once it is known to be there.
+            self.read_frames(first, FRAME_SIZE, attr.size)?;
+            return self.window_pages(first, 1, attr.size, write);
+        }
         if write {
             return self.window_pages(first, count, attr.size, true);
         }
         let in_ram = content.pages.borrow().get(first).is_some();
-        let large = attr.size > self.host().map_from_ram && self.host().has_window();
+        let large = attr.size > self.host().map_from_ram && self.host().has_window() && !distrusted;
         if !in_ram && large && !self.bring(first, count, attr.size) {
             match self.window_pages(first, count, attr.size, false) {
                 Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
