@@ -3,7 +3,7 @@
 use super::area::{Area, AreaFlags, Backing, FileBacking, FileName, STACK_GUARD_GAP};
 use super::text::PatchedText;
 use super::{Access, ExecRequest, Inner, Layout, Limits, Mm, StartPoint, page_down};
-use crate::task::rseq;
+use crate::task::{self, rseq};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -50,6 +50,7 @@ impl Mm {
         let interpreter = program.interpreter(request)?;
 
         let mut inner = Inner::new(request.stack_limit)?;
+        inner.rules = task::current().try_mm().map_or_else(Default::default, |old| old.inherited_rules());
         let mut layout = Layout::default();
         let bias = program.choose_bias(&inner, interpreter.is_some())?;
         let at = |addr: u64| bias.wrapping_add(addr as usize);

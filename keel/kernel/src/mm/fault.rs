@@ -439,7 +439,7 @@ impl Inner {
     /// A large page at `va`, if it is the start of one that the mapping covers, and memory abounds.
     fn fill_large(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) -> bool {
         let fits = va.is_multiple_of(LARGE_PAGE_SIZE) && vma.end - va >= LARGE_PAGE_SIZE;
-        if !fits || vma.attrs.flags.contains(AreaFlags::NO_HUGE) || !prot.contains(Prot::READ) {
+        if !fits || !self.rules.permit_huge(&vma.attrs) || !prot.contains(Prot::READ) {
             return false;
         }
         let ram = hal::boot::ram_usage();

@@ -24,6 +24,7 @@ impl Mm {
         child.brk = parent.brk;
         child.plain_text = parent.plain_text;
         child.freestanding = parent.freestanding;
+        child.rules = parent.rules.inherited();
         child.vmas = inherited(parent);
         parent.copy_pages(&mut child)?;
         child.note_attached();

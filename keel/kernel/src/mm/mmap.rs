@@ -82,6 +82,7 @@ impl Mm {
             return Err(Errno::ENOMEM);
         }
         let start = inner.place(placement, len, &area)?;
+        inner.rules.check(area.prot, area.prot)?;
         let replaced = matches!(placement, Placement::Fixed(_));
         if inner.mapped_beyond(len, self.limits.get().address_space) && !replaced {
             return Err(Errno::ENOMEM);
@@ -139,6 +140,7 @@ impl Mm {
             }
             if vma.attrs.flags.contains(AreaFlags::NEVER_WRITE) && prot.contains(Prot::WRITE)
                 || vma.attrs.flags.contains(AreaFlags::SPECIAL)
+                || inner.rules.check(vma.attrs.prot, prot).is_err()
             {
                 result = Err(Errno::EACCES);
                 break;

@@ -18,6 +18,7 @@ pub mod other;
 pub mod policy;
 pub mod remap;
 pub mod reverse;
+mod rules;
 pub mod shared;
 pub mod special;
 pub mod syscalls;
@@ -35,6 +36,7 @@ use core::cell::{Cell, RefCell};
 use hal::paging::AddressSpace;
 use keel_core::vma::VmaSet;
 pub use reverse::answer_losses;
+use rules::Rules;
 use uapi::{Errno, Result};
 use vfs::Inode;
 
@@ -72,6 +74,7 @@ struct Inner {
     plain_text: bool,
     /// The program has no interpreter and is linked to fixed addresses.
     freestanding: bool,
+    rules: Rules,
 }
 
 /// Addresses that /proc/PID/stat shows; all in bytes, 0 if there is no such thing.
@@ -276,6 +279,7 @@ impl Inner {
             copied: fault::Ahead::default(),
             plain_text: false,
             freestanding: false,
+            rules: Rules::default(),
         })
     }
 

@@ -142,10 +142,14 @@ impl Mm {
         let inner = &mut *inner;
         let mut used = false;
         for vma in inner.vmas.iter().filter(|vma| vma.attrs.file().is_some()) {
-            for va in (vma.start..vma.end).step_by(PAGE_SIZE) {
-                if inner.space.get(va).is_some_and(|page| page.frame.gpa() >= WINDOW_BASE as u64) {
-                    inner.space.unmap_range(va, va + PAGE_SIZE, |_, page| used |= page.accessed);
+            let mut shown = Vec::new();
+            inner.space.for_each(vma.start, vma.end, |va, page| {
+                if page.frame.gpa() >= WINDOW_BASE as u64 {
+                    shown.push(va);
                 }
+            });
+            for va in shown {
+                inner.space.unmap_range(va, va + PAGE_SIZE, |_, page| used |= page.accessed);
             }
         }
         if used {

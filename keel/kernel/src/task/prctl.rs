@@ -84,7 +84,19 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         }
         p::PR_GET_THP_DISABLE => {
             check(arg2 == 0 && rest_is_zero)?;
-            Ok(0)
+            Ok(me.mm().huge_disabled() as i32)
+        }
+        p::PR_SET_THP_DISABLE => {
+            check(arg4 == 0 && arg5 == 0)?;
+            me.mm().disable_huge(arg2 != 0, arg3).map(|()| 0)
+        }
+        p::PR_GET_MDWE => {
+            check(arg2 == 0 && rest_is_zero)?;
+            Ok(me.mm().execution_rules() as i32)
+        }
+        p::PR_SET_MDWE => {
+            check(rest_is_zero)?;
+            me.mm().set_execution_rules(arg2).map(|()| 0)
         }
         p::PR_SET_SYSCALL_USER_DISPATCH => user_dispatch::set(arg2, arg3, arg4, arg5 as usize),
         p::PR_GET_TID_ADDRESS => user::write(at, &me.clear_tid.get()).map(|()| 0),

@@ -54,7 +54,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     if let Some(mm) = task.and_then(|t| t.try_mm()) {
         sizes(&mut text, &mm, process.usage().max_resident);
         line(&mut text, "CoreDumping", "0");
-        line(&mut text, "THP_enabled", "1");
+        line(&mut text, "THP_enabled", if mm.has_huge_pages() { "1" } else { "0" });
         line(&mut text, "untag_mask", "0xffffffffffffffff");
     }
     line(&mut text, "Threads", &format!("{}", process.thread_count().max(1)));

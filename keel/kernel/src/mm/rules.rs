@@ -1,0 +1,88 @@
+//! Rules that a program makes for its memory, and hands down: prctl(2) `PR_SET_MDWE` and `PR_SET_THP_DISABLE`.
+
+use super::Mm;
+use super::area::{Area, AreaFlags};
+use hal::paging::Prot;
+use uapi::raw::prctl as p;
+use uapi::{Errno, Result};
+
+/// `PR_THP_DISABLE_EXCEPT_ADVISED`.
+const EXCEPT_ADVISED: u32 = 2;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Flags of `PR_SET_MDWE`.
+    execution: u32,
+    /// 0, or 1 with flags of `PR_SET_THP_DISABLE`.
+    no_huge: u32,
+}
+
+impl Rules {
+    /// What children and other programs in the process get.
+    pub(super) fn inherited(self) -> Self {
+        let ends = self.execution & p::PR_MDWE_NO_INHERIT != 0;
+        Self { execution: if ends { 0 } else { self.execution }, ..self }
+    }
+
+    /// What can be written, or could not be executed before, must not be executed. EACCES.
+    pub(super) fn check(self, before: Prot, after: Prot) -> Result<()> {
+        let gains = after.contains(Prot::EXEC) && (after.contains(Prot::WRITE) || !before.contains(Prot::EXEC));
+        if self.execution != 0 && gains { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// Whether the mapping may have huge pages.
+    pub(super) fn permit_huge(self, area: &Area) -> bool {
+        match self.no_huge {
+            0 => !area.flags.contains(AreaFlags::NO_HUGE),
+            1 => false,
+            _ => area.flags.contains(AreaFlags::HUGE),
+        }
+    }
+}
+
+impl Mm {
+    /// What this program hands down.
+    pub(super) fn inherited_rules(&self) -> Rules {
+        self.inner.borrow().rules.inherited()
+    }
+
+    /// Whether huge pages are used at all.
+    pub fn has_huge_pages(&self) -> bool {
+        self.inner.borrow().rules.no_huge != 1
+    }
+
+    /// `PR_GET_THP_DISABLE`.
+    pub fn huge_disabled(&self) -> u32 {
+        self.inner.borrow().rules.no_huge
+    }
+
+    /// `PR_SET_THP_DISABLE`: pages that are there stay. EINVAL.
+    pub fn disable_huge(&self, on: bool, flags: u64) -> Result<()> {
+        if flags & !u64::from(EXCEPT_ADVISED) != 0 || !on && flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.inner.borrow_mut().rules.no_huge = if on { 1 | flags as u32 } else { 0 };
+        Ok(())
+    }
+
+    /// `PR_GET_MDWE`.
+    pub fn execution_rules(&self) -> u32 {
+        self.inner.borrow().rules.execution
+    }
+
+    /// `PR_SET_MDWE`: what was set stays. EINVAL, EPERM.
+    pub fn set_execution_rules(&self, flags: u64) -> Result<()> {
+        const REFUSE: u64 = p::PR_MDWE_REFUSE_EXEC_GAIN as u64;
+        const BOTH: u64 = REFUSE | p::PR_MDWE_NO_INHERIT as u64;
+        if flags & !BOTH != 0 || flags != 0 && flags & REFUSE == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let rules = &mut self.inner.borrow_mut().rules;
+        if rules.execution != 0 && u64::from(rules.execution) != flags {
+            return Err(Errno::EPERM);
+        }
+        rules.execution = flags as u32;
+        Ok(())
+    }
+}
