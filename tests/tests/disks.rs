@@ -47,10 +47,10 @@ fn lost_parts_of_files() {
     };
     let host = on_disk(Command::new(&failing).arg(directory));
     if host.status == NOT_HERE {
-        eprintln!(
-            "not run: no FUSE here ({}); reads_and_writes_that_fail tests what it can",
+        hull_tests::not_run(&format!(
+            "no FUSE here ({}); reads_and_writes_that_fail tests what it can",
             text(&host.stderr).trim()
-        );
+        ));
         return;
     }
     assert_eq!(host.status, 0, "{}{}", text(&host.stdout), text(&host.stderr));

@@ -170,7 +170,7 @@ fn streams_that_take_nothing() {
 fn a_full_target_is_told_to_the_program() {
     // SAFETY: asks for a number.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("not run: mounting a small file system needs the root user");
+        hull_tests::not_run("mounting a small file system needs the root user");
         return;
     }
     let scratch = Scratch::new().unwrap();
@@ -192,7 +192,7 @@ fn a_full_target_is_told_to_the_program() {
 fn a_full_directory_for_temporary_files_is_no_matter() {
     // SAFETY: asks for a number.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("not run: mounting a small file system needs the root user");
+        hull_tests::not_run("mounting a small file system needs the root user");
         return;
     }
     let full = "mount -t tmpfs -o size=4k none /tmp && head -c 4096 /dev/zero >/tmp/full";
@@ -275,7 +275,7 @@ impl Drop for Group {
 #[test]
 fn less_memory_for_the_group_than_for_the_pod() {
     let Some(group) = Group::new("less", 64 << 20) else {
-        eprintln!("not run: a group of processes with a limit of memory can't be made here");
+        hull_tests::not_run("a group of processes with a limit of memory can't be made here");
         return;
     };
     let options = ["--memory", "512M", "--timeout", "30s"];
@@ -305,7 +305,7 @@ fn less_memory_for_the_group_than_for_the_pod() {
 #[test]
 fn pods_respect_the_memory_of_their_group() {
     let Some(group) = Group::new("respect", 96 << 20) else {
-        eprintln!("not run: a group of processes with a limit of memory can't be made here");
+        hull_tests::not_run("a group of processes with a limit of memory can't be made here");
         return;
     };
     let script =
