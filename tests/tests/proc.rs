@@ -75,6 +75,18 @@ fn figures_are_those_of_the_pod() {
 }
 
 #[test]
+fn traffic_is_counted() {
+    let script = "python3 -c '
+import socket
+listener = socket.create_server((\"127.0.0.1\", 0))
+client = socket.create_connection(listener.getsockname())
+client.sendall(bytes(1000))
+print(len(listener.accept()[0].recv(1000, socket.MSG_WAITALL)))'
+        nstat -asz TcpExtListenDrops IpExtInOctets TcpActiveOpens | awk '!/#/ { print $1, $2 >= 1000 ? \"bytes\" : $2 }'";
+    assert_eq!(output(script), "1000\nTcpActiveOpens 1\nTcpExtListenDrops 0\nIpExtInOctets bytes\n");
+}
+
+#[test]
 fn mounts_are_listed() {
     let table = output("findmnt -n -o TARGET -r; mountpoint -q /proc && df /tmp | wc -l");
     for target in ["/", "/proc", "/sys", "/sys/fs/cgroup", "/dev", "/dev/pts", "/dev/shm", "/tmp"] {

@@ -31,6 +31,17 @@ const TCP_COUNTERS: &str = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens Passi
      InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
 const UDP_COUNTERS: &str =
     "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors";
+/// What packets, timers and a lack of room can cause: nothing of that happens where bytes go straight to their receiver.
+const TCP_EVENTS: &str = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
+     OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive PAWSEstab DelayedACKs \
+     DelayedACKLocked DelayedACKLost ListenOverflows ListenDrops TCPRenoRecovery TCPSackRecovery TCPSACKReneging \
+     TCPLostRetransmit TCPRenoFailures TCPSackFailures TCPLossFailures TCPFastRetrans TCPSlowStartRetrans TCPTimeouts \
+     TCPLossProbes TCPRcvCollapsed TCPMemoryPressures TCPSpuriousRTOs TCPBacklogDrop PFMemallocDrop TCPDeferAcceptDrop \
+     IPReversePathFilter TCPTimeWaitOverflow TCPReqQFullDoCookies TCPReqQFullDrop TCPRetransFail TCPOFOQueue TCPOFODrop \
+     TCPSynRetrans TCPWqueueTooBig TCPZeroWindowDrop TCPRcvQDrop";
+const IP_EVENTS: &str = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets OutOctets \
+     InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts \
+     ReasmOverlaps";
 
 /// Bytes of a line of the tables of IPv4 sockets and routes, which are padded.
 const TCP_WIDTH: usize = 149;
@@ -118,6 +129,14 @@ fn snmp() -> String {
     .concat()
 }
 
+fn netstat() -> String {
+    let mut ip: [String; 14] = core::array::from_fn(|_| String::from("0"));
+    ip[6] = format!("{}", Count::Bytes.get());
+    ip[7] = ip[6].clone();
+    ip[13] = format!("{}", Count::Packets.get());
+    [counters("TcpExt", TCP_EVENTS, &[]), counters("IpExt", IP_EVENTS, &ip)].concat()
+}
+
 /// The directory.
 pub fn directory() -> Table {
     table([
@@ -131,6 +150,7 @@ pub fn directory() -> Table {
             "netlink",
             constant("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"),
         ),
+        ("netstat", text(netstat)),
         ("packet", constant("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")),
         (
             "raw",
