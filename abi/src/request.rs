@@ -72,8 +72,10 @@ pub enum Op {
     /// the path, depth first, then likewise a3 others, named in the input after the path, each after a
     /// zero byte. Any of them may be left out. Only with a1 = 0.
     ///
-    /// a4: 1 for attributes of directories only. Of anything else then come just the inode number and the
-    /// type; `nlink` 0 tells so, here and where the attributes can't be had.
+    /// a4: of which entries the attributes are wanted, [`list_attr`]. Of all others come just the inode number and
+    /// the type; `nlink` 0 tells so, here and where the attributes can't be had.
+    ///
+    /// a5: 1 for the a3 others alone, without what lies beneath them and beneath the path.
     ReadDir = 33,
     /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file, a3: uid, a4: gid
     /// of a new file. in: path. out: [`NodeAttr`]. e0: handle.
@@ -268,8 +270,18 @@ pub mod dir_record {
     /// An entry of the directory that is being listed.
     pub const ENTRY: u32 = 0;
     /// From here on another directory is listed, completely. The name is its path beneath the export;
-    /// the attributes are not set.
+    /// the attributes are its own.
     pub const DIRECTORY: u32 = 1;
+}
+
+/// Entries with attributes in the answer to [`Op::ReadDir`].
+pub mod list_attr {
+    /// All.
+    pub const ALL: u64 = 0;
+    /// Directories.
+    pub const DIRECTORIES: u64 = 1;
+    /// None.
+    pub const NONE: u64 = 2;
 }
 
 /// What [`Op::SetAttr`] changes.

@@ -77,7 +77,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
     let ram = hal::boot::ram_usage();
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
     let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0;
-    let host = Host::new(Rc::new(Monitor), half, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });
+    let host = Host::new(Rc::new(Monitor::default()), half, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });
     HOST.replace(Some(host.clone()));
 
     // Directories before what lies in them.

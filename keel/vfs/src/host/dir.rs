@@ -1,5 +1,6 @@
 //! Names of a host directory.
 
+use super::near::{Misses, Order};
 use super::{HostNode, now};
 use crate::{FileType, Listing, Name};
 use abi::request::{NodeAttr, Op};
@@ -13,17 +14,6 @@ use uapi::{Errno, Result};
 
 /// Most components that one lookup fetches.
 const MAX_AHEAD: usize = 16;
-
-/// Who asks for the attributes of a listed name and then of one that follows as closely goes through all of them,
-const STEP: usize = 8;
-/// and as closely if they are sorted.
-const SORTED_STEP: usize = 2;
-/// Names of a listed directory whose attributes are asked for one by one: so many,
-const FEW: usize = 4;
-/// or of a large one this part, which takes about as long as all of them at once.
-const MANY: usize = 32;
-/// Most names among which one is searched for its place.
-const MAX_SEARCHED: usize = 1024;
 
 /// What the host said of a name.
 enum Seen {
@@ -51,12 +41,19 @@ impl Seen {
 }
 
 /// What is known of a name.
-struct Entry {
+pub(super) struct Entry {
     /// When it was fetched.
     fetched: u64,
     found: Seen,
     /// The node, while somebody uses it.
-    node: Weak<HostNode>,
+    pub(super) node: Weak<HostNode>,
+}
+
+impl Entry {
+    /// It was listed or found to be a directory.
+    pub(super) fn is_directory(&self) -> bool {
+        self.found.entry().is_some_and(|(_, kind)| kind == FileType::Directory)
+    }
 }
 
 /// Remembered names of a directory.
@@ -65,16 +62,17 @@ pub(super) struct Names {
     /// The cache keeps the directory alive for them.
     pub(super) is_kept: Cell<bool>,
     /// A tree, because a big directory would need a big table in one piece.
-    map: RefCell<BTreeMap<Name, Entry>>,
+    pub(super) map: RefCell<BTreeMap<Name, Entry>>,
     /// All names, in the host's order, as of `listed`.
-    order: RefCell<Vec<Name>>,
+    pub(super) order: RefCell<Vec<Name>>,
     pub(super) sought: super::near::Sought,
-    /// How often a name was looked up whose attributes were not fetched, and where the last one stood in the order.
-    misses: Cell<(usize, usize)>,
+    pub(super) misses: Cell<Misses>,
     /// The last one.
-    missed: RefCell<Option<Name>>,
-    /// The last listing brought attributes of directories only.
-    is_brief: Cell<bool>,
+    pub(super) missed: RefCell<Option<Name>>,
+    /// Which entries the last listing brought with attributes, [`list_attr`].
+    attributes: Cell<u64>,
+    /// Regular files in it that were looked up since the last listing.
+    pub(super) looked_up: Cell<usize>,
     /// When the whole directory was fetched; 0: never.
     listed: Cell<u64>,
 }
@@ -93,30 +91,6 @@ impl Names {
         map.len()
     }
 
-    /// Notes that the attributes of a listed name are wanted. Whether those of the others will probably be, too: somebody
-    /// goes through them in their order or sorted, or has asked for many. Who looks for a few of many names asks for
-    /// those.
-    fn are_all_wanted(&self, name: &[u8]) -> bool {
-        let (order, map) = (self.order.borrow(), self.map.borrow());
-        let (count, last) = self.misses.get();
-        let missed = self.missed.take();
-        let after = order.get(last + 1..).unwrap_or_default();
-        let step = after.iter().take(STEP).position(|n| **n == *name).filter(|_| missed.is_some());
-        let is_next = missed.is_some_and(|missed| {
-            let after = map.range::<[u8], _>((Bound::Excluded(&*missed), Bound::Unbounded));
-            after.take(SORTED_STEP).any(|(n, _)| **n == *name)
-        });
-        if step.is_some() || is_next || count >= FEW.max(order.len() / MANY) {
-            self.misses.set((0, 0));
-            return true;
-        }
-        let at = order.iter().take(MAX_SEARCHED).position(|n| **n == *name).unwrap_or_default();
-        self.misses.set((count + 1, at));
-        let known = map.get_key_value(name).map(|(n, _)| n.clone());
-        self.missed.replace(known);
-        false
-    }
-
     /// Whether names that are not in the table do not exist.
     fn is_complete(&self, now: u64, fresh_ns: u64) -> bool {
         self.listed.get() != 0 && now.saturating_sub(self.listed.get()) < fresh_ns
@@ -128,7 +102,7 @@ enum Known {
     Node(Rc<HostNode>, u64),
     Attr(NodeAttr, Option<Name>, u64),
     /// It exists.
-    Listed,
+    Listed(FileType),
     Absent,
     Unknown,
 }
@@ -145,8 +119,10 @@ impl HostNode {
         match map.get(name) {
             Some(entry) if now.saturating_sub(entry.fetched) < fresh_ns => match (entry.node.upgrade(), &entry.found) {
                 (_, Seen::Absent) => Known::Absent,
-                (Some(node), Seen::Listed(..)) if now.saturating_sub(node.fetched.get()) >= fresh_ns => Known::Listed,
-                (None, Seen::Listed(..)) => Known::Listed,
+                (Some(node), Seen::Listed(..)) if now.saturating_sub(node.fetched.get()) >= fresh_ns => {
+                    Known::Listed(node.kind())
+                }
+                (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
                 (Some(node), _) => Known::Node(node, entry.fetched),
                 (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.fetched),
             },
@@ -159,9 +135,12 @@ impl HostNode {
     /// is known is too old, and then also for the components of `ahead`.
     pub fn find(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
         let mut known = self.known(name);
-        if matches!(known, Known::Listed) {
-            self.export.host.looked_up.set(true);
-            if self.names().are_all_wanted(name) {
+        if let Known::Listed(kind) = known {
+            let is_file = kind != FileType::Directory;
+            self.was_looked_up(kind);
+            let trip_ns = self.export.host.io.trip_ns();
+            let wanted = is_file && (self.names().are_all_wanted(name, trip_ns) || self.step(true).is_some());
+            if wanted && !self.export.is_underway(&self.path()) {
                 self.fetch_all(true)?;
                 known = self.known(name);
             }
@@ -171,20 +150,16 @@ impl HostNode {
         }
         match known {
             Known::Node(node, fetched) => {
-                if node.kind() != FileType::Directory {
-                    self.export.host.looked_up.set(true);
-                }
+                self.was_looked_up(node.kind());
                 node.has_name(&self.rc()?, name);
                 Ok((node, fetched + self.export.fresh_ns))
             }
             Known::Attr(attr, target, fetched) => {
-                if FileType::of(attr.mode) != FileType::Directory {
-                    self.export.host.looked_up.set(true);
-                }
+                self.was_looked_up(FileType::of(attr.mode));
                 Ok((self.known_node(Rc::from(name), &attr, target, fetched)?, fetched + self.export.fresh_ns))
             }
             Known::Absent => Err(Errno::ENOENT),
-            Known::Listed | Known::Unknown => self.walk(name, ahead),
+            Known::Listed(_) | Known::Unknown => self.walk(name, ahead),
         }
     }
 
@@ -207,8 +182,15 @@ impl HostNode {
         match self.known(name) {
             Known::Node(node, _) => Some(node),
             Known::Attr(attr, target, fetched) => self.known_node(Rc::from(name), &attr, target, fetched).ok(),
-            Known::Absent | Known::Listed | Known::Unknown => None,
+            Known::Absent | Known::Listed(_) | Known::Unknown => None,
         }
+    }
+
+    /// Whether a name was listed as what has these attributes.
+    pub(super) fn has_entry(&self, name: &[u8], attr: &NodeAttr) -> bool {
+        let Some(names) = self.names.get().filter(|_| self.is_listed()) else { return false };
+        let listed = names.map.borrow().get(name).and_then(|entry| entry.found.entry());
+        listed == Some((attr.ino, FileType::of(attr.mode)))
     }
 
     /// Whether all its names are known.
@@ -216,31 +198,56 @@ impl HostNode {
         self.names.get().is_some_and(|names| names.is_complete(now(), self.export.fresh_ns))
     }
 
-    /// Paths of directories that follow `name` in the host's order and were not listed yet (`brief`) or not
-    /// with all attributes, as many as `room` takes, each appended after a zero byte. Returns how many.
-    pub(super) fn unlisted_after(&self, name: &[u8], brief: bool, room: usize, out: &mut Vec<u8>) -> usize {
+    /// See [`Names::order_of`].
+    pub(super) fn order_of(
+        &self,
+        name: &[u8],
+        near: usize,
+        first: bool,
+        is_so: impl Fn(&Self) -> bool,
+    ) -> Option<Order> {
+        self.names.get().filter(|_| self.is_listed())?.order_of(name, near, first, is_so)
+    }
+
+    /// Paths of directories that follow `name` and were not listed yet with `attributes`, as many as `room` takes,
+    /// each appended after a zero byte. Returns how many.
+    pub(super) fn unlisted_after(
+        &self,
+        name: &[u8],
+        by: Order,
+        attributes: u64,
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let Some(names) = self.names.get().filter(|_| self.is_listed()) else { return 0 };
         let prefix = self.path();
         let (order, map) = (names.order.borrow(), names.map.borrow());
-        let is_done = |dir: &HostNode| dir.is_listed() && (brief || !dir.names().is_brief.get());
+        let is_done = |dir: &HostNode| dir.is_listed() && dir.names().attributes.get() <= attributes;
         let is_unlisted = |name: &&Name| {
-            map.get(*name).is_some_and(|entry| {
-                let directory = entry.found.entry().is_some_and(|(_, kind)| kind == FileType::Directory);
-                directory && entry.node.upgrade().is_none_or(|node| !is_done(&node))
-            })
+            map.get(*name)
+                .is_some_and(|entry| entry.is_directory() && entry.node.upgrade().is_none_or(|node| !is_done(&node)))
         };
         let mut count = 0;
-        for name in order.iter().skip_while(|n| ***n != *name).skip(1).filter(is_unlisted) {
-            if out.len() + 2 + prefix.len() + name.len() > room {
+        let in_order = order.iter().skip_while(|n| ***n != *name).skip(1);
+        let sorted = map.range::<[u8], _>((Bound::Excluded(name), Bound::Unbounded)).map(|(name, _)| name);
+        let following: &mut dyn Iterator<Item = &Name> = match by {
+            Order::Host => &mut { in_order },
+            Order::Sorted => &mut { sorted },
+        };
+        for name in following.filter(is_unlisted) {
+            let mut path = prefix.clone();
+            if !prefix.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            if out.len() + 1 + path.len() > room {
                 break;
             }
-            out.push(0);
-            out.extend_from_slice(&prefix);
-            if !prefix.is_empty() {
-                out.push(b'/');
+            if !self.export.is_underway(&path) {
+                out.push(0);
+                out.extend_from_slice(&path);
+                count += 1;
             }
-            out.extend_from_slice(name);
-            count += 1;
         }
         count
     }
@@ -355,9 +362,10 @@ impl HostNode {
     }
 
     /// All names were fetched: what was not among them does not exist any more.
-    pub(super) fn listed(&self, order: Vec<Name>, brief: bool, fetched: u64) {
+    pub(super) fn listed(&self, order: Vec<Name>, attributes: u64, fetched: u64) {
         let names = self.names();
-        names.is_brief.set(brief);
+        names.attributes.set(attributes);
+        names.looked_up.set(0);
         let before = names.len();
         let old: Vec<Entry> =
             names.map.borrow_mut().extract_if(.., |_, e| e.fetched < fetched).map(|(_, e)| e).collect();

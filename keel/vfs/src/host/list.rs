@@ -1,14 +1,15 @@
 //! Listing host directories: one that is wanted, and more ahead for who goes through a tree.
 
-use super::{HostNode, now};
+use super::near::{Order, SMALL};
+use super::{Export, Host, HostNode, now};
 use crate::{Listing, Name};
-use abi::request::{DirRecord, NodeAttr, Op, dir_record};
+use abi::request::{DirRecord, NodeAttr, Op, dir_record, list_attr};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
 
-/// A directory whose size is at most this many bytes is listed with all attributes, unless on the way through a tree.
-const SMALL: u64 = 4 << 10;
+/// Who listed these directories before another one in a directory, but for one, goes through the tree.
+const NEAR: usize = 4;
 /// Room for the records of one trip.
 const ROOM: usize = 256 << 10;
 /// Bytes of records ahead after the first step through a tree; they double with each step.
@@ -20,45 +21,75 @@ const MAX_PATHS: usize = 8 << 10;
 /// Most directories above whose other directories are asked for.
 const MAX_UP: usize = 16;
 
+/// Steps that are counted: what is asked for ahead no longer grows then.
+const MAX_STEPS: u32 = 8;
+
+/// Directories that are wanted ahead.
+pub(super) struct Ahead {
+    /// The order in which they come.
+    by: Order,
+    /// Steps of somebody in this order so far.
+    steps: u32,
+    /// Only those that come after, not what lies beneath.
+    is_flat: bool,
+}
+
 impl HostNode {
-    /// How many bytes to ask for ahead: directories that are listed right after the one they lie in are
-    /// steps of a program that goes through a tree.
-    fn ahead(&self) -> u64 {
-        let host = &self.export.host;
-        let parent = self.place.borrow().as_ref().map(|(dir, _)| dir.clone());
-        let steps = if parent.is_some_and(|dir| dir.is_listed()) { host.tree_steps.get().saturating_add(1) } else { 0 };
-        host.tree_steps.set(steps);
-        if steps == 0 { 0 } else { (FIRST_AHEAD << steps.min(16)).min(ROOM as u64) }
+    /// The order in which somebody goes through a tree who comes to this directory after the one it lies in and those
+    /// before it there, of which it did the same: listed them, or looked up (`sought`) what is in them.
+    pub(super) fn step(&self, sought: bool) -> Option<Order> {
+        let (dir, name) = self.place.borrow().clone()?;
+        if sought {
+            dir.order_of(&name, 1, false, Self::was_searched)
+        } else {
+            dir.order_of(&name, NEAR, true, Self::is_listed)
+        }
     }
 
-    /// Appends the paths of the directories that a walk in the host's order comes to after all that lies
-    /// beneath this one. Returns how many.
-    fn others(&self, brief: bool, input: &mut Vec<u8>) -> usize {
+    /// What to ask for ahead, by how many such steps there were.
+    fn ahead(&self, sought: bool) -> Option<Ahead> {
+        let by = self.step(sought);
+        let host = &self.export.host;
+        let count = if sought { &host.sought_steps } else { &host.tree_steps };
+        count.set(if by.is_some() { count.get().saturating_add(1).min(MAX_STEPS) } else { 0 });
+        by.map(|by| Ahead { by, steps: count.get(), is_flat: sought })
+    }
+
+    /// Appends the paths of the directories that come after all that lies beneath this one. Returns how many.
+    fn others(&self, ahead: &Ahead, attributes: u64, input: &mut Vec<u8>) -> usize {
         let mut count = 0;
-        let mut place = self.place.borrow().clone();
+        let mut place = self.place.borrow().clone().filter(|_| ahead.steps >= STEPS_TO_OTHERS);
         for _ in 0..MAX_UP {
             let Some((dir, name)) = place else { break };
-            count += dir.unlisted_after(&name, brief, MAX_PATHS, input);
+            count += dir.unlisted_after(&name, ahead.by, attributes, MAX_PATHS, input);
             place = dir.place.borrow().clone();
         }
         count
     }
 
-    /// Fetches the whole directory: with all attributes if they are wanted (`attributes`) or were wanted of the
+    /// Fetches the whole directory: with all attributes if they are wanted (`sought`) or were wanted of the
     /// directories before, or if it is small, else names and the attributes of directories. Others ahead likewise.
-    pub(super) fn fetch_all(&self, attributes: bool) -> Result<Listing> {
-        let host = &self.export.host;
-        let looked_up = host.looked_up.replace(false);
-        host.lists_attributes.set(attributes || looked_up && host.lists_attributes.get());
+    pub(super) fn fetch_all(&self, sought: bool) -> Result<Listing> {
+        let looked_up = self.export.host.looked_up.replace(false);
+        let with_attributes = sought || looked_up && self.seeks_as_before();
+        if sought {
+            self.export.host.sought.replace(self.this.clone());
+        }
+        let ahead = self.ahead(sought);
+        let large = ahead.is_some() || self.attr_cached().size > SMALL;
+        let brief = large && !with_attributes;
+        self.fetch_list(if brief { list_attr::DIRECTORIES } else { list_attr::ALL }, ahead)
+    }
+
+    /// Fetches the whole directory, and others that are wanted `ahead`.
+    pub(super) fn fetch_list(&self, attributes: u64, ahead: Option<Ahead>) -> Result<Listing> {
         let mut input = self.path();
-        let ahead = self.ahead();
-        let large = ahead > 0 || self.attr_cached().size > SMALL;
-        let brief = large && !host.lists_attributes.get();
-        let others = if self.export.host.tree_steps.get() >= STEPS_TO_OTHERS {
-            self.others(brief, &mut input) as u64
-        } else {
-            0
-        };
+        let others = ahead.as_ref().map_or(0, |ahead| self.others(ahead, attributes, &mut input));
+        // As many of them as probably come.
+        let most = ahead.as_ref().filter(|_| others > 0).map_or(1, |ahead| 1 << ahead.steps);
+        let underway = Underway::new(&self.export, &input, most);
+        let bytes = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(ROOM as u64));
+        let is_flat = u64::from(ahead.is_some_and(|ahead| ahead.is_flat));
         let fetched = now();
         let mut entries = Listing::new();
         // Names in their order, unless there are too many to keep.
@@ -66,12 +97,16 @@ impl HostNode {
         let mut cursor = 0;
         loop {
             cursor = self.export.host.with_buffer(ROOM, |buffer| {
-                let reply =
-                    self.export.call(Op::ReadDir, [cursor, ahead, others, u64::from(brief), 0], &input, buffer)?;
+                let reply = self.export.call(
+                    Op::ReadDir,
+                    [cursor, bytes, others as u64, attributes, is_flat],
+                    &input,
+                    buffer,
+                )?;
                 let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
                 while let Some(Record { name, attr, kind, target, rest }) = record(records) {
                     if kind == dir_record::DIRECTORY {
-                        self.take_ahead(records, brief, fetched);
+                        self.take_ahead(records, attributes, fetched);
                         break;
                     }
                     entries.push(name, attr.ino, crate::FileType::of(attr.mode))?;
@@ -93,13 +128,14 @@ impl HostNode {
             }
         }
         if let Some(order) = order {
-            self.listed(order, brief, fetched);
+            self.listed(order, attributes, fetched);
         }
+        drop(underway);
         Ok(entries)
     }
 
     /// Takes whole directories that came ahead.
-    fn take_ahead(&self, mut records: &[u8], brief: bool, fetched: u64) {
+    fn take_ahead(&self, mut records: &[u8], attributes: u64, fetched: u64) {
         let mut current: Option<(Rc<Self>, Vec<Name>)> = None;
         while let Some(Record { name, attr, kind, target, rest }) = record(records) {
             records = rest;
@@ -110,17 +146,18 @@ impl HostNode {
                 continue;
             }
             if let Some((dir, order)) = current.take() {
-                dir.listed(order, brief, fetched);
+                dir.listed(order, attributes, fetched);
             }
-            current = self.known_directory(name).map(|dir| (dir, Vec::new()));
+            current = self.known_directory(name, &attr, fetched).map(|dir| (dir, Vec::new()));
         }
         if let Some((dir, order)) = current {
-            dir.listed(order, brief, fetched);
+            dir.listed(order, attributes, fetched);
         }
     }
 
-    /// The directory at a path beneath the export, if all names that lead there were just listed.
-    fn known_directory(&self, path: &[u8]) -> Option<Rc<Self>> {
+    /// The directory at a path beneath the export, if all names that lead there were just listed. `attr`: its own,
+    /// which the list need not have had.
+    fn known_directory(&self, path: &[u8], attr: &NodeAttr, fetched: u64) -> Option<Rc<Self>> {
         let mut at = self.rc().ok()?;
         // Most lie beneath the directory that was asked for.
         let mut rest = match path.strip_prefix(&self.path()[..]) {
@@ -136,10 +173,46 @@ impl HostNode {
         };
         while !rest.is_empty() {
             let end = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
-            at = at.just_listed(&rest[..end])?;
-            rest = rest.get(end + 1..).unwrap_or_default();
+            let (name, next) = (&rest[..end], rest.get(end + 1..).unwrap_or_default());
+            at = match at.just_listed(name) {
+                Some(node) => node,
+                None if next.is_empty() && at.has_entry(name, attr) => at.enter(name, attr, fetched),
+                None => return None,
+            };
+            rest = next;
         }
         (at.kind() == crate::FileType::Directory).then_some(at)
+    }
+}
+
+/// Directories that are being listed.
+struct Underway<'a> {
+    host: &'a Host,
+    /// All entries of [`Host::underway`] with this number.
+    number: u64,
+}
+
+impl<'a> Underway<'a> {
+    /// The first `most` of `paths`: beneath the export, with zero bytes between them.
+    fn new(export: &'a Export, paths: &[u8], most: usize) -> Self {
+        let mut list = export.host.underway.borrow_mut();
+        let number = list.last().map_or(0, |(number, ..)| number + 1);
+        let paths = paths.split(|&byte| byte == 0).take(most);
+        list.extend(paths.map(|path| (number, export.id, path.to_vec())));
+        Self { host: &export.host, number }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.host.underway.borrow_mut().retain(|(number, ..)| *number != self.number);
+    }
+}
+
+impl Export {
+    /// Whether a directory is being listed for somebody.
+    pub(super) fn is_underway(&self, path: &[u8]) -> bool {
+        self.host.underway.borrow().iter().any(|(_, id, listed)| *id == self.id && listed[..] == *path)
     }
 }
 

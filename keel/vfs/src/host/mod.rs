@@ -57,6 +57,10 @@ pub trait HostFiles {
     fn has_losses(&self) -> bool {
         false
     }
+    /// What a short request takes now, on the way and on the host, in ns: an estimate.
+    fn trip_ns(&self) -> u64 {
+        30_000
+    }
     /// Whether so little memory is left that half of the cache must do.
     fn memory_is_short(&self) -> bool {
         false
@@ -70,10 +74,14 @@ pub struct Host {
     window: Window,
     /// How many directories in a row were listed right after the one they lie in.
     tree_steps: Cell<u32>,
+    /// In how many directories in a row names were sought, one after the other.
+    sought_steps: Cell<u32>,
     /// Since the last listing somebody looked up something that is no directory.
     looked_up: Cell<bool>,
-    /// Of the directory that was listed last the attributes of all entries were wanted.
-    lists_attributes: Cell<bool>,
+    /// The directory that was listed last because names were sought in it.
+    sought: RefCell<Weak<HostNode>>,
+    /// Directories that are being listed: number of the request, export and path.
+    underway: RefCell<Vec<(u64, u32, Vec<u8>)>>,
     /// A transfer buffer that is not in use now.
     scratch: Cell<Vec<u8>>,
     /// Files up to this size are mapped from RAM instead of the window.
@@ -98,8 +106,10 @@ impl Host {
             cache: Cache::new(cache_pages),
             window: Window::default(),
             tree_steps: Cell::new(0),
+            sought_steps: Cell::new(0),
             looked_up: Cell::new(false),
-            lists_attributes: Cell::new(false),
+            sought: RefCell::default(),
+            underway: RefCell::default(),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
         });

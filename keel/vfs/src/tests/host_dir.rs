@@ -1,7 +1,7 @@
 //! The files connector over a directory of the host, with counts of what it was asked.
 
 use crate::host::{HostFiles, Reply};
-use abi::request::{DirRecord, NodeAttr, Op, SetAttr, dir_record, open_flags, set_attr};
+use abi::request::{DirRecord, NodeAttr, Op, SetAttr, dir_record, list_attr, open_flags, set_attr};
 use hal::frame::{FRAME_SIZE, Frame};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,6 +21,7 @@ pub struct HostDir {
     lists: RefCell<HashMap<u64, Vec<u8>>>,
     next: RefCell<u64>,
     pub calls: RefCell<Vec<Op>>,
+    listings: RefCell<Vec<u64>>,
     pub knows_fetch: bool,
 }
 
@@ -71,6 +72,7 @@ impl HostDir {
             lists: RefCell::default(),
             next: RefCell::new(1),
             calls: RefCell::default(),
+            listings: RefCell::default(),
             knows_fetch: true,
         }
     }
@@ -92,6 +94,12 @@ impl HostDir {
 
     pub fn reset(&self) {
         self.calls.borrow_mut().clear();
+        self.listings.borrow_mut().clear();
+    }
+
+    /// Which attributes each listing was to bring.
+    pub fn asked_attributes(&self) -> Vec<u64> {
+        self.listings.borrow().clone()
     }
 
     fn path(&self, path: &[u8]) -> PathBuf {
@@ -110,14 +118,13 @@ impl HostDir {
         id
     }
 
-    /// `brief`: attributes of directories only.
-    fn records(&self, dir: &[u8], brief: bool) -> Result<Vec<u8>> {
+    fn records(&self, dir: &[u8], attributes: u64) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         for entry in io(fs::read_dir(self.path(dir)))? {
             let entry = io(entry)?;
             let name = entry.file_name().into_vec();
             let m = io(fs::symlink_metadata(entry.path()))?;
-            let brief = brief && !m.is_dir();
+            let brief = attributes == list_attr::NONE || attributes == list_attr::DIRECTORIES && !m.is_dir();
             let target = if m.is_symlink() && !brief {
                 io(fs::read_link(entry.path()))?.into_os_string().into_vec()
             } else {
@@ -142,10 +149,12 @@ impl HostDir {
     }
 
     /// Lists what lies beneath `path`, and with `own` itself, as far as there is room.
-    fn ahead(&self, path: &[u8], own: bool, brief: bool, limit: usize, out: &mut Vec<u8>) -> bool {
+    fn ahead(&self, path: &[u8], own: bool, (attributes, flat): (u64, bool), limit: usize, out: &mut Vec<u8>) -> bool {
         if own {
-            let head = DirRecord { name_len: path.len() as u16, kind: dir_record::DIRECTORY, ..DirRecord::default() };
-            let Ok(records) = self.records(path, brief) else { return true };
+            let Ok(attr) = fs::metadata(self.path(path)).map(|m| attr_of(&m)) else { return true };
+            let head =
+                DirRecord { attr, name_len: path.len() as u16, kind: dir_record::DIRECTORY, ..DirRecord::default() };
+            let Ok(records) = self.records(path, attributes) else { return true };
             if out.len() + (size_of::<DirRecord>() + path.len()).next_multiple_of(8) + records.len() > limit {
                 return false;
             }
@@ -154,10 +163,13 @@ impl HostDir {
             out.resize(out.len().next_multiple_of(8), 0);
             out.extend_from_slice(&records);
         }
+        if flat {
+            return true;
+        }
         let Ok(entries) = fs::read_dir(self.path(path)) else { return true };
         let directories = entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
         let beneath = |e: fs::DirEntry| e.path().strip_prefix(&self.root).unwrap().as_os_str().as_bytes().to_vec();
-        directories.map(beneath).all(|path| self.ahead(&path, true, brief, limit, out))
+        directories.map(beneath).all(|path| self.ahead(&path, true, (attributes, flat), limit, out))
     }
 
     fn walk(&self, skip: usize, path: &[u8], output: &mut [u8]) -> Result<Reply> {
@@ -200,6 +212,9 @@ impl HostDir {
 impl HostFiles for HostDir {
     fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
         self.calls.borrow_mut().push(op);
+        if op == Op::ReadDir {
+            self.listings.borrow_mut().push(args[4]);
+        }
         let [_, a1, a2, ..] = args;
         let handles = self.handles.borrow();
         let handle = || handles.get(&args[0]).ok_or(Errno::EBADF);
@@ -214,13 +229,13 @@ impl HostFiles for HostDir {
                     None => {
                         let mut paths = input.split(|&b| b == 0);
                         let first = paths.next().unwrap_or_default();
-                        let mut all = self.records(first, args[4] != 0)?;
+                        let mut all = self.records(first, args[4])?;
                         let limit = output.len().min(all.len() + a2 as usize);
                         if a2 > 0 {
                             let more = std::iter::once((first, false)).chain(paths.map(|path| (path, true)));
                             let _ = more
                                 .take(args[3] as usize + 1)
-                                .all(|(path, own)| self.ahead(path, own, args[4] != 0, limit, &mut all));
+                                .all(|(path, own)| self.ahead(path, own, (args[4], args[5] != 0), limit, &mut all));
                         }
                         all
                     }

@@ -2,7 +2,7 @@
 
 use super::host_dir::HostDir;
 use super::{World, expire};
-use abi::request::Op;
+use abi::request::{Op, list_attr};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::string::String;
@@ -86,7 +86,45 @@ fn attributes_take_few_trips() {
 fn attributes_come_after_names() {
     let w = world("trees-both");
     check(&w, false, 20);
-    check(&w, true, 60);
+    check(&w, true, 90);
+}
+
+/// Looks up files by sorted paths, as git does, in directories that nobody listed.
+#[test]
+fn sought_directories_take_few_trips() {
+    let host = HostDir::new("trees-sought");
+    for d in 10..50 {
+        for f in 10..60 {
+            host.write(&std::format!("t/d{d}/f{f}"), b"x");
+        }
+    }
+    let w = World::new(host);
+    w.host.reset();
+    for d in 10..50 {
+        for f in 10..60 {
+            assert_eq!(w.get(&std::format!("/h/t/d{d}/f{f}")).unwrap().inode().attr().unwrap().size, 1);
+        }
+    }
+    assert!(w.host.trips() <= 40, "{} trips, {} of them listings", w.host.trips(), w.host.count(Op::ReadDir));
+}
+
+/// Few of many names are wanted, and more that are not there.
+#[test]
+fn few_names_bring_no_attributes() {
+    let host = HostDir::new("trees-few");
+    for f in 0..1000 {
+        host.write(&std::format!("t/f{f}"), b"x");
+    }
+    let w = World::new(host);
+    w.host.reset();
+    for f in [500, 3, 720, 41, 999] {
+        assert!(w.get(&std::format!("/h/t/f{f}")).is_ok());
+        for extension in ["so", "py", "zip", "txt"] {
+            assert!(w.get(&std::format!("/h/t/f{f}.{extension}")).is_err());
+        }
+    }
+    assert_eq!(w.host.asked_attributes(), [list_attr::NONE]);
+    assert!(w.host.trips() < 25, "{} trips", w.host.trips());
 }
 
 #[test]

@@ -25,18 +25,20 @@ pub struct Ahead<'a> {
     records: &'a mut Records,
     names: Vec<MaybeUninit<u8>>,
     depth: usize,
+    max_depth: usize,
 }
 
 impl<'a> Ahead<'a> {
-    /// Appends to `records`.
-    pub fn new(export: &'a ExportConfig, records: &'a mut Records) -> Self {
-        Self { export, records, names: vec![MaybeUninit::uninit(); NAMES], depth: 0 }
+    /// Appends to `records`; if `flat`, nothing that lies beneath other directories.
+    pub fn new(export: &'a ExportConfig, records: &'a mut Records, flat: bool) -> Self {
+        let max_depth = if flat { 0 } else { MAX_DEPTH };
+        Self { export, records, names: vec![MaybeUninit::uninit(); NAMES], depth: 0, max_depth }
     }
 
     /// Lists the directories `names` in `dir`, whose path is `path`, and those beneath them. Whether there
     /// is room for more.
     pub fn beneath(&mut self, dir: BorrowedFd<'_>, path: &[u8], names: Vec<CString>) -> bool {
-        if self.depth == MAX_DEPTH {
+        if self.depth == self.max_depth {
             return true;
         }
         self.depth += 1;
@@ -63,14 +65,12 @@ impl<'a> Ahead<'a> {
             return true;
         }
         let Ok(dir) = open_to_list(parent, name) else { return true };
-        if self.export.public_only {
-            let public = |stat| self.export.check_read(&stat).and_then(|()| self.export.check_search(&stat));
-            if attr::of_fd(dir.as_fd()).and_then(public).is_err() {
-                return true;
-            }
+        let Ok(stat) = attr::of_fd(dir.as_fd()) else { return true };
+        if self.export.check_read(&stat).and_then(|()| self.export.check_search(&stat)).is_err() {
+            return true;
         }
         let start = self.records.bytes.len();
-        if !self.entries(dir.as_fd(), &path) {
+        if !self.entries(dir.as_fd(), &path, attr::node_attr(&stat)) {
             // Only whole directories.
             self.records.bytes.truncate(start);
             self.records.directories.clear();
@@ -81,8 +81,8 @@ impl<'a> Ahead<'a> {
     }
 
     /// Appends a whole directory; false if it does not fit or can't be read to its end.
-    fn entries(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> bool {
-        if !self.records.put(dir_record::DIRECTORY, NodeAttr::default(), path, &[]) {
+    fn entries(&mut self, dir: BorrowedFd<'_>, path: &[u8], attr: NodeAttr) -> bool {
+        if !self.records.put(dir_record::DIRECTORY, attr, path, &[]) {
             return false;
         }
         let mut entries = RawDir::new(dir, &mut self.names);

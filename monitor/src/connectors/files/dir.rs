@@ -7,7 +7,7 @@ use super::attr;
 use super::export::ExportConfig;
 use super::handles::{Handle, Handles, Stream};
 use super::path::{MAX_PATH, RelPath};
-use abi::request::{DirRecord, NodeAttr, dir_record};
+use abi::request::{DirRecord, NodeAttr, dir_record, list_attr};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::{CStr, CString};
@@ -24,8 +24,8 @@ pub fn read(
     input: &[u8],
     out: &mut Output<'_>,
 ) -> Result {
-    let [_, number, ahead, others, brief, _] = *args;
-    let mut records = Records { limit: out.room().min(MAX_RECORDS), brief: brief != 0, ..Records::default() };
+    let [_, number, ahead, others, attributes, flat] = *args;
+    let mut records = Records { limit: out.room().min(MAX_RECORDS), attributes, ..Records::default() };
     let mut paths = input.split(|&byte| byte == 0);
     let path = RelPath::new(if others == 0 { input } else { paths.next().unwrap_or_default() })?;
     if number != 0 {
@@ -47,7 +47,7 @@ pub fn read(
         let end = records.bytes.len().saturating_add(usize::try_from(ahead).unwrap_or(usize::MAX));
         records.limit = end.min(records.limit);
         let names = std::mem::take(&mut records.directories);
-        let mut ahead = Ahead::new(export, &mut records);
+        let mut ahead = Ahead::new(export, &mut records, flat != 0);
         if ahead.beneath(dir.as_fd(), path.bytes(), names) && others > 0 {
             paths.take(usize::try_from(others).unwrap_or(usize::MAX)).all(|path| ahead.another(path));
         }
@@ -114,8 +114,8 @@ pub struct Records {
     pub bytes: Vec<u8>,
     /// Most bytes.
     pub limit: usize,
-    /// Attributes of directories only.
-    pub brief: bool,
+    /// Which entries come with attributes, [`list_attr`].
+    pub attributes: u64,
     /// Names of the directories among the entries.
     pub directories: Vec<CString>,
 }
@@ -125,8 +125,7 @@ impl Records {
     /// left out. `known`: what the directory itself tells of it.
     pub fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr, known: Option<(u64, FileType)>) -> bool {
         if let Some((ino, kind)) = known
-            && self.brief
-            && !matches!(kind, FileType::Directory | FileType::Unknown)
+            && !self.are_wanted(kind)
         {
             let attr = NodeAttr { ino, mode: kind.as_raw_mode(), ..NodeAttr::default() };
             return self.put(dir_record::ENTRY, attr, name.to_bytes(), &[]);
@@ -150,6 +149,15 @@ impl Records {
             self.directories.push(name.to_owned());
         }
         fits
+    }
+
+    /// Whether attributes of such an entry are wanted, or its type isn't known without them.
+    fn are_wanted(&self, kind: FileType) -> bool {
+        match self.attributes {
+            list_attr::ALL => true,
+            list_attr::DIRECTORIES => matches!(kind, FileType::Directory | FileType::Unknown),
+            _ => kind == FileType::Unknown,
+        }
     }
 
     /// Appends a record; false if it doesn't fit.
