@@ -24,6 +24,8 @@ pub struct BootInfo {
     /// First guest-physical byte after keel's image, its bss, the frame tables and the
     /// configuration: free memory.
     pub free_start: u64,
+    /// First guest-physical byte after the boot tables: free memory up to [`crate::layout::KEEL_IMAGE`].
+    pub low_start: u64,
     /// Guest-physical address of the frame table: 16 bytes for each page below `ram_limit`, zero.
     pub frame_table: u64,
     /// Guest-physical address of the window table: 4 bytes for each page of `window_limit`, zero.
@@ -70,7 +72,7 @@ pub mod flags {
     pub const FAIL_FAULT: u64 = 1 << 33;
 }
 
-const _: () = assert!(core::mem::size_of::<BootInfo>() == 200);
+const _: () = assert!(core::mem::size_of::<BootInfo>() == 208);
 
 /// One host directory or file that the pod may see, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

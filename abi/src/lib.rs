@@ -19,5 +19,6 @@ pub mod ring;
 pub mod tables;
 
 /// Version of this contract. 1: first. 2: several virtual CPUs. 3: when host threads look at the deadline
-/// next, and readings of the host's clocks. 4: how far RAM is used; a stack of its own for interrupts.
-pub const VERSION: u32 = 4;
+/// next, and readings of the host's clocks. 4: how far RAM is used; a stack of its own for interrupts. 5: which attributes a
+/// listing brings, and free memory below the image.
+pub const VERSION: u32 = 5;

@@ -134,7 +134,7 @@ impl Machine {
         memory.populate_image(header.end);
         memory.populate(config_gpa, SURELY_USED);
         image.load(&memory)?;
-        write_tables(&memory, limit)?;
+        let low_start = write_tables(&memory, limit)?;
         write_descriptors(&memory, 0)?;
         let vcpu = Vcpu::new(&kvm, &vm, 0, header.entry, header.lstar)?;
         memory.write(config_gpa, &pod)?;
@@ -150,6 +150,7 @@ impl Machine {
             ram_bytes: memory.ram_end(),
             ram_limit: limit,
             free_start,
+            low_start,
             frame_table,
             window_table,
             window_limit: WINDOW_LIMIT,
@@ -199,7 +200,7 @@ fn round_up(value: u64, to: u64) -> u64 {
 
 /// Builds the boot page tables: keel's slot of the root, mapped with large pages for all RAM that may
 /// ever exist and for the window. Nothing else.
-pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<(), Error> {
+pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Error> {
     const TABLE: u64 = 7; // present, writable, for CPL 3
     const LARGE: u64 = TABLE | 0x80;
     let root = BOOT_TABLES as u64;
@@ -224,5 +225,5 @@ pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<(), Error
         }
     }
     const { assert!(DIRECT_BASE.is_multiple_of(1 << 39)) };
-    Ok(())
+    Ok(next)
 }

@@ -40,6 +40,8 @@ pub mod smp;
 #[cfg(not(feature = "hosted"))]
 mod stub;
 #[cfg(not(feature = "hosted"))]
+mod tables;
+#[cfg(not(feature = "hosted"))]
 pub mod thread;
 #[cfg(not(feature = "hosted"))]
 pub mod trap;

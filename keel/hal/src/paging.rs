@@ -2,7 +2,6 @@
 
 use crate::cell::Global;
 use crate::frame::{FRAME_SIZE, Frame, LargeFrame};
-use crate::frame_kvm::{give_block, take_block};
 use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, MAX_CPUS, USER_TOP};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -94,11 +93,6 @@ impl Table {
     }
 }
 
-/// Tables of zeros that wait for use. A table is not given back for other use at once: KVM without
-/// hardware support goes on to watch it, and emulates every store there.
-static TABLES: Global<RefCell<Vec<Table>>> = Global::new(RefCell::new(Vec::new()));
-/// Most tables that wait for use.
-const MOST_TABLES: usize = 64;
 /// Root tables of spaces that are gone, with the tables below them but without pages. The next space is
 /// likely to need its tables at the same places; what KVM made of them is still there.
 static SPACES: Global<RefCell<VecDeque<Table>>> = Global::new(RefCell::new(VecDeque::new()));
@@ -110,25 +104,12 @@ const MOST_SPACE_TABLES: usize = 32;
 /// tables only.
 static ROOTS: Global<RefCell<Vec<Table>>> = Global::new(RefCell::new(Vec::new()));
 
-/// Gives a table of zeros back.
 fn give_table(table: Table) {
-    let mut tables = TABLES.borrow_mut();
-    if tables.len() < MOST_TABLES && tables.try_reserve(1).is_ok() {
-        tables.push(table);
-    } else {
-        give_block(table.0, 0);
-    }
+    crate::tables::give(table.0);
 }
 
 fn new_table() -> Option<Table> {
-    let kept = TABLES.borrow_mut().pop();
-    if kept.is_some() {
-        return kept;
-    }
-    let gpa = take_block(0)?;
-    // SAFETY: the frame was just taken: nobody else uses it.
-    unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE) };
-    Some(Table(gpa))
+    crate::tables::take().map(Table)
 }
 
 /// Index into the table of a level (0: pages).
