@@ -151,6 +151,11 @@ pub const ALL: &[Benchmark] = &[
         options: &[],
     },
     dynamic("pipe-threads", "a byte through a pipe to another thread and back, on one processor", &["pipe-threads"]),
+    dynamic(
+        "pipe-threads-cold",
+        "the same where each thread's translations were forgotten just before, without the time of forgetting",
+        &["pipe-threads-cold"],
+    ),
     dynamic("yield-threads", "sched_yield to another thread and back, on one processor", &["yield-threads"]),
     dynamic("yield-processes", "the same to another process", &["yield-processes"]),
     dynamic("thread-wake", "a futex wake of another thread and back", &["thread-wake"]),

@@ -60,6 +60,7 @@ pub fn run(options: &Options) -> Result<()> {
         "switch" => vec![wake::switch()?],
         "switch-bare" => vec![wake::switch_bare()?],
         "pipe-threads" => vec![wake::pipe_threads()?],
+        "pipe-threads-cold" => vec![wake::pipe_threads_cold()?],
         "yield-threads" => vec![wake::yield_threads()?],
         "yield-processes" => vec![wake::yield_processes()?],
         "thread-wake" => vec![wake::threads()],
