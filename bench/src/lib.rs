@@ -9,6 +9,7 @@ mod place;
 mod report;
 mod run;
 mod statistics;
+mod warm;
 pub mod workload;
 
 use anyhow::{Result, ensure};

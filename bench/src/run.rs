@@ -11,6 +11,7 @@ use crate::idle;
 use crate::place::Place;
 use crate::report::{Row, Unit};
 use crate::statistics::summarise;
+use crate::warm;
 
 /// Starts of a program in one sample.
 const STARTS: u32 = 10;
@@ -70,6 +71,9 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
 }
 
 fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> {
+    if matches!(benchmark.kind, Kind::Command(_) | Kind::Twice(_)) {
+        warm::memory();
+    }
     match benchmark.kind {
         Kind::Dynamic(arguments) | Kind::Twice(arguments) => {
             let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();

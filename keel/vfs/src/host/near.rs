@@ -4,6 +4,7 @@ use super::dir::{Entry, Names};
 use super::{HostNode, now};
 use crate::FileType;
 use abi::request::list_attr;
+use alloc::rc::Rc;
 use core::cell::Cell;
 use core::ops::Bound;
 
@@ -171,9 +172,9 @@ impl HostNode {
         }
     }
 
-    /// Whether the directory in which names were sought last was searched.
+    /// Whether the directory of this export in which names were sought last was searched.
     pub(super) fn seeks_as_before(&self) -> bool {
         let last = self.export.host.sought.borrow().upgrade();
-        last.is_some_and(|last| last.was_searched())
+        last.is_some_and(|last| Rc::ptr_eq(&last.export, &self.export) && last.was_searched())
     }
 }
