@@ -67,9 +67,9 @@ const PAGE: u64 = hal::frame::FRAME_SIZE as u64;
 /// Files up to this size are mapped from RAM, larger ones through the window, whose pages all pods
 /// share.
 const MAP_FROM_RAM: u64 = 64 << 10;
-/// The same where the first touch of a window page costs twenty times that of a page of RAM
-/// (software-nested virtualisation): a library then comes sooner as a whole.
-const MAP_FROM_RAM_SLOW: u64 = 4 << 20;
+/// The same where the first touch of a window page costs six times that of a page of RAM
+/// (software-nested virtualisation): a library or an interpreter then comes sooner as a whole.
+const MAP_FROM_RAM_SLOW: u64 = 8 << 20;
 
 /// Builds the tree from the configuration and returns the first process's context. Asks the monitor,
 /// so it runs in a thread.
