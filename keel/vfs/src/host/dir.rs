@@ -9,7 +9,6 @@ use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::ops::Bound;
 use uapi::{Errno, Result};
 
 /// Most components that one lookup fetches.
@@ -70,7 +69,7 @@ pub(super) struct Names {
     /// The last one.
     pub(super) missed: RefCell<Option<Name>>,
     /// Which entries the last listing brought with attributes, [`list_attr`].
-    attributes: Cell<u64>,
+    pub(super) attributes: Cell<u64>,
     /// Regular files in it that were looked up since the last listing.
     pub(super) looked_up: Cell<usize>,
     /// When the whole directory was fetched; 0: never.
@@ -207,49 +206,6 @@ impl HostNode {
         is_so: impl Fn(&Self) -> bool,
     ) -> Option<Order> {
         self.names.get().filter(|_| self.is_listed())?.order_of(name, near, first, is_so)
-    }
-
-    /// Paths of directories that follow `name` and were not listed yet with `attributes`, as many as `room` takes,
-    /// each appended after a zero byte. Returns how many.
-    pub(super) fn unlisted_after(
-        &self,
-        name: &[u8],
-        by: Order,
-        attributes: u64,
-        room: usize,
-        out: &mut Vec<u8>,
-    ) -> usize {
-        let Some(names) = self.names.get().filter(|_| self.is_listed()) else { return 0 };
-        let prefix = self.path();
-        let (order, map) = (names.order.borrow(), names.map.borrow());
-        let is_done = |dir: &HostNode| dir.is_listed() && dir.names().attributes.get() <= attributes;
-        let is_unlisted = |name: &&Name| {
-            map.get(*name)
-                .is_some_and(|entry| entry.is_directory() && entry.node.upgrade().is_none_or(|node| !is_done(&node)))
-        };
-        let mut count = 0;
-        let in_order = order.iter().skip_while(|n| ***n != *name).skip(1);
-        let sorted = map.range::<[u8], _>((Bound::Excluded(name), Bound::Unbounded)).map(|(name, _)| name);
-        let following: &mut dyn Iterator<Item = &Name> = match by {
-            Order::Host => &mut { in_order },
-            Order::Sorted => &mut { sorted },
-        };
-        for name in following.filter(is_unlisted) {
-            let mut path = prefix.clone();
-            if !prefix.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-            if out.len() + 1 + path.len() > room {
-                break;
-            }
-            if !self.export.is_underway(&path) {
-                out.push(0);
-                out.extend_from_slice(&path);
-                count += 1;
-            }
-        }
-        count
     }
 
     /// Asks the host about `name` and what follows.
