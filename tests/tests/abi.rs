@@ -38,8 +38,8 @@ fn main() -> Result<ExitCode> {
         Trial::test(program.name.clone(), move || match oracle_runs {
             Some(runs) => stable(&program, &header, runs).map_err(failed),
             None => {
-                let difference = in_pod(&program, &header, &output).map_err(failed)?;
-                expected.verdict(&program.name, difference)
+                let (host, pod) = on_both(&program, &header, &output).map_err(failed)?;
+                expected.verdict(&program.name, &host, &pod)
             }
         })
     });
@@ -68,14 +68,15 @@ fn native(program: &Program) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn in_pod(program: &Program, header: &Path, output: &Path) -> Result<Option<String>> {
+/// The program on the host and in a pod.
+fn on_both(program: &Program, header: &Path, output: &Path) -> Result<(Outcome, Outcome)> {
     compile::build(program, header)?;
     hull::require_kvm()?;
     let host = native(program)?;
     let executables = output.to_str().context("the target directory's name is not UTF-8")?;
     let grant = format!("{executables}:{IN_POD}");
     let pod = hull::run(&["--ro", &grant, "-w", "/tmp"], &[&format!("{IN_POD}/{}", program.name)])?;
-    Ok(compare::difference(&host, &pod))
+    Ok((host, pod))
 }
 
 fn stable(program: &Program, header: &Path, runs: u32) -> Result<()> {

@@ -19,6 +19,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Fails unless the caller may mount file systems.
+#[track_caller]
+fn require_root() {
+    // SAFETY: asks for a number.
+    assert_eq!(unsafe { libc::geteuid() }, 0, "mounting a small file system needs the root user");
+}
+
 /// `hull run OPTIONS -- /bin/sh -c SCRIPT`, ready to be changed and started.
 fn pod(options: &[&str], script: &str) -> Command {
     hull::require_kvm().unwrap();
@@ -168,11 +175,7 @@ fn streams_that_take_nothing() {
 
 #[test]
 fn a_full_target_is_told_to_the_program() {
-    // SAFETY: asks for a number.
-    if unsafe { libc::geteuid() } != 0 {
-        hull_tests::not_run("mounting a small file system needs the root user");
-        return;
-    }
+    require_root();
     let scratch = Scratch::new().unwrap();
     let path = scratch.0.display().to_string();
     let host = format!("exec unshare -m sh -c 'mount -t tmpfs -o size=1m none {path} && exec \"$@\"' sh \"$@\"");
@@ -190,11 +193,7 @@ fn a_full_target_is_told_to_the_program() {
 
 #[test]
 fn a_full_directory_for_temporary_files_is_no_matter() {
-    // SAFETY: asks for a number.
-    if unsafe { libc::geteuid() } != 0 {
-        hull_tests::not_run("mounting a small file system needs the root user");
-        return;
-    }
+    require_root();
     let full = "mount -t tmpfs -o size=4k none /tmp && head -c 4096 /dev/zero >/tmp/full";
     // The binary may lie in there.
     let host = format!("exec 9<\"$1\"; shift; exec unshare -m sh -c '{full} && exec /proc/self/fd/9 \"$@\"' sh \"$@\"");
@@ -274,10 +273,8 @@ impl Drop for Group {
 /// pod ends as a program would.
 #[test]
 fn less_memory_for_the_group_than_for_the_pod() {
-    let Some(group) = Group::new("less", 64 << 20) else {
-        hull_tests::not_run("a group of processes with a limit of memory can't be made here");
-        return;
-    };
+    let group =
+        Group::new("less", 64 << 20).expect("a group of processes with a limit of memory; run the tests as root");
     let options = ["--memory", "512M", "--timeout", "30s"];
     let warned = |outcome: &Outcome| {
         one_line(outcome);
@@ -304,10 +301,8 @@ fn less_memory_for_the_group_than_for_the_pod() {
 /// Unless it is told, a pod takes no more than the monitor's group may have, and ends the program that wants more itself.
 #[test]
 fn pods_respect_the_memory_of_their_group() {
-    let Some(group) = Group::new("respect", 96 << 20) else {
-        hull_tests::not_run("a group of processes with a limit of memory can't be made here");
-        return;
-    };
+    let group =
+        Group::new("respect", 96 << 20).expect("a group of processes with a limit of memory; run the tests as root");
     let script =
         "grep MemTotal /proc/meminfo | tr -dc 0-9; echo; head -c 200000000 /dev/zero >/tmp/own; echo $?; rm /tmp/own
         /usr/bin/python3 -c 'bytearray(300 << 20)'; echo $?; echo alive; exit 5";

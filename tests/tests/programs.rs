@@ -45,9 +45,12 @@ struct Case {
     options: Vec<String>,
     /// Script run on the host beforehand, in a directory that the command sees as `$BUILT`.
     build: Option<String>,
-    /// Programs without which the case is not run (it is reported as ignored).
+    /// Programs that the case needs, as names or paths. It fails without them.
     #[serde(default)]
     needs: Vec<String>,
+    /// Exit status on the host; any other one there means that the host is no oracle.
+    #[serde(default)]
+    status: i32,
     /// Only with `HULL_TEST_LONG=1`.
     #[serde(default)]
     long: bool,
@@ -66,12 +69,12 @@ fn main() -> Result<ExitCode> {
 
     let trials = cases.into_iter().map(|case| {
         let expected = Arc::clone(&expected);
-        let ignored = case.long && !long || !case.needs.iter().all(|program| is_installed(program));
+        let ignored = case.long && !long;
         Trial::test(case.name.clone(), move || match oracle_runs {
             Some(runs) => stable(&case, runs).map_err(failed),
             None => {
-                let difference = in_pod(&case).map_err(failed)?;
-                expected.verdict(&case.name, difference)
+                let (host, pod) = on_both(&case).map_err(failed)?;
+                expected.verdict(&case.name, &host, &pod)
             }
         })
         .with_ignored_flag(ignored)
@@ -110,6 +113,14 @@ impl Case {
         self.command.iter().map(String::as_str).collect()
     }
 
+    /// Fails if the host lacks a program: a case that is left out would prove nothing.
+    fn require_programs(&self) -> Result<()> {
+        for program in &self.needs {
+            ensure!(is_installed(program), "{program} is not installed; .ci/run installs what the tests need");
+        }
+        Ok(())
+    }
+
     /// Runs the host's preparation, if the case has one.
     fn prepare(&self) -> Result<Option<Scratch>> {
         let Some(build) = &self.build else { return Ok(None) };
@@ -132,11 +143,21 @@ fn native(case: &Case, built: Option<&Scratch>) -> Result<Outcome> {
     }
     let outcome = process::run(&mut command, Stdio::null(), NATIVE_LIMIT)?;
     ensure!(!outcome.timed_out, "the host did not finish the command in time");
+    ensure!(
+        outcome.status == case.status,
+        "the host is no oracle: status {} instead of {}\n{}{}",
+        outcome.status,
+        case.status,
+        String::from_utf8_lossy(&outcome.stdout),
+        String::from_utf8_lossy(&outcome.stderr)
+    );
     Ok(outcome)
 }
 
-fn in_pod(case: &Case) -> Result<Option<String>> {
+/// The command on the host and in a pod.
+fn on_both(case: &Case) -> Result<(Outcome, Outcome)> {
     hull::require_kvm()?;
+    case.require_programs()?;
     let built = case.prepare()?;
     let host = native(case, built.as_ref())?;
     let mut options: Vec<String> = vec!["-w".into(), "/tmp".into()];
@@ -151,10 +172,11 @@ fn in_pod(case: &Case) -> Result<Option<String>> {
     options.extend(case.options.iter().cloned());
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let pod = hull::run(&options, &case.command())?;
-    Ok(compare::difference(&host, &pod))
+    Ok((host, pod))
 }
 
 fn stable(case: &Case, runs: u32) -> Result<()> {
+    case.require_programs()?;
     let built = case.prepare()?;
     let first = native(case, built.as_ref())?;
     for _ in 1..runs {

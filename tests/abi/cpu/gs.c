@@ -10,14 +10,14 @@ int main(void) {
     T(syscall(SYS_arch_prctl, 0x1004, &gs));
     YES(gs == (unsigned long)data);
     asm("mov %%gs:8, %0" : "=r"(self));
-    N(self);
+    YES(self == 22);
     sleep_ms(10);
     sched_yield();
     asm("mov %%gs:16, %0" : "=r"(self));
-    N(self);
+    YES(self == 33);
     CHILD("child", {
         asm("mov %%gs:24, %0" : "=r"(self));
-        N(self);
+        YES(self == 44);
     });
     PART("fsgsbase instructions");
     if (getauxval(AT_HWCAP2) & 2) {
@@ -27,7 +27,7 @@ int main(void) {
         syscall(SYS_getppid);
         sched_yield();
         asm volatile("mov %%gs:8, %0" : "=r"(self));
-        N(self);
+        YES(self == 33);
         asm volatile("wrgsbase %0" : : "r"(0UL));
     }
     return 0;
