@@ -1,7 +1,7 @@
 //! The end of threads and processes; exit(2).
 
 use super::process::Process;
-use super::{Task, current, futex, pid, ptrace, robust, sched};
+use super::{Task, current, futex, futex_pi, pid, ptrace, robust, sched};
 use crate::ipc::sem;
 use crate::mm::{Mm, user};
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
@@ -84,6 +84,8 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
     }
     process.ended_usage.set(usage);
     drop(pid::remove_task(me.tid()));
+    // Who began to wait for a lock of this thread while files were closed.
+    futex_pi::owner_ended(&me);
     if last {
         end_process(&process, &me, process.signals.group_exit.get().unwrap_or(status));
     } else if process.signals.stopped_by.get() != 0 {
@@ -97,7 +99,7 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
 pub(super) fn release_memory(me: &Rc<Task>) {
     let at = me.clear_tid.take();
     if at != 0 && user::write(at, &0u32).is_ok() {
-        futex::wake_shared_too(at, 1);
+        futex::wake_one_shared(at);
     }
     let gate = me.vfork.take();
     if let Some(gate) = gate {

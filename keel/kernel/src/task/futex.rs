@@ -15,13 +15,15 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
 const MATCH_ANY: u32 = u32::MAX;
-const COMMANDS: u32 = 0x7f;
+const COMMANDS: u32 = !(g::FUTEX_PRIVATE_FLAG | g::FUTEX_CLOCK_REALTIME);
 
 /// What a futex is: a word of an address space, or of a shared object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// Address space (its identity) and address.
     Private(usize, usize),
+    /// The same of a call without `FUTEX_PRIVATE_FLAG`: the two kinds never meet.
+    Own(usize, usize),
     /// Object (its identity) and offset.
     Shared(usize, u64),
 }
@@ -85,39 +87,47 @@ pub(super) fn key(address: usize, private: bool) -> Result<Key> {
         user::load_u32(address)?;
     }
     let mm = current().mm();
-    if !private && let Some((object, offset)) = mm.shared_key(address) {
-        return Ok(Key::Shared(object, offset));
+    let identity = Rc::as_ptr(&mm).addr();
+    if private {
+        return Ok(Key::Private(identity, address));
     }
-    Ok(Key::Private(Rc::as_ptr(&mm).addr(), address))
+    Ok(match mm.shared_key(address) {
+        Some((object, offset)) => Key::Shared(object, offset),
+        None => Key::Own(identity, address),
+    })
 }
 
-/// Wakes up to `count` waiters of `key` that wait for one of `bits`.
-pub(super) fn wake(key: Key, count: usize, bits: u32) -> usize {
+/// Wakes up to `count` waiters of `key` that wait for one of `bits`. EINVAL where it meets one that wants a lock with an
+/// owner.
+pub(super) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
     let mut woken = 0;
     while woken < count {
         let next = with_waiters(|all| {
-            let queue = all.get_mut(&key)?;
-            let i = queue.iter().position(|w| w.bits & bits != 0 && w.lock.is_none())?;
+            let Some(queue) = all.get_mut(&key) else { return Ok(None) };
+            let Some(i) = queue.iter().position(|w| w.lock.is_some() || w.bits & bits != 0) else { return Ok(None) };
+            if queue.get(i).is_some_and(|w| w.lock.is_some()) {
+                return Err(Errno::EINVAL);
+            }
             let waiter = queue.remove(i);
             if queue.is_empty() {
                 all.remove(&key);
             }
-            waiter
-        });
-        let Some(waiter) = next else { break };
+            Ok(waiter)
+        })?;
+        let Some(waiter) = next else {
+            return if futex_pi::has_waiters(key) { Err(Errno::EINVAL) } else { Ok(woken) };
+        };
         waiter.woken.set(true);
         sched::wake(&waiter.task);
         woken += 1;
     }
-    woken
+    Ok(woken)
 }
 
-/// Wakes waiters of a word that a thread left behind: of the address and of the shared object.
-pub(super) fn wake_shared_too(address: usize, count: usize) {
-    for private in [true, false] {
-        if let Ok(key) = key(address, private) {
-            wake(key, count, MATCH_ANY);
-        }
+/// Wakes a waiter of a word that a thread left behind. Those with `FUTEX_PRIVATE_FLAG` are not meant.
+pub(super) fn wake_one_shared(address: usize) {
+    if let Ok(key) = key(address, false) {
+        let _ = wake(key, 1, MATCH_ANY);
     }
 }
 
@@ -138,11 +148,17 @@ pub(super) fn wait(address: usize, private: bool, value: u32, bits: u32, deadlin
 }
 
 /// `FUTEX_WAIT_REQUEUE_PI`: waits until it was moved to a lock and got it. EAGAIN, EFAULT, EINTR, EINVAL, ETIMEDOUT.
-fn wait_for_lock(address: usize, private: bool, value: u32, deadline_ns: Option<u64>, lock: usize) -> Result<usize> {
-    if address == lock {
+fn wait_for_lock(
+    address: usize,
+    private: bool,
+    value: u32,
+    deadline_ns: Option<u64>,
+    lock_address: usize,
+) -> Result<usize> {
+    if address == lock_address {
         return Err(Errno::EINVAL);
     }
-    let (key, lock) = (key(address, private)?, key(lock, private)?);
+    let (key, lock) = (key(address, private)?, key(lock_address, private)?);
     if key == lock {
         return Err(Errno::EINVAL);
     }
@@ -154,7 +170,8 @@ fn wait_for_lock(address: usize, private: bool, value: u32, deadline_ns: Option<
     let outcome = park(deadline_ns, Interrupt::BySignal, || owns().then_some(0));
     let moved = waiter.moved.take();
     match (outcome, moved) {
-        (Ok(done), _) => Ok(done),
+        (Ok(done), Some(moved)) => futex_pi::settle(lock_address, &moved).map(|()| done),
+        (Ok(done), None) => Ok(done),
         (Err(errno), Some(moved)) => {
             futex_pi::leave(lock, &moved);
             Err(if errno == Errno::ERESTARTSYS { Errno::EAGAIN } else { errno })
@@ -176,14 +193,17 @@ fn requeue_to_lock(address: usize, private: bool, move_count: usize, lock: usize
     if user::load_u32(address)? != value {
         return Err(Errno::EAGAIN);
     }
+    user::load_u32(lock)?;
     let mut done = 0;
     while done <= move_count {
         let next = with_waiters(|all| all.get(&from)?.front().cloned());
-        let Some(waiter) = next else { break };
+        let Some(waiter) = next else {
+            return if futex_pi::has_waiters(from) { Err(Errno::EINVAL) } else { Ok(done) };
+        };
         if waiter.lock != Some(to) {
             return Err(Errno::EINVAL);
         }
-        let moved = futex_pi::enqueue(lock, to, &waiter.task)?;
+        let moved = futex_pi::enqueue(lock, to, &waiter.task, move_count > 0)?;
         waiter.leave();
         waiter.woken.set(true);
         let owns = moved.owns.get();
@@ -237,12 +257,20 @@ pub(crate) fn wait_restarted(address: usize, value: u32, bits: u32, flags: u32, 
     wait_restartable(address, flags & g::FUTEX_PRIVATE_FLAG != 0, value, bits, Some(deadline_ns))
 }
 
-/// Moves waiters: wakes up to `wake_count`, then up to `move_count` wait for `to` instead.
-pub(super) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> usize {
-    let woken = wake(from, wake_count, MATCH_ANY);
+/// Moves waiters: wakes up to `wake_count`, then up to `move_count` wait for `to` instead. EINVAL where it meets one that
+/// wants a lock with an owner.
+pub(super) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> Result<usize> {
+    let woken = wake(from, wake_count, MATCH_ANY)?;
+    if move_count > 0 && futex_pi::has_waiters(from) {
+        return Err(Errno::EINVAL);
+    }
     let moved = with_waiters(|all| {
-        let Some(mut queue) = all.remove(&from) else { return 0 };
+        let Some(mut queue) = all.remove(&from) else { return Ok(0) };
         let n = queue.len().min(move_count);
+        if queue.iter().take(n).any(|waiter| waiter.lock.is_some()) {
+            all.insert(from, queue);
+            return Err(Errno::EINVAL);
+        }
         let rest = queue.split_off(n);
         if !rest.is_empty() {
             all.insert(from, rest);
@@ -253,9 +281,9 @@ pub(super) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
         if n > 0 {
             all.entry(to).or_default().extend(queue);
         }
-        n
-    });
-    woken + moved
+        Ok(n)
+    })?;
+    Ok(woken + moved)
 }
 
 /// `FUTEX_WAKE_OP`: changes the second word; whether its old value passes the comparison.
@@ -331,23 +359,23 @@ pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: 
     match command {
         g::FUTEX_WAIT => wait_restartable(address, private, value, MATCH_ANY, deadline_of(op, timeout)?),
         g::FUTEX_WAIT_BITSET => wait_restartable(address, private, value, value3, deadline_of(op, timeout)?),
-        g::FUTEX_WAKE => Ok(wake(key(address, private)?, wake_count, MATCH_ANY)),
+        g::FUTEX_WAKE => wake(key(address, private)?, wake_count, MATCH_ANY),
         g::FUTEX_WAKE_BITSET if value3 == 0 => Err(Errno::EINVAL),
-        g::FUTEX_WAKE_BITSET => Ok(wake(key(address, private)?, wake_count, value3)),
+        g::FUTEX_WAKE_BITSET => wake(key(address, private)?, wake_count, value3),
         g::FUTEX_REQUEUE | g::FUTEX_CMP_REQUEUE => {
             let (wakes, moves) = (count(value)?, count(timeout as u32)?);
             let (from, to) = (key(address, private)?, key(address2, private)?);
             if command == g::FUTEX_CMP_REQUEUE && user::load_u32(address)? != value3 {
                 return Err(Errno::EAGAIN);
             }
-            Ok(requeue(from, to, wakes, moves))
+            requeue(from, to, wakes, moves)
         }
         g::FUTEX_WAKE_OP => {
             let (first, second) = (key(address, private)?, key(address2, private)?);
             let passes = change_word(address2, value3)?;
-            let mut woken = wake(first, wake_count, MATCH_ANY);
+            let mut woken = wake(first, wake_count, MATCH_ANY)?;
             if passes {
-                woken += wake(second, (timeout as i32).max(1) as usize, MATCH_ANY);
+                woken += wake(second, (timeout as i32).max(1) as usize, MATCH_ANY)?;
             }
             Ok(woken)
         }

@@ -71,7 +71,7 @@ pub fn sys_futex_wake(address: usize, mask: u64, count: i32, flags: u32) -> Resu
         return Err(Errno::EINVAL);
     }
     let key = futex::key(address, private)?;
-    Ok(if count == 0 { 0 } else { futex::wake(key, count.max(1) as usize, mask) })
+    if count == 0 { Ok(0) } else { futex::wake(key, count.max(1) as usize, mask) }
 }
 
 /// futex_wait. EAGAIN, EFAULT, EINTR, EINVAL, ETIMEDOUT.
@@ -89,11 +89,14 @@ pub fn sys_futex_requeue(waiters: usize, flags: u32, wake_count: i32, move_count
     }
     let words = read_waiters(waiters, 2)?;
     let [(from, from_private, value), (to, to_private, _)] = words[..] else { return Err(Errno::EINVAL) };
+    if from_private != to_private {
+        return Err(Errno::EINVAL);
+    }
     let count = |n: i32| usize::try_from(n).map_err(|_| Errno::EINVAL);
     let (wakes, moves) = (count(wake_count)?, count(move_count)?);
     let (from_key, to_key) = (futex::key(from, from_private)?, futex::key(to, to_private)?);
     if user::load_u32(from)? != value {
         return Err(Errno::EAGAIN);
     }
-    Ok(futex::requeue(from_key, to_key, wakes, moves))
+    futex::requeue(from_key, to_key, wakes, moves)
 }

@@ -22,14 +22,20 @@ pub(super) struct Waiter {
     task: Rc<Task>,
     /// It was made the owner.
     pub(super) owns: Cell<bool>,
+    /// The owner before it ended with the lock: the word is still to be written.
+    inherits: Cell<bool>,
 }
 
-type Queue = VecDeque<Rc<Waiter>>;
+/// A lock that somebody waits for.
+struct Lock {
+    owner: Rc<Task>,
+    waiters: VecDeque<Rc<Waiter>>,
+}
 
-static QUEUES: Global<RefCell<Option<HashMap<Key, Queue>>>> = Global::new(RefCell::new(None));
+static LOCKS: Global<RefCell<Option<HashMap<Key, Lock>>>> = Global::new(RefCell::new(None));
 
-fn with_queues<R>(f: impl FnOnce(&mut HashMap<Key, Queue>) -> R) -> R {
-    f(QUEUES.borrow_mut().get_or_insert_with(HashMap::new))
+fn with_locks<R>(f: impl FnOnce(&mut HashMap<Key, Lock>) -> R) -> R {
+    f(LOCKS.borrow_mut().get_or_insert_with(HashMap::new))
 }
 
 /// Changes the word until nothing else did meanwhile: `f` gives the new value. The value before.
@@ -44,103 +50,141 @@ fn update(address: usize, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     }
 }
 
+/// Who holds a lock for which the word says so. EINVAL if keel knows another owner, ESRCH if that thread is gone.
+fn owner_of(word: u32, key: Key) -> Result<Rc<Task>> {
+    let tid = word & TID_MASK;
+    let known = with_locks(|all| all.get(&key).map(|lock| lock.owner.clone()));
+    match known {
+        Some(owner) if owner.tid() as u32 == tid || tid == 0 && word & OWNER_DIED != 0 => Ok(owner),
+        Some(_) => Err(Errno::EINVAL),
+        None => pid::find_task(tid as i32).ok_or(Errno::ESRCH),
+    }
+}
+
+/// Takes a free lock for `task`, or marks its word as waited for: who owns it then, if another does. `mark`: the word of a
+/// lock that is taken says, too, that there are waiters. EDEADLK, EFAULT, EINVAL, ESRCH.
+fn take(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Option<Rc<Task>>> {
+    let tid = task.tid() as u32;
+    let waiting = has_waiters(key);
+    let word = update(address, |word| match word & TID_MASK {
+        owner if owner == tid => Err(Errno::EDEADLK),
+        0 if waiting => owner_of(word, key).map(|_| word | WAITERS),
+        0 => Ok(tid | word & OWNER_DIED | if mark { WAITERS } else { 0 }),
+        // Keel's knowledge of the owner is looked at before the word is touched.
+        _ if waiting => owner_of(word, key).map(|_| word | WAITERS),
+        _ => Ok(word | WAITERS),
+    })?;
+    if word & TID_MASK == 0 && !waiting { Ok(None) } else { owner_of(word, key).map(Some) }
+}
+
+fn enter(key: Key, owner: Rc<Task>, task: &Rc<Task>) -> Rc<Waiter> {
+    let waiter = Rc::new(Waiter { task: task.clone(), owns: Cell::new(false), inherits: Cell::new(false) });
+    with_locks(|all| {
+        let lock = all.entry(key).or_insert_with(|| Lock { owner, waiters: VecDeque::new() });
+        lock.waiters.push_back(waiter.clone());
+    });
+    waiter
+}
+
 /// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`, `FUTEX_TRYLOCK_PI`. EAGAIN, EDEADLK, EFAULT, EINVAL, ESRCH,
 /// ETIMEDOUT, EINTR.
 pub(super) fn lock(address: usize, private: bool, deadline_ns: Option<u64>, only_try: bool) -> Result<usize> {
     let key = key(address, private)?;
     let me = current();
-    let tid = me.tid() as u32;
-    let contended = |word: u32| word & TID_MASK != 0;
-    let waiting = with_queues(|all| all.contains_key(&key));
-    let word = update(address, |word| {
-        if word & TID_MASK == tid {
-            return Err(Errno::EDEADLK);
-        }
-        if contended(word) {
-            return if only_try { Err(Errno::EAGAIN) } else { Ok(word | WAITERS) };
-        }
-        Ok(tid | word & OWNER_DIED | if waiting { WAITERS } else { 0 })
-    })?;
-    if !contended(word) {
-        return Ok(0);
+    let Some(owner) = take(address, key, &me, false)? else { return Ok(0) };
+    if only_try {
+        return Err(Errno::EAGAIN);
     }
-    if pid::find_task((word & TID_MASK) as i32).is_none() {
-        return Err(Errno::ESRCH);
-    }
-    let waiter = Rc::new(Waiter { task: me, owns: Cell::new(false) });
-    with_queues(|all| all.entry(key).or_default().push_back(waiter.clone()));
+    let waiter = enter(key, owner, &me);
     let outcome = park(deadline_ns, Interrupt::BySignal, || waiter.owns.get().then_some(0));
-    if outcome.is_err() {
-        leave(key, &waiter);
+    match outcome {
+        Ok(done) => settle(address, &waiter).map(|()| done),
+        Err(errno) => {
+            leave(key, &waiter);
+            // An interrupted call starts anew: its time limit is absolute.
+            Err(if errno == Errno::ERESTARTSYS { Errno::ERESTARTNOINTR } else { errno })
+        }
     }
-    // An interrupted call starts anew: its time limit is absolute.
-    outcome.map_err(|errno| if errno == Errno::ERESTARTSYS { Errno::ERESTARTNOINTR } else { errno })
+}
+
+/// Writes the word of a lock whose last owner ended. The current thread is the new owner. EFAULT.
+pub(super) fn settle(address: usize, waiter: &Waiter) -> Result<()> {
+    if waiter.inherits.get() {
+        let tid = waiter.task.tid() as u32;
+        update(address, |_| Ok(tid | WAITERS | OWNER_DIED))?;
+    }
+    Ok(())
 }
 
 /// Somebody waits no longer.
 pub(super) fn leave(key: Key, waiter: &Rc<Waiter>) {
-    with_queues(|all| {
-        if let Some(queue) = all.get_mut(&key) {
-            queue.retain(|w| !Rc::ptr_eq(w, waiter));
-            if queue.is_empty() {
-                all.remove(&key);
-            }
-        }
+    let gone = with_locks(|all| {
+        let lock = all.get_mut(&key)?;
+        lock.waiters.retain(|w| !Rc::ptr_eq(w, waiter));
+        if lock.waiters.is_empty() { all.remove(&key) } else { None }
     });
+    drop(gone);
 }
 
-/// Makes another thread the owner of a lock, or lets it wait for it. EDEADLK, EFAULT.
-pub(super) fn enqueue(address: usize, key: Key, task: &Rc<Task>) -> Result<Rc<Waiter>> {
-    let tid = task.tid() as u32;
-    let waiting = with_queues(|all| all.contains_key(&key));
-    let word = update(address, |word| match word & TID_MASK {
-        0 => Ok(tid | word & OWNER_DIED | if waiting { WAITERS } else { 0 }),
-        owner if owner == tid => Err(Errno::EDEADLK),
-        _ => Ok(word | WAITERS),
-    })?;
-    let owns = word & TID_MASK == 0;
-    let waiter = Rc::new(Waiter { task: task.clone(), owns: Cell::new(owns) });
-    if !owns {
-        with_queues(|all| all.entry(key).or_default().push_back(waiter.clone()));
-    }
-    Ok(waiter)
+/// Makes another thread the owner of a lock, or lets it wait for it. `mark` as for [`take`]. EDEADLK, EFAULT, EINVAL,
+/// ESRCH.
+pub(super) fn enqueue(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Rc<Waiter>> {
+    Ok(match take(address, key, task, mark)? {
+        None => Rc::new(Waiter { task: task.clone(), owns: Cell::new(true), inherits: Cell::new(false) }),
+        Some(owner) => enter(key, owner, task),
+    })
 }
 
 /// `FUTEX_UNLOCK_PI`: gives the lock to who has waited longest. EFAULT, EINVAL, EPERM.
 pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
-    let key = key(address, private)?;
-    if user::load_u32(address)? & TID_MASK != current().tid() as u32 {
+    let me = current();
+    // Linux reads the word of any address first.
+    let word: u32 = user::read(address)?;
+    if word & TID_MASK != me.tid() as u32 {
         return Err(Errno::EPERM);
     }
-    hand_over(address, key, 0)?;
+    let key = key(address, private)?;
+    let next = with_locks(|all| {
+        let Some(lock) = all.get(&key) else { return Ok(None) };
+        if Rc::ptr_eq(&lock.owner, &me) { Ok(lock.waiters.front().cloned()) } else { Err(Errno::EINVAL) }
+    })?;
+    update(address, |_| Ok(next.as_ref().map_or(0, |next| next.task.tid() as u32 | WAITERS)))?;
+    if next.is_some() {
+        hand_over(key, false);
+    }
     Ok(0)
 }
 
 /// Whether somebody waits for a lock.
-pub(super) fn has_waiters(address: usize, private: bool) -> bool {
-    key(address, private).is_ok_and(|key| with_queues(|all| all.contains_key(&key)))
+pub(super) fn has_waiters(key: Key) -> bool {
+    with_locks(|all| all.contains_key(&key))
 }
 
-/// The owner is gone: the next one learns of it by `FUTEX_OWNER_DIED`.
-pub(super) fn owner_died(address: usize, private: bool) -> Result<()> {
-    hand_over(address, key(address, private)?, OWNER_DIED)
+/// A thread ends or runs another program: what it holds goes to who has waited longest, who learns of it by
+/// `FUTEX_OWNER_DIED`.
+pub(super) fn owner_ended(me: &Rc<Task>) {
+    while let Some(key) =
+        with_locks(|all| all.iter().find(|(_, lock)| Rc::ptr_eq(&lock.owner, me)).map(|(key, _)| *key))
+    {
+        hand_over(key, true);
+    }
 }
 
-fn hand_over(address: usize, key: Key, mark: u32) -> Result<()> {
-    let (next, more) = with_queues(|all| {
-        let Some(queue) = all.get_mut(&key) else { return (None, false) };
-        let next = queue.pop_front();
-        let more = !queue.is_empty();
-        if !more {
-            all.remove(&key);
+/// Makes the first waiter the owner.
+fn hand_over(key: Key, inherits: bool) {
+    let (next, gone) = with_locks(|all| {
+        let Some(lock) = all.get_mut(&key) else { return (None, None) };
+        let next = lock.waiters.pop_front();
+        if let Some(next) = &next {
+            lock.owner = next.task.clone();
         }
-        (next, more)
+        let gone = if lock.waiters.is_empty() { all.remove(&key) } else { None };
+        (next, gone)
     });
-    let owner = next.as_ref().map_or(0, |w| w.task.tid() as u32);
-    update(address, |_| Ok(owner | mark | if more { WAITERS } else { 0 }))?;
+    drop(gone);
     if let Some(next) = next {
+        next.inherits.set(inherits);
         next.owns.set(true);
         sched::wake(&next.task);
     }
-    Ok(())
 }

@@ -48,11 +48,11 @@ pub(super) fn may_look(me: &Rc<Task>, target: &Rc<Task>) -> bool {
 /// The current thread ends, or runs another program: its locks are marked, one waiter each woken.
 pub(super) fn release_all(me: &Rc<Task>) {
     let head = me.robust_list.take();
-    if head == 0 {
-        return;
+    if head != 0 {
+        // A list that can't be read ends there: nobody is left to tell.
+        let _ = walk(me, head);
     }
-    // A list that can't be read ends there: nobody is left to tell.
-    let _ = walk(me, head);
+    futex_pi::owner_ended(me);
 }
 
 fn walk(me: &Rc<Task>, head: usize) -> Result<()> {
@@ -82,7 +82,7 @@ fn release(me: &Rc<Task>, address: usize, priority_inherits: bool, pending: bool
         let owner = word & TID_MASK;
         if pending && owner == 0 && !priority_inherits {
             // It died between unlocking and waking.
-            futex::wake_shared_too(address, 1);
+            futex::wake_one_shared(address);
             return Ok(());
         }
         if owner != me.tid() as u32 {
@@ -94,15 +94,9 @@ fn release(me: &Rc<Task>, address: usize, priority_inherits: bool, pending: bool
         }
         word = seen;
     }
-    if priority_inherits {
-        // Waiters of such a lock become owners by keel's hand.
-        for private in [true, false] {
-            if futex_pi::has_waiters(address, private) {
-                futex_pi::owner_died(address, private)?;
-            }
-        }
-    } else if word & WAITERS != 0 {
-        futex::wake_shared_too(address, 1);
+    // Waiters of a lock with an owner become owners by keel's hand.
+    if !priority_inherits && word & WAITERS != 0 {
+        futex::wake_one_shared(address);
     }
     Ok(())
 }
