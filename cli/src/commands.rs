@@ -17,6 +17,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
     if matches!(command, Command::Run(_) | Command::Trace(_)) {
         // Whatever the caller left open is no business of the pod's monitor.
         monitor::jail::close_inherited();
+        monitor::jail::report_faults().map_err(|failure| Failure::Pod(failure.into()))?;
         keeper::start();
     }
     match command {

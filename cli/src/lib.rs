@@ -25,11 +25,7 @@ use std::process::ExitCode;
 
 /// The command: reads the command line, does what it says, and tells how it ended.
 pub fn main() -> ExitCode {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        TerminalGuard::restore();
-        report(info);
-    }));
+    std::panic::set_hook(Box::new(|info| panicked(info)));
     let arguments = match args::Hull::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -38,16 +34,26 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS };
         }
     };
-    let outcome = std::panic::catch_unwind(|| commands::dispatch(arguments.command));
+    let outcome = commands::dispatch(arguments.command);
     TerminalGuard::restore();
     keeper::dismiss();
     match outcome {
-        Ok(Ok(code)) => ExitCode::from(code),
-        Ok(Err(failure)) => {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
             // Nothing can be done about a standard error that takes nothing.
             let _ = writeln!(std::io::stderr(), "hull: {failure}");
             ExitCode::from(failure.code())
         }
-        Err(_) => ExitCode::from(EXIT_FAILURE),
     }
+}
+
+/// A mistake of Hull's own, in whatever thread: one line, and the end. What the other threads would make of the state
+/// that it left is not worth knowing.
+fn panicked(info: &std::panic::PanicHookInfo<'_>) -> ! {
+    TerminalGuard::restore();
+    keeper::dismiss();
+    let why = info.payload_as_str().unwrap_or("no text").replace('\n', " ");
+    let place = info.location().map_or(String::new(), |place| format!(" at {}:{}", place.file(), place.line()));
+    let _ = writeln!(std::io::stderr(), "hull: internal error: {why}{place}; please report this");
+    std::process::exit(EXIT_FAILURE.into())
 }

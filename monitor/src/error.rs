@@ -42,7 +42,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The monitor can't lock itself up.
-    #[error("jail: {0}; use Linux 5.10 or later with seccomp, and allow that where hull runs (see hull doctor)")]
+    #[error("jail: {0}")]
     Jail(#[from] crate::jail::Failure),
     /// A host resource is missing.
     #[error("{what}: {}; run hull doctor", reason(.source))]

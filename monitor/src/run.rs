@@ -11,7 +11,7 @@ mod idle;
 use crate::clocks::Clocks;
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
-use crate::connectors::streams::{StreamsConnector, TerminalGuard, signals};
+use crate::connectors::streams::{StreamsConnector, signals};
 use crate::cpus::Cpus;
 use crate::error::Error;
 use crate::event::Event;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after `--timeout` a pod that can't be ended takes the process with it.
+/// How long after `--timeout` a pod that can't be ended takes the process with it; after twice that by SIGKILL.
 const STUCK: Duration = Duration::from_secs(2);
 /// How long a virtual CPU that waits for another one leaves its processor to others.
 const YIELD_NAP: Duration = Duration::from_micros(50);
@@ -125,6 +125,10 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         _ => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
     };
     let Machine { mut vcpu, more, memory, doorbell, clocks } = Machine::new(kvm, &config)?;
+    if let Some(limit) = config.timeout {
+        crate::jail::limit_time(limit, STUCK)?;
+    }
+    let end_at = config.timeout.and_then(crate::jail::end_of);
     crate::jail::enter(&config.exports)?;
     jailed().map_err(|e| Error::host("a thread", e))?;
     let streams = StreamsConnector::new();
@@ -150,7 +154,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         failure: Mutex::new(None),
         over: AtomicBool::new(false),
         timed_out: AtomicBool::new(false),
-        end_at: config.timeout.map(|t| Instant::now() + t),
+        end_at,
     });
     shared.cpus.exists(0, vcpu.kick());
     let helper = {
@@ -160,9 +164,6 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
             .spawn(move || helper::help(&shared))
             .map_err(|e| Error::host("the helper thread", e))?
     };
-    if let Some(limit) = config.timeout {
-        watch(limit, &shared)?;
-    }
     let waker = {
         let shared = shared.clone();
         move || {
@@ -316,21 +317,6 @@ fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     let timeout = wait.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: i64::from(w.subsec_nanos()) });
     // EINTR (a kick) and ENOMEM: the caller looks around in either case.
     let _ = poll(fds, timeout.as_ref());
-}
-
-/// Ends the process some time after `--timeout` if the pod did not end of itself: a call of the host may wait for
-/// ever, for a file system whose server is gone or a reader of standard error that does not read.
-fn watch(limit: Duration, shared: &Arc<Shared>) -> Result<(), Error> {
-    let shared = Arc::downgrade(shared);
-    let watch = move || {
-        std::thread::sleep(limit.saturating_add(STUCK));
-        if shared.upgrade().is_some() {
-            TerminalGuard::restore_from_handler();
-            std::process::exit(EXIT_TIMEOUT.into());
-        }
-    };
-    let thread = std::thread::Builder::new().name("timeout".into()).spawn(watch);
-    thread.map(drop).map_err(|e| Error::host("the timeout's thread", e))
 }
 
 /// Serves what there is. Whether anything was done.

@@ -194,6 +194,17 @@ static void many_handles(void) {
     _exit(failures ? 1 : 0);
 }
 
+// Leaves signals to `hull` that never came, as if it should stop: its time limit would stop with it.
+static void stop_hull(void) {
+    // What keel itself waits for comes first.
+    for (int id = 0; id < 3000; id++) request((struct submission){.op = CANCEL, .args = {id}});
+    for (int signal = 1; signal < 65; signal++) {
+        EXPECT(request((struct submission){.op = SIGNAL_WAIT, .args = {signal}}), -EINVAL);
+        request((struct submission){.op = CANCEL, .args = {0xabcdef}});
+    }
+    _exit(failures ? 1 : 0);
+}
+
 static void give_away_everything(void) {
     for (uint64_t at = 0; at < 64ul << 20; at += 4096) {
         ring->sub[ring->sub_tail % ENTRIES] = (struct submission){.op = RELEASE, .args = {4 << 20, 20 << 20}};
@@ -234,6 +245,7 @@ int main(int argc, char **argv) {
         {"other-files", other_files},
         {"many-waiting", many_waiting},
         {"many-handles", many_handles},
+        {"stop-hull", stop_hull},
         {"give-away-everything", give_away_everything},
         {"strange-words", strange_words},
         {0},

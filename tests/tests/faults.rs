@@ -393,18 +393,16 @@ fn stopped_and_continued() {
     assert!(times[9] - times[0] > 1_400_000_000, "{times:?}");
 }
 
-/// Time limits go on while the pod is stopped.
+/// A time limit goes on while the pod is stopped, and nobody needs to continue it for its end.
 #[test]
 fn stopped_over_its_time_limit() {
+    let started = Instant::now();
     let mut running = Running::start(pod(&["--timeout", "1500ms"], "echo ready; while :; do :; done"));
     running.until("ready");
     running.signal(libc::SIGSTOP);
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(running.child.try_wait().unwrap().is_none(), "a stopped process ended");
-    let continued = Instant::now();
-    running.signal(libc::SIGCONT);
     assert_eq!(running.end().1, 124);
-    assert!(continued.elapsed() < Duration::from_secs(10));
+    let took = started.elapsed();
+    assert!(took > Duration::from_millis(1500) && took < Duration::from_secs(10), "{took:?}");
     // Stopped and continued within it: nothing is noticed.
     let mut running = Running::start(pod(&["--timeout", "30s"], "echo ready; read line; exit 6"));
     running.until("ready");

@@ -46,6 +46,7 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("ring", "other-files", FINE, ""),
     ("ring", "many-waiting", FINE, ""),
     ("ring", "many-handles", FINE, ""),
+    ("ring", "stop-hull", FINE, ""),
     // Keel without its data halts or spins.
     ("ring", "give-away-everything", &[124, 125], ""),
     ("ring", "strange-words", BROKEN, "[31m last words"),

@@ -25,6 +25,10 @@ enum Outcome {
     Works,
     /// The process is ended with the jail's message.
     Ended,
+    /// The process is ended with this code and one line.
+    EndedWith(i32),
+    /// The host's kernel kills the process when its time is over.
+    OutOfTime,
     /// The call fails with this errno.
     Fails(i32),
     /// The same, on hosts with Landlock.
@@ -59,6 +63,12 @@ fn open(directory: i32, path: &str, flags: i32) -> i64 {
 
 fn beneath(scene: &Scene, path: &str, flags: i32) -> i64 {
     open(scene.granted.dir.as_raw_fd(), path, flags)
+}
+
+/// Uses up a stack.
+fn deep(depth: i64) -> i64 {
+    let room = std::hint::black_box([depth; 512]);
+    if depth == 0 { 0 } else { deep(std::hint::black_box(depth + 1)) + room[7] }
 }
 
 const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
@@ -162,6 +172,28 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
     ("ignore the jail", Outcome::Ended, |_| call!(libc::SYS_rt_sigaction, libc::SIGSYS, 0, 0, 8)),
     ("loosen the jail", Outcome::Ended, |_| call!(libc::SYS_prctl, libc::PR_SET_SECCOMP, 0, 0, 0, 0)),
     ("call as another architecture", Outcome::Ended, |_| call!(0x4000_0000 + libc::SYS_getpid)),
+    // Its end.
+    ("stop beyond the time limit", Outcome::OutOfTime, |_| {
+        let all = [!0_u64];
+        loop {
+            call!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, all.as_ptr(), 0, 8);
+            call!(libc::SYS_rt_sigaction, libc::SIGCONT, [libc::SIG_IGN as u64, 0, 0, 0].as_ptr(), 0, 8);
+            call!(libc::SYS_kill, std::process::id(), libc::SIGSTOP);
+        }
+    }),
+    ("wait beyond the time limit", Outcome::EndedWith(124), |_| {
+        loop {
+            call!(libc::SYS_poll, 0, 0, -1);
+        }
+    }),
+    ("disarm the time limit", Outcome::Ended, |_| call!(libc::SYS_timer_delete, 0)),
+    ("prolong the time limit", Outcome::Ended, |_| call!(libc::SYS_timer_settime, 0, 0, [0_u64; 4].as_ptr(), 0)),
+    ("read where nothing is", Outcome::EndedWith(125), |_| {
+        // SAFETY: none; the process is to end by this.
+        unsafe { std::ptr::without_provenance::<i64>(4096 + 8).read_volatile() }
+    }),
+    ("overflow a stack", Outcome::EndedWith(125), |_| std::thread::spawn(|| deep(1)).join().unwrap_or(-1)),
+    ("abort", Outcome::EndedWith(125), |_| std::process::abort()),
     ("change another file's owner", Outcome::Ended, |s| {
         call!(libc::SYS_fchownat, s.granted.dir.as_raw_fd(), c("../secret").as_ptr(), 1, 1, 0)
     }),
@@ -185,6 +217,11 @@ fn attempt(name: &str) -> ExitCode {
     let granted = ExportConfig::open(1, &Path::new(&scratch).join("granted"), true, false).unwrap();
     let kvm = fs::File::options().read(true).write(true).open("/dev/kvm").unwrap();
     let exports = [granted];
+    monitor::jail::report_faults().unwrap();
+    if name.ends_with("beyond the time limit") {
+        let part = std::time::Duration::from_millis(400);
+        monitor::jail::limit_time(part, part).unwrap();
+    }
     let start = std::time::Instant::now();
     monitor::jail::enter(&exports).unwrap();
     println!("{:.0} us", start.elapsed().as_secs_f64() * 1e6);
@@ -211,12 +248,18 @@ fn judge(name: &str, outcome: Outcome) -> anyhow::Result<()> {
     let expected = match outcome {
         Outcome::Works => 0,
         Outcome::Ended => 125,
+        Outcome::EndedWith(code) => code,
+        Outcome::OutOfTime => 128 + libc::SIGKILL,
         Outcome::FailsByLandlock(_) if !landlock => return Ok(()),
         Outcome::Fails(errno) | Outcome::FailsByLandlock(errno) => errno,
     };
     anyhow::ensure!(result.status == expected, "status {} instead of {expected}: {message}", result.status);
     if expected == 125 {
-        let line = message.lines().count() == 1 && message.starts_with("hull: jail: ");
+        let start = if matches!(outcome, Outcome::Ended) { "hull: jail: " } else { "hull: internal error: " };
+        let line = message.lines().count() == 1
+            && message.starts_with(start)
+            && message.contains("; ")
+            && message.ends_with('\n');
         anyhow::ensure!(line, "the message is {message:?}");
     }
     anyhow::ensure!(fs::read_to_string(scratch.0.join("secret"))? == "secret");

@@ -149,7 +149,11 @@ pub fn rules(pid: u32) -> Vec<Call> {
             "clone(threads)",
             when(vec![Test::Masked(0, !0x40_0000, THREAD as u32)]), // CLONE_DETACHED
         ),
-        call(SYS_kill, "kill(itself)", when(vec![Test::OneOf(0, vec![pid])])),
+        call(
+            SYS_kill,
+            "kill(itself, SIGSTOP)",
+            when(vec![Test::OneOf(0, vec![pid]), Test::OneOf(1, vec![SIGSTOP as u32])]),
+        ),
         call(SYS_tgkill, "tgkill(itself)", when(vec![Test::OneOf(0, vec![pid])])),
         call(SYS_rt_sigaction, "rt_sigaction(not SIGSYS)", when(vec![Test::Not(0, SIGSYS as u32)])),
         call(
@@ -222,6 +226,10 @@ mod tests {
             SYS_init_module,
             SYS_setuid,
             SYS_capset,
+            SYS_timer_create,
+            SYS_timer_settime,
+            SYS_timer_delete,
+            SYS_setitimer,
         ] {
             assert!(!numbers.contains(&(forbidden as u32)), "{forbidden}");
         }

@@ -33,7 +33,7 @@ pub fn restrict(exports: &[ExportConfig]) -> Result<bool, Failure> {
     if version().is_none() {
         return Ok(false);
     }
-    apply(exports).map_err(|error| Failure { what: "Landlock", source: std::io::Error::other(error) })?;
+    apply(exports).map_err(|error| Failure::new("Landlock", std::io::Error::other(error)))?;
     Ok(true)
 }
 

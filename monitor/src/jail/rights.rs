@@ -33,7 +33,7 @@ struct Data {
 
 /// Gives up every capability but those by which the root user works on granted files.
 pub fn drop_capabilities(writable: bool) -> Result<(), Failure> {
-    let failed = |_| Failure { what: "capabilities", source: Error::last_os_error() };
+    let failed = |_| Failure::new("capabilities", Error::last_os_error());
     let header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: both structures are those of capget(2), version 3, and live across the call.
@@ -50,7 +50,7 @@ pub fn drop_capabilities(writable: bool) -> Result<(), Failure> {
 /// Makes the process and what it starts unable to gain rights, and keeps its memory, which is the pod's, out of
 /// dumps and from other processes of the same user.
 pub fn restrict_process() -> Result<(), Failure> {
-    let failed = |what| move |_| Failure { what, source: Error::last_os_error() };
+    let failed = |what| move |_| Failure::new(what, Error::last_os_error());
     // SAFETY: these options take plain numbers.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into()).map_err(failed("no_new_privs"))?;
@@ -58,7 +58,7 @@ pub fn restrict_process() -> Result<(), Failure> {
     }
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Core, none)
-        .map_err(|source| Failure { what: "RLIMIT_CORE", source: source.into() })
+        .map_err(|source| Failure::new("RLIMIT_CORE", source))
 }
 
 /// `Err` if a call returned -1.

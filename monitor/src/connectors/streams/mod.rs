@@ -29,6 +29,9 @@ use stream::Stream;
 /// Most operations that wait at a time; more are refused with EBUSY.
 const MAX_PENDING: usize = 256;
 
+/// The only signal that a guest may leave to `hull`.
+const TSTP: u64 = libc::SIGTSTP as u64;
+
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
@@ -127,9 +130,11 @@ impl StreamsConnector {
         if self.signal_wait.is_some() {
             return Started::Done(Err(Errno::BUSY));
         }
+        let given = signals::forget_given();
         match returned {
             0 => {}
-            _ if returned == u64::from(rustix::process::Signal::TSTP.as_raw().unsigned_abs()) => {
+            // Only one that came from the user: a guest that stops `hull` as it likes would stop its time limit, too.
+            _ if returned == TSTP && given == Some(returned) => {
                 // Stops all threads of `hull` until the user's shell continues them.
                 if let Err(error) =
                     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)

@@ -1,7 +1,7 @@
 //! Signals that the user sends to `hull` and that the pod gets.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What became of a signal.
@@ -27,6 +27,9 @@ static LISTENING: AtomicBool = AtomicBool::new(false);
 static OVER: AtomicBool = AtomicBool::new(false);
 /// The queue is not empty: spares others the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
+
+/// What the guest was given last and did not answer for yet; 0: nothing.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// Most signals that wait.
 const MAX_WAITING: usize = 64;
@@ -90,5 +93,14 @@ pub(super) fn take() -> Option<u32> {
     let mut queue = queue();
     let signal = queue.pop_front();
     ANY.store(!queue.is_empty(), Ordering::SeqCst);
+    GIVEN.store(signal.unwrap_or(0), Ordering::SeqCst);
     signal
+}
+
+/// The signal that the guest was given last, asked once: whether it may leave it to `hull`.
+pub(super) fn forget_given() -> Option<u64> {
+    match GIVEN.swap(0, Ordering::SeqCst) {
+        0 => None,
+        signal => Some(signal.into()),
+    }
 }
