@@ -114,6 +114,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH[:AT]", value_parser = OsStringValueParser::new().try_map(Grant::parse))]
     pub rw: Vec<Grant>,
 
+    /// Let the pod set set-user-id and set-group-id bits and file capabilities on what --rw grants
+    #[arg(long)]
+    pub keep_setid: bool,
+
     /// Grant nothing by default: only what --ro and --rw name
     #[arg(long)]
     pub no_host: bool,

@@ -67,7 +67,8 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         check_visible(&view, &options.program, &path, &here, &cwd)?;
     }
-    let (exports, mounts, links) = view.open()?;
+    let (mut exports, mounts, links) = view.open()?;
+    exports.iter_mut().for_each(|export| export.keep_setid = options.keep_setid);
     let streams = StreamsConnector::new();
     let pod = PodConfig {
         argv: options.program.into_iter().map(OsString::into_vec).collect(),

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result, reason};
 use crate::values::{Grant, normal};
 use abi::boot::{Export, RootLink};
-use monitor::connectors::files::ExportConfig;
+use monitor::connectors::files::{ExportConfig, OfKernel};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,9 @@ impl View {
                             ("neither a directory nor a regular file".into(), "grant the directory around it")
                         }
                         std::io::ErrorKind::NotFound => (reason(&error), "check the path"),
+                        _ if error.get_ref().is_some_and(|inner| inner.is::<OfKernel>()) => {
+                            (error.to_string(), "grant a directory of another file system")
+                        }
                         _ => (reason(&error), "check its permissions"),
                     };
                     let what = grant.option.unwrap_or_else(|| grant.host.display().to_string());
@@ -179,5 +182,16 @@ mod tests {
         let mut view = View::default();
         view.add(&Grant::parse("/dev/null:/x".into()).unwrap(), true, Path::new("/")).unwrap();
         assert!(view.open().unwrap_err().to_string().contains("neither a directory nor a regular file"));
+    }
+
+    #[test]
+    fn file_systems_of_the_kernel_are_named() {
+        for path in ["/proc", "/sys/kernel", "/proc/self/mem"] {
+            let mut view = View::default();
+            view.add(&Grant::parse(format!("{path}:/x").into()).unwrap(), true, Path::new("/")).unwrap();
+            let text = view.open().unwrap_err().to_string();
+            let why = "belongs to a file system of the host's kernel, which no pod gets";
+            assert_eq!(text, format!("--rw {path}: {why}; grant a directory of another file system"));
+        }
     }
 }

@@ -44,7 +44,8 @@ impl Failure {
 pub fn enter(exports: &[ExportConfig]) -> Result<(), Failure> {
     rights::restrict_process()?;
     paths::restrict(exports)?;
-    rights::drop_capabilities(exports.iter().any(|export| export.writable))?;
+    let any = |is: fn(&ExportConfig) -> bool| exports.iter().any(is);
+    rights::drop_capabilities(any(|export| export.writable), any(|export| export.writable && export.keep_setid))?;
     ends::report_violations()?;
     filter_calls()
 }

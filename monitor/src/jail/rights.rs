@@ -7,10 +7,12 @@ use std::io::Error;
 const CAP_DAC_OVERRIDE: u32 = 1;
 /// The same for reading only.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-/// What changes of files in writable grants need when they belong to somebody else: owners, modes, set-id bits.
+/// What changes of files in writable grants need when they belong to somebody else: owners, modes.
 const CAP_CHOWN: u32 = 0;
 const CAP_FOWNER: u32 = 3;
+/// Set-id bits that stay when a file is written, and capabilities of files.
 const CAP_FSETID: u32 = 4;
+const CAP_SETFCAP: u32 = 31;
 
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
@@ -32,15 +34,17 @@ struct Data {
 }
 
 /// Gives up every capability but those by which the root user works on granted files.
-pub fn drop_capabilities(writable: bool) -> Result<(), Failure> {
+/// `setid`: a pod may set set-id bits and capabilities of files.
+pub fn drop_capabilities(writable: bool, setid: bool) -> Result<(), Failure> {
     let failed = |_| Failure::new("capabilities", Error::last_os_error());
     let header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: both structures are those of capget(2), version 3, and live across the call.
     check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) }).map_err(failed)?;
     let reading = 1 << CAP_DAC_READ_SEARCH;
-    let changing = 1 << CAP_DAC_OVERRIDE | 1 << CAP_CHOWN | 1 << CAP_FOWNER | 1 << CAP_FSETID;
-    let kept = if writable { reading | changing } else { reading };
+    let changing = 1 << CAP_DAC_OVERRIDE | 1 << CAP_CHOWN | 1 << CAP_FOWNER;
+    let privileges = 1 << CAP_FSETID | 1 << CAP_SETFCAP;
+    let kept = reading | if writable { changing } else { 0 } | if setid { privileges } else { 0 };
     let held = data[0].permitted & kept;
     let wanted = [Data { effective: data[0].effective & held, permitted: held, inheritable: 0 }, Data::default()];
     // SAFETY: as above; the call reads them.

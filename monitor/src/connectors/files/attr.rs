@@ -84,6 +84,15 @@ pub fn change_mode(node: BorrowedFd<'_>, mode: u32) -> Result<()> {
     rustix::fs::chmodat(rustix::fs::CWD, proc_path(node), mode, AtFlags::empty())
 }
 
+/// Takes set-id bits and capabilities from an open file, by a change of owner that changes none.
+pub fn take_privileges(file: BorrowedFd<'_>) -> Result<()> {
+    let setid = of_fd(file)?.stx_mode & 0o6000 != 0;
+    if setid || rustix::fs::getxattr_query(proc_path(file), c"security.capability").is_ok() {
+        change_owner(file, None, None)?;
+    }
+    Ok(())
+}
+
 /// [`abi::request::Op::SetAttr`]: owner, mode, size, times, in this order. An error leaves what came
 /// before it changed, as separate calls would.
 pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut Output<'_>) -> Result {
@@ -106,7 +115,8 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
         change_owner(node.as_fd(), uid, gid)?;
     }
     if has(set_attr::MODE) {
-        change_mode(node.as_fd(), wanted.mode)?;
+        let kind = kind(&of_fd(node.as_fd())?);
+        change_mode(node.as_fd(), export.mode(kind, wanted.mode))?;
     }
     if has(set_attr::SIZE) {
         cut(&place, wanted.size)?;

@@ -41,7 +41,8 @@ fn finish(place: &Place<'_>, uid: u64, gid: u64, out: &mut Output<'_>) -> Result
 pub fn mkdir(export: &ExportConfig, args: &[u64; 6], path: RelPath<'_>, out: &mut Output<'_>) -> Result {
     let [_, mode, uid, gid, ..] = *args;
     let place = export.place_to_change(path)?;
-    rustix::fs::mkdirat(place.dir.as_fd(), place.name, Mode::from_raw_mode(mode as u32 & 0o7777))?;
+    let mode = Mode::from_raw_mode(export.mode(FileType::Directory, mode as u32));
+    rustix::fs::mkdirat(place.dir.as_fd(), place.name, mode)?;
     finish(&place, uid, gid, out)
 }
 
@@ -55,7 +56,8 @@ pub fn mknod(export: &ExportConfig, args: &[u64; 6], path: RelPath<'_>, out: &mu
         _ => return Err(Errno::INVAL),
     };
     let place = export.place_to_change(path)?;
-    rustix::fs::mknodat(place.dir.as_fd(), place.name, kind, Mode::from_raw_mode(mode & 0o7777), 0)?;
+    let mode = Mode::from_raw_mode(export.mode(kind, mode));
+    rustix::fs::mknodat(place.dir.as_fd(), place.name, kind, mode, 0)?;
     finish(&place, uid, gid, out)
 }
 

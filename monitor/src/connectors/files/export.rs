@@ -2,6 +2,7 @@
 
 use super::super::{Errno, Result};
 use super::attr;
+use super::kernelfs::{self, OfKernel};
 use super::path::RelPath;
 use super::recent::Recent;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,6 +26,8 @@ pub struct ExportConfig {
     /// Only what everybody on the host may read: a file needs `o+r`, a directory `o+r` to be listed and
     /// `o+x` to be passed, whatever the monitor's own rights are. Excludes `writable`.
     pub public_only: bool,
+    /// The guest may set set-user-id and set-group-id bits, and file capabilities, on the host's files.
+    pub keep_setid: bool,
     /// Directories that were opened lately; none are kept until the connector gives it room.
     pub(super) recent: Recent,
 }
@@ -37,9 +40,14 @@ impl ExportConfig {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let node = rustix::fs::open(&real, flags, Mode::empty())?;
         let writable = writable && !public_only;
-        match FileType::from_raw_mode(u32::from(attr::of_fd(node.as_fd())?.stx_mode)) {
+        let kind = attr::kind(&attr::of_fd(node.as_fd())?);
+        if matches!(kind, FileType::Directory | FileType::RegularFile) && kernelfs::is_of_kernel(node.as_fd())? {
+            return Err(std::io::Error::other(OfKernel));
+        }
+        match kind {
             FileType::Directory => {
-                Ok(Self { id, dir: node, file: None, writable, public_only, recent: Recent::default() })
+                let recent = Recent::default();
+                Ok(Self { id, dir: node, file: None, writable, public_only, keep_setid: false, recent })
             }
             FileType::RegularFile => {
                 let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
@@ -47,10 +55,16 @@ impl ExportConfig {
                 };
                 let dir = rustix::fs::open(parent, flags | OFlags::DIRECTORY, Mode::empty())?;
                 let file = Some(name.as_bytes().to_vec());
-                Ok(Self { id, dir, file, writable, public_only, recent: Recent::default() })
+                Ok(Self { id, dir, file, writable, public_only, keep_setid: false, recent: Recent::default() })
             }
             _ => Err(Errno::OPNOTSUPP.into()),
         }
+    }
+
+    /// The export of a number among those of a pod, which are sorted by it; EINVAL if there is none.
+    pub fn find(exports: &[Self], id: u32) -> Result<&Self> {
+        let index = exports.binary_search_by_key(&id, |export| export.id).map_err(|_| Errno::INVAL)?;
+        exports.get(index).ok_or(Errno::INVAL)
     }
 
     /// A single file, not a directory.
@@ -66,12 +80,42 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLI
 const TRIES: usize = 16;
 
 /// Opens `path` beneath `dir`. A symbolic link anywhere gives ELOOP, except as the last name with
-/// `O_PATH | O_NOFOLLOW`: then the link itself is opened.
+/// `O_PATH | O_NOFOLLOW`: then the link itself is opened. What lies in a file system of the host's kernel gives
+/// EACCES; `dir` itself must not.
 pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    match open_by(dir, path, flags, mode, BENEATH | ResolveFlags::NO_XDEV) {
+        Err(Errno::XDEV) => open_mounted(dir, path, flags, mode),
+        // Nothing is mounted on the way: it is the file system of `dir`.
+        other => other,
+    }
+}
+
+/// The same where other file systems are mounted beneath `dir`: name by name, so that none is passed unseen. Opening
+/// alone may have an effect in one of the kernel's, so it is looked at first.
+fn open_mounted(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    let mut above: Option<OwnedFd> = None;
+    let mut names = path.split(|&byte| byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        let dir = above.as_ref().map_or(dir, AsFd::as_fd);
+        let is_last = names.peek().is_none();
+        let kept = if is_last { flags & (OFlags::DIRECTORY | OFlags::NOFOLLOW) } else { OFlags::DIRECTORY };
+        let node = open_by(dir, name, kept | OFlags::PATH, Mode::empty(), BENEATH)?;
+        kernelfs::refuse(node.as_fd())?;
+        if is_last && !flags.contains(OFlags::PATH) {
+            let file = open_by(dir, name, flags, mode, BENEATH)?;
+            kernelfs::refuse(file.as_fd())?;
+            return Ok(file);
+        }
+        above = Some(node);
+    }
+    above.ok_or(Errno::NOENT)
+}
+
+fn open_by(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, how: ResolveFlags) -> Result<OwnedFd> {
     // `O_PATH` takes few other flags, and needs no protection against a terminal.
     let extra = if flags.contains(OFlags::PATH) { OFlags::CLOEXEC } else { OFlags::CLOEXEC | OFlags::NOCTTY };
     for _ in 0..TRIES {
-        match rustix::fs::openat2(dir, path, flags | extra, mode, BENEATH) {
+        match rustix::fs::openat2(dir, path, flags | extra, mode, how) {
             Err(Errno::AGAIN | Errno::INTR) => continue,
             other => return other,
         }
@@ -154,21 +198,45 @@ impl ExportConfig {
             // The guest's own changes must be seen at once.
             return Ok(Dir::Beneath(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?));
         }
-        if let Some(dir) = self.recent.get(path.bytes()) {
+        if !self.public_only {
+            if let Some(dir) = self.recent.get(path.bytes()) {
+                return Ok(Dir::Recent(dir));
+            }
+            let dir = Arc::new(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?);
+            self.recent.keep(path.bytes(), dir.clone());
             return Ok(Dir::Recent(dir));
         }
-        let dir = if self.public_only {
-            // Every directory that is passed must let everybody pass.
-            let (parent, name) = path.split_last().ok_or(Errno::INVAL)?;
-            let (dir, stat) = self.enter(self.directory(parent)?.as_fd(), name)?;
-            self.check_search(&stat)?;
-            dir
-        } else {
-            open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?
+        self.stepwise(path)
+    }
+
+    /// [`Self::directory`] where each directory that is passed matters: it must let everybody pass.
+    fn stepwise(&self, path: RelPath<'_>) -> Result<Dir<'_>> {
+        // From the deepest directory on the way that was open lately.
+        let mut above = Some(path);
+        let mut dir = None;
+        while let Some(at) = above.filter(|at| !at.is_empty()) {
+            dir = self.recent.get(at.bytes()).map(Dir::Recent);
+            if dir.is_some() {
+                break;
+            }
+            above = at.split_last().map(|(parent, _)| parent);
+        }
+        let mut dir = match dir {
+            Some(dir) => dir,
+            None => {
+                self.check_search(&attr::of_fd(self.dir.as_fd())?)?;
+                Dir::Root(self.dir.as_fd())
+            }
         };
-        let dir = Arc::new(dir);
-        self.recent.keep(path.bytes(), dir.clone());
-        Ok(Dir::Recent(dir))
+        let known = above.map_or(0, |at| at.bytes().len());
+        for (name, so_far) in path.steps(known) {
+            let (next, stat) = self.enter(dir.as_fd(), name)?;
+            self.check_search(&stat)?;
+            let next = Arc::new(next);
+            self.recent.keep(so_far.bytes(), next.clone());
+            dir = Dir::Recent(next);
+        }
+        Ok(dir)
     }
 
     /// Opens one directory further down. Whether it may be passed is for the caller to check.
@@ -198,6 +266,25 @@ impl ExportConfig {
         let place = self.place(path)?;
         // A single file can't be renamed or removed: its name belongs to the directory around it.
         if self.is_file() || place.name.is_empty() { Err(Errno::BUSY) } else { Ok(place) }
+    }
+
+    /// The permission bits of a file of type `kind` that the guest asked for, as it gets them: what would give others the
+    /// rights of the host's owner is left out. A directory's set-group-id bit only hands its group down.
+    pub fn mode(&self, kind: FileType, wanted: u32) -> u32 {
+        match kind {
+            _ if self.keep_setid => wanted & 0o7777,
+            FileType::Directory => wanted & 0o3777,
+            _ => wanted & 0o1777,
+        }
+    }
+
+    /// Takes such bits, and capabilities, from a file that the guest is about to map: stores there, unlike write(2),
+    /// leave them. The kernel does it at writes, as the jail gives `CAP_FSETID` up.
+    pub fn make_plain(&self, file: BorrowedFd<'_>) -> Result<()> {
+        if self.keep_setid {
+            return Ok(());
+        }
+        attr::take_privileges(file)
     }
 
     /// EACCES if only some users may pass this directory and the export is public.

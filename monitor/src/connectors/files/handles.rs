@@ -19,6 +19,8 @@ pub struct OpenFile {
     pub read: bool,
     /// It was opened for writing.
     pub write: bool,
+    /// Number of the export that it belongs to.
+    pub export: u32,
 }
 
 /// A directory that is read piece by piece.
@@ -134,7 +136,7 @@ mod tests {
 
     fn handle() -> Handle {
         let fd = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
-        Handle::File(OpenFile { fd, read: true, write: false })
+        Handle::File(OpenFile { fd, read: true, write: false, export: 1 })
     }
 
     #[test]

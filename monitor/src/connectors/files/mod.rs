@@ -9,6 +9,7 @@ mod change;
 mod dir;
 mod export;
 mod handles;
+mod kernelfs;
 mod late;
 mod open;
 mod path;
@@ -19,6 +20,7 @@ mod walk;
 mod xattr;
 
 pub use export::ExportConfig;
+pub use kernelfs::OfKernel;
 pub use late::Waker;
 pub use path::RelPath;
 
@@ -129,14 +131,13 @@ impl FilesConnector {
             Op::Truncate => return open::truncate(handles, args[0], args[1]),
             Op::Fallocate => return open::fallocate(handles, args[0], args[1], args[2], args[3]),
             Op::Sync => return open::sync(handles, args, &self.syncs),
-            Op::Map => return open::map(handles, args, window),
+            Op::Map => return open::map(&self.exports, handles, args, window),
             Op::Unmap => return open::unmap(args, window),
             _ if !Self::serves(op) => return Err(Errno::NOSYS),
             _ => {}
         }
         let id = u32::try_from(args[0]).map_err(|_| Errno::INVAL)?;
-        let index = self.exports.binary_search_by_key(&id, |export| export.id).map_err(|_| Errno::INVAL)?;
-        let export = self.exports.get(index).ok_or(Errno::INVAL)?;
+        let export = ExportConfig::find(&self.exports, id)?;
         let input = copy_in(input, MAX_INPUT)?;
         let out = &mut Output::new(output);
         let path = || RelPath::new(&input);

@@ -38,7 +38,7 @@ pub fn open(
     let place = export.place(path)?;
     let (fd, stat) = open_or_create(export, &place, wanted, mode, (uid, gid))?;
     out.put_optional(&attr::node_attr(&stat))?;
-    let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE) };
+    let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE), export: export.id };
     let number = handles.insert(Handle::File(file))?;
     Ok(Reply { result: 0, extra: [number, 0] })
 }
@@ -61,7 +61,7 @@ fn open_or_create(
             },
             Err(Errno::NOENT) if wanted & flags::CREATE != 0 && !export.is_file() => {
                 export.check_writable()?;
-                match create(place, wanted, mode, owner) {
+                match create(export, place, wanted, mode, owner) {
                     Err(Errno::EXIST) => continue,
                     other => return other,
                 }
@@ -103,8 +103,14 @@ fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u64, seen: &S
     Ok((fd, stat))
 }
 
-fn create(place: &Place<'_>, wanted: u64, mode: u64, (uid, gid): (u64, u64)) -> Result<(OwnedFd, Statx)> {
-    let mode = Mode::from_raw_mode(mode as u32 & 0o7777);
+fn create(
+    export: &ExportConfig,
+    place: &Place<'_>,
+    wanted: u64,
+    mode: u64,
+    (uid, gid): (u64, u64),
+) -> Result<(OwnedFd, Statx)> {
+    let mode = Mode::from_raw_mode(export.mode(FileType::RegularFile, mode as u32));
     let flags = access(wanted) | OFlags::CREATE | OFlags::EXCL;
     let fd = open_beneath(place.dir.as_fd(), place.name, flags, mode)?;
     give(place.dir.as_fd(), fd.as_fd(), uid, gid)?;
@@ -191,7 +197,11 @@ pub fn fetch(
     }
     out.put(bytemuck::bytes_of(&attr::node_attr(&stat)))?;
     let complete = ended || stat.stx_size == done as u64;
-    let number = if complete { 0 } else { handles.insert(Handle::File(OpenFile { fd, read: true, write: false }))? };
+    let number = if complete {
+        0
+    } else {
+        handles.insert(Handle::File(OpenFile { fd, read: true, write: false, export: export.id }))?
+    };
     Ok(Reply { result: done as u64, extra: [number, 0] })
 }
 
@@ -262,7 +272,7 @@ fn check_window(gpa: u64, len: u64) -> Result<()> {
 }
 
 /// [`abi::request::Op::Map`]: EACCES if the handle's access doesn't allow it.
-pub fn map(handles: &Handles, args: &[u64; 6], window: &dyn Window) -> Result {
+pub fn map(exports: &[ExportConfig], handles: &Handles, args: &[u64; 6], window: &dyn Window) -> Result {
     let [number, at, len, gpa, writable, _] = *args;
     check_window(gpa, len)?;
     let end = at.checked_add(len).ok_or(Errno::OVERFLOW)?;
@@ -272,6 +282,9 @@ pub fn map(handles: &Handles, args: &[u64; 6], window: &dyn Window) -> Result {
     let file = handles.file(number)?;
     if !file.read || (writable == 1 && !file.write) {
         return Err(Errno::ACCESS);
+    }
+    if writable == 1 {
+        ExportConfig::find(exports, file.export)?.make_plain(file.fd.as_fd())?;
     }
     window.map(gpa, file.fd.as_fd(), at, len, writable == 1)?;
     Ok(Reply::default())

@@ -48,6 +48,19 @@ impl<'a> RelPath<'a> {
         self.0.split(|&byte| byte == b'/').take(count)
     }
 
+    /// The names behind the first `known` bytes, which end with a name (0: all), each with the path up to it.
+    pub fn steps(&self, known: usize) -> impl Iterator<Item = (&'a [u8], Self)> + use<'a> {
+        let path = self.0;
+        let mut at = known;
+        std::iter::from_fn(move || {
+            let start = if at == 0 { 0 } else { at + 1 };
+            let rest = path.get(start..).filter(|rest| !rest.is_empty())?;
+            let end = start + rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+            at = end;
+            Some((path.get(start..end)?, Self(path.get(..end)?)))
+        })
+    }
+
     /// The parent's path and the last name; `None` for the empty path.
     pub fn split_last(&self) -> Option<(Self, &'a [u8])> {
         if self.0.is_empty() {
@@ -97,11 +110,16 @@ mod tests {
         assert_eq!((parent.bytes(), name), (&b"a/...b"[..], &b"\xff"[..]));
         let (head, tail) = path.split_names(1);
         assert_eq!((head.bytes(), tail.bytes()), (&b"a"[..], &b"...b/\xff"[..]));
+        let steps = |known| path.steps(known).map(|(name, so_far)| (name, so_far.bytes())).collect::<Vec<_>>();
+        assert_eq!(steps(0), [(&b"a"[..], &b"a"[..]), (b"...b", b"a/...b"), (b"\xff", b"a/...b/\xff")]);
+        assert_eq!(steps(6), [(&b"\xff"[..], &b"a/...b/\xff"[..])]);
+        assert_eq!(steps(8), []);
         assert_eq!(path.split_names(0).1, path);
         assert_eq!(path.split_names(3).0, path);
         assert_eq!(path.split_names(usize::MAX).0, path);
         let empty = RelPath::new(b"").unwrap();
         assert_eq!(empty.names().count(), 0);
+        assert_eq!(empty.steps(0).count(), 0);
         assert!(empty.split_last().is_none());
     }
 

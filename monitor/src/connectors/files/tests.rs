@@ -1,5 +1,7 @@
 //! The connector against real directories, with correct and with hostile requests.
 
+mod limits;
+
 use super::*;
 use crate::connectors::Window;
 use abi::request::{DirRecord, FsStat, dir_record, open_flags, set_attr};
@@ -254,9 +256,6 @@ fn only_regular_files_open() {
     assert!(rig.open(PUBLIC, open_flags::READ, b"hello").is_ok());
     assert!(rig.open(RO, open_flags::READ, b"sub/deep/file").is_ok());
     assert!(rig.open(FILE, open_flags::READ | open_flags::WRITE, b"").is_ok());
-    let dev = FilesConnector::new(vec![ExportConfig::open(1, Path::new("/dev"), false, false).unwrap()]);
-    rig.files = dev;
-    assert_eq!(rig.open(1, open_flags::READ, b"null"), Err(Errno::NXIO));
 }
 
 #[test]
@@ -354,7 +353,7 @@ fn directories_change() {
         let handle = rig.call(Op::Open, &[RW, 2 | 4, 0o4755, 12, 34], b"made/x", 112).unwrap().0.extra[0];
         let (_, out) = rig.call(Op::HandleAttr, &[handle], b"", 112).unwrap();
         let attr = attrs(&out, 1)[0];
-        assert_eq!((attr.uid, attr.gid, attr.mode), (12, 34, 0o104755));
+        assert_eq!((attr.uid, attr.gid, attr.mode), (12, 34, 0o100755));
         rig.call(Op::Unlink, &[RW, 0], b"made/x", 0).unwrap();
     }
     assert_eq!(rig.errno(Op::Mkdir, &[RW, 0o755], b"made"), Errno::EXIST);

@@ -33,6 +33,10 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
         let (stat, next) = match entered {
             Ok((next, stat)) => (stat, Some(export.check_search(&stat).map(|()| next))),
             // The last component, or no directory.
+            Err(Errno::ACCESS) => match attr::at(dir.as_fd(), name) {
+                Ok(stat) => (stat, Some(Err(Errno::ACCESS))),
+                Err(error) => break Some(error),
+            },
             Err(Errno::NOTDIR | Errno::LOOP) => match attr::at(dir.as_fd(), name) {
                 Ok(stat) => (stat, None),
                 Err(error) => break Some(error),

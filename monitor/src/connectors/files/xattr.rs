@@ -1,8 +1,8 @@
 //! Extended attributes.
 //!
 //! The guest sees and changes `user.*` and POSIX access control lists, and reads `security.*`. It never
-//! reaches `trusted.*` (host administration) and never writes `security.*` (file capabilities and
-//! labels would take effect on the host).
+//! reaches `trusted.*` (host administration) and never writes `security.*` (labels would take effect on the host, and so
+//! would file capabilities, unless the user asked for them).
 
 use super::super::payload::Output;
 use super::super::{Errno, Reply, Result};
@@ -39,7 +39,8 @@ fn node(export: &ExportConfig, path: RelPath<'_>) -> Result<OwnedFd> {
 fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
     check_name(name)?;
     export.check_writable()?;
-    if hidden(name) || name.starts_with(b"security.") { Err(Errno::PERM) } else { Ok(()) }
+    let capabilities = export.keep_setid && name == b"security.capability";
+    if hidden(name) || name.starts_with(b"security.") && !capabilities { Err(Errno::PERM) } else { Ok(()) }
 }
 
 /// [`abi::request::Op::GetXattr`].

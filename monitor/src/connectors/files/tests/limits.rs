@@ -1,0 +1,109 @@
+//! What no request reaches or leaves behind, whatever is granted.
+
+use super::*;
+
+fn set_mode(rig: &mut Rig, path: &[u8], mode: u32) -> Result<u32> {
+    let set = SetAttr { valid: set_attr::MODE, mode, ..SetAttr::default() };
+    let input = [bytemuck::bytes_of(&set), path].concat();
+    rig.call(Op::SetAttr, &[RW], &input, 112).map(|(_, out)| attrs(&out, 1)[0].mode & 0o7777)
+}
+
+#[test]
+fn file_systems_of_the_kernel_are_refused() {
+    for path in ["/proc", "/proc/self", "/proc/self/mem", "/proc/version", "/sys", "/sys/kernel", "/dev"] {
+        for writable in [false, true] {
+            let error = ExportConfig::open(1, Path::new(path), writable, false).unwrap_err();
+            assert!(error.get_ref().is_some_and(|inner| inner.is::<OfKernel>()), "{path}: {error}");
+        }
+    }
+    // The host's root, in which they are mounted.
+    let flags = open_flags::READ;
+    for (writable, public) in [(true, false), (false, false), (false, true)] {
+        let mut rig = Rig::new();
+        rig.files = FilesConnector::new(vec![ExportConfig::open(1, Path::new("/"), writable, public).unwrap()]);
+        for path in [&b"proc/1/mem"[..], b"proc/version", b"sys/fs/cgroup/x", b"dev/shm/x"] {
+            assert_eq!(rig.open(1, flags, path), Err(Errno::ACCESS));
+            assert_eq!(rig.errno(Op::Fetch, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::ReadLink, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::StatFs, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::ListXattr, &[1], path), Errno::ACCESS);
+            if writable {
+                assert_eq!(rig.open(1, flags | open_flags::WRITE, path), Err(Errno::ACCESS));
+                assert_eq!(rig.errno(Op::Unlink, &[1, 0], path), Errno::ACCESS);
+                let set = SetAttr { valid: set_attr::MODE, mode: 0o777, ..SetAttr::default() };
+                assert_eq!(rig.errno(Op::SetAttr, &[1], &[bytemuck::bytes_of(&set), path].concat()), Errno::ACCESS);
+            }
+            let (reply, out) = rig.call(Op::Walk, &[1, 0], path, 4096).unwrap();
+            assert_eq!((reply.result, reply.extra), (1, [Errno::ACCESS.raw_os_error() as u64, 1]), "{path:?}");
+            assert_eq!(attrs(&out, 1)[0].mode & 0o170000, 0o040000);
+        }
+        for directory in [&b"proc"[..], b"sys", b"sys/fs/cgroup"] {
+            assert_eq!(rig.errno(Op::ReadDir, &[1, 0], directory), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::StatFs, &[1], directory), Errno::ACCESS);
+        }
+        assert!(rig.open(1, flags, b"etc/passwd").is_ok());
+    }
+}
+
+#[test]
+fn files_get_no_rights_of_their_owner() {
+    let mut rig = Rig::new();
+    rig.call(Op::Open, &[RW, 2 | 4, 0o6755], b"opened", 112).unwrap();
+    rig.call(Op::Mknod, &[RW, 0o106755], b"made", 112).unwrap();
+    rig.call(Op::Mkdir, &[RW, 0o7755], b"dir", 112).unwrap();
+    for (name, mode) in [("opened", 0o755), ("made", 0o755), ("dir", 0o1755)] {
+        assert_eq!(fs::metadata(rig.root().join(name)).unwrap().mode() & 0o7777, mode, "{name}");
+    }
+    assert_eq!(set_mode(&mut rig, b"opened", 0o7711), Ok(0o1711));
+    assert_eq!(set_mode(&mut rig, b"dir", 0o6700), Ok(0o2700));
+    let value = [1, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let input = [&b"openedsecurity.capability"[..], &value].concat();
+    assert_eq!(rig.errno(Op::SetXattr, &[RW, 6, 19, 0], &input), Errno::PERM);
+    // A file of the host that has such bits loses them before the guest can store into it.
+    let path = rig.root().join("opened");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
+    fs::write(&path, [0; 4096]).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
+    let handle = rig.open(RW, open_flags::READ | open_flags::WRITE, b"opened").unwrap();
+    let map = |writable| [handle, 0, 4096, abi::layout::WINDOW_BASE as u64, writable];
+    rig.call(Op::Map, &map(0), b"", 0).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o6755);
+    rig.call(Op::Map, &map(1), b"", 0).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
+    // Unless the user wants them.
+    let mut kept = ExportConfig::open(1, &rig.root(), true, false).unwrap();
+    kept.keep_setid = true;
+    rig.files = FilesConnector::new(vec![kept]);
+    assert_eq!(set_mode(&mut rig, b"opened", 0o4755), Ok(0o4755));
+    rig.call(Op::Open, &[RW, 2 | 4, 0o4711], b"other", 112).unwrap();
+    assert_eq!(fs::metadata(rig.root().join("other")).unwrap().mode() & 0o7777, 0o4711);
+}
+
+#[test]
+fn deep_paths_need_no_deep_stack() {
+    let mut rig = Rig::new();
+    let path = ["d"; 2047].join("/");
+    let mut at = rustix::fs::open(rig.root(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    for _ in 0..2047 {
+        rustix::fs::mkdirat(&at, "d", 0o755.into()).unwrap();
+        at = rustix::fs::openat(&at, "d", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    }
+    let root = rig.root();
+    let walk = move || {
+        for export in [RW, RO, PUBLIC] {
+            let (reply, _) = rig.call(Op::ReadDir, &[export, 0], path.as_bytes(), 512).unwrap();
+            assert_eq!(reply.result, 0);
+            let (reply, _) = rig.call(Op::Walk, &[export, 2046], path.as_bytes(), 512).unwrap();
+            assert_eq!((reply.result, reply.extra), (1, [0, 2047]));
+            rig.call(Op::ReadDir, &[export, 0, 1 << 20], b"", 1 << 20).unwrap();
+        }
+        rig
+    };
+    // A thread of the monitor has more, but what lies on it must not depend on the guest.
+    let small = std::thread::scope(|scope| {
+        std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, || walk().dir).unwrap().join().unwrap()
+    });
+    // The standard library removes directories recursively.
+    assert!(std::process::Command::new("rm").args(["-rf", "--"]).arg(root).status().unwrap().success());
+    drop(small);
+}
