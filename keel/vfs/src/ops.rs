@@ -251,7 +251,13 @@ pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
     if inode.file_type() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
-    let (_, uid, gid) = inode.perm()?;
+    inode.change(&chmod_change(inode.perm()?, mode, cred)?)?;
+    notify::happened(place, g::IN_ATTRIB, false);
+    Ok(())
+}
+
+/// What chmod(2) changes of a file with this mode, owner and group. EPERM.
+pub fn chmod_change((_, uid, gid): (u32, u32, u32), mode: u32, cred: &Cred<'_>) -> Result<Change> {
     if !cred.owns(uid) {
         return Err(Errno::EPERM);
     }
@@ -259,16 +265,26 @@ pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
     if !cred.in_group(gid) && !cred.has(cap::FSETID) {
         mode &= !S_ISGID;
     }
-    inode.change(&Change { mode: Some(mode), ..Change::default() })?;
-    notify::happened(place, g::IN_ATTRIB, false);
-    Ok(())
+    Ok(Change { mode: Some(mode), ..Change::default() })
 }
 
 /// chown(2); `None` leaves the id.
 pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_>) -> Result<()> {
     check_writable(place)?;
     let inode = place.inode();
-    let (mode, owner, group) = inode.perm()?;
+    inode.change(&chown_change(inode.perm()?, uid, gid, inode.file_type() == FileType::Directory, cred)?)?;
+    notify::happened(place, g::IN_ATTRIB, false);
+    Ok(())
+}
+
+/// What chown(2) changes of a file with this mode, owner and group. EPERM.
+pub fn chown_change(
+    (mode, owner, group): (u32, u32, u32),
+    uid: Option<u32>,
+    gid: Option<u32>,
+    directory: bool,
+    cred: &Cred<'_>,
+) -> Result<Change> {
     if !cred.has(cap::CHOWN) {
         let uid_ok = uid.is_none_or(|uid| cred.uid == owner && uid == owner);
         let gid_ok = gid.is_none_or(|gid| cred.uid == owner && (gid == group || cred.in_group(gid)));
@@ -278,7 +294,7 @@ pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_
     }
     // Set-id bits do not survive a change of owner, even a void one, except on directories.
     let mut change = Change { uid, gid, ..Change::default() };
-    if inode.file_type() != FileType::Directory {
+    if !directory {
         let mut bits = mode & 0o7777 & !S_ISUID;
         if mode & 0o010 != 0 {
             bits &= !S_ISGID;
@@ -287,9 +303,7 @@ pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_
             change.mode = Some(bits);
         }
     }
-    inode.change(&change)?;
-    notify::happened(place, g::IN_ATTRIB, false);
-    Ok(())
+    Ok(change)
 }
 
 /// utimensat(2): times to set, `None` leaves one. `now_allowed`: both are the current time, which

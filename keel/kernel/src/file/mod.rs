@@ -242,6 +242,10 @@ pub trait FileOps: Any {
     fn inode(&self) -> Option<Rc<dyn Inode>> {
         None
     }
+    /// Attributes of a file outside the tree that fchmod(2) and fchown(2) change.
+    fn nameless(&self) -> Option<&Cell<Attr>> {
+        None
+    }
     /// What `/proc/PID/fd/N` points to for files without a path (`pipe:[7]`).
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[unknown]".to_vec()

@@ -2,13 +2,14 @@
 
 use super::PathRef;
 use super::path::{self, Caller, check_flags};
-use crate::file;
+use crate::file::{self, File};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
+use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::{FILE_MAX, FileType, SetTime, notify, ops};
+use vfs::{Attr, Change, FILE_MAX, FileType, SetTime, notify, ops};
 
 /// chmod(2).
 pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
@@ -17,7 +18,13 @@ pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
 
 /// fchmod(2).
 pub fn sys_fchmod(fd: i32, mode: u32) -> Result<()> {
-    ops::chmod(&open_place(fd)?, mode, &Caller::current().cred())
+    let caller = Caller::current();
+    let file = file::current_file(fd)?;
+    match file.ops.nameless() {
+        Some(attr) => change_nameless(attr, &ops::chmod_change(perm(attr), mode, &caller.cred())?),
+        None => return ops::chmod(&open_place(&file)?, mode, &caller.cred()),
+    }
+    Ok(())
 }
 
 /// fchmodat(2) as the kernel has it: without flags.
@@ -34,10 +41,27 @@ pub fn sys_fchmodat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()> 
     ops::chmod(&place, mode, &caller.cred())
 }
 
-/// The place of a file that was opened by more than `O_PATH`. Files without a place (pipes,
-/// sockets) have nothing to change: EINVAL.
-fn open_place(fd: i32) -> Result<PathRef> {
-    file::current_file(fd)?.path.clone().ok_or(Errno::EINVAL)
+/// The place of an open file. Those that are neither in the tree nor have attributes of their own (event counters) have
+/// nothing to change: EOPNOTSUPP.
+fn open_place(file: &File) -> Result<PathRef> {
+    file.path.clone().ok_or(Errno::EOPNOTSUPP)
+}
+
+/// Mode, owner and group of a file outside the tree.
+fn perm(attr: &Cell<Attr>) -> (u32, u32, u32) {
+    let attr = attr.get();
+    (attr.mode, attr.uid, attr.gid)
+}
+
+/// Changes attributes of a file outside the tree.
+fn change_nameless(attr: &Cell<Attr>, change: &Change) {
+    let mut new = attr.get();
+    new.mode = change.mode.map_or(new.mode, |mode| new.mode & g::S_IFMT | mode);
+    new.uid = change.uid.unwrap_or(new.uid);
+    new.gid = change.gid.unwrap_or(new.gid);
+    let now = hal::clock::realtime_ns();
+    (new.ctime, new.ctime_ns) = ((now / 1_000_000_000) as i64, (now % 1_000_000_000) as u32);
+    attr.set(new);
 }
 
 /// An id of chown(2): -1 leaves it.
@@ -57,7 +81,14 @@ pub fn sys_lchown(name: usize, uid: u32, gid: u32) -> Result<()> {
 
 /// fchown(2).
 pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
-    ops::chown(&open_place(fd)?, id(uid), id(gid), &Caller::current().cred())
+    let caller = Caller::current();
+    let file = file::current_file(fd)?;
+    let (uid, gid) = (id(uid), id(gid));
+    match file.ops.nameless() {
+        Some(attr) => change_nameless(attr, &ops::chown_change(perm(attr), uid, gid, false, &caller.cred())?),
+        None => return ops::chown(&open_place(&file)?, uid, gid, &caller.cred()),
+    }
+    Ok(())
 }
 
 /// fchownat(2).

@@ -342,11 +342,11 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
 }
 
 /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
-pub fn create_socket_node(name: &[u8]) -> Result<Rc<dyn Inode>> {
+pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
     let caller = Caller::current();
     let cred = caller.cred();
     let parent = caller.parent(g::AT_FDCWD, name)?;
-    let new = NewNode::plain(0o140000 | 0o777 & !caller.fs.umask(), cred.uid, cred.gid);
+    let new = NewNode::plain(0o140000 | mode & !caller.fs.umask(), cred.uid, cred.gid);
     Ok(ops::create(&parent, &new, &cred)?.inode().clone())
 }
 

@@ -49,6 +49,11 @@ pub(super) fn open(process: &Rc<Process>, flags: u32) -> Result<i32> {
     current().files().insert(file, true)
 }
 
+/// Opens a descriptor of the process with this id, closed by exec. ESRCH, EMFILE.
+pub fn open_by_id(id: i32) -> Result<i32> {
+    open(&pid::find_process(id).ok_or(Errno::ESRCH)?, 0)
+}
+
 /// The process behind a descriptor. EBADF.
 pub fn process_of(fd: i32) -> Result<Rc<Process>> {
     let file = current().files().get(fd)?;

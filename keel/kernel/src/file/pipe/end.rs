@@ -23,7 +23,7 @@ pub struct PipeEnd {
 }
 
 enum Identity {
-    Anonymous(Attr),
+    Anonymous(Rc<Cell<Attr>>),
     Fifo(Rc<dyn Inode>),
 }
 
@@ -104,8 +104,15 @@ impl FileOps for PipeEnd {
 
     fn attr(&self) -> Result<Attr> {
         match &self.identity {
-            Identity::Anonymous(attr) => Ok(*attr),
+            Identity::Anonymous(attr) => Ok(attr.get()),
             Identity::Fifo(inode) => inode.attr(),
+        }
+    }
+
+    fn nameless(&self) -> Option<&Cell<Attr>> {
+        match &self.identity {
+            Identity::Anonymous(attr) => Some(attr),
+            Identity::Fifo(_) => None,
         }
     }
 
@@ -159,16 +166,16 @@ impl FileOps for PipeEnd {
 
     fn link_name(&self) -> Vec<u8> {
         match &self.identity {
-            Identity::Anonymous(attr) => format!("pipe:[{}]", attr.ino).into_bytes(),
+            Identity::Anonymous(attr) => format!("pipe:[{}]", attr.get().ino).into_bytes(),
             Identity::Fifo(_) => Vec::new(),
         }
     }
 
     fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
         // Those of FIFOs have a path.
-        let Identity::Anonymous(attr) = self.identity else { return Err(Errno::ENXIO) };
+        let Identity::Anonymous(attr) = &self.identity else { return Err(Errno::ENXIO) };
         self.pipe.add(flags);
-        let identity = Identity::Anonymous(attr);
+        let identity = Identity::Anonymous(attr.clone());
         let ops = Self { pipe: self.pipe.clone(), identity, seen_write_opens: Cell::new(0) };
         Ok(File::new(Rc::new(ops), flags, None))
     }
@@ -181,10 +188,11 @@ impl FileOps for PipeEnd {
 /// A new pipe: its reading and its writing end. `flags`: `O_NONBLOCK`, `O_DIRECT`.
 pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
     let pipe = Rc::new(Pipe::default());
-    let attr = anon::attr(anon::next_ino(), anon::dev::PIPE, g::S_IFIFO | 0o600);
+    let attr = Rc::new(Cell::new(anon::attr(anon::next_ino(), anon::dev::PIPE, g::S_IFIFO | 0o600)));
     let end = |access: u32| {
         pipe.add(access);
-        let ops = PipeEnd { pipe: pipe.clone(), identity: Identity::Anonymous(attr), seen_write_opens: Cell::new(0) };
+        let ops =
+            PipeEnd { pipe: pipe.clone(), identity: Identity::Anonymous(attr.clone()), seen_write_opens: Cell::new(0) };
         // Without a path, so that release() runs even if the caller never installs it.
         File::new(Rc::new(ops), access | flags, None)
     };

@@ -172,7 +172,15 @@ pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address:
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let bytes = own.map_or_else(|| options::get(socket, name as u32), Ok)?;
+    if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEERGROUPS && room < bytes.len() {
+        user::write(len_address, &(bytes.len() as u32))?;
+        return Err(Errno::ERANGE);
+    }
     let shown = &bytes[..bytes.len().min(room)];
-    user::write_bytes(value, shown)?;
-    user::write(len_address, &(shown.len() as u32))
+    let stored = user::write_bytes(value, shown).and_then(|()| user::write(len_address, &(shown.len() as u32)));
+    if stored.is_err() && level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEERPIDFD {
+        // The program never learns of this descriptor.
+        let _ = crate::task::current().files().close(options::read_int(&bytes)?);
+    }
+    stored
 }

@@ -20,6 +20,9 @@ const HEADER: usize = 16;
 /// Bytes of `struct msghdr`.
 pub const MSGHDR: usize = 56;
 
+/// A descriptor of the sender's process.
+const SCM_PIDFD: u32 = 4;
+
 /// Process id, user id and group id: `struct ucred`.
 pub type Credentials = [u32; 3];
 
@@ -58,15 +61,27 @@ pub struct Received {
     pub rights: Vec<Rc<File>>,
     /// The sender, if the socket asks for it (`SO_PASSCRED`).
     pub credentials: Option<Credentials>,
+    /// The sender's process, if the socket asks for a descriptor of it (`SO_PASSPIDFD`); 0: not known.
+    pub pidfd: Option<u32>,
     /// Further control data.
     pub parts: Vec<Part>,
 }
 
-/// Credentials of the current thread.
+/// What `SCM_CREDENTIALS` says of messages that came before anybody asked for it: ids that nobody has.
+pub const NOBODY: Credentials = [0, 65534, 65534];
+
+/// Credentials of the current thread, as `SO_PEERCRED` has them.
 pub fn own_credentials() -> Credentials {
     let task = task::current();
     let cred = task.cred();
     [task.pid() as u32, cred.euid, cred.egid]
+}
+
+/// Credentials of the current thread that go with its messages: its real ids.
+pub fn sender_credentials() -> Credentials {
+    let task = task::current();
+    let cred = task.cred();
+    [task.pid() as u32, cred.uid, cred.gid]
 }
 
 /// `struct msghdr`.
@@ -85,6 +100,14 @@ pub struct MsgHdr {
     /// Its bytes.
     pub control_len: usize,
     address: usize,
+}
+
+/// How far control data has been stored.
+struct Stored {
+    used: usize,
+    room: usize,
+    /// `MSG_CTRUNC` or 0.
+    truncated: u32,
 }
 
 impl MsgHdr {
@@ -154,54 +177,67 @@ impl MsgHdr {
 
     /// Stores control data; returns the bytes used and `MSG_CTRUNC` if some had no room.
     pub fn write_control(&self, received: &mut Received, flags: u32) -> Result<(usize, u32)> {
-        let mut used = 0;
-        let mut truncated = 0;
-        let room = if self.control == 0 { 0 } else { self.control_len };
+        let mut out = Stored { used: 0, truncated: 0, room: if self.control == 0 { 0 } else { self.control_len } };
         for part in &received.parts {
-            if room < used + HEADER {
-                truncated = net::MSG_CTRUNC;
-                break;
-            }
-            let fit = part.data.len().min(room - used - HEADER);
-            if fit < part.data.len() {
-                truncated = net::MSG_CTRUNC;
-            }
-            self.store(used, part.level, part.kind, &part.data[..fit])?;
-            used = (used + HEADER + fit).next_multiple_of(8).min(room);
+            self.put(&mut out, part.level, part.kind, &part.data)?;
         }
         if let Some(credentials) = received.credentials {
-            let bytes: Vec<u8> = credentials.iter().flat_map(|v| v.to_ne_bytes()).collect();
-            if room >= used + HEADER + bytes.len() {
-                self.store(used, net::SOL_SOCKET, net::SCM_CREDENTIALS, &bytes)?;
-                used = (used + HEADER + bytes.len()).next_multiple_of(8).min(room);
-            } else {
-                truncated = net::MSG_CTRUNC;
-            }
+            let bytes = credentials.map(u32::to_ne_bytes);
+            self.put(&mut out, net::SOL_SOCKET, net::SCM_CREDENTIALS, bytes.as_flattened())?;
         }
-        let rights = core::mem::take(&mut received.rights);
+        self.put_rights(&mut out, core::mem::take(&mut received.rights), flags)?;
+        if let Some(pid) = received.pidfd {
+            self.put_pidfd(&mut out, pid)?;
+        }
+        Ok((out.used, out.truncated))
+    }
+
+    /// Stores as much of one part as there is room for, if its header fits.
+    fn put(&self, out: &mut Stored, level: u32, kind: u32, data: &[u8]) -> Result<()> {
+        let room = out.room - out.used;
+        if room < HEADER + data.len() {
+            out.truncated = net::MSG_CTRUNC;
+        }
+        if room >= HEADER {
+            let fit = data.len().min(room - HEADER);
+            self.store(out.used, level, kind, &data[..fit])?;
+            out.used += (HEADER + fit).next_multiple_of(8).min(room);
+        }
+        Ok(())
+    }
+
+    /// Gives descriptors to the current process, as many as there is room for.
+    fn put_rights(&self, out: &mut Stored, rights: Vec<Rc<File>>, flags: u32) -> Result<()> {
         if rights.is_empty() {
-            return Ok((used, truncated));
+            return Ok(());
         }
-        let fit = room.saturating_sub(used + HEADER) / 4;
+        let fit = (out.room - out.used).saturating_sub(HEADER) / 4;
         if fit < rights.len() {
-            truncated = net::MSG_CTRUNC;
+            out.truncated = net::MSG_CTRUNC;
         }
         let close_on_exec = if flags & net::MSG_CMSG_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 };
-        let mut fds = Vec::new();
+        let mut fds: SmallVec<[u8; 32]> = SmallVec::new();
         for file in rights.into_iter().take(fit) {
             match file::install(file, close_on_exec) {
-                Ok(fd) => fds.extend(fd.to_ne_bytes()),
+                Ok(fd) => fds.extend_from_slice(&fd.to_ne_bytes()),
                 Err(_) => {
-                    truncated = net::MSG_CTRUNC;
+                    out.truncated = net::MSG_CTRUNC;
                     break;
                 }
             }
         }
-        if !fds.is_empty() {
-            self.store(used, net::SOL_SOCKET, net::SCM_RIGHTS, &fds)?;
-            used += (HEADER + fds.len()).next_multiple_of(8).min(room - used);
+        if fds.is_empty() { Ok(()) } else { self.put(out, net::SOL_SOCKET, net::SCM_RIGHTS, &fds) }
+    }
+
+    /// Gives a descriptor of the sender's process, or the error that stands in its place.
+    fn put_pidfd(&self, out: &mut Stored, pid: u32) -> Result<()> {
+        if out.room - out.used < HEADER + 4 {
+            out.truncated = net::MSG_CTRUNC;
+        } else if pid != 0 {
+            let fd = task::pidfd::open_by_id(pid as i32).unwrap_or_else(|errno| -errno.code());
+            self.put(out, net::SOL_SOCKET, SCM_PIDFD, &fd.to_ne_bytes())?;
         }
-        Ok((used, truncated))
+        Ok(())
     }
 
     fn store(&self, at: usize, level: u32, kind: u32, data: &[u8]) -> Result<()> {

@@ -17,6 +17,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::cell::Cell;
 use message::{Control, Received};
 use options::{Options, Value};
 use smallvec::SmallVec;
@@ -94,6 +95,12 @@ pub trait Protocol: Any {
     fn peer_credentials(&self) -> Result<[u32; 3]> {
         Ok([0, u32::MAX, u32::MAX])
     }
+    /// `SO_PEERGROUPS`: whose supplementary groups are told; `None` without a peer.
+    fn peer_groups(&self) -> Option<Rc<crate::task::Cred>> {
+        None
+    }
+    /// `SO_SNDBUF` was set: who waits for room looks again.
+    fn send_buffer_changed(&self) {}
     /// setsockopt(2) of options that are the family's own. ENOPROTOOPT.
     fn set_option(&self, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
         Err(Errno::ENOPROTOOPT)
@@ -116,14 +123,14 @@ pub struct Socket {
     pub protocol: u32,
     /// The family's part.
     pub ops: Rc<dyn Protocol>,
-    attr: Attr,
+    attr: Cell<Attr>,
 }
 
 impl Socket {
     /// An open file for a family's socket. `flags`: `O_NONBLOCK`.
     pub fn open(family: u32, kind: u32, protocol: u32, ops: Rc<dyn Protocol>, flags: u32) -> Rc<File> {
         let attr = anon::attr(anon::next_ino(), anon::dev::SOCKET, g::S_IFSOCK | 0o777);
-        let socket = Rc::new(Self { family, kind, protocol, ops, attr });
+        let socket = Rc::new(Self { family, kind, protocol, ops, attr: Cell::new(attr) });
         let file = File::new(socket.clone(), g::O_RDWR | flags & g::O_NONBLOCK, None);
         socket.ops.opened(&file, attr.ino);
         file
@@ -172,7 +179,11 @@ impl FileOps for Socket {
     }
 
     fn attr(&self) -> Result<Attr> {
-        Ok(self.attr)
+        Ok(self.attr.get())
+    }
+
+    fn nameless(&self) -> Option<&Cell<Attr>> {
+        Some(&self.attr)
     }
 
     fn poll(&self, _file: &File) -> u32 {
@@ -207,7 +218,7 @@ impl FileOps for Socket {
     }
 
     fn link_name(&self) -> Vec<u8> {
-        format!("socket:[{}]", self.attr.ino).into_bytes()
+        format!("socket:[{}]", self.attr.get().ino).into_bytes()
     }
 
     fn release(&self, _file: &File) {

@@ -33,6 +33,10 @@ pub struct Options {
     pub receive_buffer: Cell<u32>,
     /// `SO_PASSCRED`.
     pub pass_credentials: Cell<bool>,
+    /// `SO_PASSPIDFD`.
+    pub pass_pidfd: Cell<bool>,
+    /// `SO_PASSRIGHTS`: descriptors are accepted.
+    pub pass_rights: Cell<bool>,
     /// The program chose `SO_SNDBUF` itself.
     pub send_buffer_locked: Cell<bool>,
     /// The same for `SO_RCVBUF`.
@@ -70,11 +74,26 @@ impl Options {
             mark: Cell::new(0),
             busy_poll_us: Cell::new(0),
             pass_credentials: Cell::new(false),
+            pass_pidfd: Cell::new(false),
+            pass_rights: Cell::new(true),
             switches: Cell::new(0),
             priority: Cell::new(0),
             linger: Cell::new([0, 0]),
             low_water: Cell::new(1),
         }
+    }
+
+    /// Receivers are told who sent a message.
+    pub fn wants_sender(&self) -> bool {
+        self.pass_credentials.get() || self.pass_pidfd.get()
+    }
+
+    /// Takes over what a connection that is accepted has from its listener: what receivers are told.
+    pub fn inherit_passing(&self, listener: &Self) {
+        self.pass_credentials.set(listener.pass_credentials.get());
+        self.pass_pidfd.set(listener.pass_pidfd.get());
+        self.pass_rights.set(listener.pass_rights.get());
+        self.switch(net::SO_PASSSEC, listener.is_on(net::SO_PASSSEC));
     }
 
     /// Until when a receive may wait: `SO_RCVTIMEO`.
@@ -184,6 +203,16 @@ fn is_switch(name: u32) -> bool {
     )
 }
 
+/// EOPNOTSUPP for what only local sockets (and some also netlink's) pass with messages.
+fn check_passing(socket: &Socket, name: u32) -> Result<()> {
+    let allowed = match name {
+        net::SO_PASSCRED | net::SO_PASSSEC => matches!(socket.family, net::AF_UNIX | net::AF_NETLINK),
+        net::SO_PASSPIDFD | net::SO_PASSRIGHTS => socket.family == net::AF_UNIX,
+        _ => true,
+    };
+    if allowed { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
 /// The options for time stamps exclude each other.
 const STAMPS: [u32; 4] =
     [net::SO_TIMESTAMP_OLD, net::SO_TIMESTAMPNS_OLD, net::SO_TIMESTAMP_NEW, net::SO_TIMESTAMPNS_NEW];
@@ -196,6 +225,7 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
         return Ok(());
     }
     let number = read_int(value)?;
+    check_passing(socket, name)?;
     match name {
         net::SO_DEBUG if number != 0 => administrator().map_err(|_| Errno::EACCES)?,
         net::SO_SNDBUFFORCE | net::SO_RCVBUFFORCE => administrator()?,
@@ -213,6 +243,7 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
         net::SO_SNDBUF | net::SO_SNDBUFFORCE => {
             options.send_buffer.set(buffer(number, MIN_SEND_BUFFER, name == net::SO_SNDBUFFORCE));
             options.send_buffer_locked.set(true);
+            socket.ops.send_buffer_changed();
         }
         net::SO_RCVBUF | net::SO_RCVBUFFORCE => {
             options.receive_buffer.set(buffer(number, MIN_RECEIVE_BUFFER, name == net::SO_RCVBUFFORCE));
@@ -221,6 +252,8 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => options.receive_timeout_ns.set(read_timeout(value)?),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => options.send_timeout_ns.set(read_timeout(value)?),
         net::SO_PASSCRED => options.pass_credentials.set(number != 0),
+        net::SO_PASSPIDFD => options.pass_pidfd.set(number != 0),
+        net::SO_PASSRIGHTS => options.pass_rights.set(number != 0),
         net::SO_PRIORITY => options.priority.set(number as u32),
         net::SO_MARK => options.mark.set(number as u32),
         net::SO_RCVLOWAT => {
@@ -247,6 +280,7 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
 /// getsockopt(2) of SOL_SOCKET.
 pub fn get(socket: &Socket, name: u32) -> Result<Value> {
     let options = socket.ops.options();
+    check_passing(socket, name)?;
     let timeout = |ns: u64| pair((ns / 1_000_000_000) as i64, (ns % 1_000_000_000 / 1000) as i64);
     Ok(match name {
         name if is_switch(name) => int(i32::from(options.is_on(name))),
@@ -260,6 +294,8 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => timeout(options.receive_timeout_ns.get()),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => timeout(options.send_timeout_ns.get()),
         net::SO_PASSCRED => int(i32::from(options.pass_credentials.get())),
+        net::SO_PASSPIDFD => int(i32::from(options.pass_pidfd.get())),
+        net::SO_PASSRIGHTS => int(i32::from(options.pass_rights.get())),
         net::SO_PRIORITY => int(options.priority.get() as i32),
         net::SO_MARK => int(options.mark.get() as i32),
         net::SO_RCVLOWAT => int(options.low_water.get()),
@@ -268,7 +304,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_BINDTODEVICE if options.on_loopback.get() => Value::from_slice(b"lo\0"),
         net::SO_BINDTODEVICE => Value::new(),
         net::SO_BINDTOIFINDEX => int(i32::from(options.on_loopback.get())),
-        net::SO_COOKIE => Value::from_slice(&socket.attr.ino.to_ne_bytes()),
+        net::SO_COOKIE => Value::from_slice(&socket.attr.get().ino.to_ne_bytes()),
         net::SO_LINGER => {
             let [on, seconds] = options.linger.get();
             let mut value = int(on);
@@ -281,6 +317,14 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
                 value.extend_from_slice(&word.to_ne_bytes());
             }
             value
+        }
+        net::SO_PEERPIDFD => match socket.ops.peer_credentials()?[0] {
+            0 => return Err(Errno::ENODATA),
+            pid => int(task::pidfd::open_by_id(pid as i32)?),
+        },
+        net::SO_PEERGROUPS => {
+            let groups = socket.ops.peer_groups().ok_or(Errno::ENODATA)?;
+            groups.groups.iter().flat_map(|id| id.to_ne_bytes()).collect()
         }
         net::SO_PEERNAME => Value::from_slice(&socket.ops.peer()?),
         _ => return socket.ops.get_option(net::SOL_SOCKET as i32, name as i32),

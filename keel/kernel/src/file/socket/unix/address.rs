@@ -1,7 +1,7 @@
 //! Names of local sockets: in the tree, abstract, or none; unix(7).
 
 use super::super::Address;
-use super::Unix;
+use super::{Kind, Unix};
 use crate::fs;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -61,8 +61,9 @@ pub fn address_of(name: &UnixName) -> Address {
     address
 }
 
-/// Sockets by abstract name. Dead ones are replaced when their name is wanted.
-static ABSTRACT: Global<RefCell<BTreeMap<Vec<u8>, Weak<Unix>>>> = Global::new(RefCell::new(BTreeMap::new()));
+/// Sockets by kind (each has names of its own) and abstract name. Dead ones are replaced when their name is wanted.
+type AbstractNames = BTreeMap<(Kind, Vec<u8>), Weak<Unix>>;
+static ABSTRACT: Global<RefCell<AbstractNames>> = Global::new(RefCell::new(BTreeMap::new()));
 /// Entries of [`ABSTRACT`] at which dead ones are looked for.
 const SWEEP_AT: usize = 256;
 static NEXT_AUTO: Global<Cell<u32>> = Global::new(Cell::new(1));
@@ -71,12 +72,12 @@ static NEXT_AUTO: Global<Cell<u32>> = Global::new(Cell::new(1));
 #[derive(Default)]
 struct Bound(RefCell<Weak<Unix>>);
 
-/// Gives `socket` a name: returns it, chosen if the program did not. EADDRINUSE, or what creating a
-/// file fails with.
-pub fn bind(socket: &Rc<Unix>, name: UnixName) -> Result<UnixName> {
+/// Gives `socket` a name: returns it, chosen if the program did not. `mode`: permissions of a file, before the
+/// umask. EADDRINUSE, or what creating a file fails with.
+pub fn bind(socket: &Rc<Unix>, name: UnixName, mode: u32) -> Result<UnixName> {
     match name {
         UnixName::Path(path) => {
-            let inode = fs::create_socket_node(&path)
+            let inode = fs::create_socket_node(&path, mode)
                 .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?;
             let bound = inode.attachments().ok_or(Errno::EPERM)?.get_or_insert(Bound::default);
             let _old = bound.0.replace(Rc::downgrade(socket));
@@ -103,26 +104,27 @@ fn register(socket: &Rc<Unix>, name: &[u8]) -> Result<()> {
     if table.len() >= SWEEP_AT {
         table.retain(|_, other| other.strong_count() > 0);
     }
-    if table.get(name).and_then(Weak::upgrade).is_some_and(|other| !other.is_closed()) {
+    let key = (socket.kind, name.to_vec());
+    if table.get(&key).and_then(Weak::upgrade).is_some_and(|other| !other.is_closed()) {
         return Err(Errno::EADDRINUSE);
     }
-    table.insert(name.to_vec(), Rc::downgrade(socket));
+    table.insert(key, Rc::downgrade(socket));
     Ok(())
 }
 
 /// The socket of this name no longer exists.
-pub fn unbind(name: &UnixName) {
+pub fn unbind(name: &UnixName, kind: Kind) {
     if let UnixName::Abstract(name) = name {
-        ABSTRACT.borrow_mut().remove(name);
+        ABSTRACT.borrow_mut().remove(&(kind, name.clone()));
     }
 }
 
-/// The socket of a name. ECONNREFUSED, or what path resolution fails with.
-pub fn find(name: &UnixName) -> Result<Rc<Unix>> {
+/// The socket of a name, of any kind if the name is in the tree. ECONNREFUSED, or what path resolution fails with.
+pub fn find(name: &UnixName, kind: Kind) -> Result<Rc<Unix>> {
     match name {
         UnixName::Auto => Err(Errno::EINVAL),
         UnixName::Abstract(name) => {
-            let socket = ABSTRACT.borrow().get(name).and_then(Weak::upgrade);
+            let socket = ABSTRACT.borrow().get(&(kind, name.clone())).and_then(Weak::upgrade);
             socket.filter(|socket| !socket.is_closed()).ok_or(Errno::ECONNREFUSED)
         }
         UnixName::Path(path) => {

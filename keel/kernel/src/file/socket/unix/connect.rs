@@ -11,7 +11,7 @@ use uapi::{Errno, Result};
 impl Unix {
     /// A listener for connections of `kind`. ECONNREFUSED, EPROTOTYPE.
     pub(super) fn listener(kind: Kind, name: &UnixName) -> Result<Rc<Unix>> {
-        let listener = address::find(name)?;
+        let listener = address::find(name, kind)?;
         if listener.kind != kind {
             return Err(Errno::EPROTOTYPE);
         }
@@ -27,6 +27,7 @@ impl Unix {
             Role::Connected => return Err(Errno::EISCONN),
             Role::Listening => return Err(Errno::EINVAL),
         }
+        self.name_sender()?;
         let listener = Self::listener(self.kind, name)?;
         let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
         if full() {
@@ -49,10 +50,12 @@ impl Unix {
         other.node.set(listener.node.get());
         other.role.set(Role::Connected);
         other.set_peer(&me);
-        other.peer_credentials.set(Some(self.credentials.get()));
+        other.remember_peer();
+        other.options.inherit_passing(&listener.options);
         self.role.set(Role::Connected);
         self.set_peer(&other);
         self.peer_credentials.set(Some(listener.credentials.get()));
+        self.peer_cred.borrow_mut().clone_from(&listener.peer_cred.borrow());
         listener.backlog.borrow_mut().push_back(other);
         listener.readable.wake_all();
         self.writable.wake_all();
@@ -64,10 +67,11 @@ impl Unix {
             self.forget_peer();
             return Ok(());
         }
-        let target = self.datagram_target(&address::parse(to)?)?;
+        let name = address::parse(to)?;
+        self.name_sender()?;
+        let target = self.datagram_target(&name)?;
         self.forget_peer();
         self.set_peer(&target);
-        self.peer_credentials.set(Some(own_credentials()));
         self.role.set(Role::Connected);
         let mut senders = target.senders.borrow_mut();
         senders.retain(|sender| sender.strong_count() > 0);
@@ -87,7 +91,7 @@ impl Unix {
 
     /// Where datagrams to a name go. EPROTOTYPE; EPERM if it only listens to somebody else.
     pub(super) fn datagram_target(&self, name: &UnixName) -> Result<Rc<Unix>> {
-        let target = address::find(name)?;
+        let target = address::find(name, self.kind)?;
         if target.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
         }

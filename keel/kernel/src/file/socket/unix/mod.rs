@@ -3,6 +3,7 @@
 //! What is sent goes into the *receiver's* inbox. A connected pair knows each other weakly; a
 //! connection that waits to be accepted is owned by the listener's backlog.
 
+mod account;
 mod address;
 mod connect;
 mod packet;
@@ -10,12 +11,14 @@ mod protocol;
 mod queue;
 pub mod statistics;
 mod stream;
+mod urgent;
 
-use super::message::{Control, Credentials, own_credentials};
-use super::options::{self, Options};
+use super::message::{Control, Credentials, NOBODY, Received, own_credentials, sender_credentials};
+use super::options::Options;
 use super::{Address, Socket, broken, wait};
 use crate::file::File;
 use crate::file::lock::SleepLock;
+use crate::task::Cred;
 use crate::task::wait::WaitQueue;
 use address::UnixName;
 use alloc::collections::VecDeque;
@@ -27,8 +30,6 @@ use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Most bytes that wait in one inbox before senders do.
-const LIMIT: usize = options::DEFAULT_BUFFER as usize;
 /// Most datagrams that wait (`net.unix.max_dgram_qlen`).
 const MAX_DATAGRAMS: usize = 10;
 /// Largest backlog (`net.core.somaxconn`).
@@ -41,7 +42,7 @@ const MSG_OOB: u32 = net::MSG_OOB;
 const OUT: u32 = super::OUT | g::POLLWRBAND;
 
 /// Kinds of local sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Stream,
     Datagram,
@@ -71,9 +72,19 @@ pub struct Unix {
     /// Its name stays known after it has gone.
     peer_name: RefCell<Option<Address>>,
     peer_credentials: Cell<Option<Credentials>>,
+    /// Whose supplementary groups `SO_PEERGROUPS` tells.
+    peer_cred: RefCell<Option<Rc<Cred>>>,
     /// Of whoever called listen or connect.
     credentials: Cell<Credentials>,
     inbox: Inbox,
+    /// What was sent and not received yet, as `SO_SNDBUF` counts.
+    sent: Cell<usize>,
+    /// The packet with the urgent byte.
+    urgent: RefCell<Weak<Packet>>,
+    /// `SO_PEEK_OFF`; negative: off.
+    peek_offset: Cell<i32>,
+    /// The open file, for its owner's signals.
+    file: RefCell<Weak<File>>,
     /// One receiver at a time.
     receiving: SleepLock,
     readable: Rc<WaitQueue>,
@@ -103,7 +114,7 @@ pub fn pair(kind: u32, protocol: i32, flags: u32) -> Result<(Rc<File>, Rc<File>)
     for (one, other) in [(&a, &b), (&b, &a)] {
         one.role.set(Role::Connected);
         one.set_peer(other);
-        one.peer_credentials.set(Some(own_credentials()));
+        one.remember_peer();
     }
     Ok((open(a, shown, flags), open(b, shown, flags)))
 }
@@ -137,8 +148,13 @@ impl Unix {
             peer: RefCell::default(),
             peer_name: RefCell::default(),
             peer_credentials: Cell::new(None),
+            peer_cred: RefCell::default(),
             credentials: Cell::new(own_credentials()),
             inbox: Inbox::default(),
+            sent: Cell::new(0),
+            urgent: RefCell::default(),
+            peek_offset: Cell::new(-1),
+            file: RefCell::default(),
             receiving: SleepLock::default(),
             readable: Rc::default(),
             writable: Rc::default(),
@@ -176,26 +192,29 @@ impl Unix {
         self.writable.wake_all();
     }
 
-    /// Tells senders that the inbox has room again.
+    /// The current process is the peer, or stands for it.
+    fn remember_peer(&self) {
+        self.peer_credentials.set(Some(own_credentials()));
+        *self.peer_cred.borrow_mut() = Some(crate::task::current().cred());
+    }
+
+    /// Tells senders of datagrams that the inbox has room again.
     fn made_room(&self) {
-        self.room.wake_all();
-        if self.kind == Kind::Datagram {
-            let senders: Vec<Rc<Unix>> = self.senders.borrow().iter().filter_map(Weak::upgrade).collect();
-            for sender in senders {
-                sender.writable.wake_all();
-            }
+        if self.kind != Kind::Datagram || self.inbox.len() > MAX_DATAGRAMS {
+            return;
         }
-        if let Some(peer) = self.peer() {
-            peer.writable.wake_all();
+        self.room.wake_all();
+        let senders: Vec<Rc<Unix>> = self.senders.borrow().iter().filter_map(Weak::upgrade).collect();
+        for sender in senders {
+            sender.writable.wake_all();
         }
     }
 
-    /// No more may be put into the inbox now.
-    fn is_full(&self) -> bool {
-        match self.kind {
-            Kind::Datagram => self.inbox.len() > MAX_DATAGRAMS || self.inbox.bytes() >= LIMIT,
-            Kind::Stream | Kind::SeqPacket => self.inbox.bytes() >= LIMIT,
-        }
+    /// Too many datagrams wait for `sender` to add one. Two that are connected with each other are only limited by
+    /// their own buffers.
+    fn is_full_for(&self, sender: &Unix) -> bool {
+        let mutual = self.peer.borrow().as_ptr() == core::ptr::from_ref(sender);
+        self.kind == Kind::Datagram && !mutual && self.inbox.len() > MAX_DATAGRAMS
     }
 
     /// The end of a connection that may be written to. EPIPE and SIGPIPE unless `MSG_NOSIGNAL`.
@@ -211,39 +230,104 @@ impl Unix {
         }
     }
 
-    fn packet(&self, data: Vec<u8>, control: &mut Control) -> Packet {
-        Packet {
+    /// A message for `to`. EPERM if it takes no descriptors.
+    fn packet(&self, to: &Unix, data: Vec<u8>, charge: usize, control: &mut Control) -> Result<Packet> {
+        if !control.rights.is_empty() && !to.options.pass_rights.get() {
+            return Err(Errno::EPERM);
+        }
+        // Until somebody accepts the connection nobody can have asked.
+        let wanted = self.options.wants_sender() || to.options.wants_sender() || to.ino.get() == 0;
+        Ok(Packet {
             data,
             taken: Cell::new(0),
             from: self.address(),
-            credentials: control.credentials.unwrap_or_else(own_credentials),
+            credentials: control.credentials.or_else(|| wanted.then(sender_credentials)),
             rights: RefCell::new(core::mem::take(&mut control.rights)),
+            _charge: self.charge(charge),
+        })
+    }
+
+    /// Adds who sent it to what is received, as far as the socket asks for it.
+    fn tell_sender(&self, received: &mut Received, sender: Option<Credentials>) {
+        let shown = sender.unwrap_or(NOBODY);
+        received.credentials = self.options.pass_credentials.get().then_some(shown);
+        received.pidfd = self.options.pass_pidfd.get().then_some(shown[0]);
+    }
+
+    /// A sender that passes its credentials gets a name, unless it has one.
+    fn name_sender(&self) -> Result<()> {
+        if self.options.wants_sender() && self.name.borrow().is_none() {
+            self.give_name(UnixName::Auto)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn give_name(&self, name: UnixName) -> Result<()> {
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        let mode = self.file.borrow().upgrade().and_then(|file| file.ops.attr().ok()).map_or(0o777, |attr| attr.mode);
+        let name = address::bind(&me, name, mode & 0o7777)?;
+        *self.name.borrow_mut() = Some(name);
+        Ok(())
+    }
+
+    /// Where a peek starts, `SO_PEEK_OFF`.
+    fn peek_start(&self, flags: u32) -> usize {
+        if flags & net::MSG_PEEK != 0 { self.peek_offset.get().max(0) as usize } else { 0 }
+    }
+
+    /// A peek showed `n` bytes, or they were received: `SO_PEEK_OFF` moves.
+    fn move_peek(&self, n: usize, peek: bool) {
+        let at = self.peek_offset.get();
+        let n = i32::try_from(n).unwrap_or(i32::MAX);
+        if at >= 0 {
+            self.peek_offset.set(if peek { at.saturating_add(n) } else { at.saturating_sub(n).max(0) });
         }
     }
 
     /// Nothing will come any more.
     fn at_end(&self) -> bool {
         let connected = self.kind != Kind::Datagram && self.role.get() == Role::Connected;
-        self.read_ended.get() || connected && self.peer().is_none_or(|peer| peer.closed.get() || peer.write_ended.get())
+        self.read_ended.get() || connected && self.peer().is_none_or(|peer| peer.closed.get())
     }
 
-    /// Waits until something can be received: `false` at the end.
-    fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, index: usize) -> Result<bool> {
-        let check = || {
-            if self.inbox.len() > index {
-                return Some(Ok(true));
+    /// The peer is gone: both halves of the connection have ended.
+    fn end_both(&self) {
+        self.read_ended.set(true);
+        self.write_ended.set(true);
+    }
+
+    /// Waits until a packet or datagram can be received, behind the first `skip` bytes: it, and what is skipped of it;
+    /// `None` at the end.
+    fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, skip: usize) -> Result<Option<(Rc<Packet>, usize)>> {
+        loop {
+            if let Some(found) = self.packet_behind(skip) {
+                return Ok(Some(found));
             }
             if let Some(errno) = self.error.take() {
-                return Some(Err(errno));
+                return Err(errno);
             }
-            self.at_end().then_some(Ok(false))
-        };
-        if let Some(answer) = check() {
-            return answer;
+            let ended = self.at_end();
+            if flags & net::MSG_DONTWAIT != 0 {
+                return if ended && self.kind != Kind::Datagram { Ok(None) } else { Err(Errno::EAGAIN) };
+            }
+            if ended {
+                return Ok(None);
+            }
+            let seen = self.inbox.pushed();
+            let check = || (self.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
+            wait(&self.readable, deadline, check)?;
         }
-        if flags & net::MSG_DONTWAIT != 0 {
-            return Err(Errno::EAGAIN);
+    }
+
+    fn packet_behind(&self, mut skip: usize) -> Option<(Rc<Packet>, usize)> {
+        for index in 0.. {
+            let packet = self.inbox.get(index)?;
+            if skip < packet.left() || skip == 0 {
+                return Some((packet, skip));
+            }
+            skip -= packet.left();
         }
-        wait(&self.readable, deadline, check)?
+        None
     }
 }

@@ -1,8 +1,8 @@
 //! Datagrams and packets.
 
 use super::super::message::{Control, Received};
-use super::super::{broken, wait};
-use super::{Kind, Role, Unix, address};
+use super::super::wait;
+use super::{Kind, Role, Unix, account, address};
 use alloc::rc::Rc;
 use alloc::vec;
 use uapi::raw::net;
@@ -18,33 +18,47 @@ impl Unix {
         flags: u32,
     ) -> Result<usize> {
         let size = src.remaining();
+        let name = to.map(address::parse).transpose()?;
+        if self.kind == Kind::Datagram {
+            if name.is_none() && self.role.get() != Role::Connected {
+                return Err(Errno::ENOTCONN);
+            }
+            self.name_sender()?;
+        }
         if size > self.options.send_buffer.get() as usize - 32 {
             return Err(Errno::EMSGSIZE);
         }
-        let name = to.map(address::parse).transpose()?;
+        let deadline = self.options.send_deadline();
+        self.wait_to_send(deadline, flags)?;
+        if let Some(errno) = self.error.take() {
+            return Err(errno);
+        }
+        if self.write_ended.get() {
+            return Err(Errno::EPIPE);
+        }
         let mut data = vec![0; size];
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }
-        let deadline = self.options.send_deadline();
         loop {
             let target = match &name {
                 Some(name) => self.datagram_target(name)?,
                 None if self.kind == Kind::SeqPacket => self.writable_peer(flags)?,
                 None => self.connected_datagram_peer()?,
             };
-            if self.write_ended.get() || target.read_ended.get() {
-                return Err(broken(flags));
+            if target.read_ended.get() {
+                return Err(Errno::EPIPE);
             }
-            if !target.is_full() {
-                target.inbox.push(self.packet(data, &mut control));
+            if !target.is_full_for(self) {
+                let packet = self.packet(&target, data, account::packet_charge(size), &mut control)?;
+                target.inbox.push(packet);
                 target.readable.wake_all();
                 return Ok(size);
             }
             if flags & net::MSG_DONTWAIT != 0 {
                 return Err(Errno::EAGAIN);
             }
-            let check = || (!target.is_full() || target.closed.get() || target.read_ended.get()).then_some(());
+            let check = || (!target.is_full_for(self) || target.closed.get() || target.read_ended.get()).then_some(());
             wait(&target.room, deadline, check)?;
         }
     }
@@ -68,30 +82,35 @@ impl Unix {
             return Err(Errno::ENOTCONN);
         }
         let peek = flags & net::MSG_PEEK != 0;
-        let (_guard, packet) = loop {
-            if !self.wait_for_packet(self.options.receive_deadline(), flags, 0)? {
+        let skip = self.peek_start(flags);
+        let (_guard, packet, skip) = loop {
+            let Some((seen, skip)) = self.wait_for_packet(self.options.receive_deadline(), flags, skip)? else {
                 return Ok(Received::default());
-            }
+            };
             let guard = self.receiving.lock();
-            if let Some(packet) = self.inbox.get(0) {
-                break (guard, packet);
+            // Another receiver may have been faster.
+            if peek || self.inbox.get(0).is_some_and(|first| Rc::ptr_eq(&first, &seen)) {
+                break (guard, seen, skip);
             }
         };
         let mut received = Received::default();
         let size = packet.data.len();
-        let n = size.min(dst.remaining());
-        let put = if n > 0 { dst.put(&packet.data[..n]) } else { Ok(0) };
-        if !peek {
+        let n = (size - skip).min(dst.remaining());
+        let put = if n > 0 { dst.put(&packet.data[skip..skip + n]) } else { Ok(0) };
+        if peek {
+            self.move_peek(n, true);
+        } else {
+            self.move_peek(size, false);
             self.inbox.drop_front();
             self.made_room();
         }
         put?;
-        received.len = if flags & net::MSG_TRUNC != 0 { size } else { n };
-        if n < size {
+        received.len = if flags & net::MSG_TRUNC != 0 { size - skip } else { n };
+        if n < size - skip {
             received.flags |= net::MSG_TRUNC;
         }
         received.rights = packet.rights.borrow().clone();
-        received.credentials = Some(packet.credentials).filter(|_| self.options.pass_credentials.get());
+        self.tell_sender(&mut received, packet.credentials);
         received.from = Some(packet.from.clone()).filter(|from| from.len() > 2);
         Ok(received)
     }

@@ -1,11 +1,12 @@
 //! What local sockets do for the socket calls.
 
 use super::super::message::{Control, Credentials, Received, own_credentials};
-use super::super::options::{Options, Value};
+use super::super::options::{Options, Value, int, read_int};
 use super::super::{Address, IN, Protocol, wait};
 use super::address::{self, UnixName};
-use super::{Kind, LIMIT, MAX_BACKLOG, MSG_OOB, OUT, Role, Unix};
+use super::{Kind, MAX_BACKLOG, MSG_OOB, OUT, Role, Unix};
 use crate::file::{File, Queues};
+use crate::task::Cred;
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;
@@ -22,8 +23,9 @@ impl Protocol for Unix {
         &self.options
     }
 
-    fn opened(&self, _file: &Rc<File>, ino: u64) {
+    fn opened(&self, file: &Rc<File>, ino: u64) {
         self.ino.set(ino);
+        *self.file.borrow_mut() = Rc::downgrade(file);
     }
 
     fn bind(&self, address: &[u8]) -> Result<()> {
@@ -32,10 +34,7 @@ impl Protocol for Unix {
             // Choosing a name for a socket that has one does nothing.
             return if name == UnixName::Auto { Ok(()) } else { Err(Errno::EINVAL) };
         }
-        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        let name = address::bind(&me, name)?;
-        *self.name.borrow_mut() = Some(name);
-        Ok(())
+        self.give_name(name)
     }
 
     fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
@@ -54,6 +53,7 @@ impl Protocol for Unix {
         }
         self.max_backlog.set((backlog as u32 as usize).min(MAX_BACKLOG));
         self.credentials.set(own_credentials());
+        self.remember_peer();
         self.role.set(Role::Listening);
         self.room.wake_all();
         Ok(())
@@ -67,10 +67,9 @@ impl Protocol for Unix {
             return Err(Errno::EINVAL);
         }
         let take = || {
-            if self.read_ended.get() {
-                return Some(Err(Errno::EINVAL));
-            }
-            self.backlog.borrow_mut().pop_front().map(Ok)
+            // What came before shutdown(2) can still be accepted.
+            let next = self.backlog.borrow_mut().pop_front().map(Ok);
+            next.or_else(|| self.read_ended.get().then_some(Err(Errno::EINVAL)))
         };
         let accepted = match take() {
             Some(accepted) => accepted?,
@@ -93,7 +92,7 @@ impl Protocol for Unix {
     }
 
     fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
-        if flags & MSG_OOB != 0 {
+        if flags & MSG_OOB != 0 && self.kind != Kind::Stream {
             return Err(Errno::EOPNOTSUPP);
         }
         if self.kind == Kind::Datagram {
@@ -115,7 +114,7 @@ impl Protocol for Unix {
 
     fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
         if flags & MSG_OOB != 0 {
-            return Err(if self.kind == Kind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+            return if self.kind == Kind::Stream { self.receive_urgent(dst, flags) } else { Err(Errno::EOPNOTSUPP) };
         }
         match self.kind {
             Kind::Stream => self.receive_stream(dst, flags),
@@ -124,48 +123,42 @@ impl Protocol for Unix {
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
-        if self.kind != Kind::Datagram && self.role.get() == Role::Fresh {
-            return Err(Errno::ENOTCONN);
-        }
         self.read_ended.set(self.read_ended.get() | read);
         self.write_ended.set(self.write_ended.get() | write);
         self.wake_all();
         self.room.wake_all();
-        if let Some(peer) = self.peer() {
+        if self.kind != Kind::Datagram
+            && let Some(peer) = self.peer()
+        {
+            peer.read_ended.set(peer.read_ended.get() | write);
+            peer.write_ended.set(peer.write_ended.get() | read);
             peer.wake_all();
         }
         Ok(())
     }
 
     fn poll(&self) -> u32 {
-        if self.role.get() == Role::Listening {
-            return if self.backlog.borrow().is_empty() { 0 } else { IN };
-        }
         let mut events = 0;
         if self.error.get().is_some() {
             events |= g::POLLERR;
         }
-        if !self.inbox.is_empty() {
+        let listening = self.role.get() == Role::Listening;
+        if !self.inbox.is_empty() || listening && !self.backlog.borrow().is_empty() {
             events |= IN;
         }
+        if self.has_urgent() {
+            events |= g::POLLPRI;
+        }
         let peer = self.peer().filter(|peer| !peer.closed.get());
-        let connected = self.kind != Kind::Datagram && self.role.get() == Role::Connected;
-        let gone = connected && peer.is_none();
+        let gone = self.kind != Kind::Datagram && self.role.get() == Role::Connected && peer.is_none();
         if self.at_end() {
             events |= IN | g::POLLRDHUP;
         }
-        let ended = |unix: &Unix| unix.read_ended.get() && unix.write_ended.get();
-        let both = ended(self) || connected && peer.as_ref().is_some_and(|peer| self.at_end() && peer.read_ended.get());
+        let both = self.read_ended.get() && self.write_ended.get();
         if gone || both || self.kind != Kind::Datagram && self.role.get() == Role::Fresh {
             events |= g::POLLHUP;
         }
-        let full = match (&peer, self.kind) {
-            (Some(peer), Kind::Datagram) => peer.is_full(),
-            // Writable again only when most of the inbox has been read: fewer wake-ups.
-            (Some(peer), _) => peer.inbox.bytes() * 4 > LIMIT,
-            (None, _) => false,
-        };
-        if !full {
+        if !listening && self.has_much_room() && !peer.is_some_and(|peer| peer.is_full_for(self)) {
             events |= OUT;
         }
         events
@@ -186,7 +179,7 @@ impl Protocol for Unix {
             return Err(Errno::EINVAL);
         }
         if sent {
-            return Ok(self.peer().map_or(0, |peer| peer.inbox.bytes()));
+            return Ok(self.sent.get());
         }
         Ok(match self.kind {
             Kind::Datagram => self.inbox.get(0).map_or(0, |packet| packet.left()),
@@ -207,11 +200,34 @@ impl Protocol for Unix {
         Ok(self.peer_credentials.get().unwrap_or([0, u32::MAX, u32::MAX]))
     }
 
-    fn set_option(&self, level: i32, _name: i32, _value: &[u8]) -> Result<()> {
+    fn peer_groups(&self) -> Option<Rc<Cred>> {
+        self.peer_cred.borrow().clone()
+    }
+
+    fn send_buffer_changed(&self) {
+        self.tell_of_room();
+    }
+
+    fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        if command != uapi::raw::ioctl::SIOCATMARK {
+            return Err(Errno::ENOTTY);
+        }
+        crate::mm::user::write(arg, &i32::from(self.at_mark()?))?;
+        Ok(0)
+    }
+
+    fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEEK_OFF {
+            self.peek_offset.set(read_int(value)?);
+            return Ok(());
+        }
         Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
     }
 
-    fn get_option(&self, level: i32, _name: i32) -> Result<Value> {
+    fn get_option(&self, level: i32, name: i32) -> Result<Value> {
+        if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEEK_OFF {
+            return Ok(int(self.peek_offset.get()));
+        }
         Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
     }
 
@@ -221,7 +237,7 @@ impl Protocol for Unix {
         if let Some(name) = name
             && self.role.get() != Role::Connected
         {
-            address::unbind(&name);
+            address::unbind(&name, self.kind);
         }
         let unread = self.inbox.clear();
         let waiting = self.backlog.take();
@@ -229,12 +245,16 @@ impl Protocol for Unix {
             connection.closed.set(true);
             if let Some(client) = connection.peer() {
                 client.error.set(Some(Errno::ECONNRESET));
+                client.end_both();
                 client.wake_all();
             }
         }
         if let Some(peer) = self.peer() {
-            if unread && self.kind != Kind::Datagram {
-                peer.error.set(Some(Errno::ECONNRESET));
+            if self.kind != Kind::Datagram {
+                peer.end_both();
+                if unread {
+                    peer.error.set(Some(Errno::ECONNRESET));
+                }
             }
             peer.wake_all();
         }

@@ -2,6 +2,7 @@
 
 use super::super::Address;
 use super::super::message::Credentials;
+use super::account::Charge;
 use crate::file::File;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -17,10 +18,12 @@ pub struct Packet {
     pub taken: Cell<usize>,
     /// Name of the sender.
     pub from: Address,
-    /// The sender.
-    pub credentials: Credentials,
+    /// The sender, if somebody had asked for it when it was sent.
+    pub credentials: Option<Credentials>,
     /// Descriptions that travel along.
     pub rights: RefCell<Vec<Rc<File>>>,
+    /// What it counts against the sender's buffer.
+    pub _charge: Charge,
 }
 
 impl Packet {
@@ -35,9 +38,15 @@ impl Packet {
 pub struct Inbox {
     packets: RefCell<VecDeque<Rc<Packet>>>,
     bytes: Cell<usize>,
+    pushed: Cell<u64>,
 }
 
 impl Inbox {
+    /// Packets that ever came.
+    pub fn pushed(&self) -> u64 {
+        self.pushed.get()
+    }
+
     /// Bytes waiting.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
@@ -61,15 +70,21 @@ impl Inbox {
     /// Adds a packet.
     pub fn push(&self, packet: Packet) {
         self.bytes.set(self.bytes.get() + packet.left());
+        self.pushed.set(self.pushed.get() + 1);
         self.packets.borrow_mut().push_back(Rc::new(packet));
+    }
+
+    /// Takes `n` bytes of a packet, which stays in the queue.
+    pub fn take_from(&self, packet: &Packet, n: usize) {
+        let n = n.min(packet.left());
+        packet.taken.set(packet.taken.get() + n);
+        self.bytes.set(self.bytes.get() - n);
     }
 
     /// Takes `n` bytes of the oldest packet, and the packet itself if no byte is left.
     pub fn consume(&self, n: usize) {
         let Some(front) = self.get(0) else { return };
-        let n = n.min(front.left());
-        front.taken.set(front.taken.get() + n);
-        self.bytes.set(self.bytes.get() - n);
+        self.take_from(&front, n);
         if front.left() == 0 {
             let _gone = self.packets.borrow_mut().pop_front();
         }
@@ -83,10 +98,11 @@ impl Inbox {
         }
     }
 
-    /// Forgets everything; returns whether there was something.
+    /// Forgets everything; returns whether there was something, but for an urgent byte that was received.
     pub fn clear(&self) -> bool {
         let gone = self.packets.take();
         self.bytes.set(0);
-        !gone.is_empty()
+        let read = gone.front().is_some_and(|first| first.left() == 0 && first.taken.get() > 0);
+        gone.len() > usize::from(read)
     }
 }

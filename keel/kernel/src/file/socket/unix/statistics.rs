@@ -63,7 +63,7 @@ fn row(socket: &Unix) -> Row {
             Kind::Datagram => socket.inbox.get(0).map_or(0, |packet| packet.left()),
             _ => socket.inbox.bytes(),
         };
-        [waiting, socket.peer().map_or(0, |peer| peer.inbox.bytes())]
+        [waiting, socket.sent.get()]
     };
     // What a connected one shuts down is shut down for its peer as well.
     let connected = socket.kind != Kind::Datagram && socket.role.get() == Role::Connected;

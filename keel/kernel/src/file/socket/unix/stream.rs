@@ -2,20 +2,23 @@
 
 use super::super::message::{Control, Received};
 use super::super::wait;
-use super::{Role, Unix};
+use super::urgent::{Piece, Place};
+use super::{Role, Unix, account};
 use alloc::vec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
-
-/// Bytes of a stream that are queued at a time.
-const STREAM_CHUNK: usize = 32 << 10;
 
 impl Unix {
     pub(super) fn send_stream(&self, src: &mut dyn Src, mut control: Control, flags: u32) -> Result<usize> {
         let mut done = 0;
         let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
         let deadline = self.options.send_deadline();
+        // The last byte of an urgent message goes on its own.
+        let urgent = usize::from(flags & net::MSG_OOB != 0);
+        if src.remaining() < urgent {
+            return Err(Errno::EOPNOTSUPP);
+        }
         loop {
             let peer = match self.writable_peer(flags) {
                 Ok(peer) => peer,
@@ -24,27 +27,28 @@ impl Unix {
             if src.remaining() == 0 {
                 return Ok(done);
             }
-            if peer.is_full() {
-                if flags & net::MSG_DONTWAIT != 0 {
-                    return end(done, Errno::EAGAIN);
-                }
-                let check = || {
-                    (!peer.is_full() || peer.closed.get() || peer.read_ended.get() || self.write_ended.get())
-                        .then_some(())
-                };
-                if let Err(errno) = wait(&self.writable, deadline, check) {
+            if !self.may_send() {
+                if let Err(errno) = self.wait_to_send(deadline, flags) {
                     return end(done, errno);
                 }
                 continue;
             }
-            let mut data = vec![0; src.remaining().min(STREAM_CHUNK)];
+            let ordinary = src.remaining() - urgent;
+            let piece = account::stream_piece(self.options.send_buffer.get() as usize).min(ordinary.max(urgent));
+            let mut data = vec![0; piece];
             let got = match src.get(&mut data) {
                 Ok(0) => return Ok(done),
                 Ok(got) => got,
                 Err(errno) => return end(done, errno),
             };
             data.truncate(got);
-            peer.inbox.push(self.packet(data, &mut control));
+            match self.packet(&peer, data, account::stream_charge(got), &mut control) {
+                Ok(packet) => peer.inbox.push(packet),
+                Err(errno) => return end(done, errno),
+            }
+            if ordinary == 0 && urgent > 0 {
+                peer.urgent_came();
+            }
             peer.readable.wake_all();
             done += got;
         }
@@ -55,28 +59,36 @@ impl Unix {
             return Err(Errno::EINVAL);
         }
         let peek = flags & net::MSG_PEEK != 0;
-        let show_credentials = self.options.pass_credentials.get();
+        let waits_for_all = flags & net::MSG_WAITALL != 0;
+        let want = dst.remaining();
+        let target = if waits_for_all { want } else { want.min(self.options.low_water.get() as usize) }.max(1);
         let deadline = self.options.receive_deadline();
         let mut received = Received::default();
-        let mut index = 0;
+        let mut place = Place { index: 0, skip: self.peek_start(flags) };
         let mut sender = None;
         // Even an empty read looks for something to read.
         loop {
-            let wait_flags = if received.len > 0 && flags & net::MSG_WAITALL == 0 { net::MSG_DONTWAIT } else { flags };
-            match self.wait_for_packet(deadline, wait_flags, index) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_) if received.len > 0 => break,
-                Err(errno) => return Err(errno),
-            }
             let guard = self.receiving.lock();
-            let Some(packet) = self.inbox.get(index) else { continue };
+            let packet = match self.find_piece(&mut place, received.len > 0, peek) {
+                Piece::Packet(packet) => packet,
+                Piece::Mark => break,
+                Piece::Nothing => {
+                    drop(guard);
+                    let seen = self.inbox.pushed();
+                    match self.wait_for_more(received.len >= target, seen, deadline, flags) {
+                        Ok(true) => continue,
+                        Ok(false) => break,
+                        Err(_) if received.len > 0 => break,
+                        Err(errno) => return Err(errno),
+                    }
+                }
+            };
             // Bytes of different senders, or beyond descriptors, are not joined.
-            let other_sender = show_credentials && sender.is_some_and(|one| one != packet.credentials);
-            if received.len > 0 && (other_sender || !received.rights.is_empty()) {
+            let other_sender = self.options.wants_sender() && sender.is_some_and(|one| one != packet.credentials);
+            if other_sender {
                 break;
             }
-            let rest = &packet.data[packet.taken.get()..];
+            let rest = &packet.data[packet.taken.get() + place.skip..];
             let n = match dst.put(&rest[..rest.len().min(dst.remaining())]) {
                 Ok(n) => n,
                 Err(_) if received.len > 0 => break,
@@ -87,22 +99,42 @@ impl Unix {
             if received.from.is_none() && packet.from.len() > 2 {
                 received.from = Some(packet.from.clone());
             }
-            if peek {
+            self.move_peek(n, peek);
+            let over = if peek {
                 received.rights.extend(packet.rights.borrow().iter().cloned());
-                index += 1;
+                place = Place { index: place.index + 1, skip: 0 };
+                // A peek waits for nothing more.
+                place.index >= self.inbox.len()
             } else {
                 received.rights.append(&mut packet.rights.borrow_mut());
                 self.inbox.consume(n);
-            }
+                packet.left() > 0
+            };
             drop(guard);
-            if !peek {
-                self.made_room();
-            }
-            if dst.remaining() == 0 {
+            if over || !received.rights.is_empty() || dst.remaining() == 0 {
                 break;
             }
         }
-        received.credentials = sender.filter(|_| show_credentials);
+        self.tell_sender(&mut received, sender.flatten());
         Ok(received)
+    }
+
+    /// Nothing (more) is there: waits for it, unless there is enough. `false` at the end. EAGAIN, the pending error.
+    fn wait_for_more(&self, enough: bool, seen: u64, deadline: Option<u64>, flags: u32) -> Result<bool> {
+        if enough {
+            return Ok(false);
+        }
+        if let Some(errno) = self.error.take() {
+            return Err(errno);
+        }
+        if self.at_end() {
+            return Ok(false);
+        }
+        if flags & net::MSG_DONTWAIT != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let check = || (self.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
+        wait(&self.readable, deadline, check)?;
+        Ok(true)
     }
 }

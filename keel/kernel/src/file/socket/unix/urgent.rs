@@ -1,0 +1,125 @@
+//! The urgent byte of a stream, `MSG_OOB`: a packet of its own, at which receives stop.
+
+use super::super::message::Received;
+use super::queue::Packet;
+use super::{Kind, Unix};
+use crate::file::sigio;
+use alloc::rc::{Rc, Weak};
+use uapi::raw::net;
+use uapi::{Errno, Result};
+use vfs::Dst;
+
+/// Where a receive is in the inbox: peeks go through it, others stay at its beginning.
+pub struct Place {
+    /// Packet.
+    pub index: usize,
+    /// Bytes before that are passed over, `SO_PEEK_OFF`.
+    pub skip: usize,
+}
+
+/// What comes next for a receive.
+pub enum Piece {
+    /// Bytes.
+    Packet(Rc<Packet>),
+    /// The urgent byte: bytes on both its sides are not joined.
+    Mark,
+    /// Nothing yet.
+    Nothing,
+}
+
+impl Unix {
+    fn is_urgent(&self, packet: &Rc<Packet>) -> bool {
+        Weak::as_ptr(&self.urgent.borrow()) == Rc::as_ptr(packet)
+    }
+
+    fn urgent_packet(&self) -> Option<Rc<Packet>> {
+        self.urgent.borrow().upgrade()
+    }
+
+    fn urgent_inline(&self) -> bool {
+        self.options.is_on(net::SO_OOBINLINE)
+    }
+
+    /// An urgent byte that was not received.
+    pub(super) fn has_urgent(&self) -> bool {
+        self.urgent_packet().is_some()
+    }
+
+    /// The newest packet is an urgent byte: an older one becomes part of the stream.
+    pub(super) fn urgent_came(&self) {
+        let newest = self.inbox.len().checked_sub(1).and_then(|last| self.inbox.get(last));
+        if let Some(packet) = newest {
+            *self.urgent.borrow_mut() = Rc::downgrade(&packet);
+        }
+        let file = self.file.borrow().upgrade();
+        if let Some(file) = file {
+            sigio::urgent(&file);
+        }
+    }
+
+    /// What a receive gets next. `some`: it has got bytes already. The urgent byte is passed over unless
+    /// `SO_OOBINLINE`.
+    pub(super) fn find_piece(&self, place: &mut Place, some: bool, peek: bool) -> Piece {
+        loop {
+            let Some(packet) = self.inbox.get(place.index) else { return Piece::Nothing };
+            let urgent = self.is_urgent(&packet);
+            if packet.left() == 0 {
+                // An urgent byte that was received out of turn.
+                if some && !self.has_urgent() {
+                    return Piece::Mark;
+                }
+                self.pass(place, peek);
+                continue;
+            }
+            if urgent {
+                if some {
+                    return Piece::Mark;
+                }
+                if !peek {
+                    *self.urgent.borrow_mut() = Weak::new();
+                }
+                if !self.urgent_inline() {
+                    self.pass(place, peek);
+                    continue;
+                }
+            }
+            if place.skip < packet.left() {
+                return Piece::Packet(packet);
+            }
+            place.skip -= packet.left();
+            place.index += 1;
+        }
+    }
+
+    fn pass(&self, place: &mut Place, peek: bool) {
+        if peek {
+            place.index += 1;
+        } else {
+            self.inbox.drop_front();
+        }
+    }
+
+    /// `SIOCATMARK`. EOPNOTSUPP but for streams.
+    pub(super) fn at_mark(&self) -> Result<bool> {
+        if self.kind != Kind::Stream {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let Some(first) = self.inbox.get(0) else { return Ok(false) };
+        let next_is_urgent = || self.inbox.get(1).is_some_and(|next| self.is_urgent(&next));
+        Ok(self.is_urgent(&first) || first.left() == 0 && (!self.has_urgent() || next_is_urgent()))
+    }
+
+    /// recv(2) with `MSG_OOB`. EINVAL.
+    pub(super) fn receive_urgent(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
+        let _guard = self.receiving.lock();
+        let packet = self.urgent_packet().filter(|_| !self.urgent_inline()).ok_or(Errno::EINVAL)?;
+        let shown = packet.data.get(packet.taken.get()..).unwrap_or_default();
+        let n = shown.len().min(1).min(dst.remaining());
+        if flags & net::MSG_PEEK == 0 {
+            *self.urgent.borrow_mut() = Weak::new();
+            self.inbox.take_from(&packet, 1);
+        }
+        let len = if n > 0 { dst.put(&packet.data[packet.data.len() - n..])? } else { 0 };
+        Ok(Received { len, flags: net::MSG_OOB, ..Received::default() })
+    }
+}
