@@ -1,10 +1,13 @@
 //! Memory: bandwidth, and fresh pages.
 
+use std::ffi::CStr;
 use std::hint::black_box;
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
+use super::system_calls::open;
 use super::{check, measure};
 
 /// Bytes of fresh memory that are touched at once.
@@ -70,4 +73,64 @@ pub fn touch_64m() -> Result<Vec<f64>> {
         costs.push(start.elapsed().as_nanos() as f64);
     }
     Ok(costs)
+}
+
+/// The first store to a page of a private mapping of a file, in an order without a pattern; mapping and unmapping included.
+pub fn private_write(path: &CStr) -> Result<f64> {
+    let file = open(path, libc::O_RDONLY)?;
+    let pages = std::fs::metadata(path.to_str()?)?.len() as usize / PAGE;
+    ensure!(pages > 1, "the file is too small");
+    // A step without a common factor with the count visits each page once.
+    let step = (pages * 5 / 8..).find(|step| gcd(*step, pages) == 1).unwrap_or(1);
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+    let mut failed = false;
+    let cost = measure(1, || {
+        // SAFETY: a new private mapping of a file, used within its bounds and then removed.
+        unsafe {
+            let area = libc::mmap(std::ptr::null_mut(), pages * PAGE, protection, flags, file.as_raw_fd(), 0);
+            if area == libc::MAP_FAILED {
+                failed = true;
+                return;
+            }
+            for page in 0..pages {
+                area.cast::<u8>().add(page * step % pages * PAGE).write_volatile(1);
+            }
+            libc::munmap(area, pages * PAGE);
+        }
+    });
+    ensure!(!failed, "the file can't be mapped");
+    Ok(cost / pages as f64)
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// A thread's stack as C libraries make it: 8 MiB mapped, all but a guard page opened, three pages touched, unmapped.
+pub fn thread_stack() -> Result<f64> {
+    const SIZE: usize = 8 << 20;
+    let mut failed = false;
+    let cost = measure(16, || {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+        // SAFETY: a new mapping of anonymous memory, used within its bounds and then removed.
+        unsafe {
+            let area = libc::mmap(std::ptr::null_mut(), SIZE, libc::PROT_NONE, flags, -1, 0);
+            if area == libc::MAP_FAILED
+                || libc::mprotect(area.add(PAGE), SIZE - PAGE, libc::PROT_READ | libc::PROT_WRITE) != 0
+            {
+                failed = true;
+                return;
+            }
+            for page in 1..=3 {
+                area.cast::<u8>().add(SIZE - page * PAGE).write_volatile(1);
+            }
+            libc::munmap(area, SIZE);
+        }
+    });
+    ensure!(!failed, "a stack can't be mapped");
+    Ok(cost)
 }

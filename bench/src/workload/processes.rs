@@ -54,3 +54,15 @@ pub fn thread_create() -> f64 {
         let _ = std::thread::spawn(|| ()).join();
     })
 }
+
+/// A hundred threads that are made one after the other and then joined, per thread.
+pub fn threads_100() -> f64 {
+    const COUNT: usize = 100;
+    measure(1, || {
+        let threads: Vec<_> = (0..COUNT).map(|_| std::thread::spawn(|| ())).collect();
+        for thread in threads {
+            // A thread that does nothing does not panic.
+            let _ = thread.join();
+        }
+    }) / COUNT as f64
+}

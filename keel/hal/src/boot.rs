@@ -52,6 +52,15 @@ pub struct RamUsage {
     pub limit: u64,
 }
 
+impl RamUsage {
+    /// Whether there is enough for pages that are likely, but not certain, to be used.
+    pub const fn abounds(&self) -> bool {
+        let eighth = self.limit / 8;
+        let least = 2 * abi::layout::LARGE_PAGE_SIZE as u64;
+        self.limit - self.total + self.free >= if eighth > least { eighth } else { least }
+    }
+}
+
 /// Bytes of RAM in use and available now, and the pod's limit.
 pub fn ram_usage() -> RamUsage {
     let [total, free, limit] = crate::frame_kvm::usage();

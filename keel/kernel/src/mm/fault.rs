@@ -27,6 +27,8 @@ const MOST_AHEAD: usize = 128;
 /// writes it.
 const DATA_AROUND: usize = 32;
 
+/// Pages of an aligned block of a host's file that a store to a private mapping copies.
+const COPY_AROUND: usize = 16;
 /// Most pages that one copy-on-write fault copies.
 const MOST_COPIED: usize = 64;
 /// The same in a mapping of a host's file: one trip to the host.
@@ -198,7 +200,13 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     let first = load.page - load.before as u64;
     let inode = &load.file.inode;
     if load.copy {
-        let copies = match inode.copies(load.page, load.count) {
+        if load.before > 0
+            && let Ok(copies) = inode.copies(first, load.count)
+            && copies.len() > load.before
+        {
+            return Ok((first, copies));
+        }
+        let copies = match inode.copies(load.page, load.count - load.before) {
             // The pod has written it meanwhile.
             Err(Errno::ENODEV) => inode.pages(load.page, 1, false).and_then(|frames| {
                 let page = frames.first().ok_or(Errno::ENXIO)?;
@@ -333,12 +341,29 @@ impl Inner {
         pages
     }
 
-    /// After a copied page: copies what follows as well if the program walks.
+    /// The pages to copy for a store to `va`, as addresses: those of a walk, else the aligned block around it in a mapping
+    /// of a host's file. Its neighbours cost less than one more fault each, as long as memory is not short.
+    fn range_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> (usize, usize) {
+        let pages = self.pages_to_copy(vma, va);
+        let host = vma.attrs.file().is_some_and(|(file, _)| file.inode.is_host_content());
+        if pages > 1 || !host || vma.attrs.flags.contains(AreaFlags::RANDOM) || !hal::boot::ram_usage().abounds() {
+            return (va, va + pages * PAGE_SIZE);
+        }
+        let start = va / (COPY_AROUND * PAGE_SIZE) * (COPY_AROUND * PAGE_SIZE);
+        (start.max(vma.start), (start + COPY_AROUND * PAGE_SIZE).min(vma.end))
+    }
+
+    /// After a copied page: copies its neighbours as well where that pays.
     fn copy_ahead(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) {
-        let end = va + self.pages_to_copy(vma, va) * PAGE_SIZE;
+        let (start, end) = self.range_to_copy(vma, va);
         let mut used = false;
-        for at in (va + PAGE_SIZE..end).step_by(PAGE_SIZE) {
-            let Some(page) = self.space.get(at) else { break };
+        for at in (start..end).step_by(PAGE_SIZE) {
+            let Some(page) = self.space.get(at) else {
+                if at < va {
+                    continue;
+                }
+                break;
+            };
             if page.prot.contains(Prot::WRITE) {
                 continue;
             }
@@ -363,9 +388,11 @@ impl Inner {
             Backing::File(file, first) => {
                 let page = index(*first);
                 if access == Access::Write && vma.attrs.is_private() && !is_data(&vma.attrs) {
-                    let count = self.pages_to_copy(vma, va);
+                    let (start, end) = self.range_to_copy(vma, va);
+                    let count = (end - start) / PAGE_SIZE;
                     if count > 1 {
-                        return Ok(Step::Load(Load { copy: true, ..Load::new(file, va, page, count) }));
+                        let before = (va - start) / PAGE_SIZE;
+                        return Ok(Step::Load(Load { copy: true, before, ..Load::new(file, va, page, count) }));
                     }
                 }
                 return Ok(Step::Load(around(vma, file, va, page)));
@@ -442,8 +469,7 @@ impl Inner {
         if !fits || !self.rules.permit_huge(&vma.attrs) || !prot.contains(Prot::READ) {
             return false;
         }
-        let ram = hal::boot::ram_usage();
-        if ram.limit - ram.total + ram.free < (ram.limit / 8).max(2 * LARGE_PAGE_SIZE as u64) {
+        if !hal::boot::ram_usage().abounds() {
             return false;
         }
         LargeFrame::alloc_zeroed().is_some_and(|frame| self.space.map_large(va, frame, prot).is_some())

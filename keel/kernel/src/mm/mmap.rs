@@ -12,6 +12,10 @@ use uapi::{Errno, Result};
 
 /// Anonymous memory up to this many bytes is made present when it is mapped: cheaper than the faults, if it is used.
 const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
+/// Pages at the upper end of a thread's stack that are present at once, at least: its control block and the first frames.
+const STACK_AT_ONCE: usize = 3;
+/// From an aligned block of so many present pages software-nested KVM shows all when one is touched.
+const SHOWN_TOGETHER: usize = 8;
 /// Pages of a grown heap that are present at once: what malloc(3) asks for by default.
 const HEAP_AT_ONCE: usize = 33;
 /// Most pages of executable text that are present once it is mapped, as far as they are at hand.
@@ -153,7 +157,12 @@ impl Mm {
         if inner.vmas.len() + 2 > MAX_MAPPINGS {
             return Err(Errno::ENOMEM);
         }
+        let stack = inner.opens_stack(start, at, prot);
         inner.protect(start, at, prot);
+        if stack {
+            let first = (at - STACK_AT_ONCE * PAGE_SIZE) / (SHOWN_TOGETHER * PAGE_SIZE) * (SHOWN_TOGETHER * PAGE_SIZE);
+            inner.prefault(first.max(start), at, Access::Write);
+        }
         result
     }
 
@@ -271,6 +280,18 @@ impl Inner {
             self.space.flush();
         }
         removed
+    }
+
+    /// Whether a change of `[start, end)` to `prot` makes a thread's stack accessible, as C libraries do: they map it
+    /// without permissions (MAP_STACK) and then open all but the guard pages. Its upper end is touched at once.
+    fn opens_stack(&self, start: usize, end: usize, prot: Prot) -> bool {
+        let large = end - start > PRESENT_AT_ONCE && prot.contains(Prot::READ | Prot::WRITE);
+        large
+            && self.vmas.find(start).is_some_and(|vma| {
+                let area = &vma.attrs;
+                // A guard page of the stack above may have joined it.
+                vma.end >= end && area.is_anonymous() && area.prot.is_empty() && area.flags.contains(AreaFlags::NO_HUGE)
+            })
     }
 
     /// Changes the protection of mappings and of the pages present.

@@ -110,6 +110,8 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     area.flags.set(AreaFlags::GROWS_DOWN, flags & g::MAP_GROWSDOWN != 0);
     area.flags.set(AreaFlags::LOCKED, flags & g::MAP_LOCKED != 0);
     area.flags.set(AreaFlags::NO_RESERVE, flags & g::MAP_NORESERVE != 0);
+    // As in Linux since 6.7: stacks get no huge pages.
+    area.flags.set(AreaFlags::NO_HUGE, flags & g::MAP_STACK != 0);
     let accessible = !area.prot.is_empty();
     let mm = mm();
     if private_file && area.prot.contains(Prot::EXEC) {
