@@ -157,6 +157,8 @@ pub struct PodConfig {
     pub env: Vec<Vec<u8>>,
     /// Working directory inside the pod.
     pub cwd: Vec<u8>,
+    /// The user asked for it: the pod does not start without it.
+    pub cwd_named: bool,
     /// User id of the first process.
     pub uid: u32,
     /// Group id of the first process.
@@ -178,6 +180,8 @@ pub struct PodConfig {
     pub exports: Vec<Export>,
     /// Symbolic links of the root view.
     pub links: Vec<RootLink>,
+    /// Most bytes of files in memory, of all file systems together; `None`: half of the memory each.
+    pub private_limit: Option<u64>,
     /// The three standard streams.
     pub streams: [StreamKind; 3],
     /// `(rows, columns)` of the terminal, if a stream is one.

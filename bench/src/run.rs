@@ -108,6 +108,7 @@ fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Resul
             command
         }
     };
+    small_environment(&mut command);
     let output = command.args(arguments).current_dir("/").stdin(Stdio::null()).output()?;
     ensure!(
         output.status.success(),
@@ -117,6 +118,14 @@ fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Resul
     );
     let text = String::from_utf8(output.stdout).context("printed something else than numbers")?;
     text.split_whitespace().map(|word| word.parse().context("printed something else than numbers")).collect()
+}
+
+/// The environment that a pod gets, on both sides: a large one would cost the host's programs alone.
+fn small_environment(command: &mut Command) {
+    let kept = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "TZ"];
+    let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
+    let kept: Vec<_> = kept.collect();
+    command.env_clear().envs(kept);
 }
 
 /// `hull run OPTIONS … --`.
@@ -143,6 +152,7 @@ fn starter_command(place: &Place, side: Side, starter: Starter, number: u32) -> 
             command
         }
     };
+    small_environment(&mut command);
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

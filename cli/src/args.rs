@@ -1,10 +1,11 @@
 //! The command line.
 
 use crate::trace::TraceArgs;
-use crate::values::{Grant, duration, size};
+use crate::values::{Grant, amount, duration, size};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const ABOUT: &str = "Run unmodified Linux programs, each in its own thin virtual machine";
@@ -50,8 +51,9 @@ pub enum Command {
 Run a program of the host in a pod.
 
 The pod sees the host's /usr, /bin, /sbin, /lib*, /etc and /opt as far as everybody may read them, and the \
-current directory, all read-only: what the program writes there stays in the pod. It gets the environment \
-of hull (see --env and --clear-env) and its standard streams.")]
+current directory, all read-only: what the program writes there stays in the pod. The home directory, those above \
+it and those at the top are granted only by name (--ro .). The program gets PATH, HOME, USER, LOGNAME, SHELL, TERM, \
+COLORTERM, LANG, LC_* and TZ of hull's environment (see --env and --env-all) and its standard streams.")]
     Run(RunArgs),
     /// Run a program and print its system calls to standard error
     #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES,
@@ -102,6 +104,11 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
 
+    /// Most bytes that files in the pod's memory take together, beyond it ENOSPC [default: half of the memory for each
+    /// file system]
+    #[arg(long, value_name = "SIZE", value_parser = amount)]
+    pub private_size: Option<u64>,
+
     /// Virtual CPUs; those that are not needed are not made
     #[arg(long, value_name = "N", default_value_t = default_cpus(), value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
     pub cpus: u32,
@@ -126,10 +133,13 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
 
-    /// Pass only PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG and LC_* of hull's environment, which may hold
-    /// secrets
+    /// Set variables from a file: a NAME=VALUE or NAME on each line, `#` begins a comment. Repeatable
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+
+    /// Pass all of hull's environment, not only PATH, HOME, USER, LOGNAME, SHELL, TERM, COLORTERM, LANG, LC_* and TZ
     #[arg(long)]
-    pub clear_env: bool,
+    pub env_all: bool,
 
     /// Working directory in the pod [default: the current directory, or / if it is not granted]
     #[arg(short, long, value_name = "DIR")]

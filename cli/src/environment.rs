@@ -1,44 +1,87 @@
 //! The environment of the program.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, reason};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
-/// What `--clear-env` keeps.
-const KEPT: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG"];
+/// What a pod gets of hull's environment unless more is asked for: what programs need to behave as the
+/// user knows them, and nothing that commonly holds secrets. `LC_*` and `PWD` besides.
+const KEPT: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "TZ"];
 /// `PATH` if there is none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables by name.
 pub type Variables = BTreeMap<OsString, OsString>;
 
-/// Builds the environment: hull's own (all of it, since the program is the user's; or the harmless part
-/// of it), then `forced`, then what `--env` says.
-pub fn build(host: Variables, clear: bool, forced: Variables, options: &[OsString]) -> Result<Variables> {
-    let keep = |name: &OsStr| !clear || KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(b"LC_");
+/// What the command line says about the environment.
+#[derive(Debug, Default)]
+pub struct Wanted<'o> {
+    /// `--env-all`.
+    pub all: bool,
+    /// `--env-file`, in their order.
+    pub files: &'o [PathBuf],
+    /// `--env`, in their order.
+    pub set: &'o [OsString],
+}
+
+/// Builds the environment: the part of hull's own that is passed, then `forced`, then the files, then
+/// what `--env` says.
+pub fn build(host: &Variables, forced: Variables, wanted: &Wanted) -> Result<Variables> {
+    let kept =
+        |name: &OsStr| wanted.all || KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(b"LC_");
     let mut variables: Variables =
-        host.iter().filter(|(name, _)| keep(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+        host.iter().filter(|(name, _)| kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
     variables.extend(forced);
-    for option in options {
-        let bytes = option.as_bytes();
-        let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
-            Some(0) => {
-                let what = format!("--env {}", option.display());
-                return Err(Failure::request(what, "no name", "write NAME=VALUE or NAME"));
+    for path in wanted.files {
+        let what = |line: usize| match line {
+            0 => format!("--env-file {}", path.display()),
+            line => format!("--env-file {}:{line}", path.display()),
+        };
+        let content = std::fs::read(path)
+            .map_err(|error| Failure::request(what(0), reason(&error), "name a file that can be read"))?;
+        // Editors of some systems begin a file so.
+        let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&content);
+        for (number, line) in (1..).zip(content.split(|&byte| byte == b'\n')) {
+            let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
             }
-            Some(index) => (&bytes[..index], Some(OsStr::from_bytes(&bytes[index + 1..]).to_owned())),
-            None => (bytes, host.get(option).cloned()),
-        };
-        let name = OsStr::from_bytes(name).to_owned();
-        match value {
-            Some(value) => variables.insert(name, value),
-            // A variable that hull itself doesn't have is not set in the pod either.
-            None => variables.remove(&name),
-        };
+            if line.split(|&byte| byte == b'=').next().is_some_and(|name| name.iter().any(u8::is_ascii_whitespace)) {
+                return Err(Failure::request(what(number), "white space in a name", "write NAME=VALUE or NAME"));
+            }
+            assign(&mut variables, host, line)
+                .map_err(|why| Failure::request(what(number), why, "write NAME=VALUE or NAME"))?;
+        }
+    }
+    for option in wanted.set {
+        assign(&mut variables, host, option.as_bytes())
+            .map_err(|why| Failure::request(format!("--env {}", option.display()), why, "write NAME=VALUE or NAME"))?;
     }
     variables.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
     Ok(variables)
+}
+
+/// Does what `NAME=VALUE` or `NAME` says; why not.
+fn assign(variables: &mut Variables, host: &Variables, text: &[u8]) -> std::result::Result<(), &'static str> {
+    let (name, value) = match text.iter().position(|&byte| byte == b'=') {
+        Some(index) => (&text[..index], Some(OsStr::from_bytes(&text[index + 1..]).to_owned())),
+        None => (text, host.get(OsStr::from_bytes(text)).cloned()),
+    };
+    if name.is_empty() {
+        return Err("no name");
+    }
+    if text.contains(&0) {
+        return Err("a zero byte");
+    }
+    let name = OsStr::from_bytes(name).to_owned();
+    match value {
+        Some(value) => variables.insert(name, value),
+        // A variable that hull itself doesn't have is not set in the pod either.
+        None => variables.remove(&name),
+    };
+    Ok(())
 }
 
 /// As `NAME=value` strings.
@@ -61,19 +104,50 @@ mod tests {
     }
 
     #[test]
-    fn options_override() {
-        let host = variables(&[("PATH", "/bin"), ("TOKEN", "secret"), ("LC_ALL", "C"), ("PWD", "/x")]);
+    fn little_is_passed_and_options_override() {
+        let host = variables(&[("PATH", "/bin"), ("TOKEN", "secret"), ("LC_ALL", "C"), ("PWD", "/x"), ("TZ", "UTC")]);
         let forced = variables(&[("PWD", "/y")]);
         let options = ["A=b=c".into(), "TOKEN".into(), "NONE".into(), "PATH=/opt".into()];
-        let all = build(host.clone(), false, forced.clone(), &[]).unwrap();
-        assert_eq!(all, variables(&[("PATH", "/bin"), ("TOKEN", "secret"), ("LC_ALL", "C"), ("PWD", "/y")]));
-        let cleared = build(host.clone(), true, forced.clone(), &[]).unwrap();
-        assert_eq!(cleared, variables(&[("PATH", "/bin"), ("LC_ALL", "C"), ("PWD", "/y")]));
-        let set = build(host.clone(), true, forced, &options).unwrap();
-        let expected = [("PATH", "/opt"), ("TOKEN", "secret"), ("LC_ALL", "C"), ("PWD", "/y"), ("A", "b=c")];
+        let usual = build(&host, forced.clone(), &Wanted::default()).unwrap();
+        assert_eq!(usual, variables(&[("PATH", "/bin"), ("LC_ALL", "C"), ("PWD", "/y"), ("TZ", "UTC")]));
+        let all = build(&host, forced.clone(), &Wanted { all: true, ..Wanted::default() }).unwrap();
+        assert_eq!(all.len(), 5);
+        assert_eq!(all[OsStr::new("TOKEN")], "secret");
+        let set = build(&host, forced, &Wanted { set: &options, ..Wanted::default() }).unwrap();
+        let expected =
+            [("PATH", "/opt"), ("TOKEN", "secret"), ("LC_ALL", "C"), ("PWD", "/y"), ("A", "b=c"), ("TZ", "UTC")];
         assert_eq!(set, variables(&expected));
-        assert!(build(host, false, Variables::new(), &["=x".into()]).is_err());
+        assert!(build(&host, Variables::new(), &Wanted { set: &["=x".into()], ..Wanted::default() }).is_err());
+        assert!(build(&host, Variables::new(), &Wanted { set: &["".into()], ..Wanted::default() }).is_err());
         assert_eq!(strings(variables(&[("A", "b")])), [b"A=b".to_vec()]);
-        assert!(build(Variables::new(), false, Variables::new(), &[]).unwrap().contains_key(OsStr::new("PATH")));
+        let none = build(&Variables::new(), Variables::new(), &Wanted::default()).unwrap();
+        assert!(none.contains_key(OsStr::new("PATH")));
+    }
+
+    #[test]
+    fn files_are_read_as_docker_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("env");
+        let read = |content: &[u8], set: &[OsString]| {
+            std::fs::write(&path, content).unwrap();
+            let files = [path.clone()];
+            build(
+                &variables(&[("TOKEN", "secret"), ("PATH", "/bin")]),
+                Variables::new(),
+                &Wanted { files: &files, set, all: false },
+            )
+            .map_err(|failure| failure.to_string())
+        };
+        let content = b"\xef\xbb\xbf# comment\n\n  A=1 \nB= \"q\" # no comment\r\nTOKEN\nNONE\nC=\nA=2";
+        let set = read(content, &["C=3".into()]).unwrap();
+        let expected = [("A", "2"), ("B", " \"q\" # no comment"), ("C", "3"), ("TOKEN", "secret"), ("PATH", "/bin")];
+        assert_eq!(set, variables(&expected));
+        assert!(read(b"A=1\nB C=1\n", &[]).unwrap_err().contains(":2: white space in a name; "));
+        assert!(read(b"=1\n", &[]).unwrap_err().contains(":1: no name; "));
+        assert!(read(b"A=\0\n", &[]).unwrap_err().contains(":1: a zero byte; "));
+        let files = [PathBuf::from("/no/such")];
+        let wanted = Wanted { files: &files, ..Wanted::default() };
+        let text = build(&Variables::new(), Variables::new(), &wanted).unwrap_err().to_string();
+        assert_eq!(text, "--env-file /no/such: no such file or directory; name a file that can be read");
     }
 }

@@ -19,7 +19,7 @@ const WORDS: [&str; 32] = [
     "--rw",
     "--no-host",
     "--env",
-    "--clear-env",
+    "--env-all",
     "--workdir",
     "--user",
     "--hostname",

@@ -1,6 +1,8 @@
 //! The user and the groups of the program.
 
 use crate::failure::{Failure, Result};
+use crate::view::Caller;
+use std::path::PathBuf;
 
 /// Who the program is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,20 @@ pub fn own() -> Identity {
         groups: groups.into_iter().map(rustix::process::Gid::as_raw).collect(),
         account: None,
     }
+}
+
+/// Who runs hull, for the default view.
+pub fn caller() -> Caller {
+    let user = rustix::process::geteuid();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let listed = resolve(&user.as_raw().to_string(), &passwd, "").ok().and_then(|identity| identity.account);
+    let homes = listed.map(|(_, home)| home.into()).into_iter().chain(std::env::var_os("HOME"));
+    let real = |home| {
+        let home = PathBuf::from(home);
+        // One that does not exist contains nothing that is to be kept.
+        home.canonicalize().unwrap_or(home)
+    };
+    Caller { root: user.is_root(), homes: homes.map(real).collect() }
 }
 
 /// Whom `--user USER[:GROUP]` means, by the host's `/etc/passwd` and `/etc/group`.

@@ -14,24 +14,33 @@ mod report;
 mod run;
 mod signals;
 mod trace;
+mod usage;
 mod values;
 mod view;
 
 use clap::Parser;
 use failure::EXIT_FAILURE;
 use monitor::connectors::streams::TerminalGuard;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 /// The command: reads the command line, does what it says, and tells how it ended.
 pub fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| panicked(info)));
-    let arguments = match args::Hull::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let arguments = match args::Hull::try_parse_from(&words) {
         Ok(arguments) => arguments,
+        // Nothing can be done about a closed standard error, or output.
+        Err(error) if error.use_stderr() => {
+            let failure = usage::explain(&error, &words);
+            let _ = writeln!(std::io::stderr(), "hull: {failure}");
+            return ExitCode::from(failure.code());
+        }
+        // Help and version are no errors.
         Err(error) => {
-            // Help and version are no errors. Nothing can be done about a closed standard error.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS };
+            return ExitCode::SUCCESS;
         }
     };
     let outcome = commands::dispatch(arguments.command);

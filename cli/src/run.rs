@@ -1,7 +1,7 @@
 //! `hull run` and `hull trace`.
 
 use crate::args::RunArgs;
-use crate::environment::{self, Variables};
+use crate::environment::{self, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
 use crate::view::View;
 use crate::{cgroup, identity, report, signals};
@@ -11,6 +11,7 @@ use monitor::connectors::streams::StreamsConnector;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -40,13 +41,22 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         Failure::request("the current directory", reason(&error), "change to a directory that exists")
     })?;
     let mut view = View::default();
+    let mut withheld = None;
     if !options.no_host {
-        view.add_host(&here);
+        withheld = view.add_host(&here, &identity::caller());
     }
     for (grants, writable) in [(&options.ro, false), (&options.rw, true)] {
         for grant in grants {
             view.add(grant, writable, &here)?;
         }
+    }
+    if let Some(why) = withheld
+        && !view.shows(&here)
+    {
+        let text =
+            format!("hull: warning: the current directory is not granted: {why}; grant it with --ro . or --rw .");
+        // Nothing can be done about a standard error that takes nothing.
+        let _ = writeln!(std::io::stderr(), "{text}");
     }
     let cwd = match &options.workdir {
         Some(dir) => here.join(dir),
@@ -62,7 +72,8 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
     if let Some((name, home)) = &identity.account {
         forced.extend([("USER", name), ("LOGNAME", name), ("HOME", home)].map(|(k, v)| (k.into(), v.into())));
     }
-    let variables = environment::build(environment::host(), options.clear_env, forced, &options.env)?;
+    let wanted = Wanted { all: options.env_all, files: &options.env_file, set: &options.env };
+    let variables = environment::build(&environment::host(), forced, &wanted)?;
     if !options.no_host {
         let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         check_visible(&view, &options.program, &path, &here, &cwd)?;
@@ -74,6 +85,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         argv: options.program.into_iter().map(OsString::into_vec).collect(),
         env: environment::strings(variables),
         cwd: cwd.into_os_string().into_vec(),
+        cwd_named: options.workdir.is_some(),
         uid: identity.uid,
         gid: identity.gid,
         groups: identity.groups,
@@ -84,6 +96,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         limits: limits(),
         exports: mounts,
         links,
+        private_limit: options.private_size,
         streams: streams.kinds(),
         window: streams.window(),
         trace,
@@ -212,9 +225,6 @@ mod tests {
         assert_eq!(config.pod.hostname, b"box");
         assert_eq!(config.pod.uid, rustix::process::geteuid().as_raw());
         assert!(config.pod.env.contains(&b"HULL_TEST=1".to_vec()));
-        let here = std::env::current_dir().unwrap().into_os_string().into_vec();
-        assert_eq!(config.pod.cwd, here);
-        assert!(config.pod.exports.iter().any(|export| export.at == here && !export.writable));
         assert!(config.pod.exports.iter().any(|export| export.at == b"/usr"));
         assert_eq!(config.pod.exports.len(), config.exports.len());
         assert_eq!(config.timeout, None);

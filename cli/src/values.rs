@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// A number of bytes: `1048576`, `1024K`, `1M` (also `1MB`, `1MiB`); binary multiples.
-pub fn size(text: &str) -> Result<u64, String> {
+pub fn amount(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_uppercase().as_str() {
@@ -18,14 +18,19 @@ pub fn size(text: &str) -> Result<u64, String> {
         _ => return Err("not a size; write a number with an optional suffix K, M, G or T, such as 512M".into()),
     };
     let number: u64 = number.parse().map_err(|_| "not a size; write a number such as 512M")?;
-    let bytes = number.checked_mul(1 << shift).ok_or("too large")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large; write a number such as 512M".into())
+}
+
+/// An [`amount`] of memory for a pod.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = amount(text)?;
     if bytes < monitor::MIN_MEMORY {
-        return Err(format!("too small; a pod needs at least {}M", monitor::MIN_MEMORY >> 20));
+        return Err(format!("too small; give at least {}M", monitor::MIN_MEMORY >> 20));
     }
     // What the direct map of the pod's kernel covers, short of the window.
     let most = abi::layout::WINDOW_BASE as u64;
     if bytes > most {
-        return Err(format!("too large; a pod can have at most {}G", most >> 30));
+        return Err(format!("too large; give at most {}G", most >> 30));
     }
     Ok(bytes)
 }
@@ -44,7 +49,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * unit).map_err(|_| "too long".into())
+    Duration::try_from_secs_f64(number * unit).map_err(|_| "too long; leave the option out for no limit".into())
 }
 
 /// A host path and where the pod sees it.

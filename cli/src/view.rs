@@ -6,6 +6,7 @@ use abi::boot::{Export, RootLink};
 use monitor::connectors::files::{ExportConfig, OfKernel};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Directories of the host's system that every pod sees, as far as everybody may read them. On a host
@@ -20,8 +21,37 @@ struct Granted {
     host: PathBuf,
     writable: bool,
     public_only: bool,
+    /// The host's own software.
+    settled: bool,
     /// How the user wrote it; `None` if by default.
     option: Option<String>,
+}
+
+/// Who runs hull, as far as it decides what a pod gets without being asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// The root user: its rights are no sign of what a program is meant to read.
+    pub root: bool,
+    /// Home directories: by the environment and by the host's list of users.
+    pub homes: Vec<PathBuf>,
+}
+
+impl Caller {
+    /// Why the directory `cwd` is granted only by name.
+    fn withholds(&self, cwd: &Path) -> Option<&'static str> {
+        if self.homes.iter().any(|home| home == cwd) {
+            return Some("it is the home directory");
+        }
+        if self.homes.iter().any(|home| home.starts_with(cwd)) {
+            return Some("the home directory lies in it");
+        }
+        if cwd.parent() == Some(Path::new("/")) {
+            return Some("it lies at the top of the file system");
+        }
+        let everybody = |path: &Path, bits| path.metadata().is_ok_and(|m| m.permissions().mode() & bits == bits);
+        let open = || everybody(cwd, 0o005) && cwd.ancestors().skip(1).all(|above| everybody(above, 0o001));
+        (self.root && !open()).then_some("not everybody may read it")
+    }
 }
 
 /// Everything that the pod sees of the host, by place in the pod.
@@ -32,8 +62,8 @@ pub struct View {
 }
 
 impl View {
-    /// Adds the host's system directories and the current directory.
-    pub fn add_host(&mut self, cwd: &Path) {
+    /// Adds the host's system directories and the current directory; why the latter is left out.
+    pub fn add_host(&mut self, cwd: &Path, caller: &Caller) -> Option<&'static str> {
         for path in SYSTEM.map(Path::new) {
             let Ok(metadata) = path.symlink_metadata() else { continue };
             if metadata.is_symlink() {
@@ -41,15 +71,22 @@ impl View {
                     self.links.insert(path.into(), target);
                 }
             } else if metadata.is_dir() {
-                let grant = Granted { host: path.into(), writable: false, public_only: true, option: None };
+                let grant =
+                    Granted { host: path.into(), writable: false, public_only: true, settled: true, option: None };
                 self.grants.insert(path.into(), grant);
             }
         }
         // The whole host is never meant, and what is visible needs no second way to it.
-        if cwd != Path::new("/") && !self.shows(cwd) && !OWN.iter().any(|own| cwd.starts_with(own)) {
-            let grant = Granted { host: cwd.into(), writable: false, public_only: false, option: None };
+        if cwd == Path::new("/") || self.shows(cwd) || OWN.iter().any(|own| cwd.starts_with(own)) {
+            return None;
+        }
+        let withheld = caller.withholds(cwd);
+        if withheld.is_none() {
+            let grant =
+                Granted { host: cwd.into(), writable: false, public_only: caller.root, settled: false, option: None };
             self.grants.insert(cwd.into(), grant);
         }
+        withheld
     }
 
     /// Adds what `--ro` or `--rw` says; it replaces a default at the same place.
@@ -69,7 +106,7 @@ impl View {
             return Err(wrong(format!("something is granted at {} already", at.display()), "grant each place once"));
         }
         self.links.remove(&at);
-        self.grants.insert(at, Granted { host, writable, public_only: false, option: Some(option) });
+        self.grants.insert(at, Granted { host, writable, public_only: false, settled: false, option: Some(option) });
         Ok(())
     }
 
@@ -110,7 +147,7 @@ impl View {
                 at,
                 writable: config.writable,
                 is_file: config.is_file(),
-                settled: grant.public_only,
+                settled: grant.settled,
             });
             configs.push(config);
         }
@@ -137,18 +174,46 @@ mod tests {
     #[test]
     fn the_host_view() {
         let mut view = View::default();
-        view.add_host(Path::new("/"));
+        let caller = Caller::default();
+        assert_eq!(view.add_host(Path::new("/"), &caller), None);
         assert!(view.grants.contains_key(Path::new("/usr")));
         assert!(!view.grants.contains_key(Path::new("/")));
-        assert!(view.grants.values().all(|grant| grant.public_only && !grant.writable));
+        assert!(view.grants.values().all(|grant| grant.public_only && grant.settled && !grant.writable));
         assert!(view.shows(Path::new("/bin/sh")));
         assert!(!view.shows(Path::new("/home/x")));
         let count = view.grants.len();
-        view.add_host(Path::new("/usr/share"));
-        view.add_host(Path::new("/proc/1"));
+        view.add_host(Path::new("/usr/share"), &caller);
+        view.add_host(Path::new("/proc/1"), &caller);
         assert_eq!(view.grants.len(), count);
-        view.add_host(&std::env::temp_dir());
-        assert!(!view.grants[&std::env::temp_dir()].public_only);
+    }
+
+    #[test]
+    fn the_current_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let project = home.join("project");
+        std::fs::create_dir(&project).unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        mode(&home, 0o755);
+        mode(&project, 0o755);
+        let user = Caller { root: false, homes: vec![home.clone()] };
+        let root = Caller { root: true, ..Caller::default() };
+        let granted = |cwd: &Path, caller: &Caller| {
+            let mut view = View::default();
+            let withheld = view.add_host(cwd, caller);
+            view.grants.get(cwd).map(|grant| (grant.public_only, grant.settled)).ok_or(withheld)
+        };
+        assert_eq!(granted(&project, &user), Ok((false, false)));
+        assert_eq!(granted(&project, &root), Ok((true, false)));
+        assert_eq!(granted(&home, &user), Err(Some("it is the home directory")));
+        assert_eq!(granted(home.parent().unwrap(), &user), Err(Some("the home directory lies in it")));
+        assert_eq!(granted(Path::new("/srv"), &user), Err(Some("it lies at the top of the file system")));
+        mode(&project, 0o750);
+        assert_eq!(granted(&project, &user), Ok((false, false)));
+        assert_eq!(granted(&project, &root), Err(Some("not everybody may read it")));
+        mode(&project, 0o755);
+        mode(&home, 0o700);
+        assert_eq!(granted(&project, &root), Err(Some("not everybody may read it")));
     }
 
     #[test]
@@ -158,7 +223,7 @@ mod tests {
         std::fs::write(dir.join("file"), "x").unwrap();
         let grant = |text: &str| Grant::parse(text.into()).unwrap();
         let mut view = View::default();
-        view.add_host(&dir);
+        view.add_host(&dir, &Caller::default());
         view.add(&grant("."), true, &dir).unwrap();
         assert!(view.grants[&dir].writable);
         view.add(&grant("file:/data/f"), false, &dir).unwrap();

@@ -11,7 +11,8 @@ fn fails(arguments: &[&str], code: i32, message: &str) {
     let output = hull(arguments);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
-    assert!(text.contains(message), "{text}");
+    assert!(text.contains(message) && text.starts_with("hull: ") && text.contains("; "), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
     assert!(output.stdout.is_empty());
 }
 
@@ -28,9 +29,12 @@ fn help_and_version_succeed() {
 
 #[test]
 fn wrong_usage_is_125() {
-    fails(&[], 125, "Usage: hull");
+    fails(&[], 125, "see hull --help");
     fails(&["run"], 125, "PROGRAM");
-    fails(&["run", "ls"], 125, "unexpected argument 'ls'");
+    fails(&["run", "ls"], 125, "hull run [OPTIONS] -- PROGRAM");
+    fails(&["run", "--rm", "-it", "debian", "ls"], 125, "--rm: ");
+    fails(&["run", "-v", "/srv:/srv", "--", "ls"], 125, "--ro PATH[:AT]");
+    fails(&["run", "--env-file", "/no/such", "--", "ls"], 125, "no such file");
     fails(&["run", "--memory", "many", "--", "ls"], 125, "not a size");
     fails(&["run", "--memory", "1K", "--", "ls"], 125, "too small");
     fails(&["run", "--nonsense", "--", "ls"], 125, "--nonsense");

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -156,7 +158,7 @@ fn without_the_host_s_directories_there_is_only_what_is_granted() {
     fs::create_dir(root.0.join("bin")).unwrap();
     let busybox = fs::read("/bin/busybox").expect("busybox-static is installed");
     fs::write(root.0.join("bin/busybox"), busybox).unwrap();
-    fs::set_permissions(root.0.join("bin/busybox"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(root.0.join("bin/busybox"), PermissionsExt::from_mode(0o755)).unwrap();
     let grant = format!("{}:/", root.0.display());
     let outcome = run(
         &["--no-host", "--ro", &grant],
@@ -169,11 +171,95 @@ fn without_the_host_s_directories_there_is_only_what_is_granted() {
 #[test]
 fn environment_is_passed_set_and_cleared() {
     assert_eq!(output(&["-e", "A=1", "--env", "B=two words"], "echo $A $B $USER"), "1 two words test\n");
-    let mut command = hull::run_command(&["--clear-env", "-e", "KEPT"], &["/usr/bin/env"]).unwrap();
-    command.env("SECRET", "x").env("KEPT", "y");
+    let (_scratch, path) = with_file("file", "# comment\nFROM_FILE=1\nKEPT=overridden\n");
+    let file = format!("{path}/file");
+    let environment = |options: &[&str]| {
+        let mut command = hull::run_command(options, &["/usr/bin/env"]).unwrap();
+        command.env("SECRET", "x").env("KEPT", "y").env("LC_TIME", "C").env("COLORTERM", "truecolor");
+        text(&process::run(&mut command, Stdio::null(), hull::host_limit()).unwrap().stdout)
+    };
+    let lines = environment(&["--env-file", &file, "-e", "KEPT"]);
+    let mut names: Vec<&str> = lines.lines().filter_map(|line| line.split('=').next()).collect();
+    names.sort_unstable();
+    let expected = ["COLORTERM", "FROM_FILE", "HOME", "KEPT", "LC_ALL", "LC_TIME", "PATH", "PWD", "TERM", "TZ", "USER"];
+    assert_eq!(names, expected);
+    assert!(lines.contains("KEPT=y"), "{lines}");
+    assert!(environment(&["--env-all"]).contains("SECRET=x"));
+}
+
+/// Runs `hull run OPTIONS -- /bin/sh -c SCRIPT` in a directory with a home.
+#[track_caller]
+fn output_in(here: &Path, home: &Path, options: &[&str], script: &str) -> (String, String) {
+    let mut command = hull::run_command(options, &["/bin/sh", "-c", script]).unwrap();
+    command.current_dir(here).env("HOME", home);
     let outcome = process::run(&mut command, Stdio::null(), hull::host_limit()).unwrap();
-    let lines = text(&outcome.stdout);
-    assert!(lines.contains("KEPT=y") && lines.contains("USER=test") && !lines.contains("SECRET"), "{lines}");
+    (text(&outcome.stdout), text(&outcome.stderr))
+}
+
+#[test]
+fn the_current_directory_is_granted_with_care() {
+    // Not beneath /dev, which is the pod's own.
+    let home = Scratch(std::env::temp_dir().join(format!("hull-tests-home-{}", std::process::id())));
+    fs::create_dir(&home.0).unwrap();
+    let project = home.0.join("project");
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("public"), "public").unwrap();
+    fs::write(project.join("secret"), "secret").unwrap();
+    fs::set_permissions(project.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let script = "pwd; cat public secret 2>/dev/null";
+    // Root's rights are no sign of what the program is meant to read.
+    let expected = format!("{}\npublic{}", project.display(), if is_root() { "" } else { "secret" });
+    assert_eq!(output_in(&project, &home.0, &[], script), (expected, String::new()));
+    let (shown, _) = output_in(&project, &home.0, &["--ro", "."], script);
+    assert!(shown.ends_with("publicsecret"), "{shown}");
+    for (here, home, why) in [
+        (&*project, &*project, "it is the home directory"),
+        (&*home.0, &*project, "the home directory lies in it"),
+        (Path::new("/srv"), &*home.0, "it lies at the top of the file system"),
+    ] {
+        let (shown, said) = output_in(here, home, &[], "pwd; ls project public 2>/dev/null");
+        assert_eq!(shown, "/\n", "{said}");
+        let line =
+            format!("hull: warning: the current directory is not granted: {why}; grant it with --ro . or --rw .\n");
+        assert_eq!(said, line);
+        let (shown, said) = output_in(here, home, &["--ro", "."], "pwd");
+        assert_eq!((shown, said), (format!("{}\n", here.display()), String::new()));
+        assert_eq!(output_in(here, home, &["--no-host"], "pwd").1, "hull: /bin/sh: not found\n");
+    }
+}
+
+/// Whether the root user runs the tests.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+#[test]
+fn a_working_directory_that_is_named_must_exist() {
+    for (directory, why) in [
+        ("/no/such", "no such directory in the pod"),
+        ("/etc/passwd", "not a directory"),
+        ("/etc/passwd/x", "not a directory"),
+        ("/root", "permission denied"),
+    ] {
+        let outcome = sh(&["-u", "1234:1234", "-w", directory], "pwd");
+        let expected =
+            format!("hull: --workdir {directory}: {why}; name a directory that the pod sees, or grant one\n");
+        assert_eq!((outcome.status, text(&outcome.stderr)), (125, expected));
+    }
+    assert_eq!(output(&["-w", "tmp"], "pwd"), "/tmp\n");
+}
+
+#[test]
+fn files_in_memory_have_a_limit_of_their_own() {
+    let script = "df -k --output=size /tmp /usr /dev/shm | tail -n 3 | tr -d ' ' | tr '\\n' ' '
+        head -c 3M /dev/zero >/tmp/a && head -c 4M /dev/zero >/usr/b && echo fits
+        head -c 2M /dev/zero 2>&1 >/dev/shm/c | grep -o 'No space left.*'
+        rm /tmp/a; head -c 2M /dev/zero >/dev/shm/c && echo fits again
+        python3 -c 'import mmap; m = mmap.mmap(-1, 32 << 20); m.write(bytes(32 << 20)); print(\"memory\")'";
+    let expected = "8192 8192 8192 fits\nNo space left on device\nfits again\nmemory\n";
+    assert_eq!(output(&["--private-size", "8M"], script), expected);
+    let nothing = "mkdir /tmp/d; echo x >/tmp/f || echo full; ls /tmp";
+    assert_eq!(output(&["--private-size", "0"], &format!("({nothing}) 2>/dev/null")), "full\nd\nf\n");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::task::start;
 use abi::boot::{BootInfo, PodConfig};
 use abi::request::Op;
 use alloc::format;
+use alloc::string::String;
 use uapi::Errno;
 
 /// Exit code of a failure of Hull's own.
@@ -17,8 +18,9 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     let Some(config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };
-    let fs = match setup::init(&config) {
-        Ok(fs) => fs,
+    let fs = match setup::init(&config).map(|tree| setup::first_context(&tree, &config)) {
+        Ok(Ok(fs)) => fs,
+        Ok(Err(errno)) => no_directory(&config.cwd, errno),
         Err(errno) => fail("the pod's file tree", errno),
     };
     let files = FdTable::new();
@@ -31,6 +33,19 @@ pub fn boot(_info: &'static BootInfo) -> ! {
         }
     }
     start::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
+}
+
+/// The directory that the user named can't be the first program's.
+fn no_directory(name: &[u8], errno: Errno) -> ! {
+    let reason = match errno {
+        Errno::ENOENT => "no such directory in the pod",
+        Errno::ENOTDIR => "not a directory",
+        Errno::EACCES => "permission denied",
+        _ => "can't be entered",
+    };
+    let name = String::from_utf8_lossy(name);
+    let text = format!("hull: --workdir {name}: {reason}; name a directory that the pod sees, or grant one");
+    hal::ring::end(Op::Exit, EXIT_HULL, text.as_bytes())
 }
 
 fn fail(what: &str, errno: Errno) -> ! {

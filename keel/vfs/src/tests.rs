@@ -12,7 +12,7 @@ mod trees;
 
 use crate::host::{Export, FRESH_NS, Host};
 use crate::io::{KernelDst, KernelSrc};
-use crate::node::{Node, Private};
+use crate::node::{Node, Private, Space};
 use crate::tree::Tree;
 use crate::walk::{Parent, Walk};
 use crate::{Cred, Inode, NewNode, PathRef, ops};
@@ -35,9 +35,9 @@ impl World {
     pub fn new(host: HostDir) -> Self {
         let host = Rc::new(host);
         let files = Host::new(host.clone(), 4096, 0);
-        let root = Private::new(1, 1000).node(&NewNode::plain(0o040755, 0, 0));
+        let root = Private::new(1, Space::new(1000)).node(&NewNode::plain(0o040755, 0, 0));
         let tree = Tree::new(root, "tmpfs");
-        let layer = Private::overlay(2, 1000);
+        let layer = Private::overlay(2, Space::new(1000));
         let over: Rc<Node> = layer.over(Export::open(&files, 1, false, FRESH_NS).unwrap());
         tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
         tree.attach(b"/w", Export::open(&files, 1, true, FRESH_NS).unwrap(), "hull", "hull", false).unwrap();

@@ -8,7 +8,7 @@ use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::attr::{makedev, split_dev};
-use vfs::node::Private;
+use vfs::node::{Private, Space};
 use vfs::tree::Tree;
 use vfs::{Attr, Dst, Inode, NewNode, Src};
 
@@ -46,8 +46,8 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// Puts `/dev` into the tree, with shared memory files in `/dev/shm`.
-pub fn populate(tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
-    let directory = |mode: u32| Private::new(tree.new_dev(), max_pages).node(&NewNode::plain(0o040000 | mode, 0, 0));
+pub fn populate(tree: &Rc<Tree>, space: &dyn Fn() -> Space) -> Result<()> {
+    let directory = |mode: u32| Private::new(tree.new_dev(), space()).node(&NewNode::plain(0o040000 | mode, 0, 0));
     tree.attach(b"/dev", directory(0o755), "tmpfs", "dev", false)?;
     for (name, mode, major, minor) in NODES {
         let path = [b"/dev/", name.as_bytes()].concat();

@@ -1,7 +1,7 @@
 //! What stands in the tree when the first program starts.
 
+use super::FsContext;
 use super::host::Monitor;
-use super::{FsContext, PathRef};
 use abi::boot::PodConfig;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::attr::makedev;
 use vfs::host::{Export, FRESH_NS, Host, SETTLED_NS};
-use vfs::node::{Node, Private};
+use vfs::node::{Node, Private, Space};
 use vfs::tree::Tree;
 use vfs::walk::Walk;
 use vfs::{Cred, Inode, NewNode};
@@ -71,14 +71,17 @@ const MAP_FROM_RAM: u64 = 64 << 10;
 /// (software-nested virtualisation): a library or an interpreter then comes sooner as a whole.
 const MAP_FROM_RAM_SLOW: u64 = 8 << 20;
 
-/// Builds the tree from the configuration and returns the first process's context. Asks the monitor,
-/// so it runs in a thread.
-pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
+/// Builds the tree from the configuration. Asks the monitor, so it runs in a thread.
+pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     let ram = hal::boot::ram_usage();
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
     let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0;
     let host = Host::new(Rc::new(Monitor::default()), half, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });
     HOST.replace(Some(host.clone()));
+
+    // Each file system may take half of the memory, or all together what the user says.
+    let shared = config.private_limit.map(|bytes| Space::new(usize::try_from(bytes / PAGE).unwrap_or(usize::MAX)));
+    let space = || shared.clone().unwrap_or_else(|| Space::new(half));
 
     // Directories before what lies in them.
     let mut exports: Vec<_> = config.exports.iter().collect();
@@ -86,21 +89,21 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
     let fresh_ns = |export: &abi::boot::Export| if export.settled { SETTLED_NS } else { FRESH_NS };
     let over = |export: &abi::boot::Export, dev| {
         let lower = Export::open(&host, export.id, false, fresh_ns(export))?;
-        Ok::<_, Errno>(Private::overlay(dev, half).over(lower))
+        Ok::<_, Errno>(Private::overlay(dev, space()).over(lower))
     };
     let dev = makedev(0, 19);
     let root_export = exports.iter().position(|e| trimmed(&e.at).is_empty()).map(|at| exports.remove(at));
     let root = match root_export {
         Some(export) => over(export, dev)?,
-        None => Private::new(dev, half).node(&NewNode::plain(0o040755, 0, 0)),
+        None => Private::new(dev, space()).node(&NewNode::plain(0o040755, 0, 0)),
     };
     let tree = Rc::new(Tree::new(root, if root_export.is_some() { "overlay" } else { "tmpfs" }));
     TREE.replace(Some(tree.clone()));
-    MEMORY.replace(Some(Private::new(makedev(0, 1), half)));
+    MEMORY.replace(Some(Private::new(makedev(0, 1), Space::new(half))));
 
     let mut temporary = Temporary::new(&exports);
     for export in exports {
-        temporary.attach_above(&tree, &export.at, half)?;
+        temporary.attach_above(&tree, &export.at, &space)?;
         let inode: Rc<dyn Inode> = if export.writable {
             Export::open(&host, export.id, true, fresh_ns(export))?
         } else {
@@ -113,14 +116,30 @@ pub fn init(config: &PodConfig) -> Result<Rc<FsContext>> {
         tree.symlink(&link.at, &link.target)?;
     }
 
-    temporary.attach_rest(&tree, half)?;
+    temporary.attach_rest(&tree, &space)?;
     standard_directories(&tree);
-    super::dev::populate(&tree, half)?;
+    super::dev::populate(&tree, &space)?;
     super::proc::mount(&tree)?;
     super::sys::mount(&tree)?;
     network_files(&tree, config);
 
-    let cwd = start_directory(&tree, config);
+    Ok(tree)
+}
+
+/// The first process's context, with the configured directory. One that nobody asked for by name may be
+/// missing: the root then. ENOENT, ENOTDIR, EACCES.
+pub fn first_context(tree: &Rc<Tree>, config: &PodConfig) -> Result<Rc<FsContext>> {
+    let caps = if config.uid == 0 { u64::MAX } else { 0 };
+    let cred = Cred { uid: config.uid, gid: config.gid, groups: &config.groups, caps };
+    let found = Walk::new(tree.root().clone(), cred).resolve(tree.root(), &config.cwd, true);
+    let found = found.and_then(|place| match place.inode().file_type() {
+        vfs::FileType::Directory => cred.check(&**place.inode(), vfs::cred::MAY_EXEC).map(|()| place),
+        _ => Err(Errno::ENOTDIR),
+    });
+    let cwd = match found {
+        Err(errno) if config.cwd_named => return Err(errno),
+        found => found.unwrap_or_else(|_| tree.root().clone()),
+    };
     Ok(FsContext::new(tree.root().clone(), cwd, config.umask))
 }
 
@@ -143,26 +162,26 @@ impl Temporary {
     }
 
     /// Those in which `place` lies: what is attached there must not be hidden by them later.
-    fn attach_above(&mut self, tree: &Rc<Tree>, place: &[u8], max_pages: usize) -> Result<()> {
+    fn attach_above(&mut self, tree: &Rc<Tree>, place: &[u8], space: &dyn Fn() -> Space) -> Result<()> {
         let is_above = |path: &[u8]| trimmed(place).strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         while let Some(at) = self.0.iter().position(|(path, _)| is_above(path)) {
             let (path, mode) = self.0.swap_remove(at);
-            attach_tmpfs(tree, path, mode, max_pages)?;
+            attach_tmpfs(tree, path, mode, space())?;
         }
         Ok(())
     }
 
-    fn attach_rest(self, tree: &Rc<Tree>, max_pages: usize) -> Result<()> {
-        self.0.into_iter().try_for_each(|(path, mode)| attach_tmpfs(tree, path, mode, max_pages))
+    fn attach_rest(self, tree: &Rc<Tree>, space: &dyn Fn() -> Space) -> Result<()> {
+        self.0.into_iter().try_for_each(|(path, mode)| attach_tmpfs(tree, path, mode, space()))
     }
 }
 
-fn attach_tmpfs(tree: &Rc<Tree>, path: &[u8], mode: u32, max_pages: usize) -> Result<()> {
+fn attach_tmpfs(tree: &Rc<Tree>, path: &[u8], mode: u32, space: Space) -> Result<()> {
     let path = [b"/", path].concat();
     if is_link(tree, &path) {
         return Ok(());
     }
-    let root: Rc<Node> = Private::new(tree.new_dev(), max_pages).node(&NewNode::plain(0o040000 | mode, 0, 0));
+    let root: Rc<Node> = Private::new(tree.new_dev(), space).node(&NewNode::plain(0o040000 | mode, 0, 0));
     match tree.attach(&path, root, "tmpfs", "tmpfs", false) {
         // It would lie in a directory of the host that is passed through.
         Err(Errno::EBUSY) => Ok(()),
@@ -210,14 +229,5 @@ fn network_files(tree: &Rc<Tree>, config: &PodConfig) {
             // A pod without one of them still runs.
             let _ = tree.write_file(path, 0o644, content);
         }
-    }
-}
-
-/// The configured directory, or the root if the pod has none of that name.
-fn start_directory(tree: &Rc<Tree>, config: &PodConfig) -> PathRef {
-    let walk = Walk::new(tree.root().clone(), Cred::ROOT);
-    match walk.resolve(tree.root(), &config.cwd, true) {
-        Ok(place) if place.inode().file_type() == vfs::FileType::Directory => place,
-        _ => tree.root().clone(),
     }
 }

@@ -252,7 +252,7 @@ impl Node {
         if mode & FALLOC_PUNCH_HOLE == 0 {
             // What cannot be had is known before the first page is taken.
             let pages = end.div_ceil(PAGE) - offset / PAGE;
-            let room = self.fs.max_pages - self.fs.used_pages.get().min(self.fs.max_pages);
+            let room = self.fs.space.free();
             if pages > room as u64 + self.data()?.len() as u64 {
                 return Err(Errno::ENOSPC);
             }

@@ -187,13 +187,13 @@ impl Inode for Node {
     }
 
     fn statfs(&self) -> Result<FsStat> {
-        let (max, used) = (self.fs.max_pages as u64, self.fs.used_pages.get() as u64);
+        let (max, free) = (self.fs.space.0.max_pages as u64, self.fs.space.free() as u64);
         Ok(FsStat {
             kind: if self.fs.is_overlay { OVERLAYFS_MAGIC } else { TMPFS_MAGIC },
             bsize: 4096,
             blocks: max,
-            bfree: max - used.min(max),
-            bavail: max - used.min(max),
+            bfree: free,
+            bavail: free,
             files: max,
             ffree: max - self.fs.nodes.get().min(max),
             namelen: 255,

@@ -26,12 +26,33 @@ use file::Pages;
 use uapi::{Errno, Result};
 use xattr::Xattrs;
 
+/// Room for the content of private files: of one file system, or of several that share it.
+#[derive(Clone, Debug)]
+pub struct Space(Rc<Room>);
+
+#[derive(Debug)]
+struct Room {
+    max_pages: usize,
+    used_pages: Cell<usize>,
+}
+
+impl Space {
+    /// So many pages.
+    pub fn new(max_pages: usize) -> Self {
+        Self(Rc::new(Room { max_pages, used_pages: Cell::new(0) }))
+    }
+
+    /// Pages that are left.
+    fn free(&self) -> usize {
+        self.0.max_pages.saturating_sub(self.0.used_pages.get())
+    }
+}
+
 /// Space and numbers of one private file system.
 pub struct Private {
     dev: u64,
     next_ino: Cell<u64>,
-    max_pages: usize,
-    used_pages: Cell<usize>,
+    space: Space,
     nodes: Cell<u64>,
     /// Changed nodes over host files with several names: each name must lead to them.
     linked: RefCell<Vec<Rc<Node>>>,
@@ -45,14 +66,14 @@ impl core::fmt::Debug for Private {
 }
 
 impl Private {
-    /// A file system with its device number and the most pages that its files may take.
-    pub fn new(dev: u64, max_pages: usize) -> Rc<Self> {
-        Rc::new(Self::make(dev, max_pages, false))
+    /// A file system with its device number and the room for its files.
+    pub fn new(dev: u64, space: Space) -> Rc<Self> {
+        Rc::new(Self::make(dev, space, false))
     }
 
     /// One over host files: its own inode numbers stay clear of the host's.
-    pub fn overlay(dev: u64, max_pages: usize) -> Rc<Self> {
-        Rc::new(Self::make(dev, max_pages, true))
+    pub fn overlay(dev: u64, space: Space) -> Rc<Self> {
+        Rc::new(Self::make(dev, space, true))
     }
 
     /// Lets the changed nodes go that only the file system holds: at its end.
@@ -61,12 +82,11 @@ impl Private {
         drop(self.linked.take());
     }
 
-    fn make(dev: u64, max_pages: usize, is_overlay: bool) -> Self {
+    fn make(dev: u64, space: Space, is_overlay: bool) -> Self {
         Self {
             dev,
             next_ino: Cell::new(if is_overlay { 1 << 40 } else { 1 }),
-            max_pages,
-            used_pages: Cell::new(0),
+            space,
             nodes: Cell::new(0),
             linked: RefCell::default(),
             is_overlay,
@@ -81,11 +101,12 @@ impl Private {
 
     /// Accounts for new pages. ENOSPC.
     fn reserve(&self, pages: usize) -> Result<()> {
-        let used = self.used_pages.get() + pages;
-        if used > self.max_pages {
+        let room = &self.space.0;
+        let used = room.used_pages.get().checked_add(pages).ok_or(Errno::ENOSPC)?;
+        if used > room.max_pages {
             return Err(Errno::ENOSPC);
         }
-        self.used_pages.set(used);
+        room.used_pages.set(used);
         Ok(())
     }
 
@@ -95,7 +116,8 @@ impl Private {
     }
 
     fn release(&self, pages: usize) {
-        self.used_pages.set(self.used_pages.get().saturating_sub(pages));
+        let used = &self.space.0.used_pages;
+        used.set(used.get().saturating_sub(pages));
     }
 
     /// A node without a name and without a lower file.

@@ -1,0 +1,315 @@
+//! Wrong command lines: one line for each, which names the right words.
+
+use crate::failure::Failure;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
+
+/// Where all options are told.
+const SEE: &str = "see hull --help";
+/// How a program is named.
+const LINE: &str = "write hull run [OPTIONS] -- PROGRAM [ARGS]...";
+
+const GRANT_RO: &str = "grant with --ro PATH[:AT] (--rw: writable)";
+const GRANT_RW: &str = "grant with --rw PATH[:AT]";
+const OWN: &str = "leave it out: every pod has its own";
+const ISOLATED: &str = "leave it out: a pod shares none with the host";
+const NO_TRACE: &str = "leave it out: a pod leaves nothing behind";
+const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
+const RIGHTS: &str = "leave it out: rights in a pod are rights over that pod only";
+const LOOPBACK: &str = "there is none: a pod has its own loopback device and no way out of it or into it";
+const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
+
+/// Options of other tools that start programs apart (docker, podman, bubblewrap) and what Hull has for them.
+const FOREIGN: [(&str, &str); 113] = [
+    ("-v", GRANT_RO),
+    ("--volume", GRANT_RO),
+    ("--volumes-from", GRANT_RO),
+    ("--mount", GRANT_RO),
+    ("--bind", GRANT_RW),
+    ("--bind-try", GRANT_RW),
+    ("--bind-fd", GRANT_RW),
+    ("--bind-data", GRANT_RO),
+    ("--ro-bind", "grant with --ro PATH[:AT]"),
+    ("--ro-bind-try", "grant with --ro PATH[:AT]"),
+    ("--ro-bind-fd", "grant with --ro PATH[:AT]"),
+    ("--ro-bind-data", "grant with --ro PATH[:AT]"),
+    ("--dev-bind", "leave it out: devices of the host can't be granted"),
+    ("--dev-bind-try", "leave it out: devices of the host can't be granted"),
+    ("--device", "leave it out: devices of the host can't be granted"),
+    ("--gpus", "leave it out: devices of the host can't be granted"),
+    ("--overlay", "grant with --ro PATH[:AT]: writes stay in the pod"),
+    ("--overlay-src", "grant with --ro PATH[:AT]: writes stay in the pod"),
+    ("--tmp-overlay", "grant with --ro PATH[:AT]: writes stay in the pod"),
+    ("--ro-overlay", "grant with --ro PATH[:AT]"),
+    ("--remount-ro", "leave it out: only what --rw grants is writable on the host"),
+    ("--read-only", PRIVATE),
+    ("--dir", PRIVATE),
+    ("--file", GRANT_RO),
+    ("--symlink", "make it in the pod: hull run -- sh -c 'ln -s ...; exec ...'"),
+    ("--chmod", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
+    ("--perms", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
+    ("--tmpfs", "leave it out: /tmp, /var/tmp and /run are private, and other directories keep writes in the pod"),
+    ("--size", "limit what files in memory take with --private-size SIZE"),
+    ("--shm-size", "limit what files in memory take with --private-size SIZE"),
+    ("--storage-opt", "limit what files in memory take with --private-size SIZE"),
+    ("--dev", OWN),
+    ("--proc", OWN),
+    ("--mqueue", OWN),
+    ("--init", "leave it out: the pod's process 1 reaps orphans"),
+    ("--as-pid-1", "leave it out: the pod's process 1 is its kernel's"),
+    ("--rm", NO_TRACE),
+    ("--cidfile", NO_TRACE),
+    ("--restart", "leave it out: start hull again"),
+    ("--pull", "leave it out: programs come from the host or from --ro ROOTFS:/"),
+    ("--platform", "leave it out: programs come from the host or from --ro ROOTFS:/"),
+    ("--entrypoint", "name the program after `--`"),
+    ("--argv0", "name the program after `--`"),
+    ("--args", "write the options out"),
+    ("-d", "leave it out: start hull in the background with `&`"),
+    ("--detach", "leave it out: start hull in the background with `&`"),
+    ("--detach-keys", "leave it out: a pod lives as long as hull"),
+    ("-a", "leave it out: standard streams are always connected"),
+    ("--attach", "leave it out: standard streams are always connected"),
+    ("--sig-proxy", "leave it out: signals are always passed on"),
+    ("--stop-signal", "leave it out: signals are always passed on"),
+    ("--stop-timeout", "limit the time with --timeout DURATION"),
+    ("--name", "leave it out: pods have no names (--hostname: that of the machine)"),
+    ("-l", NO_COUNTERPART),
+    ("--label", NO_COUNTERPART),
+    ("--annotation", NO_COUNTERPART),
+    ("--log-driver", "leave it out: redirect standard output"),
+    ("--log-opt", "leave it out: redirect standard output"),
+    ("-q", NO_COUNTERPART),
+    ("--quiet", NO_COUNTERPART),
+    ("-p", LOOPBACK),
+    ("--publish", LOOPBACK),
+    ("-P", LOOPBACK),
+    ("--publish-all", LOOPBACK),
+    ("--expose", LOOPBACK),
+    ("--network", LOOPBACK),
+    ("--net", LOOPBACK),
+    ("--network-alias", LOOPBACK),
+    ("--share-net", LOOPBACK),
+    ("--ip", LOOPBACK),
+    ("--link", LOOPBACK),
+    ("--dns", LOOPBACK),
+    ("--mac-address", LOOPBACK),
+    ("--add-host", "write it in the pod: hull run -- sh -c 'echo ... >>/etc/hosts; exec ...'"),
+    ("--ipc", ISOLATED),
+    ("--pid", ISOLATED),
+    ("--uts", ISOLATED),
+    ("--userns", ISOLATED),
+    ("--userns2", ISOLATED),
+    ("--cgroupns", ISOLATED),
+    ("--cgroup-parent", "start hull in that control group"),
+    ("--disable-userns", ISOLATED),
+    ("--assert-userns-disabled", ISOLATED),
+    ("--isolation", ISOLATED),
+    ("--runtime", ISOLATED),
+    ("--new-session", "leave it out: input can't be put into the terminal's queue (TIOCSTI)"),
+    (
+        "--die-with-parent",
+        "leave it out: a pod ends with hull; start it with setpriv --pdeathsig KILL if that shall end with its parent",
+    ),
+    ("--lock-file", "use flock(1) around hull"),
+    ("--sync-fd", "wait for hull itself"),
+    ("--block-fd", "start hull when it shall start"),
+    ("--userns-block-fd", "start hull when it shall start"),
+    ("--info-fd", NO_COUNTERPART),
+    ("--json-status-fd", "take hull's exit code"),
+    ("--privileged", RIGHTS),
+    ("--cap-add", RIGHTS),
+    ("--cap-drop", RIGHTS),
+    ("--security-opt", RIGHTS),
+    ("--seccomp", RIGHTS),
+    ("--add-seccomp-fd", RIGHTS),
+    ("--exec-label", RIGHTS),
+    ("--file-label", RIGHTS),
+    ("--uid", "choose with --user USER[:GROUP]"),
+    ("--gid", "choose with --user USER[:GROUP]"),
+    ("--group-add", "choose with --user USER: groups are those of the host's /etc/group"),
+    ("--chdir", "choose with --workdir DIR"),
+    ("--setenv", "set with --env NAME=VALUE"),
+    ("--unsetenv", "leave it out: only what --env names and the usual variables are passed; or use env -u in the pod"),
+    ("--clearenv", "leave it out: only the usual variables are passed; or use env -i in the pod"),
+    ("--clear-env", "leave it out: only the usual variables are passed (--env-all: all)"),
+    ("--ulimit", "use the shell's ulimit: the pod has hull's limits"),
+    ("--memory-swap", "limit memory with --memory SIZE"),
+    ("--pids-limit", "limit processes with the shell's ulimit -u"),
+    ("--cpuset-cpus", "choose processors with taskset(1), and their number with --cpus N"),
+];
+
+/// What is said of an option that Hull does not have but others do.
+fn counterpart(option: &str) -> Option<&'static str> {
+    if option.starts_with("--unshare-") {
+        return Some(ISOLATED);
+    }
+    FOREIGN.iter().find(|(name, _)| *name == option).map(|(_, text)| *text)
+}
+
+/// What is wrong with a command line, by what the reader of command lines says. `arguments` are all its words.
+pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(list)) => list.first().map(String::as_str),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg);
+    // `--memory <SIZE>` as it is defined; only its name was written.
+    let name = argument.map(|argument| argument.split([' ', '=']).next().unwrap_or(argument));
+    let command = arguments.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let name = name.unwrap_or("an argument");
+            if !name.starts_with('-') {
+                let what = argument.unwrap_or(name);
+                return match command {
+                    "run" | "trace" => {
+                        let why = "no image or program can stand here";
+                        Failure::request(what, why, format!("write hull {command} [OPTIONS] -- PROGRAM [ARGS]..."))
+                    }
+                    _ => Failure::request(what, "not known here", SEE),
+                };
+            }
+            // In `trace` single letters are strace's.
+            let foreign = (command == "run" || name.starts_with("--")).then(|| counterpart(name)).flatten();
+            match (foreign, text(ContextKind::SuggestedArg)) {
+                (Some(text), _) => Failure::request(name, "Hull has no such option", text),
+                (None, Some(near)) => {
+                    Failure::request(name, "Hull has no such option", format!("did you mean {near}?"))
+                }
+                (None, None) => Failure::request(name, "Hull has no such option", format!("see hull {command} --help")),
+            }
+        }
+        ErrorKind::InvalidSubcommand => {
+            let what = text(ContextKind::InvalidSubcommand).unwrap_or(command);
+            let remedy = match what {
+                "exec" | "ps" | "logs" | "stop" | "kill" | "rm" | "attach" | "start" | "create" | "wait"
+                | "inspect" => "a pod lives as long as its `hull run`; see hull --help",
+                "pull" | "push" | "build" | "images" | "rmi" | "image" | "load" | "save" => {
+                    "programs come from the host or from --ro ROOTFS:/; see hull run --help"
+                }
+                _ => "the commands are run, trace, doctor and bench; to run a program write hull run -- PROGRAM",
+            };
+            Failure::request(what, "no such command", remedy)
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Failure::request("no command", "nothing to do", "write hull run -- PROGRAM [ARGS]..., or see hull --help")
+        }
+        ErrorKind::MissingRequiredArgument if matches!(command, "run" | "trace") => {
+            let remedy = LINE.replacen("run", command, 1);
+            Failure::request(command, "no program is named after `--`", remedy)
+        }
+        ErrorKind::ArgumentConflict => {
+            let name = name.unwrap_or("an option");
+            match text(ContextKind::PriorArg).and_then(|prior| prior.split([' ', '=']).next()) {
+                Some(prior) if prior != name => {
+                    Failure::request(name, format!("contradicts {prior}"), "choose one of them")
+                }
+                _ => Failure::request(name, "given twice", "give it once"),
+            }
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::InvalidUtf8 => {
+            let name = name.unwrap_or("a value");
+            let value = text(ContextKind::InvalidValue).unwrap_or_default();
+            if value.is_empty() {
+                let form = argument.unwrap_or(name);
+                return Failure::request(name, "a value is missing", format!("write {form}"));
+            }
+            let what = format!("{name} {value}");
+            let source = std::error::Error::source(error).map(ToString::to_string);
+            match (source, error.get(ContextKind::ValidValue)) {
+                (_, Some(ContextValue::Strings(valid))) if !valid.is_empty() => {
+                    Failure::request(what, "not known", format!("choose one of {}", valid.join(", ")))
+                }
+                (Some(text), _) => match text.split_once("; ") {
+                    Some((why, remedy)) => Failure::request(what, why, remedy),
+                    None => Failure::request(what, text, format!("see hull {command} --help")),
+                },
+                (None, _) => Failure::request(what, "not valid", format!("see hull {command} --help")),
+            }
+        }
+        ErrorKind::TooManyValues => {
+            Failure::request(name.unwrap_or("an option"), "takes no value here", format!("see hull {command} --help"))
+        }
+        _ => {
+            // The first line without its heading.
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            Failure::request("options", line.strip_prefix("error: ").unwrap_or(line), SEE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Hull;
+    use clap::{CommandFactory, Parser};
+
+    fn line(words: &str) -> String {
+        let words: Vec<OsString> = words.split(' ').map(Into::into).collect();
+        let error = Hull::try_parse_from(&words).unwrap_err();
+        let text = explain(&error, &words).to_string();
+        assert!(text.lines().count() == 1 && text.contains(": ") && text.contains("; "), "{text}");
+        text
+    }
+
+    #[test]
+    fn other_tools_options_lead_to_ours() {
+        for (name, text) in FOREIGN {
+            assert_eq!(line(&format!("hull run {name} x")), format!("{name}: Hull has no such option; {text}"));
+        }
+        assert!(line("hull run --unshare-all --share-net -- ls").ends_with(ISOLATED));
+        assert!(line("hull run -itd debian").starts_with("-d: "));
+        assert!(line("hull run -v/a:/b debian").starts_with("-v: "));
+        assert!(line("hull run --volume=/a:/b debian").starts_with("--volume: "));
+        assert!(line("hull trace -p 1 -- ls").ends_with("see hull trace --help"));
+        assert!(line("hull run --memroy 1G -- ls").contains("did you mean --memory?"));
+    }
+
+    /// What is said to have no meaning has none, and what is advised exists.
+    #[test]
+    fn the_table_is_true() {
+        let mut hull = Hull::command();
+        hull.build();
+        let run = hull.find_subcommand("run").unwrap();
+        let ours: Vec<String> = run.get_arguments().filter_map(|a| a.get_long()).map(|l| format!("--{l}")).collect();
+        let short: Vec<String> = run.get_arguments().filter_map(|a| a.get_short()).map(|c| format!("-{c}")).collect();
+        for (name, text) in FOREIGN {
+            assert!(!ours.contains(&name.into()) && !short.contains(&name.into()), "{name} is an option of Hull");
+            for word in text.split([' ', '(', ')', ':', ',', ';']).filter(|word| word.starts_with("--")) {
+                assert!(
+                    matches!(word, "--" | "--pdeathsig") || ours.contains(&word.into()),
+                    "{name}: {word} does not exist"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_lines() {
+        let expect = |words: &str, text: &str| assert_eq!(line(words), text);
+        expect("hull", "no command: nothing to do; write hull run -- PROGRAM [ARGS]..., or see hull --help");
+        expect("hull run", "run: no program is named after `--`; write hull run [OPTIONS] -- PROGRAM [ARGS]...");
+        expect("hull run --", "run: no program is named after `--`; write hull run [OPTIONS] -- PROGRAM [ARGS]...");
+        expect(
+            "hull run debian ls",
+            "debian: no image or program can stand here; write hull run [OPTIONS] -- PROGRAM [ARGS]...",
+        );
+        expect("hull run --cpus 1 --cpus 2 -- ls", "--cpus: given twice; give it once");
+        expect("hull trace -c -C -- ls", "--summary-only: contradicts --summary; choose one of them");
+        expect("hull run --memory", "--memory: a value is missing; write --memory <SIZE>");
+        expect(
+            "hull run --memory 1Q -- ls",
+            "--memory 1Q: not a size; write a number with an optional suffix K, M, G or T, such as 512M",
+        );
+        expect("hull run --doorbell=x -- ls", "--doorbell x: not known; choose one of adaptive, exit, event, poll");
+        assert!(line("hull run --cpus 0 -- ls").starts_with("--cpus 0: "));
+        assert!(line("hull run --ro : -- ls").starts_with("--ro :: no path; write"));
+        assert!(line("hull run --no-host=1 -- ls").starts_with("--no-host: "));
+        assert!(line("hull exec x").starts_with("exec: no such command; a pod lives"));
+        assert!(line("hull ls -l").starts_with("ls: no such command; "));
+        assert!(line("hull doctor --jsn").contains("did you mean --json?"));
+    }
+}
