@@ -13,7 +13,10 @@ use uapi::{Errno, Result};
 /// Status flags that `F_SETFL` changes.
 const SETTABLE: u32 = g::O_APPEND | g::O_NONBLOCK | g::O_DIRECT | g::O_NOATIME | super::ioctl::O_ASYNC;
 
-/// `F_CREATED_QUERY` and `F_DUPFD_QUERY` are recent; the others are in fcntl(2).
+/// `F_CREATED_QUERY`: whether the call that opened the file made it.
+const F_CREATED_QUERY: u32 = 1028;
+
+/// fcntl(2). `F_CREATED_QUERY` and `F_DUPFD_QUERY` are recent; the others are in fcntl(2).
 pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
     let files = task::current().files();
     let file = files.get_raw(fd)?;
@@ -40,6 +43,7 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         g::F_GETOWN_EX => owner::get_ex(&file.owner, arg),
         g::F_SETSIG => owner::set_signal(&file.owner, arg as i32),
         g::F_GETSIG => Ok(file.owner.get().signal as usize),
+        F_CREATED_QUERY => Ok(usize::from(file.created.get())),
         g::F_DUPFD_QUERY => {
             let other = files.get_raw(arg as i32)?;
             Ok(usize::from(Rc::ptr_eq(&file, &other)))

@@ -1,10 +1,11 @@
 //! ioctl(2) requests of files in file systems: ioctl_ficlone(2), ioctl_fs(2), ioctl_getflags(2).
 
 use super::{File, current_file};
-use crate::fs::path::Caller;
+use crate::fs::PathRef;
+use crate::fs::path::{self, Caller};
 use crate::mm::user;
 use alloc::rc::Rc;
-use uapi::raw::ioctl as i;
+use uapi::raw::{general as g, ioctl as i};
 use uapi::{Errno, Result};
 use vfs::{FileType, Inode};
 
@@ -25,6 +26,54 @@ pub fn serve(file: &Rc<File>, command: u32, arg: usize) -> Option<Result<usize>>
         i::FS_IOC_FSGETXATTR => stored(file).and_then(|_| user::write_bytes(arg, &[0; FSXATTR])).map(|()| 0),
         _ => return None,
     })
+}
+
+/// Bytes of `struct file_attr`.
+const FILE_ATTR: usize = 24;
+const AT_FLAGS: u32 = g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH;
+
+/// The file whose attributes are meant. EOPNOTSUPP for those that have none.
+fn place_with_attributes(fd: i32, name: usize, flags: u32) -> Result<PathRef> {
+    let name = path::read_at(name, flags)?;
+    let caller = Caller::current();
+    let place = match caller.resolve_at(fd, &name, flags) {
+        // A file without a name.
+        Err(Errno::EBADF) if name.is_empty() && current_file(fd).is_ok() => return Err(Errno::EOPNOTSUPP),
+        other => other?,
+    };
+    match place.inode().file_type() {
+        FileType::Regular | FileType::Directory => Ok(place),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// file_getattr(2): the file systems here have no such attributes. E2BIG, EBADF, EFAULT, EINVAL, ENOENT, EOPNOTSUPP.
+pub fn sys_file_getattr(fd: i32, name: usize, attr: usize, size: usize, flags: u32) -> Result<()> {
+    path::check_flags(flags, AT_FLAGS)?;
+    check_attr_size(size)?;
+    place_with_attributes(fd, name, flags)?;
+    user::clear(attr, size)
+}
+
+/// file_setattr(2): as [`sys_file_getattr`]; EOPNOTSUPP, EPERM.
+pub fn sys_file_setattr(fd: i32, name: usize, attr: usize, size: usize, flags: u32) -> Result<()> {
+    path::check_flags(flags, AT_FLAGS)?;
+    check_attr_size(size)?;
+    path::check_struct_size(attr, size, FILE_ATTR)?;
+    let [attributes, rest @ ..]: [u64; 3] = user::read(attr)?;
+    let place = place_with_attributes(fd, name, flags)?;
+    if !Caller::current().cred().owns(place.inode().perm()?.1) {
+        return Err(Errno::EPERM);
+    }
+    if attributes == 0 && rest == [0; 2] { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
+fn check_attr_size(size: usize) -> Result<()> {
+    match size {
+        _ if size > abi::layout::PAGE_SIZE => Err(Errno::E2BIG),
+        _ if size < FILE_ATTR => Err(Errno::EINVAL),
+        _ => Ok(()),
+    }
 }
 
 fn kind(file: &File) -> Option<(Rc<dyn Inode>, FileType)> {

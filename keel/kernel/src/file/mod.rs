@@ -15,7 +15,7 @@ pub mod eventfd;
 pub mod fcntl;
 pub mod inotify;
 pub mod ioctl;
-mod ioctl_files;
+pub mod ioctl_files;
 pub mod lock;
 pub mod owner;
 pub mod pipe;
@@ -62,6 +62,8 @@ pub struct File {
     took_locks: Cell<bool>,
     /// It is the null device: reading and writing it is over at once.
     pub null: Cell<bool>,
+    /// The call that opened it made the file.
+    pub created: Cell<bool>,
 }
 
 /// Counts a read for `/proc/PID/io`. What the quick way serves (the null device) is not counted.
@@ -89,6 +91,7 @@ impl File {
             owner: owner::OwnerCell::default(),
             took_locks: Cell::new(false),
             null: Cell::new(false),
+            created: Cell::new(false),
         })
     }
 

@@ -13,9 +13,11 @@ use vfs::node::{F_SEAL_EXEC, F_SEAL_SEAL};
 /// Longest name: NAME_MAX without the prefix that `/proc` shows.
 const NAME_MAX: usize = 249;
 
-/// memfd_create(2). Huge pages are not offered (EINVAL): files lie in pages of 4 KiB.
+/// memfd_create(2). Huge pages are not offered (ENOSYS, as by a Linux without them): files lie in pages of 4 KiB.
 pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
-    path::check_flags(flags, g::MFD_CLOEXEC | g::MFD_ALLOW_SEALING | g::MFD_NOEXEC_SEAL | g::MFD_EXEC)?;
+    let huge = flags & g::MFD_HUGETLB != 0;
+    let sizes = if huge { g::MFD_HUGE_MASK << g::MFD_HUGE_SHIFT | g::MFD_HUGETLB } else { 0 };
+    path::check_flags(flags, sizes | g::MFD_CLOEXEC | g::MFD_ALLOW_SEALING | g::MFD_NOEXEC_SEAL | g::MFD_EXEC)?;
     if flags & (g::MFD_EXEC | g::MFD_NOEXEC_SEAL) == g::MFD_EXEC | g::MFD_NOEXEC_SEAL {
         return Err(Errno::EINVAL);
     }
@@ -23,6 +25,9 @@ pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
         Errno::ENAMETOOLONG => Errno::EINVAL,
         other => other,
     })?;
+    if huge {
+        return Err(Errno::ENOSYS);
+    }
     let cred = task::current().cred();
     let noexec = flags & g::MFD_NOEXEC_SEAL != 0;
     let mode = if noexec { 0o666 } else { 0o777 };

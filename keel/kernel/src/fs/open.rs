@@ -181,6 +181,7 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
 /// Opens what a path led to. `created`: it was made by this very call, so any access is granted.
 fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Result<Rc<File>> {
     let file = open_file(caller, place, how, created)?;
+    file.created.set(created);
     file.happened(1, g::IN_OPEN);
     Ok(file)
 }

@@ -106,6 +106,19 @@ pub fn check_flags(flags: u32, known: u32) -> Result<()> {
     if flags & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+/// Checks a structure that may be longer or shorter than the `known` version of it: nothing is set in what is longer.
+/// E2BIG, EFAULT, EINVAL.
+pub fn check_struct_size(at: usize, size: usize, known: usize) -> Result<()> {
+    if size < known {
+        return Err(Errno::EINVAL);
+    }
+    if size > abi::layout::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    let rest = user::read_array::<u8>(at.checked_add(known).ok_or(Errno::EFAULT)?, size - known)?;
+    if rest.iter().any(|&byte| byte != 0) { Err(Errno::E2BIG) } else { Ok(()) }
+}
+
 /// name_to_handle_at(2): no file system here has handles, but the path is looked at first. EOPNOTSUPP.
 pub fn sys_name_to_handle_at(fd: i32, name: usize, _handle: usize, _mount: usize, flags: u32) -> Result<()> {
     let known = g::AT_SYMLINK_FOLLOW | g::AT_EMPTY_PATH | g::AT_HANDLE_FID | g::AT_HANDLE_MNT_ID_UNIQUE;

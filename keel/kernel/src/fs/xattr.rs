@@ -177,3 +177,51 @@ pub fn sys_lremovexattr(path: usize, name: usize) -> Result<()> {
 pub fn sys_fremovexattr(fd: i32, name: usize) -> Result<()> {
     remove(|_| by_fd(fd), name)
 }
+
+/// Bytes of `struct xattr_args`: value, its size, flags.
+const ARGS_SIZE: usize = 16;
+const AT_FLAGS: u32 = g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH;
+
+/// Reads `struct xattr_args` of `size` bytes: value, its size, flags. E2BIG, EFAULT, EINVAL.
+fn read_args(at: usize, size: usize) -> Result<(usize, usize, u32)> {
+    path::check_struct_size(at, size, ARGS_SIZE)?;
+    let [value, rest]: [u64; 2] = user::read(at)?;
+    Ok((value as usize, rest as u32 as usize, (rest >> 32) as u32))
+}
+
+/// The file of a path beneath a descriptor, or of the descriptor itself.
+fn by_path_at(caller: &Caller, fd: i32, name: usize, flags: u32) -> Result<PathRef> {
+    let name = path::read_at(name, flags)?;
+    if name.is_empty() && flags & g::AT_EMPTY_PATH != 0 && fd != g::AT_FDCWD {
+        return by_fd(fd);
+    }
+    caller.resolve_at(fd, &name, flags)
+}
+
+/// setxattrat(2). As setxattr(2), and E2BIG, EBADF, EINVAL.
+pub fn sys_setxattrat(fd: i32, name: usize, flags: u32, key: usize, args: usize, size: usize) -> Result<()> {
+    let (value, len, how) = read_args(args, size)?;
+    path::check_flags(flags, AT_FLAGS)?;
+    set(|caller| by_path_at(caller, fd, name, flags), key, value, len, how)
+}
+
+/// getxattrat(2). As getxattr(2), and E2BIG, EBADF, EINVAL.
+pub fn sys_getxattrat(fd: i32, name: usize, flags: u32, key: usize, args: usize, size: usize) -> Result<usize> {
+    let (value, len, how) = read_args(args, size)?;
+    path::check_flags(flags, AT_FLAGS)?;
+    path::check_flags(how, 0)?;
+    get(|caller| by_path_at(caller, fd, name, flags), key, value, len)
+}
+
+/// listxattrat(2). As listxattr(2), and EBADF, EINVAL.
+pub fn sys_listxattrat(fd: i32, name: usize, flags: u32, buf: usize, size: usize) -> Result<usize> {
+    path::check_flags(flags, AT_FLAGS)?;
+    let caller = Caller::current();
+    list(&by_path_at(&caller, fd, name, flags)?, buf, size, &caller)
+}
+
+/// removexattrat(2). As removexattr(2), and EBADF, EINVAL.
+pub fn sys_removexattrat(fd: i32, name: usize, flags: u32, key: usize) -> Result<()> {
+    path::check_flags(flags, AT_FLAGS)?;
+    remove(|caller| by_path_at(caller, fd, name, flags), key)
+}

@@ -13,10 +13,34 @@ use uapi::{Errno, Result};
 /// Most pages that MADV_WILLNEED makes present.
 const WILL_NEED: usize = 256;
 
+/// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`.
+const GUARD_INSTALL: u32 = 102;
+const GUARD_REMOVE: u32 = 103;
+
+/// Whether advice takes pages of a sealed mapping away that the program may not write itself.
+fn loses_sealed(area: &Area, advice: u32) -> bool {
+    let discards = matches!(
+        advice,
+        g::MADV_FREE
+            | g::MADV_DONTNEED
+            | g::MADV_DONTNEED_LOCKED
+            | g::MADV_REMOVE
+            | g::MADV_DONTFORK
+            | g::MADV_WIPEONFORK
+            | GUARD_INSTALL
+    );
+    discards && area.is_private() && !area.prot.contains(Prot::WRITE)
+}
+
 /// What one piece of advice does to one mapping, before anything is changed.
 fn check(area: &Area, advice: u32) -> Result<()> {
     let flags = area.flags;
+    if flags.contains(AreaFlags::SEALED) && loses_sealed(area, advice) {
+        return Err(Errno::EPERM);
+    }
     let fits = match advice {
+        GUARD_INSTALL => !flags.intersects(AreaFlags::LOCKED | AreaFlags::SPECIAL),
+        GUARD_REMOVE => !flags.contains(AreaFlags::SPECIAL),
         g::MADV_DONTNEED | g::MADV_COLD | g::MADV_PAGEOUT => !flags.intersects(AreaFlags::LOCKED | AreaFlags::SPECIAL),
         g::MADV_DONTNEED_LOCKED | g::MADV_DOFORK | g::MADV_DODUMP | g::MADV_HUGEPAGE | g::MADV_NOHUGEPAGE => {
             !flags.contains(AreaFlags::SPECIAL)
@@ -63,6 +87,8 @@ pub(super) fn is_known(advice: u32) -> bool {
                 | g::MADV_POPULATE_READ
                 | g::MADV_POPULATE_WRITE
                 | g::MADV_DONTNEED_LOCKED
+                | GUARD_INSTALL
+                | GUARD_REMOVE
         )
 }
 
@@ -90,6 +116,16 @@ impl Mm {
         if hole || at < end { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
+    /// mseal(2) of page-aligned `[start, end)`. ENOMEM if not all of it is mapped.
+    pub fn seal(&self, start: usize, end: usize) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        if !inner.vmas.is_covered(start, end) || inner.vmas.len() + 2 > super::MAX_MAPPINGS {
+            return Err(Errno::ENOMEM);
+        }
+        inner.vmas.update(start, end, |area| area.flags |= AreaFlags::SEALED);
+        Ok(())
+    }
+
     /// What is mapped in `[start, end)`, cut to it.
     pub(super) fn pieces(&self, start: usize, end: usize) -> Vec<(usize, usize, Area)> {
         let inner = self.inner.borrow();
@@ -102,6 +138,11 @@ impl Mm {
 
     fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) -> Result<()> {
         match advice {
+            GUARD_INSTALL => {
+                self.inner.borrow_mut().vmas.update(from, to, |area| area.flags |= AreaFlags::GUARD);
+                self.discard(from, to);
+            }
+            GUARD_REMOVE => self.inner.borrow_mut().vmas.update(from, to, |area| area.flags -= AreaFlags::GUARD),
             g::MADV_DONTNEED | g::MADV_DONTNEED_LOCKED | g::MADV_FREE => self.discard(from, to),
             g::MADV_REMOVE => {
                 let pages = ((to - from) / PAGE_SIZE) as u64;
@@ -140,6 +181,10 @@ impl Mm {
             let wanted = if access == Access::Write { Prot::WRITE } else { Prot::READ };
             if self.inner.borrow().space.get(va).is_some_and(|page| page.prot.contains(wanted)) {
                 continue;
+            }
+            let guarded = |vma: &Vma<Area>| vma.attrs.flags.contains(AreaFlags::GUARD);
+            if self.inner.borrow().vmas.find(va).is_some_and(guarded) {
+                return Err(Errno::EFAULT);
             }
             self.fault(va, access).map_err(|error| match error {
                 FaultError::NotMapped | FaultError::NoMemory => Errno::ENOMEM,

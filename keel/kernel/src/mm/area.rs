@@ -63,6 +63,10 @@ bitflags! {
         /// A private mapping of an executable or library: what it may write it soon writes, and nobody
         /// changes the file.
         const IMAGE = 1 << 17;
+        /// mseal(2): stays as it is until the program ends.
+        const SEALED = 1 << 18;
+        /// MADV_GUARD_INSTALL: every access is a fault. Linux has this for pages, keel for mappings that it splits.
+        const GUARD = 1 << 19;
     }
 }
 

@@ -256,6 +256,9 @@ impl Inner {
             None => self.grow_stack(va, limits)?,
         };
         let area = &vma.attrs;
+        if area.flags.contains(AreaFlags::GUARD) {
+            return Err(FaultError::NotMapped);
+        }
         let allowed = match access {
             Access::Read => !area.prot.is_empty(),
             Access::Write => area.prot.contains(Prot::WRITE),
@@ -559,7 +562,14 @@ impl Inner {
         let lowest = above.end.saturating_sub(usize::try_from(limits.stack).unwrap_or(usize::MAX));
         let floor = self.vmas.last_below(va).map_or(USER_MIN, |below| below.end.saturating_add(STACK_GUARD_GAP));
         let start = (va / block * block).max(page_down(lowest + PAGE_SIZE - 1)).max(floor).min(va);
-        self.vmas.grow_down(above.start, start, above.attrs.clone());
+        if above.attrs.flags.contains(AreaFlags::GUARD) {
+            // What guards the lowest page stays there.
+            let mut area = above.attrs.clone();
+            area.flags -= AreaFlags::GUARD;
+            self.vmas.insert(start, above.start, area);
+        } else {
+            self.vmas.grow_down(above.start, start, above.attrs.clone());
+        }
         self.vmas.find(va).cloned().ok_or(FaultError::NotMapped)
     }
 }

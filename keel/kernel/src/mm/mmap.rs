@@ -86,6 +86,7 @@ impl Mm {
             return Err(Errno::ENOMEM);
         }
         let start = inner.place(placement, len, &area)?;
+        inner.check_seals(start, start + len)?;
         inner.rules.check(area.prot, area.prot)?;
         let replaced = matches!(placement, Placement::Fixed(_));
         if inner.mapped_beyond(len, self.limits.get().address_space) && !replaced {
@@ -119,9 +120,10 @@ impl Mm {
         Ok(start)
     }
 
-    /// munmap(2) of page-aligned `[start, end)`. ENOMEM: too many mappings.
+    /// munmap(2) of page-aligned `[start, end)`. ENOMEM: too many mappings; EPERM: sealed.
     pub fn unmap(&self, start: usize, end: usize) -> Result<()> {
         let mut inner = self.inner.borrow_mut();
+        inner.check_seals(start, end)?;
         let splits = inner.vmas.find(start).is_some_and(|v| v.start < start && end < v.end);
         if splits && inner.vmas.len() >= MAX_MAPPINGS {
             return Err(Errno::ENOMEM);
@@ -140,6 +142,10 @@ impl Mm {
         let mut result = Ok(());
         for vma in inner.vmas.overlapping(start, end) {
             if vma.start > at {
+                break;
+            }
+            if vma.attrs.flags.contains(AreaFlags::SEALED) {
+                result = Err(Errno::EPERM);
                 break;
             }
             if vma.attrs.flags.contains(AreaFlags::NEVER_WRITE) && prot.contains(Prot::WRITE)
@@ -185,6 +191,9 @@ impl Mm {
             return old;
         }
         if new_end <= old_end {
+            if inner.check_seals(new_end, old_end).is_err() {
+                return old;
+            }
             let removed = inner.unmap(new_end, old_end);
             inner.brk = wanted;
             drop(inner);
@@ -208,6 +217,12 @@ impl Mm {
 }
 
 impl Inner {
+    /// EPERM if something in `[start, end)` is sealed.
+    pub(super) fn check_seals(&self, start: usize, end: usize) -> Result<()> {
+        let sealed = |vma: &Vma<Area>| vma.attrs.flags.contains(AreaFlags::SEALED);
+        if self.vmas.overlapping(start, end).iter().any(sealed) { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
     /// Whether `len` more bytes would exceed RLIMIT_AS.
     pub(super) fn mapped_beyond(&self, len: usize, limit: u64) -> bool {
         limit != u64::MAX && self.mapped_bytes().saturating_add(len as u64) > limit

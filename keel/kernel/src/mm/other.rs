@@ -88,7 +88,7 @@ fn access(pid: i32, own: (usize, usize), other: (usize, usize), flags: u64, writ
     if other.iter().all(|part| part.1 == 0) {
         return Ok(0);
     }
-    let target = pid::find_task(pid).ok_or(Errno::ESRCH)?;
+    let target = pid::find_subject(pid)?;
     if !prctl::may_inspect(&target) {
         return Err(Errno::EPERM);
     }
@@ -126,6 +126,10 @@ pub fn sys_process_madvise(pidfd: i32, vector: usize, count: usize, advice: u32,
     }
     let parts = read_vector(vector, count)?;
     let process = pidfd::process_of(pidfd)?;
+    // Linux: EACCES for a process whose memory the caller may not look at, before the advice is.
+    if process.pid() == pid::INIT {
+        return Err(Errno::EACCES);
+    }
     let target = process.main_thread().ok_or(Errno::ESRCH)?;
     if !matches!(advice, g::MADV_COLD | g::MADV_PAGEOUT | g::MADV_WILLNEED | g::MADV_COLLAPSE) {
         return Err(Errno::EINVAL);
@@ -156,6 +160,9 @@ pub fn sys_process_mrelease(pidfd: i32, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let process = pidfd::process_of(pidfd)?;
+    if process.pid() == pid::INIT {
+        return Err(Errno::EINVAL);
+    }
     let target = process.main_thread().ok_or(Errno::ESRCH)?;
     if target.is_killed() { Ok(()) } else { Err(Errno::EINVAL) }
 }

@@ -249,7 +249,7 @@ fn may_move(flags: u64) -> Result<()> {
 
 /// The thread whose memory is meant. EPERM, ESRCH.
 fn target(id: i32) -> Result<Rc<Task>> {
-    let found = if id == 0 { task::current() } else { pid::find_task(id).ok_or(Errno::ESRCH)? };
+    let found = if id == 0 { task::current() } else { pid::find_subject(id)? };
     if id == 0 || prctl::may_inspect(&found) { Ok(found) } else { Err(Errno::EPERM) }
 }
 

@@ -65,6 +65,10 @@ impl Inner {
                 return Err(Errno::EINVAL);
             }
         }
+        self.check_seals(old, old.saturating_add(old_len.max(1)))?;
+        if let Target::At(new) = target {
+            self.check_seals(new, new.saturating_add(new_len))?;
+        }
         if self.vmas.len() + 3 > MAX_MAPPINGS {
             return Err(Errno::ENOMEM);
         }

@@ -271,6 +271,15 @@ pub fn sys_madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     if end == addr { Ok(()) } else { mm().advise(addr, end, advice) }
 }
 
+/// mseal(2). EINVAL, ENOMEM.
+pub fn sys_mseal(addr: usize, len: usize, flags: u64) -> Result<()> {
+    if flags != 0 || !addr.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    let end = page_up(len).and_then(|len| addr.checked_add(len)).ok_or(Errno::EINVAL)?;
+    if end == addr { Ok(()) } else { mm().seal(addr, end) }
+}
+
 /// msync(2).
 pub fn sys_msync(addr: usize, len: usize, flags: u32) -> Result<()> {
     if flags & !(g::MS_ASYNC | g::MS_INVALIDATE | g::MS_SYNC) != 0 || !addr.is_multiple_of(PAGE_SIZE) {

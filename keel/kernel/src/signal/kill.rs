@@ -3,6 +3,7 @@
 use super::{SigInfo, code, send_to_process, send_to_task};
 use crate::mm::user;
 use crate::task::cred::may_signal;
+use crate::task::pidfd::Target;
 use crate::task::{self, Process, Task, pid, process};
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
@@ -13,37 +14,37 @@ fn check_number(signal: i32) -> Result<u32> {
     if (0..=MAX_SIGNAL as i32).contains(&signal) { Ok(signal as u32) } else { Err(Errno::EINVAL) }
 }
 
-/// Whether the current thread may send `signal` to `process`. EPERM.
-fn permit(process: &Rc<Process>, signal: u32) -> Result<()> {
+/// Whether the current thread may send `signal` to `process`: its number. EINVAL, EPERM.
+fn permit(process: &Rc<Process>, signal: i32) -> Result<u32> {
+    let signal = check_number(signal)?;
     let me = task::current();
     if Rc::ptr_eq(me.process(), process) {
-        return Ok(());
+        return Ok(signal);
     }
     let Some(target) = process.main_thread() else {
         // Zombies keep no credentials; keel itself takes no signals.
         let may = process.pid() != pid::INIT || me.cred().capable(task::cred::cap::KILL);
-        return if may { Ok(()) } else { Err(Errno::EPERM) };
+        return if may { Ok(signal) } else { Err(Errno::EPERM) };
     };
     if may_signal(&me.cred(), &target.cred()) || (signal == g::SIGCONT && process.sid() == me.process().sid()) {
-        Ok(())
+        Ok(signal)
     } else {
         Err(Errno::EPERM)
     }
 }
 
-fn deliver_to(process: &Rc<Process>, signal: u32, info: SigInfo) -> Result<()> {
-    permit(process, signal)?;
-    if signal == 0 { Ok(()) } else { send_to_process(process, info) }
+fn deliver_to(process: &Rc<Process>, signal: i32, info: SigInfo) -> Result<()> {
+    let signal = permit(process, signal)?;
+    if signal == 0 || process.pid() == pid::INIT { Ok(()) } else { send_to_process(process, info) }
 }
 
-fn own_info(signal: u32, code: i32) -> SigInfo {
+fn own_info(signal: i32, code: i32) -> SigInfo {
     let me = task::current();
-    SigInfo::from_process(signal, code, me.pid(), me.cred().uid)
+    SigInfo::from_process(signal as u32, code, me.pid(), me.cred().uid)
 }
 
 /// kill(2). EINVAL, EPERM, ESRCH.
 pub fn sys_kill(target: i32, signal: i32) -> Result<()> {
-    let signal = check_number(signal)?;
     let info = own_info(signal, code::USER);
     let me = task::current();
     match target {
@@ -77,7 +78,7 @@ fn find(target: i32) -> Option<Rc<Process>> {
     pid::find_process(target).or_else(|| pid::find_task(target).map(|t| t.process().clone()))
 }
 
-fn kill_group(group: i32, signal: u32, info: SigInfo) -> Result<()> {
+fn kill_group(group: i32, signal: i32, info: SigInfo) -> Result<()> {
     let mut outcome = Err(Errno::ESRCH);
     for process in process::of_group(group) {
         let one = deliver_to(&process, signal, info);
@@ -98,9 +99,12 @@ fn find_thread(tgid: i32, tid: i32) -> Result<Rc<Task>> {
     Ok(task)
 }
 
-fn kill_thread(tgid: i32, tid: i32, signal: u32, info: SigInfo) -> Result<()> {
+fn kill_thread(tgid: i32, tid: i32, signal: i32, info: SigInfo) -> Result<()> {
+    if tid == pid::INIT && matches!(tgid, -1 | pid::INIT) {
+        return permit(&pid::init_process(), signal).map(|_| ());
+    }
     let target = find_thread(tgid, tid)?;
-    permit(target.process(), signal)?;
+    let signal = permit(target.process(), signal)?;
     if signal == 0 { Ok(()) } else { send_to_task(&target, info) }
 }
 
@@ -109,7 +113,6 @@ pub fn sys_tkill(tid: i32, signal: i32) -> Result<()> {
     if tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let signal = check_number(signal)?;
     kill_thread(-1, tid, signal, own_info(signal, code::TKILL))
 }
 
@@ -118,7 +121,6 @@ pub fn sys_tgkill(tgid: i32, tid: i32, signal: i32) -> Result<()> {
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let signal = check_number(signal)?;
     kill_thread(tgid, tid, signal, own_info(signal, code::TKILL))
 }
 
@@ -136,7 +138,6 @@ fn read_info(target: i32, signal: u32, at: usize) -> Result<SigInfo> {
 /// rt_sigqueueinfo(2). EFAULT, EAGAIN, EINVAL, EPERM, ESRCH.
 pub fn sys_rt_sigqueueinfo(tgid: i32, signal: i32, info: usize) -> Result<()> {
     let info = read_info(tgid, signal as u32, info)?;
-    let signal = check_number(signal)?;
     deliver_to(&find(tgid).ok_or(Errno::ESRCH)?, signal, info)
 }
 
@@ -146,7 +147,7 @@ pub fn sys_rt_tgsigqueueinfo(tgid: i32, tid: i32, signal: i32, info: usize) -> R
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    kill_thread(tgid, tid, check_number(signal)?, info)
+    kill_thread(tgid, tid, signal, info)
 }
 
 /// pidfd_send_signal(2). EBADF, EINVAL, EPERM, ESRCH.
@@ -157,33 +158,33 @@ pub fn sys_pidfd_send_signal(pidfd: i32, signal: i32, info: usize, flags: u32) -
     if flags & !(THREAD | THREAD_GROUP | PROCESS_GROUP) != 0 || flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
     }
-    let process = match task::pidfd::process_of(pidfd) {
+    let target = match task::pidfd::target_of(pidfd) {
         // A process's directory in /proc will do, too.
         Err(Errno::EBADF) => {
             let file = task::current().files().get(pidfd)?;
             let id = crate::fs::proc::process_of(&file).ok_or(Errno::EBADF)?;
-            pid::find_process(id).ok_or(Errno::ESRCH)?
+            let process = find(id).ok_or(Errno::ESRCH)?;
+            Target { process, id, is_thread: false, is_gone: false }
         }
         other => other?,
     };
     let info = match info {
-        0 => own_info(signal as u32, code::USER),
+        0 => own_info(signal, code::USER),
         at => {
             let mut given = SigInfo::default();
             user::read_bytes(at, bytemuck::bytes_of_mut(&mut given))?;
             if given.signo != signal {
                 return Err(Errno::EINVAL);
             }
-            read_info(process.pid(), signal as u32, at)?
+            read_info(target.id, signal as u32, at)?
         }
     };
-    let signal = check_number(signal)?;
-    if pid::find_process(process.pid()).is_none_or(|found| !Rc::ptr_eq(&found, &process)) {
-        // It was reaped.
-        return Err(Errno::ESRCH);
+    match flags {
+        // The group with the id of the process, whoever is in it.
+        PROCESS_GROUP => kill_group(target.id, signal, info),
+        _ if target.is_gone => Err(Errno::ESRCH),
+        THREAD => kill_thread(-1, target.id, signal, info),
+        0 if target.is_thread => kill_thread(-1, target.id, signal, info),
+        _ => deliver_to(&target.process, signal, info),
     }
-    if flags == PROCESS_GROUP {
-        return kill_group(process.group(), signal, info);
-    }
-    deliver_to(&process, signal, info)
 }

@@ -385,5 +385,12 @@ syscalls! {
     459 lsm_get_self_attr None [] (attr: Uint, ctx: Ptr, size: Ptr, flags: Hex) "no security modules";
     460 lsm_set_self_attr None [] (attr: Uint, ctx: Ptr, size: Uint, flags: Hex) "no security modules";
     461 lsm_list_modules None [] (ids: Ptr, size: Ptr, flags: Hex) "no security modules";
-    462 mseal None [] (start: Ptr, len: Size, flags: Hex) "";
+    462 mseal Full [crate::mm::syscalls::sys_mseal] (start: Ptr, len: Size, flags: Hex) "";
+    463 setxattrat Full [crate::fs::xattr::sys_setxattrat] (dirfd: Fd, path: Path, flags: Hex, name: Path, args: Ptr, size: Size) "";
+    464 getxattrat Full [crate::fs::xattr::sys_getxattrat] (dirfd: Fd, path: Path, flags: Hex, name: Path, args: Ptr, size: Size) "";
+    465 listxattrat Full [crate::fs::xattr::sys_listxattrat] (dirfd: Fd, path: Path, flags: Hex, list: Ptr, size: Size) "";
+    466 removexattrat Full [crate::fs::xattr::sys_removexattrat] (dirfd: Fd, path: Path, flags: Hex, name: Path) "";
+    467 open_tree_attr None [= EPERM] (dirfd: Fd, path: Path, flags: Hex, attr: Ptr, size: Size) "mounts are fixed when the pod starts";
+    468 file_getattr Full [crate::file::ioctl_files::sys_file_getattr] (dirfd: Fd, path: Path, attr: Ptr, size: Size, flags: Hex) "";
+    469 file_setattr Partial [crate::file::ioctl_files::sys_file_setattr] (dirfd: Fd, path: Path, attr: Ptr, size: Size, flags: Hex) "no attributes can be set: EOPNOTSUPP";
 }

@@ -116,9 +116,12 @@ pub fn sys_unshare(flags: u64) -> Result<()> {
     Ok(())
 }
 
-/// setns(2): there are no other namespaces. EPERM, EBADF.
-pub fn sys_setns(fd: i32, _kind: u32) -> Result<()> {
+/// setns(2): there are no other namespaces. EBADF, EINVAL, EPERM.
+pub fn sys_setns(fd: i32, kind: u32) -> Result<()> {
     current().files().get(fd)?;
+    if super::pidfd::process_of(fd).is_ok() && kind == 0 {
+        return Err(Errno::EINVAL);
+    }
     Err(Errno::EPERM)
 }
 
@@ -141,8 +144,8 @@ pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Re
     const IO: i32 = 5;
     const SYSVSEM: i32 = 6;
     const EPOLL_TFD: i32 = 7;
-    let a = pid::find_task(pid1).ok_or(Errno::ESRCH)?;
-    let b = pid::find_task(pid2).ok_or(Errno::ESRCH)?;
+    let a = pid::find_subject(pid1)?;
+    let b = pid::find_subject(pid2)?;
     fn order(a: usize, b: usize) -> i32 {
         match a.cmp(&b) {
             core::cmp::Ordering::Equal => 0,

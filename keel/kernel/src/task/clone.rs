@@ -308,6 +308,8 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     pid::enter(tid, task.clone(), (!has(THREAD)).then(|| process.clone()));
     if !has(THREAD) {
         let real_parent = if has(PARENT) { parent.parent() } else { Some(parent.clone()) };
+        let thread = if has(PARENT) { parent.parent_thread.get() } else { current().tid() };
+        process.parent_thread.set(thread);
         real_parent.unwrap_or_else(pid::init_process).adopt(process);
     } else {
         let stopping = &process.signals.stopping;

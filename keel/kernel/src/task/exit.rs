@@ -128,7 +128,7 @@ fn end_process(process: &Rc<Process>, last: &Rc<Task>, status: i32) {
         let _ = signal::send_to_process(&parent, info);
     }
     if parent.pid() == pid::INIT || unwanted {
-        reap(&parent, process);
+        reap(&parent, process, false);
     }
     parent.child_events.wake_all();
 }
@@ -144,12 +144,14 @@ pub(super) fn child_info(process: &Process, uid: u32, status: i32) -> SigInfo {
     SigInfo::child(code, process.pid(), uid, value, usage.user_ns / send::TICK_NS, usage.system_ns / send::TICK_NS)
 }
 
-/// Removes a zombie for good.
-pub(super) fn reap(parent: &Rc<Process>, process: &Rc<Process>) {
-    let mut usage = parent.children_usage.get();
+/// Removes a zombie for good. What it used counts for its parent if that waited for it, otherwise for keel.
+pub(super) fn reap(parent: &Rc<Process>, process: &Rc<Process>, waited: bool) {
+    let init = pid::init_process();
+    let payer = if waited { parent } else { &init };
+    let mut usage = payer.children_usage.get();
     usage.add(&process.usage());
     usage.add(&process.children_usage.get());
-    parent.children_usage.set(usage);
+    payer.children_usage.set(usage);
     parent.remove_child(process.pid());
     pid::remove_process(process.pid());
 }
@@ -176,7 +178,7 @@ fn find_heirs(process: &Rc<Process>) {
         }
         if child.zombie.get().is_some() {
             if heir.pid() == pid::INIT {
-                reap(&heir, &child);
+                reap(&heir, &child, false);
             } else {
                 child.exit_signal.set(g::SIGCHLD);
                 let _ = signal::send_to_process(&heir, SigInfo::from_kernel(g::SIGCHLD));

@@ -32,7 +32,7 @@ pub fn sys_prlimit64(target: i32, resource: i32, new: usize, old: usize) -> Resu
     let me = current();
     let task = match target {
         0 => me.clone(),
-        _ => pid::find_task(target).ok_or(Errno::ESRCH)?,
+        _ => pid::find_subject(target)?,
     };
     if !Rc::ptr_eq(&task, &me) && !may_change(&me, &task) {
         return Err(Errno::EPERM);

@@ -101,6 +101,14 @@ pub fn find_task(tid: i32) -> Option<Rc<Task>> {
     TABLE.borrow().get(&tid)?.task.clone()
 }
 
+/// The thread with this id, for a call that needs rights over it: nobody has any over keel's own process. EPERM, ESRCH.
+pub fn find_subject(tid: i32) -> Result<Rc<Task>> {
+    if tid == INIT {
+        return Err(Errno::EPERM);
+    }
+    find_task(tid).ok_or(Errno::ESRCH)
+}
+
 /// The process with this id; zombies too.
 pub fn find_process(pid: i32) -> Option<Rc<Process>> {
     TABLE.borrow().get(&pid)?.process.clone()

@@ -1,9 +1,10 @@
 //! Descriptors of processes; pidfd_open(2).
 
-use super::{Process, current, pid, robust};
+use super::{Process, Task, current, pid, robust};
 use crate::file::{File, FileOps, Queues};
+use crate::mm::user;
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -16,36 +17,137 @@ const NONBLOCK: u32 = g::O_NONBLOCK;
 /// `PIDFD_THREAD`.
 const THREAD: u32 = g::O_EXCL;
 
-/// A process as a file: readable once it has ended.
+/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`: the caller, without a descriptor.
+const SELF_THREAD: i32 = -10000;
+const SELF_PROCESS: i32 = -10001;
+
+/// Requests about the process of a descriptor are of this kind.
+const REQUESTS: u32 = 0xff;
+/// `PIDFD_GET_INFO`: its number, and the bytes of the first version of what it fills.
+const GET_INFO: u32 = 11;
+const INFO_SIZE: usize = 64;
+
+/// A process as a file: readable once it has ended; with `PIDFD_THREAD`, a thread.
 struct PidFd {
     process: Rc<Process>,
+    /// The thread, unless the process as a whole is meant.
+    thread: Option<Weak<Task>>,
+    /// Id of the thread or the process.
+    id: i32,
 }
+
+impl PidFd {
+    /// Its thread, if it means one that has not ended.
+    fn living_thread(&self) -> Option<Rc<Task>> {
+        let task = self.thread.as_ref()?.upgrade()?;
+        pid::find_task(self.id).filter(|found| Rc::ptr_eq(found, &task))
+    }
+
+    fn has_ended(&self) -> bool {
+        match self.thread {
+            Some(_) => self.living_thread().is_none(),
+            None => self.process.zombie_status().is_some(),
+        }
+    }
+
+    /// Nothing is left of it: its id may be another's now.
+    fn is_reaped(&self) -> bool {
+        if self.id == self.process.pid() { !is_there(&self.process) } else { self.has_ended() }
+    }
+
+    /// `PIDFD_GET_INFO` into `size` bytes. EFAULT, EINVAL, ESRCH.
+    fn write_info(&self, at: usize, size: usize) -> Result<()> {
+        const IDS: u64 = 1;
+        const CREDENTIALS: u64 = 2;
+        const CGROUP: u64 = 4;
+        const EXIT: u64 = 8;
+        if at == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let wanted: u64 = user::read(at)?;
+        // mask, id of the control group; process ids, credentials, exit status; version 2: dump, unused.
+        let (mut mask, mut words) = (CGROUP, [0u32; 18]);
+        words[2] = CGROUP_ROOT;
+        if self.is_reaped() {
+            let status = self.process.zombie_status().filter(|_| self.id == self.process.pid());
+            if wanted & EXIT == 0 {
+                return Err(Errno::ESRCH);
+            }
+            words[15] = status.ok_or(Errno::ESRCH)? as u32;
+            mask |= EXIT;
+        } else {
+            let task = self.living_thread().or_else(|| self.process.main_thread());
+            let ids = [self.id, self.process.pid(), self.process.ppid()];
+            words[4..7].copy_from_slice(&ids.map(|id| id as u32));
+            mask |= IDS;
+            if let Some(cred) = task.map(|task| task.cred()) {
+                let ids = [cred.uid, cred.gid, cred.euid, cred.egid, cred.suid, cred.sgid, cred.fsuid, cred.fsgid];
+                words[7..15].copy_from_slice(&ids);
+            } else {
+                let uid = self.process.last_uid();
+                words[7..15].copy_from_slice(&[uid, 0, uid, 0, uid, 0, uid, 0]);
+            }
+            mask |= CREDENTIALS;
+        }
+        words[0] = mask as u32;
+        let known: &[u8] = bytemuck::cast_slice(&words);
+        user::write_bytes(at, known.get(..size).unwrap_or(known))?;
+        user::clear(at.wrapping_add(known.len()), size.saturating_sub(known.len()))
+    }
+}
+
+/// Id of the only control group.
+const CGROUP_ROOT: u32 = 1;
 
 impl FileOps for PidFd {
     fn as_any(&self) -> &dyn Any {
         self
     }
     fn attr(&self) -> Result<Attr> {
-        Ok(Attr { mode: 0o600, nlink: 1, blksize: 4096, ino: self.process.pid() as u64, ..Attr::default() })
+        Ok(Attr { mode: 0o600, nlink: 1, blksize: 4096, ino: self.id as u64, ..Attr::default() })
     }
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[pidfd]".to_vec()
     }
     fn describe(&self, _file: &File, out: &mut String) {
-        let pid = if self.process.zombie_status().is_some() { -1 } else { self.process.pid() };
+        let pid = if self.has_ended() { -1 } else { self.id };
         out.push_str(&format!("Pid:\t{pid}\nNSpid:\t{pid}\n"));
     }
+    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+        const READ_AND_WRITE: u32 = 3;
+        let (number, size) = (command & 0xff, (command >> 16 & 0x3fff) as usize);
+        let known = command >> 30 == READ_AND_WRITE && command >> 8 & 0xff == REQUESTS && number == GET_INFO;
+        if !known || size < INFO_SIZE {
+            return Err(Errno::ENOTTY);
+        }
+        self.write_info(arg, size).map(|()| 0)
+    }
     fn poll(&self, _file: &File) -> u32 {
-        if self.process.zombie_status().is_some() { g::POLLIN | g::POLLRDNORM } else { 0 }
+        match self.has_ended() {
+            true if self.is_reaped() => g::POLLIN | g::POLLRDNORM | g::POLLHUP,
+            true => g::POLLIN | g::POLLRDNORM,
+            false => 0,
+        }
     }
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
         out.push(self.process.exit_events());
     }
 }
 
+/// Whether a process has not been reaped yet.
+fn is_there(process: &Rc<Process>) -> bool {
+    process.pid() == pid::INIT || pid::find_process(process.pid()).is_some_and(|found| Rc::ptr_eq(&found, process))
+}
+
 /// Opens a descriptor of a process. EMFILE.
 pub(super) fn open(process: &Rc<Process>, flags: u32) -> Result<i32> {
-    let file = File::new(Rc::new(PidFd { process: process.clone() }), g::O_RDWR | flags & NONBLOCK, None);
+    insert(PidFd { process: process.clone(), thread: None, id: process.pid() }, flags)
+}
+
+fn insert(pidfd: PidFd, flags: u32) -> Result<i32> {
+    let file = File::new(Rc::new(pidfd), g::O_RDWR, None);
+    // The flag of threads is one that others lose when they are open.
+    file.flags.set(g::O_RDWR | flags & (NONBLOCK | THREAD));
     current().files().insert(file, true)
 }
 
@@ -54,11 +156,34 @@ pub fn open_by_id(id: i32) -> Result<i32> {
     open(&pid::find_process(id).ok_or(Errno::ESRCH)?, 0)
 }
 
-/// The process behind a descriptor. EBADF.
-pub fn process_of(fd: i32) -> Result<Rc<Process>> {
+/// What a descriptor means.
+pub struct Target {
+    /// The process, or that of the thread.
+    pub process: Rc<Process>,
+    /// Id of the thread or the process.
+    pub id: i32,
+    /// It was opened for a thread.
+    pub is_thread: bool,
+    /// It was reaped.
+    pub is_gone: bool,
+}
+
+/// What a descriptor, or one of the names for the caller, means. EBADF.
+pub fn target_of(fd: i32) -> Result<Target> {
+    if matches!(fd, SELF_THREAD | SELF_PROCESS) {
+        let (me, is_thread) = (current(), fd == SELF_THREAD);
+        let id = if is_thread { me.tid() } else { me.pid() };
+        return Ok(Target { process: me.process().clone(), id, is_thread, is_gone: false });
+    }
     let file = current().files().get(fd)?;
     let pidfd = file.ops.as_any().downcast_ref::<PidFd>().ok_or(Errno::EBADF)?;
-    Ok(pidfd.process.clone())
+    let (is_thread, is_gone) = (pidfd.thread.is_some(), pidfd.is_reaped());
+    Ok(Target { process: pidfd.process.clone(), id: pidfd.id, is_thread, is_gone })
+}
+
+/// The process behind a descriptor or one of the names for the caller. EBADF.
+pub fn process_of(fd: i32) -> Result<Rc<Process>> {
+    Ok(target_of(fd)?.process)
 }
 
 /// Whether waits on a descriptor of a process return at once. EBADF.
@@ -71,11 +196,22 @@ pub fn sys_pidfd_open(target: i32, flags: u32) -> Result<i32> {
     if flags & !(NONBLOCK | THREAD) != 0 || target <= 0 {
         return Err(Errno::EINVAL);
     }
-    match pid::find_process(target) {
-        Some(process) => open(&process, flags),
+    if target == pid::INIT {
+        return open(&pid::init_process(), flags);
+    }
+    let (process, thread) = (pid::find_process(target), pid::find_task(target));
+    match (process, thread) {
+        (process, Some(task)) if flags & THREAD != 0 => {
+            let process = process.unwrap_or_else(|| task.process().clone());
+            insert(PidFd { process, thread: Some(Rc::downgrade(&task)), id: target }, flags)
+        }
+        (Some(process), None) if flags & THREAD != 0 => {
+            insert(PidFd { process, thread: Some(Weak::new()), id: target }, flags)
+        }
+        (Some(process), _) => open(&process, flags),
         // Linux says so of threads that lead no process.
-        None if pid::find_task(target).is_some() => Err(Errno::ENOENT),
-        None => Err(Errno::ESRCH),
+        (None, Some(_)) => Err(Errno::ENOENT),
+        (None, None) => Err(Errno::ESRCH),
     }
 }
 
@@ -84,7 +220,16 @@ pub fn sys_pidfd_getfd(pidfd: i32, target: i32, flags: u32) -> Result<i32> {
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let task = process_of(pidfd)?.main_thread().ok_or(Errno::ESRCH)?;
+    let file = current().files().get(pidfd)?;
+    let pidfd = file.ops.as_any().downcast_ref::<PidFd>().ok_or(Errno::EBADF)?;
+    if pidfd.id == pid::INIT {
+        return Err(Errno::EPERM);
+    }
+    let task = match pidfd.thread {
+        Some(_) => pidfd.living_thread(),
+        None => pidfd.process.main_thread(),
+    };
+    let task = task.ok_or(Errno::ESRCH)?;
     let me = current();
     if !robust::may_look(&me, &task) {
         return Err(Errno::EPERM);

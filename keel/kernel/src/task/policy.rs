@@ -249,6 +249,9 @@ fn set_nice(task: &Rc<Task>, nice: i32) -> Result<()> {
 
 /// setpriority(2). EACCES, EINVAL, EPERM, ESRCH.
 pub fn sys_setpriority(which: i32, who: i32, nice: i32) -> Result<()> {
+    if which as u32 == g::PRIO_PROCESS && who == pid::INIT {
+        return Err(Errno::EPERM);
+    }
     let own = current().cred();
     let mut outcome = Err(Errno::ESRCH);
     for task in chosen(which, who)? {
@@ -262,8 +265,14 @@ pub fn sys_setpriority(which: i32, who: i32, nice: i32) -> Result<()> {
     outcome
 }
 
+/// `IOPRIO_WHO_PROCESS`.
+const IO_PROCESS: i32 = 1;
+
 /// ioprio_get(2). EINVAL, EPERM, ESRCH.
 pub fn sys_ioprio_get(which: i32, who: i32) -> Result<i32> {
+    if which == IO_PROCESS && who == pid::INIT {
+        return Ok(0);
+    }
     Ok(io_chosen(which, who)?.iter().map(|t| t.io_priority.get()).min().unwrap_or(0))
 }
 
@@ -277,6 +286,9 @@ pub fn sys_ioprio_set(which: i32, who: i32, priority: i32) -> Result<()> {
         0 if level != 0 => return Err(Errno::EINVAL),
         0..=3 => {}
         _ => return Err(Errno::EINVAL),
+    }
+    if which == IO_PROCESS && who == pid::INIT {
+        return Err(Errno::EPERM);
     }
     for task in io_chosen(which, who)? {
         if !may_signal(&current().cred(), &task.cred()) {

@@ -103,6 +103,8 @@ pub struct Process {
     parent: RefCell<Weak<Process>>,
     /// Process id of the last parent: getppid(2) without a counted reference.
     parent_pid: Cell<i32>,
+    /// The thread that made it; another one of the parent's once that has ended.
+    pub(super) parent_thread: Cell<i32>,
     children: RefCell<Vec<Rc<Process>>>,
     threads: RefCell<Vec<Rc<Task>>>,
     group: Cell<i32>,
@@ -156,6 +158,7 @@ impl Process {
             pid,
             parent: RefCell::new(Weak::new()),
             parent_pid: Cell::new(0),
+            parent_thread: Cell::new(0),
             children: RefCell::new(Vec::new()),
             threads: RefCell::new(Vec::new()),
             group: Cell::new(group),

@@ -102,7 +102,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
     for child in process.children() {
         let is_clone = child.exit_signal.get() != g::SIGCHLD;
         let eligible = options & WALL != 0 || is_clone == (options & WCLONE != 0);
-        if !which.has(&child) || !eligible {
+        if !which.has(&child) || !eligible || options & WNOTHREAD != 0 && !is_own(&child) {
             continue;
         }
         any = true;
@@ -111,7 +111,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
             usage.add(&child.children_usage());
             if options & g::WNOWAIT == 0 {
                 match news {
-                    News::Ended(_) => exit::reap(process, &child),
+                    News::Ended(_) => exit::reap(process, &child, true),
                     News::Stopped(_) => child.signals.stop_news.set(false),
                     News::Continued => child.signals.continue_news.set(false),
                     News::Traced(_) => {}
@@ -124,6 +124,14 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
         return Some(Err(Errno::ECHILD));
     }
     None
+}
+
+/// Whether a child is the current thread's own. Those of threads that have ended are the oldest thread's.
+fn is_own(child: &Process) -> bool {
+    let me = current();
+    let threads = me.process().threads();
+    let parent = threads.iter().find(|thread| thread.tid() == child.parent_thread.get());
+    parent.or(threads.first()).is_some_and(|thread| Rc::ptr_eq(thread, &me))
 }
 
 fn news_of(child: &Rc<Process>, options: u32) -> Option<News> {
@@ -198,7 +206,8 @@ fn waitid(kind: i32, id: i32, options: u32, rusage: usize) -> Result<SigInfo> {
             if pidfd::is_nonblocking(id)? {
                 options |= g::WNOHANG;
             }
-            Which::Process(pidfd::process_of(id)?)
+            let target = pidfd::target_of(id)?;
+            if target.id == target.process.pid() { Which::Process(target.process) } else { Which::Pid(target.id) }
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -26,7 +26,7 @@ pub fn sys_set_robust_list(head: usize, len: usize) -> Result<()> {
 /// get_robust_list(2). EFAULT, EPERM, ESRCH.
 pub fn sys_get_robust_list(tid: i32, head: usize, len: usize) -> Result<()> {
     let me = current();
-    let target = if tid == 0 { me.clone() } else { pid::find_task(tid).ok_or(Errno::ESRCH)? };
+    let target = if tid == 0 { me.clone() } else { pid::find_subject(tid)? };
     if !may_look(&me, &target) {
         return Err(Errno::EPERM);
     }

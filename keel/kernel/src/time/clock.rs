@@ -65,6 +65,7 @@ impl Clock {
         }
         let process = match target {
             0 => task::current().process().clone(),
+            pid::INIT => pid::init_process(),
             other => pid::find_process(other).ok_or(Errno::EINVAL)?,
         };
         Ok(Self::Process(process, kind == VIRT))

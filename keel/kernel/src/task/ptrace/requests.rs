@@ -58,6 +58,9 @@ pub fn sys_ptrace(request: u64, target: i32, address: usize, data: usize) -> Res
         attach(&me, &parent, 0, false);
         return Ok(0);
     }
+    if target == pid::INIT && matches!(request, ATTACH | SEIZE) {
+        return Err(Errno::EPERM);
+    }
     let task = pid::find_task(target).ok_or(Errno::ESRCH)?;
     if matches!(request, ATTACH | SEIZE) {
         return start(&me, &task, request == SEIZE, address, data);
