@@ -83,6 +83,21 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("exhaust", "bomb-with-memory", LIMITED, ""),
     ("exhaust", "flood", ENDLESS, ""),
     ("exhaust", "deep-stack", &[139], ""),
+    ("deep", "nested-descriptors", FINE, ""),
+    ("deep", "wide-descriptors", FINE, ""),
+    ("deep", "nested-epoll", FINE, ""),
+    ("deep", "removed-directories", FINE, ""),
+    ("deep", "removed-host-directories", FINE, ""),
+    ("deep", "deep-tree", FINE, ""),
+    ("deep", "links", FINE, ""),
+    ("deep", "arguments", FINE, ""),
+    ("deep", "vectors", FINE, ""),
+    ("deep", "ending-threads", FINE, ""),
+    ("deep", "signal-flood", FINE, ""),
+    ("deep", "many-areas", FINE, ""),
+    ("deep", "process-chain", FINE, ""),
+    ("deep", "many-waiters", FINE, ""),
+    ("deep", "elf-headers", FINE, ""),
 ];
 
 fn main() -> Result<ExitCode> {
@@ -91,7 +106,7 @@ fn main() -> Result<ExitCode> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
     let header = sources.join("guest.h");
-    let names = ["ring", "machine", "exhaust"];
+    let names = ["ring", "machine", "exhaust", "deep"];
     let programs = names.map(|name| Program {
         name: name.into(),
         source: sources.join(name).with_extension("c"),

@@ -100,8 +100,8 @@ keel_interrupt:         /* rsp: rip, cs, rflags, rsp, ss, on a stack of its own:
     push rax
     mov rax, [rsp + 8]
     shr rax, 39
-    cmp eax, {keel_slot}
-    jae 4f
+    cmp rax, {keel_slot}    /* what lies above it is no place, but a program may be about to find that out */
+    je 4f
     mov rax, [rsp + 8]
     mov gs:[{f_rip}], rax
     mov rax, [rsp + 24]
@@ -169,8 +169,8 @@ keel_exception:         /* eax: vector */
     jz keel_ring0_fault
     mov rbx, gs:[{x_rip}]
     shr rbx, 39
-    cmp ebx, {keel_slot}
-    jae 4f
+    cmp rbx, {keel_slot}
+    je 4f
     .macro record
     mov gs:[{f_vector}], rax
     mov rax, gs:[{e_address}]
@@ -186,17 +186,44 @@ keel_exception:         /* eax: vector */
     mov rax, gs:[{e_rax}]
     mov rbx, gs:[{e_rbx}]
     .endm
+keel_program_fault:     /* eax: vector */
     record
     jmp keel_fault_entry
-4:  /* from keel: a fault of a program access is fixed up */
-    cmp eax, 1
-    jne 6f
-    and dword ptr gs:[{x_rflags}], 0xfffffeff   /* a program with the trap flag came here: keel is not stepped through */
-    jmp 3f
-6:  cmp eax, 14
-    jne 7f
+4:  /* Keel's part of memory. A program that went astray to where there is no code of keel is still a program. */
+    mov gs:[{f_vector}], rax
     mov rbx, gs:[{x_rip}]
-    unless_within keel_user_access, keel_user_access_end, 5f
+    unless_within keel_image, keel_text_end, 9f
+    mov rax, gs:[{f_vector}]
+    cmp eax, 14
+    je 6f
+    cmp eax, 13
+    je 7f
+    cmp eax, 17
+    je 5f
+    cmp eax, 1
+    jne keel_own_fault
+    /* The program's trap flag came along: keel is not stepped through, but what follows the call is. */
+    .macro gate_stepped gate
+    lea rax, [rip + \gate]
+    cmp rbx, rax
+    je keel_stepped
+    .endm
+    gate_stepped keel_gate
+    gate_stepped keel_gate_shared
+    gate_stepped keel_gate_full
+    and dword ptr gs:[{x_rflags}], 0xfffffeff
+    jmp 3f
+keel_stepped:
+    lea rax, [rip + keel_gate_stepped]
+    mov gs:[{x_rip}], rax
+    and dword ptr gs:[{x_rflags}], 0xfffffeff
+    jmp 3f
+5:  /* So did its alignment check. On the way out it comes back, from the frame. */
+    and dword ptr gs:[{x_rflags}], 0xfffbffff
+    mov dword ptr gs:[{work}], 1
+    jmp 3f
+6:  /* A fault of a program access is fixed up. */
+    unless_within keel_user_access, keel_user_access_end, 9f
     mov rax, gs:[{e_address}]
     mov gs:[{f_address}], rax
     lea rax, [rip + keel_user_access_stopped]
@@ -206,10 +233,45 @@ keel_exception:         /* eax: vector */
     mov rsp, gs:[{own}]
     lea rsp, [rsp + {x_rip}]
     iretq
-5:  mov eax, 14
-7:  record
-    mov rsp, gs:[{f_rsp}]
+9:  mov rbx, gs:[{x_rip}]
+    unless_within keel_image, keel_text_end, 8f
+    mov rax, gs:[{f_vector}]
+keel_own_fault:
+    record
+    lea rsp, [rip + keel_failure_stack_end]
     jmp keel_own_fault_entry
+8:  mov rax, gs:[{f_vector}]
+    jmp keel_program_fault
+7:  /* The way out leads to no place that a processor can go to: the program has left keel and faults there. */
+    .macro left_by_jump label
+    lea rax, [rip + \label]
+    cmp rbx, rax
+    je keel_jumped_nowhere
+    .endm
+    left_by_jump keel_jump_quick
+    left_by_jump keel_jump_own
+    left_by_jump keel_jump_fast
+    lea rax, [rip + keel_iretq]
+    cmp rbx, rax
+    jne 9b
+    test dword ptr gs:[{x_rflags}], 0x4000
+    jz keel_returned_nowhere
+    and dword ptr gs:[{x_rflags}], 0xffffbfff   /* IRETQ refuses to work under the program's nested task flag */
+    jmp 3b
+keel_returned_nowhere:
+    mov rbx, gs:[{x_rsp}]
+    mov rax, [rbx]
+    mov gs:[{x_rip}], rax
+    mov rax, [rbx + 16]
+    mov gs:[{x_rflags}], rax
+    mov rax, [rbx + 24]
+    mov gs:[{x_rsp}], rax
+    mov eax, 13
+    jmp keel_program_fault
+keel_jumped_nowhere:
+    mov gs:[{x_rip}], rcx
+    mov eax, 13
+    jmp keel_program_fault
 keel_ring0_fault:
     mov dx, {panic_port}
     out dx, al
@@ -278,7 +340,7 @@ keel_entries:
     push 0
     push {user_ss}
     push r11
-    push 0x202
+    pushfq                  /* what a processor keeps of them behind a `syscall`, but for those of arithmetic */
     push {user_cs}
     push rcx
     push 0
@@ -375,6 +437,7 @@ keel_leaving_quick:
     jne keel_leave_quick_again
     mov rcx, [rsp + 8]
     mov rsp, [rsp + 16]
+keel_jump_quick:
     jmp rcx
 keel_leaving_quick_end:
 8:  pop rax
@@ -398,6 +461,7 @@ keel_leaving_own:
     jne keel_leave_quick_again
     mov rcx, [rsp + 8]
     mov rsp, [rsp + 16]
+keel_jump_own:
     jmp rcx
 keel_leaving_own_end:
 8:  pop rax
@@ -432,6 +496,7 @@ keel_leaving_fast:
     mov rdi, [rsp + 256 + 14*8]
     mov rcx, [rsp + 256 + 16*8]
     mov rsp, [rsp + 256 + 19*8]
+keel_jump_fast:
     jmp rcx
 keel_leaving_fast_end:
 8:  call {enter}
@@ -462,6 +527,12 @@ keel_lstar:             /* `syscall`: CPL 3 under software-nested KVM, CPL 0 on 
     mov rdi, rsp
     call {syscall}
     jmp keel_leave
+keel_gate_stepped:      /* a patched call under the trap flag: it comes back with the frame */
+    mov r11, rsp
+    mov rsp, gs:[{kstack}]
+    call_frame
+    or dword ptr [rsp + 256 + 18*8], 0x100
+    jmp 8b
 
     .balign 16
 keel_fault_entry:       /* what happened is written down; all registers but rip, rsp, rflags are the program's */
@@ -515,14 +586,13 @@ keel_leaving:
     pop rsi
     pop rdi
     add rsp, 8
+keel_iretq:
     iretq
 keel_leaving_end:
 keel_leaving_last:
 
     .balign 16
-keel_own_fault_entry:   /* keel itself faulted: report on its own stack below the red zone */
-    sub rsp, 256
-    and rsp, -16
+keel_own_fault_entry:   /* keel itself faulted, for want of stack perhaps: the report has one of its own */
     fault_frame
     cld
     mov rdi, rsp
@@ -621,6 +691,8 @@ keel_user_access_stopped:
 keel_boot_stack:
     .skip 32768
 keel_boot_stack_end:
+    .skip 16384
+keel_failure_stack_end:
     .text
 "#,
     version = const abi::VERSION,

@@ -54,6 +54,11 @@ impl Drop for Dentry {
         if self.deleted.get() && crate::notify::is_on() {
             crate::notify::name_dropped(&self.inode);
         }
+        // The directories above, one after the other: the way up may be long, and kernel stacks are small.
+        let mut next = self.parent.take();
+        while let Some(dentry) = next.and_then(Rc::into_inner) {
+            next = dentry.parent.take();
+        }
     }
 }
 

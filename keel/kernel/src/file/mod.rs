@@ -16,6 +16,7 @@ pub mod fcntl;
 pub mod inotify;
 pub mod ioctl;
 pub mod ioctl_files;
+mod later;
 pub mod lock;
 pub mod owner;
 pub mod pipe;
@@ -178,15 +179,25 @@ impl File {
     }
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
+impl File {
+    /// The last use is over.
+    fn end(&mut self) {
         if !self.is_path() {
-            lock::description_released(self);
             self.ops.release(self);
             let closed =
                 if self.flags.get() & g::O_ACCMODE == g::O_RDONLY { g::IN_CLOSE_NOWRITE } else { g::IN_CLOSE_WRITE };
             self.happened(1, closed);
         }
+        drop(core::mem::replace(&mut self.ops, later::gone()));
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.is_path() {
+            lock::description_released(self);
+        }
+        later::close(self);
     }
 }
 

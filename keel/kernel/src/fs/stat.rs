@@ -166,6 +166,10 @@ pub fn sys_readlinkat(fd: i32, name: usize, buf: usize, size: i32) -> Result<usi
         caller.resolve(fd, &name, false)?
     };
     let target = place.inode().readlink()?;
+    // Links of /proc lead to places of any depth.
+    if target.len() >= vfs::PATH_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
     let shown = target.get(..size).unwrap_or(&target);
     user::write_bytes(buf, shown)?;
     Ok(shown.len())

@@ -76,9 +76,6 @@ impl Mm {
             (Some(interpreter), Some(bias)) => bias.wrapping_add(interpreter.image.header.entry as usize),
             _ => at(program.image.header.entry),
         };
-        if entry >= USER_TOP {
-            return Err(Errno::EINVAL);
-        }
         let contents = Contents {
             argv: if request.argv.is_empty() { &[Vec::new()] } else { request.argv },
             envp: request.envp,

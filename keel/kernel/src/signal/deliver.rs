@@ -77,6 +77,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
         restore_mask();
         rseq::settle(frame);
         ptrace::arm(frame);
+        super::fault::check_place(frame);
         if !percpu::work_pending() {
             return Ok(call.without_handler(frame));
         }

@@ -3,16 +3,30 @@
 use super::{SigInfo, code, send};
 use crate::mm::{Access, FaultError, user};
 use crate::patch;
-use crate::task::{self, oom};
-use abi::layout::KICK_VECTOR;
+use crate::task::{self, Task, oom};
+use abi::layout::{KICK_VECTOR, USER_TOP, selector};
+use alloc::rc::Rc;
 use hal::trap::{Exit, FaultInfo, TrapFrame};
 use hal::{fpu, percpu};
 use uapi::raw::general as g;
 
+/// Page fault error code: the page is there, but forbids it.
+const PF_PRESENT: u64 = 1;
 /// Page fault error code: a store.
 const PF_WRITE: u64 = 2;
 /// Page fault error code: an instruction fetch.
 const PF_FETCH: u64 = 16;
+/// Page fault error code: by a program.
+const PF_USER: u64 = 4;
+/// First address that no program of Linux can have.
+const LINUX_TOP: u64 = 0x7fff_ffff_f000;
+/// End of the lower half of memory.
+const CANONICAL_END: u64 = 1 << 47;
+/// Trap flag.
+const TRAP_FLAG: u64 = 0x100;
+/// Exception vectors that programs may raise by `int n`.
+const BREAKPOINT: u8 = 3;
+const OVERFLOW: u8 = 4;
 
 /// hal's hook: an exception or interrupt while a program ran.
 pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
@@ -57,25 +71,84 @@ fn page_fault(info: FaultInfo) {
         // The instruction runs again, in case that memory was found.
         Err(FaultError::NoMemory) => return oom::kill_largest(),
     };
-    task.signals.trap.set([14, info.code, info.address]);
+    task.signals.trap.set([14, shown_code(info), info.address]);
     send::force(&task, SigInfo::fault(signal, reason, info.address));
 }
 
-/// An `int n` instruction raises a general protection fault on processors, but an undefined opcode
-/// under software-nested KVM: tells what it would have been.
-fn interrupt_instruction(frame: &TrapFrame) -> Option<FaultInfo> {
-    const INT: u8 = 0xcd;
-    match user::read::<[u8; 2]>(frame.rip as usize) {
-        Ok([INT, vector]) => Some(FaultInfo { vector: 13, code: u64::from(vector) * 8 + 2, address: 0 }),
-        _ => None,
+/// The error code that programs see: Linux says of the upper half that the page is there, whatever the tables say.
+fn shown_code(info: FaultInfo) -> u64 {
+    let beyond = if info.address >= LINUX_TOP { PF_PRESENT } else { 0 };
+    info.code & (PF_PRESENT | PF_WRITE | PF_FETCH) | PF_USER | beyond
+}
+
+/// On the way back to a program: it does not go on in keel's part of memory, which is no place of a program.
+#[inline(always)]
+pub fn check_place(frame: &TrapFrame) {
+    if (USER_TOP as u64..CANONICAL_END).contains(&frame.rip) {
+        stray(frame.rip);
     }
 }
 
-/// An exception other than a page fault: signal and `si_code` as in Linux's traps.c.
-fn exception(frame: &TrapFrame, info: FaultInfo) {
-    let info = Some(info.vector).filter(|v| *v == 6).and_then(|_| interrupt_instruction(frame)).unwrap_or(info);
-    let here = frame.rip;
+#[cold]
+fn stray(rip: u64) {
     let task = task::current();
+    let info = FaultInfo { vector: 14, code: PF_FETCH, address: rip };
+    task.signals.trap.set([14, shown_code(info), rip]);
+    send::force(&task, SigInfo::fault(g::SIGSEGV, 1, rip));
+}
+
+/// A program asks to go on with other segments than a program has. There are none that it could: what the processor would
+/// do on the way back.
+pub fn check_selectors(task: &Rc<Task>, code: u16, stack: u16) {
+    const PRIVILEGE: u16 = 3;
+    let wrong = match (code | PRIVILEGE, stack | PRIVILEGE) {
+        (selector::USER_CS, selector::USER_DS) => return,
+        (selector::USER_CS, stack) => stack,
+        (code, _) => code,
+    };
+    let [_, _, cr2] = task.signals.trap.get();
+    // Local tables are empty, and their selectors are named as they are, but for the privilege.
+    task.signals.trap.set([13, u64::from(wrong & !PRIVILEGE), cr2]);
+    send::force(task, SigInfo::from_kernel(g::SIGSEGV));
+}
+
+/// Most bytes of an instruction.
+const INSTRUCTION: u64 = 15;
+
+/// An `int n` instruction raises a general protection fault or its exception on processors, but an undefined opcode
+/// under software-nested KVM: tells what it would have been, and whether the program stands behind it then.
+fn interrupt_instruction(frame: &mut TrapFrame) -> Option<FaultInfo> {
+    const INT: u8 = 0xcd;
+    for length in 0..INSTRUCTION - 1 {
+        let at = frame.rip.wrapping_add(length);
+        match user::read::<u8>(at as usize).ok()? {
+            // Prefixes that change nothing: segments, sizes, repetition, REX.
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf2 | 0xf3 | 0x40..=0x4f => {}
+            INT => {
+                let vector = user::read::<u8>(at.wrapping_add(1) as usize).ok()?;
+                // Breakpoint and overflow are for programs.
+                if matches!(vector, BREAKPOINT | OVERFLOW) {
+                    frame.rip = at.wrapping_add(2);
+                    return Some(FaultInfo { vector, code: 0, address: 0 });
+                }
+                return Some(FaultInfo { vector: 13, code: u64::from(vector) * 8 + 2, address: 0 });
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// An exception other than a page fault: signal and `si_code` as in Linux's traps.c.
+fn exception(frame: &mut TrapFrame, info: FaultInfo) {
+    let info = Some(info.vector).filter(|v| *v == 6).and_then(|_| interrupt_instruction(frame)).unwrap_or(info);
+    let task = task::current();
+    if info.vector == 1 && frame.rflags & TRAP_FLAG != 0 {
+        // It steps through itself: it shall meet its own instructions, not those of trampolines.
+        task.mm().show_plain_text();
+        frame.rip = patch::program_rip(frame.rip);
+    }
+    let here = frame.rip;
     let [_, _, cr2] = task.signals.trap.get();
     task.signals.trap.set([u64::from(info.vector), info.code, cr2]);
     let sent = match info.vector {

@@ -11,16 +11,17 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
 use hal::fpu;
-use hal::trap::{Entry, RFLAGS_USER, TrapFrame};
+use hal::trap::{Entry, TrapFrame};
 use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI).
 const RED_ZONE: u64 = 128;
-/// Flags that a handler may change in the saved context: AC, OF, DF, TF, SF, ZF, AF, PF, CF.
-const CHANGEABLE_FLAGS: u64 = 0x4_0dd5;
-const DIRECTION_AND_TRAP_FLAGS: u64 = 0x500;
+/// Flags that a handler may change in the saved context: AC, RF, OF, DF, TF, SF, ZF, AF, PF, CF.
+const CHANGEABLE_FLAGS: u64 = 0x5_0dd5;
+/// Flags that a handler starts without: RF, DF, TF.
+const STEP_FLAGS: u64 = 0x1_0500;
 /// I/O privilege is keel's business; Linux programs see 0.
 const IOPL: u64 = 0x3000;
 
@@ -148,7 +149,7 @@ pub(super) fn push(
     frame.rax = 0;
     frame.rsp = at;
     frame.rip = action.handler as u64;
-    frame.rflags &= !DIRECTION_AND_TRAP_FLAGS;
+    frame.rflags &= !STEP_FLAGS;
     frame.entry = Entry::Fault as u64;
     // A handler starts with fresh floating point state.
     frame.xmm = [[0; 2]; 16];
@@ -193,7 +194,7 @@ fn restore(f: &mut TrapFrame, context: &Context) {
     [f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax, f.rcx, f.rsp] =
         context.registers;
     f.rip = context.rip;
-    f.rflags = RFLAGS_USER & !CHANGEABLE_FLAGS | context.flags & CHANGEABLE_FLAGS;
+    f.rflags = f.rflags & !CHANGEABLE_FLAGS | context.flags & CHANGEABLE_FLAGS;
     f.cs = u64::from(selector::USER_CS);
     f.ss = u64::from(selector::USER_DS);
     f.entry = Entry::Fault as u64;
@@ -217,9 +218,6 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
         0 => None,
         at => Some(read_image(at as usize)?),
     };
-    if stored.context.rip as usize >= USER_TOP {
-        return Err(Errno::EFAULT);
-    }
     task.set_blocked(SigSet(stored.mask).without(UNBLOCKABLE));
     restore(frame, &stored.context);
     match image {
@@ -236,6 +234,9 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
     };
     // As sigaltstack(2) would; errors don't matter here.
     let _ = super::calls::set_alt_stack(task, alt, frame.rsp);
+    let stack_selector =
+        if stored.uc_flags & UC_STRICT_RESTORE_SS == 0 { selector::USER_DS } else { stored.context.ss };
+    super::fault::check_selectors(task, stored.context.cs, stack_selector);
     let [magic, seen, real, ..] = stored.context.reserved;
     if magic == SITE_MAGIC && seen == frame.rip && patch::program_rip(real) == seen {
         frame.rip = real;

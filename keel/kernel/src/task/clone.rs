@@ -274,6 +274,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
             comm: me.comm.get(),
         },
     );
+    task.signals.trap.set(me.signals.trap.get());
     task.no_new_privs.set(me.no_new_privs.get());
     task.personality.set(me.personality.get());
     task.securebits.set(me.securebits.get());

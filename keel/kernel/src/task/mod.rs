@@ -103,6 +103,8 @@ pub struct Task {
     pub(crate) rseq: rseq::Rseq,
     /// Memory policy, set_mempolicy(2).
     pub(crate) memory_policy: Cell<Option<Policy>>,
+    /// Files that it is closing, one in the other.
+    pub(crate) closing: Cell<u32>,
 }
 
 impl core::fmt::Debug for Task {
@@ -208,6 +210,7 @@ impl Task {
             user_dispatch: user_dispatch::UserDispatch::default(),
             rseq: rseq::Rseq::default(),
             memory_policy: Cell::new(None),
+            closing: Cell::new(0),
         })
     }
 

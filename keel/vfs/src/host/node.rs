@@ -221,12 +221,13 @@ impl HostNode {
     }
 }
 
-impl Drop for HostNode {
-    fn drop(&mut self) {
-        if let Some(content) = self.content.get() {
+impl HostNode {
+    /// It ends: nobody uses it any more.
+    fn end(&mut self) {
+        if let Some(content) = self.content.take() {
             content.dispose(&self.export.host);
         }
-        if let Some(names) = self.names.get() {
+        if let Some(names) = self.names.take() {
             self.export.host.cache.names_dropped(names.len());
         }
         if self.fetched.get() == 0
@@ -240,6 +241,18 @@ impl Drop for HostNode {
             if nodes.get(&key).is_some_and(|n| n.strong_count() == 0) {
                 nodes.remove(&key);
             }
+        }
+    }
+}
+
+impl Drop for HostNode {
+    fn drop(&mut self) {
+        self.end();
+        // The directories above, one after the other: the way up may be long, and kernel stacks are small.
+        let mut next = self.place.take();
+        while let Some(mut node) = next.and_then(|(dir, _)| Rc::into_inner(dir)) {
+            node.end();
+            next = node.place.take();
         }
     }
 }

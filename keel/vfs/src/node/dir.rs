@@ -47,6 +47,37 @@ impl Entries {
         }
     }
 
+    /// Drops all entries, and the directories that had no other use, without recursion.
+    pub(super) fn clear(&self) {
+        // The directory that is being emptied. Its `origin` leads back to the one that it lay in; the first has none.
+        let mut at: Option<Rc<Node>> = None;
+        loop {
+            let slots = match at.as_deref() {
+                None => &self.slots,
+                Some(Node { body: Body::Directory(entries), .. }) => &entries.slots,
+                Some(_) => return,
+            };
+            let first = slots.borrow_mut().pop_first();
+            match first {
+                Some((name, Slot::File { inode, .. })) => {
+                    let Some(node) = as_node(&inode) else { continue };
+                    drop(inode);
+                    let is_full = matches!(&node.body, Body::Directory(entries) if !entries.slots.borrow().is_empty());
+                    if is_full && Rc::strong_count(&node) == 1 {
+                        let before = node.origin.replace(at.take().map(|above| (above, name)));
+                        drop(before);
+                        at = Some(node);
+                    }
+                }
+                Some((_, Slot::Whiteout)) => {}
+                None => {
+                    let Some(empty) = at.take() else { return };
+                    at = empty.origin.take().map(|(above, _)| above);
+                }
+            }
+        }
+    }
+
     /// Size that a directory shows: as tmpfs counts it, 20 bytes an entry.
     pub(super) fn size(&self) -> u64 {
         (self.slots.borrow().len() as u64 + 2) * 20

@@ -208,6 +208,14 @@ impl Drop for Node {
         if let Body::File(pages) = &self.body {
             self.fs.release(pages.len());
         }
+        // What lies beneath, and the directories above, one after the other: trees may be deep, and kernel stacks are small.
+        if let Body::Directory(entries) = &self.body {
+            entries.clear();
+        }
+        let mut next = self.origin.take();
+        while let Some(node) = next.and_then(|(dir, _)| Rc::into_inner(dir)) {
+            next = node.origin.take();
+        }
     }
 }
 

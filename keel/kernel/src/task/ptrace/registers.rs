@@ -4,6 +4,7 @@ use super::stops::{Kind, Stop};
 use crate::mm::user;
 use crate::patch;
 use crate::task::Task;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use hal::fpu;
 use hal::trap::{Entry, TrapFrame};
@@ -27,7 +28,13 @@ pub(super) const ORIG_RAX: usize = 15;
 pub(super) const RIP: usize = 16;
 const FLAGS: usize = 18;
 pub(super) const RSP: usize = 19;
+const CS: usize = 17;
+const SS: usize = 20;
 const FS_BASE: usize = 21;
+const GS_BASE: usize = 22;
+const DS: usize = 23;
+/// First address that no program of Linux can have.
+const LINUX_TOP: u64 = 0x7fff_ffff_f000;
 
 /// Register sets, and the sizes of their items.
 const NT_PRSTATUS: usize = 1;
@@ -89,7 +96,7 @@ pub(super) fn registers(me: &Task, f: &TrapFrame, kind: Kind, number: Option<u64
 }
 
 /// What a tracer made of the registers; the instruction pointer only if it is another one now.
-pub(super) fn put_registers(me: &Task, f: &mut TrapFrame, new: &Registers, old: &Registers, kind: Kind) {
+pub(super) fn put_registers(me: &Rc<Task>, f: &mut TrapFrame, new: &Registers, old: &Registers, kind: Kind) {
     let [r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, ..] = *new;
     (f.r15, f.r14, f.r13, f.r12, f.rbp, f.rbx, f.r11, f.r10) = (r15, r14, r13, r12, rbp, rbx, r11, r10);
     (f.r9, f.r8, f.rcx, f.rdx, f.rsi, f.rdi) = (r9, r8, rcx, rdx, rsi, rdi);
@@ -101,9 +108,10 @@ pub(super) fn put_registers(me: &Task, f: &mut TrapFrame, new: &Registers, old: 
     }
     f.rflags = f.rflags & !CHANGEABLE_FLAGS | new[FLAGS] & CHANGEABLE_FLAGS;
     f.rsp = new[RSP];
-    if new[FS_BASE] != old[FS_BASE] && (new[FS_BASE] as usize) < abi::layout::USER_TOP {
+    if new[FS_BASE] != old[FS_BASE] && new[FS_BASE] < LINUX_TOP {
         me.thread.set_fs_base(new[FS_BASE]);
     }
+    crate::signal::fault::check_selectors(me, new[CS] as u16, new[SS] as u16);
     // More than rax: not the fast way back.
     f.entry = Entry::Fault as u64;
 }
@@ -116,19 +124,33 @@ pub(super) fn peek_user(stop: &Stop, offset: usize) -> Result<u64> {
     Ok(stop.registers.get(offset / ITEM).copied().unwrap_or(0))
 }
 
+/// Whether a program may have these segments and bases: selectors of its own privilege, addresses of its own half. EIO.
+fn check(registers: &Registers) -> Result<()> {
+    let foreign = |selector: u64| selector as u16 != 0 && selector & 3 != 3;
+    let segments = registers[DS..].iter().chain([&registers[CS], &registers[SS]]);
+    let bad = segments.copied().any(foreign)
+        || [CS, SS].iter().any(|n| registers[*n] as u16 == 0)
+        || [FS_BASE, GS_BASE].iter().any(|n| registers[*n] >= LINUX_TOP);
+    if bad { Err(Errno::EIO) } else { Ok(()) }
+}
+
 /// PTRACE_POKEUSER. EIO, ENOSPC: there is no debug register to be had.
 pub(super) fn poke_user(stop: &mut Stop, offset: usize, value: u64) -> Result<()> {
     if DEBUG_REGISTERS.contains(&offset) && offset.is_multiple_of(ITEM) {
         return if value == 0 { Ok(()) } else { Err(Errno::ENOSPC) };
     }
-    let register = stop.registers.get_mut(offset / ITEM).filter(|_| offset.is_multiple_of(ITEM)).ok_or(Errno::EIO)?;
+    let mut registers = stop.registers;
+    let register = registers.get_mut(offset / ITEM).filter(|_| offset.is_multiple_of(ITEM)).ok_or(Errno::EIO)?;
     *register = value;
+    check(&registers)?;
+    stop.registers = registers;
     stop.changed = true;
     Ok(())
 }
 
-/// PTRACE_SETREGS.
+/// PTRACE_SETREGS. EIO.
 pub(super) fn set_registers(task: &Task, registers: Registers) -> Result<()> {
+    check(&registers)?;
     task.traced.with_stop(|stop| {
         stop.registers = registers;
         stop.changed = true;
