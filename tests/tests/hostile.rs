@@ -34,6 +34,9 @@ const LIMITED: &[i32] = &[0, 124, 137];
 /// How many virtual CPUs the attackers have: the same attacks on one and on several.
 const CPUS: [&str; 2] = ["1", "2"];
 
+/// Pods in which as many objects are made as there can be.
+const OBJECTS: [(&str, &str); 4] = [("32M", "1"), ("32M", "4"), ("64M", "2"), ("64M", "1")];
+
 /// Program, attack, exit codes, text on standard error.
 const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("ring", "garbage", ANY, ""),
@@ -106,7 +109,7 @@ fn main() -> Result<ExitCode> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
     let header = sources.join("guest.h");
-    let names = ["ring", "machine", "exhaust", "deep"];
+    let names = ["ring", "machine", "exhaust", "deep", "objects"];
     let programs = names.map(|name| Program {
         name: name.into(),
         source: sources.join(name).with_extension("c"),
@@ -125,6 +128,11 @@ fn main() -> Result<ExitCode> {
         })
     };
     let mut trials: Vec<Trial> = CPUS.iter().flat_map(|cpus| ATTACKS.iter().map(|a| trial(cpus, a))).collect();
+    for (memory, cpus) in OBJECTS {
+        let directory = Arc::clone(&directory);
+        let run = move || objects(&directory, memory, cpus).map_err(|e| Failed::from(format!("{e:#}")));
+        trials.push(Trial::test(format!("objects, --memory {memory} --cpus {cpus}"), run));
+    }
     let neighbour = Arc::clone(&directory);
     trials.push(Trial::test("a neighbour", move || bystander(&neighbour).map_err(|e| Failed::from(format!("{e:#}")))));
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
@@ -135,10 +143,8 @@ fn attack(directory: &Path, cpus: &str, program: &str, name: &str, codes: &[i32]
     let grant = format!("{}:{IN_POD}", directory.display());
     let options = ["--cpus", cpus, "--timeout", POD_LIMIT, "--memory", "256M", "--ro", &grant];
     let pod = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?;
-    // Few descriptors, so that using them all up takes no time.
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "ulimit -n 1024; exec \"$@\"", "sh"]).arg(pod.get_program()).args(pod.get_args());
-    command.current_dir("/");
+    let mut command = Command::new(pod.get_program());
+    command.args(pod.get_args()).current_dir("/");
     environment::set_variables(&mut command);
     let outcome = process::run(&mut command, Stdio::null(), HOST_LIMIT)?;
     let error = String::from_utf8_lossy(&outcome.stderr);
@@ -150,6 +156,23 @@ fn attack(directory: &Path, cpus: &str, program: &str, name: &str, codes: &[i32]
     ensure!(outcome.status != 125 || error.contains("hull: "), "no message");
     // What the guest says can't reach the terminal as anything but text.
     ensure!(name != "strange-words" || !error.contains('\u{1b}'), "{head:?}");
+    Ok(())
+}
+
+/// A program makes as many objects as it gets, of one kind after the other, with as many descriptors as there are: each
+/// kind ends with an error of a call, and the pod works on when they are gone.
+fn objects(directory: &Path, memory: &str, cpus: &str) -> Result<()> {
+    hull::require_kvm()?;
+    let grant = format!("{}:{IN_POD}", directory.display());
+    let options = ["--cpus", cpus, "--timeout", "170s", "--memory", memory, "--ro", &grant];
+    let pod = hull::run_command(&options, &[&format!("{IN_POD}/objects"), "all"])?;
+    let mut command = Command::new(pod.get_program());
+    command.args(pod.get_args()).current_dir("/");
+    environment::set_variables(&mut command);
+    let outcome = process::run(&mut command, Stdio::null(), 3 * HOST_LIMIT)?;
+    let (text, error) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
+    ensure!(outcome.status == 0 && !outcome.timed_out, "exit code {}: {text}{error}", outcome.status);
+    ensure!(text.lines().count() > 40 && !text.contains("BAD"), "{text}{error}");
     Ok(())
 }
 

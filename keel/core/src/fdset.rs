@@ -23,7 +23,42 @@ impl FdSet {
         self.words.get(n / WORD).is_some_and(|w| w & (1 << (n % WORD)) != 0)
     }
 
-    /// Adds `n`.
+    /// Makes room for `n`: whether there is memory for it.
+    pub fn try_reserve(&mut self, n: usize) -> bool {
+        fn grow(list: &mut Vec<u64>, len: usize) -> bool {
+            let more = len.saturating_sub(list.len());
+            if list.try_reserve(more).is_err() {
+                return false;
+            }
+            list.resize(list.len() + more, 0);
+            true
+        }
+        let word = n / WORD;
+        grow(&mut self.words, word + 1) && grow(&mut self.full, word / WORD + 1)
+    }
+
+    /// A copy; `None` if there is no memory for it.
+    pub fn try_clone(&self) -> Option<Self> {
+        let copy = |list: &Vec<u64>| {
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(list.len()).ok()?;
+            copy.extend_from_slice(list);
+            Some(copy)
+        };
+        Some(Self { words: copy(&self.words)?, full: copy(&self.full)? })
+    }
+
+    /// How many are in the set.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Adds `n`. Takes memory unless there is room for it.
     pub fn insert(&mut self, n: usize) {
         let word = n / WORD;
         if word >= self.words.len() {

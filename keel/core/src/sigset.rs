@@ -91,6 +91,11 @@ impl<T> SigQueue<T> {
         self.set.is_empty()
     }
 
+    /// Makes room for one more entry, and for one of each standard signal besides: whether there is memory for it.
+    pub fn try_reserve(&mut self) -> bool {
+        self.entries.try_reserve(FIRST_REALTIME as usize).is_ok()
+    }
+
     /// Adds a signal. A standard signal that is pending already stays as it is: `false`.
     pub fn push(&mut self, signal: u32, info: T) -> bool {
         if signal < FIRST_REALTIME && self.set.has(signal) {

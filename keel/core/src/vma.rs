@@ -125,6 +125,19 @@ impl<A: Attributes> VmaSet<A> {
         at >= end
     }
 
+    /// Makes room for `count` mappings more: whether there is memory for it.
+    pub fn try_reserve(&mut self, count: usize) -> bool {
+        self.items.try_reserve(count).is_ok()
+    }
+
+    /// A copy; `None` if there is no memory for it.
+    pub fn try_clone(&self) -> Option<Self> {
+        let mut items = Vec::new();
+        items.try_reserve_exact(self.items.len()).ok()?;
+        items.extend_from_slice(&self.items);
+        Some(Self { items })
+    }
+
     /// Adds a mapping, replacing what was in `[start, end)`, and merges it with its neighbours.
     pub fn insert(&mut self, start: usize, end: usize, attrs: A) {
         if start >= end {

@@ -11,10 +11,11 @@ use core::cell::Cell;
 
 /// Largest block: 2^14 frames, 64 MiB.
 pub(crate) const MAX_ORDER: usize = 14;
-/// Frames that programs leave to keel's own heap and tables, so that keel can still kill one of them:
-/// a 64th of the limit, at least 1 MiB.
+/// Frames that what programs make any number of leaves: a 64th of the limit, at least 2 MiB. Programs' pages and page
+/// tables leave half of them to keel's own heap, so that a program whose calls fail still has its stack and its data; and
+/// when three quarters of them are used, a process has to end (`keel/kernel/src/syscall/memory.rs`).
 const RESERVE_SHARE: u32 = 64;
-const RESERVE_LEAST: u32 = 256;
+const RESERVE_LEAST: u32 = 512;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
 const STATE_USED: u32 = 0xff;
@@ -41,6 +42,8 @@ struct Allocator {
     pages: Cell<u32>,
     free_pages: Cell<u32>,
     limit_pages: Cell<u32>,
+    /// Frames that are left when memory is scarce.
+    scarce_pages: Cell<u32>,
     heads: [Cell<u32>; MAX_ORDER + 1],
 }
 
@@ -61,6 +64,7 @@ static ALLOCATOR: Global<Allocator> = Global::new(Allocator {
     pages: Cell::new(0),
     free_pages: Cell::new(0),
     limit_pages: Cell::new(0),
+    scarce_pages: Cell::new(0),
     heads: [const { Cell::new(NONE) }; MAX_ORDER + 1],
 });
 
@@ -127,12 +131,24 @@ impl Allocator {
             self.push(index + (1 << o), o);
         }
         self.free_pages.set(self.free_pages.get() - (1 << order));
+        self.note_left();
         Some((index, self.touch(index, order)))
+    }
+
+    /// Pages that are free or may still be asked for.
+    fn left(&self) -> u32 {
+        self.free_pages.get() + (self.limit_pages.get() - self.pages.get())
+    }
+
+    /// Tells whether memory is scarce now: after each change of the number of free frames.
+    fn note_left(&self) {
+        crate::watch::set_scarce(self.left() < self.scarce_pages.get());
     }
 
     /// Gives a block back, merging it with free neighbours.
     fn give(&self, mut index: u32, mut order: usize) {
         self.free_pages.set(self.free_pages.get() + (1 << order));
+        self.note_left();
         while order < MAX_ORDER {
             let buddy = index ^ (1 << order);
             if buddy + (1 << order) > self.pages.get() || self.meta(buddy).state() != order as u32 {
@@ -171,6 +187,7 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
     ALLOCATOR.window_table.set(DIRECT_BASE + info.window_table as usize);
     ALLOCATOR.window_pages.set(info.window_limit as usize / FRAME_SIZE);
     ALLOCATOR.limit_pages.set((info.ram_limit / FRAME_SIZE as u64) as u32);
+    ALLOCATOR.scarce_pages.set(RESERVE_LEAST.max(ALLOCATOR.limit_pages.get() / RESERVE_SHARE));
     let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
     for i in 0..first {
         ALLOCATOR.meta(i).set_state(STATE_USED);
@@ -216,19 +233,26 @@ pub(crate) fn usage() -> [u64; 3] {
         .map(|p| u64::from(p) * FRAME_SIZE as u64)
 }
 
-/// Pages that are free or may still be asked for.
-fn left() -> u32 {
-    ALLOCATOR.free_pages.get() + (ALLOCATOR.limit_pages.get() - ALLOCATOR.pages.get())
-}
-
-/// Pages that programs leave to keel.
-fn reserve() -> u32 {
-    RESERVE_LEAST.max(ALLOCATOR.limit_pages.get() / RESERVE_SHARE)
-}
-
-/// Whether half of what is reserved for keel is used: what programs can make any number of must be refused.
+/// Whether what is reserved for keel has to be used: what programs can make any number of must be refused.
 pub fn is_scarce() -> bool {
-    left() < reserve() / 2
+    ALLOCATOR.left() < ALLOCATOR.scarce_pages.get()
+}
+
+/// Whether three quarters of it are used: a process has to end.
+pub fn is_critical() -> bool {
+    ALLOCATOR.left() < ALLOCATOR.scarce_pages.get() / 4
+}
+
+/// Whether there is memory for programs' pages and tables beyond what they leave to the heap, if necessary after that
+/// gave back what it does not use.
+pub(crate) fn has_for_programs() -> bool {
+    let has = || ALLOCATOR.left() >= ALLOCATOR.scarce_pages.get() / 2;
+    has() || crate::heap::trim() > 0 && has()
+}
+
+/// The count of references of a RAM frame that the heap owns, for its own use: 0 when it is given back.
+pub(crate) fn heap_mark(gpa: u64) -> &'static Cell<u32> {
+    &ALLOCATOR.meta((gpa / FRAME_SIZE as u64) as u32).refs
 }
 
 /// Order of the blocks behind large pages: 2 MiB.
@@ -306,7 +330,7 @@ impl Frame {
 
     /// A frame with any content; `None` when the pod's memory is used up but for keel's reserve.
     pub fn alloc() -> Option<Self> {
-        if left() < reserve() {
+        if !has_for_programs() {
             return None;
         }
         let frame = Self(take_block(0)?);

@@ -26,7 +26,7 @@ pub mod frame;
 #[cfg(not(feature = "hosted"))]
 mod frame_kvm;
 #[cfg(not(feature = "hosted"))]
-mod heap;
+pub mod heap;
 #[cfg(not(feature = "hosted"))]
 mod mem;
 #[cfg(not(feature = "hosted"))]
@@ -47,3 +47,4 @@ pub mod thread;
 pub mod trap;
 #[cfg(not(feature = "hosted"))]
 pub mod user;
+pub mod watch;

@@ -6,7 +6,7 @@
 
 use crate::cell::Global;
 use crate::frame::FRAME_SIZE;
-use crate::frame_kvm::{give_block, take_block};
+use crate::frame_kvm::{give_block, has_for_programs, take_block};
 use abi::layout::{DIRECT_BASE, KEEL_IMAGE};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -52,7 +52,8 @@ pub(crate) fn take() -> Option<u64> {
     }
     let gpa = match new {
         Some(gpa) => gpa,
-        None => take_block(0)?,
+        None if has_for_programs() => take_block(0)?,
+        None => return None,
     };
     // SAFETY: the frame was just taken: nobody else uses it, and the direct map covers RAM.
     unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE) };

@@ -76,6 +76,9 @@ pub struct Whole {
     pub pid: i32,
 }
 
+/// Most record locks, and most locks of flock(2), of one file: each call looks at all of them.
+const MOST: usize = 8192;
+
 /// All locks of a file.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -90,6 +93,17 @@ impl Locks {
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         let records = self.records.borrow();
         records.iter().filter(|r| r.conflicts(wanted)).min_by_key(|r| r.start).copied()
+    }
+
+    /// Makes room for one more lock and for what it may split. ENOLCK.
+    pub fn reserve(&self) -> Result<()> {
+        let (mut records, mut whole) = (self.records.borrow_mut(), self.whole.borrow_mut());
+        let has_room = records.len().max(whole.len()) < MOST && !hal::frame::is_scarce();
+        if has_room && records.try_reserve(3).is_ok() && whole.try_reserve(1).is_ok() {
+            Ok(())
+        } else {
+            Err(Errno::ENOLCK)
+        }
     }
 
     /// Sets a record lock (F_SETLK), or tells what is in the way. The owner's own locks in the range

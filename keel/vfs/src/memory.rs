@@ -36,6 +36,28 @@ pub fn check() -> Result<()> {
     if is_scarce() { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
+/// A list of any number of items, each of which may have taken memory of its own. ENOMEM.
+pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
+    /// Items after which memory is looked at again.
+    const STEP: usize = 64;
+    let mut list = Vec::new();
+    for (i, item) in items.into_iter().enumerate() {
+        if i % STEP == 0 {
+            check()?;
+        }
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        list.push(item);
+    }
+    Ok(list)
+}
+
+/// Appends to a text of any length. ENOMEM.
+pub fn append(text: &mut Vec<u8>, more: &[u8]) -> Result<()> {
+    text.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
+    text.extend_from_slice(more);
+    Ok(())
+}
+
 /// A buffer of zeros. ENOMEM.
 pub fn buffer(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -335,7 +335,7 @@ impl Inode for SynthInode {
 struct Opened {
     inode: Rc<SynthInode>,
     file: Rc<dyn SynthFile>,
-    content: RefCell<Option<Rc<[u8]>>>,
+    content: RefCell<Option<Rc<Vec<u8>>>>,
 }
 
 impl Inode for Opened {
@@ -359,7 +359,8 @@ impl Inode for Opened {
         let content = match known {
             Some(content) => content,
             None => {
-                let content: Rc<[u8]> = Rc::from(self.file.content()?);
+                crate::memory::check()?;
+                let content = Rc::new(self.file.content()?);
                 self.content.replace(Some(content.clone()));
                 content
             }

@@ -51,7 +51,7 @@ pub fn sys_close_range(first: u32, last: u32, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     if flags & CLOSE_RANGE_UNSHARE != 0 {
-        task::current().unshare_files();
+        task::current().unshare_files()?;
     }
     let files = task::current().files();
     for fd in files.range(first as usize, last as usize) {

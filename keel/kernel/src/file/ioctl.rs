@@ -71,6 +71,5 @@ pub fn set_async(file: &Rc<File>, fd: i32, on: bool) -> Result<()> {
     if queues.iter().all(|queues| queues.is_empty()) {
         return Err(Errno::ENOTTY);
     }
-    super::sigio::set(file, fd, &queues, on);
-    Ok(())
+    super::sigio::set(file, fd, &queues, on)
 }

@@ -144,6 +144,7 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
         }
         return Ok(());
     };
+    of.locks.reserve()?;
     file.took_locks.set(true);
     let wanted = Whole { description: me, kind, pid: task::current().pid() };
     let set = || of.locks.flock(wanted);
@@ -207,6 +208,7 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
     if !allowed {
         return Err(Errno::EBADF);
     }
+    of.locks.reserve()?;
     if by_description {
         file.took_locks.set(true);
     } else {

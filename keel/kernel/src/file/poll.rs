@@ -137,6 +137,7 @@ fn poll(fds: usize, count: usize, timeout: Timeout) -> Result<usize> {
     }
     user::access_ok(fds, count * size_of::<g::pollfd>())?;
     let mut watches: SmallVec<[Watch; 8]> = SmallVec::new();
+    watches.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
     for i in 0..count {
         let entry: g::pollfd = user::read(fds + i * size_of::<g::pollfd>())?;
         let mut watch = Watch { file: None, events: u32::from(entry.events as u16), found: 0 };

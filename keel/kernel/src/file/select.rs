@@ -68,6 +68,7 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
 
     let mut wanted: [Words; 3] = Default::default();
     for (set, &address) in wanted.iter_mut().zip(&sets) {
+        set.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
         for i in 0..words {
             let mut word = if address == 0 { 0 } else { user::read::<u64>(address.wrapping_add(i * 8))? };
             if i == words - 1 && count % 64 != 0 {
@@ -80,6 +81,9 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
     let mut watches: SmallVec<[Watch; 8]> = SmallVec::new();
     let mut numbers: SmallVec<[usize; 8]> = SmallVec::new();
     let [readers, writers, others] = &wanted;
+    let bits = readers.iter().zip(writers).zip(others).map(|((r, w), x)| (r | w | x).count_ones() as usize).sum();
+    watches.try_reserve_exact(bits).map_err(|_| Errno::ENOMEM)?;
+    numbers.try_reserve_exact(bits).map_err(|_| Errno::ENOMEM)?;
     for (i, ((r, w), x)) in readers.iter().zip(writers).zip(others).enumerate() {
         let mut any = r | w | x;
         while any != 0 {
@@ -94,7 +98,11 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
     }
 
     // POLLHUP and POLLERR are found for every file but count only for the sets that mean them.
-    let mut found: [Words; 3] = core::array::from_fn(|_| SmallVec::from_elem(0, words));
+    let mut found: [Words; 3] = Default::default();
+    for set in &mut found {
+        set.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        set.resize(words, 0);
+    }
     let mut total = 0;
     loop {
         let ready = wait_ready(&mut watches, timeout)?;

@@ -70,13 +70,13 @@ pub(super) fn tell(kind: u32, id: i32, info: SigInfo) {
 /// The files with `O_ASYNC`; few, if any.
 static TELLERS: Global<RefCell<alloc::vec::Vec<Rc<Teller>>>> = Global::new(RefCell::new(alloc::vec::Vec::new()));
 
-/// Starts or stops telling about `file`, whose queues of readers and of writers are given.
-pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) {
+/// Starts or stops telling about `file`, whose queues of readers and of writers are given. ENOMEM.
+pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) -> uapi::Result<()> {
     let mut tellers = TELLERS.borrow_mut();
     // Files that are gone are forgotten here too. Dropping a teller ends its subscriptions.
     tellers.retain(|t| t.file.strong_count() > 0 && !core::ptr::eq(t.file.as_ptr(), Rc::as_ptr(file)));
     if !on {
-        return;
+        return Ok(());
     }
     let [readers, writers] = queues;
     let only_writers = writers.iter().filter(|queue| !readers.iter().any(|other| Rc::ptr_eq(other, queue)));
@@ -85,7 +85,8 @@ pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) {
     for (queue, reason) in of_readers.chain(of_writers) {
         let teller = Rc::new(Teller { file: Rc::downgrade(file), fd, reason });
         let weak: Weak<Teller> = Rc::downgrade(&teller);
-        queue.subscribe(weak);
+        queue.subscribe(weak)?;
         tellers.push(teller);
     }
+    Ok(())
 }

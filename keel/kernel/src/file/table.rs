@@ -17,7 +17,7 @@ pub struct FdTable {
     pub(super) took_locks: Cell<bool>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Inner {
     slots: Vec<Option<Rc<File>>>,
     used: FdSet,
@@ -33,15 +33,23 @@ impl Inner {
         Some(file)
     }
 
-    /// Fills a slot; gives what was there. ENOMEM.
-    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool) -> Result<Option<Rc<File>>> {
+    /// Makes room for a descriptor. ENOMEM.
+    fn reserve(&mut self, fd: usize) -> Result<()> {
         if fd >= self.slots.len() {
             self.slots.try_reserve(fd + 1 - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
+            if !self.used.try_reserve(fd) || !self.close_on_exec.try_reserve(fd) {
+                return Err(Errno::ENOMEM);
+            }
             self.slots.resize(fd + 1, None);
         }
+        Ok(())
+    }
+
+    /// Fills a slot that there is room for; gives what was there.
+    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool) -> Option<Rc<File>> {
         self.used.insert(fd);
         self.close_on_exec.set(fd, close_on_exec);
-        Ok(self.slots[fd].replace(file))
+        self.slots.get_mut(fd)?.replace(file)
     }
 }
 
@@ -98,7 +106,8 @@ impl FdTable {
             drop(inner);
             return Err(Errno::EMFILE);
         }
-        let put = inner.put(fd, file, close_on_exec);
+        let put = inner.reserve(fd).map(|()| inner.put(fd, file.clone(), close_on_exec));
+        // Should it be the last reference, it goes when nothing is borrowed.
         drop(inner);
         put.map(|_| fd as i32)
     }
@@ -108,9 +117,10 @@ impl FdTable {
         if index(fd) >= limit() {
             return Err(Errno::EBADF);
         }
-        let old = self.inner.borrow_mut().put(index(fd), file, close_on_exec);
-        let old = old?;
-        if let Some(old) = old {
+        let mut inner = self.inner.borrow_mut();
+        let old = inner.reserve(index(fd)).map(|()| inner.put(index(fd), file.clone(), close_on_exec));
+        drop(inner);
+        if let Some(old) = old? {
             self.closed(old);
         }
         Ok(())
@@ -142,14 +152,24 @@ impl FdTable {
         Ok(())
     }
 
-    /// Open descriptors in `[first, last]`, ascending.
-    pub fn range(&self, first: usize, last: usize) -> Vec<i32> {
-        self.inner.borrow().used.iter_from(first).take_while(|&fd| fd <= last).map(|fd| fd as i32).collect()
+    /// Open descriptors in `[first, last]`, ascending; what happens to others meanwhile is seen.
+    pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = i32> + '_ {
+        let mut from = first;
+        core::iter::from_fn(move || {
+            let fd = self.inner.borrow().used.iter_from(from).next().filter(|&fd| fd <= last)?;
+            from = fd + 1;
+            Some(fd as i32)
+        })
     }
 
     /// All open descriptors, ascending (`/proc/PID/fd`).
-    pub fn numbers(&self) -> Vec<i32> {
+    pub fn numbers(&self) -> impl Iterator<Item = i32> + '_ {
         self.range(0, usize::MAX)
+    }
+
+    /// How many descriptors are open.
+    pub fn count(&self) -> usize {
+        self.inner.borrow().used.len()
     }
 
     /// Size of the table as Linux would have it after its growth: select(2) looks at no descriptor
@@ -161,11 +181,17 @@ impl FdTable {
         }
     }
 
-    /// A copy for fork(2), no larger than its last open descriptor needs.
-    pub fn fork(&self) -> Rc<Self> {
-        let mut inner = self.inner.borrow().clone();
-        inner.slots.truncate(inner.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
-        Rc::new(Self { inner: RefCell::new(inner), took_locks: Cell::new(false) })
+    /// A copy for fork(2), no larger than its last open descriptor needs. ENOMEM.
+    pub fn fork(&self) -> Result<Rc<Self>> {
+        let inner = self.inner.borrow();
+        let len = inner.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        slots.extend_from_slice(inner.slots.get(..len).unwrap_or_default());
+        let sets = inner.used.try_clone().zip(inner.close_on_exec.try_clone());
+        let (used, close_on_exec) = sets.ok_or(Errno::ENOMEM)?;
+        let inner = RefCell::new(Inner { slots, used, close_on_exec });
+        Ok(Rc::new(Self { inner, took_locks: Cell::new(false) }))
     }
 
     /// Closes what execve(2) closes.

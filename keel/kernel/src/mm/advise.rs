@@ -100,7 +100,7 @@ impl Mm {
             let write = advice == g::MADV_POPULATE_WRITE;
             return self.populate_strictly(start, end, if write { Access::Write } else { Access::Read });
         }
-        let pieces = self.pieces(start, end);
+        let pieces = self.pieces(start, end)?;
         let mut at = start;
         let mut hole = false;
         for (from, to, area) in pieces {
@@ -108,7 +108,9 @@ impl Mm {
             at = to;
             check(&area, advice)?;
             if let Some((set, clear)) = flag_change(advice) {
-                self.inner.borrow_mut().vmas.update(from, to, |area| area.flags = (area.flags - clear) | set);
+                let mut inner = self.inner.borrow_mut();
+                inner.make_room(2)?;
+                inner.vmas.update(from, to, |area| area.flags = (area.flags - clear) | set);
             } else {
                 self.apply(from, to, &area, advice)?;
             }
@@ -119,21 +121,22 @@ impl Mm {
     /// mseal(2) of page-aligned `[start, end)`. ENOMEM if not all of it is mapped.
     pub fn seal(&self, start: usize, end: usize) -> Result<()> {
         let mut inner = self.inner.borrow_mut();
-        if !inner.vmas.is_covered(start, end) || inner.vmas.len() + 2 > super::MAX_MAPPINGS {
+        if !inner.vmas.is_covered(start, end) {
             return Err(Errno::ENOMEM);
         }
+        inner.make_room(2)?;
         inner.vmas.update(start, end, |area| area.flags |= AreaFlags::SEALED);
         Ok(())
     }
 
-    /// What is mapped in `[start, end)`, cut to it.
-    pub(super) fn pieces(&self, start: usize, end: usize) -> Vec<(usize, usize, Area)> {
+    /// What is mapped in `[start, end)`, cut to it. ENOMEM.
+    pub(super) fn pieces(&self, start: usize, end: usize) -> Result<Vec<(usize, usize, Area)>> {
         let inner = self.inner.borrow();
         let cut = |v: &Vma<Area>| {
             let from = v.start.max(start);
             (from, v.end.min(end), keel_core::vma::Attributes::advance(&v.attrs, from - v.start))
         };
-        inner.vmas.overlapping(start, end).iter().map(cut).collect()
+        vfs::memory::collect(inner.vmas.overlapping(start, end).iter().map(cut))
     }
 
     fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) -> Result<()> {
@@ -243,6 +246,7 @@ impl Mm {
     pub fn lock(&self, start: usize, end: usize, lock: bool, on_fault: bool) -> Result<()> {
         let mut inner = self.inner.borrow_mut();
         let covered = inner.vmas.is_covered(start, end);
+        inner.make_room(2)?;
         inner.vmas.update(start, end, |area| {
             area.flags.set(AreaFlags::LOCKED, lock && !area.flags.contains(AreaFlags::SPECIAL));
         });

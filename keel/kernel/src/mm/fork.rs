@@ -25,16 +25,16 @@ impl Mm {
         child.plain_text = parent.plain_text;
         child.freestanding = parent.freestanding;
         child.rules = parent.rules.inherited();
-        child.vmas = inherited(parent);
+        child.vmas = inherited(parent).ok_or(Errno::ENOMEM)?;
         parent.copy_pages(&mut child)?;
         child.note_attached();
         Ok(Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone()))
     }
 }
 
-/// The mappings that a child gets.
-fn inherited(parent: &Inner) -> VmaSet<super::area::Area> {
-    let mut vmas = parent.vmas.clone();
+/// The mappings that a child gets; `None` if there is no memory for them.
+fn inherited(parent: &Inner) -> Option<VmaSet<super::area::Area>> {
+    let mut vmas = parent.vmas.try_clone()?;
     for vma in parent.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::DONT_FORK)) {
         vmas.remove(vma.start, vma.end);
     }
@@ -42,7 +42,7 @@ fn inherited(parent: &Inner) -> VmaSet<super::area::Area> {
         // Locks are not inherited.
         vmas.update(0, USER_TOP, |area| area.flags -= AreaFlags::LOCKED);
     }
-    vmas
+    Some(vmas)
 }
 
 impl Inner {

@@ -84,12 +84,11 @@ pub struct Residency {
 }
 
 impl Mm {
-    /// All mappings, ascending.
-    pub fn areas(&self) -> Vec<AreaInfo> {
+    /// All mappings, ascending. ENOMEM.
+    pub fn areas(&self) -> uapi::Result<Vec<AreaInfo>> {
         let (heap_start, heap_end) = (self.layout().start_brk, self.brk_end());
         let inner = self.inner.borrow();
-        let mut areas = Vec::with_capacity(inner.vmas.len());
-        for vma in inner.vmas.iter() {
+        vfs::memory::collect(inner.vmas.iter().map(|vma| {
             let (mut offset, mut inode) = (0, None);
             let name = match &vma.attrs.backing {
                 Backing::File(file, page) => {
@@ -111,9 +110,8 @@ impl Mm {
             };
             let (start, end) = (vma.start, vma.end);
             let Area { prot, flags, policy, .. } = vma.attrs;
-            areas.push(AreaInfo { start, end, prot, flags, policy, offset, inode, name });
-        }
-        areas
+            AreaInfo { start, end, prot, flags, policy, offset, inode, name }
+        }))
     }
 
     /// What a futex in shared memory is known by: its object (an address, unique while the mapping

@@ -71,6 +71,9 @@ pub enum Placement {
     FixedNoReplace(usize),
 }
 
+/// Most mappings that are taken out in one piece.
+const MOST_AT_ONCE: usize = 512;
+
 /// Mappings that were taken out of an address space. Dropping them may close files and so block: do it
 /// when nothing is borrowed.
 pub type Removed = Vec<Vma<Area>>;
@@ -82,9 +85,7 @@ impl Mm {
             PatchedText::refresh(&file.inode);
         }
         let mut inner = self.inner.borrow_mut();
-        if inner.vmas.len() >= MAX_MAPPINGS {
-            return Err(Errno::ENOMEM);
-        }
+        inner.make_room(1)?;
         let start = inner.place(placement, len, &area)?;
         inner.check_seals(start, start + len)?;
         inner.rules.check(area.prot, area.prot)?;
@@ -100,6 +101,12 @@ impl Mm {
         }
         let (prot, anonymous, image) = (area.prot, area.is_anonymous(), area.flags.contains(AreaFlags::IMAGE));
         let text = prot.contains(Prot::EXEC) && area.file().is_some();
+        if inner.vmas.overlapping(start, start + len).len() > MOST_AT_ONCE {
+            drop(inner);
+            self.unmap(start, start + len)?;
+            inner = self.inner.borrow_mut();
+            inner.make_room(1)?;
+        }
         let removed = inner.unmap(start, start + len);
         inner.vmas.insert(start, start + len, area);
         let likely_used = inner.small.score > 0;
@@ -122,15 +129,20 @@ impl Mm {
 
     /// munmap(2) of page-aligned `[start, end)`. ENOMEM: too many mappings; EPERM: sealed.
     pub fn unmap(&self, start: usize, end: usize) -> Result<()> {
-        let mut inner = self.inner.borrow_mut();
-        inner.check_seals(start, end)?;
-        let splits = inner.vmas.find(start).is_some_and(|v| v.start < start && end < v.end);
-        if splits && inner.vmas.len() >= MAX_MAPPINGS {
-            return Err(Errno::ENOMEM);
+        self.inner.borrow().check_seals(start, end)?;
+        let mut at = start;
+        while at < end {
+            let mut inner = self.inner.borrow_mut();
+            let splits = inner.vmas.find(at).is_some_and(|v| v.start < at && end < v.end);
+            if splits {
+                inner.make_room(1)?;
+            }
+            let next = inner.vmas.overlapping(at, end).get(MOST_AT_ONCE).map_or(end, |v| v.start);
+            let removed = inner.unmap(at, next);
+            drop(inner);
+            drop(removed);
+            at = next;
         }
-        let removed = inner.unmap(start, end);
-        drop(inner);
-        drop(removed);
         Ok(())
     }
 
@@ -160,10 +172,8 @@ impl Mm {
         if at < end && result.is_ok() {
             result = Err(Errno::ENOMEM);
         }
-        if inner.vmas.len() + 2 > MAX_MAPPINGS {
-            return Err(Errno::ENOMEM);
-        }
         let stack = inner.opens_stack(start, at, prot);
+        inner.make_room(2)?;
         inner.protect(start, at, prot);
         if stack {
             let first = (at - STACK_AT_ONCE * PAGE_SIZE) / (SHOWN_TOGETHER * PAGE_SIZE) * (SHOWN_TOGETHER * PAGE_SIZE);
@@ -191,14 +201,15 @@ impl Mm {
             return old;
         }
         if new_end <= old_end {
-            if inner.check_seals(new_end, old_end).is_err() {
+            drop(inner);
+            if self.unmap(new_end, old_end).is_err() {
                 return old;
             }
-            let removed = inner.unmap(new_end, old_end);
-            inner.brk = wanted;
-            drop(inner);
-            drop(removed);
+            self.inner.borrow_mut().brk = wanted;
             return wanted;
+        }
+        if inner.make_room(1).is_err() {
+            return old;
         }
         // A free page stays above the heap, and a stack keeps its gap.
         let above = inner.vmas.first_above(old_end);
@@ -264,6 +275,21 @@ impl Inner {
                 found.or_else(|| self.vmas.find_free(len, USER_MIN, USER_TOP, 0)).ok_or(Errno::ENOMEM)
             }
         }
+    }
+
+    /// Makes room for `count` mappings more. ENOMEM: too many, or no memory.
+    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        // What is split or moved on the way counts little.
+        const ROOM: usize = 4;
+        if self.vmas.len() + count > MAX_MAPPINGS || !self.vmas.try_reserve(ROOM) {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// ENOMEM if there are too many mappings in `[start, end)` for [`Inner::unmap`].
+    pub(super) fn check_few(&self, start: usize, end: usize) -> Result<()> {
+        if self.vmas.overlapping(start, end).len() > MOST_AT_ONCE { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Takes everything out of `[start, end)`. The caller drops what comes back when nothing is

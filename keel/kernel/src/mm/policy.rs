@@ -231,7 +231,7 @@ pub fn sys_set_mempolicy_home_node(start: usize, len: usize, node: u64, flags: u
         return Ok(());
     }
     let mut found = Err(Errno::ENOENT);
-    for (_, _, area) in task::current().mm().pieces(start, end) {
+    for (_, _, area) in task::current().mm().pieces(start, end)? {
         found = match area.policy {
             None => found,
             Some(Policy { mode: BIND | PREFERRED_MANY, .. }) => Ok(()),
@@ -305,6 +305,7 @@ impl Mm {
         if empty || policy.is_some() && !inner.vmas.is_covered(start, end) {
             return Err(Errno::EFAULT);
         }
+        inner.make_room(2)?;
         inner.vmas.update(start, end, |area: &mut Area| area.policy = policy);
         Ok(())
     }

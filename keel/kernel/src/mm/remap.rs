@@ -2,7 +2,7 @@
 
 use super::area::{Area, AreaFlags};
 use super::mmap::{Placement, Removed};
-use super::{Inner, MAX_MAPPINGS, Mm, page_range};
+use super::{Inner, Mm, page_range};
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::vec::Vec;
 use keel_core::vma::Attributes;
@@ -69,13 +69,12 @@ impl Inner {
         if let Target::At(new) = target {
             self.check_seals(new, new.saturating_add(new_len))?;
         }
-        if self.vmas.len() + 3 > MAX_MAPPINGS {
-            return Err(Errno::ENOMEM);
-        }
+        self.make_room(3)?;
         let mut len = old_len;
         if old_len > new_len {
             // Shrinking may span mappings.
             let end = old.checked_add(old_len).filter(|end| *end <= USER_TOP).ok_or(Errno::EINVAL)?;
+            self.check_few(old + new_len, end)?;
             removed.append(&mut self.unmap(old + new_len, end));
             len = new_len;
         }
@@ -105,6 +104,7 @@ impl Inner {
         }
         let new = match target {
             Target::At(new) => {
+                self.check_few(new, new + new_len)?;
                 removed.append(&mut self.unmap(new, new + new_len));
                 new
             }
@@ -170,7 +170,7 @@ impl Mm {
     /// remap_file_pages(2): `[start, end)`, part of one shared mapping or of several that follow each other, shows its
     /// object from `page` on. EINVAL, ENOMEM, EOVERFLOW.
     pub fn rearrange(&self, start: usize, end: usize, page: u64, populate: bool) -> Result<()> {
-        let pieces = self.pieces(start, end);
+        let pieces = self.pieces(start, end)?;
         let (_, _, first) = pieces.first().ok_or(Errno::EINVAL)?;
         let mut at = start;
         for (from, to, area) in &pieces {

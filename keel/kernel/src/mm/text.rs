@@ -243,6 +243,7 @@ impl Inner {
             return None;
         }
         if !self.has_trampolines(text, area) {
+            self.make_room(1).ok()?;
             let attrs = Area {
                 flags: AreaFlags::SPECIAL,
                 backing: Backing::Trampolines(text.clone(), 0),

@@ -4,7 +4,8 @@ use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
 use crate::task::wait::Interrupt;
 use crate::task::{Process, Task, process, ptrace, sched};
 use alloc::rc::Rc;
-use keel_core::sigset::{FIRST_REALTIME, SigSet};
+use core::cell::RefCell;
+use keel_core::sigset::{FIRST_REALTIME, SigQueue, SigSet};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -54,10 +55,7 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
         return Ok(());
     }
     let queue = if target.is_some() { &first.signals.pending } else { &process.signals.pending };
-    if signal >= FIRST_REALTIME
-        && info.code != code::KERNEL
-        && queue.borrow().len() as u64 >= process.limit(g::RLIMIT_SIGPENDING).0
-    {
+    if signal >= FIRST_REALTIME && info.code != code::KERNEL && !has_room(queue, process) {
         // Beyond the limit kill(2) still gets through, without its information.
         if info.code != code::USER && info.code != code::TIMER {
             return Err(Errno::EAGAIN);
@@ -70,6 +68,13 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
         complete(process, target, signal);
     }
     Ok(())
+}
+
+/// Whether one more signal may be queued: the limit and memory allow it.
+fn has_room(queue: &RefCell<SigQueue<SigInfo>>, process: &Rc<Process>) -> bool {
+    let mut queue = queue.borrow_mut();
+    let below_limit = (queue.len() as u64) < process.limit(g::RLIMIT_SIGPENDING).0;
+    below_limit && !hal::frame::is_scarce() && queue.try_reserve()
 }
 
 /// Stop signals cancel a pending SIGCONT and the other way round; SIGCONT continues at once.

@@ -5,6 +5,7 @@
 //! page of the documentation.
 
 pub mod history;
+mod memory;
 pub mod quick;
 mod share;
 pub mod trace;
@@ -334,7 +335,10 @@ fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
 fn judged(frame: &mut TrapFrame, number: u64) -> u64 {
     match seccomp::judge(frame, number) {
         Verdict::Pass(number) => {
-            dispatch(frame, number);
+            match memory::admit(number) {
+                Ok(()) => drop(dispatch(frame, number)),
+                Err(errno) => frame.rax = -i64::from(errno.code()) as u64,
+            }
             return number;
         }
         Verdict::Result(result) => {

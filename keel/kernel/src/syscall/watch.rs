@@ -1,17 +1,6 @@
-//! Whether system calls must be looked at one by one: somebody traces or filters them.
-//!
-//! One word for all reasons, so that calls cost nothing more where nobody does.
+//! Whether system calls must be looked at one by one: somebody traces or filters them, or memory is scarce.
 
-use core::cell::Cell;
-use hal::cell::Global;
-
-static REASONS: Global<Cell<usize>> = Global::new(Cell::new(0));
-
-/// Whether there is a reason.
-#[inline(always)]
-pub fn is_on() -> bool {
-    REASONS.get() != 0
-}
+pub use hal::watch::is_on;
 
 /// A reason; gone when it is dropped.
 #[derive(Debug)]
@@ -20,7 +9,7 @@ pub struct Reason(());
 impl Reason {
     /// One more.
     pub fn new() -> Self {
-        REASONS.set(REASONS.get() + 1);
+        hal::watch::add();
         Self(())
     }
 
@@ -38,6 +27,6 @@ impl Default for Reason {
 
 impl Drop for Reason {
     fn drop(&mut self) {
-        REASONS.set(REASONS.get() - 1);
+        hal::watch::remove();
     }
 }

@@ -107,7 +107,7 @@ pub fn sys_unshare(flags: u64) -> Result<()> {
         crate::ipc::sem::unshare(&me);
     }
     if flags & g::CLONE_FILES as u64 != 0 {
-        me.unshare_files();
+        me.unshare_files()?;
     }
     if flags & g::CLONE_FS as u64 != 0 {
         let own = me.fs().fork();

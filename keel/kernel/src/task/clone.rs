@@ -238,7 +238,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     thread.set_fs_base(if has(SETTLS) { r.tls } else { me.thread.fs_base() });
 
     let mm = if has(VM) { me.mm() } else { oom::with_memory(|| me.mm().fork())? };
-    let files = if has(FILES) { me.files() } else { me.files().fork() };
+    let files = if has(FILES) { me.files() } else { me.files().fork()? };
     let fs = if has(FS) { me.fs() } else { me.fs().fork() };
     let tid = pid::allocate()?;
     let actions = if has(SIGHAND) { me.signals.actions() } else { me.signals.actions().fork() };

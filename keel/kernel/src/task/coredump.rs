@@ -75,7 +75,7 @@ fn write(me: &Rc<Task>, frame: &TrapFrame, info: &SigInfo) -> bool {
 }
 
 fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -> Result<()> {
-    let mut areas = mm.areas();
+    let mut areas = mm.areas()?;
     areas.truncate(MOST_HEADERS - 1);
     let notes = notes::all(me, mm, &areas, frame, info);
     // The others end; what they would still do does not belong into the file.
@@ -86,7 +86,8 @@ fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -
 
     let mut head = file_header(areas.len() + 1);
     program_header(&mut head, PT_NOTE, 0, headers, 0, notes.len(), 0);
-    let mut places = Vec::with_capacity(areas.len());
+    let mut places = Vec::new();
+    places.try_reserve_exact(areas.len()).map_err(|_| Errno::ENOMEM)?;
     let mut at = start;
     for area in &areas {
         let part = part_of(area, filter);

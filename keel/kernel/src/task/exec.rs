@@ -102,7 +102,10 @@ pub(super) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], en
     Ok(())
 }
 
-/// Reads a null-terminated array of strings. E2BIG, EFAULT.
+/// Strings after which memory is looked at again.
+const STRINGS_AT_ONCE: usize = 64;
+
+/// Reads a null-terminated array of strings. E2BIG, EFAULT, ENOMEM.
 fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     if at == 0 {
@@ -117,6 +120,9 @@ fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
             Errno::ENAMETOOLONG => Errno::E2BIG,
             other => other,
         })?;
+        if strings.len().is_multiple_of(STRINGS_AT_ONCE) {
+            vfs::memory::check()?;
+        }
         let need = string.len() + 1 + size_of::<usize>();
         *room = room.checked_sub(need).ok_or(Errno::E2BIG)?;
         strings.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -178,6 +184,8 @@ fn load(
     };
     let (mm, start) = oom::with_memory(|| Mm::exec(&request))?;
     mm.set_exe(program);
+    // The last step that may fail.
+    me.unshare_files()?;
     let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
     Ok(Loaded { mm, start, file, cred, secure, comm })
 }
@@ -280,7 +288,6 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     let cleared = if new.secure { PERSONALITY_SECURE } else { READ_IMPLIES_EXEC };
     me.personality.set(me.personality.get() & !cleared);
 
-    me.unshare_files();
     me.files().close_on_exec();
 
     me.thread.reset_fpu();

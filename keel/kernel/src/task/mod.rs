@@ -265,13 +265,14 @@ impl Task {
         f(self.files.try_borrow().ok()?.as_ref()?)
     }
 
-    /// Gives the thread a copy of its open files, if it shares them.
-    pub fn unshare_files(&self) {
+    /// Gives the thread a copy of its open files, if it shares them. ENOMEM.
+    pub fn unshare_files(&self) -> uapi::Result<()> {
         let files = self.files();
         // Ours and this handle.
         if Rc::strong_count(&files) > 2 {
-            let _old = self.set_files(Some(files.fork()));
+            let _old = self.set_files(Some(files.fork()?));
         }
+        Ok(())
     }
 
     /// Its root, working directory and umask.

@@ -7,6 +7,8 @@ use crate::signal::{SigInfo, send_to_process};
 use abi::request::Op;
 use alloc::rc::Rc;
 use alloc::string::String;
+use core::cell::Cell;
+use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -28,7 +30,43 @@ pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
     }
 }
 
-/// How bad it is to keep a process: resident bytes, changed by `oom_score_adj` in thousandths of
+/// Whether memory for keel's own objects is no longer scarce, after what can be had again was given back. Must not be
+/// asked while a cache is borrowed.
+pub fn restore() -> bool {
+    // What walks all caches and gets nothing is not done for each call.
+    static IN_VAIN: Global<Cell<u32>> = Global::new(Cell::new(0));
+    const PAUSE: u32 = 64;
+    if hal::frame::is_scarce() {
+        hal::heap::trim();
+    }
+    let pause = IN_VAIN.get();
+    if hal::frame::is_scarce() && pause > 0 {
+        IN_VAIN.set(pause - 1);
+    } else if hal::frame::is_scarce() {
+        if crate::fs::setup::shrink(CACHE_STEP) > 0 {
+            hal::heap::trim();
+        }
+        IN_VAIN.set(if hal::frame::is_scarce() { PAUSE } else { 0 });
+    }
+    !hal::frame::is_scarce()
+}
+
+/// Ends processes until keel has enough memory for those that go on. EINTR if the caller is one that ends.
+pub fn relieve() -> Result<()> {
+    while hal::frame::is_critical() {
+        if super::current().is_killed() {
+            return Err(Errno::EINTR);
+        }
+        kill_largest();
+        restore();
+    }
+    Ok(())
+}
+
+/// What keel keeps for an open file, roughly.
+const FILE_BYTES: i64 = 1024;
+
+/// How bad it is to keep a process: resident bytes and what its files take, changed by `oom_score_adj` in thousandths of
 /// the pod's memory; `None` for one that must not be killed.
 fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
     let adjust = i64::from(process.oom_score_adj.get());
@@ -36,7 +74,8 @@ fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
     if adjust == -1000 {
         return None;
     }
-    Some(mm.resident_bytes() as i64 + adjust * (limit / 1000) as i64)
+    let files = process.main_thread()?.files().count() as i64 * FILE_BYTES;
+    Some(mm.resident_bytes() as i64 + files + adjust * (limit / 1000) as i64)
 }
 
 /// Kills the largest process and lets others run; the current thread tries again afterwards.

@@ -60,9 +60,12 @@ impl WaitQueue {
         self.threads.borrow().is_empty() && self.subscribers.borrow().is_empty()
     }
 
-    /// Keeps telling `who` at every wake until the weak pointer dies (epoll).
-    pub fn subscribe(&self, who: Weak<dyn Wake>) {
-        self.subscribers.borrow_mut().push(who);
+    /// Keeps telling `who` at every wake until the weak pointer dies (epoll). ENOMEM.
+    pub fn subscribe(&self, who: Weak<dyn Wake>) -> Result<()> {
+        let mut subscribers = self.subscribers.borrow_mut();
+        subscribers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        subscribers.push(who);
+        Ok(())
     }
 
     /// Stops telling `who`.

@@ -91,7 +91,7 @@ impl Polls {
         }
         for queue in &queues {
             let weak: Weak<Poll> = Rc::downgrade(&poll);
-            queue.subscribe(weak);
+            queue.subscribe(weak)?;
         }
         self.0.borrow_mut().push(poll);
         Ok(None)

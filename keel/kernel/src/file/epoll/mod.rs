@@ -120,6 +120,7 @@ impl Epoll {
 
     /// Adds an item and its subscriptions; ready at once if something holds.
     fn add(&self, key: Key, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
+        vfs::memory::check()?;
         let mut queues = Queues::new();
         file.ops.poll_queues(file, events, &mut queues);
         if queues.is_empty() {
@@ -142,7 +143,7 @@ impl Epoll {
         });
         for queue in &queues {
             let weak: Weak<Item> = Rc::downgrade(&item);
-            queue.subscribe(weak);
+            queue.subscribe(weak)?;
         }
         self.sweep();
         self.items.borrow_mut().insert(key, item.clone());

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::cell::Global;
+use uapi::Result;
 use vfs::attr::split_dev;
 use vfs::locks::{Kind, Owner, Record, Whole};
 
@@ -47,20 +48,25 @@ impl FileLocks {
     }
 }
 
+fn number(text: &mut Vec<u8>, count: &mut usize, line: &str) -> Result<()> {
+    *count += 1;
+    vfs::memory::append(text, format!("{count}: {line}\n").as_bytes())
+}
+
 fn numbered(prefix: &str, lines: Vec<String>) -> String {
     lines.iter().enumerate().map(|(i, line)| format!("{prefix}{}: {line}\n", i + 1)).collect()
 }
 
-/// `/proc/locks`.
-pub fn all() -> String {
-    let files: Vec<Rc<FileLocks>> = FILES.borrow().iter().filter_map(Weak::upgrade).collect();
-    let mut lines = Vec::new();
+/// `/proc/locks`. ENOMEM.
+pub fn all() -> Result<Vec<u8>> {
+    let files: Vec<Rc<FileLocks>> = vfs::memory::collect(FILES.borrow().iter().filter_map(Weak::upgrade))?;
+    let (mut text, mut count) = (Vec::new(), 0);
     for file in files.iter().rev() {
         let (records, wholes) = file.locks.all();
-        lines.extend(wholes.iter().map(|w| file.whole(w)));
-        lines.extend(records.iter().map(|r| file.record(r)));
+        wholes.iter().try_for_each(|w| number(&mut text, &mut count, &file.whole(w)))?;
+        records.iter().try_for_each(|r| number(&mut text, &mut count, &file.record(r)))?;
     }
-    numbered("", lines)
+    Ok(text)
 }
 
 /// The locks that a process has through a descriptor, for its `fdinfo`.

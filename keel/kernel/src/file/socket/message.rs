@@ -4,7 +4,6 @@ use crate::file::{self, File};
 use crate::mm::user;
 use crate::task;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
@@ -150,7 +149,7 @@ impl MsgHdr {
         if self.control_len > MAX_CONTROL {
             return Err(Errno::ENOBUFS);
         }
-        let mut bytes = vec![0; self.control_len];
+        let mut bytes = vfs::memory::buffer(self.control_len)?;
         user::read_bytes(self.control, &mut bytes)?;
         let mut rest = &bytes[..];
         while rest.len() >= HEADER {

@@ -226,18 +226,19 @@ impl FileOps for Socket {
     }
 }
 
-/// Open sockets of a family, each once, in the order of their inode numbers.
-pub fn open_sockets(family: u32) -> Vec<(u64, Rc<File>)> {
+/// Open sockets of a family, each once, in the order of their inode numbers. ENOMEM.
+pub fn open_sockets(family: u32) -> Result<Vec<(u64, Rc<File>)>> {
     let mut found: Vec<(u64, Rc<File>)> = Vec::new();
     for files in crate::task::process::all().into_iter().filter_map(|p| p.main_thread()?.try_files()) {
         for file in files.numbers().into_iter().filter_map(|fd| files.get(fd).ok()) {
             let matches = file.downcast::<Socket>().is_some_and(|socket| socket.family == family);
             if matches && let Ok(attr) = file.ops.attr() {
+                found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
                 found.push((attr.ino, file));
             }
         }
     }
-    found.sort_by_key(|(ino, _)| *ino);
+    found.sort_unstable_by_key(|(ino, _)| *ino);
     found.dedup_by_key(|(ino, _)| *ino);
-    found
+    Ok(found)
 }

@@ -37,7 +37,8 @@ fn list(subject: &Subject, kind: FileType) -> Result<Vec<(Vec<u8>, FileType)>> {
     if subject.task()?.is_none() {
         return Ok(Vec::new());
     }
-    Ok(files(subject)?.numbers().into_iter().map(|fd| (format!("{fd}").into_bytes(), kind)).collect())
+    let files = files(subject)?;
+    vfs::memory::collect(files.numbers().map(|fd| (format!("{fd}").into_bytes(), kind)))
 }
 
 /// `fd`: links to the open files.

@@ -9,12 +9,14 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use hal::paging::Prot;
-use uapi::Result;
+use uapi::{Errno, Result};
 use vfs::attr::split_dev;
 use vfs::{Inode, PathRef};
 
 /// Column at which names start, counted from 0.
 const NAME_COLUMN: usize = 73;
+/// Room for a line with a long path.
+const LONGEST_LINE: usize = 2 * abi::layout::PAGE_SIZE;
 
 /// Makes the first line of each mapping.
 pub struct Lines {
@@ -41,8 +43,9 @@ impl Lines {
         (dev, ino)
     }
 
-    /// Appends the line of a mapping, as in `maps`.
-    pub fn push(&mut self, out: &mut Vec<u8>, area: &AreaInfo) {
+    /// Appends the line of a mapping, as in `maps`. ENOMEM.
+    pub fn push(&mut self, out: &mut Vec<u8>, area: &AreaInfo) -> Result<()> {
+        out.try_reserve(LONGEST_LINE).map_err(|_| Errno::ENOMEM)?;
         let (dev, ino) = match (&area.name, &area.inode) {
             // Linux keeps them in a file system of its own, the first without a device.
             (AreaName::Segment(_, id), _) => (1, *id),
@@ -67,6 +70,7 @@ impl Lines {
             out.extend_from_slice(&name);
         }
         out.push(b'\n');
+        Ok(())
     }
 
     fn name(&self, name: &AreaName) -> Vec<u8> {
@@ -91,8 +95,8 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
     let mut lines = Lines::new();
     let mut out = Vec::new();
-    for area in mm.areas() {
-        lines.push(&mut out, &area);
+    for area in mm.areas()? {
+        lines.push(&mut out, &area)?;
     }
     Ok(out)
 }
@@ -103,14 +107,15 @@ pub fn numa(subject: &Subject) -> Result<Vec<u8>> {
     let of_thread = subject.task()?.and_then(|task| task.memory_policy.get());
     let lines = Lines::new();
     let mut out = Vec::new();
-    for area in mm.areas() {
+    for area in mm.areas()? {
+        out.try_reserve(LONGEST_LINE).map_err(|_| Errno::ENOMEM)?;
         let policy = Policy::describe(area.policy.or(of_thread));
         out.extend_from_slice(format!("{:08x} {policy}", area.start).as_bytes());
         let name = lines.name(&area.name);
         match (&area.name, &name[..]) {
             (_, b"[heap]") => out.extend_from_slice(b" heap"),
             (_, b"[stack]") => out.extend_from_slice(b" stack"),
-            (AreaName::File(_), name) => out.extend_from_slice(&[b" file=", name].concat()),
+            (AreaName::File(_), name) => out.extend_from_slice(&[&b" file="[..], name].concat()),
             _ => {}
         }
         let pages = mm.residency_of(area.start, area.end).present / abi::layout::PAGE_SIZE as u64;

@@ -57,9 +57,9 @@ pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
 /// A file about the system, by what makes its content.
 struct Generated<F>(F);
 
-impl<F: Fn() -> Vec<u8>> SynthFile for Generated<F> {
+impl<F: Fn() -> Result<Vec<u8>>> SynthFile for Generated<F> {
     fn content(&self) -> Result<Vec<u8>> {
-        Ok((self.0)())
+        (self.0)()
     }
 
     /// There is nothing to write to: EIO.
@@ -70,12 +70,17 @@ impl<F: Fn() -> Vec<u8>> SynthFile for Generated<F> {
 
 /// A file that anybody may read, of text that is made when it is read.
 fn text(make: impl Fn() -> String + 'static) -> Entry {
-    Entry::file(0o444, Generated(move || make().into_bytes()))
+    list(move || Ok(make().into_bytes()))
+}
+
+/// As [`text`], of any length.
+fn list(make: impl Fn() -> Result<Vec<u8>> + 'static) -> Entry {
+    Entry::file(0o444, Generated(make))
 }
 
 /// A file whose text never changes.
 fn constant(content: &'static str) -> Entry {
-    Entry::file(0o444, Generated(move || content.as_bytes().to_vec()))
+    Entry::file(0o444, Generated(move || Ok(content.as_bytes().to_vec())))
 }
 
 /// A symbolic link whose target is made when it is followed.
@@ -108,7 +113,7 @@ fn fixed() -> Table {
         ("key-users", constant("")),
         ("keys", constant("")),
         ("loadavg", text(system::load_averages)),
-        ("locks", text(crate::file::lock::all)),
+        ("locks", list(crate::file::lock::all)),
         ("meminfo", text(meminfo::text)),
         ("misc", constant("")),
         ("modules", constant("")),
@@ -116,7 +121,7 @@ fn fixed() -> Table {
         ("net", link(|| "self/net".into())),
         ("partitions", constant("major minor  #blocks  name\n\n")),
         ("self", link(|| task::with_current(|t| format!("{}", t.pid())))),
-        ("slabinfo", Entry::file(0o400, Generated(|| memory_tables::SLABS.as_bytes().to_vec()))),
+        ("slabinfo", Entry::file(0o400, Generated(|| Ok(memory_tables::SLABS.as_bytes().to_vec())))),
         ("softirqs", text(system::soft_interrupts)),
         ("stat", text(system::statistics)),
         ("swaps", constant("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
@@ -126,7 +131,7 @@ fn fixed() -> Table {
         ("tty", Entry::dir(0o555, system::terminals())),
         ("uptime", text(system::uptime)),
         ("version", text(system::version)),
-        ("vmallocinfo", Entry::file(0o400, Generated(Vec::new))),
+        ("vmallocinfo", Entry::file(0o400, Generated(|| Ok(Vec::new())))),
         ("vmstat", text(meminfo::vm_statistics)),
         ("zoneinfo", text(memory_tables::zones)),
     ])

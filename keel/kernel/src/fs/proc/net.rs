@@ -1,9 +1,11 @@
 //! `/proc/net`: the loopback device, its counters, sockets, and the heads of tables that have no rows.
 
-use super::{constant, sockets, text};
+use super::{constant, list, sockets, text};
 use crate::file::socket::inet::statistics::{self, Count};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use uapi::Result;
 use uapi::raw::net;
 use vfs::synth::{Entry, Table, table};
 
@@ -70,17 +72,20 @@ fn devices() -> String {
     String::from(DEVICES) + &row
 }
 
-fn sockstat() -> String {
-    let [all, tcp, udp] = sockets::in_use(net::AF_INET);
-    format!(
+fn sockstat() -> Result<Vec<u8>> {
+    let [all, tcp, udp] = sockets::in_use(net::AF_INET)?;
+    let text = format!(
         "sockets: used {all}\nTCP: inuse {tcp} orphan 0 tw 0 alloc {tcp} mem 0\nUDP: inuse {udp} mem 0\nUDPLITE: inuse 0\n\
          RAW: inuse 0\nFRAG: inuse 0 memory 0\n"
-    )
+    );
+    Ok(text.into_bytes())
 }
 
-fn sockstat6() -> String {
-    let [_, tcp, udp] = sockets::in_use(net::AF_INET6);
-    format!("TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n")
+fn sockstat6() -> Result<Vec<u8>> {
+    let [_, tcp, udp] = sockets::in_use(net::AF_INET6)?;
+    let text =
+        format!("TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
+    Ok(text.into_bytes())
 }
 
 fn snmp() -> String {
@@ -161,12 +166,22 @@ pub fn directory() -> Table {
         ("raw6", constant(UDP6)),
         ("route", text(|| padded(ROUTES, ROUTE_WIDTH))),
         ("snmp", text(snmp)),
-        ("sockstat", text(sockstat)),
-        ("sockstat6", text(sockstat6)),
-        ("tcp", text(|| padded(TCP, TCP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_STREAM, TCP_WIDTH))),
-        ("tcp6", text(|| String::from(TCP6) + &sockets::inet(net::AF_INET6, net::SOCK_STREAM, 0))),
-        ("udp", text(|| padded(UDP, UDP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH))),
-        ("udp6", text(|| String::from(UDP6) + &sockets::inet(net::AF_INET6, net::SOCK_DGRAM, 0))),
-        ("unix", Entry::file(0o444, || Ok(sockets::unix()))),
+        ("sockstat", list(sockstat)),
+        ("sockstat6", list(sockstat6)),
+        (
+            "tcp",
+            list(|| {
+                Ok((padded(TCP, TCP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_STREAM, TCP_WIDTH)?).into_bytes())
+            }),
+        ),
+        ("tcp6", list(|| Ok((String::from(TCP6) + &sockets::inet(net::AF_INET6, net::SOCK_STREAM, 0)?).into_bytes()))),
+        (
+            "udp",
+            list(|| {
+                Ok((padded(UDP, UDP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH)?).into_bytes())
+            }),
+        ),
+        ("udp6", list(|| Ok((String::from(UDP6) + &sockets::inet(net::AF_INET6, net::SOCK_DGRAM, 0)?).into_bytes()))),
+        ("unix", Entry::file(0o444, || sockets::unix())),
     ])
 }

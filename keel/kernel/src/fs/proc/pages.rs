@@ -47,7 +47,7 @@ impl PageMap {
         if !offset.is_multiple_of(ENTRY as u64) || !dst.remaining().is_multiple_of(ENTRY) {
             return Err(Errno::EINVAL);
         }
-        let areas = mm.areas();
+        let areas = mm.areas()?;
         let first = offset / ENTRY as u64;
         let mut done = 0;
         while dst.remaining() > 0 {
@@ -93,7 +93,7 @@ impl SynthDir for MapFiles {
         let text = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         let (start, end) = text.split_once('-').ok_or(Errno::ENOENT)?;
         let (start, end) = (number_in(start, 16).ok_or(Errno::ENOENT)?, number_in(end, 16).ok_or(Errno::ENOENT)?);
-        let area = mm.areas().into_iter().find(|a| (a.start, a.end) == (start, end)).ok_or(Errno::ENOENT)?;
+        let area = mm.areas()?.into_iter().find(|a| (a.start, a.end) == (start, end)).ok_or(Errno::ENOENT)?;
         let place = file_of(&area).ok_or(Errno::ENOENT)?;
         let write = if area.prot.contains(Prot::WRITE) { 0o200 } else { 0 };
         let (uid, gid) = self.0.owner(false);
@@ -102,9 +102,9 @@ impl SynthDir for MapFiles {
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
         let Some(mm) = self.0.memory()? else { return Ok(Vec::new()) };
-        let areas = mm.areas();
+        let areas = mm.areas()?;
         let files = areas.iter().filter(|area| file_of(area).is_some());
-        Ok(files.map(|a| (format!("{:x}-{:x}", a.start, a.end).into_bytes(), FileType::Symlink)).collect())
+        vfs::memory::collect(files.map(|a| (format!("{:x}-{:x}", a.start, a.end).into_bytes(), FileType::Symlink)))
     }
 }
 

@@ -133,15 +133,15 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
     let mut lines = Lines::new();
     let mut out = Vec::new();
-    for area in mm.areas() {
-        lines.push(&mut out, &area);
+    for area in mm.areas()? {
+        lines.push(&mut out, &area)?;
         let figures = Figures::of(&area, mm.residency_of(area.start, area.end));
         let mut text = line("Size", (area.end - area.start) as u64);
         text.push_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n");
         text.push_str(&figures.text(false));
         text.push_str("THPeligible:           0\n");
         text.push_str(&flags(&area));
-        out.extend_from_slice(text.as_bytes());
+        vfs::memory::append(&mut out, text.as_bytes())?;
     }
     Ok(out)
 }
@@ -149,7 +149,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
 /// `smaps_rollup`.
 pub fn rollup(subject: &Subject) -> Result<Vec<u8>> {
     let Some(mm) = subject.memory()? else { return Err(uapi::Errno::ESRCH) };
-    let areas = mm.areas();
+    let areas = mm.areas()?;
     let mut sum = Figures::default();
     for area in &areas {
         sum.add(&Figures::of(area, mm.residency_of(area.start, area.end)));

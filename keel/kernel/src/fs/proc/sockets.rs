@@ -8,20 +8,24 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use uapi::raw::net;
+use uapi::{Errno, Result};
 
-/// `net/unix`.
-pub fn unix() -> Vec<u8> {
+/// `net/unix`. ENOMEM.
+pub fn unix() -> Result<Vec<u8>> {
     /// `__SO_ACCEPTCON`.
     const LISTENS: u32 = 1 << 16;
     const UNCONNECTED: u32 = 1;
     const CONNECTED: u32 = 3;
+    /// A line with the longest name has less.
+    const MOST_LINE: usize = 256;
     let mut out = b"Num       RefCount Protocol Flags    Type St Inode Path\n".to_vec();
-    for (ino, file) in open_sockets(net::AF_UNIX) {
+    for (ino, file) in open_sockets(net::AF_UNIX)? {
         let Some(socket) = file.downcast::<Socket>() else { continue };
         let flags = if socket.ops.is_listening() { LISTENS } else { 0 };
         let (references, state) = if socket.ops.peer().is_ok() { (3, CONNECTED) } else { (2, UNCONNECTED) };
         let line =
             format!("{:016x}: {references:08X} 00000000 {flags:08X} {:04X} {state:02X} {ino:>5}", 0, socket.kind);
+        out.try_reserve(MOST_LINE).map_err(|_| Errno::ENOMEM)?;
         out.extend_from_slice(line.as_bytes());
         let address = socket.ops.local().unwrap_or_default();
         match address.get(2..) {
@@ -37,7 +41,7 @@ pub fn unix() -> Vec<u8> {
         }
         out.push(b'\n');
     }
-    out
+    Ok(out)
 }
 
 /// An address in hexadecimal, words as they lie in memory.
@@ -49,8 +53,8 @@ fn hexadecimal(endpoint: Option<Endpoint>, family: u32) -> String {
     format!("{words}:{:04X}", endpoint.map_or(0, |endpoint| endpoint.port))
 }
 
-/// Rows of `net/tcp`, `net/udp` and their relatives for IPv6. `width`: lines are padded to that.
-pub fn inet(family: u32, kind: u32, width: usize) -> String {
+/// Rows of `net/tcp`, `net/udp` and their relatives for IPv6. `width`: lines are padded to that. ENOMEM.
+pub fn inet(family: u32, kind: u32, width: usize) -> Result<String> {
     let stream = kind == net::SOCK_STREAM;
     let rows = if stream { statistics::tcp() } else { statistics::udp() };
     let mut text = String::new();
@@ -66,15 +70,17 @@ pub fn inet(family: u32, kind: u32, width: usize) -> String {
             "{head}: {local} {peer} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:>5}        0 {} 2 {:016x} {tail}",
             row.state, row.sent, row.received, row.uid, row.ino, 0
         );
-        text.push_str(&format!("{line:<width$}\n"));
+        let line = format!("{line:<width$}\n");
+        text.try_reserve(line.len()).map_err(|_| Errno::ENOMEM)?;
+        text.push_str(&line);
     }
-    text
+    Ok(text)
 }
 
-/// Sockets in use: all, TCP's and UDP's of a family.
-pub fn in_use(family: u32) -> [usize; 3] {
+/// Sockets in use: all, TCP's and UDP's of a family. ENOMEM.
+pub fn in_use(family: u32) -> Result<[usize; 3]> {
     let of = |rows: Vec<Row>| rows.iter().filter(|row| row.family == family).count();
     let (tcp, udp) = (of(statistics::tcp()), of(statistics::udp()));
-    let others = [net::AF_UNIX, net::AF_NETLINK].map(|family| open_sockets(family).len());
-    [tcp + udp + others.iter().sum::<usize>(), tcp, udp]
+    let others = open_sockets(net::AF_UNIX)?.len() + open_sockets(net::AF_NETLINK)?.len();
+    Ok([tcp + udp + others, tcp, udp])
 }

@@ -39,7 +39,7 @@ fn lossy(text: Vec<u8>) -> String {
 /// Descriptors in use: descriptions that are shared count each time.
 fn open_files() -> usize {
     let tables = task::process::all().into_iter().filter_map(|p| p.main_thread()?.try_files());
-    tables.map(|files| files.numbers().len()).sum()
+    tables.map(|files| files.count()).sum()
 }
 
 /// A random UUID, RFC 9562 version 4.

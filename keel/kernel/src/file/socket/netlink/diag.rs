@@ -94,7 +94,7 @@ fn handle_unix(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     }
     let word = |at| u32_at(request.body, at);
     let show = word(UNIX_SHOW);
-    let rows = unix::statistics::rows();
+    let rows = unix::statistics::rows()?;
     if request.flags & NLM_F_DUMP != 0 {
         for row in rows.iter().filter(|row| word(UNIX_STATES) >> row.state & 1 != 0) {
             describe_unix(answer, row, show);

@@ -13,7 +13,6 @@ use crate::task;
 use crate::task::wait::WaitQueue;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -180,7 +179,7 @@ impl Protocol for Netlink {
         if size > MAX_REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        let mut data = vec![0; size];
+        let mut data = vfs::memory::buffer(size)?;
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }

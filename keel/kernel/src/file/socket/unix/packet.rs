@@ -4,7 +4,6 @@ use super::super::message::{Control, Received};
 use super::super::wait;
 use super::{Kind, Role, Unix, account, address};
 use alloc::rc::Rc;
-use alloc::vec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
@@ -36,7 +35,7 @@ impl Unix {
         if self.write_ended.get() {
             return Err(Errno::EPIPE);
         }
-        let mut data = vec![0; size];
+        let mut data = vfs::memory::buffer(size)?;
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }

@@ -35,10 +35,12 @@ pub struct Row {
     pub uid: u32,
 }
 
-/// All sockets that some process has open.
-pub fn rows() -> Vec<Row> {
-    let files = open_sockets(net::AF_UNIX);
-    files.iter().filter_map(|(_, file)| Some(row(file.downcast::<Socket>()?.ops.as_any().downcast_ref()?))).collect()
+/// All sockets that some process has open. ENOMEM.
+pub fn rows() -> uapi::Result<Vec<Row>> {
+    let files = open_sockets(net::AF_UNIX)?;
+    let rows =
+        files.iter().filter_map(|(_, file)| Some(row(file.downcast::<Socket>()?.ops.as_any().downcast_ref()?)));
+    vfs::memory::collect(rows)
 }
 
 fn row(socket: &Unix) -> Row {

@@ -4,7 +4,6 @@ use super::super::message::{Control, Received};
 use super::super::wait;
 use super::urgent::{Piece, Place};
 use super::{Role, Unix, account};
-use alloc::vec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
@@ -35,7 +34,10 @@ impl Unix {
             }
             let ordinary = src.remaining() - urgent;
             let piece = account::stream_piece(self.options.send_buffer.get() as usize).min(ordinary.max(urgent));
-            let mut data = vec![0; piece];
+            let mut data = match vfs::memory::buffer(piece) {
+                Ok(data) => data,
+                Err(errno) => return end(done, errno),
+            };
             let got = match src.get(&mut data) {
                 Ok(0) => return Ok(done),
                 Ok(got) => got,

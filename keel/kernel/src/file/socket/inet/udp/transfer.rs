@@ -11,7 +11,6 @@ use super::queue::{Datagram, Report};
 use super::{PORTS, Udp};
 use crate::time::clock::Clock;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use smallvec::SmallVec;
@@ -53,7 +52,7 @@ impl Udp {
         if self.write_ended.get() {
             return Err(Errno::EPIPE);
         }
-        let mut data = vec![0; size];
+        let mut data = vfs::memory::buffer(size)?;
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }
