@@ -149,6 +149,11 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "USER[:GROUP]")]
     pub user: Option<String>,
 
+    /// Run also where the host can't lock up the monitor with Landlock and seccomp: what a guest that broke out of its
+    /// machine could do is more then
+    #[arg(long)]
+    pub weak_jail: bool,
+
     /// Host name in the pod [default: the host's]
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,

@@ -106,7 +106,11 @@ pub fn doctor(options: &DoctorArgs) -> u8 {
         control_groups(cgroup::memory_limit().as_ref()),
         seccomp(),
         landlock(),
-        user_namespaces(&read("/proc/sys/user/max_user_namespaces")),
+        namespaces(monitor::jail::namespaces_available(), rustix::process::geteuid().is_root()),
+        timers(),
+        hardware_threads(&read("/sys/devices/system/cpu/smt/active"), monitor::jail::can_schedule_apart()),
+        speculation(&vulnerabilities()),
+        page_merging(&read("/sys/kernel/mm/ksm/run")),
         host_calls(),
     ];
     let failed = checks.iter().any(|check| check.state == State::Fail);
@@ -241,7 +245,7 @@ fn seccomp() -> Check {
     } else {
         Check::fail(
             "seccomp",
-            "not available: no pod runs",
+            "not available: no pod runs without --weak-jail",
             "use Linux 5.10 or later, and allow seccomp where hull runs",
         )
     }
@@ -252,10 +256,11 @@ fn landlock() -> Check {
         Some(version) => {
             Check::ok("landlock", format!("version {version}: a pod's monitor opens nothing but what is granted"))
         }
-        None => {
-            let text = "not available: a monitor that a guest took over could open your files";
-            Check::warn("landlock", text, "use Linux 5.19 or later and boot it with lsm=landlock,...")
-        }
+        None => Check::fail(
+            "landlock",
+            "not available: no pod runs without --weak-jail",
+            "use Linux 5.19 or later and boot it with lsm=landlock,...",
+        ),
     }
 }
 
@@ -291,12 +296,85 @@ fn control_groups(limit: Option<&Limit>) -> Check {
     Check::ok(WHAT, format!("at most {bytes} of memory ({file}), {} of it for a pod", cgroup::show(most)))
 }
 
-/// Pods need none; containers without root do, so this is asked about.
-fn user_namespaces(most: &str) -> Check {
-    match most.trim().parse::<u64>() {
-        Ok(0) => Check::ok("namespaces", "none for users (user.max_user_namespaces is 0); pods need none"),
-        Ok(most) => Check::ok("namespaces", format!("at most {most} for users; pods need none")),
-        Err(_) => Check::ok("namespaces", "none for users; pods need none"),
+/// A root of its own takes the right to administer mounts.
+fn namespaces(available: bool, root: bool) -> Check {
+    const WHAT: &str = "namespaces";
+    if available {
+        Check::ok(WHAT, "a pod's monitor sees no other files, has its own IPC and UTS namespaces")
+    } else if root {
+        let text = "the host does not let root make any: a pod's monitor sees names and attributes of other files";
+        Check::warn(WHAT, text, "give hull CAP_SYS_ADMIN and CAP_SYS_CHROOT where it runs, on Linux 5.12 or later")
+    } else {
+        Check::ok(WHAT, "for root only: as this user a pod's monitor sees names and attributes of other files")
+    }
+}
+
+fn timers() -> Check {
+    Check::ok("time limit", "--timeout is held by timers of the host's kernel")
+}
+
+fn hardware_threads(active: &str, can_schedule_apart: bool) -> Check {
+    const WHAT: &str = "smt";
+    match (active.trim(), can_schedule_apart) {
+        ("1", true) => {
+            Check::ok(WHAT, "several threads per core; core scheduling keeps other programs off a pod's cores")
+        }
+        ("1", false) => {
+            let text = "several threads per core, without core scheduling: other programs share cores with a pod";
+            Check::warn(
+                WHAT,
+                text,
+                "use a kernel with CONFIG_SCHED_CORE, or turn SMT off (nosmt) if pods must not spy on others",
+            )
+        }
+        ("0", _) => Check::ok(WHAT, "one thread per core"),
+        _ => Check::ok(WHAT, "the host does not tell"),
+    }
+}
+
+/// What the kernel knows of mistakes of the processor: name and state.
+fn vulnerabilities() -> Vec<(String, String)> {
+    let Ok(entries) = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return Vec::new() };
+    let entry = |entry: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(entry.path()).ok()?;
+        Some((entry.file_name().into_string().ok()?, text.trim().to_owned()))
+    };
+    let mut all: Vec<_> = entries.filter_map(|e| entry(e.ok()?)).collect();
+    all.sort();
+    all
+}
+
+fn speculation(all: &[(String, String)]) -> Check {
+    const WHAT: &str = "speculation";
+    let list = |which: &dyn Fn(&str) -> bool| {
+        let chosen = all.iter().filter(|(_, state)| which(state));
+        chosen.map(|(name, state)| format!("{name} ({state})")).collect::<Vec<_>>().join(", ")
+    };
+    let open =
+        |state: &str| state.starts_with("Vulnerable") || state.contains("vulnerable") || state.starts_with("Unknown");
+    let vulnerable = list(&open);
+    if all.is_empty() {
+        return Check::warn(WHAT, "the kernel does not tell about mitigations", "mount /sys, or use a newer kernel");
+    }
+    let mitigated = list(&|state| !open(state) && state != "Not affected");
+    let mitigated = if mitigated.is_empty() { "no other".into() } else { mitigated };
+    if vulnerable.is_empty() {
+        Check::ok(WHAT, format!("mitigated: {mitigated}"))
+    } else {
+        let text = format!("a hostile program may read memory of others: {vulnerable}; mitigated: {mitigated}");
+        Check::warn(WHAT, text, "update the kernel and the processor's microcode, and boot with mitigations=auto")
+    }
+}
+
+fn page_merging(run: &str) -> Check {
+    const WHAT: &str = "ksm";
+    match run.trim() {
+        "1" => {
+            let text = "the host merges pages of equal content, but not those of pods, which are excluded";
+            Check::ok(WHAT, text)
+        }
+        "" => Check::ok(WHAT, "not there: no pages of equal content are merged"),
+        _ => Check::ok(WHAT, "off: no pages of equal content are merged"),
     }
 }
 
@@ -322,7 +400,19 @@ mod tests {
         let groups = |bytes| control_groups(Some(&Limit { bytes, file: "/f".into() }));
         assert_eq!(groups(64 << 20).text, "at most 64M of memory (/f), 44M of it for a pod");
         assert_eq!((groups(40 << 20).state, control_groups(None).state), (State::Fail, State::Ok));
-        assert!(user_namespaces("0\n").text.contains("is 0"));
+        assert_eq!((namespaces(true, true).state, namespaces(false, true).state), (State::Ok, State::Warn));
+        assert_eq!(namespaces(false, false).state, State::Ok);
+        assert_eq!(hardware_threads("1\n", false).state, State::Warn);
+        assert_eq!((hardware_threads("1", true).state, hardware_threads("0\n", false).state), (State::Ok, State::Ok));
+        let state = |states: &[&str]| {
+            let all: Vec<_> = states.iter().map(|state| ("mds".to_owned(), (*state).to_owned())).collect();
+            speculation(&all).state
+        };
+        assert_eq!(state(&["Not affected", "Mitigation: Clear CPU buffers; SMT disabled"]), State::Ok);
+        assert_eq!(state(&["Not affected", "Vulnerable: No microcode"]), State::Warn);
+        assert_eq!(state(&["Mitigation: Clear CPU buffers; SMT vulnerable"]), State::Warn);
+        assert_eq!(state(&[]), State::Warn);
+        assert!(page_merging("1\n").text.contains("excluded") && page_merging("0").text.starts_with("off"));
     }
 
     #[test]

@@ -26,12 +26,34 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let config = configure(RunArgs { memory, ..options }, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     raise_file_limit();
+    if config.jail.weak {
+        warn_of_weakness();
+    }
     let signals = signals::hold().map_err(host("signals"))?;
     let reproduction = report::reproduction();
     monitor::run(config, || signals.pass_on()).map_err(|error| match error {
         monitor::Error::Keel(report) => Failure::Keel { report, reproduction },
         other => Failure::Pod(other),
     })
+}
+
+/// Tells what the host lacks for a jail that keeps.
+fn warn_of_weakness() {
+    let lacks = [
+        (
+            monitor::jail::landlock_version().is_some(),
+            "Landlock: a monitor that a guest took over could open other files",
+        ),
+        (
+            monitor::jail::seccomp_available(),
+            "seccomp: a monitor that a guest took over could make every call of the host",
+        ),
+    ];
+    for (_, what) in lacks.iter().filter(|(there, _)| !there) {
+        // Nothing can be done about a standard error that takes nothing.
+        let _ =
+            writeln!(std::io::stderr(), "hull: warning: --weak-jail: the host has no {what}; run only what you trust");
+    }
 }
 
 /// What a command line means. Opens what it grants.
@@ -67,6 +89,12 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         Some(user) => identity::chosen(user)?,
         None => identity::own(),
     };
+    // Without --user the pod is whoever runs `hull`, and so is its monitor already.
+    let monitor_identity = options.user.is_some().then(|| monitor::jail::Identity {
+        uid: identity.uid,
+        gid: identity.gid,
+        groups: identity.groups.clone(),
+    });
     let mut forced = Variables::new();
     forced.insert("PWD".into(), cwd.clone().into());
     if let Some((name, home)) = &identity.account {
@@ -109,6 +137,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         timeout: options.timeout.filter(|timeout| !timeout.is_zero()),
         fail_keel: options.fail_keel.map(Into::into),
         exports,
+        jail: monitor::jail::Settings { identity: monitor_identity, weak: options.weak_jail },
         trace_output,
         pod,
     })

@@ -55,6 +55,8 @@ pub struct RunConfig {
     pub fail_keel: Option<KeelFailure>,
     /// Host directories and files, by the ids that `pod.exports` uses.
     pub exports: Vec<ExportConfig>,
+    /// How the monitor is locked up.
+    pub jail: crate::jail::Settings,
     /// Where traced calls are written; `None`: standard error.
     pub trace_output: Option<File>,
     /// What keel is told.

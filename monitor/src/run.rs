@@ -117,7 +117,7 @@ impl Shared {
 
 /// Runs a pod to its end; the exit code of its first program. `jailed` is called when the process is in its jail:
 /// the caller's own threads start there.
-pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
+pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
     let processors = match config.doorbell {
@@ -129,7 +129,7 @@ pub fn run(config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> R
         crate::jail::limit_time(limit, STUCK)?;
     }
     let end_at = config.timeout.and_then(crate::jail::end_of);
-    crate::jail::enter(&config.exports)?;
+    crate::jail::enter(&mut config.exports, &config.jail)?;
     jailed().map_err(|e| Error::host("a thread", e))?;
     let streams = StreamsConnector::new();
     let files = FilesConnector::new(config.exports);

@@ -1,6 +1,8 @@
 //! A monitor that a guest took over: this program enters the monitor's own jail and then tries what an attacker would.
 //!
-//! Each attempt is a process of its own (this program, started again), because the jail ends it.
+//! Each attempt is a process of its own (this program, started again), because the jail ends it. All are made as each of
+//! the monitors that there are: root's, root's with `--user`, an ordinary user's, and root's where the host allows no
+//! namespaces.
 
 use std::ffi::CString;
 use std::fs;
@@ -18,6 +20,34 @@ const ATTEMPT: &str = "HULL_JAIL_ATTEMPT";
 /// Names its scratch directory.
 const SCRATCH: &str = "HULL_JAIL_SCRATCH";
 
+/// Names what the process is, in its environment.
+const AS: &str = "HULL_JAIL_AS";
+/// An ordinary user.
+const NOBODY: u32 = 65534;
+
+/// Whose monitor it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Monitor {
+    Root,
+    RootForUser,
+    User,
+    RootWithoutNamespaces,
+}
+
+const MONITORS: [(Monitor, &str); 4] = [
+    (Monitor::Root, "root"),
+    (Monitor::RootForUser, "root with --user"),
+    (Monitor::User, "user"),
+    (Monitor::RootWithoutNamespaces, "root without namespaces"),
+];
+
+impl Monitor {
+    /// It sees no other names.
+    fn is_apart(self) -> bool {
+        matches!(self, Self::Root | Self::RootForUser)
+    }
+}
+
 /// How an attempt must end.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
@@ -31,13 +61,20 @@ enum Outcome {
     OutOfTime,
     /// The call fails with this errno.
     Fails(i32),
-    /// The same, on hosts with Landlock.
-    FailsByLandlock(i32),
+    /// The name does not exist; where the monitor sees the host's names, Landlock gives this errno.
+    Unseen(i32),
+    /// The name does not exist; where the monitor sees the host's names, it works: docs/security.md says so.
+    OnlyUnseen,
+    /// Fails with EROFS where the monitor has mounts of its own, else by Landlock.
+    ReadOnly,
+    /// Fails with EROFS where the monitor has mounts of its own; else it works, as docs/security.md says.
+    ReadOnlyMount,
 }
 
 /// What the attempt finds: descriptors that were open before, as a monitor has them.
 struct Scene {
     granted: ExportConfig,
+    read_only: ExportConfig,
     kvm: i32,
     other: u32,
 }
@@ -63,6 +100,12 @@ fn open(directory: i32, path: &str, flags: i32) -> i64 {
 
 fn beneath(scene: &Scene, path: &str, flags: i32) -> i64 {
     open(scene.granted.dir.as_raw_fd(), path, flags)
+}
+
+/// Asks for attributes.
+fn look(directory: i32, path: &str) -> i64 {
+    let mut found = [0_u8; 256];
+    call!(libc::SYS_statx, directory, c(path).as_ptr(), 0, libc::STATX_ALL, found.as_mut_ptr())
 }
 
 /// Uses up a stack.
@@ -95,30 +138,48 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
         if trace.is_empty() { -1 } else { 0 }
     }),
     // Files.
-    ("open another file", Outcome::FailsByLandlock(libc::EACCES), |_| open(-100, "/etc/passwd", libc::O_RDONLY)),
-    ("open another file through a granted directory", Outcome::FailsByLandlock(libc::EACCES), |s| {
+    ("open another file", Outcome::Unseen(libc::EACCES), |_| open(-100, "/etc/passwd", libc::O_RDONLY)),
+    ("open another file through a granted directory", Outcome::Unseen(libc::EACCES), |s| {
         beneath(s, "../secret", libc::O_RDONLY)
     }),
-    ("write another file", Outcome::FailsByLandlock(libc::EACCES), |s| {
-        beneath(s, "../secret", libc::O_WRONLY | libc::O_TRUNC)
-    }),
-    ("make another file", Outcome::FailsByLandlock(libc::EACCES), |s| {
-        beneath(s, "../made", libc::O_RDWR | libc::O_CREAT)
-    }),
-    ("remove another file", Outcome::FailsByLandlock(libc::EACCES), |s| {
+    ("write another file", Outcome::Unseen(libc::EACCES), |s| beneath(s, "../secret", libc::O_WRONLY | libc::O_TRUNC)),
+    ("make another file", Outcome::Fails(libc::EACCES), |s| beneath(s, "../made", libc::O_RDWR | libc::O_CREAT)),
+    ("remove another file", Outcome::Unseen(libc::EACCES), |s| {
         call!(libc::SYS_unlinkat, s.granted.dir.as_raw_fd(), c("../secret").as_ptr(), 0)
     }),
-    ("link another file into a granted directory", Outcome::FailsByLandlock(libc::EXDEV), |s| {
+    ("link another file into a granted directory", Outcome::Unseen(libc::EXDEV), |s| {
         let granted = s.granted.dir.as_raw_fd();
         call!(libc::SYS_linkat, granted, c("../secret").as_ptr(), granted, c("mine").as_ptr(), 0)
     }),
     ("make a device", Outcome::Ended, |s| {
         call!(libc::SYS_mknodat, s.granted.dir.as_raw_fd(), c("sda").as_ptr(), libc::S_IFBLK | 0o600, 0x800)
     }),
-    ("list another directory", Outcome::FailsByLandlock(libc::EACCES), |_| open(-100, "/root", libc::O_RDONLY)),
-    ("open memory of a process", Outcome::FailsByLandlock(libc::EACCES), |s| {
+    ("list another directory", Outcome::Unseen(libc::EACCES), |_| open(-100, "/root", libc::O_RDONLY)),
+    ("open memory of a process", Outcome::Unseen(libc::EACCES), |s| {
         open(-100, &format!("/proc/{}/mem", s.other), libc::O_RDWR)
     }),
+    ("open its own memory", Outcome::Unseen(libc::EACCES), |_| open(-100, "/proc/self/mem", libc::O_RDWR)),
+    ("read its environment", Outcome::Unseen(libc::EACCES), |_| open(-100, "/proc/self/environ", libc::O_RDONLY)),
+    ("find variables in its environment", Outcome::Works, |_| {
+        if std::env::var_os(ATTEMPT).is_none() && std::env::vars_os().all(|(name, _)| name.is_empty()) { 0 } else { -1 }
+    }),
+    (
+        "find arguments",
+        Outcome::Works,
+        |_| if std::env::args_os().skip(1).all(|text| text.is_empty()) { 0 } else { -1 },
+    ),
+    ("see another process", Outcome::OnlyUnseen, |s| look(-100, &format!("/proc/{}", s.other))),
+    ("see another file", Outcome::OnlyUnseen, |_| look(-100, "/etc/passwd")),
+    ("see above a granted directory", Outcome::OnlyUnseen, |s| look(s.granted.dir.as_raw_fd(), "../secret")),
+    ("see devices", Outcome::OnlyUnseen, |_| look(-100, "/dev/null")),
+    ("change another file's mode", Outcome::OnlyUnseen, |s| {
+        call!(libc::SYS_fchmodat, s.granted.dir.as_raw_fd(), c("../secret").as_ptr(), 0o644)
+    }),
+    ("change a mode in a read-only grant", Outcome::ReadOnlyMount, |s| {
+        call!(libc::SYS_fchmodat, s.read_only.dir.as_raw_fd(), c("kept").as_ptr(), 0o644)
+    }),
+    ("write in a read-only grant", Outcome::ReadOnly, |s| open(s.read_only.dir.as_raw_fd(), "kept", libc::O_WRONLY)),
+    ("read a read-only grant", Outcome::Works, |s| open(s.read_only.dir.as_raw_fd(), "kept", libc::O_RDONLY)),
     ("open the old way", Outcome::Fails(libc::EACCES), |_| {
         call!(libc::SYS_openat, -100, c("/etc/passwd").as_ptr(), libc::O_RDONLY)
     }),
@@ -149,12 +210,23 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
     ("limit another process", Outcome::Ended, |s| {
         call!(libc::SYS_prlimit64, s.other, libc::RLIMIT_NOFILE, [0_u64; 2].as_ptr(), 0)
     }),
+    ("join namespaces", Outcome::Ended, |_| call!(libc::SYS_setns, 0, 0)),
+    ("share memory", Outcome::Ended, |_| call!(libc::SYS_shmget, 1, 4096, 0o1666)),
+    ("read keys", Outcome::Ended, |_| call!(libc::SYS_keyctl, 11, 0, 0, 0)),
+    ("add a key", Outcome::Ended, |_| call!(libc::SYS_add_key, c("user").as_ptr(), c("x").as_ptr(), 0, 0, 0)),
+    ("ask for a key", Outcome::Ended, |_| call!(libc::SYS_request_key, c("user").as_ptr(), c("x").as_ptr(), 0, 0)),
+    ("become dumpable", Outcome::Ended, |_| call!(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0, 0, 0)),
+    ("share a core with others", Outcome::Ended, |_| call!(libc::SYS_prctl, libc::PR_SCHED_CORE, 1, 0, 1, 0)),
+    ("watch files", Outcome::Ended, |_| call!(libc::SYS_fanotify_init, 0, 0)),
     // The network.
     ("open a socket", Outcome::Ended, |_| call!(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0)),
     ("open a local socket", Outcome::Ended, |_| call!(libc::SYS_socketpair, libc::AF_UNIX, libc::SOCK_STREAM, 0, 0)),
     ("connect", Outcome::Ended, |_| call!(libc::SYS_connect, 0, 0, 0)),
     // The host.
     ("mount", Outcome::Ended, |_| call!(libc::SYS_mount, 0, c("/mnt").as_ptr(), 0, libc::MS_BIND, 0)),
+    ("unmount", Outcome::Ended, |_| call!(libc::SYS_umount2, c("/").as_ptr(), libc::MNT_DETACH)),
+    ("move a mount", Outcome::Ended, |_| call!(libc::SYS_move_mount, -100, c("/").as_ptr(), -100, c("/").as_ptr(), 0)),
+    ("make a mount writable", Outcome::Ended, |_| call!(libc::SYS_mount_setattr, -100, c("/").as_ptr(), 0, 0, 0)),
     ("clone a mount", Outcome::Ended, |_| call!(libc::SYS_open_tree, -100, c("/").as_ptr(), 1)),
     ("change the root", Outcome::Ended, |_| call!(libc::SYS_chroot, c("/").as_ptr())),
     ("load a module", Outcome::Ended, |_| call!(libc::SYS_finit_module, 0, 0, 0)),
@@ -203,30 +275,79 @@ fn main() -> ExitCode {
     if let Ok(name) = std::env::var(ATTEMPT) {
         return attempt(&name);
     }
-    let trials = ATTEMPTS.iter().map(|(name, outcome, _)| {
-        Trial::test(*name, move || judge(name, *outcome).map_err(|error| Failed::from(format!("{error:#}"))))
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+    let mut trials = Vec::new();
+    for (monitor, who) in MONITORS {
+        // SAFETY: a plain system call.
+        let root = unsafe { libc::geteuid() } == 0;
+        if !root && monitor != Monitor::User {
+            continue;
+        }
+        trials.extend(ATTEMPTS.iter().map(|(name, outcome, _)| {
+            Trial::test(format!("{name}, {who}"), move || judge(name, *outcome, monitor, who).map_err(failed))
+        }));
+    }
+    trials.push(Trial::test("what a running monitor is", move || running_monitor().map_err(failed)));
+    trials.push(Trial::test("a host without Landlock", move || {
+        without(libc::SYS_landlock_create_ruleset, "hull: jail: Landlock: ", "the host has no Landlock: ")
+            .map_err(failed)
+    }));
+    trials.push(Trial::test("a host without seccomp", move || {
+        without(libc::SYS_seccomp, "hull: jail: seccomp: ", "the host has no seccomp: ").map_err(failed)
+    }));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Has the host refuse a system call to this process and its children, with ENOSYS or another errno.
+fn refuse(call: libc::c_long, errno: i32) -> std::io::Result<()> {
+    let line = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut lines = [
+        line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
+        line(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        line(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: lines.len() as u16, filter: lines.as_mut_ptr() };
+    // SAFETY: the program lives across the calls; both only make system calls.
+    let result = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// In the process that makes an attempt: 0 if it worked, else its errno.
 fn attempt(name: &str) -> ExitCode {
     let Some((.., attempt)) = ATTEMPTS.iter().find(|(other, ..)| *other == name) else { return ExitCode::from(200) };
-    let scratch = std::env::var(SCRATCH).unwrap_or_default();
+    let (scratch, who) = (std::env::var(SCRATCH).unwrap_or_default(), std::env::var(AS).unwrap_or_default());
+    let Some((monitor, _)) = MONITORS.iter().find(|(_, text)| *text == who) else { return ExitCode::from(201) };
     let other: u32 = std::os::unix::process::parent_id();
     let granted = ExportConfig::open(1, &Path::new(&scratch).join("granted"), true, false).unwrap();
+    let read_only = ExportConfig::open(2, &Path::new(&scratch).join("read-only"), false, false).unwrap();
     let kvm = fs::File::options().read(true).write(true).open("/dev/kvm").unwrap();
-    let exports = [granted];
+    let mut exports = [granted, read_only];
     monitor::jail::report_faults().unwrap();
     if name.ends_with("beyond the time limit") {
         let part = std::time::Duration::from_millis(400);
         monitor::jail::limit_time(part, part).unwrap();
     }
-    let start = std::time::Instant::now();
-    monitor::jail::enter(&exports).unwrap();
-    println!("{:.0} us", start.elapsed().as_secs_f64() * 1e6);
-    let [granted] = exports;
-    let scene = Scene { granted, kvm: kvm.as_raw_fd(), other };
+    let mut settings = monitor::jail::Settings::default();
+    match monitor {
+        Monitor::Root => {}
+        Monitor::RootForUser => {
+            settings.identity = Some(monitor::jail::Identity { uid: NOBODY, gid: NOBODY, groups: Vec::new() });
+        }
+        // SAFETY: plain system calls.
+        Monitor::User => unsafe {
+            libc::setgroups(0, std::ptr::null());
+            libc::setresgid(NOBODY, NOBODY, NOBODY);
+            libc::setresuid(NOBODY, NOBODY, NOBODY);
+        },
+        Monitor::RootWithoutNamespaces => refuse(libc::SYS_unshare, libc::EPERM).unwrap(),
+    }
+    monitor::jail::enter(&mut exports, &settings).unwrap();
+    let [granted, read_only] = exports;
+    let scene = Scene { granted, read_only, kvm: kvm.as_raw_fd(), other };
     if attempt(&scene) != -1 {
         return ExitCode::SUCCESS;
     }
@@ -234,34 +355,121 @@ fn attempt(name: &str) -> ExitCode {
     ExitCode::from(errno as u8)
 }
 
-fn judge(name: &str, outcome: Outcome) -> anyhow::Result<()> {
+fn judge(name: &str, outcome: Outcome, monitor: Monitor, who: &str) -> anyhow::Result<()> {
     let scratch = Scratch::new()?;
-    fs::create_dir_all(scratch.0.join("granted/directory"))?;
-    fs::write(scratch.0.join("granted/file"), "granted")?;
-    fs::write(scratch.0.join("secret"), "secret")?;
+    let at = |path: &str| scratch.0.join(path);
+    fs::create_dir_all(at("granted/directory"))?;
+    fs::create_dir_all(at("read-only"))?;
+    for (file, text) in [("granted/file", "granted"), ("read-only/kept", "kept"), ("secret", "secret")] {
+        fs::write(at(file), text)?;
+    }
+    // SAFETY: a plain system call.
+    if unsafe { libc::geteuid() } == 0 {
+        for path in ["", "granted", "granted/directory", "granted/file", "read-only", "read-only/kept", "secret"] {
+            let owner = if matches!(monitor, Monitor::User | Monitor::RootForUser) { NOBODY } else { 0 };
+            std::os::unix::fs::chown(at(path), Some(owner), Some(owner))?;
+        }
+    }
     let mut command = Command::new(std::env::current_exe()?);
-    command.env(ATTEMPT, name).env(SCRATCH, &scratch.0).env_remove("RUST_BACKTRACE");
+    command.env(ATTEMPT, name).env(SCRATCH, &scratch.0).env(AS, who).env_remove("RUST_BACKTRACE");
     let limit = std::time::Duration::from_secs(20);
     let result = process::run(&mut command, std::process::Stdio::null(), limit)?;
     let message = String::from_utf8_lossy(&result.stderr).into_owned();
-    let landlock = monitor::jail::landlock_version().is_some();
     let expected = match outcome {
         Outcome::Works => 0,
         Outcome::Ended => 125,
         Outcome::EndedWith(code) => code,
         Outcome::OutOfTime => 128 + libc::SIGKILL,
-        Outcome::FailsByLandlock(_) if !landlock => return Ok(()),
-        Outcome::Fails(errno) | Outcome::FailsByLandlock(errno) => errno,
+        Outcome::Fails(errno) => errno,
+        Outcome::ReadOnlyMount | Outcome::ReadOnly if monitor.is_apart() => libc::EROFS,
+        Outcome::ReadOnly => libc::EACCES,
+        Outcome::Unseen(_) | Outcome::OnlyUnseen if monitor.is_apart() => libc::ENOENT,
+        Outcome::Unseen(errno) => errno,
+        Outcome::OnlyUnseen | Outcome::ReadOnlyMount => 0,
     };
     anyhow::ensure!(result.status == expected, "status {} instead of {expected}: {message}", result.status);
     if expected == 125 {
         let start = if matches!(outcome, Outcome::Ended) { "hull: jail: " } else { "hull: internal error: " };
-        let line = message.lines().count() == 1
-            && message.starts_with(start)
-            && message.contains("; ")
-            && message.ends_with('\n');
-        anyhow::ensure!(line, "the message is {message:?}");
+        let line = message.lines().count() == 1 && message.starts_with(start) && message.contains("; ");
+        anyhow::ensure!(line && message.ends_with('\n'), "the message is {message:?}");
     }
-    anyhow::ensure!(fs::read_to_string(scratch.0.join("secret"))? == "secret");
+    anyhow::ensure!(
+        fs::read_to_string(at("secret"))? == "secret" && fs::read_to_string(at("read-only/kept"))? == "kept"
+    );
+    Ok(())
+}
+
+/// What the host's `/proc` tells about the monitor of a pod.
+fn running_monitor() -> anyhow::Result<()> {
+    let scratch = Scratch::new()?;
+    let grant = format!("{}:/granted", scratch.0.display());
+    // SAFETY: a plain system call.
+    let root = unsafe { libc::geteuid() } == 0;
+    let plain: &[&str] = &["--no-host", "--ro", "/usr", "--ro", "/lib64", "--ro", "/lib", "--ro", "/bin"];
+    let reading = 1 << 2;
+    let writing = reading | 1 << 0 | 1 << 1 | 1 << 3;
+    let cases: [(&[&str], u32, u64); 3] =
+        [(&[], 0, reading), (&["--rw", &grant], 0, writing), (&["--user", "65534:65533", "--rw", &grant], NOBODY, 0)];
+    for (options, uid, capabilities) in cases {
+        let options: Vec<&str> = plain.iter().chain(options).copied().collect();
+        let mut command = hull_tests::hull::run_command(&options, &["/usr/bin/sh", "-c", "echo ready; read line"])?;
+        command
+            .env("HULL_TEST_SECRET", "a secret")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped());
+        let mut pod = command.spawn()?;
+        let mut line = [0; 6];
+        let ready = std::io::Read::read_exact(pod.stdout.as_mut().unwrap(), &mut line);
+        let read = |file: &str| fs::read(format!("/proc/{}/{file}", pod.id()));
+        let (environment, arguments, status) =
+            (read("environ")?, read("cmdline")?, String::from_utf8(read("status")?)?);
+        let space = |name: &str| fs::read_link(format!("/proc/{}/ns/{name}", pod.id()));
+        let other =
+            |name: &str| Ok::<_, std::io::Error>(space(name)? != fs::read_link(format!("/proc/self/ns/{name}"))?);
+        let apart = (other("mnt")?, other("ipc")?, other("uts")?);
+        drop(pod.stdin.take());
+        anyhow::ensure!(pod.wait()?.code().is_some() && ready.is_ok());
+        anyhow::ensure!(environment.iter().all(|byte| *byte == 0), "{:?}", String::from_utf8_lossy(&environment));
+        let words = arguments.split(|byte| *byte == 0).filter(|word| !word.is_empty()).count();
+        anyhow::ensure!(words == 1, "{:?}", String::from_utf8_lossy(&arguments));
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().next().unwrap_or_default().to_owned()
+        };
+        anyhow::ensure!(field("NoNewPrivs:") == "1" && field("Seccomp:") == "2", "{status}");
+        if root {
+            let held = u64::from_str_radix(&field("CapPrm:"), 16)?;
+            anyhow::ensure!(held == capabilities, "{options:?}: capabilities {held:#x} instead of {capabilities:#x}");
+            anyhow::ensure!(field("Uid:") == uid.to_string(), "{options:?}: {status}");
+            anyhow::ensure!(apart == (true, true, true), "{apart:?}");
+            if uid != 0 {
+                anyhow::ensure!(field("Gid:") == "65533" && field("Groups:").is_empty(), "{status}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No pod starts where a layer is missing, unless it is told to.
+fn without(call: libc::c_long, failure: &str, warning: &str) -> anyhow::Result<()> {
+    for weak in [false, true] {
+        let options: &[&str] = if weak { &["--weak-jail"] } else { &[] };
+        let mut command = hull_tests::hull::run_command(options, &["/bin/echo", "hello"])?;
+        // SAFETY: the closure makes only system calls.
+        unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, move || refuse(call, libc::ENOSYS)) };
+        let outcome = process::run(&mut command, std::process::Stdio::null(), std::time::Duration::from_secs(30))?;
+        let message = String::from_utf8_lossy(&outcome.stderr);
+        let one_line = message.lines().count() == 1 && message.contains("; ");
+        if weak {
+            anyhow::ensure!(outcome.status == 0 && outcome.stdout == b"hello\n", "{}: {message}", outcome.status);
+            anyhow::ensure!(
+                one_line && message.starts_with("hull: warning: ") && message.contains(warning),
+                "{message}"
+            );
+        } else {
+            anyhow::ensure!(outcome.status == 125 && outcome.stdout.is_empty(), "{}: {message}", outcome.status);
+            anyhow::ensure!(one_line && message.starts_with(failure) && message.contains("--weak-jail"), "{message}");
+        }
+    }
     Ok(())
 }

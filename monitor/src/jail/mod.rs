@@ -2,18 +2,22 @@
 //!
 //! The virtual machine is the first wall. Should a guest break it by a mistake of the monitor or of KVM, the
 //! second is here, in the host's kernel: a seccomp filter ([`calls`] lists what it lets through), Landlock
-//! ([`paths`]) and given up rights ([`rights`]). docs/security.md tells what they leave.
+//! ([`paths`]), a root with nothing but the grants ([`namespaces`]), given up rights ([`rights`]) and timers ([`ends`]).
+//! docs/security.md tells what they leave.
 
 mod calls;
 mod ends;
 mod filter;
+mod namespaces;
 mod paths;
 mod rights;
 
 pub use calls::allowed as allowed_calls;
 pub(crate) use ends::end_of;
 pub use ends::{limit_time, report_faults};
+pub use namespaces::available as namespaces_available;
 pub use paths::version as landlock_version;
+pub use rights::{Identity, can_schedule_apart};
 
 use crate::connectors::files::ExportConfig;
 use rights::check;
@@ -38,14 +42,40 @@ impl Failure {
     }
 }
 
+/// How the process is locked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whom it becomes, if it is the root user's.
+    pub identity: Option<Identity>,
+    /// It also goes on where the host has no Landlock or no seccomp.
+    pub weak: bool,
+}
+
 /// Locks the process up for good. Threads that start later are in the jail, too; none may exist yet.
 ///
-/// `exports` are the files that the monitor goes on to open.
-pub fn enter(exports: &[ExportConfig]) -> Result<(), Failure> {
+/// `exports` are the files that the monitor goes on to open. They are opened anew where they get a root of their own.
+pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Failure> {
+    let (landlock, seccomp) = (landlock_version().is_some(), seccomp_available());
+    if !(settings.weak || landlock && seccomp) {
+        return Err(Failure {
+            what: if seccomp { "Landlock" } else { "seccomp" },
+            source: Error::other("the host does not offer it"),
+            remedy: "use Linux 5.19 or later with both (lsm=landlock,... when it boots), or accept less with --weak-jail",
+        });
+    }
+    rights::wipe_arguments();
+    rights::schedule_apart();
+    // Without the filter, the process could make sockets.
+    namespaces::enter(exports, !seccomp);
+    if let Some(identity) = &settings.identity {
+        rights::become_user(identity)?;
+    }
     rights::restrict_process()?;
     paths::restrict(exports)?;
-    let any = |is: fn(&ExportConfig) -> bool| exports.iter().any(is);
-    rights::drop_capabilities(any(|export| export.writable), any(|export| export.writable && export.keep_setid))?;
+    rights::drop_capabilities(exports)?;
+    if !seccomp {
+        return Ok(());
+    }
     ends::report_violations()?;
     filter_calls()
 }

@@ -1,6 +1,7 @@
-//! What the process may do as such: capabilities, dumps.
+//! What the process may do as such: its user, capabilities, dumps; and what it still knows of its caller.
 
 use super::Failure;
+use crate::connectors::files::ExportConfig;
 use std::io::Error;
 
 /// Overrides permission bits of files, as the root user expects.
@@ -33,22 +34,83 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up every capability but those by which the root user works on granted files.
-/// `setid`: a pod may set set-id bits and capabilities of files.
-pub fn drop_capabilities(writable: bool, setid: bool) -> Result<(), Failure> {
+/// Gives up every capability but those by which the root user works on these files: none for what everybody may read.
+pub fn drop_capabilities(exports: &[ExportConfig]) -> Result<(), Failure> {
     let failed = |_| Failure::new("capabilities", Error::last_os_error());
     let header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: both structures are those of capget(2), version 3, and live across the call.
     check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) }).map_err(failed)?;
-    let reading = 1 << CAP_DAC_READ_SEARCH;
-    let changing = 1 << CAP_DAC_OVERRIDE | 1 << CAP_CHOWN | 1 << CAP_FOWNER;
-    let privileges = 1 << CAP_FSETID | 1 << CAP_SETFCAP;
-    let kept = reading | if writable { changing } else { 0 } | if setid { privileges } else { 0 };
+    let mut kept = 0;
+    if exports.iter().any(|export| !export.public_only) {
+        kept |= 1 << CAP_DAC_READ_SEARCH;
+    }
+    if exports.iter().any(|export| export.writable) {
+        kept |= 1 << CAP_DAC_OVERRIDE | 1 << CAP_CHOWN | 1 << CAP_FOWNER;
+    }
+    if exports.iter().any(|export| export.writable && export.keep_setid) {
+        kept |= 1 << CAP_FSETID | 1 << CAP_SETFCAP;
+    }
     let held = data[0].permitted & kept;
     let wanted = [Data { effective: data[0].effective & held, permitted: held, inheritable: 0 }, Data::default()];
     // SAFETY: as above; the call reads them.
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, wanted.as_ptr()) }).map_err(failed)
+}
+
+/// Who the monitor is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// Takes this user and these groups, for good, if the process is the root user's; nobody else can.
+pub fn become_user(identity: &Identity) -> Result<(), Failure> {
+    let failed = |()| Failure {
+        remedy: "let hull take that user and group where it runs (CAP_SETUID, CAP_SETGID, ids that the user namespace knows)",
+        ..Failure::new("--user", Error::last_os_error())
+    };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let Identity { uid, gid, groups } = identity;
+    // SAFETY: plain system calls; the list of groups lives across the call.
+    unsafe {
+        check(libc::setgroups(groups.len(), groups.as_ptr()).into()).map_err(failed)?;
+        check(libc::setresgid(*gid, *gid, *gid).into()).map_err(failed)?;
+        check(libc::setresuid(*uid, *uid, *uid).into()).map_err(failed)
+    }
+}
+
+/// Wipes the arguments, but for the name of the program, and the environment that the process was started with: they
+/// may hold secrets that the pod was not given. Whoever needs them has copied them.
+pub fn wipe_arguments() {
+    unsafe extern "C" {
+        /// Of the C library: the first argument.
+        static program_invocation_name: *const libc::c_char;
+    }
+    // SAFETY: the C library set the pointer before `main`; nobody changes it.
+    let name = unsafe { program_invocation_name };
+    // SAFETY: a plain call; the kernel put the name of the file behind the environment.
+    let end = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
+    if name.is_null() {
+        return;
+    }
+    // SAFETY: arguments are terminated.
+    let len = unsafe { libc::strlen(name) } + 1;
+    let start = name.addr() + len;
+    // Arguments, environment and the name of the file lie behind one another on the stack, unless something moved them.
+    const MOST: usize = 64 << 20;
+    if start >= end || end - start > MOST {
+        return;
+    }
+    // SAFETY: this part of the first stack belongs to the process and holds only these strings, which nobody borrows:
+    // Rust's standard library and the C library read them anew each time, and find empty strings. No other thread exists.
+    unsafe { std::ptr::write_bytes(name.add(len).cast_mut(), 0, end - start) };
 }
 
 /// Makes the process and what it starts unable to gain rights, and keeps its memory, which is the pod's, out of
@@ -59,11 +121,33 @@ pub fn restrict_process() -> Result<(), Failure> {
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into()).map_err(failed("no_new_privs"))?;
         check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0).into()).map_err(failed("PR_SET_DUMPABLE"))?;
+        // Whoever started `hull` may have asked for pages of equal content to be shared: times of writes would tell which.
+        // Hosts that know nothing of this do not do it.
+        libc::prctl(PR_SET_MEMORY_MERGE, 0, 0, 0, 0);
     }
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Core, none)
         .map_err(|source| Failure::new("RLIMIT_CORE", source))
 }
+
+/// Keeps programs of others, other pods among them, off the processor core whose other hardware thread runs this process,
+/// where the host's kernel can do that (it has several threads per core, and core scheduling is built in).
+pub fn schedule_apart() {
+    // SAFETY: the option takes plain numbers. That it fails where there is nothing to be kept apart is no failure.
+    unsafe { libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_CREATE, 0, SCOPE_PROCESS, 0) };
+}
+
+/// Whether [`schedule_apart`] has an effect here.
+pub fn can_schedule_apart() -> bool {
+    let mut cookie = 0_u64;
+    // SAFETY: the pointer is to a local.
+    check(unsafe { libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, 0, 0, &raw mut cookie) }.into()).is_ok()
+}
+
+/// Of linux/prctl.h.
+const PR_SET_MEMORY_MERGE: libc::c_int = 67;
+/// `PR_SCHED_CORE_SCOPE_THREAD_GROUP`.
+const SCOPE_PROCESS: libc::c_ulong = 1;
 
 /// `Err` if a call returned -1.
 pub fn check(result: libc::c_long) -> Result<(), ()> {

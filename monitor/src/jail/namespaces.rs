@@ -1,0 +1,186 @@
+//! Namespaces: which names of the host the process sees at all.
+//!
+//! The process gets a root of its own, a small file system in memory that covers the host's. In it are the granted
+//! directories and files, as mounts of their own that lead nowhere else, and the directory of its own descriptors. The
+//! host's tree stays below as it is: to detach it, the kernel would wait for a grace period in every start.
+//!
+//! This takes the right to administer the host's mounts, which root has. An ordinary user could have it in a user
+//! namespace, but there every file of somebody else seems to belong to nobody: see the decision about it.
+
+use super::rights::check;
+use crate::connectors::files::ExportConfig;
+use libc::{c_char, c_int, c_long, c_uint};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use std::ffi::CStr;
+use std::io::{Error, Result};
+
+/// Of linux/mount.h.
+const OPEN_TREE_CLONE: c_uint = 1;
+const OPEN_TREE_CLOEXEC: c_uint = libc::O_CLOEXEC as c_uint;
+const AT_RECURSIVE: c_uint = 0x8000;
+const AT_EMPTY_PATH: c_uint = libc::AT_EMPTY_PATH as c_uint;
+const MOVE_MOUNT_F_EMPTY_PATH: c_uint = 4;
+const FSOPEN_CLOEXEC: c_uint = 1;
+const FSMOUNT_CLOEXEC: c_uint = 1;
+const FSCONFIG_SET_STRING: c_uint = 1;
+const FSCONFIG_CMD_CREATE: c_uint = 6;
+const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NOSUID: u64 = 2;
+const MOUNT_ATTR_NODEV: u64 = 4;
+const MOUNT_ATTR_NOEXEC: u64 = 8;
+
+/// `struct mount_attr`.
+#[repr(C)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// Where the process finds its own descriptors.
+const DESCRIPTORS: &CStr = c"/proc/self/fd";
+
+fn descriptor(result: c_long) -> Result<OwnedFd> {
+    match result {
+        // SAFETY: the calls that this is used for return a new descriptor, which nobody else owns.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as c_int) }),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+fn done(result: c_long) -> Result<()> {
+    check(result).map_err(|()| Error::last_os_error())
+}
+
+/// A mount of its own of what is there, with all mounts beneath it if `flags` say so.
+fn clone_mount(dir: BorrowedFd<'_>, path: &CStr, flags: c_uint) -> Result<OwnedFd> {
+    let flags = flags | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    // SAFETY: the path lives across the call.
+    descriptor(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
+}
+
+/// The mount of an export, restricted to what it may be used for.
+fn export_mount(export: &ExportConfig) -> Result<OwnedFd> {
+    let mount = match &export.file {
+        None => clone_mount(export.dir.as_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE)?,
+        Some(name) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&export.dir, name.as_slice(), flags, Mode::empty())?;
+            clone_mount(file.as_fd(), c"", AT_EMPTY_PATH)?
+        }
+    };
+    let read_only = if export.writable { 0 } else { MOUNT_ATTR_RDONLY };
+    let attributes = MountAttr {
+        set: read_only | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+        clear: 0,
+        // What the host mounts or unmounts there is seen, and nothing goes the other way.
+        propagation: libc::MS_SLAVE,
+        user_namespace: 0,
+    };
+    // SAFETY: the structure and the path live across the call.
+    done(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            AT_EMPTY_PATH | AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<MountAttr>(),
+        )
+    })?;
+    Ok(mount)
+}
+
+/// An empty file system in memory with room for the names of mounts.
+fn empty_root() -> Result<OwnedFd> {
+    // SAFETY: all texts live across the calls, and the descriptors are open.
+    unsafe {
+        let context = descriptor(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC))?;
+        let configure = |command: c_uint, key: *const c_char, value: *const c_char| {
+            done(libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0))
+        };
+        configure(FSCONFIG_SET_STRING, c"size".as_ptr(), c"64k".as_ptr())?;
+        configure(FSCONFIG_SET_STRING, c"mode".as_ptr(), c"755".as_ptr())?;
+        configure(FSCONFIG_CMD_CREATE, std::ptr::null(), std::ptr::null())?;
+        let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+        descriptor(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes))
+    }
+}
+
+fn attach(mount: &OwnedFd, dir: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
+    let path = std::ffi::CString::new(path)?;
+    let to = dir.as_raw_fd();
+    // SAFETY: the paths live across the call.
+    done(unsafe {
+        libc::syscall(libc::SYS_move_mount, mount.as_raw_fd(), c"".as_ptr(), to, path.as_ptr(), MOVE_MOUNT_F_EMPTY_PATH)
+    })
+}
+
+/// Puts the mounts beneath the new root; what the exports are opened beneath from now on.
+fn furnish(
+    root: &OwnedFd,
+    descriptors: &OwnedFd,
+    mounts: Vec<OwnedFd>,
+    exports: &[ExportConfig],
+) -> Result<Vec<OwnedFd>> {
+    let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+    for directory in ["proc", "proc/self", "proc/self/fd"] {
+        rustix::fs::mkdirat(root, directory, mode)?;
+    }
+    attach(descriptors, root.as_fd(), b"proc/self/fd")?;
+    let place = |(mount, export): (OwnedFd, &ExportConfig)| {
+        let mut path = export.id.to_string().into_bytes();
+        rustix::fs::mkdirat(root, path.as_slice(), mode)?;
+        let Some(name) = &export.file else {
+            attach(&mount, root.as_fd(), &path)?;
+            return Ok(mount);
+        };
+        // A file keeps its name, in a directory of its own.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(root, path.as_slice(), flags, Mode::empty())?;
+        path.push(b'/');
+        path.extend_from_slice(name);
+        rustix::fs::mknodat(root, path.as_slice(), FileType::RegularFile, Mode::RUSR, 0)?;
+        attach(&mount, root.as_fd(), &path)?;
+        Ok(dir)
+    };
+    mounts.into_iter().zip(exports).map(place).collect()
+}
+
+/// Lets the process see nothing of the host's tree but the exports, which are opened anew, and gives it IPC and UTS
+/// namespaces of its own, and a network without any device if `network` says so. False, with nothing changed that
+/// matters, where the host does not let it.
+pub fn enter(exports: &mut [ExportConfig], network: bool) -> bool {
+    // One that can't be made separate would be a way out: then all stay as they are.
+    let Ok(dirs) = try_enter(exports, network) else { return false };
+    exports.iter_mut().zip(dirs).for_each(|(export, dir)| export.dir = dir);
+    true
+}
+
+/// Whether the host lets a monitor have namespaces of its own: tried, on a thread that ends with them.
+pub fn available() -> bool {
+    let trial = std::thread::Builder::new().spawn(|| enter(&mut [], false));
+    trial.is_ok_and(|thread| thread.join().unwrap_or(false))
+}
+
+fn try_enter(exports: &[ExportConfig], network: bool) -> Result<Vec<OwnedFd>> {
+    // The host's mounts can be cloned in their own namespace only.
+    let descriptors = clone_mount(CWD, DESCRIPTORS, 0)?;
+    let mounts = exports.iter().map(export_mount).collect::<Result<Vec<_>>>()?;
+    let root = empty_root()?;
+    let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let network = if network { libc::CLONE_NEWNET } else { 0 };
+    let everything = libc::MS_REC | libc::MS_SLAVE;
+    // SAFETY: plain system calls on texts that live across them. No other thread exists that would be left behind.
+    unsafe {
+        done(libc::unshare(spaces | network).into())?;
+        done(libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), everything, std::ptr::null()).into())?;
+    }
+    let dirs = furnish(&root, &descriptors, mounts, exports)?;
+    attach(&root, CWD, b"/")?;
+    rustix::process::fchdir(&root)?;
+    rustix::process::chroot(".")?;
+    Ok(dirs)
+}
