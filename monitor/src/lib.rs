@@ -7,6 +7,7 @@
 mod clocks;
 pub mod config;
 pub mod connectors;
+mod cpuid;
 mod cpus;
 mod error;
 mod event;

@@ -113,6 +113,8 @@ impl Machine {
     /// Builds the machine of a pod.
     pub fn new(kvm: Kvm, config: &RunConfig) -> Result<Self, Error> {
         let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
+        crate::cpuid::deny_counters(&vm)?;
+        crate::cpuid::deny_registers(&vm)?;
         let limit = round_up(config.memory_limit.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
         let pod = config.pod.encode();
         let image_room = 4 << 20;

@@ -26,7 +26,7 @@ const CR4: u64 = 0x20 | 0x200 | 0x400 | 0x1_0000 | 0x4_0000;
 /// EFER: SCE, LME, LMA, NXE.
 const EFER: u64 = 0xd01;
 /// XSTATE components that programs get: x87, SSE, AVX, AVX-512.
-const XCR0_KNOWN: u64 = 0xe7;
+pub(crate) const XCR0_KNOWN: u64 = 0xe7;
 
 /// Why the virtual CPU came back to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +132,9 @@ impl Vcpu {
     pub fn new(kvm: &Kvm, vm: &VmFd, index: u64, entry: u64, lstar: u64) -> Result<Self, Error> {
         install_kick_handler();
         let mut fd = vm.create_vcpu(index).map_err(|e| Error::kvm("KVM_CREATE_VCPU", e))?;
-        let cpuid =
+        let mut cpuid =
             kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(|e| Error::kvm("KVM_GET_SUPPORTED_CPUID", e))?;
+        crate::cpuid::restrict(&mut cpuid);
         fd.set_cpuid2(&cpuid).map_err(|e| Error::kvm("KVM_SET_CPUID2", e))?;
         let xcr0 = supported_xcr0(&cpuid);
         set_system_registers(&fd, index)?;

@@ -60,6 +60,8 @@ static void halt_with_interrupts(void) { ring0("\xfb\xf4\xeb\xfd", 4); } // sti;
 static void spin_in_ring0(void) { ring0("\xfa\xeb\xfe", 3); }       // cli; jmp .
 static void no_paging(void) { ring0("\x0f\x20\xc0\x25\xff\xff\xff\x7f\x0f\x22\xc0\xeb\xfe", 13); }
 static void write_msr(void) { ring0("\xb9\x80\x00\x00\xc0\x31\xc0\x31\xd2\x0f\x30\xeb\xfe", 13); } // EFER = 0
+// No register is a guest's to read, not even the time stamp counter: where it can, it spins.
+static void read_msr(void) { ring0("\xb9\x10\x00\x00\x00\x0f\x32\xeb\xfe", 9); }
 static void hypercall(void) { ring0("\x0f\x01\xc1\x0f\x01\xd9\xeb\xfe", 8); }
 static void read_ports(void) { ring0("\x31\xd2\xec\x42\xeb\xfc", 6); } // every port
 static void reset_ports(void) { ring0("\xb0\xfe\xe6\x64\xb0\x06\x66\xba\xf9\x0c\xee\xeb\xfe", 13); }
@@ -134,6 +136,7 @@ int main(int argc, char **argv) {
         {"spin-in-ring0", spin_in_ring0},
         {"no-paging", no_paging},
         {"write-msr", write_msr},
+        {"read-msr", read_msr},
         {"hypercall", hypercall},
         {"read-ports", read_ports},
         {"reset-ports", reset_ports},
