@@ -98,6 +98,21 @@ pub struct RootLink {
     pub target: Vec<u8>,
 }
 
+/// A directory or a file that stands in the pod's own memory from the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Absolute path inside the pod, without `.` or `..`.
+    pub at: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// What the file holds; `None`: a directory.
+    pub content: Option<Vec<u8>>,
+}
+
 /// Kind of a standard stream of the first process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamKind {
@@ -180,6 +195,8 @@ pub struct PodConfig {
     pub exports: Vec<Export>,
     /// Symbolic links of the root view.
     pub links: Vec<RootLink>,
+    /// Directories that are made where they are missing, each after those it lies in, and files.
+    pub given: Vec<Given>,
     /// Most bytes of files in memory, of all file systems together; `None`: half of the memory each.
     pub private_limit: Option<u64>,
     /// The three standard streams.

@@ -106,6 +106,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         check_visible(&view, &options.program, &path, &here, &cwd)?;
     }
+    let given = if options.no_host { Vec::new() } else { view.given() };
     let (mut exports, mounts, links) = view.open()?;
     exports.iter_mut().for_each(|export| export.keep_setid = options.keep_setid);
     let streams = StreamsConnector::new();
@@ -124,6 +125,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         limits: limits(),
         exports: mounts,
         links,
+        given,
         private_limit: options.private_size,
         streams: streams.kinds(),
         window: streams.window(),

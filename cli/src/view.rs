@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, Result, reason};
 use crate::values::{Grant, normal};
-use abi::boot::{Export, RootLink};
+use abi::boot::{Export, Given, RootLink};
 use monitor::connectors::files::{ExportConfig, OfKernel};
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Directories of the host's system that every pod sees, as far as everybody may read them. On a host
@@ -14,6 +15,16 @@ use std::path::{Path, PathBuf};
 const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec", "/etc", "/opt"];
 /// Directories that the pod's kernel provides itself.
 const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// What the host's package managers know of the software that every pod sees: read like that.
+const PACKAGES: [&str; 3] = ["/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman"];
+/// Where software expects directories that its packages made, and how deep. Pods have empty ones of the same names.
+const EXPECTED: [(&str, u32); 5] =
+    [("/run", 1), ("/var/cache", 1), ("/var/lib", 1), ("/var/log", 1), ("/var/spool", 2)];
+/// Signs of a running system that a pod is not.
+const UNEXPECTED: [&str; 3] = ["/run/systemd", "/run/udev", "/run/user"];
+/// Most such directories: a host may have very many.
+const MOST_EXPECTED: usize = 512;
 
 /// What is granted at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +75,7 @@ pub struct View {
 impl View {
     /// Adds the host's system directories and the current directory; why the latter is left out.
     pub fn add_host(&mut self, cwd: &Path, caller: &Caller) -> Option<&'static str> {
-        for path in SYSTEM.map(Path::new) {
+        for path in SYSTEM.into_iter().chain(PACKAGES).map(Path::new) {
             let Ok(metadata) = path.symlink_metadata() else { continue };
             if metadata.is_symlink() {
                 if let Ok(target) = path.read_link() {
@@ -106,6 +117,9 @@ impl View {
             return Err(wrong(format!("something is granted at {} already", at.display()), "grant each place once"));
         }
         self.links.remove(&at);
+        // What the host has there by default is not meant by who grants another /var.
+        let hidden = |place: &Path| place.starts_with("/var") && place != at && place.starts_with(&at);
+        self.grants.retain(|place, other| other.option.is_some() || !hidden(place));
         self.grants.insert(at, Granted { host, writable, public_only: false, settled: false, option: Some(option) });
         Ok(())
     }
@@ -117,6 +131,55 @@ impl View {
             None => path.to_owned(),
         };
         self.grants.keys().any(|at| path.starts_with(at))
+    }
+
+    /// Directories and files that the host's software expects and that are made for the pod.
+    pub fn given(&self) -> Vec<Given> {
+        let mut all = Vec::new();
+        for (path, depth) in EXPECTED {
+            self.expected(Path::new(path), depth, &mut all);
+        }
+        if self.grants.get(Path::new("/etc")).is_some_and(|grant| grant.settled) {
+            let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+            let group = read("/etc/group");
+            let gid = group.lines().find_map(|line| line.strip_prefix("shadow:")?.split(':').nth(1)?.parse().ok());
+            let file = |at: &str, content| Given {
+                at: at.into(),
+                mode: 0o640,
+                uid: 0,
+                gid: gid.unwrap_or(0),
+                content: Some(content),
+            };
+            all.push(file("/etc/shadow", locked(&read("/etc/passwd"), ":*:::::::\n")));
+            all.push(file("/etc/gshadow", locked(&group, ":*::\n")));
+        }
+        all
+    }
+
+    /// Adds the directories in `path`, after that they lie in.
+    fn expected(&self, path: &Path, depth: u32, all: &mut Vec<Given>) {
+        let public = |data: &Metadata| data.is_dir() && data.permissions().mode() & 0o005 == 0o005;
+        if depth == 0 || !path.symlink_metadata().is_ok_and(|data| public(&data)) {
+            return;
+        }
+        let Ok(entries) = path.read_dir() else { return };
+        let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        names.sort_unstable();
+        for path in names {
+            let Ok(data) = path.symlink_metadata() else { continue };
+            let unexpected = UNEXPECTED.iter().any(|other| path == Path::new(other)) || self.shows(&path);
+            if !data.is_dir() || unexpected || all.len() >= MOST_EXPECTED {
+                continue;
+            }
+            all.push(Given {
+                at: path.as_os_str().as_bytes().to_vec(),
+                mode: data.permissions().mode() & 0o7777,
+                uid: data.uid(),
+                gid: data.gid(),
+                content: None,
+            });
+            self.expected(&path, depth - 1, all);
+        }
     }
 
     /// Opens everything; what the monitor serves and what keel mounts.
@@ -155,6 +218,13 @@ impl View {
         let links = self.links.into_iter().map(|(at, target)| RootLink { at: bytes(at), target: bytes(target) });
         Ok((configs, exports, links.collect()))
     }
+}
+
+/// A line for each name that begins a line of `list`, of an account that no password opens.
+fn locked(list: &str, rest: &str) -> Vec<u8> {
+    let names = list.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
+    let names = names.filter(|name| !name.is_empty() && !name.starts_with(['+', '-', '#']));
+    names.flat_map(|name| [name, rest]).collect::<String>().into_bytes()
 }
 
 /// `path` with its directory's real name, so that `..` and links on the way are gone; its last name stays

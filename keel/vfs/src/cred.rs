@@ -1,5 +1,6 @@
 //! Who asks: the part of a process's credentials that file access looks at.
 
+use crate::acl::Kind;
 use crate::attr::S_ISVTX;
 use crate::{FileType, Inode};
 pub use uapi::cap;
@@ -54,12 +55,15 @@ impl Cred<'_> {
             }
         }
         let (mode, uid, gid) = inode.perm()?;
-        let shift = match () {
-            () if self.uid == uid => 6,
-            () if self.in_group(gid) => 3,
-            () => 0,
+        // A list says nothing about the owner, and gives nobody else anything without its mask.
+        let acl = if self.uid != uid && mode & 0o070 != 0 { inode.acl(Kind::Access) } else { None };
+        let permitted = match acl {
+            Some(acl) => acl.permits(self, gid, want).is_ok(),
+            None if self.uid == uid => mode >> 6 & want == want,
+            None if self.in_group(gid) => mode >> 3 & want == want,
+            None => mode & want == want,
         };
-        if mode >> shift & want == want {
+        if permitted {
             return Ok(());
         }
         if self.has(cap::DAC_OVERRIDE) && (want & MAY_EXEC == 0 || mode & 0o111 != 0) {

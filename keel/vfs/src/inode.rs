@@ -1,5 +1,6 @@
 //! What every file system gives for a file.
 
+use crate::acl::{Acl, Kind};
 use crate::{Attr, Dst, FileType, Listing, Name, PathRef, Src};
 use abi::request::FsStat;
 use alloc::rc::Rc;
@@ -21,7 +22,7 @@ pub struct Found {
 /// What to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
-    /// Type and permissions (umask applied).
+    /// Type and permissions.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -31,12 +32,14 @@ pub struct NewNode<'a> {
     pub rdev: u64,
     /// Target of a symbolic link.
     pub target: &'a [u8],
+    /// Permissions that the process that makes it takes away, unless the directory has a default list.
+    pub umask: u32,
 }
 
 impl NewNode<'_> {
     /// A node of a type without device number or target.
     pub const fn plain(mode: u32, uid: u32, gid: u32) -> Self {
-        Self { mode, uid, gid, rdev: 0, target: &[] }
+        Self { mode, uid, gid, rdev: 0, target: &[], umask: 0 }
     }
 }
 
@@ -174,6 +177,18 @@ pub trait Inode: Any {
     }
     /// Removes an extended attribute. ENODATA.
     fn remove_xattr(&self, _name: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Whether it has access control lists that keel checks.
+    fn has_acls(&self) -> bool {
+        false
+    }
+    /// One of its access control lists.
+    fn acl(&self, _kind: Kind) -> Option<Rc<Acl>> {
+        None
+    }
+    /// Keeps an access control list, or none. Its mode is the file's already.
+    fn put_acl(&self, _kind: Kind, _acl: Option<Rc<Acl>>) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
     /// Figures of the file system.

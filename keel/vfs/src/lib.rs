@@ -14,6 +14,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "fuzzing"))]
 extern crate std;
 
+pub mod acl;
 pub mod attr;
 pub mod claim;
 pub mod cred;

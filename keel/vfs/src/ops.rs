@@ -3,7 +3,7 @@
 use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::walk::{Component, Parent};
-use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, notify};
+use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, notify};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -59,8 +59,9 @@ pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>)
         return Err(Errno::ENOENT);
     }
     check_dir(dir, cred)?;
-    let new = inherit(dir, new, cred)?;
+    let (new, lists) = inherit(dir, new, cred)?;
     let inode = dir.inode().create(name, &new)?;
+    acl::adopt(&*inode, lists)?;
     let place = adopt_new(dir, name, inode);
     notify::created(dir, name, place.inode(), false);
     Ok(place)
@@ -71,9 +72,10 @@ fn adopt_new(dir: &PathRef, name: &[u8], inode: Rc<dyn crate::Inode>) -> PathRef
     dir.adopt(name, inode, hal::clock::monotonic_ns().saturating_add(crate::host::FRESH_NS), None)
 }
 
-/// Group and set-group-ID bit that a new node takes from its directory.
-pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<NewNode<'n>> {
+/// What a new node takes from its directory: group, set-group-ID bit, permissions, and lists for [`acl::adopt`].
+pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<(NewNode<'n>, acl::Inherited)> {
     let mut new = *new;
+    let lists = acl::inherit(&**dir.inode(), &mut new)?;
     let (mode, _, gid) = dir.inode().perm()?;
     if mode & S_ISGID != 0 {
         new.gid = gid;
@@ -83,7 +85,7 @@ pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<
             new.mode &= !S_ISGID;
         }
     }
-    Ok(new)
+    Ok((new, lists))
 }
 
 /// link(2): gives `target` the name at the end of `parent`'s path.

@@ -35,6 +35,13 @@ pub trait SynthDir {
     fn lookup(&self, name: &[u8]) -> Result<Entry>;
     /// All names with their types.
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>>;
+    /// `st_nlink`: two, and one for each directory in it.
+    fn links(&self) -> u32 {
+        // A list that can't be had tells nothing.
+        let names = self.list().unwrap_or_default();
+        let directories = names.iter().filter(|(_, kind)| *kind == FileType::Directory).count();
+        u32::try_from(directories).unwrap_or(u32::MAX).saturating_add(2)
+    }
 }
 
 /// Content that is made when a read starts at offset 0 (as Linux's sequence files do).
@@ -227,7 +234,10 @@ impl Inode for SynthInode {
             ino: self.ino,
             dev: self.fs.dev,
             mode: kind.mode_bits() | self.entry.mode,
-            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            nlink: match &self.entry.what {
+                What::Dir(dir) => dir.links(),
+                _ => 1,
+            },
             uid: self.entry.uid,
             gid: self.entry.gid,
             size: self.entry.size,

@@ -133,7 +133,7 @@ impl Tree {
 
     /// Makes a symbolic link at an absolute path; an existing name is left alone.
     pub fn symlink(&self, path: &[u8], target: &[u8]) -> Result<()> {
-        self.create(path, &NewNode { mode: 0o120777, uid: 0, gid: 0, rdev: 0, target }).map(drop)
+        self.create(path, &NewNode { target, ..NewNode::plain(0o120777, 0, 0) }).map(drop)
     }
 
     /// Makes a node at an absolute path, with the directories that lead there; an existing one is

@@ -19,8 +19,8 @@ pub fn sys_mkdirat(fd: i32, name: usize, mode: u32) -> Result<()> {
     let cred = caller.cred();
     let parent = caller.parent(fd, &name)?;
     // Of the special bits only the sticky one may be asked for.
-    let mode = mode & 0o1777 & !caller.fs.umask();
-    ops::create(&parent, &NewNode::plain(0o040000 | mode, cred.uid, cred.gid), &cred).map(drop)
+    let new = NewNode::plain(0o040000 | mode & 0o1777, cred.uid, cred.gid);
+    ops::create(&parent, &NewNode { umask: caller.fs.umask(), ..new }, &cred).map(drop)
 }
 
 /// mknod(2).
@@ -50,7 +50,8 @@ pub fn sys_mknodat(fd: i32, name: usize, mode: u32, dev: u32) -> Result<()> {
     let (major, minor) = split_dev(u64::from(dev));
     let new = NewNode {
         rdev: if device { makedev(major, minor) } else { 0 },
-        ..NewNode::plain(kind.mode_bits() | mode & 0o7777 & !caller.fs.umask(), cred.uid, cred.gid)
+        umask: caller.fs.umask(),
+        ..NewNode::plain(kind.mode_bits() | mode & 0o7777, cred.uid, cred.gid)
     };
     ops::create(&parent, &new, &cred).map(drop)
 }

@@ -112,7 +112,8 @@ fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<Fil
         let found = match last_name(&parent)? {
             Component::Normal(name) => match walk.lookup(&parent.dir, name) {
                 Err(Errno::ENOENT) => {
-                    let new = NewNode::plain(0o100000 | how.mode & !caller.fs.umask(), cred.uid, cred.gid);
+                    let new = NewNode::plain(0o100000 | how.mode, cred.uid, cred.gid);
+                    let new = NewNode { umask: caller.fs.umask(), ..new };
                     match ops::create_in(&parent.dir, name, &new, &cred) {
                         // Somebody made it while the host was asked.
                         Err(Errno::EEXIST) if how.flags & g::O_EXCL == 0 => continue,
@@ -161,8 +162,10 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
     let cred = caller.cred();
     cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)?;
     ops::check_writable(dir)?;
-    let new = NewNode::plain(0o100000 | how.mode & !caller.fs.umask(), cred.uid, cred.gid);
-    let inode = dir.inode().create_unnamed(&ops::inherit(dir, &new, &cred)?)?;
+    let new = NewNode { umask: caller.fs.umask(), ..NewNode::plain(0o100000 | how.mode, cred.uid, cred.gid) };
+    let (new, lists) = ops::inherit(dir, &new, &cred)?;
+    let inode = dir.inode().create_unnamed(&new)?;
+    vfs::acl::adopt(&*inode, lists)?;
     if how.flags & g::O_EXCL != 0
         && let Some(node) = inode.as_any().downcast_ref::<Node>()
     {
@@ -347,6 +350,7 @@ pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
     let caller = Caller::current();
     let cred = caller.cred();
     let parent = caller.parent(g::AT_FDCWD, name)?;
+    // The mask counts here whatever the directory's default list says.
     let new = NewNode::plain(0o140000 | mode & !caller.fs.umask(), cred.uid, cred.gid);
     Ok(ops::create(&parent, &new, &cred)?.inode().clone())
 }

@@ -122,6 +122,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     super::proc::mount(&tree)?;
     super::sys::mount(&tree)?;
     network_files(&tree, config);
+    given(&tree, config);
 
     Ok(tree)
 }
@@ -201,6 +202,61 @@ fn standard_directories(tree: &Rc<Tree>) {
     ] {
         // Where a file or a dead link has the name, it stays.
         let _ = tree.make_dirs_mode(path, mode);
+    }
+    for (path, mode) in USUAL {
+        let _ = make_private(tree, path, &NewNode::plain(0o040000 | mode, 0, 0));
+    }
+    for (path, target) in [(&b"/var/run"[..], &b"/run"[..]), (b"/var/lock", b"/run/lock")] {
+        let _ = make_private(tree, path, &NewNode { target, ..NewNode::plain(0o120777, 0, 0) });
+    }
+}
+
+/// Directories that the file system hierarchy has everywhere, after those they lie in.
+const USUAL: [(&[u8], u32); 14] = [
+    (b"/media", 0o755),
+    (b"/srv", 0o755),
+    (b"/run/lock", 0o1777),
+    (b"/var", 0o755),
+    (b"/var/backups", 0o755),
+    (b"/var/cache", 0o755),
+    (b"/var/lib", 0o755),
+    (b"/var/lib/misc", 0o755),
+    (b"/var/local", 0o755),
+    (b"/var/log", 0o755),
+    (b"/var/mail", 0o755),
+    (b"/var/opt", 0o755),
+    (b"/var/spool", 0o755),
+    (b"/var/www", 0o755),
+];
+
+/// Makes what is missing, unless it would be made on the host. EEXIST, ENOENT, EROFS.
+fn make_private(tree: &Rc<Tree>, path: &[u8], new: &NewNode<'_>) -> Result<vfs::PathRef> {
+    let parent = Walk::new(tree.root().clone(), Cred::ROOT).parent(tree.root(), path)?;
+    if parent.dir.inode().as_any().downcast_ref::<Node>().is_none() {
+        return Err(Errno::EROFS);
+    }
+    vfs::ops::create(&parent, new, &Cred::ROOT)
+}
+
+/// What the user's side gives: directories as the host's software expects them, files in the place of those that no
+/// pod sees.
+fn given(tree: &Rc<Tree>, config: &PodConfig) {
+    for given in &config.given {
+        let kind = if given.content.is_some() { 0o100000 } else { 0o040000 };
+        let new = NewNode::plain(kind | given.mode & 0o7777, given.uid, given.gid);
+        // A pod without one of them still runs.
+        let Some(content) = &given.content else {
+            let _ = make_private(tree, &given.at, &new);
+            continue;
+        };
+        let walk = Walk::new(tree.root().clone(), Cred::ROOT);
+        let Ok(parent) = walk.parent(tree.root(), &given.at) else { continue };
+        if parent.dir.inode().as_any().downcast_ref::<Node>().is_some() {
+            let _ = vfs::ops::unlink(&parent, &Cred::ROOT);
+            if let Ok(file) = make_private(tree, &given.at, &new) {
+                let _ = file.inode().write_at(0, &mut vfs::io::KernelSrc(content));
+            }
+        }
     }
 }
 

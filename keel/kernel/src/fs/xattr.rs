@@ -7,6 +7,7 @@ use crate::mm::user;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::acl::{self, Kind};
 use vfs::cred::{MAY_READ, MAY_WRITE, cap};
 use vfs::{Cred, FileType, notify, ops};
 
@@ -74,7 +75,11 @@ fn get(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize, buf: usize, 
     let caller = Caller::current();
     let place = place(&caller)?;
     check(&place, &name, false, &caller.cred())?;
-    give(buf, size, &place.inode().get_xattr(&name)?)
+    let value = match Kind::of(&name).filter(|_| place.inode().has_acls()) {
+        Some(kind) => acl::get(&**place.inode(), kind)?,
+        None => place.inode().get_xattr(&name)?,
+    };
+    give(buf, size, &value)
 }
 
 fn set(
@@ -93,7 +98,10 @@ fn set(
     let caller = Caller::current();
     let place = place(&caller)?;
     check(&place, &name, true, &caller.cred())?;
-    place.inode().set_xattr(&name, &value, flags)?;
+    match Kind::of(&name).filter(|_| place.inode().has_acls()) {
+        Some(kind) => acl::set(&place, kind, &value, &caller.cred())?,
+        None => place.inode().set_xattr(&name, &value, flags)?,
+    }
     notify::happened(&place, g::IN_ATTRIB, false);
     Ok(())
 }
@@ -111,7 +119,10 @@ fn remove(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize) -> Result
     let caller = Caller::current();
     let place = place(&caller)?;
     check(&place, &name, true, &caller.cred())?;
-    place.inode().remove_xattr(&name)?;
+    match Kind::of(&name).filter(|_| place.inode().has_acls()) {
+        Some(kind) => acl::set(&place, kind, &[], &caller.cred())?,
+        None => place.inode().remove_xattr(&name)?,
+    }
     notify::happened(&place, g::IN_ATTRIB, false);
     Ok(())
 }

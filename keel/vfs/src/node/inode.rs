@@ -1,6 +1,7 @@
 //! Private files as inodes.
 
 use super::{Body, Node, OWN_ATTR};
+use crate::acl::{Acl, Kind};
 use crate::attr::now;
 use crate::inode::Attachments;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
@@ -144,6 +145,11 @@ impl Inode for Node {
 
     fn change(&self, change: &Change) -> Result<()> {
         self.own_attr()?;
+        if let Some(mode) = change.mode
+            && let Some(acl) = self.list_of(Kind::Access)
+        {
+            self.keep_list(Kind::Access, Some(Rc::new(acl.with_mode(mode)?)))?;
+        }
         let current = now();
         let time = |set: SetTime| match set {
             SetTime::Now => current,
@@ -184,6 +190,18 @@ impl Inode for Node {
 
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         self.drop_xattr(name)
+    }
+
+    fn has_acls(&self) -> bool {
+        true
+    }
+
+    fn acl(&self, kind: Kind) -> Option<Rc<Acl>> {
+        self.list_of(kind)
+    }
+
+    fn put_acl(&self, kind: Kind, acl: Option<Rc<Acl>>) -> Result<()> {
+        self.keep_list(kind, acl)
     }
 
     fn statfs(&self) -> Result<FsStat> {

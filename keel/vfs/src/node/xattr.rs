@@ -1,15 +1,21 @@
 //! Extended attributes, xattr(7).
 
 use super::Node;
+use crate::acl::{Acl, Kind};
 use crate::{Inode, Name};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
 
-/// Values by name.
+/// Values by name, and access control lists.
 #[derive(Default)]
-pub(super) struct Xattrs(BTreeMap<Name, Box<[u8]>>);
+pub(super) struct Xattrs {
+    values: BTreeMap<Name, Box<[u8]>>,
+    access: Option<Rc<Acl>>,
+    default: Option<Rc<Acl>>,
+}
 
 /// setxattr(2): fail if it exists.
 const XATTR_CREATE: u32 = 1;
@@ -30,12 +36,12 @@ impl Node {
     pub(super) fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         check_space(name)?;
         let xattrs = self.xattrs.borrow();
-        xattrs.as_ref().and_then(|x| x.0.get(name)).map(|v| v.to_vec()).ok_or(Errno::ENODATA)
+        xattrs.as_ref().and_then(|x| x.values.get(name)).map(|v| v.to_vec()).ok_or(Errno::ENODATA)
     }
 
     pub(super) fn put_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
         check_space(name)?;
-        let exists = self.xattrs.borrow().as_ref().is_some_and(|x| x.0.contains_key(name));
+        let exists = self.xattrs.borrow().as_ref().is_some_and(|x| x.values.contains_key(name));
         if exists && flags & XATTR_CREATE != 0 {
             return Err(Errno::EEXIST);
         }
@@ -44,19 +50,49 @@ impl Node {
         }
         self.fs.check_memory()?;
         self.change(&crate::Change::default())?;
-        self.xattrs.borrow_mut().get_or_insert_default().0.insert(Name::from(name), Box::from(value));
+        self.xattrs.borrow_mut().get_or_insert_default().values.insert(Name::from(name), Box::from(value));
         Ok(())
     }
 
     pub(super) fn xattr_names(&self) -> Vec<u8> {
         let xattrs = self.xattrs.borrow();
-        let names = xattrs.iter().flat_map(|x| x.0.keys());
+        let kept = |kind: Kind| match (xattrs.as_ref(), kind) {
+            (Some(x), Kind::Access) => x.access.is_some(),
+            (Some(x), Kind::Default) => x.default.is_some(),
+            (None, _) => false,
+        };
+        let lists = Kind::NAMES.iter().filter(|(_, kind)| kept(*kind)).map(|(name, _)| *name);
+        let names = lists.chain(xattrs.iter().flat_map(|x| x.values.keys().map(|name| &name[..])));
         names.flat_map(|name| name.iter().copied().chain(core::iter::once(0))).collect()
+    }
+
+    pub(super) fn list_of(&self, kind: Kind) -> Option<Rc<Acl>> {
+        let xattrs = self.xattrs.borrow();
+        match kind {
+            Kind::Access => xattrs.as_ref()?.access.clone(),
+            Kind::Default => xattrs.as_ref()?.default.clone(),
+        }
+    }
+
+    pub(super) fn keep_list(&self, kind: Kind, acl: Option<Rc<Acl>>) -> Result<()> {
+        if acl.is_none() && self.xattrs.borrow().is_none() {
+            return Ok(());
+        }
+        if acl.is_some() {
+            self.fs.check_memory()?;
+        }
+        let mut xattrs = self.xattrs.borrow_mut();
+        let xattrs = xattrs.get_or_insert_default();
+        match kind {
+            Kind::Access => xattrs.access = acl,
+            Kind::Default => xattrs.default = acl,
+        }
+        Ok(())
     }
 
     pub(super) fn drop_xattr(&self, name: &[u8]) -> Result<()> {
         check_space(name)?;
-        let removed = self.xattrs.borrow_mut().as_mut().and_then(|x| x.0.remove(name));
+        let removed = self.xattrs.borrow_mut().as_mut().and_then(|x| x.values.remove(name));
         removed.ok_or(Errno::ENODATA)?;
         self.change(&crate::Change::default())
     }

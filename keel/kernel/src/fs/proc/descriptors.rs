@@ -57,6 +57,10 @@ impl SynthDir for Links {
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
         list(&self.0, FileType::Symlink)
     }
+
+    fn links(&self) -> u32 {
+        2
+    }
 }
 
 struct Link {
@@ -138,6 +142,10 @@ impl SynthDir for Infos {
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
         list(&self.0, FileType::Regular)
+    }
+
+    fn links(&self) -> u32 {
+        2
     }
 }
 

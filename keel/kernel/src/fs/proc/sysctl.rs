@@ -131,6 +131,11 @@ impl SynthDir for Shared {
         };
         Ok(self.0.entries.iter().map(|(name, item)| (name.as_bytes().to_vec(), kind(item))).collect())
     }
+
+    /// Linux does not count here.
+    fn links(&self) -> u32 {
+        1
+    }
 }
 
 struct Setting(Source);
