@@ -145,13 +145,14 @@ extern "C" fn time_passed(_signal: c_int, _info: *const Info, _context: *const l
 
 /// Sends `signal` to this process after a time, then again and again if `interval` is not zero.
 fn set_timer(signal: c_int, after: Duration, interval: Duration) -> Result<(), Failure> {
-    let failed = |_| {
+    let failed = |()| {
+        const WHAT: &str = "the timer of --timeout";
         let source = Error::last_os_error();
-        let source = match source.raw_os_error() {
-            Some(libc::EAGAIN) => Error::other("the limit on pending signals (ulimit -i) is too low"),
-            _ => source,
-        };
-        Failure::new("the timer of --timeout", source)
+        if source.raw_os_error() == Some(libc::EAGAIN) {
+            let remedy = "raise the limit on pending signals (ulimit -i), or leave out --timeout";
+            return Failure { remedy, ..Failure::new(WHAT, source) };
+        }
+        Failure::new(WHAT, source)
     };
     // Longer than any machine runs.
     const LONGEST: u64 = 1 << 32;
