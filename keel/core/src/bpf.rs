@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+pub mod packet;
 #[cfg(test)]
 mod tests;
 

@@ -73,6 +73,10 @@ pub struct Change {
 /// Permissions were checked by the caller. Any method may wait for the host, so the caller holds no
 /// `RefCell` borrow.
 pub trait Inode: Any {
+    /// A regular file that epoll(7) watches nevertheless: it could tell of changes.
+    fn is_polled(&self) -> bool {
+        false
+    }
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
     /// Attributes now.

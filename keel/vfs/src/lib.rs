@@ -42,7 +42,7 @@ pub use attr::{Attr, FileType};
 pub use claim::Claim;
 pub use cred::Cred;
 pub use dentry::{Dentry, Mount, PathRef};
-pub use inode::{Change, Found, Inode, NewNode, SetTime};
+pub use inode::{Attachments, Change, Found, Inode, NewNode, SetTime};
 pub use io::{Dst, Src};
 pub use listing::{DirEntry, Listing};
 

@@ -52,6 +52,10 @@ pub trait SynthFile {
     fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize> {
         Err(Errno::EINVAL)
     }
+    /// poll(2) could tell of changes.
+    fn is_polled(&self) -> bool {
+        false
+    }
     /// A read that needs no content made beforehand (`/proc/PID/mem`). `None`: use the content.
     fn read_at(&self, _offset: u64, _dst: &mut dyn Dst) -> Option<Result<usize>> {
         None
@@ -359,6 +363,10 @@ impl Inode for Opened {
 
     fn file_type(&self) -> FileType {
         FileType::Regular
+    }
+
+    fn is_polled(&self) -> bool {
+        self.file.is_polled()
     }
 
     fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {

@@ -1,8 +1,32 @@
 //! Attributes of files that are in no tree: pipes, sockets, event counters.
 
-use core::cell::Cell;
+use alloc::rc::Rc;
+use core::cell::{Cell, OnceCell};
 use hal::cell::Global;
-use vfs::Attr;
+use vfs::{Attachments, Attr};
+
+/// What an inode in no tree has: attributes that may be changed, and what hangs on it (locks).
+pub struct Nameless {
+    /// Attributes.
+    pub attr: Cell<Attr>,
+    /// Locks.
+    pub attachments: Attachments,
+}
+
+impl Nameless {
+    /// With these attributes.
+    pub fn new(attr: Attr) -> Self {
+        Self { attr: Cell::new(attr), attachments: Attachments::default() }
+    }
+}
+
+/// What hangs on the inode that all `anon_inode` files share.
+static SHARED: Global<OnceCell<Rc<Attachments>>> = Global::new(OnceCell::new());
+
+/// Locks of the inode that these attributes are of, if it is the shared one.
+pub fn shared_attachments(attr: &Attr) -> Option<Rc<Attachments>> {
+    (attr.dev == dev::ANON && attr.ino == 1).then(|| SHARED.get_or_init(Rc::default).clone())
+}
 
 /// Device numbers of Linux's internal mounts differ from boot to boot; these are keel's.
 pub mod dev {

@@ -91,7 +91,7 @@ impl FileOps for EventFd {
             }
             wait_on(&self.writable, || self.add(value))?;
         }
-        self.readable.wake_all();
+        self.readable.wake_for_data();
         Ok(8)
     }
 

@@ -1,7 +1,7 @@
 //! Locks of files for programs: flock(2), record locks of fcntl(2), seals; and a lock for keel's own
 //! use that may be held while program memory is copied.
 
-use super::{FdTable, File};
+use super::{FdTable, File, anon};
 use crate::mm::user;
 use crate::task;
 use crate::task::wait::{Interrupt, WaitQueue, wait_until};
@@ -11,6 +11,7 @@ use hal::cell::Global;
 pub use list::{all, held_by};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::Attachments;
 use vfs::locks::{Kind, Locks, Owner, Record, Waits, Whole, range};
 use vfs::node::{F_SEAL_SEAL, F_SEAL_WRITE, Node};
 
@@ -75,22 +76,32 @@ struct FileLocks {
 static WAITS: Global<Waits> = Global::new(Waits::new());
 
 fn of(file: &File) -> Result<Rc<FileLocks>> {
-    let inode = file.ops.inode().ok_or(Errno::ENOLCK)?;
-    let attachments = inode.attachments().ok_or(Errno::ENOLCK)?;
-    if let Some(found) = attachments.get() {
+    if let Some(found) = existing(file) {
         return Ok(found);
     }
-    let attr = inode.attr()?;
-    if let Some(found) = attachments.get() {
+    let attr = file.ops.attr()?;
+    if let Some(found) = existing(file) {
         return Ok(found);
     }
-    let new = attachments.get_or_insert(|| FileLocks { file: (attr.dev, attr.ino), ..FileLocks::default() });
+    let make = || FileLocks { file: (attr.dev, attr.ino), ..FileLocks::default() };
+    let new = with_attachments(file, |at| at.get_or_insert(make)).ok_or(Errno::ENOLCK)?;
     list::enter(&new);
     Ok(new)
 }
 
 fn existing(file: &File) -> Option<Rc<FileLocks>> {
-    file.ops.inode()?.attachments()?.get()
+    with_attachments(file, Attachments::get).flatten()
+}
+
+/// What hangs on a file's inode, also where that is in no tree.
+fn with_attachments<T>(file: &File, f: impl FnOnce(&Attachments) -> T) -> Option<T> {
+    if let Some(inode) = file.ops.inode() {
+        return inode.attachments().map(f);
+    }
+    match file.ops.nameless() {
+        Some(inode) => Some(f(&inode.attachments)),
+        None => Some(f(&*anon::shared_attachments(&file.ops.attr().ok()?)?)),
+    }
 }
 
 /// Names a description while it lives.

@@ -257,7 +257,7 @@ pub trait FileOps: Any {
         None
     }
     /// Attributes of a file outside the tree that fchmod(2) and fchown(2) change.
-    fn nameless(&self) -> Option<&Cell<Attr>> {
+    fn nameless(&self) -> Option<&anon::Nameless> {
         None
     }
     /// What `/proc/PID/fd/N` points to for files without a path (`pipe:[7]`).

@@ -2,14 +2,14 @@
 
 use super::PathRef;
 use super::path::{self, Caller, check_flags};
+use crate::file::anon::Nameless;
 use crate::file::{self, File};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
-use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::{Attr, Change, FILE_MAX, FileType, SetTime, notify, ops};
+use vfs::{Change, Cred, FILE_MAX, FileType, SetTime, notify, ops};
 
 /// chmod(2).
 pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
@@ -21,7 +21,7 @@ pub fn sys_fchmod(fd: i32, mode: u32) -> Result<()> {
     let caller = Caller::current();
     let file = file::current_file(fd)?;
     match file.ops.nameless() {
-        Some(attr) => change_nameless(attr, &ops::chmod_change(perm(attr), mode, &caller.cred())?),
+        Some(inode) => change_nameless(inode, &ops::chmod_change(perm(inode), mode, &caller.cred())?),
         None => return ops::chmod(&open_place(&file)?, mode, &caller.cred()),
     }
     Ok(())
@@ -48,20 +48,43 @@ fn open_place(file: &File) -> Result<PathRef> {
 }
 
 /// Mode, owner and group of a file outside the tree.
-fn perm(attr: &Cell<Attr>) -> (u32, u32, u32) {
-    let attr = attr.get();
+fn perm(inode: &Nameless) -> (u32, u32, u32) {
+    let attr = inode.attr.get();
     (attr.mode, attr.uid, attr.gid)
 }
 
 /// Changes attributes of a file outside the tree.
-fn change_nameless(attr: &Cell<Attr>, change: &Change) {
-    let mut new = attr.get();
+fn change_nameless(inode: &Nameless, change: &Change) {
+    let mut new = inode.attr.get();
     new.mode = change.mode.map_or(new.mode, |mode| new.mode & g::S_IFMT | mode);
     new.uid = change.uid.unwrap_or(new.uid);
     new.gid = change.gid.unwrap_or(new.gid);
     let now = hal::clock::realtime_ns();
     (new.ctime, new.ctime_ns) = ((now / 1_000_000_000) as i64, (now % 1_000_000_000) as u32);
-    attr.set(new);
+    let set = |old: (i64, u32), time: Option<SetTime>| match time {
+        None => old,
+        Some(SetTime::Now) => (new.ctime, new.ctime_ns),
+        Some(SetTime::At(seconds, ns)) => (seconds, ns),
+    };
+    (new.atime, new.atime_ns) = set((new.atime, new.atime_ns), change.atime);
+    (new.mtime, new.mtime_ns) = set((new.mtime, new.mtime_ns), change.mtime);
+    inode.attr.set(new);
+}
+
+/// utimensat(2) for a file outside the tree: EPERM, EACCES.
+fn set_nameless_times(inode: &Nameless, [atime, mtime]: [Option<SetTime>; 2], cred: &Cred<'_>) -> Result<()> {
+    let (mode, uid, gid) = perm(inode);
+    if !cred.owns(uid) {
+        if [atime, mtime] != NOW {
+            return Err(Errno::EPERM);
+        }
+        let writable = if cred.in_group(gid) { mode & 0o020 } else { mode & 0o002 };
+        if writable == 0 {
+            return Err(Errno::EACCES);
+        }
+    }
+    change_nameless(inode, &Change { atime, mtime, ..Change::default() });
+    Ok(())
 }
 
 /// An id of chown(2): -1 leaves it.
@@ -85,7 +108,7 @@ pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
     let file = file::current_file(fd)?;
     let (uid, gid) = (id(uid), id(gid));
     match file.ops.nameless() {
-        Some(attr) => change_nameless(attr, &ops::chown_change(perm(attr), uid, gid, false, &caller.cred())?),
+        Some(inode) => change_nameless(inode, &ops::chown_change(perm(inode), uid, gid, false, &caller.cred())?),
         None => return ops::chown(&open_place(&file)?, uid, gid, &caller.cred()),
     }
     Ok(())
@@ -108,7 +131,11 @@ fn set_times(fd: i32, name: usize, flags: u32, times: [Option<SetTime>; 2]) -> R
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
-        file::current_file(fd)?.path.clone().ok_or(Errno::EPERM)?
+        let file = file::current_file(fd)?;
+        if let Some(inode) = file.ops.nameless() {
+            return set_nameless_times(inode, times, &caller.cred());
+        }
+        open_place(&file)?
     } else {
         let name = path::read(name)?;
         caller.resolve_at(fd, &name, flags)?

@@ -12,6 +12,10 @@ use uapi::{Errno, Result};
 pub trait Wake {
     /// Told; returns whether that counts as one wake-up for [`WaitQueue::wake`].
     fn wake(&self) -> bool;
+    /// One of several such is enough for [`WaitQueue::wake_for_data`] (`EPOLLEXCLUSIVE`).
+    fn is_exclusive(&self) -> bool {
+        false
+    }
 }
 
 /// Waiters for one condition, first come first served.
@@ -35,7 +39,7 @@ impl WaitQueue {
 
     /// Wakes up to `count` waiters; returns how many.
     pub fn wake(&self, count: usize) -> usize {
-        let mut woken = self.tell_subscribers();
+        let mut woken = self.tell_subscribers(false);
         while woken < count {
             // Taken out first: waking must not run under the borrow.
             let Some(task) = self.threads.borrow_mut().pop_front() else { break };
@@ -51,6 +55,23 @@ impl WaitQueue {
     pub fn wake_all(&self) {
         if !self.is_empty() {
             self.wake(usize::MAX);
+        }
+    }
+
+    /// Wakes all, but of the subscribers that want to be alone only the first that somebody waits for.
+    #[inline]
+    pub fn wake_for_data(&self) {
+        if !self.is_empty() {
+            self.tell_subscribers(true);
+            self.wake_threads();
+        }
+    }
+
+    fn wake_threads(&self) {
+        loop {
+            // Taken out first: waking must not run under the borrow.
+            let Some(task) = self.threads.borrow_mut().pop_front() else { return };
+            sched::wake(&task);
         }
     }
 
@@ -73,14 +94,18 @@ impl WaitQueue {
         self.subscribers.borrow_mut().retain(|s| !Weak::ptr_eq(s, who));
     }
 
-    fn tell_subscribers(&self) -> usize {
+    fn tell_subscribers(&self, one_exclusive: bool) -> usize {
         let mut told = 0;
+        let mut taken = false;
         let mut i = 0;
         loop {
             let Some(entry) = self.subscribers.borrow().get(i).cloned() else { return told };
             match entry.upgrade() {
+                Some(who) if taken && who.is_exclusive() => i += 1,
                 Some(who) => {
-                    told += usize::from(who.wake());
+                    let woke = who.wake();
+                    taken |= one_exclusive && woke && who.is_exclusive();
+                    told += usize::from(woke);
                     i += 1;
                 }
                 None => self.subscribers.borrow_mut().retain(|s| s.strong_count() > 0),

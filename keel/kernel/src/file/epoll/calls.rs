@@ -88,10 +88,11 @@ pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result
     }
 }
 
-/// Regular files and directories are always ready.
+/// Regular files and directories are always ready, but for some of `/proc`.
 fn can_be_watched(file: &File) -> bool {
     use vfs::FileType::{Directory, Regular};
-    !file.ops.inode().is_some_and(|inode| matches!(inode.file_type(), Regular | Directory))
+    let ready = |inode: &Rc<dyn vfs::Inode>| matches!(inode.file_type(), Regular | Directory) && !inode.is_polled();
+    !file.ops.inode().is_some_and(|inode| ready(&inode))
 }
 
 /// epoll_wait(2).

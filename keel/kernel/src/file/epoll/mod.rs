@@ -11,6 +11,7 @@ pub use calls::{
 };
 
 use super::{File, FileOps, Queues, anon};
+use crate::mm::user;
 use crate::task::wait::{WaitQueue, Wake};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -28,6 +29,22 @@ use vfs::Attr;
 const PRIVATE: u32 = g::EPOLLWAKEUP | g::EPOLLONESHOT | g::EPOLLET | g::EPOLLEXCLUSIVE;
 /// What may come with `EPOLLEXCLUSIVE`.
 const EXCLUSIVE_OK: u32 = g::EPOLLIN | g::EPOLLOUT | g::EPOLLERR | g::EPOLLHUP | PRIVATE & !g::EPOLLONESHOT;
+/// ioctl_epoll(2).
+const EPIOCSPARAMS: u32 = 0x4008_8a01;
+const EPIOCGPARAMS: u32 = 0x8008_8a02;
+/// Packets of one poll of a device that need no capability.
+const MOST_PACKETS: u16 = 64;
+
+/// Checks `struct epoll_params`. EINVAL, EPERM.
+fn checked_params(bytes: [u8; 8]) -> Result<[u8; 8]> {
+    let [m0, m1, m2, m3, b0, b1, prefer, pad] = bytes;
+    if pad != 0 || u32::from_ne_bytes([m0, m1, m2, m3]) > i32::MAX as u32 || prefer > 1 {
+        return Err(Errno::EINVAL);
+    }
+    let allowed = || crate::task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN));
+    if u16::from_ne_bytes([b0, b1]) > MOST_PACKETS && !allowed() { Err(Errno::EPERM) } else { Ok(bytes) }
+}
+
 /// Longest chain of instances that watch each other.
 const MAX_NESTING: usize = 5;
 
@@ -45,6 +62,8 @@ pub struct Epoll {
     prepares: Cell<bool>,
     /// Sweep items of closed files when there are this many.
     sweep_at: Cell<usize>,
+    /// `struct epoll_params`: how long to poll network devices, of which there are none that would be polled.
+    params: Cell<[u8; 8]>,
 }
 
 /// Descriptor and description: the same descriptor may come back with another description.
@@ -99,8 +118,13 @@ impl Wake for Item {
         if self.mask() == 0 {
             return false;
         }
+        let waited_for = !epoll.queue.is_empty();
         self.enqueue(&epoll);
         epoll.queue.wake_all();
+        waited_for && self.is_exclusive()
+    }
+
+    fn is_exclusive(&self) -> bool {
         self.events.get() & g::EPOLLEXCLUSIVE != 0
     }
 }
@@ -115,6 +139,7 @@ impl Epoll {
             parents: RefCell::default(),
             prepares: Cell::new(false),
             sweep_at: Cell::new(64),
+            params: Cell::new([0; 8]),
         })
     }
 
@@ -126,7 +151,7 @@ impl Epoll {
         if queues.is_empty() {
             let mut any = Queues::new();
             file.ops.poll_queues(file, u32::MAX, &mut any);
-            if any.is_empty() {
+            if any.is_empty() && !file.ops.inode().is_some_and(|inode| inode.is_polled()) {
                 // Always ready files can't be watched.
                 return Err(Errno::EPERM);
             }
@@ -313,6 +338,15 @@ impl FileOps for Instance {
     }
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
         out.push(self.0.queue.clone());
+    }
+
+    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+        match command {
+            EPIOCGPARAMS => user::write(arg, &self.0.params.get())?,
+            EPIOCSPARAMS => self.0.params.set(checked_params(user::read(arg)?)?),
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(0)
     }
 
     fn describe(&self, _file: &File, out: &mut String) {

@@ -23,7 +23,7 @@ pub struct PipeEnd {
 }
 
 enum Identity {
-    Anonymous(Rc<Cell<Attr>>),
+    Anonymous(Rc<anon::Nameless>),
     Fifo(Rc<dyn Inode>),
 }
 
@@ -52,9 +52,13 @@ impl FileOps for PipeEnd {
         }
         let pipe = &*self.pipe;
         loop {
+            let was_full = pipe.ring.borrow().is_full();
             let done = pipe.take_bytes(dst)?;
             if done > 0 {
-                pipe.writable.wake_all();
+                // Nobody waits for room in a pipe that has some.
+                if was_full {
+                    pipe.writable.wake_all();
+                }
                 return Ok(done);
             }
             if !pipe.wait_readable(file.nonblocking())? {
@@ -80,7 +84,7 @@ impl FileOps for PipeEnd {
                 Ok(added) => {
                     done += added;
                     if added > 0 {
-                        pipe.readable.wake_all();
+                        pipe.readable.wake_for_data();
                     }
                 }
                 Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
@@ -104,14 +108,14 @@ impl FileOps for PipeEnd {
 
     fn attr(&self) -> Result<Attr> {
         match &self.identity {
-            Identity::Anonymous(attr) => Ok(attr.get()),
+            Identity::Anonymous(inode) => Ok(inode.attr.get()),
             Identity::Fifo(inode) => inode.attr(),
         }
     }
 
-    fn nameless(&self) -> Option<&Cell<Attr>> {
+    fn nameless(&self) -> Option<&anon::Nameless> {
         match &self.identity {
-            Identity::Anonymous(attr) => Some(attr),
+            Identity::Anonymous(inode) => Some(inode),
             Identity::Fifo(_) => None,
         }
     }
@@ -166,16 +170,16 @@ impl FileOps for PipeEnd {
 
     fn link_name(&self) -> Vec<u8> {
         match &self.identity {
-            Identity::Anonymous(attr) => format!("pipe:[{}]", attr.get().ino).into_bytes(),
+            Identity::Anonymous(inode) => format!("pipe:[{}]", inode.attr.get().ino).into_bytes(),
             Identity::Fifo(_) => Vec::new(),
         }
     }
 
     fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
         // Those of FIFOs have a path.
-        let Identity::Anonymous(attr) = &self.identity else { return Err(Errno::ENXIO) };
+        let Identity::Anonymous(inode) = &self.identity else { return Err(Errno::ENXIO) };
         self.pipe.add(flags);
-        let identity = Identity::Anonymous(attr.clone());
+        let identity = Identity::Anonymous(inode.clone());
         let ops = Self { pipe: self.pipe.clone(), identity, seen_write_opens: Cell::new(0) };
         Ok(File::new(Rc::new(ops), flags, None))
     }
@@ -188,12 +192,17 @@ impl FileOps for PipeEnd {
 /// A new pipe: its reading and its writing end. `flags`: `O_NONBLOCK`, `O_DIRECT`.
 pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
     let pipe = Rc::new(Pipe::default());
-    let attr = Rc::new(Cell::new(anon::attr(anon::next_ino(), anon::dev::PIPE, g::S_IFIFO | 0o600)));
+    let inode = Rc::new(anon::Nameless::new(anon::attr(anon::next_ino(), anon::dev::PIPE, g::S_IFIFO | 0o600)));
     let end = |access: u32| {
         pipe.add(access);
-        let ops =
-            PipeEnd { pipe: pipe.clone(), identity: Identity::Anonymous(attr.clone()), seen_write_opens: Cell::new(0) };
+        let ops = PipeEnd {
+            pipe: pipe.clone(),
+            identity: Identity::Anonymous(inode.clone()),
+            seen_write_opens: Cell::new(0),
+        };
         // Without a path, so that release() runs even if the caller never installs it.
+        // Packets are the writer's choice.
+        let flags = if access == g::O_RDONLY { flags & !g::O_DIRECT } else { flags };
         File::new(Rc::new(ops), access | flags, None)
     };
     (end(g::O_RDONLY), end(g::O_WRONLY))

@@ -4,6 +4,7 @@
 //! addresses as the bytes of their `struct sockaddr`.
 
 pub mod calls;
+mod filter;
 pub mod inet;
 pub mod message;
 pub mod netlink;
@@ -17,7 +18,6 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::Cell;
 use message::{Control, Received};
 use options::{Options, Value};
 use smallvec::SmallVec;
@@ -123,14 +123,14 @@ pub struct Socket {
     pub protocol: u32,
     /// The family's part.
     pub ops: Rc<dyn Protocol>,
-    attr: Cell<Attr>,
+    inode: anon::Nameless,
 }
 
 impl Socket {
     /// An open file for a family's socket. `flags`: `O_NONBLOCK`.
     pub fn open(family: u32, kind: u32, protocol: u32, ops: Rc<dyn Protocol>, flags: u32) -> Rc<File> {
         let attr = anon::attr(anon::next_ino(), anon::dev::SOCKET, g::S_IFSOCK | 0o777);
-        let socket = Rc::new(Self { family, kind, protocol, ops, attr: Cell::new(attr) });
+        let socket = Rc::new(Self { family, kind, protocol, ops, inode: anon::Nameless::new(attr) });
         let file = File::new(socket.clone(), g::O_RDWR | flags & g::O_NONBLOCK, None);
         socket.ops.opened(&file, attr.ino);
         file
@@ -179,11 +179,11 @@ impl FileOps for Socket {
     }
 
     fn attr(&self) -> Result<Attr> {
-        Ok(self.attr.get())
+        Ok(self.inode.attr.get())
     }
 
-    fn nameless(&self) -> Option<&Cell<Attr>> {
-        Some(&self.attr)
+    fn nameless(&self) -> Option<&anon::Nameless> {
+        Some(&self.inode)
     }
 
     fn poll(&self, _file: &File) -> u32 {
@@ -218,7 +218,7 @@ impl FileOps for Socket {
     }
 
     fn link_name(&self) -> Vec<u8> {
-        format!("socket:[{}]", self.attr.get().ino).into_bytes()
+        format!("socket:[{}]", self.inode.attr.get().ino).into_bytes()
     }
 
     fn release(&self, _file: &File) {

@@ -1,8 +1,10 @@
 //! Socket options of the level SOL_SOCKET, socket(7).
 
-use super::Socket;
+use super::{Socket, filter};
 use crate::task;
-use core::cell::Cell;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use keel_core::bpf::packet::Filter;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
 use uapi::raw::net;
@@ -49,6 +51,10 @@ pub struct Options {
     pub on_loopback: Cell<bool>,
     /// On-off options by number: stored, and given back.
     switches: Cell<u128>,
+    /// `SO_ATTACH_FILTER`.
+    pub filter: RefCell<Option<Rc<Filter>>>,
+    /// `SO_LOCK_FILTER`.
+    pub filter_locked: Cell<bool>,
     priority: Cell<u32>,
     mark: Cell<u32>,
     busy_poll_us: Cell<i32>,
@@ -77,6 +83,8 @@ impl Options {
             pass_pidfd: Cell::new(false),
             pass_rights: Cell::new(true),
             switches: Cell::new(0),
+            filter: RefCell::default(),
+            filter_locked: Cell::new(false),
             priority: Cell::new(0),
             linger: Cell::new([0, 0]),
             low_water: Cell::new(1),
@@ -224,6 +232,9 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
         options.on_loopback.set(names_loopback(value)?);
         return Ok(());
     }
+    if name == net::SO_ATTACH_FILTER {
+        return filter::attach(socket, value);
+    }
     let number = read_int(value)?;
     check_passing(socket, name)?;
     match name {
@@ -252,6 +263,8 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => options.receive_timeout_ns.set(read_timeout(value)?),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => options.send_timeout_ns.set(read_timeout(value)?),
         net::SO_PASSCRED => options.pass_credentials.set(number != 0),
+        net::SO_DETACH_FILTER => filter::detach(socket)?,
+        net::SO_LOCK_FILTER => filter::lock(options, number != 0)?,
         net::SO_PASSPIDFD => options.pass_pidfd.set(number != 0),
         net::SO_PASSRIGHTS => options.pass_rights.set(number != 0),
         net::SO_PRIORITY => options.priority.set(number as u32),
@@ -294,6 +307,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => timeout(options.receive_timeout_ns.get()),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => timeout(options.send_timeout_ns.get()),
         net::SO_PASSCRED => int(i32::from(options.pass_credentials.get())),
+        net::SO_LOCK_FILTER => int(i32::from(options.filter_locked.get())),
         net::SO_PASSPIDFD => int(i32::from(options.pass_pidfd.get())),
         net::SO_PASSRIGHTS => int(i32::from(options.pass_rights.get())),
         net::SO_PRIORITY => int(options.priority.get() as i32),
@@ -304,7 +318,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_BINDTODEVICE if options.on_loopback.get() => Value::from_slice(b"lo\0"),
         net::SO_BINDTODEVICE => Value::new(),
         net::SO_BINDTOIFINDEX => int(i32::from(options.on_loopback.get())),
-        net::SO_COOKIE => Value::from_slice(&socket.attr.get().ino.to_ne_bytes()),
+        net::SO_COOKIE => Value::from_slice(&socket.inode.attr.get().ino.to_ne_bytes()),
         net::SO_LINGER => {
             let [on, seconds] = options.linger.get();
             let mut value = int(on);

@@ -129,9 +129,10 @@ impl SynthDir for Directory {
         self.0.process()?;
         let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
         let subject = self.0;
+        let polled = matches!(name, b"mounts" | b"mountinfo");
         let what = match kind {
-            File(read) => What::File(Rc::new(Text { subject, read, write: None })),
-            Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write) })),
+            File(read) => What::File(Rc::new(Text { subject, read, write: None, polled })),
+            Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write), polled })),
             Link(find) => What::Link(Rc::new(Magic { subject, find })),
             Other(_, make) => make(subject),
         };
@@ -156,9 +157,14 @@ struct Text {
     subject: Subject,
     read: Read,
     write: Option<Write>,
+    polled: bool,
 }
 
 impl SynthFile for Text {
+    fn is_polled(&self) -> bool {
+        self.polled
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         (self.read)(&self.subject)
     }

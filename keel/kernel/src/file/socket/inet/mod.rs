@@ -41,6 +41,12 @@ const IPPROTO_MAX: i32 = 263;
 /// Ports below need a capability (`net.ipv4.ip_unprivileged_port_start`).
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
+/// Whether an ioctl(2) asks when the last packet came: `SIOCGSTAMP` and its variants.
+fn is_stamp(command: u32) -> bool {
+    use uapi::raw::ioctl::{SIOCGSTAMP_NEW, SIOCGSTAMPNS_NEW};
+    matches!(command, net::SIOCGSTAMP_OLD | net::SIOCGSTAMPNS_OLD | SIOCGSTAMP_NEW | SIOCGSTAMPNS_NEW)
+}
+
 /// What TCP and UDP sockets have in common.
 pub struct Base {
     /// `AF_INET` or `AF_INET6`.

@@ -57,7 +57,7 @@ impl Unix {
         self.peer_credentials.set(Some(listener.credentials.get()));
         self.peer_cred.borrow_mut().clone_from(&listener.peer_cred.borrow());
         listener.backlog.borrow_mut().push_back(other);
-        listener.readable.wake_all();
+        listener.readable.wake_for_data();
         self.writable.wake_all();
         Ok(())
     }

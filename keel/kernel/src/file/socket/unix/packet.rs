@@ -1,7 +1,7 @@
 //! Datagrams and packets.
 
 use super::super::message::{Control, Received};
-use super::super::wait;
+use super::super::{filter, wait};
 use super::{Kind, Role, Unix, account, address};
 use alloc::rc::Rc;
 use uapi::raw::net;
@@ -49,9 +49,11 @@ impl Unix {
                 return Err(Errno::EPIPE);
             }
             if !target.is_full_for(self) {
+                let Some(kept) = filter::keeps(&target.options, &[], &data) else { return Ok(size) };
+                data.truncate(kept);
                 let packet = self.packet(&target, data, account::packet_charge(size), &mut control)?;
                 target.inbox.push(packet);
-                target.readable.wake_all();
+                target.readable.wake_for_data();
                 return Ok(size);
             }
             if flags & net::MSG_DONTWAIT != 0 {

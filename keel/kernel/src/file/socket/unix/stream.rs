@@ -51,7 +51,7 @@ impl Unix {
             if ordinary == 0 && urgent > 0 {
                 peer.urgent_came();
             }
-            peer.readable.wake_all();
+            peer.readable.wake_for_data();
             done += got;
         }
     }

@@ -73,12 +73,25 @@ impl Tcp {
         self.write_ended.set(false);
         self.state.set(State::SynSent);
         Count::TcpActiveOpens.add(1);
-        match Self::listener(to, Endpoint { ip: source, port: self.base.local.get().port }) {
+        let own = Endpoint { ip: source, port: self.base.local.get().port };
+        match Self::listener(to, own) {
+            None if to == own => self.meet_itself(),
             None => self.reset(),
             Some(listener) if listener.is_full() => listener.pending.borrow_mut().push_back(self.me.clone()),
             Some(listener) => listener.take_in(&me),
         }
         Ok(())
+    }
+
+    /// Both ends are one socket: what TCP's simultaneous open comes to.
+    fn meet_itself(&self) {
+        *self.peer.borrow_mut() = self.me.clone();
+        self.state.set(State::Established);
+        self.tcp.connected();
+        if !self.base.options.send_buffer_locked.get() {
+            self.base.options.send_buffer.set(super::GROWN_SEND_BUFFER);
+        }
+        self.wake_all();
     }
 
     /// Who listens at `to`. Of several with the same claim (`SO_REUSEPORT`) the caller's port chooses.
@@ -90,7 +103,8 @@ impl Tcp {
     }
 
     fn is_full(&self) -> bool {
-        self.backlog.borrow().len() > self.max_backlog.get()
+        let most = self.max_backlog.get();
+        self.backlog.borrow().len() > most || self.deferred.borrow().len() > most
     }
 
     /// Connects `client` with a new socket in the backlog.
@@ -110,8 +124,7 @@ impl Tcp {
         }
         PORTS.join(to.port, &server);
         Count::TcpPassiveOpens.add(1);
-        self.backlog.borrow_mut().push_back(server);
-        self.readable.wake_all();
+        self.enter_backlog(server);
         client.wake_all();
     }
 

@@ -4,6 +4,7 @@
 //! peer in the same moment. So only those states of the protocol occur in which nothing is on its way.
 
 mod connect;
+mod hold;
 mod info;
 mod options;
 mod protocol;
@@ -15,8 +16,10 @@ use super::Base;
 use super::ports::{Member, Ports};
 use super::statistics::Count;
 use crate::task::wait::WaitQueue;
+use crate::time::Timer;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use info::Counters;
@@ -83,6 +86,14 @@ pub struct Tcp {
     /// Sockets that connect to this one while the backlog is full.
     pending: RefCell<VecDeque<Weak<Tcp>>>,
     counters: Counters,
+    /// Bytes at the end of the inbox that the peer holds back.
+    held: Cell<usize>,
+    /// Connections that wait for their first byte, and who keeps this one so.
+    deferred: RefCell<Vec<Rc<Tcp>>>,
+    deferred_by: RefCell<Weak<Tcp>>,
+    timer: RefCell<Option<Rc<Timer>>>,
+    /// `SO_PEEK_OFF`; negative: off.
+    peek_offset: Cell<i32>,
 }
 
 impl Member for Tcp {
@@ -123,6 +134,11 @@ impl Tcp {
             max_backlog: Cell::new(0),
             pending: RefCell::default(),
             counters: Counters::default(),
+            held: Cell::new(0),
+            deferred: RefCell::default(),
+            deferred_by: RefCell::default(),
+            timer: RefCell::default(),
+            peek_offset: Cell::new(-1),
         })
     }
 
@@ -145,7 +161,7 @@ impl Tcp {
     pub fn waiting(&self) -> (usize, usize) {
         match self.state.get() {
             State::Listen => (self.backlog().0, 0),
-            _ => (self.inbox.len(), self.unacknowledged()),
+            _ => (self.available(), self.unacknowledged()),
         }
     }
 
@@ -212,10 +228,12 @@ impl Tcp {
         self.done.set(true);
         self.read_ended.set(true);
         self.wake_all();
+        self.came_alive();
     }
 
     /// Ends the own stream, if that has not happened.
     fn end(&self) {
+        self.push();
         match self.state.get() {
             State::Established => self.state.set(State::FinWait2),
             State::CloseWait => self.finish(),
@@ -239,7 +257,7 @@ impl Tcp {
     /// Nobody listens here any more.
     fn stop_listening(&self) {
         self.state.set(State::Close);
-        for child in self.backlog.take() {
+        for child in self.backlog.take().into_iter().chain(self.deferred.take()) {
             child.closed.set(true);
             child.abort();
             PORTS.leave(&child);
@@ -258,6 +276,7 @@ impl Tcp {
             _ => self.abort(),
         }
         self.error.set(None);
+        self.held.set(0);
         self.inbox.clear();
         self.urgent.set(None);
         self.peer.take();

@@ -12,6 +12,12 @@ const COUNT: usize = 40;
 const DEFAULT_SEGMENT: i32 = 536;
 const MIN_SEGMENT: i32 = 88;
 const MAX_SEGMENT: i32 = 32767;
+/// Seconds in FIN_WAIT2 (`net.ipv4.tcp_fin_timeout`).
+const DEFAULT_LINGER: i32 = 60;
+/// The window that a new connection has.
+const WINDOW: i32 = 65536;
+/// Smallest `TCP_WINDOW_CLAMP`: half of the smallest receive buffer.
+const MIN_CLAMP: i32 = 1152;
 /// Names of `TCP_CONGESTION`, with the zero at the end.
 const CONGESTION_NAME: usize = 16;
 /// Longest retransmission timeout in seconds.
@@ -34,7 +40,7 @@ impl Default for TcpOptions {
             (net::TCP_KEEPINTVL, 75),
             (net::TCP_KEEPCNT, 9),
             (net::TCP_SYNCNT, 6),
-            (net::TCP_LINGER2, 60),
+            (net::TCP_LINGER2, DEFAULT_LINGER),
             (net::TCP_QUICKACK, 1),
         ];
         for (name, value) in defaults {
@@ -50,7 +56,11 @@ fn deferred(seconds: i32) -> i32 {
         return 0;
     }
     let (mut period, mut timeout) = (1, 1);
-    while seconds > period {
+    // At most 255 retransmissions.
+    for _ in 1..u8::MAX {
+        if seconds <= period {
+            break;
+        }
         timeout = (timeout * 2).min(MAX_TIMEOUT);
         period += timeout;
     }
@@ -75,10 +85,28 @@ impl TcpOptions {
     /// The connection is there: its segments have the size of the device.
     pub fn connected(&self) {
         self.put(net::TCP_MAXSEG, SEGMENT as i32);
+        if self.value(net::TCP_WINDOW_CLAMP) == 0 {
+            self.put(net::TCP_WINDOW_CLAMP, WINDOW);
+        }
     }
 
-    /// setsockopt(2). EINVAL, ENOENT, EPERM, ENOPROTOOPT.
-    pub fn set(&self, name: u32, value: &[u8]) -> Result<()> {
+    /// `TCP_INQ` is on.
+    pub fn tells_unread(&self) -> bool {
+        self.value(net::TCP_INQ) != 0
+    }
+
+    /// `TCP_CORK` is on.
+    pub fn is_corked(&self) -> bool {
+        self.value(net::TCP_CORK) != 0
+    }
+
+    /// Seconds for which a connection without a byte is not accepted, `TCP_DEFER_ACCEPT`.
+    pub fn deferral(&self) -> u64 {
+        self.value(net::TCP_DEFER_ACCEPT).max(0) as u64
+    }
+
+    /// setsockopt(2). `connected`, `closed`: state of the socket. EINVAL, ENOENT, EPERM, ENOPROTOOPT.
+    pub fn set(&self, name: u32, value: &[u8], connected: bool, closed: bool) -> Result<()> {
         match name {
             net::TCP_CONGESTION => {
                 let name = value[..value.len().min(CONGESTION_NAME - 1)].split(|&b| b == 0).next().unwrap_or_default();
@@ -96,17 +124,24 @@ impl TcpOptions {
         }
         let number = read_int(value)?;
         let number = match name {
-            net::TCP_NODELAY | net::TCP_CORK | net::TCP_QUICKACK | net::TCP_THIN_LINEAR_TIMEOUTS => {
-                i32::from(number != 0)
-            }
-            net::TCP_SAVE_SYN | net::TCP_INQ | net::TCP_FASTOPEN_NO_COOKIE | net::TCP_THIN_DUPACK => {
-                within(number, 0, 1)?
-            }
+            net::TCP_NODELAY | net::TCP_CORK | net::TCP_QUICKACK => i32::from(number != 0),
+            net::TCP_INQ | net::TCP_THIN_LINEAR_TIMEOUTS => within(number, 0, 1)?,
+            // It is understood and has no effect any more.
+            net::TCP_THIN_DUPACK => within(number, 0, 1).map(|_| 0)?,
+            net::TCP_SAVE_SYN => within(number, 0, 2)?,
+            net::TCP_FASTOPEN_NO_COOKIE if connected => return Err(Errno::EINVAL),
+            net::TCP_FASTOPEN_NO_COOKIE => within(number, 0, 1)?,
+            // What only a socket under repair has.
+            net::TCP_TIMESTAMP | net::TCP_REPAIR_QUEUE => return Err(Errno::EPERM),
+            net::TCP_QUEUE_SEQ => return Err(if closed { Errno::EINVAL } else { Errno::EPERM }),
             net::TCP_KEEPIDLE | net::TCP_KEEPINTVL => within(number, 1, 32767)?,
             net::TCP_KEEPCNT | net::TCP_SYNCNT => within(number, 1, 127)?,
+            net::TCP_LINGER2 if number == 0 => DEFAULT_LINGER,
             net::TCP_LINGER2 => number.clamp(-1, 120),
             net::TCP_DEFER_ACCEPT => deferred(number),
-            net::TCP_WINDOW_CLAMP | net::TCP_NOTSENT_LOWAT | net::TCP_TIMESTAMP => number,
+            net::TCP_WINDOW_CLAMP if number == 0 && !closed => return Err(Errno::EINVAL),
+            net::TCP_WINDOW_CLAMP if number != 0 => number.max(MIN_CLAMP),
+            net::TCP_WINDOW_CLAMP | net::TCP_NOTSENT_LOWAT => number,
             net::TCP_USER_TIMEOUT => within(number, 0, i32::MAX)?,
             net::TCP_MAXSEG if number == 0 => DEFAULT_SEGMENT,
             net::TCP_MAXSEG => within(number, MIN_SEGMENT, MAX_SEGMENT)?,
@@ -125,6 +160,9 @@ impl TcpOptions {
                 value.resize(CONGESTION_NAME, 0);
                 Ok(value)
             }
+            net::TCP_QUEUE_SEQ | net::TCP_REPAIR_QUEUE => Err(Errno::EINVAL),
+            net::TCP_REPAIR => Ok(int(0)),
+            net::TCP_ULP => Ok(Value::new()),
             net::TCP_NODELAY
             | net::TCP_CORK
             | net::TCP_QUICKACK

@@ -1,7 +1,7 @@
 //! What socket calls ask of a TCP socket.
 
 use super::super::super::message::{Control, Received};
-use super::super::super::options::{Options, Value};
+use super::super::super::options::{Options, Value, int, read_int};
 use super::super::super::{Address, IN, OUT, Protocol};
 use super::super::{IPPROTO_TCP, ip_options};
 use super::{MAX_RECEIVE_BUFFER, PORTS, Phase, State, Tcp};
@@ -13,6 +13,9 @@ use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
+
+/// Bytes that were not sent yet.
+const SIOCOUTQNSD: u32 = 0x894b;
 
 impl Protocol for Tcp {
     fn as_any(&self) -> &dyn Any {
@@ -90,6 +93,7 @@ impl Protocol for Tcp {
             }
             State::SynSent => {
                 self.disconnect();
+                self.error.set(Some(Errno::ECONNRESET));
                 return Ok(());
             }
             _ => {}
@@ -155,10 +159,14 @@ impl Protocol for Tcp {
     }
 
     fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
-        if command != uapi::raw::ioctl::SIOCATMARK {
-            return self.base.ioctl(command, arg);
+        match command {
+            uapi::raw::ioctl::SIOCATMARK => user::write(arg, &i32::from(self.at_mark()))?,
+            SIOCOUTQNSD if self.state.get() == State::Listen => return Err(Errno::EINVAL),
+            SIOCOUTQNSD => user::write(arg, &(self.unsent() as i32))?,
+            // Nothing that was received had a time.
+            _ if super::super::is_stamp(command) => return Err(Errno::ENOENT),
+            _ => return self.base.ioctl(command, arg),
         }
-        user::write(arg, &i32::from(self.at_mark()))?;
         Ok(0)
     }
 
@@ -178,7 +186,22 @@ impl Protocol for Tcp {
 
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match level as u32 {
-            IPPROTO_TCP => self.tcp.set(name as u32, value),
+            IPPROTO_TCP => {
+                self.tcp.set(name as u32, value, self.is_connected(), self.state.get() == State::Close)?;
+                let pushes = match name as u32 {
+                    net::TCP_CORK => !self.tcp.is_corked(),
+                    net::TCP_NODELAY => read_int(value)? != 0,
+                    _ => false,
+                };
+                if pushes {
+                    self.push();
+                }
+                Ok(())
+            }
+            net::SOL_SOCKET if name as u32 == net::SO_PEEK_OFF => {
+                self.peek_offset.set(read_int(value)?);
+                Ok(())
+            }
             net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
             _ => ip_options::set(&self.base, level, name, value),
         }
@@ -188,6 +211,7 @@ impl Protocol for Tcp {
         match level as u32 {
             IPPROTO_TCP if name as u32 == net::TCP_INFO => Ok(self.info()),
             IPPROTO_TCP => self.tcp.get(name as u32),
+            net::SOL_SOCKET if name as u32 == net::SO_PEEK_OFF => Ok(int(self.peek_offset.get())),
             net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
             _ => ip_options::get(&self.base, level, name),
         }
@@ -200,7 +224,7 @@ impl Protocol for Tcp {
             State::Close => {}
             state => {
                 let [linger, seconds] = self.base.options.linger.get();
-                if self.inbox.len() > 0 || linger != 0 && seconds == 0 {
+                if self.available() > 0 || linger != 0 && seconds == 0 {
                     self.abort();
                 } else {
                     if state == State::Established {

@@ -1,7 +1,8 @@
 //! Bytes: send(2), recv(2), urgent data.
 
-use super::super::super::message::Received;
+use super::super::super::message::{Part, Received};
 use super::super::super::{broken, wait};
+use super::super::IPPROTO_TCP;
 use super::{State, Tcp, Urgent};
 use crate::file::sigio;
 use crate::task::sched;
@@ -13,6 +14,8 @@ use vfs::{Dst, Src};
 
 /// Asks for a connection with the first bytes.
 const MSG_FASTOPEN: u32 = 0x2000_0000;
+/// Control data: bytes that are left unread, `TCP_INQ`.
+const TCP_CM_INQ: u32 = 36;
 /// Bytes that are added before the receiver is told.
 const CHUNK: usize = 64 << 10;
 /// Unread bytes after which a sender that may wait lets the receiver run: what both touch stays in the cache.
@@ -81,10 +84,18 @@ impl Tcp {
             if src.remaining() == 0 {
                 return Ok(done);
             }
+            if peer.read_ended.get() && peer.state.get() == State::FinWait2 {
+                // Both halves were shut there: what comes is answered by a reset.
+                done += src.remaining().min(self.own_limit());
+                peer.reset();
+                self.reset();
+                return Ok(done);
+            }
             let used = peer.inbox.len();
             let room = self.limit(&peer).saturating_sub(used);
             if room == 0 {
                 self.wants_room.set(true);
+                self.push();
                 if !waits {
                     return end(done, Errno::EAGAIN);
                 }
@@ -101,7 +112,9 @@ impl Tcp {
                 Err(errno) => return end(done, errno),
             };
             done += got;
-            peer.readable.wake_all();
+            self.pass_on(&peer, got, src.remaining() == 0 && self.holds_back(flags));
+            peer.came_alive();
+            peer.readable.wake_for_data();
             if waits && used + got >= LET_READ && src.remaining() > 0 {
                 sched::yield_now();
             }
@@ -117,6 +130,11 @@ impl Tcp {
         self.counters.sent(got);
         peer.counters.received(got);
         Ok(got)
+    }
+
+    /// `SIOCOUTQNSD`.
+    pub(super) fn unsent(&self) -> usize {
+        self.peer().map_or(0, |peer| peer.held.get())
     }
 
     /// The same, and the last byte is urgent.
@@ -154,20 +172,21 @@ impl Tcp {
 
     /// `SIOCINQ`: up to the urgent byte.
     pub(super) fn unread(&self) -> usize {
-        let all = self.inbox.len();
+        let all = self.available();
         if self.urgent_inline() { all } else { self.bytes_to_mark().unwrap_or(all).min(all) }
     }
 
     /// `SIOCOUTQ`: what the receiver's buffer has no room for is still the sender's.
     pub(super) fn unacknowledged(&self) -> usize {
         let Some(peer) = self.peer() else { return 0 };
-        peer.inbox.len().saturating_sub(peer.base.options.receive_buffer.get() as usize / 2)
+        let beyond = peer.inbox.len().saturating_sub(peer.base.options.receive_buffer.get() as usize / 2);
+        beyond.max(peer.held.get())
     }
 
     /// Enough has come for poll(2) (`SO_RCVLOWAT`).
     pub(super) fn is_readable(&self) -> bool {
         let hidden = usize::from(self.at_mark() && !self.urgent_inline());
-        self.inbox.len() >= self.base.options.low_water.get() as usize + hidden
+        self.available() >= self.base.options.low_water.get() as usize + hidden
     }
 
     /// recv(2).
@@ -188,7 +207,8 @@ impl Tcp {
             _ => want,
         };
         let deadline = self.base.options.receive_deadline();
-        let mut seen = 0;
+        let peek = flags & net::MSG_PEEK != 0;
+        let mut seen = if peek { self.peek_offset.get().max(0) as usize } else { 0 };
         loop {
             let moved = match self.move_out(dst, want - received.len, seen, received.len > 0, flags) {
                 Ok(moved) => moved,
@@ -200,13 +220,13 @@ impl Tcp {
             if received.len >= want && want > 0 || moved.at_mark && received.len > 0 {
                 break;
             }
-            if received.len >= target && self.inbox.len() <= if flags & net::MSG_PEEK != 0 { seen } else { 0 } {
+            if received.len >= target && self.available() <= if flags & net::MSG_PEEK != 0 { seen } else { 0 } {
                 break;
             }
             if moved.len > 0 {
                 continue;
             }
-            if want == 0 && self.inbox.len() > 0 {
+            if want == 0 && self.available() > 0 {
                 break;
             }
             if received.len > 0 {
@@ -221,13 +241,20 @@ impl Tcp {
             let enough = (target - received.len.min(target)).max(1) + more;
             let check = || {
                 let over = self.error.get().is_some() || self.read_ended.get() || self.state.get() == State::Close;
-                (over || self.inbox.len() >= enough).then_some(())
+                (over || self.available() >= enough).then_some(())
             };
             match wait(&self.readable, deadline, check) {
                 Ok(()) => {}
                 Err(_) if received.len > 0 => break,
                 Err(errno) => return Err(errno),
             }
+        }
+        self.move_peek(received.len, peek);
+        if self.tcp.tells_unread() {
+            let ended = self.available() == 0 && self.done.get();
+            let unread = self.available() as i32 + i32::from(ended);
+            let part = Part { level: IPPROTO_TCP, kind: TCP_CM_INQ, data: unread.to_ne_bytes().as_slice().into() };
+            received.parts.push(part);
         }
         Ok(received)
     }
@@ -260,7 +287,7 @@ impl Tcp {
                 limit = limit.min(mark - seen);
             } else if mark == seen && some {
                 return Ok(Moved { len: 0, at_mark: true });
-            } else if mark == seen && !self.urgent_inline() && self.inbox.len() > seen {
+            } else if mark == seen && !self.urgent_inline() && self.available() > seen {
                 // The urgent byte is not part of the stream.
                 if peek {
                     seen += 1;
@@ -269,11 +296,15 @@ impl Tcp {
                 }
             }
         }
-        let len = if peek {
+        limit = limit.min(self.available().saturating_sub(seen));
+        let discard = flags & net::MSG_TRUNC != 0;
+        let len = if peek && discard {
+            limit
+        } else if peek {
             self.inbox.peek(dst, seen, limit)?
-        } else if flags & net::MSG_TRUNC != 0 {
+        } else if discard {
             self.inbox.drop_bytes(limit)
-        } else if self.inbox.len() > 0 {
+        } else if limit > 0 {
             self.inbox.take(dst, limit)?
         } else {
             0
@@ -285,6 +316,15 @@ impl Tcp {
             self.made_room();
         }
         Ok(Moved { len, at_mark: false })
+    }
+
+    /// A peek showed `n` bytes, or they were received: `SO_PEEK_OFF` moves.
+    fn move_peek(&self, n: usize, peek: bool) {
+        let at = self.peek_offset.get();
+        let n = i32::try_from(n).unwrap_or(i32::MAX);
+        if at >= 0 {
+            self.peek_offset.set(if peek { at.saturating_add(n) } else { at.saturating_sub(n).max(0) });
+        }
     }
 
     /// Tells the sender that there is room, if it asked for some.

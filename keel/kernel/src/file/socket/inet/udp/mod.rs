@@ -11,7 +11,9 @@ use super::ports::{Member, Ports};
 use super::{Base, Endpoint, ip_options};
 use crate::file::lock::SleepLock;
 use crate::file::{File, Queues};
+use crate::mm::user;
 use crate::task::wait::WaitQueue;
+use crate::time;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -54,6 +56,10 @@ pub struct Udp {
     /// One receiver at a time.
     receiving: SleepLock,
     readable: Rc<WaitQueue>,
+    /// When the datagram came that was received last, in ns; 0: none was.
+    last_ns: Cell<u64>,
+    /// `SO_PEEK_OFF`; negative: off.
+    peek_offset: Cell<i32>,
 }
 
 impl Member for Udp {
@@ -82,6 +88,8 @@ impl Udp {
             pending: RefCell::default(),
             receiving: SleepLock::default(),
             readable: Rc::default(),
+            last_ns: Cell::new(0),
+            peek_offset: Cell::new(-1),
         })
     }
 
@@ -232,7 +240,16 @@ impl Protocol for Udp {
     }
 
     fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
-        self.base.ioctl(command, arg)
+        if !super::is_stamp(command) {
+            return self.base.ioctl(command, arg);
+        }
+        let stamp = match (self.last_ns.get(), command) {
+            (0, _) => return Err(Errno::ENOENT),
+            (ns, net::SIOCGSTAMP_OLD | uapi::raw::ioctl::SIOCGSTAMP_NEW) => time::timeval(ns),
+            (ns, _) => time::timespec(ns),
+        };
+        user::write(arg, &stamp)?;
+        Ok(0)
     }
 
     fn take_error(&self) -> Option<Errno> {
@@ -257,8 +274,19 @@ impl Protocol for Udp {
                 }
                 Ok(())
             }
+            (net::SOL_SOCKET, net::SO_PEEK_OFF) => {
+                self.peek_offset.set(read_int(value)?);
+                Ok(())
+            }
             (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
-            _ => ip_options::set(&self.base, level, name, value),
+            _ => {
+                ip_options::set(&self.base, level, name, value)?;
+                let ip = &self.base.ip;
+                if !ip.is_on(net::IP_RECVERR) && !ip.is_on6(net::IPV6_RECVERR) {
+                    self.reports.clear();
+                }
+                Ok(())
+            }
         }
     }
 
@@ -267,6 +295,7 @@ impl Protocol for Udp {
             (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV) if self.lite => Ok(int(self.coverage[0].get())),
             (super::IPPROTO_UDPLITE, UDPLITE_RECV_CSCOV) if self.lite => Ok(int(self.coverage[1].get())),
             (super::IPPROTO_UDP, UDP_CORK) => Ok(int(i32::from(self.corked.get()))),
+            (net::SOL_SOCKET, net::SO_PEEK_OFF) => Ok(int(self.peek_offset.get())),
             (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
             _ => ip_options::get(&self.base, level, name),
         }

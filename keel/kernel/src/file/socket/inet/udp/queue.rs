@@ -49,6 +49,17 @@ impl Inbox {
         self.datagrams.borrow().front().cloned()
     }
 
+    /// The datagram behind the first `skip` bytes, and what is skipped of it.
+    pub fn behind(&self, mut skip: usize) -> Option<(Rc<Datagram>, usize)> {
+        for datagram in self.datagrams.borrow().iter() {
+            if skip < datagram.data.len() || skip == 0 {
+                return Some((datagram.clone(), skip));
+            }
+            skip -= datagram.data.len();
+        }
+        None
+    }
+
     /// Takes the oldest.
     pub fn pop(&self) -> Option<Rc<Datagram>> {
         let front = self.datagrams.borrow_mut().pop_front()?;
@@ -97,6 +108,12 @@ impl Reports {
         if reports.len() < MAX_REPORTS {
             reports.push_back(report);
         }
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        let old = self.0.take();
+        drop(old);
     }
 
     /// Takes the oldest.

@@ -1,7 +1,7 @@
 //! Datagrams: send(2), recv(2).
 
 use super::super::super::message::{Control, Part, Received};
-use super::super::super::{family_of, wait};
+use super::super::super::{family_of, filter, wait};
 use super::super::address::Reach;
 use super::super::control::{self, Facts, Sending};
 use super::super::ip_options::{SOL_IP, SOL_IPV6};
@@ -151,10 +151,20 @@ impl Udp {
         }
     }
 
-    fn take_in(&self, datagram: Datagram) {
+    fn take_in(&self, mut datagram: Datagram) {
+        if self.base.options.filter.borrow().is_some() {
+            // A filter sees the header, too.
+            let (from, to) = (datagram.from.port.to_be_bytes(), datagram.facts.to.port.to_be_bytes());
+            let len = ((datagram.data.len() + 8) as u16).to_be_bytes();
+            let header = [from[0], from[1], to[0], to[1], len[0], len[1], 0, 0];
+            let Some(kept) = filter::keeps(&self.base.options, &header, &datagram.data) else { return };
+            if kept < datagram.data.len() {
+                datagram.data = Rc::new(datagram.data[..kept].to_vec());
+            }
+        }
         if self.inbox.push(datagram, self.base.options.receive_buffer.get() as usize) {
             Count::UdpReceived.add(1);
-            self.readable.wake_all();
+            self.readable.wake_for_data();
         } else {
             Count::UdpDropped.add(1);
         }
@@ -166,16 +176,17 @@ impl Udp {
             return self.receive_report(dst);
         }
         let peek = flags & net::MSG_PEEK != 0;
+        let start = if peek { self.peek_offset.get().max(0) as usize } else { 0 };
         let check = || {
             if let Some(errno) = self.error.take() {
                 return Some(Err(errno));
             }
-            if !self.inbox.is_empty() {
+            if self.inbox.behind(start).is_some() {
                 return Some(Ok(true));
             }
             (self.read_ended.get() && flags & net::MSG_DONTWAIT == 0).then_some(Ok(false))
         };
-        let (_guard, datagram) = loop {
+        let (_guard, datagram, skip) = loop {
             let some = match check() {
                 Some(answer) => answer?,
                 None if flags & net::MSG_DONTWAIT != 0 => return Err(Errno::EAGAIN),
@@ -185,16 +196,23 @@ impl Udp {
                 return Ok(Received::default());
             }
             let guard = self.receiving.lock();
-            if let Some(datagram) = if peek { self.inbox.front() } else { self.inbox.pop() } {
-                break (guard, datagram);
+            let found = if peek { self.inbox.behind(start) } else { self.inbox.pop().map(|datagram| (datagram, 0)) };
+            if let Some((datagram, skip)) = found {
+                break (guard, datagram, skip);
             }
         };
         let mut received = Received::default();
-        let size = datagram.data.len();
+        let size = datagram.data.len() - skip;
         let n = size.min(dst.remaining());
         if n > 0 {
-            dst.put(&datagram.data[..n])?;
+            dst.put(&datagram.data[skip..skip + n])?;
         }
+        let at = self.peek_offset.get();
+        if at >= 0 {
+            let size = datagram.data.len() as i32;
+            self.peek_offset.set(if peek { at.saturating_add(n as i32) } else { at.saturating_sub(size).max(0) });
+        }
+        self.last_ns.set(datagram.facts.at_ns);
         received.len = if flags & net::MSG_TRUNC != 0 { size } else { n };
         if n < size {
             received.flags |= net::MSG_TRUNC;
