@@ -70,6 +70,8 @@ pub mod flags {
     pub const FAIL_PANIC: u64 = 1 << 32;
     /// Fail with an exception then.
     pub const FAIL_FAULT: u64 = 1 << 33;
+    /// Use up a kernel stack then.
+    pub const FAIL_STACK: u64 = 1 << 34;
 }
 
 const _: () = assert!(core::mem::size_of::<BootInfo>() == 208);

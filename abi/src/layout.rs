@@ -15,6 +15,10 @@ pub const KEEL_PML4_SLOT: usize = 255;
 pub const DIRECT_BASE: usize = KEEL_PML4_SLOT << 39;
 /// Bytes that the direct map can cover: 256 GiB.
 pub const DIRECT_SIZE: usize = 256 << 30;
+/// Virtual address of keel's stacks for threads, above the direct map: one every 64 KiB, and nothing below each.
+pub const STACK_AREA: usize = DIRECT_BASE + DIRECT_SIZE;
+/// Bytes of that area.
+pub const STACK_AREA_SIZE: usize = 64 << 30;
 /// First address above what a program may map. Keel's own region starts at `DIRECT_BASE`; the
 /// pages between are never mapped.
 pub const USER_TOP: usize = DIRECT_BASE - PAGE_SIZE;

@@ -194,6 +194,8 @@ pub enum FailKeel {
     Panic,
     /// By an exception
     Fault,
+    /// By using up a kernel stack
+    Stack,
 }
 
 /// `--syscalls`.
@@ -223,6 +225,7 @@ impl From<FailKeel> for monitor::KeelFailure {
         match value {
             FailKeel::Panic => Self::Panic,
             FailKeel::Fault => Self::Fault,
+            FailKeel::Stack => Self::Stack,
         }
     }
 }

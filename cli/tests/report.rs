@@ -51,6 +51,15 @@ fn an_exception_is_reported() {
     has_in_order(&text, &COMMON);
 }
 
+#[test]
+fn a_stack_that_is_too_small_is_reported() {
+    let text = report("stack");
+    let start = "hull: the pod's kernel failed: a kernel stack overflowed: exception 14 (code 0x";
+    assert!(text.starts_with(start), "{text}");
+    has_in_order(&text, &["registers: rsp 0x7fc0", "hal::boot::deeper"]);
+    has_in_order(&text, &["thread 2, maybe in this call:\n  [2] exit_group(0x3, ", "reproduce: "]);
+}
+
 /// The line that a report ends with fails in the same way, wherever it is run.
 #[test]
 fn a_report_says_how_to_get_it_again() {

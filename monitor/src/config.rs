@@ -36,6 +36,8 @@ pub enum KeelFailure {
     Panic,
     /// It raises an exception.
     Fault,
+    /// It uses up a kernel stack.
+    Stack,
 }
 
 /// One pod.

@@ -186,6 +186,7 @@ fn boot_flags(settings: &RunConfig) -> u64 {
         None => 0,
         Some(KeelFailure::Panic) => flags::FAIL_PANIC,
         Some(KeelFailure::Fault) => flags::FAIL_FAULT,
+        Some(KeelFailure::Stack) => flags::FAIL_STACK,
     };
     if settings.syscalls == Syscalls::Trap {
         bits |= flags::TRAP_ONLY;

@@ -80,10 +80,10 @@ fn backtrace(mut rbp: usize) -> [u64; DEPTH] {
     let mut found = [0; DEPTH];
     let ram = DIRECT_BASE..DIRECT_BASE + crate::frame_kvm::usage()[0] as usize;
     for place in &mut found {
-        if !ram.contains(&rbp) || !rbp.is_multiple_of(8) {
+        if !(ram.contains(&rbp) || crate::stacks::holds(rbp)) || !rbp.is_multiple_of(8) {
             break;
         }
-        // SAFETY: the address lies in RAM that the direct map covers; any content is valid.
+        // SAFETY: the address lies in RAM that the direct map covers, or in a stack; any content is valid.
         let [next, ret] = unsafe { *(rbp as *const [usize; 2]) };
         if ret < DIRECT_BASE {
             break;
@@ -164,6 +164,9 @@ pub fn panic(message: &core::panic::PanicInfo<'_>) -> ! {
 pub(crate) extern "C" fn rust_own_fault(frame: &TrapFrame) -> ! {
     let fault = crate::percpu::fault_record();
     let (mut report, first) = Report::begin();
+    if fault.vector == 14 && crate::stacks::is_in_area(fault.address as usize) {
+        let _ = write!(report, "a kernel stack overflowed: ");
+    }
     let _ = write!(
         report,
         "exception {} (code {:#x}, address {:#x}) at {:#x}\n\
@@ -194,6 +197,12 @@ pub(crate) extern "C" fn rust_own_fault(frame: &TrapFrame) -> ! {
     report.finish(frame.rbp as usize, first)
 }
 
+/// Uses more stack than there is.
+#[expect(unconditional_recursion, reason = "that is what it is for")]
+fn deeper(depth: usize) -> usize {
+    core::hint::black_box(deeper(core::hint::black_box(depth) + 1)) + 1
+}
+
 /// Fails if the monitor asked for that at boot: so that reports can be tested. Programs can't ask for it.
 pub fn fail_if_asked() {
     if info().flags & flags::FAIL_PANIC != 0 {
@@ -202,5 +211,8 @@ pub fn fail_if_asked() {
     if info().flags & flags::FAIL_FAULT != 0 {
         // SAFETY: raises an exception that keel does not return from.
         unsafe { asm!("ud2", options(nomem, nostack)) };
+    }
+    if info().flags & flags::FAIL_STACK != 0 {
+        deeper(0);
     }
 }

@@ -38,6 +38,8 @@ pub mod ring;
 #[cfg(not(feature = "hosted"))]
 pub mod smp;
 #[cfg(not(feature = "hosted"))]
+mod stacks;
+#[cfg(not(feature = "hosted"))]
 mod stub;
 #[cfg(not(feature = "hosted"))]
 mod tables;

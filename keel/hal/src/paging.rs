@@ -453,6 +453,39 @@ impl AddressSpace {
     }
 }
 
+/// Maps a page of keel's own, outside of the direct map: in all spaces, which share these tables. `None` if there is no memory for
+/// a table.
+pub(crate) fn map_keel_page(va: usize, gpa: u64) -> Option<()> {
+    let mut table = Table(BOOT_TABLES as u64);
+    for level in (1..4).rev() {
+        table = table.child_or_new(index(va, level))?;
+    }
+    table.entry(index(va, 0)).set(entry_of(gpa, Prot::READ | Prot::WRITE));
+    Some(())
+}
+
+/// The entry of a page of keel's own, outside of the direct map.
+fn keel_entry(va: usize) -> Option<&'static Cell<u64>> {
+    let mut table = Table(BOOT_TABLES as u64);
+    for level in (1..4).rev() {
+        table = table.child(index(va, level))?;
+    }
+    Some(table.entry(index(va, 0)))
+}
+
+/// Guest-physical address of a page of keel's own, outside of the direct map.
+pub(crate) fn keel_page(va: usize) -> Option<u64> {
+    let value = keel_entry(va)?.get();
+    (value & PRESENT != 0).then_some(value & ADDRESS)
+}
+
+/// Takes a page of keel's own away, outside of the direct map. Cached translations stay.
+pub(crate) fn unmap_keel_page(va: usize) {
+    if let Some(entry) = keel_entry(va) {
+        entry.set(0);
+    }
+}
+
 fn load(root: u64) {
     active().set(root);
     crate::stub::load_cr3(root as usize);

@@ -259,9 +259,10 @@ pub fn mode() -> u64 {
     MODE.get()
 }
 
-/// Guest-physical address of keel memory (heap, stack, statics: all in the direct map).
+/// Guest-physical address of keel memory: heap and statics, in the direct map, or a thread's stack, which is one piece.
 pub fn gpa_of(bytes: &[u8]) -> u64 {
-    (bytes.as_ptr() as usize - DIRECT_BASE) as u64
+    let address = bytes.as_ptr() as usize;
+    if crate::stacks::is_in_area(address) { crate::stacks::gpa_of(address) } else { (address - DIRECT_BASE) as u64 }
 }
 
 /// A request of hal itself, answered before it returns: the extra results, `None` on any error.

@@ -1,19 +1,13 @@
 //! Threads of keel: a kernel stack each, switched to and from explicitly.
 
 use crate::fpu::XsaveArea;
-use crate::frame_kvm::{give_block, take_block};
+use crate::stacks::{self, STACK_BYTES};
 use crate::trap::TrapFrame;
-use abi::layout::{DIRECT_BASE, PAGE_SIZE};
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 
-/// Kernel stacks are 2^3 pages: 32 KiB.
-const STACK_ORDER: usize = 3;
-const STACK_BYTES: usize = PAGE_SIZE << STACK_ORDER;
 /// What a starting virtual CPU leaves free at the top of its idle thread's stack, where that was prepared.
 pub(crate) const START_ROOM: usize = STACK_BYTES / 2;
-/// Lowest word of each stack; changed only by an overflow.
-const STACK_MARK: u64 = 0x4b45_454c_5354_4b21;
 
 unsafe extern "C" {
     fn keel_switch(save: *mut usize, to: usize);
@@ -43,13 +37,13 @@ impl Thread {
     }
 
     fn starting_at(frame: &TrapFrame, entry: usize) -> Option<Self> {
-        let stack = DIRECT_BASE + take_block(STACK_ORDER)? as usize;
+        let fpu = XsaveArea::new()?;
+        let stack = stacks::take()?;
         let top = stack + STACK_BYTES - size_of::<TrapFrame>();
         let rsp = top - 7 * 8;
         // SAFETY: the stack was just taken and nobody else knows it; the writes are inside it and
         // aligned (the frame's size is a multiple of 16).
         unsafe {
-            (stack as *mut u64).write(STACK_MARK);
             (top as *mut TrapFrame).write(frame.clone());
             (rsp as *mut [usize; 7]).write([0, 0, 0, 0, 0, 0, entry]);
         }
@@ -58,7 +52,7 @@ impl Thread {
             rsp: Cell::new(rsp),
             fs_base: Cell::new(0),
             running: Cell::new(false),
-            fpu: UnsafeCell::new(XsaveArea::new()?),
+            fpu: UnsafeCell::new(fpu),
         })
     }
 
@@ -122,7 +116,7 @@ impl Drop for Thread {
         // The scheduler drops a thread only after another one runs: a running thread would free the
         // stack under its own feet.
         assert!(!self.running.get(), "a running thread was dropped");
-        give_block((self.stack - DIRECT_BASE) as u64, STACK_ORDER);
+        stacks::give(self.stack);
     }
 }
 
@@ -142,8 +136,6 @@ pub fn switch(from: Option<&Thread>, to: &Thread) {
     let mut boot_rsp = 0;
     let save = match from {
         Some(thread) => {
-            // SAFETY: the stack is the thread's own, the word was written by `Thread::new`.
-            assert!(unsafe { *(thread.stack as *const u64) } == STACK_MARK, "a kernel stack overflowed");
             thread.fs_base.set(read_fs_base());
             thread.running.set(false);
             // SAFETY: the area belongs to the thread whose state is live.
