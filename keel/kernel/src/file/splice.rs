@@ -11,6 +11,7 @@ use hal::frame::Frame;
 use keel_core::pipe_buf::{PAGE, Piece};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::Src;
 
 /// All flags. `SPLICE_F_MOVE`, `SPLICE_F_MORE` and `SPLICE_F_GIFT` are hints.
 const FLAGS: u32 = g::SPLICE_F_MOVE | g::SPLICE_F_NONBLOCK | g::SPLICE_F_MORE | g::SPLICE_F_GIFT;
@@ -58,7 +59,7 @@ pub fn sys_splice(
             if target.is_given() {
                 seekable(&to).map_err(|_| Errno::EINVAL)?;
             }
-            if to.flags.get() & g::O_APPEND != 0 {
+            if to.flags.get() & g::O_APPEND != 0 || is_anonymous(&to) {
                 return Err(Errno::EINVAL);
             }
             let done = from_pipe(&pipe, &to, &mut target, count, nonblocking || from.nonblocking())?;
@@ -75,6 +76,11 @@ pub fn sys_splice(
         }
         (None, None) => Err(Errno::EINVAL),
     }
+}
+
+/// Whether a file is one of eventfd(2) and its relatives: they take no stream of bytes.
+fn is_anonymous(file: &File) -> bool {
+    file.ops.link_name().starts_with(b"anon_inode:")
 }
 
 /// Moves pieces, whole where possible.
@@ -187,6 +193,32 @@ pub fn sys_tee(in_fd: i32, out_fd: i32, count: usize, flags: u32) -> Result<usiz
     Ok(done)
 }
 
+/// Copies what a program gives into a pipe, as much as there is room for once there is any.
+fn copy_in(pipe: &Pipe, src: &mut dyn Src, nonblocking: bool) -> Result<usize> {
+    if src.remaining() == 0 {
+        return Ok(0);
+    }
+    pipe.wait_writable(nonblocking)?;
+    let mut buffer = vec![0; PAGE];
+    let mut done = 0;
+    while pipe.has_room() {
+        let want = src.remaining().min(PAGE);
+        let got = match src.get(&mut buffer[..want]) {
+            Ok(0) => break,
+            Ok(got) => got,
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        };
+        let Some(page) = Frame::alloc() else { return if done > 0 { Ok(done) } else { Err(Errno::ENOMEM) } };
+        page.write(0, &buffer[..got]);
+        if pipe.push_piece(Piece { page, start: 0, len: got, mergeable: false, packet: false }).is_err() {
+            break;
+        }
+        done += got;
+    }
+    Ok(done)
+}
+
 /// vmsplice(2). The pages are copied: later stores of the program do not show in the pipe.
 pub fn sys_vmsplice(fd: i32, iov: usize, count: usize, flags: u32) -> Result<usize> {
     if flags & !FLAGS != 0 {
@@ -203,7 +235,7 @@ pub fn sys_vmsplice(fd: i32, iov: usize, count: usize, flags: u32) -> Result<usi
         if pipe.is_broken() {
             return Err(broken_pipe());
         }
-        file.ops.write(&file, &mut src)
+        copy_in(&pipe, &mut src, nonblocking || file.nonblocking())
     } else {
         let mut dst = UserDst::import(iov, count)?;
         if nonblocking && pipe.bytes() == 0 {

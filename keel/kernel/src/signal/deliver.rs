@@ -147,8 +147,13 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Ac
             }
             continue;
         }
-        if process.signals.stopped_by.get() != 0 {
+        let stopped_by = process.signals.stopped_by.get();
+        if stopped_by != 0 && task.traced.joins_stop() {
             enter_stop(process);
+            if task.traced.is_attached() {
+                ptrace::group_stop(frame, stopped_by);
+                continue;
+            }
             return Action::Stop;
         }
         let wanted = SigSet(!0).without(task.signals.blocked.get());

@@ -374,7 +374,7 @@ impl Task {
         let pending = self.signals.pending().union(process.pending());
         !pending.without(self.signals.blocked.get()).is_empty()
             || process.group_exit.get().is_some()
-            || process.stopped_by.get() != 0
+            || process.stopped_by.get() != 0 && self.traced.joins_stop()
     }
 
     /// Whether it is going to be killed.

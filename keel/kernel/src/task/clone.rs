@@ -298,7 +298,12 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
         *task.vfork.borrow_mut() = Some(Rc::default());
     }
     if has(PIDFD) {
-        user::write(r.pidfd, &pidfd::open(&process, 0)?)?;
+        let fd = pidfd::open(&process, 0)?;
+        if let Err(errno) = user::write(r.pidfd, &fd) {
+            // Nobody knows of it; another thread may have closed it meanwhile.
+            let _ = me.files().close(fd);
+            return Err(errno);
+        }
     }
     if has(PARENT_SETTID) {
         // Linux ignores a bad address here, too.

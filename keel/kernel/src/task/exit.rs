@@ -88,8 +88,11 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
     futex_pi::owner_ended(&me);
     if last {
         end_process(&process, &me, process.signals.group_exit.get().unwrap_or(status));
-    } else if process.signals.stopped_by.get() != 0 {
-        signal::deliver::leave_stop(&process);
+    } else {
+        leave_children(&process, &me);
+        if process.signals.stopped_by.get() != 0 {
+            signal::deliver::leave_stop(&process);
+        }
     }
     process.exit_events.wake_all();
     me.set_mm(None)
@@ -156,6 +159,27 @@ pub(super) fn reap(parent: &Rc<Process>, process: &Rc<Process>, waited: bool) {
     pid::remove_process(process.pid());
 }
 
+/// Sends the threads of a child the signal that they want when their parent ends, prctl(2).
+fn tell_parent_ended(child: &Process, parent: i32) {
+    for thread in child.threads() {
+        let signal = thread.parent_death_signal.get();
+        if signal != 0 {
+            let _ = signal::send_to_task(&thread, SigInfo::from_process(signal, code::USER, parent, 0));
+        }
+    }
+}
+
+/// A thread ends before its process: another one is the parent of its children.
+fn leave_children(process: &Rc<Process>, me: &Task) {
+    let Some(other) = process.threads().first().map(|thread| thread.tid()) else { return };
+    for child in process.children() {
+        if child.parent_thread.get() == me.tid() {
+            child.parent_thread.set(other);
+            tell_parent_ended(&child, process.pid());
+        }
+    }
+}
+
 /// Children go to the nearest subreaper, or to keel, which reaps at once; prctl(2).
 fn find_heirs(process: &Rc<Process>) {
     let mut heir = process.parent();
@@ -170,12 +194,7 @@ fn find_heirs(process: &Rc<Process>) {
     for child in process.take_children() {
         let orphaned_before = task::process::is_orphaned(child.group(), None);
         heir.adopt(child.clone());
-        for thread in child.threads() {
-            let signal = thread.parent_death_signal.get();
-            if signal != 0 {
-                let _ = signal::send_to_task(&thread, SigInfo::from_process(signal, code::USER, process.pid(), 0));
-            }
-        }
+        tell_parent_ended(&child, process.pid());
         if child.zombie.get().is_some() {
             if heir.pid() == pid::INIT {
                 reap(&heir, &child, false);

@@ -39,6 +39,10 @@ pub fn restore() -> bool {
     if hal::frame::is_scarce() {
         hal::heap::trim();
     }
+    if hal::frame::is_scarce() {
+        crate::file::socket::unix::rights::collect();
+        hal::heap::trim();
+    }
     let pause = IN_VAIN.get();
     if hal::frame::is_scarce() && pause > 0 {
         IN_VAIN.set(pause - 1);

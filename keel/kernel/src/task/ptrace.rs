@@ -64,6 +64,8 @@ pub struct Traced {
     interrupted: Cell<bool>,
     /// It shall stop after one instruction.
     stepping: Cell<bool>,
+    /// Its tracer let it go on while its process is stopped.
+    left_stop: Cell<bool>,
     inner: RefCell<Inner>,
 }
 
@@ -112,6 +114,11 @@ impl Traced {
         self.interrupted.get()
     }
 
+    /// It stands still with its process, unless its tracer let it go on.
+    pub fn joins_stop(&self) -> bool {
+        !self.left_stop.get()
+    }
+
     /// It stands still for its tracer.
     pub fn is_stopped(&self) -> bool {
         self.attached.get() && self.inner.borrow().stop.as_ref().is_some_and(|stop| !stop.resumed)
@@ -152,12 +159,14 @@ fn attach(task: &Rc<Task>, tracer: &Rc<Process>, options: u32, seized: bool) {
     };
     let _old = task.traced.inner.replace(inner);
     task.traced.attached.set(true);
+    task.traced.left_stop.set(false);
     tracer.tracer.tracees.borrow_mut().push(Rc::downgrade(task));
 }
 
 /// Ends tracing; a stopped thread goes on with `signal`.
 fn detach(task: &Rc<Task>, signal: i32) {
     task.traced.attached.set(false);
+    task.traced.left_stop.set(false);
     task.traced.interrupted.set(false);
     task.traced.stepping.set(false);
     let tracer = task.traced.inner.borrow().tracer.upgrade();

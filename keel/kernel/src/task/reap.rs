@@ -105,7 +105,8 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
         if !which.has(&child) || !eligible || options & WNOTHREAD != 0 && !is_own(&child) {
             continue;
         }
-        any = true;
+        // Nothing but its end is to be heard of one that has ended.
+        any |= options & g::WEXITED != 0 || child.zombie.get().is_none();
         if let Some(news) = news_of(&child, options) {
             let mut usage = child.usage();
             usage.add(&child.children_usage());

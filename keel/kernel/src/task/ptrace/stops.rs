@@ -237,11 +237,13 @@ pub fn delivering(frame: &mut TrapFrame, info: SigInfo, call: Option<u64>) -> (O
 pub fn group_stop(frame: &mut TrapFrame, signal: u32) {
     let seized = with_current(|me| me.traced.inner.borrow().seized);
     let status = if seized { signal as i32 | EVENT_STOP << 8 } else { signal as i32 };
+    with_current(|me| me.traced.left_stop.set(true));
     stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), 0, None);
 }
 
 /// SIGCONT was sent to a thread that waits for it.
 pub fn continued(task: &Rc<Task>) {
+    task.traced.left_stop.set(false);
     let mut inner = task.traced.inner.borrow_mut();
     let Some(stop) = inner.stop.as_mut().filter(|stop| stop.listens) else { return };
     (stop.listens, stop.told, stop.status) = (false, false, SIGTRAP | EVENT_STOP << 8);

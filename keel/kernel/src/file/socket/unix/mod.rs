@@ -9,6 +9,7 @@ mod connect;
 mod packet;
 mod protocol;
 mod queue;
+pub mod rights;
 pub mod statistics;
 mod stream;
 mod urgent;
@@ -26,6 +27,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use queue::{Inbox, Packet};
+use rights::Rights;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -242,7 +244,7 @@ impl Unix {
             taken: Cell::new(0),
             from: self.address(),
             credentials: control.credentials.or_else(|| wanted.then(sender_credentials)),
-            rights: RefCell::new(core::mem::take(&mut control.rights)),
+            rights: RefCell::new(Rights::new(core::mem::take(&mut control.rights))?),
             _charge: self.charge(charge),
         })
     }

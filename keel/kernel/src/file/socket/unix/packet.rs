@@ -110,7 +110,7 @@ impl Unix {
         if n < size - skip {
             received.flags |= net::MSG_TRUNC;
         }
-        received.rights = packet.rights.borrow().clone();
+        received.rights = packet.rights.borrow().files().to_vec();
         self.tell_sender(&mut received, packet.credentials);
         received.from = Some(packet.from.clone()).filter(|from| from.len() > 2);
         Ok(received)

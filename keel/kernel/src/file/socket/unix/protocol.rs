@@ -261,5 +261,6 @@ impl Protocol for Unix {
         self.read_ended.set(true);
         self.wake_all();
         self.room.wake_all();
+        super::rights::socket_ended();
     }
 }

@@ -3,7 +3,7 @@
 use super::super::Address;
 use super::super::message::Credentials;
 use super::account::Charge;
-use crate::file::File;
+use super::rights::Rights;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub struct Packet {
     /// The sender, if somebody had asked for it when it was sent.
     pub credentials: Option<Credentials>,
     /// Descriptions that travel along.
-    pub rights: RefCell<Vec<Rc<File>>>,
+    pub rights: RefCell<Rights>,
     /// What it counts against the sender's buffer.
     pub _charge: Charge,
 }

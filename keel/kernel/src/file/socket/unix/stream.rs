@@ -103,12 +103,12 @@ impl Unix {
             }
             self.move_peek(n, peek);
             let over = if peek {
-                received.rights.extend(packet.rights.borrow().iter().cloned());
+                received.rights.extend(packet.rights.borrow().files().iter().cloned());
                 place = Place { index: place.index + 1, skip: 0 };
                 // A peek waits for nothing more.
                 place.index >= self.inbox.len()
             } else {
-                received.rights.append(&mut packet.rights.borrow_mut());
+                received.rights.append(&mut packet.rights.borrow_mut().take());
                 self.inbox.consume(n);
                 packet.left() > 0
             };
