@@ -42,7 +42,10 @@ pub(super) fn may_look(me: &Rc<Task>, target: &Rc<Task>) -> bool {
     let (own, other) = (me.cred(), target.cred());
     let same = [other.uid, other.euid, other.suid].iter().all(|id| *id == own.uid)
         && [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.gid);
-    own.capable(cred::cap::SYS_PTRACE) || same
+    let no_more = other.cap_permitted & !own.cap_permitted == 0;
+    // One that has ended has no memory to protect.
+    let dumpable = target.try_mm().is_none() || target.process().dumpable.get() == 1;
+    own.capable(cred::cap::SYS_PTRACE) || same && no_more && dumpable
 }
 
 /// The current thread ends, or runs another program: its locks are marked, one waiter each woken.

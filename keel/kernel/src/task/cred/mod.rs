@@ -144,6 +144,13 @@ pub(crate) fn after_exec(task: &Rc<Task>, mode: u32, file_uid: u32, file_gid: u3
     if task.no_new_privs() {
         new.cap_permitted &= old.cap_permitted;
     }
+    let gains_more = new.euid != old.uid || new.egid != old.gid || new.cap_permitted & !old.cap_permitted != 0;
+    if gains_more && is_watched(task) {
+        if !old.capable(cap::SETUID) {
+            (new.euid, new.egid) = (new.uid, new.gid);
+        }
+        new.cap_permitted &= old.cap_permitted;
+    }
     if new.euid != old.uid || new.egid != old.gid {
         new.cap_ambient = 0;
     }
@@ -152,4 +159,19 @@ pub(crate) fn after_exec(task: &Rc<Task>, mode: u32, file_uid: u32, file_gid: u3
     (new.suid, new.fsuid, new.sgid, new.fsgid) = (new.euid, new.euid, new.egid, new.egid);
     let secure = new.euid != new.uid || new.egid != new.gid;
     (new, secure)
+}
+
+/// Whether others could make a program that gains something do what they like: they trace it without CAP_SYS_PTRACE, or
+/// share its root and working directory; execve(2).
+fn is_watched(task: &Rc<Task>) -> bool {
+    let tracer = if task.traced.is_attached() { task::pid::find_process(task.traced.tracer_pid()) } else { None };
+    if task.traced.is_attached()
+        && !tracer.and_then(|p| p.main_thread()).is_some_and(|t| t.cred().capable(cap::SYS_PTRACE))
+    {
+        return true;
+    }
+    let Some(fs) = task.try_fs() else { return false };
+    let shares = |other: Rc<Task>| other.try_fs().is_some_and(|theirs| Rc::ptr_eq(&theirs, &fs));
+    let others = task::process::all().into_iter().filter(|process| process.pid() != task.pid());
+    others.flat_map(|process| process.threads()).any(shares)
 }
