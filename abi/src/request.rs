@@ -32,10 +32,12 @@ pub enum Op {
     /// Host clocks now. e0: realtime ns, e1: monotonic ns.
     Clock = 8,
 
-    /// Read a standard stream. a0: 0, a1: 1 to fail with EAGAIN instead of waiting. out: room.
+    /// Read a standard stream. a0: 0, a1: 1 to fail with EAGAIN instead of waiting, a2: 0 to go on at the stream's own
+    /// position, or (of a file) an offset and 1, and the position stays. out: room.
     /// Result: bytes, 0 at the end. May complete late.
     StreamRead = 16,
-    /// Write a standard stream. a0: 1 or 2, a1: 1 to fail with EAGAIN instead of waiting. in: bytes.
+    /// Write a standard stream. a0: 1 or 2, a1: 1 to fail with EAGAIN instead of waiting, a2: as for `StreamRead`, or
+    /// `u64::MAX` to append. in: bytes.
     /// Result: bytes. May complete late.
     StreamWrite = 17,
     /// Readiness of a standard stream. a0: stream, a1: poll(2) events wanted; completes when one
@@ -85,7 +87,7 @@ pub enum Op {
     /// a0: handle, a1: offset. out: room. Result: bytes.
     Read = 36,
     /// a0: handle, a1: offset (`u64::MAX`: append). in: bytes. Result: bytes;
-    /// e0: offset after the write.
+    /// e0: offset after the write. out, where there is room: [`NodeAttr`] right before and right after it.
     Write = 37,
     /// a0: handle. out: [`NodeAttr`].
     HandleAttr = 38,
@@ -113,7 +115,8 @@ pub enum Op {
     Link = 48,
     /// a0: export, a1: 1 for a directory. in: path.
     Unlink = 49,
-    /// a0: export, a1: bytes of the first path, a2: renameat2(2) flags. in: old path, new path.
+    /// a0: export, a1: bytes of the first path, a2: renameat2(2) flags. in: old path, new path. out: [`NodeAttr`] of what
+    /// has the new name then.
     Rename = 50,
     /// a0: export. in: [`SetAttr`], then path. out: [`NodeAttr`].
     SetAttr = 51,

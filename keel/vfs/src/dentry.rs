@@ -41,6 +41,8 @@ pub struct Dentry {
     children: RefCell<HashMap<Name, PathRef>>,
     expires: Cell<u64>,
     deleted: Cell<bool>,
+    /// Counts changes of its children: an answer of the file system that was asked for before the last one may be old.
+    changes: Cell<u64>,
 }
 
 impl core::fmt::Debug for Dentry {
@@ -66,6 +68,8 @@ impl Drop for Dentry {
 static COUNT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(0));
 static LIMIT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(LIMIT_MIN));
 const LIMIT_MIN: usize = 16 << 10;
+/// How often a name is looked up again in a directory that changed meanwhile.
+const TRIES: usize = 3;
 /// Unused dentries that are collected before they are dropped.
 const BATCH: usize = 512;
 
@@ -99,6 +103,7 @@ impl Dentry {
             children: RefCell::default(),
             expires: Cell::new(expires),
             deleted: Cell::new(false),
+            changes: Cell::new(0),
         }
     }
 
@@ -209,15 +214,59 @@ impl Dentry {
         if cached_only {
             return Err(Errno::EAGAIN);
         }
-        match self.inode.lookup(name, ahead) {
-            Ok(found) => Ok(self.adopt(name, found.inode, found.expires, found.mount)),
-            Err(errno) => {
-                if errno == Errno::ENOENT {
+        for _ in 0..TRIES {
+            let changes = self.changes();
+            let found = self.inode.lookup(name, ahead);
+            if self.changes() == changes {
+                if let Err(Errno::ENOENT) = found {
                     self.forget(name);
                 }
-                Err(errno)
+                return found.map(|found| self.adopt(name, found.inode, found.expires, found.mount));
+            }
+            // Names came or went while the file system was asked; most often this one is known now.
+            if let Some(child) = self.cached(name, hal::clock::monotonic_ns) {
+                return Ok(child);
             }
         }
+        // It was true while this was under way; whoever looks next asks again.
+        let found = self.inode.lookup(name, ahead)?;
+        Ok(self.outside(name, found.inode, found.mount))
+    }
+
+    /// The child that stands for an inode, or one that is not in the table, to be looked up again at the next use.
+    fn outside(self: &Rc<Self>, name: &[u8], inode: Rc<dyn Inode>, mount: Option<Rc<Mount>>) -> PathRef {
+        let known = self.children.borrow().get(name).filter(|child| Rc::ptr_eq(&child.inode, &inode)).cloned();
+        if let Some(child) = known {
+            child.expires.set(child.expires.get().min(1));
+            return child;
+        }
+        let mount = mount.unwrap_or_else(|| self.mount.clone());
+        Rc::new(Self::make(Some(self.clone()), Rc::from(name), inode, mount, 1))
+    }
+
+    /// The number of changes of its children so far: to be asked before the file system is asked to change one.
+    pub fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// The pod has changed `name`, after `changes` of the children were done before: whether this was the last change here.
+    /// If not, nobody knows what the name is now, and the file system is asked at the next use.
+    fn count_change(&self, name: &[u8], changes: u64) -> bool {
+        let is_last = self.changes.get() == changes;
+        self.changes.set(self.changes.get() + 1);
+        if !is_last && let Some(child) = self.children.borrow().get(name) {
+            child.expires.set(child.expires.get().min(1));
+        }
+        is_last
+    }
+
+    /// Enters a child that was just made, after `changes` of the children were done before. If there were others since, the
+    /// file system is asked at the next use.
+    pub fn adopt_new(self: &Rc<Self>, name: &[u8], inode: Rc<dyn Inode>, expires: u64, changes: u64) -> PathRef {
+        if self.count_change(name, changes) {
+            return self.adopt(name, inode, expires, None);
+        }
+        self.outside(name, inode, None)
     }
 
     /// Enters a child; the existing one is kept if it stands for the same inode.
@@ -267,30 +316,89 @@ impl Dentry {
         }
     }
 
-    /// A child moved to another name (rename): paths beneath it follow. What had the new name is gone.
-    pub fn moved(self: &Rc<Self>, old: &[u8], to: &PathRef, new: &[u8]) {
-        to.forget(new);
-        let child = self.children.borrow_mut().remove(old);
-        if let Some(child) = child {
-            let name: Name = Rc::from(new);
-            child.place(to, name.clone());
-            to.children.borrow_mut().insert(name, child);
+    /// The pod removed the name of `victim`, after `changes` of the children were done before.
+    pub fn removed(&self, name: &[u8], victim: &PathRef, changes: u64) {
+        self.count_change(name, changes);
+        self.lost(name, victim);
+        victim.deleted.set(true);
+    }
+
+    /// `victim` is no longer what has the name.
+    fn lost(&self, name: &[u8], victim: &PathRef) {
+        let child = self.children.borrow().get(name).cloned();
+        match child {
+            Some(child) if Rc::ptr_eq(&child, victim) => self.forget(name),
+            Some(child) if Rc::ptr_eq(&child.inode, &victim.inode) => child.expires.set(child.expires.get().min(1)),
+            _ => {}
         }
     }
 
-    /// Two children exchanged their names.
-    pub fn exchanged(self: &Rc<Self>, old: &[u8], to: &PathRef, new: &[u8]) {
-        let first = self.children.borrow_mut().remove(old);
-        let second = to.children.borrow_mut().remove(new);
-        if let Some(first) = first {
-            let name: Name = Rc::from(new);
-            first.place(to, name.clone());
-            to.children.borrow_mut().insert(name, first);
+    /// The pod moved `child` from one name to another (rename), after `changes` of the children here and there were done
+    /// before: paths beneath it follow. What had the new name is gone.
+    pub fn moved(
+        self: &Rc<Self>,
+        child: &PathRef,
+        old: &[u8],
+        (to, new): (&PathRef, &[u8]),
+        replaced: Option<&PathRef>,
+        (here, there): (u64, u64),
+    ) {
+        let is_last = (self.changes(), to.changes()) == (here, there);
+        self.count_change(old, here);
+        to.count_change(new, if is_last { to.changes() } else { there });
+        if let Some(replaced) = replaced {
+            to.lost(new, replaced);
+            if is_last {
+                replaced.deleted.set(true);
+            }
         }
-        if let Some(second) = second {
-            let name: Name = Rc::from(old);
-            second.place(self, name.clone());
-            self.children.borrow_mut().insert(name, second);
+        if is_last {
+            to.forget(new);
+        }
+        self.take(old, child);
+        to.put(new, child, is_last);
+    }
+
+    /// The pod exchanged the names of two children.
+    pub fn exchanged(
+        self: &Rc<Self>,
+        (old, first): (&[u8], &PathRef),
+        to: &PathRef,
+        (new, second): (&[u8], &PathRef),
+        (here, there): (u64, u64),
+    ) {
+        let is_last = (self.changes(), to.changes()) == (here, there);
+        self.count_change(old, here);
+        to.count_change(new, if is_last { to.changes() } else { there });
+        self.take(old, first);
+        to.take(new, second);
+        to.put(new, first, is_last);
+        self.put(old, second, is_last);
+    }
+
+    /// Takes `child` out of the table, if it is there.
+    fn take(&self, name: &[u8], child: &PathRef) {
+        let mut children = self.children.borrow_mut();
+        if children.get(name).is_some_and(|known| Rc::ptr_eq(known, child)) {
+            children.remove(name);
+            drop(children);
+            COUNT.set(COUNT.get().saturating_sub(1));
+        }
+    }
+
+    /// Gives `child`, which is in no table, a new name; into the table only if nothing else has happened there.
+    fn put(self: &Rc<Self>, name: &[u8], child: &PathRef, is_last: bool) {
+        let name: Name = Rc::from(name);
+        child.place(self, name.clone());
+        let mut children = self.children.borrow_mut();
+        if !is_last || children.try_reserve(1).is_err() {
+            // It is looked up again the next time.
+            return;
+        }
+        let old = children.insert(name, child.clone());
+        drop(children);
+        if old.is_none() {
+            COUNT.set(COUNT.get() + 1);
         }
     }
 

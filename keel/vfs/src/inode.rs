@@ -101,6 +101,10 @@ pub trait Inode: Any {
     fn pages(&self, _first: u64, _count: usize, _write: bool) -> Result<Vec<Frame>> {
         Err(Errno::ENODEV)
     }
+    /// The same for a mapping that is shared: pages that show what others write to the file.
+    fn shared_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        self.pages(first, count, write)
+    }
     /// Whether the content is a host file's that this pod has not changed, and can't change but by a copy of its own.
     fn is_host_content(&self) -> bool {
         false
@@ -147,8 +151,9 @@ pub trait Inode: Any {
         Err(Errno::EPERM)
     }
     /// Moves a name to another directory of the same file system, replacing what is there (types
-    /// agree, flags of renameat2(2) checked by the caller). EXDEV, ENOTEMPTY.
-    fn rename(&self, _old: &[u8], _to: &Rc<dyn Inode>, _new: &[u8], _flags: u32) -> Result<()> {
+    /// agree, flags of renameat2(2) checked by the caller). Whether it is known
+    /// which files that were: not if they were changed at the same time. EXDEV, ENOTEMPTY.
+    fn rename(&self, _old: &[u8], _to: &Rc<dyn Inode>, _new: &[u8], _flags: u32) -> Result<bool> {
         Err(Errno::EPERM)
     }
     /// Target of a symbolic link.

@@ -60,16 +60,17 @@ pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>)
     }
     check_dir(dir, cred)?;
     let (new, lists) = inherit(dir, new, cred)?;
+    let changes = dir.changes();
     let inode = dir.inode().create(name, &new)?;
     acl::adopt(&*inode, lists)?;
-    let place = adopt_new(dir, name, inode);
+    let place = adopt_new(dir, name, inode, changes);
     notify::created(dir, name, place.inode(), false);
     Ok(place)
 }
 
 /// Enters what was just created; the file system says how long that holds at its next lookup.
-fn adopt_new(dir: &PathRef, name: &[u8], inode: Rc<dyn crate::Inode>) -> PathRef {
-    dir.adopt(name, inode, hal::clock::monotonic_ns().saturating_add(crate::host::FRESH_NS), None)
+fn adopt_new(dir: &PathRef, name: &[u8], inode: Rc<dyn crate::Inode>, changes: u64) -> PathRef {
+    dir.adopt_new(name, inode, hal::clock::monotonic_ns().saturating_add(crate::host::FRESH_NS), changes)
 }
 
 /// What a new node takes from its directory: group, set-group-ID bit, permissions, and lists for [`acl::adopt`].
@@ -115,8 +116,9 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     if inode.file_type() == FileType::Directory {
         return Err(Errno::EPERM);
     }
+    let changes = dir.changes();
     dir.inode().link(&name, inode)?;
-    adopt_new(dir, &name, inode.clone());
+    adopt_new(dir, &name, inode.clone(), changes);
     notify::created(dir, &name, inode, true);
     Ok(())
 }
@@ -140,6 +142,7 @@ fn check_delete(dir: &PathRef, victim: &PathRef, directory: bool, cred: &Cred<'_
 /// unlink(2).
 pub fn unlink(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     let Component::Normal(name) = &parent.last else { return Err(Errno::EISDIR) };
+    let changes = parent.dir.changes();
     let victim = parent.dir.lookup(name, &[], false)?;
     if parent.trailing_slash {
         let directory = victim.inode().file_type() == FileType::Directory;
@@ -147,7 +150,7 @@ pub fn unlink(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     }
     check_writable(&parent.dir)?;
     check_delete(&parent.dir, &victim, false, cred)?;
-    remove(&parent.dir, name, &victim)
+    remove(&parent.dir, name, &victim, changes)
 }
 
 /// rmdir(2).
@@ -158,16 +161,17 @@ pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
         Component::DotDot => return Err(Errno::ENOTEMPTY),
         Component::Root => return Err(Errno::EBUSY),
     };
+    let changes = parent.dir.changes();
     let victim = parent.dir.lookup(name, &[], false)?;
     check_writable(&parent.dir)?;
     check_delete(&parent.dir, &victim, true, cred)?;
-    remove(&parent.dir, name, &victim)
+    remove(&parent.dir, name, &victim, changes)
 }
 
-/// Removes a name that may be removed.
-fn remove(dir: &PathRef, name: &[u8], victim: &PathRef) -> Result<()> {
+/// Removes a name that may be removed, and led to `victim` after `changes` of the directory's names.
+fn remove(dir: &PathRef, name: &[u8], victim: &PathRef, changes: u64) -> Result<()> {
     dir.inode().unlink(name, victim.inode())?;
-    dir.forget(name);
+    dir.removed(name, victim, changes);
     notify::removed(dir, name, victim);
     Ok(())
 }
@@ -182,6 +186,7 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
         return Err(if flags & RENAME_NOREPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY });
     };
     let exchange = flags & RENAME_EXCHANGE != 0;
+    let changes = (from.dir.changes(), to.dir.changes());
     let old = from.dir.lookup(old_name, &[], false)?;
     if new_name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
@@ -232,11 +237,11 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
             cred.check(&**new.inode(), MAY_WRITE)?;
         }
     }
-    from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?;
-    if exchange {
-        from.dir.exchanged(old_name, &to.dir, new_name);
-    } else {
-        from.dir.moved(old_name, &to.dir, new_name);
+    let is_known = from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?;
+    let changes = if is_known { changes } else { (u64::MAX, u64::MAX) };
+    match new.as_ref().filter(|_| exchange) {
+        Some(new) => from.dir.exchanged((old_name, &old), &to.dir, (new_name, new), changes),
+        None => from.dir.moved(&old, old_name, (&to.dir, new_name), new.as_ref(), changes),
     }
     let (source, target) = ((&from.dir, &old_name[..]), (&to.dir, &new_name[..]));
     notify::moved(source, target, &old, new.as_ref().filter(|_| !exchange));

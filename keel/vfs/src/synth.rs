@@ -294,7 +294,7 @@ impl Inode for SynthInode {
         Err(Errno::ENOENT)
     }
 
-    fn rename(&self, _old: &[u8], to: &Rc<dyn Inode>, new: &[u8], _flags: u32) -> Result<()> {
+    fn rename(&self, _old: &[u8], to: &Rc<dyn Inode>, new: &[u8], _flags: u32) -> Result<bool> {
         // Names that do not exist can't even be thought of here.
         to.lookup(new, &[]).and(Err(Errno::EPERM))
     }

@@ -2,6 +2,8 @@
 
 mod host_dir;
 #[cfg(test)]
+mod interleaved;
+#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod overlay;
@@ -33,14 +35,19 @@ pub struct World {
 impl World {
     /// A private root with the host directory at `/h` (under a private layer) and `/w` (passed through).
     pub fn new(host: HostDir) -> Self {
+        Self::believing(host, FRESH_NS)
+    }
+
+    /// The same where attributes and names are believed for `fresh_ns`.
+    pub fn believing(host: HostDir, fresh_ns: u64) -> Self {
         let host = Rc::new(host);
         let files = Host::new(host.clone(), 4096, 0);
         let root = Private::new(1, Space::new(1000)).node(&NewNode::plain(0o040755, 0, 0));
         let tree = Tree::new(root, "tmpfs");
         let layer = Private::overlay(2, Space::new(1000));
-        let over: Rc<Node> = layer.over(Export::open(&files, 1, false, FRESH_NS).unwrap());
+        let over: Rc<Node> = layer.over(Export::open(&files, 1, false, fresh_ns).unwrap());
         tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
-        tree.attach(b"/w", Export::open(&files, 1, true, FRESH_NS).unwrap(), "hull", "hull", false).unwrap();
+        tree.attach(b"/w", Export::open(&files, 1, true, fresh_ns).unwrap(), "hull", "hull", false).unwrap();
         host.reset();
         Self { tree, host, files, layer }
     }

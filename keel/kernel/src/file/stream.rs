@@ -194,18 +194,18 @@ impl Stream {
         [stream, a1, a2, 0, 0, 0]
     }
 
-    /// One read request.
-    fn read_once(&self, nonblocking: bool, buffer: &mut [u8]) -> Result<usize> {
-        let args = self.arguments(self.reader.get(), u64::from(nonblocking), 0);
+    /// One read request, at the stream's own position or at an offset.
+    fn read_once(&self, nonblocking: bool, at: Option<u64>, buffer: &mut [u8]) -> Result<usize> {
+        let args = self.arguments(self.reader.get(), u64::from(nonblocking), at.map_or(0, |at| at.saturating_add(1)));
         let len = buffer.len();
         let result = connector::call_interruptible(Op::StreamRead, args, &[], buffer);
         self.readiness.forget(IN);
         Ok((result?.result as usize).min(len))
     }
 
-    /// One write request.
-    fn write_once(&self, nonblocking: bool, bytes: &[u8]) -> Result<usize> {
-        let args = self.arguments(self.writer.get(), u64::from(nonblocking), 0);
+    /// One write request; `place` as [`Op::StreamWrite`] has it.
+    fn write_once(&self, nonblocking: bool, place: u64, bytes: &[u8]) -> Result<usize> {
+        let args = self.arguments(self.writer.get(), u64::from(nonblocking), place);
         let result = connector::call_interruptible(Op::StreamWrite, args, bytes, &mut []);
         self.readiness.forget(OUT);
         match result {
@@ -215,22 +215,8 @@ impl Stream {
         }
     }
 
-    /// Runs `f` with the host's position at `offset`, and puts it back.
-    fn at_offset<T>(&self, file: &File, offset: u64, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        let here = self.seek(file, 0, g::SEEK_CUR)?;
-        self.seek(file, i64::try_from(offset).map_err(|_| Errno::EINVAL)?, g::SEEK_SET)?;
-        let result = f();
-        self.seek(file, here as i64, g::SEEK_SET)?;
-        result
-    }
-}
-
-impl FileOps for Stream {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+    /// read(2), or pread(2) at an offset.
+    fn read_from(&self, file: &File, at: Option<u64>, dst: &mut dyn Dst) -> Result<usize> {
         if self.is_terminal() {
             control().check_read()?;
         }
@@ -239,7 +225,8 @@ impl FileOps for Stream {
         // Only a regular file fills the whole destination.
         while dst.remaining() > 0 {
             let want = dst.remaining().min(CHUNK);
-            let got = match self.read_once(file.nonblocking(), &mut buffer[..want]) {
+            let at = at.map(|at| at.saturating_add(done as u64));
+            let got = match self.read_once(file.nonblocking(), at, &mut buffer[..want]) {
                 Ok(got) => got,
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
@@ -256,7 +243,8 @@ impl FileOps for Stream {
         Ok(done)
     }
 
-    fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+    /// write(2), or pwrite(2) at an offset.
+    fn write_to(&self, file: &File, at: Option<u64>, src: &mut dyn Src) -> Result<usize> {
         if self.is_terminal() && control().is_background() && self.stops_writers()? {
             control().check_change()?;
         }
@@ -268,6 +256,13 @@ impl FileOps for Stream {
             large.resize(src.remaining().min(CHUNK), 0);
             &mut large
         };
+        // Linux appends also where an offset is given.
+        let appends = self.kind == StreamKind::File && file.flags.get() & g::O_APPEND != 0;
+        let place = |done: usize| match at {
+            _ if appends => u64::MAX,
+            Some(at) => at.saturating_add(done as u64).saturating_add(1),
+            None => 0,
+        };
         let mut done = 0;
         let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
         while src.remaining() > 0 {
@@ -278,7 +273,7 @@ impl FileOps for Stream {
             };
             let mut written = 0;
             while written < got {
-                match self.write_once(file.nonblocking(), &buffer[written..got]) {
+                match self.write_once(file.nonblocking(), place(done + written), &buffer[written..got]) {
                     Ok(0) => return Ok(done + written),
                     Ok(n) => written += n,
                     Err(errno) => return end(done + written, errno),
@@ -292,18 +287,35 @@ impl FileOps for Stream {
         Ok(done)
     }
 
-    fn read_at(&self, file: &File, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
-        if !self.is_seekable() {
-            return Err(Errno::ESPIPE);
+    /// Where a transfer at an offset takes place: devices have none. ESPIPE for what has no positions.
+    fn offset(&self, offset: u64) -> Result<Option<u64>> {
+        match self.kind {
+            StreamKind::File => Ok(Some(offset)),
+            StreamKind::Device => Ok(None),
+            _ => Err(Errno::ESPIPE),
         }
-        self.at_offset(file, offset, || self.read(file, dst))
+    }
+}
+
+impl FileOps for Stream {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        self.read_from(file, None, dst)
+    }
+
+    fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        self.write_to(file, None, src)
+    }
+
+    fn read_at(&self, file: &File, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.read_from(file, self.offset(offset)?, dst)
     }
 
     fn write_at(&self, file: &File, offset: u64, src: &mut dyn Src) -> Result<usize> {
-        if !self.is_seekable() {
-            return Err(Errno::ESPIPE);
-        }
-        self.at_offset(file, offset, || self.write(file, src))
+        self.write_to(file, self.offset(offset)?, src)
     }
 
     fn seek(&self, _file: &File, offset: i64, whence: u32) -> Result<u64> {

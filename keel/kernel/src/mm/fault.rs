@@ -73,7 +73,9 @@ struct Load {
     before: usize,
     /// Pages wanted, from `va - before` on.
     count: usize,
-    /// They will be written through a shared mapping.
+    /// They are for a shared mapping.
+    shared: bool,
+    /// They will be written through it.
     write: bool,
     /// The program walks through a private mapping and writes: it gets copies, which are its own from the start.
     copy: bool,
@@ -82,7 +84,13 @@ struct Load {
 impl Load {
     /// `count` pages from `page` on, which is at `va`; only to be read.
     fn new(file: &Rc<FileBacking>, va: usize, page: u64, count: usize) -> Self {
-        Self { file: file.clone(), va, page, before: 0, count, write: false, copy: false }
+        Self { file: file.clone(), va, page, before: 0, count, shared: false, write: false, copy: false }
+    }
+
+    /// Asks the file for pages.
+    fn ask(&self, first: u64, count: usize) -> uapi::Result<Vec<Frame>> {
+        let inode = &self.file.inode;
+        if self.shared { inode.shared_pages(first, count, self.write) } else { inode.pages(first, count, self.write) }
     }
 }
 
@@ -121,7 +129,7 @@ impl Mm {
             let Some((file, first)) = vma.attrs.file() else { return };
             let index = (start - vma.start) / PAGE_SIZE;
             let count = pages.min(vma.len() / PAGE_SIZE - index);
-            Load::new(file, start, first + index as u64, count)
+            Load { shared: !vma.attrs.is_private(), ..Load::new(file, start, first + index as u64, count) }
         };
         if let Ok((first, frames)) = fetch(&load) {
             // What can't be had now is had by a fault later.
@@ -181,6 +189,7 @@ impl Inner {
         };
         let page = first + ((start - vma.start) / PAGE_SIZE) as u64;
         let load = Load {
+            shared: !vma.attrs.is_private(),
             write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
             ..Load::new(file, start, page, (end - start) / PAGE_SIZE)
         };
@@ -221,7 +230,7 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     let mut frames = Vec::new();
     // A file gives what is in one piece: up to the end of what it has read so far, or of a chunk.
     while frames.len() < load.count {
-        match inode.pages(first + frames.len() as u64, load.count - frames.len(), load.write) {
+        match load.ask(first + frames.len() as u64, load.count - frames.len()) {
             Ok(more) if !more.is_empty() => frames.extend(more),
             Err(errno) if load.before == 0 && frames.is_empty() => return Err(error(errno)),
             _ => break,
@@ -230,7 +239,7 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     if frames.len() > load.before {
         return Ok((first, frames));
     }
-    let frames = inode.pages(load.page, load.count - load.before, load.write).map_err(error)?;
+    let frames = load.ask(load.page, load.count - load.before).map_err(error)?;
     if frames.is_empty() { Err(FaultError::BeyondFile) } else { Ok((load.page, frames)) }
 }
 
@@ -295,7 +304,7 @@ impl Inner {
         match &vma.attrs.backing {
             Backing::File(file, first) if !vma.attrs.is_private() => {
                 let page = first + ((va - vma.start) / PAGE_SIZE) as u64;
-                Ok(Step::Load(Load { write: true, ..Load::new(file, va, page, 1) }))
+                Ok(Step::Load(Load { shared: true, write: true, ..Load::new(file, va, page, 1) }))
             }
             Backing::Anonymous | Backing::File(..) => {
                 self.copy_on_write(vma, va, page)?;
@@ -589,6 +598,7 @@ fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64) -> Load
     let (start, end) = (start.max(vma.start), end.min(vma.end));
     Load {
         before: (va - start) / PAGE_SIZE,
+        shared: !vma.attrs.is_private(),
         write: !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE),
         ..Load::new(file, va, page, (end - start) / PAGE_SIZE)
     }

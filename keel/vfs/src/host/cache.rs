@@ -131,11 +131,11 @@ impl Cache {
                     continue;
                 }
                 // A single directory that is too large is forgotten again and again.
-                self.names_dropped(dir.names().clear());
+                self.names_dropped(dir.clear_names());
                 break;
             }
             oldest.names().is_kept.set(false);
-            self.names_dropped(oldest.names().clear());
+            self.names_dropped(oldest.clear_names());
         }
     }
 
@@ -145,7 +145,7 @@ impl Cache {
         let all = self.with_names.take();
         for dir in all {
             dir.names().is_kept.set(false);
-            self.names_dropped(dir.names().clear());
+            self.names_dropped(dir.clear_names());
         }
         before.saturating_sub(self.names.get()) * NAME_BYTES / hal::frame::FRAME_SIZE
     }

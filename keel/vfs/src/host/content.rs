@@ -24,8 +24,8 @@ const MAX_READ: u64 = 1 << 20;
 const _: () = assert!(MAX_READ as usize / FRAME_SIZE <= abi::ring::MAX_SEGMENTS);
 /// Most bytes of one write to the host.
 const MAX_WRITE: usize = 256 << 10;
-/// Change times up to this much after our own last write are our own doing, in ns.
-const OWN_WRITE_SLACK: i128 = 20_000_000;
+/// How often pages for a mapping are read again that were written meanwhile, before the window shows them.
+const TRIES: usize = 8;
 
 /// What tells one version of a file's content from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +58,9 @@ pub(super) struct Content {
     pub(super) chunks: RefCell<BTreeMap<u64, Chunk>>,
     /// Where the last fetch ended (page) and how many bytes it brought: readahead.
     ahead: Cell<(u64, u64)>,
-    /// Wall clock of our last write in ns; 0: none.
-    own_write: Cell<u64>,
+    /// Counts whatever makes pages old that were asked for before it: changes of the pod, and those of others that were
+    /// noticed. Answers that were asked for before the last one are not kept.
+    epoch: Cell<u64>,
     /// Pages that mappings asked of the window.
     asked: Cell<u64>,
     /// Part of it can't be read, perhaps: pages for mappings are read, not shown in the window unseen.
@@ -96,19 +97,18 @@ impl Content {
         }
     }
 
+    /// Drops what is cached of a content that was changed, and what is under way.
+    pub(super) fn outdate(&self, host: &Host) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.drop_pages(host);
+    }
+
     /// Drops cached pages if the file changed on the host since they were read.
     fn validate(&self, host: &Host, attr: &Attr) {
         let stamp = Stamp::of(attr);
-        if self.stamp.get() == stamp {
-            return;
+        if self.stamp.replace(stamp) != stamp {
+            self.outdate(host);
         }
-        let ns = |(s, ns): (i64, u32)| i128::from(s) * 1_000_000_000 + i128::from(ns);
-        let own = self.own_write.take();
-        let ours = own != 0 && ns(stamp.ctime).max(ns(stamp.mtime)) <= i128::from(own) + OWN_WRITE_SLACK;
-        if !ours {
-            self.drop_pages(host);
-        }
-        self.stamp.set(stamp);
     }
 }
 
@@ -129,37 +129,57 @@ impl HostNode {
         {
             return Ok(handle.id);
         }
-        if self.gone.get() {
-            return Err(Errno::ESTALE);
-        }
-        let flags = open_flags::READ | if write { open_flags::WRITE } else { 0 };
-        let mut attr = [NodeAttr::default()];
-        let room = bytemuck::cast_slice_mut(&mut attr);
-        let reply = match self.export.call(Op::Open, [flags, 0, 0, 0, 0], &self.path(), &mut *room) {
-            // Writable but not readable for the monitor: write-only will do.
-            Err(Errno::EACCES) if write => {
-                self.export.call(Op::Open, [open_flags::WRITE, 0, 0, 0, 0], &self.path(), room)?
+        for _ in 0..super::node::TRIES {
+            if self.gone.get() {
+                return Err(Errno::ESTALE);
             }
-            other => other?,
-        };
-        let id = reply.extra[0];
-        if super::Key::of(&attr[0]) != super::Key::of(&self.attr_cached()) {
-            self.host().io.post(Op::Close, [id, 0, 0, 0, 0, 0]);
-            self.gone.set(true);
-            return Err(Errno::ESTALE);
+            let flags = open_flags::READ | if write { open_flags::WRITE } else { 0 };
+            let mut attr = [NodeAttr::default()];
+            let room = bytemuck::cast_slice_mut(&mut attr);
+            let asked = self.host().ask();
+            let reply = match self.export.call(Op::Open, [flags, 0, 0, 0, 0], &self.path(), &mut *room) {
+                // Writable but not readable for the monitor: write-only will do.
+                Err(Errno::EACCES) if write => {
+                    self.export.call(Op::Open, [open_flags::WRITE, 0, 0, 0, 0], &self.path(), room)
+                }
+                other => other,
+            };
+            // Its name, or one above, may be another one meanwhile.
+            let is_renamed = self.host().changes.get() > asked.changes;
+            let id = match reply {
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if is_renamed => continue,
+                Err(Errno::ENOENT) if self.has_others() => {
+                    self.is_misplaced();
+                    continue;
+                }
+                reply => reply?.extra[0],
+            };
+            if super::Key::of(&attr[0]) != super::Key::of(&self.attr_cached()) {
+                self.host().io.post(Op::Close, [id, 0, 0, 0, 0, 0]);
+                if !is_renamed {
+                    self.is_misplaced();
+                }
+                continue;
+            }
+            self.learn(&attr[0], asked);
+            return Ok(self.take_handle(id, write));
         }
-        self.take_handle(id, write);
-        self.refreshed(&attr[0], None);
-        Ok(id)
+        Err(Errno::ESTALE)
     }
 
-    /// Keeps a handle that the host gave.
-    pub(super) fn take_handle(&self, id: u64, writable: bool) {
+    /// Keeps a handle that the host gave, unless another thread brought one that can do as much: the one that is kept.
+    pub(super) fn take_handle(&self, id: u64, writable: bool) -> u64 {
         let content = self.content();
-        if let Some(old) = content.handle.replace(Some(Handle { id, writable })) {
-            self.host().io.post(Op::Close, [old.id, 0, 0, 0, 0, 0]);
+        if let Some(other) = content.handle.get() {
+            let (kept, closed) = if other.writable { (other.id, id) } else { (id, other.id) };
+            self.host().io.post(Op::Close, [closed, 0, 0, 0, 0, 0]);
+            if kept == other.id {
+                return kept;
+            }
         }
+        content.handle.set(Some(Handle { id, writable }));
         self.host().cache.has_handle(self.this.clone());
+        id
     }
 
     /// Runs a request on the handle; opens it (again) when the cache closed it meanwhile.
@@ -171,9 +191,9 @@ impl HostNode {
         }
     }
 
-    /// Brings page `first` into RAM, with what probably follows (`wanted`: pages asked for).
-    /// ENOMEM when there is no frame for it.
-    fn fill(&self, first: u64, wanted: u64, size: u64) -> Result<()> {
+    /// Reads page `first`, with what probably follows (`wanted`: pages asked for), and keeps what is not outdated by then.
+    /// The page; `None` if it lies beyond the end. ENOMEM when there is no frame for it.
+    fn fill(&self, first: u64, wanted: u64, size: u64) -> Result<Option<Frame>> {
         let content = self.content();
         let (start, len) = if size <= WHOLE {
             (0, size.next_multiple_of(PAGE))
@@ -191,27 +211,35 @@ impl HostNode {
         };
         content.ahead.set(((start + len) / PAGE, len));
         let fetch = start == 0 && content.handle.get().is_none() && self.host().has_fetch.get() && !self.gone.get();
-        let fetched = if fetch { Some(self.fetch(len)) } else { None };
+        let fetched = if fetch { Some(self.fetch(len, first)) } else { None };
         let filled = match fetched {
             Some(Err(Errno::ENOSYS | Errno::EINVAL)) => {
                 self.host().has_fetch.set(false);
-                self.read_pages(start / PAGE, len as usize, size)
+                self.read_pages(start / PAGE, len as usize, size, first)
+            }
+            // Its name may be another one meanwhile.
+            Some(Err(Errno::ENOENT | Errno::ESTALE)) if !self.gone.get() => {
+                self.read_pages(start / PAGE, len as usize, size, first)
             }
             Some(fetched) => fetched,
-            None => self.read_pages(start / PAGE, len as usize, size),
+            None => self.read_pages(start / PAGE, len as usize, size, first),
         };
-        if start < first * PAGE && filled != Err(Errno::ENOMEM) && content.pages.borrow().get(first).is_none() {
+        match filled {
             // What comes before it can't be read.
-            return self.read_pages(first, FRAME_SIZE, size);
+            Ok(None) | Err(_) if start < first * PAGE && filled.as_ref().err() != Some(&Errno::ENOMEM) => {
+                self.read_pages(first, FRAME_SIZE, size, first)
+            }
+            filled => filled,
         }
-        filled
     }
 
-    /// Reads `len` bytes from page `first` on and keeps them.
-    fn read_pages(&self, first: u64, len: usize, size: u64) -> Result<()> {
+    /// Reads `len` bytes from page `first` on and keeps them; page `wanted` of them.
+    fn read_pages(&self, first: u64, len: usize, size: u64, wanted: u64) -> Result<Option<Frame>> {
+        let epoch = self.content().epoch.get();
         let (frames, _) = self.read_frames(first, len, size)?;
-        self.keep_frames(first, frames);
-        Ok(())
+        let page = frames.get((wanted - first) as usize).cloned();
+        self.keep_frames(first, frames, epoch);
+        Ok(page)
     }
 
     /// Reads `len` bytes from page `first` on straight into frames: these, and how many bytes the file had. What follows pages
@@ -252,13 +280,18 @@ impl HostNode {
         Ok((frames, done))
     }
 
-    /// Keeps frames of content where there are none yet.
-    fn keep_frames(&self, first: u64, frames: Vec<Frame>) {
+    /// Keeps frames of content where there are none yet, unless it changed since `epoch`, when they were asked for.
+    fn keep_frames(&self, first: u64, frames: Vec<Frame>, epoch: u64) {
         let content = self.content();
+        if content.epoch.get() != epoch {
+            return;
+        }
         let mut added = 0;
         for (index, frame) in (first..).zip(frames) {
+            // Through a writable part of the window the content changes without a trace.
+            let shared = content.chunks.borrow().get(&(index * PAGE / CHUNK)).is_some_and(|chunk| chunk.writable);
             let mut pages = content.pages.borrow_mut();
-            if pages.get(index).is_some() {
+            if shared || pages.get(index).is_some() {
                 continue;
             }
             let was_empty = pages.is_empty();
@@ -273,9 +306,10 @@ impl HostNode {
         self.host().cache.pages_added(added, self.host().io.memory_is_short());
     }
 
-    /// Opens the file and reads its beginning in one trip.
-    fn fetch(&self, len: u64) -> Result<()> {
+    /// Opens the file and reads its beginning in one trip; page `wanted` of it.
+    fn fetch(&self, len: u64, wanted: u64) -> Result<Option<Frame>> {
         const HEAD: usize = size_of::<NodeAttr>();
+        let (epoch, asked) = (self.content().epoch.get(), self.host().ask());
         self.host().with_buffer(HEAD + len as usize, |buffer| {
             let reply = self.export.call(Op::Fetch, [0; 5], &self.path(), buffer)?;
             let (head, data) = buffer.split_at_mut(HEAD);
@@ -284,7 +318,9 @@ impl HostNode {
                 if reply.extra[0] != 0 {
                     self.host().io.post(Op::Close, [reply.extra[0], 0, 0, 0, 0, 0]);
                 }
-                self.gone.set(true);
+                if self.host().changes.get() == asked.changes {
+                    self.is_misplaced();
+                }
                 return Err(Errno::ESTALE);
             }
             if reply.extra[0] != 0 {
@@ -294,37 +330,21 @@ impl HostNode {
             data[done..].fill(0);
             // If the rest can't be read, only whole pages are kept.
             let kept = if done as u64 >= attr.size { data.len() } else { done / FRAME_SIZE * FRAME_SIZE };
-            self.keep_pages(0, &data[..kept])
-        })
-    }
-
-    /// Puts content that was read into frames. ENOMEM if not even the first page got one.
-    fn keep_pages(&self, first: u64, bytes: &[u8]) -> Result<()> {
-        let content = self.content();
-        let (mut added, mut tried) = (0, 0);
-        for (index, page) in (first..).zip(bytes.chunks(FRAME_SIZE)) {
-            tried += 1;
-            if content.pages.borrow().get(index).is_some() {
-                continue;
-            }
-            let Some(frame) = Frame::alloc() else { break };
-            frame.write(0, page);
-            if page.len() < FRAME_SIZE {
+            let mut frames: Vec<Frame> = Vec::new();
+            frames.try_reserve_exact(kept.div_ceil(FRAME_SIZE)).map_err(|_| Errno::ENOMEM)?;
+            for page in data[..kept].chunks(FRAME_SIZE) {
+                let Some(frame) = Frame::alloc() else { break };
+                frame.write(0, page);
                 frame.zero(page.len(), FRAME_SIZE - page.len());
+                frames.push(frame);
             }
-            let was_empty = content.pages.borrow().is_empty();
-            content.pages.borrow_mut().insert(index, frame);
-            if was_empty {
-                self.host().cache.has_pages(self.this.clone());
+            let page = frames.get(wanted as usize).cloned();
+            if page.is_none() && frames.len() < kept.div_ceil(FRAME_SIZE) {
+                return Err(Errno::ENOMEM);
             }
-            added += 1;
-        }
-        content.used.set(true);
-        self.host().cache.pages_added(added, self.host().io.memory_is_short());
-        if tried == 1 && added == 0 && content.pages.borrow().get(first).is_none() {
-            return Err(Errno::ENOMEM);
-        }
-        Ok(())
+            self.keep_frames(0, frames, epoch);
+            Ok(page)
+        })
     }
 
     /// A cached page, from RAM or from the window.
@@ -353,8 +373,8 @@ impl HostNode {
             return Ok(Some(frame));
         }
         match self.fill(index, wanted, size) {
-            Ok(()) | Err(Errno::ENOMEM) => Ok(self.cached_page(index)),
-            Err(errno) => Err(errno),
+            Err(Errno::ENOMEM) => Ok(self.cached_page(index)),
+            filled => filled,
         }
     }
 
@@ -421,7 +441,7 @@ impl HostNode {
     /// Drops cached content: the overlay has its own copy now.
     pub(crate) fn drop_content(&self) {
         if let Some(content) = self.content.get() {
-            content.drop_pages(self.host());
+            content.outdate(self.host());
             content.close(self.host());
         }
     }

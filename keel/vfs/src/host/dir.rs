@@ -1,6 +1,7 @@
 //! Names of a host directory.
 
 use super::near::{Misses, Order};
+use super::order::Asked;
 use super::{HostNode, now};
 use crate::{FileType, Listing, Name};
 use abi::request::{NodeAttr, Op};
@@ -41,9 +42,13 @@ impl Seen {
 
 /// What is known of a name.
 pub(super) struct Entry {
-    /// When it was fetched.
-    fetched: u64,
+    /// When it was asked for.
+    asked: Asked,
+    /// The number of the last change that the pod made to the name, see [`super::order`].
+    changed: u64,
     found: Seen,
+    /// The name stands in [`Names::order`].
+    is_ordered: bool,
     /// The node, while somebody uses it.
     pub(super) node: Weak<HostNode>,
 }
@@ -74,6 +79,8 @@ pub(super) struct Names {
     pub(super) looked_up: Cell<usize>,
     /// When the whole directory was fetched; 0: never.
     listed: Cell<u64>,
+    /// The last change of the pod to a name of which nothing is known any more.
+    forgotten: Cell<u64>,
 }
 
 impl Names {
@@ -99,7 +106,7 @@ impl Names {
 /// What the table says about a name.
 enum Known {
     Node(Rc<HostNode>, u64),
-    Attr(NodeAttr, Option<Name>, u64),
+    Attr(NodeAttr, Option<Name>, Asked),
     /// It exists.
     Listed(FileType),
     Absent,
@@ -108,7 +115,28 @@ enum Known {
 
 impl HostNode {
     pub(super) fn names(&self) -> &Names {
-        self.names.get_or_init(Default::default)
+        self.names.get_or_init(|| {
+            let names = Names::default();
+            names.forgotten.set(self.changed.get());
+            Box::new(names)
+        })
+    }
+
+    /// Forgets all names; returns how many that were.
+    pub(super) fn clear_names(&self) -> usize {
+        let names = self.names();
+        names.forgotten.set(self.changed.get());
+        names.clear()
+    }
+
+    /// Whether an answer may say what a name is: no change of it was done since it was asked for, and no later answer
+    /// is known.
+    fn may_learn(&self, name: &[u8], asked: Asked) -> bool {
+        let names = self.names();
+        let is_newer = |entry: &Entry| entry.changed <= asked.changes && entry.asked.at <= asked.at;
+        let map = names.map.borrow();
+        // A name that is not in the table may have been missing in the last listing.
+        names.forgotten.get() <= asked.changes && map.get(name).map_or_else(|| names.listed.get() <= asked.at, is_newer)
     }
 
     fn known(&self, name: &[u8]) -> Known {
@@ -116,15 +144,17 @@ impl HostNode {
         let (now, fresh_ns) = (now(), self.export.fresh_ns);
         let map = names.map.borrow();
         match map.get(name) {
-            Some(entry) if now.saturating_sub(entry.fetched) < fresh_ns => match (entry.node.upgrade(), &entry.found) {
-                (_, Seen::Absent) => Known::Absent,
-                (Some(node), Seen::Listed(..)) if now.saturating_sub(node.fetched.get()) >= fresh_ns => {
-                    Known::Listed(node.kind())
+            Some(entry) if now.saturating_sub(entry.asked.at) < fresh_ns => {
+                match (entry.node.upgrade(), &entry.found) {
+                    (_, Seen::Absent) => Known::Absent,
+                    (Some(node), Seen::Listed(..)) if now.saturating_sub(node.fetched.get()) >= fresh_ns => {
+                        Known::Listed(node.kind())
+                    }
+                    (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
+                    (Some(node), _) => Known::Node(node, entry.asked.at),
+                    (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.asked),
                 }
-                (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
-                (Some(node), _) => Known::Node(node, entry.fetched),
-                (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.fetched),
-            },
+            }
             None if names.is_complete(now, fresh_ns) => Known::Absent,
             _ => Known::Unknown,
         }
@@ -153,9 +183,9 @@ impl HostNode {
                 node.has_name(&self.rc()?, name);
                 Ok((node, fetched + self.export.fresh_ns))
             }
-            Known::Attr(attr, target, fetched) => {
+            Known::Attr(attr, target, asked) => {
                 self.was_looked_up(FileType::of(attr.mode));
-                Ok((self.known_node(Rc::from(name), &attr, target, fetched)?, fetched + self.export.fresh_ns))
+                Ok((self.known_node(Rc::from(name), &attr, target, asked)?, asked.at + self.export.fresh_ns))
             }
             Known::Absent => Err(Errno::ENOENT),
             Known::Listed(_) | Known::Unknown => self.walk(name, ahead),
@@ -163,13 +193,11 @@ impl HostNode {
     }
 
     /// The node of a name of which only the attributes were kept.
-    fn known_node(&self, name: Name, attr: &NodeAttr, target: Option<Name>, fetched: u64) -> Result<Rc<HostNode>> {
-        let node = self.export.node(Some((self.rc()?, name.clone())), attr);
+    fn known_node(&self, name: Name, attr: &NodeAttr, target: Option<Name>, asked: Asked) -> Result<Rc<HostNode>> {
+        let node = self.export.node(Some((self.rc()?, name.clone())), attr, asked);
         if target.is_some() {
             node.target.replace(target);
         }
-        // The attributes are as old as the listing.
-        node.fetched.set(fetched);
         if let Some(entry) = self.names().map.borrow_mut().get_mut(&name) {
             entry.node = Rc::downgrade(&node);
         }
@@ -180,7 +208,7 @@ impl HostNode {
     pub(super) fn just_listed(&self, name: &[u8]) -> Option<Rc<HostNode>> {
         match self.known(name) {
             Known::Node(node, _) => Some(node),
-            Known::Attr(attr, target, fetched) => self.known_node(Rc::from(name), &attr, target, fetched).ok(),
+            Known::Attr(attr, target, asked) => self.known_node(Rc::from(name), &attr, target, asked).ok(),
             Known::Absent | Known::Listed(_) | Known::Unknown => None,
         }
     }
@@ -226,14 +254,14 @@ impl HostNode {
         }
         let mut attrs = [NodeAttr::default(); MAX_AHEAD];
         let room = bytemuck::cast_slice_mut(&mut attrs[..components.len()]);
+        let asked = self.export.host.ask();
         let reply = self.export.call(Op::Walk, [self.depth(), 0, 0, 0, 0], &path, room)?;
         let count = (reply.result as usize).min(components.len());
         let stop = reply.extra[0];
-        let fetched = now();
         let mut dir = self.rc()?;
         let mut first = None;
         for (component, attr) in components.iter().zip(&attrs).take(count) {
-            let node = dir.enter(component, attr, fetched);
+            let node = dir.enter(component, attr, asked);
             if first.is_none() {
                 first = Some(node.clone());
             } else {
@@ -245,41 +273,64 @@ impl HostNode {
             && let Some(missing) = components.get(count)
             && dir.kind() == FileType::Directory
         {
-            dir.enter_absent(missing, fetched);
+            dir.enter_absent(missing, asked);
         }
         match first {
             Some(node) => {
                 if count > 1 {
                     self.export.host.cache.keep(node.clone());
                 }
-                Ok((node, fetched + self.export.fresh_ns))
+                Ok((node, asked.at + self.export.fresh_ns))
             }
             None if stop != 0 => Err(Errno::from_code(stop as i64)),
             None => Err(Errno::ENOENT),
         }
     }
 
-    /// Remembers a name that was just fetched.
-    pub(super) fn enter(&self, name: &[u8], attr: &NodeAttr, fetched: u64) -> Rc<HostNode> {
+    /// The node of a name, remembered under it unless what is known of it is newer.
+    pub(super) fn enter(&self, name: &[u8], attr: &NodeAttr, asked: Asked) -> Rc<HostNode> {
         let name: Name = Rc::from(name);
-        let node = self.export.node(self.this.upgrade().map(|dir| (dir, name.clone())), attr);
-        let target = node.target.borrow().clone();
-        let entry = Entry { fetched, found: Seen::All(Box::new((*attr, target))), node: Rc::downgrade(&node) };
-        self.put(name, entry);
+        let is_newer = self.may_learn(&name, asked);
+        if !is_newer && let Some(node) = self.export.known(attr) {
+            node.learn(attr, asked);
+            if let Some(dir) = self.this.upgrade() {
+                node.may_have_name(&dir, &name);
+            }
+            return node;
+        }
+        let node = self.export.node(self.this.upgrade().map(|dir| (dir, name.clone())), attr, asked);
+        if is_newer {
+            let target = node.target.borrow().clone();
+            self.put(name, asked, Seen::All(Box::new((*attr, target))), Rc::downgrade(&node));
+        }
         node
     }
 
-    /// Remembers that a name does not exist.
-    pub(super) fn enter_absent(&self, name: &[u8], fetched: u64) {
-        self.put(Rc::from(name), Entry { fetched, found: Seen::Absent, node: Weak::new() });
+    /// Remembers that a name does not exist, unless what is known of it is newer.
+    pub(super) fn enter_absent(&self, name: &[u8], asked: Asked) {
+        if self.may_learn(name, asked) {
+            self.put(Rc::from(name), asked, Seen::Absent, Weak::new());
+        }
     }
 
-    fn put(&self, name: Name, entry: Entry) {
+    /// The pod made a name lead to `node`, or removed it.
+    pub(super) fn enter_changed(&self, name: &[u8], node: Option<&Rc<HostNode>>) {
+        let found =
+            node.map_or(Seen::Absent, |node| Seen::All(Box::new((node.attr_cached(), node.target.borrow().clone()))));
+        let asked = Asked { at: now(), changes: self.changed.get() };
+        self.put(Rc::from(name), asked, found, node.map(Rc::downgrade).unwrap_or_default());
+    }
+
+    fn put(&self, name: Name, asked: Asked, found: Seen, node: Weak<HostNode>) {
         let names = self.names();
-        let is_listed = entry.found.exists();
-        let old = names.map.borrow_mut().insert(name.clone(), entry);
-        let was_listed = old.as_ref().is_some_and(|e| e.found.exists());
-        if names.listed.get() != 0 && is_listed && !was_listed {
+        let is_listed = found.exists();
+        let mut map = names.map.borrow_mut();
+        let (changed, was_ordered) = map.get(&name).map_or((0, false), |entry| (entry.changed, entry.is_ordered));
+        let is_new = is_listed && !was_ordered && names.listed.get() != 0;
+        let entry = Entry { asked, changed, found, is_ordered: was_ordered || is_new, node };
+        let old = map.insert(name.clone(), entry);
+        drop(map);
+        if is_new {
             names.order.borrow_mut().push(name);
         }
         if old.is_none() {
@@ -287,18 +338,53 @@ impl HostNode {
         }
     }
 
-    /// The pod changed this directory: its own times are to be fetched again, and a name with them
-    /// if `name` is given.
-    pub(super) fn name_changed(&self, name: Option<&[u8]>) {
+    /// A change of the pod to `name` is done that was asked for at `asked`. Whether it is what the name is now: if another
+    /// change of it was done since, nobody knows which was the last, and the host is asked at the next use.
+    pub(super) fn name_changed(&self, name: &[u8], asked: Asked) -> bool {
         self.stale();
-        if let (Some(name), Some(names)) = (name, self.names.get()) {
-            let old = names.map.borrow_mut().remove(name);
-            if old.is_some() {
-                self.export.host.cache.names_dropped(1);
+        let names = self.names();
+        let number = self.changed.get();
+        let mut map = names.map.borrow_mut();
+        let is_last =
+            names.forgotten.get() <= asked.changes && map.get(name).is_none_or(|entry| entry.changed <= asked.changes);
+        if is_last {
+            if let Some(entry) = map.get_mut(name) {
+                entry.changed = number;
+            } else {
+                let (asked, found, node) = (Asked::default(), Seen::Absent, Weak::new());
+                map.insert(Rc::from(name), Entry { asked, changed: number, found, is_ordered: false, node });
+                drop(map);
+                self.export.host.cache.names_added(self, 1);
             }
-            // Until the next listing the table can't say that the name is absent.
-            names.listed.set(0);
+            return true;
         }
+        drop(map);
+        self.forget_name(name);
+        false
+    }
+
+    /// Whether nothing else is known of a name than that it leads to `node`.
+    pub(super) fn leads_to(&self, name: &[u8], node: &Rc<HostNode>) -> bool {
+        let names = self.names();
+        names.map.borrow().get(name).is_none_or(|entry| entry.node.ptr_eq(&node.this))
+    }
+
+    /// Another change of `name` was under way at the same time as one that is done: the host is asked at the next use.
+    pub(super) fn forget_name(&self, name: &[u8]) {
+        let (names, number) = (self.names(), self.changed.get());
+        let old = names.map.borrow_mut().remove(name);
+        if let Some(old) = old {
+            self.export.host.cache.names_dropped(1);
+            // What had the name since may have lost it.
+            match (old.node.upgrade(), old.found) {
+                (Some(node), _) => node.stale(),
+                (None, Seen::All(all)) => self.export.recent.borrow_mut().add(super::Key::of(&all.0), number),
+                _ => {}
+            }
+        }
+        names.forgotten.set(number);
+        // Until the next listing the table can't say that a name is absent.
+        names.listed.set(0);
     }
 
     /// All entries. Fetches the whole directory with all attributes unless that was just done.
@@ -318,28 +404,39 @@ impl HostNode {
     }
 
     /// All names were fetched: what was not among them does not exist any more.
-    pub(super) fn listed(&self, order: Vec<Name>, attributes: u64, fetched: u64) {
+    pub(super) fn listed(&self, order: Vec<Name>, attributes: u64, asked: Asked) {
         let names = self.names();
         names.attributes.set(attributes);
         names.looked_up.set(0);
         let before = names.len();
-        let old: Vec<Entry> =
-            names.map.borrow_mut().extract_if(.., |_, e| e.fetched < fetched).map(|(_, e)| e).collect();
+        let mut map = names.map.borrow_mut();
+        let is_old = |entry: &Entry| entry.asked.at < asked.at && entry.changed <= asked.changes;
+        let old: Vec<Entry> = map.extract_if(.., |_, entry| is_old(entry)).map(|(_, entry)| entry).collect();
+        drop(map);
+        let last = old.iter().map(|entry| entry.changed).max().unwrap_or_default();
+        names.forgotten.set(names.forgotten.get().max(last));
         drop(old);
         self.export.host.cache.names_dropped(before - names.len());
         // An empty one is worth keeping, too.
         self.export.host.cache.names_added(self, 0);
-        // Names may have been dropped meanwhile to keep within bounds.
-        names.listed.set(if names.len() >= order.len() { fetched } else { 0 });
+        // Names may have been dropped meanwhile to keep within bounds, or changed: then those that came are not all.
+        let are_all = names.len() >= order.len() && self.changed.get() <= asked.changes;
+        names.listed.set(if are_all { asked.at } else { 0 });
         let old = names.order.replace(order);
         drop(old);
     }
 
-    /// Remembers an entry that was listed; its name, shared with the table.
-    pub(super) fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], fetched: u64) -> Name {
+    /// Remembers an entry that was listed, unless what is known of it is newer; its name, shared with the table.
+    pub(super) fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], asked: Asked) -> Name {
         let target: Option<Name> = (!target.is_empty()).then(|| Rc::from(target));
         let existing = self.names().map.borrow().get_key_value(name).map(|(n, e)| (n.clone(), e.node.clone()));
         let (name, mut node) = existing.unwrap_or_else(|| (Rc::from(name), Weak::new()));
+        if !self.may_learn(&name, asked) {
+            if let Some(entry) = self.names().map.borrow_mut().get_mut(&name) {
+                entry.is_ordered = true;
+            }
+            return name;
+        }
         let is_brief = attr.nlink == 0;
         if let Some(known) = node.upgrade() {
             if is_brief {
@@ -348,7 +445,7 @@ impl HostNode {
                     node = Weak::new();
                 }
             } else if super::Key::of(&known.attr_cached()) == super::Key::of(&attr) {
-                known.refreshed(&attr, None);
+                known.learn(&attr, asked);
                 if target.is_some() {
                     known.target.replace(target.clone());
                 }
@@ -357,20 +454,26 @@ impl HostNode {
             }
         }
         let found = if is_brief { Seen::Listed(attr.ino, attr.mode) } else { Seen::All(Box::new((attr, target))) };
-        let old = self.names().map.borrow_mut().insert(name.clone(), Entry { fetched, found, node });
+        let mut map = self.names().map.borrow_mut();
+        let changed = map.get(&name).map_or(0, |entry| entry.changed);
+        let old = map.insert(name.clone(), Entry { asked, changed, found, is_ordered: true, node });
+        drop(map);
         if old.is_none() {
             self.export.host.cache.names_added(self, 1);
         }
         name
     }
 
-    /// What the table says of a child is no longer true (its node is being dropped).
-    pub(super) fn forget_entry(&self, name: &[u8]) {
-        if let Some(names) = self.names.get()
-            && let Ok(mut map) = names.map.try_borrow_mut()
-            && let Some(entry) = map.get_mut(name)
-        {
-            entry.fetched = 0;
+    /// The node of a child is being dropped: what is known of it stays with the name, or is no longer true.
+    pub(super) fn child_dropped(&self, name: &[u8], child: &Self) {
+        let Some(names) = self.names.get() else { return };
+        let Ok(mut map) = names.map.try_borrow_mut() else { return };
+        let Some(entry) = map.get_mut(name).filter(|entry| entry.node.ptr_eq(&child.this)) else { return };
+        if child.fetched.get() == 0 {
+            entry.asked.at = 0;
+        } else if let Seen::All(all) = &mut entry.found {
+            all.0 = child.attr_cached();
+            entry.asked.changes = entry.asked.changes.max(child.changed.get());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Host files as inodes: every change goes to the host at once.
 
-use super::{HostNode, Reply, now};
+use super::order::Asked;
+use super::{HostNode, Key, Reply};
 use crate::inode::Attachments;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::request::{FsStat, NodeAttr, Op, SetAttr, open_flags, set_attr};
@@ -22,11 +23,41 @@ impl HostNode {
         if self.export.writable { Ok(()) } else { Err(Errno::EROFS) }
     }
 
-    /// A request whose answer is the attributes of a new or changed file.
-    fn call_attr(&self, op: Op, args: [u64; 5], input: &[u8]) -> Result<(NodeAttr, Reply)> {
+    /// A request whose answer is the attributes of a new or changed file, and when it was sent.
+    fn call_attr(&self, op: Op, args: [u64; 5], input: &[u8]) -> Result<(NodeAttr, Reply, Asked)> {
         let mut attr = [NodeAttr::default()];
+        let asked = self.export.host.ask();
         let reply = self.export.call(op, args, input, bytemuck::cast_slice_mut(&mut attr))?;
-        Ok((attr[0], reply))
+        Ok((attr[0], reply, asked))
+    }
+
+    /// The pod gave a file with these attributes a name here.
+    fn named(&self, name: &[u8], attr: &NodeAttr, asked: Asked) -> Rc<Self> {
+        let is_last = self.name_changed(name, asked);
+        let node = self.enter(name, attr, asked);
+        node.changed_to(attr, asked);
+        if is_last && let Some(dir) = self.this.upgrade() {
+            node.has_name(&dir, name);
+            self.enter_changed(name, Some(&node));
+        } else {
+            // It may have lost the name again.
+            node.stale();
+        }
+        node
+    }
+
+    /// A file lost a name (or gave it to another file).
+    fn unnamed(&self, name: &[u8], node: &Self) {
+        node.lost_name(self, name);
+        let is_open = node.content.get().and_then(|content| content.handle()).is_some();
+        let mut attr = node.attr_cached();
+        if node.kind() == FileType::Directory || attr.nlink <= 1 && !is_open {
+            attr.nlink = 0;
+            node.attr.set(attr);
+            node.changed.set(self.export.host.count_change());
+        } else {
+            node.stale();
+        }
     }
 
     /// Two strings in one input, with the length of the first.
@@ -42,6 +73,10 @@ impl Inode for HostNode {
 
     fn attr(&self) -> Result<Attr> {
         self.fresh_attr()
+    }
+
+    fn perm(&self) -> Result<(u32, u32, u32)> {
+        self.fresh_perm()
     }
 
     fn file_type(&self) -> FileType {
@@ -67,6 +102,13 @@ impl Inode for HostNode {
             self.writable()?;
         }
         self.content_pages(first, count, write)
+    }
+
+    fn shared_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        if write {
+            self.writable()?;
+        }
+        self.content_shared(first, count, write)
     }
 
     fn is_host_content(&self) -> bool {
@@ -106,22 +148,21 @@ impl Inode for HostNode {
         self.writable()?;
         let path = self.path_to(name);
         let (mode, uid, gid) = (u64::from(new.mode), u64::from(new.uid), u64::from(new.gid));
-        let (attr, handle) = match FileType::of(new.mode) {
-            FileType::Directory => (self.call_attr(Op::Mkdir, [mode & 0o7777, uid, gid, 0, 0], &path)?.0, None),
+        let (attr, reply, asked) = match FileType::of(new.mode) {
+            FileType::Directory => self.call_attr(Op::Mkdir, [mode & 0o7777, uid, gid, 0, 0], &path)?,
             FileType::Symlink => {
                 let (len, input) = Self::joined(&path, new.target);
-                (self.call_attr(Op::Symlink, [len, uid, gid, 0, 0], &input)?.0, None)
+                self.call_attr(Op::Symlink, [len, uid, gid, 0, 0], &input)?
             }
             FileType::Regular => {
                 let flags = open_flags::READ | open_flags::WRITE | open_flags::CREATE | open_flags::EXCLUSIVE;
-                let (attr, reply) = self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &path)?;
-                (attr, Some(reply.extra[0]))
+                self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &path)?
             }
-            FileType::Fifo | FileType::Socket => (self.call_attr(Op::Mknod, [mode, uid, gid, 0, 0], &path)?.0, None),
+            FileType::Fifo | FileType::Socket => self.call_attr(Op::Mknod, [mode, uid, gid, 0, 0], &path)?,
             FileType::CharDevice | FileType::BlockDevice => return Err(Errno::EPERM),
         };
-        self.name_changed(None);
-        let node = self.enter(name, &attr, now());
+        let handle = (FileType::of(new.mode) == FileType::Regular).then_some(reply.extra[0]);
+        let node = self.named(name, &attr, asked);
         if let Some(id) = handle {
             node.take_handle(id, true);
         }
@@ -138,10 +179,18 @@ impl Inode for HostNode {
             return Err(Errno::ENOENT);
         }
         let (len, input) = Self::joined(&target.path(), &self.path_to(name));
-        let (attr, _) = self.call_attr(Op::Link, [len, 0, 0, 0, 0], &input)?;
-        self.name_changed(None);
-        self.enter(name, &attr, now());
-        Ok(())
+        let (attr, _, asked) = self.call_attr(Op::Link, [len, 0, 0, 0, 0], &input)?;
+        let linked = self.named(name, &attr, asked);
+        if Rc::ptr_eq(&linked, &target) {
+            return Ok(());
+        }
+        // Another file took the target's name meanwhile, and has a link now that nobody wanted.
+        let asked = self.export.host.ask();
+        self.export.call(Op::Unlink, [0; 5], &self.path_to(name), &mut [])?;
+        self.name_changed(name, asked);
+        self.forget_name(name);
+        linked.stale();
+        Err(Errno::ENOENT)
     }
 
     fn unlink(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
@@ -154,22 +203,24 @@ impl Inode for HostNode {
             let _ = node.open_handle(false);
         }
         let directory = node.kind() == FileType::Directory;
+        let asked = self.export.host.ask();
         self.export.call(Op::Unlink, [u64::from(directory), 0, 0, 0, 0], &self.path_to(name), &mut [])?;
-        self.name_changed(Some(name));
-        self.enter_absent(name, now());
-        let mut attr = node.attr_cached();
-        attr.nlink = if directory { 0 } else { attr.nlink.saturating_sub(1) };
-        node.attr.set(attr);
-        node.lost_name(self, name);
-        if node.content.get().and_then(|c| c.handle()).is_some() {
+        let was_it = self.leads_to(name, &node);
+        if self.name_changed(name, asked) && was_it {
+            self.enter_changed(name, None);
+            self.unnamed(name, &node);
+        } else {
+            // Another file may have had the name then.
+            self.forget_name(name);
             node.stale();
         }
         Ok(())
     }
 
-    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
+    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<bool> {
         self.writable()?;
         let to = same_export(self, to)?;
+        let asked = self.export.host.ask();
         let moved = self.find(old, &[])?.0;
         let replaced = to.find(new, &[]).ok().map(|(node, _)| node);
         if let Some(node) =
@@ -179,35 +230,36 @@ impl Inode for HostNode {
             let _ = node.open_handle(false);
         }
         let (len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
-        self.export.call(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input, &mut [])?;
-        self.name_changed(Some(old));
-        to.name_changed(Some(new));
+        let (attr, ..) = self.call_attr(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input)?;
+        let is_last = self.name_changed(old, asked) & to.name_changed(new, asked);
+        // A change that the host has carried out already may not be known yet: then another file had the name.
+        let is_last = is_last && Key::of(&attr) == Key::of(&moved.attr_cached());
         let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
-        let from = self.rc()?;
+        moved.stale();
         if let Some(node) = &replaced {
-            node.lost_name(&to, new);
+            node.stale();
+        }
+        if !is_last {
+            // Other files may have had these names then.
+            self.forget_name(old);
+            to.forget_name(new);
+            moved.may_have_name(&to, new);
+            return Ok(false);
+        }
+        match &replaced {
+            Some(node) if exchange => node.lost_name(&to, new),
+            Some(node) => to.unnamed(new, node),
+            None => {}
         }
         moved.lost_name(self, old);
         moved.has_name(&to, new);
-        match &replaced {
-            Some(other) if exchange => {
-                other.has_name(&from, old);
-                self.enter(old, &other.attr_cached(), now());
-                other.stale();
-            }
-            Some(node) => {
-                let mut attr = node.attr_cached();
-                attr.nlink = attr.nlink.saturating_sub(1);
-                node.attr.set(attr);
-            }
-            None => {}
+        let other = replaced.filter(|_| exchange);
+        if let Some(other) = &other {
+            other.has_name(&self.rc()?, old);
         }
-        if !exchange {
-            self.enter_absent(old, now());
-        }
-        to.enter(new, &moved.attr_cached(), now());
-        moved.stale();
-        Ok(())
+        self.enter_changed(old, other.as_ref());
+        to.enter_changed(new, Some(&moved));
+        Ok(true)
     }
 
     fn readlink(&self) -> Result<Name> {
@@ -256,12 +308,13 @@ impl Inode for HostNode {
             return Err(Errno::ESTALE);
         }
         let input = [bytemuck::bytes_of(&set), &self.path()].concat();
-        let (attr, _) = self.call_attr(Op::SetAttr, [0; 5], &input)?;
-        self.refreshed(&attr, None);
-        let place = self.place.borrow().clone();
-        if let Some((dir, name)) = place {
-            dir.enter(&name, &attr, now());
+        let (attr, _, asked) = self.call_attr(Op::SetAttr, [0; 5], &input)?;
+        if Key::of(&attr) != Key::of(&self.attr_cached()) {
+            // Another file took its name meanwhile.
+            self.stale();
+            return Err(Errno::ESTALE);
         }
+        self.changed_to(&attr, asked);
         Ok(())
     }
 

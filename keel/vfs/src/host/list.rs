@@ -1,7 +1,8 @@
 //! Listing host directories: one that is wanted, and more ahead for who goes through a tree.
 
 use super::near::{Order, SMALL};
-use super::{Export, Host, HostNode, now};
+use super::order::Asked;
+use super::{Export, Host, HostNode};
 use crate::{Listing, Name};
 use abi::request::{DirRecord, NodeAttr, Op, dir_record, list_attr};
 use alloc::rc::Rc;
@@ -134,7 +135,7 @@ impl HostNode {
         let underway = Underway::new(&self.export, &input, most);
         let bytes = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(ROOM as u64));
         let is_flat = u64::from(ahead.is_some_and(|ahead| ahead.is_flat));
-        let fetched = now();
+        let asked = self.export.host.ask();
         let mut entries = Listing::new();
         // Names in their order, unless there are too many to keep.
         let mut order: Option<Vec<Name>> = Some(Vec::new());
@@ -150,11 +151,11 @@ impl HostNode {
                 let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
                 while let Some(Record { name, attr, kind, target, rest }) = record(records) {
                     if kind == dir_record::DIRECTORY {
-                        self.take_ahead(records, attributes, fetched);
+                        self.take_ahead(records, attributes, asked);
                         break;
                     }
                     entries.push(name, attr.ino, crate::FileType::of(attr.mode))?;
-                    let name = self.list_entry(name, attr, target, fetched);
+                    let name = self.list_entry(name, attr, target, asked);
                     // The cache may have forgotten names again: it does not take this many.
                     let kept = order.take().filter(|order| order.len() < self.names().len());
                     if let Some(mut kept) = kept
@@ -172,36 +173,36 @@ impl HostNode {
             }
         }
         if let Some(order) = order {
-            self.listed(order, attributes, fetched);
+            self.listed(order, attributes, asked);
         }
         drop(underway);
         Ok(entries)
     }
 
     /// Takes whole directories that came ahead.
-    fn take_ahead(&self, mut records: &[u8], attributes: u64, fetched: u64) {
+    fn take_ahead(&self, mut records: &[u8], attributes: u64, asked: Asked) {
         let mut current: Option<(Rc<Self>, Vec<Name>)> = None;
         while let Some(Record { name, attr, kind, target, rest }) = record(records) {
             records = rest;
             if kind != dir_record::DIRECTORY {
                 if let Some((dir, order)) = &mut current {
-                    order.push(dir.list_entry(name, attr, target, fetched));
+                    order.push(dir.list_entry(name, attr, target, asked));
                 }
                 continue;
             }
             if let Some((dir, order)) = current.take() {
-                dir.listed(order, attributes, fetched);
+                dir.listed(order, attributes, asked);
             }
-            current = self.known_directory(name, &attr, fetched).map(|dir| (dir, Vec::new()));
+            current = self.known_directory(name, &attr, asked).map(|dir| (dir, Vec::new()));
         }
         if let Some((dir, order)) = current {
-            dir.listed(order, attributes, fetched);
+            dir.listed(order, attributes, asked);
         }
     }
 
     /// The directory at a path beneath the export, if all names that lead there were just listed. `attr`: its own,
     /// which the list need not have had.
-    fn known_directory(&self, path: &[u8], attr: &NodeAttr, fetched: u64) -> Option<Rc<Self>> {
+    fn known_directory(&self, path: &[u8], attr: &NodeAttr, asked: Asked) -> Option<Rc<Self>> {
         let mut at = self.rc().ok()?;
         // Most lie beneath the directory that was asked for.
         let mut rest = match path.strip_prefix(&self.path()[..]) {
@@ -220,7 +221,7 @@ impl HostNode {
             let (name, next) = (&rest[..end], rest.get(end + 1..).unwrap_or_default());
             at = match at.just_listed(name) {
                 Some(node) => node,
-                None if next.is_empty() && at.has_entry(name, attr) => at.enter(name, attr, fetched),
+                None if next.is_empty() && at.has_entry(name, attr) => at.enter(name, attr, asked),
                 None => return None,
             };
             rest = next;

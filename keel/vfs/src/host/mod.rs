@@ -13,6 +13,7 @@ mod file;
 mod list;
 mod near;
 mod node;
+mod order;
 mod window;
 
 pub use node::HostNode;
@@ -24,6 +25,7 @@ use alloc::vec::Vec;
 use cache::Cache;
 use core::cell::{Cell, RefCell};
 use hal::frame::Frame;
+use order::{Asked, Recent};
 use uapi::{Errno, Result};
 use window::Window;
 
@@ -88,6 +90,8 @@ pub struct Host {
     map_from_ram: u64,
     /// The monitor knows [`Op::Fetch`].
     has_fetch: Cell<bool>,
+    /// Changes of the pod that were done so far, see [`order`].
+    changes: Cell<u64>,
 }
 
 impl core::fmt::Debug for Host {
@@ -112,6 +116,7 @@ impl Host {
             underway: RefCell::default(),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
+            changes: Cell::new(0),
         });
         crate::memory::reclaim_from(&host);
         host
@@ -185,6 +190,7 @@ pub struct Export {
     fresh_ns: u64,
     /// A tree, because many nodes would need a big table in one piece.
     nodes: RefCell<BTreeMap<Key, Weak<HostNode>>>,
+    recent: RefCell<Recent>,
 }
 
 impl core::fmt::Debug for Export {
@@ -196,13 +202,21 @@ impl core::fmt::Debug for Export {
 impl Export {
     /// Opens an export: its root. One trip. `fresh_ns`: how long what is known of it is believed.
     pub fn open(host: &Rc<Host>, id: u32, writable: bool, fresh_ns: u64) -> Result<Rc<HostNode>> {
-        let export = Rc::new(Self { host: host.clone(), id, writable, fresh_ns, nodes: RefCell::default() });
+        let export = Rc::new(Self {
+            host: host.clone(),
+            id,
+            writable,
+            fresh_ns,
+            nodes: RefCell::default(),
+            recent: RefCell::default(),
+        });
         let mut attr = [NodeAttr::default()];
+        let asked = host.ask();
         let reply = host.io.call(Op::Walk, [u64::from(id), 0, 0, 0, 0, 0], &[], bytemuck::cast_slice_mut(&mut attr))?;
         if reply.extra[0] != 0 {
             return Err(Errno::from_code(reply.extra[0] as i64));
         }
-        Ok(export.node(None, &attr[0]))
+        Ok(export.node(None, &attr[0], asked))
     }
 
     /// Sends a request about this export.
@@ -211,19 +225,29 @@ impl Export {
         self.host.io.call(op, [u64::from(self.id), a1, a2, a3, a4, a5], input, output)
     }
 
-    /// The node of a file, made when it is not known yet; attributes are those just fetched.
-    fn node(self: &Rc<Self>, place: Option<(Rc<HostNode>, crate::Name)>, attr: &NodeAttr) -> Rc<HostNode> {
-        let key = Key::of(attr);
-        let known = self.nodes.borrow().get(&key).and_then(Weak::upgrade);
-        if let Some(node) = known
-            && node.attr_cached().mode & 0o170000 == attr.mode & 0o170000
-        {
-            node.refreshed(attr, place);
+    /// The node of a file, made when it is not known yet; the attributes are those of a request.
+    fn node(
+        self: &Rc<Self>,
+        place: Option<(Rc<HostNode>, crate::Name)>,
+        attr: &NodeAttr,
+        asked: Asked,
+    ) -> Rc<HostNode> {
+        if let Some(node) = self.known(attr) {
+            node.learn(attr, asked);
+            if let Some((dir, name)) = place {
+                node.has_name(&dir, &name);
+            }
             return node;
         }
-        let node = HostNode::new(self.clone(), place, attr);
-        self.nodes.borrow_mut().insert(key, Rc::downgrade(&node));
+        let node = HostNode::new(self.clone(), place, attr, asked);
+        self.nodes.borrow_mut().insert(Key::of(attr), Rc::downgrade(&node));
         node
+    }
+
+    /// The node of a file, if there is one.
+    fn known(&self, attr: &NodeAttr) -> Option<Rc<HostNode>> {
+        let known = self.nodes.borrow().get(&Key::of(attr)).and_then(Weak::upgrade);
+        known.filter(|node| node.attr_cached().mode & 0o170000 == attr.mode & 0o170000)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::content::Content;
 use super::dir::Names;
+use super::order::Asked;
 use super::{Export, Key, now};
 use crate::inode::Attachments;
 use crate::node::Node;
@@ -15,6 +16,8 @@ use uapi::{Errno, Result};
 
 /// Most other names of a file that are remembered.
 const MAX_OTHERS: usize = 8;
+/// How often a file is asked for again whose name changed meanwhile, or is tried under another one.
+pub(super) const TRIES: usize = MAX_OTHERS + 4;
 
 /// A file of an export. As an [`crate::Inode`] it passes changes on to the host; the overlay's
 /// [`Node`] uses it as what lies below.
@@ -27,8 +30,12 @@ pub struct HostNode {
     /// Other names of the same file that were seen.
     others: RefCell<Vec<(Rc<HostNode>, Name)>>,
     pub(super) attr: Cell<Attr>,
-    /// When the attributes were fetched (monotonic ns); 0: fetch again at the next use.
+    /// When the attributes were asked for (monotonic ns); 0: ask again at the next use.
     pub(super) fetched: Cell<u64>,
+    /// The same of type, permissions and owner, which few changes of the pod concern.
+    perm_fetched: Cell<u64>,
+    /// The number of the last change that the pod made to it, see [`super::order`].
+    pub(super) changed: Cell<u64>,
     /// The place leads elsewhere or nowhere by now: only an open handle still reaches the file.
     pub(super) gone: Cell<bool>,
     pub(super) target: RefCell<Option<Name>>,
@@ -46,7 +53,10 @@ impl core::fmt::Debug for HostNode {
 }
 
 impl HostNode {
-    pub(super) fn new(export: Rc<Export>, place: Option<(Rc<Self>, Name)>, attr: &NodeAttr) -> Rc<Self> {
+    pub(super) fn new(export: Rc<Export>, place: Option<(Rc<Self>, Name)>, attr: &NodeAttr, asked: Asked) -> Rc<Self> {
+        let changed = export.recent.borrow().last_change(&Key::of(attr));
+        // Changed and dropped since: the attributes are older than that.
+        let fetched = if changed > asked.changes { 0 } else { asked.at };
         Rc::new_cyclic(|this| Self {
             this: this.clone(),
             export,
@@ -54,7 +64,9 @@ impl HostNode {
             place: RefCell::new(place),
             others: RefCell::default(),
             attr: Cell::new(*attr),
-            fetched: Cell::new(now()),
+            fetched: Cell::new(fetched),
+            perm_fetched: Cell::new(fetched),
+            changed: Cell::new(changed),
             gone: Cell::new(false),
             target: RefCell::new(None),
             names: OnceCell::new(),
@@ -118,12 +130,24 @@ impl HostNode {
         self.attr.get()
     }
 
-    /// Takes attributes that were just fetched by way of `place`.
-    pub(super) fn refreshed(&self, attr: &NodeAttr, place: Option<(Rc<Self>, Name)>) {
-        self.attr.set(*attr);
-        self.fetched.set(now());
-        if let Some((dir, name)) = place {
-            self.has_name(&dir, &name);
+    /// Takes attributes that were asked for, unless what is known is newer. Whether they were taken.
+    pub(super) fn learn(&self, attr: &NodeAttr, asked: Asked) -> bool {
+        let is_newer = self.changed.get() <= asked.changes && self.fetched.get() <= asked.at;
+        if is_newer {
+            self.attr.set(*attr);
+            self.fetched.set(asked.at);
+            self.perm_fetched.set(asked.at);
+        }
+        is_newer
+    }
+
+    /// A change of the pod is done that was asked for at `asked` and gave these attributes.
+    pub(super) fn changed_to(&self, attr: &NodeAttr, asked: Asked) {
+        let is_known = self.learn(attr, asked);
+        self.changed.set(self.export.host.count_change());
+        if !is_known {
+            self.fetched.set(0);
+            self.perm_fetched.set(0);
         }
     }
 
@@ -168,9 +192,44 @@ impl HostNode {
         }
     }
 
-    /// The next use fetches the attributes again.
+    /// Its place leads elsewhere or nowhere: another name that was seen is its place now. If there is none, it is gone.
+    pub(super) fn is_misplaced(&self) {
+        let next = self.others.borrow_mut().pop();
+        match next {
+            Some(next) => drop(self.place.replace(Some(next))),
+            None => self.gone.set(true),
+        }
+    }
+
+    /// Other names of it were seen.
+    pub(super) fn has_others(&self) -> bool {
+        !self.others.borrow().is_empty()
+    }
+
+    /// Nobody knows whether it has a name: it is tried when it is not found by the others.
+    pub(super) fn may_have_name(&self, dir: &Rc<Self>, name: &[u8]) {
+        let is_it = |place: &(Rc<Self>, Name)| Rc::ptr_eq(&place.0, dir) && *place.1 == *name;
+        if self.gone.get() || self.place.borrow().is_none() {
+            self.has_name(dir, name);
+        } else if !self.place.borrow().as_ref().is_some_and(is_it)
+            && !self.others.borrow().iter().any(is_it)
+            && self.others.borrow().len() < MAX_OTHERS
+        {
+            self.others.borrow_mut().push((dir.clone(), Rc::from(name)));
+        }
+    }
+
+    /// A change of the pod is done, after which size, times and links must be asked for.
     pub(super) fn stale(&self) {
+        self.changed.set(self.export.host.count_change());
         self.fetched.set(0);
+    }
+
+    /// Type with permissions, and owner, that are young enough to be believed.
+    pub(super) fn fresh_perm(&self) -> Result<(u32, u32, u32)> {
+        let is_fresh = now().saturating_sub(self.perm_fetched.get()) < self.export.fresh_ns;
+        let attr = if is_fresh { self.attr.get() } else { self.fresh_attr()? };
+        Ok((attr.mode, attr.uid, attr.gid))
     }
 
     /// Attributes that are young enough to be believed.
@@ -179,30 +238,39 @@ impl HostNode {
         if fetched != 0 && now().saturating_sub(fetched) < self.export.fresh_ns {
             return Ok(self.attr.get());
         }
-        let mut attr = [NodeAttr::default()];
-        if let Some(handle) = self.content.get().and_then(|c| c.handle()) {
-            self.export.host.io.call(
-                Op::HandleAttr,
-                [handle, 0, 0, 0, 0, 0],
-                &[],
-                bytemuck::cast_slice_mut(&mut attr),
-            )?;
-        } else {
-            if self.gone.get() {
-                return Ok(self.attr.get());
-            }
-            let skip = self.depth().saturating_sub(1);
-            let reply =
-                self.export.call(Op::Walk, [skip, 0, 0, 0, 0], &self.path(), bytemuck::cast_slice_mut(&mut attr))?;
-            let found = reply.result == 1 || self.place.borrow().is_none() && reply.extra[0] == 0;
-            if !found || Key::of(&attr[0]) != Key::of(&self.attr.get()) {
-                self.gone.set(true);
-                return Ok(self.attr.get());
-            }
+        for _ in 0..TRIES {
+            let asked = self.export.host.ask();
+            let Some(attr) = self.ask_attr()? else {
+                if self.gone.get() {
+                    break;
+                }
+                // Its name, or one above, may be another one meanwhile.
+                if self.export.host.changes.get() == asked.changes {
+                    self.is_misplaced();
+                }
+                continue;
+            };
+            self.learn(&attr, asked);
+            return Ok(attr);
         }
-        self.attr.set(attr[0]);
-        self.fetched.set(now());
-        Ok(attr[0])
+        Ok(self.attr.get())
+    }
+
+    /// Attributes as the host has them now; `None`: it is not found any more.
+    fn ask_attr(&self) -> Result<Option<Attr>> {
+        let mut attr = [NodeAttr::default()];
+        let room = bytemuck::cast_slice_mut(&mut attr);
+        if let Some(handle) = self.content.get().and_then(|c| c.handle()) {
+            self.export.host.io.call(Op::HandleAttr, [handle, 0, 0, 0, 0, 0], &[], room)?;
+            return Ok(Some(attr[0]));
+        }
+        if self.gone.get() {
+            return Ok(None);
+        }
+        let skip = self.depth().saturating_sub(1);
+        let reply = self.export.call(Op::Walk, [skip, 0, 0, 0, 0], &self.path(), room)?;
+        let found = reply.result == 1 || self.place.borrow().is_none() && reply.extra[0] == 0;
+        Ok((found && Key::of(&attr[0]) == Key::of(&self.attr.get())).then_some(attr[0]))
     }
 
     /// Target of a symbolic link; it came with the directory, or costs a trip once.
@@ -230,10 +298,14 @@ impl HostNode {
         if let Some(names) = self.names.take() {
             self.export.host.cache.names_dropped(names.len());
         }
-        if self.fetched.get() == 0
-            && let Some((dir, name)) = &*self.place.borrow()
+        if let Some((dir, name)) = &*self.place.borrow() {
+            dir.child_dropped(name, self);
+        }
+        let changed = self.changed.take();
+        if changed != 0
+            && let Ok(mut recent) = self.export.recent.try_borrow_mut()
         {
-            dir.forget_entry(name);
+            recent.add(Key::of(&self.attr.get()), changed);
         }
         // Nobody drops a node while looking at the table; if so, a dead weak pointer stays.
         if let Ok(mut nodes) = self.export.nodes.try_borrow_mut() {

@@ -9,6 +9,9 @@ use core::any::Any;
 use core::cell::RefCell;
 use uapi::{Errno, Result};
 
+/// How often a change is tried again that another thread's came before.
+const TRIES: usize = 8;
+
 /// A private name.
 enum Slot {
     /// It names a file.
@@ -136,9 +139,23 @@ impl Node {
         }
     }
 
-    /// Takes the name away: what the host has is hidden.
-    fn cover(&self, name: &[u8]) -> Result<()> {
-        let below = self.is_below(name);
+    /// Whether the private table has a file of this name.
+    fn has_own(&self, name: &[u8]) -> Result<bool> {
+        Ok(matches!(self.entries()?.slots.borrow().get(name), Some(Slot::File { .. })))
+    }
+
+    /// Whether the name means `node` by what is known here, without asking the host again. ENOENT.
+    fn check_means(&self, name: &[u8], node: &Rc<Self>) -> Result<()> {
+        let means = match self.entries()?.slots.borrow().get(name) {
+            Some(Slot::File { inode, .. }) => core::ptr::addr_eq(Rc::as_ptr(inode), Rc::as_ptr(node)),
+            Some(Slot::Whiteout) => false,
+            None => node.lower.is_some(),
+        };
+        if means { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    /// Takes the name away: what the host has (`below`) is hidden.
+    fn cover(&self, name: &[u8], below: bool) -> Result<()> {
         let entries = self.entries()?;
         if below {
             entries.hide(Rc::from(name));
@@ -164,6 +181,11 @@ impl Node {
         }
         self.fs.check_memory()?;
         let node = self.fs.node_on(self.dev()?, new);
+        self.own_attr()?;
+        // From here on nothing waits, and meanwhile another thread may have made it.
+        if self.has_own(name)? {
+            return Err(Errno::EEXIST);
+        }
         self.changed(i32::from(node.kind == FileType::Directory))?;
         self.entries()?.put(Rc::from(name), node.clone(), None);
         Ok(node)
@@ -179,6 +201,14 @@ impl Node {
             return Err(Errno::EEXIST);
         }
         self.fs.check_memory()?;
+        self.own_attr()?;
+        // From here on nothing waits.
+        if self.has_own(name)? {
+            return Err(Errno::EEXIST);
+        }
+        if node.attr.get().nlink == 0 && !node.unnamed.get() {
+            return Err(Errno::ENOENT);
+        }
         self.changed(0)?;
         node.unnamed.set(false);
         node.update(|a| a.nlink += 1);
@@ -216,16 +246,43 @@ impl Node {
         Ok(())
     }
 
+    /// Whether a directory has no private entries. ENOTEMPTY.
+    fn check_own_empty(node: &Self) -> Result<()> {
+        let Body::Directory(entries) = &node.body else { return Ok(()) };
+        let any = entries.slots.borrow().values().any(|slot| matches!(slot, Slot::File { .. }));
+        if any { Err(Errno::ENOTEMPTY) } else { Ok(()) }
+    }
+
     pub(super) fn remove_entry(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
         let node = as_node(target).ok_or(Errno::EBUSY)?;
+        self.own_attr()?;
+        let below = self.is_below(name);
         Self::check_empty(target)?;
-        self.cover(name)?;
+        node.take_attr()?;
+        // From here on nothing waits, and meanwhile another thread may have removed it, or made something in it.
+        let checked = self.check_means(name, &node).and_then(|()| Self::check_own_empty(&node));
+        if checked.is_err() {
+            node.pin()?;
+            return checked;
+        }
+        self.cover(name, below)?;
         node.lost_name()?;
         self.changed(-i32::from(node.kind == FileType::Directory))
     }
 
     pub(super) fn rename_entry(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
         let to = as_node(to).filter(|n| Rc::ptr_eq(&n.fs, &self.fs)).ok_or(Errno::EXDEV)?;
+        for _ in 0..TRIES {
+            match self.try_rename(old, &to, new, flags) {
+                Err(Errno::EAGAIN) => {}
+                done => return done,
+            }
+        }
+        Err(Errno::EBUSY)
+    }
+
+    /// EAGAIN if another thread made `new` meanwhile.
+    fn try_rename(&self, old: &[u8], to: &Rc<Self>, new: &[u8], flags: u32) -> Result<()> {
         let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
         let moved = self.find(old, &[])?.inode;
         let moved_node = as_node(&moved).ok_or(Errno::EBUSY)?;
@@ -234,7 +291,7 @@ impl Node {
             Err(Errno::ENOENT) => None,
             Err(errno) => return Err(errno),
         };
-        let same_dir = core::ptr::eq(Rc::as_ptr(&to), self);
+        let same_dir = core::ptr::eq(Rc::as_ptr(to), self);
         let is_dir = |n: &Node| i32::from(n.kind == FileType::Directory);
         let moved_dir = is_dir(&moved_node);
         // From here on it belongs where it is put, not where it was found.
@@ -245,6 +302,31 @@ impl Node {
             node.touch_ctime();
             Ok::<(), Errno>(())
         };
+        // All that waits comes first.
+        self.own_attr()?;
+        to.own_attr()?;
+        let below = !exchange && self.is_below(old);
+        let replaced_node = replaced.as_ref().map(|inode| as_node(inode).ok_or(Errno::EBUSY)).transpose()?;
+        if let Some(inode) = replaced.as_ref().filter(|_| !exchange) {
+            Self::check_empty(inode)?;
+        }
+        for node in replaced_node.iter().chain([&moved_node]) {
+            node.take_attr()?;
+        }
+        // From here on nothing waits, and meanwhile other threads may have changed either name.
+        let checked = self.check_means(old, &moved_node).and_then(|()| match &replaced_node {
+            Some(node) if exchange => to.check_means(new, node),
+            Some(node) => to.check_means(new, node).and_then(|()| Self::check_own_empty(node)),
+            None if !to.has_own(new)? => Ok(()),
+            None if flags & crate::ops::RENAME_NOREPLACE != 0 => Err(Errno::EEXIST),
+            None => Err(Errno::EAGAIN),
+        });
+        if checked.is_err() {
+            for node in replaced_node.iter().chain([&moved_node]) {
+                node.pin()?;
+            }
+            return checked;
+        }
         if let Some(other) = replaced.as_ref().filter(|_| exchange) {
             let other_node = as_node(other).ok_or(Errno::EBUSY)?;
             unplace(&moved_node)?;
@@ -257,13 +339,12 @@ impl Node {
         }
         let mut replaced_dir = 0;
         if let Some(inode) = &replaced {
-            Self::check_empty(inode)?;
             let node = as_node(inode).ok_or(Errno::EBUSY)?;
             replaced_dir = is_dir(&node);
             node.lost_name()?;
         }
         unplace(&moved_node)?;
-        self.cover(old)?;
+        self.cover(old, below)?;
         to.entries()?.put(Rc::from(new), moved, None);
         if same_dir {
             return self.changed(-replaced_dir);

@@ -125,8 +125,8 @@ impl Inode for Node {
         self.remove_entry(name, target)
     }
 
-    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
-        self.rename_entry(old, to, new, flags)
+    fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<bool> {
+        self.rename_entry(old, to, new, flags).map(|()| true)
     }
 
     fn readlink(&self) -> Result<Name> {

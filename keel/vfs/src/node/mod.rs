@@ -298,6 +298,15 @@ impl Node {
         if self.owns(OWN_ATTR) {
             return Ok(());
         }
+        self.take_attr()?;
+        self.pin()
+    }
+
+    /// The same without a place in its directory's table: for a file that is about to lose it.
+    fn take_attr(&self) -> Result<()> {
+        if self.owns(OWN_ATTR) {
+            return Ok(());
+        }
         if let Some(lower) = &self.lower {
             let attr = lower.fresh_attr()?;
             if !self.owns(OWN_ATTR) {
@@ -305,7 +314,7 @@ impl Node {
                 self.own.set(self.own.get() | OWN_ATTR);
             }
         }
-        self.pin()
+        Ok(())
     }
 
     /// Changes own attributes.

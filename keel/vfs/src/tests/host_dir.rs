@@ -11,6 +11,7 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::vec::Vec;
 use uapi::{Errno, Result};
 
@@ -23,6 +24,7 @@ pub struct HostDir {
     pub calls: RefCell<Vec<Op>>,
     listings: RefCell<Vec<u64>>,
     pub knows_fetch: bool,
+    pub meanwhile: RefCell<Option<Meanwhile>>,
 }
 
 impl Drop for HostDir {
@@ -32,7 +34,10 @@ impl Drop for HostDir {
 }
 
 fn attr_of(m: &Metadata) -> NodeAttr {
+    let born = m.created().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
     NodeAttr {
+        btime: born.as_secs() as i64,
+        btime_ns: born.subsec_nanos(),
         ino: m.ino(),
         dev: m.dev(),
         mode: m.mode(),
@@ -74,6 +79,7 @@ impl HostDir {
             calls: RefCell::default(),
             listings: RefCell::default(),
             knows_fetch: true,
+            meanwhile: RefCell::default(),
         }
     }
 
@@ -209,8 +215,51 @@ impl HostDir {
     }
 }
 
+/// What other threads do while a request is under way: before the host carries it out (`false`), or after (`true`).
+type Meanwhile = Rc<dyn Fn(Op, bool)>;
+
+impl HostDir {
+    fn others_run(&self, op: Op, after: bool) {
+        let meanwhile = self.meanwhile.borrow().clone();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile(op, after);
+        }
+    }
+}
+
 impl HostFiles for HostDir {
     fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+        self.others_run(op, false);
+        let reply = self.carry_out(op, args, input, output);
+        self.others_run(op, true);
+        reply
+    }
+
+    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
+        let mut bytes = std::vec![0; len];
+        let reply = self.call(Op::Read, [handle, offset, 0, 0, 0, 0], &[], &mut bytes)?;
+        let (mut at, mut rest) = (start, &bytes[..reply.result as usize]);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(FRAME_SIZE - at % FRAME_SIZE));
+            frames[at / FRAME_SIZE].write(at % FRAME_SIZE, now);
+            (at, rest) = (at + now.len(), later);
+        }
+        Ok(reply.result as usize)
+    }
+
+    fn post(&self, op: Op, args: [u64; 6]) {
+        if op == Op::Close {
+            self.handles.borrow_mut().remove(&args[0]);
+        }
+    }
+
+    fn window_page(&self, _gpa: u64) -> Option<Frame> {
+        None
+    }
+}
+
+impl HostDir {
+    fn carry_out(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
         self.calls.borrow_mut().push(op);
         if op == Op::ReadDir {
             self.listings.borrow_mut().push(args[4]);
@@ -281,8 +330,13 @@ impl HostFiles for HostDir {
             Op::Read => done(io(handle()?.read_at(output, a1))?),
             Op::Write => {
                 let file = handle()?;
-                let at = if a1 == u64::MAX { io(file.metadata())?.len() } else { a1 };
+                let before = io(file.metadata())?;
+                let at = if a1 == u64::MAX { before.len() } else { a1 };
                 let n = io(file.write_at(input, at))?;
+                if output.len() >= 2 * size_of::<NodeAttr>() {
+                    Self::put_attr(output, &before);
+                    Self::put_attr(&mut output[size_of::<NodeAttr>()..], &io(file.metadata())?);
+                }
                 Ok(Reply { result: n as u64, extra: [at + n as u64, 0] })
             }
             Op::HandleAttr => {
@@ -317,7 +371,10 @@ impl HostFiles for HostDir {
             Op::Unlink => io(fs::remove_file(self.path(input))).and_then(|()| done(0)),
             Op::Rename => {
                 let (old, new) = two();
-                io(fs::rename(self.path(old), self.path(new))).and_then(|()| done(0))
+                let (old, new) = (self.path(old), self.path(new));
+                io(fs::rename(old, &new))?;
+                Self::put_attr(output, &io(fs::symlink_metadata(new))?);
+                done(0)
             }
             Op::SetAttr => {
                 let (head, path) = input.split_at(size_of::<SetAttr>());
@@ -328,28 +385,6 @@ impl HostFiles for HostDir {
             }
             _ => Err(Errno::ENOSYS),
         }
-    }
-
-    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
-        let mut bytes = std::vec![0; len];
-        let reply = self.call(Op::Read, [handle, offset, 0, 0, 0, 0], &[], &mut bytes)?;
-        let (mut at, mut rest) = (start, &bytes[..reply.result as usize]);
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(FRAME_SIZE - at % FRAME_SIZE));
-            frames[at / FRAME_SIZE].write(at % FRAME_SIZE, now);
-            (at, rest) = (at + now.len(), later);
-        }
-        Ok(reply.result as usize)
-    }
-
-    fn post(&self, op: Op, args: [u64; 6]) {
-        if op == Op::Close {
-            self.handles.borrow_mut().remove(&args[0]);
-        }
-    }
-
-    fn window_page(&self, _gpa: u64) -> Option<Frame> {
-        None
     }
 }
 

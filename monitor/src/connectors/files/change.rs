@@ -109,7 +109,7 @@ pub fn unlink(export: &ExportConfig, args: &[u64; 6], path: RelPath<'_>) -> Resu
 }
 
 /// [`abi::request::Op::Rename`]: `RENAME_NOREPLACE` and `RENAME_EXCHANGE`; no whiteouts.
-pub fn rename(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
+pub fn rename(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
     let flags = u32::try_from(args[2]).map(RenameFlags::from_bits_retain).map_err(|_| Errno::INVAL)?;
     if !(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE).contains(flags) {
         return Err(Errno::INVAL);
@@ -118,5 +118,9 @@ pub fn rename(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
     let old = export.place_to_change(old)?;
     let new = export.place_to_change(RelPath::new(new)?)?;
     rustix::fs::renameat_with(old.dir.as_fd(), old.name, new.dir.as_fd(), new.name, flags)?;
+    // Should it be gone already, nothing is told of it.
+    if let Ok(stat) = new.attr() {
+        out.put_optional(&attr::node_attr(&stat))?;
+    }
     Ok(Reply::default())
 }

@@ -126,7 +126,7 @@ impl FilesConnector {
         match op {
             Op::Close => return handles.remove(args[0]).map(|_| Reply::default()),
             Op::Read => return open::read(handles, args[0], args[1], output, Wait::Default),
-            Op::Write => return open::write(handles, args[0], args[1], input),
+            Op::Write => return open::write(handles, args[0], args[1], input, &mut Output::new(output)),
             Op::HandleAttr => return open::handle_attr(handles, args[0], &mut Output::new(output)),
             Op::Truncate => return open::truncate(handles, args[0], args[1]),
             Op::Fallocate => return open::fallocate(handles, args[0], args[1], args[2], args[3]),
@@ -152,7 +152,7 @@ impl FilesConnector {
             Op::Symlink => change::symlink(export, args, &input, out),
             Op::Link => change::link(export, args, &input, out),
             Op::Unlink => change::unlink(export, args, path()?),
-            Op::Rename => change::rename(export, args, &input),
+            Op::Rename => change::rename(export, args, &input, out),
             Op::SetAttr => {
                 let (head, rest) = input.split_at_checked(size_of::<SetAttr>()).ok_or(Errno::INVAL)?;
                 attr::set(export, RelPath::new(rest)?, &bytemuck::pod_read_unaligned(head), out)

@@ -153,16 +153,21 @@ pub fn late_read(handles: &Handles, args: &[u64; 6], into: &[GuestSlice], memory
     }))
 }
 
-/// [`abi::request::Op::Write`]: straight from guest memory.
-pub fn write(handles: &Handles, number: u64, at: u64, from: &[GuestSlice]) -> Result {
+/// [`abi::request::Op::Write`]: straight from guest memory. The attributes around it tell keel whether anybody else changed
+/// the file since it asked last.
+pub fn write(handles: &Handles, number: u64, at: u64, from: &[GuestSlice], out: &mut Output<'_>) -> Result {
     let fd = handles.file(number)?.fd.as_fd();
-    if at == u64::MAX {
-        let bytes = io::write(fd, from, Position::Append, Wait::Default)?;
-        // The open file is this handle's alone, so its position is where the write ended.
-        return Ok(Reply { result: bytes as u64, extra: [rustix::fs::tell(fd)?, 0] });
+    let position = if at == u64::MAX { Position::Append } else { Position::At(offset(at)?) };
+    let tells = out.room() >= 2 * size_of::<NodeAttr>();
+    let before = if tells { Some(attr::of_fd(fd)?) } else { None };
+    let bytes = io::write(fd, from, position, Wait::Default)? as u64;
+    // The open file is this handle's alone, so its position is where the append ended.
+    let end = if at == u64::MAX { rustix::fs::tell(fd)? } else { at.saturating_add(bytes) };
+    if let Some(before) = before {
+        out.put(bytemuck::bytes_of(&attr::node_attr(&before)))?;
+        out.put(bytemuck::bytes_of(&attr::node_attr(&attr::of_fd(fd)?)))?;
     }
-    let bytes = io::write(fd, from, Position::At(offset(at)?), Wait::Default)? as u64;
-    Ok(Reply { result: bytes, extra: [at.saturating_add(bytes), 0] })
+    Ok(Reply { result: bytes, extra: [end, 0] })
 }
 
 /// [`abi::request::Op::Fetch`]: attributes and content in one trip.

@@ -89,8 +89,8 @@ impl StreamsConnector {
     /// A cancelled one is reported by the next [`Self::ready`].
     pub fn start(&mut self, id: u64, op: Op, args: &[u64; 6], input: &[GuestSlice], output: &[GuestSlice]) -> Started {
         match op {
-            Op::StreamRead => self.begin(id, args[0], args[1], Work::read(output)),
-            Op::StreamWrite => self.begin(id, args[0], args[1], Work::write(input)),
+            Op::StreamRead => self.begin(id, args[0], args[1], Work::read(output, args[2])),
+            Op::StreamWrite => self.begin(id, args[0], args[1], Work::write(input, args[2])),
             Op::StreamPoll => self.begin(id, args[0], args[2], Work::poll(args[1])),
             Op::SignalWait => self.wait_for_signal(id, args[0]),
             Op::Cancel => Started::Done(self.cancel(args[0])),
@@ -105,7 +105,7 @@ impl StreamsConnector {
     /// Tries an operation, or keeps it.
     fn begin(&mut self, id: u64, number: u64, no_wait: u64, work: Result<Work>) -> Started {
         let (stream, work) = match (self.stream(number), work) {
-            (Ok(stream), Ok(work)) if no_wait <= 1 => (stream, work),
+            (Ok(stream), Ok(work)) if no_wait <= 1 && stream.takes(&work) => (stream, work),
             (Err(error), _) | (_, Err(error)) => return Started::Done(Err(error)),
             _ => return Started::Done(Err(Errno::INVAL)),
         };

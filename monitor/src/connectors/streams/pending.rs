@@ -3,7 +3,7 @@
 use super::super::payload::Output;
 use super::super::{Errno, Reply, Result};
 use super::stream::Stream;
-use crate::memory::io::{GuestSlice, total};
+use crate::memory::io::{GuestSlice, Position, total};
 use abi::ring::MAX_SEGMENTS;
 use rustix::event::PollFlags;
 
@@ -11,24 +11,27 @@ use rustix::event::PollFlags;
 #[derive(Debug)]
 pub enum Work {
     /// Read into this memory.
-    Read(Vec<GuestSlice>),
+    Read(Vec<GuestSlice>, Position),
     /// Write this memory; so many bytes are out already.
-    Write(Vec<GuestSlice>, usize),
+    Write(Vec<GuestSlice>, usize, Position),
     /// Wait for these events.
     Poll(PollFlags),
 }
 
 impl Work {
     /// A read into guest memory.
-    pub fn read(into: &[GuestSlice]) -> Result<Self> {
+    pub fn read(into: &[GuestSlice], position: u64) -> Result<Self> {
         Self::check(into)?;
-        Ok(Self::Read(into.to_vec()))
+        match place(position)? {
+            Position::Append => Err(Errno::INVAL),
+            position => Ok(Self::Read(into.to_vec(), position)),
+        }
     }
 
     /// A write of guest memory.
-    pub fn write(from: &[GuestSlice]) -> Result<Self> {
+    pub fn write(from: &[GuestSlice], position: u64) -> Result<Self> {
         Self::check(from)?;
-        Ok(Self::Write(from.to_vec(), 0))
+        Ok(Self::Write(from.to_vec(), 0, place(position)?))
     }
 
     /// A wait for events in the encoding of poll(2).
@@ -41,13 +44,30 @@ impl Work {
         if slices.len() > MAX_SEGMENTS { Err(Errno::INVAL) } else { Ok(()) }
     }
 
+    /// Where in the stream it begins.
+    pub fn position(&self) -> Position {
+        match self {
+            Work::Read(_, position) | Work::Write(_, _, position) => *position,
+            Work::Poll(_) => Position::Current,
+        }
+    }
+
     /// What to wait for.
     pub fn events(&self) -> PollFlags {
         match self {
-            Work::Read(_) => PollFlags::IN,
+            Work::Read(..) => PollFlags::IN,
             Work::Write(..) => PollFlags::OUT,
             Work::Poll(events) => *events,
         }
+    }
+}
+
+/// A position of the guest, see [`abi::request::Op::StreamRead`]; EINVAL if there is no such offset.
+fn place(position: u64) -> Result<Position> {
+    match position.checked_sub(1) {
+        None => Ok(Position::Current),
+        Some(_) if position == u64::MAX => Ok(Position::Append),
+        Some(offset) => i64::try_from(offset).map(Position::At).map_err(|_| Errno::INVAL),
     }
 }
 
@@ -67,23 +87,27 @@ impl Pending {
     /// one direction keep their order.
     pub fn precedes(&self, other: &Self) -> bool {
         let same =
-            matches!((&self.work, &other.work), (Work::Read(_), Work::Read(_)) | (Work::Write(..), Work::Write(..)));
+            matches!((&self.work, &other.work), (Work::Read(..), Work::Read(..)) | (Work::Write(..), Work::Write(..)));
         same && self.stream == other.stream
     }
 
     /// Does what is possible now; `None` if the operation has to wait further.
     pub fn advance(&mut self, stream: &Stream) -> Option<Result> {
         match &mut self.work {
-            Work::Read(into) => match stream.read(into) {
+            Work::Read(into, position) => match stream.read(into, *position) {
                 Err(Errno::AGAIN) => None,
                 other => Some(other.map(|bytes| Reply::of(bytes as u64))),
             },
-            Work::Write(from, done) => loop {
+            Work::Write(from, done, position) => loop {
                 let left = Output::new(from).rest(*done);
                 if left.is_empty() && total(from) > 0 {
                     return Some(Ok(Reply::of(*done as u64)));
                 }
-                match stream.write(&left) {
+                let position = match *position {
+                    Position::At(start) => Position::At(start.saturating_add_unsigned(*done as u64)),
+                    other => other,
+                };
+                match stream.write(&left, position) {
                     Ok(0) => return Some(Ok(Reply::of(*done as u64))),
                     Ok(bytes) => *done += bytes,
                     Err(Errno::AGAIN) => return None,
@@ -101,7 +125,7 @@ impl Pending {
     /// Ends the operation early: with `error`, or with what it has done so far.
     pub fn give_up(self, error: Errno) -> Result {
         match self.work {
-            Work::Write(_, done) if done > 0 => Ok(Reply::of(done as u64)),
+            Work::Write(_, done, _) if done > 0 => Ok(Reply::of(done as u64)),
             // Asked without waiting: no event holds.
             Work::Poll(_) if error == Errno::AGAIN => Ok(Reply::default()),
             _ => Err(error),

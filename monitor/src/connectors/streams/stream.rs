@@ -1,6 +1,7 @@
 //! One standard stream and transfers on it that don't block.
 
 use super::super::{Errno, Result};
+use super::pending::Work;
 use crate::memory::io::{self, GuestSlice, Position, Wait};
 use abi::boot::StreamKind;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -36,6 +37,11 @@ impl Stream {
         Self { fd: Arc::new(fd), kind }
     }
 
+    /// Whether it can do such work: only files have positions.
+    pub fn takes(&self, work: &Work) -> bool {
+        self.kind == StreamKind::File || work.position() == Position::Current
+    }
+
     /// Which of `events` hold now, and POLLERR, POLLHUP, POLLNVAL.
     pub fn poll(&self, events: PollFlags) -> Result<PollFlags> {
         let mut fds = [PollFd::from_borrowed_fd(self.fd.as_fd(), events)];
@@ -49,10 +55,10 @@ impl Stream {
     }
 
     /// Reads what is there: EAGAIN if nothing is, 0 bytes at the end.
-    pub fn read(&self, into: &[GuestSlice]) -> Result<usize> {
+    pub fn read(&self, into: &[GuestSlice], position: Position) -> Result<usize> {
         let fd = self.fd.as_fd();
         if self.kind == StreamKind::File {
-            return io::read(fd, into, Position::Current, Wait::Default);
+            return io::read(fd, into, position, Wait::Default);
         }
         if self.poll(PollFlags::IN)?.is_empty() {
             return Err(Errno::AGAIN);
@@ -69,10 +75,10 @@ impl Stream {
     }
 
     /// Writes as much of `from` as goes without blocking: EAGAIN if nothing does.
-    pub fn write(&self, from: &[GuestSlice]) -> Result<usize> {
+    pub fn write(&self, from: &[GuestSlice], position: Position) -> Result<usize> {
         let fd = self.fd.as_fd();
         if self.kind == StreamKind::File {
-            return io::write(fd, &head(from, CHUNK), Position::Current, Wait::Default);
+            return io::write(fd, &head(from, CHUNK), position, Wait::Default);
         }
         if self.poll(PollFlags::OUT)?.is_empty() {
             return Err(Errno::AGAIN);

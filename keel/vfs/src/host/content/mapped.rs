@@ -2,13 +2,33 @@
 
 use super::super::HostNode;
 use super::super::window::{CHUNK, Chunk};
-use super::PAGE;
+use super::{PAGE, TRIES};
 use abi::request::Op;
 use alloc::vec::Vec;
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
 
 impl HostNode {
+    /// Pages for a shared mapping, see [`crate::Inode::shared_pages`]: of a file that may change, the host's page cache. A
+    /// copy in RAM would not follow what others write.
+    pub fn content_shared(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        if write || !self.is_writable() || !self.host().has_window() || self.content().distrusted.get() {
+            return self.content_pages(first, count, write);
+        }
+        let attr = self.fresh_attr()?;
+        let total = attr.size.div_ceil(PAGE);
+        if first >= total {
+            return Err(Errno::ENXIO);
+        }
+        let count = (count.max(1) as u64).min(total - first);
+        match self.window_pages(first, count, attr.size, false) {
+            Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {
+                self.content_pages(first, count as usize, false)
+            }
+            other => other,
+        }
+    }
+
     /// Pages for a mapping, see [`crate::Inode::pages`].
     pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
         let attr = self.fresh_attr()?;
@@ -37,17 +57,22 @@ impl HostNode {
                 other => return other,
             }
         }
-        if self.page(first, count, attr.size)?.is_none() {
-            return Err(Errno::ENOMEM);
+        for _ in 0..TRIES {
+            if self.page(first, count, attr.size)?.is_none() {
+                return Err(Errno::ENOMEM);
+            }
+            let pages = content.pages.borrow();
+            let frames: Vec<Frame> = (first..first + count).map_while(|index| pages.get(index).cloned()).collect();
+            drop(pages);
+            if !frames.is_empty() {
+                return Ok(frames);
+            }
+            if let Some(page) = self.cached_page(first) {
+                return Ok(alloc::vec![page]);
+            }
+            // It was written while it was read.
         }
-        let pages = content.pages.borrow();
-        let frames: Vec<Frame> = (first..first + count).map_while(|index| pages.get(index).cloned()).collect();
-        drop(pages);
-        if frames.is_empty() {
-            self.cached_page(first).map(|f| alloc::vec![f]).ok_or(Errno::ENOMEM)
-        } else {
-            Ok(frames)
-        }
+        self.window_pages(first, 1, attr.size, false)
     }
 
     /// Looks whether the file ends before pages that are in the window: its size then. What the window holds of it
@@ -125,7 +150,7 @@ impl HostNode {
         }
         if writable {
             // From now on the host's page cache is the only copy.
-            self.content().drop_pages(self.host());
+            self.content().outdate(self.host());
         }
         let old = self.content().chunks.borrow_mut().insert(index, chunk);
         if let Some(old) = old.filter(|old| old.gpa != gpa) {
