@@ -66,6 +66,9 @@ impl Cred<'_> {
         if permitted {
             return Ok(());
         }
+        if inode.binds_everybody() {
+            return Err(Errno::EACCES);
+        }
         if self.has(cap::DAC_OVERRIDE) && (want & MAY_EXEC == 0 || mode & 0o111 != 0) {
             return Ok(());
         }

@@ -129,6 +129,10 @@ pub trait Inode: Any {
     fn perm(&self) -> Result<(u32, u32, u32)> {
         self.attr().map(|a| (a.mode, a.uid, a.gid))
     }
+    /// Whether the permission bits hold for everybody, whatever the capabilities (`/proc/sys`).
+    fn binds_everybody(&self) -> bool {
+        false
+    }
     /// Finds a name of a directory. `ahead` is the rest of the path that is being walked, a hint for
     /// what will be looked up next. ENOENT, ENOTDIR.
     fn lookup(&self, _name: &[u8], _ahead: &[u8]) -> Result<Found> {

@@ -56,6 +56,10 @@ pub trait SynthFile {
     fn is_polled(&self) -> bool {
         false
     }
+    /// A setting of the kernel: its permission bits hold for everybody, and its end is at 0.
+    fn is_setting(&self) -> bool {
+        false
+    }
     /// A read that needs no content made beforehand (`/proc/PID/mem`). `None`: use the content.
     fn read_at(&self, _offset: u64, _dst: &mut dyn Dst) -> Option<Result<usize>> {
         None
@@ -316,6 +320,10 @@ impl Inode for SynthInode {
         Ok(Rc::from(link.target()?))
     }
 
+    fn binds_everybody(&self) -> bool {
+        matches!(&self.entry.what, What::File(file) if file.is_setting())
+    }
+
     fn jump(&self) -> Option<Result<PathRef>> {
         let What::Link(link) = &self.entry.what else { return None };
         link.place()
@@ -399,7 +407,13 @@ impl Inode for Opened {
     }
 
     fn seek_end(&self) -> Result<u64> {
-        if self.inode.fs.magic == PROC_MAGIC { Err(Errno::EINVAL) } else { Ok(self.inode.entry.size) }
+        let unknown = self.inode.fs.magic == PROC_MAGIC && !self.file.is_setting();
+        if unknown { Err(Errno::EINVAL) } else { Ok(self.inode.entry.size) }
+    }
+
+    fn seek_data(&self, offset: u64, hole: bool) -> Result<u64> {
+        let end = self.seek_end()?;
+        if offset >= end { Err(Errno::ENXIO) } else { Ok(if hole { end } else { offset }) }
     }
 
     fn statfs(&self) -> Result<FsStat> {

@@ -37,6 +37,11 @@ impl Place {
         if self.is_given() { u64::try_from(self.offset).map_err(|_| Errno::EINVAL) } else { Ok(file.pos.get()) }
     }
 
+    /// Whether `count` bytes at the given position would pass the largest one.
+    pub fn passes_largest(&self, count: usize) -> bool {
+        self.is_given() && i64::try_from(count).ok().and_then(|count| self.offset.checked_add(count)).is_none()
+    }
+
     /// Reads into keel's memory.
     pub fn read(&mut self, file: &File, bytes: &mut [u8]) -> Result<usize> {
         let mut dst = KernelDst(bytes);

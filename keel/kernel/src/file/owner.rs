@@ -1,6 +1,7 @@
 //! Who is told by SIGIO that a file is ready: `F_SETOWN`, `F_SETSIG`.
 
 use crate::mm::user;
+use crate::task::{pid, process};
 use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -19,14 +20,24 @@ pub struct Owner {
 /// [`Owner`] of an open file.
 pub type OwnerCell = Cell<Owner>;
 
-/// `F_SETOWN`: a process, or (negative) a process group. ESRCH is not checked: an id that nobody has
-/// gets no signals.
+/// Whether some thread, process or group has the id; 0: nobody is meant. EINVAL, ESRCH.
+fn check(id: i32) -> Result<()> {
+    let known = match id {
+        0 | pid::INIT => true,
+        1.. => pid::find_task(id).is_some() || pid::find_process(id).is_some() || !process::of_group(id).is_empty(),
+        _ => return Err(Errno::EINVAL),
+    };
+    if known { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// `F_SETOWN`: a process, or (negative) a process group. EINVAL, ESRCH.
 pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
     let (kind, id) = match arg {
         i32::MIN => return Err(Errno::EINVAL),
         negative if negative < 0 => (g::F_OWNER_PGRP, -negative),
         id => (g::F_OWNER_PID, id),
     };
+    check(id)?;
     cell.set(Owner { kind, id, ..cell.get() });
     Ok(0)
 }
@@ -42,6 +53,9 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
     let [kind, id]: [i32; 2] = user::read(address)?;
     if !(0..=g::F_OWNER_PGRP as i32).contains(&kind) {
         return Err(Errno::EINVAL);
+    }
+    if id > 0 {
+        check(id)?;
     }
     cell.set(Owner { kind: kind as u32, id, ..cell.get() });
     Ok(0)

@@ -48,6 +48,9 @@ pub fn sys_splice(
     }
     source.position(&from)?;
     target.position(&to)?;
+    if source.passes_largest(count) || target.passes_largest(count) {
+        return Err(Errno::EINVAL);
+    }
     let count = count.min(user::MAX_RW_COUNT);
     let nonblocking = flags & g::SPLICE_F_NONBLOCK != 0;
     match (in_pipe, out_pipe) {

@@ -149,10 +149,27 @@ fn getdents(fd: i32, buf: usize, count: u32, layout: Layout) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     file.happened(1, g::IN_ACCESS);
-    user::write_bytes(buf, &out)?;
-    file.pos.set(at);
-    Ok(out.len())
+    let Err(errno) = user::write_bytes(buf, &out) else {
+        file.pos.set(at);
+        return Ok(out.len());
+    };
+    // Records that fit into the memory that is there count.
+    let mut done = 0;
+    while let Some(rest) = out.get(done..).filter(|rest| rest.len() > RECORD_HEAD) {
+        let len = usize::from(u16::from_le_bytes([rest[16], rest[17]]));
+        let Some(record) = rest.get(..len) else { break };
+        if user::write_bytes(buf.wrapping_add(done), record).is_err() {
+            break;
+        }
+        let next = record.iter().skip(8).take(8).rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        file.pos.set(next);
+        done += len;
+    }
+    if done == 0 { Err(errno) } else { Ok(done) }
 }
+
+/// Bytes of a record before its name: number, position of the next one, length.
+const RECORD_HEAD: usize = 18;
 
 /// getdents64(2).
 pub fn sys_getdents64(fd: i32, buf: usize, count: u32) -> Result<usize> {

@@ -230,6 +230,8 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             let claim = claim.filter(|_| matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR));
             Ok(File::new(RegularFile::new(opened.unwrap_or(inode), claim), flags, Some(place)))
         }
+        // Directories have no pages to go round.
+        FileType::Directory if flags & g::O_DIRECT != 0 => Err(Errno::EINVAL),
         FileType::Directory => Ok(File::new(Directory::new(place.clone()), flags, Some(place))),
         FileType::Fifo => pipe::open_fifo(inode, flags, Some(place)),
         FileType::CharDevice => dev::open(&inode, flags, place),

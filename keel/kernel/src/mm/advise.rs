@@ -1,7 +1,7 @@
 //! Advice, presence, locks: madvise(2), mincore(2), msync(2), mlock(2).
 
 use super::area::{Area, AreaFlags, Backing};
-use super::{Access, FaultError, Mm, area::FileBacking};
+use super::{Access, FaultError, Inner, Mm, area::FileBacking};
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -255,6 +255,11 @@ impl Mm {
             return Err(Errno::ENOMEM);
         }
         if lock && !on_fault {
+            // What nobody may touch can't be made present.
+            let untouchable = |v: &Vma<Area>| v.attrs.prot.is_empty();
+            if self.inner.borrow().vmas.overlapping(start, end).iter().any(untouchable) {
+                return Err(Errno::ENOMEM);
+            }
             self.populate(start, end).map_err(|error| match error {
                 FaultError::NoMemory => Errno::EAGAIN,
                 _ => Errno::ENOMEM,
@@ -279,7 +284,21 @@ impl Mm {
 
     /// Bytes locked.
     pub fn locked_bytes(&self) -> u64 {
+        self.inner.borrow().locked_bytes()
+    }
+
+    /// Bytes locked in `[start, end)`.
+    pub fn locked_within(&self, start: usize, end: usize) -> u64 {
         let inner = self.inner.borrow();
-        inner.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED)).map(|v| v.len() as u64).sum()
+        let within = |v: &Vma<Area>| (v.end.min(end) - v.start.max(start)) as u64;
+        let locked = inner.vmas.overlapping(start, end).iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
+        locked.map(within).sum()
+    }
+}
+
+impl Inner {
+    /// Bytes locked.
+    pub(super) fn locked_bytes(&self) -> u64 {
+        self.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED)).map(|v| v.len() as u64).sum()
     }
 }

@@ -1,6 +1,7 @@
 //! Mapping, unmapping and protecting ranges; the heap.
 
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
+use super::other::may_lock;
 use super::text::PatchedText;
 use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
@@ -94,6 +95,12 @@ impl Mm {
             return Err(Errno::ENOMEM);
         }
         let locked = inner.lock_future || area.flags.contains(AreaFlags::LOCKED);
+        if locked {
+            may_lock(inner.locked_bytes(), len as u64).map_err(|errno| match errno {
+                Errno::EPERM if !inner.lock_future => Errno::EPERM,
+                _ => Errno::EAGAIN,
+            })?;
+        }
         let mut area = area;
         area.flags.set(AreaFlags::LOCKED, locked);
         if matches!(placement, Placement::Fixed(_) | Placement::FixedNoReplace(_)) {
@@ -216,6 +223,9 @@ impl Mm {
         let ceiling = above.map_or(USER_TOP, |v| v.start.saturating_sub(v.attrs.gap_below()));
         let len = new_end - old_end;
         if new_end.saturating_add(PAGE_SIZE) > ceiling || inner.mapped_beyond(len, limits.address_space) {
+            return old;
+        }
+        if inner.lock_future && may_lock(inner.locked_bytes(), len as u64).is_err() {
             return old;
         }
         let mut area = Area::anonymous(Prot::READ | Prot::WRITE);

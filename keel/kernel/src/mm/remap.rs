@@ -2,6 +2,7 @@
 
 use super::area::{Area, AreaFlags};
 use super::mmap::{Placement, Removed};
+use super::other::may_lock;
 use super::{Inner, Mm, page_range};
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::vec::Vec;
@@ -91,6 +92,9 @@ impl Inner {
             return Err(Errno::ENOMEM);
         }
         let area = vma.attrs.advance(old - vma.start);
+        if area.flags.contains(AreaFlags::LOCKED) && new_len > len {
+            may_lock(self.locked_bytes(), (new_len - len) as u64).map_err(|_| Errno::EAGAIN)?;
+        }
         if !matches!(target, Target::At(_)) && !keep && old_len != 0 {
             let end = old + len;
             let grown = page_range(old, new_len).map(|r| r.end);

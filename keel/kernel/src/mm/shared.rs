@@ -34,6 +34,11 @@ impl SharedObject {
         Self { pages: RefCell::default(), end: pages, segment: Some(segment) }
     }
 
+    /// Of a mapping of `pages`: who maps more of it later finds nothing there.
+    pub fn of_pages(pages: u64) -> Self {
+        Self { pages: RefCell::default(), end: pages, segment: None }
+    }
+
     /// The segment that it is the content of.
     pub fn segment(&self) -> Option<&Rc<Segment>> {
         self.segment.as_ref()

@@ -90,7 +90,7 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     };
     let mut area = match &file {
         Some(file) => file_area(file, first, flags)?,
-        None => anonymous_area(flags)?,
+        None => anonymous_area(flags, (len / PAGE_SIZE) as u64)?,
     };
     area.prot = prot_of(prot);
     if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(|file| is_sealed(file)) {
@@ -167,14 +167,14 @@ fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
     Ok(area)
 }
 
-/// What an anonymous mapping is, without its protection. EINVAL.
-fn anonymous_area(flags: u32) -> Result<Area> {
+/// What an anonymous mapping of `pages` is, without its protection. EINVAL.
+fn anonymous_area(flags: u32, pages: u64) -> Result<Area> {
     let mut area = Area::anonymous(Prot::empty());
     match flags & MAP_TYPE {
         g::MAP_SHARED if flags & g::MAP_GROWSDOWN != 0 => return Err(Errno::EINVAL),
         g::MAP_SHARED => {
             area.flags |= AreaFlags::SHARED;
-            area.backing = Backing::Shared(Rc::new(SharedObject::default()), 0);
+            area.backing = Backing::Shared(Rc::new(SharedObject::of_pages(pages)), 0);
         }
         g::MAP_PRIVATE => {}
         _ => return Err(Errno::EINVAL),
@@ -240,7 +240,7 @@ pub fn sys_mremap(old: usize, old_len: usize, new_len: usize, flags: u32, new: u
         return Err(Errno::EINVAL);
     }
     let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else { return Err(Errno::EINVAL) };
-    if new_len == 0 {
+    if new_len == 0 || new_len > abi::layout::USER_TOP {
         return Err(Errno::EINVAL);
     }
     let target = match () {
@@ -288,7 +288,8 @@ pub fn sys_msync(addr: usize, len: usize, flags: u32) -> Result<()> {
     if flags & g::MS_ASYNC != 0 && flags & g::MS_SYNC != 0 {
         return Err(Errno::EINVAL);
     }
-    let end = page_up(len).and_then(|len| addr.checked_add(len)).ok_or(Errno::ENOMEM)?;
+    // Linux doesn't notice a length that wraps round.
+    let end = addr.checked_add(page_up(len).unwrap_or(0)).ok_or(Errno::ENOMEM)?;
     if end == addr {
         return Ok(());
     }
@@ -348,7 +349,9 @@ fn lock(addr: usize, len: usize, lock: bool, on_fault: bool) -> Result<()> {
     let len = page_up(len.wrapping_add(addr - start)).unwrap_or(0);
     let mm = mm();
     if lock {
-        may_lock(mm.locked_bytes(), len as u64)?;
+        // What is locked already counts once.
+        let others = mm.locked_bytes() - mm.locked_within(start, start.saturating_add(len));
+        may_lock(others, len as u64)?;
     }
     let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
     if end == start { Ok(()) } else { mm.lock(start, end, lock, on_fault) }

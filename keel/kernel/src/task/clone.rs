@@ -278,7 +278,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     task.no_new_privs.set(me.no_new_privs.get());
     task.personality.set(me.personality.get());
     task.securebits.set(me.securebits.get());
-    task.timer_slack_ns.set(me.timer_slack_ns.get());
+    task.inherit_timer_slack(me);
     task.io_priority.set(me.io_priority.get());
     task.memory_policy.set(me.memory_policy.get());
     task.seccomp.replace(me.seccomp.inherited());

@@ -86,6 +86,8 @@ pub struct Task {
     pub(crate) personality: Cell<u32>,
     pub(crate) securebits: Cell<u32>,
     pub(crate) timer_slack_ns: Cell<u64>,
+    /// What setting it to 0 gives: the creator's.
+    timer_slack_default_ns: Cell<u64>,
     /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
     pub(crate) started_ns: u64,
     pub(crate) io_priority: Cell<i32>,
@@ -180,6 +182,17 @@ fn set_current_of(cpu: usize, task: Rc<Task>) {
 }
 
 impl Task {
+    /// Sets the timer slack; 0: to the default.
+    pub(crate) fn set_timer_slack(&self, ns: u64) {
+        self.timer_slack_ns.set(if ns == 0 { self.timer_slack_default_ns.get() } else { ns });
+    }
+
+    /// A new thread has the slack of its creator, also as its default.
+    fn inherit_timer_slack(&self, creator: &Self) {
+        self.timer_slack_ns.set(creator.timer_slack_ns.get());
+        self.timer_slack_default_ns.set(creator.timer_slack_ns.get());
+    }
+
     pub(crate) fn new(tid: i32, parts: Parts) -> Rc<Self> {
         Rc::new(Self {
             tid: Cell::new(tid),
@@ -201,6 +214,7 @@ impl Task {
             personality: Cell::new(0),
             securebits: Cell::new(0),
             timer_slack_ns: Cell::new(50_000),
+            timer_slack_default_ns: Cell::new(50_000),
             started_ns: hal::clock::monotonic_ns(),
             io_priority: Cell::new(0),
             sampled_ns: Cell::new(0),

@@ -15,6 +15,8 @@ use uapi::{Errno, Result};
 
 /// `SCHED_RESET_ON_FORK`.
 const RESET_ON_FORK: u32 = 0x4000_0000;
+/// What Linux gives threads of `SCHED_RR` in turn, `kernel.sched_rr_timeslice_ms`.
+const RR_SLICE_NS: u64 = 100_000_000;
 /// Bytes of the first version of `struct sched_attr`.
 const ATTR_SIZE: u32 = 48;
 /// Bytes of the version with the utilisation clamps.
@@ -96,6 +98,9 @@ fn set_policy(target: i32, policy: Option<u32>, priority: u32) -> Result<()> {
     if !may_change(&task) || (real_time && !privileged && u64::from(priority) > limit) {
         return Err(Errno::EPERM);
     }
+    if task.sched.policy.get().0 & RESET_ON_FORK != 0 && policy & RESET_ON_FORK == 0 && !privileged {
+        return Err(Errno::EPERM);
+    }
     task.sched.policy.set((policy, priority));
     Ok(())
 }
@@ -135,7 +140,14 @@ pub fn sys_sched_getparam(target: i32, param: usize) -> Result<()> {
 /// sched_rr_get_interval(2). EFAULT, EINVAL, ESRCH.
 pub fn sys_sched_rr_get_interval(target: i32, at: usize) -> Result<()> {
     let policy = see_positive(target)?.policy;
-    write_timespec(at, if policy & !RESET_ON_FORK == g::SCHED_FIFO { 0 } else { sched::slice_ns() })
+    write_timespec(
+        at,
+        match policy & !RESET_ON_FORK {
+            g::SCHED_FIFO => 0,
+            g::SCHED_RR => RR_SLICE_NS,
+            _ => sched::slice_ns(),
+        },
+    )
 }
 
 /// sched_setattr(2). E2BIG, EFAULT, EINVAL, EPERM, ESRCH.
@@ -148,14 +160,27 @@ pub fn sys_sched_setattr(target: i32, attr: usize, flags: u32) -> Result<()> {
         user::write(attr, &ATTR_SIZE_NEW)?;
         return Err(Errno::E2BIG);
     }
+    const RESET: u64 = 1;
+    const KEEP_POLICY: u64 = 8;
+    const KEEP_PARAMETERS: u64 = 0x10;
+    const CLAMPS: u64 = 0x60;
+    const KNOWN: u64 = 0x7f;
     // size, policy; flags; nice, priority.
     let [_, policy] = user::read::<[u32; 2]>(attr)?;
+    let how: u64 = user::read(attr.wrapping_add(8))?;
     let [nice, priority] = user::read::<[u32; 2]>(attr.wrapping_add(16))?;
-    if (policy as i32) < 0 {
+    if (policy as i32) < 0 || how & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
-    set_policy(target, Some(policy), priority)?;
-    if matches!(policy, g::SCHED_NORMAL | g::SCHED_BATCH) {
+    if how & CLAMPS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let (old, old_priority) = find(target)?.sched.policy.get();
+    let keeps = how & KEEP_PARAMETERS != 0;
+    let policy = if how & KEEP_POLICY != 0 { old & !RESET_ON_FORK } else { policy };
+    let reset = if how & RESET != 0 { RESET_ON_FORK } else { 0 };
+    set_policy(target, Some(policy | reset), if keeps { old_priority } else { priority })?;
+    if !keeps && matches!(policy, g::SCHED_NORMAL | g::SCHED_BATCH) {
         set_nice(&find(target)?, nice as i32)?;
     }
     Ok(())

@@ -60,7 +60,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_GET_SECUREBITS => Ok(me.securebits.get() as i32),
         p::PR_SET_SECUREBITS => securebits::set(&me, arg2).map(|()| 0),
         p::PR_SET_TIMERSLACK => {
-            me.timer_slack_ns.set(if arg2 as i64 <= 0 { 50_000 } else { arg2 });
+            me.set_timer_slack(if arg2 as i64 <= 0 { 0 } else { arg2 });
             Ok(0)
         }
         p::PR_GET_TIMERSLACK => Ok(me.timer_slack_ns.get().min(i32::MAX as u64) as i32),
@@ -101,9 +101,35 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_SET_SYSCALL_USER_DISPATCH => user_dispatch::set(arg2, arg3, arg4, arg5 as usize),
         p::PR_GET_TID_ADDRESS => user::write(at, &me.clear_tid.get()).map(|()| 0),
         p::PR_CAP_AMBIENT => ambient(&me, arg2, arg3, arg4 == 0 && arg5 == 0),
+        // There are no performance counters to switch.
+        p::PR_TASK_PERF_EVENTS_DISABLE | p::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
+        p::PR_SET_MM => {
+            check(arg5 == 0)?;
+            Err(if me.cred().capable(cap::SYS_RESOURCE) { Errno::EINVAL } else { Errno::EPERM })
+        }
+        p::PR_GET_IO_FLUSHER | p::PR_SET_IO_FLUSHER if !me.cred().capable(cap::SYS_RESOURCE) => Err(Errno::EPERM),
+        p::PR_GET_SPECULATION_CTRL => {
+            check(rest_is_zero)?;
+            speculation(arg2)
+        }
+        p::PR_SET_SPECULATION_CTRL => {
+            check(arg4 == 0 && arg5 == 0)?;
+            speculation(arg2)?;
+            // What the processor does is not a thread's to choose here.
+            Err(if arg2 == u64::from(p::PR_SPEC_L1D_FLUSH) { Errno::EPERM } else { Errno::ENXIO })
+        }
         // Nobody traces here, so who may is of no consequence.
         p::PR_SET_PTRACER => Ok(0),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+/// State of a kind of speculation: not under a thread's control. ENODEV.
+fn speculation(kind: u64) -> Result<i32> {
+    match u32::try_from(kind) {
+        Ok(p::PR_SPEC_STORE_BYPASS | p::PR_SPEC_INDIRECT_BRANCH) => Ok(p::PR_SPEC_ENABLE as i32),
+        Ok(p::PR_SPEC_L1D_FLUSH) => Ok(p::PR_SPEC_FORCE_DISABLE as i32),
+        _ => Err(Errno::ENODEV),
     }
 }
 

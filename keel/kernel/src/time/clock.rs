@@ -46,6 +46,19 @@ impl Clock {
         })
     }
 
+    /// Clocks that show time but wait for none, and those that wake a sleeping machine, which has no such clock here.
+    /// EOPNOTSUPP.
+    pub fn check_waits(id: i32) -> Result<()> {
+        const SHOWING: [u32; 5] = [
+            g::CLOCK_MONOTONIC_RAW,
+            g::CLOCK_REALTIME_COARSE,
+            g::CLOCK_MONOTONIC_COARSE,
+            g::CLOCK_REALTIME_ALARM,
+            g::CLOCK_BOOTTIME_ALARM,
+        ];
+        if u32::try_from(id).is_ok_and(|id| SHOWING.contains(&id)) { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
+
     /// Clocks of other processes and threads: `~pid << 3 | per_thread << 2 | kind`.
     fn of_cpu(id: i32) -> Result<Self> {
         const PROF: i32 = 0;

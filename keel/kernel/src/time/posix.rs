@@ -201,6 +201,7 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     const SIGEV_NONE: i32 = 1;
     const SIGEV_THREAD_ID: i32 = 4;
     let clock_id = clock;
+    Clock::check_waits(clock)?;
     let clock = Clock::of(clock)?;
     let task = task::current();
     let process = task.process();

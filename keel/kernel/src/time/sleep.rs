@@ -30,10 +30,8 @@ pub fn sys_nanosleep(request: usize, remaining: usize) -> Result<()> {
 
 /// clock_nanosleep(2). EFAULT, EINVAL, EINTR, EOPNOTSUPP.
 pub fn sys_clock_nanosleep(id: i32, flags: u32, request: usize, remaining: usize) -> Result<()> {
+    Clock::check_waits(id)?;
     let clock = Clock::of(id)?;
-    if id >= 0 && [g::CLOCK_MONOTONIC_RAW, g::CLOCK_REALTIME_COARSE, g::CLOCK_MONOTONIC_COARSE].contains(&(id as u32)) {
-        return Err(Errno::EOPNOTSUPP);
-    }
     let ns = read_timespec(request)?;
     // A thread can't wait for its own processor time to pass.
     if id == g::CLOCK_THREAD_CPUTIME_ID as i32 {

@@ -119,7 +119,10 @@ impl Node {
             return Err(Errno::EPERM);
         }
         self.own_data(false)?;
-        let limit = if seals & F_SEAL_GROW != 0 { self.attr.get().size } else { FILE_MAX };
+        // What would pass the end is refused for its whole page, as in Linux.
+        let size = self.attr.get().size;
+        let grows = offset.saturating_add(src.remaining() as u64) > size;
+        let limit = if seals & F_SEAL_GROW != 0 && grows { size - size % PAGE } else { FILE_MAX };
         if offset >= limit {
             return Err(Errno::EPERM);
         }
@@ -170,7 +173,8 @@ impl Node {
     pub(super) fn map_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
         let pages = self.data().map_err(|_| Errno::ENODEV)?;
         if write {
-            if self.seals.get() & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0 {
+            // Mappings that were there before F_SEAL_FUTURE_WRITE may write on.
+            if self.seals.get() & F_SEAL_WRITE != 0 {
                 return Err(Errno::EPERM);
             }
             self.own_data(false)?;

@@ -36,7 +36,7 @@ pub fn set_timer_slack(subject: &Subject, data: &[u8]) -> Result<()> {
     if !own && !task::with_current(|t| t.cred().capable(cap::SYS_NICE)) {
         return Err(Errno::EPERM);
     }
-    task.timer_slack_ns.set(if value == 0 { 50_000 } else { value });
+    task.set_timer_slack(value);
     Ok(())
 }
 

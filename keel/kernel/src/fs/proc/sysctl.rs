@@ -154,6 +154,10 @@ impl SynthFile for Setting {
         true
     }
 
+    fn is_setting(&self) -> bool {
+        true
+    }
+
     /// What can't be changed is read-only, as in a container. EROFS, EPERM.
     fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
         let Source::Changed(_, change) = self.0 else { return Err(Errno::EROFS) };

@@ -60,16 +60,30 @@ pub struct Entity {
     pub work: Cell<bool>,
 }
 
+/// `SCHED_RESET_ON_FORK`.
+const RESET_ON_FORK: u32 = 0x4000_0000;
+
+/// Policy with priority, and nice value, of a new thread: without privileges if its creator said so.
+fn inherited((policy, priority): (u32, u32), nice: i32) -> ((u32, u32), i32) {
+    use uapi::raw::general as g;
+    match policy & !RESET_ON_FORK {
+        _ if policy & RESET_ON_FORK == 0 => ((policy, priority), nice),
+        g::SCHED_FIFO | g::SCHED_RR => ((g::SCHED_NORMAL, 0), 0),
+        plain => ((plain, 0), nice.max(0)),
+    }
+}
+
 impl Entity {
     /// Of a new thread; inherits from its creator.
     pub fn new(from: Option<&Entity>) -> Self {
+        let (policy, nice) = from.map_or(((0, 0), 0), |e| inherited(e.policy.get(), e.nice.get()));
         Self {
             state: Cell::new(State::Stopped),
             virtual_time: Cell::new(from.map_or(0, |e| e.virtual_time.get())),
             since_ns: Cell::new(0),
             usage: Cell::default(),
-            nice: Cell::new(from.map_or(0, |e| e.nice.get())),
-            policy: Cell::new(from.map_or((0, 0), |e| e.policy.get())),
+            nice: Cell::new(nice),
+            policy: Cell::new(policy),
             affinity: Cell::new(from.map_or(u64::MAX, |e| e.affinity.get())),
             cpu: Cell::new(from.map_or(0, |e| e.cpu.get())),
             switches: Cell::new(0),
