@@ -90,7 +90,6 @@ static void ways_to_bad_places(void) {
     EACH("pushf with such a stack", "\x48\x94\x9c");
     EACH("enter with such a stack", "\x48\x94\xc8\x10\x00\x00");
     EACH("base pointer", "\x48\x95\x8a\x45\x00");
-    EACH("iretq with such a stack", "\x48\x94\x48\xcf");
 }
 
 static void instructions(void) {
