@@ -10,6 +10,7 @@ mod failure;
 pub mod fuzzing;
 mod identity;
 mod keeper;
+mod nested;
 mod report;
 mod run;
 mod signals;

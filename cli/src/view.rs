@@ -1,6 +1,7 @@
 //! What the pod sees of the host.
 
 use crate::failure::{Failure, Result, reason};
+use crate::nested;
 use crate::values::{Grant, normal};
 use abi::boot::{Export, Given, RootLink};
 use monitor::connectors::files::{ExportConfig, OfKernel};
@@ -105,15 +106,24 @@ impl View {
         let name = if writable { "--rw" } else { "--ro" };
         let option = format!("{name} {}", grant.host.display());
         let wrong = |why: String, remedy: &str| Failure::request(option.clone(), why, remedy);
-        let host = cwd.join(&grant.host);
-        let at = match &grant.at {
-            Some(at) => at.clone(),
-            None => normal(&real_parent(&host)).map_err(|why| wrong(why, "use PATH:AT"))?,
+        let relative = grant.at.is_none().then(|| nested::relative_place(&grant.host, cwd)).flatten();
+        let host = cwd.join(relative.as_ref().map_or(&*grant.host, |(path, _)| path));
+        let at = match (&grant.at, relative) {
+            (Some(at), _) => at.clone(),
+            (None, place) => {
+                let place = place.map_or_else(|| host.clone(), |(_, at)| at);
+                normal(&real_parent(&place)).map_err(|why| wrong(why, "use PATH:AT"))?
+            }
         };
         if OWN.iter().any(|own| at.starts_with(own)) {
             return Err(wrong(format!("the pod has its own {}", at.display()), "choose another place with PATH:AT"));
         }
-        if self.grants.get(&at).is_some_and(|other| other.option.is_some()) {
+        if let Some(other) = self.grants.get(&at).filter(|other| other.option.is_some()) {
+            let is_same =
+                |other: &Path| matches!((other.canonicalize(), host.canonicalize()), (Ok(a), Ok(b)) if a == b);
+            if other.writable == writable && is_same(&other.host) {
+                return Ok(());
+            }
             return Err(wrong(format!("something is granted at {} already", at.display()), "grant each place once"));
         }
         self.links.remove(&at);
@@ -182,12 +192,57 @@ impl View {
         }
     }
 
+    /// Takes out the current directory, granted by default, if a grant that the user named shows it, and finds where those
+    /// lie that are in others.
+    fn arranged(mut self) -> Result<Self> {
+        let same = |at: &Path, grant: &Granted| {
+            let inner = grant.host.canonicalize().ok();
+            let shows = |(outer, other): (&PathBuf, &Granted)| {
+                let beneath = at.strip_prefix(outer).ok().filter(|_| other.option.is_some() && outer != at)?;
+                Some(other.host.canonicalize().ok()?.join(beneath))
+            };
+            inner.is_some() && self.grants.iter().any(|(outer, other)| shows((outer, other)) == inner)
+        };
+        let is_shown = |at: &Path, grant: &Granted| grant.option.is_none() && !grant.public_only && same(at, grant);
+        let shown: Vec<PathBuf> =
+            self.grants.iter().filter(|(at, grant)| is_shown(at, grant)).map(|(at, _)| at.clone()).collect();
+        self.grants.retain(|at, _| !shown.contains(at));
+        let mut arranged: BTreeMap<PathBuf, Granted> = BTreeMap::new();
+        // What lies in something comes after it.
+        for (at, grant) in std::mem::take(&mut self.grants) {
+            let outer = nested::around(&at, arranged.keys().map(PathBuf::as_path)).map(Path::to_owned);
+            let place = match outer.and_then(|outer| Some((arranged.get(&outer)?.host.clone(), outer))) {
+                Some((host, outer)) => nested::without_links(&at, &outer, &host).map_err(|error| {
+                    let what = grant.option.clone().unwrap_or_else(|| grant.host.display().to_string());
+                    let (why, remedy) = match error.kind() {
+                        std::io::ErrorKind::InvalidInput => (
+                            "a symbolic link leads out of the grant around it".into(),
+                            "name the place that it leads to",
+                        ),
+                        _ => (reason(&error), "choose another place with PATH:AT"),
+                    };
+                    Failure::request(format!("{what} at {}", at.display()), why, remedy)
+                })?,
+                None => at,
+            };
+            if let Some(other) = arranged.insert(place.clone(), grant) {
+                let what = other.option.unwrap_or_else(|| other.host.display().to_string());
+                let why = format!("something else is granted at {}, too", place.display());
+                return Err(Failure::request(what, why, "grant each place once"));
+            }
+        }
+        self.grants = arranged;
+        Ok(self)
+    }
+
     /// Opens everything; what the monitor serves and what keel mounts.
     pub fn open(self) -> Result<(Vec<ExportConfig>, Vec<Export>, Vec<RootLink>)> {
+        let view = self.arranged()?;
         let mut configs = Vec::new();
         let mut exports = Vec::new();
-        for (id, (at, grant)) in (1..).zip(self.grants) {
-            let config = match ExportConfig::open(id, &grant.host, grant.writable, grant.public_only) {
+        let places: Vec<PathBuf> = view.grants.keys().cloned().collect();
+        for (id, (at, grant)) in (1..).zip(view.grants) {
+            let mut config = match ExportConfig::open(id, &grant.host, grant.writable, grant.public_only) {
                 Ok(config) => config,
                 Err(error) => {
                     let (why, remedy) = match error.kind() {
@@ -204,6 +259,13 @@ impl View {
                     return Err(Failure::request(what, why, remedy));
                 }
             };
+            for inner in places.iter().filter(|inner| **inner != at) {
+                let Ok(beneath) = inner.strip_prefix(&at) else { continue };
+                config.cover(beneath.as_os_str().as_bytes()).map_err(|error| {
+                    let why = format!("a grant can't lie there in {}: {}", at.display(), reason(&error));
+                    Failure::request(inner.display().to_string(), why, "choose another place with PATH:AT")
+                })?;
+            }
             let at = at.as_os_str().as_bytes().to_vec();
             exports.push(Export {
                 id,
@@ -215,7 +277,7 @@ impl View {
             configs.push(config);
         }
         let bytes = |path: PathBuf| path.into_os_string().as_bytes().to_vec();
-        let links = self.links.into_iter().map(|(at, target)| RootLink { at: bytes(at), target: bytes(target) });
+        let links = view.links.into_iter().map(|(at, target)| RootLink { at: bytes(at), target: bytes(target) });
         Ok((configs, exports, links.collect()))
     }
 }

@@ -1,5 +1,6 @@
 //! The pod's tree: its root, and file systems attached in it.
 
+use crate::host::HostNode;
 use crate::node::Node;
 use crate::walk::Walk;
 use crate::{Cred, Dentry, FileType, Inode, Mount, Name, NewNode, PathRef};
@@ -12,6 +13,8 @@ use uapi::{Errno, Result};
 pub struct Tree {
     root: PathRef,
     mounts: RefCell<Vec<Rc<Mount>>>,
+    /// Directories of the host in which something was attached: they know of it, and no host does.
+    attached: RefCell<Vec<Rc<dyn Inode>>>,
     next_id: Cell<u32>,
     next_minor: Cell<u32>,
     /// For files without a name.
@@ -37,6 +40,7 @@ impl Tree {
         Self {
             root: Dentry::root(root, root_mount.clone()),
             mounts: RefCell::new(alloc::vec![root_mount]),
+            attached: RefCell::default(),
             next_id: Cell::new(FIRST_ID + 1),
             next_minor: Cell::new(FIRST_ID),
             unnamed: mount(FIRST_ID - 1, b"", "tmpfs"),
@@ -95,8 +99,8 @@ impl Tree {
         Ok((self.make_dirs(&path[..at])?, &path[at..]))
     }
 
-    /// Attaches a file system (or a file of one) at an absolute path. The directory it lies in must
-    /// be a private one (it may lie over the host's).
+    /// Attaches a file system (or a file of one) at an absolute path. The directory that it lies in is a private one,
+    /// which may lie over the host's, or one of a writable export.
     pub fn attach(
         &self,
         path: &[u8],
@@ -106,7 +110,7 @@ impl Tree {
         read_only: bool,
     ) -> Result<PathRef> {
         let (dir, name) = self.split(path)?;
-        let parent = dir.inode().as_any().downcast_ref::<Node>().ok_or(Errno::EBUSY)?;
+        let directory = dir.inode().as_any();
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         let at: Name = Rc::from(
@@ -116,7 +120,12 @@ impl Tree {
                 .map_or_else(|| path.to_vec(), |p| if p.starts_with(b"/") { p.to_vec() } else { [b"/", p].concat() }),
         );
         let mount = Rc::new(Mount { id, parent: dir.mount().id, at, kind, source, read_only });
-        parent.attach(name, inode.clone(), mount.clone())?;
+        if let Some(parent) = directory.downcast_ref::<Node>() {
+            parent.attach(name, inode.clone(), mount.clone())?;
+        } else {
+            directory.downcast_ref::<HostNode>().ok_or(Errno::EBUSY)?.attach(name, &inode, &mount)?;
+            self.attached.borrow_mut().push(dir.inode().clone());
+        }
         self.mounts.borrow_mut().push(mount.clone());
         Ok(dir.adopt(name, inode, u64::MAX, Some(mount)))
     }

@@ -140,6 +140,9 @@ impl Inode for HostNode {
         if self.kind() != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
+        if let Some(found) = self.mounted_at(name) {
+            return Ok(found);
+        }
         let (inode, expires) = self.find(name, ahead)?;
         Ok(Found { inode, expires, mount: None })
     }
@@ -195,6 +198,7 @@ impl Inode for HostNode {
 
     fn unlink(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
         self.writable()?;
+        self.check_not_mounted(name)?;
         let node = same_export(self, target)?;
         // `target` in the tree and `node` here: more means that it is open or mapped, and must stay
         // readable without its name.
@@ -220,6 +224,8 @@ impl Inode for HostNode {
     fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<bool> {
         self.writable()?;
         let to = same_export(self, to)?;
+        self.check_not_mounted(old)?;
+        to.check_not_mounted(new)?;
         let asked = self.export.host.ask();
         let moved = self.find(old, &[])?.0;
         let replaced = to.find(new, &[]).ok().map(|(node, _)| node);
@@ -270,7 +276,9 @@ impl Inode for HostNode {
         if self.kind() != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
-        self.list()
+        let mut listing = self.list()?;
+        self.list_mounted(&mut listing)?;
+        Ok(listing)
     }
 
     fn change(&self, change: &Change) -> Result<()> {

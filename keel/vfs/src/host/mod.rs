@@ -11,6 +11,7 @@ mod content;
 mod dir;
 mod file;
 mod list;
+mod mounted;
 mod near;
 mod node;
 mod order;

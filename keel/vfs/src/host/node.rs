@@ -44,6 +44,7 @@ pub struct HostNode {
     /// The overlay's node over this file, while it lives.
     pub(crate) overlay: RefCell<Weak<Node>>,
     pub(super) attachments: Attachments,
+    pub(super) mounted: OnceCell<Box<super::mounted::Mounted>>,
 }
 
 impl core::fmt::Debug for HostNode {
@@ -73,6 +74,7 @@ impl HostNode {
             content: OnceCell::new(),
             overlay: RefCell::new(Weak::new()),
             attachments: Attachments::default(),
+            mounted: OnceCell::new(),
         })
     }
 

@@ -69,6 +69,10 @@ impl<'a> Ahead<'a> {
         if self.export.check_read(&stat).and_then(|()| self.export.check_search(&stat)).is_err() {
             return true;
         }
+        let reach = |path| self.export.check_covers(path, &stat);
+        if !self.export.covers.is_empty() && RelPath::new(&path).and_then(reach).is_err() {
+            return true;
+        }
         let start = self.records.bytes.len();
         if !self.entries(dir.as_fd(), &path, attr::node_attr(&stat)) {
             // Only whole directories.

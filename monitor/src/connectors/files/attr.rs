@@ -110,7 +110,7 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
     };
     export.check_writable()?;
     let place = export.place(path)?;
-    let node = place.node()?;
+    let node = export.open_node(&place)?;
     if uid.is_some() || gid.is_some() {
         change_owner(node.as_fd(), uid, gid)?;
     }
@@ -119,7 +119,7 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
         change_mode(node.as_fd(), export.mode(kind, wanted.mode))?;
     }
     if has(set_attr::SIZE) {
-        cut(&place, wanted.size)?;
+        cut(export, &place, wanted.size)?;
     }
     if valid & (set_attr::ATIME | set_attr::MTIME | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
         rustix::fs::utimensat(node.as_fd(), b"".as_slice(), &times, AtFlags::EMPTY_PATH)?;
@@ -129,7 +129,7 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
 }
 
 /// truncate(2) of a regular file.
-fn cut(place: &Place<'_>, size: u64) -> Result<()> {
+fn cut(export: &ExportConfig, place: &Place<'_>, size: u64) -> Result<()> {
     match kind(&place.attr()?) {
         FileType::RegularFile => {}
         FileType::Directory => return Err(Errno::ISDIR),
@@ -137,15 +137,17 @@ fn cut(place: &Place<'_>, size: u64) -> Result<()> {
     }
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = open_beneath(place.dir.as_fd(), place.name, flags, Mode::empty())?;
-    if kind(&of_fd(file.as_fd())?) != FileType::RegularFile {
+    let stat = of_fd(file.as_fd())?;
+    if kind(&stat) != FileType::RegularFile {
         return Err(Errno::INVAL);
     }
+    export.check_node(&stat)?;
     rustix::fs::ftruncate(&file, size)
 }
 
 /// [`abi::request::Op::StatFs`].
 pub fn stat_fs(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
-    let node = export.place(path)?.node()?;
+    let node = export.node(path)?;
     let stat = rustix::fs::fstatfs(&node)?;
     out.put(bytemuck::bytes_of(&FsStat {
         kind: stat.f_type as u64,

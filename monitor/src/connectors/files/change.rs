@@ -40,7 +40,7 @@ fn finish(place: &Place<'_>, uid: u64, gid: u64, out: &mut Output<'_>) -> Result
 /// [`abi::request::Op::Mkdir`].
 pub fn mkdir(export: &ExportConfig, args: &[u64; 6], path: RelPath<'_>, out: &mut Output<'_>) -> Result {
     let [_, mode, uid, gid, ..] = *args;
-    let place = export.place_to_change(path)?;
+    let place = export.place_of_directory(path)?;
     let mode = Mode::from_raw_mode(export.mode(FileType::Directory, mode as u32));
     rustix::fs::mkdirat(place.dir.as_fd(), place.name, mode)?;
     finish(&place, uid, gid, out)

@@ -2,6 +2,7 @@
 
 use super::super::{Errno, Result};
 use super::attr;
+use super::covers::Covers;
 use super::kernelfs::{self, OfKernel};
 use super::path::RelPath;
 use super::recent::Recent;
@@ -28,6 +29,8 @@ pub struct ExportConfig {
     pub public_only: bool,
     /// The guest may set set-user-id and set-group-id bits, and file capabilities, on the host's files.
     pub keep_setid: bool,
+    /// Places in it where the pod sees other exports.
+    pub(super) covers: Covers,
     /// Directories that were opened lately; none are kept until the connector gives it room.
     pub(super) recent: Recent,
 }
@@ -45,20 +48,32 @@ impl ExportConfig {
             return Err(std::io::Error::other(OfKernel));
         }
         match kind {
-            FileType::Directory => {
-                let recent = Recent::default();
-                Ok(Self { id, dir: node, file: None, writable, public_only, keep_setid: false, recent })
-            }
+            FileType::Directory => Ok(Self::over(id, node, None, writable, public_only)),
             FileType::RegularFile => {
                 let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
                     return Err(Errno::INVAL.into());
                 };
                 let dir = rustix::fs::open(parent, flags | OFlags::DIRECTORY, Mode::empty())?;
                 let file = Some(name.as_bytes().to_vec());
-                Ok(Self { id, dir, file, writable, public_only, keep_setid: false, recent: Recent::default() })
+                Ok(Self::over(id, dir, file, writable, public_only))
             }
             _ => Err(Errno::OPNOTSUPP.into()),
         }
+    }
+
+    fn over(id: u32, dir: OwnedFd, file: Option<Vec<u8>>, writable: bool, public_only: bool) -> Self {
+        let (covers, recent) = (Covers::default(), Recent::default());
+        Self { id, dir, file, writable, public_only, keep_setid: false, covers, recent }
+    }
+
+    /// Puts what the host has at `path` beneath this directory, or would have, out of its reach: the pod sees another
+    /// export there. ELOOP if a symbolic link is on the way.
+    pub fn cover(&mut self, path: &[u8]) -> std::io::Result<()> {
+        let path = RelPath::new(path)?;
+        if path.is_empty() || self.is_file() {
+            return Err(Errno::INVAL.into());
+        }
+        Ok(self.covers.add(self.dir.as_fd(), path)?)
     }
 
     /// The export of a number among those of a pod, which are sorted by it; EINVAL if there is none.
@@ -194,25 +209,26 @@ impl ExportConfig {
             }
             return Ok(Dir::Root(self.dir.as_fd()));
         }
+        self.covers.check_path(path)?;
+        if self.public_only || !self.covers.is_empty() {
+            return self.stepwise(path);
+        }
         if self.writable {
             // The guest's own changes must be seen at once.
             return Ok(Dir::Beneath(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?));
         }
-        if !self.public_only {
-            if let Some(dir) = self.recent.get(path.bytes()) {
-                return Ok(Dir::Recent(dir));
-            }
-            let dir = Arc::new(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?);
-            self.recent.keep(path.bytes(), dir.clone());
+        if let Some(dir) = self.recent.get(path.bytes()) {
             return Ok(Dir::Recent(dir));
         }
-        self.stepwise(path)
+        let dir = Arc::new(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?);
+        self.recent.keep(path.bytes(), dir.clone());
+        Ok(Dir::Recent(dir))
     }
 
-    /// [`Self::directory`] where each directory that is passed matters: it must let everybody pass.
+    /// [`Self::directory`] where each directory that is passed matters: it must let everybody pass, or not be covered.
     fn stepwise(&self, path: RelPath<'_>) -> Result<Dir<'_>> {
         // From the deepest directory on the way that was open lately.
-        let mut above = Some(path);
+        let mut above = (!self.writable).then_some(path);
         let mut dir = None;
         while let Some(at) = above.filter(|at| !at.is_empty()) {
             dir = self.recent.get(at.bytes()).map(Dir::Recent);
@@ -232,6 +248,11 @@ impl ExportConfig {
         for (name, so_far) in path.steps(known) {
             let (next, stat) = self.enter(dir.as_fd(), name)?;
             self.check_search(&stat)?;
+            self.covers.check_node(&stat)?;
+            if self.writable {
+                dir = Dir::Beneath(next);
+                continue;
+            }
             let next = Arc::new(next);
             self.recent.keep(so_far.bytes(), next.clone());
             dir = Dir::Recent(next);
@@ -246,7 +267,7 @@ impl ExportConfig {
         Ok((next, stat))
     }
 
-    /// Finds the place of `path` without looking at its last name.
+    /// Finds the place of `path` without looking at its last name. EACCES if it is covered.
     pub fn place<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
         if let Some(name) = &self.file {
             if !path.is_empty() {
@@ -256,16 +277,68 @@ impl ExportConfig {
         }
         match path.split_last() {
             None => Ok(Place { dir: Dir::Root(self.dir.as_fd()), name: &[] }),
-            Some((parent, name)) => Ok(Place { dir: self.directory(parent)?, name }),
+            Some((parent, name)) => {
+                self.covers.check_path(path)?;
+                Ok(Place { dir: self.directory(parent)?, name })
+            }
         }
     }
 
-    /// Like [`Self::place`], for something that will be changed there: EROFS, or EBUSY for the root.
+    /// What `path` names, as an `O_PATH` descriptor.
+    pub fn node(&self, path: RelPath<'_>) -> Result<OwnedFd> {
+        self.open_node(&self.place(path)?)
+    }
+
+    /// What is at `place`, as an `O_PATH` descriptor. EACCES if it is covered.
+    pub fn open_node(&self, place: &Place<'_>) -> Result<OwnedFd> {
+        let node = place.node()?;
+        if !self.covers.is_empty() {
+            self.covers.check_node(&attr::of_fd(node.as_fd())?)?;
+        }
+        Ok(node)
+    }
+
+    /// Like [`Self::place`], for something that will be made, renamed or removed there: EROFS, or EBUSY for the root, for
+    /// what is covered and for the directories above that.
     pub fn place_to_change<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
         self.check_writable()?;
+        self.covers.check_name(path)?;
         let place = self.place(path)?;
         // A single file can't be renamed or removed: its name belongs to the directory around it.
+        if self.is_file() || place.name.is_empty() {
+            return Err(Errno::BUSY);
+        }
+        if !self.covers.is_empty()
+            && let Ok(stat) = place.attr()
+        {
+            self.covers.check_move(&stat)?;
+        }
+        Ok(place)
+    }
+
+    /// The same for a new directory, which may lie on the way to a covered place.
+    pub fn place_of_directory<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
+        self.check_writable()?;
+        let covered =
+            |errno| if errno == Errno::ACCESS && self.covers.names_to(path).is_some() { Errno::BUSY } else { errno };
+        let place = self.place(path).map_err(covered)?;
         if self.is_file() || place.name.is_empty() { Err(Errno::BUSY) } else { Ok(place) }
+    }
+
+    /// EBUSY for a name that a new file may not have, for it would lie on the way to a covered place.
+    pub fn check_new(&self, path: RelPath<'_>) -> Result<()> {
+        self.covers.check_name(path)
+    }
+
+    /// EACCES for what is covered, whatever its name is.
+    pub fn check_node(&self, stat: &Statx) -> Result<()> {
+        self.covers.check_node(stat)
+    }
+
+    /// EACCES for what is covered.
+    pub fn check_covers(&self, path: RelPath<'_>, stat: &Statx) -> Result<()> {
+        self.covers.check_path(path)?;
+        self.covers.check_node(stat)
     }
 
     /// The permission bits of a file of type `kind` that the guest asked for, as it gets them: what would give others the

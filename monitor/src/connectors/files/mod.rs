@@ -6,6 +6,7 @@
 mod ahead;
 mod attr;
 mod change;
+mod covers;
 mod dir;
 mod export;
 mod handles;

@@ -35,6 +35,9 @@ pub fn open(
     }
     handles.check_room()?;
     let has = |bit| wanted & bit != 0;
+    if has(flags::CREATE) {
+        export.check_new(path)?;
+    }
     let place = export.place(path)?;
     let (fd, stat) = open_or_create(export, &place, wanted, mode, (uid, gid))?;
     out.put_optional(&attr::node_attr(&stat))?;
@@ -93,6 +96,7 @@ fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u64, seen: &S
         export.check_writable()?;
     }
     export.check_read(seen)?;
+    export.check_node(seen)?;
     let cut = if wanted & flags::TRUNCATE != 0 { OFlags::TRUNC } else { OFlags::empty() };
     let fd = open_beneath(place.dir.as_fd(), place.name, access(wanted) | cut, Mode::empty())?;
     let stat = attr::of_fd(fd.as_fd())?;
@@ -100,6 +104,7 @@ fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u64, seen: &S
         return Err(Errno::STALE); // exchanged meanwhile: look again
     }
     export.check_read(&stat)?;
+    export.check_node(&stat)?;
     Ok((fd, stat))
 }
 

@@ -1,5 +1,6 @@
 //! The connector against real directories, with correct and with hostile requests.
 
+mod covers;
 mod limits;
 
 use super::*;

@@ -20,6 +20,8 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
     let skip = usize::try_from(skip).map_err(|_| Errno::INVAL)?;
     let (head, tail) = path.split_names(skip);
     let mut dir = export.directory(head)?;
+    let covered = export.covers.names_to(path);
+    let mut passed = head.names().count();
     let mut reported = 0;
     let mut names = tail.names().peekable();
     let stopped = loop {
@@ -31,7 +33,11 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
         // and its children belong together even while somebody renames.
         let entered = if names.peek().is_some() { export.enter(dir.as_fd(), name) } else { Err(Errno::NOTDIR) };
         let (stat, next) = match entered {
-            Ok((next, stat)) => (stat, Some(export.check_search(&stat).map(|()| next))),
+            Ok((next, stat)) => {
+                passed += 1;
+                let may_pass = if covered == Some(passed) { Err(Errno::ACCESS) } else { export.check_node(&stat) };
+                (stat, Some(may_pass.and_then(|()| export.check_search(&stat)).map(|()| next)))
+            }
             // The last component, or no directory.
             Err(Errno::ACCESS) => match attr::at(dir.as_fd(), name) {
                 Ok(stat) => (stat, Some(Err(Errno::ACCESS))),
@@ -58,6 +64,9 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
 /// [`abi::request::Op::ReadLink`]: as much of the target as the output takes.
 pub fn read_link(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
     let place = export.place(path)?;
+    if !export.covers.is_empty() {
+        export.check_node(&place.attr()?)?;
+    }
     let target = rustix::fs::readlinkat(place.dir.as_fd(), place.name, Vec::with_capacity(256))?;
     let target = target.as_bytes();
     let len = target.len().min(out.room()).min(MAX_PATH);

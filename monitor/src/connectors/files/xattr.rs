@@ -31,10 +31,6 @@ fn hidden(name: &[u8]) -> bool {
     name.starts_with(b"trusted.")
 }
 
-fn node(export: &ExportConfig, path: RelPath<'_>) -> Result<OwnedFd> {
-    export.place(path)?.node()
-}
-
 /// EPERM for names that only the host's administrator may change.
 fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
     check_name(name)?;
@@ -47,7 +43,7 @@ fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
 pub fn get(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
     let (path, name) = split_path(input, args[1])?;
     check_name(name)?;
-    let node = node(export, path)?;
+    let node = export.node(path)?;
     if hidden(name) {
         return Err(Errno::NODATA);
     }
@@ -68,7 +64,7 @@ pub fn get(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Outpu
 
 /// [`abi::request::Op::ListXattr`].
 pub fn list(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
-    let node = node(export, path)?;
+    let node = export.node(path)?;
     let mut names = vec![0; MAX_SIZE];
     let len = rustix::fs::listxattr(proc_path(node.as_fd()), names.as_mut_slice())?;
     names.truncate(len);
@@ -90,7 +86,7 @@ pub fn set(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
     let len = usize::try_from(args[2]).map_err(|_| Errno::INVAL)?;
     let (name, value) = rest.split_at_checked(len).ok_or(Errno::INVAL)?;
     check_change(export, name)?;
-    let node = node(export, path)?;
+    let node = export.node(path)?;
     check_holder(&node)?;
     rustix::fs::setxattr(proc_path(node.as_fd()), name, value, flags)?;
     Ok(Reply::default())
@@ -100,7 +96,7 @@ pub fn set(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
 pub fn remove(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
     let (path, name) = split_path(input, args[1])?;
     check_change(export, name)?;
-    let node = node(export, path)?;
+    let node = export.node(path)?;
     check_holder(&node)?;
     rustix::fs::removexattr(proc_path(node.as_fd()), name)?;
     Ok(Reply::default())

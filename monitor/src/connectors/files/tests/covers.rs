@@ -1,0 +1,148 @@
+//! Grants inside grants: what the export around must not reach, whatever it is asked.
+
+use super::*;
+
+/// Exports 1 (writable), 2 (read-only), 3 (public) of a directory in which `a/b/hidden`, `a/file` and `new/place` (which do
+/// not exist) are covered; 4 is `a` again.
+fn rig() -> Rig {
+    let mut rig = Rig::new();
+    let root = rig.root();
+    fs::create_dir_all(root.join("a/b/hidden/deep")).unwrap();
+    fs::create_dir_all(root.join("apart/hidden")).unwrap();
+    for (file, content) in [("a/b/hidden/secret", "s"), ("a/b/hidden/deep/er", "d"), ("a/file", "f"), ("a/b/open", "o")]
+    {
+        fs::write(root.join(file), content).unwrap();
+    }
+    fs::hard_link(root.join("a/file"), root.join("alias")).unwrap();
+    let open = |id, writable, public| {
+        let mut export = ExportConfig::open(id, &root, writable, public).unwrap();
+        for path in [&b"a/b/hidden"[..], b"a/file", b"new/place"] {
+            export.cover(path).unwrap();
+        }
+        export
+    };
+    let beside = ExportConfig::open(4, &root.join("a"), true, false).unwrap();
+    rig.files = FilesConnector::new(vec![open(1, true, false), open(2, false, false), open(3, false, true), beside]);
+    rig
+}
+
+fn two(first: &[u8], second: &[u8]) -> (u64, Vec<u8>) {
+    (first.len() as u64, [first, second].concat())
+}
+
+#[test]
+fn what_is_covered_is_out_of_reach() {
+    let mut rig = rig();
+    for export in [1, 2, 3] {
+        for path in
+            [&b"a/b/hidden"[..], b"a/b/hidden/secret", b"a/b/hidden/deep/er", b"a/file", b"new/place", b"new/place/x"]
+        {
+            let refused = [Errno::ACCESS, Errno::BUSY, Errno::ROFS];
+            assert_eq!(rig.open(export, open_flags::READ, path), Err(Errno::ACCESS), "{path:?}");
+            assert_eq!(rig.errno(Op::Fetch, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::ReadDir, &[export, 0], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::ReadLink, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::StatFs, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(Op::ListXattr, &[export], path), Errno::ACCESS);
+            let write = open_flags::WRITE | open_flags::CREATE | open_flags::TRUNCATE;
+            assert!(refused.contains(&rig.open(export, write, path).unwrap_err()));
+            let set = SetAttr { valid: set_attr::MODE | set_attr::SIZE, ..SetAttr::default() };
+            let input = [bytemuck::bytes_of(&set), path].concat();
+            assert!(refused.contains(&rig.errno(Op::SetAttr, &[export], &input)));
+            let (len, input) = two(path, b"user.av");
+            assert!(refused.contains(&rig.errno(Op::SetXattr, &[export, len, 6, 0], &input)));
+            for op in [Op::Mkdir, Op::Unlink] {
+                assert!(refused.contains(&rig.errno(op, &[export, 0], path)), "{op:?} {path:?}");
+            }
+            assert!(refused.contains(&rig.errno(Op::Unlink, &[export, 1], path)));
+            assert!(refused.contains(&rig.errno(Op::Mknod, &[export, 0o100644], path)));
+            let (len, input) = two(path, b"target");
+            assert!(refused.contains(&rig.errno(Op::Symlink, &[export, len], &input)));
+            for (from, to) in [(path, &b"moved"[..]), (b"hello", path), (b"apart", path)] {
+                let (len, input) = two(from, to);
+                for flags in [0, 1, 2] {
+                    assert!(refused.contains(&rig.errno(Op::Rename, &[export, len, flags], &input)), "{from:?} {to:?}");
+                }
+                assert!(refused.contains(&rig.errno(Op::Link, &[export, len], &input)), "{from:?} {to:?}");
+            }
+        }
+        // Its attributes are seen, as the names in a directory are, and nothing beyond.
+        let (reply, out) = rig.call(Op::Walk, &[export, 0], b"a/b/hidden/secret", 4096).unwrap();
+        assert_eq!((reply.result, reply.extra), (3, [Errno::ACCESS.raw_os_error() as u64, 3]));
+        assert_eq!(attrs(&out, 3)[2].mode & 0o170000, 0o040000);
+        assert_eq!(rig.errno(Op::Walk, &[export, 3], b"a/b/hidden/secret"), Errno::ACCESS);
+        let (reply, _) = rig.call(Op::Walk, &[export, 0], b"a/b/hidden", 4096).unwrap();
+        assert_eq!((reply.result, reply.extra), (3, [0, 3]));
+        // Nor by listing ahead.
+        let (reply, out) = rig.call(Op::ReadDir, &[export, 0, 1 << 16, 1, 0], b"a\0a/b/hidden/deep", 1 << 16).unwrap();
+        let lists = listed_ahead(&out[..reply.result as usize]);
+        assert_eq!(lists.iter().map(|list| list.0.as_str()).collect::<Vec<_>>(), ["a/b"]);
+        // What lies beside is served.
+        assert!(rig.open(export, open_flags::READ, b"a/b/open").is_ok());
+        assert!(rig.open(4, open_flags::READ, b"file").is_ok());
+    }
+    assert_eq!(fs::read_to_string(rig.root().join("a/b/hidden/secret")).unwrap(), "s");
+    assert!(!rig.root().join("moved").exists() && !rig.root().join("new").exists());
+}
+
+#[test]
+fn other_names_lead_there_neither() {
+    let mut rig = rig();
+    let root = rig.root();
+    // A hard link that the host made.
+    assert_eq!(rig.open(1, open_flags::READ, b"alias"), Err(Errno::ACCESS));
+    assert_eq!(rig.open(1, open_flags::WRITE | open_flags::TRUNCATE, b"alias"), Err(Errno::ACCESS));
+    assert_eq!(rig.errno(Op::Fetch, &[1], b"alias"), Errno::ACCESS);
+    let (len, input) = two(b"alias", b"second");
+    assert_eq!(rig.errno(Op::Link, &[1, len], &input), Errno::BUSY);
+    assert_eq!(rig.errno(Op::Rename, &[1, len, 0], &input), Errno::BUSY);
+    // The directories above keep their names, so that a covered path stays what it is.
+    for above in [&b"a"[..], b"a/b"] {
+        for (from, to) in [(above, &b"moved"[..]), (b"apart", above)] {
+            let (len, input) = two(from, to);
+            for flags in [0, 2] {
+                assert_eq!(rig.errno(Op::Rename, &[1, len, flags], &input), Errno::BUSY);
+            }
+        }
+        assert_eq!(rig.errno(Op::Unlink, &[1, 1], above), Errno::BUSY);
+    }
+    // Those that do not exist can be made, but only as directories, and put in no other's place.
+    let (len, input) = two(b"apart", b"new");
+    assert_eq!(rig.errno(Op::Rename, &[1, len, 0], &input), Errno::BUSY);
+    let (len, input) = two(b"new", b"apart");
+    assert_eq!(rig.errno(Op::Symlink, &[1, len], &input), Errno::BUSY);
+    assert_eq!(rig.open(1, open_flags::WRITE | open_flags::CREATE, b"new"), Err(Errno::BUSY));
+    rig.call(Op::Mkdir, &[1, 0o755], b"new", 112).unwrap();
+    assert_eq!(rig.errno(Op::Mkdir, &[1, 0o755], b"new/place"), Errno::BUSY);
+    assert_eq!(rig.errno(Op::Unlink, &[1, 1], b"new"), Errno::BUSY);
+    rig.call(Op::Mkdir, &[1, 0o755], b"new/other", 112).unwrap();
+    // The host moves it; the guest finds it and gets no further.
+    fs::rename(root.join("a/b/hidden"), root.join("apart/found")).unwrap();
+    for path in [&b"apart/found/secret"[..], b"apart/found/deep/er"] {
+        assert_eq!(rig.open(1, open_flags::READ, path), Err(Errno::ACCESS));
+        assert_eq!(rig.open(2, open_flags::READ, path), Err(Errno::ACCESS));
+    }
+    assert_eq!(rig.errno(Op::Unlink, &[1, 1], b"apart/found"), Errno::BUSY);
+    let (len, input) = two(b"apart/found", b"a/x");
+    assert_eq!(rig.errno(Op::Rename, &[1, len, 0], &input), Errno::BUSY);
+    let (reply, _) = rig.call(Op::Walk, &[1, 0], b"apart/found/deep/er", 4096).unwrap();
+    assert_eq!((reply.result, reply.extra), (2, [Errno::ACCESS.raw_os_error() as u64, 2]));
+    let (reply, out) = rig.call(Op::ReadDir, &[1, 0, 1 << 16], b"apart", 1 << 16).unwrap();
+    assert_eq!(listed_ahead(&out[..reply.result as usize]), [("apart/hidden".to_owned(), vec![])]);
+    // Nothing takes its place either.
+    assert_eq!(rig.errno(Op::Mkdir, &[1, 0o755], b"a/b/hidden"), Errno::BUSY);
+    fs::create_dir(root.join("a/b/hidden")).unwrap();
+    assert_eq!(rig.open(1, open_flags::WRITE | open_flags::CREATE, b"a/b/hidden/x"), Err(Errno::BUSY));
+    assert_eq!(rig.errno(Op::ReadDir, &[1, 0], b"a/b/hidden"), Errno::ACCESS);
+}
+
+#[test]
+fn only_plain_places_are_covered() {
+    let rig = Rig::new();
+    let mut export = ExportConfig::open(1, &rig.root(), true, false).unwrap();
+    let refused = |export: &mut ExportConfig, path: &[u8]| export.cover(path).unwrap_err().raw_os_error().unwrap();
+    assert_eq!(refused(&mut export, b""), Errno::INVAL.raw_os_error());
+    assert_eq!(refused(&mut export, b"../x"), Errno::INVAL.raw_os_error());
+    assert_eq!(refused(&mut export, b"up/x"), Errno::LOOP.raw_os_error());
+    export.cover(b"up").unwrap();
+}
