@@ -203,7 +203,7 @@ impl View {
             };
             inner.is_some() && self.grants.iter().any(|(outer, other)| shows((outer, other)) == inner)
         };
-        let is_shown = |at: &Path, grant: &Granted| grant.option.is_none() && !grant.public_only && same(at, grant);
+        let is_shown = |at: &Path, grant: &Granted| grant.option.is_none() && !grant.settled && same(at, grant);
         let shown: Vec<PathBuf> =
             self.grants.iter().filter(|(at, grant)| is_shown(at, grant)).map(|(at, _)| at.clone()).collect();
         self.grants.retain(|at, _| !shown.contains(at));

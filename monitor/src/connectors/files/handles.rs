@@ -6,6 +6,8 @@ use rustix::fs::Dir;
 
 /// Most handles of a pod, whatever the limit on descriptors is.
 const MAX_HANDLES: u64 = 1 << 14;
+/// Most directory streams of a pod: each has a buffer of some 13 KB in the monitor.
+const MAX_STREAMS: usize = 256;
 /// Descriptors that the monitor keeps for itself: its own, directories opened lately, those on the way down
 /// a tree that is listed ahead.
 const RESERVED: u64 = 160;
@@ -56,6 +58,8 @@ pub struct Handles {
     slots: Vec<Slot>,
     free: Vec<u32>,
     limit: usize,
+    /// Streams among them.
+    streams: usize,
 }
 
 impl Handles {
@@ -67,11 +71,15 @@ impl Handles {
 
     /// An empty table of at most `limit` handles.
     pub fn with_limit(limit: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), limit }
+        Self { slots: Vec::new(), free: Vec::new(), limit, streams: 0 }
     }
 
     /// Adds a handle; EMFILE if there are too many.
     pub fn insert(&mut self, handle: Handle) -> Result<u64> {
+        let is_stream = matches!(handle, Handle::Stream(_));
+        if is_stream && self.streams >= MAX_STREAMS {
+            return Err(Errno::MFILE);
+        }
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() >= self.limit => return Err(Errno::MFILE),
@@ -82,6 +90,7 @@ impl Handles {
         };
         let slot = self.slots.get_mut(index as usize).ok_or(Errno::MFILE)?;
         slot.handle = Some(handle);
+        self.streams += usize::from(is_stream);
         Ok(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
@@ -120,6 +129,7 @@ impl Handles {
         // Generation 0 is never given, so no handle is ever 0.
         slot.generation = slot.generation.checked_add(1).unwrap_or(1);
         self.free.push(number as u32);
+        self.streams -= usize::from(matches!(handle, Handle::Stream(_)));
         Ok(handle)
     }
 }
@@ -137,6 +147,22 @@ mod tests {
     fn handle() -> Handle {
         let fd = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         Handle::File(OpenFile { fd, read: true, write: false, export: 1 })
+    }
+
+    #[test]
+    fn streams_are_few() {
+        let stream = || {
+            let dir = rustix::fs::open("/", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+            Handle::Stream(Box::new(Stream { export: 1, dir: Dir::new(dir).unwrap(), waiting: None }))
+        };
+        let mut table = Handles::with_limit(2 * MAX_STREAMS);
+        let numbers: Vec<u64> = (0..MAX_STREAMS).map(|_| table.insert(stream()).unwrap()).collect();
+        assert_eq!(table.insert(stream()).unwrap_err(), Errno::MFILE);
+        table.insert(handle()).unwrap();
+        table.remove(numbers[7]).unwrap();
+        assert!(table.remove(numbers[7]).is_err());
+        table.insert(stream()).unwrap();
+        assert_eq!(table.insert(stream()).unwrap_err(), Errno::MFILE);
     }
 
     #[test]
