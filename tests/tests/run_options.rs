@@ -258,10 +258,10 @@ fn the_host_s_software_finds_its_directories() {
         stat -c '%a %U %G' /etc/shadow /etc/gshadow";
     let expected = "1777 '/run/lock'\n777 '/var/run' -> '/run'\n777 '/var/lock' -> '/run/lock'\n0\nx\ndpkg\ndaemon:*:::::::\n640 root shadow\n640 root shadow\n";
     assert_eq!(output(&["-u", "0:0"], script), expected);
-    // The host's directory that is granted in their place stays as it is.
+    // The host's directory that is granted in their place stays as it is; the pod's /var/tmp is mounted in it.
     let (scratch, path) = with_file("f", "granted");
     let script = "ls /var; test -d /var/lib || echo none; getent shadow daemon";
-    assert_eq!(output(&["-u", "0:0", "--rw", &format!("{path}:/var")], script), "f\nnone\ndaemon:*:::::::\n");
+    assert_eq!(output(&["-u", "0:0", "--rw", &format!("{path}:/var")], script), "f\ntmp\nnone\ndaemon:*:::::::\n");
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
 }
 

@@ -230,7 +230,7 @@ impl FileOps for Socket {
 pub fn open_sockets(family: u32) -> Result<Vec<(u64, Rc<File>)>> {
     let mut found: Vec<(u64, Rc<File>)> = Vec::new();
     for files in crate::task::process::all().into_iter().filter_map(|p| p.main_thread()?.try_files()) {
-        for file in files.numbers().into_iter().filter_map(|fd| files.get(fd).ok()) {
+        for file in files.numbers().filter_map(|fd| files.get(fd).ok()) {
             let matches = file.downcast::<Socket>().is_some_and(|socket| socket.family == family);
             if matches && let Ok(attr) = file.ops.attr() {
                 found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
