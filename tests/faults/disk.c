@@ -81,6 +81,12 @@ static void list(struct fuse_in_header *request, unsigned long from) {
         memcpy(next->name, files[i].name, next->namelen);
         len += FUSE_DIRENT_SIZE(next);
     }
+    if (broken && from <= COUNT && request->nodeid == FUSE_ROOT_ID) {
+        struct fuse_dirent *next = (void *)(out + len);
+        *next = (struct fuse_dirent){BROKEN, COUNT + 1, strlen("broken"), DT_DIR};
+        memcpy(next->name, "broken", next->namelen);
+        len += FUSE_DIRENT_SIZE(next);
+    }
     answer(request, 0, out, len);
 }
 

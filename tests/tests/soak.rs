@@ -19,16 +19,21 @@ const SLACK: u64 = 64;
 /// lies between two of them another.
 const SLACK_OF_HOST: u64 = 2 * 2048;
 
-/// What a monitor has on the host, proportional set size in KiB: its own, and the memory of its pod.
+/// What a monitor has on the host in KiB: its own anonymous memory (pages of its program are shared with other monitors,
+/// so their proportional size depends on these), and the proportional set size of its pod's memory.
 fn monitor_kib(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let (mut own, mut pod, mut size) = (0, 0, 0);
+    let (mut own, mut pod, mut size, mut anonymous) = (0, 0, 0, 0);
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        match words.next() {
-            Some("Pss:") => size = words.next().and_then(|number| number.parse().ok()).unwrap_or(0),
+        let name = words.next();
+        let mut number = || words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        match name {
+            Some("Pss:") => size = number(),
+            Some("Anonymous:") => anonymous = number(),
             // No swap is reserved for the pod's memory (nor for stacks of threads, which are small).
-            Some("VmFlags:") => *(if words.any(|flag| flag == "nr") { &mut pod } else { &mut own }) += size,
+            Some("VmFlags:") if words.any(|flag| flag == "nr") => pod += size,
+            Some("VmFlags:") => own += anonymous,
             _ => (),
         }
     }

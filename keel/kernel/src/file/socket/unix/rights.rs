@@ -19,8 +19,10 @@ use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// With fewer sockets on their way, each end of a local socket looks for garbage.
+/// With no more sockets on their way, each end of a local socket looks for garbage.
 const FEW: usize = 64;
+/// With more, garbage is looked for after as many ends as this share of them: the cost of an end stays bounded.
+const SHARE: usize = 4;
 /// From how many on a message that brings another one looks for garbage.
 const MANY: usize = 1024;
 
@@ -162,8 +164,7 @@ fn arrived(files: &[Rc<File>], user: u32) {
 pub fn socket_ended() {
     ENDS.set(ENDS.get() + 1);
     let waiting = SOCKETS.borrow().len();
-    // With many on their way not each end looks at all of them.
-    if waiting > 0 && ENDS.get() * FEW >= waiting {
+    if waiting > 0 && (waiting <= FEW || ENDS.get() * SHARE >= waiting) {
         collect();
     }
 }
