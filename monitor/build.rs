@@ -65,10 +65,10 @@ fn build_library(keel: &Path, target_dir: &Path) -> PathBuf {
 
 /// Links keel with the gate that asks `keel_quick` first, if that keeps off what the gate does not save.
 fn link(library: &Path, script: &Path, image: &Path) {
-    link_with("keel_gate", "keel_gate_shared", library, script, image);
+    link_with("keel_gate", library, script, image);
     if !quick_is_harmless(image) {
         println!("cargo:warning=keel_quick uses vector registers or calls: system calls will be slower");
-        link_with("keel_gate_full", "keel_gate_full", library, script, image);
+        link_with("keel_gate_full", library, script, image);
     }
 }
 
@@ -92,7 +92,7 @@ fn quick_is_harmless(image: &Path) -> bool {
     code.iter().any(|instruction| instruction.starts_with("ret")) && code.iter().all(harmless)
 }
 
-fn link_with(gate: &str, shared_gate: &str, library: &Path, script: &Path, image: &Path) {
+fn link_with(gate: &str, library: &Path, script: &Path, image: &Path) {
     let mut command = Command::new("ld");
     command.args([
         "-nostdlib",
@@ -105,7 +105,6 @@ fn link_with(gate: &str, shared_gate: &str, library: &Path, script: &Path, image
     ]);
     command.args(["-u", "keel_start", "-u", "KEEL_HOOKS", "--strip-debug"]);
     command.arg(format!("--defsym=keel_gate_entry={gate}"));
-    command.arg(format!("--defsym=keel_gate_shared_entry={shared_gate}"));
     command.arg("-T").arg(script).arg("-o").arg(image);
     command.arg("--start-group").arg(library).arg("--end-group");
     let output = command.output().expect("the linker `ld` (Debian package binutils) runs");

@@ -52,6 +52,11 @@ pub struct BootInfo {
     pub xcr0: u64,
     /// [`flags`].
     pub flags: u64,
+    /// Processors of the host that the pod may use at once: it keeps no more virtual CPUs busy than that, unless
+    /// programs pin threads to further ones.
+    pub processors: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Bits of [`BootInfo::flags`].
@@ -66,6 +71,8 @@ pub mod flags {
     pub const DOORBELL_EVENT: u64 = 8;
     /// The helper polls while there is work (`--doorbell=poll`).
     pub const DOORBELL_POLL: u64 = 16;
+    /// No page of a host file is mapped: there is no window (`--no-shared-pages`).
+    pub const NO_WINDOW: u64 = 32;
     /// Fail with a panic when the first program ends (a hidden option, to test reports).
     pub const FAIL_PANIC: u64 = 1 << 32;
     /// Fail with an exception then.
@@ -74,7 +81,7 @@ pub mod flags {
     pub const FAIL_STACK: u64 = 1 << 34;
 }
 
-const _: () = assert!(core::mem::size_of::<BootInfo>() == 208);
+const _: () = assert!(core::mem::size_of::<BootInfo>() == 216);
 
 /// One host directory or file that the pod may see, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +135,17 @@ pub enum StreamKind {
     File,
     /// A character device such as `/dev/null`.
     Device,
+}
+
+/// A descriptor that the first process has besides its standard streams; served like these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Its number there.
+    pub number: u32,
+    /// What it is, not `Closed`.
+    pub kind: StreamKind,
+    /// `O_*` flags of open(2): access mode and status.
+    pub flags: u32,
 }
 
 /// When a traced call began, as it is printed.
@@ -203,6 +221,8 @@ pub struct PodConfig {
     pub private_limit: Option<u64>,
     /// The three standard streams.
     pub streams: [StreamKind; 3],
+    /// Further descriptors of the first process. Requests name them by the numbers from 3, in this order.
+    pub passed: Vec<Passed>,
     /// `(rows, columns)` of the terminal, if a stream is one.
     pub window: Option<(u16, u16)>,
     /// Tell of system calls (`hull trace`).

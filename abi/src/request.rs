@@ -32,15 +32,15 @@ pub enum Op {
     /// Host clocks now. e0: realtime ns, e1: monotonic ns.
     Clock = 8,
 
-    /// Read a standard stream. a0: 0, a1: 1 to fail with EAGAIN instead of waiting, a2: 0 to go on at the stream's own
+    /// Read a stream. a0: its number (0 to 2, then those of `PodConfig::passed`), a1: 1 to fail with EAGAIN instead of waiting, a2: 0 to go on at the stream's own
     /// position, or (of a file) an offset and 1, and the position stays. out: room.
     /// Result: bytes, 0 at the end. May complete late.
     StreamRead = 16,
-    /// Write a standard stream. a0: 1 or 2, a1: 1 to fail with EAGAIN instead of waiting, a2: as for `StreamRead`, or
+    /// Write a stream. a0: its number, a1: 1 to fail with EAGAIN instead of waiting, a2: as for `StreamRead`, or
     /// `u64::MAX` to append. in: bytes.
     /// Result: bytes. May complete late.
     StreamWrite = 17,
-    /// Readiness of a standard stream. a0: stream, a1: poll(2) events wanted; completes when one
+    /// Readiness of a stream. a0: stream, a1: poll(2) events wanted; completes when one
     /// of them (or POLLERR, POLLHUP) holds; a2: 1 to complete at once. Result: events.
     StreamPoll = 18,
     /// Cancel a late operation. a0: id. The cancelled one completes with ECANCELED.
@@ -80,7 +80,8 @@ pub enum Op {
     /// a5: 1 for the a3 others alone, without what lies beneath them and beneath the path.
     ReadDir = 33,
     /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file, a3: uid, a4: gid
-    /// of a new file. in: path. out: [`NodeAttr`]. e0: handle.
+    /// of a new file. in: path. out: [`NodeAttr`]. e0: handle. With [`open_flags::UNNAMED`] the path is that of a
+    /// directory, in whose file system a file without a name is made; EOPNOTSUPP if it has none.
     Open = 34,
     /// a0: handle.
     Close = 35,
@@ -98,7 +99,7 @@ pub enum Op {
     /// a0: handle, a1: 1 for data only.
     Sync = 41,
     /// Map file pages into the window. a0: handle, a1: file offset, a2: bytes, a3: guest-physical
-    /// address in the window, a4: 1 if writable. All multiples of a page.
+    /// address in the window, a4: 1 if writable. All multiples of a page. ENXIO beyond the page in which the file ends.
     Map = 42,
     /// Take window pages back. a0: guest-physical address, a1: bytes.
     Unmap = 43,
@@ -111,32 +112,41 @@ pub enum Op {
     /// a0: export, a1: bytes of the path in the input, a2: uid, a3: gid. in: path, then target.
     /// out: [`NodeAttr`].
     Symlink = 47,
-    /// a0: export, a1: bytes of the first path. in: existing path, then new path. out: [`NodeAttr`].
+    /// a0: export, a1: bytes of the first path, a2: 0, or a handle of the existing file (then a1 is 0). in: existing
+    /// path, then new path. out: [`NodeAttr`].
     Link = 48,
     /// a0: export, a1: 1 for a directory. in: path.
     Unlink = 49,
     /// a0: export, a1: bytes of the first path, a2: renameat2(2) flags. in: old path, new path. out: [`NodeAttr`] of what
     /// has the new name then.
     Rename = 50,
-    /// a0: export. in: [`SetAttr`], then path. out: [`NodeAttr`].
+    /// a0: export, a1: 0, or a handle that names the file in place of a path (which is empty then). in: [`SetAttr`],
+    /// then path. out: [`NodeAttr`].
     SetAttr = 51,
     /// a0: export. in: path. out: [`FsStat`].
     StatFs = 52,
-    /// a0: export, a1: bytes of the path. in: path, then name. out: value. Result: bytes;
-    /// with no room for output the size needed.
+    /// a0: export, a1: bytes of the path, a2: 0 or a handle, as for `SetAttr`. in: path, then name. out: value.
+    /// Result: bytes; with no room for output the size needed.
     GetXattr = 53,
-    /// a0: export. in: path. out: names, each ended by a zero byte. Result: bytes.
+    /// a0: export, a1: 0 or a handle, as for `SetAttr`. in: path. out: names, each ended by a zero byte. Result: bytes.
     ListXattr = 54,
-    /// a0: export, a1: bytes of the path, a2: bytes of the name, a3: setxattr(2) flags.
+    /// a0: export, a1: bytes of the path, a2: bytes of the name, a3: setxattr(2) flags, a4: 0 or a handle, as for
+    /// `SetAttr`.
     /// in: path, name, value.
     SetXattr = 55,
-    /// a0: export, a1: bytes of the path. in: path, then name.
+    /// a0: export, a1: bytes of the path, a2: 0 or a handle, as for `SetAttr`. in: path, then name.
     RemoveXattr = 56,
     /// Open a regular file for reading and read its beginning in the same trip. a0: export. in: path.
     /// out: [`NodeAttr`], then content. Result: bytes of content. e0: handle if the file is longer
     /// than the room, or 0 if all of it was delivered (nothing stays open then). ENOSYS: keel falls
     /// back to `Open` and `Read`.
     Fetch = 57,
+    /// Take window pages from the host before they are used. a0: guest-physical address, a1: bytes (at most 2 MiB), both
+    /// page multiples, a2: 1 for stores. EFAULT if the host can't provide one: the file was cut, can't be read, or has
+    /// no room on its disk; EINVAL for stores to pages that are mapped read-only.
+    Populate = 58,
+    /// Next data, or hole, of a file. a0: handle, a1: offset, a2: 1 for a hole. Result: its offset. ENXIO.
+    Seek = 59,
 }
 
 impl Op {
@@ -188,6 +198,8 @@ impl Op {
             Op::SetXattr,
             Op::RemoveXattr,
             Op::Fetch,
+            Op::Populate,
+            Op::Seek,
         ];
         ALL.iter().copied().find(|op| *op as u32 == number)
     }
@@ -205,6 +217,11 @@ pub mod open_flags {
     pub const EXCLUSIVE: u64 = 8;
     /// Cut it to length 0.
     pub const TRUNCATE: u64 = 16;
+    /// Make a file without a name; only with `READ` and `WRITE`.
+    pub const UNNAMED: u64 = 32;
+    /// With `EXCLUSIVE`: if the name exists, the result is 1 in place of EEXIST, the attributes are those of what has it,
+    /// and nothing is opened.
+    pub const OR_TELL: u64 = 64;
 }
 
 /// Attributes of a file, as statx(2) reports them on the host.
@@ -239,8 +256,8 @@ pub struct NodeAttr {
     pub ctime_ns: u32,
     /// Nanoseconds of the birth time.
     pub btime_ns: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// [`node_flags`].
+    pub flags: u32,
     /// Seconds of the access time.
     pub atime: i64,
     /// Seconds of the modification time.
@@ -251,6 +268,13 @@ pub struct NodeAttr {
     pub btime: i64,
 }
 const _: () = assert!(core::mem::size_of::<NodeAttr>() == 112);
+
+/// Bits of [`NodeAttr::flags`].
+pub mod node_flags {
+    /// The file has no access control list, and a directory no default one. Only told where it is asked for,
+    /// [`super::list_attr::LISTS`].
+    pub const NO_LISTS: u32 = 1;
+}
 
 /// Head of a directory record; the name, then the link target, follow; the whole is padded with
 /// zeros to a multiple of 8 bytes.
@@ -285,6 +309,8 @@ pub mod list_attr {
     pub const DIRECTORIES: u64 = 1;
     /// None.
     pub const NONE: u64 = 2;
+    /// All, and whether they have access control lists, [`super::node_flags::NO_LISTS`].
+    pub const LISTS: u64 = 3;
 }
 
 /// What [`Op::SetAttr`] changes.

@@ -80,8 +80,8 @@ pub struct Ring {
     /// Not 0: threads have waited while all virtual CPUs were busy. Set by the monitor before a kick,
     /// taken back by keel.
     pub overdue: AtomicU32,
-    /// How often pages of the window were lost, because the host's file was cut or can't be read; written by
-    /// the monitor. It put other memory there, and kicks.
+    /// How often pages of the window were lost, because the host's file was cut, can't be read or has no room for a store;
+    /// written by the monitor. It put other memory there, and kicks.
     pub losses: AtomicU32,
     _pad3: u32,
     /// `CLOCK_MONOTONIC` ns at which the helper looks at `deadline_ns` and `tick_wanted` next unless the doorbell rings;
@@ -95,7 +95,7 @@ pub struct Ring {
     pub sub_tail: AtomicU32,
     /// Completions consumed; written by keel.
     pub comp_head: AtomicU32,
-    /// Not 0: keel wants an interrupt every tick (more than one thread is runnable), and somebody to watch
+    /// Not 0: keel wants an interrupt every tick (more than one thread is runnable), and a poll of
     /// `waiting`.
     pub tick_wanted: AtomicU32,
     /// Not 0: keel wants the helper to stay awake and poll.
@@ -137,7 +137,7 @@ pub struct HostClocks {
 
 /// Values of [`Ring::server`].
 pub mod server_state {
-    /// Nobody looks at the ring: ring the doorbell or exit.
+    /// No thread polls the ring: ring the doorbell or exit.
     pub const ASLEEP: u32 = 0;
     /// A host thread polls the ring: do nothing, it will see the submission.
     pub const POLLING: u32 = 1;

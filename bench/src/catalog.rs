@@ -1,5 +1,8 @@
 //! What is measured.
 
+mod parallel;
+mod servers;
+
 /// A benchmark: one or several rows of the table.
 #[derive(Debug)]
 pub struct Benchmark {
@@ -30,6 +33,11 @@ pub enum Kind {
     StartAtOnce(Starter),
     /// Pods that wait for nothing: what they cost.
     Idle,
+    /// What several workers gain over one: operation, kind of worker and their number, see `workload::parallel`.
+    Gain(&'static str),
+    /// A shell script that prints nanoseconds per operation. `SCRATCH` is an empty directory, removed
+    /// afterwards.
+    Script(&'static str),
     /// A workload of the host that measures itself, and another one there that measures a guest without keel.
     Bare(&'static str, &'static str),
 }
@@ -51,15 +59,19 @@ impl Benchmark {
         let suffixes: &[&str] = match self.kind {
             Kind::Twice(_) | Kind::Command(_) => &["-first", "-again"],
             Kind::Idle => &["-memory", "-memory-all", "-wakeups", "-cpu"],
-            Kind::Dynamic(_) | Kind::Static(_) | Kind::Start(_) | Kind::StartAtOnce(_) | Kind::Bare(..) => &[""],
+            _ => &[""],
         };
         suffixes.iter().map(|suffix| format!("{}{suffix}", self.name)).collect()
     }
 
     /// Programs of the host that it runs, by absolute path.
     pub fn programs(&self) -> impl Iterator<Item = &'static str> {
-        let line = if let Kind::Command(line) = self.kind { line } else { "" };
-        line.split_ascii_whitespace().filter(|word| word.starts_with("/usr/bin/"))
+        let line = match self.kind {
+            Kind::Command(line) | Kind::Script(line) => line,
+            Kind::Dynamic(["once", line]) => line,
+            _ => "",
+        };
+        line.split_ascii_whitespace().filter(|word| word.starts_with("/usr/bin/") || word.starts_with("/usr/sbin/"))
     }
 }
 
@@ -83,8 +95,37 @@ const fn at_once(name: &'static str, what: &'static str, starter: Starter) -> Be
     Benchmark { name, what, kind: Kind::StartAtOnce(starter), options: &[] }
 }
 
+/// `hull run` options of benchmarks that write to the host: with the helper, and with an exit for each request.
+const GRANT: &[&str] = &["--rw", "PLACE/work:PLACE/work"];
+const GRANT_EXIT: &[&str] = &["--rw", "PLACE/work:PLACE/work", "--doorbell", "exit"];
+
+const fn granted(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
+    Benchmark { options: GRANT, ..dynamic(name, what, arguments) }
+}
+
+const fn granted_exit(name: &'static str, arguments: &'static [&'static str]) -> Benchmark {
+    Benchmark {
+        options: GRANT_EXIT,
+        ..dynamic(name, "the same with an exit for each request that must be answered", arguments)
+    }
+}
+
+/// Unpacks an archive in the grant, then removes what it had.
+const UNTAR: &[&str] =
+    &["once", "mkdir PLACE/work/untar && /usr/bin/tar -xf PLACE/files.tar -C PLACE/work/untar\nrm -r PLACE/work/untar"];
+/// Clones a repository into the grant, then removes it.
+const CLONE: &[&str] = &[
+    "once",
+    "/usr/bin/git -c safe.directory=* clone -q --no-hardlinks PLACE/repository PLACE/work/clone\nrm -rf PLACE/work/clone",
+];
+
 /// All benchmarks, in the order of the table.
-pub const ALL: &[Benchmark] = &[
+pub fn all() -> impl Iterator<Item = &'static Benchmark> {
+    ONE.iter().chain(parallel::GAINS.iter().flatten()).chain(servers::ALL)
+}
+
+/// Those that need no second processor.
+const ONE: &[Benchmark] = &[
     dynamic("devnull", "write and read of 64 bytes on /dev/null, dynamic program", &["devnull"]),
     Benchmark {
         name: "devnull-static",
@@ -100,7 +141,7 @@ pub const ALL: &[Benchmark] = &[
         options: &[],
     },
     dynamic("clock-gettime", "clock_gettime(CLOCK_MONOTONIC)", &["clock-gettime"]),
-    dynamic("futex-wake", "FUTEX_WAKE that nobody waits for", &["futex-wake"]),
+    dynamic("futex-wake", "FUTEX_WAKE without a waiter", &["futex-wake"]),
     dynamic("pipe-self", "a byte written to a pipe and read by the same thread", &["pipe-self"]),
     dynamic("lseek", "lseek to the start of a file", &["lseek", "/usr/bin/bash"]),
     dynamic("fstat", "fstat of a file", &["fstat", "/usr/bin/bash"]),
@@ -120,6 +161,28 @@ pub const ALL: &[Benchmark] = &[
             &["host-open", "PLACE/repository"],
         )
     },
+    granted("write-64", "5 MB written to a granted file, 64 bytes at a time, per write", &["write-64", "PLACE/work"]),
+    granted_exit("write-64-exit", &["write-64", "PLACE/work"]),
+    granted("write-256", "the same, 256 bytes at a time", &["write-256", "PLACE/work"]),
+    granted_exit("write-256-exit", &["write-256", "PLACE/work"]),
+    granted("write-1024", "the same, 1,024 bytes at a time", &["write-1024", "PLACE/work"]),
+    granted_exit("write-1024-exit", &["write-1024", "PLACE/work"]),
+    granted(
+        "create-unlink",
+        "a file made in a grant, written, closed and removed, 3,000 times",
+        &["create-unlink", "PLACE/work"],
+    ),
+    granted_exit("create-unlink-exit", &["create-unlink", "PLACE/work"]),
+    granted(
+        "append-4",
+        "lines of 64 bytes that four processes append to a granted file, per line",
+        &["append-4", "PLACE/work"],
+    ),
+    granted_exit("append-4-exit", &["append-4", "PLACE/work"]),
+    granted("untar-rw", "tar unpacks 5,000 files of 17 MB into a grant", UNTAR),
+    granted_exit("untar-rw-exit", UNTAR),
+    granted("git-clone-rw", "git clone of a repository of 1,000 files into a grant", CLONE),
+    granted_exit("git-clone-rw-exit", CLONE),
     dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
     start("start", "start to exit of a static program: fork and exec on the host, a pod", Starter::Host),
     start("start-runc", "the same: runc run, a pod", Starter::Runc),
@@ -211,8 +274,9 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        for (i, benchmark) in ALL.iter().enumerate() {
-            assert!(ALL[..i].iter().all(|other| other.name != benchmark.name), "{}", benchmark.name);
+        let mut names = std::collections::HashSet::new();
+        for benchmark in all() {
+            assert!(names.insert(benchmark.name), "{}", benchmark.name);
         }
     }
 }

@@ -37,14 +37,13 @@ pub struct Options {
 
 /// Runs the benchmarks and prints what they measured.
 pub fn bench(options: &Options) -> Result<()> {
-    let chosen: Vec<&catalog::Benchmark> = catalog::ALL
-        .iter()
+    let chosen: Vec<&catalog::Benchmark> = catalog::all()
         .filter(|b| options.names.is_empty() || options.names.iter().any(|name| b.name.contains(name.as_str())))
         .collect();
     ensure!(!chosen.is_empty(), "no benchmark has such a name; see hull bench --list");
     if options.list {
         for benchmark in chosen {
-            println!("{:<21} {}", benchmark.name, benchmark.what);
+            println!("{:<29} {}", benchmark.name, benchmark.what);
         }
         return Ok(());
     }

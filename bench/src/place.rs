@@ -45,6 +45,7 @@ impl Place {
             write_program(&bundle.join("rootfs/static"), STATIC)?;
             fs::write(bundle.join("config.json"), serde_json::to_vec(&oci_config())?)?;
         }
+        fs::create_dir(self.directory.join("work"))?;
         let files = self.directory.join("files");
         fs::create_dir(&files)?;
         for number in 0..crate::workload::FILES {

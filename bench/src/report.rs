@@ -15,6 +15,8 @@ pub enum Unit {
     Bytes,
     /// Events per second and pod.
     PerSecond,
+    /// Throughput of several workers through that of one.
+    Gain,
 }
 
 /// One line of the table.
@@ -35,25 +37,27 @@ pub struct Row {
 }
 
 impl Row {
-    /// Time of the host through time of the pod: above 1, the pod is faster.
+    /// Time of the host through time of the pod, or gain of the pod through gain of the host: above 1, the pod is
+    /// better.
     fn ratio(&self) -> Option<f64> {
-        Some(self.host?.median / self.pod?.median)
+        let (host, pod) = (self.host?.median, self.pod?.median);
+        Some(if self.unit == Unit::Gain { pod / host } else { host / pod })
     }
 }
 
 /// The head of the table.
 pub fn print_head() {
-    println!("{:<21} {:>20} {:>20} {:>9}", "", "host", "pod", "host/pod");
+    println!("{:<29} {:>20} {:>20} {:>9}", "", "host", "pod", "host/pod");
 }
 
 /// A row of the table.
 pub fn print_row(row: &Row) {
     if let Some(why) = row.error.as_deref().or(row.skipped.as_deref()) {
-        println!("{:<21} {why}", row.name);
+        println!("{:<29} {why}", row.name);
         return;
     }
     let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-    println!("{:<21} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host, row.unit), summary(row.pod, row.unit));
+    println!("{:<29} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host, row.unit), summary(row.pod, row.unit));
 }
 
 /// All rows as one JSON document.
@@ -75,6 +79,7 @@ fn summary(summary: Option<Summary>, unit: Unit) -> String {
         Unit::Ns => duration(median),
         Unit::Bytes => format!("{:.2} MB", median / 1e6),
         Unit::PerSecond => format!("{median:.2} /s"),
+        Unit::Gain => format!("{median:.2} x"),
     };
     format!("{text} ±{percent:3.0}%")
 }
@@ -106,5 +111,7 @@ mod tests {
         let of = |median| Some(Summary { median, spread: 0.0 });
         let row = Row { name: "x".into(), unit: Unit::Ns, host: of(10.0), pod: of(5.0), skipped: None, error: None };
         assert_eq!(row.ratio(), Some(2.0));
+        let row = Row { unit: Unit::Gain, ..row };
+        assert_eq!(row.ratio(), Some(0.5), "the pod gains less from a second worker than the host");
     }
 }

@@ -59,6 +59,7 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
         unit: match (&benchmark.kind, name.as_str()) {
             (Kind::Idle, "idle-wakeups") => Unit::PerSecond,
             (Kind::Idle, "idle-memory" | "idle-memory-all") => Unit::Bytes,
+            (Kind::Gain(_), _) => Unit::Gain,
             _ => Unit::Ns,
         },
         name,
@@ -79,6 +80,10 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
             let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();
             numbers(&words, benchmark.options, place, side)
         }
+        Kind::Gain(description) => {
+            numbers(&["hull", "bench-workload", "parallel", description], benchmark.options, place, side)
+        }
+        Kind::Script(script) => numbers(&["hull", "bench-workload", "script", script], benchmark.options, place, side),
         Kind::Static(name) => numbers(&["static", name], benchmark.options, place, side),
         Kind::Command(line) => numbers(&["hull", "bench-workload", "command", line], benchmark.options, place, side),
         Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
@@ -131,6 +136,8 @@ fn small_environment(command: &mut Command) {
 /// `hull run OPTIONS … --`.
 pub fn pod(place: &Place, options: &[&str]) -> Command {
     let mut command = Command::new(&place.hull);
+    let host = place.directory.display().to_string();
+    let options = options.iter().map(|option| option.replacen("PLACE", &host, 1).replace("PLACE", Place::IN_POD));
     command.arg("run").args(options).args(["--timeout", LIMIT, "--ro"]);
     command.arg(format!("{}:{}", place.directory.display(), Place::IN_POD)).arg("--");
     command

@@ -1,7 +1,7 @@
 //! Memory that is new to the machine.
 //!
 //! Where the host is a virtual machine that gets memory on demand, a page that it has not used for long costs ten times what it
-//! costs otherwise. Whoever needs it first would pay that, the host's program or the pod.
+//! costs otherwise. The first user would pay that, the host's program or the pod.
 
 use std::ptr::null_mut;
 
@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 /// Has the host use memory, on large pages as far as it has them, and gives it back. A host that has not so much goes without.
 pub fn memory() {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, which nobody else knows; it is written within its bounds and taken away again.
+    // SAFETY: a new mapping without other users; it is written within its bounds and unmapped again.
     unsafe {
         let start = libc::mmap(null_mut(), BYTES, prot, flags, -1, 0);
         if start == libc::MAP_FAILED {

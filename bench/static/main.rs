@@ -15,7 +15,7 @@ const CLOCK_GETTIME: usize = 228;
 const EXIT_GROUP: usize = 231;
 const O_RDWR: usize = 2;
 const CLOCK_MONOTONIC: usize = 1;
-/// Operations between two looks at the clock.
+/// Operations between two readings of the clock.
 const BATCH: u64 = 20_000;
 /// How long a measurement runs.
 const SPAN: u64 = 100_000_000;

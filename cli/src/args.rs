@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::trace::TraceArgs;
-use crate::values::{Grant, amount, duration, size};
+use crate::values::{Grant, PassFd, amount, duration, pass_fd, size};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -94,7 +94,7 @@ const DEFAULT_CPUS: usize = 4;
 
 /// As many virtual CPUs as this process may use of the host's, within reason.
 fn default_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(DEFAULT_CPUS) as u32)
+    monitor::processors().min(DEFAULT_CPUS) as u32
 }
 
 /// Options of `run` and `trace`.
@@ -125,9 +125,18 @@ pub struct RunArgs {
     #[arg(long)]
     pub keep_setid: bool,
 
+    /// Copy pages of granted files into the pod's memory instead of mapping the host's page cache, which pods share
+    #[arg(long)]
+    pub no_shared_pages: bool,
+
     /// Grant nothing by default: only what --ro and --rw name
     #[arg(long)]
     pub no_host: bool,
+
+    /// Pass an open descriptor of hull's above 2, as M in the pod: a file, a pipe, a connected stream socket, the terminal.
+    /// Repeatable
+    #[arg(long, value_name = "N[:M]", value_parser = pass_fd)]
+    pub pass_fd: Vec<PassFd>,
 
     /// Set a variable, or pass it from hull's environment if there is no value. Repeatable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
@@ -173,6 +182,10 @@ pub struct RunArgs {
     /// Let the pod's kernel fail when the program ends, to see its report
     #[arg(long, value_enum, hide = true)]
     pub fail_keel: Option<FailKeel>,
+
+    /// Keep as many virtual CPUs busy as if the host had so many processors, to test locks
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub busy_cpus: Option<u32>,
 
     /// Keep standard input open: always so, accepted for habit
     #[arg(short, long)]

@@ -36,7 +36,7 @@ impl Limit {
     }
 }
 
-/// The tightest limit of the groups that this process is in; `None`: nobody set one.
+/// The lowest memory limit of this process's control groups, in bytes; `None` without a limit.
 pub fn memory_limit() -> Option<Limit> {
     let read = |path: &Path| read(path).ok();
     let groups = read(Path::new("/proc/self/cgroup"))?;

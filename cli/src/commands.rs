@@ -14,9 +14,15 @@ fn measured(result: anyhow::Result<()>) -> Result<u8> {
 
 /// Runs a command; its exit code.
 pub fn dispatch(command: Command) -> Result<u8> {
-    if matches!(command, Command::Run(_) | Command::Trace(_)) {
-        // Whatever the caller left open is no business of the pod's monitor.
-        monitor::jail::close_inherited();
+    let options = match &command {
+        Command::Run(options) => Some(options),
+        Command::Trace(options) => Some(&options.run),
+        _ => None,
+    };
+    if let Some(options) = options {
+        // Whatever else the caller left open is no business of the pod's monitor.
+        let passed: Vec<i32> = options.pass_fd.iter().map(|passed| passed.host).collect();
+        monitor::jail::close_inherited(&passed);
         monitor::jail::report_faults().map_err(|failure| Failure::Pod(failure.into()))?;
         keeper::start();
     }

@@ -125,7 +125,7 @@ pub fn doctor(options: &DoctorArgs) -> u8 {
     } else {
         checks.iter().map(|check| check.line() + "\n").collect()
     };
-    // Whoever does not read on has read enough.
+    // Ignore EPIPE.
     let _ = std::io::stdout().write_all(report.as_bytes());
     if failed { EXIT_FAILURE } else { 0 }
 }

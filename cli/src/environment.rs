@@ -90,9 +90,45 @@ pub fn strings(variables: Variables) -> Vec<Vec<u8>> {
     variables.into_iter().map(string).collect()
 }
 
-/// A variable from strings for the host's environment; names without a value are left out.
-pub fn host() -> Variables {
-    std::env::vars_os().filter(|(name, _)| !name.is_empty() && !name.clone().into_vec().contains(&b'=')).collect()
+/// hull's own environment. It may hold secrets that the pod is not given, so these copies are overwritten when they go.
+#[derive(Debug, Default)]
+pub struct Host(Variables);
+
+impl std::ops::Deref for Host {
+    type Target = Variables;
+
+    fn deref(&self) -> &Variables {
+        &self.0
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for (name, value) in std::mem::take(&mut self.0) {
+            wipe(name);
+            wipe(value);
+        }
+    }
+}
+
+fn wipe(text: OsString) {
+    let mut bytes = text.into_vec();
+    bytes.fill(0);
+    // The compiler may not leave it out.
+    std::hint::black_box(&bytes);
+}
+
+/// The host's environment; names without a value are left out.
+pub fn host() -> Host {
+    let mut variables = Variables::new();
+    for (name, value) in std::env::vars_os() {
+        if name.is_empty() || name.as_bytes().contains(&b'=') {
+            wipe(value);
+        } else {
+            variables.insert(name, value);
+        }
+    }
+    Host(variables)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub const EXIT_NOT_FOUND: u8 = 127;
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Something that the user asked for is wrong or impossible.
+    /// A request of the user is wrong or impossible.
     #[error("{what}: {why}; {remedy}")]
     Request {
         /// The option, the file or the device.

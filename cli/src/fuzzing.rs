@@ -1,7 +1,11 @@
 //! Command lines under fuzz: everything up to the start of the pod, which reads the host and changes nothing of it.
 
+mod grants;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+
+pub use grants::grants;
 
 use clap::Parser;
 

@@ -13,7 +13,7 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Name and home directory, if `--user` named somebody whom the host knows.
+    /// Name and home directory, if `--user` named a user of the host's `/etc/passwd`.
     pub account: Option<(String, String)>,
 }
 

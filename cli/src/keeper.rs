@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// The keeper learns of the end of `hull` by the end of this pipe.
+/// The hang-up of this pipe reports the end of `hull` to the keeper.
 static KEEPER: Mutex<Option<PipeWriter>> = Mutex::new(None);
 
 /// Options of the keeper.
@@ -52,10 +52,10 @@ pub fn start() {
     }
 }
 
-/// The terminal is as it was: the keeper shall leave it to whoever has it next.
+/// The terminal's attributes are restored: the keeper must not touch it any more.
 pub fn dismiss() {
     if let Some(mut pipe) = KEEPER.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // It may have ended: then there is nobody to be told.
+        // Ignore EPIPE: the keeper may have ended.
         let _ = pipe.write_all(b".");
     }
 }

@@ -10,6 +10,7 @@ mod failure;
 pub mod fuzzing;
 mod identity;
 mod keeper;
+mod limits;
 mod nested;
 mod report;
 mod run;
@@ -29,6 +30,10 @@ use std::process::ExitCode;
 /// The command: reads the command line, does what it says, and tells how it ended.
 pub fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| panicked(info)));
+    if let Err(failure) = limits::check_stack() {
+        let _ = writeln!(std::io::stderr(), "hull: {failure}");
+        return ExitCode::from(failure.code());
+    }
     let words: Vec<OsString> = std::env::args_os().collect();
     let arguments = match args::Hull::try_parse_from(&words) {
         Ok(arguments) => arguments,

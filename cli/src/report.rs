@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 /// The command line and the versions of all that takes part. Made before the pod runs: the jail allows little.
 pub fn reproduction() -> String {
     let name = rustix::system::uname();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = monitor::processors();
     // Relative paths, and what is granted by default, depend on it.
     let cd = std::env::current_dir().map(|dir| format!("cd {} && ", word(dir.as_os_str()))).unwrap_or_default();
     let kvm = if monitor::kvm::is_software_nested() { "software-nested KVM" } else { "hardware KVM" };

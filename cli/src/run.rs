@@ -3,15 +3,17 @@
 use crate::args::RunArgs;
 use crate::environment::{self, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
+use crate::values::PassFd;
 use crate::view::View;
-use crate::{cgroup, identity, report, signals};
-use abi::boot::{PodConfig, Trace};
+use crate::{cgroup, identity, limits, report, signals};
+use abi::boot::{Passed, PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
-use rustix::process::{Resource, Rlimit};
+use monitor::connectors::streams::passed::look;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,11 +23,11 @@ const MAX_HOSTNAME: usize = 64;
 
 /// Runs a program in a pod; its exit code. `trace`: what to tell of its calls, and the file for it.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
-    check_file_limit()?;
+    limits::check_files()?;
     let memory = Some(cgroup::pod_memory(options.memory)?);
     let config = configure(RunArgs { memory, ..options }, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
-    raise_file_limit();
+    limits::raise_files();
     if config.jail.weak {
         warn_of_weakness();
     }
@@ -89,7 +91,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         Some(user) => identity::chosen(user)?,
         None => identity::own(),
     };
-    // Without --user the pod is whoever runs `hull`, and so is its monitor already.
+    // Without --user the pod runs as the caller of `hull`, and so does its monitor.
     let monitor_identity = options.user.is_some().then(|| monitor::jail::Identity {
         uid: identity.uid,
         gid: identity.gid,
@@ -110,6 +112,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
     let (mut exports, mounts, links) = view.open()?;
     exports.iter_mut().for_each(|export| export.keep_setid = options.keep_setid);
     let streams = StreamsConnector::new();
+    let (passed, descriptors) = passed(&options.pass_fd)?;
     let pod = PodConfig {
         argv: options.program.into_iter().map(OsString::into_vec).collect(),
         env: environment::strings(variables),
@@ -122,27 +125,48 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         hostname: hostname(options.hostname)?,
         host_release: rustix::system::uname().release().to_bytes().to_vec(),
         host_version: rustix::system::uname().version().to_bytes().to_vec(),
-        limits: limits(),
+        limits: limits::all(),
         exports: mounts,
         links,
         given,
         private_limit: options.private_size,
         streams: streams.kinds(),
+        passed: descriptors,
         window: streams.window(),
         trace,
     };
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
         cpus: options.cpus,
+        busy_cpus: options.busy_cpus.unwrap_or_else(|| u32::try_from(monitor::processors()).unwrap_or(u32::MAX)),
         syscalls: options.syscalls.into(),
         doorbell: options.doorbell.into(),
+        shared_pages: !options.no_shared_pages,
         timeout: options.timeout.filter(|timeout| !timeout.is_zero()),
         fail_keel: options.fail_keel.map(Into::into),
         exports,
+        passed,
         jail: monitor::jail::Settings { identity: monitor_identity, weak: options.weak_jail },
         trace_output,
         pod,
     })
+}
+
+/// What `--pass-fd` passes: descriptors of the host, and what they are in the pod.
+fn passed(wanted: &[PassFd]) -> Result<(Vec<OwnedFd>, Vec<Passed>)> {
+    let (mut fds, mut descriptors): (Vec<OwnedFd>, Vec<Passed>) = Default::default();
+    for PassFd { host, pod } in wanted {
+        let wrong = |(why, remedy): (&str, &str)| Failure::request(format!("--pass-fd {host}"), why, remedy);
+        let fd = monitor::jail::inherited(*host)
+            .map_err(|_| wrong(("no such descriptor is open", "open it for hull, as in `hull run … 3<FILE`")))?;
+        let (kind, flags) = look(&fd).map_err(wrong)?;
+        if descriptors.iter().any(|other| other.number == *pod) {
+            return Err(wrong(("another one has that number in the pod", "choose another one with N:M")));
+        }
+        fds.push(fd);
+        descriptors.push(Passed { number: *pod, kind, flags });
+    }
+    Ok((fds, descriptors))
 }
 
 /// The mask of modes of new files, which is read by setting it.
@@ -150,30 +174,6 @@ fn mask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()
-}
-
-/// Resource limits of this process, by number.
-fn limits() -> Vec<(u64, u64)> {
-    let all = [
-        Resource::Cpu,
-        Resource::Fsize,
-        Resource::Data,
-        Resource::Stack,
-        Resource::Core,
-        Resource::Rss,
-        Resource::Nproc,
-        Resource::Nofile,
-        Resource::Memlock,
-        Resource::As,
-        Resource::Locks,
-        Resource::Sigpending,
-        Resource::Msgqueue,
-        Resource::Nice,
-        Resource::Rtprio,
-        Resource::Rttime,
-    ];
-    let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
-    all.map(rustix::process::getrlimit).map(|limit| (number(limit.current), number(limit.maximum))).to_vec()
 }
 
 fn hostname(option: Option<String>) -> Result<Vec<u8>> {
@@ -186,27 +186,6 @@ fn hostname(option: Option<String>) -> Result<Vec<u8>> {
         return Err(Failure::request(format!("--hostname {name}"), "not a host name", remedy));
     }
     Ok(name.into_bytes())
-}
-
-/// Fewer open files than this, and neither the monitor nor any program gets far.
-const LEAST_FILES: u64 = 192;
-
-/// Refuses to start with too few descriptors, rather than failing anywhere later.
-fn check_file_limit() -> Result<()> {
-    match rustix::process::getrlimit(Resource::Nofile).maximum {
-        Some(limit) if limit < LEAST_FILES => {
-            let why = format!("a pod needs {LEAST_FILES}, the limit is {limit}");
-            Err(Failure::request("open files", why, "raise the hard limit (ulimit -Hn)"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Allows as many open files as the host permits: each file that the pod has open is one here.
-fn raise_file_limit() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    // Less is no failure: the pod then gets EMFILE earlier.
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Fails early, with the remedy, if the program exists on the host but not in the pod. Whatever else is

@@ -52,6 +52,31 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| "too long; leave the option out for no limit".into())
 }
 
+/// A descriptor of hull's and its number in the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassFd {
+    /// Above the standard streams.
+    pub host: i32,
+    /// The same.
+    pub pod: u32,
+}
+
+/// Most descriptors of a process unless its limit is raised: numbers that are passed lie below.
+const MOST_DESCRIPTORS: u32 = 1024;
+
+/// `N` or `N:M`.
+pub fn pass_fd(text: &str) -> Result<PassFd, String> {
+    let (host, pod) = text.split_once(':').unwrap_or((text, text));
+    let number = |text: &str| text.parse().ok().filter(|number| (3..MOST_DESCRIPTORS).contains(number));
+    match (number(host), number(pod)) {
+        (Some(host), Some(pod)) => Ok(PassFd { host: host as i32, pod }),
+        _ => Err(
+            "not a descriptor; write a number from 3 to 1023, and `:` and another one for another number in the pod"
+                .into(),
+        ),
+    }
+}
+
 /// A host path and where the pod sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {

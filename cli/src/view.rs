@@ -17,7 +17,7 @@ const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64",
 /// Directories that the pod's kernel provides itself.
 const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// What the host's package managers know of the software that every pod sees: read like that.
+/// The host's package databases, which every pod sees with the same rule.
 const PACKAGES: [&str; 3] = ["/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman"];
 /// Where software expects directories that its packages made, and how deep. Pods have empty ones of the same names.
 const EXPECTED: [(&str, u32); 5] =
@@ -39,7 +39,7 @@ struct Granted {
     option: Option<String>,
 }
 
-/// Who runs hull, as far as it decides what a pod gets without being asked for.
+/// The caller of hull, as far as it decides what a pod gets by default.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     /// The root user: its rights are no sign of what a program is meant to read.
@@ -147,7 +147,9 @@ impl View {
     pub fn given(&self) -> Vec<Given> {
         let mut all = Vec::new();
         for (path, depth) in EXPECTED {
-            self.expected(Path::new(path), depth, &mut all);
+            if Path::new(path).symlink_metadata().is_ok_and(|data| is_public(&data)) {
+                self.expected(Path::new(path), depth, &mut all);
+            }
         }
         if self.grants.get(Path::new("/etc")).is_some_and(|grant| grant.settled) {
             let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -168,19 +170,17 @@ impl View {
 
     /// Adds the directories in `path`, after that they lie in.
     fn expected(&self, path: &Path, depth: u32, all: &mut Vec<Given>) {
-        let public = |data: &Metadata| data.is_dir() && data.permissions().mode() & 0o005 == 0o005;
-        if depth == 0 || !path.symlink_metadata().is_ok_and(|data| public(&data)) {
-            return;
-        }
         let Ok(entries) = path.read_dir() else { return };
-        let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        // The kind stands in the directory itself: only what is a directory costs a call.
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let mut names: Vec<PathBuf> = directories.map(|entry| entry.path()).collect();
         names.sort_unstable();
         for path in names {
-            let Ok(data) = path.symlink_metadata() else { continue };
             let unexpected = UNEXPECTED.iter().any(|other| path == Path::new(other)) || self.shows(&path);
-            if !data.is_dir() || unexpected || all.len() >= MOST_EXPECTED {
+            if unexpected || all.len() >= MOST_EXPECTED {
                 continue;
             }
+            let Some(data) = path.symlink_metadata().ok().filter(Metadata::is_dir) else { continue };
             all.push(Given {
                 at: path.as_os_str().as_bytes().to_vec(),
                 mode: data.permissions().mode() & 0o7777,
@@ -188,7 +188,9 @@ impl View {
                 gid: data.gid(),
                 content: None,
             });
-            self.expected(&path, depth - 1, all);
+            if depth > 1 && is_public(&data) {
+                self.expected(&path, depth - 1, all);
+            }
         }
     }
 
@@ -280,6 +282,11 @@ impl View {
         let links = view.links.into_iter().map(|(at, target)| RootLink { at: bytes(at), target: bytes(target) });
         Ok((configs, exports, links.collect()))
     }
+}
+
+/// A directory that everybody may list and pass.
+fn is_public(data: &Metadata) -> bool {
+    data.is_dir() && data.permissions().mode() & 0o005 == 0o005
 }
 
 /// A line for each name that begins a line of `list`, of an account that no password opens.

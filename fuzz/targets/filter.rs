@@ -1,6 +1,8 @@
-//! Programs of seccomp(2): what is accepted ends, whatever the data.
+//! Programs of seccomp(2) and of SO_ATTACH_FILTER: what is accepted ends, whatever the data.
 #![no_main]
 
+use keel_core::bpf::packet::Packet;
+use keel_core::bpf::seccomp::Call;
 use keel_core::bpf::{Instruction, Program};
 use libfuzzer_sys::fuzz_target;
 
@@ -11,7 +13,10 @@ fuzz_target!(|data: &[u8]| {
         jf: c[3],
         k: u32::from_le_bytes([c[4], c[5], c[6], c[7]]),
     });
+    if let Some(program) = Program::new(instructions.clone().collect()) {
+        program.run(&Call([0xa5; 64]));
+    }
     if let Some(program) = Program::new(instructions.collect()) {
-        program.run(&[0xa5; 64]);
+        program.run(&Packet { header: &[0xa5; 8], body: &[0x5a; 56] });
     }
 });

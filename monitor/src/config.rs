@@ -3,6 +3,7 @@
 use crate::connectors::files::ExportConfig;
 use abi::boot::PodConfig;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// How system calls enter keel.
@@ -47,16 +48,22 @@ pub struct RunConfig {
     pub memory_limit: u64,
     /// Virtual CPUs.
     pub cpus: u32,
+    /// Most of them that are kept busy at once, as long as programs pin no threads to others: the host's processors.
+    pub busy_cpus: u32,
     /// How system calls enter keel.
     pub syscalls: Syscalls,
     /// How the ring is served.
     pub doorbell: Doorbell,
+    /// Whether pages of granted files are mapped from the host's page cache; otherwise the pod has copies.
+    pub shared_pages: bool,
     /// The pod ends with exit code 124 after this time.
     pub timeout: Option<Duration>,
     /// Whether keel fails, so that its report can be tested.
     pub fail_keel: Option<KeelFailure>,
     /// Host directories and files, by the ids that `pod.exports` uses.
     pub exports: Vec<ExportConfig>,
+    /// Descriptors of the host for those of `pod.passed`, in the same order.
+    pub passed: Vec<OwnedFd>,
     /// How the monitor is locked up.
     pub jail: crate::jail::Settings,
     /// Where traced calls are written; `None`: standard error.

@@ -1,4 +1,4 @@
-//! What a guest learns of the processor: leaves of CPUID and their bits by an allow-list, and model-specific registers.
+//! The processor as a guest sees it: an allow-list of CPUID leaves and bits, and model-specific registers.
 //!
 //! A guest gets what programs compute with. What only a kernel could use, keel doesn't: no performance counters, no
 //! virtualisation inside (VMX, SVM), no paravirtual services of KVM, no power management, no protection keys. Whatever a

@@ -1,4 +1,4 @@
-//! The virtual CPUs of a pod as the threads of the monitor see them: who runs, who idles, who is on duty.
+//! The virtual CPUs of a pod as the threads of the monitor see them: running, idle, on duty.
 //!
 //! Everything here is asked for by the guest: numbers of virtual CPUs that do not exist are ignored.
 
@@ -9,6 +9,13 @@ use crate::vcpu::Kick;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+/// Processors of the host that this process may use at once: by its affinity and its control groups. Read once, as that
+/// takes a dozen system calls.
+pub fn processors() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
 
 /// How long threads wait before an idle virtual CPU takes one: about what it takes to wake that.
 const PATIENCE: Duration = Duration::from_micros(100);
@@ -34,15 +41,17 @@ struct Cpu {
 #[derive(Debug)]
 pub struct Cpus {
     cpus: Vec<Cpu>,
+    /// Most that are kept busy.
+    most_busy: usize,
     /// Number of the one on duty and one more; 0: none is.
     duty: AtomicU32,
-    /// When the one on duty looks again, `CLOCK_MONOTONIC` ns.
+    /// When the thread on duty checks again, `CLOCK_MONOTONIC` ns.
     duty_deadline: AtomicU64,
 }
 
 impl Cpus {
-    /// Those that a pod may have; the first is taken.
-    pub fn new(count: u32) -> Result<Self, Error> {
+    /// Those that a pod may have, `most_busy` of them at once; the first is taken.
+    pub fn new(count: u32, most_busy: u32) -> Result<Self, Error> {
         let cpu = |index| -> Result<Cpu, Error> {
             Ok(Cpu {
                 claimed: AtomicBool::new(index == 0),
@@ -54,6 +63,7 @@ impl Cpus {
         };
         Ok(Self {
             cpus: (0..count.max(1)).map(cpu).collect::<Result<_, _>>()?,
+            most_busy: most_busy as usize,
             duty: AtomicU32::new(0),
             duty_deadline: AtomicU64::new(u64::MAX),
         })
@@ -68,7 +78,7 @@ impl Cpus {
         self.cpus.iter().filter_map(|cpu| Some((cpu, &**cpu.kick.get()?)))
     }
 
-    /// Whether the pod may have this one and nobody made it yet; asked once.
+    /// Claims the making of this one, if the pod may have it and it was not made yet.
     pub fn claim(&self, index: u32) -> bool {
         self.get(index).is_some_and(|cpu| !cpu.claimed.swap(true, SeqCst))
     }
@@ -131,7 +141,7 @@ impl Cpus {
         on_duty.is_some()
     }
 
-    /// When the one on duty looks again.
+    /// When the thread on duty checks again.
     pub fn duty_deadline(&self) -> u64 {
         self.duty_deadline.load(SeqCst)
     }
@@ -177,8 +187,10 @@ impl Cpus {
         self.duty.load(SeqCst) != 0
     }
 
+    /// Whether another virtual CPU can be made, and the host has a processor for it.
     fn can_grow(&self) -> bool {
-        self.cpus.iter().any(|cpu| !cpu.claimed.load(SeqCst))
+        let made = self.cpus.iter().filter(|cpu| cpu.claimed.load(SeqCst)).count();
+        made < self.cpus.len().min(self.most_busy)
     }
 
     /// One begins to idle.
@@ -196,7 +208,7 @@ impl Cpus {
         }
     }
 
-    /// Whether somebody lets this one go on; asked once.
+    /// Whether this one was allowed to continue; consumes the permission.
     pub fn take_wake(&self, index: u32) -> bool {
         self.get(index).is_some_and(|cpu| cpu.woken.swap(false, SeqCst))
     }
@@ -229,7 +241,7 @@ pub struct Watch {
 impl Watch {
     /// Looks whether the same threads still wait, and sees to a virtual CPU for them. When to look again.
     pub fn look(&mut self, now: Instant, ring: &RingEnd, cpus: &Cpus) -> Option<Duration> {
-        let any_idle = cpus.existing().any(|(cpu, _)| cpu.idle.load(SeqCst));
+        let any_idle = cpus.existing().any(|(cpu, _)| cpu.idle.load(SeqCst)) && cpus.count_running() < cpus.most_busy;
         if !any_idle && !cpus.can_grow() {
             return None;
         }
@@ -240,7 +252,7 @@ impl Watch {
                 if now.duration_since(since) >= patience {
                     self.seen = None;
                     self.in_vain = 0;
-                    if !cpus.wake_idle() && cpus.can_grow() {
+                    if !(any_idle && cpus.wake_idle()) && cpus.can_grow() {
                         ring.set_overdue();
                         cpus.kick_one();
                     }

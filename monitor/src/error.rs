@@ -52,6 +52,14 @@ pub enum Error {
         /// What the host said.
         source: std::io::Error,
     },
+    /// A thread can't be started.
+    #[error("{what}: {}; raise the limit on processes (ulimit -u, pids.max of the control group)", reason(.source))]
+    Thread {
+        /// What it is for.
+        what: &'static str,
+        /// What the host said.
+        source: std::io::Error,
+    },
     /// The kernel inside the machine failed.
     #[error("keel failed: {0}")]
     Keel(String),

@@ -1,4 +1,4 @@
-//! The ring under fuzz: a guest that writes what it likes into its memory and asks for anything.
+//! The ring under fuzz: a guest that writes arbitrary bytes into its memory and sends arbitrary requests.
 
 use crate::connectors::files::{ExportConfig, FilesConnector};
 use crate::connectors::streams::StreamsConnector;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use kvm_ioctls::{Cap, Kvm};
 use std::arch::x86_64::__cpuid;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::sync::OnceLock;
 
 /// Capabilities without which no pod can run.
@@ -17,17 +17,11 @@ const NEEDED: [(Cap, &str); 4] = [
 
 /// Opens `/dev/kvm` and checks that it can run pods.
 pub fn open() -> Result<Kvm, Error> {
-    if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        return Err(match error.kind() {
-            ErrorKind::NotFound => Error::NoKvm,
-            ErrorKind::PermissionDenied => Error::KvmPermission,
-            _ if error.raw_os_error() == Some(libc::ENXIO) || error.raw_os_error() == Some(libc::ENODEV) => {
-                Error::NoKvm
-            }
-            _ => Error::KvmUnusable(format!("{}; see hull doctor", crate::error::reason(&error))),
-        });
-    }
-    let kvm = Kvm::new().map_err(|e| Error::kvm("open", e))?;
+    let kvm = Kvm::new().map_err(|error| match error.errno() {
+        libc::ENOENT | libc::ENXIO | libc::ENODEV => Error::NoKvm,
+        libc::EACCES | libc::EPERM => Error::KvmPermission,
+        _ => Error::KvmUnusable(format!("{}; see hull doctor", crate::error::reason(&error.into()))),
+    })?;
     let version = kvm.get_api_version();
     if version != kvm_bindings::KVM_API_VERSION as i32 {
         return Err(Error::KvmUnusable(format!("its API version is {version}, not 12; use a Linux kernel's KVM")));

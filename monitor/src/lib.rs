@@ -25,6 +25,7 @@ mod server;
 mod vcpu;
 
 pub use config::{Doorbell, KeelFailure, RunConfig, Syscalls};
+pub use cpus::processors;
 pub use error::Error;
 pub use machine::MIN_MEMORY;
 pub use prices::{exit_price, switch_price};

@@ -132,7 +132,8 @@ impl Machine {
         let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
         let free_start = config_gpa + pod.len() as u64;
         let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64);
-        let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, WINDOW_LIMIT)?);
+        let window = if config.shared_pages { WINDOW_LIMIT } else { 0 };
+        let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, window)?);
         memory.populate_image(header.end);
         memory.populate(config_gpa, SURELY_USED);
         image.load(&memory)?;
@@ -166,6 +167,8 @@ impl Machine {
             seed,
             xcr0: vcpu.xcr0(),
             flags: boot_flags(config),
+            processors: config.busy_cpus,
+            reserved: 0,
         };
         memory.write(BOOT_INFO as u64, bytemuck::bytes_of(&info))?;
         let more =
@@ -193,6 +196,9 @@ fn boot_flags(settings: &RunConfig) -> u64 {
     }
     if crate::kvm::is_software_nested() {
         bits |= flags::SLOW_FAULTS;
+    }
+    if !settings.shared_pages {
+        bits |= flags::NO_WINDOW;
     }
     bits
 }

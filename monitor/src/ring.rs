@@ -82,9 +82,10 @@ impl RingEnd {
         true
     }
 
-    /// Replaces pages of the window that the host can't provide, and tells keel; `false` if there are none.
-    pub fn lose_pages(&self) -> bool {
-        let any = self.memory.replace_lost_pages() > 0;
+    /// Replaces pages of the window that the host can't provide, and notifies keel; `false` if there are none. `at`: where, if
+    /// that is known.
+    pub fn lose_pages(&self, at: Option<u64>) -> bool {
+        let any = self.memory.replace_lost_pages(at) > 0;
         if any {
             field!(self, losses, AtomicU32).fetch_add(1, Ordering::SeqCst);
         }
@@ -127,13 +128,13 @@ impl RingEnd {
         field!(self, overdue, AtomicU32).store(1, Ordering::SeqCst);
     }
 
-    /// Says when the helper looks around next, `CLOCK_MONOTONIC` ns; 0: soon. It looks once more after that before it
+    /// Publishes when the helper polls next, `CLOCK_MONOTONIC` ns; 0: soon. It polls once more after that before it
     /// sleeps.
     pub fn set_helper_looks(&self, ns: u64) {
         field!(self, helper_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
     }
 
-    /// Says when the virtual CPU on duty looks at the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
+    /// Publishes when the virtual CPU on duty checks the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
     pub fn set_duty_looks(&self, ns: u64) {
         field!(self, duty_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
     }

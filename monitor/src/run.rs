@@ -1,4 +1,4 @@
-//! Running a pod: the virtual CPUs' threads, the helper thread, and who waits for what.
+//! Running a pod: the virtual CPUs' threads, the helper thread, and what each waits for.
 //!
 //! A virtual CPU's own thread serves the ring when keel exits for it and waits when keel has
 //! nothing to run for it ([`idle`]). The helper thread waits for the doorbell, the tick, deadlines while a program
@@ -50,7 +50,7 @@ struct Shared {
     /// Wakes the helper for other reasons than the doorbell.
     attend: Event,
     more: MoreCpus,
-    /// The helper sees to the tick.
+    /// The helper serves the tick.
     ticks: AtomicBool,
     /// Processors that the pod may keep busy: the helper polls on one that no virtual CPU needs.
     processors: usize,
@@ -122,7 +122,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let count = config.cpus;
     let processors = match config.doorbell {
         crate::config::Doorbell::Poll => usize::MAX,
-        _ => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        _ => crate::cpus::processors(),
     };
     let Machine { mut vcpu, more, memory, doorbell, clocks } = Machine::new(kvm, &config)?;
     if let Some(limit) = config.timeout {
@@ -130,8 +130,8 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     }
     let end_at = config.timeout.and_then(crate::jail::end_of);
     crate::jail::enter(&mut config.exports, &config.jail)?;
-    jailed().map_err(|e| Error::host("a thread", e))?;
-    let streams = StreamsConnector::new();
+    jailed().map_err(|source| Error::Thread { what: "the thread for signals", source })?;
+    let streams = StreamsConnector::new().and(config.passed);
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());
     let shared = Arc::new(Shared {
@@ -141,7 +141,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         ring,
         memory,
         ahead: ahead::Ahead::new()?,
-        cpus: Cpus::new(count)?,
+        cpus: Cpus::new(count, config.busy_cpus)?,
         clocks,
         doorbell: doorbell.event().clone(),
         bell: Mutex::new(doorbell),
@@ -162,14 +162,14 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         std::thread::Builder::new()
             .name("helper".into())
             .spawn(move || helper::help(&shared))
-            .map_err(|e| Error::host("the helper thread", e))?
+            .map_err(|source| Error::Thread { what: "the helper thread", source })?
     };
     let waker = {
         let shared = shared.clone();
         move || {
             match shared.server.try_lock() {
                 Ok(server) => drop(attend_with(server, &shared)),
-                // Somebody serves, perhaps for long: the caller is there for signals and must not wait for that.
+                // Another thread serves the ring, perhaps for long: the caller handles signals and must not block on it.
                 Err(_) => shared.attend.signal(),
             }
             shared.notify(true);
@@ -250,16 +250,16 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
             VcpuEvent::Port(port::PANIC, _) => return Ok(Some(Death::Halted)),
             // A program wrote some port: nothing listens there.
             VcpuEvent::Port(..) | VcpuEvent::Interrupted => {}
-            VcpuEvent::Dead(Death::HostPage) if lose_pages(shared) => shared.cpus.kick(index),
+            VcpuEvent::Dead(Death::HostPage(at)) if lose_pages(at, shared) => shared.cpus.kick(index),
             VcpuEvent::Dead(death) => return Ok(Some(death)),
         }
     }
 }
 
 /// The host could not provide a page: whether the virtual CPU can go on without it.
-fn lose_pages(shared: &Shared) -> bool {
+fn lose_pages(at: Option<u64>, shared: &Shared) -> bool {
     let _nobody_maps_meanwhile = shared.server();
-    shared.ring.lose_pages()
+    shared.ring.lose_pages(at)
 }
 
 /// A virtual CPU waits for another one, whose thread may need this processor.
@@ -292,8 +292,8 @@ fn start(index: u32, shared: &Arc<Shared>) {
     });
     match thread {
         Ok(thread) => lock(&shared.threads).push(thread),
-        Err(error) => {
-            lock(&shared.failure).get_or_insert(Error::host("the thread of a virtual CPU", error));
+        Err(source) => {
+            lock(&shared.failure).get_or_insert(Error::Thread { what: "the thread of a virtual CPU", source });
             shared.finish();
         }
     }
@@ -305,7 +305,7 @@ fn finish_if_ended(server: &Server, shared: &Shared) {
     }
 }
 
-/// Sees to it that somebody waits for streams that operations began to wait for just now: the virtual CPU on duty
+/// Makes sure that a thread polls the streams that operations began to wait for just now: the virtual CPU on duty
 /// knows those that were there when it began to wait, and so does the helper.
 fn have_watched(server: &mut Server, shared: &Shared) {
     if server.streams().take_unwatched() && !shared.cpus.remind_duty() {
@@ -315,7 +315,7 @@ fn have_watched(server: &mut Server, shared: &Shared) {
 
 fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     let timeout = wait.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: i64::from(w.subsec_nanos()) });
-    // EINTR (a kick) and ENOMEM: the caller looks around in either case.
+    // EINTR (a kick) and ENOMEM: the caller checks its events in either case.
     let _ = poll(fds, timeout.as_ref());
 }
 

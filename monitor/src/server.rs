@@ -179,7 +179,7 @@ impl Server {
             Op::Log => {
                 let line = text(input);
                 match &mut self.trace_output {
-                    // Nobody can be told that telling failed.
+                    // An error of writing the message is ignored.
                     Some(file) if args[0] == 1 => drop(writeln!(file, "{line}")),
                     _ => drop(writeln!(std::io::stderr(), "{line}")),
                 }

@@ -48,9 +48,10 @@ pub enum Death {
     /// An access to guest-physical memory that does not exist.
     #[error("the virtual processor used memory that does not exist ({0:#x})")]
     Nowhere(u64),
-    /// The host can't provide a page: a file behind the window was cut, or it has no memory.
+    /// The host can't provide a page: a file behind the window was cut or its disk is full, or there is no memory. The
+    /// guest-physical address, where KVM reports it.
     #[error("the host can't provide a page of memory")]
-    HostPage,
+    HostPage(Option<u64>),
     /// KVM gave up.
     #[error("KVM can't go on (exit reason {0})")]
     Kvm(u32),
@@ -225,11 +226,11 @@ impl Vcpu {
             Ok(VcpuExit::Hlt | VcpuExit::Shutdown) => Event::Dead(Death::Halted),
             Ok(VcpuExit::MmioRead(address, _)) => Event::Dead(Death::Nowhere(address)),
             Ok(VcpuExit::MmioWrite(address, _)) => Event::Dead(Death::Nowhere(address)),
-            Ok(VcpuExit::MemoryFault { .. }) => Event::Dead(Death::HostPage),
+            Ok(VcpuExit::MemoryFault { gpa, .. }) => Event::Dead(Death::HostPage(Some(gpa))),
             Ok(VcpuExit::InternalError) => Event::Dead(Death::Kvm(17)),
             Ok(_) => Event::Dead(Death::Kvm(self.fd.get_kvm_run().exit_reason)),
             Err(e) if e.errno() == libc::EINTR || e.errno() == libc::EAGAIN => Event::Interrupted,
-            Err(e) if e.errno() == libc::EFAULT => Event::Dead(Death::HostPage),
+            Err(e) if e.errno() == libc::EFAULT => Event::Dead(Death::HostPage(None)),
             Err(e) => return Err(Error::kvm("KVM_RUN", e)),
         };
         let run = self.fd.get_kvm_run();

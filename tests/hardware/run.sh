@@ -92,7 +92,10 @@ if [ -n "$suite" ]; then
         copy_libraries "$path"
     done
     cp -L /etc/passwd /etc/group /etc/nsswitch.conf "$tree/etc/"
-    { echo '#!/bin/busybox sh'; echo "cd / && HULL_BIN=/bin/hull HULL_TEST_SLOWNESS=20 ${command:-/suite/abi --test-threads 1 $*} && echo 'hardware suite: all passed'"; } >"$tree/check"
+    # QEMU 7.2 tells the emulated machine's own kernel of a page fault of cpu/exceptions as if it were the kernel's: an oops.
+    # On Linux 6.1, process/pidfd waits for ever natively, as PIDFD_THREAD is unknown there.
+    command=${command:-/suite/abi --test-threads 1 --skip cpu/exceptions --skip process/pidfd $*}
+    { echo '#!/bin/busybox sh'; echo "cd / && export HULL_BIN=/bin/hull HULL_TEST_SLOWNESS=20 && $command && echo 'hardware suite: all passed'"; } >"$tree/check"
 else
     cp "$here/smoke" "$tree/check"
 fi

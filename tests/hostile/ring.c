@@ -205,6 +205,41 @@ static void stop_hull(void) {
     _exit(failures ? 1 : 0);
 }
 
+// Takes all memory of the host that it can get: RAM, handles, directory streams, pending requests, pages of the window that are lost.
+// Says so, and waits. The pod has 64 MiB; the writable export has a file `cut` and a directory `many`.
+static void memory(void) {
+    while (request((struct submission){.op = GROW_RAM, .args = {~0ul}}) == 0) {}
+    while (request((struct submission){.op = GROW_WINDOW, .args = {256ul << 20}}) == 0) {}
+    uint64_t export = 1, file, end = 96ul << 20;
+    while (export < 40 && on_path(OPEN, export, 1 | 2, "cut") < 0) export++;
+    EXPECT(export < 40, 1);
+    file = extra[0];
+    long result = 0;
+    int streams = 0, handles = 0;
+    for (; streams < 1000 && result >= 0; streams++) {
+        strcpy(ROOM, "many");
+        result = request((struct submission){
+            .op = READ_DIR, .args = {export}, .in = ROOM_GPA, .in_len = 4, .out = ROOM_GPA + 8192, .out_len = 1000});
+    }
+    EXPECT(result, -EMFILE);
+    for (result = 0; handles < 40000 && result >= 0; handles++) result = on_path(OPEN, export, 1, "cut");
+    EXPECT(result, -EMFILE);
+    EXPECT(request((struct submission){.op = TRUNCATE, .args = {file, end}}), 0);
+    EXPECT(request((struct submission){.op = MAP, .args = {file, 0, end, WINDOW_GPA + (1ul << 30), 1}}), 0);
+    EXPECT(request((struct submission){.op = MAP, .args = {file, 0, end + 4096, WINDOW_GPA + (2ul << 30), 0}}), -ENXIO);
+    EXPECT(request((struct submission){.op = TRUNCATE, .args = {file, 0}}), 0);
+    for (uint64_t at = 0; at < end; at += 4096) *(volatile char *)(DIRECT + WINDOW_GPA + (1ul << 30) + at) = 1;
+    // Page tables for all of the window.
+    for (uint64_t at = 0; at < 4ul << 30; at += 2 << 20)
+        if (at >> 30 != 1) (void)*(volatile char *)(DIRECT + WINDOW_GPA + at);
+    for (volatile char *at = (char *)KEEL; at < (char *)DIRECT + (64 << 20); at += 4096) *at = *at;
+    EXPECT(streams > 200 && handles > 500, 1);
+    if (failures) _exit(1);
+    puts("ready");
+    fflush(stdout);
+    for (;;) pause();
+}
+
 static void give_away_everything(void) {
     for (uint64_t at = 0; at < 64ul << 20; at += 4096) {
         ring->sub[ring->sub_tail % ENTRIES] = (struct submission){.op = RELEASE, .args = {4 << 20, 20 << 20}};
@@ -246,6 +281,7 @@ int main(int argc, char **argv) {
         {"many-waiting", many_waiting},
         {"many-handles", many_handles},
         {"stop-hull", stop_hull},
+        {"memory", memory},
         {"give-away-everything", give_away_everything},
         {"strange-words", strange_words},
         {0},

@@ -34,10 +34,25 @@ static int locked(const char *file, int process) {
 
 static int appended(const char *file, int process) {
     char text[65];
-    int fd = MUST(open(file, O_WRONLY | O_APPEND | O_CREAT, 0644));
+    int fd = MUST(open(file, O_RDWR | O_APPEND | O_CREAT, 0644));
     for (int i = 0; i < lines; i++) {
         line(text, process, i);
         if (write(fd, text, 64) != 64) return 1;
+        // The position is behind the line, wherever others had the end meanwhile.
+        char seen[64];
+        if (i % 32 == 31 && (pread(fd, seen, 64, MUST(lseek(fd, 0, SEEK_CUR)) - 64) != 64 || memcmp(seen, text, 64)))
+            return 1;
+    }
+    return 0;
+}
+
+// One description, which all processes have inherited, without O_APPEND.
+static int inherited(int fd, int process) {
+    char text[65];
+    for (int i = 0; i < lines; i++) {
+        line(text, process, i);
+        if (write(fd, text, 64) != 64) return 1;
+        if (i % 8 == 0 && lseek(fd, 0, SEEK_CUR) % 64) return 1;
     }
     return 0;
 }
@@ -68,8 +83,14 @@ int main(int argc, char **argv) {
         line(text, 99, 0);
         if (write(1, text, 64) != 64) return 1;
     }
+    int is_inherited = !strcmp(how, "inherited");
+    int fd = is_inherited ? MUST(open(file, O_RDWR | O_CREAT, 0644)) : -1;
     for (int process = 0; process < processes; process++)
-        if (!MUST(fork())) _exit(is_output ? to_output(process) : !strcmp(how, "locked") ? locked(file, process) : appended(file, process));
+        if (!MUST(fork()))
+            _exit(is_output               ? to_output(process)
+                  : is_inherited          ? inherited(fd, process)
+                  : !strcmp(how, "locked") ? locked(file, process)
+                                          : appended(file, process));
     int status, bad = 0;
     while (wait(&status) > 0) bad |= status != 0;
     return bad;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
@@ -65,16 +66,21 @@ pub fn build(program: &Program, header: &Path) -> Result<()> {
     }
     let directory = program.executable.parent().context("an executable has a directory")?;
     fs::create_dir_all(directory)?;
+    // Several cases, in threads of several test binaries, run one program: each sees a whole file.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let new = program.executable.with_extension(format!("{}.{number}", std::process::id()));
     let output = Command::new("gcc")
         .args(["-std=gnu17", "-O1", "-g", "-Wall", "-Wno-nonnull", "-Wno-unused-result", "-I"])
         .arg(header.parent().context("the header has a directory")?)
         .arg(&program.source)
         .arg("-o")
-        .arg(&program.executable)
+        .arg(&new)
         .args(&program.flags)
         .output()
         .context("cannot start gcc")?;
     ensure!(output.status.success(), "gcc failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(&new, &program.executable)?;
     Ok(())
 }
 

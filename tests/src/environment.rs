@@ -2,7 +2,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,16 +17,21 @@ pub fn set_variables(command: &mut Command) {
     command.env_clear().envs(VARIABLES);
 }
 
-/// A directory on the host's `/dev/shm` (a tmpfs, like the pod's `/tmp`), removed with its owner.
+/// A temporary directory of the host, removed with its owner.
 #[derive(Debug)]
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// Makes a new empty directory.
+    /// Makes a new empty directory on `/dev/shm` (a tmpfs, like the pod's `/tmp`).
     pub fn new() -> Result<Self> {
+        Self::new_in(Path::new("/dev/shm"))
+    }
+
+    /// Makes a new empty directory in `parent`.
+    pub fn new_in(parent: &Path) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/hull-tests-{}-{number}", std::process::id()));
+        let path = parent.join(format!("hull-tests-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o1777))?;
         Ok(Self(path))
@@ -35,7 +40,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A program may have left a directory without permissions; what remains is in memory only.
+        // A program may have left a directory without permissions: what it holds remains, a few kilobytes.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -51,6 +51,47 @@ fn lost_parts_of_files() {
     assert_eq!(mounts(), before);
 }
 
+/// The same program on the host and in a pod, in a new file system that `mount` mounts at `$0`, full but for what the program
+/// frees: enough for all of `sparse`, since a store may need blocks for a whole large folio of the host's page cache.
+fn stores_to_a_full_disk(mount: &str) {
+    hull::require_kvm().unwrap();
+    let full = program("full");
+    let scratch = Scratch::new().unwrap();
+    let directory = scratch.0.to_str().unwrap();
+    let prepared = format!(
+        "set -e; {mount}; cd $0; truncate -s 1M sparse; truncate -s 1M eater; head -c 1M /dev/zero > whole; sync -f .; \
+         head -c 2M /dev/zero >fill; ! cat /dev/zero >rest 2>/dev/null; sync -f .; ! cat /dev/zero >>rest 2>/dev/null; cd /; exec \"$@\""
+    );
+    let on_disk = |command: &Command| {
+        let mut disk = Command::new("unshare");
+        environment::set_variables(&mut disk);
+        disk.args(["-m", "sh", "-c", &prepared, directory]);
+        run(disk.arg(command.get_program()).args(command.get_args()).current_dir("/"))
+    };
+    let host = on_disk(Command::new(&full).arg(directory));
+    assert_eq!((host.status, text(&host.stderr).as_str()), (0, ""), "{}", text(&host.stdout));
+    assert!(text(&host.stdout).contains("SIGBUS"), "{}", text(&host.stdout));
+    let (full, grant) = (full.to_str().unwrap(), format!("{directory}:/granted"));
+    let pod = on_disk(&hull::run_command(&["--rw", &grant, "--ro", full], &[full, "/granted"]).unwrap());
+    assert_eq!(text(&pod.stdout), text(&host.stdout), "{}", text(&pod.stderr));
+    assert_eq!((pod.status, text(&pod.stderr).as_str()), (0, ""));
+}
+
+#[test]
+fn stores_to_a_full_memory_disk() {
+    stores_to_a_full_disk("mount -t tmpfs -o size=4m none $0");
+}
+
+#[test]
+fn stores_to_a_full_ext4() {
+    let image = Scratch::new().unwrap();
+    let image = image.0.join("image");
+    let image = image.to_str().unwrap();
+    stores_to_a_full_disk(&format!(
+        "truncate -s 8M {image}; /usr/sbin/mkfs.ext4 -q -F -m 0 -O ^has_journal {image}; mount -o loop {image} $0"
+    ));
+}
+
 /// Has the host refuse reads and writes beyond 4 GiB, and to store anything, with EIO; no privileges are needed.
 fn fail_far_away() -> std::io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -103,4 +144,35 @@ fn reads_and_writes_that_fail() {
     let error = text(&outcome.stderr);
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (5, "1\n4096\n1\n0\n1\nother\ny\n"), "{error}");
     assert_eq!(error.matches("Input/output error").count(), 3, "{error}");
+}
+
+/// Small writes that fail after they were taken: a later write, or close at the latest, reports it.
+#[test]
+fn small_writes_that_fail() {
+    const PROGRAM: &str = r#"
+import os
+def attempt(where):
+    told = set()
+    fd = os.open("/granted/file", os.O_WRONLY)
+    for step in range(200):
+        try: os.pwrite(fd, b"x" * 64, where + step * 64)
+        except OSError as error: told.add(error.strerror)
+    try: os.close(fd)
+    except OSError as error: told.add(error.strerror)
+    return told
+for _ in range(20):
+    print(attempt(1 << 32), attempt(1 << 20))
+fd = os.open("/granted/file", os.O_RDONLY)
+print(os.pread(fd, 64, (1 << 20) + 64 * 150) == b"x" * 64)
+"#;
+    hull::require_kvm().unwrap();
+    let scratch = Scratch::new().unwrap();
+    fs::File::create(scratch.0.join("file")).unwrap().set_len(5 << 30).unwrap();
+    let grant = format!("{}:/granted", scratch.0.display());
+    let mut command = hull::run_command(&["--rw", &grant], &["python3", "-c", PROGRAM]).unwrap();
+    // SAFETY: it makes two system calls.
+    unsafe { command.pre_exec(fail_far_away) };
+    let outcome = run(&mut command);
+    let wanted = "{'Input/output error'} set()\n".repeat(20) + "True\n";
+    assert_eq!((outcome.status, text(&outcome.stdout)), (0, wanted), "{}", text(&outcome.stderr));
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -351,6 +352,88 @@ fn too_little_memory_on_the_host() {
     }
 }
 
+/// What a start needs of the host is missing: one line that names it, and code 125.
+#[test]
+fn starts_without_what_they_need() {
+    require_root();
+    let scratch = Scratch::new().unwrap();
+    let path = scratch.0.display();
+    let gone = format!("mkdir {path}/gone; cd {path}/gone; rmdir {path}/gone; exec \"$@\"");
+    let cases: [(&str, &[&str], &str); 7] = [
+        ("exec unshare -m sh -c 'mount -t tmpfs none /dev; exec \"$@\"' sh \"$@\"", &[], "/dev/kvm: no such device; "),
+        ("exec unshare -m sh -c 'mount --bind /dev/null /dev/kvm; exec \"$@\"' sh \"$@\"", &[], "/dev/kvm: "),
+        ("exec setpriv --reuid 65534 --clear-groups \"$@\"", &[], "/dev/kvm: permission denied; "),
+        ("ulimit -p 0; exec \"$@\"", &["--user", "65534:65534"], "ulimit -u"),
+        ("ulimit -s 64; exec \"$@\"", &[], "stack: hull needs 96 KiB, the limit is 64 KiB; "),
+        ("ulimit -d 1000; exec \"$@\"", &[], "memory"),
+        (&gone, &[], "the current directory: no such file or directory; "),
+    ];
+    for (host, options, told) in cases {
+        let outcome = from_shell(host, options, "exit 5");
+        assert_eq!(outcome.status, 125, "{host}: {}", text(&outcome.stderr));
+        one_line(&outcome);
+        assert!(text(&outcome.stderr).contains(told), "{host}: {}", text(&outcome.stderr));
+    }
+}
+
+/// Runs a pod on a terminal of its own, whose mode the pod changes, and kills the process beside the monitor or the monitor.
+const ON_A_TERMINAL: &str = r#"
+import os, pty, sys, termios, time
+script = 'stty raw -echo; echo ready; sleep 2; exit 7'
+for victim, signal in (('keeper', 9), ('hull', 9), ('hull', 15)):
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.argv[1], ['hull', 'run', '--timeout', '60s', '--', '/bin/sh', '-c', script])
+    output = b''
+    while b'ready' not in output:
+        output += os.read(terminal, 100)
+    keeper, = open(f'/proc/{pid}/task/{pid}/children').read().split()
+    os.kill(int(keeper) if victim == 'keeper' else pid, signal)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    end = time.time() + 10
+    mode = lambda: termios.tcgetattr(terminal)[3] & termios.ECHO
+    while time.time() < end and (not mode() or os.path.exists(f'/proc/{keeper}')):
+        time.sleep(0.05)
+    print(victim, signal, status, bool(mode()), os.path.exists(f'/proc/{keeper}'))
+"#;
+
+#[test]
+fn killed_at_a_terminal_nothing_remains() {
+    hull::require_kvm().unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", ON_A_TERMINAL]).arg(hull::binary().unwrap()).current_dir("/");
+    let outcome = process::run(&mut python, Stdio::null(), hull::host_limit()).unwrap();
+    let expected = "keeper 9 7 True False\nhull 9 -9 True False\nhull 15 143 True False\n";
+    assert_eq!(text(&outcome.stdout), expected, "{}", text(&outcome.stderr));
+}
+
+/// What `hull doctor --json` promises to programs.
+#[test]
+fn doctor_is_read_by_programs() {
+    let check = "import json, sys\nd = json.load(sys.stdin)\nassert set(d) == {'version', 'ready', 'checks'}, d\n\
+                 assert d['ready'] is True and len(d['checks']) > 10\nfor c in d['checks']:\n \
+                 assert set(c) == {'check', 'state', 'text', 'remedy'}, c\n \
+                 assert c['state'] in ('ok', 'warn', 'fail') and (c['remedy'] is None) == (c['state'] == 'ok'), c";
+    let binary = hull::binary().unwrap().display().to_string();
+    let line = "\"$0\" doctor --json | python3 -c \"$1\"";
+    let outcome =
+        process::run(Command::new("/bin/sh").args(["-c", line, &binary, check]), Stdio::null(), hull::host_limit());
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.status, 0, "{}", text(&outcome.stderr));
+}
+
+/// Standard error is a pipe without a reader: messages are lost, exit codes are not, and nothing waits.
+#[test]
+fn nobody_reads_messages() {
+    let host = |command: &str| format!("exec 9>&1; {{ {command}; echo $? >&9; }} 2>&1 >/dev/null | true");
+    for (options, script, code) in
+        [(&["--ro", "/no/such"][..], "true", "125"), (&[], "exit 4", "4"), (&[], "echo x >&2; exit 6", "6")]
+    {
+        let outcome = from_shell(&host("sleep 0.2; \"$@\""), options, &format!("trap '' PIPE; {script}"));
+        assert_eq!(text(&outcome.stdout).trim_end(), code, "{options:?}");
+    }
+}
+
 #[test]
 fn storms_of_signals() {
     let script = "trap : USR1 USR2 HUP WINCH; echo ready; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; exit 7";
@@ -413,31 +496,63 @@ fn stopped_over_its_time_limit() {
     assert_eq!(running.end().1, 6);
 }
 
-/// What the program that maps a file tells after something happened to the file.
-fn mapped(change: impl FnOnce(&Path)) -> String {
+/// Builds a program of `tests/hostile` for a pod: the directory to grant, and its name there.
+fn guest(name: &str) -> (PathBuf, String) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    let executable = output.join(format!("{name}-{:?}", std::thread::current().id()));
     let program = Program {
-        name: "mapped".into(),
-        source: sources.join("mapped.c"),
-        executable: output.join(format!("mapped-{:?}", std::thread::current().id())),
+        name: name.into(),
+        source: sources.join(format!("{name}.c")),
+        executable: executable.clone(),
         flags: vec!["-Wno-unused".into()],
     };
     compile::build(&program, &sources.join("guest.h")).unwrap();
+    (output, executable.file_name().unwrap().to_string_lossy().into_owned())
+}
+
+/// What the program that maps a file tells after something happened to the file, and whether the monitor had mapped it.
+fn mapped_by(options: &[&str], change: impl FnOnce(&Path)) -> (String, bool) {
+    let (output, name) = guest("mapped");
     let scratch = Scratch::new().unwrap();
     let file = scratch.0.join("file");
     fs::write(&file, "a".repeat(16 << 20)).unwrap();
     let (tests, granted) = (format!("{}:/tests", output.display()), format!("{}:/granted", scratch.0.display()));
-    let name = program.executable.file_name().unwrap().to_string_lossy().into_owned();
-    let command =
-        hull::run_command(&["--ro", &tests, "--ro", &granted], &[&format!("/tests/{name}"), "/granted/file"]).unwrap();
+    let options = [options, &["--ro", &tests, "--ro", &granted]].concat();
+    let command = hull::run_command(&options, &[&format!("/tests/{name}"), "/granted/file"]).unwrap();
     let mut running = Running::start(command);
     assert_eq!(running.until("ready"), "page 0 a\npage 2048 a\n");
+    let maps = fs::read_to_string(format!("/proc/{}/maps", running.child.id())).unwrap_or_default();
+    let number = fs::metadata(&file).unwrap().ino().to_string();
+    let is_mapped = maps.lines().any(|line| line.split_ascii_whitespace().nth(4) == Some(&number));
     change(&file);
     running.say("go on");
     let (output, status) = running.end();
     assert_eq!(status, 0, "{output}");
-    output
+    (output, is_mapped)
+}
+
+fn mapped(change: impl FnOnce(&Path)) -> String {
+    mapped_by(&[], change).0
+}
+
+/// With `--no-shared-pages` the monitor maps no file, and what the pod has are copies.
+#[test]
+fn pages_of_files_are_copies() {
+    require_root();
+    let whole = "page 4095 a\npage 2048 a\npage 0 a\npage 1365 a\ncopy 4096\n";
+    assert_eq!(mapped_by(&[], |_| {}), (whole.into(), true));
+    assert_eq!(mapped_by(&["--no-shared-pages"], |_| {}), (whole.into(), false));
+    // A store into a shared mapping of a writable file has no way to the host.
+    let scratch = Scratch::new().unwrap();
+    let granted = format!("{}:/granted", scratch.0.display());
+    let script = "import mmap\nf = open('/granted/f', 'w+b'); f.write(b'x' * 5000); f.flush()\n\
+        try: mmap.mmap(f.fileno(), 5000)\nexcept OSError as e: print(e.errno)\n\
+        m = mmap.mmap(f.fileno(), 5000, access=mmap.ACCESS_READ); print(m[4999])\n\
+        m = mmap.mmap(f.fileno(), 5000, access=mmap.ACCESS_COPY); m[0] = 1; print(m[0], f.seek(0), f.read(1))\n";
+    let options = ["--no-shared-pages", "--rw", &granted];
+    let command = hull::run_command(&options, &["python3", "-c", script]).unwrap();
+    assert_eq!(Running::start(command).end(), (format!("{}\n120\n1 0 b'x'\n", libc::ENODEV), 0));
 }
 
 #[test]
@@ -446,6 +561,26 @@ fn a_mapped_file_is_cut() {
     let signals =
         "signal 7 code 2 page 4095\nsignal 7 code 2 page 2048\npage 0 a\nsignal 7 code 2 page 1365\ncopy 4096\n";
     assert_eq!(output, signals);
+}
+
+#[test]
+fn some_of_many_mapped_files_are_cut() {
+    const FILES: usize = 300;
+    let (output, name) = guest("many_mapped");
+    let scratch = Scratch::new().unwrap();
+    let path = |number: usize| scratch.0.join(number.to_string());
+    (0..FILES).for_each(|number| fs::write(path(number), "a".repeat(8192)).unwrap());
+    let (tests, granted) = (format!("{}:/tests", output.display()), format!("{}:/granted", scratch.0.display()));
+    let program = format!("/tests/{name}");
+    let command =
+        hull::run_command(&["--ro", &tests, "--rw", &granted], &[&program, &FILES.to_string(), "/granted"]).unwrap();
+    let mut running = Running::start(command);
+    running.until("ready");
+    for number in (0..FILES).step_by(3) {
+        fs::File::options().write(true).open(path(number)).unwrap().set_len(4096).unwrap();
+    }
+    running.say("go on");
+    assert_eq!(running.end(), ("100 lost\n".into(), 0));
 }
 
 #[test]

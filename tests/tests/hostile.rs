@@ -3,6 +3,7 @@
 //! Whatever such a program does, `hull` ends with a code that it documents, in bounded time and without a panic, and
 //! leaves nothing; meanwhile other pods go on.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -134,6 +135,8 @@ fn main() -> Result<ExitCode> {
         let run = move || objects(&directory, memory, cpus).map_err(|e| Failed::from(format!("{e:#}")));
         trials.push(Trial::test(format!("objects, --memory {memory} --cpus {cpus}"), run));
     }
+    let bounded = Arc::clone(&directory);
+    trials.push(Trial::test("all memory", move || memory(&bounded).map_err(|e| Failed::from(format!("{e:#}")))));
     let neighbour = Arc::clone(&directory);
     trials.push(Trial::test("a neighbour", move || bystander(&neighbour).map_err(|e| Failed::from(format!("{e:#}")))));
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
@@ -174,6 +177,53 @@ fn objects(directory: &Path, memory: &str, cpus: &str) -> Result<()> {
     let (text, error) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
     ensure!(outcome.status == 0 && !outcome.timed_out, "exit code {}: {text}{error}", outcome.status);
     ensure!(text.lines().count() > 40 && !text.contains("BAD"), "{text}{error}");
+    Ok(())
+}
+
+/// What the monitor may take beside the pod's memory, in KiB (docs/security.md, *Memory*).
+const BESIDE_MEMORY: u64 = 24 << 10;
+
+/// All memory of the host that a guest can get is bounded.
+fn memory(directory: &Path) -> Result<()> {
+    const LIMIT: u64 = 64 << 10;
+    hull::require_kvm()?;
+    let scratch = environment::Scratch::new()?;
+    std::fs::write(scratch.0.join("cut"), "")?;
+    std::fs::create_dir(scratch.0.join("many"))?;
+    for name in 0..100 {
+        std::fs::write(scratch.0.join(format!("many/{name:0>200}")), "")?;
+    }
+    let (grant, writable) = (format!("{}:{IN_POD}", directory.display()), format!("{}:/granted", scratch.0.display()));
+    let options = ["--memory", "64M", "--cpus", "1", "--timeout", "100s", "--ro", &grant, "--rw", &writable];
+    let mut pod = hull::run_command(&options, &[&format!("{IN_POD}/ring"), "memory"])?
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start hull")?;
+    let mut line = [0; 6];
+    let said = pod.stdout.take().context("no output")?.read_exact(&mut line);
+    let of = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", pod.id())).unwrap_or_default();
+    let (rollup, status) = (of("smaps_rollup"), of("status"));
+    pod.kill()?;
+    let outcome = pod.wait_with_output()?;
+    let error = String::from_utf8_lossy(&outcome.stderr);
+    ensure!(said.is_ok() && &line == b"ready\n", "it ended early: {error}");
+    let value = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let parts = [
+        value(&rollup, "Pss_Anon").context("no Pss_Anon")?,
+        value(&rollup, "Pss_Shmem").context("no Pss_Shmem")?,
+        value(&status, "VmPTE").context("no VmPTE")?,
+    ];
+    ensure!(
+        parts.iter().sum::<u64>() <= LIMIT + BESIDE_MEMORY,
+        "{parts:?} KiB (anonymous, shared, page tables); {error}"
+    );
+    // It did take what it may have.
+    ensure!(parts[0] > LIMIT * 3 / 4, "only {parts:?} KiB");
     Ok(())
 }
 

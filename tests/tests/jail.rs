@@ -69,12 +69,16 @@ enum Outcome {
     ReadOnly,
     /// Fails with EROFS where the monitor has mounts of its own; else it works, as docs/security.md says.
     ReadOnlyMount,
+    /// Fails with EBUSY where the monitor has mounts of its own; else it works, as docs/security.md says.
+    Mounted,
 }
 
 /// What the attempt finds: descriptors that were open before, as a monitor has them.
 struct Scene {
     granted: ExportConfig,
     read_only: ExportConfig,
+    /// Granted read-only inside `granted`.
+    inner: ExportConfig,
     kvm: i32,
     other: u32,
 }
@@ -180,6 +184,65 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
     }),
     ("write in a read-only grant", Outcome::ReadOnly, |s| open(s.read_only.dir.as_raw_fd(), "kept", libc::O_WRONLY)),
     ("read a read-only grant", Outcome::Works, |s| open(s.read_only.dir.as_raw_fd(), "kept", libc::O_RDONLY)),
+    // Grants inside grants.
+    ("read a grant inside a grant", Outcome::Works, |s| open(s.inner.dir.as_raw_fd(), "kept", libc::O_RDONLY)),
+    ("write a grant inside a grant", Outcome::ReadOnlyMount, |s| open(s.inner.dir.as_raw_fd(), "kept", libc::O_WRONLY)),
+    ("make a file in a grant inside a grant", Outcome::ReadOnlyMount, |s| {
+        open(s.inner.dir.as_raw_fd(), "made", libc::O_WRONLY | libc::O_CREAT)
+    }),
+    ("read what is covered", Outcome::OnlyUnseen, |s| beneath(s, "above/inner/kept", libc::O_RDONLY)),
+    ("write what is covered", Outcome::OnlyUnseen, |s| beneath(s, "above/inner/kept", libc::O_WRONLY)),
+    ("write a covered file", Outcome::OnlyUnseen, |s| {
+        let file = beneath(s, "alone", libc::O_WRONLY);
+        if file >= 0 { file } else { open(-100, "/secret", libc::O_RDONLY) }
+    }),
+    ("find text in a covered file", Outcome::OnlyUnseen, |s| {
+        let file = beneath(s, "alone", libc::O_RDONLY);
+        let read = call!(libc::SYS_read, file, [0_u8; 8].as_mut_ptr(), 8);
+        if read > 0 { 0 } else { open(-100, "/secret", libc::O_RDONLY) }
+    }),
+    ("make a file in what is covered", Outcome::ReadOnlyMount, |s| {
+        beneath(s, "above/inner/made", libc::O_WRONLY | libc::O_CREAT)
+    }),
+    ("change the mode of what is covered", Outcome::ReadOnlyMount, |s| {
+        call!(libc::SYS_fchmodat, s.granted.dir.as_raw_fd(), c("above/inner").as_ptr(), 0o777)
+    }),
+    ("move what is covered", Outcome::Mounted, |s| {
+        let granted = s.granted.dir.as_raw_fd();
+        call!(libc::SYS_renameat2, granted, c("above/inner").as_ptr(), granted, c("moved").as_ptr(), 0)
+    }),
+    ("exchange what is covered", Outcome::Mounted, |s| {
+        let granted = s.granted.dir.as_raw_fd();
+        let (one, other) = (c("alone"), c("file"));
+        call!(libc::SYS_renameat2, granted, one.as_ptr(), granted, other.as_ptr(), libc::RENAME_EXCHANGE)
+    }),
+    ("remove a covered file", Outcome::Mounted, |s| {
+        call!(libc::SYS_unlinkat, s.granted.dir.as_raw_fd(), c("alone").as_ptr(), 0)
+    }),
+    ("move the directory above what is covered", Outcome::OnlyUnseen, |s| {
+        let granted = s.granted.dir.as_raw_fd();
+        call!(libc::SYS_renameat2, granted, c("above").as_ptr(), granted, c("moved").as_ptr(), 0);
+        beneath(s, "moved/inner/kept", libc::O_WRONLY)
+    }),
+    ("find what is covered behind a descriptor", Outcome::OnlyUnseen, |s| {
+        let own = s.inner.dir.as_raw_fd();
+        let writes = |from: i32, path| open(from, path, libc::O_WRONLY) >= 0;
+        let found = (0..64).filter(|from| *from != own).any(|from| {
+            ["inner/kept", "kept", "above/inner/kept", "../inner/kept"].into_iter().any(|path| writes(from, path))
+                || look(from, "../secret") == 0
+        });
+        if found { 0 } else { open(-100, "/secret", libc::O_RDONLY) }
+    }),
+    // Nothing is granted for writing.
+    ("change a mode where nothing is writable", Outcome::Ended, |s| {
+        call!(libc::SYS_fchmodat, s.read_only.dir.as_raw_fd(), c("kept").as_ptr(), 0o644)
+    }),
+    ("remove a name where nothing is writable", Outcome::Ended, |s| {
+        call!(libc::SYS_unlinkat, s.read_only.dir.as_raw_fd(), c("kept").as_ptr(), 0)
+    }),
+    ("change times where nothing is writable", Outcome::Ended, |s| {
+        call!(libc::SYS_utimensat, s.read_only.dir.as_raw_fd(), c("kept").as_ptr(), 0, 0)
+    }),
     ("open the old way", Outcome::Fails(libc::EACCES), |_| {
         call!(libc::SYS_openat, -100, c("/etc/passwd").as_ptr(), libc::O_RDONLY)
     }),
@@ -322,10 +385,14 @@ fn attempt(name: &str) -> ExitCode {
     let (scratch, who) = (std::env::var(SCRATCH).unwrap_or_default(), std::env::var(AS).unwrap_or_default());
     let Some((monitor, _)) = MONITORS.iter().find(|(_, text)| *text == who) else { return ExitCode::from(201) };
     let other: u32 = std::os::unix::process::parent_id();
-    let granted = ExportConfig::open(1, &Path::new(&scratch).join("granted"), true, false).unwrap();
+    let writable = !name.ends_with("where nothing is writable");
+    let mut granted = ExportConfig::open(1, &Path::new(&scratch).join("granted"), writable, false).unwrap();
+    granted.cover(b"above/inner").unwrap();
+    granted.cover(b"alone").unwrap();
+    let inner = ExportConfig::open(3, &Path::new(&scratch).join("granted/above/inner"), false, false).unwrap();
     let read_only = ExportConfig::open(2, &Path::new(&scratch).join("read-only"), false, false).unwrap();
     let kvm = fs::File::options().read(true).write(true).open("/dev/kvm").unwrap();
-    let mut exports = [granted, read_only];
+    let mut exports = [granted, read_only, inner];
     monitor::jail::report_faults().unwrap();
     if name.ends_with("beyond the time limit") {
         let part = std::time::Duration::from_millis(400);
@@ -346,8 +413,8 @@ fn attempt(name: &str) -> ExitCode {
         Monitor::RootWithoutNamespaces => refuse(libc::SYS_unshare, libc::EPERM).unwrap(),
     }
     monitor::jail::enter(&mut exports, &settings).unwrap();
-    let [granted, read_only] = exports;
-    let scene = Scene { granted, read_only, kvm: kvm.as_raw_fd(), other };
+    let [granted, read_only, inner] = exports;
+    let scene = Scene { granted, read_only, inner, kvm: kvm.as_raw_fd(), other };
     if attempt(&scene) != -1 {
         return ExitCode::SUCCESS;
     }
@@ -359,13 +426,16 @@ fn judge(name: &str, outcome: Outcome, monitor: Monitor, who: &str) -> anyhow::R
     let scratch = Scratch::new()?;
     let at = |path: &str| scratch.0.join(path);
     fs::create_dir_all(at("granted/directory"))?;
+    fs::create_dir_all(at("granted/above/inner"))?;
     fs::create_dir_all(at("read-only"))?;
-    for (file, text) in [("granted/file", "granted"), ("read-only/kept", "kept"), ("secret", "secret")] {
-        fs::write(at(file), text)?;
+    let files = ["granted/file", "granted/alone", "granted/above/inner/kept", "read-only/kept", "secret"];
+    for file in files {
+        fs::write(at(file), file)?;
     }
     // SAFETY: a plain system call.
     if unsafe { libc::geteuid() } == 0 {
-        for path in ["", "granted", "granted/directory", "granted/file", "read-only", "read-only/kept", "secret"] {
+        let directories = ["", "granted", "granted/directory", "granted/above", "granted/above/inner", "read-only"];
+        for path in directories.iter().chain(&files) {
             let owner = if matches!(monitor, Monitor::User | Monitor::RootForUser) { NOBODY } else { 0 };
             std::os::unix::fs::chown(at(path), Some(owner), Some(owner))?;
         }
@@ -385,7 +455,8 @@ fn judge(name: &str, outcome: Outcome, monitor: Monitor, who: &str) -> anyhow::R
         Outcome::ReadOnly => libc::EACCES,
         Outcome::Unseen(_) | Outcome::OnlyUnseen if monitor.is_apart() => libc::ENOENT,
         Outcome::Unseen(errno) => errno,
-        Outcome::OnlyUnseen | Outcome::ReadOnlyMount => 0,
+        Outcome::Mounted if monitor.is_apart() => libc::EBUSY,
+        Outcome::OnlyUnseen | Outcome::ReadOnlyMount | Outcome::Mounted => 0,
     };
     anyhow::ensure!(result.status == expected, "status {} instead of {expected}: {message}", result.status);
     if expected == 125 {
@@ -394,7 +465,9 @@ fn judge(name: &str, outcome: Outcome, monitor: Monitor, who: &str) -> anyhow::R
         anyhow::ensure!(line && message.ends_with('\n'), "the message is {message:?}");
     }
     anyhow::ensure!(
-        fs::read_to_string(at("secret"))? == "secret" && fs::read_to_string(at("read-only/kept"))? == "kept"
+        ["secret", "read-only/kept"]
+            .into_iter()
+            .all(|file| fs::read_to_string(at(file)).is_ok_and(|text| text == file))
     );
     Ok(())
 }
@@ -413,10 +486,10 @@ fn running_monitor() -> anyhow::Result<()> {
     for (options, uid, capabilities) in cases {
         let options: Vec<&str> = plain.iter().chain(options).copied().collect();
         let mut command = hull_tests::hull::run_command(&options, &["/usr/bin/sh", "-c", "echo ready; read line"])?;
-        command
-            .env("HULL_TEST_SECRET", "a secret")
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped());
+        let secret = format!("secret {} of the test", std::process::id());
+        // An allocator writes over the first bytes of what is given back to it.
+        let long = format!("{}{secret}", "-".repeat(64));
+        command.env("HULL_TEST_SECRET", &long).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut pod = command.spawn()?;
         let mut line = [0; 6];
         let ready = std::io::Read::read_exact(pod.stdout.as_mut().unwrap(), &mut line);
@@ -427,7 +500,10 @@ fn running_monitor() -> anyhow::Result<()> {
         let other =
             |name: &str| Ok::<_, std::io::Error>(space(name)? != fs::read_link(format!("/proc/self/ns/{name}"))?);
         let apart = (other("mnt")?, other("ipc")?, other("uts")?);
+        // CAP_SYS_PTRACE permits reading its memory.
+        let remembered = if root { contains(pod.id(), secret.as_bytes()) } else { Ok(false) };
         drop(pod.stdin.take());
+        anyhow::ensure!(!remembered?, "the monitor remembers a variable that the pod was not given");
         anyhow::ensure!(pod.wait()?.code().is_some() && ready.is_ok());
         anyhow::ensure!(environment.iter().all(|byte| *byte == 0), "{:?}", String::from_utf8_lossy(&environment));
         let words = arguments.split(|byte| *byte == 0).filter(|word| !word.is_empty()).count();
@@ -448,6 +524,31 @@ fn running_monitor() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether this is found in what a process can write of its memory, but in regions as large as the pod's.
+fn contains(process: u32, wanted: &[u8]) -> anyhow::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
+    let memory = fs::File::open(format!("/proc/{process}/mem"))?;
+    let mut searched = 0;
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let Some((start, end)) = line.split(' ').next().and_then(|range| range.split_once('-')) else { continue };
+        let (start, end) = (u64::from_str_radix(start, 16)?, u64::from_str_radix(end, 16)?);
+        if end - start > 16 << 20 {
+            continue;
+        }
+        let mut bytes = vec![0; (end - start) as usize];
+        // A device's memory can't be read.
+        if memory.read_exact_at(&mut bytes, start).is_ok() {
+            searched += bytes.len();
+            if bytes.windows(wanted.len()).any(|part| part == wanted) {
+                return Ok(true);
+            }
+        }
+    }
+    anyhow::ensure!(searched > 100_000, "only {searched} bytes could be read");
+    Ok(false)
 }
 
 /// No pod starts where a layer is missing, unless it is told to.

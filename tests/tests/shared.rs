@@ -60,7 +60,7 @@ fn all_lines(bytes: &[u8], processes: usize, lines: usize, how: &str) {
 fn who_holds_the_lock_sees_the_end() {
     let program = writers();
     for cpus in CPUS {
-        for how in ["locked", "appended"] {
+        for how in ["locked", "appended", "inherited"] {
             let scratch = Scratch::new().unwrap();
             let (count, lines) = (PROCESSES.to_string(), LINES.to_string());
             let command = [program.to_str().unwrap(), how, &count, &lines, "/granted/file"];
@@ -114,9 +114,9 @@ fn standard_output_is_a_file() {
 
 const DATABASE: &str = r#"
 import os, sqlite3, sys
-mode = sys.argv[1]
+mode, place = sys.argv[1:]
 def connect():
-    base = sqlite3.connect("/granted/base", timeout=60)
+    base = sqlite3.connect(place + "/base", timeout=60)
     base.execute("pragma journal_mode=" + mode)
     base.execute("pragma synchronous=normal")
     return base
@@ -142,12 +142,53 @@ print(base.execute("pragma integrity_check").fetchone())
 #[test]
 fn databases_with_several_writers() {
     for cpus in CPUS {
-        for mode in ["wal", "delete"] {
+        for (mode, place) in [("wal", "/granted"), ("delete", "/granted"), ("wal", "/tmp"), ("delete", "/tmp")] {
             let scratch = Scratch::new().unwrap();
-            let command = ["python3", "-c", DATABASE, mode];
+            let command = ["python3", "-c", DATABASE, mode, place];
             let outcome = run(&mut pod(&scratch, cpus, Path::new("/usr/bin/python3"), &command));
             let output = text(&outcome.stdout);
-            assert_eq!(output, "[0, 0, 0, 0] (160, 160)\n('ok',)\n", "{cpus} {mode}: {}", text(&outcome.stderr));
+            assert_eq!(
+                output,
+                "[0, 0, 0, 0] (160, 160)\n('ok',)\n",
+                "{cpus} {mode} {place}: {}",
+                text(&outcome.stderr)
+            );
         }
+    }
+}
+
+const COMMITS: &str = r#"
+set -e
+cd /granted
+export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+git config --global safe.directory '*'
+git init -q .
+for branch in 1 2 3 4; do (
+    export GIT_INDEX_FILE=.git/index$branch
+    for step in 1 2 3 4 5 6; do
+        blob=$(echo "$branch $step" | git hash-object -w --stdin)
+        git update-index --add --cacheinfo "100644,$blob,file$step"
+        commit=$(git commit-tree $(git write-tree) -m "step $step" $(git rev-parse -q --verify refs/heads/b$branch | sed 's/^/-p /'))
+        git update-ref refs/heads/b$branch $commit
+    done
+) & done
+for _ in 1 2; do git repack -q -a; git fsck --full >/dev/null 2>&1 || true; done
+wait
+git fsck --full --strict
+for branch in 1 2 3 4; do git rev-list --count b$branch; git show b$branch:file6; done
+"#;
+
+#[test]
+fn commits_of_several_processes() {
+    for cpus in CPUS {
+        let scratch = Scratch::new().unwrap();
+        let outcome = run(&mut pod(&scratch, cpus, Path::new("/usr/bin/git"), &["/bin/bash", "-c", COMMITS]));
+        let wanted = "6\n1 6\n6\n2 6\n6\n3 6\n6\n4 6\n";
+        assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (0, wanted), "{cpus}: {}", text(&outcome.stderr));
+        let check = Command::new("git")
+            .args(["-c", "safe.directory=*", "-C", scratch.0.to_str().unwrap(), "fsck", "--full", "--strict"])
+            .output()
+            .unwrap();
+        assert!(check.status.success(), "{cpus}, on the host: {}", text(&check.stderr));
     }
 }

@@ -81,7 +81,7 @@ fn fuzz(root: &Path, build: &Path, name: &str, seconds: u32) -> Result<bool> {
         command.arg(&seeds);
     }
     let status = command.status().with_context(|| format!("cannot start the target {name}"));
-    // Nobody needs it; what can't be removed is small.
+    // A leftover is harmless: it is small.
     let _ = std::fs::remove_dir_all(&scratch);
     Ok(status?.success())
 }

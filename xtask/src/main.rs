@@ -2,6 +2,7 @@
 
 mod docs;
 mod fuzz;
+mod subjects;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -14,8 +15,8 @@ struct Step {
     name: &'static str,
     workspace: Workspace,
     arguments: &'static [&'static str],
-    /// Further options of `hull run` in tests.
-    options: &'static str,
+    /// A variable of its environment.
+    variable: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Clone, Copy)]
@@ -29,69 +30,94 @@ enum Workspace {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"], options: "" },
-    Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"], options: "" },
+    Step { name: "format, host", workspace: Workspace::Host, arguments: &["fmt", "--all", "--check"], variable: None },
+    Step { name: "format, keel", workspace: Workspace::Keel, arguments: &["fmt", "--all", "--check"], variable: None },
     Step {
         name: "format, fuzz targets",
         workspace: Workspace::Fuzz,
         arguments: &["fmt", "--all", "--check"],
-        options: "",
+        variable: None,
     },
     Step {
         name: "documents",
         workspace: Workspace::Host,
         arguments: &["run", "--quiet", "--package", "xtask", "--", "docs", "--check"],
-        options: "",
+        variable: None,
+    },
+    Step {
+        name: "subjects of commits",
+        workspace: Workspace::Host,
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "subjects"],
+        variable: None,
     },
     Step {
         name: "lints, keel",
         workspace: Workspace::Keel,
         arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
-        options: "",
+        variable: None,
     },
     Step {
         name: "lints, host",
         workspace: Workspace::Host,
         arguments: &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
-        options: "",
+        variable: None,
     },
     Step {
         name: "lints, fuzz targets",
         workspace: Workspace::Fuzz,
         arguments: &["clippy", "--locked", "--all-targets", "--", "-D", "warnings"],
-        options: "",
+        variable: None,
     },
     // What was kept of earlier runs, and a few seconds more.
     Step {
         name: "fuzz targets",
         workspace: Workspace::Host,
         arguments: &["run", "--quiet", "--package", "xtask", "--", "fuzz", "all", "4"],
-        options: "",
+        variable: None,
     },
-    Step { name: "tests, keel-core", workspace: Workspace::Keel, arguments: &["test", "-p", "keel-core"], options: "" },
+    Step {
+        name: "tests, keel-hal",
+        workspace: Workspace::Keel,
+        arguments: &["test", "-p", "keel-hal", "--features", "hosted"],
+        variable: None,
+    },
+    // All interleavings of the primitives, by loom.
+    Step {
+        name: "models, keel-hal",
+        workspace: Workspace::Keel,
+        arguments: &["test", "-p", "keel-hal", "--features", "hosted", "--lib", "model"],
+        variable: Some(("RUSTFLAGS", "--cfg loom")),
+    },
+    Step {
+        name: "tests, keel-core",
+        workspace: Workspace::Keel,
+        arguments: &["test", "-p", "keel-core"],
+        variable: None,
+    },
     Step {
         name: "tests, keel-vfs",
         workspace: Workspace::Keel,
         arguments: &["test", "-p", "keel-vfs", "--features", "hal/hosted"],
-        options: "",
+        variable: None,
     },
     Step {
         name: "tests, host and pods",
         workspace: Workspace::Host,
         arguments: &["test", "--workspace", "--release", "--no-fail-fast"],
-        options: "",
+        variable: None,
     },
     Step {
         name: "tests, one virtual CPU",
         workspace: Workspace::Host,
         arguments: &["test", "--package", "hull-tests", "--release", "--test", "abi"],
-        options: "--cpus=1",
+        variable: Some(("HULL_TEST_OPTIONS", "--cpus=1")),
     },
     Step {
         name: "tests, four virtual CPUs",
         workspace: Workspace::Host,
         arguments: &["test", "--package", "hull-tests", "--release", "--test", "abi"],
-        options: "--cpus=4",
+        // All four at once, also where the host has fewer processors.
+        variable: Some(("HULL_TEST_OPTIONS", "--cpus=4 --busy-cpus=4")),
     },
 ];
 
@@ -101,7 +127,8 @@ fn main() -> Result<ExitCode> {
         Some("test") => test(&arguments[1..]),
         Some("docs") => docs::run(&root()?, &arguments[1..]),
         Some("fuzz") => fuzz::run(&root()?, &arguments[1..]),
-        _ => bail!("usage: cargo xtask docs|fuzz|test [WORD]   (only the checks whose name contains WORD)"),
+        Some("subjects") => subjects::run(&root()?),
+        _ => bail!("usage: cargo xtask docs|fuzz|subjects|test [WORD]   (only the checks whose name contains WORD)"),
     }
 }
 
@@ -135,8 +162,8 @@ fn run(step: &Step) -> Result<bool> {
     let root = root()?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(step.arguments);
-    if !step.options.is_empty() {
-        cargo.env("HULL_TEST_OPTIONS", step.options);
+    if let Some((name, value)) = step.variable {
+        cargo.env(name, value);
     }
     let (directory, target) = match step.workspace {
         Workspace::Host => (root, None),

@@ -95,12 +95,31 @@ pub fn stat(path: &CStr) -> Result<f64> {
     }))
 }
 
+/// A file opened and closed.
+pub fn open_close(path: &CStr) -> Result<f64> {
+    drop(open(path, libc::O_RDONLY)?);
+    Ok(measure(100, || {
+        // The first one worked.
+        let _ = open(path, libc::O_RDONLY);
+    }))
+}
+
 /// 4 KiB from the start of a file.
 pub fn read_4k(path: &CStr) -> Result<f64> {
+    read(path, PAGE)
+}
+
+/// 64 KiB from the start of a file.
+pub fn read_64k(path: &CStr) -> Result<f64> {
+    read(path, 64 << 10)
+}
+
+/// `size` bytes from the start of a file.
+fn read(path: &CStr, size: usize) -> Result<f64> {
     let file = open(path, libc::O_RDONLY)?;
-    let (fd, mut buffer) = (file.as_raw_fd(), vec![0_u8; PAGE]);
+    let (fd, mut buffer) = (file.as_raw_fd(), vec![0_u8; size]);
     Ok(measure(100, || {
-        // SAFETY: the buffer is valid for 4 KiB.
-        unsafe { libc::pread(fd, buffer.as_mut_ptr().cast(), PAGE, 0) };
+        // SAFETY: the buffer is valid for `size` bytes.
+        unsafe { libc::pread(fd, buffer.as_mut_ptr().cast(), size, 0) };
     }))
 }

@@ -64,6 +64,30 @@ pub fn touch() -> Result<f64> {
     }) / (AREA / PAGE) as f64)
 }
 
+/// 1 MiB of fresh memory mapped, touched and unmapped.
+pub fn touch_1m() -> Result<f64> {
+    touch_fresh(1 << 20)?;
+    Ok(measure(1, || {
+        // The first one worked.
+        let _ = touch_fresh(1 << 20);
+    }))
+}
+
+/// A page mapped and unmapped without a touch.
+pub fn map_and_unmap() -> Result<f64> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let mut failed = false;
+    let cost = measure(100, || {
+        // SAFETY: a new mapping that is not used, and its removal.
+        unsafe {
+            let area = libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0);
+            failed |= area == libc::MAP_FAILED || libc::munmap(area, PAGE) != 0;
+        }
+    });
+    ensure!(!failed, "memory can't be mapped");
+    Ok(cost)
+}
+
 /// 64 MiB of fresh memory, the first time in this process and once more.
 pub fn touch_64m() -> Result<Vec<f64>> {
     let mut costs = Vec::new();

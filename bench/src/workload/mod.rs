@@ -4,9 +4,11 @@ mod compute;
 mod files;
 mod memory;
 mod network;
+mod parallel;
 mod processes;
 mod system_calls;
 mod wake;
+mod writes;
 
 use std::ffi::CString;
 use std::process::{Command, Stdio};
@@ -45,6 +47,12 @@ pub fn run(options: &Options) -> Result<()> {
         "epoll-ready" => vec![system_calls::epoll_ready()?],
         "open-stat-close" => files::open_stat_close(&path()?)?,
         "host-open" => files::host_open(&path()?)?,
+        "write-64" => vec![writes::small(&path()?, 64)?],
+        "write-256" => vec![writes::small(&path()?, 256)?],
+        "write-1024" => vec![writes::small(&path()?, 1024)?],
+        "create-unlink" => vec![writes::create_unlink(&path()?)?],
+        "append-4" => vec![writes::append_4(&path()?)?],
+        "once" => vec![writes::once(options.argument.as_deref().context("the workload needs commands")?)?],
         "stat" => vec![files::stat(&path()?)?],
         "read-4k" => vec![files::read_4k(&path()?)?],
         "memory-touch" => vec![memory::touch()?],
@@ -76,16 +84,18 @@ pub fn run(options: &Options) -> Result<()> {
         "tcp-stream" => vec![network::tcp_stream(true)?],
         "tcp-connect" => vec![network::tcp_connect()?],
         "udp-processes" => vec![network::udp()?],
+        "parallel" => vec![parallel::gain(options.argument.as_deref().context("the workload needs an argument")?)?],
+        "script" => return script(options.argument.as_deref().context("the workload needs a script")?),
         "command" => return command(options.argument.as_deref().context("the workload needs a command")?),
         other => bail!("there is no workload {other}"),
     };
     for cost in costs {
-        println!("{cost:.2}");
+        println!("{cost:.3}");
     }
     Ok(())
 }
 
-/// Nanoseconds per call of `operation`, which is called `batch` times between two looks at the clock.
+/// Nanoseconds per call of `operation`, which is called `batch` times between two readings of the clock.
 fn measure(batch: u32, mut operation: impl FnMut()) -> f64 {
     for _ in 0..batch {
         operation();
@@ -123,6 +133,17 @@ fn command(line: &str) -> Result<()> {
         println!("{}", elapsed.as_nanos());
     }
     Ok(())
+}
+
+/// Runs a shell script that prints what it measured. `SCRATCH` is a new directory, removed whatever becomes of the script.
+fn script(script: &str) -> Result<()> {
+    let scratch = std::env::temp_dir().join(format!("hull-bench-script-{}", std::process::id()));
+    std::fs::create_dir(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    let script = script.replace("SCRATCH", &scratch.display().to_string());
+    let status = Command::new("/bin/sh").args(["-c", &script]).stdin(Stdio::null()).stderr(Stdio::null()).status();
+    let removed = std::fs::remove_dir_all(&scratch);
+    ensure!(status.context("cannot start /bin/sh")?.success(), "the script failed");
+    removed.with_context(|| format!("cannot remove {}", scratch.display()))
 }
 
 /// The error of the last system call, if it returned -1.

@@ -10,7 +10,7 @@ use super::wake::{answer, exchange, process, reap};
 
 /// Bytes that are sent and received at a time in a stream.
 const BLOCK: usize = 64 << 10;
-/// KiB that are received between two looks at the clock.
+/// KiB that are received between two readings of the clock.
 const ROUND: usize = 1024;
 
 /// A connection with itself: both ends.

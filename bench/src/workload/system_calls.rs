@@ -8,13 +8,13 @@ use anyhow::Result;
 
 use super::{check, measure};
 
-/// Calls between two looks at the clock.
+/// Calls between two readings of the clock.
 pub const BATCH: u32 = 2000;
 
 /// Opens a file.
 pub fn open(path: &CStr, flags: libc::c_int) -> Result<OwnedFd> {
     // SAFETY: the path is a C string; the new descriptor has no other owner.
-    unsafe { Ok(OwnedFd::from_raw_fd(check(i64::from(libc::open(path.as_ptr(), flags)))? as libc::c_int)) }
+    unsafe { Ok(OwnedFd::from_raw_fd(check(i64::from(libc::open(path.as_ptr(), flags, 0o644)))? as libc::c_int)) }
 }
 
 /// A write and a read of 64 bytes.
@@ -47,7 +47,7 @@ pub fn clock_gettime() -> f64 {
     })
 }
 
-/// A wake of a futex that nobody waits for.
+/// A wake of a futex without waiters.
 pub fn futex_wake() -> f64 {
     let word = 0_u32;
     measure(BATCH, || {
@@ -58,7 +58,18 @@ pub fn futex_wake() -> f64 {
 
 /// A byte through a pipe, by one thread.
 pub fn pipe_self() -> Result<f64> {
-    let (mut from, mut to) = std::io::pipe()?;
+    let (from, to) = std::io::pipe()?;
+    through(from, to)
+}
+
+/// A byte through a pair of AF_UNIX sockets, by one thread.
+pub fn unix_self() -> Result<f64> {
+    let (from, to) = std::os::unix::net::UnixStream::pair()?;
+    through(from, to)
+}
+
+/// A byte written to `to` and read from `from`.
+fn through(mut from: impl Read, mut to: impl Write) -> Result<f64> {
     let mut failed = Ok(());
     let cost = measure(BATCH, || {
         let mut byte = [1];

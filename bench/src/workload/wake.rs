@@ -117,7 +117,7 @@ fn batch(mut operation: impl FnMut()) -> Duration {
 /// way of its host.
 struct Forgetful(*mut libc::c_void);
 
-// SAFETY: nobody reads or writes the page after it was made.
+// SAFETY: the page is not accessed after it was made.
 unsafe impl Send for Forgetful {}
 
 impl Forgetful {

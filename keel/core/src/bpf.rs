@@ -1,18 +1,19 @@
-//! Classic BPF as seccomp(2) uses it: checking and running programs over `struct seccomp_data`.
+//! Classic BPF: checking and running programs, over `struct seccomp_data` (seccomp(2)) and over packets
+//! (`SO_ATTACH_FILTER`, socket(7)), which differ in what they may load.
 //!
 //! A program is checked once ([`Program::new`]); a checked one always ends and never reads what it did not
 //! write. The rules are those of Linux's `bpf_check_classic` and `seccomp_check_filter`.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 pub mod packet;
+pub mod seccomp;
 #[cfg(test)]
 mod tests;
 
 /// Most instructions of a program.
 pub const MAX_LEN: usize = 4096;
-/// Bytes of the data that programs look at.
-pub const DATA_LEN: usize = 64;
 /// Words of scratch memory.
 const MEMORY: usize = 16;
 
@@ -25,8 +26,12 @@ const ALU: u16 = 4;
 const JMP: u16 = 5;
 const RET: u16 = 6;
 const MISC: u16 = 7;
+/// Sizes of loads: a word is 0.
+const HALF: u16 = 8;
+const BYTE: u16 = 0x10;
 const IMM: u16 = 0;
 const ABS: u16 = 0x20;
+const IND: u16 = 0x40;
 const MEM: u16 = 0x60;
 const LEN: u16 = 0x80;
 const X: u16 = 8;
@@ -39,8 +44,8 @@ const AND: u16 = 0x50;
 const LSH: u16 = 0x60;
 const RSH: u16 = 0x70;
 const NEG: u16 = 0x80;
+const MOD: u16 = 0x90;
 const XOR: u16 = 0xa0;
-const JA: u16 = 0;
 const JEQ: u16 = 0x10;
 const JGT: u16 = 0x20;
 const JGE: u16 = 0x30;
@@ -48,7 +53,6 @@ const JSET: u16 = 0x40;
 const TAX: u16 = 0;
 const TXA: u16 = 0x80;
 
-const LD_ABS: u16 = LD | ABS;
 const LD_LEN: u16 = LD | LEN;
 const LD_IMM: u16 = LD | IMM;
 const LD_MEM: u16 = LD | MEM;
@@ -57,7 +61,7 @@ const LDX_IMM: u16 = LDX | IMM;
 const LDX_MEM: u16 = LDX | MEM;
 const RET_K: u16 = RET;
 const RET_A: u16 = RET | 0x10;
-const JMP_JA: u16 = JMP | JA;
+const JMP_JA: u16 = JMP;
 const MISC_TAX: u16 = MISC | TAX;
 const MISC_TXA: u16 = MISC | TXA;
 const ALU_NEG: u16 = ALU | NEG;
@@ -81,112 +85,138 @@ impl Instruction {
         Self { code: raw as u16, jt: (raw >> 16) as u8, jf: (raw >> 24) as u8, k: (raw >> 32) as u32 }
     }
 
-    /// Whether its kind, operand and place (`left` instructions follow) are allowed.
-    fn is_valid(&self, left: usize) -> bool {
+    /// Whether its kind, operand and place (`left` instructions follow) are allowed in programs over `D`.
+    fn is_valid<D: Data>(&self, left: usize) -> bool {
         let k = self.k as usize;
         match self.code {
-            LD_ABS => k < DATA_LEN && k.is_multiple_of(4),
             LD_MEM | LDX_MEM | ST | STX => k < MEMORY,
             LD_LEN | LD_IMM | LDX_LEN | LDX_IMM | RET_K | RET_A | MISC_TAX | MISC_TXA | ALU_NEG => true,
             JMP_JA => k < left,
-            code if code & 7 == ALU => match code & !X & !7 {
-                ADD | SUB | MUL | OR | AND | XOR => true,
-                DIV => code & X != 0 || k != 0,
-                LSH | RSH => code & X != 0 || k < 32,
+            code => match code & 7 {
+                ALU => match code & !X & !7 {
+                    ADD | SUB | MUL | OR | AND | XOR => true,
+                    DIV => code & X != 0 || k != 0,
+                    MOD => D::HAS_MOD && (code & X != 0 || k != 0),
+                    LSH | RSH => code & X != 0 || k < 32,
+                    _ => false,
+                },
+                JMP => {
+                    let known = matches!(code & !X & !7, JEQ | JGT | JGE | JSET);
+                    known && usize::from(self.jt) < left && usize::from(self.jf) < left
+                }
+                LD | LDX => D::allows(self),
                 _ => false,
             },
-            code if code & 7 == JMP => {
-                let known = matches!(code & !X & !7, JEQ | JGT | JGE | JSET);
-                known && usize::from(self.jt) < left && usize::from(self.jf) < left
-            }
-            _ => false,
         }
     }
 }
 
-/// A checked program.
-#[derive(Clone, Debug)]
-pub struct Program(Vec<Instruction>);
+/// What programs of one kind look at.
+pub trait Data {
+    /// Whether they may compute remainders.
+    const HAS_MOD: bool;
 
-impl Program {
+    /// Whether they may have this load of the data.
+    fn allows(load: &Instruction) -> bool;
+
+    /// Its length in bytes.
+    fn length(&self) -> u32;
+
+    /// What an allowed load gives, with the index register `x`. `None` ends the program with 0.
+    fn load(&self, load: &Instruction, x: u32) -> Option<u32>;
+}
+
+/// A checked program over `D`.
+#[derive(Debug)]
+pub struct Program<D> {
+    instructions: Vec<Instruction>,
+    data: PhantomData<fn() -> D>,
+}
+
+impl<D: Data> Program<D> {
     /// `None` if Linux would refuse it.
     pub fn new(instructions: Vec<Instruction>) -> Option<Self> {
         let len = instructions.len();
         if len == 0 || len > MAX_LEN {
             return None;
         }
-        let valid = instructions.iter().enumerate().all(|(i, one)| one.is_valid(len - i - 1));
+        let valid = instructions.iter().enumerate().all(|(i, one)| one.is_valid::<D>(len - i - 1));
         let ends = instructions.last().is_some_and(|last| matches!(last.code, RET_K | RET_A));
-        (valid && ends && loads_follow_stores(&instructions)?).then_some(Self(instructions))
+        (valid && ends && loads_follow_stores(&instructions)?).then_some(Self { instructions, data: PhantomData })
     }
 
     /// Number of instructions.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.instructions.len()
     }
 
-    /// What it returns for `data`.
-    pub fn run(&self, data: &[u8; DATA_LEN]) -> u32 {
+    /// What it returns for `data`; 0 also after a load that failed and a division by zero.
+    pub fn run(&self, data: &D) -> u32 {
+        self.execute(data).unwrap_or(0)
+    }
+
+    fn execute(&self, data: &D) -> Option<u32> {
         let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY]);
         let mut at = 0;
         // Jumps lead forward only, so this ends; and the last instruction returns.
-        while let Some(i) = self.0.get(at) {
+        loop {
+            let i = self.instructions.get(at)?;
             at += 1;
             let k = i.k as usize;
             match i.code {
-                LD_ABS => a = word(data, k),
-                LD_LEN => a = DATA_LEN as u32,
+                LD_LEN => a = data.length(),
                 LD_IMM => a = i.k,
                 LD_MEM => a = memory[k % MEMORY],
-                LDX_LEN => x = DATA_LEN as u32,
+                LDX_LEN => x = data.length(),
                 LDX_IMM => x = i.k,
                 LDX_MEM => x = memory[k % MEMORY],
                 ST => memory[k % MEMORY] = a,
                 STX => memory[k % MEMORY] = x,
-                RET_K => return i.k,
-                RET_A => return a,
+                RET_K => return Some(i.k),
+                RET_A => return Some(a),
                 MISC_TAX => x = a,
                 MISC_TXA => a = x,
                 ALU_NEG => a = a.wrapping_neg(),
                 JMP_JA => at += k,
                 code => {
                     let operand = if code & X != 0 { x } else { i.k };
-                    if code & 7 == JMP {
-                        let holds = match code & !X & !7 {
-                            JEQ => a == operand,
-                            JGT => a > operand,
-                            JGE => a >= operand,
-                            _ => a & operand != 0,
-                        };
-                        at += usize::from(if holds { i.jt } else { i.jf });
-                        continue;
+                    match code & 7 {
+                        LD => a = data.load(i, x)?,
+                        LDX => x = data.load(i, x)?,
+                        JMP => at += usize::from(if holds(code, a, operand) { i.jt } else { i.jf }),
+                        _ => a = compute(code, a, operand)?,
                     }
-                    a = match code & !X & !7 {
-                        ADD => a.wrapping_add(operand),
-                        SUB => a.wrapping_sub(operand),
-                        MUL => a.wrapping_mul(operand),
-                        OR => a | operand,
-                        AND => a & operand,
-                        XOR => a ^ operand,
-                        LSH => a.wrapping_shl(operand),
-                        RSH => a.wrapping_shr(operand),
-                        // A division by zero ends the program.
-                        _ => match a.checked_div(operand) {
-                            Some(quotient) => quotient,
-                            None => return 0,
-                        },
-                    };
                 }
             }
         }
-        0
     }
 }
 
-fn word(data: &[u8; DATA_LEN], at: usize) -> u32 {
-    let bytes = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, u32::from_le_bytes)
+/// Whether a comparison holds.
+const fn holds(code: u16, a: u32, operand: u32) -> bool {
+    match code & !X & !7 {
+        JEQ => a == operand,
+        JGT => a > operand,
+        JGE => a >= operand,
+        _ => a & operand != 0,
+    }
+}
+
+/// The result of an operation on numbers. `None`: a division by zero.
+fn compute(code: u16, a: u32, operand: u32) -> Option<u32> {
+    Some(match code & !X & !7 {
+        ADD => a.wrapping_add(operand),
+        SUB => a.wrapping_sub(operand),
+        MUL => a.wrapping_mul(operand),
+        OR => a | operand,
+        AND => a & operand,
+        XOR => a ^ operand,
+        LSH => a.wrapping_shl(operand),
+        RSH => a.wrapping_shr(operand),
+        MOD => a.checked_rem(operand)?,
+        _ => a.checked_div(operand)?,
+    })
 }
 
 /// Whether every load from scratch memory follows a store there on each path. `None` without memory.

@@ -42,6 +42,10 @@ impl<P> Default for PipeRing<P> {
 }
 
 impl<P> PipeRing<P> {
+    /// An empty ring that allocates nothing before more slots are asked for.
+    pub fn with_room() -> Self {
+        Self { pieces: VecDeque::with_capacity(DEFAULT_SLOTS), ..Self::default() }
+    }
     /// Most pieces.
     pub fn slots(&self) -> usize {
         self.slots

@@ -1,8 +1,8 @@
 //! Fair run queue: the thread that has had the least weighted processor time runs next.
 
 use alloc::collections::BinaryHeap;
-use alloc::vec::Vec;
 use core::cmp::Ordering;
+use smallvec::SmallVec;
 
 /// Weight of nice 0.
 pub const WEIGHT_NICE_0: u32 = 1024;
@@ -48,6 +48,9 @@ impl<T> Ord for Entry<T> {
     }
 }
 
+/// Threads that [`RunQueue::pop`] compares: with more in the queue, each is soon the first.
+const COMPARED: usize = 8;
+
 /// Runnable threads by virtual time, equal ones in the order of their arrival.
 #[derive(Debug)]
 pub struct RunQueue<T> {
@@ -88,17 +91,34 @@ impl<T> RunQueue<T> {
         time
     }
 
-    /// Takes the thread with the least virtual time of those that `may` run.
-    pub fn pop(&mut self, may: impl Fn(&T) -> bool) -> Option<T> {
-        let mut passed = Vec::new();
-        let found = loop {
-            match self.heap.pop() {
-                Some(entry) if !may(&entry.value) => passed.push(entry),
-                other => break other,
+    /// Takes the thread with the least virtual time of those that may run, where `cost` adds to it what running the thread
+    /// costs more than another one; `None`: it may not run. Of those that may, only the first [`COMPARED`] are looked at.
+    pub fn pop(&mut self, cost: impl Fn(&T) -> Option<u64>) -> Option<T> {
+        let mut passed: SmallVec<[Entry<T>; COMPARED]> = SmallVec::new();
+        let mut best: Option<(u64, Entry<T>)> = None;
+        let mut compared = 0;
+        while compared < COMPARED {
+            // What follows has no less virtual time.
+            if best.as_ref().zip(self.heap.peek()).is_some_and(|((total, _), next)| *total <= next.time) {
+                break;
             }
-        };
+            // Without memory for those that are passed over, the best so far is taken.
+            if passed.try_reserve(1).is_err() {
+                break;
+            }
+            let Some(entry) = self.heap.pop() else { break };
+            let Some(total) = cost(&entry.value).map(|cost| entry.time.saturating_add(cost)) else {
+                passed.push(entry);
+                continue;
+            };
+            compared += 1;
+            match &mut best {
+                Some((least, _)) if *least <= total => passed.push(entry),
+                _ => passed.extend(best.replace((total, entry)).map(|(_, entry)| entry)),
+            }
+        }
         self.heap.extend(passed);
-        let entry = found?;
+        let (_, entry) = best?;
         self.floor = self.floor.max(entry.time);
         Some(entry.value)
     }
@@ -127,7 +147,7 @@ mod tests {
         q.push('a', 5, 0);
         q.push('b', 3, 0);
         q.push('c', 5, 0);
-        let mut next = || q.pop(|_| true);
+        let mut next = || q.pop(|_| Some(0));
         assert_eq!((next(), next(), next(), next()), (Some('b'), Some('a'), Some('c'), None));
     }
 
@@ -138,16 +158,33 @@ mod tests {
         q.push('b', 2, 0);
         q.push('c', 3, 0);
         assert_eq!(q.least(|v| *v != 'a'), Some(2));
-        assert_eq!(q.pop(|v| *v == 'c'), Some('c'));
-        assert_eq!(q.pop(|v| *v == 'c'), None);
-        assert_eq!((q.pop(|_| true), q.pop(|_| true)), (Some('a'), Some('b')));
+        assert_eq!(q.pop(|v| (*v == 'c').then_some(0)), Some('c'));
+        assert_eq!(q.pop(|v| (*v == 'c').then_some(0)), None);
+        assert_eq!((q.pop(|_| Some(0)), q.pop(|_| Some(0))), (Some('a'), Some('b')));
+    }
+
+    #[test]
+    fn cost_counts_as_time() {
+        let mut q = RunQueue::new();
+        q.push('a', 10, 0);
+        q.push('b', 12, 0);
+        q.push('c', 20, 0);
+        let cost = |v: &char| Some(if *v == 'a' { 5 } else { 0 });
+        assert_eq!((q.pop(cost), q.pop(cost), q.pop(cost), q.pop(cost)), (Some('b'), Some('a'), Some('c'), None));
+        for v in 0..=COMPARED {
+            q.push(char::from(b'a' + v as u8), 100 + v as u64, 0);
+        }
+        // The last one costs nothing, but others that may run come before it.
+        let last = char::from(b'a' + COMPARED as u8);
+        assert_eq!(q.pop(|v| Some(if *v == last { 0 } else { 1000 })), Some('a'));
+        assert_eq!((q.len(), q.pop(|v| (*v == last).then_some(0))), (COMPARED, Some(last)));
     }
 
     #[test]
     fn sleepers_get_bounded_credit() {
         let mut q = RunQueue::new();
         q.push('a', 1000, 0);
-        q.pop(|_| true);
+        q.pop(|_| Some(0));
         assert_eq!(q.push('s', 0, 100), 900);
         assert_eq!(q.least(|_| true), Some(900));
     }

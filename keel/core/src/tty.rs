@@ -28,8 +28,15 @@ const EOF: u16 = 0x200 | END;
 pub enum Event {
     /// Nothing.
     None,
-    /// This signal goes to the foreground; the queues were flushed if the flag says so.
-    Signal(u32, bool),
+    /// This signal goes to the foreground.
+    Signal {
+        /// Its number.
+        number: u32,
+        /// Input was flushed; unread output is to be.
+        flushed: bool,
+        /// Output that was stopped goes on.
+        started: bool,
+    },
     /// Output was stopped.
     Stopped,
     /// Output goes on.
@@ -59,11 +66,13 @@ pub struct Line {
     /// Column of the output, and where the line being typed begins.
     column: usize,
     start_column: usize,
-    /// Stopped by a key, and by tcflow(3).
+    /// Output is stopped, and by tcflow(3): then keys don't start it.
     stopped: bool,
     held: bool,
     /// The last read ended at the end of a line.
     at_start: bool,
+    /// Bytes of output that a key for a signal leaves: those that were there before the bytes typed with it.
+    kept: usize,
 }
 
 impl Line {
@@ -72,9 +81,15 @@ impl Line {
         &self.termios
     }
 
+    /// Whether lines are edited and read one by one, not by a program at the other end (`EXTPROC`).
+    fn is_canonical(&self) -> bool {
+        self.termios.is(g::ICANON) && !self.termios.is(g::EXTPROC)
+    }
+
     /// Sets the attributes. Whether output that was stopped goes on.
     pub fn set_termios(&mut self, new: Termios) -> bool {
-        let changed = (self.termios.lflag ^ new.lflag) & g::ICANON != 0;
+        let changed = (self.termios.lflag ^ new.lflag) & (g::ICANON | g::EXTPROC) != 0;
+        let ignores_stops = self.termios.input_flag(g::IXON) && !new.input_flag(g::IXON);
         self.termios = new;
         if changed {
             for entry in &mut self.input {
@@ -89,21 +104,25 @@ impl Line {
             }
             self.literal = false;
         }
-        let goes_on = self.stopped && !new.input_flag(g::IXON);
-        if goes_on {
-            self.stopped = false;
-        }
-        goes_on && !self.held
+        ignores_stops && self.start()
     }
 
     /// Whether output waits for a key or tcflow(3).
     pub fn is_stopped(&self) -> bool {
-        self.stopped || self.held
+        self.stopped
     }
 
     /// Stops output or lets it go on: tcflow(3).
-    pub fn hold(&mut self, on: bool) {
-        self.held = on;
+    pub fn hold(&mut self, on: bool) -> Event {
+        if core::mem::replace(&mut self.held, on) == on {
+            Event::None
+        } else if on {
+            self.stop()
+        } else if self.start() {
+            Event::Started
+        } else {
+            Event::None
+        }
     }
 
     /// Forgets all input.
@@ -114,14 +133,21 @@ impl Line {
         self.erasing = false;
     }
 
-    /// Bytes that a read could get now (`FIONREAD`).
+    /// Bytes and ends of the file that reads could get now.
     pub fn available(&self) -> usize {
-        if self.termios.is(g::ICANON) { self.complete } else { self.input.len() }
+        if self.is_canonical() { self.complete } else { self.input.len() }
+    }
+
+    /// Bytes that reads could get now (`FIONREAD`).
+    pub fn readable(&self) -> usize {
+        let available = self.available();
+        let ends = if self.is_canonical() { self.input.iter().filter(|entry| **entry == EOF).count() } else { 0 };
+        available.saturating_sub(ends)
     }
 
     /// Whether [`Line::receive`] has to wait until somebody reads.
     pub fn is_full(&self) -> bool {
-        self.input.len() >= CAPACITY - 1 && (!self.termios.is(g::ICANON) || self.complete > 0)
+        self.input.len() >= CAPACITY - 1 && (!self.is_canonical() || self.complete > 0)
     }
 
     /// Takes input: up to a line's end, or whatever is there. `into` is not empty.
@@ -129,7 +155,7 @@ impl Line {
         if self.available() == 0 {
             return Taken::Nothing;
         }
-        let canonical = self.termios.is(g::ICANON);
+        let canonical = self.is_canonical();
         let mut done = 0;
         self.at_start = false;
         while let Some(&entry) = self.input.front() {
@@ -160,10 +186,23 @@ impl Line {
         self.complete = self.complete.saturating_sub(1);
     }
 
+    /// Bytes that were typed together follow; `waiting` bytes of output have not been taken yet. What the other end has
+    /// ready already no key takes away.
+    pub fn begin(&mut self, waiting: usize) {
+        self.kept = waiting.min(CAPACITY - 1);
+    }
+
     /// A byte was typed. Echo goes to `echo`.
     pub fn receive(&mut self, byte: u8, echo: &mut VecDeque<u8>) -> Event {
         let termios = self.termios;
         let mut byte = byte;
+        let changes = termios.input_flag(g::ISTRIP) || termios.input_flag(g::IUCLC) && termios.is(g::IEXTEN);
+        if termios.is(g::EXTPROC) && !changes {
+            if self.input.len() < CAPACITY - 1 {
+                self.input.push_back(u16::from(byte));
+            }
+            return Event::None;
+        }
         if termios.input_flag(g::ISTRIP) {
             byte &= 0x7f;
         }
@@ -176,11 +215,10 @@ impl Line {
         }
         if termios.input_flag(g::IXON) {
             if termios.is_key(g::VSTART, byte) {
-                return self.start();
+                return if self.start() { Event::Started } else { Event::None };
             }
             if termios.is_key(g::VSTOP, byte) {
-                let was = core::mem::replace(&mut self.stopped, true);
-                return if was { Event::None } else { Event::Stopped };
+                return self.stop();
             }
         }
         if termios.is(g::ISIG) {
@@ -189,32 +227,31 @@ impl Line {
                 return self.interrupt(byte, signal, echo);
             }
         }
-        let restarted = self.stopped && termios.input_flag(g::IXON) && termios.input_flag(g::IXANY);
-        if restarted {
-            self.stopped = false;
-        }
+        let restarted = termios.input_flag(g::IXON) && termios.input_flag(g::IXANY) && self.start();
         self.input(byte, echo);
-        if restarted && !self.held { Event::Started } else { Event::None }
+        if restarted { Event::Started } else { Event::None }
     }
 
-    fn start(&mut self) -> Event {
-        let was = core::mem::replace(&mut self.stopped, false);
-        if was && !self.held { Event::Started } else { Event::None }
+    fn stop(&mut self) -> Event {
+        if core::mem::replace(&mut self.stopped, true) { Event::None } else { Event::Stopped }
     }
 
-    fn interrupt(&mut self, byte: u8, signal: u32, echo: &mut VecDeque<u8>) -> Event {
-        let flush = !self.termios.is(g::NOFLSH);
-        if flush {
+    /// Lets output go on unless tcflow(3) holds it. Whether it was stopped.
+    fn start(&mut self) -> bool {
+        !self.held && core::mem::take(&mut self.stopped)
+    }
+
+    fn interrupt(&mut self, byte: u8, number: u32, echo: &mut VecDeque<u8>) -> Event {
+        let flushed = !self.termios.is(g::NOFLSH);
+        if flushed {
             self.flush();
-            echo.clear();
+            echo.truncate(self.kept);
         }
-        if self.termios.input_flag(g::IXON) {
-            self.stopped = false;
-        }
+        let started = self.termios.input_flag(g::IXON) && self.start();
         if self.termios.is(g::ECHO) {
             self.echo_byte(byte, echo);
         }
-        Event::Signal(signal, flush)
+        Event::Signal { number, flushed, started }
     }
 
     fn input(&mut self, byte: u8, echo: &mut VecDeque<u8>) {

@@ -21,7 +21,7 @@ pub(crate) extern "C" fn rust_boot() -> ! {
         crate::stub::out(abi::layout::port::PANIC);
     }
     crate::ring::init(info.flags);
-    crate::frame_kvm::init(info);
+    crate::buddy::init(info);
     crate::clock::init(info);
     crate::fpu::init(info.xcr0);
     (crate::stub::hooks().boot)(info)
@@ -63,7 +63,7 @@ impl RamUsage {
 
 /// Bytes of RAM in use and available now, and the pod's limit.
 pub fn ram_usage() -> RamUsage {
-    let [total, free, limit] = crate::frame_kvm::usage();
+    let [total, free, limit] = crate::buddy::usage();
     RamUsage { total, free, limit }
 }
 
@@ -78,7 +78,7 @@ const DEPTH: usize = 24;
 /// Return addresses, innermost first, from a frame pointer on; 0 behind the last. Takes no memory.
 fn backtrace(mut rbp: usize) -> [u64; DEPTH] {
     let mut found = [0; DEPTH];
-    let ram = DIRECT_BASE..DIRECT_BASE + crate::frame_kvm::usage()[0] as usize;
+    let ram = DIRECT_BASE..DIRECT_BASE + crate::buddy::usage()[0] as usize;
     for place in &mut found {
         if !(ram.contains(&rbp) || crate::stacks::holds(rbp)) || !rbp.is_multiple_of(8) {
             break;

@@ -27,9 +27,9 @@ mod imp {
 }
 
 #[cfg(not(feature = "hosted"))]
-pub(crate) use imp::ticks;
-#[cfg(not(feature = "hosted"))]
 pub use imp::{Calibration, calibration, init, renew, tsc};
+#[cfg(not(feature = "hosted"))]
+pub(crate) use imp::{ns_of, ticks};
 
 #[cfg(not(feature = "hosted"))]
 mod imp {
@@ -160,6 +160,11 @@ mod imp {
     /// Ticks of the counter in `ns`, roughly. Needs no lock.
     pub(crate) fn ticks(ns: u64) -> u64 {
         ns.saturating_mul(crate::boot::boot_info().tsc_khz) / 1_000_000
+    }
+
+    /// ns of so many ticks of the counter, roughly.
+    pub(crate) fn ns_of(ticks: u64) -> u64 {
+        ticks.saturating_mul(1_000_000) / crate::boot::boot_info().tsc_khz.max(1)
     }
 
     fn scale(ticks: u64, rate: u128) -> u64 {

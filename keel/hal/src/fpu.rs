@@ -3,8 +3,8 @@
 //! Keel uses only the low halves of xmm0 to xmm15, which the gate saves in the trap frame. All else
 //! stays live in the CPU while keel runs and is saved here when another thread gets the CPU.
 
+use crate::buddy::{give_block, take_block};
 use crate::cell::Global;
-use crate::frame_kvm::{give_block, take_block};
 use crate::trap::TrapFrame;
 use abi::layout::{DIRECT_BASE, PAGE_SIZE};
 use alloc::vec::Vec;

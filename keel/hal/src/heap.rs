@@ -1,13 +1,16 @@
 //! Keel's heap: size classes over blocks of frames.
 //!
 //! Small objects come from free lists that are filled a frame at a time; when memory runs out, the frames without any
-//! object in use go back ([`trim`]). Larger ones are blocks of frames of their own.
+//! object in use go back ([`trim`]). Larger ones are blocks of frames of their own. Once several virtual CPUs are awake each
+//! keeps some small objects, which it takes and gives without the lock.
 
+use crate::buddy::{give_block, refs, take_block};
 use crate::cell::Global;
-use crate::frame_kvm::{give_block, heap_mark, take_block};
-use abi::layout::{DIRECT_BASE, PAGE_SIZE};
+use crate::percpu;
+use crate::sync::{Guard, Rank, SpinLock, several};
+use abi::layout::{DIRECT_BASE, MAX_CPUS, PAGE_SIZE};
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
+use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
 const CLASSES: [usize; 13] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048];
@@ -15,19 +18,55 @@ const CLASSES: [usize; 13] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 
 /// as a whole.
 const TRIM_STEP: usize = 128 << 10;
 
-struct Heap {
-    free: [Cell<*mut u8>; CLASSES.len()],
-    /// Bytes in the free lists.
-    free_bytes: Cell<usize>,
-    /// From how many on [`trim`] looks again.
-    trim_from: Cell<usize>,
+/// Free objects that are linked through their first words.
+struct List(*mut u8);
+
+impl List {
+    const fn new() -> Self {
+        Self(null_mut())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, object: *mut u8) {
+        // SAFETY: the caller gives an object that is free: it has room for a link, which nothing else uses.
+        unsafe { object.cast::<*mut u8>().write(self.0) };
+        self.0 = object;
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<*mut u8> {
+        let object = self.0;
+        if object.is_null() {
+            return None;
+        }
+        // SAFETY: a free object holds the link to the next one.
+        self.0 = unsafe { object.cast::<*mut u8>().read() };
+        Some(object)
+    }
+
+    /// The objects, each with its successor read before it is given.
+    fn objects(&self) -> impl Iterator<Item = *mut u8> + use<> {
+        let mut rest = Self(self.0);
+        core::iter::from_fn(move || rest.pop())
+    }
 }
 
-static HEAP: Global<Heap> = Global::new(Heap {
-    free: [const { Cell::new(null_mut()) }; CLASSES.len()],
-    free_bytes: Cell::new(0),
-    trim_from: Cell::new(TRIM_STEP),
-});
+/// The free objects that all virtual CPUs share.
+struct Heap {
+    free: [List; CLASSES.len()],
+    /// Bytes in the free lists.
+    free_bytes: usize,
+    /// From how many on [`trim`] looks again.
+    trim_from: usize,
+}
+
+// SAFETY: the lists hold free objects, which the owner of the lists owns.
+unsafe impl Send for Heap {}
+
+static HEAP: SpinLock<Heap> = SpinLock::new(
+    Rank::Heap,
+    Heap { free: [const { List::new() }; CLASSES.len()], free_bytes: 0, trim_from: TRIM_STEP },
+);
 
 /// The frame that a small object lies in, by guest-physical address.
 fn frame_of(object: *mut u8) -> u64 {
@@ -35,68 +74,166 @@ fn frame_of(object: *mut u8) -> u64 {
 }
 
 /// Gives the frames of free small objects back in which none is in use: their number. Nothing if not much was freed
-/// since it last looked.
+/// since it last looked. What other virtual CPUs keep for themselves, a page for each class at most, is in use.
 pub fn trim() -> usize {
-    if HEAP.free_bytes.get() < HEAP.trim_from.get() {
+    let mut heap = HEAP.lock();
+    if several() {
+        Cache::here().give_all(&mut heap);
+    }
+    if heap.free_bytes < heap.trim_from {
         return 0;
     }
-    let trimmed = (0..CLASSES.len()).map(trim_class).sum();
-    let left = HEAP.free_bytes.get();
-    HEAP.trim_from.set(left + TRIM_STEP.max(left / 8));
+    let trimmed = (0..CLASSES.len()).map(|class| heap.trim_class(class)).sum();
+    heap.trim_from = heap.free_bytes + TRIM_STEP.max(heap.free_bytes / 8);
     trimmed
 }
 
-/// The objects of a free list, each with its successor read before it is given.
-fn objects(first: *mut u8) -> impl Iterator<Item = *mut u8> {
-    let mut next = first;
-    core::iter::from_fn(move || {
-        let object = next;
-        if object.is_null() {
-            return None;
+impl Heap {
+    fn trim_class(&mut self, class: usize) -> usize {
+        let capacity = PAGE_SIZE / CLASSES[class];
+        let is_free = |object| refs(frame_of(object)).get() == capacity as u32;
+        for object in self.free[class].objects() {
+            let free = refs(frame_of(object));
+            free.set(free.get() + 1);
         }
-        // SAFETY: a free object holds the link to the next one.
-        next = unsafe { object.cast::<*mut u8>().read() };
-        Some(object)
-    })
-}
+        let (mut kept, mut gone) = (List::new(), List::new());
+        for object in self.free[class].objects() {
+            if !is_free(object) {
+                kept.push(object);
+            } else if (object as usize).is_multiple_of(PAGE_SIZE) {
+                gone.push(object);
+            }
+        }
+        for object in kept.objects() {
+            refs(frame_of(object)).set(0);
+        }
+        self.free[class] = kept;
+        let mut frames = 0;
+        for object in gone.objects() {
+            refs(frame_of(object)).set(0);
+            give_block(frame_of(object), 0);
+            frames += 1;
+        }
+        self.free_bytes -= frames * capacity * CLASSES[class];
+        frames
+    }
 
-fn trim_class(class: usize) -> usize {
-    let capacity = PAGE_SIZE / CLASSES[class];
-    let is_free = |object| heap_mark(frame_of(object)).get() == capacity as u32;
-    for object in objects(HEAP.free[class].get()) {
-        let free = heap_mark(frame_of(object));
-        free.set(free.get() + 1);
+    fn pop(&mut self, class: usize) -> Option<*mut u8> {
+        let object = self.free[class].pop()?;
+        self.free_bytes -= CLASSES[class];
+        Some(object)
     }
-    let link = |object: *mut u8, list: &mut *mut u8| {
-        // SAFETY: a free object is nobody's; its link was read before.
-        unsafe { object.cast::<*mut u8>().write(*list) };
-        *list = object;
-    };
-    let (mut kept, mut gone) = (null_mut(), null_mut());
-    for object in objects(HEAP.free[class].get()) {
-        if !is_free(object) {
-            link(object, &mut kept);
-        } else if (object as usize).is_multiple_of(PAGE_SIZE) {
-            link(object, &mut gone);
+
+    fn push(&mut self, class: usize, object: *mut u8) {
+        self.free[class].push(object);
+        self.free_bytes += CLASSES[class];
+    }
+
+    /// Adds the objects of a frame that was just taken.
+    fn add_frame(&mut self, class: usize, gpa: u64) {
+        let (block, size) = (DIRECT_BASE + gpa as usize, CLASSES[class]);
+        for i in (0..PAGE_SIZE / size).rev() {
+            self.push(class, (block + i * size) as *mut u8);
         }
     }
-    for object in objects(kept) {
-        heap_mark(frame_of(object)).set(0);
-    }
-    HEAP.free[class].set(kept);
-    let mut frames = 0;
-    for object in objects(gone) {
-        heap_mark(frame_of(object)).set(0);
-        give_block(frame_of(object), 0);
-        frames += 1;
-    }
-    HEAP.free_bytes.set(HEAP.free_bytes.get() - frames * capacity * CLASSES[class]);
-    frames
 }
 
 /// Takes a block, if necessary after what is not in use was given back.
 fn take_block_or_trim(order: usize) -> Option<u64> {
     take_block(order).or_else(|| if trim() > 0 { take_block(order) } else { None })
+}
+
+/// The lock of the shared lists with an object of a class in it. It is given up while a frame is taken, which may need the
+/// monitor.
+fn shared_with(class: usize) -> Option<Guard<'static, Heap>> {
+    let heap = HEAP.lock();
+    if !heap.free[class].0.is_null() {
+        return Some(heap);
+    }
+    drop(heap);
+    let gpa = take_block_or_trim(0)?;
+    let mut heap = HEAP.lock();
+    heap.add_frame(class, gpa);
+    Some(heap)
+}
+
+/// Free objects that one virtual CPU, which alone uses them, keeps once there are several.
+#[repr(align(64))]
+struct Cache([UnsafeCell<(List, usize)>; CLASSES.len()]);
+
+static CACHES: Global<[Cache; MAX_CPUS]> =
+    Global::new([const { Cache([const { UnsafeCell::new((List::new(), 0)) }; CLASSES.len()]) }; MAX_CPUS]);
+
+/// Most objects of a class that a virtual CPU keeps: those of a page.
+const fn most_kept(class: usize) -> usize {
+    PAGE_SIZE / CLASSES[class]
+}
+
+impl Cache {
+    fn here() -> &'static Self {
+        &CACHES[percpu::cpu_index() % MAX_CPUS]
+    }
+
+    /// Runs `f` with the objects of a class and their number.
+    #[inline(always)]
+    fn with<R>(&self, class: usize, f: impl FnOnce(&mut List, &mut usize) -> R) -> R {
+        // SAFETY: only this virtual CPU uses its cache, keel is never interrupted by keel, and no `f` allocates.
+        let (list, count) = unsafe { &mut *self.0[class].get() };
+        f(list, count)
+    }
+
+    #[inline(always)]
+    fn take(&self, class: usize) -> Option<*mut u8> {
+        let kept = self.with(class, |list, count| {
+            let object = list.pop()?;
+            *count -= 1;
+            Some(object)
+        });
+        kept.or_else(|| self.refill(class))
+    }
+
+    /// Takes an object from the shared lists, and half as many as are kept for later.
+    #[cold]
+    fn refill(&self, class: usize) -> Option<*mut u8> {
+        let mut heap = shared_with(class)?;
+        let first = heap.pop(class);
+        self.with(class, |list, count| {
+            for _ in 0..most_kept(class) / 2 {
+                let Some(object) = heap.pop(class) else { break };
+                list.push(object);
+                *count += 1;
+            }
+        });
+        first
+    }
+
+    #[inline(always)]
+    fn give(&self, class: usize, object: *mut u8) {
+        let full = self.with(class, |list, count| {
+            list.push(object);
+            *count += 1;
+            *count > most_kept(class)
+        });
+        if full {
+            self.give_some(class, most_kept(class) / 2 + 1, &mut HEAP.lock());
+        }
+    }
+
+    /// Gives up to `most` objects of a class back to the shared lists.
+    #[cold]
+    fn give_some(&self, class: usize, most: usize, heap: &mut Heap) {
+        self.with(class, |list, count| {
+            for _ in 0..most {
+                let Some(object) = list.pop() else { break };
+                *count -= 1;
+                heap.push(class, object);
+            }
+        });
+    }
+
+    fn give_all(&self, heap: &mut Heap) {
+        (0..CLASSES.len()).for_each(|class| self.give_some(class, usize::MAX, heap));
+    }
 }
 
 /// Class by (size - 1) / 16 for sizes up to 2048.
@@ -135,43 +272,23 @@ struct KeelHeap;
 static GLOBAL: KeelHeap = KeelHeap;
 
 // SAFETY: blocks come from the frame allocator, are disjoint, large enough and aligned (classes at
-// multiples of their size in a page-aligned block, powers of two for larger alignments); the heap is
-// used under the big lock.
+// multiples of their size in a page-aligned block, powers of two for larger alignments); the lists are used
+// under the lock or by one virtual CPU.
 unsafe impl GlobalAlloc for KeelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(layout) else {
             return take_block_or_trim(order_of(layout))
                 .map_or(null_mut(), |gpa| (DIRECT_BASE + gpa as usize) as *mut u8);
         };
-        let head = &HEAP.free[class];
-        if head.get().is_null() {
-            let Some(gpa) = take_block_or_trim(0) else { return null_mut() };
-            let block = DIRECT_BASE + gpa as usize;
-            let (size, count) = (CLASSES[class], PAGE_SIZE / CLASSES[class]);
-            for i in (0..count).rev() {
-                let object = (block + i * size) as *mut u8;
-                // SAFETY: inside the frame that was just taken; free objects hold the list's link.
-                unsafe { object.cast::<*mut u8>().write(head.get()) };
-                head.set(object);
-            }
-            HEAP.free_bytes.set(HEAP.free_bytes.get() + count * size);
-        }
-        let object = head.get();
-        // SAFETY: a free object holds the link to the next one.
-        head.set(unsafe { object.cast::<*mut u8>().read() });
-        HEAP.free_bytes.set(HEAP.free_bytes.get() - CLASSES[class]);
-        object
+        let object =
+            if several() { Cache::here().take(class) } else { shared_with(class).and_then(|mut heap| heap.pop(class)) };
+        object.unwrap_or(null_mut())
     }
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         match class_of(layout) {
-            Some(class) => {
-                let head = &HEAP.free[class];
-                // SAFETY: the caller gives back an object of this class; it is free now.
-                unsafe { object.cast::<*mut u8>().write(head.get()) };
-                head.set(object);
-                HEAP.free_bytes.set(HEAP.free_bytes.get() + CLASSES[class]);
-            }
+            Some(class) if several() => Cache::here().give(class, object),
+            Some(class) => HEAP.lock().push(class, object),
             None => give_block((object as usize - DIRECT_BASE) as u64, order_of(layout)),
         }
     }

@@ -16,6 +16,8 @@ extern crate std;
 
 #[cfg(not(feature = "hosted"))]
 pub mod boot;
+#[cfg(not(feature = "hosted"))]
+mod buddy;
 pub mod cell;
 pub mod clock;
 #[cfg(not(feature = "hosted"))]
@@ -41,6 +43,7 @@ pub mod smp;
 mod stacks;
 #[cfg(not(feature = "hosted"))]
 mod stub;
+pub mod sync;
 #[cfg(not(feature = "hosted"))]
 mod tables;
 #[cfg(not(feature = "hosted"))]

@@ -7,6 +7,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::SeqCst;
 
 bitflags! {
     /// What a mapping allows. A page without `READ` keeps its frame in the table, out of the program's
@@ -53,6 +55,14 @@ const ENTRIES: usize = 512;
 
 /// Root table in each virtual CPU.
 static ACTIVE: Global<[Cell<u64>; MAX_CPUS]> = Global::new([const { Cell::new(BOOT_TABLES as u64) }; MAX_CPUS]);
+
+/// Root table that a virtual CPU still has while it loads another one without the big lock; 0: none.
+static LEFT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// Whether a virtual CPU has this root table, or is about to leave it.
+fn is_root_used(root: u64) -> bool {
+    ACTIVE.iter().any(|active| active.get() == root) || LEFT.iter().any(|left| left.load(SeqCst) == root)
+}
 
 /// Root table in this virtual CPU.
 fn active() -> &'static Cell<u64> {
@@ -425,6 +435,11 @@ impl AddressSpace {
         }
     }
 
+    /// Its root table, for [`activate_unlocked`].
+    pub fn root(&self) -> Root {
+        Root(self.root)
+    }
+
     /// Whether this is the CPU's address space.
     pub fn is_active(&self) -> bool {
         active().get() == self.root
@@ -486,6 +501,34 @@ pub(crate) fn unmap_keel_page(va: usize) {
     }
 }
 
+/// The root table of an address space.
+#[derive(Clone, Copy, Debug)]
+pub struct Root(u64);
+
+/// Makes a space the CPU's, as [`AddressSpace::activate`] does, without the big lock: under software-nested KVM loading a
+/// root table takes some 10 us. The caller holds no borrows, is the thread that runs in the space, and so keeps it.
+///
+/// Meanwhile the CPU counts as one that runs in the new space, for TLB flushes, and the old root table is not used for
+/// anything else. Whether it was another one.
+pub fn activate_unlocked(root: Root) -> bool {
+    let old = active().get();
+    if old == root.0 {
+        return false;
+    }
+    if !crate::smp::several() {
+        load(root.0);
+        return true;
+    }
+    let left = &LEFT[crate::percpu::cpu_index() % MAX_CPUS];
+    left.store(old, SeqCst);
+    active().set(root.0);
+    crate::smp::without_lock(|| {
+        crate::stub::load_cr3(root.0 as usize);
+        left.store(0, SeqCst);
+    });
+    true
+}
+
 fn load(root: u64) {
     active().set(root);
     crate::stub::load_cr3(root as usize);
@@ -536,7 +579,7 @@ impl Drop for AddressSpace {
             return;
         }
         free_tables(root, 3);
-        if ACTIVE.iter().any(|active| active.get() == self.root) {
+        if is_root_used(self.root) {
             ROOTS.borrow_mut().push(root);
             return;
         }

@@ -34,6 +34,9 @@ pub(crate) const FLUSH: usize = 92;
 pub(crate) const ENTRY_ADDRESS: usize = 96;
 pub(crate) const ENTRY_RAX: usize = 104;
 pub(crate) const ENTRY_RBX: usize = 112;
+/// Ranks of the locks that the virtual CPU holds, a bit each; in builds that check their order.
+#[cfg(feature = "lock-ranks")]
+const HELD_RANKS: usize = 120;
 
 macro_rules! gs_read {
     ($offset:expr, $ty:ty, $reg:literal) => {{
@@ -89,11 +92,6 @@ pub(crate) fn take_flush() -> bool {
     stood
 }
 
-/// Sets the gate that patched sites jump to.
-pub(crate) fn set_gate(address: usize) {
-    gs_write!(GATE, address, ":r");
-}
-
 /// A word of the data of any virtual CPU.
 pub(crate) fn word_of(cpu: usize, offset: usize) -> &'static AtomicU32 {
     assert!(cpu < MAX_CPUS && offset < 0x100 && offset.is_multiple_of(4));
@@ -114,6 +112,18 @@ pub(crate) fn fault_record() -> crate::trap::FaultInfo {
         code: gs_read!(FAULT_CODE, u64, ":r"),
         address: gs_read!(FAULT_ADDRESS, u64, ":r"),
     }
+}
+
+/// Ranks of the locks that this virtual CPU holds.
+#[cfg(feature = "lock-ranks")]
+pub(crate) fn held_ranks() -> u32 {
+    gs_read!(HELD_RANKS, u32, ":e")
+}
+
+/// Sets the ranks of the locks that this virtual CPU holds.
+#[cfg(feature = "lock-ranks")]
+pub(crate) fn set_held_ranks(ranks: u32) {
+    gs_write!(HELD_RANKS, ranks, ":e");
 }
 
 /// The top of the kernel stack that the next entry from a program uses; 0 before the first thread.

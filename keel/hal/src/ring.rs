@@ -6,19 +6,17 @@ use abi::layout::{DIRECT_BASE, RING, port};
 use abi::request::Op;
 use abi::ring::{Completion, ENTRIES, Ring, Submission, server_state};
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// Id of the requests of [`call_now`]; the kernel above uses smaller ones.
 const OWN_ID: u64 = u64::MAX;
 
-/// How long a virtual CPU looks for work before it exits: less than an exit and the way back cost.
-const LINGER_NS: u64 = 20_000;
-
 /// Completions that [`call_now`] met on its way.
 static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
     Global::new(RefCell::new(alloc::collections::VecDeque::new()));
 /// Losses of window pages that were noticed.
-static LOSSES: Global<Cell<u32>> = Global::new(Cell::new(0));
+static LOSSES: AtomicU32 = AtomicU32::new(0);
 static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
 
 fn ring() -> &'static Ring {
@@ -91,21 +89,32 @@ pub fn serve_unlocked() {
     crate::smp::without_lock(serve);
 }
 
-/// Waits a little, without the lock, for threads that any virtual CPU may run. Whether there are some.
-pub fn linger() -> bool {
+/// Polls for work for `ns`, without the lock: until this virtual CPU is asked to look around, or threads that any may run
+/// have waited for `patience_ns`. Whether there is some.
+pub fn poll_for_work(ns: u64, patience_ns: u64) -> bool {
     let ring = ring();
-    let ticks = crate::clock::ticks(LINGER_NS);
+    let (ticks, patience) = (crate::clock::ticks(ns), crate::clock::ticks(patience_ns));
     crate::smp::without_lock(|| {
         let start = crate::clock::tsc();
-        while crate::clock::tsc().wrapping_sub(start) < ticks {
-            for _ in 0..8 {
-                if ring.waiting.load(Relaxed) & 1 != 0 || percpu::work_pending() {
+        let mut seen = (0, start);
+        loop {
+            let now = crate::clock::tsc();
+            for _ in 0..4 {
+                if percpu::work_pending() {
                     return true;
                 }
                 core::hint::spin_loop();
             }
+            let waiting = ring.waiting.load(Relaxed);
+            if waiting != seen.0 {
+                seen = (waiting, now);
+            } else if waiting & 1 != 0 && now.wrapping_sub(seen.1) >= patience {
+                return true;
+            }
+            if now.wrapping_sub(start) >= ticks {
+                return false;
+            }
         }
-        false
     })
 }
 
@@ -140,7 +149,7 @@ pub fn idle(deadline_ns: Option<u64>) {
 
 /// When the monitor should interrupt a running program (`None`: never).
 ///
-/// Host threads that sleep learn of an earlier deadline only by the doorbell: it is rung when none of them looks in
+/// Host threads that sleep see an earlier deadline only after the doorbell: it is rung when none of them checks in
 /// time. To be called whenever a program goes on, as the one that would have looked may be gone.
 #[inline]
 pub fn set_deadline(deadline_ns: Option<u64>) {
@@ -228,12 +237,12 @@ pub(crate) fn host_clocks() -> Option<HostClocks> {
 /// Whether pages of the window were lost since [`take_losses`] was called.
 #[inline]
 pub fn has_losses() -> bool {
-    ring().losses.load(Relaxed) != LOSSES.get()
+    ring().losses.load(Relaxed) != LOSSES.load(Relaxed)
 }
 
 /// What was lost so far is known.
 pub fn take_losses() {
-    LOSSES.set(ring().losses.load(Relaxed));
+    LOSSES.store(ring().losses.load(Relaxed), Relaxed);
 }
 
 /// Whether a completion shall interrupt the running program.
@@ -259,9 +268,19 @@ pub fn mode() -> u64 {
     MODE.get()
 }
 
-/// Guest-physical address of keel memory: heap and statics, in the direct map, or a thread's stack, which is one piece.
+/// Guest-physical address of keel memory that the monitor reads: heap and statics, in the direct map, or a thread's stack,
+/// which is one piece.
 pub fn gpa_of(bytes: &[u8]) -> u64 {
-    let address = bytes.as_ptr() as usize;
+    gpa_of_address(bytes.as_ptr().expose_provenance())
+}
+
+/// The same of memory that the monitor writes. A shared borrow would not do: the compiler may take for granted that
+/// nothing is stored through an address that comes of one, and use what was there before.
+pub fn gpa_of_mut(bytes: &mut [u8]) -> u64 {
+    gpa_of_address(bytes.as_mut_ptr().expose_provenance())
+}
+
+fn gpa_of_address(address: usize) -> u64 {
     if crate::stacks::is_in_area(address) { crate::stacks::gpa_of(address) } else { (address - DIRECT_BASE) as u64 }
 }
 

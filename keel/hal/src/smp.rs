@@ -2,7 +2,7 @@
 //!
 //! A virtual CPU takes the lock when it enters keel and gives it back when it goes on with a program or
 //! idles; the lock belongs to the virtual CPU, not to the thread. While only the first one is awake there
-//! is no lock: its gate does not look for one, and the other entries test a flag.
+//! is no lock: entries test a flag. Some calls are served without it: for the others they are part of the program.
 //!
 //! Each says in its per-CPU block whether it is in keel (or on the way there, or idle). The holder of the
 //! lock may rely on one that is not running a program: it touches no program memory before it has the lock, and then
@@ -11,12 +11,15 @@
 
 use crate::cell::Global;
 use crate::percpu::{self, FLUSH, IN_KEEL, WORK_PENDING, word_of};
-use crate::stub::{out, out_byte};
+use crate::stub::out_byte;
+use crate::sync;
 use crate::thread::Thread;
 use abi::layout::port;
 use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+
+pub use crate::sync::several;
 
 /// A word with a cache line of its own.
 #[repr(C, align(64))]
@@ -24,18 +27,14 @@ pub(crate) struct Line(AtomicU32);
 
 /// The big lock: 1 while it is held. Means nothing while one virtual CPU is awake.
 pub(crate) static LOCK: Line = Line(AtomicU32::new(0));
-/// Several virtual CPUs are awake. Never taken back.
-pub(crate) static SEVERAL: AtomicBool = AtomicBool::new(false);
+/// Ticks of the time stamp counter that virtual CPUs have waited for the lock.
+static CONTENDED: Global<Cell<u64>> = Global::new(Cell::new(0));
 /// Virtual CPUs that were started, one bit each.
 static ONLINE: Global<Cell<u32>> = Global::new(Cell::new(1));
 
-/// Rounds of waiting for another virtual CPU before the host is asked to run others: some 10 us.
-const ROUNDS: u32 = 300;
-
-/// Whether more than one virtual CPU is awake.
-#[inline(always)]
-pub fn several() -> bool {
-    SEVERAL.load(Relaxed)
+/// For how long virtual CPUs have waited for the lock since this was asked last, all together, in ns.
+pub fn take_contended_ns() -> u64 {
+    crate::clock::ns_of(CONTENDED.take())
 }
 
 /// The virtual CPUs that were started, one bit each.
@@ -56,24 +55,26 @@ pub(crate) extern "C" fn rust_enter() {
     }
     percpu::set_in_keel();
     if LOCK.0.swap(1, Acquire) != 0 {
+        let start = crate::clock::tsc();
         wait_for(|| LOCK.0.load(Relaxed) == 0 && LOCK.0.swap(1, Acquire) == 0);
+        CONTENDED.set(CONTENDED.get().wrapping_add(crate::clock::tsc().wrapping_sub(start)));
     }
     if percpu::take_flush() {
         crate::paging::reload();
     }
 }
 
+/// Takes the big lock in the middle of a call that began without it; see [`crate::trap::kernel::Unlocked`].
+pub fn enter() {
+    rust_enter();
+}
+
 /// Waits for another virtual CPU, which the host may have descheduled.
 #[cold]
 fn wait_for(mut done: impl FnMut() -> bool) {
-    loop {
-        for _ in 0..ROUNDS {
-            if done() {
-                return;
-            }
-            core::hint::spin_loop();
-        }
-        out(port::YIELD);
+    let mut round = 0;
+    while !done() {
+        sync::relax(&mut round);
     }
 }
 
@@ -94,15 +95,11 @@ pub fn start(cpu: usize, idle: &Thread) {
     crate::stub::init_cpu(cpu);
     word_of(cpu, percpu::KSTACK_TOP).store(idle.top() as u32, Relaxed);
     word_of(cpu, percpu::KSTACK_TOP + 4).store((idle.top() as u64 >> 32) as u32, Relaxed);
-    let gate = crate::stub::shared_gate_address() as u64;
-    word_of(cpu, percpu::GATE).store(gate as u32, Relaxed);
-    word_of(cpu, percpu::GATE + 4).store((gate >> 32) as u32, Relaxed);
     if !several() {
         // From here on this virtual CPU holds the lock: it gives it back on its way out.
         percpu::set_in_keel();
-        percpu::set_gate(gate as usize);
         LOCK.0.store(1, SeqCst);
-        SEVERAL.store(true, SeqCst);
+        sync::set_several();
     }
     ONLINE.set(ONLINE.get() | 1 << cpu);
     out_byte(port::START, cpu as u8);
@@ -111,6 +108,11 @@ pub fn start(cpu: usize, idle: &Thread) {
 /// Lets a virtual CPU go on that is idle or about to be.
 pub fn wake(cpu: usize) {
     out_byte(port::WAKE, cpu as u8);
+}
+
+/// Asks a virtual CPU that polls for work to look around.
+pub fn nudge(cpu: usize) {
+    word_of(cpu, WORK_PENDING).store(1, SeqCst);
 }
 
 fn in_program(cpu: usize) -> bool {

@@ -5,8 +5,8 @@
 //! pages. Here only the stacks are. A stack that was given back stays mapped for the next thread, because a new one costs
 //! a store to a table in use and a fault; more than [`MOST_KEPT`] are unmapped together, with one flush.
 
+use crate::buddy::{give_block, take_block};
 use crate::cell::Global;
-use crate::frame_kvm::{give_block, take_block};
 use crate::paging;
 use abi::layout::{PAGE_SIZE, STACK_AREA, STACK_AREA_SIZE};
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const STRIDE: usize = 2 * STACK_BYTES;
 /// Stacks that wait for use.
 const MOST_KEPT: usize = 64;
 
-/// Lowest addresses of mapped stacks that nobody uses.
+/// Lowest addresses of mapped stacks that are free.
 static WAITING: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));
 /// Places without memory.
 static EMPTY: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));

@@ -7,7 +7,7 @@
 use crate::percpu::{ENTRY_ADDRESS, ENTRY_RAX, ENTRY_RBX, SELF};
 use crate::percpu::{FAULT_ADDRESS, FAULT_CODE, FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, FAULT_VECTOR};
 use crate::percpu::{IN_KEEL, KSTACK_TOP, USER_RSP, WORK_PENDING};
-use crate::trap::kernel::{Hooks, QUICK_CALLS, Quick};
+use crate::trap::kernel::{Hooks, QUICK_CALLS, Quick, Unlocked};
 use crate::trap::{Exit, FaultInfo, TrapFrame};
 use abi::layout::{KEEL_IMAGE, KEEL_PML4_SLOT, KICK_VECTOR, percpu, port, selector};
 use core::arch::{asm, global_asm};
@@ -135,7 +135,6 @@ keel_interrupt:         /* rsp: rip, cs, rflags, rsp, ss, on a stack of its own:
     come_back keel_leaving, keel_leaving_end, keel_leave_again
     come_back keel_leaving_fast, keel_leaving_fast_end, keel_leave_again
     come_back keel_leaving_quick, keel_leaving_quick_end, keel_leave_quick_again
-    come_back keel_leaving_own, keel_leaving_own_end, keel_leave_quick_again
 3:  pop rbx
     pop rax
     iretq
@@ -209,7 +208,6 @@ keel_program_fault:     /* eax: vector */
     je keel_stepped
     .endm
     gate_stepped keel_gate
-    gate_stepped keel_gate_shared
     gate_stepped keel_gate_full
     and dword ptr gs:[{x_rflags}], 0xfffffeff
     jmp 3f
@@ -249,7 +247,6 @@ keel_own_fault:
     je keel_jumped_nowhere
     .endm
     left_by_jump keel_jump_quick
-    left_by_jump keel_jump_own
     left_by_jump keel_jump_fast
     lea rax, [rip + keel_iretq]
     cmp rbx, rax
@@ -378,7 +375,7 @@ keel_entries:
 
 /* A patched site jumps here: rcx = where to go on; rcx, r11 and the flags are free, as behind a `syscall`. Calls
    that `quick` serves touch no more registers than a function may, and no vector registers at all:
-   nothing needs to be saved for them but what they may change. */
+   nothing needs to be saved for them but what they may change. They take no lock, and count as the program. */
     .macro call_quick
     mov r11, rsp
     mov rsp, gs:[{kstack}]
@@ -412,40 +409,6 @@ keel_leave_quick_again:
     jmp keel_leave_again
 
 keel_leaving_first:
-    /* While several virtual CPUs are awake: calls that look at more than their own thread's data take the
-       big lock. */
-    .balign 64
-    .globl keel_gate_shared
-keel_gate_shared:
-    cmp rax, {calls}
-    jae keel_gate_full
-    lea r11, [rip + {hooks} + {quick_calls}]
-    cmp byte ptr [r11 + rax], 1
-    jb keel_gate_full
-    je 7f
-    mov dword ptr gs:[{in_keel}], 1
-    mov r11d, 1
-    xchg [rip + {lock}], r11d
-    test r11d, r11d
-    jnz keel_gate_full
-    call_quick
-    jnz 8f
-    mov dword ptr gs:[{in_keel}], 0
-    mov dword ptr [rip + {lock}], 0
-keel_leaving_quick:
-    cmp dword ptr gs:[{work}], 0
-    jne keel_leave_quick_again
-    mov rcx, [rsp + 8]
-    mov rsp, [rsp + 16]
-keel_jump_quick:
-    jmp rcx
-keel_leaving_quick_end:
-8:  pop rax
-    pop rcx
-    pop rsp
-    mov dword ptr [rip + {lock}], 0
-    jmp keel_gate_full
-
     .balign 64
     .globl keel_gate
 keel_gate:
@@ -454,16 +417,16 @@ keel_gate:
     lea r11, [rip + {hooks} + {quick_calls}]
     cmp byte ptr [r11 + rax], 0
     je keel_gate_full
-7:  call_quick
+    call_quick
     jnz 8f
-keel_leaving_own:
+keel_leaving_quick:
     cmp dword ptr gs:[{work}], 0
     jne keel_leave_quick_again
     mov rcx, [rsp + 8]
     mov rsp, [rsp + 16]
-keel_jump_own:
+keel_jump_quick:
     jmp rcx
-keel_leaving_own_end:
+keel_leaving_quick_end:
 8:  pop rax
     pop rcx
     pop rsp
@@ -481,7 +444,7 @@ keel_gate_full:
     jnz keel_leave
     cmp byte ptr [rip + {several}], 0
     je keel_leaving_fast
-    mov dword ptr gs:[{in_keel}], 0
+9:  mov dword ptr gs:[{in_keel}], 0
     mov dword ptr [rip + {lock}], 0
 keel_leaving_fast:
     cmp dword ptr gs:[{work}], 0
@@ -499,7 +462,14 @@ keel_leaving_fast:
 keel_jump_fast:
     jmp rcx
 keel_leaving_fast_end:
-8:  call {enter}
+8:  mov rdi, rsp            /* several virtual CPUs: the call counts as the program until it needs the lock */
+    call {unlocked}
+    test eax, eax
+    jz keel_leaving_fast
+    cmp eax, {held}
+    je 9b
+    ja keel_leave
+    call {enter}
     jmp 7b
 
     .balign 16
@@ -698,6 +668,8 @@ keel_failure_stack_end:
     version = const abi::VERSION,
     boot = sym crate::boot::rust_boot,
     syscall = sym rust_syscall,
+    unlocked = sym rust_unlocked,
+    held = const Unlocked::Held as u32,
     quick = sym keel_quick,
     hooks = sym KEEL_HOOKS,
     quick_calls = const core::mem::offset_of!(Hooks, quick_calls),
@@ -707,7 +679,7 @@ keel_failure_stack_end:
     resume = sym rust_resume,
     idle = sym rust_idle,
     start_cpu = sym rust_start_cpu,
-    several = sym crate::smp::SEVERAL,
+    several = sym crate::sync::SEVERAL,
     lock = sym crate::smp::LOCK,
     frame = const size_of::<TrapFrame>(),
     start_room = const crate::thread::START_ROOM,
@@ -751,8 +723,6 @@ unsafe extern "C" {
     fn keel_invalidate_page(address: usize);
     /// `keel_gate` or `keel_gate_full`, as the linker is told: the former if `keel_quick` keeps its promise.
     fn keel_gate_entry();
-    /// The same while several virtual CPUs are awake.
-    fn keel_gate_shared_entry();
     fn keel_vectors();
     fn keel_interrupt();
     fn keel_thread_entry();
@@ -777,6 +747,10 @@ pub(crate) fn hooks() -> &'static Hooks {
 
 extern "C" fn rust_syscall(frame: &mut TrapFrame) -> Exit {
     (KEEL_HOOKS.syscall)(frame)
+}
+
+extern "C" fn rust_unlocked(frame: &mut TrapFrame) -> Unlocked {
+    (KEEL_HOOKS.unlocked)(frame)
 }
 
 /// A call that may be served at once. Uses no vector registers, calls nothing and has no string
@@ -809,14 +783,9 @@ extern "C" fn rust_start_cpu() -> ! {
     (KEEL_HOOKS.start_cpu)()
 }
 
-/// Address of the gate that patched sites jump to while one virtual CPU is awake.
+/// Address of the gate that patched sites jump to.
 fn gate_address() -> usize {
     keel_gate_entry as *const () as usize
-}
-
-/// Address of the gate that they jump to while several are.
-pub(crate) fn shared_gate_address() -> usize {
-    keel_gate_shared_entry as *const () as usize
 }
 
 /// Address where an idle thread's first switch returns to.

@@ -4,9 +4,9 @@
 //! the 2 MiB around it in small pages only, a fault for each eight. So tables lie apart as far as they can, in the
 //! memory below keel's image, and those that are not in use wait for the next use.
 
+use crate::buddy::{give_block, has_for_programs, take_block};
 use crate::cell::Global;
 use crate::frame::FRAME_SIZE;
-use crate::frame_kvm::{give_block, has_for_programs, take_block};
 use abi::layout::{DIRECT_BASE, KEEL_IMAGE};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

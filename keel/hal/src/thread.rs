@@ -128,11 +128,15 @@ fn read_fs_base() -> u64 {
 }
 
 /// Leaves `from` (the running thread; `None` for the boot context, which never comes back) and
-/// continues `to`. Returns when somebody switches back. The caller makes `to`'s address space active
+/// continues `to`. Returns when another thread switches back. The caller makes `to`'s address space active
 /// first, and keeps both threads alive meanwhile.
 ///
 /// No `RefCell` borrow may be held across this call.
+///
+/// # Panics
+/// Inside of [`crate::sync::grace::read`].
 pub fn switch(from: Option<&Thread>, to: &Thread) {
+    assert!(!crate::sync::grace::is_reading(), "a switch while published values are read");
     let mut boot_rsp = 0;
     let save = match from {
         Some(thread) => {
@@ -158,7 +162,7 @@ pub fn switch(from: Option<&Thread>, to: &Thread) {
 /// a thread that sleeps long, or ends, holds on to another one.
 ///
 /// # Panics
-/// If nobody else holds one of the two.
+/// If no other borrow of the two exists.
 pub fn hand_over(from: alloc::rc::Rc<Thread>, to: alloc::rc::Rc<Thread>) {
     use alloc::rc::Rc;
     assert!(Rc::strong_count(&from) > 1 && Rc::strong_count(&to) > 1, "a thread without an owner");

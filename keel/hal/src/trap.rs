@@ -145,6 +145,20 @@ pub mod kernel {
         pub left: u64,
     }
 
+    /// What became of a call without the big lock.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u32)]
+    pub enum Unlocked {
+        /// Served: only rax of the frame changed.
+        Served = 0,
+        /// Nothing was done; the call must be made with the lock.
+        Left = 1,
+        /// Served as well, and the lock was taken meanwhile ([`crate::smp::enter`]).
+        Held = 2,
+        /// The same, and anything in the frame may have changed.
+        Full = 3,
+    }
+
     /// Entry points that the kernel gives to hal.
     #[derive(Clone, Copy, Debug)]
     pub struct Hooks {
@@ -152,12 +166,14 @@ pub mod kernel {
         pub boot: fn(&'static abi::boot::BootInfo) -> !,
         /// A system call of the current thread.
         pub syscall: fn(&mut TrapFrame) -> Exit,
-        /// Calls by number that `quick` is asked about first: 1 if they look at the data of the current thread
-        /// and process only, which no other virtual CPU changes but word by word; 2 if they need the big lock.
+        /// Calls by number that `quick` is asked about first: not 0.
         pub quick_calls: [u8; QUICK_CALLS],
         /// A system call, served without its frame: number and first arguments. It must be inlined and
-        /// call nothing.
+        /// call nothing. There is no big lock, as in `unlocked`.
         pub quick: fn(u64, [u64; 3]) -> Quick,
+        /// A system call from a patched site, before the big lock is taken; asked while several virtual CPUs are awake.
+        /// What it looks at is the thread's own, or fit for being shared between virtual CPUs.
+        pub unlocked: fn(&mut TrapFrame) -> Unlocked,
         /// An exception or interrupt of the current thread while it ran program code.
         pub fault: fn(&mut TrapFrame, FaultInfo) -> Exit,
         /// First code of a new thread on its own kernel stack; returns to the program.

@@ -25,11 +25,11 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     };
     let files = FdTable::new();
     let streams = stream::standard(&config);
-    for (number, file) in streams.iter().enumerate() {
-        if let Some(file) = file
-            && let Err(errno) = files.replace(number as i32, file.clone(), false)
+    let standard = (0..).zip(&streams).filter_map(|(number, file)| Some((number, file.clone()?)));
+    for (number, file) in standard.chain(stream::passed(&config)) {
+        if let Err(errno) = i32::try_from(number).map_or(Err(Errno::EBADF), |number| files.replace(number, file, false))
         {
-            fail("a standard stream", errno);
+            fail("a descriptor of the first program", errno);
         }
     }
     start::first(config, fs, files, move |process| stream::give_terminal(&streams, process))

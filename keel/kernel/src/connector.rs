@@ -28,6 +28,8 @@ pub struct Reply {
     pub extra: [u64; 2],
 }
 
+/// Sends requests that were held back.
+type Flush = fn();
 type Callback = Box<dyn FnOnce(Result<Reply>)>;
 
 /// What is known of a request under way.
@@ -35,9 +37,9 @@ enum Slot {
     Free,
     /// A thread waits for it (`None`: on the spot, not parked).
     Waited(Option<Rc<Task>>),
-    /// Somebody is told.
+    /// A callback.
     Told(Callback),
-    /// Somebody is told, maybe never.
+    /// A callback, which may never run.
     Awaited(Callback),
     /// Answered, not yet taken.
     Answered(Completion),
@@ -46,6 +48,8 @@ enum Slot {
 /// Requests by id; an id is used again only after its answer was taken.
 static SLOTS: Global<RefCell<Vec<Slot>>> = Global::new(RefCell::new(Vec::new()));
 static UNDER_WAY: Global<Cell<u32>> = Global::new(Cell::new(0));
+/// What sends requests that are held back.
+static HELD: Global<Cell<Option<Flush>>> = Global::new(Cell::new(None));
 /// Requests that came soon after the one before, and when the last one came.
 static BURST: Global<Cell<(u32, u64)>> = Global::new(Cell::new((0, 0)));
 
@@ -55,7 +59,7 @@ const BURST_GAP_NS: u64 = 3_000_000;
 const BURST_LENGTH: u32 = 4;
 /// How long keel waits on the spot for a polled answer before the thread parks, which costs about half as much.
 const SPIN_NS: u64 = 200_000;
-/// The same for a request that nobody waits for.
+/// The same for a request without a waiter (posted).
 const SHORT_SPIN_NS: u64 = 20_000;
 /// How long it waits without looking whether another virtual CPU took the answer.
 const LOOK_NS: u64 = 2_000;
@@ -100,13 +104,15 @@ fn submission(op: Op, id: u64, args: [u64; 6], input: &[u8], output: &mut [u8]) 
         id,
         args,
         in_gpa: if input.is_empty() { 0 } else { ring::gpa_of(input) },
-        out_gpa: if output.is_empty() { 0 } else { ring::gpa_of(output) },
+        out_gpa: if output.is_empty() { 0 } else { ring::gpa_of_mut(output) },
         in_len: u32::try_from(input.len()).unwrap_or(u32::MAX),
         out_len: u32::try_from(output.len()).unwrap_or(u32::MAX),
     }
 }
 
+/// Puts a request into the ring, behind what is held back.
 fn submit(request: &Submission) {
+    release();
     while !ring::submit(request) {
         // Full: the monitor takes everything when it serves.
         ring::serve();
@@ -154,7 +160,7 @@ fn ring_for(id: u64, alone: bool) {
     poll_completions();
 }
 
-/// Whether nobody waits for the answer any more, because it came.
+/// Whether the answer has arrived.
 fn is_settled(id: u64) -> bool {
     !matches!(SLOTS.borrow().get(id as usize), Some(Slot::Waited(_) | Slot::Told(_)))
 }
@@ -179,6 +185,57 @@ fn spin_for(id: u64, alone: bool) -> bool {
             return !ring::has_submission();
         }
     }
+}
+
+/// Until [`let_go`], what `flush` sends is sent before the next request of any kind: it must not be seen later than that.
+pub fn hold(flush: Flush) {
+    HELD.set(Some(flush));
+}
+
+/// Sends what is held back.
+#[inline]
+pub fn release() {
+    if let Some(flush) = HELD.take() {
+        flush();
+    }
+}
+
+/// Sends what is held back, and has it served.
+pub fn let_go() {
+    release();
+    if ring::is_polled() {
+        return;
+    }
+    if ring::mode() & (flags::DOORBELL_EVENT | flags::DOORBELL_POLL) != 0 {
+        ring::doorbell();
+    } else {
+        ring::serve();
+    }
+}
+
+/// Ends the pod: exit code of `hull`, and a line for the user unless it is empty.
+pub fn end(code: u64, text: &[u8]) -> ! {
+    release();
+    ring::end(Op::Exit, code, text)
+}
+
+/// Sends a request whose payloads are given by where they lie in guest memory; `done` is called at its completion. Never
+/// waits and rings no doorbell.
+pub fn send(op: Op, args: [u64; 6], input: Vec<Segment>, output: (u64, u32), done: Callback) {
+    let (flags, in_gpa, in_len) = match *input {
+        [] => (0, 0, 0),
+        [Segment { gpa, len }] => (0, gpa, u32::try_from(len).unwrap_or(u32::MAX)),
+        // The list stays until the answer came.
+        _ => (sub_flags::IN_LIST, ring::gpa_of(bytemuck::cast_slice(&input)), input.len() as u32),
+    };
+    let done = move |outcome| {
+        drop(input);
+        done(outcome);
+    };
+    let id = take_slot(Slot::Awaited(Box::new(done)));
+    UNDER_WAY.set(UNDER_WAY.get() - 1);
+    let request = submission(op, id, args, &[], &mut []);
+    submit(&Submission { flags, in_gpa, in_len, out_gpa: output.0, out_len: output.1, ..request });
 }
 
 /// Sends a request and waits for its completion. Other threads run meanwhile: hold no borrows.
@@ -278,7 +335,7 @@ pub fn start_quietly(op: Op, args: [u64; 6], done: Callback) {
     submit(&submission(op, id, args, &[], &mut []));
 }
 
-/// Takes completions out of the ring and wakes those who wait for them.
+/// Takes completions out of the ring and wakes their waiters.
 pub fn poll_completions() {
     while let Some(completion) = ring::take_completion() {
         answer(completion);
@@ -309,7 +366,7 @@ fn answer(completion: Completion) {
             done(outcome(completion));
         }
         Slot::Awaited(done) => done(outcome(completion)),
-        // The monitor answers each request once; anything else stays as it was.
+        // The monitor completes each request once; other completions are ignored.
         other => {
             if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {
                 *slot = other;

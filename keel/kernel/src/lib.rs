@@ -27,6 +27,7 @@ pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
     syscall: syscall::syscall,
     quick_calls: syscall::quick::CALLS,
     quick: syscall::quick::quick,
+    unlocked: syscall::unlocked::serve,
     fault: signal::fault::fault,
     thread_start: signal::fault::thread_start,
     report: syscall::history::report,

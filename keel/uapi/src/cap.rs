@@ -44,10 +44,14 @@ pub const SYS_RESOURCE: u32 = 24;
 pub const SYS_TIME: u32 = 25;
 /// Make device files.
 pub const MKNOD: u32 = 27;
+/// Configure audits.
+pub const AUDIT_CONTROL: u32 = 30;
 /// Set file capabilities.
 pub const SETFCAP: u32 = 31;
 /// Change the rules of mandatory access control.
 pub const MAC_OVERRIDE: u32 = 32;
+/// Look at performance, and for that into other processes.
+pub const PERFMON: u32 = 38;
 /// Checkpoint and restore processes.
 pub const CHECKPOINT_RESTORE: u32 = 40;
 

@@ -5,7 +5,7 @@
 //! owner's, the mask's (or the group's) and the others' entries are the bits, whichever of both is changed.
 
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
-use crate::{Change, Cred, FileType, Inode, NewNode, PathRef, ops};
+use crate::{Cred, FileType, Inode, NewNode, PathRef, ops};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
@@ -23,6 +23,14 @@ impl Kind {
     /// Names of both attributes, in the order in which they are listed.
     pub const NAMES: [(&'static [u8], Self); 2] =
         [(b"system.posix_acl_access", Self::Access), (b"system.posix_acl_default", Self::Default)];
+
+    /// The attribute that it is.
+    pub fn name(self) -> &'static [u8] {
+        match self {
+            Self::Access => Self::NAMES[0].0,
+            Self::Default => Self::NAMES[1].0,
+        }
+    }
 
     /// The list that an attribute is.
     pub fn of(name: &[u8]) -> Option<Self> {
@@ -146,7 +154,7 @@ impl Acl {
         if state == 0 { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// The permission bits that it stands for, and whether it says more than they do.
+    /// The equivalent permission bits, and whether the list has entries beyond them.
     fn mode(&self) -> (u32, bool) {
         let (mut mode, mut more) = (0, false);
         for entry in &self.0 {
@@ -203,7 +211,7 @@ impl Acl {
         Ok((mode & !0o777 | bits, more.then_some(acl)))
     }
 
-    /// Whether it permits `want` to somebody who is not the owner, for a file of the group `gid`. EACCES.
+    /// Whether it permits `want` to a user other than the owner, for a file of the group `gid`. EACCES.
     pub fn permits(&self, cred: &Cred<'_>, gid: u32, want: u32) -> Result<()> {
         let want = want & (MAY_READ | MAY_WRITE | MAY_EXEC);
         let has = |bits: u32| if bits & want == want { Ok(()) } else { Err(Errno::EACCES) };
@@ -252,16 +260,11 @@ pub fn set(place: &PathRef, kind: Kind, value: &[u8], cred: &Cred<'_>) -> Result
             if !cred.in_group(gid) && !cred.has(cap::FSETID) {
                 mode &= !crate::attr::S_ISGID;
             }
-            inode.put_acl(kind, None)?;
-            inode.change(&Change { mode: Some(mode), ..Change::default() })?;
             acl.filter(|_| more)
         }
-        (Kind::Default, acl) => {
-            inode.change(&Change::default())?;
-            acl
-        }
+        (Kind::Default, acl) => acl,
     };
-    inode.put_acl(kind, acl.map(Rc::new))
+    inode.put_acl(kind, acl.map(Rc::new), mode)
 }
 
 /// The value of a list. ENODATA; EOPNOTSUPP of links.
@@ -269,7 +272,7 @@ pub fn get(inode: &dyn Inode, kind: Kind) -> Result<Vec<u8>> {
     if inode.file_type() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
-    inode.acl(kind).ok_or(Errno::ENODATA)?.value()
+    inode.acl(kind)?.ok_or(Errno::ENODATA)?.value()
 }
 
 /// The lists of a new file.
@@ -278,7 +281,7 @@ pub type Inherited = (Option<Rc<Acl>>, Option<Rc<Acl>>);
 /// What a new file gets of its directory's default list, if it has one, or else of the process's mask. ENOMEM.
 pub fn inherit(dir: &dyn Inode, new: &mut NewNode<'_>) -> Result<Inherited> {
     let kind = FileType::of(new.mode);
-    let default = if kind == FileType::Symlink { None } else { dir.acl(Kind::Default) };
+    let default = if kind == FileType::Symlink { None } else { consult(dir, Kind::Default)? };
     let Some(default) = default else {
         new.mode &= !new.umask;
         return Ok((None, None));
@@ -288,13 +291,10 @@ pub fn inherit(dir: &dyn Inode, new: &mut NewNode<'_>) -> Result<Inherited> {
     Ok((access.map(Rc::new), (kind == FileType::Directory).then_some(default)))
 }
 
-/// Gives a new file its lists.
-pub fn adopt(inode: &dyn Inode, (access, default): Inherited) -> Result<()> {
-    if access.is_some() {
-        inode.put_acl(Kind::Access, access)?;
+/// A list that decides something; `None` also where there are no lists, or no file to ask for any more.
+pub fn consult(inode: &dyn Inode, kind: Kind) -> Result<Option<Rc<Acl>>> {
+    match inode.acl(kind) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ESTALE) => Ok(None),
+        other => other,
     }
-    if default.is_some() {
-        inode.put_acl(Kind::Default, default)?;
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@ use crate::Inode;
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
 
-/// The right to write a file while nobody executes it, or to execute it while nobody writes it; given back
+/// Write access that excludes execution of a file, or execution that excludes write access (ETXTBSY); released
 /// when it is dropped. Files without [`Inode::attachments`] are not guarded.
 pub struct Claim {
     inode: Rc<dyn Inode>,

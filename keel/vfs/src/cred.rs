@@ -1,8 +1,9 @@
-//! Who asks: the part of a process's credentials that file access looks at.
+//! The part of a process's credentials that file access checks.
 
-use crate::acl::Kind;
+use crate::acl::{self, Kind};
 use crate::attr::S_ISVTX;
-use crate::{FileType, Inode};
+use crate::landlock::Domain;
+use crate::{FileType, Inode, PathRef};
 pub use uapi::cap;
 use uapi::{Errno, Result};
 
@@ -24,11 +25,13 @@ pub struct Cred<'a> {
     pub groups: &'a [u32],
     /// Effective capabilities, a bit each.
     pub caps: u64,
+    /// What restricts it besides, landlock(7).
+    pub domain: Option<&'a Domain>,
 }
 
 impl Cred<'_> {
     /// The superuser: keel's own accesses at boot.
-    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], caps: u64::MAX };
+    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], caps: u64::MAX, domain: None };
 
     /// Whether it has a capability of [`cap`].
     pub const fn has(&self, capability: u32) -> bool {
@@ -45,6 +48,12 @@ impl Cred<'_> {
         self.uid == uid || self.has(cap::FOWNER)
     }
 
+    /// EACCES unless its domain, if it has one, allows these rights ([`crate::landlock::access`]) at a place.
+    #[inline]
+    pub fn restrict(&self, place: &PathRef, rights: u64) -> Result<()> {
+        self.domain.map_or(Ok(()), |domain| domain.check(place, rights))
+    }
+
     /// Checks `want` ([`MAY_READ`] …) as inode_permission does: EACCES.
     pub fn check(&self, inode: &dyn Inode, want: u32) -> Result<()> {
         let kind = inode.file_type();
@@ -56,7 +65,7 @@ impl Cred<'_> {
         }
         let (mode, uid, gid) = inode.perm()?;
         // A list says nothing about the owner, and gives nobody else anything without its mask.
-        let acl = if self.uid != uid && mode & 0o070 != 0 { inode.acl(Kind::Access) } else { None };
+        let acl = if self.uid != uid && mode & 0o070 != 0 { acl::consult(inode, Kind::Access)? } else { None };
         let permitted = match acl {
             Some(acl) => acl.permits(self, gid, want).is_ok(),
             None if self.uid == uid => mode >> 6 & want == want,

@@ -228,9 +228,14 @@ impl Dentry {
                 return Ok(child);
             }
         }
-        // It was true while this was under way; whoever looks next asks again.
+        // It was valid during the request; the next lookup asks again.
         let found = self.inode.lookup(name, ahead)?;
         Ok(self.outside(name, found.inode, found.mount))
+    }
+
+    /// Whether nothing is known of a name, and making it tells as much as looking it up would.
+    pub fn is_unknown(&self, name: &[u8]) -> bool {
+        name.len() <= NAME_MAX && self.cached(name, hal::clock::monotonic_ns).is_none() && self.inode.is_unknown(name)
     }
 
     /// The child that stands for an inode, or one that is not in the table, to be looked up again at the next use.
@@ -250,7 +255,7 @@ impl Dentry {
     }
 
     /// The pod has changed `name`, after `changes` of the children were done before: whether this was the last change here.
-    /// If not, nobody knows what the name is now, and the file system is asked at the next use.
+    /// If not, the name's state is unknown, and the file system is asked at the next use.
     fn count_change(&self, name: &[u8], changes: u64) -> bool {
         let is_last = self.changes.get() == changes;
         self.changes.set(self.changes.get() + 1);

@@ -1,5 +1,5 @@
 //! Names under fuzz: the same random changes below a private layer and in a real directory of the host,
-//! which says what is right.
+//! which is the oracle.
 
 use crate::io::KernelSrc;
 use crate::tests::{HostDir, World};

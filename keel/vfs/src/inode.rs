@@ -1,6 +1,7 @@
 //! What every file system gives for a file.
 
 use crate::acl::{Acl, Kind};
+use crate::host::End;
 use crate::{Attr, Dst, FileType, Listing, Name, PathRef, Src};
 use abi::request::FsStat;
 use alloc::rc::Rc;
@@ -95,6 +96,18 @@ pub trait Inode: Any {
     fn append(&self, _src: &mut dyn Src) -> Result<(usize, u64)> {
         Err(Errno::EINVAL)
     }
+    /// The same where the offset may be known later.
+    fn append_later(&self, src: &mut dyn Src) -> Result<(usize, End)> {
+        self.append(src).map(|(written, end)| (written, End::At(end)))
+    }
+    /// Waits until the host has what was written. [`Self::failure`] reports what failed.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    /// How many writes failed after they were taken, and how the last one did.
+    fn failure(&self) -> (u32, Option<Errno>) {
+        (0, None)
+    }
     /// Pages for mmap(2), starting at page `first`: at least that one, at most `count`, fewer where
     /// more would cost a trip. `write`: they will be written through a shared mapping (for the
     /// others the caller copies before it writes). ENXIO beyond the end (SIGBUS).
@@ -118,8 +131,13 @@ pub trait Inode: Any {
     fn was_cut(&self) -> Option<u64> {
         None
     }
-    /// The host lost pages that [`Self::pages`] gave, of whatever file: gives none of them any more, and with `distrust` reads
-    /// files that had some into RAM from now on.
+    /// Whether pages for stores have to be asked for one by one, and only when they are stored to: asking takes room on a
+    /// disk that may be full.
+    fn has_scarce_pages(&self) -> bool {
+        false
+    }
+    /// The host lost pages that [`Self::pages`] gave, of whatever file: gives none of them any more, and with `distrust` asks
+    /// the host for each page of files that had some before it gives it.
     fn drop_window(&self, _distrust: bool) {}
     /// Changes the size.
     fn truncate(&self, _size: u64) -> Result<()> {
@@ -129,7 +147,7 @@ pub trait Inode: Any {
     fn perm(&self) -> Result<(u32, u32, u32)> {
         self.attr().map(|a| (a.mode, a.uid, a.gid))
     }
-    /// Whether the permission bits hold for everybody, whatever the capabilities (`/proc/sys`).
+    /// Whether the permission bits apply to all users, whatever their capabilities (`/proc/sys`).
     fn binds_everybody(&self) -> bool {
         false
     }
@@ -137,6 +155,14 @@ pub trait Inode: Any {
     /// what will be looked up next. ENOENT, ENOTDIR.
     fn lookup(&self, _name: &[u8], _ahead: &[u8]) -> Result<Found> {
         Err(Errno::ENOTDIR)
+    }
+    /// Whether stores into a shared mapping reach the file.
+    fn takes_stores(&self) -> bool {
+        true
+    }
+    /// Whether [`Inode::create`] would learn of a name what [`Inode::lookup`] would have to ask for.
+    fn is_unknown(&self, _name: &[u8]) -> bool {
+        false
     }
     /// Makes a new file of any type. EEXIST.
     fn create(&self, _name: &[u8], _new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
@@ -192,17 +218,27 @@ pub trait Inode: Any {
     fn remove_xattr(&self, _name: &[u8]) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
+    /// Capabilities that it gives to who runs it, [`crate::capability`].
+    fn capability(&self) -> Option<Vec<u8>> {
+        None
+    }
+    /// Takes those away: its owner or its content changed.
+    fn drop_capability(&self) {}
     /// Whether it has access control lists that keel checks.
     fn has_acls(&self) -> bool {
         false
     }
     /// One of its access control lists.
-    fn acl(&self, _kind: Kind) -> Option<Rc<Acl>> {
-        None
+    fn acl(&self, _kind: Kind) -> Result<Option<Rc<Acl>>> {
+        Ok(None)
     }
-    /// Keeps an access control list, or none. Its mode is the file's already.
-    fn put_acl(&self, _kind: Kind, _acl: Option<Rc<Acl>>) -> Result<()> {
+    /// Keeps an access control list, or none, and the permission bits that go with it.
+    fn put_acl(&self, _kind: Kind, _acl: Option<Rc<Acl>>, _mode: u32) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
+    }
+    /// Takes the lists that it has of its directory, right after it was made.
+    fn adopt_acls(&self, _access: Option<Rc<Acl>>, _default: Option<Rc<Acl>>) -> Result<()> {
+        Ok(())
     }
     /// Figures of the file system.
     fn statfs(&self) -> Result<FsStat> {

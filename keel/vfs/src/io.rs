@@ -1,7 +1,7 @@
 //! Where bytes of a read go and bytes of a write come from: program memory or keel's own.
 
 use hal::frame::Frame;
-use uapi::Result;
+use uapi::{Errno, Result};
 
 /// Takes the bytes of a read.
 ///
@@ -17,6 +17,11 @@ pub trait Dst {
     fn put_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize>;
     /// Stores zeros.
     fn put_zeros(&mut self, len: usize) -> Result<usize>;
+
+    /// Stores bytes that are taken as a whole, for which there is room. EFAULT: only a part of them could be stored.
+    fn put_all(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() || self.put(bytes)? == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
+    }
 }
 
 /// Gives the bytes of a write; the rules of [`Dst`] hold.

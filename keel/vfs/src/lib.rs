@@ -16,6 +16,7 @@ extern crate std;
 
 pub mod acl;
 pub mod attr;
+pub mod capability;
 pub mod claim;
 pub mod cred;
 pub mod dentry;
@@ -24,6 +25,7 @@ pub mod fuzzing;
 pub mod host;
 pub mod inode;
 pub mod io;
+pub mod landlock;
 pub mod listing;
 pub mod locks;
 pub mod memory;

@@ -62,7 +62,7 @@ impl Listing {
         let len = u8::try_from(name.len()).map_err(|_| Errno::ENAMETOOLONG)?;
         let need = HEAD + name.len();
         if self.pieces.last().is_none_or(|piece| piece.bytes.capacity() - piece.bytes.len() < need) {
-            // Caches may be borrowed: they are not asked for memory.
+            // Caches may be borrowed: they are not shrunk here.
             if hal::frame::is_scarce() {
                 return Err(Errno::ENOMEM);
             }

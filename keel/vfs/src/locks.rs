@@ -12,7 +12,7 @@ use uapi::{Errno, Result};
 pub enum Kind {
     /// Others may read-lock too.
     Read,
-    /// Nobody else.
+    /// No other owner.
     Write,
 }
 
@@ -76,7 +76,7 @@ pub struct Whole {
     pub pid: i32,
 }
 
-/// Most record locks, and most locks of flock(2), of one file: each call looks at all of them.
+/// Most record locks, and most locks of flock(2), of one file: each call scans all of them.
 const MOST: usize = 8192;
 
 /// All locks of a file.
@@ -189,12 +189,12 @@ impl Locks {
     }
 }
 
-/// Who waits for whom: finds deadlocks between processes that wait for record locks.
+/// The wait-for graph: finds deadlocks between processes that wait for record locks.
 #[derive(Debug, Default)]
 pub struct Waits(RefCell<Vec<(Owner, Owner)>>);
 
 impl Waits {
-    /// Nobody waits.
+    /// There are no waiters.
     pub const fn new() -> Self {
         Self(RefCell::new(Vec::new()))
     }

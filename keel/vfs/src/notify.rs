@@ -1,4 +1,4 @@
-//! Who hears of what happens to files: inotify(7) and dnotify (fcntl(2), `F_NOTIFY`).
+//! File change events: inotify(7) and dnotify (fcntl(2), `F_NOTIFY`).
 //!
 //! Listeners hang on inodes. What changes names or attributes tells them here (`ops`), what reads and
 //! writes through open files tells them from the kernel. While nobody listens at all, each of those
@@ -9,7 +9,9 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+use hal::cell::{Global, Padded};
 use uapi::raw::general as g;
 
 /// Something that happened.
@@ -25,7 +27,7 @@ pub struct Event<'a> {
     pub unlinked: bool,
 }
 
-/// Hears what happens to one inode. Neither method may block or ask the inode anything.
+/// Receives the events of one inode. Neither method may block or call the inode.
 pub trait Listener: Any {
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
@@ -36,7 +38,7 @@ pub trait Listener: Any {
 }
 
 /// Listeners in the whole pod.
-static COUNT: Global<Cell<usize>> = Global::new(Cell::new(0));
+static COUNT: Padded<AtomicUsize> = Padded::new(AtomicUsize::new(0));
 static COOKIE: Global<Cell<u32>> = Global::new(Cell::new(0));
 
 /// What hangs on an inode.
@@ -50,18 +52,18 @@ struct Listeners {
 /// Whether anybody listens to anything.
 #[inline(always)]
 pub fn is_on() -> bool {
-    COUNT.get() != 0
+    COUNT.load(Relaxed) != 0
 }
 
 fn listeners(inode: &Rc<dyn Inode>) -> Option<Rc<Listeners>> {
     inode.attachments()?.get()
 }
 
-/// Has `listener` hear of `inode`. Files that are made anew at each use tell nobody anything.
+/// Subscribes `listener` to `inode`. Files that are made anew at each lookup have no events.
 pub fn listen(inode: &Rc<dyn Inode>, listener: Rc<dyn Listener>) {
     if let Some(attachments) = inode.attachments() {
         attachments.get_or_insert(Listeners::default).list.borrow_mut().push(listener);
-        COUNT.set(COUNT.get() + 1);
+        COUNT.fetch_add(1, Relaxed);
     }
 }
 
@@ -72,7 +74,7 @@ pub fn leave(inode: &Rc<dyn Inode>, listener: &dyn Listener) {
     let at = all.list.borrow().iter().position(is_it);
     if let Some(at) = at {
         let removed = all.list.borrow_mut().remove(at);
-        COUNT.set(COUNT.get().saturating_sub(1));
+        COUNT.fetch_sub(1, Relaxed);
         drop(removed);
     }
 }
@@ -86,7 +88,7 @@ pub fn find<T>(inode: &Rc<dyn Inode>, f: impl Fn(&Rc<dyn Listener>) -> Option<T>
 
 fn tell(inode: &Rc<dyn Inode>, event: &Event<'_>) {
     if let Some(all) = listeners(inode) {
-        // A listener may leave while it hears.
+        // A listener may unsubscribe during its callback.
         let list = all.list.borrow().clone();
         for listener in list {
             listener.hear(event);
@@ -108,7 +110,7 @@ fn name_event(dir: &PathRef, name: &[u8], mask: u32, cookie: u32) {
     tell(dir.inode(), &Event { mask, cookie, name: Some(name), unlinked: false });
 }
 
-/// Something happened to the file at `place`: its directory hears of it under its name, then it itself.
+/// An event of the file at `place`: delivered to its directory's listeners with the name, then to its own.
 /// `open`: by way of an open file.
 #[inline]
 pub fn happened(place: &PathRef, mask: u32, open: bool) {
@@ -121,7 +123,7 @@ pub fn happened(place: &PathRef, mask: u32, open: bool) {
 fn happened_now(place: &PathRef, mask: u32, open: bool) {
     let mask = mask | directory_bit(place.inode());
     let unlinked = open && place.is_deleted();
-    // What passes through special files is not for everybody who may list their directory.
+    // Access to special files is not reported to listeners of their directory.
     let kind = place.inode().file_type();
     let passes = open && mask & (g::IN_ACCESS | g::IN_MODIFY) != 0;
     let secret = passes && !matches!(kind, FileType::Regular | FileType::Directory);
@@ -145,7 +147,7 @@ pub fn created(dir: &PathRef, name: &[u8], inode: &Rc<dyn Inode>, linked: bool) 
 /// A file lost a name: when that was the last one, it goes with its last use.
 fn lost_name(victim: &PathRef) {
     if let Some(all) = listeners(victim.inode()) {
-        // A file that can't be asked any more is gone.
+        // A file whose attributes fail is gone.
         all.nameless.set(victim.inode().attr().map_or(true, |attr| attr.nlink == 0));
     }
 }
@@ -185,7 +187,7 @@ pub fn moved(from: (&PathRef, &[u8]), to: (&PathRef, &[u8]), what: &PathRef, rep
 pub(crate) fn name_dropped(inode: &Rc<dyn Inode>) {
     let Some(all) = listeners(inode).filter(|all| all.nameless.get()) else { return };
     let list = all.list.take();
-    COUNT.set(COUNT.get().saturating_sub(list.len()));
+    COUNT.fetch_sub(list.len(), Relaxed);
     for listener in list {
         let mask = g::IN_DELETE_SELF | directory_bit(inode);
         listener.hear(&Event { mask, cookie: 0, name: None, unlinked: false });

@@ -3,7 +3,7 @@
 use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::walk::{Component, Parent};
-use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, notify};
+use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, landlock, notify};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -48,8 +48,28 @@ fn new_name(parent: &Parent, directory: bool) -> Result<&Name> {
 
 /// Creates what a path names: mkdir(2), mknod(2), symlink(2). EEXIST.
 pub fn create(parent: &Parent, new: &NewNode<'_>, cred: &Cred<'_>) -> Result<PathRef> {
-    let name = new_name(parent, FileType::of(new.mode) == FileType::Directory)?.clone();
+    let directory = FileType::of(new.mode) == FileType::Directory;
+    if let Component::Normal(name) = &parent.last
+        && (directory || !parent.trailing_slash)
+        && let Some(outcome) = create_unseen(&parent.dir, name, new, cred)
+    {
+        return outcome;
+    }
+    let name = new_name(parent, directory)?.clone();
     create_in(&parent.dir, &name, new, cred)
+}
+
+/// Creates `name` in `dir` without looking it up first, where that would be a request of its own: it was made, or exists
+/// (EEXIST). `None`: it has to be looked up, as something else may be wrong.
+pub fn create_unseen(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>) -> Option<Result<PathRef>> {
+    if !dir.is_unknown(name) {
+        return None;
+    }
+    match create_in(dir, name, new, cred) {
+        Err(Errno::EEXIST) => Some(Err(Errno::EEXIST)),
+        Err(_) => None,
+        made => Some(made),
+    }
 }
 
 /// Creates `name`, which does not exist, in `dir`.
@@ -58,22 +78,23 @@ pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>)
     if dir.is_deleted() {
         return Err(Errno::ENOENT);
     }
+    cred.restrict(dir, landlock::to_make(FileType::of(new.mode)))?;
     check_dir(dir, cred)?;
     let (new, lists) = inherit(dir, new, cred)?;
     let changes = dir.changes();
     let inode = dir.inode().create(name, &new)?;
-    acl::adopt(&*inode, lists)?;
+    inode.adopt_acls(lists.0, lists.1)?;
     let place = adopt_new(dir, name, inode, changes);
     notify::created(dir, name, place.inode(), false);
     Ok(place)
 }
 
-/// Enters what was just created; the file system says how long that holds at its next lookup.
+/// Enters what was just created; its validity comes from the file system's next lookup.
 fn adopt_new(dir: &PathRef, name: &[u8], inode: Rc<dyn crate::Inode>, changes: u64) -> PathRef {
     dir.adopt_new(name, inode, hal::clock::monotonic_ns().saturating_add(crate::host::FRESH_NS), changes)
 }
 
-/// What a new node takes from its directory: group, set-group-ID bit, permissions, and lists for [`acl::adopt`].
+/// What a new node takes from its directory: group, set-group-ID bit, permissions, and lists for [`crate::Inode::adopt_acls`].
 pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<(NewNode<'n>, acl::Inherited)> {
     let mut new = *new;
     let lists = acl::inherit(&**dir.inode(), &mut new)?;
@@ -112,6 +133,9 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
             return Err(Errno::EPERM);
         }
     }
+    if let Some(domain) = cred.domain {
+        domain.check_refer(target, dir, None, false, false)?;
+    }
     check_dir(dir, cred)?;
     if inode.file_type() == FileType::Directory {
         return Err(Errno::EPERM);
@@ -149,6 +173,7 @@ pub fn unlink(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
         return Err(if directory { Errno::EISDIR } else { Errno::ENOTDIR });
     }
     check_writable(&parent.dir)?;
+    cred.restrict(&parent.dir, landlock::access::REMOVE_FILE)?;
     check_delete(&parent.dir, &victim, false, cred)?;
     remove(&parent.dir, name, &victim, changes)
 }
@@ -164,6 +189,7 @@ pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     let changes = parent.dir.changes();
     let victim = parent.dir.lookup(name, &[], false)?;
     check_writable(&parent.dir)?;
+    cred.restrict(&parent.dir, landlock::access::REMOVE_DIR)?;
     check_delete(&parent.dir, &victim, true, cred)?;
     remove(&parent.dir, name, &victim, changes)
 }
@@ -216,6 +242,9 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
         return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
     }
     check_writable(&from.dir)?;
+    if let Some(domain) = cred.domain {
+        domain.check_refer(&old, &to.dir, new.as_ref(), true, exchange)?;
+    }
     if let Some(new) = &new
         && Rc::ptr_eq(old.inode(), new.inode())
     {
@@ -280,6 +309,7 @@ pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_
     check_writable(place)?;
     let inode = place.inode();
     inode.change(&chown_change(inode.perm()?, uid, gid, inode.file_type() == FileType::Directory, cred)?)?;
+    inode.drop_capability();
     notify::happened(place, g::IN_ATTRIB, false);
     Ok(())
 }
@@ -314,7 +344,7 @@ pub fn chown_change(
 }
 
 /// utimensat(2): times to set, `None` leaves one. `now_allowed`: both are the current time, which
-/// whoever may write the file may set.
+/// a caller with write permission may set.
 pub fn set_times(place: &PathRef, atime: Option<SetTime>, mtime: Option<SetTime>, cred: &Cred<'_>) -> Result<()> {
     if atime.is_none() && mtime.is_none() {
         return Ok(());
@@ -349,12 +379,13 @@ pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
     cred.check(&**inode, MAY_WRITE)?;
     check_writable(place)?;
     let _claim = Claim::write(inode)?;
+    cred.restrict(place, landlock::access::TRUNCATE)?;
     inode.truncate(size)?;
     notify::happened(place, g::IN_MODIFY, false);
     drop_set_id(place, cred)
 }
 
-/// After a write by somebody without CAP_FSETID: the set-id bits go.
+/// After a write by a process without CAP_FSETID: removes the set-id bits.
 pub fn drop_set_id(place: &PathRef, cred: &Cred<'_>) -> Result<()> {
     let inode = place.inode();
     let (mode, ..) = inode.perm()?;

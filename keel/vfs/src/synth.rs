@@ -37,7 +37,7 @@ pub trait SynthDir {
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>>;
     /// `st_nlink`: two, and one for each directory in it.
     fn links(&self) -> u32 {
-        // A list that can't be had tells nothing.
+        // A list that can't be made yields nothing.
         let names = self.list().unwrap_or_default();
         let directories = names.iter().filter(|(_, kind)| *kind == FileType::Directory).count();
         u32::try_from(directories).unwrap_or(u32::MAX).saturating_add(2)
@@ -52,11 +52,16 @@ pub trait SynthFile {
     fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize> {
         Err(Errno::EINVAL)
     }
+    /// What a new open file reads and writes, if that is settled when it is opened (files about the memory that a
+    /// process has then). `None`: this file. EACCES, ESRCH.
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        Ok(None)
+    }
     /// poll(2) could tell of changes.
     fn is_polled(&self) -> bool {
         false
     }
-    /// A setting of the kernel: its permission bits hold for everybody, and its end is at 0.
+    /// A sysctl: its permission bits apply to all users, root included, and its size is 0.
     fn is_setting(&self) -> bool {
         false
     }
@@ -114,7 +119,7 @@ pub struct Entry {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Tells it from earlier bearers of its name (a process's start time): the inode number and
+    /// Distinguishes it from earlier bearers of its name (a process's start time): the inode number and
     /// places in it change with it. 0: always the same.
     pub generation: u64,
     /// `st_size`: 0 in `/proc` but for the links to open files, a page for files of `/sys`.
@@ -210,7 +215,7 @@ pub struct SynthInode {
     fs: Rc<SynthFs>,
     ino: u64,
     entry: Entry,
-    /// Children that somebody uses, so that a name keeps its inode.
+    /// Children in use, so that a name keeps its inode.
     known: RefCell<HashMap<Name, Weak<SynthInode>>>,
     attachments: Attachments,
 }
@@ -345,7 +350,8 @@ impl Inode for SynthInode {
     fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {
         let What::File(file) = &self.entry.what else { return Ok(None) };
         let inode = self.this.upgrade().ok_or(Errno::ESTALE)?;
-        Ok(Some(Rc::new(Opened { inode, file: file.clone(), content: RefCell::default() })))
+        let file = file.bind()?.unwrap_or_else(|| file.clone());
+        Ok(Some(Rc::new(Opened { inode, file, content: RefCell::default() })))
     }
 
     fn attachments(&self) -> Option<&Attachments> {

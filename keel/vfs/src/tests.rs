@@ -1,8 +1,12 @@
 //! Tests over a directory of the host.
 
+#[cfg(test)]
+mod gathered;
 mod host_dir;
 #[cfg(test)]
 mod interleaved;
+#[cfg(test)]
+mod lists;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
@@ -42,6 +46,10 @@ impl World {
     pub fn believing(host: HostDir, fresh_ns: u64) -> Self {
         let host = Rc::new(host);
         let files = Host::new(host.clone(), 4096, 0);
+        let sender = Rc::downgrade(&files);
+        host.flush.replace(Some(Rc::new(move || {
+            sender.upgrade().inspect(|files| files.flush());
+        })));
         let root = Private::new(1, Space::new(1000)).node(&NewNode::plain(0o040755, 0, 0));
         let tree = Tree::new(root, "tmpfs");
         let layer = Private::overlay(2, Space::new(1000));
@@ -65,6 +73,12 @@ impl World {
         files.forget();
         drop(files);
         end.strong_count() == 0
+    }
+
+    /// Sends gathered writes, which the host carries out.
+    pub fn flush(&self) {
+        self.files.flush();
+        self.host.carry_out_sent();
     }
 
     pub fn walk(&self) -> Walk<'static> {

@@ -1,7 +1,7 @@
 //! Connectors: the only ways out of a pod.
 //!
 //! Each takes requests of [`abi::request::Op`] whose arguments and payloads come from a hostile guest:
-//! it validates everything and answers with an errno, whatever it is given.
+//! it validates everything and returns an errno for bad input.
 
 pub mod files;
 pub mod payload;
@@ -34,6 +34,10 @@ pub trait Window {
     /// Shows `len` bytes of `file` from `offset` at guest-physical `gpa`. All three are multiples of a
     /// page; the range was not checked against the window's present size (EINVAL if outside).
     fn map(&self, gpa: u64, file: BorrowedFd<'_>, offset: u64, len: u64, writable: bool) -> Result<()>;
+
+    /// Takes the pages at `gpa .. gpa + len` from the host ahead of the guest's reading, or storing. EFAULT if it can't provide
+    /// one: the file was cut, can't be read, or has no room for what would be stored.
+    fn populate(&self, gpa: u64, len: u64, write: bool) -> Result<()>;
 
     /// Takes the file pages at `gpa .. gpa + len` away; what remains there must be memory that holds
     /// no file page, so that late access is harmless.

@@ -136,7 +136,7 @@ pub fn limit_time(limit: Duration, grace: Duration) -> Result<(), Failure> {
     set_timer(libc::SIGKILL, overdue.saturating_add(grace), Duration::ZERO)
 }
 
-/// Handler of SIGCONT, which comes from the timer and from whoever continues a stopped process.
+/// Handler of SIGCONT, which is sent by the timer and by processes that continue a stopped one.
 extern "C" fn time_passed(_signal: c_int, _info: *const Info, _context: *const libc::c_void) {
     if monotonic_ns() >= OVERDUE_NS.load(Ordering::SeqCst) {
         end(EXIT_TIMEOUT.into());

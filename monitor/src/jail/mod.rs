@@ -6,13 +6,16 @@
 //! docs/security.md tells what they leave.
 
 mod calls;
+mod descriptors;
 mod ends;
 mod filter;
+mod masks;
 mod namespaces;
 mod paths;
 mod rights;
 
 pub use calls::allowed as allowed_calls;
+pub use descriptors::{close_inherited, inherited, is_standard_open};
 pub(crate) use ends::end_of;
 pub use ends::{limit_time, report_faults};
 pub use namespaces::available as namespaces_available;
@@ -77,13 +80,7 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
         return Ok(());
     }
     ends::report_violations()?;
-    filter_calls()
-}
-
-/// Closes every descriptor but the standard streams. Call it before anything is opened: it closes what it finds.
-pub fn close_inherited() {
-    // SAFETY: nothing in this process owns a descriptor above the standard streams yet: that is the caller's promise.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    filter_calls(exports.iter().any(|export| export.writable))
 }
 
 /// Whether the host's kernel has seccomp filters as the jail needs them.
@@ -93,8 +90,9 @@ pub fn seccomp_available() -> bool {
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) }).is_ok()
 }
 
-fn filter_calls() -> Result<(), Failure> {
-    let program = filter::compile(calls::rules(std::process::id()), libc::SECCOMP_RET_TRAP);
+/// Installs the filter. `writable`: files of the host may be changed.
+fn filter_calls(writable: bool) -> Result<(), Failure> {
+    let program = filter::compile(calls::rules(std::process::id(), writable), libc::SECCOMP_RET_TRAP);
     let mut program = program.ok_or_else(|| Failure::new("seccomp", Error::other("too many rules")))?;
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // All threads, should there be others. The mitigations for speculation stay as the host's administrator set

@@ -5,7 +5,7 @@
 //! host's tree stays below as it is: to detach it, the kernel would wait for a grace period in every start.
 //!
 //! This takes the right to administer the host's mounts, which root has. An ordinary user could have it in a user
-//! namespace, but there every file of somebody else seems to belong to nobody: see the decision about it.
+//! namespace, but there files of other users appear to belong to the overflow id: see the decision about it.
 
 use super::rights::check;
 use crate::connectors::files::ExportConfig;
@@ -21,6 +21,7 @@ const OPEN_TREE_CLOEXEC: c_uint = libc::O_CLOEXEC as c_uint;
 const AT_RECURSIVE: c_uint = 0x8000;
 const AT_EMPTY_PATH: c_uint = libc::AT_EMPTY_PATH as c_uint;
 const MOVE_MOUNT_F_EMPTY_PATH: c_uint = 4;
+const MOVE_MOUNT_T_EMPTY_PATH: c_uint = 0x40;
 const FSOPEN_CLOEXEC: c_uint = 1;
 const FSMOUNT_CLOEXEC: c_uint = 1;
 const FSCONFIG_SET_STRING: c_uint = 1;
@@ -44,7 +45,7 @@ const DESCRIPTORS: &CStr = c"/proc/self/fd";
 
 fn descriptor(result: c_long) -> Result<OwnedFd> {
     match result {
-        // SAFETY: the calls that this is used for return a new descriptor, which nobody else owns.
+        // SAFETY: the calls that this is used for return a new descriptor, which has no other owner.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as c_int) }),
         _ => Err(Error::last_os_error()),
     }
@@ -55,25 +56,16 @@ fn done(result: c_long) -> Result<()> {
 }
 
 /// A mount of its own of what is there, with all mounts beneath it if `flags` say so.
-fn clone_mount(dir: BorrowedFd<'_>, path: &CStr, flags: c_uint) -> Result<OwnedFd> {
+pub(super) fn clone_mount(dir: BorrowedFd<'_>, path: &CStr, flags: c_uint) -> Result<OwnedFd> {
     let flags = flags | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
     // SAFETY: the path lives across the call.
     descriptor(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
 }
 
-/// The mount of an export, restricted to what it may be used for.
-fn export_mount(export: &ExportConfig) -> Result<OwnedFd> {
-    let mount = match &export.file {
-        None => clone_mount(export.dir.as_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE)?,
-        Some(name) => {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&export.dir, name.as_slice(), flags, Mode::empty())?;
-            clone_mount(file.as_fd(), c"", AT_EMPTY_PATH)?
-        }
-    };
-    let read_only = if export.writable { 0 } else { MOUNT_ATTR_RDONLY };
+/// Restricts a mount and those beneath it: by `attributes`, and so that nothing there runs or is a device.
+pub(super) fn set_attributes(mount: &OwnedFd, attributes: u64) -> Result<()> {
     let attributes = MountAttr {
-        set: read_only | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+        set: attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
         clear: 0,
         // What the host mounts or unmounts there is seen, and nothing goes the other way.
         propagation: libc::MS_SLAVE,
@@ -89,7 +81,20 @@ fn export_mount(export: &ExportConfig) -> Result<OwnedFd> {
             &raw const attributes,
             size_of::<MountAttr>(),
         )
-    })?;
+    })
+}
+
+/// The mount of an export, restricted to what it may be used for.
+fn export_mount(export: &ExportConfig) -> Result<OwnedFd> {
+    let mount = match &export.file {
+        None => clone_mount(export.dir.as_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE)?,
+        Some(name) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&export.dir, name.as_slice(), flags, Mode::empty())?;
+            clone_mount(file.as_fd(), c"", AT_EMPTY_PATH)?
+        }
+    };
+    set_attributes(&mount, if export.writable { 0 } else { MOUNT_ATTR_RDONLY })?;
     Ok(mount)
 }
 
@@ -109,13 +114,20 @@ fn empty_root() -> Result<OwnedFd> {
     }
 }
 
-fn attach(mount: &OwnedFd, dir: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
-    let path = std::ffi::CString::new(path)?;
-    let to = dir.as_raw_fd();
+/// Attaches a mount at a name, on whatever is mounted there already.
+pub(super) fn attach(mount: &OwnedFd, dir: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
+    move_mount(mount, dir, &std::ffi::CString::new(path)?, 0)
+}
+
+/// Attaches a mount on `place` itself, an `O_PATH` descriptor.
+pub(super) fn attach_over(mount: &OwnedFd, place: &OwnedFd) -> Result<()> {
+    move_mount(mount, place.as_fd(), c"", MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+fn move_mount(mount: &OwnedFd, dir: BorrowedFd<'_>, path: &CStr, flags: c_uint) -> Result<()> {
+    let (from, to, flags) = (mount.as_raw_fd(), dir.as_raw_fd(), flags | MOVE_MOUNT_F_EMPTY_PATH);
     // SAFETY: the paths live across the call.
-    done(unsafe {
-        libc::syscall(libc::SYS_move_mount, mount.as_raw_fd(), c"".as_ptr(), to, path.as_ptr(), MOVE_MOUNT_F_EMPTY_PATH)
-    })
+    done(unsafe { libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), to, path.as_ptr(), flags) })
 }
 
 /// Puts the mounts beneath the new root; what the exports are opened beneath from now on.
@@ -155,7 +167,7 @@ fn furnish(
 pub fn enter(exports: &mut [ExportConfig], network: bool) -> bool {
     // One that can't be made separate would be a way out: then all stay as they are.
     let Ok(dirs) = try_enter(exports, network) else { return false };
-    exports.iter_mut().zip(dirs).for_each(|(export, dir)| export.dir = dir);
+    exports.iter_mut().zip(dirs).for_each(|(export, dir)| export.move_to(dir));
     true
 }
 
@@ -180,6 +192,7 @@ fn try_enter(exports: &[ExportConfig], network: bool) -> Result<Vec<OwnedFd>> {
     }
     let dirs = furnish(&root, &descriptors, mounts, exports)?;
     attach(&root, CWD, b"/")?;
+    super::masks::cover(&root, exports, &dirs)?;
     rustix::process::fchdir(&root)?;
     rustix::process::chroot(".")?;
     Ok(dirs)

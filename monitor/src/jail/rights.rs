@@ -8,7 +8,7 @@ use std::io::Error;
 const CAP_DAC_OVERRIDE: u32 = 1;
 /// The same for reading only.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-/// What changes of files in writable grants need when they belong to somebody else: owners, modes.
+/// Capabilities for changes of other users' files in writable grants: owners, modes.
 const CAP_CHOWN: u32 = 0;
 const CAP_FOWNER: u32 = 3;
 /// Set-id bits that stay when a file is written, and capabilities of files.
@@ -68,7 +68,7 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
-/// Takes this user and these groups, for good, if the process is the root user's; nobody else can.
+/// Takes this user and these groups, for good, if the process runs as root.
 pub fn become_user(identity: &Identity) -> Result<(), Failure> {
     let failed = |()| Failure {
         remedy: "let hull take that user and group where it runs (CAP_SETUID, CAP_SETGID, ids that the user namespace knows)",
@@ -87,13 +87,13 @@ pub fn become_user(identity: &Identity) -> Result<(), Failure> {
 }
 
 /// Wipes the arguments, but for the name of the program, and the environment that the process was started with: they
-/// may hold secrets that the pod was not given. Whoever needs them has copied them.
+/// may hold secrets that the pod was not given. Needed values were copied before.
 pub fn wipe_arguments() {
     unsafe extern "C" {
         /// Of the C library: the first argument.
         static program_invocation_name: *const libc::c_char;
     }
-    // SAFETY: the C library set the pointer before `main`; nobody changes it.
+    // SAFETY: the C library set the pointer before `main`; it is not changed after.
     let name = unsafe { program_invocation_name };
     // SAFETY: a plain call; the kernel put the name of the file behind the environment.
     let end = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
@@ -108,7 +108,7 @@ pub fn wipe_arguments() {
     if start >= end || end - start > MOST {
         return;
     }
-    // SAFETY: this part of the first stack belongs to the process and holds only these strings, which nobody borrows:
+    // SAFETY: this part of the first stack belongs to the process and holds only these strings, which are not borrowed:
     // Rust's standard library and the C library read them anew each time, and find empty strings. No other thread exists.
     unsafe { std::ptr::write_bytes(name.add(len).cast_mut(), 0, end - start) };
 }
@@ -121,7 +121,7 @@ pub fn restrict_process() -> Result<(), Failure> {
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into()).map_err(failed("no_new_privs"))?;
         check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0).into()).map_err(failed("PR_SET_DUMPABLE"))?;
-        // Whoever started `hull` may have asked for pages of equal content to be shared: times of writes would tell which.
+        // The caller of `hull` may have enabled KSM for its children: the time of a write would reveal merged pages.
         // Hosts that know nothing of this do not do it.
         libc::prctl(PR_SET_MEMORY_MERGE, 0, 0, 0, 0);
     }

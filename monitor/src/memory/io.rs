@@ -14,7 +14,7 @@ pub struct GuestSlice {
     copyable: bool,
 }
 
-// SAFETY: a `GuestSlice` is an address and a length; whoever made it promised (`new`) that the range
+// SAFETY: a `GuestSlice` is an address and a length; its maker guaranteed (`new`) that the range
 // is valid in the whole process for as long as the slice is used, so the thread doesn't matter.
 unsafe impl Send for GuestSlice {}
 // SAFETY: as above; all access goes through raw pointers, none of it forms a reference.
@@ -24,7 +24,7 @@ impl GuestSlice {
     /// Guest RAM: anonymous memory that the monitor itself may read and write.
     ///
     /// # Safety
-    /// `ptr .. ptr + len` must stay mapped readable and writable, not backed by a file that somebody
+    /// `ptr .. ptr + len` must stay mapped readable and writable, not backed by a file that others
     /// else can cut, and unused by any Rust reference, for as long as the slice or a copy of it is used.
     pub unsafe fn ram(ptr: *mut u8, len: usize) -> Self {
         Self { ptr, len, copyable: true }

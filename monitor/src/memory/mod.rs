@@ -5,6 +5,7 @@
 //! No Rust reference to guest memory ever exists; see [`io::GuestSlice`].
 
 pub mod io;
+mod lost;
 
 use crate::connectors::{Errno, Window};
 use crate::error::Error;
@@ -88,11 +89,13 @@ pub struct GuestMemory {
     window_limit: u64,
     window_end: AtomicU64,
     next_slot: AtomicU32,
+    substitutes: lost::Substitutes,
 }
 
 impl GuestMemory {
     /// Memory with `boot` bytes of RAM (a multiple of a large page), which may grow to `ram_limit`. From `huge_from` on it
-    /// lies on huge pages of the host, which are cheap for a pod that uses much; one that uses little is small below.
+    /// lies on huge pages of the host, which are cheap for a pod that uses much; one that uses little is small below. A
+    /// `window_limit` of 0: no file is ever mapped.
     pub fn new(vm: Arc<VmFd>, boot: u64, huge_from: u64, ram_limit: u64, window_limit: u64) -> Result<Self, Error> {
         let memory = Self {
             vm,
@@ -101,10 +104,12 @@ impl GuestMemory {
             huge_from,
             small_from: AtomicU64::new(huge_from),
             ram_end: AtomicU64::new(0),
-            window: Reservation::new(window_limit)?,
+            // Without a window, one page to which nothing leads.
+            window: Reservation::new(window_limit.max(PAGE_SIZE as u64))?,
             window_limit,
             window_end: AtomicU64::new(WINDOW_BASE as u64),
             next_slot: AtomicU32::new(0),
+            substitutes: lost::Substitutes::new()?,
         };
         memory.add_ram(boot)?;
         Ok(memory)
@@ -250,32 +255,6 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Puts memory of its own where the window shows pages that the host can't provide (their file was cut, or can't
-    /// be read), so that the virtual CPU can go on. How many pages there were.
-    pub fn replace_lost_pages(&self) -> usize {
-        const PAGE: u64 = PAGE_SIZE as u64;
-        let end = self.window_end.load(Ordering::Acquire) - WINDOW_BASE as u64;
-        let is_there = |at: u64, len: u64| {
-            // SAFETY: the range lies in the window's reservation; reading it ahead changes nothing.
-            let result = unsafe { libc::madvise(self.window.at(at).cast(), len as usize, libc::MADV_POPULATE_READ) };
-            result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
-        };
-        let mut lost = 0;
-        for piece in (0..end).step_by(LARGE_PAGE_SIZE) {
-            if is_there(piece, LARGE_PAGE_SIZE as u64) {
-                continue;
-            }
-            for at in (piece..piece + LARGE_PAGE_SIZE as u64).step_by(PAGE_SIZE).filter(|at| !is_there(*at, PAGE)) {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-                let prot = libc::PROT_READ | libc::PROT_WRITE;
-                // SAFETY: replaces a page of the window's own reservation, which holds no Rust object.
-                let mapped = unsafe { libc::mmap(self.window.at(at).cast(), PAGE_SIZE, prot, flags, -1, 0) };
-                lost += usize::from(mapped != libc::MAP_FAILED);
-            }
-        }
-        lost
-    }
-
     /// Pointer to the ring, which RAM holds from the start.
     pub(crate) fn ring(&self) -> *const abi::ring::Ring {
         self.ram.at(abi::layout::RING as u64).cast()
@@ -303,6 +282,14 @@ impl Window for GuestMemory {
         if mapped == libc::MAP_FAILED { Err(last_errno()) } else { Ok(()) }
     }
 
+    fn populate(&self, gpa: u64, len: u64, write: bool) -> Result<(), Errno> {
+        let host = self.window_range(gpa, len)?;
+        let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+        // SAFETY: the range lies in the window's reservation; taking its pages ahead changes no content.
+        let result = unsafe { libc::madvise(host.cast(), len as usize, advice) };
+        if result == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
     fn unmap(&self, gpa: u64, len: u64) -> Result<(), Errno> {
         let host = self.window_range(gpa, len)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -316,7 +303,7 @@ impl Window for GuestMemory {
 pub fn forget(bytes: &'static [u8]) {
     let start = bytes.as_ptr().map_addr(|a| a.next_multiple_of(PAGE_SIZE));
     let len = bytes.as_ptr_range().end.addr().saturating_sub(start.addr()) / PAGE_SIZE * PAGE_SIZE;
-    // SAFETY: whole pages of a constant, which the loader mapped from the program's file and nobody can have written:
+    // SAFETY: whole pages of a constant, which the loader mapped read-only from the program's file:
     // their content comes back from there.
     unsafe { libc::madvise(start.cast_mut().cast(), len, libc::MADV_DONTNEED) };
 }

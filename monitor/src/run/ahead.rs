@@ -56,7 +56,7 @@ pub(super) fn look(shared: &Arc<Shared>) {
         return;
     }
     let own = shared.clone();
-    // Without the thread the guest waits for its memory itself. Nobody waits for its end, which may take as long as a
+    // Without the thread the guest waits for its memory itself. Its end is not awaited, as it may take as long as a
     // page does: it owns all that it uses.
     drop(std::thread::Builder::new().name("memory".into()).spawn(move || take(&own)));
 }

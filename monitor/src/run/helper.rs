@@ -21,7 +21,7 @@ const GIVEN_AWAY: Duration = Duration::from_micros(300);
 const MOST_IN_VAIN: u32 = 3;
 /// How long the helper does not poll after either.
 const RESPITE: Duration = Duration::from_millis(20);
-/// How long the helper polls before it looks after ticks, deadlines and the time limit again.
+/// How long the helper polls before it checks ticks, deadlines and the time limit again.
 const POLL_STRETCH: Duration = Duration::from_millis(5);
 
 /// The helper thread.

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A virtual CPU has nothing to run. The first one that idles is *on duty*: it serves the ring and waits for
-/// the first event of any kind; the others wait until somebody wakes them.
+/// the first event of any kind; the others wait until they are woken.
 pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
     shared.cpus.begin_idle(index);
     while !shared.over.load(Ordering::SeqCst) && !shared.cpus.take_wake(index) && !vcpu.kick_pending() {
         let wake = shared.cpus.event(index);
         if !shared.cpus.takes_duty(index) {
-            // What keel left for whoever idles, the one on duty may not have seen.
+            // The thread on duty may not have seen what keel posted for an idle virtual CPU.
             if shared.ring.has_submission() || shared.ring.deadline_ns() < shared.cpus.duty_deadline() {
                 shared.cpus.remind_duty();
             }
@@ -59,7 +59,7 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         shared.ring.set_duty_looks(u64::MAX);
     }
     let was_on_duty = shared.cpus.end_idle(index);
-    // While programs run and nobody is on duty, the helper watches the streams.
+    // While programs run and no thread is on duty, the helper polls the streams.
     if shared.is_tick_missing() || was_on_duty && shared.server().streams().pending() > 0 {
         shared.attend.signal();
     }

@@ -11,7 +11,8 @@ int main(void) {
     PART("process 1");
     OK(getpgid(1));
     OK(getsid(1));
-    T(sched_getscheduler(1));
+    // Which policy and nice value the host's has is its own matter.
+    OK(sched_getscheduler(1));
     T(sched_getparam(1, &param));
     T(sched_rr_get_interval(1, &interval));
     OK(syscall(SYS_sched_getaffinity, 1, sizeof set, &set));

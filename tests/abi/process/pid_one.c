@@ -26,8 +26,11 @@ static void look(pid_t one) {
     T(setpgid(one, 0));
     T(setpgid(one, one));
     T(setpgid(0, one));
-    T(getpriority(PRIO_PROCESS, one));
-    T(sched_getscheduler(one));
+    // What the host's has is its own matter.
+    errno = 0;
+    getpriority(PRIO_PROCESS, one);
+    YES(errno == 0);
+    OK(sched_getscheduler(one));
     T(sched_getparam(one, &parameter));
     T(sched_rr_get_interval(one, &time));
     T(syscall(SYS_sched_getattr, one, &attr, sizeof attr, 0));

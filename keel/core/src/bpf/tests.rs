@@ -1,3 +1,4 @@
+use super::seccomp::{Call, DATA_LEN};
 use super::*;
 use alloc::vec;
 
@@ -12,7 +13,7 @@ const fn j(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
 fn run(instructions: Vec<Instruction>) -> u32 {
     let mut data = [0; DATA_LEN];
     data[..8].copy_from_slice(&[39, 0, 0, 0, 0x3e, 0, 0, 0xc0]);
-    Program::new(instructions).expect("valid").run(&data)
+    Program::<Call>::new(instructions).expect("valid").run(&Call(data))
 }
 
 #[test]
@@ -33,8 +34,8 @@ fn arithmetic() {
 
 #[test]
 fn data_and_jumps() {
-    assert_eq!(run(vec![i(LD_ABS, 0), j(JMP | JEQ, 39, 1, 0), i(RET_K, 1), i(RET_K, 2)]), 2);
-    assert_eq!(run(vec![i(LD_ABS, 4), j(JMP | JGT, 0xc000_003e, 0, 1), i(RET_K, 1), i(RET_K, 2)]), 2);
+    assert_eq!(run(vec![i(LD | ABS, 0), j(JMP | JEQ, 39, 1, 0), i(RET_K, 1), i(RET_K, 2)]), 2);
+    assert_eq!(run(vec![i(LD | ABS, 4), j(JMP | JGT, 0xc000_003e, 0, 1), i(RET_K, 1), i(RET_K, 2)]), 2);
     assert_eq!(run(vec![i(LD_LEN, 0), i(RET_A, 0)]), 64);
     assert_eq!(run(vec![i(JMP_JA, 1), i(RET_K, 1), i(RET_K, 2)]), 2);
     assert_eq!(run(vec![i(LD_IMM, 9), i(ST, 3), i(LDX_MEM, 3), i(MISC_TXA, 0), i(RET_A, 0)]), 9);
@@ -42,13 +43,13 @@ fn data_and_jumps() {
 
 #[test]
 fn refused() {
-    let refused = |instructions: Vec<Instruction>| Program::new(instructions).is_none();
+    let refused = |instructions: Vec<Instruction>| Program::<Call>::new(instructions).is_none();
     assert!(refused(vec![]));
     assert!(refused(vec![i(LD_IMM, 0)]));
     assert!(refused(vec![i(RET_K, 0); MAX_LEN + 1]));
     assert!(!refused(vec![i(RET_K, 0); MAX_LEN]));
-    assert!(refused(vec![i(LD_ABS, 64), i(RET_K, 0)]));
-    assert!(refused(vec![i(LD_ABS, 2), i(RET_K, 0)]));
+    assert!(refused(vec![i(LD | ABS, 64), i(RET_K, 0)]));
+    assert!(refused(vec![i(LD | ABS, 2), i(RET_K, 0)]));
     assert!(refused(vec![i(LD | 0x40, 0), i(RET_K, 0)]));
     assert!(refused(vec![i(LD | 0x10 | ABS, 0), i(RET_K, 0)]));
     assert!(refused(vec![i(ALU | DIV, 0), i(RET_K, 0)]));

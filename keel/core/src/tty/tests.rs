@@ -73,12 +73,47 @@ fn utf8_is_erased_by_characters() {
 fn keys_send_signals_and_stop_output() {
     let mut line = Line::default();
     let (echo, events) = typed(&mut line, b"abc\x03");
-    assert_eq!((&echo[..], &events[..]), ("^C", &[Event::Signal(g::SIGINT, true)][..]));
+    assert_eq!((&echo[..], &events[..]), ("^C", &[interrupted(g::SIGINT)][..]));
     assert_eq!(echo_of(&mut line, b"\n"), "\r\n");
     assert_eq!(read(&mut line, 99).unwrap(), b"\n");
     assert_eq!(typed(&mut line, b"\x13\x13").1, [Event::Stopped]);
     assert!(line.is_stopped());
-    assert_eq!(typed(&mut line, b"\x11\x1a").1, [Event::Started, Event::Signal(g::SIGTSTP, true)]);
+    assert_eq!(typed(&mut line, b"\x11\x1a").1, [Event::Started, interrupted(g::SIGTSTP)]);
+}
+
+const fn interrupted(number: u32) -> Event {
+    Event::Signal { number, flushed: true, started: false }
+}
+
+#[test]
+fn what_tcflow_stopped_no_key_starts() {
+    let mut line = Line::default();
+    assert_eq!(line.hold(true), Event::Stopped);
+    assert_eq!(typed(&mut line, b"\x11\x13\x03").1, [interrupted(g::SIGINT)]);
+    assert!(line.is_stopped());
+    assert_eq!(line.hold(false), Event::Started);
+    assert!(!line.is_stopped());
+    // tcflow starts what a key stopped before.
+    typed(&mut line, b"\x13");
+    assert_eq!(line.hold(true), Event::None);
+    assert_eq!(line.hold(false), Event::Started);
+}
+
+#[test]
+fn ends_of_the_file_are_no_bytes_to_be_read() {
+    let mut line = Line::default();
+    typed(&mut line, b"ab\x04\x04c\n");
+    assert_eq!((line.available(), line.readable()), (6, 4));
+}
+
+#[test]
+fn extproc_leaves_bytes_alone() {
+    let mut line = Line::default();
+    let mut termios = *line.termios();
+    termios.lflag |= g::EXTPROC;
+    line.set_termios(termios);
+    assert_eq!(typed(&mut line, b"a\x7f\x03"), (String::new(), Vec::new()));
+    assert_eq!(read(&mut line, 9).unwrap(), b"a\x7f\x03");
 }
 
 #[test]

@@ -39,7 +39,7 @@ const FDSYNC: u16 = 3;
 const POLL: u16 = 5;
 const PREADV: u16 = 7;
 const PWRITEV: u16 = 8;
-/// Flag of a request: its end is told to an event counter.
+/// Flag of a request: its completion is added to an eventfd.
 const RESFD: u32 = 1;
 /// Flags of preadv2(2) that are honoured.
 const RW_FLAGS: u32 = g::RWF_HIPRI | g::RWF_DSYNC | g::RWF_SYNC;
@@ -184,7 +184,7 @@ fn submit(context: &Context, address: usize) -> Result<()> {
     Ok(())
 }
 
-/// Tells that a request is over.
+/// Signals the completion of a request.
 fn finish(context: &Context, request: &Request, address: usize, outcome: i64, counter: Option<&Rc<File>>) {
     context.push(request.data, address, outcome);
     eventfd::signal(counter);
@@ -223,7 +223,7 @@ fn run(r: &Request, file: &Rc<File>) -> Result<Result<usize>> {
             let stored =
                 |inode: &Rc<dyn vfs::Inode>| matches!(inode.file_type(), FileType::Regular | FileType::Directory);
             let inode = file.ops.inode().filter(stored).ok_or(Errno::EINVAL)?;
-            Ok(inode.sync(r.operation == FDSYNC).map(|()| 0))
+            Ok(inode.sync(r.operation == FDSYNC).and_then(|()| file.ops.stored(file)).map(|()| 0))
         }
         _ => Err(Errno::EINVAL),
     }

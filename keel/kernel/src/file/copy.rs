@@ -34,7 +34,12 @@ impl Place {
 
     /// The position, of `file` if the program gave none. EINVAL if it is negative.
     pub fn position(&self, file: &File) -> Result<u64> {
-        if self.is_given() { u64::try_from(self.offset).map_err(|_| Errno::EINVAL) } else { Ok(file.pos.get()) }
+        if self.is_given() {
+            u64::try_from(self.offset).map_err(|_| Errno::EINVAL)
+        } else {
+            // What has no position keeps 0.
+            Ok(file.ops.seek(file, 0, g::SEEK_CUR).unwrap_or_else(|_| file.pos.get()))
+        }
     }
 
     /// Whether `count` bytes at the given position would pass the largest one.
@@ -73,7 +78,7 @@ impl Place {
         }
     }
 
-    /// Tells the program the new position.
+    /// Stores the new position in the program's memory.
     pub fn store(&self) -> Result<()> {
         if self.is_given() { user::write(self.address, &self.offset) } else { Ok(()) }
     }

@@ -70,7 +70,7 @@ impl FileOps for EventFd {
             None => wait_on(&self.readable, || self.take())?,
         };
         self.writable.wake_all();
-        dst.put(&value.to_ne_bytes())
+        dst.put_all(&value.to_ne_bytes()).map(|()| size_of_val(&value))
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {

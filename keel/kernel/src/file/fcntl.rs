@@ -86,6 +86,7 @@ fn set_flags(file: &Rc<File>, fd: i32, wanted: u32) -> Result<usize> {
         super::ioctl::set_async(file, fd, wanted & super::ioctl::O_ASYNC != 0)?;
     }
     file.flags.set(file.flags.get() & !SETTABLE | wanted & SETTABLE);
+    file.flags_changed();
     Ok(0)
 }
 

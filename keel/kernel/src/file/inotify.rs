@@ -66,7 +66,7 @@ impl Queued {
         HEAD + if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(HEAD) }
     }
 
-    /// Tells nothing that `last` did not.
+    /// Equal to `last`: Linux merges identical successive events.
     fn repeats(&self, last: &Self) -> bool {
         last.mask & g::IN_IGNORED == 0 && (self.wd, self.mask) == (last.wd, last.mask) && self.name == last.name
     }
@@ -126,7 +126,7 @@ impl Listener for Watch {
 }
 
 impl Inotify {
-    /// Adds an event and tells who waits.
+    /// Queues an event and wakes readers.
     fn queue(&self, event: Queued) {
         let mut events = self.events.borrow_mut();
         if events.back().is_some_and(|last| event.repeats(last)) {
@@ -156,7 +156,7 @@ impl Inotify {
         Some(Ok(event))
     }
 
-    /// Ends a watch, which the instance tells. `None` if there is none.
+    /// Removes a watch and queues IN_IGNORED. `None` if there is none.
     fn forget(&self, wd: i32) -> Option<()> {
         let watch = self.watches.borrow_mut().remove(&wd)?;
         notify::leave(&watch.inode, &*watch);

@@ -1,13 +1,15 @@
-//! ioctl(2): the requests that every file knows.
+//! ioctl(2): the requests that every file supports.
 
 use super::File;
 use crate::mm::user;
 use crate::task;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
+use uapi::raw::ioctl as i;
 pub use uapi::raw::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use uapi::{Errno, Result};
 use vfs::FileType;
+use vfs::landlock::access;
 
 /// `O_ASYNC` (`FASYNC`): SIGIO when the file becomes ready.
 pub const O_ASYNC: u32 = 0o20000;
@@ -15,10 +17,17 @@ pub const O_ASYNC: u32 = 0o20000;
 /// The high byte of requests about namespaces.
 const NAMESPACE_REQUESTS: u32 = 0xb7;
 
+/// Requests about descriptions and file systems, which need no right to the device: landlock(7).
+const OF_ANY_FILE: [u32; 8] =
+    [FIOCLEX, FIONCLEX, FIONBIO, FIOASYNC, i::FIGETBSZ, i::FICLONE, i::FICLONERANGE, i::FIDEDUPERANGE];
+
 /// ioctl(2).
 pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
     let files = task::current().files();
     let file = files.get(fd)?;
+    if file.denied.get() != 0 && !OF_ANY_FILE.contains(&command) {
+        file.check_right(access::IOCTL_DEV)?;
+    }
     match command {
         FIOCLEX => files.set_close_on_exec(fd, true).map(|()| 0),
         FIONCLEX => files.set_close_on_exec(fd, false).map(|()| 0),
@@ -61,7 +70,7 @@ fn is_regular(file: &File) -> bool {
     file.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Regular)
 }
 
-/// Switches SIGIO on or off, for a file that the program knows as `fd`. ENOTTY for files that are always ready.
+/// Switches SIGIO on or off, for the open file behind `fd`. ENOTTY for files that are always ready.
 pub fn set_async(file: &Rc<File>, fd: i32, on: bool) -> Result<()> {
     let queues = [g::POLLIN, g::POLLOUT].map(|events| {
         let mut queues = super::Queues::new();

@@ -77,11 +77,13 @@ fn taken(file: &mut File) -> File {
     File {
         flags: Cell::new(file.flags.replace(g::O_PATH)),
         pos: Cell::new(file.pos.get()),
+        pos_lock: super::position::PositionLock::default(),
         ops: core::mem::replace(&mut file.ops, gone()),
         path: file.path.take(),
         owner: core::mem::take(&mut file.owner),
         took_locks: Cell::new(false),
-        null: Cell::new(file.null.get()),
+        unlocked: core::mem::take(&mut file.unlocked),
         created: file.created.clone(),
+        denied: Cell::new(0),
     }
 }

@@ -1,6 +1,7 @@
 //! Locks of files for programs: flock(2), record locks of fcntl(2), seals; and a lock for keel's own
 //! use that may be held while program memory is copied.
 
+use super::stream::Stream;
 use super::{FdTable, File, anon};
 use crate::mm::user;
 use crate::task;
@@ -22,7 +23,7 @@ mod list;
 #[derive(Debug, Default)]
 pub struct SleepLock {
     held: Cell<bool>,
-    /// Somebody waits, or did when last looked.
+    /// There was a waiter at the last check.
     wanted: Cell<bool>,
     waiters: Rc<WaitQueue>,
 }
@@ -97,6 +98,9 @@ fn existing(file: &File) -> Option<Rc<FileLocks>> {
 fn with_attachments<T>(file: &File, f: impl FnOnce(&Attachments) -> T) -> Option<T> {
     if let Some(inode) = file.ops.inode() {
         return inode.attachments().map(f);
+    }
+    if let Some(stream) = file.downcast::<Stream>() {
+        return Some(f(&*stream.attachments()?));
     }
     match file.ops.nameless() {
         Some(inode) => Some(f(&inode.attachments)),
@@ -178,7 +182,7 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
     }
     let base = match u32::from(request.l_whence as u16) {
         g::SEEK_SET => 0,
-        g::SEEK_CUR => file.pos.get(),
+        g::SEEK_CUR => file.ops.seek(file, 0, g::SEEK_CUR).unwrap_or(file.pos.get()),
         g::SEEK_END => file.ops.attr()?.size,
         _ => return Err(Errno::EINVAL),
     };
@@ -243,7 +247,7 @@ fn wait_for(of: &FileLocks, record: Record, blocker: Record) -> Result<()> {
         Ok(()) => Some(Ok(())),
         Err(other) if other.owner == holder => None,
         Err(other) => {
-            // Somebody else is in the way now: that may close a circle.
+            // Another owner conflicts now: the wait may complete a cycle (EDEADLK).
             holder = other.owner;
             WAITS.end(record.owner);
             WAITS.begin(record.owner, holder).err().map(Err)

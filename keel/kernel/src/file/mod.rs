@@ -21,6 +21,7 @@ pub mod lock;
 pub mod owner;
 pub mod pipe;
 pub mod poll;
+pub mod position;
 pub mod pty;
 pub mod rw;
 pub mod select;
@@ -33,6 +34,7 @@ pub mod table;
 pub mod terminal;
 mod termio;
 pub mod timerfd;
+pub mod unlocked;
 
 pub use table::FdTable;
 
@@ -40,9 +42,10 @@ use crate::task;
 use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, Inode, Src, notify};
@@ -53,6 +56,8 @@ pub struct File {
     pub flags: Cell<u32>,
     /// Offset.
     pub pos: Cell<u64>,
+    /// Held by the call that uses the position of a regular file.
+    pub pos_lock: position::PositionLock,
     /// What it is.
     pub ops: Rc<dyn FileOps>,
     /// Name in the tree, if it was opened by one.
@@ -61,22 +66,24 @@ pub struct File {
     pub owner: owner::OwnerCell,
     /// Locks may be held through this description.
     took_locks: Cell<bool>,
-    /// It is the null device: reading and writing it is over at once.
-    pub null: Cell<bool>,
+    /// What calls without the big lock know of it, if it has a way without.
+    pub unlocked: OnceCell<Arc<unlocked::Core>>,
     /// The call that opened it made the file.
     pub created: Cell<bool>,
+    /// Rights ([`vfs::landlock::access`]) that the domain of who opened it denied: to truncate, and ioctl(2) of a device.
+    pub denied: Cell<u16>,
 }
 
 /// Counts a read for `/proc/PID/io`. What the quick way serves (the null device) is not counted.
 #[inline(always)]
 fn count_read(bytes: usize) {
-    task::with_current(|t| t.process().io.count_read(bytes));
+    task::with_current(|t| t.io.count_read(bytes));
 }
 
 /// Counts a write for `/proc/PID/io`.
 #[inline(always)]
 fn count_write(bytes: usize) {
-    task::with_current(|t| t.process().io.count_write(bytes));
+    task::with_current(|t| t.io.count_write(bytes));
 }
 
 impl File {
@@ -87,13 +94,20 @@ impl File {
         Rc::new(Self {
             flags: Cell::new(flags & !transient),
             pos: Cell::new(0),
+            pos_lock: position::PositionLock::default(),
             ops,
             path,
             owner: owner::OwnerCell::default(),
             took_locks: Cell::new(false),
-            null: Cell::new(false),
+            unlocked: OnceCell::new(),
             created: Cell::new(false),
+            denied: Cell::new(0),
         })
+    }
+
+    /// EACCES if who opened it had no right ([`vfs::landlock::access`]) to do this with it.
+    pub fn check_right(&self, right: u64) -> Result<()> {
+        if u64::from(self.denied.get()) & right == 0 { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Opened for reading.
@@ -162,7 +176,7 @@ impl File {
         Ok(done)
     }
 
-    /// Tells who listens, inotify(7), unless nothing came of it (0 bytes).
+    /// Queues inotify(7) events, unless no byte was transferred.
     #[inline(always)]
     pub fn happened(&self, bytes: usize, mask: u32) {
         if notify::is_on()
@@ -207,7 +221,7 @@ impl core::fmt::Debug for File {
     }
 }
 
-/// What kinds of open files do. The defaults are Linux's answers for files without the operation.
+/// Operations of an open file. The defaults return Linux's errno for files without the operation.
 ///
 /// No `RefCell` borrow may be held while a method here runs: most of them may block.
 pub trait FileOps: Any {
@@ -243,7 +257,7 @@ pub trait FileOps: Any {
     fn poll_needs_prepare(&self) -> bool {
         false
     }
-    /// Learns the readiness for `events` so that [`FileOps::poll`] can tell it. May block shortly.
+    /// Updates the readiness for `events`, which [`FileOps::poll`] returns. May block briefly.
     fn poll_prepare(&self, _file: &File, _events: u32, _will_wait: bool) {}
     /// Queues woken when [`FileOps::poll`] may have changed for one of `events` (POLLERR and
     /// POLLHUP are always meant).
@@ -271,6 +285,11 @@ pub trait FileOps: Any {
     }
     /// Appends the lines of `/proc/PID/fdinfo/N` that only this kind of file has.
     fn describe(&self, _file: &File, _out: &mut String) {}
+    /// Waits until the host has what was written: for close(2) and fsync(2). The error of a write that failed after it was
+    /// taken.
+    fn stored(&self, _file: &File) -> Result<()> {
+        Ok(())
+    }
     /// A descriptor of this description was closed, or the process that held it ended.
     fn flush(&self, _file: &File) {}
     /// The last descriptor of this description was closed.
@@ -300,6 +319,17 @@ pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
 /// `O_CLOEXEC` of `flags`. EMFILE.
 pub fn install(file: Rc<File>, flags: u32) -> Result<i32> {
     crate::task::current().files().insert(file, flags & g::O_CLOEXEC != 0)
+}
+
+/// Puts a description at the lowest free descriptor and writes its number to the program; undone if that fails. EMFILE,
+/// EFAULT.
+pub fn install_at(address: usize, file: Rc<File>, flags: u32) -> Result<()> {
+    let files = crate::task::current().files();
+    let fd = files.insert(file, flags & g::O_CLOEXEC != 0)?;
+    crate::mm::user::write(address, &fd).inspect_err(|_| {
+        // Another thread may have closed it meanwhile; then there is nothing to undo.
+        let _ = files.close(fd);
+    })
 }
 
 /// Puts two descriptions at the lowest free descriptors and writes their numbers to the program;

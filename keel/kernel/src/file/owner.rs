@@ -1,4 +1,4 @@
-//! Who is told by SIGIO that a file is ready: `F_SETOWN`, `F_SETSIG`.
+//! The receiver of SIGIO of a file: `F_SETOWN`, `F_SETSIG`.
 
 use crate::mm::user;
 use crate::task::{pid, process};
@@ -11,7 +11,7 @@ use uapi::{Errno, Result};
 pub struct Owner {
     /// `F_OWNER_TID`, `F_OWNER_PID` or `F_OWNER_PGRP`.
     pub kind: u32,
-    /// The id; 0: nobody.
+    /// The id; 0: no owner.
     pub id: i32,
     /// Signal instead of SIGIO; 0: SIGIO.
     pub signal: i32,
@@ -20,7 +20,7 @@ pub struct Owner {
 /// [`Owner`] of an open file.
 pub type OwnerCell = Cell<Owner>;
 
-/// Whether some thread, process or group has the id; 0: nobody is meant. EINVAL, ESRCH.
+/// Whether some thread, process or group has the id; 0 removes the owner. EINVAL, ESRCH.
 fn check(id: i32) -> Result<()> {
     let known = match id {
         0 | pid::INIT => true,

@@ -1,32 +1,51 @@
 //! Pipes and FIFOs, pipe(7).
 
 mod end;
+mod unlocked;
+
+pub use unlocked::Moved;
 
 pub use end::{PipeEnd, new_pipe, open_fifo, sys_pipe, sys_pipe2};
 
-use super::lock::SleepLock;
+use super::lock::{SleepGuard, SleepLock};
 use super::wait_on;
 use crate::signal::{self, SigInfo, code};
 use crate::task;
 use crate::task::wait::WaitQueue;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use hal::cell::Global;
 use hal::frame::Frame;
+use hal::sync::{Rank, SpinLock};
 use keel_core::pipe_buf::{MAX_SLOTS, PAGE, Piece, PipeRing, slots_for};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
-/// The bytes between the two ends.
-#[derive(Default)]
+/// The bytes between the two ends. Calls without the big lock use them, too.
 pub struct Pipe {
-    ring: RefCell<PipeRing<Frame>>,
+    state: SpinLock<State>,
+    /// Changed under the big lock.
+    readers: AtomicU32,
+    writers: AtomicU32,
+    big: Global<Big>,
+}
+
+/// What any virtual CPU may use.
+struct State {
+    ring: PipeRing<Frame>,
     /// A page kept from the last read for the next write.
-    spare: Cell<Option<Frame>>,
+    spare: Option<Frame>,
+    /// A reader or writer moves bytes under the big lock, and may wait for memory meanwhile.
+    busy: bool,
+}
+
+/// What the big lock covers.
+struct Big {
     /// One reader or writer at a time moves bytes.
     busy: SleepLock,
-    readers: Cell<u32>,
-    writers: Cell<u32>,
     /// Opens for reading and for writing so far.
     read_opens: Cell<u32>,
     write_opens: Cell<u32>,
@@ -34,50 +53,94 @@ pub struct Pipe {
     writable: Rc<WaitQueue>,
 }
 
+impl Default for Pipe {
+    fn default() -> Self {
+        Self {
+            state: SpinLock::new(Rank::Pipe, State { ring: PipeRing::with_room(), spare: None, busy: false }),
+            readers: AtomicU32::new(0),
+            writers: AtomicU32::new(0),
+            big: Global::new(Big {
+                busy: SleepLock::default(),
+                read_opens: Cell::new(0),
+                write_opens: Cell::new(0),
+                readable: WaitQueue::for_unlocked(),
+                writable: WaitQueue::for_unlocked(),
+            }),
+        }
+    }
+}
+
+/// The pipe is in use: others wait for that, or leave what they do without the big lock.
+struct Busy<'a>(&'a Pipe, #[allow(dead_code, reason = "held")] SleepGuard<'a>);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().busy = false;
+    }
+}
+
 impl Pipe {
+    fn busy(&self) -> Busy<'_> {
+        let guard = self.big.busy.lock();
+        self.state.lock().busy = true;
+        Busy(self, guard)
+    }
+
+    fn readers(&self) -> u32 {
+        self.readers.load(Relaxed)
+    }
+
+    fn writers(&self) -> u32 {
+        self.writers.load(Relaxed)
+    }
+
     fn add(&self, flags: u32) {
         let access = flags & g::O_ACCMODE;
+        let big = &*self.big;
         if access != g::O_WRONLY {
-            self.readers.set(self.readers.get() + 1);
-            self.read_opens.set(self.read_opens.get().wrapping_add(1));
+            self.readers.store(self.readers() + 1, Relaxed);
+            big.read_opens.set(big.read_opens.get().wrapping_add(1));
         }
         if access != g::O_RDONLY {
-            self.writers.set(self.writers.get() + 1);
-            self.write_opens.set(self.write_opens.get().wrapping_add(1));
+            self.writers.store(self.writers() + 1, Relaxed);
+            big.write_opens.set(big.write_opens.get().wrapping_add(1));
         }
         self.wake_all();
     }
 
     fn remove(&self, flags: u32) {
         let access = flags & g::O_ACCMODE;
+        let mut state = self.state.lock();
         if access != g::O_WRONLY {
-            self.readers.set(self.readers.get().saturating_sub(1));
+            self.readers.store(self.readers().saturating_sub(1), Relaxed);
         }
         if access != g::O_RDONLY {
-            self.writers.set(self.writers.get().saturating_sub(1));
+            self.writers.store(self.writers().saturating_sub(1), Relaxed);
         }
-        if self.readers.get() == 0 && self.writers.get() == 0 {
+        if self.readers() == 0 && self.writers() == 0 {
             // A FIFO keeps nothing between its last close and the next open.
-            let ring = core::mem::take(&mut *self.ring.borrow_mut());
-            drop(ring);
-            self.spare.set(None);
+            let old = (core::mem::take(&mut state.ring), state.spare.take());
+            drop(state);
+            drop(old);
+        } else {
+            drop(state);
         }
         self.wake_all();
     }
 
     fn wake_all(&self) {
-        self.readable.wake_all();
-        self.writable.wake_all();
+        self.big.readable.wake_all();
+        self.big.writable.wake_all();
     }
 
     /// Bytes inside.
     pub fn bytes(&self) -> usize {
-        self.ring.borrow().bytes()
+        self.state.lock().ring.bytes()
     }
 
     /// Room in bytes, `F_GETPIPE_SZ`.
     pub fn capacity(&self) -> usize {
-        self.ring.borrow().slots() * PAGE
+        self.state.lock().ring.slots() * PAGE
     }
 
     /// Changes the room, `F_SETPIPE_SZ`: the new size. EINVAL, EPERM, EBUSY.
@@ -86,24 +149,25 @@ impl Pipe {
         if slots > MAX_SLOTS {
             return Err(Errno::EPERM);
         }
-        if !self.ring.borrow_mut().resize(slots) {
+        if !self.state.lock().ring.resize(slots) {
             return Err(Errno::EBUSY);
         }
-        self.writable.wake_all();
+        self.big.writable.wake_all();
         Ok(slots * PAGE)
     }
 
     fn page(&self) -> Result<Frame> {
-        self.spare.take().or_else(Frame::alloc).ok_or(Errno::ENOMEM)
+        let spare = self.state.lock().spare.take();
+        spare.or_else(Frame::alloc).ok_or(Errno::ENOMEM)
     }
 
     /// Moves what is there, as far as it fits. 0 if the pipe is empty.
     fn take_bytes(&self, dst: &mut dyn Dst) -> Result<usize> {
-        let _busy = self.busy.lock();
+        let _busy = self.busy();
         let mut done = 0;
         let room = dst.remaining();
         while done < room {
-            let (page, start, len, packet) = match self.ring.borrow().front() {
+            let (page, start, len, packet) = match self.state.lock().ring.front() {
                 Some(piece) => (piece.page.clone(), piece.start, piece.len, piece.packet),
                 None => break,
             };
@@ -114,7 +178,7 @@ impl Pipe {
             };
             drop(page);
             done += moved;
-            let freed = self.ring.borrow_mut().consume(if packet { len } else { moved });
+            let freed = self.state.lock().ring.consume(if packet { len } else { moved });
             self.keep(freed);
             if packet || moved == 0 {
                 break;
@@ -123,34 +187,35 @@ impl Pipe {
         Ok(done)
     }
 
-    /// Keeps a page for the next write, unless somebody else (tee, a mapping) holds it too.
+    /// Keeps a page for the next write, unless it has other references (tee, a mapping).
     fn keep(&self, page: Option<Frame>) {
         if let Some(page) = page
             && page.refs() == 1
         {
-            self.spare.set(Some(page));
+            let old = self.state.lock().spare.replace(page);
+            drop(old);
         }
     }
 
     /// Moves as much of `src` as there is room for. 0 if the pipe is full.
     fn add_bytes(&self, src: &mut dyn Src, packets: bool) -> Result<usize> {
-        let _busy = self.busy.lock();
+        let _busy = self.busy();
         let mut done = 0;
         let total = src.remaining();
         // Only the odd part of a page joins the newest piece, and only as a whole: a write of up to
         // PIPE_BUF bytes stays in one piece, which makes it atomic.
         let odd = total % PAGE;
         if odd > 0 && !packets {
-            let room = self.ring.borrow().merge_room(odd).map(|(page, end)| (page.clone(), end));
+            let room = self.state.lock().ring.merge_room(odd).map(|(page, end)| (page.clone(), end));
             if let Some((page, end)) = room {
                 done = src.get_frame(&page, end, odd)?;
-                self.ring.borrow_mut().merged(done);
+                self.state.lock().ring.merged(done);
                 if done < odd {
                     return Ok(done);
                 }
             }
         }
-        while done < total && !self.ring.borrow().is_full() {
+        while done < total && self.has_room() {
             let page = match self.page() {
                 Ok(page) => page,
                 Err(_) if done > 0 => break,
@@ -165,7 +230,8 @@ impl Pipe {
             };
             done += len;
             let piece = Piece { page, start: 0, len, mergeable: !packets, packet: packets };
-            if self.ring.borrow_mut().push(piece).is_err() || len < want {
+            let pushed = self.state.lock().ring.push(piece);
+            if pushed.is_err() || len < want {
                 break;
             }
         }
@@ -175,10 +241,10 @@ impl Pipe {
     /// Waits until there is something to read. `false` at the end of the file.
     pub fn wait_readable(&self, nonblocking: bool) -> Result<bool> {
         let check = || {
-            if !self.ring.borrow().is_empty() {
+            if !self.state.lock().ring.is_empty() {
                 return Some(true);
             }
-            (self.writers.get() == 0).then_some(false)
+            (self.writers() == 0).then_some(false)
         };
         if let Some(answer) = check() {
             return Ok(answer);
@@ -186,25 +252,26 @@ impl Pipe {
         if nonblocking {
             return Err(Errno::EAGAIN);
         }
-        wait_on(&self.readable, check)
+        wait_on(&self.big.readable, check)
     }
 
     /// Waits until there is a free slot. EPIPE (and SIGPIPE) without readers.
     pub fn wait_writable(&self, nonblocking: bool) -> Result<()> {
-        let check = || (self.readers.get() == 0 || !self.ring.borrow().is_full()).then_some(());
+        let check = || (self.is_broken() || self.has_room()).then_some(());
         if check().is_none() {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            wait_on(&self.writable, check)?;
+            wait_on(&self.big.writable, check)?;
         }
-        if self.readers.get() == 0 { Err(broken_pipe()) } else { Ok(()) }
+        if self.is_broken() { Err(broken_pipe()) } else { Ok(()) }
     }
 
     /// Takes the oldest piece, at most `max` bytes of it (splice).
     pub fn take_piece(&self, max: usize) -> Option<Piece<Frame>> {
-        let _busy = self.busy.lock();
-        let mut ring = self.ring.borrow_mut();
+        let _busy = self.busy();
+        let mut state = self.state.lock();
+        let ring = &mut state.ring;
         let front = ring.front()?;
         let piece = if front.len <= max {
             ring.pop()?
@@ -215,14 +282,14 @@ impl Pipe {
             ring.consume(max);
             part
         };
-        drop(ring);
-        self.writable.wake_all();
+        drop(state);
+        self.big.writable.wake_all();
         Some(piece)
     }
 
     /// A copy of piece number `index`, at most `max` bytes of it (tee). Both then share the page.
     pub fn peek_piece(&self, index: usize, max: usize) -> Option<Piece<Frame>> {
-        let mut piece = self.ring.borrow().get(index)?.clone();
+        let mut piece = self.state.lock().ring.get(index)?.clone();
         piece.len = piece.len.min(max);
         piece.mergeable = false;
         Some(piece)
@@ -230,33 +297,33 @@ impl Pipe {
 
     /// Adds a piece (splice, tee); gives it back if there is no slot.
     pub fn push_piece(&self, piece: Piece<Frame>) -> core::result::Result<(), Piece<Frame>> {
-        let _busy = self.busy.lock();
-        let pushed = self.ring.borrow_mut().push(piece);
+        let _busy = self.busy();
+        let pushed = self.state.lock().ring.push(piece);
         if pushed.is_ok() {
-            self.readable.wake_all();
+            self.big.readable.wake_all();
         }
         pushed
     }
 
     /// Puts back what [`Pipe::take_piece`] gave, in front of everything else.
     pub fn put_back(&self, piece: Piece<Frame>) {
-        self.ring.borrow_mut().push_front(piece);
-        self.readable.wake_all();
+        self.state.lock().ring.push_front(piece);
+        self.big.readable.wake_all();
     }
 
     /// Piece number `index` shares its page now: nothing may be added to that page.
     pub fn share_piece(&self, index: usize) {
-        self.ring.borrow_mut().seal(index);
+        self.state.lock().ring.seal(index);
     }
 
     /// There is a free slot.
     pub fn has_room(&self) -> bool {
-        !self.ring.borrow().is_full()
+        !self.state.lock().ring.is_full()
     }
 
     /// Readers are gone.
     pub fn is_broken(&self) -> bool {
-        self.readers.get() == 0
+        self.readers() == 0
     }
 }
 

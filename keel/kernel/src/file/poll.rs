@@ -77,7 +77,7 @@ pub struct Watch {
     pub found: u32,
 }
 
-/// Looks at all; returns how many have something.
+/// Polls all descriptors; returns how many are ready.
 fn scan(watches: &mut [Watch]) -> usize {
     let mut ready = 0;
     for watch in watches {

@@ -25,14 +25,20 @@ fn writer(fd: i32) -> Result<alloc::rc::Rc<File>> {
 pub fn sys_read(fd: i32, buf: usize, count: usize) -> Result<usize> {
     let file = reader(fd)?;
     let mut dst = UserDst::new(buf, count)?;
-    file.read(&mut dst)
+    match file.move_at_once(false, buf, count) {
+        Some(done) => Ok(done),
+        None => file.read(&mut dst),
+    }
 }
 
 /// write(2).
 pub fn sys_write(fd: i32, buf: usize, count: usize) -> Result<usize> {
     let file = writer(fd)?;
     let mut src = UserSrc::new(buf, count)?;
-    file.write(&mut src)
+    match file.move_at_once(true, buf, count) {
+        Some(done) => Ok(done),
+        None => file.write(&mut src),
+    }
 }
 
 /// A position of the pread family. EINVAL if negative.
@@ -111,7 +117,7 @@ pub(super) fn bounded(offset: u64, count: usize) -> Result<()> {
 pub fn sys_readv(fd: i32, iov: usize, count: usize) -> Result<usize> {
     let file = reader(fd)?;
     let mut dst = UserDst::import(iov, count)?;
-    // Unlike read(2), nothing at all is asked of the file then.
+    // Unlike read(2), the file is not called at all then.
     if dst.remaining() == 0 { Ok(0) } else { file.read(&mut dst) }
 }
 
@@ -179,6 +185,7 @@ pub fn sys_pwritev2(fd: i32, iov: usize, count: usize, offset: i64, _high: usize
     }
     let written = match &regular {
         Some(inode) if flags & g::RWF_APPEND != 0 => {
+            let _turn = if own { Some(file.pos_lock.lock()?) } else { None };
             let (written, end) = inode.append(&mut src)?;
             file.happened(written, g::IN_MODIFY);
             if own {

@@ -118,7 +118,7 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
         if total > 0 || ready == 0 || timeout == Timeout::Now {
             break;
         }
-        // Only hang-ups that nobody asked for: watch the others.
+        // Only hang-ups outside the requested sets: watch the other descriptors.
         for watch in watches.iter_mut().filter(|watch| watch.found != 0) {
             watch.file = None;
             watch.found = 0;

@@ -9,10 +9,10 @@ use core::cell::RefCell;
 use hal::cell::Global;
 use uapi::raw::general as g;
 
-/// Tells a file's owner.
+/// Sends SIGIO to a file's owner.
 struct Teller {
     file: Weak<File>,
-    /// The descriptor that the program knows the file as.
+    /// The descriptor for `si_fd`.
     fd: i32,
     /// `si_code` and `si_band`.
     reason: (i32, u32),
@@ -35,7 +35,7 @@ impl Wake for Teller {
     }
 }
 
-/// What a signal tells: with `F_SETSIG`, of which descriptor and why.
+/// The signal's information: with `F_SETSIG`, descriptor and event.
 pub(super) fn info(signal: i32, fd: i32, (code, band): (i32, u32)) -> SigInfo {
     if signal == 0 {
         return SigInfo::from_kernel(g::SIGIO);
@@ -45,7 +45,7 @@ pub(super) fn info(signal: i32, fd: i32, (code, band): (i32, u32)) -> SigInfo {
     info
 }
 
-/// Tells the owner of `file`, if it has one, that urgent data came: SIGURG.
+/// Sends SIGURG to the owner of `file`, if it has one: urgent data arrived.
 pub fn urgent(file: &File) {
     let owner = file.owner.get();
     if owner.id != 0 {
@@ -55,7 +55,7 @@ pub fn urgent(file: &File) {
 
 /// Sends a signal to the owner of a file.
 pub(super) fn tell(kind: u32, id: i32, info: SigInfo) {
-    // A receiver that is gone, or that has too many signals queued, is not told.
+    // A receiver that ended, or whose signal queue is full, gets no signal.
     match kind {
         g::F_OWNER_TID => {
             let _ = pid::find_task(id).map(|task| signal::send_to_task(&task, info));
@@ -73,7 +73,7 @@ static TELLERS: Global<RefCell<alloc::vec::Vec<Rc<Teller>>>> = Global::new(RefCe
 /// Starts or stops telling about `file`, whose queues of readers and of writers are given. ENOMEM.
 pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) -> uapi::Result<()> {
     let mut tellers = TELLERS.borrow_mut();
-    // Files that are gone are forgotten here too. Dropping a teller ends its subscriptions.
+    // Entries of closed files are removed here too. Dropping an entry ends its subscriptions.
     tellers.retain(|t| t.file.strong_count() > 0 && !core::ptr::eq(t.file.as_ptr(), Rc::as_ptr(file)));
     if !on {
         return Ok(());

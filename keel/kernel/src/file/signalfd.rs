@@ -18,7 +18,7 @@ use vfs::{Attr, Dst};
 /// Bytes of `struct signalfd_siginfo`.
 const RECORD: usize = 128;
 
-/// Takes pending signals of whoever reads.
+/// Dequeues pending signals of the reading thread.
 struct SignalFd {
     mask: Cell<SigSet>,
 }
@@ -88,8 +88,8 @@ impl FileOps for SignalFd {
         };
         let mut done = 0;
         while let Some(info) = next {
-            done += match dst.put(&record(&info)) {
-                Ok(put) => put,
+            done += match dst.put_all(&record(&info)) {
+                Ok(()) => RECORD,
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
             };

@@ -5,7 +5,7 @@ use super::pipe::{Pipe, PipeEnd, broken_pipe};
 use super::rw::seekable;
 use super::{File, current_file};
 use crate::mm::user::{self, UserDst, UserSrc};
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec;
 use hal::frame::Frame;
 use keel_core::pipe_buf::{PAGE, Piece};
@@ -16,7 +16,7 @@ use vfs::Src;
 /// All flags. `SPLICE_F_MOVE`, `SPLICE_F_MORE` and `SPLICE_F_GIFT` are hints.
 const FLAGS: u32 = g::SPLICE_F_MOVE | g::SPLICE_F_NONBLOCK | g::SPLICE_F_MORE | g::SPLICE_F_GIFT;
 
-fn pipe_of(file: &File) -> Option<Rc<Pipe>> {
+fn pipe_of(file: &File) -> Option<Arc<Pipe>> {
     file.downcast::<PipeEnd>().map(|end| end.pipe().clone())
 }
 
@@ -54,7 +54,7 @@ pub fn sys_splice(
     let count = count.min(user::MAX_RW_COUNT);
     let nonblocking = flags & g::SPLICE_F_NONBLOCK != 0;
     match (in_pipe, out_pipe) {
-        (Some(a), Some(b)) if Rc::ptr_eq(&a, &b) => Err(Errno::EINVAL),
+        (Some(a), Some(b)) if Arc::ptr_eq(&a, &b) => Err(Errno::EINVAL),
         (Some(a), Some(b)) => {
             pipe_to_pipe(&a, &b, count, [nonblocking || from.nonblocking(), nonblocking || to.nonblocking()])
         }
@@ -173,7 +173,7 @@ pub fn sys_tee(in_fd: i32, out_fd: i32, count: usize, flags: u32) -> Result<usiz
         return Err(Errno::EBADF);
     }
     let (Some(source), Some(target)) = (pipe_of(&from), pipe_of(&to)) else { return Err(Errno::EINVAL) };
-    if Rc::ptr_eq(&source, &target) {
+    if Arc::ptr_eq(&source, &target) {
         return Err(Errno::EINVAL);
     }
     let nonblocking = flags & g::SPLICE_F_NONBLOCK != 0;

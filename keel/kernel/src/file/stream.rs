@@ -1,4 +1,4 @@
-//! The standard streams that the first program inherits from the user's side: terminals, pipes,
+//! The standard streams and other descriptors that the first program inherits from the user's side: terminals, pipes,
 //! files and devices of the host, reached through the monitor.
 
 mod requests;
@@ -20,7 +20,7 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::{Attr, Dst, Src};
+use vfs::{Attachments, Attr, Dst, Src};
 
 /// Most bytes of one request.
 const CHUNK: usize = 256 << 10;
@@ -28,11 +28,11 @@ const CHUNK: usize = 256 << 10;
 const IN: u32 = g::POLLIN | g::POLLRDNORM;
 const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
 
-/// A standard stream.
+/// A standard stream, or another descriptor that the first program was given.
 pub struct Stream {
     /// Itself.
     me: Weak<Self>,
-    /// 0, 1 or 2: the host's descriptor.
+    /// Its number in requests.
     number: u64,
     kind: StreamKind,
     /// Where reads and writes go: a terminal is one thing on three descriptors.
@@ -47,7 +47,7 @@ struct Readiness {
     stream: u64,
     /// Events that hold.
     ready: Cell<u32>,
-    /// Events that the monitor was asked to tell about; they did not hold then.
+    /// Events that were requested of the monitor; none was ready then.
     armed: Cell<u32>,
     /// Input was read since the question: its answer may be old.
     stale: Cell<bool>,
@@ -55,7 +55,7 @@ struct Readiness {
 }
 
 impl Readiness {
-    /// Asks the monitor to tell when one of `events` holds, unless it was asked already.
+    /// Requests a notification of the monitor when one of `events` is ready, unless one is pending.
     fn arm(self: &Rc<Self>, events: u32) {
         let asked = events & !self.armed.get();
         if asked == 0 {
@@ -86,6 +86,12 @@ impl Readiness {
         }
     }
 }
+
+/// A file of the host behind a stream: its device and number, and what hangs on it.
+type HostFile = ((u64, u64), Rc<Attachments>);
+
+/// Those of the streams, one for each at most.
+static HOST_FILES: Global<RefCell<Vec<HostFile>>> = Global::new(RefCell::new(Vec::new()));
 
 /// The terminal of the pod, if one of its streams is one.
 static CONTROL: Global<RefCell<Option<Rc<Control>>>> = Global::new(RefCell::new(None));
@@ -119,17 +125,18 @@ pub fn standard(config: &PodConfig) -> [Option<Rc<File>>; 3] {
             0 => g::O_RDONLY,
             _ => g::O_WRONLY,
         };
-        let stream = Rc::new_cyclic(|me| Stream {
-            me: me.clone(),
-            number: number as u64,
-            kind,
-            reader: Cell::new(reader as u64),
-            writer: Cell::new(writer as u64),
-            readiness: Rc::new(Readiness { stream: number as u64, ..Readiness::default() }),
-        });
+        let stream = Stream::new(number, kind, (reader, writer));
         // Whatever open(2) opens may be large.
         let opened = if kind == StreamKind::Pipe { 0 } else { g::O_LARGEFILE };
         Some(File::new(stream, access | opened, None))
+    })
+}
+
+/// Further descriptors of a pod's first process, with their numbers there.
+pub fn passed(config: &PodConfig) -> impl Iterator<Item = (u32, Rc<File>)> {
+    (3..).zip(&config.passed).filter(|(_, passed)| passed.kind != StreamKind::Closed).map(|(number, passed)| {
+        let stream = Stream::new(number, passed.kind, (number, number));
+        (passed.number, File::new(stream, passed.flags, None))
     })
 }
 
@@ -160,7 +167,7 @@ fn take_signals(first: &Rc<Process>, returned: u32) {
     connector::start_quietly(Op::SignalWait, [u64::from(returned), 0, 0, 0, 0, 0], Box::new(done));
 }
 
-/// Sends a signal of the user to whom it concerns: what keys of a terminal send, to its foreground,
+/// Forwards a signal of the user: those of terminal keys to the foreground process group,
 /// all others to the first program. `false`: `hull` itself is to stop, as nobody here could continue
 /// what is in the foreground.
 fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
@@ -181,8 +188,35 @@ fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
 }
 
 impl Stream {
+    /// The stream `number` of the host's, which reads from one and writes to another.
+    fn new(number: usize, kind: StreamKind, (reader, writer): (usize, usize)) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            number: number as u64,
+            kind,
+            reader: Cell::new(reader as u64),
+            writer: Cell::new(writer as u64),
+            readiness: Rc::new(Readiness { stream: number as u64, ..Readiness::default() }),
+        })
+    }
+
     fn is_terminal(&self) -> bool {
         self.kind == StreamKind::Terminal
+    }
+
+    /// What hangs on the host's file: locks, which count in the pod alone. `None` if the host does not tell what it is, or
+    /// without memory.
+    pub fn attachments(&self) -> Option<Rc<Attachments>> {
+        let attr = self.attr().ok()?;
+        let key = (attr.dev, attr.ino);
+        let mut files = HOST_FILES.borrow_mut();
+        if let Some((_, found)) = files.iter().find(|(other, _)| *other == key) {
+            return Some(found.clone());
+        }
+        files.try_reserve(1).ok()?;
+        let new = Rc::<Attachments>::default();
+        files.push((key, new.clone()));
+        Some(new)
     }
 
     /// Has positions on the host.

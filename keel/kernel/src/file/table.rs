@@ -1,8 +1,10 @@
 //! The descriptors of a process.
 
 use super::File;
+use super::unlocked::Cores;
 use crate::task;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use keel_core::fdset::FdSet;
@@ -13,6 +15,8 @@ use uapi::{Errno, Result};
 #[derive(Debug, Default)]
 pub struct FdTable {
     inner: RefCell<Inner>,
+    /// What calls without the big lock know of the files: changed with their slots.
+    unlocked: Arc<Cores>,
     /// The process may hold record locks.
     pub(super) took_locks: Cell<bool>,
 }
@@ -26,8 +30,11 @@ struct Inner {
 
 impl Inner {
     /// Takes a description out of its slot.
-    fn take(&mut self, fd: usize) -> Option<Rc<File>> {
+    fn take(&mut self, fd: usize, unlocked: &Cores) -> Option<Rc<File>> {
         let file = self.slots.get_mut(fd)?.take()?;
+        if file.unlocked.get().is_some() {
+            unlocked.set(fd, None);
+        }
         self.used.remove(fd);
         self.close_on_exec.remove(fd);
         Some(file)
@@ -46,10 +53,16 @@ impl Inner {
     }
 
     /// Fills a slot that there is room for; gives what was there.
-    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool) -> Option<Rc<File>> {
+    fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool, unlocked: &Cores) -> Option<Rc<File>> {
         self.used.insert(fd);
         self.close_on_exec.set(fd, close_on_exec);
-        self.slots.get_mut(fd)?.replace(file)
+        let core = file.unlocked.get().cloned();
+        let is_there = core.is_some();
+        let old = self.slots.get_mut(fd)?.replace(file);
+        if is_there || old.as_ref().is_some_and(|old| old.unlocked.get().is_some()) {
+            unlocked.set(fd, core.map(|core| (core.clone(), core.label())));
+        }
+        old
     }
 }
 
@@ -75,10 +88,9 @@ impl FdTable {
         }
     }
 
-    /// Looks at the description behind a descriptor without counting a reference.
-    #[inline(always)]
-    pub fn peek<R>(&self, fd: i32, f: impl FnOnce(&File) -> Option<R>) -> Option<R> {
-        f(self.inner.try_borrow().ok()?.slots.get(index(fd))?.as_ref()?)
+    /// What calls without the big lock know of the files.
+    pub fn unlocked(&self) -> Arc<Cores> {
+        self.unlocked.clone()
     }
 
     /// The description behind a descriptor, `O_PATH` included: for fstat, fchdir, `*at` directories,
@@ -106,7 +118,7 @@ impl FdTable {
             drop(inner);
             return Err(Errno::EMFILE);
         }
-        let put = inner.reserve(fd).map(|()| inner.put(fd, file.clone(), close_on_exec));
+        let put = inner.reserve(fd).map(|()| inner.put(fd, file.clone(), close_on_exec, &self.unlocked));
         // Should it be the last reference, it goes when nothing is borrowed.
         drop(inner);
         put.map(|_| fd as i32)
@@ -118,7 +130,7 @@ impl FdTable {
             return Err(Errno::EBADF);
         }
         let mut inner = self.inner.borrow_mut();
-        let old = inner.reserve(index(fd)).map(|()| inner.put(index(fd), file.clone(), close_on_exec));
+        let old = inner.reserve(index(fd)).map(|()| inner.put(index(fd), file.clone(), close_on_exec, &self.unlocked));
         drop(inner);
         if let Some(old) = old? {
             self.closed(old);
@@ -126,11 +138,12 @@ impl FdTable {
         Ok(())
     }
 
-    /// Closes a descriptor. EBADF.
+    /// Closes a descriptor, whatever comes of it. EBADF; how a write failed that was taken before.
     pub fn close(&self, fd: i32) -> Result<()> {
-        let file = self.inner.borrow_mut().take(index(fd)).ok_or(Errno::EBADF)?;
+        let file = self.inner.borrow_mut().take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?;
+        let stored = if file.is_path() { Ok(()) } else { file.ops.stored(&file) };
         self.closed(file);
-        Ok(())
+        stored
     }
 
     /// The close-on-exec flag. EBADF.
@@ -191,7 +204,7 @@ impl FdTable {
         let sets = inner.used.try_clone().zip(inner.close_on_exec.try_clone());
         let (used, close_on_exec) = sets.ok_or(Errno::ENOMEM)?;
         let inner = RefCell::new(Inner { slots, used, close_on_exec });
-        Ok(Rc::new(Self { inner, took_locks: Cell::new(false) }))
+        Ok(Rc::new(Self { inner, unlocked: Arc::new(self.unlocked.copy()), took_locks: Cell::new(false) }))
     }
 
     /// Closes what execve(2) closes.
@@ -199,7 +212,7 @@ impl FdTable {
         loop {
             let mut inner = self.inner.borrow_mut();
             let Some(fd) = inner.close_on_exec.iter_from(0).next() else { return };
-            let file = inner.take(fd);
+            let file = inner.take(fd, &self.unlocked);
             inner.close_on_exec.remove(fd);
             drop(inner);
             if let Some(file) = file {
@@ -211,6 +224,7 @@ impl FdTable {
     /// Closes everything (exit of the last thread that uses it; dropping the table does it too).
     pub fn close_all(&self) {
         let slots = core::mem::take(&mut *self.inner.borrow_mut()).slots;
+        self.unlocked.clear();
         for file in slots.into_iter().flatten() {
             self.closed(file);
         }

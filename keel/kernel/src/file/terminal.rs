@@ -12,8 +12,11 @@ use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
 
-/// `TIOCGETD`: line discipline.
+/// `TIOCSETD` and `TIOCGETD`: line discipline.
+const TIOCSETD: u32 = 0x5423;
 const TIOCGETD: u32 = 0x5424;
+/// The only one here, `N_TTY`.
+const N_TTY: i32 = 0;
 /// `TIOCOUTQ`: bytes not yet sent.
 const TIOCOUTQ: u32 = ioctl::TIOCOUTQ;
 
@@ -47,7 +50,7 @@ impl Control {
         self.session().is_some_and(|session| session.sid == process.sid())
     }
 
-    /// The terminal is gone. The session keeps its foreground: it is told when the leader ends.
+    /// The terminal is gone. The session keeps its foreground group, which gets SIGHUP when the leader ends.
     pub fn disconnect(&self) {
         let session = self.session();
         let _old = self.session.take();
@@ -121,9 +124,18 @@ impl Control {
             ioctl::TIOCGSID => self.get_session(arg),
             ioctl::TIOCSCTTY => self.take(terminal, arg),
             ioctl::TIOCNOTTY => self.give_up(),
+            ioctl::TIOCSBRK | ioctl::TIOCCBRK => self.check_change().map(|()| 0),
+            TIOCSETD => self.set_discipline(arg),
             TIOCGETD | TIOCOUTQ => user::write(arg, &0i32).map(|()| 0),
             _ => return None,
         })
+    }
+
+    /// `TIOCSETD`. EINVAL: another line discipline than that of terminals.
+    fn set_discipline(&self, arg: usize) -> Result<usize> {
+        self.check_change()?;
+        let discipline: i32 = user::read(arg)?;
+        if discipline == N_TTY { Ok(0) } else { Err(Errno::EINVAL) }
     }
 
     fn get_foreground(&self, arg: usize) -> Result<usize> {
@@ -213,7 +225,7 @@ pub fn open_controlling(flags: u32, path: Option<crate::fs::PathRef>) -> Result<
     Ok(File::new(ops, flags, path))
 }
 
-/// The leader of a terminal's session ended: nobody may use a pseudo-terminal as it was opened then.
+/// The session leader ended: open descriptions of the pseudo-terminal are hung up.
 pub fn leader_ended(terminal: &Rc<dyn Any>) {
     if let Some(slave) = terminal.downcast_ref::<super::pty::Slave>() {
         slave.pair().hang_up();

@@ -9,6 +9,7 @@ use crate::signal::{self, SigInfo};
 use crate::task;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::landlock::access;
 use vfs::{Change, Cred, FILE_MAX, FileType, SetTime, notify, ops};
 
 /// chmod(2).
@@ -196,7 +197,7 @@ pub fn sys_futimesat(fd: i32, name: usize, times: usize) -> Result<()> {
 pub(super) fn check_size(old: u64, size: u64) -> Result<()> {
     let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE));
     if size > old && size > limit {
-        // The signal is what tells a program that does not look; its delivery can't fail here.
+        // SIGXFSZ is sent besides EFBIG; its delivery can't fail here.
         let _ = signal::send_to_task(&task::current(), SigInfo::from_kernel(g::SIGXFSZ));
         return Err(Errno::EFBIG);
     }
@@ -226,6 +227,7 @@ pub fn sys_ftruncate(fd: i32, size: i64) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     check_size(inode.attr()?.size, size)?;
+    file.check_right(access::TRUNCATE)?;
     inode.truncate(size)?;
     crate::mm::reverse::truncated(&inode, size);
     match &file.path {

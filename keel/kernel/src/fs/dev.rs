@@ -1,7 +1,7 @@
 //! Character devices of `/dev`.
 
 use super::PathRef;
-use crate::file::{File, FileOps, pty, terminal};
+use crate::file::{File, FileOps, pty, terminal, unlocked};
 use crate::task;
 use alloc::rc::Rc;
 use core::any::Any;
@@ -75,7 +75,9 @@ pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File
         _ => return Err(Errno::ENXIO),
     };
     let file = File::new(Rc::new(Memory { kind, inode: inode.clone() }), flags, Some(place));
-    file.null.set(kind == Kind::Null);
+    if kind == Kind::Null {
+        file.give_unlocked_way(unlocked::Kind::Null);
+    }
     Ok(file)
 }
 

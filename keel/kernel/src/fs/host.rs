@@ -1,15 +1,17 @@
 //! The files connector: requests of the vfs crate go to the monitor.
 
 use crate::connector;
+use crate::time::Timer;
 use abi::request::Op;
 use abi::ring::{MAX_SEGMENTS, Segment};
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use hal::clock::monotonic_ns;
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::Result;
-use vfs::host::{HostFiles, Reply};
+use vfs::host::{HostFiles, Part, Parts, Reply};
 
 /// What a short request is taken to cost before one was timed, and at most, in ns: the vCPU's exit and what others did
 /// meanwhile.
@@ -20,11 +22,13 @@ const MOST_TRIP_NS: u64 = 60_000;
 #[derive(Debug)]
 pub struct Monitor {
     trip_ns: Cell<u64>,
+    /// Sends gathered writes that nothing else has sent.
+    timer: OnceCell<Rc<Timer>>,
 }
 
 impl Default for Monitor {
     fn default() -> Self {
-        Self { trip_ns: Cell::new(TRIP_NS) }
+        Self { trip_ns: Cell::new(TRIP_NS), timer: OnceCell::new() }
     }
 }
 
@@ -68,7 +72,36 @@ impl HostFiles for Monitor {
     }
 
     fn post(&self, op: Op, args: [u64; 6]) {
-        connector::start(op, args, Box::new(|_| {}));
+        connector::start_quietly(op, args, Box::new(|_| {}));
+    }
+
+    fn send(&self, op: Op, args: [u64; 6], input: Parts<'_>, output: Part<'_>, done: Box<dyn FnOnce(Result<Reply>)>) {
+        let (frame, start, len) = output;
+        let output = (frame.gpa() + start as u64, len as u32);
+        let done = move |outcome: Result<connector::Reply>| {
+            done(outcome.map(|reply| Reply { result: reply.result, extra: reply.extra }));
+        };
+        connector::send(op, args, segments(input.0, input.1, input.2), output, Box::new(done));
+    }
+
+    fn collect(&self) {
+        connector::poll_completions();
+    }
+
+    fn gathered(&self, ns: u64) {
+        connector::hold(super::setup::flush);
+        let timer = self.timer.get_or_init(|| Timer::new(Rc::new(connector::let_go)));
+        if !timer.is_armed() {
+            timer.arm(monotonic_ns() + ns);
+        }
+    }
+
+    fn all_landed(&self) {
+        if let Some(timer) = self.timer.get().filter(|timer| timer.is_armed()) {
+            timer.cancel();
+            // Otherwise the program is interrupted at that time for nothing.
+            hal::percpu::set_work_pending();
+        }
     }
 
     fn window_page(&self, gpa: u64) -> Option<Frame> {

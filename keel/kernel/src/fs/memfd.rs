@@ -8,7 +8,7 @@ use crate::task;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::NewNode;
-use vfs::node::{F_SEAL_EXEC, F_SEAL_SEAL};
+use vfs::node::F_SEAL_EXEC;
 
 /// Longest name: NAME_MAX without the prefix that `/proc` shows.
 const NAME_MAX: usize = 249;
@@ -37,9 +37,6 @@ pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
     }
     if noexec {
         node.add_seals(F_SEAL_EXEC)?;
-        if flags & g::MFD_ALLOW_SEALING == 0 {
-            node.add_seals(F_SEAL_SEAL)?;
-        }
     }
     let place = setup::tree().unnamed(&[b"/memfd:", &name[..]].concat(), node.clone());
     let file = File::new(RegularFile::new(node, None), g::O_RDWR | g::O_LARGEFILE, Some(place));

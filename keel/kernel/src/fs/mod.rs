@@ -1,7 +1,7 @@
 //! The pod's tree as processes see it: root, working directory, path system calls, /dev and /proc.
 //!
 //! The tree itself, path resolution and the file systems are in the `vfs` crate; here are what the
-//! monitor is asked ([`host`]), what stands in the tree at boot ([`setup`]), open files of the tree
+//! monitor is asked ([`host`]), the tree at boot ([`setup`]), open files of the tree
 //! ([`regular`], [`directory`], [`dev`]) and the system calls by path.
 
 pub mod attributes;
@@ -21,7 +21,7 @@ pub mod sys;
 pub mod working;
 pub mod xattr;
 
-pub use open::{Program, create_socket_node, find_socket_node, open_exec};
+pub use open::{Program, create_socket_node, find_socket_node, may_read, open_exec};
 pub use setup::{init, tree};
 pub use vfs::PathRef;
 

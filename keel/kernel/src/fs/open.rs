@@ -11,11 +11,13 @@ use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
+use vfs::host::HostNode;
+use vfs::landlock::access;
 use vfs::node::Node;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
 use vfs::{Claim, FileType, Inode, NewNode, notify, ops};
 
-/// Flags that open(2) knows; it ignores all others.
+/// Flags that open(2) accepts; it ignores all others.
 const KNOWN: u32 = g::O_ACCMODE
     | g::O_CREAT
     | g::O_EXCL
@@ -108,20 +110,23 @@ fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<Fil
         return open_place(caller, walk.resolve(base, name, follow)?, how, false);
     }
     let mut parent = walk.parent(base, name)?;
+    let new = NewNode::plain(0o100000 | how.mode, cred.uid, cred.gid);
+    let new = NewNode { umask: caller.fs.umask(), ..new };
     loop {
         let found = match last_name(&parent)? {
-            Component::Normal(name) => match walk.lookup(&parent.dir, name) {
-                Err(Errno::ENOENT) => {
-                    let new = NewNode::plain(0o100000 | how.mode, cred.uid, cred.gid);
-                    let new = NewNode { umask: caller.fs.umask(), ..new };
-                    match ops::create_in(&parent.dir, name, &new, &cred) {
-                        // Somebody made it while the host was asked.
+            Component::Normal(name) => {
+                if let Some(Ok(made)) = ops::create_unseen(&parent.dir, name, &new, &cred) {
+                    return open_place(caller, made, how, true);
+                }
+                match walk.lookup(&parent.dir, name) {
+                    Err(Errno::ENOENT) => match ops::create_in(&parent.dir, name, &new, &cred) {
+                        // It was created while the request was under way.
                         Err(Errno::EEXIST) if how.flags & g::O_EXCL == 0 => continue,
                         made => return open_place(caller, made?, how, true),
-                    }
+                    },
+                    other => other?,
                 }
-                other => other?,
-            },
+            }
             _ if how.flags & g::O_EXCL != 0 => return Err(Errno::EEXIST),
             _ => return Err(Errno::EISDIR),
         };
@@ -165,20 +170,24 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
     let new = NewNode { umask: caller.fs.umask(), ..NewNode::plain(0o100000 | how.mode, cred.uid, cred.gid) };
     let (new, lists) = ops::inherit(dir, &new, &cred)?;
     let inode = dir.inode().create_unnamed(&new)?;
-    vfs::acl::adopt(&*inode, lists)?;
-    if how.flags & g::O_EXCL != 0
-        && let Some(node) = inode.as_any().downcast_ref::<Node>()
-    {
-        node.never_named();
+    inode.adopt_acls(lists.0, lists.1)?;
+    if how.flags & g::O_EXCL != 0 {
+        let any = inode.as_any();
+        if let Some(node) = any.downcast_ref::<Node>() {
+            node.never_named();
+        } else if let Some(node) = any.downcast_ref::<HostNode>() {
+            node.never_named();
+        }
     }
     let label = alloc::format!("#{}", inode.attr()?.ino);
     let place = dir.unnamed_child(label.as_bytes(), inode.clone());
+    cred.restrict(&place, rights_to_open(&how, FileType::Regular))?;
     let claim = Claim::write(&inode)?;
-    Ok(File::new(
-        RegularFile::new(inode, Some(claim)),
-        how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE,
-        Some(place),
-    ))
+    let denied = cred.domain.map_or(0, |domain| access::TRUNCATE & !domain.allowed(&place, access::TRUNCATE));
+    let flags = how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE;
+    let file = File::new(RegularFile::new(inode, Some(claim)), flags, Some(place));
+    file.denied.set(denied as u16);
+    Ok(file)
 }
 
 /// Opens what a path led to. `created`: it was made by this very call, so any access is granted.
@@ -212,15 +221,26 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             return Err(Errno::EPERM);
         }
     }
+    // What the description may not do later is settled now.
+    let denied = match cred.domain {
+        None => 0,
+        Some(domain) => {
+            domain.check(&place, rights_to_open(&how, kind))?;
+            let device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
+            let later = access::TRUNCATE | if device { access::IOCTL_DEV } else { 0 };
+            later & !domain.allowed(&place, later)
+        }
+    };
     let flags = how.flags | g::O_LARGEFILE;
     if let Some(description) = inode.as_any().downcast_ref::<super::proc::Description>() {
         return description.reopen(flags);
     }
-    match kind {
+    let file = match kind {
         FileType::Regular => {
             let claim = if writes { Some(Claim::write(&inode)?) } else { None };
             let opened = inode.open(writes)?;
             if how.flags & g::O_TRUNC != 0 && !created {
+                cred.restrict(&place, access::TRUNCATE)?;
                 inode.truncate(0)?;
                 crate::mm::reverse::truncated(&inode, 0);
                 notify::happened(&place, g::IN_MODIFY, false);
@@ -228,15 +248,30 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             }
             // Truncating alone is over now.
             let claim = claim.filter(|_| matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR));
-            Ok(File::new(RegularFile::new(opened.unwrap_or(inode), claim), flags, Some(place)))
+            File::new(RegularFile::new(opened.unwrap_or(inode), claim), flags, Some(place))
         }
         // Directories have no pages to go round.
-        FileType::Directory if flags & g::O_DIRECT != 0 => Err(Errno::EINVAL),
-        FileType::Directory => Ok(File::new(Directory::new(place.clone()), flags, Some(place))),
-        FileType::Fifo => pipe::open_fifo(inode, flags, Some(place)),
-        FileType::CharDevice => dev::open(&inode, flags, place),
-        FileType::BlockDevice | FileType::Socket | FileType::Symlink => Err(Errno::ENXIO),
-    }
+        FileType::Directory if flags & g::O_DIRECT != 0 => return Err(Errno::EINVAL),
+        FileType::Directory => File::new(Directory::new(place.clone()), flags, Some(place)),
+        FileType::Fifo => pipe::open_fifo(inode, flags, Some(place))?,
+        FileType::CharDevice => dev::open(&inode, flags, place)?,
+        FileType::BlockDevice | FileType::Socket | FileType::Symlink => return Err(Errno::ENXIO),
+    };
+    file.denied.set(denied as u16);
+    Ok(file)
+}
+
+/// Rights that a domain must allow to open a file, landlock(7).
+fn rights_to_open(how: &How, kind: FileType) -> u64 {
+    let (read, write) = match how.flags & g::O_ACCMODE {
+        g::O_RDONLY if kind == FileType::Directory => (access::READ_DIR, 0),
+        g::O_RDONLY => (access::READ_FILE, 0),
+        g::O_WRONLY => (0, access::WRITE_FILE),
+        g::O_RDWR => (access::READ_FILE, access::WRITE_FILE),
+        // For ioctl(2) alone.
+        _ => (0, 0),
+    };
+    read | write
 }
 
 /// Opens a path and gives it the lowest free descriptor.
@@ -285,7 +320,7 @@ pub fn sys_creat(path: usize, mode: u32) -> Result<i32> {
     open_at(g::AT_FDCWD, path, How::lenient((g::O_CREAT | g::O_WRONLY | g::O_TRUNC) as i32, mode))
 }
 
-/// openat2(2): knows what it does not know.
+/// openat2(2): refuses unknown flags.
 pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32> {
     const SIZE: usize = size_of::<g::open_how>();
     if size < SIZE {
@@ -314,7 +349,7 @@ pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32>
     open_at(fd, path, How { flags, mode: given.mode as u32, resolve: given.resolve })
 }
 
-/// A file that is open to be executed: nobody can write it meanwhile.
+/// A file that is open for execution: opening it for writing gives ETXTBSY.
 #[derive(Debug)]
 pub struct Program {
     /// The file.
@@ -341,10 +376,16 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
         _ => return Err(Errno::EACCES),
     }
     caller.cred().check(&**inode, MAY_EXEC)?;
+    caller.cred().restrict(&place, access::EXECUTE | access::READ_FILE)?;
     let program = Program { _claim: Claim::execute(inode)?, place: place.clone() };
     notify::happened(&program.place, g::IN_OPEN, true);
     notify::happened(&program.place, g::IN_ACCESS, true);
     Ok(Rc::new(program))
+}
+
+/// Whether the current credentials may read a file.
+pub fn may_read(place: &PathRef) -> bool {
+    Caller::current().cred().check(&**place.inode(), MAY_READ).is_ok()
 }
 
 /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
@@ -357,7 +398,7 @@ pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
     Ok(ops::create(&parent, &new, &cred)?.inode().clone())
 }
 
-/// The node of a Unix socket that somebody wants to reach: needs write permission. ENOENT, EACCES …
+/// The inode of a Unix socket for connect or sendto: needs write permission. ENOENT, EACCES …
 pub fn find_socket_node(name: &[u8]) -> Result<Rc<dyn Inode>> {
     let caller = Caller::current();
     let place = caller.resolve(g::AT_FDCWD, name, true)?;

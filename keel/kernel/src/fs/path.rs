@@ -35,11 +35,12 @@ impl Caller {
     /// Credentials for file access.
     pub fn cred(&self) -> Cred<'_> {
         let c = &*self.cred;
+        let domain = c.domain.as_deref();
         if self.real {
             let caps = if c.uid == 0 { c.cap_permitted } else { 0 };
-            return Cred { uid: c.uid, gid: c.gid, groups: &c.groups, caps };
+            return Cred { uid: c.uid, gid: c.gid, groups: &c.groups, caps, domain };
         }
-        Cred { uid: c.fsuid, gid: c.fsgid, groups: &c.groups, caps: c.cap_effective }
+        Cred { uid: c.fsuid, gid: c.fsgid, groups: &c.groups, caps: c.cap_effective, domain }
     }
 
     /// A path resolution with these credentials.

@@ -6,9 +6,11 @@ use crate::task;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::cell::{Cell, RefCell};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::cap;
+use vfs::host::{End, Landing};
 use vfs::{Attr, Claim, Dst, FILE_MAX, Inode, Src};
 
 /// An open regular file.
@@ -16,12 +18,74 @@ pub struct RegularFile {
     inode: Rc<dyn Inode>,
     /// It may be written: held for its drop. Files that never had a name are not guarded.
     _claim: Option<Claim>,
+    /// Failed writes of the inode that this description has reported.
+    told: Cell<u32>,
+    /// The position is behind an append that is under way: so many bytes after its start.
+    later: RefCell<Option<(Rc<Landing>, u64)>>,
 }
 
 impl RegularFile {
     /// Over an inode.
     pub fn new(inode: Rc<dyn Inode>, claim: Option<Claim>) -> Rc<Self> {
-        Rc::new(Self { inode, _claim: claim })
+        let told = Cell::new(inode.failure().0);
+        Rc::new(Self { inode, _claim: claim, told, later: RefCell::default() })
+    }
+
+    /// The error of a write that failed after it was taken, once: it stands for those that are still under way, too.
+    fn failed(&self) -> Result<()> {
+        match self.inode.failure() {
+            (count, Some(errno)) if self.told.get() != count => {
+                let settled = self.inode.settle();
+                self.told.set(self.inode.failure().0);
+                settled.and(Err(errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a write, unless one that was taken before failed: that is reported in its place. One that fails itself reports
+    /// those that failed while it was under way, too.
+    fn reporting<R>(&self, write: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.failed()?;
+        write().inspect_err(|_| {
+            // The caller's error stands for what fails here, too.
+            let _ = self.inode.settle();
+            self.told.set(self.inode.failure().0);
+        })
+    }
+
+    /// Fetches the position if it is behind an append that is under way.
+    fn know_position(&self, file: &File) -> Result<()> {
+        let later = self.later.take();
+        if let Some((landing, after)) = later {
+            self.inode.settle()?;
+            if let Some(start) = landing.start() {
+                file.pos.set(start + after);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes at the position, or at the end with O_APPEND, and moves the position. The caller has its turn.
+    fn write_here(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        if file.flags.get() & g::O_APPEND == 0 {
+            self.know_position(file)?;
+            let at = file.pos.get();
+            within_largest(at, src.remaining())?;
+            let written = with_limit(at, src, |src| self.write_with_memory(at, src))?;
+            file.pos.set(at + written as u64);
+            return Ok(written);
+        }
+        let size =
+            if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
+        let (written, end) = with_limit(size, src, |src| self.inode.append_later(src))?;
+        let (position, later) = match end {
+            End::At(end) => (end, None),
+            End::Later(landing, after, expected) => (expected, Some((landing, after))),
+        };
+        file.pos.set(position);
+        drop(self.later.replace(later));
+        Ok(written)
     }
 
     /// Writes; where memory is short, cached files of the host make room once.
@@ -43,6 +107,7 @@ impl RegularFile {
         }
         if file.flags.get() & g::O_DSYNC != 0 {
             self.inode.sync(file.flags.get() & g::O_SYNC != g::O_SYNC)?;
+            self.failed()?;
         }
         Ok(())
     }
@@ -62,7 +127,7 @@ fn with_limit<R>(at: u64, src: &mut dyn Src, f: impl FnOnce(&mut dyn Src) -> Res
     }
     if room == 0 {
         if limit < FILE_MAX {
-            // The signal is what tells a program that does not look; its delivery can't fail here.
+            // SIGXFSZ is sent besides EFBIG; its delivery can't fail here.
             let _ = crate::signal::send_to_task(&task::current(), crate::signal::SigInfo::from_kernel(g::SIGXFSZ));
         }
         return Err(Errno::EFBIG);
@@ -119,6 +184,8 @@ impl FileOps for RegularFile {
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+        let _turn = file.pos_lock.lock()?;
+        self.know_position(file)?;
         let at = file.pos.get();
         within_largest(at, dst.remaining())?;
         let n = self.inode.read_at(at, dst)?;
@@ -127,19 +194,8 @@ impl FileOps for RegularFile {
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
-        let written = if file.flags.get() & g::O_APPEND != 0 {
-            let size =
-                if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
-            let (written, end) = with_limit(size, src, |src| self.inode.append(src))?;
-            file.pos.set(end);
-            written
-        } else {
-            let at = file.pos.get();
-            within_largest(at, src.remaining())?;
-            let written = with_limit(at, src, |src| self.write_with_memory(at, src))?;
-            file.pos.set(at + written as u64);
-            written
-        };
+        let _turn = file.pos_lock.lock()?;
+        let written = self.reporting(|| self.write_here(file, src))?;
         self.after_write(file, written)?;
         Ok(written)
     }
@@ -149,17 +205,20 @@ impl FileOps for RegularFile {
     }
 
     fn write_at(&self, file: &File, offset: u64, src: &mut dyn Src) -> Result<usize> {
-        // Linux appends here too, whatever the offset.
-        let written = if file.flags.get() & g::O_APPEND != 0 {
-            self.inode.append(src)?.0
-        } else {
-            with_limit(offset, src, |src| self.inode.write_at(offset, src))?
-        };
+        let written = self.reporting(|| {
+            // Linux appends here too, whatever the offset.
+            if file.flags.get() & g::O_APPEND != 0 {
+                return self.inode.append_later(src).map(|(written, _)| written);
+            }
+            with_limit(offset, src, |src| self.inode.write_at(offset, src))
+        })?;
         self.after_write(file, written)?;
         Ok(written)
     }
 
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
+        let _turn = file.pos_lock.lock()?;
+        self.know_position(file)?;
         seek(file, &*self.inode, offset, whence)
     }
 
@@ -173,6 +232,14 @@ impl FileOps for RegularFile {
 
     fn link_name(&self) -> Vec<u8> {
         Vec::new()
+    }
+
+    fn stored(&self, file: &File) -> Result<()> {
+        if !file.writable() {
+            return Ok(());
+        }
+        self.inode.settle()?;
+        self.failed()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What stands in the tree when the first program starts.
+//! The tree of files at the start of the first program.
 
 use super::FsContext;
 use super::host::Monitor;
@@ -48,6 +48,14 @@ pub fn sync_all() {
     }
 }
 
+/// Sends gathered writes.
+pub fn flush() {
+    let host = HOST.borrow().clone();
+    if let Some(host) = host {
+        host.flush();
+    }
+}
+
 /// Gives up to `pages` pages of cached file content back; returns how many.
 pub fn shrink(pages: usize) -> usize {
     let host = HOST.borrow().clone();
@@ -77,9 +85,12 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
     let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0;
     let host = Host::new(Rc::new(Monitor::default()), half, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });
+    if hal::ring::mode() & abi::boot::flags::NO_WINDOW != 0 {
+        host.has_no_window();
+    }
     HOST.replace(Some(host.clone()));
 
-    // Each file system may take half of the memory, or all together what the user says.
+    // Each file system may take half of the memory, or all together `--private-size`.
     let shared = config.private_limit.map(|bytes| Space::new(usize::try_from(bytes / PAGE).unwrap_or(usize::MAX)));
     let space = || shared.clone().unwrap_or_else(|| Space::new(half));
 
@@ -131,7 +142,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
 /// missing: the root then. ENOENT, ENOTDIR, EACCES.
 pub fn first_context(tree: &Rc<Tree>, config: &PodConfig) -> Result<Rc<FsContext>> {
     let caps = if config.uid == 0 { u64::MAX } else { 0 };
-    let cred = Cred { uid: config.uid, gid: config.gid, groups: &config.groups, caps };
+    let cred = Cred { uid: config.uid, gid: config.gid, groups: &config.groups, caps, domain: None };
     let found = Walk::new(tree.root().clone(), cred).resolve(tree.root(), &config.cwd, true);
     let found = found.and_then(|place| match place.inode().file_type() {
         vfs::FileType::Directory => cred.check(&**place.inode(), vfs::cred::MAY_EXEC).map(|()| place),

@@ -11,7 +11,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
 use vfs::{FileType, Inode};
 
-/// Flags of a mount in `f_flags`, with the one that says that they hold.
+/// Flags of a mount in `f_flags`, with ST_VALID.
 const ST_VALID: i64 = 0x20;
 const ST_RDONLY: i64 = 1;
 const ST_RELATIME: i64 = 0x1000;
@@ -109,6 +109,9 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
                 super::attributes::check_size(inode.attr()?.size, end)?;
             }
             inode.fallocate(mode, offset, len)?;
+            if let Some(place) = &file.path {
+                vfs::ops::drop_set_id(place, &Caller::current().cred())?;
+            }
             file.happened(1, g::IN_MODIFY);
             if mode & !(g::FALLOC_FL_KEEP_SIZE | g::FALLOC_FL_UNSHARE_RANGE) != 0 {
                 crate::mm::reverse::forget(&inode, offset / PAGE_SIZE as u64, u64::MAX);
@@ -127,14 +130,21 @@ fn stored(fd: i32) -> Result<(Rc<File>, Rc<dyn Inode>)> {
     Ok((file, inode))
 }
 
+/// fsync(2) of a file; reports writes that failed after they were taken.
+fn store(fd: i32, data_only: bool) -> Result<()> {
+    let (file, inode) = stored(fd)?;
+    inode.sync(data_only)?;
+    file.ops.stored(&file)
+}
+
 /// fsync(2).
 pub fn sys_fsync(fd: i32) -> Result<()> {
-    stored(fd)?.1.sync(false)
+    store(fd, false)
 }
 
 /// fdatasync(2).
 pub fn sys_fdatasync(fd: i32) -> Result<()> {
-    stored(fd)?.1.sync(true)
+    store(fd, true)
 }
 
 /// sync_file_range(2): all that it may start or wait for is done by the wider fdatasync(2).

@@ -9,7 +9,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::acl::{self, Kind};
 use vfs::cred::{MAY_READ, MAY_WRITE, cap};
-use vfs::{Cred, FileType, notify, ops};
+use vfs::{Cred, FileType, capability, notify, ops};
 
 /// The file of a path; a link at its end is followed or not.
 fn by_path(caller: &Caller, name: usize, follow: bool) -> Result<PathRef> {
@@ -40,9 +40,9 @@ fn check(place: &PathRef, name: &[u8], write: bool, cred: &Cred<'_>) -> Result<(
     if name.starts_with(b"trusted.") && !cred.has(cap::SYS_ADMIN) {
         return Err(if write { Errno::EPERM } else { Errno::ENODATA });
     }
-    if name.starts_with(b"security.") && write && !cred.has(cap::SYS_ADMIN) {
-        let capability = name == b"security.capability" && cred.has(cap::SETFCAP);
-        return if capability { Ok(()) } else { Err(Errno::EPERM) };
+    if name.starts_with(b"security.") && write {
+        let needed = if name == capability::NAME { cap::SETFCAP } else { cap::SYS_ADMIN };
+        return if cred.has(needed) { Ok(()) } else { Err(Errno::EPERM) };
     }
     if !name.starts_with(b"user.") {
         return Ok(());
@@ -59,7 +59,7 @@ fn check(place: &PathRef, name: &[u8], write: bool, cred: &Cred<'_>) -> Result<(
     cred.check(&**inode, if write { MAY_WRITE } else { MAY_READ })
 }
 
-/// Stores what fits, or tells the size if `size` is 0. ERANGE.
+/// Stores a value that fits `size`; a `size` of 0 returns the length. ERANGE.
 fn give(buf: usize, size: usize, bytes: &[u8]) -> Result<usize> {
     if size != 0 {
         if bytes.len() > size {
@@ -77,6 +77,7 @@ fn get(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize, buf: usize, 
     check(&place, &name, false, &caller.cred())?;
     let value = match Kind::of(&name).filter(|_| place.inode().has_acls()) {
         Some(kind) => acl::get(&**place.inode(), kind)?,
+        None if name == capability::NAME => capability::shown(place.inode().get_xattr(&name)?)?,
         None => place.inode().get_xattr(&name)?,
     };
     give(buf, size, &value)
@@ -97,6 +98,9 @@ fn set(
     let value = user::read_array::<u8>(value, size)?;
     let caller = Caller::current();
     let place = place(&caller)?;
+    if name == capability::NAME && !value.is_empty() {
+        capability::check(&value)?;
+    }
     check(&place, &name, true, &caller.cred())?;
     match Kind::of(&name).filter(|_| place.inode().has_acls()) {
         Some(kind) => acl::set(&place, kind, &value, &caller.cred())?,

@@ -72,7 +72,7 @@ impl Perm {
         }
     }
 
-    /// Whether the current thread may do what `wanted` (three equal groups of bits) says. EACCES.
+    /// Checks the current thread's permission for `wanted` (three equal groups of bits). EACCES.
     fn check(&self, wanted: u32) -> Result<()> {
         let cred = task::current().cred();
         let wanted = wanted >> 6 | wanted >> 3 | wanted;
@@ -219,7 +219,7 @@ fn now() -> i64 {
     (hal::clock::realtime_ns() / crate::time::SECOND) as i64
 }
 
-/// Process id of the caller, as the objects note who used them last.
+/// Process id of the caller, for the objects' last users.
 fn caller() -> i32 {
     task::try_current().map_or(0, |task| task.pid())
 }

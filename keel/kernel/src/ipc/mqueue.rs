@@ -18,7 +18,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, PATH_MAX};
 
-/// Defaults of new queues, and most that who lacks CAP_SYS_RESOURCE may ask for: Linux's.
+/// Linux's defaults of new queues, and their maxima without CAP_SYS_RESOURCE.
 const MSG_DEFAULT: i64 = 10;
 const MSGSIZE_DEFAULT: i64 = 8192;
 const MSG_MAX: i64 = 10;
@@ -160,7 +160,7 @@ impl FileOps for OpenQueue {
         [b"/", &self.0.name[..]].concat()
     }
 
-    /// A process that wants to be told and closes the queue is forgotten.
+    /// Removes the notification of a process that closes the queue.
     fn flush(&self, _file: &File) {
         let pid = super::caller();
         let gone = self.0.notification.borrow_mut().take_if(|n| n.is_for(pid));

@@ -17,7 +17,7 @@ use uapi::{Errno, Result};
 const MSGMAX: usize = 8192;
 const MSGMNB: usize = 16384;
 const MSGMNI: usize = 32000;
-/// What msginfo says of the segments that Linux no longer has.
+/// msginfo's fields for segments, which Linux no longer uses.
 const MSGSSZ: u32 = 16;
 const MSGSEG: u32 = 0xffff;
 

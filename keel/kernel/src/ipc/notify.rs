@@ -1,4 +1,4 @@
-//! Who is told of a message that arrives in an empty POSIX queue, mq_notify(2).
+//! Notification of a message that arrives in an empty POSIX queue, mq_notify(2).
 
 use crate::file::current_file;
 use crate::mm::user;
@@ -12,7 +12,7 @@ use uapi::{Errno, Result};
 /// si_code of the signal.
 const SI_MESGQ: i32 = -3;
 
-/// A process that wants to be told.
+/// A registration.
 pub struct Notification {
     process: Weak<Process>,
     pid: i32,
@@ -47,17 +47,17 @@ impl Notification {
         (self.kind, self.signal, self.pid)
     }
 
-    /// Whether that process asked for it.
+    /// Whether it is that process's registration.
     pub fn is_for(&self, pid: i32) -> bool {
         self.pid == pid
     }
 
-    /// Whether nobody is there any more to be told.
+    /// Whether the registered process ended.
     pub fn is_stale(&self) -> bool {
         self.process.upgrade().is_none_or(|process| process.zombie_status().is_some())
     }
 
-    /// Tells, in the name of the current thread.
+    /// Delivers the notification, with the current thread as sender.
     pub fn send(self) {
         let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
         let sender = task::current();

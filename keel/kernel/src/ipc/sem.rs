@@ -1,7 +1,7 @@
 //! System V semaphores: semget(2), semop(2), semctl(2).
 //!
-//! As in Linux, whoever changes a value carries out the waiting operations that it makes possible, in the
-//! order of their arrival, on behalf of those who wait: they wake up to a finished call.
+//! As in Linux, the thread that changes a value carries out the waiting operations that it makes possible, in the
+//! order of their arrival, on behalf of the waiters: they wake up to a finished call.
 
 mod control;
 mod undo;
@@ -145,7 +145,7 @@ impl Set {
         while self.update_once(false) || self.update_once(true) {}
     }
 
-    /// One round over those who wait to change something, or for zero; whether a value has changed.
+    /// One pass over the waiters for a change, or for zero; whether a value has changed.
     fn update_once(&self, altering: bool) -> bool {
         let mut i = 0;
         loop {

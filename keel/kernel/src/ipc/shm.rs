@@ -8,7 +8,7 @@ use crate::mm::area::{Area, AreaFlags, Backing};
 use crate::mm::mmap::Placement;
 use crate::mm::shared::SharedObject;
 use crate::mm::user;
-use crate::task::{self, cred::cap};
+use crate::task::{self, Task, cred::cap};
 use abi::layout::PAGE_SIZE;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
@@ -52,7 +52,7 @@ static SEGMENTS: Global<RefCell<Table<Segment>>> = Global::new(RefCell::new(Tabl
 #[derive(Debug)]
 pub struct Segment {
     perm: Perm,
-    /// In bytes, as it was asked for.
+    /// In bytes, as requested.
     size: usize,
     /// Until it is removed.
     kept: RefCell<Option<Rc<SharedObject>>>,
@@ -283,12 +283,28 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
             {
                 return Err(Errno::EPERM);
             }
+            if command == SHM_LOCK {
+                check_lock(&segment, &task)?;
+            }
             let mode = segment.perm.mode.get() & !SHM_LOCKED;
             segment.perm.mode.set(if command == SHM_LOCK { mode | SHM_LOCKED } else { mode });
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Whether a segment may be locked: with the user's others it stays within RLIMIT_MEMLOCK. ENOMEM.
+fn check_lock(segment: &Segment, task: &Task) -> Result<()> {
+    let limit = task.limit(g::RLIMIT_MEMLOCK);
+    if segment.perm.mode.get() & SHM_LOCKED != 0 || task.cred().capable(cap::IPC_LOCK) {
+        return Ok(());
+    }
+    let uid = segment.perm.uid.get();
+    let is_counted = |s: &&Rc<Segment>| s.perm.mode.get() & SHM_LOCKED != 0 && s.perm.uid.get() == uid;
+    let pages = |s: &Segment| (s.size as u64).next_multiple_of(PAGE_SIZE as u64);
+    let locked: u64 = SEGMENTS.borrow().items.values().filter(is_counted).map(|s| pages(s)).sum();
+    if locked.saturating_add(pages(segment)) <= limit { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// `/proc/sysvipc/shm`.

@@ -255,7 +255,7 @@ impl Mm {
             return Err(Errno::ENOMEM);
         }
         if lock && !on_fault {
-            // What nobody may touch can't be made present.
+            // A PROT_NONE mapping can't be populated.
             let untouchable = |v: &Vma<Area>| v.attrs.prot.is_empty();
             if self.inner.borrow().vmas.overlapping(start, end).iter().any(untouchable) {
                 return Err(Errno::ENOMEM);

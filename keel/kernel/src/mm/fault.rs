@@ -111,10 +111,17 @@ impl Mm {
             if super::answer_losses() {
                 continue;
             }
-            let Step::Load(load) = step? else { return Ok(()) };
-            let (first, frames) = fetch(&load)?;
+            let Step::Load(mut load) = step? else { return Ok(()) };
+            let (first, frames) = match fetch(&load) {
+                // There is no room for a store, but for now it is only read.
+                Err(FaultError::BeyondFile) if load.write && access != Access::Write => {
+                    load = Load { write: false, before: 0, count: 1, ..load };
+                    fetch(&load)?
+                }
+                fetched => fetched?,
+            };
             let installed = self.inner.borrow_mut().install(&load, first, &frames, access);
-            // The mapping may have changed while the file was asked.
+            // The mapping may have changed during the file's request.
             if !super::answer_losses() && installed? {
                 return Ok(());
             }
@@ -127,6 +134,9 @@ impl Mm {
             let inner = self.inner.borrow();
             let Some(vma) = inner.vmas.find(start) else { return };
             let Some((file, first)) = vma.attrs.file() else { return };
+            if !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE) {
+                return;
+            }
             let index = (start - vma.start) / PAGE_SIZE;
             let count = pages.min(vma.len() / PAGE_SIZE - index);
             Load { shared: !vma.attrs.is_private(), ..Load::new(file, start, first + index as u64, count) }
@@ -206,8 +216,12 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
         Errno::ENOMEM => FaultError::NoMemory,
         _ => FaultError::BeyondFile,
     };
-    let first = load.page - load.before as u64;
     let inode = &load.file.inode;
+    if load.write && load.before + load.count > 1 && inode.has_scarce_pages() {
+        let frames = load.ask(load.page, 1).map_err(error)?;
+        return if frames.is_empty() { Err(FaultError::BeyondFile) } else { Ok((load.page, frames)) };
+    }
+    let first = load.page - load.before as u64;
     if load.copy {
         if load.before > 0
             && let Ok(copies) = inode.copies(first, load.count)
@@ -322,7 +336,7 @@ impl Inner {
         let prot = vma.attrs.page_prot();
         if !is_sole(page) {
             self.set(va, copy_of(page)?, prot)?;
-            // No flush for this one: the faulting translation is forgotten by the fault itself.
+            // No flush for this one: a page fault invalidates the faulting translation (SDM 3A 4.10.4.1).
             self.copy_ahead(vma, va, prot);
             return Ok(());
         }
@@ -488,7 +502,7 @@ impl Inner {
     }
 
     /// Maps what a file gave, `frames` from file page `first` on. False if the mapping is not what it
-    /// was when the pages were asked for.
+    /// was when the pages were requested.
     fn install(&mut self, load: &Load, first: u64, frames: &[Frame], access: Access) -> Result<bool, FaultError> {
         let Some(vma) = self.vmas.find(load.va).cloned() else { return Ok(false) };
         let area = &vma.attrs;
@@ -500,7 +514,7 @@ impl Inner {
         let writes = area.prot.contains(Prot::WRITE);
         if area.prot.is_empty()
             || access == Access::Write && !writes
-            || !area.is_private() && writes != load.write
+            || !area.is_private() && if access == Access::Write { !load.write } else { load.write && !writes }
             || load.copy && !(area.is_private() && writes)
         {
             return Ok(false);
@@ -534,7 +548,7 @@ impl Inner {
                 }
                 copy.and_then(|copy| self.space.map(at, copy, prot))
             } else {
-                let prot = if area.is_private() { prot - Prot::WRITE } else { prot };
+                let prot = if load.write { prot } else { prot - Prot::WRITE };
                 let own = if patched { self.patched_page(&vma, at, index) } else { None };
                 self.space.map(at, own.unwrap_or_else(|| frame.clone()), prot)
             };

@@ -198,7 +198,7 @@ impl Mm {
         sum
     }
 
-    /// Calls `f` with the address of each present page of a range, and whether nobody else has the page.
+    /// Calls `f` with the address of each present page of a range, and whether the page has no other mapping.
     pub fn present_pages(&self, start: usize, end: usize, mut f: impl FnMut(usize, bool)) {
         self.inner.borrow().space.for_each(start, end, |at, page| f(at, page.frame.refs() <= 2));
     }

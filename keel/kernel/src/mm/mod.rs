@@ -33,7 +33,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use area::{Area, FileBacking};
 use core::cell::{Cell, RefCell};
-use hal::paging::AddressSpace;
+use hal::paging::{AddressSpace, Root};
 use keel_core::vma::VmaSet;
 pub use reverse::answer_losses;
 use rules::Rules;
@@ -187,6 +187,16 @@ impl Mm {
         mm
     }
 
+    /// Its root page table.
+    pub fn root(&self) -> Root {
+        self.inner.borrow().space.root()
+    }
+
+    /// Whether it is the CPU's address space.
+    pub fn is_active(&self) -> bool {
+        self.inner.borrow().space.is_active()
+    }
+
     /// Makes it the CPU's address space.
     pub fn activate(&self) {
         self.inner.borrow().space.activate();
@@ -239,7 +249,7 @@ impl Mm {
         self.exe.as_ref()
     }
 
-    /// Says what the executable was opened as: for /proc/PID/maps, and open while it runs.
+    /// Records the executable's open file: for /proc/PID/maps, and to keep it open while it runs.
     pub fn set_exe(&self, program: Rc<crate::fs::Program>) {
         if let Some(exe) = &self.exe {
             *exe.name.borrow_mut() = area::FileName::Path(program.place.clone());

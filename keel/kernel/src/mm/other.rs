@@ -1,7 +1,7 @@
 //! Memory of other processes: process_vm_readv(2), process_madvise(2), process_mrelease(2).
 
 use super::{Mm, advise, page_up, user};
-use crate::task::{self, pid, pidfd, prctl};
+use crate::task::{self, access, pid, pidfd};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -89,7 +89,7 @@ fn access(pid: i32, own: (usize, usize), other: (usize, usize), flags: u64, writ
         return Ok(0);
     }
     let target = pid::find_subject(pid)?;
-    if !prctl::may_inspect(&target) {
+    if !access::may_look(&target, access::Ids::Real) {
         return Err(Errno::EPERM);
     }
     copy(&target.try_mm().ok_or(Errno::ESRCH)?, own, other, write)
@@ -134,7 +134,7 @@ pub fn sys_process_madvise(pidfd: i32, vector: usize, count: usize, advice: u32,
     if !matches!(advice, g::MADV_COLD | g::MADV_PAGEOUT | g::MADV_WILLNEED | g::MADV_COLLAPSE) {
         return Err(Errno::EINVAL);
     }
-    if !prctl::may_inspect(&target) {
+    if !access::may_look(&target, access::Ids::Real) {
         return Err(Errno::EPERM);
     }
     let mm = target.try_mm().ok_or(Errno::ESRCH)?;

@@ -6,7 +6,7 @@
 use super::area::Area;
 use super::{Mm, page_up, user};
 use crate::task::cred::cap;
-use crate::task::{self, Task, pid, prctl};
+use crate::task::{self, Task, access, pid};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -53,7 +53,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The nodes that get_mempolicy(2) tells.
+    /// The nodes that get_mempolicy(2) returns.
     fn nodes(&self) -> u64 {
         match self.mode {
             _ if self.flags & (STATIC_NODES | RELATIVE_NODES) != 0 => self.named,
@@ -221,7 +221,7 @@ pub fn sys_mbind(start: usize, len: usize, mode: u32, mask: usize, most: usize, 
     task::current().mm().bind(start, end, policy(mode, nodes)?)
 }
 
-/// set_mempolicy_home_node(2): node 0 is everybody's home. EINVAL, ENOENT, EOPNOTSUPP.
+/// set_mempolicy_home_node(2): node 0 is the only node. EINVAL, ENOENT, EOPNOTSUPP.
 pub fn sys_set_mempolicy_home_node(start: usize, len: usize, node: u64, flags: u64) -> Result<()> {
     if !start.is_multiple_of(PAGE_SIZE) || flags != 0 || node != 0 {
         return Err(Errno::EINVAL);
@@ -250,7 +250,7 @@ fn may_move(flags: u64) -> Result<()> {
 /// The thread whose memory is meant. EPERM, ESRCH.
 fn target(id: i32) -> Result<Rc<Task>> {
     let found = if id == 0 { task::current() } else { pid::find_subject(id)? };
-    if id == 0 || prctl::may_inspect(&found) { Ok(found) } else { Err(Errno::EPERM) }
+    if id == 0 || access::may_look(&found, access::Ids::Real) { Ok(found) } else { Err(Errno::EPERM) }
 }
 
 /// migrate_pages(2): the pages that could not be moved. EFAULT, EINVAL, EPERM, ESRCH.
@@ -267,7 +267,7 @@ pub fn sys_migrate_pages(id: i32, most: usize, old: usize, new: usize) -> Result
     target.try_mm().map(|_| 0).ok_or(Errno::EINVAL)
 }
 
-/// move_pages(2): tells where pages are; they are where they shall be. EACCES, EFAULT, EINVAL, ENODEV, EPERM, ESRCH.
+/// move_pages(2): reports the node of each page; there is one node, so none moves. EACCES, EFAULT, EINVAL, ENODEV, EPERM, ESRCH.
 pub fn sys_move_pages(id: i32, count: usize, pages: usize, nodes: usize, status: usize, flags: u64) -> Result<()> {
     if flags & !(MOVE | MOVE_ALL) != 0 {
         return Err(Errno::EINVAL);

@@ -5,16 +5,25 @@ use super::area::{AreaFlags, same_inode};
 use abi::layout::{PAGE_SIZE, WINDOW_BASE};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use vfs::Inode;
 
 /// All address spaces.
 static SPACES: Global<RefCell<Vec<Weak<Mm>>>> = Global::new(RefCell::new(Vec::new()));
 
-/// Attached to inodes that were mapped: most files never are, and then nobody needs to be asked.
+/// Visits of all mapped files so far, and files of which a visit found that they were cut.
+static VISITS: Global<Cell<u64>> = Global::new(Cell::new(0));
+static CUTS: Global<Cell<u64>> = Global::new(Cell::new(0));
+/// Files that a visit takes out of the address spaces at once, and pages of one of these.
+const BATCH: usize = 64;
+
+/// Attached to inodes that were mapped: most files never are, and then no space is visited.
 #[derive(Debug, Default)]
-struct Mapped;
+struct Mapped {
+    /// The last visit that came to it.
+    visit: Cell<u64>,
+}
 
 /// Notes a new address space.
 pub(super) fn enter(mm: &Rc<Mm>) {
@@ -48,42 +57,61 @@ pub fn answer_losses() -> bool {
 #[cold]
 fn forget_window() {
     hal::ring::take_losses();
-    let cut = find_cut_files();
-    for file in mapped_files() {
-        // If none was cut, one can't be read.
-        file.drop_window(!cut);
-    }
-    for mm in spaces() {
-        mm.forget_window();
-    }
-}
-
-/// Files that were cut fault again beyond their new ends; whether there was one.
-fn find_cut_files() -> bool {
-    let mut any = false;
-    for file in mapped_files() {
+    let cuts = CUTS.get();
+    // Files that were cut fault again beyond their new ends.
+    each_file(|file| {
         if let Some(size) = file.was_cut() {
-            truncated(&file, size);
-            any = true;
+            truncated(file, size);
+            CUTS.set(CUTS.get() + 1);
+        }
+    });
+    // If none was cut, one can't be read.
+    let distrust = CUTS.get() == cuts;
+    each_file(|file| file.drop_window(distrust));
+    each_space(|mm| mm.forget_window());
+}
+
+/// Calls `f` for all address spaces, without a borrow. Those that are made meanwhile may be left out.
+fn each_space(mut f: impl FnMut(&Rc<Mm>)) {
+    // From the end: what goes away meanwhile moves none to places where they would be left out.
+    let mut at = SPACES.borrow().len();
+    while at > 0 {
+        at = (at - 1).min(SPACES.borrow().len());
+        let mm = SPACES.borrow().get(at).and_then(Weak::upgrade);
+        if let Some(mm) = mm {
+            f(&mm);
         }
     }
-    any
 }
 
-fn spaces() -> Vec<Rc<Mm>> {
-    SPACES.borrow().iter().filter_map(Weak::upgrade).collect()
-}
-
-fn mapped_files() -> Vec<Rc<dyn Inode>> {
-    let mut files: Vec<Rc<dyn Inode>> = Vec::new();
-    for mm in spaces() {
-        for (file, _) in mm.inner.borrow().vmas.iter().filter_map(|vma| vma.attrs.file()) {
-            if !files.iter().any(|known| same_inode(known, &file.inode)) {
-                files.push(file.inode.clone());
+/// Calls `f` once for each file that is mapped anywhere, without a borrow; a visit that began later may have come to one
+/// before.
+fn each_file(mut f: impl FnMut(&Rc<dyn Inode>)) {
+    let visit = VISITS.get() + 1;
+    VISITS.set(visit);
+    loop {
+        let mut files: [Option<Rc<dyn Inode>>; BATCH] = [const { None }; BATCH];
+        let mut free = files.iter_mut();
+        let mut is_full = false;
+        each_space(|mm| {
+            for (file, _) in mm.inner.borrow().vmas.iter().filter_map(|vma| vma.attrs.file()) {
+                let Some(mapped) = file.inode.attachments().and_then(|a| a.get::<Mapped>()) else { continue };
+                if mapped.visit.get() >= visit {
+                    continue;
+                }
+                let Some(place) = free.next() else {
+                    is_full = true;
+                    return;
+                };
+                mapped.visit.set(visit);
+                *place = Some(file.inode.clone());
             }
+        });
+        files.iter().flatten().for_each(&mut f);
+        if !is_full {
+            return;
         }
     }
-    files
 }
 
 /// The pages `[first, end)` of the file are gone or others: mappings ask for them again. Private copies
@@ -92,9 +120,7 @@ pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {
     if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
         return;
     }
-    for mm in spaces() {
-        mm.forget(inode, first, end);
-    }
+    each_space(|mm| mm.forget(inode, first, end));
 }
 
 /// Some shared mapping of the file is or may become writable.
@@ -102,7 +128,9 @@ pub fn is_mapped_writable(inode: &Rc<dyn Inode>) -> bool {
     if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
         return false;
     }
-    spaces().iter().any(|mm| mm.maps_writable(inode))
+    let mut any = false;
+    each_space(|mm| any = any || mm.maps_writable(inode));
+    any
 }
 
 impl Mm {
@@ -142,14 +170,21 @@ impl Mm {
         let inner = &mut *inner;
         let mut used = false;
         for vma in inner.vmas.iter().filter(|vma| vma.attrs.file().is_some()) {
-            let mut shown = Vec::new();
-            inner.space.for_each(vma.start, vma.end, |va, page| {
-                if page.frame.gpa() >= WINDOW_BASE as u64 {
-                    shown.push(va);
+            let mut start = vma.start;
+            while start < vma.end {
+                let (mut shown, mut count) = ([0; BATCH], 0);
+                inner.space.for_each(start, vma.end, |va, page| {
+                    if page.frame.gpa() >= WINDOW_BASE as u64
+                        && let Some(place) = shown.get_mut(count)
+                    {
+                        *place = va;
+                        count += 1;
+                    }
+                });
+                for &va in shown.iter().take(count) {
+                    inner.space.unmap_range(va, va + PAGE_SIZE, |_, page| used |= page.accessed);
                 }
-            });
-            for va in shown {
-                inner.space.unmap_range(va, va + PAGE_SIZE, |_, page| used |= page.accessed);
+                start = if count == BATCH { shown[BATCH - 1] + PAGE_SIZE } else { vma.end };
             }
         }
         if used {

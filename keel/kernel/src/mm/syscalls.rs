@@ -17,7 +17,7 @@ use vfs::node::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, Node};
 use vfs::{FILE_MAX, FileType};
 
 const MAP_TYPE: u32 = 0xf;
-/// Flags that MAP_SHARED_VALIDATE knows: Linux's LEGACY_MAP_MASK. MAP_SYNC is for persistent memory.
+/// Flags that MAP_SHARED_VALIDATE accepts: Linux's LEGACY_MAP_MASK. MAP_SYNC is for persistent memory.
 const VALIDATED: u32 = g::MAP_SHARED
     | g::MAP_PRIVATE
     | g::MAP_FIXED
@@ -96,6 +96,14 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(|file| is_sealed(file)) {
         if area.prot.contains(Prot::WRITE) {
             return Err(Errno::EPERM);
+        }
+        area.flags |= AreaFlags::NEVER_WRITE;
+    }
+    let shares_nothing = |file: &Rc<File>| file.ops.inode().is_some_and(|inode| !inode.takes_stores());
+    if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(shares_nothing) {
+        // As of a file in FUSE that bypasses the page cache.
+        if area.prot.contains(Prot::WRITE) && !area.flags.contains(AreaFlags::NEVER_WRITE) {
+            return Err(Errno::ENODEV);
         }
         area.flags |= AreaFlags::NEVER_WRITE;
     }

@@ -26,7 +26,7 @@ pub const TRAMPOLINE_PAGES: u64 = (TRAMPOLINE_ROOM / PAGE_SIZE) as u64;
 #[derive(Debug, Default)]
 pub struct TextSlot(RefCell<Option<Rc<PatchedText>>>);
 
-/// A file's content as far as attributes tell: size, and times of the last change in ns.
+/// A file's version as its attributes show it: size, and times of the last change in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     size: u64,

@@ -55,8 +55,8 @@ pub(super) fn pump(
     let mut done = 0;
     loop {
         match step(done) {
-            // What came from a page that the host can't give is zeros.
-            Ok(()) if access == Access::Read && super::answer_losses() => done = 0,
+            // What came from a page that the host can't give is zeros, and what went there is lost.
+            _ if super::answer_losses() => done = 0,
             Ok(()) => return len,
             Err(stopped) => {
                 done = len.min(done + stopped.done);

@@ -35,7 +35,7 @@ impl Cursor {
 
     /// From an array of `struct iovec`.
     fn import(iov: usize, count: usize) -> Result<Self> {
-        // Linux looks at 32 bits of it.
+        // Linux uses 32 bits of it.
         let count = count as u32 as usize;
         if count > IOV_MAX {
             return Err(Errno::EINVAL);

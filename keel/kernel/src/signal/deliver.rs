@@ -230,7 +230,7 @@ fn enter_stop(process: &Rc<Process>) {
     }
 }
 
-/// A thread ends while its process stops: nobody waits for it.
+/// A thread ends while its process stops: the group stop no longer waits for it.
 pub(crate) fn leave_stop(process: &Rc<Process>) {
     enter_stop(process);
 }

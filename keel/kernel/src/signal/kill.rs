@@ -4,7 +4,7 @@ use super::{SigInfo, code, send_to_process, send_to_task};
 use crate::mm::user;
 use crate::task::cred::may_signal;
 use crate::task::pidfd::Target;
-use crate::task::{self, Process, Task, pid, process};
+use crate::task::{self, Process, Task, landlock, pid, process};
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
@@ -26,6 +26,9 @@ fn permit(process: &Rc<Process>, signal: i32) -> Result<u32> {
         let may = process.pid() != pid::INIT || me.cred().capable(task::cred::cap::KILL);
         return if may { Ok(signal) } else { Err(Errno::EPERM) };
     };
+    if !landlock::may_signal(&me.cred(), &target) {
+        return Err(Errno::EPERM);
+    }
     if may_signal(&me.cred(), &target.cred()) || (signal == g::SIGCONT && process.sid() == me.process().sid()) {
         Ok(signal)
     } else {
@@ -180,7 +183,7 @@ pub fn sys_pidfd_send_signal(pidfd: i32, signal: i32, info: usize, flags: u32) -
         }
     };
     match flags {
-        // The group with the id of the process, whoever is in it.
+        // The process group whose id is that of the process.
         PROCESS_GROUP => kill_group(target.id, signal, info),
         _ if target.is_gone => Err(Errno::ESRCH),
         THREAD => kill_thread(-1, target.id, signal, info),

@@ -1,4 +1,4 @@
-//! Signals: what is pending, who handles it how, sending and delivery; signal(7).
+//! Signals: pending sets, actions, sending and delivery; signal(7).
 
 pub mod calls;
 pub mod deliver;

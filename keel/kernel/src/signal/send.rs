@@ -107,7 +107,7 @@ fn prepare(process: &Rc<Process>, signal: u32) {
 
 /// Finds a thread for a queued signal and wakes it; kills at once where that is the outcome.
 fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
-    // One that is stopped looks when it is continued.
+    // A stopped thread checks when it is continued.
     let wants = |t: &Rc<Task>| match t.sched.state() {
         sched::State::Dead => false,
         _ if signal == g::SIGKILL => true,
@@ -118,7 +118,7 @@ fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
         Some(task) => Some(task.clone()).filter(|t| wants(t)),
         None => process.main_thread().filter(|t| wants(t)).or_else(|| process.threads().into_iter().find(|t| wants(t))),
     };
-    // Signalfd and sigtimedwait take signals that nobody handles.
+    // Signalfd and sigtimedwait take signals without a handler.
     process.signals.arrivals.wake_all();
     let Some(chosen) = chosen else { return };
     let action = chosen.signals.actions().get(signal);
@@ -167,7 +167,7 @@ pub(crate) fn tell(task: &Rc<Task>) {
     }
 }
 
-/// Tells the parent that a process stopped or continued.
+/// Notifies the parent (SIGCHLD, wait) that a process stopped or continued.
 pub(crate) fn notify_parent(process: &Rc<Process>, code: i32, status: i32) {
     let Some(parent) = process.parent() else { return };
     let no_stop_news = parent

@@ -1,14 +1,18 @@
-//! The last system calls: told when keel fails.
+//! The last system calls, for the report when keel fails.
 
 use super::{arguments, name};
 use crate::task;
+use abi::layout::MAX_CPUS;
 use core::cell::Cell;
 use core::fmt::Write;
-use hal::cell::Global;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use hal::cell::{Global, Padded};
 use hal::trap::TrapFrame;
+use hal::{clock, percpu, smp};
 use uapi::Errno;
 
-/// Calls that are kept; a power of two.
+/// Calls that are kept for each virtual CPU, and reported; a power of two.
 const KEPT: usize = 32;
 
 /// A call that came to its end.
@@ -18,40 +22,88 @@ struct Made {
     number: u64,
     args: [u64; 6],
     result: isize,
+    /// When, if several virtual CPUs are awake; in ticks of the processor.
+    time: u64,
 }
 
-static LAST: Global<[Cell<Made>; KEPT]> =
-    Global::new([const { Cell::new(Made { thread: 0, number: 0, args: [0; 6], result: 0 }) }; KEPT]);
-/// Calls so far.
-static COUNT: Global<Cell<usize>> = Global::new(Cell::new(0));
+/// A place for one. Words, so that the registers of a frame that was just stored are not loaded in pairs: that waits for
+/// the stores.
+struct Place([AtomicU64; 10]);
+
+impl Place {
+    #[inline(always)]
+    fn set(&self, made: Made) {
+        let [a, b, c, d, e, f] = made.args;
+        let words = [made.thread as u64, made.number, made.result as u64, made.time, a, b, c, d, e, f];
+        for (place, word) in self.0.iter().zip(words) {
+            place.store(word, Relaxed);
+        }
+    }
+
+    fn get(&self) -> Made {
+        let [thread, number, result, time, args @ ..] = self.0.each_ref().map(|word| word.load(Relaxed));
+        Made { thread: thread as i32, number, args, result: result as isize, time }
+    }
+}
+
+/// The last calls of a virtual CPU.
+struct Last {
+    made: [Place; KEPT],
+    /// Calls so far.
+    count: Cell<usize>,
+}
+
+impl Last {
+    const fn new() -> Self {
+        Self { made: [const { Place([const { AtomicU64::new(0) }; 10]) }; KEPT], count: Cell::new(0) }
+    }
+
+    /// The call before the last `back` ones.
+    fn get(&self, back: usize) -> Option<Made> {
+        let count = self.count.get();
+        let kept = back < count.min(KEPT);
+        if kept { self.made.get((count - 1 - back) % KEPT).map(Place::get) } else { None }
+    }
+}
+
+/// Those of each, which notes its own.
+static LAST: Global<[Padded<Last>; MAX_CPUS]> = Global::new([const { Padded::new(Last::new()) }; MAX_CPUS]);
 
 /// Remembers a call. Those that are over before a frame is stored are not remembered.
 #[inline(always)]
 pub fn note(frame: &TrapFrame, number: u64, result: isize) {
-    let count = COUNT.get();
-    COUNT.set(count.wrapping_add(1));
+    let last = &LAST[percpu::cpu_index() % MAX_CPUS];
+    let count = last.count.get();
+    last.count.set(count.wrapping_add(1));
     let thread = task::with_current(|t| t.tid());
-    if let Some(place) = LAST.get(count % KEPT) {
-        place.set(Made { thread, number, args: arguments(frame), result });
+    // While one virtual CPU is awake, order tells as much as the time.
+    let time = if smp::several() { clock::tsc() } else { 0 };
+    if let Some(place) = last.made.get(count % KEPT) {
+        place.set(Made { thread, number, args: arguments(frame), result, time });
     }
 }
 
-/// hal's hook: tells of the calls, newest first. `frame`: the program that keel was working for.
+/// hal's hook: reports the calls, newest first. `frame`: the program that keel was working for.
 pub fn report(out: &mut dyn Write, frame: Option<&TrapFrame>) {
     let call = |out: &mut dyn Write, thread: i32, number: u64, args: [u64; 6]| {
         let [a, b, c, d, e, f] = args;
         write!(out, "\n  [{thread}] {}({a:#x}, {b:#x}, {c:#x}, {d:#x}, {e:#x}, {f:#x})", name(number))
     };
     let thread = task::try_with_current(|t| Some(t.tid()));
-    // There is nobody to tell that there was no room.
+    // A report without room is cut; there is no way to report that.
     if let (Some(thread), Some(frame)) = (thread, frame) {
         let _ = write!(out, "\nthread {thread}, maybe in this call:");
         let _ = call(out, thread, frame.rax, arguments(frame));
     }
-    let count = COUNT.get();
     let _ = write!(out, "\nlast calls, newest first:");
-    for back in 1..=count.min(KEPT) {
-        let Some(made) = LAST.get((count - back) % KEPT).map(Cell::get) else { break };
+    let mut seen = [0; MAX_CPUS];
+    for _ in 0..KEPT {
+        let next = |(cpu, back): (usize, &usize)| LAST.get(cpu)?.get(*back).map(|made| (cpu, made));
+        let newest = seen.iter().enumerate().filter_map(next).max_by_key(|(_, made)| made.time);
+        let Some((cpu, made)) = newest else { break };
+        if let Some(back) = seen.get_mut(cpu) {
+            *back += 1;
+        }
         let _ = call(out, made.thread, made.number, made.args);
         let _ = match made.result {
             error @ -4095..0 => write!(out, " = {:?}", Errno::from_code(-error as i64)),

@@ -9,6 +9,7 @@ mod memory;
 pub mod quick;
 mod share;
 pub mod trace;
+pub mod unlocked;
 pub mod watch;
 
 use crate::patch;

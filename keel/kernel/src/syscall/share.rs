@@ -4,8 +4,10 @@
 //! long anyway, and of those from patched sites a sample: one of [`EVERY`], which stands for all of them.
 
 use crate::task::with_current;
+use abi::layout::MAX_CPUS;
 use core::cell::Cell;
-use hal::cell::Global;
+use hal::cell::{Global, Padded};
+use hal::percpu;
 use hal::trap::{Entry, TrapFrame};
 
 /// One of so many calls is measured: no power of two, since programs repeat themselves.
@@ -15,15 +17,35 @@ const EVERY: u32 = 61;
 /// virtual CPU wait meanwhile.
 const LONG_NS: u64 = 1_000_000;
 
-/// Calls until the next one that is measured.
-static LEFT: Global<Cell<u32>> = Global::new(Cell::new(EVERY));
+/// Calls until the next one that is measured, on each virtual CPU.
+static LEFT: Global<[Padded<Cell<u32>>; MAX_CPUS]> = Global::new([const { Padded::new(Cell::new(EVERY)) }; MAX_CPUS]);
+
+/// Those of this virtual CPU.
+#[inline(always)]
+fn left_here() -> &'static Cell<u32> {
+    &LEFT[percpu::cpu_index() % MAX_CPUS]
+}
 
 /// Whether this call shall be measured.
 #[inline(always)]
 pub fn is_due() -> bool {
-    let left = LEFT.get().wrapping_sub(1);
-    LEFT.set(left);
+    let here = left_here();
+    let left = here.get().wrapping_sub(1);
+    here.set(left);
     left == 0
+}
+
+/// Whether the next call shall be measured: that takes the big lock.
+#[inline(always)]
+pub fn is_next() -> bool {
+    left_here().get() <= 1
+}
+
+/// A call was served that needed no [`is_due`].
+#[inline(always)]
+pub fn pass() {
+    let here = left_here();
+    here.set(here.get().wrapping_sub(1));
 }
 
 /// Measures a call.
@@ -37,9 +59,10 @@ pub struct Meter {
 impl Meter {
     /// Before the call.
     pub fn start(frame: &TrapFrame) -> Self {
-        let due = LEFT.get() == 0;
+        let here = left_here();
+        let due = here.get() == 0;
         if due {
-            LEFT.set(EVERY);
+            here.set(EVERY);
         }
         let weight = match () {
             () if frame.entry == Entry::Trap as u64 => 1,

@@ -68,7 +68,7 @@ syscalls! {
     53 socketpair Full [crate::file::socket::calls::sys_socketpair] (domain: Int, kind: Hex, protocol: Int, sv: Ptr) "";
     54 setsockopt Full [crate::file::socket::calls::sys_setsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Uint) "";
     55 getsockopt Full [crate::file::socket::calls::sys_getsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Ptr) "";
-    56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no namespaces and cgroups inside a pod, no chosen ids";
+    56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no namespaces and cgroups inside a pod";
     57 fork Full [frame crate::task::clone::sys_fork] () "";
     58 vfork Full [frame crate::task::clone::sys_vfork] () "";
     59 execve Full [frame crate::task::exec::sys_execve] (path: Path, argv: Argv, envp: Ptr) "";
@@ -358,7 +358,7 @@ syscalls! {
     432 fsmount None [= EPERM] (fd: Fd, flags: Hex, attr_flags: Hex) "mounts are fixed when the pod starts";
     433 fspick None [= EPERM] (dirfd: Fd, path: Path, flags: Hex) "mounts are fixed when the pod starts";
     434 pidfd_open Full [crate::task::pidfd::sys_pidfd_open] (pid: Pid, flags: Hex) "";
-    435 clone3 Partial [frame crate::task::clone::sys_clone3] (args: Ptr, size: Size) "no namespaces and cgroups inside a pod, no chosen ids";
+    435 clone3 Partial [frame crate::task::clone::sys_clone3] (args: Ptr, size: Size) "no namespaces and cgroups inside a pod";
     436 close_range Full [crate::file::dup::sys_close_range] (first: Uint, last: Uint, flags: Hex) "";
     437 openat2 Full [crate::fs::open::sys_openat2] (dirfd: Fd, path: Path, how: Ptr, size: Size) "";
     438 pidfd_getfd Full [crate::task::pidfd::sys_pidfd_getfd] (pidfd: Fd, targetfd: Fd, flags: Hex) "";
@@ -367,9 +367,9 @@ syscalls! {
     441 epoll_pwait2 Full [crate::file::epoll::sys_epoll_pwait2] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Timespec, sigmask: Ptr, sigsetsize: Size) "";
     442 mount_setattr None [= EPERM] (dirfd: Fd, path: Path, flags: Hex, uattr: Ptr, usize: Size) "mounts are fixed when the pod starts";
     443 quotactl_fd None [= EPERM] (fd: Fd, cmd: Hex, id: Int, addr: Ptr) "no disk quotas";
-    444 landlock_create_ruleset None [] (attr: Ptr, size: Size, flags: Hex) "no access rulesets: the virtual machine is the sandbox";
-    445 landlock_add_rule None [] (ruleset_fd: Fd, rule_kind: Int, rule_attr: Ptr, flags: Hex) "no access rulesets: the virtual machine is the sandbox";
-    446 landlock_restrict_self None [] (ruleset_fd: Fd, flags: Hex) "no access rulesets: the virtual machine is the sandbox";
+    444 landlock_create_ruleset Full [crate::task::landlock::sys_landlock_create_ruleset] (attr: Ptr, size: Size, flags: Hex) "";
+    445 landlock_add_rule Full [crate::task::landlock::sys_landlock_add_rule] (ruleset_fd: Fd, rule_kind: Int, rule_attr: Ptr, flags: Hex) "";
+    446 landlock_restrict_self Full [crate::task::landlock::sys_landlock_restrict_self] (ruleset_fd: Fd, flags: Hex) "";
     447 memfd_secret None [] (flags: Hex) "no secret memory";
     448 process_mrelease Full [crate::mm::other::sys_process_mrelease] (pidfd: Fd, flags: Hex) "";
     449 futex_waitv Full [crate::task::futex2::sys_futex_waitv] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "";

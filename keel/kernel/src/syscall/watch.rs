@@ -1,4 +1,4 @@
-//! Whether system calls must be looked at one by one: somebody traces or filters them, or memory is scarce.
+//! Whether system calls must be looked at one by one: a tracer or a filter exists, or memory is scarce.
 
 pub use hal::watch::is_on;
 

@@ -2,6 +2,7 @@
 
 use super::{current, pid, sched, with_current};
 use crate::file::epoll;
+use crate::fs::proc::namespaces;
 use crate::mm::user;
 use uapi::{Errno, Result};
 
@@ -82,14 +83,7 @@ pub fn sys_arch_prctl(code: u32, at: usize) -> Result<()> {
 /// unshare(2): what is shared between threads. EINVAL, EPERM.
 pub fn sys_unshare(flags: u64) -> Result<()> {
     use uapi::raw::general as g;
-    const NAMESPACES: u64 = (g::CLONE_NEWNS
-        | g::CLONE_NEWCGROUP
-        | g::CLONE_NEWUTS
-        | g::CLONE_NEWIPC
-        | g::CLONE_NEWUSER
-        | g::CLONE_NEWPID
-        | g::CLONE_NEWNET
-        | g::CLONE_NEWTIME) as u64;
+    const NAMESPACES: u64 = namespaces::ALL_TYPES as u64;
     const SHARING: u64 =
         (g::CLONE_FS | g::CLONE_FILES | g::CLONE_SIGHAND | g::CLONE_VM | g::CLONE_THREAD | g::CLONE_SYSVSEM) as u64;
     if flags & !(NAMESPACES | SHARING) != 0 {
@@ -118,11 +112,15 @@ pub fn sys_unshare(flags: u64) -> Result<()> {
 
 /// setns(2): there are no other namespaces. EBADF, EINVAL, EPERM.
 pub fn sys_setns(fd: i32, kind: u32) -> Result<()> {
-    current().files().get(fd)?;
-    if super::pidfd::process_of(fd).is_ok() && kind == 0 {
-        return Err(Errno::EINVAL);
-    }
-    Err(Errno::EPERM)
+    use uapi::raw::general as g;
+    let file = current().files().get(fd)?;
+    let wanted = match namespaces::type_of(&file) {
+        Some(own) if kind == 0 || kind == own => own,
+        None if kind != 0 && kind & !namespaces::ALL_TYPES == 0 && super::pidfd::process_of(fd).is_ok() => kind,
+        _ => return Err(Errno::EINVAL),
+    };
+    // Nobody joins the user namespace that everybody is in.
+    Err(if wanted & g::CLONE_NEWUSER != 0 { Errno::EINVAL } else { Errno::EPERM })
 }
 
 /// reboot(2): never, as the pod ends when its first program does. EINVAL, EPERM.
@@ -166,7 +164,7 @@ pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Re
         FILES => order(address(&a.try_files()), address(&b.try_files())),
         FS => order(address(&a.try_fs()), address(&b.try_fs())),
         SIGHAND => order(Rc::as_ptr(&a.signals.actions()).addr(), Rc::as_ptr(&b.signals.actions()).addr()),
-        // Nobody shares an I/O context: Linux makes one for those that ask for it (CLONE_IO).
+        // I/O contexts are never shared: Linux makes one for those that ask for it (CLONE_IO).
         IO => 0,
         SYSVSEM => order(address(&a.sem_undo.borrow()), address(&b.sem_undo.borrow())),
         EPOLL_TFD => {

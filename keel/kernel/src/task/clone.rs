@@ -3,6 +3,7 @@
 use super::process::Process;
 use super::wait::{Interrupt, WaitQueue, wait_until};
 use super::{Parts, Task, current, oom, pid, pidfd, ptrace, sched};
+use crate::fs::proc::namespaces;
 use crate::ipc::sem;
 use crate::mm::user;
 use crate::signal::{AltStack, TaskSignals};
@@ -34,14 +35,8 @@ const CLEAR_SIGHAND: u64 = g::CLONE_CLEAR_SIGHAND;
 const INTO_CGROUP: u64 = g::CLONE_INTO_CGROUP;
 /// Low byte of clone's flags: the signal at the child's end.
 const EXIT_SIGNAL: u64 = 0xff;
-/// New namespaces other than of users.
-const NAMESPACES: u64 = (g::CLONE_NEWNS
-    | g::CLONE_NEWCGROUP
-    | g::CLONE_NEWUTS
-    | g::CLONE_NEWIPC
-    | g::CLONE_NEWUSER
-    | g::CLONE_NEWPID
-    | g::CLONE_NEWNET) as u64;
+/// New namespaces.
+const NAMESPACES: u64 = namespaces::ALL_TYPES as u64;
 
 /// What a vfork(2) parent waits for.
 #[derive(Debug, Default)]
@@ -69,8 +64,8 @@ struct Request {
     /// New stack pointer; 0: as the caller's.
     stack: u64,
     tls: u64,
-    /// Wanted thread id; 0: any.
-    set_tid: i32,
+    /// Wanted thread id.
+    set_tid: Option<i32>,
 }
 
 /// clone(2), x86-64 order of arguments. EAGAIN, EINVAL, ENOMEM, EPERM.
@@ -95,7 +90,7 @@ pub fn sys_clone(
         exit_signal: (flags & EXIT_SIGNAL) as u32,
         stack,
         tls,
-        set_tid: 0,
+        set_tid: None,
     };
     run(frame, &request)
 }
@@ -158,7 +153,7 @@ pub fn sys_clone3(frame: &mut TrapFrame, args: usize, size: usize) -> Result<i32
         return Err(Errno::EINVAL);
     }
     let top = stack.checked_add(stack_size).filter(|top| *top <= USER_TOP as u64).ok_or(Errno::EINVAL)?;
-    let set_tid = if set_tid == 0 { 0 } else { user::read::<i32>(set_tid as usize)? };
+    let set_tid = if set_tid == 0 { None } else { Some(user::read::<i32>(set_tid as usize)?) };
     let request = Request {
         flags,
         pidfd: pidfd as usize,
@@ -184,17 +179,26 @@ fn check(r: &Request) -> Result<()> {
     if has(THREAD) && has((g::CLONE_NEWUSER | g::CLONE_NEWPID) as u64) {
         return Err(Errno::EINVAL);
     }
-    if has(NAMESPACES | NEWTIME) {
+    if has(NAMESPACES) {
         // The machine is the namespace: nested ones are not offered.
-        return Err(Errno::EPERM);
-    }
-    if r.set_tid != 0 {
         return Err(Errno::EPERM);
     }
     if has(SETTLS) && r.tls as usize >= USER_TOP {
         return Err(Errno::EPERM);
     }
     Ok(())
+}
+
+/// An id that the caller chose, clone3(2) `set_tid`. EEXIST, EINVAL, EPERM.
+fn chosen_id(me: &Rc<Task>, wanted: i32) -> Result<i32> {
+    let cred = me.cred();
+    if !(1..pid::PID_MAX).contains(&wanted) {
+        return Err(Errno::EINVAL);
+    }
+    if !cred.capable(super::cred::cap::CHECKPOINT_RESTORE) && !cred.capable(super::cred::cap::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    pid::choose(wanted)
 }
 
 fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
@@ -240,7 +244,10 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     let mm = if has(VM) { me.mm() } else { oom::with_memory(|| me.mm().fork())? };
     let files = if has(FILES) { me.files() } else { me.files().fork()? };
     let fs = if has(FS) { me.fs() } else { me.fs().fork() };
-    let tid = pid::allocate()?;
+    let tid = match r.set_tid {
+        Some(wanted) => chosen_id(me, wanted)?,
+        None => pid::allocate()?,
+    };
     let actions = if has(SIGHAND) { me.signals.actions() } else { me.signals.actions().fork() };
     if has(CLEAR_SIGHAND) {
         actions.reset_handlers();
@@ -279,6 +286,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     task.personality.set(me.personality.get());
     task.securebits.set(me.securebits.get());
     task.inherit_timer_slack(me);
+    task.login.set(me.login.get());
     task.io_priority.set(me.io_priority.get());
     task.memory_policy.set(me.memory_policy.get());
     task.seccomp.replace(me.seccomp.inherited());
@@ -300,7 +308,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     if has(PIDFD) {
         let fd = pidfd::open(&process, 0)?;
         if let Err(errno) = user::write(r.pidfd, &fd) {
-            // Nobody knows of it; another thread may have closed it meanwhile.
+            // The program has not seen the descriptor; another thread may have closed it meanwhile.
             let _ = me.files().close(fd);
             return Err(errno);
         }

@@ -8,6 +8,7 @@ use crate::signal::{AltStack, send};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use hal::trap::{Entry, TrapFrame};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -30,8 +31,9 @@ struct Loaded {
     mm: Rc<Mm>,
     start: StartPoint,
     file: PathRef,
-    cred: cred::Cred,
-    secure: bool,
+    cred: cred::AfterExec,
+    /// The program or its interpreter may be executed but not read: the process is not dumpable.
+    unreadable: bool,
     comm: Vec<u8>,
 }
 
@@ -170,16 +172,21 @@ fn load(
         program = fs::open_exec(g::AT_FDCWD, interpreter, 0)?;
     }
     let file = program.place.clone();
-    let attr = file.inode().attr()?;
-    let (cred, secure) = cred::after_exec(&me, attr.mode, attr.uid, attr.gid);
+    let after = cred::after_exec(&me, &**file.inode())?;
+    let cred = &after.cred;
+    let unreadable = Cell::new(!fs::may_read(&file));
     let request = ExecRequest {
         inode: file.inode().clone(),
-        open_interpreter: &|path| fs::open_exec(g::AT_FDCWD, path, 0),
+        open_interpreter: &|path| {
+            let interpreter = fs::open_exec(g::AT_FDCWD, path, 0)?;
+            unreadable.set(unreadable.get() || !fs::may_read(&interpreter.place));
+            Ok(interpreter)
+        },
         argv: &argv,
         envp,
         filename: if depth == 0 { shown } else { &filename },
         ids: [cred.uid, cred.euid, cred.gid, cred.egid],
-        secure,
+        secure: after.secure,
         stack_limit,
     };
     let (mm, start) = oom::with_memory(|| Mm::exec(&request))?;
@@ -187,7 +194,7 @@ fn load(
     // The last step that may fail.
     me.unshare_files()?;
     let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
-    Ok(Loaded { mm, start, file, cred, secure, comm })
+    Ok(Loaded { mm, start, file, cred: after, unreadable: unreadable.get(), comm })
 }
 
 /// Interpreter and its one optional argument of a `#!` line (without the `#!`). ENOEXEC.
@@ -275,17 +282,19 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     me.signals.restart.set(None);
     process.posix_timers.clear();
 
-    let ids_changed = new.cred.euid != new.cred.uid || new.cred.egid != new.cred.gid;
-    process.dumpable.set(i32::from(!(ids_changed || new.secure)));
-    if new.secure {
+    let after = new.cred;
+    let is_set_id = after.cred.euid != after.cred.uid || after.cred.egid != after.cred.gid;
+    let hides = cred::hides(&me.cred(), &after.cred);
+    process.dumpable.set(i32::from(!(is_set_id || hides || new.unreadable)));
+    if after.secure || hides {
         me.parent_death_signal.set(0);
     }
     super::securebits::executed(me);
-    me.set_cred(new.cred);
+    me.set_cred(after.cred);
     me.set_comm(&new.comm);
     let _old_exe = process.exe.replace(Some(new.file));
     process.did_exec.set(true);
-    let cleared = if new.secure { PERSONALITY_SECURE } else { READ_IMPLIES_EXEC };
+    let cleared = if after.gained { PERSONALITY_SECURE } else { READ_IMPLIES_EXEC };
     me.personality.set(me.personality.get() & !cleared);
 
     me.files().close_on_exec();

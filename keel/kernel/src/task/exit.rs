@@ -7,7 +7,6 @@ use crate::mm::{Mm, user};
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
 use crate::syscall::trace;
 use crate::task;
-use abi::request::Op;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 
@@ -27,7 +26,7 @@ pub fn sys_exit_group(code: i32) -> uapi::Result<()> {
     exit_thread(status)
 }
 
-/// Tells all threads of the current process to end; the status that counts.
+/// Makes all threads of the current process exit; returns the exit status in effect.
 fn kill_group(status: i32) -> i32 {
     let me = current();
     let process = me.process();
@@ -45,7 +44,7 @@ pub fn exit_thread(status: i32) -> ! {
     sched::end(mm)
 }
 
-/// Gives back all that the thread has; its memory is left to who runs next.
+/// Releases the thread's resources; its address space is released by the next thread.
 fn clean_up(status: i32) -> Option<Rc<Mm>> {
     let me = current();
     let process = me.process().clone();
@@ -72,6 +71,7 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
         files.close_all();
     }
     drop(me.set_fs(None));
+    process.ended_io.add(&me.io);
     let last = process.remove_thread(&me);
     ptrace::ended(&me, process.signals.group_exit.get().unwrap_or(status));
     if last {
@@ -241,5 +241,5 @@ fn end_pod(status: i32) -> ! {
         trace::summary::print();
     }
     hal::boot::fail_if_asked();
-    hal::ring::end(Op::Exit, code as u64, &[])
+    crate::connector::end(code as u64, &[])
 }

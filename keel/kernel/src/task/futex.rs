@@ -1,7 +1,7 @@
 //! Fast user-space locks; futex(2).
 
 use super::wait::{Interrupt, park};
-use super::{Task, current, futex_pi, sched};
+use super::{Task, current, futex_count, futex_pi, sched};
 use crate::mm::user;
 use crate::signal::Restart;
 use crate::time::{clock::Clock, deadline_after, read_timespec};
@@ -10,6 +10,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
+use hal::user as raw;
 use hashbrown::HashMap;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -45,6 +46,7 @@ impl Waiter {
         let (task, key) = (current(), Cell::new(key));
         let waiter = Rc::new(Self { task, bits, key, woken: Cell::new(false), lock, moved: RefCell::default() });
         with_waiters(|all| all.entry(waiter.key.get()).or_default().push_back(waiter.clone()));
+        futex_count::add(waiter.key.get(), 1);
         waiter
     }
 
@@ -56,7 +58,9 @@ impl Waiter {
         with_waiters(|all| {
             let key = self.key.get();
             if let Some(queue) = all.get_mut(&key) {
+                let before = queue.len();
                 queue.retain(|w| !Rc::ptr_eq(w, self));
+                futex_count::remove(key, before - queue.len());
                 if queue.is_empty() {
                     all.remove(&key);
                 }
@@ -72,6 +76,12 @@ static WAITERS: Global<RefCell<Option<Waiters>>> = Global::new(RefCell::new(None
 
 fn with_waiters<R>(f: impl FnOnce(&mut Waiters) -> R) -> R {
     f(WAITERS.borrow_mut().get_or_insert_with(HashMap::new))
+}
+
+/// Whether a futex can lie at an address; [`key`] says why not.
+#[inline(always)]
+fn can_be_at(address: usize) -> bool {
+    address.is_multiple_of(4) && address < abi::layout::USER_TOP
 }
 
 /// The key of an address. EINVAL if unaligned, EFAULT.
@@ -101,6 +111,9 @@ pub(super) fn key(address: usize, private: bool) -> Result<Key> {
 /// owner.
 pub(super) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
     let mut woken = 0;
+    if futex_count::is_quiet(key) {
+        return Ok(0);
+    }
     while woken < count {
         let next = with_waiters(|all| {
             let Some(queue) = all.get_mut(&key) else { return Ok(None) };
@@ -109,6 +122,7 @@ pub(super) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
                 return Err(Errno::EINVAL);
             }
             let waiter = queue.remove(i);
+            futex_count::remove(key, 1);
             if queue.is_empty() {
                 all.remove(&key);
             }
@@ -131,6 +145,42 @@ pub(super) fn wake_one_shared(address: usize) {
     }
 }
 
+/// Whether the word of who has just begun to wait has another value, as calls without the big lock may have changed it:
+/// EAGAIN, EFAULT.
+fn changed(address: usize, value: u32) -> Option<Errno> {
+    if !hal::sync::several() {
+        return None;
+    }
+    match user::load_u32(address) {
+        Ok(word) => (word != value).then_some(Errno::EAGAIN),
+        Err(errno) => Some(errno),
+    }
+}
+
+/// A call without the big lock: that there is nobody to wake, or that a word has changed. `None`: leave it to the
+/// handler.
+pub fn unlocked(address: usize, op: u32, value: u32, timeout: usize, value3: u32) -> Option<isize> {
+    let private = op & g::FUTEX_PRIVATE_FLAG != 0;
+    if !can_be_at(address) {
+        return None;
+    }
+    match op & !g::FUTEX_PRIVATE_FLAG {
+        g::FUTEX_WAKE => {}
+        g::FUTEX_WAKE_BITSET if value3 != 0 => {}
+        g::FUTEX_WAIT | g::FUTEX_WAIT_BITSET if timeout == 0 => {
+            let waits = op & COMMANDS == g::FUTEX_WAIT || value3 != 0;
+            let differs = waits && raw::load_u32(address).ok()? != value && !hal::ring::has_losses();
+            return differs.then_some(-(Errno::EAGAIN.code() as isize));
+        }
+        _ => return None,
+    }
+    if !private {
+        // The word must be there.
+        raw::load_u32(address).ok()?;
+    }
+    futex_count::nobody_waits(address, private).then_some(0)
+}
+
 pub(super) fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {
     if bits == 0 {
         return Err(Errno::EINVAL);
@@ -140,7 +190,11 @@ pub(super) fn wait(address: usize, private: bool, value: u32, bits: u32, deadlin
         return Err(Errno::EAGAIN);
     }
     let waiter = Waiter::enter(key, bits, None);
-    let outcome = park(deadline_ns, Interrupt::BySignal, || waiter.woken.get().then_some(()));
+    let outcome = match changed(address, value) {
+        // Looking at the word may block: who wakes meanwhile is not missed.
+        Some(errno) => waiter.woken.get().then_some(()).ok_or(errno),
+        None => park(deadline_ns, Interrupt::BySignal, || waiter.woken.get().then_some(())),
+    };
     if outcome.is_err() {
         waiter.leave();
     }
@@ -167,7 +221,10 @@ fn wait_for_lock(
     }
     let waiter = Waiter::enter(key, MATCH_ANY, Some(lock));
     let owns = || waiter.moved.borrow().as_ref().is_some_and(|moved| moved.owns.get());
-    let outcome = park(deadline_ns, Interrupt::BySignal, || owns().then_some(0));
+    let outcome = match changed(address, value) {
+        Some(errno) if waiter.moved.borrow().is_none() => Err(errno),
+        _ => park(deadline_ns, Interrupt::BySignal, || owns().then_some(0)),
+    };
     let moved = waiter.moved.take();
     match (outcome, moved) {
         (Ok(done), Some(moved)) => futex_pi::settle(lock_address, &moved).map(|()| done),
@@ -278,6 +335,8 @@ pub(super) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
         for waiter in &queue {
             waiter.key.set(to);
         }
+        futex_count::remove(from, n);
+        futex_count::add(to, n);
         if n > 0 {
             all.entry(to).or_default().extend(queue);
         }
@@ -347,6 +406,18 @@ fn deadline_of(op: u32, at: usize) -> Result<Option<u64>> {
 
 /// futex(2). EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT.
 pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: usize, value3: u32) -> Result<usize> {
+    // Most wakes find nobody.
+    if op == g::FUTEX_WAKE | g::FUTEX_PRIVATE_FLAG
+        && can_be_at(address)
+        && futex_count::is_quiet(Key::Private(0, address))
+    {
+        return Ok(0);
+    }
+    perform(address, op, value, timeout, address2, value3)
+}
+
+#[inline(never)]
+fn perform(address: usize, op: u32, value: u32, timeout: usize, address2: usize, value3: u32) -> Result<usize> {
     let command = op & COMMANDS;
     let private = op & g::FUTEX_PRIVATE_FLAG != 0;
     let takes_clock = [g::FUTEX_WAIT_BITSET, g::FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];

@@ -4,7 +4,7 @@
 
 use super::futex::{Key, key};
 use super::wait::{Interrupt, park};
-use super::{Task, current, pid, sched};
+use super::{Task, current, futex_count, pid, sched};
 use crate::mm::user;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -26,7 +26,7 @@ pub(super) struct Waiter {
     inherits: Cell<bool>,
 }
 
-/// A lock that somebody waits for.
+/// A lock with waiters.
 struct Lock {
     owner: Rc<Task>,
     waiters: VecDeque<Rc<Waiter>>,
@@ -50,7 +50,7 @@ fn update(address: usize, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     }
 }
 
-/// Who holds a lock for which the word says so. EINVAL if keel knows another owner, ESRCH if that thread is gone.
+/// The owner that the futex word names. EINVAL if the kernel's state has another owner, ESRCH if that thread ended.
 fn owner_of(word: u32, key: Key) -> Result<Rc<Task>> {
     let tid = word & TID_MASK;
     let known = with_locks(|all| all.get(&key).map(|lock| lock.owner.clone()));
@@ -83,6 +83,7 @@ fn enter(key: Key, owner: Rc<Task>, task: &Rc<Task>) -> Rc<Waiter> {
         let lock = all.entry(key).or_insert_with(|| Lock { owner, waiters: VecDeque::new() });
         lock.waiters.push_back(waiter.clone());
     });
+    futex_count::add(key, 1);
     waiter
 }
 
@@ -116,11 +117,13 @@ pub(super) fn settle(address: usize, waiter: &Waiter) -> Result<()> {
     Ok(())
 }
 
-/// Somebody waits no longer.
+/// Removes a waiter.
 pub(super) fn leave(key: Key, waiter: &Rc<Waiter>) {
     let gone = with_locks(|all| {
         let lock = all.get_mut(&key)?;
+        let before = lock.waiters.len();
         lock.waiters.retain(|w| !Rc::ptr_eq(w, waiter));
+        futex_count::remove(key, before - lock.waiters.len());
         if lock.waiters.is_empty() { all.remove(&key) } else { None }
     });
     drop(gone);
@@ -135,7 +138,7 @@ pub(super) fn enqueue(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> 
     })
 }
 
-/// `FUTEX_UNLOCK_PI`: gives the lock to who has waited longest. EFAULT, EINVAL, EPERM.
+/// `FUTEX_UNLOCK_PI`: gives the lock to the first waiter. EFAULT, EINVAL, EPERM.
 pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
     let me = current();
     // Linux reads the word of any address first.
@@ -155,7 +158,7 @@ pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
     Ok(0)
 }
 
-/// Whether somebody waits for a lock.
+/// Whether a lock has waiters.
 pub(super) fn has_waiters(key: Key) -> bool {
     with_locks(|all| all.contains_key(&key))
 }
@@ -176,6 +179,7 @@ fn hand_over(key: Key, inherits: bool) {
         let Some(lock) = all.get_mut(&key) else { return (None, None) };
         let next = lock.waiters.pop_front();
         if let Some(next) = &next {
+            futex_count::remove(key, 1);
             lock.owner = next.task.clone();
         }
         let gone = if lock.waiters.is_empty() { all.remove(&key) } else { None };

@@ -1,4 +1,4 @@
-//! What the system tells about itself: uname(2), sysinfo(2), getrusage(2), times(2).
+//! Information about the system and its use: uname(2), sysinfo(2), getrusage(2), times(2).
 
 use super::{current, load, pid, reap};
 use crate::mm::user;

@@ -8,7 +8,7 @@ use core::cell::Cell;
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
 
-/// ns between two looks.
+/// Sampling interval in ns.
 const PERIOD_NS: u64 = 5_000_000_000;
 /// One, as a fixed-point number of Linux's loads.
 const ONE: u64 = 1 << 11;

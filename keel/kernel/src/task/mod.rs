@@ -4,6 +4,7 @@
 //! adopts orphans and reaps them at once. The pod's first program is process 2, so that default
 //! signal actions end it as on the host; when it exits, the pod ends with its status.
 
+pub mod access;
 pub mod calls;
 pub mod clone;
 pub mod coredump;
@@ -12,9 +13,12 @@ pub mod exec;
 pub mod exit;
 pub mod futex;
 pub mod futex2;
+mod futex_count;
 mod futex_pi;
 pub mod group;
 pub mod info;
+pub mod io;
+pub mod landlock;
 pub mod limits;
 pub mod load;
 pub mod oom;
@@ -38,24 +42,26 @@ pub mod wait;
 pub use cred::Cred;
 pub use process::Process;
 
+use crate::file::{FdTable, unlocked::Cores};
+use crate::fs::FsContext;
 use crate::ipc::sem;
 use crate::mm::{Mm, policy::Policy};
 use crate::signal::TaskSignals;
-use crate::{file::FdTable, fs::FsContext};
 use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
-use hal::cell::Global;
+use core::cell::{Cell, Ref, RefCell};
+use hal::cell::{Global, Padded};
+use hal::sync::grace::Published;
 use hal::thread::Thread;
 
 /// A thread for each virtual CPU.
-type ByCpu = Global<[RefCell<Option<Rc<Task>>>; MAX_CPUS]>;
+type ByCpu = Global<[Padded<RefCell<Option<Rc<Task>>>>; MAX_CPUS]>;
 
 /// The thread that runs on each virtual CPU. Quick calls borrow their own without the big lock, and borrows are counted
-/// without atomic operations: nobody else may borrow that while the virtual CPU runs.
-static CURRENT: ByCpu = Global::new([const { RefCell::new(None) }; MAX_CPUS]);
+/// without atomic operations: there is no other borrow while the virtual CPU runs.
+static CURRENT: ByCpu = Global::new([const { Padded::new(RefCell::new(None)) }; MAX_CPUS]);
 /// The same for others to look at, under the lock.
-static SHOWN: ByCpu = Global::new([const { RefCell::new(None) }; MAX_CPUS]);
+static SHOWN: ByCpu = Global::new([const { Padded::new(RefCell::new(None)) }; MAX_CPUS]);
 
 /// A thread.
 pub struct Task {
@@ -66,6 +72,8 @@ pub struct Task {
     pub thread: Rc<Thread>,
     mm: RefCell<Option<Rc<Mm>>>,
     files: RefCell<Option<Rc<FdTable>>>,
+    /// What its calls without the big lock know of its open files.
+    pub(crate) unlocked_files: Published<Cores>,
     fs: RefCell<Option<Rc<FsContext>>>,
     cred: RefCell<Rc<Cred>>,
     /// Name, at most 15 bytes and a zero byte.
@@ -78,7 +86,7 @@ pub struct Task {
     pub(crate) set_tid: Cell<usize>,
     /// Head of the robust futex list; 0: none.
     pub(crate) robust_list: Cell<usize>,
-    /// Told when this thread no longer uses its parent's memory (vfork(2)).
+    /// Woken when this thread no longer uses its parent's memory (vfork(2)).
     pub(crate) vfork: RefCell<Option<Rc<clone::VforkGate>>>,
     pub(crate) no_new_privs: Cell<bool>,
     /// Signal that the parent's exit sends, prctl(2) `PR_SET_PDEATHSIG`.
@@ -88,6 +96,8 @@ pub struct Task {
     pub(crate) timer_slack_ns: Cell<u64>,
     /// What setting it to 0 gives: the creator's.
     timer_slack_default_ns: Cell<u64>,
+    /// loginuid and sessionid, for audit records; `u32::MAX` before a login.
+    pub(crate) login: Cell<(u32, u32)>,
     /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
     pub(crate) started_ns: u64,
     pub(crate) io_priority: Cell<i32>,
@@ -107,6 +117,8 @@ pub struct Task {
     pub(crate) memory_policy: Cell<Option<Policy>>,
     /// Files that it is closing, one in the other.
     pub(crate) closing: Cell<u32>,
+    /// What it read and wrote.
+    pub(crate) io: io::IoCounters,
 }
 
 impl core::fmt::Debug for Task {
@@ -164,6 +176,12 @@ pub fn try_with_current<R>(f: impl FnOnce(&Task) -> Option<R>) -> Option<R> {
     f(CURRENT.get(hal::percpu::cpu_index())?.try_borrow().ok()?.as_ref()?)
 }
 
+/// The running thread, borrowed.
+#[inline(always)]
+pub fn try_borrow_current() -> Option<Ref<'static, Option<Rc<Task>>>> {
+    CURRENT[hal::percpu::cpu_index() % MAX_CPUS].try_borrow().ok()
+}
+
 /// The thread that runs on a virtual CPU, or did last.
 fn current_of(cpu: usize) -> Option<Rc<Task>> {
     SHOWN.get(cpu)?.borrow().clone()
@@ -194,11 +212,14 @@ impl Task {
     }
 
     pub(crate) fn new(tid: i32, parts: Parts) -> Rc<Self> {
+        let unlocked_files = Published::empty();
+        unlocked_files.replace(Some(parts.files.unlocked()));
         Rc::new(Self {
             tid: Cell::new(tid),
             process: parts.process,
             thread: Rc::new(parts.thread),
             mm: RefCell::new(parts.mm),
+            unlocked_files,
             files: RefCell::new(Some(parts.files)),
             fs: RefCell::new(Some(parts.fs)),
             cred: RefCell::new(parts.cred),
@@ -215,6 +236,7 @@ impl Task {
             securebits: Cell::new(0),
             timer_slack_ns: Cell::new(50_000),
             timer_slack_default_ns: Cell::new(50_000),
+            login: Cell::new((u32::MAX, u32::MAX)),
             started_ns: hal::clock::monotonic_ns(),
             io_priority: Cell::new(0),
             sampled_ns: Cell::new(0),
@@ -225,6 +247,7 @@ impl Task {
             rseq: rseq::Rseq::default(),
             memory_policy: Cell::new(None),
             closing: Cell::new(0),
+            io: io::IoCounters::default(),
         })
     }
 
@@ -273,12 +296,6 @@ impl Task {
         }
     }
 
-    /// Like [`Task::with_files`], but `None` instead of a panic.
-    #[inline(always)]
-    pub fn try_with_files<R>(&self, f: impl FnOnce(&FdTable) -> Option<R>) -> Option<R> {
-        f(self.files.try_borrow().ok()?.as_ref()?)
-    }
-
     /// Gives the thread a copy of its open files, if it shares them. ENOMEM.
     pub fn unshare_files(&self) -> uapi::Result<()> {
         let files = self.files();
@@ -315,7 +332,9 @@ impl Task {
         let _old = self.cred.replace(Rc::new(cred));
     }
 
+    /// Of the running thread.
     pub(crate) fn set_files(&self, files: Option<Rc<FdTable>>) -> Option<Rc<FdTable>> {
+        self.unlocked_files.replace(files.as_ref().map(|files| files.unlocked()));
         self.files.replace(files)
     }
 

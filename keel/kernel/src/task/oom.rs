@@ -109,7 +109,7 @@ pub fn kill_largest() {
             victim.pid(),
             String::from_utf8_lossy(&comm[..len]),
         );
-        // Nobody can be told that telling failed.
+        // An error of writing the message is ignored.
         let _ = connector::call(Op::Log, [0; 6], text.as_bytes(), &mut []);
         let _ = send_to_process(&victim, SigInfo::from_kernel(g::SIGKILL));
     }

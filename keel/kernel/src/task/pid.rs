@@ -41,19 +41,31 @@ pub fn last() -> i32 {
     LAST.get()
 }
 
+/// An id was chosen, so one that was not reached yet may be a group's or a session's.
+static CHOSEN: Global<Cell<bool>> = Global::new(Cell::new(false));
+
+/// Whether a thread, process, group or session has an id. Groups and sessions can outlive their leaders: for those, all
+/// processes are searched.
+fn is_used(id: i32, with_groups: bool) -> bool {
+    let table = TABLE.borrow();
+    let of_group = |p: &Rc<Process>| p.group() == id || p.sid() == id;
+    table.contains_key(&id) || with_groups && table.values().filter_map(|e| e.process.as_ref()).any(of_group)
+}
+
+/// Takes an id that clone3(2) asked for. EEXIST.
+pub(super) fn choose(id: i32) -> Result<i32> {
+    CHOSEN.set(true);
+    if id == INIT || is_used(id, true) { Err(Errno::EEXIST) } else { Ok(id) }
+}
+
 /// A free id: no thread, process, group or session has it. EAGAIN.
 pub fn allocate() -> Result<i32> {
     let mut pid = LAST.get();
     for _ in 0..PID_MAX {
         pid = if pid + 1 >= PID_MAX { 300 } else { pid + 1 };
-        let table = TABLE.borrow();
-        // Groups and sessions can outlive their leader: only possible once numbers have wrapped,
-        // when the table is searched for them.
+        // A number that was given before can only come again once they have wrapped.
         let wrapped = pid <= LAST.get() || LAST.get() >= PID_MAX;
-        let used = table.contains_key(&pid)
-            || (wrapped
-                && table.values().filter_map(|e| e.process.as_ref()).any(|p| p.group() == pid || p.sid() == pid));
-        if !used {
+        if !is_used(pid, wrapped || CHOSEN.get()) {
             LAST.set(pid);
             return Ok(pid);
         }
@@ -101,7 +113,7 @@ pub fn find_task(tid: i32) -> Option<Rc<Task>> {
     TABLE.borrow().get(&tid)?.task.clone()
 }
 
-/// The thread with this id, for a call that needs rights over it: nobody has any over keel's own process. EPERM, ESRCH.
+/// The thread with this id, for a call that needs rights over it: keel's own process (pid 1) gives EPERM. EPERM, ESRCH.
 pub fn find_subject(tid: i32) -> Result<Rc<Task>> {
     if tid == INIT {
         return Err(Errno::EPERM);

@@ -1,6 +1,6 @@
 //! Descriptors of processes; pidfd_open(2).
 
-use super::{Process, Task, current, pid, robust};
+use super::{Process, Task, access, current, pid};
 use crate::file::{File, FileOps, Queues};
 use crate::mm::user;
 use alloc::format;
@@ -96,6 +96,25 @@ impl PidFd {
     }
 }
 
+/// Requests for namespaces from `PIDFD_GET_CGROUP_NAMESPACE`, and their names in `/proc/PID/ns`.
+const FIRST_NAMESPACE: u32 = 0xff01;
+const NAMESPACES: [&str; 10] =
+    ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
+
+impl PidFd {
+    /// A descriptor of one of its namespaces. EACCES, EINVAL, EMFILE, ESRCH.
+    fn open_namespace(&self, name: &str, arg: usize) -> Result<usize> {
+        if arg != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let task = self.living_thread().or_else(|| self.process.main_thread()).ok_or(Errno::ESRCH)?;
+        if !access::may_look(&task, access::Ids::Real) {
+            return Err(Errno::EACCES);
+        }
+        crate::fs::proc::open_namespace(name)
+    }
+}
+
 /// Id of the only control group.
 const CGROUP_ROOT: u32 = 1;
 
@@ -115,6 +134,9 @@ impl FileOps for PidFd {
     }
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
         const READ_AND_WRITE: u32 = 3;
+        if let Some(name) = command.checked_sub(FIRST_NAMESPACE).and_then(|i| NAMESPACES.get(i as usize)) {
+            return self.open_namespace(name, arg);
+        }
         let (number, size) = (command & 0xff, (command >> 16 & 0x3fff) as usize);
         let known = command >> 30 == READ_AND_WRITE && command >> 8 & 0xff == REQUESTS && number == GET_INFO;
         if !known || size < INFO_SIZE {
@@ -209,7 +231,7 @@ pub fn sys_pidfd_open(target: i32, flags: u32) -> Result<i32> {
             insert(PidFd { process, thread: Some(Weak::new()), id: target }, flags)
         }
         (Some(process), _) => open(&process, flags),
-        // Linux says so of threads that lead no process.
+        // Linux's errno for a thread that is not a group leader.
         (None, Some(_)) => Err(Errno::ENOENT),
         (None, None) => Err(Errno::ESRCH),
     }
@@ -231,7 +253,7 @@ pub fn sys_pidfd_getfd(pidfd: i32, target: i32, flags: u32) -> Result<i32> {
     };
     let task = task.ok_or(Errno::ESRCH)?;
     let me = current();
-    if !robust::may_look(&me, &task) {
+    if !access::may_look(&task, access::Ids::Real) {
         return Err(Errno::EPERM);
     }
     let file = task.try_files().ok_or(Errno::ESRCH)?.get(target)?;

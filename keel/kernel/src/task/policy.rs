@@ -59,10 +59,10 @@ fn may_change(target: &Rc<Task>) -> bool {
     own.capable(cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid
 }
 
-/// Lowest and highest static priority of a policy. EINVAL.
-/// Policies of BPF programs: Linux knows their priorities in any case.
+/// SCHED_EXT: Linux returns its priority range even where it is not built in, as here.
 const SCHED_EXT: u32 = 7;
 
+/// Lowest and highest static priority of a policy. EINVAL.
 fn priorities(policy: u32) -> Result<(u32, u32)> {
     match policy {
         g::SCHED_FIFO | g::SCHED_RR => Ok((1, 99)),
@@ -86,7 +86,7 @@ fn set_policy(target: i32, policy: Option<u32>, priority: u32) -> Result<()> {
     let policy = policy.unwrap_or(task.sched.policy.get().0);
     let plain = policy & !RESET_ON_FORK;
     let (min, max) = priorities(plain)?;
-    if !(min..=max).contains(&priority) {
+    if plain == SCHED_EXT || !(min..=max).contains(&priority) {
         return Err(Errno::EINVAL);
     }
     let privileged = current().cred().capable(cap::SYS_NICE);
@@ -233,7 +233,7 @@ pub fn sys_sched_getaffinity(target: i32, len: u32, at: usize) -> Result<usize> 
     Ok(8)
 }
 
-/// Those whom getpriority and setpriority mean. EINVAL, ESRCH.
+/// The processes that getpriority and setpriority select. EINVAL, ESRCH.
 fn chosen(which: i32, who: i32) -> Result<Vec<Rc<Task>>> {
     let me = current();
     let of = |process: &Rc<Process>| process.threads();

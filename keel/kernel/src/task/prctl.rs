@@ -1,7 +1,7 @@
 //! Operations on a process; prctl(2).
 
 use super::cred::cap;
-use super::{Task, current, robust, seccomp, securebits, user_dispatch};
+use super::{Task, current, seccomp, securebits, user_dispatch};
 use crate::mm::user;
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
@@ -118,7 +118,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
             // What the processor does is not a thread's to choose here.
             Err(if arg2 == u64::from(p::PR_SPEC_L1D_FLUSH) { Errno::EPERM } else { Errno::ENXIO })
         }
-        // Nobody traces here, so who may is of no consequence.
+        // No Yama module: the allowed tracer has no effect.
         p::PR_SET_PTRACER => Ok(0),
         _ => Err(Errno::EINVAL),
     }
@@ -190,9 +190,4 @@ fn ambient(me: &Rc<Task>, operation: u64, which: u64, rest_is_zero: bool) -> Res
     }
     me.set_cred(new);
     Ok(0)
-}
-
-/// Whether the current thread may look into another one's state (`/proc/PID/mem`, environ).
-pub fn may_inspect(target: &Rc<Task>) -> bool {
-    robust::may_look(&current(), target)
 }

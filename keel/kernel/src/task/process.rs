@@ -1,5 +1,6 @@
 //! Processes: thread groups, their family, sessions and process groups.
 
+use super::io::IoCounters;
 use super::wait::WaitQueue;
 use super::{Task, pid, ptrace};
 use crate::signal::ProcessSignals;
@@ -45,40 +46,11 @@ impl Usage {
     }
 }
 
-/// Bytes and calls of read(2), write(2) and their relatives.
-#[derive(Debug, Default)]
-pub struct IoCounters {
-    /// Bytes read.
-    pub read_bytes: Cell<u64>,
-    /// Bytes written.
-    pub written_bytes: Cell<u64>,
-    /// Calls that read.
-    pub reads: Cell<u64>,
-    /// Calls that wrote.
-    pub writes: Cell<u64>,
-}
-
-impl IoCounters {
-    /// A call read `bytes`.
-    #[inline(always)]
-    pub fn count_read(&self, bytes: usize) {
-        self.read_bytes.set(self.read_bytes.get().wrapping_add(bytes as u64));
-        self.reads.set(self.reads.get().wrapping_add(1));
-    }
-
-    /// A call wrote `bytes`.
-    #[inline(always)]
-    pub fn count_write(&self, bytes: usize) {
-        self.written_bytes.set(self.written_bytes.get().wrapping_add(bytes as u64));
-        self.writes.set(self.writes.get().wrapping_add(1));
-    }
-}
-
 /// A session, setsid(2).
 pub struct Session {
     /// Process id of its leader.
     pub sid: i32,
-    /// Controlling terminal; the terminal's code knows what it is.
+    /// Controlling terminal, opaque here.
     pub terminal: RefCell<Option<Rc<dyn Any>>>,
     /// Foreground process group of the terminal.
     pub foreground: Cell<i32>,
@@ -141,8 +113,8 @@ pub struct Process {
     pub(crate) oom_score_adj: Cell<i32>,
     /// Kinds of memory that a core file holds, core(5).
     pub(crate) dump_filter: Cell<u32>,
-    /// What it read and wrote.
-    pub(crate) io: IoCounters,
+    /// What its ended threads read and wrote.
+    pub(crate) ended_io: IoCounters,
     pub(crate) started_ns: u64,
 }
 
@@ -183,7 +155,7 @@ impl Process {
             tracer: ptrace::Tracer::default(),
             oom_score_adj: Cell::new(0),
             dump_filter: Cell::new(0x33),
-            io: IoCounters::default(),
+            ended_io: IoCounters::default(),
             started_ns: hal::clock::monotonic_ns(),
         })
     }
@@ -331,6 +303,16 @@ impl Process {
         sum
     }
 
+    /// What all its threads, ended ones too, read and wrote.
+    pub fn io(&self) -> IoCounters {
+        let sum = IoCounters::default();
+        sum.add(&self.ended_io);
+        for task in self.threads.borrow().iter() {
+            sum.add(&task.io);
+        }
+        sum
+    }
+
     /// What its reaped children used.
     pub fn children_usage(&self) -> Usage {
         self.children_usage.get()
@@ -364,7 +346,7 @@ pub fn of_group(group: i32) -> Vec<Rc<Process>> {
     found
 }
 
-/// Whether a terminal's stop signals do nothing by default: nobody could continue the process.
+/// Whether the process group is orphaned: a terminal's stop signals are ignored by default.
 ///
 /// The group of the pod's first program counts as one that a shell controls, as it would be on the
 /// host, but for that program itself: the pod would stand still.

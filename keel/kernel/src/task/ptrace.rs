@@ -73,7 +73,7 @@ pub struct Traced {
 #[derive(Default)]
 pub struct Tracer {
     tracees: RefCell<Vec<Weak<Task>>>,
-    /// Ends of threads that are told to no parent: id, wait status, process.
+    /// Exits that only the tracer may collect: id, wait status, process.
     ends: RefCell<VecDeque<(i32, i32, Rc<Process>)>>,
     /// Who traced this process's first thread, which has ended, and its wait status.
     leader_end: RefCell<Option<(Weak<Process>, i32)>>,
@@ -99,7 +99,7 @@ impl Tracer {
 }
 
 impl Traced {
-    /// Somebody traces the thread.
+    /// The thread has a tracer.
     pub fn is_attached(&self) -> bool {
         self.attached.get()
     }
@@ -189,7 +189,7 @@ fn resume(task: &Rc<Task>, signal: i32) {
     sched::wake(task);
 }
 
-/// Tells the tracer of a stop.
+/// Notifies the tracer of a stop.
 fn tell(task: &Rc<Task>) {
     let inner = task.traced.inner.borrow();
     let (tracer, status) = (inner.tracer.upgrade(), inner.stop.as_ref().map_or(0, |stop| stop.status));
@@ -205,7 +205,7 @@ fn tell(task: &Rc<Task>) {
     tracer.child_events.wake_all();
 }
 
-/// A new thread or process: traced as its creator is, if that was asked for. The event to stop at.
+/// A new thread or process: traced as its creator is, if PTRACE_O_TRACE* is set. The event to stop at.
 pub fn created(me: &Rc<Task>, child: &Rc<Task>, vfork: bool, exit_signal: u32) -> Option<i32> {
     let (option, event) = match () {
         () if vfork => (TRACEVFORK, EVENT_VFORK),
@@ -246,7 +246,7 @@ pub fn ended(task: &Rc<Task>, status: i32) {
     }
 }
 
-/// The last thread of a process has ended: only now its first one is told as ended.
+/// The last thread of a process has ended: only now the exit of its leader is reported.
 pub fn process_ended(process: &Rc<Process>) {
     let end = process.tracer.leader_end.take();
     if let Some((tracer, status)) = end

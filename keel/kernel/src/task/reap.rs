@@ -178,7 +178,7 @@ pub fn sys_wait4(target: i32, status: usize, options: u32, rusage: usize) -> Res
 pub fn sys_waitid(kind: i32, id: i32, info: usize, options: u32, rusage: usize) -> Result<()> {
     let told = waitid(kind, id, options, rusage);
     if info != 0 {
-        // Linux writes these fields only, even when it has nothing to tell, and leaves the rest as it was.
+        // Linux writes these fields only, even without a child to report, and leaves the rest as it was.
         let told = told.as_ref().copied().unwrap_or_default();
         user::write(info, &[told.signo, 0, told.code])?;
         user::write(info.wrapping_add(16), &told.fields[0])?;
@@ -187,7 +187,7 @@ pub fn sys_waitid(kind: i32, id: i32, info: usize, options: u32, rusage: usize) 
     told.map(|_| ())
 }
 
-/// waitid(2) but for storing what it tells.
+/// waitid(2) without storing the result.
 fn waitid(kind: i32, id: i32, options: u32, rusage: usize) -> Result<SigInfo> {
     const P_ALL: i32 = 0;
     const P_PID: i32 = 1;

@@ -1,6 +1,6 @@
 //! Robust futexes: locks whose owner ended; get_robust_list(2).
 
-use super::{Task, cred, current, futex, futex_pi, pid};
+use super::{Task, access, current, futex, futex_pi, pid};
 use crate::mm::user;
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
@@ -25,34 +25,19 @@ pub fn sys_set_robust_list(head: usize, len: usize) -> Result<()> {
 
 /// get_robust_list(2). EFAULT, EPERM, ESRCH.
 pub fn sys_get_robust_list(tid: i32, head: usize, len: usize) -> Result<()> {
-    let me = current();
-    let target = if tid == 0 { me.clone() } else { pid::find_subject(tid)? };
-    if !may_look(&me, &target) {
+    let target = if tid == 0 { current() } else { pid::find_subject(tid)? };
+    if !access::may_look(&target, access::Ids::Real) {
         return Err(Errno::EPERM);
     }
     user::write(len, &HEAD_SIZE)?;
     user::write(head, &target.robust_list.get())
 }
 
-/// ptrace(2), "Ptrace access mode checking".
-pub(super) fn may_look(me: &Rc<Task>, target: &Rc<Task>) -> bool {
-    if me.pid() == target.pid() {
-        return true;
-    }
-    let (own, other) = (me.cred(), target.cred());
-    let same = [other.uid, other.euid, other.suid].iter().all(|id| *id == own.uid)
-        && [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.gid);
-    let no_more = other.cap_permitted & !own.cap_permitted == 0;
-    // One that has ended has no memory to protect.
-    let dumpable = target.try_mm().is_none() || target.process().dumpable.get() == 1;
-    own.capable(cred::cap::SYS_PTRACE) || same && no_more && dumpable
-}
-
 /// The current thread ends, or runs another program: its locks are marked, one waiter each woken.
 pub(super) fn release_all(me: &Rc<Task>) {
     let head = me.robust_list.take();
     if head != 0 {
-        // A list that can't be read ends there: nobody is left to tell.
+        // A list that can't be read ends there: the thread is exiting and can get no error.
         let _ = walk(me, head);
     }
     futex_pi::owner_ended(me);

@@ -1,6 +1,6 @@
 //! Restartable sequences, rseq(2).
 //!
-//! A thread registers a `struct rseq` of its memory. It is told there on which processor it runs, and may describe
+//! A thread registers a `struct rseq` of its memory. Keel stores there on which processor it runs; the thread may describe
 //! a short run of instructions (`struct rseq_cs`) that must not be continued after another thread ran in between, or a
 //! signal handler: then it goes on at the place for that case. Threads give way on their way back to the program
 //! only, so that is where [`settle`] looks, and only after a switch.
@@ -37,7 +37,7 @@ pub struct Rseq {
     area: Cell<usize>,
     len: Cell<u32>,
     signature: Cell<u32>,
-    /// Processor and concurrency id that the area says.
+    /// Processor and concurrency id stored in the area.
     told: Cell<(u32, u32)>,
     /// The thread's switches when it entered keel by a fault or an interrupt, or was settled last.
     switches: Cell<u32>,
@@ -149,7 +149,7 @@ fn ids(me: &Task) -> (u32, u32) {
     (cpu as u32, taken.trailing_ones())
 }
 
-/// The current thread has just got a virtual CPU: tells it which one, if it was another one before.
+/// The current thread was scheduled: updates the processor number in its area if it changed.
 #[inline(always)]
 pub fn switched() {
     with_current(|me| {

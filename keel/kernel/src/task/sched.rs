@@ -1,10 +1,10 @@
 //! Who runs: the run queue, switching threads, idling, accounting.
 //!
-//! One queue serves all virtual CPUs. A thread that waits in it is taken by the next one that looks: one that
-//! is about to switch, or an idle one. Idle ones are not woken for each, as a waker often sleeps soon and
-//! the thread then runs where its data is: the monitor watches for how long threads wait (`Ring::waiting`), and
-//! wakes an idle virtual CPU, or has keel start a further one. A virtual CPU that has nothing to run goes on in an idle
-//! thread of its own, because the thread that slept may be continued by another one meanwhile.
+//! One queue serves all virtual CPUs. A thread that waits in it is taken by the virtual CPU that it ran on last if that
+//! polls for work, else by the next one that looks: one that is about to switch, or an idle one. Idle ones that wait in the
+//! monitor are not woken for each, see [`cpus`]; where a thread waits for long while none switches, the monitor sees that
+//! (`Ring::waiting`), and wakes one or has keel start a further one. A virtual CPU that has nothing to run goes on in an
+//! idle thread of its own, because the thread that slept may be continued by another one meanwhile.
 
 mod cpus;
 mod entity;
@@ -12,7 +12,7 @@ mod entity;
 pub use cpus::start_on_cpu;
 pub use entity::{Entity, State};
 
-use cpus::{IDLE, all_cpus, call_cpu_for, start_cpu};
+use cpus::{IDLE, all_cpus, call_cpu_for, start_another};
 
 use super::wait::Interrupt;
 use super::{Task, current, rseq, set_current};
@@ -34,20 +34,30 @@ const SLEEP_CREDIT_NS: u64 = SLICE_NS / 2;
 /// How much further a thread must be before it has to let another one run.
 const PREEMPT_NS: u64 = 1_000_000;
 
+/// With more threads in the queue, a virtual CPU takes the first.
+const CROWD: usize = 8;
+
 static QUEUE: Global<RefCell<RunQueue<Rc<Task>>>> = Global::new(RefCell::new(RunQueue::new()));
 /// A thread and the memory that it used.
 type Ended = (Rc<Task>, Option<Rc<Mm>>);
 
-/// What the scheduler knows about a virtual CPU.
+/// The scheduler's state of a virtual CPU.
 struct Cpu {
-    /// A thread that ended: dropped by who runs next there, on another stack and in another address space.
+    /// A thread that ended: dropped by the next thread there, on another stack and in another address space.
     ended: RefCell<Option<Ended>>,
     /// What runs when nothing else does, once several virtual CPUs were awake.
     idle: RefCell<Option<Rc<Thread>>>,
+    /// How long it polls for work before it idles.
+    poll_ns: Cell<u64>,
 }
 
-static CPUS: Global<[Cpu; MAX_CPUS]> =
-    Global::new([const { Cpu { ended: RefCell::new(None), idle: RefCell::new(None) } }; MAX_CPUS]);
+impl Cpu {
+    const fn new() -> Self {
+        Self { ended: RefCell::new(None), idle: RefCell::new(None), poll_ns: Cell::new(cpus::LEAST_POLL_NS) }
+    }
+}
+
+static CPUS: Global<[Cpu; MAX_CPUS]> = Global::new([const { Cpu::new() }; MAX_CPUS]);
 /// Threads in the queue that may use all CPUs.
 static FREE: Global<Cell<usize>> = Global::new(Cell::new(0));
 static TICKING: Global<Cell<bool>> = Global::new(Cell::new(false));
@@ -80,8 +90,12 @@ fn enqueue(task: &Rc<Task>) {
     let all = all_cpus();
     if all != 1 {
         task.sched.free.set(task.sched.affinity.get() & all == all);
+        task.sched.queued_ns.set(monotonic_ns());
         if task.sched.free.get() {
             count_free(1);
+            if cpus::tell_polling(task) {
+                return;
+            }
         } else {
             call_cpu_for(task);
         }
@@ -94,13 +108,28 @@ fn enqueue(task: &Rc<Task>) {
 
 fn count_free(change: isize) {
     FREE.set(FREE.get().saturating_add_signed(change));
-    ring::set_waiting(FREE.get() > 0);
+    show_waiting();
+}
+
+/// Tells the monitor and polling virtual CPUs whether threads wait for any of these.
+fn show_waiting() {
+    ring::set_waiting(FREE.get() > 0 && !cpus::is_solo());
+}
+
+fn is_crowded() -> bool {
+    QUEUE.borrow().len() > CROWD
+}
+
+/// Whether this virtual CPU takes no thread of those in the queue, which the one that works alone may all run.
+fn leaves_queue() -> bool {
+    cpus::retires() && QUEUE.borrow().len() == FREE.get()
 }
 
 /// Takes the thread that runs next on this virtual CPU out of the queue.
 fn dequeue() -> Option<Rc<Task>> {
     let cpu = percpu::cpu_index();
-    let next = QUEUE.borrow_mut().pop(|task| task.sched.may_use(cpu))?;
+    let crowded = is_crowded();
+    let next = QUEUE.borrow_mut().pop(|task| cpus::cost(task, cpu, crowded))?;
     if next.sched.free.take() {
         count_free(-1);
     }
@@ -135,7 +164,7 @@ pub fn set_affinity(task: &Rc<Task>, mask: u64) {
     }
 }
 
-/// The tick is wanted while others wait for the CPU, or while somebody counts processor time.
+/// The tick is wanted while others wait for the CPU, or while a timer counts processor time.
 /// Turning it on costs a doorbell, so it stays on until a kick finds it useless.
 pub fn set_tick() {
     if !QUEUE.borrow().is_empty() || time::counts_cpu_time() {
@@ -149,7 +178,7 @@ fn tick(on: bool) {
     }
 }
 
-/// Parks the current thread until somebody wakes it.
+/// Parks the current thread until it is woken.
 pub fn sleep(interrupt: Interrupt) {
     super::with_current(|me| {
         me.sched.state.set(State::Sleeping(interrupt));
@@ -171,7 +200,7 @@ pub fn yield_now() {
     }
     let me = current();
     me.sched.account();
-    // Behind everybody who waits now.
+    // Behind all threads that are queued now.
     let last = QUEUE.borrow().iter().map(|t| t.sched.virtual_time.get()).max().unwrap_or(0);
     me.sched.virtual_time.set(me.sched.virtual_time.get().max(last));
     enqueue(&me);
@@ -183,7 +212,7 @@ pub fn yield_now() {
 pub fn preempt() {
     let cpu = percpu::cpu_index();
     let banned = !super::with_current(|me| me.sched.may_use(cpu));
-    let least = QUEUE.borrow().least(|task| task.sched.may_use(cpu));
+    let least = QUEUE.borrow().least(|task| task.sched.may_use(cpu) && !cpus::is_expected(task));
     if least.is_none() && !banned {
         return;
     }
@@ -211,14 +240,16 @@ fn pick() -> Option<Rc<Task>> {
         // does not idle. Taken before the look, so that a kick after it is not lost.
         percpu::take_work_pending();
         poll_events();
-        if let Some(next) = dequeue() {
+        if !leaves_queue()
+            && let Some(next) = dequeue()
+        {
             return Some(next);
         }
         if smp::several() {
             return None;
         }
         tick(false);
-        // What this flag asks for was done just now; the thread's own wishes stand in its entity.
+        // The flag's request was served just now; the thread's own requests are in its entity.
         if !percpu::take_work_pending() {
             idle_until(time::earliest());
         }
@@ -227,6 +258,8 @@ fn pick() -> Option<Rc<Task>> {
 
 /// Exits until there is something to do.
 fn idle_until(deadline_ns: Option<u64>) {
+    // Served on the way.
+    connector::release();
     ring::idle(deadline_ns);
     // By the host's clock the deadline has passed: ours must not be behind it.
     time::keep_clocks(monotonic_ns());
@@ -281,10 +314,12 @@ pub fn idle() -> ! {
 
 fn wait_for_work() -> Rc<Task> {
     let own = 1 << percpu::cpu_index();
+    // Until it is woken, which has a reason.
+    let mut retires = leaves_queue();
     loop {
         percpu::take_work_pending();
         poll_events();
-        if let Some(next) = dequeue() {
+        if !retires && let Some(next) = dequeue() {
             return next;
         }
         if QUEUE.borrow().is_empty() && IDLE.get() | own == smp::online() {
@@ -292,9 +327,16 @@ fn wait_for_work() -> Rc<Task> {
         }
         if !percpu::take_work_pending() {
             IDLE.set(IDLE.get() | own);
-            // Somebody who runs may make others runnable soon.
-            if IDLE.get() == smp::online() || !ring::linger() {
+            // A thread that runs, or that another virtual CPU is about to take, may make others runnable soon.
+            let all_sleep = IDLE.get() == smp::online() && QUEUE.borrow().is_empty();
+            if retires {
+                set_tick();
+            }
+            if all_sleep || retires || !cpus::poll() {
+                let start = monotonic_ns();
                 idle_until(time::earliest());
+                cpus::note_idle(monotonic_ns().saturating_sub(start));
+                retires = false;
             }
             IDLE.set(IDLE.get() & !own);
         }
@@ -308,8 +350,8 @@ fn prepare(next: &Rc<Task>) {
     let now = monotonic_ns();
     time::keep_clocks(now);
     next.sched.since_ns.set(now);
-    if let Some(mm) = next.try_mm() {
-        mm.activate();
+    if all_cpus() != 1 {
+        cpus::note_wait(next, now);
     }
     percpu::take_work_pending();
     if next.sched.work.get() {
@@ -319,8 +361,14 @@ fn prepare(next: &Rc<Task>) {
     set_tick();
 }
 
-/// First thing that a thread does after it got the CPU: drops what the one before left behind.
+/// First thing that a thread does after it got the CPU: goes to its address space, and drops what the one before left
+/// behind.
 pub fn finish_switch() {
+    // Only now, since it is done without the lock: another virtual CPU may continue the thread before on its stack.
+    let root = super::try_with_current(|me| if me.sched.runs_here() { Some(me.try_mm()?.root()) } else { None });
+    if root.is_some_and(hal::paging::activate_unlocked) && all_cpus() != 1 {
+        super::with_current(cpus::note_load);
+    }
     let ended = here().ended.take();
     if let Some((task, mm)) = ended {
         drop(task);
@@ -358,7 +406,7 @@ pub fn run_first() -> ! {
     unreachable!("the boot stack is never switched to")
 }
 
-/// What a thread looks after before it returns to its program, but for signals.
+/// Work of a thread before it returns to its program, except signals.
 pub fn look_around() {
     percpu::take_work_pending();
     super::with_current(|me| me.sched.work.set(false));
@@ -379,10 +427,7 @@ pub fn kicked() {
         tick(false);
     }
     if ring::take_overdue() && FREE.get() > 0 && IDLE.get() == 0 {
-        let more = all_cpus() & !u64::from(smp::online());
-        if more != 0 {
-            start_cpu(more.trailing_zeros() as usize);
-        }
+        start_another();
     }
 }
 

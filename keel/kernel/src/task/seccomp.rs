@@ -12,12 +12,13 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::trap::TrapFrame;
-use keel_core::bpf::{DATA_LEN, Instruction, MAX_LEN, Program};
+use keel_core::bpf::seccomp::{Call, DATA_LEN};
+use keel_core::bpf::{Instruction, MAX_LEN, Program};
 use notify::{Listener, Outcome};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Modes, as prctl(2) `PR_GET_SECCOMP` and `/proc/PID/status` tell them.
+/// Modes, as prctl(2) `PR_GET_SECCOMP` and `/proc/PID/status` report them.
 const DISABLED: u32 = 0;
 const STRICT: u32 = 1;
 const FILTER: u32 = 2;
@@ -59,7 +60,7 @@ const MAX_ERRNO: u32 = 4095;
 /// A filter and those that were set before it.
 #[derive(Debug)]
 struct Filter {
-    program: Program,
+    program: Program<Call>,
     earlier: Option<Rc<Filter>>,
     listener: Option<Rc<Listener>>,
 }
@@ -105,7 +106,7 @@ impl Seccomp {
     /// The thread has ended and calls nothing any more.
     pub(super) fn release(&self) {
         let filter = self.0.borrow_mut().filter.take();
-        // Who listens is told.
+        // Wake the listener.
         drop(filter);
     }
 
@@ -136,7 +137,7 @@ pub enum Verdict {
     Pass(u64),
     /// It is not made; rax.
     Result(u64),
-    /// A signal came while somebody else had to say: repeated or interrupted, as that wants.
+    /// A signal interrupted the wait for the listener's answer: the call restarts or fails with EINTR.
     Interrupted,
 }
 
@@ -196,7 +197,7 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
         },
         RET_USER_NOTIF => match decisive.and_then(|filter| filter.listener.clone()) {
             None => Verdict::failed(Errno::ENOSYS),
-            Some(listener) => match listener.ask(data) {
+            Some(listener) => match listener.ask(data.0) {
                 Outcome::Pass => Verdict::Pass(number),
                 Outcome::Result(result) => Verdict::Result(result as u64),
                 Outcome::Interrupted => Verdict::Interrupted,
@@ -219,13 +220,13 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
 }
 
 /// `struct seccomp_data`.
-fn data(frame: &TrapFrame, number: u64, place: u64) -> [u8; DATA_LEN] {
+fn data(frame: &TrapFrame, number: u64, place: u64) -> Call {
     let mut data = [0; DATA_LEN];
     let head = [with_arch(number), place];
     for (bytes, word) in data.chunks_exact_mut(8).zip(head.into_iter().chain(arguments(frame))) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
-    data
+    Call(data)
 }
 
 /// seccomp(2). EACCES, EBUSY, EFAULT, EINVAL, EMFILE, ENOMEM, EOPNOTSUPP, ESRCH.
@@ -267,7 +268,7 @@ fn set_strict() -> Result<i32> {
 }
 
 /// Reads a `struct sock_fprog` and checks its program. EACCES, EFAULT, EINVAL, ENOMEM.
-fn read_program(me: &Task, at: usize) -> Result<Program> {
+fn read_program(me: &Task, at: usize) -> Result<Program<Call>> {
     let [len, address]: [u64; 2] = user::read(at)?;
     let len = usize::from(len as u16);
     if len == 0 || len > MAX_LEN {

@@ -6,7 +6,6 @@ use crate::file::FdTable;
 use crate::fs::FsContext;
 use crate::signal::{Actions, AltStack, TaskSignals};
 use abi::boot::PodConfig;
-use abi::request::Op;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -145,7 +144,7 @@ fn search(frame: &mut TrapFrame, name: &[u8], config: &PodConfig) -> Result<()> 
     Err(if denied { Errno::EACCES } else { Errno::ENOENT })
 }
 
-/// Tells the user and ends the pod.
+/// Prints the reason and ends the pod.
 fn fail(errno: Errno, name: &[u8]) -> ! {
     let (code, reason) = match errno {
         Errno::ENOENT | Errno::ENOTDIR => (NOT_FOUND, "not found"),
@@ -156,5 +155,5 @@ fn fail(errno: Errno, name: &[u8]) -> ! {
         _ => (NOT_RUNNABLE, "can't be executed"),
     };
     let text = alloc::format!("hull: {}: {reason}", String::from_utf8_lossy(name));
-    hal::ring::end(Op::Exit, code, text.as_bytes())
+    crate::connector::end(code, text.as_bytes())
 }

@@ -1,6 +1,6 @@
 //! Calls that a program handles itself: prctl(2) `PR_SET_SYSCALL_USER_DISPATCH`.
 //!
-//! Calls from outside of one range of text become SIGSYS while a byte of the program's memory says so, for programs that
+//! Calls from outside of one range of text raise SIGSYS while a byte in the program's memory is set to block, for programs that
 //! run foreign text with a system call interface of its own.
 
 use super::current;
@@ -39,7 +39,7 @@ struct Rule {
 pub struct UserDispatch(RefCell<Option<Rule>>);
 
 impl UserDispatch {
-    /// execve(2): the new program knows nothing of it.
+    /// execve(2): the setting is cleared.
     pub(super) fn clear(&self) {
         let _old = self.0.take();
     }

@@ -6,11 +6,13 @@ use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use uapi::{Errno, Result};
 
-/// Somebody to tell when a queue is woken. Must not block and must not call back into the queue.
+/// A subscriber that is called when a queue is woken. Must not block and must not call back into the queue.
 pub trait Wake {
-    /// Told; returns whether that counts as one wake-up for [`WaitQueue::wake`].
+    /// Called at a wake-up; returns whether it counts as one woken waiter for [`WaitQueue::wake`].
     fn wake(&self) -> bool;
     /// One of several such is enough for [`WaitQueue::wake_for_data`] (`EPOLLEXCLUSIVE`).
     fn is_exclusive(&self) -> bool {
@@ -23,6 +25,10 @@ pub trait Wake {
 pub struct WaitQueue {
     threads: RefCell<VecDeque<Rc<Task>>>,
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,
+    /// Calls without the big lock may make the condition hold.
+    unlocked: bool,
+    /// There are waiters or subscribers: for those calls, kept for them only.
+    watched: AtomicBool,
 }
 
 impl core::fmt::Debug for WaitQueue {
@@ -34,7 +40,32 @@ impl core::fmt::Debug for WaitQueue {
 impl WaitQueue {
     /// An empty queue.
     pub const fn new() -> Self {
-        Self { threads: RefCell::new(VecDeque::new()), subscribers: RefCell::new(Vec::new()) }
+        Self {
+            threads: RefCell::new(VecDeque::new()),
+            subscribers: RefCell::new(Vec::new()),
+            unlocked: false,
+            watched: AtomicBool::new(false),
+        }
+    }
+
+    /// An empty queue for a condition that calls without the big lock may make hold. They ask [`WaitQueue::is_watched`] under
+    /// the lock of what the condition is about, which who waits takes after it has entered the queue.
+    pub fn for_unlocked() -> Rc<Self> {
+        Rc::new(Self { unlocked: true, ..Self::new() })
+    }
+
+    /// Whether somebody has to be woken; to be asked without the big lock, too.
+    #[inline(always)]
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Relaxed)
+    }
+
+    /// Waiters or subscribers came or went.
+    #[inline]
+    fn changed(&self) {
+        if self.unlocked {
+            self.watched.store(!self.is_empty(), Relaxed);
+        }
     }
 
     /// Wakes up to `count` waiters; returns how many.
@@ -47,6 +78,7 @@ impl WaitQueue {
                 woken += 1;
             }
         }
+        self.changed();
         woken
     }
 
@@ -58,7 +90,7 @@ impl WaitQueue {
         }
     }
 
-    /// Wakes all, but of the subscribers that want to be alone only the first that somebody waits for.
+    /// Wakes all, but of the exclusive subscribers only the first that has a waiter.
     #[inline]
     pub fn wake_for_data(&self) {
         if !self.is_empty() {
@@ -70,28 +102,32 @@ impl WaitQueue {
     fn wake_threads(&self) {
         loop {
             // Taken out first: waking must not run under the borrow.
-            let Some(task) = self.threads.borrow_mut().pop_front() else { return };
+            let Some(task) = self.threads.borrow_mut().pop_front() else { break };
             sched::wake(&task);
         }
+        self.changed();
     }
 
-    /// Whether nobody waits and nobody is to be told.
+    /// Whether there are no waiters and no subscribers.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.threads.borrow().is_empty() && self.subscribers.borrow().is_empty()
     }
 
-    /// Keeps telling `who` at every wake until the weak pointer dies (epoll). ENOMEM.
+    /// Subscribes `who` to every wake-up until the weak reference is dropped (epoll). ENOMEM.
     pub fn subscribe(&self, who: Weak<dyn Wake>) -> Result<()> {
         let mut subscribers = self.subscribers.borrow_mut();
         subscribers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         subscribers.push(who);
+        drop(subscribers);
+        self.changed();
         Ok(())
     }
 
-    /// Stops telling `who`.
+    /// Unsubscribes `who`.
     pub fn unsubscribe(&self, who: &Weak<dyn Wake>) {
         self.subscribers.borrow_mut().retain(|s| !Weak::ptr_eq(s, who));
+        self.changed();
     }
 
     fn tell_subscribers(&self, one_exclusive: bool) -> usize {
@@ -108,13 +144,17 @@ impl WaitQueue {
                     told += usize::from(woke);
                     i += 1;
                 }
-                None => self.subscribers.borrow_mut().retain(|s| s.strong_count() > 0),
+                None => {
+                    self.subscribers.borrow_mut().retain(|s| s.strong_count() > 0);
+                    self.changed();
+                }
             }
         }
     }
 
     fn enter(&self, task: &Rc<Task>) {
         self.threads.borrow_mut().push_back(task.clone());
+        self.changed();
     }
 
     fn leave(&self, task: &Rc<Task>) {
@@ -122,6 +162,8 @@ impl WaitQueue {
         if let Some(i) = threads.iter().position(|t| Rc::ptr_eq(t, task)) {
             threads.remove(i);
         }
+        drop(threads);
+        self.changed();
     }
 }
 
@@ -158,6 +200,15 @@ pub fn wait_until<T>(
         }
         for queue in queues {
             queue.enter(&me);
+        }
+        if hal::sync::several() && queues.iter().any(|queue| queue.unlocked) {
+            // Calls without the big lock that did not see it wait yet.
+            if let Some(value) = ready() {
+                for queue in queues {
+                    queue.leave(&me);
+                }
+                return Ok(value);
+            }
         }
         let timer = deadline_ns.map(|deadline| time::wake_at(deadline, &me));
         sched::sleep(interrupt);

@@ -20,7 +20,7 @@ pub enum Clock {
     Monotonic,
     /// Time since boot, suspension included.
     Boottime,
-    /// International atomic time: keel knows no leap seconds, as Linux before it is told.
+    /// International atomic time: without leap seconds, as on a Linux without a time daemon.
     Tai,
     /// Processor time of a process; `true`: of the program's part only.
     Process(Rc<Process>, bool),

@@ -32,7 +32,7 @@ const BETWEEN_INTERRUPTS_NS: u64 = 50_000;
 /// Armed timers that count processor time.
 static CPU_TIMERS: Global<Cell<usize>> = Global::new(Cell::new(0));
 
-/// Tells the monitor when to interrupt the program that is going to run.
+/// Sets the monitor's deadline for interrupting the program that runs next.
 pub(crate) fn program() {
     ring::set_deadline(earliest().map(|deadline| deadline.max(NEXT_INTERRUPT.get())));
 }
@@ -62,7 +62,7 @@ fn insert(deadline_ns: u64, event: Event) -> TimerKey {
     PENDING.borrow_mut().insert(deadline_ns, event)
 }
 
-/// Wakes a sleeping thread at a deadline (monotonic ns). The monitor learns of it when another
+/// Wakes a sleeping thread at a deadline (monotonic ns). The monitor is notified when another
 /// program gets the CPU, or when the CPU idles.
 pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<Task>) -> TimerKey {
     insert(deadline_ns, Event::Wake(task.clone()))
@@ -103,7 +103,7 @@ pub(crate) fn run_due() {
     }
 }
 
-/// Whether somebody's processor time must be watched by a tick.
+/// Whether a processor time limit or timer needs the tick.
 pub(crate) fn counts_cpu_time() -> bool {
     CPU_TIMERS.get() > 0
 }
@@ -138,8 +138,13 @@ impl Timer {
     pub fn arm(self: &Rc<Self>, deadline_ns: u64) {
         self.cancel();
         self.key.set(Some(insert(deadline_ns, Event::Fire(Rc::downgrade(self)))));
-        // The running program must be interrupted for it: told on the way back.
+        // The running program must be interrupted for it: the deadline is set on the way back.
         hal::percpu::set_work_pending();
+    }
+
+    /// Whether it is going to go off.
+    pub fn is_armed(&self) -> bool {
+        self.key.get().is_some()
     }
 
     /// Does not go off.

@@ -16,7 +16,7 @@ use uapi::{Errno, Result};
 
 /// Largest overrun that is reported.
 const MAX_OVERRUN: u64 = i32::MAX as u64;
-/// Next look at an interval timer whose signal nobody takes, in ns: its expiries are counted by then, not one by one.
+/// Interval, in ns, at which a timer with a pending signal is re-armed: its overruns are counted then, not one by one.
 pub(super) const UNTAKEN_NS: u64 = 1_000_000;
 
 /// The timers of a process by id.
@@ -26,7 +26,7 @@ pub struct PosixTimers {
     next: Cell<i32>,
 }
 
-/// Who is told.
+/// The receiver of the expiry.
 enum Notify {
     Nobody,
     Process(Weak<Process>),
@@ -199,6 +199,8 @@ pub(crate) fn check_cpu_time(process: &Rc<Process>) {
 pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     const SIGEV_SIGNAL: i32 = 0;
     const SIGEV_NONE: i32 = 1;
+    /// For libraries: to the kernel the same as SIGEV_SIGNAL.
+    const SIGEV_THREAD: i32 = 2;
     const SIGEV_THREAD_ID: i32 = 4;
     let clock_id = clock;
     Clock::check_waits(clock)?;
@@ -216,7 +218,7 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     };
     let notify = match kind {
         SIGEV_NONE => Notify::Nobody,
-        SIGEV_SIGNAL => Notify::Process(Rc::downgrade(process)),
+        SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Rc::downgrade(process)),
         SIGEV_THREAD_ID => {
             let thread = pid::find_task(tid).filter(|t| t.pid() == process.pid()).ok_or(Errno::EINVAL)?;
             Notify::Thread(Rc::downgrade(&thread))

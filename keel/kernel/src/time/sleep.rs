@@ -32,11 +32,11 @@ pub fn sys_nanosleep(request: usize, remaining: usize) -> Result<()> {
 pub fn sys_clock_nanosleep(id: i32, flags: u32, request: usize, remaining: usize) -> Result<()> {
     Clock::check_waits(id)?;
     let clock = Clock::of(id)?;
-    let ns = read_timespec(request)?;
     // A thread can't wait for its own processor time to pass.
     if id == g::CLOCK_THREAD_CPUTIME_ID as i32 {
-        return Err(Errno::EINVAL);
+        return Err(Errno::EOPNOTSUPP);
     }
+    let ns = read_timespec(request)?;
     let absolute = flags & g::TIMER_ABSTIME != 0;
     if clock.is_cpu() {
         return sleep_cpu(&clock, if absolute { ns } else { clock.now().saturating_add(ns) });

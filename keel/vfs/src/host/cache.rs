@@ -15,7 +15,7 @@ const MIN_NAMES: usize = 16 << 10;
 /// Most nodes that are kept alive because they were fetched ahead.
 const MAX_AHEAD: usize = 64;
 
-/// Lists of who holds what, oldest first. Entries of nodes that are gone stay until they come up.
+/// Lists of nodes by the resources they hold, oldest first. Entries of nodes that are gone stay until they come up.
 pub(super) struct Cache {
     pages: Cell<usize>,
     max_pages: usize,
@@ -130,7 +130,7 @@ impl Cache {
                 if self.with_names.borrow().len() > 1 {
                     continue;
                 }
-                // A single directory that is too large is forgotten again and again.
+                // A single directory that is too large is evicted again and again.
                 self.names_dropped(dir.clear_names());
                 break;
             }

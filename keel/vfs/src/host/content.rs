@@ -27,7 +27,7 @@ const MAX_WRITE: usize = 256 << 10;
 /// How often pages for a mapping are read again that were written meanwhile, before the window shows them.
 const TRIES: usize = 8;
 
-/// What tells one version of a file's content from another.
+/// Identifies a version of a file's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -61,6 +61,16 @@ pub(super) struct Content {
     /// Counts whatever makes pages old that were asked for before it: changes of the pod, and those of others that were
     /// noticed. Answers that were asked for before the last one are not kept.
     epoch: Cell<u64>,
+    /// Requests with gathered writes that the host has not answered.
+    pub(super) gathered: Cell<u32>,
+    /// The size that the file will have then.
+    pub(super) expected: Cell<u64>,
+    /// When the last small write was done, monotonic ns.
+    pub(super) wrote: Cell<u64>,
+    /// How many gathered writes failed, and how the last one did.
+    pub(super) failure: Cell<(u32, Option<Errno>)>,
+    /// The number of the last change that a write made, see [`super::order`], and of its request.
+    written: Cell<(u64, u64)>,
     /// Pages that mappings asked of the window.
     asked: Cell<u64>,
     /// Part of it can't be read, perhaps: pages for mappings are read, not shown in the window unseen.
@@ -70,6 +80,11 @@ pub(super) struct Content {
 impl Content {
     pub(super) fn handle(&self) -> Option<u64> {
         self.handle.get().map(|h| h.id)
+    }
+
+    /// The handle if it may write.
+    pub(super) fn writable_handle(&self) -> Option<u64> {
+        self.handle.get().filter(|handle| handle.writable).map(|handle| handle.id)
     }
 
     pub(super) fn take_used(&self) -> bool {

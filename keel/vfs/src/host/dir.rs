@@ -4,7 +4,7 @@ use super::near::{Misses, Order};
 use super::order::Asked;
 use super::{HostNode, now};
 use crate::{FileType, Listing, Name};
-use abi::request::{NodeAttr, Op};
+use abi::request::{NodeAttr, Op, list_attr};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -19,7 +19,7 @@ const MAX_AHEAD: usize = 16;
 enum Seen {
     /// There is no such name.
     Absent,
-    /// Only what a directory itself tells: inode number and mode without permissions.
+    /// Only what a directory entry has: inode number and file type.
     Listed(u64, u32),
     /// Attributes and the link target.
     All(Box<(NodeAttr, Option<Name>)>),
@@ -42,7 +42,7 @@ impl Seen {
 
 /// What is known of a name.
 pub(super) struct Entry {
-    /// When it was asked for.
+    /// When it was requested.
     asked: Asked,
     /// The number of the last change that the pod made to the name, see [`super::order`].
     changed: u64,
@@ -77,6 +77,8 @@ pub(super) struct Names {
     pub(super) attributes: Cell<u64>,
     /// Regular files in it that were looked up since the last listing.
     pub(super) looked_up: Cell<usize>,
+    /// Trips for access control lists of its entries since it was listed; the largest number: they came with the listing.
+    pub(super) list_trips: Cell<u64>,
     /// When the whole directory was fetched; 0: never.
     listed: Cell<u64>,
     /// The last change of the pod to a name of which nothing is known any more.
@@ -103,7 +105,7 @@ impl Names {
     }
 }
 
-/// What the table says about a name.
+/// The table's entry for a name.
 enum Known {
     Node(Rc<HostNode>, u64),
     Attr(NodeAttr, Option<Name>, Asked),
@@ -341,8 +343,9 @@ impl HostNode {
     /// A change of the pod to `name` is done that was asked for at `asked`. Whether it is what the name is now: if another
     /// change of it was done since, nobody knows which was the last, and the host is asked at the next use.
     pub(super) fn name_changed(&self, name: &[u8], asked: Asked) -> bool {
-        self.stale();
+        // First, as they begin with what was changed before.
         let names = self.names();
+        self.stale();
         let number = self.changed.get();
         let mut map = names.map.borrow_mut();
         let is_last =
@@ -365,8 +368,12 @@ impl HostNode {
 
     /// Whether nothing else is known of a name than that it leads to `node`.
     pub(super) fn leads_to(&self, name: &[u8], node: &Rc<HostNode>) -> bool {
-        let names = self.names();
-        names.map.borrow().get(name).is_none_or(|entry| entry.node.ptr_eq(&node.this))
+        // What was only listed has no node.
+        let is_listed = |entry: &Entry| {
+            entry.node.strong_count() == 0 && entry.found.entry() == Some((node.attr_cached().ino, node.kind()))
+        };
+        let is_it = |entry: &Entry| entry.node.ptr_eq(&node.this) || is_listed(entry);
+        self.names().map.borrow().get(name).is_none_or(is_it)
     }
 
     /// Another change of `name` was under way at the same time as one that is done: the host is asked at the next use.
@@ -385,6 +392,26 @@ impl HostNode {
         names.forgotten.set(number);
         // Until the next listing the table can't say that a name is absent.
         names.listed.set(0);
+    }
+
+    /// The host refused to make `name`. If it exists there and is known as absent, another request of the pod, of which the
+    /// answer was not taken yet, or a host process made it: the host is asked at the next use.
+    pub(super) fn refused(&self, name: &[u8], errno: Errno) {
+        if errno == Errno::EEXIST && matches!(self.known(name), Known::Absent) {
+            self.forget_name(name);
+        }
+    }
+
+    /// Whether the host would have to be asked for a name.
+    pub(super) fn has_no_answer(&self, name: &[u8]) -> bool {
+        self.mounted_at(name).is_none() && matches!(self.known(name), Known::Unknown)
+    }
+
+    /// The pod made this directory, asked for at `asked`: nothing is in it, unless the pod changed it since.
+    pub(super) fn is_empty(&self, asked: Asked) {
+        if self.names.get().is_none() {
+            self.listed(Vec::new(), list_attr::ALL, Asked { changes: self.changed.get(), ..asked });
+        }
     }
 
     /// All entries. Fetches the whole directory with all attributes unless that was just done.
@@ -408,6 +435,7 @@ impl HostNode {
         let names = self.names();
         names.attributes.set(attributes);
         names.looked_up.set(0);
+        names.list_trips.set(0);
         let before = names.len();
         let mut map = names.map.borrow_mut();
         let is_old = |entry: &Entry| entry.asked.at < asked.at && entry.changed <= asked.changes;

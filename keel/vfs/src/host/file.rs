@@ -1,7 +1,9 @@
-//! Host files as inodes: every change goes to the host at once.
+//! Host files as inodes: changes go to the host at once, but for small writes ([`super::gather`]).
 
+use super::gather::End;
 use super::order::Asked;
 use super::{HostNode, Key, Reply};
+use crate::acl::{Acl, Kind};
 use crate::inode::Attachments;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::request::{FsStat, NodeAttr, Op, SetAttr, open_flags, set_attr};
@@ -72,6 +74,7 @@ impl Inode for HostNode {
     }
 
     fn attr(&self) -> Result<Attr> {
+        self.settle_content()?;
         self.fresh_attr()
     }
 
@@ -84,6 +87,7 @@ impl Inode for HostNode {
     }
 
     fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.settle_content()?;
         self.read_content(offset, dst)
     }
 
@@ -93,14 +97,28 @@ impl Inode for HostNode {
     }
 
     fn append(&self, src: &mut dyn Src) -> Result<(usize, u64)> {
+        let (written, end) = self.append_later(src)?;
+        Ok((written, self.resolve(end)?))
+    }
+
+    fn append_later(&self, src: &mut dyn Src) -> Result<(usize, End)> {
         self.writable()?;
         self.write_content(None, src)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.settle_content()
+    }
+
+    fn failure(&self) -> (u32, Option<Errno>) {
+        self.content.get().map_or((0, None), |content| content.failure.get())
     }
 
     fn pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
         if write {
             self.writable()?;
         }
+        self.settle_content()?;
         self.content_pages(first, count, write)
     }
 
@@ -108,6 +126,7 @@ impl Inode for HostNode {
         if write {
             self.writable()?;
         }
+        self.settle_content()?;
         self.content_shared(first, count, write)
     }
 
@@ -116,11 +135,16 @@ impl Inode for HostNode {
     }
 
     fn copies(&self, first: u64, count: usize) -> Result<Vec<Frame>> {
+        self.settle_content()?;
         self.content_copies(first, count)
     }
 
     fn was_cut(&self) -> Option<u64> {
         self.cut_content()
+    }
+
+    fn has_scarce_pages(&self) -> bool {
+        self.is_writable() && self.content().distrusted.get()
     }
 
     fn drop_window(&self, distrust: bool) {
@@ -147,27 +171,46 @@ impl Inode for HostNode {
         Ok(Found { inode, expires, mount: None })
     }
 
+    fn takes_stores(&self) -> bool {
+        self.export.host.has_window()
+    }
+
+    fn is_unknown(&self, name: &[u8]) -> bool {
+        self.is_writable() && self.kind() == FileType::Directory && self.has_no_answer(name)
+    }
+
     fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
         self.writable()?;
         let path = self.path_to(name);
         let (mode, uid, gid) = (u64::from(new.mode), u64::from(new.uid), u64::from(new.gid));
-        let (attr, reply, asked) = match FileType::of(new.mode) {
-            FileType::Directory => self.call_attr(Op::Mkdir, [mode & 0o7777, uid, gid, 0, 0], &path)?,
+        let made = match FileType::of(new.mode) {
+            FileType::Directory => self.call_attr(Op::Mkdir, [mode & 0o7777, uid, gid, 0, 0], &path),
             FileType::Symlink => {
                 let (len, input) = Self::joined(&path, new.target);
-                self.call_attr(Op::Symlink, [len, uid, gid, 0, 0], &input)?
+                self.call_attr(Op::Symlink, [len, uid, gid, 0, 0], &input)
             }
             FileType::Regular => {
-                let flags = open_flags::READ | open_flags::WRITE | open_flags::CREATE | open_flags::EXCLUSIVE;
-                self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &path)?
+                let new = open_flags::CREATE | open_flags::EXCLUSIVE | open_flags::OR_TELL;
+                let flags = open_flags::READ | open_flags::WRITE | new;
+                self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &path)
             }
-            FileType::Fifo | FileType::Socket => self.call_attr(Op::Mknod, [mode, uid, gid, 0, 0], &path)?,
+            FileType::Fifo | FileType::Socket => self.call_attr(Op::Mknod, [mode, uid, gid, 0, 0], &path),
             FileType::CharDevice | FileType::BlockDevice => return Err(Errno::EPERM),
         };
-        let handle = (FileType::of(new.mode) == FileType::Regular).then_some(reply.extra[0]);
+        let (attr, reply, asked) = made.inspect_err(|errno| self.refused(name, *errno))?;
+        if reply.result != 0 {
+            self.enter(name, &attr, asked);
+            self.refused(name, Errno::EEXIST);
+            return Err(Errno::EEXIST);
+        }
         let node = self.named(name, &attr, asked);
-        if let Some(id) = handle {
-            node.take_handle(id, true);
+        match node.kind() {
+            FileType::Regular => {
+                node.take_handle(reply.extra[0], true);
+                node.will_be_written();
+            }
+            FileType::Directory => node.is_empty(asked),
+            _ => {}
         }
         if !new.target.is_empty() {
             node.target.replace(Some(Rc::from(new.target)));
@@ -175,19 +218,37 @@ impl Inode for HostNode {
         Ok(node)
     }
 
+    fn create_unnamed(&self, new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
+        self.writable()?;
+        if self.gone.get() {
+            return Err(Errno::ENOENT);
+        }
+        let flags = open_flags::READ | open_flags::WRITE | open_flags::UNNAMED;
+        let (mode, uid, gid) = (u64::from(new.mode), u64::from(new.uid), u64::from(new.gid));
+        let (attr, reply, asked) = self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &self.path())?;
+        let node = self.export.node(None, &attr, asked);
+        node.gone.set(true);
+        node.unnamed.set(true);
+        node.take_handle(reply.extra[0], true);
+        Ok(node)
+    }
+
     fn link(&self, name: &[u8], target: &Rc<dyn Inode>) -> Result<()> {
         self.writable()?;
         let target = same_export(self, target)?;
-        if target.gone.get() {
+        if target.gone.get() && !target.unnamed.get() {
             return Err(Errno::ENOENT);
         }
-        let (len, input) = Self::joined(&target.path(), &self.path_to(name));
-        let (attr, _, asked) = self.call_attr(Op::Link, [len, 0, 0, 0, 0], &input)?;
+        let (handle, path) = target.subject()?;
+        let (len, input) = Self::joined(&path, &self.path_to(name));
+        let linked = self.call_attr(Op::Link, [len, handle, 0, 0, 0], &input);
+        let (attr, _, asked) = linked.inspect_err(|errno| self.refused(name, *errno))?;
+        target.unnamed.set(false);
         let linked = self.named(name, &attr, asked);
         if Rc::ptr_eq(&linked, &target) {
             return Ok(());
         }
-        // Another file took the target's name meanwhile, and has a link now that nobody wanted.
+        // Another file took the target's name meanwhile, and has an unwanted link now.
         let asked = self.export.host.ask();
         self.export.call(Op::Unlink, [0; 5], &self.path_to(name), &mut [])?;
         self.name_changed(name, asked);
@@ -236,7 +297,8 @@ impl Inode for HostNode {
             let _ = node.open_handle(false);
         }
         let (len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
-        let (attr, ..) = self.call_attr(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input)?;
+        let renamed = self.call_attr(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input);
+        let (attr, ..) = renamed.inspect_err(|errno| to.refused(new, *errno))?;
         let is_last = self.name_changed(old, asked) & to.name_changed(new, asked);
         // A change that the host has carried out already may not be known yet: then another file had the name.
         let is_last = is_last && Key::of(&attr) == Key::of(&moved.attr_cached());
@@ -265,6 +327,10 @@ impl Inode for HostNode {
         }
         self.enter_changed(old, other.as_ref());
         to.enter_changed(new, Some(&moved));
+        if moved.kind() != FileType::Directory && attr.nlink > 1 {
+            // If the new name was another one of the same file by then, the host has left both as they are.
+            self.forget_name(old);
+        }
         Ok(true)
     }
 
@@ -312,11 +378,12 @@ impl Inode for HostNode {
             }
             None => {}
         }
-        if self.gone.get() {
-            return Err(Errno::ESTALE);
+        let (handle, path) = self.subject()?;
+        let input = [bytemuck::bytes_of(&set), &path].concat();
+        let (attr, _, asked) = self.call_attr(Op::SetAttr, [handle, 0, 0, 0, 0], &input)?;
+        if set.valid & set_attr::MODE != 0 {
+            self.forget_lists();
         }
-        let input = [bytemuck::bytes_of(&set), &self.path()].concat();
-        let (attr, _, asked) = self.call_attr(Op::SetAttr, [0; 5], &input)?;
         if Key::of(&attr) != Key::of(&self.attr_cached()) {
             // Another file took its name meanwhile.
             self.stale();
@@ -331,11 +398,7 @@ impl Inode for HostNode {
         if !self.export.writable || !name.starts_with(b"user.") {
             return Err(if name.starts_with(b"system.") { Errno::EOPNOTSUPP } else { Errno::ENODATA });
         }
-        let (len, input) = Self::joined(&self.path(), name);
-        let mut value = crate::memory::buffer(64 << 10)?;
-        let reply = self.export.call(Op::GetXattr, [len, 0, 0, 0, 0], &input, &mut value)?;
-        value.truncate(reply.result as usize);
-        Ok(value)
+        self.fetch_xattr(name)
     }
 
     fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
@@ -343,33 +406,50 @@ impl Inode for HostNode {
         if !name.starts_with(b"user.") {
             return Err(Errno::EOPNOTSUPP);
         }
-        let path = self.path();
-        let input = [&path, name, value].concat();
-        let args = [path.len() as u64, name.len() as u64, u64::from(flags), 0, 0];
-        self.export.call(Op::SetXattr, args, &input, &mut [])?;
-        self.stale();
-        Ok(())
+        self.send_xattr(name, value, flags)
     }
 
     fn list_xattrs(&self) -> Result<Vec<u8>> {
-        if !self.export.writable {
+        if !self.may_have_lists() {
             return Ok(Vec::new());
         }
+        let (handle, path) = self.subject()?;
         let mut names = crate::memory::buffer(64 << 10)?;
-        match self.export.call(Op::ListXattr, [0; 5], &self.path(), &mut names) {
+        match self.export.call(Op::ListXattr, [handle, 0, 0, 0, 0], &path, &mut names) {
             Ok(reply) => names.truncate(reply.result as usize),
             Err(Errno::EOPNOTSUPP) => names.clear(),
             Err(errno) => return Err(errno),
         }
-        let users = names.split_inclusive(|&b| b == 0).filter(|n| n.starts_with(b"user."));
-        Ok(users.collect::<Vec<_>>().concat())
+        let is_shown = |name: &&[u8]| {
+            self.export.writable && name.starts_with(b"user.")
+                || name.split_last().is_some_and(|(_, name)| Kind::of(name).is_some())
+        };
+        Ok(names.split_inclusive(|&b| b == 0).filter(is_shown).collect::<Vec<_>>().concat())
     }
 
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         self.writable()?;
-        let (len, input) = Self::joined(&self.path(), name);
-        self.export.call(Op::RemoveXattr, [len, 0, 0, 0, 0], &input, &mut [])?;
-        self.stale();
+        if !name.starts_with(b"user.") {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.clear_xattr(name)
+    }
+
+    fn has_acls(&self) -> bool {
+        self.may_have_lists()
+    }
+
+    fn acl(&self, kind: Kind) -> Result<Option<Rc<Acl>>> {
+        self.list_of(kind)
+    }
+
+    fn put_acl(&self, kind: Kind, acl: Option<Rc<Acl>>, mode: u32) -> Result<()> {
+        self.writable()?;
+        self.put_list(kind, acl.as_deref(), mode)
+    }
+
+    fn adopt_acls(&self, access: Option<Rc<Acl>>, default: Option<Rc<Acl>>) -> Result<()> {
+        self.has_lists(access, default);
         Ok(())
     }
 
@@ -386,6 +466,10 @@ impl Inode for HostNode {
     fn fallocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
         self.writable()?;
         self.fallocate_content(mode, offset, len)
+    }
+
+    fn seek_data(&self, offset: u64, hole: bool) -> Result<u64> {
+        self.seek_content(offset, hole)
     }
 
     fn open(&self, write: bool) -> Result<Option<Rc<dyn Inode>>> {

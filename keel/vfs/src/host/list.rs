@@ -1,4 +1,4 @@
-//! Listing host directories: one that is wanted, and more ahead for who goes through a tree.
+//! Listing host directories: the requested one, and readahead of others for a walk through a tree.
 
 use super::near::{Order, SMALL};
 use super::order::Asked;
@@ -16,11 +16,11 @@ const NEAR: usize = 4;
 const ROOM: usize = 256 << 10;
 /// Bytes of records ahead after the first step through a tree; they double with each step.
 const FIRST_AHEAD: u64 = 8 << 10;
-/// Steps after which the host is also asked for what follows the tree beneath the directory.
+/// Steps of a walk after which directories beyond the subtree are read ahead, too.
 const STEPS_TO_OTHERS: u32 = 2;
 /// Most bytes of paths in a request.
 const MAX_PATHS: usize = 8 << 10;
-/// Most directories above whose other directories are asked for.
+/// Most ancestors whose other directories are read ahead.
 const MAX_UP: usize = 16;
 
 /// Steps that are counted: what is asked for ahead no longer grows then.
@@ -156,7 +156,7 @@ impl HostNode {
                     }
                     entries.push(name, attr.ino, crate::FileType::of(attr.mode))?;
                     let name = self.list_entry(name, attr, target, asked);
-                    // The cache may have forgotten names again: it does not take this many.
+                    // The cache may have evicted names already: its limit is below this count.
                     let kept = order.take().filter(|order| order.len() < self.names().len());
                     if let Some(mut kept) = kept
                         && kept.try_reserve(1).is_ok()
@@ -173,7 +173,7 @@ impl HostNode {
             }
         }
         if let Some(order) = order {
-            self.listed(order, attributes, asked);
+            self.listed(order, if attributes == list_attr::LISTS { list_attr::ALL } else { attributes }, asked);
         }
         drop(underway);
         Ok(entries)
@@ -204,7 +204,7 @@ impl HostNode {
     /// which the list need not have had.
     fn known_directory(&self, path: &[u8], attr: &NodeAttr, asked: Asked) -> Option<Rc<Self>> {
         let mut at = self.rc().ok()?;
-        // Most lie beneath the directory that was asked for.
+        // Most lie beneath the requested directory.
         let mut rest = match path.strip_prefix(&self.path()[..]) {
             Some([b'/', rest @ ..]) => rest,
             _ => {

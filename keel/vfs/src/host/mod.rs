@@ -10,16 +10,20 @@ mod cache;
 mod content;
 mod dir;
 mod file;
+mod gather;
 mod list;
+mod lists;
 mod mounted;
 mod near;
 mod node;
 mod order;
 mod window;
 
+pub use gather::{End, Landing};
 pub use node::HostNode;
 
 use abi::request::{NodeAttr, Op};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -53,6 +57,16 @@ pub trait HostFiles {
     fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize>;
     /// Sends a request whose completion nobody waits for. Never blocks.
     fn post(&self, op: Op, args: [u64; 6]);
+    /// Sends a request with input and room for output in frames: bytes of each, and how many. Never waits, and holds no
+    /// borrow of this crate's later: `done` is called when it is completed, before what was sent after it, and the frames
+    /// stay until then.
+    fn send(&self, op: Op, args: [u64; 6], input: Parts<'_>, output: Part<'_>, done: Box<dyn FnOnce(Result<Reply>)>);
+    /// Calls `done` of requests that are completed, without a trip.
+    fn collect(&self) {}
+    /// Writes were gathered that must be sent, by [`Host::flush`], before the next request of any kind, and within `ns`.
+    fn gathered(&self, _ns: u64) {}
+    /// All gathered writes have reached the host.
+    fn all_landed(&self) {}
     /// A handle on a page of the window, by guest-physical address; `None` where there is no window.
     fn window_page(&self, gpa: u64) -> Option<Frame>;
     /// Whether the host lost pages of the window, which read as zeros since, and nobody has called
@@ -70,11 +84,18 @@ pub trait HostFiles {
     }
 }
 
+/// Bytes of a frame: where they begin, and how many.
+pub type Part<'a> = (&'a Frame, usize, usize);
+
+/// Bytes of frames, one after the other: where they begin, and how many.
+pub type Parts<'a> = (&'a [Frame], usize, usize);
+
 /// What all exports share: the way to the host and the bounds of the caches.
 pub struct Host {
     io: Rc<dyn HostFiles>,
     cache: Cache,
     window: Window,
+    gather: gather::Gather,
     /// How many directories in a row were listed right after the one they lie in.
     tree_steps: Cell<u32>,
     /// In how many directories in a row names were sought, one after the other.
@@ -91,6 +112,8 @@ pub struct Host {
     map_from_ram: u64,
     /// The monitor knows [`Op::Fetch`].
     has_fetch: Cell<bool>,
+    /// Requests to write so far.
+    writes: Cell<u64>,
     /// Changes of the pod that were done so far, see [`order`].
     changes: Cell<u64>,
 }
@@ -110,6 +133,7 @@ impl Host {
             map_from_ram,
             cache: Cache::new(cache_pages),
             window: Window::default(),
+            gather: gather::Gather::default(),
             tree_steps: Cell::new(0),
             sought_steps: Cell::new(0),
             looked_up: Cell::new(false),
@@ -117,6 +141,7 @@ impl Host {
             underway: RefCell::default(),
             scratch: Cell::default(),
             has_fetch: Cell::new(true),
+            writes: Cell::new(0),
             changes: Cell::new(0),
         });
         crate::memory::reclaim_from(&host);
@@ -142,7 +167,7 @@ impl Host {
     /// Has the host store what was written through open handles, sync(2).
     pub fn sync_all(&self) {
         for node in self.cache.handle_users() {
-            // Nobody can be told: sync(2) has no errors.
+            // sync(2) returns no errors.
             let _ = node.sync_content(false);
         }
     }

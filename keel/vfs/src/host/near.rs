@@ -1,4 +1,4 @@
-//! Names near those that are looked up: who asks for several of a directory asks for more of them.
+//! Prefetch of names near those that are looked up: several lookups in a directory predict more of them.
 
 use super::dir::{Entry, Names};
 use super::{HostNode, now};
@@ -45,7 +45,7 @@ pub(super) struct Misses {
     last: usize,
 }
 
-/// How somebody goes through a directory.
+/// The access pattern within a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// As the host lists it.

@@ -16,7 +16,7 @@ use uapi::{Errno, Result};
 
 /// Most other names of a file that are remembered.
 const MAX_OTHERS: usize = 8;
-/// How often a file is asked for again whose name changed meanwhile, or is tried under another one.
+/// Retries of a request for a file that was renamed meanwhile, or is tried under another name.
 pub(super) const TRIES: usize = MAX_OTHERS + 4;
 
 /// A file of an export. As an [`crate::Inode`] it passes changes on to the host; the overlay's
@@ -38,9 +38,12 @@ pub struct HostNode {
     pub(super) changed: Cell<u64>,
     /// The place leads elsewhere or nowhere by now: only an open handle still reaches the file.
     pub(super) gone: Cell<bool>,
+    /// Made without a name, may get one.
+    pub(super) unnamed: Cell<bool>,
     pub(super) target: RefCell<Option<Name>>,
     pub(super) names: OnceCell<Box<Names>>,
     pub(super) content: OnceCell<Box<Content>>,
+    pub(super) lists: OnceCell<Box<super::lists::Lists>>,
     /// The overlay's node over this file, while it lives.
     pub(crate) overlay: RefCell<Weak<Node>>,
     pub(super) attachments: Attachments,
@@ -69,9 +72,11 @@ impl HostNode {
             perm_fetched: Cell::new(fetched),
             changed: Cell::new(changed),
             gone: Cell::new(false),
+            unnamed: Cell::new(false),
             target: RefCell::new(None),
             names: OnceCell::new(),
             content: OnceCell::new(),
+            lists: OnceCell::new(),
             overlay: RefCell::new(Weak::new()),
             attachments: Attachments::default(),
             mounted: OnceCell::new(),
@@ -208,7 +213,7 @@ impl HostNode {
         !self.others.borrow().is_empty()
     }
 
-    /// Nobody knows whether it has a name: it is tried when it is not found by the others.
+    /// Whether it still has this name is unknown: it is tried when the other names fail.
     pub(super) fn may_have_name(&self, dir: &Rc<Self>, name: &[u8]) {
         let is_it = |place: &(Rc<Self>, Name)| Rc::ptr_eq(&place.0, dir) && *place.1 == *name;
         if self.gone.get() || self.place.borrow().is_none() {
@@ -219,6 +224,11 @@ impl HostNode {
         {
             self.others.borrow_mut().push((dir.clone(), Rc::from(name)));
         }
+    }
+
+    /// Made without a name, it never gets one (`O_TMPFILE | O_EXCL`).
+    pub fn never_named(&self) {
+        self.unnamed.set(false);
     }
 
     /// A change of the pod is done, after which size, times and links must be asked for.
@@ -292,7 +302,7 @@ impl HostNode {
 }
 
 impl HostNode {
-    /// It ends: nobody uses it any more.
+    /// Its last reference is dropped.
     fn end(&mut self) {
         if let Some(content) = self.content.take() {
             content.dispose(&self.export.host);
@@ -309,7 +319,7 @@ impl HostNode {
         {
             recent.add(Key::of(&self.attr.get()), changed);
         }
-        // Nobody drops a node while looking at the table; if so, a dead weak pointer stays.
+        // No node is dropped during a borrow of the table; if one is, a dead weak pointer stays.
         if let Ok(mut nodes) = self.export.nodes.try_borrow_mut() {
             let key = Key::of(&self.attr.get());
             if nodes.get(&key).is_some_and(|n| n.strong_count() == 0) {

@@ -28,7 +28,7 @@ pub(super) struct Chunk {
     pub(super) writable: bool,
 }
 
-/// Free space by size and who uses the rest.
+/// Free space by size, and the users of the rest.
 #[derive(Default)]
 pub(super) struct Window {
     free: RefCell<[Vec<u64>; CLASSES]>,
@@ -47,12 +47,17 @@ const fn class_of(room: u64) -> usize {
 }
 
 impl Host {
+    /// The monitor maps no files: all pages are copies, and nothing is written by a store into a shared mapping.
+    pub fn has_no_window(&self) {
+        self.window.absent.set(true);
+    }
+
     pub(super) fn has_window(&self) -> bool {
         !self.window.absent.get()
     }
 
-    /// Whether a page of the chunk is held by somebody.
-    fn in_use(&self, chunk: &Chunk) -> bool {
+    /// Whether a page of the chunk is referenced.
+    pub(super) fn in_use(&self, chunk: &Chunk) -> bool {
         (0..chunk.mapped / FRAME_SIZE as u64)
             .any(|i| self.io.window_page(chunk.gpa + i * FRAME_SIZE as u64).is_some_and(|page| page.refs() > 1))
     }
@@ -75,6 +80,9 @@ impl Host {
 
     /// Room of the window for `bytes` (at most [`CHUNK`]) of `node`.
     pub(super) fn window_room(&self, node: &Weak<HostNode>, bytes: u64) -> Result<(u64, u64)> {
+        if !self.has_window() {
+            return Err(Errno::ENODEV);
+        }
         let room = bytes.clamp(SMALLEST, CHUNK).next_power_of_two();
         self.window.users.borrow_mut().push_back(node.clone());
         if let Some(gpa) = self.take_free(room) {
@@ -109,7 +117,7 @@ impl Host {
         self.take_free(room).map(|gpa| (gpa, room)).ok_or(Errno::ENOMEM)
     }
 
-    /// Finds pieces that nobody uses any more: of files that are gone, and with `all` of files that
+    /// Finds unused pieces: of files that are gone, and with `all` of files that
     /// are still known.
     fn reclaim(&self, room: u64, all: bool) {
         let retired = self.window.retired.take();
@@ -147,7 +155,7 @@ impl Host {
         }
     }
 
-    /// Pages were lost, and nobody knows which: what is in the window now is used no more. `distrust`: of the files that were
+    /// Unknown pages of the window were lost: its present pages are used no more. `distrust`: of the files that were
     /// there one can't be read in part.
     pub(super) fn drop_window(&self, distrust: bool) {
         for node in self.window.users.take().iter().filter_map(Weak::upgrade) {

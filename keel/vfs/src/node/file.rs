@@ -119,6 +119,7 @@ impl Node {
             return Err(Errno::EPERM);
         }
         self.own_data(false)?;
+        self.forget_capability();
         // What would pass the end is refused for its whole page, as in Linux.
         let size = self.attr.get().size;
         let grows = offset.saturating_add(src.remaining() as u64) > size;
@@ -213,6 +214,7 @@ impl Node {
             return Err(Errno::EFBIG);
         }
         self.own_data(size == 0)?;
+        self.forget_capability();
         let old = self.attr.get().size;
         let seals = self.seals.get();
         if size < old && seals & F_SEAL_SHRINK != 0 || size > old && seals & F_SEAL_GROW != 0 {
@@ -231,11 +233,14 @@ impl Node {
     pub(super) fn allocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
         self.data().map_err(|_| Errno::ENODEV)?;
         let punch = FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE;
-        if !matches!(mode & !FALLOC_KEEP_SIZE, 0 | FALLOC_ZERO_RANGE) && mode != punch {
+        // A tmpfs zeroes no ranges.
+        let zeroes = self.fs.is_overlay && mode & !FALLOC_KEEP_SIZE == FALLOC_ZERO_RANGE;
+        if mode & !FALLOC_KEEP_SIZE != 0 && !zeroes && mode != punch {
             return Err(Errno::EOPNOTSUPP);
         }
         let end = offset.checked_add(len).filter(|&e| e <= FILE_MAX).ok_or(Errno::EFBIG)?;
         self.own_data(false)?;
+        self.forget_capability();
         let seals = self.seals.get();
         let size = self.attr.get().size;
         let grows = mode & FALLOC_KEEP_SIZE == 0 && end > size;
@@ -277,8 +282,8 @@ impl Node {
         if offset >= size {
             return Err(Errno::ENXIO);
         }
-        if self.lower_data().is_some() {
-            return Ok(if hole { size } else { offset });
+        if let Some(lower) = self.lower_data() {
+            return lower.seek_content(offset, hole);
         }
         let map = pages.0.borrow();
         if hole {

@@ -1,6 +1,6 @@
 //! Private files as inodes.
 
-use super::{Body, Node, OWN_ATTR};
+use super::{Body, F_SEAL_EXEC, Node, OWN_ATTR};
 use crate::acl::{Acl, Kind};
 use crate::attr::now;
 use crate::inode::Attachments;
@@ -146,7 +146,13 @@ impl Inode for Node {
     fn change(&self, change: &Change) -> Result<()> {
         self.own_attr()?;
         if let Some(mode) = change.mode
-            && let Some(acl) = self.list_of(Kind::Access)
+            && self.seals.get() & F_SEAL_EXEC != 0
+            && (mode ^ self.attr.get().mode) & 0o111 != 0
+        {
+            return Err(Errno::EPERM);
+        }
+        if let Some(mode) = change.mode
+            && let Some(acl) = self.list_of(Kind::Access)?
         {
             self.keep_list(Kind::Access, Some(Rc::new(acl.with_mode(mode)?)))?;
         }
@@ -192,16 +198,35 @@ impl Inode for Node {
         self.drop_xattr(name)
     }
 
+    fn capability(&self) -> Option<Vec<u8>> {
+        self.own_capability()
+    }
+
+    fn drop_capability(&self) {
+        self.forget_capability();
+    }
+
     fn has_acls(&self) -> bool {
         true
     }
 
-    fn acl(&self, kind: Kind) -> Option<Rc<Acl>> {
+    fn acl(&self, kind: Kind) -> Result<Option<Rc<Acl>>> {
         self.list_of(kind)
     }
 
-    fn put_acl(&self, kind: Kind, acl: Option<Rc<Acl>>) -> Result<()> {
+    fn put_acl(&self, kind: Kind, acl: Option<Rc<Acl>>, mode: u32) -> Result<()> {
+        self.own_attr()?;
+        if kind == Kind::Access {
+            // Else the old list would follow the mode.
+            self.keep_list(kind, None)?;
+        }
+        self.change(&Change { mode: Some(mode), ..Change::default() })?;
         self.keep_list(kind, acl)
+    }
+
+    fn adopt_acls(&self, access: Option<Rc<Acl>>, default: Option<Rc<Acl>>) -> Result<()> {
+        self.keep_list(Kind::Access, access)?;
+        self.keep_list(Kind::Default, default)
     }
 
     fn statfs(&self) -> Result<FsStat> {

@@ -4,7 +4,7 @@
 //! attributes, names and content come from there until the pod changes them. A directory holds its
 //! private entries and whiteouts above the lower names; a file takes a private copy of its content
 //! at the first write; a change of attributes copies no data. A changed node is entered in its
-//! directory's private table (it is *pinned*), all others live only while somebody uses them.
+//! directory's private table (it is *pinned*), all others live only while they are referenced.
 
 mod dir;
 mod file;
@@ -13,6 +13,7 @@ mod inode;
 pub use file::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 mod xattr;
 
+use crate::acl::Kind;
 use crate::attr::now;
 use crate::host::HostNode;
 use crate::inode::Attachments;
@@ -308,8 +309,11 @@ impl Node {
             return Ok(());
         }
         if let Some(lower) = &self.lower {
+            let (access, default) = (self.list_of(Kind::Access)?, self.list_of(Kind::Default)?);
             let attr = lower.fresh_attr()?;
             if !self.owns(OWN_ATTR) {
+                self.keep_list(Kind::Access, access)?;
+                self.keep_list(Kind::Default, default)?;
                 self.attr.set(attr);
                 self.own.set(self.own.get() | OWN_ATTR);
             }
@@ -376,7 +380,10 @@ impl Node {
         if self.seals.get() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
-        self.seals.set(self.seals.get() | seals);
+        // What can be executed and stays so must not change either.
+        let is_executable = seals & F_SEAL_EXEC != 0 && self.attr.get().mode & 0o111 != 0;
+        let more = if is_executable { F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE } else { 0 };
+        self.seals.set(self.seals.get() | seals | more);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::acl::{Acl, Kind};
-use crate::{Inode, Name};
+use crate::{Inode, Name, capability};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -54,24 +54,38 @@ impl Node {
         Ok(())
     }
 
+    /// Value of `security.capability`.
+    pub(super) fn own_capability(&self) -> Option<Vec<u8>> {
+        self.xattrs.borrow().as_ref()?.values.get(capability::NAME).map(|value| value.to_vec())
+    }
+
+    /// Removes it: called for each change of the content.
+    pub(super) fn forget_capability(&self) {
+        let removed = self.xattrs.borrow_mut().as_mut().and_then(|x| x.values.remove(capability::NAME));
+        drop(removed);
+    }
+
     pub(super) fn xattr_names(&self) -> Vec<u8> {
+        // What can't be asked for now is not listed.
+        let has = |kind| self.list_of(kind).is_ok_and(|list| list.is_some());
+        let lists = Kind::NAMES.map(|(name, kind)| has(kind).then_some(name));
+        let lists = lists.into_iter().flatten();
         let xattrs = self.xattrs.borrow();
-        let kept = |kind: Kind| match (xattrs.as_ref(), kind) {
-            (Some(x), Kind::Access) => x.access.is_some(),
-            (Some(x), Kind::Default) => x.default.is_some(),
-            (None, _) => false,
-        };
-        let lists = Kind::NAMES.iter().filter(|(_, kind)| kept(*kind)).map(|(name, _)| *name);
         let names = lists.chain(xattrs.iter().flat_map(|x| x.values.keys().map(|name| &name[..])));
         names.flat_map(|name| name.iter().copied().chain(core::iter::once(0))).collect()
     }
 
-    pub(super) fn list_of(&self, kind: Kind) -> Option<Rc<Acl>> {
-        let xattrs = self.xattrs.borrow();
-        match kind {
-            Kind::Access => xattrs.as_ref()?.access.clone(),
-            Kind::Default => xattrs.as_ref()?.default.clone(),
+    pub(super) fn list_of(&self, kind: Kind) -> Result<Option<Rc<Acl>>> {
+        if !self.owns(super::OWN_ATTR)
+            && let Some(lower) = &self.lower
+        {
+            return crate::acl::consult(&**lower, kind);
         }
+        let xattrs = self.xattrs.borrow();
+        Ok(xattrs.as_ref().and_then(|xattrs| match kind {
+            Kind::Access => xattrs.access.clone(),
+            Kind::Default => xattrs.default.clone(),
+        }))
     }
 
     pub(super) fn keep_list(&self, kind: Kind, acl: Option<Rc<Acl>>) -> Result<()> {

@@ -1,10 +1,11 @@
 //! The files connector over a directory of the host, with counts of what it was asked.
 
-use crate::host::{HostFiles, Reply};
-use abi::request::{DirRecord, NodeAttr, Op, SetAttr, dir_record, list_attr, open_flags, set_attr};
+use crate::host::{HostFiles, Part, Parts, Reply};
+use abi::request::{DirRecord, FsStat, NodeAttr, Op, SetAttr, dir_record, list_attr, node_flags, open_flags, set_attr};
 use hal::frame::{FRAME_SIZE, Frame};
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::Write;
@@ -23,9 +24,22 @@ pub struct HostDir {
     next: RefCell<u64>,
     pub calls: RefCell<Vec<Op>>,
     listings: RefCell<Vec<u64>>,
+    /// Access control lists by path.
+    pub access: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
     pub knows_fetch: bool,
     pub meanwhile: RefCell<Option<Meanwhile>>,
+    /// Sends gathered writes.
+    pub flush: RefCell<Option<Rc<dyn Fn()>>>,
+    sent: RefCell<VecDeque<Sent>>,
+    /// How often a batch of writes was begun.
+    pub gathers: Cell<usize>,
+    /// Gathered writes fail.
+    pub fails: Cell<bool>,
+    pub free_pages: Cell<u64>,
 }
+
+/// A request without a waiter (posted).
+type Sent = (Op, [u64; 6], Vec<u8>, (Frame, usize, usize), Box<dyn FnOnce(Result<Reply>)>);
 
 impl Drop for HostDir {
     fn drop(&mut self) {
@@ -78,8 +92,14 @@ impl HostDir {
             next: RefCell::new(1),
             calls: RefCell::default(),
             listings: RefCell::default(),
+            access: RefCell::default(),
             knows_fetch: true,
             meanwhile: RefCell::default(),
+            flush: RefCell::default(),
+            sent: RefCell::default(),
+            gathers: Cell::new(0),
+            fails: Cell::new(false),
+            free_pages: Cell::new(1 << 30),
         }
     }
 
@@ -136,11 +156,14 @@ impl HostDir {
             } else {
                 Vec::new()
             };
+            let inside = entry.path().strip_prefix(&self.root).unwrap().as_os_str().as_bytes().to_vec();
+            let has_list = self.access.borrow().contains_key(&inside);
+            let flags = if attributes == list_attr::LISTS && !has_list { node_flags::NO_LISTS } else { 0 };
             let head = DirRecord {
                 attr: if brief {
                     NodeAttr { ino: m.ino(), mode: m.mode() & 0o170000, ..NodeAttr::default() }
                 } else {
-                    attr_of(&m)
+                    NodeAttr { flags, ..attr_of(&m) }
                 },
                 name_len: name.len() as u16,
                 target_len: target.len() as u16,
@@ -229,7 +252,10 @@ impl HostDir {
 
 impl HostFiles for HostDir {
     fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+        let flush = self.flush.borrow().clone();
+        flush.inspect(|flush| flush());
         self.others_run(op, false);
+        self.carry_out_sent();
         let reply = self.carry_out(op, args, input, output);
         self.others_run(op, true);
         reply
@@ -253,12 +279,43 @@ impl HostFiles for HostDir {
         }
     }
 
+    fn send(&self, op: Op, args: [u64; 6], input: Parts<'_>, output: Part<'_>, done: Box<dyn FnOnce(Result<Reply>)>) {
+        let (frames, start, len) = input;
+        let byte = |at: usize| {
+            let mut byte = [0];
+            frames[at / FRAME_SIZE].read(at % FRAME_SIZE, &mut byte);
+            byte[0]
+        };
+        let input = (start..start + len).map(byte).collect();
+        self.sent.borrow_mut().push_back((op, args, input, (output.0.clone(), output.1, output.2), done));
+    }
+
+    fn collect(&self) {
+        self.carry_out_sent();
+    }
+
+    fn gathered(&self, ns: u64) {
+        assert!(ns <= 1_000_000);
+        self.gathers.set(self.gathers.get() + 1);
+    }
+
     fn window_page(&self, _gpa: u64) -> Option<Frame> {
         None
     }
 }
 
 impl HostDir {
+    /// Carries out what was sent, in its order.
+    pub fn carry_out_sent(&self) {
+        loop {
+            let Some((op, args, input, output, done)) = self.sent.borrow_mut().pop_front() else { return };
+            let mut room = std::vec![0; output.2];
+            let reply = if self.fails.get() { Err(Errno::ENOSPC) } else { self.carry_out(op, args, &input, &mut room) };
+            output.0.write(output.1, &room);
+            done(reply);
+        }
+    }
+
     fn carry_out(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
         self.calls.borrow_mut().push(op);
         if op == Op::ReadDir {
@@ -314,7 +371,13 @@ impl HostDir {
                 let mut options = OpenOptions::new();
                 options.read(a1 & open_flags::READ != 0).write(a1 & open_flags::WRITE != 0).mode(a2 as u32);
                 options.create_new(a1 & open_flags::EXCLUSIVE != 0).truncate(a1 & open_flags::TRUNCATE != 0);
-                let file = io(options.open(self.path(input)))?;
+                let file = match io(options.open(self.path(input))) {
+                    Err(Errno::EEXIST) if a1 & open_flags::OR_TELL != 0 => {
+                        Self::put_attr(output, &io(fs::symlink_metadata(self.path(input)))?);
+                        return done(1);
+                    }
+                    file => file?,
+                };
                 Self::put_attr(output, &io(file.metadata())?);
                 Ok(Reply { result: 0, extra: [self.keep(file), 0] })
             }
@@ -382,6 +445,19 @@ impl HostDir {
                 Self::set_attr(&path, &bytemuck::pod_read_unaligned(head))?;
                 Self::put_attr(output, &io(fs::symlink_metadata(&path))?);
                 done(0)
+            }
+            Op::StatFs => {
+                let stat = FsStat { bsize: 4096, bavail: self.free_pages.get(), ..FsStat::default() };
+                output.copy_from_slice(bytemuck::bytes_of(&stat));
+                done(0)
+            }
+            Op::Nop => done(0),
+            Op::GetXattr => {
+                let (path, name) = input.split_at(args[1] as usize);
+                let list = self.access.borrow().get(path).cloned();
+                let list = list.filter(|_| name == b"system.posix_acl_access").ok_or(Errno::ENODATA)?;
+                output[..list.len()].copy_from_slice(&list);
+                done(list.len())
             }
             _ => Err(Errno::ENOSYS),
         }

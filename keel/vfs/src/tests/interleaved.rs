@@ -1,4 +1,4 @@
-//! Requests and answers in any order: what is known never goes back.
+//! Requests and answers in any order: cached state never goes back.
 //!
 //! While a request of one thread is under way, before the host has carried it out or after, others do whatever they like.
 //! Attributes and names are believed for ever here, so anything old that is remembered stays, and is found when all is
@@ -81,12 +81,13 @@ impl Threads {
     /// Something that a thread does. It may fail when another one was faster.
     fn step(&self) {
         self.depth.set(self.depth.get() + 1);
+        let data_len = if self.random.below(2) == 0 { 200 } else { 5000 };
         let (w, name, other, depth) = (&self.world, self.name(), self.name(), self.depth.get());
-        let data = std::vec![b'a' + self.random.below(26) as u8; 1 + self.random.below(5000)];
+        let data = std::vec![b'a' + self.random.below(26) as u8; 1 + self.random.below(data_len)];
         let what = self.random.below(16);
         self.done.borrow_mut().push(format!("{depth}: begin {what} {name} {other}"));
         let ended = match what {
-            0..=2 => w.get(&name).and_then(|f| f.inode().append(&mut KernelSrc(&data))).map(drop),
+            0..=2 => w.get(&name).and_then(|f| f.inode().append_later(&mut KernelSrc(&data))).map(drop),
             3 => w.get(&name).and_then(|f| {
                 let at = self.random.below(9000) as u64;
                 f.inode().write_at(at, &mut KernelSrc(&data)).map(drop)
@@ -119,6 +120,7 @@ impl Threads {
     /// The pod sees what the host has.
     fn compare(&self) {
         let w = &self.world;
+        w.flush();
         let told = || self.done.borrow().iter().rev().take(40).rev().cloned().collect::<Vec<_>>().join("\n");
         for name in NAMES {
             let (seen, path) = (w.get(&format!("/w/d/{name}")), w.host.root.join("d").join(name));
@@ -204,6 +206,7 @@ fn what_the_host_does_meanwhile_is_seen() {
                 }
             }
             world.host.meanwhile.replace(None);
+            world.flush();
             std::thread::sleep(std::time::Duration::from_nanos(BRIEF * 2));
             assert_eq!(content(&**world.get("/w/d/f").unwrap().inode()).unwrap(), fs::read(&path).unwrap(), "{seed}");
         }

@@ -84,6 +84,8 @@ fn a_part_is_written_over_a_copy() {
 fn attributes_change_without_data() {
     let w = world("attributes");
     let file = w.get("/h/usr/big").unwrap();
+    // Its access control list comes along.
+    assert!(file.inode().acl(crate::acl::Kind::Access).unwrap().is_none());
     w.host.reset();
     file.inode().change(&Change { mode: Some(0o600), uid: Some(5), ..Change::default() }).unwrap();
     assert_eq!(w.host.trips(), 0);

@@ -40,11 +40,62 @@ fn creation_is_one_trip() {
     let w = world("t-trips");
     w.get("/w/d").unwrap();
     assert_eq!(w.get("/w/d/n").unwrap_err(), Errno::ENOENT);
+    // The directory's default list, which the first file that is made there asks for.
+    assert!(w.get("/w/d").unwrap().inode().acl(crate::acl::Kind::Default).unwrap().is_none());
     w.host.reset();
     let n = w.create("/w/d/n", 0o100644).unwrap();
     n.inode().write_at(0, &mut KernelSrc(b"abc")).unwrap();
     assert_eq!((w.host.trips(), w.host.count(Op::Open), w.host.count(Op::Write)), (2, 1, 1));
     assert_eq!(n.inode().attr().unwrap().size, 3);
+}
+
+#[test]
+fn unseen_names_are_created_in_one_trip() {
+    let w = world("t-unseen");
+    assert!(w.get("/w/d").unwrap().inode().acl(crate::acl::Kind::Default).unwrap().is_none());
+    w.host.reset();
+    for number in 0..4 {
+        let path = std::format!("/w/d/{number}");
+        drop(w.create(&path, 0o100644).unwrap());
+        w.unlink(&path).unwrap();
+    }
+    assert_eq!((w.host.trips(), w.host.count(Op::Open), w.host.count(Op::Unlink)), (8, 4, 4));
+    // What exists is told of in the same trip.
+    w.host.write("d/there", b"x");
+    w.host.reset();
+    assert_eq!(w.create("/w/d/there", 0o100644).unwrap_err(), Errno::EEXIST);
+    assert_eq!(w.get("/w/d/there").unwrap().inode().attr().unwrap().size, 1);
+    assert_eq!((w.host.trips(), w.host.count(Op::Open)), (1, 1));
+    assert_eq!(w.mkdir("/w/d/there").unwrap_err(), Errno::EEXIST);
+}
+
+#[test]
+fn names_stay_known_when_they_are_listed() {
+    let w = world("t-listed");
+    let file = w.create("/w/a", 0o100644).unwrap();
+    w.link("/w/a", "/w/b").unwrap();
+    expire();
+    assert_eq!(w.list("/w"), ["a", "b", "d"]);
+    w.unlink("/w/a").unwrap();
+    w.link("/w/b", "/w/c").unwrap();
+    assert_eq!(file.inode().attr().unwrap().nlink, 2);
+}
+
+#[test]
+fn new_directories_are_known_to_be_empty() {
+    let w = world("t-empty");
+    w.host.reset();
+    w.mkdir("/w/new").unwrap();
+    assert_eq!(w.get("/w/new/a").unwrap_err(), Errno::ENOENT);
+    w.create("/w/new/a", 0o100644).unwrap();
+    w.mkdir("/w/new/b").unwrap();
+    assert_eq!(w.list("/w/new"), ["a", "b"]);
+    assert_eq!((w.host.count(Op::Walk), w.host.count(Op::ReadDir)), (0, 0));
+    // Others on the host have put something in: seen when what is known is old.
+    w.host.write("new/c", b"");
+    expire();
+    assert!(w.get("/w/new/c").is_ok());
+    assert_eq!(w.list("/w/new"), ["a", "b", "c"]);
 }
 
 #[test]
@@ -98,4 +149,25 @@ fn files_with_several_names_stay_reachable() {
     assert_eq!(w.read("/w/d/third").unwrap(), "from the host");
     assert_eq!((w.read("/w/fourth").unwrap().as_str(), w.nlink("/w/fourth")), ("object", 1));
     w.get("/w/fourth").unwrap().inode().change(&Change { mode: Some(0o400), ..Change::default() }).unwrap();
+}
+
+#[test]
+fn a_refused_name_is_no_longer_absent() {
+    let w = world("t-refused");
+    w.get("/w/d").unwrap();
+    w.write("/w/d/file", b"x").unwrap();
+    let file = w.get("/w/d/file").unwrap();
+    for name in ["dir", "file2", "link", "hard"] {
+        let path = std::format!("/w/d/{name}");
+        assert_eq!(w.get(&path).unwrap_err(), Errno::ENOENT);
+        fs::create_dir(w.host.root.join("d").join(name)).unwrap();
+        let made = match name {
+            "dir" => w.mkdir(&path).map(drop),
+            "file2" => w.create(&path, 0o100644).map(drop),
+            "link" => w.symlink("x", &path).map(drop),
+            _ => crate::ops::link(&file, &w.parent(&path).unwrap(), &crate::Cred::ROOT),
+        };
+        assert_eq!(made.unwrap_err(), Errno::EEXIST, "{name}");
+        assert!(w.get(&path).is_ok(), "{name}");
+    }
 }

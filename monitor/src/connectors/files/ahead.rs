@@ -1,4 +1,4 @@
-//! Directories that are listed before they are asked for.
+//! Readahead of directories.
 //!
 //! A program that goes through a tree asks for one directory after the other, and a trip costs more than
 //! reading a directory. So one answer brings many.
@@ -8,7 +8,7 @@ use super::dir::{Records, is_dots};
 use super::export::{ExportConfig, open_to_list};
 use super::path::{MAX_PATH, RelPath};
 use abi::request::{NodeAttr, dir_record};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::RawDir;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -24,27 +24,30 @@ pub struct Ahead<'a> {
     export: &'a ExportConfig,
     records: &'a mut Records,
     names: Vec<MaybeUninit<u8>>,
-    depth: usize,
     max_depth: usize,
 }
+
+/// A directory that was listed, and those in it that are not yet.
+struct Level {
+    dir: OwnedFd,
+    path: Vec<u8>,
+    directories: std::vec::IntoIter<CString>,
+}
+
+/// The room is used up.
+struct Full;
 
 impl<'a> Ahead<'a> {
     /// Appends to `records`; if `flat`, nothing that lies beneath other directories.
     pub fn new(export: &'a ExportConfig, records: &'a mut Records, flat: bool) -> Self {
         let max_depth = if flat { 0 } else { MAX_DEPTH };
-        Self { export, records, names: vec![MaybeUninit::uninit(); NAMES], depth: 0, max_depth }
+        Self { export, records, names: vec![MaybeUninit::uninit(); NAMES], max_depth }
     }
 
     /// Lists the directories `names` in `dir`, whose path is `path`, and those beneath them. Whether there
     /// is room for more.
     pub fn beneath(&mut self, dir: BorrowedFd<'_>, path: &[u8], names: Vec<CString>) -> bool {
-        if self.depth == self.max_depth {
-            return true;
-        }
-        self.depth += 1;
-        let room_left = names.iter().all(|name| self.directory(dir, path, name));
-        self.depth -= 1;
-        room_left
+        self.max_depth == 0 || names.iter().all(|name| self.tree(dir, path, name, 1).is_ok())
     }
 
     /// Lists the directory at `path` and those beneath it. Whether there is room for more.
@@ -52,36 +55,55 @@ impl<'a> Ahead<'a> {
         let place = RelPath::new(path).ok().and_then(|path| path.split_last());
         let Some((parent, name)) = place else { return true };
         let (Ok(dir), Ok(name)) = (self.export.directory(parent), CString::new(name)) else { return true };
-        self.directory(dir.as_fd(), parent.bytes(), &name)
+        self.tree(dir.as_fd(), parent.bytes(), &name, 0).is_ok()
     }
 
-    fn directory(&mut self, parent: BorrowedFd<'_>, parent_path: &[u8], name: &CStr) -> bool {
+    /// Lists a directory, which counts as `depth` levels deep, and those beneath it, each after the one it lies in.
+    fn tree(&mut self, parent: BorrowedFd<'_>, path: &[u8], name: &CStr, depth: usize) -> Result<(), Full> {
+        let mut levels = Vec::new();
+        let top = self.directory(parent, path, name)?;
+        levels.extend(top.filter(|_| depth < self.max_depth));
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.directories.next() else {
+                levels.pop();
+                continue;
+            };
+            let next = self.directory(level.dir.as_fd(), &level.path, &name)?;
+            if depth + levels.len() < self.max_depth {
+                levels.extend(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists one directory; `None` if it is left out.
+    fn directory(&mut self, parent: BorrowedFd<'_>, parent_path: &[u8], name: &CStr) -> Result<Option<Level>, Full> {
         let mut path = parent_path.to_vec();
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(name.to_bytes());
         if path.len() > MAX_PATH {
-            return true;
+            return Ok(None);
         }
-        let Ok(dir) = open_to_list(parent, name) else { return true };
-        let Ok(stat) = attr::of_fd(dir.as_fd()) else { return true };
+        let Ok(dir) = open_to_list(parent, name) else { return Ok(None) };
+        let Ok(stat) = attr::of_fd(dir.as_fd()) else { return Ok(None) };
         if self.export.check_read(&stat).and_then(|()| self.export.check_search(&stat)).is_err() {
-            return true;
+            return Ok(None);
         }
         let reach = |path| self.export.check_covers(path, &stat);
         if !self.export.covers.is_empty() && RelPath::new(&path).and_then(reach).is_err() {
-            return true;
+            return Ok(None);
         }
         let start = self.records.bytes.len();
         if !self.entries(dir.as_fd(), &path, attr::node_attr(&stat)) {
             // Only whole directories.
             self.records.bytes.truncate(start);
             self.records.directories.clear();
-            return false;
+            return Err(Full);
         }
-        let directories = std::mem::take(&mut self.records.directories);
-        self.beneath(dir.as_fd(), &path, directories)
+        let directories = std::mem::take(&mut self.records.directories).into_iter();
+        Ok(Some(Level { dir, path, directories }))
     }
 
     /// Appends a whole directory; false if it does not fit or can't be read to its end.

@@ -2,11 +2,15 @@
 
 use super::super::payload::Output;
 use super::super::{Errno, Reply, Result};
-use super::export::{ExportConfig, Place, attr_flags, open_beneath};
+use super::export::{ExportConfig, attr_flags};
+use super::handles::Handles;
 use super::path::RelPath;
+use super::subject::Subject;
 use abi::request::{FsStat, NodeAttr, SetAttr, set_attr};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timespec, Timestamps, Uid, makedev};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps, Uid, makedev,
+};
 
 /// Attributes of `name` in `dir`; symbolic links are not followed.
 pub fn at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx> {
@@ -40,7 +44,7 @@ pub fn node_attr(stat: &Statx) -> NodeAttr {
         mtime_ns: stat.stx_mtime.tv_nsec,
         ctime_ns: stat.stx_ctime.tv_nsec,
         btime_ns: stat.stx_btime.tv_nsec,
-        reserved: 0,
+        flags: 0,
         atime: stat.stx_atime.tv_sec,
         mtime: stat.stx_mtime.tv_sec,
         ctime: stat.stx_ctime.tv_sec,
@@ -49,7 +53,7 @@ pub fn node_attr(stat: &Statx) -> NodeAttr {
 }
 
 /// Path of an open descriptor in `/proc`: the way to calls that take no descriptor of `O_PATH`.
-/// The kernel resolves it to the open file itself, not to a name that somebody might exchange.
+/// The kernel resolves it to the open file itself, not to a name that could be renamed in between.
 pub fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -95,7 +99,13 @@ pub fn take_privileges(file: BorrowedFd<'_>) -> Result<()> {
 
 /// [`abi::request::Op::SetAttr`]: owner, mode, size, times, in this order. An error leaves what came
 /// before it changed, as separate calls would.
-pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut Output<'_>) -> Result {
+pub fn set(
+    export: &ExportConfig,
+    handles: &Handles,
+    (number, path): (u64, RelPath<'_>),
+    wanted: &SetAttr,
+    out: &mut Output<'_>,
+) -> Result {
     let all = set_attr::MODE | set_attr::UID | set_attr::GID | set_attr::SIZE | set_attr::ATIME | set_attr::MTIME;
     let valid = wanted.valid;
     if valid & !(all | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
@@ -109,8 +119,7 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
         last_modification: time(valid, set_attr::MTIME, set_attr::MTIME_NOW, wanted.mtime, wanted.mtime_ns)?,
     };
     export.check_writable()?;
-    let place = export.place(path)?;
-    let node = export.open_node(&place)?;
+    let node = Subject::find(export, handles, number, path)?;
     if uid.is_some() || gid.is_some() {
         change_owner(node.as_fd(), uid, gid)?;
     }
@@ -119,7 +128,10 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
         change_mode(node.as_fd(), export.mode(kind, wanted.mode))?;
     }
     if has(set_attr::SIZE) {
-        cut(export, &place, wanted.size)?;
+        match &node {
+            Subject::Open(file) => rustix::fs::ftruncate(file, wanted.size)?,
+            Subject::Named(node) => cut(node.as_fd(), wanted.size)?,
+        }
     }
     if valid & (set_attr::ATIME | set_attr::MTIME | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
         rustix::fs::utimensat(node.as_fd(), b"".as_slice(), &times, AtFlags::EMPTY_PATH)?;
@@ -129,19 +141,14 @@ pub fn set(export: &ExportConfig, path: RelPath<'_>, wanted: &SetAttr, out: &mut
 }
 
 /// truncate(2) of a regular file.
-fn cut(export: &ExportConfig, place: &Place<'_>, size: u64) -> Result<()> {
-    match kind(&place.attr()?) {
+fn cut(node: BorrowedFd<'_>, size: u64) -> Result<()> {
+    match kind(&of_fd(node)?) {
         FileType::RegularFile => {}
         FileType::Directory => return Err(Errno::ISDIR),
         _ => return Err(Errno::INVAL),
     }
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let file = open_beneath(place.dir.as_fd(), place.name, flags, Mode::empty())?;
-    let stat = of_fd(file.as_fd())?;
-    if kind(&stat) != FileType::RegularFile {
-        return Err(Errno::INVAL);
-    }
-    export.check_node(&stat)?;
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat2(rustix::fs::CWD, proc_path(node), flags, Mode::empty(), ResolveFlags::empty())?;
     rustix::fs::ftruncate(&file, size)
 }
 

@@ -4,36 +4,38 @@ use super::super::payload::Output;
 use super::super::{Errno, Reply, Result};
 use super::attr;
 use super::export::{ExportConfig, Place};
+use super::handles::Handles;
 use super::path::{MAX_PATH, RelPath};
+use super::subject::Subject;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, FileType, Mode, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Statx};
 
 /// Gives a new node to the user and group of the program that made it, as far as the monitor may: only
-/// the host's root can. In a set-group-id directory the group stays the directory's.
-pub fn give(dir: BorrowedFd<'_>, node: BorrowedFd<'_>, uid: u64, gid: u64) -> Result<()> {
+/// the host's root can. In a set-group-id directory the group stays the directory's. The node's attributes then.
+pub fn give(dir: BorrowedFd<'_>, node: BorrowedFd<'_>, uid: u64, gid: u64) -> Result<Statx> {
     let invalid = |_| Errno::INVAL;
     let (uid, gid) = (u32::try_from(uid).map_err(invalid)?, u32::try_from(gid).map_err(invalid)?);
-    if !rustix::process::geteuid().is_root() || uid == u32::MAX || gid == u32::MAX {
-        return Ok(());
-    }
     let before = attr::of_fd(node)?;
-    let keep_group = attr::of_fd(dir)?.stx_mode & 0o2000 != 0 || before.stx_gid == gid;
+    if !rustix::process::geteuid().is_root() || uid == u32::MAX || gid == u32::MAX {
+        return Ok(before);
+    }
+    let keep_group = before.stx_gid == gid || attr::of_fd(dir)?.stx_mode & 0o2000 != 0;
     if before.stx_uid == uid && keep_group {
-        return Ok(());
+        return Ok(before);
     }
     attr::change_owner(node, Some(uid), (!keep_group).then_some(gid))?;
     // A change of owner clears these bits of a regular file.
     if before.stx_mode & 0o6000 != 0 && attr::kind(&before) == FileType::RegularFile {
         attr::change_mode(node, before.stx_mode.into())?;
     }
-    Ok(())
+    attr::of_fd(node)
 }
 
 /// Finishes the making of a node: its owner, and its attributes for the guest.
 fn finish(place: &Place<'_>, uid: u64, gid: u64, out: &mut Output<'_>) -> Result {
     let node = place.node()?;
-    give(place.dir.as_fd(), node.as_fd(), uid, gid)?;
-    out.put_optional(&attr::node_attr(&attr::of_fd(node.as_fd())?))?;
+    let stat = give(place.dir.as_fd(), node.as_fd(), uid, gid)?;
+    out.put_optional(&attr::node_attr(&stat))?;
     Ok(Reply::default())
 }
 
@@ -86,12 +88,20 @@ pub fn symlink(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut O
     finish(&place, uid, gid, out)
 }
 
-/// [`abi::request::Op::Link`]: a symbolic link itself is linked, not what it points to.
-pub fn link(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
-    let (old, new) = split_path(input, args[1])?;
-    let old = export.place_to_change(old)?;
+/// [`abi::request::Op::Link`]: a symbolic link itself is linked, not what it points to. A file that is named by its handle
+/// gets a name if it was made without one; ENOENT if it lost its last one.
+pub fn link(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
+    let [_, len, number, ..] = *args;
+    let (old, new) = split_path(input, len)?;
     let new = export.place_to_change(RelPath::new(new)?)?;
-    rustix::fs::linkat(old.dir.as_fd(), old.name, new.dir.as_fd(), new.name, AtFlags::empty())?;
+    if number == 0 {
+        let old = export.place_to_change(old)?;
+        rustix::fs::linkat(old.dir.as_fd(), old.name, new.dir.as_fd(), new.name, AtFlags::empty())?;
+    } else {
+        let file = Subject::find(export, handles, number, old)?;
+        let path = attr::proc_path(file.as_fd());
+        rustix::fs::linkat(rustix::fs::CWD, path, new.dir.as_fd(), new.name, AtFlags::SYMLINK_FOLLOW)?;
+    }
     out.put_optional(&attr::node_attr(&new.attr()?))?;
     Ok(Reply::default())
 }

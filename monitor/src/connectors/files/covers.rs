@@ -24,10 +24,11 @@ impl Identity {
     }
 }
 
-/// A file that was there when the pod started. It is held open: its inode number names nothing else meanwhile.
+/// A file that was there when the pod started. It is held open, or by a mount of the jail: its inode number names nothing
+/// else meanwhile.
 #[derive(Debug)]
 struct Held {
-    _node: OwnedFd,
+    node: Option<OwnedFd>,
     identity: Identity,
 }
 
@@ -60,7 +61,7 @@ impl Covers {
                 Err(Errno::NOENT) => break,
                 Err(error) => return Err(error),
             };
-            let held = Held { identity: Identity::of(&attr::of_fd(node.as_fd())?), _node: node };
+            let held = Held { identity: Identity::of(&attr::of_fd(node.as_fd())?), node: Some(node) };
             if so_far == path {
                 cover.node = Some(held);
             } else {
@@ -69,6 +70,29 @@ impl Covers {
         }
         self.0.push(cover);
         Ok(())
+    }
+
+    /// The places where something was, but those that lie in others.
+    pub fn places(&self) -> impl Iterator<Item = &[u8]> {
+        let is_outermost = |path: &[u8]| !self.0.iter().any(|other| other.path != path && is_within(path, &other.path));
+        let there = self.0.iter().filter(|cover| cover.node.is_some()).map(|cover| cover.path.as_slice());
+        there.filter(move |path| is_outermost(path))
+    }
+
+    /// The export is reached by `root` from now on, where mounts hold what is covered: no descriptor leads there any more, nor
+    /// to the directories above but through `root`.
+    pub fn move_to(&mut self, root: BorrowedFd<'_>) {
+        for cover in &mut self.0 {
+            if let Some(held) = &mut cover.node {
+                held.node = None;
+            }
+            let ends = cover.path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
+            for (held, end) in cover.above.iter_mut().zip(ends) {
+                let path = cover.path.get(..end).unwrap_or_default();
+                // One that the host moved meanwhile is known by its number alone.
+                held.node = open_beneath(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).ok();
+            }
+        }
     }
 
     /// Whether nothing is covered.

@@ -7,7 +7,8 @@ use super::attr;
 use super::export::ExportConfig;
 use super::handles::{Handle, Handles, Stream};
 use super::path::{MAX_PATH, RelPath};
-use abi::request::{DirRecord, NodeAttr, dir_record, list_attr};
+use super::xattr;
+use abi::request::{DirRecord, NodeAttr, dir_record, list_attr, node_flags};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::{CStr, CString};
@@ -130,7 +131,7 @@ impl Records {
             let attr = NodeAttr { ino, mode: kind.as_raw_mode(), ..NodeAttr::default() };
             return self.put(dir_record::ENTRY, attr, name.to_bytes(), &[]);
         }
-        let attr = match (attr::at(dir, name.to_bytes()), known) {
+        let mut attr = match (attr::at(dir, name.to_bytes()), known) {
             (Ok(stat), _) => attr::node_attr(&stat),
             (Err(Errno::NOENT), _) => return true,
             // The directory may be listed but not searched.
@@ -138,6 +139,9 @@ impl Records {
             (Err(_), None) => NodeAttr::default(),
         };
         let kind = FileType::from_raw_mode(attr.mode);
+        if self.attributes == list_attr::LISTS && attr.nlink > 0 && xattr::has_no_lists(dir, name, kind) {
+            attr.flags |= node_flags::NO_LISTS;
+        }
         let target = if kind == FileType::Symlink {
             rustix::fs::readlinkat(dir, name, Vec::with_capacity(128)).map(CString::into_bytes).unwrap_or_default()
         } else {
@@ -154,7 +158,7 @@ impl Records {
     /// Whether attributes of such an entry are wanted, or its type isn't known without them.
     fn are_wanted(&self, kind: FileType) -> bool {
         match self.attributes {
-            list_attr::ALL => true,
+            list_attr::ALL | list_attr::LISTS => true,
             list_attr::DIRECTORIES => matches!(kind, FileType::Directory | FileType::Unknown),
             _ => kind == FileType::Unknown,
         }

@@ -76,6 +76,23 @@ impl ExportConfig {
         Ok(self.covers.add(self.dir.as_fd(), path)?)
     }
 
+    /// Where the host has something, beneath this directory, that other exports cover.
+    pub(crate) fn covered_places(&self) -> impl Iterator<Item = &[u8]> {
+        self.covers.places()
+    }
+
+    /// Where the jail puts empty mounts over what other exports cover.
+    #[cfg(feature = "fuzzing")]
+    pub fn masks(&self) -> impl Iterator<Item = &[u8]> {
+        self.covered_places()
+    }
+
+    /// From now on the export is opened beneath `dir`, the same directory in another mount, where mounts hold what is covered.
+    pub(crate) fn move_to(&mut self, dir: OwnedFd) {
+        self.dir = dir;
+        self.covers.move_to(self.dir.as_fd());
+    }
+
     /// The export of a number among those of a pod, which are sorted by it; EINVAL if there is none.
     pub fn find(exports: &[Self], id: u32) -> Result<&Self> {
         let index = exports.binary_search_by_key(&id, |export| export.id).map_err(|_| Errno::INVAL)?;

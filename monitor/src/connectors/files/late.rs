@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub type Finish = Box<dyn FnOnce(&mut Handles) -> Result + Send>;
 /// The long part of an operation.
 pub type Work = Box<dyn FnOnce() -> Finish + Send>;
-/// Has somebody take what is done.
+/// Wakes the thread that collects completions.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
@@ -112,7 +112,7 @@ impl fmt::Debug for Late {
 }
 
 impl Late {
-    /// Says whom to wake when something is done; nobody at first.
+    /// Sets what is woken at a completion; nothing at first.
     pub fn set_waker(&self, waker: Waker) {
         self.0.state().waker = Some(waker);
     }

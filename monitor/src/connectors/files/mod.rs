@@ -15,6 +15,7 @@ mod late;
 mod open;
 mod path;
 mod recent;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -34,6 +35,7 @@ use handles::Handles;
 use late::{Late, SyncTimes};
 use rustix::fd::BorrowedFd;
 use std::sync::Arc;
+use subject::Subject;
 
 /// Attributes of an open file in the guest's form.
 pub fn attr_of_fd(fd: BorrowedFd<'_>) -> Result<NodeAttr> {
@@ -68,7 +70,7 @@ impl FilesConnector {
 
     /// Whether an operation is served here.
     pub fn serves(op: Op) -> bool {
-        (Op::Walk as u32..=Op::Fetch as u32).contains(&(op as u32))
+        (Op::Walk as u32..=Op::Seek as u32).contains(&(op as u32))
     }
 
     /// Whom to wake when operations that took long are done.
@@ -101,7 +103,7 @@ impl FilesConnector {
             Op::Sync if self.syncs.are_slow() => open::late_sync(&self.handles, args, &self.syncs),
             Op::Fallocate if args[3] >= LONG_RANGE => open::late_fallocate(&self.handles, args),
             Op::Read => match open::read(&self.handles, args[0], args[1], payload.1, Wait::Never) {
-                // Not in the page cache: the disk or a server is asked.
+                // Not in the page cache: a disk or server has to be read.
                 Err(Errno::AGAIN) => open::late_read(&self.handles, args, payload.1, memory),
                 Err(Errno::OPNOTSUPP) => return Some(self.handle(op, args, payload.0, payload.1, &**memory)),
                 other => return Some(other),
@@ -132,8 +134,10 @@ impl FilesConnector {
             Op::Truncate => return open::truncate(handles, args[0], args[1]),
             Op::Fallocate => return open::fallocate(handles, args[0], args[1], args[2], args[3]),
             Op::Sync => return open::sync(handles, args, &self.syncs),
+            Op::Seek => return open::seek(handles, args),
             Op::Map => return open::map(&self.exports, handles, args, window),
             Op::Unmap => return open::unmap(args, window),
+            Op::Populate => return open::populate(args, window),
             _ if !Self::serves(op) => return Err(Errno::NOSYS),
             _ => {}
         }
@@ -151,18 +155,18 @@ impl FilesConnector {
             Op::Mkdir => change::mkdir(export, args, path()?, out),
             Op::Mknod => change::mknod(export, args, path()?, out),
             Op::Symlink => change::symlink(export, args, &input, out),
-            Op::Link => change::link(export, args, &input, out),
+            Op::Link => change::link(export, handles, args, &input, out),
             Op::Unlink => change::unlink(export, args, path()?),
             Op::Rename => change::rename(export, args, &input, out),
             Op::SetAttr => {
                 let (head, rest) = input.split_at_checked(size_of::<SetAttr>()).ok_or(Errno::INVAL)?;
-                attr::set(export, RelPath::new(rest)?, &bytemuck::pod_read_unaligned(head), out)
+                attr::set(export, handles, (args[1], RelPath::new(rest)?), &bytemuck::pod_read_unaligned(head), out)
             }
             Op::StatFs => attr::stat_fs(export, path()?, out),
-            Op::GetXattr => xattr::get(export, args, &input, out),
-            Op::ListXattr => xattr::list(export, path()?, out),
-            Op::SetXattr => xattr::set(export, args, &input),
-            Op::RemoveXattr => xattr::remove(export, args, &input),
+            Op::GetXattr => xattr::get(export, handles, args, &input, out),
+            Op::ListXattr => xattr::list(&Subject::find(export, handles, args[1], path()?)?, out),
+            Op::SetXattr => xattr::set(export, handles, args, &input),
+            Op::RemoveXattr => xattr::remove(export, handles, args, &input),
             _ => Err(Errno::NOSYS),
         }
     }

@@ -13,7 +13,7 @@ use crate::memory::io::{self, GuestSlice, Position, Wait};
 use abi::request::open_flags as flags;
 use abi::{layout, request::NodeAttr};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, Statx};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Statx};
 use std::sync::Arc;
 
 /// Times that a file may appear or vanish between a look at it and its opening.
@@ -29,21 +29,58 @@ pub fn open(
     out: &mut Output<'_>,
 ) -> Result {
     let [_, wanted, mode, uid, gid, _] = *args;
-    let known = flags::READ | flags::WRITE | flags::CREATE | flags::EXCLUSIVE | flags::TRUNCATE;
+    let new = flags::CREATE | flags::EXCLUSIVE | flags::UNNAMED | flags::OR_TELL;
+    let known = flags::READ | flags::WRITE | flags::TRUNCATE | new;
     if wanted & !known != 0 || wanted & (flags::READ | flags::WRITE) == 0 {
         return Err(Errno::INVAL);
     }
     handles.check_room()?;
     let has = |bit| wanted & bit != 0;
-    if has(flags::CREATE) {
-        export.check_new(path)?;
-    }
-    let place = export.place(path)?;
-    let (fd, stat) = open_or_create(export, &place, wanted, mode, (uid, gid))?;
+    let owner = (uid, gid);
+    let (fd, stat) = if has(flags::UNNAMED) {
+        make_unnamed(export, path, wanted, mode, owner)?
+    } else {
+        if has(flags::CREATE) {
+            export.check_new(path)?;
+        }
+        let place = export.place(path)?;
+        match open_or_create(export, &place, wanted, mode, owner)? {
+            Opened::File(fd, stat) => (fd, stat),
+            Opened::Exists(stat) if has(flags::OR_TELL) => {
+                export.check_node(&stat)?;
+                out.put_optional(&attr::node_attr(&stat))?;
+                return Ok(Reply::of(1));
+            }
+            Opened::Exists(_) => return Err(Errno::EXIST),
+        }
+    };
     out.put_optional(&attr::node_attr(&stat))?;
     let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE), export: export.id };
     let number = handles.insert(Handle::File(file))?;
     Ok(Reply { result: 0, extra: [number, 0] })
+}
+
+/// A file without a name in the file system of a directory.
+fn make_unnamed(
+    export: &ExportConfig,
+    path: RelPath<'_>,
+    wanted: u64,
+    mode: u64,
+    owner: (u64, u64),
+) -> Result<(OwnedFd, Statx)> {
+    if wanted != flags::READ | flags::WRITE | flags::UNNAMED {
+        return Err(Errno::INVAL);
+    }
+    export.check_writable()?;
+    let dir = export.directory(path)?;
+    make(export, (dir.as_fd(), b"."), OFlags::RDWR | OFlags::TMPFILE, mode, owner)
+}
+
+/// What became of a request to open.
+enum Opened {
+    File(OwnedFd, Statx),
+    /// It was to be new, and is not.
+    Exists(Statx),
 }
 
 fn open_or_create(
@@ -52,21 +89,29 @@ fn open_or_create(
     wanted: u64,
     mode: u64,
     owner: (u64, u64),
-) -> Result<(OwnedFd, Statx)> {
+) -> Result<Opened> {
+    let is_new = wanted & (flags::CREATE | flags::EXCLUSIVE) == flags::CREATE | flags::EXCLUSIVE;
+    let how = access(wanted) | OFlags::CREATE | OFlags::EXCL;
+    let make = || make(export, (place.dir.as_fd(), place.name), how, mode, owner);
+    if is_new && !export.is_file() && !place.name.is_empty() && export.check_writable().is_ok() {
+        // Most often it does not exist.
+        match make() {
+            Err(Errno::EXIST | Errno::ACCESS) => {}
+            made => return made.map(|(fd, stat)| Opened::File(fd, stat)),
+        }
+    }
     for _ in 0..TRIES {
         match place.attr() {
-            Ok(_) if wanted & (flags::CREATE | flags::EXCLUSIVE) == flags::CREATE | flags::EXCLUSIVE => {
-                return Err(Errno::EXIST);
-            }
+            Ok(stat) if is_new => return Ok(Opened::Exists(stat)),
             Ok(stat) => match open_existing(export, place, wanted, &stat) {
                 Err(Errno::NOENT | Errno::STALE) => continue,
-                other => return other,
+                other => return other.map(|(fd, stat)| Opened::File(fd, stat)),
             },
             Err(Errno::NOENT) if wanted & flags::CREATE != 0 && !export.is_file() => {
                 export.check_writable()?;
-                match create(export, place, wanted, mode, owner) {
+                match make() {
                     Err(Errno::EXIST) => continue,
-                    other => return other,
+                    made => return made.map(|(fd, stat)| Opened::File(fd, stat)),
                 }
             }
             Err(error) => return Err(error),
@@ -108,18 +153,17 @@ fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u64, seen: &S
     Ok((fd, stat))
 }
 
-fn create(
+/// Opens a name in a directory so that a regular file is made, and gives that its owner.
+fn make(
     export: &ExportConfig,
-    place: &Place<'_>,
-    wanted: u64,
+    (dir, name): (BorrowedFd<'_>, &[u8]),
+    how: OFlags,
     mode: u64,
     (uid, gid): (u64, u64),
 ) -> Result<(OwnedFd, Statx)> {
     let mode = Mode::from_raw_mode(export.mode(FileType::RegularFile, mode as u32));
-    let flags = access(wanted) | OFlags::CREATE | OFlags::EXCL;
-    let fd = open_beneath(place.dir.as_fd(), place.name, flags, mode)?;
-    give(place.dir.as_fd(), fd.as_fd(), uid, gid)?;
-    let stat = attr::of_fd(fd.as_fd())?;
+    let fd = open_beneath(dir, name, how, mode)?;
+    let stat = give(dir, fd.as_fd(), uid, gid)?;
     Ok((fd, stat))
 }
 
@@ -189,13 +233,15 @@ pub fn fetch(
         return Err(Errno::INVAL);
     }
     let place = export.place(path)?;
-    let (fd, mut stat) = open_or_create(export, &place, flags::READ, 0, (0, 0))?;
+    let Opened::File(fd, mut stat) = open_or_create(export, &place, flags::READ, 0, (0, 0))? else {
+        return Err(Errno::EXIST);
+    };
     let mut done = 0;
     let mut ended = false;
     while done < room && !ended {
         let at = offset(done as u64)?;
         let bytes = match io::read(fd.as_fd(), &out.rest(attr_room + done), Position::At(at), Wait::Default) {
-            // The beginning can be read. Whoever wants more is told.
+            // The beginning can be read. Later reads return their error.
             Err(_) if done > 0 => break,
             bytes => bytes?,
         };
@@ -257,6 +303,22 @@ fn allocate(fd: BorrowedFd<'_>, mode: u64, start: u64, len: u64) -> Result {
     Ok(Reply::default())
 }
 
+/// [`abi::request::Op::Seek`]. EBADF unless the file may be read.
+pub fn seek(handles: &Handles, args: &[u64; 6]) -> Result {
+    let [number, from, hole, ..] = *args;
+    let file = handles.file(number)?;
+    let from = offset(from)? as u64;
+    if !file.read {
+        return Err(Errno::BADF);
+    }
+    let to = match hole {
+        0 => SeekFrom::Data(from),
+        1 => SeekFrom::Hole(from),
+        _ => return Err(Errno::INVAL),
+    };
+    rustix::fs::seek(&file.fd, to).map(Reply::of)
+}
+
 /// [`abi::request::Op::Sync`].
 pub fn sync(handles: &Handles, args: &[u64; 6], times: &SyncTimes) -> Result {
     store(handles.file(args[0])?.fd.as_fd(), args[1] != 0, times)
@@ -281,7 +343,7 @@ fn check_window(gpa: u64, len: u64) -> Result<()> {
     if len > 0 && inside && gpa.is_multiple_of(page) && len.is_multiple_of(page) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// [`abi::request::Op::Map`]: EACCES if the handle's access doesn't allow it.
+/// [`abi::request::Op::Map`]: EACCES if the handle's access doesn't allow it, ENXIO beyond the page in which the file ends.
 pub fn map(exports: &[ExportConfig], handles: &Handles, args: &[u64; 6], window: &dyn Window) -> Result {
     let [number, at, len, gpa, writable, _] = *args;
     check_window(gpa, len)?;
@@ -293,10 +355,24 @@ pub fn map(exports: &[ExportConfig], handles: &Handles, args: &[u64; 6], window:
     if !file.read || (writable == 1 && !file.write) {
         return Err(Errno::ACCESS);
     }
+    if end > attr::of_fd(file.fd.as_fd())?.stx_size.next_multiple_of(layout::PAGE_SIZE as u64) {
+        return Err(Errno::NXIO);
+    }
     if writable == 1 {
         ExportConfig::find(exports, file.export)?.make_plain(file.fd.as_fd())?;
     }
     window.map(gpa, file.fd.as_fd(), at, len, writable == 1)?;
+    Ok(Reply::default())
+}
+
+/// [`abi::request::Op::Populate`]: at most a large page.
+pub fn populate(args: &[u64; 6], window: &dyn Window) -> Result {
+    let [gpa, len, write, ..] = *args;
+    check_window(gpa, len)?;
+    if len > layout::LARGE_PAGE_SIZE as u64 || write > 1 {
+        return Err(Errno::INVAL);
+    }
+    window.populate(gpa, len, write == 1)?;
     Ok(Reply::default())
 }
 

@@ -2,6 +2,7 @@
 
 mod covers;
 mod limits;
+mod unnamed;
 
 use super::*;
 use crate::connectors::Window;
@@ -20,6 +21,11 @@ impl Window for FakeWindow {
     fn map(&self, gpa: u64, _: BorrowedFd<'_>, offset: u64, len: u64, writable: bool) -> Result<()> {
         self.0.borrow_mut().push((gpa, offset, len, writable));
         Ok(())
+    }
+    fn populate(&self, gpa: u64, len: u64, write: bool) -> Result<()> {
+        let map = self.0.borrow();
+        let found = map.iter().find(|entry| entry.0 <= gpa && gpa + len <= entry.0 + entry.2);
+        if found.is_some_and(|entry| entry.3 || !write) { Ok(()) } else { Err(Errno::FAULT) }
     }
     fn unmap(&self, gpa: u64, len: u64) -> Result<()> {
         self.0.borrow_mut().retain(|entry| entry.0 < gpa || entry.0 >= gpa + len);
@@ -113,6 +119,36 @@ fn names(mut bytes: &[u8]) -> Vec<(String, String, NodeAttr)> {
         bytes = &bytes[(120 + name + target).next_multiple_of(8)..];
     }
     list
+}
+
+#[test]
+fn listings_tell_who_has_lists() {
+    let mut rig = Rig::new();
+    let root = rig.root();
+    for directory in ["lists/plain", "lists/default"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::write(root.join("lists/without"), "").unwrap();
+    fs::write(root.join("lists/with"), "").unwrap();
+    // Owner, user 1, group, mask, others.
+    let entries = [(1_u16, u32::MAX), (2, 1), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)];
+    let entry = |(tag, id): (u16, u32)| [&tag.to_le_bytes()[..], &6_u16.to_le_bytes(), &id.to_le_bytes()].concat();
+    let value = [2_u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat();
+    let set = |file: &str, name: &str| {
+        rustix::fs::setxattr(root.join(file), name, &value, rustix::fs::XattrFlags::empty()).is_ok()
+    };
+    if !set("lists/with", "system.posix_acl_access") || !set("lists/default", "system.posix_acl_default") {
+        return; // a file system without lists
+    }
+    let mut told = |attributes| {
+        let (reply, out) = rig.call(Op::ReadDir, &[RW, 0, 0, 0, attributes], b"lists", 8192).unwrap();
+        let mut list = names(&out[..reply.result as usize]);
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list.into_iter().map(|(_, _, attr)| attr.flags).collect::<Vec<_>>()
+    };
+    let none = abi::request::node_flags::NO_LISTS;
+    assert_eq!(told(abi::request::list_attr::LISTS), [0, none, 0, none]);
+    assert_eq!(told(abi::request::list_attr::ALL), [0; 4]);
 }
 
 #[test]
@@ -291,6 +327,32 @@ fn read_only_exports_never_change() {
 }
 
 #[test]
+fn a_name_that_is_taken_is_told_of() {
+    let mut rig = Rig::new();
+    let new = open_flags::READ | open_flags::WRITE | open_flags::CREATE | open_flags::EXCLUSIVE;
+    let told = |rig: &mut Rig, export, path: &[u8]| {
+        let args = [export, new | open_flags::OR_TELL, 0o640, u64::from(u32::MAX), u64::from(u32::MAX)];
+        let (reply, out) = rig.call(Op::Open, &args, path, size_of::<NodeAttr>())?;
+        Ok::<_, Errno>((reply, bytemuck::pod_read_unaligned::<NodeAttr>(&out)))
+    };
+    std::os::unix::fs::symlink("nowhere", rig.root().join("dangling")).unwrap();
+    fs::create_dir(rig.root().join("directory")).unwrap();
+    for (path, kind) in [(&b"hello"[..], 0o100000), (b"dangling", 0o120000), (b"directory", 0o040000), (b"", 0o040000)]
+    {
+        for export in [RW, RO] {
+            let (reply, attr) = told(&mut rig, export, path).unwrap();
+            assert_eq!((reply.result, reply.extra[0], attr.mode & 0o170000), (1, 0, kind), "{path:?}");
+            assert_eq!(rig.open(export, new, path), Err(Errno::EXIST));
+        }
+    }
+    assert_eq!(told(&mut rig, RO, b"new").unwrap_err(), Errno::ROFS);
+    let (reply, attr) = told(&mut rig, RW, b"new").unwrap();
+    assert_eq!((reply.result, attr.mode & 0o7777, attr.size), (0, 0o640, 0));
+    assert_ne!(reply.extra[0], 0);
+    assert_eq!(fs::read_to_string(rig.root().join("hello")).unwrap(), "hello world");
+}
+
+#[test]
 fn contents_move() {
     let mut rig = Rig::new();
     let both = open_flags::READ | open_flags::WRITE;
@@ -462,6 +524,18 @@ fn maps_are_checked() {
     ] {
         assert!(rig.call(Op::Map, &[handle, offset, len, gpa, 0], b"", 0).is_err());
     }
+    // Its one page is all that it has.
+    for (offset, len) in [(0, 8192), (4096, 4096), (1 << 40, 4096)] {
+        assert_eq!(rig.errno(Op::Map, &[handle, offset, len, base, 0], b""), Errno::NXIO);
+    }
+    rig.call(Op::Map, &[handle, 0, 4096, base, 0], b"", 0).unwrap();
+    rig.call(Op::Populate, &[base, 4096, 0], b"", 0).unwrap();
+    assert_eq!(rig.errno(Op::Populate, &[base, 4096, 1], b""), Errno::FAULT);
+    for (gpa, len, write) in
+        [(0, 4096, 0), (base + 1, 4096, 0), (base, 0, 0), (base, 4 << 20, 0), (end, 4096, 0), (base, 4096, 2)]
+    {
+        assert_eq!(rig.errno(Op::Populate, &[gpa, len, write], b""), Errno::INVAL);
+    }
     for (gpa, len) in [(0, 4096), (base, 0), (end, 4096), (base, u64::MAX - 4095), (u64::MAX - 4095, 4096)] {
         assert_eq!(rig.errno(Op::Unmap, &[gpa, len], b""), Errno::INVAL);
     }
@@ -531,6 +605,37 @@ fn exchanged_directories_never_lead_outside() {
     assert!(!rig.dir.path().join("secret/made").exists());
 }
 
+/// All that one request changes, it changes of one file, whatever happens to the name meanwhile.
+#[test]
+fn attributes_change_together() {
+    let mut rig = Rig::new();
+    let root = rig.root();
+    for name in ["one", "two"] {
+        fs::write(root.join(name), "").unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flipper = std::thread::spawn({
+        let (stop, root) = (stop.clone(), root.clone());
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                let cwd = rustix::fs::CWD;
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(cwd, root.join("one"), cwd, root.join("two"), exchange).unwrap();
+            }
+        }
+    });
+    let mut together = true;
+    for size in 1..20_000 {
+        let set = SetAttr { valid: set_attr::MODE | set_attr::SIZE, mode: 0o600, size, ..SetAttr::default() };
+        let input = [bytemuck::bytes_of(&set), b"one"].concat();
+        let (_, out) = rig.call(Op::SetAttr, &[RW], &input, 112).unwrap();
+        together &= attrs(&out, 1)[0].size == size;
+    }
+    stop.store(true, Ordering::Relaxed);
+    flipper.join().unwrap();
+    assert!(together);
+}
+
 /// Arguments that a hostile guest may try: numbers of exports, handles, limits.
 fn argument() -> impl proptest::strategy::Strategy<Value = u64> {
     use proptest::prelude::*;
@@ -567,7 +672,7 @@ fn payload() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever is asked, in whatever order: no panic, no byte from outside, no change outside.
+    /// Arbitrary requests in arbitrary order: no panic, no byte from outside, no change outside.
     #[test]
     fn random_requests_stay_inside(
         requests in proptest::collection::vec(

@@ -30,7 +30,7 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
             break None;
         }
         // A directory that is passed is looked at through its own descriptor, so that its attributes
-        // and its children belong together even while somebody renames.
+        // and its children stay consistent during concurrent renames.
         let entered = if names.peek().is_some() { export.enter(dir.as_fd(), name) } else { Err(Errno::NOTDIR) };
         let (stat, next) = match entered {
             Ok((next, stat)) => {

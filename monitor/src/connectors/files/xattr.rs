@@ -9,9 +9,11 @@ use super::super::{Errno, Reply, Result};
 use super::attr::{kind, of_fd, proc_path};
 use super::change::split_path;
 use super::export::ExportConfig;
-use super::path::RelPath;
-use rustix::fd::{AsFd, OwnedFd};
+use super::handles::Handles;
+use super::subject::Subject;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FileType, XattrFlags};
+use std::ffi::CStr;
 
 /// Longest name in bytes (`XATTR_NAME_MAX`).
 const MAX_NAME: usize = 255;
@@ -40,10 +42,10 @@ fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
 }
 
 /// [`abi::request::Op::GetXattr`].
-pub fn get(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
+pub fn get(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
     let (path, name) = split_path(input, args[1])?;
     check_name(name)?;
-    let node = export.node(path)?;
+    let node = Subject::find(export, handles, args[2], path)?;
     if hidden(name) {
         return Err(Errno::NODATA);
     }
@@ -62,9 +64,16 @@ pub fn get(export: &ExportConfig, args: &[u64; 6], input: &[u8], out: &mut Outpu
     Ok(Reply::of(len as u64))
 }
 
+/// Whether what has this name in a directory certainly has no access control list, and no default one. A symbolic link is
+/// not followed.
+pub fn has_no_lists(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> bool {
+    let path = [proc_path(dir).as_bytes(), b"/", name.to_bytes()].concat();
+    let has_none = |list| rustix::fs::lgetxattr_query(&path, list) == Err(Errno::NODATA);
+    has_none("system.posix_acl_access") && (kind != FileType::Directory || has_none("system.posix_acl_default"))
+}
+
 /// [`abi::request::Op::ListXattr`].
-pub fn list(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
-    let node = export.node(path)?;
+pub fn list(node: &Subject<'_>, out: &mut Output<'_>) -> Result {
     let mut names = vec![0; MAX_SIZE];
     let len = rustix::fs::listxattr(proc_path(node.as_fd()), names.as_mut_slice())?;
     names.truncate(len);
@@ -77,7 +86,7 @@ pub fn list(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> R
 }
 
 /// [`abi::request::Op::SetXattr`].
-pub fn set(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
+pub fn set(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8]) -> Result {
     let flags = u32::try_from(args[3]).ok().and_then(XattrFlags::from_bits).ok_or(Errno::INVAL)?;
     if !(XattrFlags::CREATE | XattrFlags::REPLACE).contains(flags) {
         return Err(Errno::INVAL);
@@ -86,26 +95,28 @@ pub fn set(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
     let len = usize::try_from(args[2]).map_err(|_| Errno::INVAL)?;
     let (name, value) = rest.split_at_checked(len).ok_or(Errno::INVAL)?;
     check_change(export, name)?;
-    let node = export.node(path)?;
-    check_holder(&node)?;
+    let node = Subject::find(export, handles, args[4], path)?;
+    check_holder(&node, name)?;
     rustix::fs::setxattr(proc_path(node.as_fd()), name, value, flags)?;
     Ok(Reply::default())
 }
 
 /// [`abi::request::Op::RemoveXattr`].
-pub fn remove(export: &ExportConfig, args: &[u64; 6], input: &[u8]) -> Result {
+pub fn remove(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8]) -> Result {
     let (path, name) = split_path(input, args[1])?;
     check_change(export, name)?;
-    let node = export.node(path)?;
-    check_holder(&node)?;
+    let node = Subject::find(export, handles, args[2], path)?;
+    check_holder(&node, name)?;
     rustix::fs::removexattr(proc_path(node.as_fd()), name)?;
     Ok(Reply::default())
 }
 
-/// EPERM unless this is a file or a directory: nothing else holds attributes of a user.
-fn check_holder(node: &OwnedFd) -> Result<()> {
+/// EPERM unless this is a file or a directory: nothing else holds attributes of a user. Access control lists may belong to
+/// FIFOs and sockets, too, and never to links.
+fn check_holder(node: &Subject<'_>, name: &[u8]) -> Result<()> {
     match kind(&of_fd(node.as_fd())?) {
         FileType::RegularFile | FileType::Directory => Ok(()),
+        FileType::Fifo | FileType::Socket if name.starts_with(b"system.posix_acl_") => Ok(()),
         _ => Err(Errno::PERM),
     }
 }

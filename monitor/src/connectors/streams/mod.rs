@@ -1,10 +1,11 @@
-//! The standard streams connector: the three descriptors that `hull` was started with.
+//! The standard streams connector: descriptors 0 to 2 of `hull`, and those of `--pass-fd`.
 //!
 //! They are shared with other processes of the user (a shell, a pipeline), so their open file
 //! descriptions are never switched to non-blocking. Instead a transfer is tried only when poll(2) says
 //! that it can't block, in a way that can't block where the kernel offers one, and in amounts that fit
 //! where it doesn't. What can't be done at once stays pending until the event loop reports readiness.
 
+pub mod passed;
 mod pending;
 pub mod signals;
 mod stream;
@@ -44,9 +45,10 @@ pub enum Started {
 /// Serves the stream operations of one pod.
 #[derive(Debug)]
 pub struct StreamsConnector {
-    streams: [Option<Stream>; 3],
+    /// The standard streams, then those that are passed on.
+    streams: Vec<Option<Stream>>,
     pending: Vec<Pending>,
-    /// Some of what is pending began to wait after [`Self::waiting`] was asked last.
+    /// A pending operation began to wait after the last call of [`Self::waiting`].
     unwatched: bool,
     /// Cancelled operations that are not reported yet.
     cancelled: Vec<(u64, Result)>,
@@ -59,19 +61,29 @@ pub struct StreamsConnector {
 impl StreamsConnector {
     /// Serves these three descriptors; `None` is a closed one.
     pub fn with(fds: [Option<OwnedFd>; 3]) -> Self {
-        let streams = fds.map(|fd| fd.map(Stream::new));
+        let streams = fds.into_iter().map(|fd| fd.map(Stream::new)).collect();
         Self { streams, pending: Vec::new(), unwatched: false, cancelled: Vec::new(), signal_wait: None, guard: None }
     }
 
-    /// Serves the process's own standard streams (through duplicates).
+    /// Serves the process's own standard streams (through duplicates), as far as they were open when it began.
     pub fn new() -> Self {
-        let copy = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3).ok();
-        Self::with([copy(rustix::stdio::stdin()), copy(rustix::stdio::stdout()), copy(rustix::stdio::stderr())])
+        let copy = |number| {
+            let fd = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()][number];
+            crate::jail::is_standard_open(number).then(|| rustix::io::fcntl_dupfd_cloexec(fd, 3).ok()).flatten()
+        };
+        Self::with([copy(0), copy(1), copy(2)])
     }
 
-    /// What the streams are.
+    /// Serves these, too, by the numbers from 3.
+    pub fn and(mut self, passed: Vec<OwnedFd>) -> Self {
+        self.streams.extend(passed.into_iter().map(|fd| Some(Stream::new(fd))));
+        self
+    }
+
+    /// What the standard streams are.
     pub fn kinds(&self) -> [StreamKind; 3] {
-        self.streams.each_ref().map(|stream| stream.as_ref().map_or(StreamKind::Closed, |stream| stream.kind))
+        let kind = |number: usize| self.streams.get(number)?.as_ref().map(|stream| stream.kind);
+        std::array::from_fn(|number| kind(number).unwrap_or(StreamKind::Closed))
     }
 
     /// Rows and columns of the terminal, if a stream is one.
@@ -159,7 +171,7 @@ impl StreamsConnector {
         self.pending.len()
     }
 
-    /// Whether something waits that whoever asked [`Self::waiting`] last does not know; asked once.
+    /// Whether a wait was added since the last call of [`Self::waiting`]; clears the mark.
     pub fn take_unwatched(&mut self) -> bool {
         std::mem::take(&mut self.unwatched)
     }

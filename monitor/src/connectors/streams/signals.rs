@@ -21,7 +21,7 @@ type Waker = Arc<dyn Fn() + Send + Sync>;
 /// One per process, as signals are.
 static QUEUE: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
 static WAKER: Mutex<Option<Waker>> = Mutex::new(None);
-/// The pod asked for signals.
+/// The pod subscribed to signals.
 static LISTENING: AtomicBool = AtomicBool::new(false);
 /// The pod is over: its exit code is what remains to be told.
 static OVER: AtomicBool = AtomicBool::new(false);
@@ -58,7 +58,7 @@ pub fn post(signal: u32) -> Posted {
     if is_waiting() { Posted::Waiting } else { Posted::Sent }
 }
 
-/// Nobody listens: not yet, or not any more. In the latter case a signal must not take the place of the pod's exit
+/// There is no receiver: not yet, or not any more. In the latter case a signal must not take the place of the pod's exit
 /// code, unless it comes again because that does not appear.
 fn refused() -> Posted {
     if !OVER.load(Ordering::SeqCst) {

@@ -199,7 +199,7 @@ fn terminals_are_restored() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever is asked, in whatever order: no panic, no wait, and each operation ends exactly once.
+    /// Arbitrary requests in arbitrary order: no panic, no wait, and each operation completes exactly once.
     #[test]
     fn random_requests_end_once(
         requests in proptest::collection::vec(

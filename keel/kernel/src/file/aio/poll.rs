@@ -17,7 +17,7 @@ pub(super) struct Poll {
     file: Rc<File>,
     events: u32,
     counter: Option<Rc<File>>,
-    /// The file told that something changed, and nobody has looked yet.
+    /// The file's readiness changed since the last check.
     told: Cell<bool>,
     /// Who waits for results.
     collectors: Rc<WaitQueue>,
@@ -93,11 +93,16 @@ impl Polls {
             let weak: Weak<Poll> = Rc::downgrade(&poll);
             queue.subscribe(weak)?;
         }
+        // Calls without the big lock that did not see the subscription yet.
+        let ready = poll.ready();
+        if ready != 0 {
+            return Ok(Some(ready));
+        }
         self.0.borrow_mut().push(poll);
         Ok(None)
     }
 
-    /// Looks at the files that told something: the results.
+    /// Polls the files whose readiness changed: the results.
     pub fn settle(&self, context: &Context) {
         let told: Vec<Rc<Poll>> = self.0.borrow().iter().filter(|poll| poll.told.take()).cloned().collect();
         for poll in told {

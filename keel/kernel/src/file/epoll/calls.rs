@@ -149,8 +149,12 @@ fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> 
             Err(errno) => return Err(errno),
         }
     }
-    for (i, &(events, data)) in found.iter().enumerate() {
-        user::write(address + i * SIZE, &g::epoll_event { events, data })?;
+    for (i, one) in found.iter().enumerate() {
+        let event = g::epoll_event { events: one.events, data: one.item.data.get() };
+        if let Err(errno) = user::write(address + i * SIZE, &event) {
+            epoll.put_back(&found[i..]);
+            return if i > 0 { Ok(i) } else { Err(errno) };
+        }
     }
     Ok(found.len())
 }

@@ -1,7 +1,7 @@
 //! epoll(7).
 //!
 //! An [`Item`] per watched descriptor subscribes to the wait queues of its file. A wake puts it on
-//! the instance's ready list; epoll_wait(2) asks the files on that list what holds now. Items refer
+//! the instance's ready list; epoll_wait(2) polls the files on that list. Items refer
 //! to files weakly: a description that is closed drops out by itself.
 
 mod calls;
@@ -240,7 +240,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Lets files whose readiness is asked elsewhere find out.
+    /// Refreshes the readiness of files that cache it.
     fn prepare(&self, will_wait: bool) {
         if !self.prepares.get() {
             return;
@@ -277,13 +277,27 @@ impl Epoll {
             if events == 0 {
                 continue;
             }
-            out.push((events, item.data.get()));
-            if item.events.get() & g::EPOLLONESHOT != 0 {
-                item.events.set(item.events.get() & PRIVATE);
-            } else if item.events.get() & g::EPOLLET == 0 {
+            let wanted = item.events.get();
+            if wanted & g::EPOLLONESHOT != 0 {
+                item.events.set(wanted & PRIVATE);
+            } else if wanted & g::EPOLLET == 0 {
+                item.enqueue(self);
+            }
+            out.push(Found { events, wanted, item });
+        }
+    }
+
+    /// Events that could not be stored in the program's memory: they are for the next call.
+    fn put_back(&self, rest: &[Found]) {
+        for Found { wanted, item, .. } in rest {
+            if wanted & g::EPOLLONESHOT != 0 && item.events.get() == wanted & PRIVATE {
+                item.events.set(*wanted);
+            }
+            if !item.dead.get() {
                 item.enqueue(self);
             }
         }
+        self.queue.wake_all();
     }
 
     /// Instances below this one: the longest chain. `None` if `target` is among them.
@@ -309,8 +323,16 @@ impl Epoll {
     }
 }
 
-/// Events and data for the program.
-type Events = SmallVec<[(u32, u64); 16]>;
+/// Something that holds.
+struct Found {
+    events: u32,
+    /// What was wanted, with private bits, before a one-shot item fired.
+    wanted: u32,
+    item: Rc<Item>,
+}
+
+/// The event as the program gets it.
+type Events = SmallVec<[Found; 16]>;
 
 /// What a descriptor of an instance points to.
 struct Instance(Rc<Epoll>);

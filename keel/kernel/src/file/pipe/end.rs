@@ -1,11 +1,13 @@
 //! Open ends of pipes: what programs hold.
 
+use super::super::unlocked::Kind;
 use super::super::{File, FileOps, Queues, anon, wait_on};
 use super::{Pipe, broken_pipe};
 use crate::mm::user;
 use crate::task::wait::WaitQueue;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
@@ -13,9 +15,9 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, FileType, Inode, Src};
 
-/// An open end of a pipe; which one, the flags of the [`File`] tell.
+/// An open end of a pipe; the flags of the [`File`] select which one.
 pub struct PipeEnd {
-    pipe: Rc<Pipe>,
+    pipe: Arc<Pipe>,
     identity: Identity,
     /// `write_opens` when a FIFO was opened for reading while it had no writer: no hang-up until
     /// one came and went.
@@ -32,12 +34,12 @@ const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
 
 impl PipeEnd {
     /// The pipe.
-    pub fn pipe(&self) -> &Rc<Pipe> {
+    pub fn pipe(&self) -> &Arc<Pipe> {
         &self.pipe
     }
 
     fn hung_up(&self) -> bool {
-        self.pipe.writers.get() == 0 && self.pipe.write_opens.get() != self.seen_write_opens.get()
+        self.pipe.writers() == 0 && self.pipe.big.write_opens.get() != self.seen_write_opens.get()
     }
 }
 
@@ -52,12 +54,12 @@ impl FileOps for PipeEnd {
         }
         let pipe = &*self.pipe;
         loop {
-            let was_full = pipe.ring.borrow().is_full();
+            let was_full = !pipe.has_room();
             let done = pipe.take_bytes(dst)?;
             if done > 0 {
-                // Nobody waits for room in a pipe that has some.
+                // A pipe with room has no waiting writer.
                 if was_full {
-                    pipe.writable.wake_all();
+                    pipe.big.writable.wake_all();
                 }
                 return Ok(done);
             }
@@ -84,7 +86,7 @@ impl FileOps for PipeEnd {
                 Ok(added) => {
                     done += added;
                     if added > 0 {
-                        pipe.readable.wake_for_data();
+                        pipe.big.readable.wake_for_data();
                     }
                 }
                 Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
@@ -92,9 +94,8 @@ impl FileOps for PipeEnd {
             if done == total {
                 return Ok(done);
             }
-            let full = pipe.ring.borrow().is_full();
-            if !full {
-                // The rest of the source is bad memory: the next attempt says so.
+            if pipe.has_room() {
+                // The rest of the source is bad memory: the next attempt returns EFAULT.
                 if done > 0 {
                     return Ok(done);
                 }
@@ -121,10 +122,13 @@ impl FileOps for PipeEnd {
     }
 
     fn poll(&self, file: &File) -> u32 {
-        let ring = self.pipe.ring.borrow();
+        let (is_empty, is_full) = {
+            let state = self.pipe.state.lock();
+            (state.ring.is_empty(), state.ring.is_full())
+        };
         let mut events = 0;
         if file.readable() {
-            if !ring.is_empty() {
+            if !is_empty {
                 events |= IN;
             }
             if self.hung_up() {
@@ -132,7 +136,7 @@ impl FileOps for PipeEnd {
             }
         }
         if file.writable() {
-            if !ring.is_full() {
+            if !is_full {
                 events |= OUT;
             }
             if self.pipe.is_broken() {
@@ -144,10 +148,10 @@ impl FileOps for PipeEnd {
 
     fn poll_queues(&self, file: &File, _events: u32, out: &mut Queues) {
         if file.readable() {
-            out.push(self.pipe.readable.clone());
+            out.push(self.pipe.big.readable.clone());
         }
         if file.writable() {
-            out.push(self.pipe.writable.clone());
+            out.push(self.pipe.big.writable.clone());
         }
     }
 
@@ -181,7 +185,7 @@ impl FileOps for PipeEnd {
         self.pipe.add(flags);
         let identity = Identity::Anonymous(inode.clone());
         let ops = Self { pipe: self.pipe.clone(), identity, seen_write_opens: Cell::new(0) };
-        Ok(File::new(Rc::new(ops), flags, None))
+        Ok(with_unlocked_way(File::new(Rc::new(ops), flags, None), &self.pipe))
     }
 
     fn release(&self, file: &File) {
@@ -189,9 +193,15 @@ impl FileOps for PipeEnd {
     }
 }
 
+/// Has what the end of a pipe does served without the big lock where possible.
+fn with_unlocked_way(file: Rc<File>, pipe: &Arc<Pipe>) -> Rc<File> {
+    file.give_unlocked_way(Kind::Pipe(pipe.clone()));
+    file
+}
+
 /// A new pipe: its reading and its writing end. `flags`: `O_NONBLOCK`, `O_DIRECT`.
 pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
-    let pipe = Rc::new(Pipe::default());
+    let pipe = Arc::new(Pipe::default());
     let inode = Rc::new(anon::Nameless::new(anon::attr(anon::next_ino(), anon::dev::PIPE, g::S_IFIFO | 0o600)));
     let end = |access: u32| {
         pipe.add(access);
@@ -203,7 +213,7 @@ pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
         // Without a path, so that release() runs even if the caller never installs it.
         // Packets are the writer's choice.
         let flags = if access == g::O_RDONLY { flags & !g::O_DIRECT } else { flags };
-        File::new(Rc::new(ops), access | flags, None)
+        with_unlocked_way(File::new(Rc::new(ops), access | flags, None), &pipe)
     };
     (end(g::O_RDONLY), end(g::O_WRONLY))
 }
@@ -212,28 +222,29 @@ pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
 /// with `O_NONBLOCK` and no reader; ERESTARTSYS. Permissions are the caller's business.
 pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<crate::fs::PathRef>) -> Result<Rc<File>> {
     debug_assert_eq!(inode.file_type(), FileType::Fifo);
-    let pipe = inode.attachments().ok_or(Errno::ENXIO)?.get_or_insert(Pipe::default);
+    let pipe = inode.attachments().ok_or(Errno::ENXIO)?.get_or_insert(Arc::<Pipe>::default);
+    let pipe = Arc::clone(&pipe);
     let nonblocking = flags & g::O_NONBLOCK != 0;
     let access = flags & g::O_ACCMODE;
-    if access == g::O_WRONLY && nonblocking && pipe.readers.get() == 0 {
+    if access == g::O_WRONLY && nonblocking && pipe.is_broken() {
         return Err(Errno::ENXIO);
     }
-    let (read_opens, write_opens) = (pipe.read_opens.get(), pipe.write_opens.get());
+    let (read_opens, write_opens) = (pipe.big.read_opens.get(), pipe.big.write_opens.get());
     pipe.add(access);
     let seen_write_opens = Cell::new(0);
-    if access == g::O_RDONLY && pipe.writers.get() == 0 {
+    if access == g::O_RDONLY && pipe.writers() == 0 {
         seen_write_opens.set(write_opens);
     }
     let ops = PipeEnd { pipe: pipe.clone(), identity: Identity::Fifo(inode), seen_write_opens };
-    let file = File::new(Rc::new(ops), flags, path);
+    let file = with_unlocked_way(File::new(Rc::new(ops), flags, path), &pipe);
     // A partner that came and went meanwhile counts, hence opens and not openers are compared.
     let wait = |queue: &Rc<WaitQueue>, arrived: &dyn Fn() -> bool| wait_on(queue, || arrived().then_some(()));
     match access {
-        g::O_RDONLY if pipe.writers.get() == 0 && !nonblocking => {
-            wait(&pipe.readable, &|| pipe.write_opens.get() != write_opens)?;
+        g::O_RDONLY if pipe.writers() == 0 && !nonblocking => {
+            wait(&pipe.big.readable, &|| pipe.big.write_opens.get() != write_opens)?;
         }
-        g::O_WRONLY if pipe.readers.get() == 0 => {
-            wait(&pipe.writable, &|| pipe.read_opens.get() != read_opens)?;
+        g::O_WRONLY if pipe.is_broken() => {
+            wait(&pipe.big.writable, &|| pipe.big.read_opens.get() != read_opens)?;
         }
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! The master's end.
 
 use super::super::{File, FileOps, Queues, wait_on};
+use super::pair::READY;
 use super::{Pair, open_slave};
 use crate::fs::PathRef;
 use crate::mm::user;
@@ -75,7 +76,7 @@ impl FileOps for Master {
                 return Ok(head);
             }
         }
-        let count = dst.remaining().min(keel_core::tty::CAPACITY).min(pair.output.borrow().len());
+        let count = dst.remaining().min(READY).min(pair.output.borrow().len());
         let bytes: Vec<u8> = pair.output.borrow_mut().drain(..count).collect();
         pair.slave_writers.wake_all();
         Ok(head + if bytes.is_empty() { 0 } else { dst.put(&bytes)? })
@@ -85,7 +86,7 @@ impl FileOps for Master {
         let pair = &*self.pair;
         let mut done = 0;
         let mut buffer = [0; STEP];
-        let room = || (!pair.line.borrow().is_full()).then_some(());
+        let room = || pair.takes_typing().then_some(());
         let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
         while src.remaining() > 0 {
             if room().is_none() && file.nonblocking() {
@@ -96,22 +97,21 @@ impl FileOps for Master {
                 Ok(got) => got,
                 Err(errno) => return end(done, errno),
             };
-            for &byte in &buffer[..got] {
-                if room().is_none() {
-                    pair.slave_readers.wake_all();
-                    if file.nonblocking() {
-                        return end(done, Errno::EAGAIN);
-                    }
-                    if let Err(errno) = wait_on(&pair.master_writers, room) {
-                        return end(done, errno);
-                    }
+            let mut rest = &buffer[..got];
+            loop {
+                let taken = pair.type_bytes(rest);
+                pair.slave_readers.wake_all();
+                done += taken;
+                rest = rest.get(taken..).unwrap_or_default();
+                if rest.is_empty() {
+                    break;
                 }
-                pair.receive(byte);
-                done += 1;
-            }
-            pair.slave_readers.wake_all();
-            if self.readable() {
-                pair.master_readers.wake_all();
+                if file.nonblocking() {
+                    return end(done, Errno::EAGAIN);
+                }
+                if let Err(errno) = wait_on(&pair.master_writers, room) {
+                    return end(done, errno);
+                }
             }
             if got < want {
                 break;
@@ -136,7 +136,7 @@ impl FileOps for Master {
         if pair.is_abandoned() {
             events |= g::POLLHUP;
         }
-        if !pair.line.borrow().is_full() {
+        if pair.takes_typing() {
             events |= g::POLLOUT | g::POLLWRNORM;
         }
         events
@@ -168,7 +168,7 @@ impl FileOps for Master {
             }
             ioctl::TIOCGPKT => user::write(arg, &i32::from(pair.packet.get())).map(|()| 0),
             ioctl::TIOCSIG => pair.send_signal(arg),
-            ioctl::FIONREAD => user::write(arg, &(pair.output.borrow().len() as i32)).map(|()| 0),
+            ioctl::FIONREAD => user::write(arg, &(pair.output.borrow().len().min(READY) as i32)).map(|()| 0),
             ioctl::TIOCGPGRP => user::write(arg, &pair.control.foreground()).map(|()| 0),
             ioctl::TIOCGSID => {
                 let session = pair.control.session().ok_or(Errno::ENOTTY)?;
@@ -177,11 +177,11 @@ impl FileOps for Master {
             ioctl::TIOCNOTTY => Err(Errno::ENOTTY),
             ioctl::TCFLSH => {
                 match arg as u32 {
-                    g::TCIFLUSH => pair.flush_output(),
-                    g::TCOFLUSH => pair.flush_input(),
+                    g::TCIFLUSH => pair.flush_master_input(),
+                    g::TCOFLUSH => pair.flush_master_output(),
                     g::TCIOFLUSH => {
-                        pair.flush_output();
-                        pair.flush_input();
+                        pair.flush_master_input();
+                        pair.flush_master_output();
                     }
                     _ => return Err(Errno::EINVAL),
                 }

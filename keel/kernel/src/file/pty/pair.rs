@@ -11,14 +11,16 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
-use keel_core::tty::{Event, Line, SIZE};
+use keel_core::tty::{CAPACITY, Event, Line, SIZE};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
 /// Most pseudo-terminals, as `/proc/sys/kernel/pty/max` has it.
 const MAX_PAIRS: usize = 4096;
-/// Bytes that a program may write before somebody reads them at the master.
-pub const OUTPUT_ROOM: usize = 8192;
+/// Bytes that lie ready for a reader at either end, as Linux's line disciplines hold them.
+pub const READY: usize = CAPACITY - 1;
+/// Bytes on the way behind them, as Linux's buffers between the ends hold in small writes.
+const ON_THE_WAY: usize = 16 << 10;
 
 static PAIRS: Global<RefCell<Vec<Option<Rc<Pair>>>>> = Global::new(RefCell::new(Vec::new()));
 
@@ -28,21 +30,27 @@ pub struct Pair {
     pub index: u32,
     /// Line discipline of the slave.
     pub line: RefCell<Line>,
-    /// What the master will read.
+    /// What the master will read: the first [`READY`] bytes lie ready, the others are on the way.
     pub output: RefCell<VecDeque<u8>>,
+    /// What was typed while the line was full.
+    typed: RefCell<VecDeque<u8>>,
     /// Session and foreground of the slave.
     pub control: Control,
-    /// Rows, columns and two that nobody uses.
+    /// Rows, columns and two unused fields (pixels).
     pub window: Cell<[u16; 4]>,
     /// The slave can't be opened yet.
     pub locked: Cell<bool>,
-    /// `TIOCEXCL`.
+    /// `TIOCEXCL` at the slave, and at the master, where it is only remembered.
     pub exclusive: Cell<bool>,
+    /// As [`Pair::exclusive`], at the master.
+    pub exclusive_master: Cell<bool>,
+    /// tcflow(3) stopped what the master writes.
+    pub held: Cell<bool>,
     /// Attributes that can't be changed: bits of the flags that are set here, keys that are not 0.
     pub fixed: Cell<[u8; SIZE]>,
-    /// `TIOCPKT`: reads of the master tell what happens, as `TIOCPKT_*` bits.
+    /// `TIOCPKT`: reads of the master begin with a byte of `TIOCPKT_*` bits.
     pub packet: Cell<bool>,
-    /// The bits to be told.
+    /// Pending `TIOCPKT_*` bits.
     pub status: Cell<u8>,
     master_open: Cell<bool>,
     slaves: Cell<u32>,
@@ -73,10 +81,13 @@ impl Pair {
             index: index as u32,
             line: RefCell::default(),
             output: RefCell::default(),
+            typed: RefCell::default(),
             control: Control::default(),
             window: Cell::default(),
             locked: Cell::new(true),
             exclusive: Cell::new(false),
+            exclusive_master: Cell::new(false),
+            held: Cell::new(false),
             fixed: Cell::new([0; SIZE]),
             packet: Cell::new(false),
             status: Cell::new(0),
@@ -136,6 +147,12 @@ impl Pair {
     /// The master was closed: the slave's users lose it.
     pub fn close_master(&self) {
         self.master_open.set(false);
+        self.lose_session();
+        self.forget_if_unused();
+    }
+
+    /// The session loses its terminal, and all that have it open too.
+    pub fn lose_session(&self) {
         if let Some(session) = self.control.session() {
             for leader in process::all().iter().filter(|p| p.pid() == session.sid) {
                 for signal in [g::SIGHUP, g::SIGCONT] {
@@ -147,7 +164,6 @@ impl Pair {
         // The foreground gets its own when the leader ends.
         self.control.disconnect();
         self.hang_up();
-        self.forget_if_unused();
     }
 
     /// All that have the slave open now can't use it any more.
@@ -181,20 +197,76 @@ impl Pair {
 
     /// Bytes that a program may write now.
     pub fn output_room(&self) -> usize {
-        if self.line.borrow().is_stopped() { 0 } else { OUTPUT_ROOM.saturating_sub(self.output.borrow().len()) }
+        if self.line.borrow().is_stopped() {
+            return 0;
+        }
+        (READY + 1 + ON_THE_WAY).saturating_sub(self.output.borrow().len())
     }
 
-    /// A byte was typed at the master.
+    /// A byte for the master that no program wrote. It is dropped where there is no room.
+    pub fn insert_output(&self, byte: u8) {
+        if self.output.borrow().len() < READY + 1 + ON_THE_WAY {
+            self.output.borrow_mut().push_back(byte);
+        }
+        self.master_readers.wake_all();
+    }
+
+    /// Whether the master may write now.
+    pub fn takes_typing(&self) -> bool {
+        !self.held.get() && self.typed.borrow().len() <= ON_THE_WAY
+    }
+
+    /// The master writes `bytes`. How many of them there was room for.
+    pub fn type_bytes(&self, bytes: &[u8]) -> usize {
+        self.line.borrow_mut().begin(self.output.borrow().len());
+        for (done, &byte) in bytes.iter().enumerate() {
+            if !self.takes_typing() {
+                return done;
+            }
+            if self.typed.borrow().is_empty() && !self.line.borrow().is_full() {
+                self.receive(byte);
+            } else {
+                self.typed.borrow_mut().push_back(byte);
+            }
+        }
+        bytes.len()
+    }
+
+    /// The line may have room again: what was typed in the meantime goes on.
+    pub fn line_has_room(&self) {
+        self.line.borrow_mut().begin(self.output.borrow().len());
+        loop {
+            if self.line.borrow().is_full() {
+                break;
+            }
+            let Some(byte) = self.typed.borrow_mut().pop_front() else { break };
+            self.receive(byte);
+        }
+        self.master_writers.wake_all();
+    }
+
+    /// A byte arrives at the slave's line discipline.
     pub fn receive(&self, byte: u8) {
         let event = self.line.borrow_mut().receive(byte, &mut self.output.borrow_mut());
+        self.happened(event);
+        if !self.output.borrow().is_empty() {
+            self.master_readers.wake_all();
+        }
+    }
+
+    /// Delivers the reports of the line discipline.
+    pub fn happened(&self, event: Event) {
         match event {
             Event::None => {}
-            Event::Signal(signal, flushed) => {
+            Event::Signal { number, flushed, started } => {
+                if started {
+                    self.tell(g::TIOCPKT_START);
+                }
                 if flushed {
-                    self.tell(g::TIOCPKT_FLUSHWRITE);
+                    self.tell(g::TIOCPKT_FLUSHREAD | g::TIOCPKT_FLUSHWRITE);
                 }
                 self.slave_writers.wake_all();
-                signal::send_to_group(self.control.foreground(), SigInfo::from_kernel(signal));
+                signal::send_to_group(self.control.foreground(), SigInfo::from_kernel(number));
             }
             Event::Stopped => self.tell(g::TIOCPKT_STOP),
             Event::Started => {
@@ -204,7 +276,7 @@ impl Pair {
         }
     }
 
-    /// Something happened that a master in packet mode wants to know.
+    /// Sets status bits for a master in packet mode.
     pub fn tell(&self, bits: u32) {
         if !self.packet.get() {
             return;
@@ -220,17 +292,35 @@ impl Pair {
         self.master_readers.wake_all();
     }
 
-    /// Forgets what was typed and not read.
+    /// `TCIFLUSH` at the slave: forgets what was typed and not read.
     pub fn flush_input(&self) {
-        self.line.borrow_mut().flush();
-        self.tell(g::TIOCPKT_FLUSHREAD);
-        self.master_writers.wake_all();
+        self.typed.borrow_mut().clear();
+        self.flush_line();
     }
 
-    /// Forgets what was written and not read by the master.
+    /// `TCSETSF`: forgets what lies ready for the slave's readers.
+    pub fn flush_line(&self) {
+        self.line.borrow_mut().flush();
+        self.tell(g::TIOCPKT_FLUSHREAD);
+        self.line_has_room();
+    }
+
+    /// `TCOFLUSH` at the slave: forgets what is on the way to the master.
     pub fn flush_output(&self) {
-        self.output.borrow_mut().clear();
+        self.output.borrow_mut().truncate(READY);
         self.tell(g::TIOCPKT_FLUSHWRITE);
         self.slave_writers.wake_all();
+    }
+
+    /// `TCIFLUSH` at the master: forgets what was written and not read.
+    pub fn flush_master_input(&self) {
+        self.output.borrow_mut().clear();
+        self.slave_writers.wake_all();
+    }
+
+    /// `TCOFLUSH` at the master: forgets what is on the way to the slave.
+    pub fn flush_master_output(&self) {
+        self.typed.borrow_mut().clear();
+        self.master_writers.wake_all();
     }
 }

@@ -6,7 +6,8 @@ use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
 use alloc::rc::Rc;
-use keel_core::tty::{SIZE, Termios};
+use core::cell::Cell;
+use keel_core::tty::{Event, SIZE, Termios};
 use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
@@ -59,18 +60,48 @@ impl Pair {
                 Ok(0)
             }
             ioctl::TIOCEXCL | ioctl::TIOCNXCL => {
-                self.exclusive.set(command == ioctl::TIOCEXCL);
+                self.exclusive(at_slave).set(command == ioctl::TIOCEXCL);
                 Ok(0)
             }
-            ioctl::TIOCGEXCL => done(user::write(arg, &i32::from(self.exclusive.get()))),
+            ioctl::TIOCGEXCL => done(user::write(arg, &i32::from(self.exclusive(at_slave).get()))),
             ioctl::TIOCGDEV => done(user::write(arg, &(MAJOR << 8 | self.index & 0xff | (self.index & !0xff) << 12))),
-            // Nobody may type in another's name.
-            ioctl::TIOCSTI => Err(Errno::EPERM),
+            ioctl::TIOCSTI => self.insert(arg, at_slave),
+            ioctl::TIOCGSOFTCAR => {
+                done(user::write(arg, &i32::from(self.line.borrow().termios().cflag & g::CLOCAL != 0)))
+            }
+            ioctl::TIOCSSOFTCAR => {
+                let on: i32 = user::read(arg)?;
+                let mut line = self.line.borrow_mut();
+                let mut termios = *line.termios();
+                termios.cflag = termios.cflag & !g::CLOCAL | if on != 0 { g::CLOCAL } else { 0 };
+                line.set_termios(termios);
+                Ok(0)
+            }
             _ => {
                 let slave = self.slave();
                 self.control.ioctl(&(slave as Rc<dyn core::any::Any>), command, arg).unwrap_or(Err(Errno::ENOTTY))
             }
         }
+    }
+
+    fn exclusive(&self, at_slave: bool) -> &Cell<bool> {
+        if at_slave { &self.exclusive } else { &self.exclusive_master }
+    }
+
+    /// `TIOCSTI`: a byte as if it had come from the other end. As with `dev.tty.legacy_tiocsti` off, only with
+    /// CAP_SYS_ADMIN: EIO.
+    fn insert(&self, arg: usize, at_slave: bool) -> Result<usize> {
+        if !task::current().cred().capable(g::CAP_SYS_ADMIN) {
+            return Err(Errno::EIO);
+        }
+        let byte: u8 = user::read(arg)?;
+        if at_slave {
+            self.receive(byte);
+            self.slave_readers.wake_all();
+        } else {
+            self.insert_output(byte);
+        }
+        Ok(0)
     }
 
     fn attributes(&self) -> [u8; SIZE] {
@@ -99,20 +130,23 @@ impl Pair {
         // Eight bits, as there is no line that could have fewer.
         new.cflag = new.cflag & !(g::CSIZE | g::PARENB) | g::CS8 | g::CREAD;
         if when == When::Flush {
-            self.flush_input();
+            self.flush_line();
         }
         let old = *self.line.borrow().termios();
         let goes_on = self.line.borrow_mut().set_termios(new);
         if goes_on {
-            self.slave_writers.wake_all();
+            self.happened(Event::Started);
         }
         let flow = stops_by_usual_keys(&new);
         if flow != stops_by_usual_keys(&old) {
             self.tell(if flow { g::TIOCPKT_DOSTOP } else { g::TIOCPKT_NOSTOP });
         }
+        if old.is(g::EXTPROC) || new.is(g::EXTPROC) {
+            self.tell(g::TIOCPKT_IOCTL);
+        }
         // What waits may be readable in the new mode.
         self.slave_readers.wake_all();
-        self.master_writers.wake_all();
+        self.line_has_room();
         Ok(0)
     }
 
@@ -122,17 +156,24 @@ impl Pair {
             self.control.check_change()?;
         }
         match action as u32 {
-            g::TCOOFF => self.line.borrow_mut().hold(true),
-            g::TCOON => {
-                self.line.borrow_mut().hold(false);
-                self.slave_writers.wake_all();
+            g::TCOOFF | g::TCOON if !at_slave => {
+                self.held.set(action as u32 == g::TCOOFF);
+                self.master_writers.wake_all();
+            }
+            g::TCOOFF | g::TCOON => {
+                let event = self.line.borrow_mut().hold(action as u32 == g::TCOOFF);
+                self.happened(event);
             }
             g::TCIOFF | g::TCION => {
                 let key = if action as u32 == g::TCIOFF { g::VSTOP } else { g::VSTART };
-                let byte = self.line.borrow().termios().key(key);
-                if byte != 0 {
-                    self.output.borrow_mut().push_back(byte);
-                    self.master_readers.wake_all();
+                // The master's own keys are those of a new terminal.
+                let byte = if at_slave { self.line.borrow().termios().key(key) } else { Termios::default().key(key) };
+                if byte == 0 {
+                } else if at_slave {
+                    self.insert_output(byte);
+                } else {
+                    self.receive(byte);
+                    self.slave_readers.wake_all();
                 }
             }
             _ => return Err(Errno::EINVAL),

@@ -141,7 +141,7 @@ impl FileOps for Slave {
         loop {
             self.pair.control.check_read()?;
             let taken = self.take(dst)?;
-            self.pair.master_writers.wake_all();
+            self.pair.line_has_room();
             match taken {
                 Some(n) => {
                     done += n;
@@ -237,7 +237,7 @@ impl FileOps for Slave {
         }
         let pair = &self.pair;
         match command {
-            ioctl::FIONREAD => user::write(arg, &(pair.line.borrow().available() as i32)).map(|()| 0),
+            ioctl::FIONREAD => user::write(arg, &(pair.line.borrow().readable() as i32)).map(|()| 0),
             ioctl::TCFLSH => {
                 pair.control.check_change()?;
                 match arg as u32 {
@@ -251,6 +251,15 @@ impl FileOps for Slave {
                 }
                 Ok(0)
             }
+            ioctl::TIOCVHANGUP => {
+                if !task::current().cred().capable(g::CAP_SYS_ADMIN) {
+                    return Err(Errno::EPERM);
+                }
+                pair.lose_session();
+                Ok(0)
+            }
+            // Only masters have peers to be opened.
+            ioctl::TIOCGPTPEER => Err(Errno::EIO),
             _ => pair.request(command, arg, true),
         }
     }

@@ -49,6 +49,7 @@ fn split_type(kind: u32) -> Result<(u32, u32)> {
 /// socket(2).
 pub fn sys_socket(family: i32, kind: u32, protocol: i32) -> Result<i32> {
     let (kind, flags) = split_type(kind)?;
+    check_kind(family, kind)?;
     let file = match family as u32 {
         net::AF_UNIX => unix::socket(kind, protocol, flags)?,
         net::AF_INET | net::AF_INET6 => inet::socket(family as u32, kind, protocol, flags)?,
@@ -58,14 +59,30 @@ pub fn sys_socket(family: i32, kind: u32, protocol: i32) -> Result<i32> {
     file::install(file, flags)
 }
 
+/// Whether there are such numbers, known here or not. EAFNOSUPPORT, EINVAL.
+fn check_kind(family: i32, kind: u32) -> Result<()> {
+    /// `NPROTO` and `SOCK_MAX` of Linux.
+    const FAMILIES: i32 = 46;
+    const KINDS: u32 = 11;
+    if !(0..FAMILIES).contains(&family) {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if kind < KINDS { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 /// socketpair(2).
 pub fn sys_socketpair(family: i32, kind: u32, protocol: i32, fds: usize) -> Result<()> {
     let (kind, flags) = split_type(kind)?;
-    // Linux stores the numbers first, and then sees what it can make.
+    // Linux stores the numbers first and then makes the sockets.
     user::write(fds, &user::read::<[i32; 2]>(fds)?)?;
+    check_kind(family, kind)?;
     let (a, b) = match family as u32 {
         net::AF_UNIX => unix::pair(kind, protocol, flags)?,
-        net::AF_INET | net::AF_INET6 => return Err(Errno::EOPNOTSUPP),
+        // Those can be made, but not joined.
+        net::AF_INET | net::AF_INET6 => {
+            return inet::socket(family as u32, kind, protocol, flags).and(Err(Errno::EOPNOTSUPP));
+        }
+        net::AF_NETLINK => return netlink::socket(kind, protocol, flags).and(Err(Errno::EOPNOTSUPP)),
         _ => return Err(Errno::EAFNOSUPPORT),
     };
     file::install_pair(fds, a, b, flags)
@@ -179,7 +196,7 @@ pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address:
     let shown = &bytes[..bytes.len().min(room)];
     let stored = user::write_bytes(value, shown).and_then(|()| user::write(len_address, &(shown.len() as u32)));
     if stored.is_err() && level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEERPIDFD {
-        // The program never learns of this descriptor.
+        // The program has not seen this descriptor.
         let _ = crate::task::current().files().close(options::read_int(&bytes)?);
     }
     stored

@@ -5,10 +5,13 @@ use super::options::Options;
 use crate::mm::user;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use keel_core::bpf::packet::{Filter, Packet};
-use keel_core::bpf::{Instruction, MAX_LEN};
+use keel_core::bpf::packet::Packet;
+use keel_core::bpf::{Instruction, MAX_LEN, Program};
 use uapi::raw::net;
 use uapi::{Errno, Result};
+
+/// A checked program over packets.
+pub type Filter = Program<Packet<'static>>;
 
 /// Bytes of `struct sock_fprog`.
 const PROGRAM: usize = 16;
@@ -71,7 +74,7 @@ pub fn lock(options: &Options, on: bool) -> Result<()> {
 pub fn keeps(options: &Options, header: &[u8], body: &[u8]) -> Option<usize> {
     let filter = options.filter.borrow().clone();
     let Some(filter) = filter else { return Some(body.len()) };
-    match filter.run(Packet { header, body }) as usize {
+    match filter.run(&Packet { header, body }) as usize {
         0 => None,
         kept => Some(kept.saturating_sub(header.len()).min(body.len())),
     }

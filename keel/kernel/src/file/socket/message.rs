@@ -16,6 +16,8 @@ const MAX_RIGHTS: usize = 253;
 const MAX_CONTROL: usize = 131_072;
 /// Bytes of `struct cmsghdr`.
 const HEADER: usize = 16;
+/// Bytes of a descriptor's number.
+const FD: usize = 4;
 /// Bytes of `struct msghdr`.
 pub const MSGHDR: usize = 56;
 
@@ -66,7 +68,7 @@ pub struct Received {
     pub parts: Vec<Part>,
 }
 
-/// What `SCM_CREDENTIALS` says of messages that came before anybody asked for it: ids that nobody has.
+/// `SCM_CREDENTIALS` of messages that were sent before SO_PASSCRED was set: the overflow ids.
 pub const NOBODY: Credentials = [0, 65534, 65534];
 
 /// Credentials of the current thread, as `SO_PEERCRED` has them.
@@ -174,79 +176,93 @@ impl MsgHdr {
         Ok(control)
     }
 
-    /// Stores control data; returns the bytes used and `MSG_CTRUNC` if some had no room.
-    pub fn write_control(&self, received: &mut Received, flags: u32) -> Result<(usize, u32)> {
+    /// Stores control data; returns the bytes used and `MSG_CTRUNC` if some had no room. As in Linux a part that can't
+    /// be stored is left out, and the message is received all the same.
+    pub fn write_control(&self, received: &mut Received, flags: u32) -> (usize, u32) {
         let mut out = Stored { used: 0, truncated: 0, room: if self.control == 0 { 0 } else { self.control_len } };
         for part in &received.parts {
-            self.put(&mut out, part.level, part.kind, &part.data)?;
+            self.put(&mut out, part.level, part.kind, &part.data);
         }
         if let Some(credentials) = received.credentials {
             let bytes = credentials.map(u32::to_ne_bytes);
-            self.put(&mut out, net::SOL_SOCKET, net::SCM_CREDENTIALS, bytes.as_flattened())?;
+            self.put(&mut out, net::SOL_SOCKET, net::SCM_CREDENTIALS, bytes.as_flattened());
         }
-        self.put_rights(&mut out, core::mem::take(&mut received.rights), flags)?;
+        self.put_rights(&mut out, core::mem::take(&mut received.rights), flags);
         if let Some(pid) = received.pidfd {
-            self.put_pidfd(&mut out, pid)?;
+            self.put_pidfd(&mut out, pid);
         }
-        Ok((out.used, out.truncated))
+        (out.used, out.truncated)
     }
 
     /// Stores as much of one part as there is room for, if its header fits.
-    fn put(&self, out: &mut Stored, level: u32, kind: u32, data: &[u8]) -> Result<()> {
+    fn put(&self, out: &mut Stored, level: u32, kind: u32, data: &[u8]) {
         let room = out.room - out.used;
         if room < HEADER + data.len() {
             out.truncated = net::MSG_CTRUNC;
         }
         if room >= HEADER {
             let fit = data.len().min(room - HEADER);
-            self.store(out.used, level, kind, &data[..fit])?;
-            out.used += (HEADER + fit).next_multiple_of(8).min(room);
+            let at = self.control.wrapping_add(out.used);
+            let head = header(HEADER + fit, level, kind);
+            let stored = user::write_bytes(at, &head)
+                .and_then(|()| user::write_bytes(at.wrapping_add(HEADER), data.get(..fit).unwrap_or_default()));
+            if stored.is_ok() {
+                out.used += (HEADER + fit).next_multiple_of(8).min(room);
+            }
         }
-        Ok(())
     }
 
     /// Gives descriptors to the current process, as many as there is room for.
-    fn put_rights(&self, out: &mut Stored, rights: Vec<Rc<File>>, flags: u32) -> Result<()> {
-        if rights.is_empty() {
-            return Ok(());
+    fn put_rights(&self, out: &mut Stored, rights: Vec<Rc<File>>, flags: u32) {
+        let sent = rights.len();
+        if sent == 0 {
+            return;
         }
-        let fit = (out.room - out.used).saturating_sub(HEADER) / 4;
-        if fit < rights.len() {
+        let room = out.room - out.used;
+        let fit = room.saturating_sub(HEADER) / FD;
+        let close_on_exec = if flags & net::MSG_CMSG_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 };
+        let start = self.control.wrapping_add(out.used);
+        let mut given = 0;
+        for file in rights.into_iter().take(fit) {
+            let at = start.wrapping_add(HEADER + given * FD);
+            if file::install_at(at, file, close_on_exec).is_err() {
+                break;
+            }
+            given += 1;
+        }
+        let len = HEADER + given * FD;
+        let head = header(len, net::SOL_SOCKET, net::SCM_RIGHTS);
+        if given > 0 && user::write_bytes(start, &head).is_ok() {
+            out.used += len.next_multiple_of(8).min(room);
+        }
+        if given < sent {
             out.truncated = net::MSG_CTRUNC;
         }
-        let close_on_exec = if flags & net::MSG_CMSG_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 };
-        let mut fds: SmallVec<[u8; 32]> = SmallVec::new();
-        for file in rights.into_iter().take(fit) {
-            match file::install(file, close_on_exec) {
-                Ok(fd) => fds.extend_from_slice(&fd.to_ne_bytes()),
-                Err(_) => {
-                    out.truncated = net::MSG_CTRUNC;
-                    break;
-                }
-            }
-        }
-        if fds.is_empty() { Ok(()) } else { self.put(out, net::SOL_SOCKET, net::SCM_RIGHTS, &fds) }
     }
 
     /// Gives a descriptor of the sender's process, or the error that stands in its place.
-    fn put_pidfd(&self, out: &mut Stored, pid: u32) -> Result<()> {
-        if out.room - out.used < HEADER + 4 {
+    fn put_pidfd(&self, out: &mut Stored, pid: u32) {
+        if out.room - out.used < HEADER + FD {
             out.truncated = net::MSG_CTRUNC;
         } else if pid != 0 {
             let fd = task::pidfd::open_by_id(pid as i32).unwrap_or_else(|errno| -errno.code());
-            self.put(out, net::SOL_SOCKET, SCM_PIDFD, &fd.to_ne_bytes())?;
+            let before = out.used;
+            self.put(out, net::SOL_SOCKET, SCM_PIDFD, &fd.to_ne_bytes());
+            if out.used == before && fd >= 0 {
+                // The program has not seen its number. Another thread may have closed it meanwhile.
+                let _ = task::current().files().close(fd);
+            }
         }
-        Ok(())
     }
+}
 
-    fn store(&self, at: usize, level: u32, kind: u32, data: &[u8]) -> Result<()> {
-        let mut bytes = Vec::with_capacity(HEADER + data.len());
-        bytes.extend((HEADER + data.len()).to_ne_bytes());
-        bytes.extend(level.to_ne_bytes());
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(data);
-        user::write_bytes(self.control + at, &bytes)
-    }
+/// `struct cmsghdr`.
+fn header(len: usize, level: u32, kind: u32) -> [u8; HEADER] {
+    let mut bytes = [0; HEADER];
+    bytes[..8].copy_from_slice(&len.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&level.to_ne_bytes());
+    bytes[12..].copy_from_slice(&kind.to_ne_bytes());
+    bytes
 }
 
 /// Descriptors of the current process become descriptions. EBADF, EINVAL.

@@ -33,7 +33,7 @@ pub type Address = SmallVec<[u8; 28]>;
 const IN: u32 = g::POLLIN | g::POLLRDNORM;
 const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
 
-/// What a family of sockets does. The defaults are Linux's answers for those without the operation.
+/// Operations of a socket family. The defaults return Linux's errno for a family without the operation.
 ///
 /// No `RefCell` borrow may be held while a method here runs.
 pub trait Protocol: Any {
@@ -83,7 +83,7 @@ pub trait Protocol: Any {
     fn most_low_water(&self) -> i32 {
         i32::MAX
     }
-    /// `SO_ERROR`: the pending error, which is then forgotten.
+    /// `SO_ERROR`: the pending error; reading clears it.
     fn take_error(&self) -> Option<Errno> {
         None
     }
@@ -91,15 +91,15 @@ pub trait Protocol: Any {
     fn is_listening(&self) -> bool {
         false
     }
-    /// `SO_PEERCRED`: pid, uid, gid. Without a peer: process 0, and ids that nobody has.
+    /// `SO_PEERCRED`: pid, uid, gid. Without a peer: pid 0 and ids of -1.
     fn peer_credentials(&self) -> Result<[u32; 3]> {
         Ok([0, u32::MAX, u32::MAX])
     }
-    /// `SO_PEERGROUPS`: whose supplementary groups are told; `None` without a peer.
+    /// `SO_PEERGROUPS`: the credentials whose supplementary groups are reported; `None` without a peer.
     fn peer_groups(&self) -> Option<Rc<crate::task::Cred>> {
         None
     }
-    /// `SO_SNDBUF` was set: who waits for room looks again.
+    /// `SO_SNDBUF` was set: wakes senders that wait for room.
     fn send_buffer_changed(&self) {}
     /// setsockopt(2) of options that are the family's own. ENOPROTOOPT.
     fn set_option(&self, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {

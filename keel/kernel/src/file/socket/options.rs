@@ -1,10 +1,10 @@
 //! Socket options of the level SOL_SOCKET, socket(7).
 
-use super::{Socket, filter};
+use super::Socket;
+use super::filter::{self, Filter};
 use crate::task;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
-use keel_core::bpf::packet::Filter;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
 use uapi::raw::net;

@@ -59,7 +59,7 @@ fn receive_message(open: &Open, message: usize, flags: u32) -> Result<Received> 
         user::write_bytes(header.name, &from[..from.len().min(header.name_len as usize)])?;
         name_len = Some(from.len());
     }
-    let (control_len, truncated) = header.write_control(&mut received, flags)?;
+    let (control_len, truncated) = header.write_control(&mut received, flags);
     let shown = received.flags | truncated | flags & net::MSG_CMSG_CLOEXEC;
     header.write_back(name_len, control_len, shown)?;
     Ok(received)

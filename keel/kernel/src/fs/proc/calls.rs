@@ -11,7 +11,7 @@ use uapi::Result;
 /// `running`, or number and arguments of the call that blocks, stack pointer and program counter; -1 for
 /// the number if it is none that blocks.
 pub fn text(subject: &Subject) -> Result<Vec<u8>> {
-    let task = subject.inspected()?;
+    let task = subject.inspected_later()?;
     let blocked = if task.state_letter() == 'R' { None } else { task.thread.frame() };
     let line = match blocked {
         None => String::from("running\n"),

@@ -1,4 +1,4 @@
-//! `cpuinfo`: the virtual CPUs, from what CPUID says.
+//! `cpuinfo`: the virtual CPUs, from CPUID.
 
 use super::system::cpus;
 use alloc::format;

@@ -2,8 +2,8 @@
 
 use super::subject::Subject;
 use super::written_number;
-use crate::task;
 use crate::task::cred::cap;
+use crate::task::{self, Task};
 use alloc::format;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
@@ -14,17 +14,21 @@ pub fn id_map(subject: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX).into_bytes())
 }
 
-/// `personality`.
+/// `personality`. EPERM.
 pub fn personality(subject: &Subject) -> Result<Vec<u8>> {
-    Ok(format!("{:08x}\n", subject.inspected()?.personality.get()).into_bytes())
+    Ok(format!("{:08x}\n", subject.inspected_later()?.personality.get()).into_bytes())
 }
 
-/// `timerslack_ns`.
+/// Whether the current thread may read or set the timer slack of `task`. EPERM.
+fn check_slack(task: &Task) -> Result<()> {
+    let allowed = task::with_current(|t| t.tid() == task.tid() || t.cred().capable(cap::SYS_NICE));
+    if allowed { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// `timerslack_ns`. EPERM.
 pub fn timer_slack(subject: &Subject) -> Result<Vec<u8>> {
     let task = subject.living()?;
-    if !super::subject::may_inspect(&task) {
-        return Err(Errno::EPERM);
-    }
+    check_slack(&task)?;
     Ok(format!("{}\n", task.timer_slack_ns.get()).into_bytes())
 }
 
@@ -32,11 +36,51 @@ pub fn timer_slack(subject: &Subject) -> Result<Vec<u8>> {
 pub fn set_timer_slack(subject: &Subject, data: &[u8]) -> Result<()> {
     let value = u64::try_from(written_number(data)?).map_err(|_| Errno::EINVAL)?;
     let task = subject.living()?;
-    let own = task::with_current(|t| t.pid() == task.pid());
-    if !own && !task::with_current(|t| t.cred().capable(cap::SYS_NICE)) {
+    check_slack(&task)?;
+    task.set_timer_slack(value);
+    Ok(())
+}
+
+/// Who logged in, and the session; of a process that has ended, too.
+fn login(subject: &Subject) -> Result<(u32, u32)> {
+    subject.process()?;
+    Ok(subject.task()?.map_or((u32::MAX, u32::MAX), |task| task.login.get()))
+}
+
+/// `loginuid`.
+pub fn login_uid(subject: &Subject) -> Result<Vec<u8>> {
+    login(subject).map(|(uid, _)| format!("{uid}").into_bytes())
+}
+
+/// `sessionid`.
+pub fn login_session(subject: &Subject) -> Result<Vec<u8>> {
+    login(subject).map(|(_, session)| format!("{session}").into_bytes())
+}
+
+/// A write to `loginuid`, for oneself only: begins a session, or ends it with `u32::MAX`. Who has one already needs
+/// CAP_AUDIT_CONTROL. EINVAL, EPERM, ERANGE.
+pub fn set_login_uid(subject: &Subject, data: &[u8]) -> Result<()> {
+    /// The last session.
+    static SESSION: hal::cell::Global<core::cell::Cell<u32>> = hal::cell::Global::new(core::cell::Cell::new(0));
+    let task = subject.living()?;
+    if !task::with_current(|me| me.tid() == task.tid()) {
         return Err(Errno::EPERM);
     }
-    task.set_timer_slack(value);
+    let uid = match written_number(data)? {
+        ..0 => return Err(Errno::EINVAL),
+        value => u32::try_from(value).map_err(|_| Errno::ERANGE)?,
+    };
+    let is_set = task.login.get().0 != u32::MAX;
+    if is_set && !task::with_current(|t| t.cred().capable(cap::AUDIT_CONTROL)) {
+        return Err(Errno::EPERM);
+    }
+    let session = if uid == u32::MAX {
+        u32::MAX
+    } else {
+        SESSION.set(SESSION.get() + 1);
+        SESSION.get()
+    };
+    task.login.set((uid, session));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Limits of a process, and what the out-of-memory choice thinks of it.
+//! Limits of a process, and its out-of-memory score.
 
 use super::subject::Subject;
 use super::written_number;
@@ -41,18 +41,18 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-/// `io`: of the whole process. What reaches disks only the host knows.
+/// `io`: of the whole process. Bytes that reach disks are unknown to keel.
 pub fn io(subject: &Subject) -> Result<Vec<u8>> {
     let process = match subject.is_keel() {
         true => subject.process()?,
         false => subject.inspected()?.process().clone(),
     };
-    let io = &process.io;
+    let [read_bytes, written_bytes, reads, writes] = process.io().values();
     let rows = [
-        ("rchar", io.read_bytes.get()),
-        ("wchar", io.written_bytes.get()),
-        ("syscr", io.reads.get()),
-        ("syscw", io.writes.get()),
+        ("rchar", read_bytes),
+        ("wchar", written_bytes),
+        ("syscr", reads),
+        ("syscw", writes),
         ("read_bytes", 0),
         ("write_bytes", 0),
         ("cancelled_write_bytes", 0),

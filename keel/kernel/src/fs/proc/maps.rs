@@ -1,6 +1,7 @@
 //! `maps` and `numa_maps`.
 
 use super::subject::Subject;
+use crate::mm::Mm;
 use crate::mm::area::{AreaFlags, FileName};
 use crate::mm::info::{AreaInfo, AreaName};
 use crate::mm::policy::Policy;
@@ -91,8 +92,7 @@ fn escaped(path: &[u8]) -> Vec<u8> {
 }
 
 /// `maps`.
-pub fn text(subject: &Subject) -> Result<Vec<u8>> {
-    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+pub fn text(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let mut lines = Lines::new();
     let mut out = Vec::new();
     for area in mm.areas()? {
@@ -102,8 +102,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
 }
 
 /// `numa_maps`: one node.
-pub fn numa(subject: &Subject) -> Result<Vec<u8>> {
-    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+pub fn numa(subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let of_thread = subject.task()?.and_then(|task| task.memory_policy.get());
     let lines = Lines::new();
     let mut out = Vec::new();

@@ -4,7 +4,7 @@ use super::subject::Subject;
 use crate::mm::Mm;
 use crate::task;
 use abi::layout::{PAGE_SIZE, USER_TOP};
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
@@ -30,7 +30,7 @@ pub fn first_arguments(mm: &Mm, most: usize) -> Vec<u8> {
 
 /// `cmdline`: the arguments as they are in memory now.
 pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
-    // Everybody may see it.
+    // World-readable.
     let Some(mm) = subject.task()?.and_then(|t| t.try_mm()) else { return Ok(Vec::new()) };
     let layout = mm.layout();
     let mut line = read_range(&mm, layout.arg_start, layout.arg_end);
@@ -49,19 +49,13 @@ pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
 }
 
 /// `environ`: the environment that the program was started with.
-pub fn environment(subject: &Subject) -> Result<Vec<u8>> {
-    // Programs expect that the first process answers, though keel has no environment.
-    if subject.is_keel() {
-        return Ok(Vec::new());
-    }
-    let mm = subject.memory()?.ok_or(Errno::ESRCH)?;
+pub fn environment(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let layout = mm.layout();
-    Ok(read_range(&mm, layout.env_start, layout.env_end))
+    Ok(read_range(mm, layout.env_start, layout.env_end))
 }
 
 /// `auxv`.
-pub fn auxiliary_vector(subject: &Subject) -> Result<Vec<u8>> {
-    let mm = subject.memory()?.ok_or(Errno::ESRCH)?;
+pub fn auxiliary_vector(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     Ok(mm.auxv().iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
 
@@ -109,14 +103,29 @@ pub fn merged_pages(subject: &Subject) -> Result<Vec<u8>> {
 /// `mem`: the memory itself, by address.
 pub struct Memory(pub Subject);
 
-impl Memory {
-    /// Memory that the caller may look into; `None` if it is gone.
-    fn mm(&self) -> Result<Option<Rc<Mm>>> {
-        self.0.memory()
+impl SynthFile for Memory {
+    fn content(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        Ok(Some(Rc::new(OpenMemory(of_open_file(&self.0, false)?))))
     }
 }
 
-impl SynthFile for Memory {
+/// The memory that a file opened now goes on showing. Keel shows none of its own. EACCES, ESRCH.
+pub fn of_open_file(subject: &Subject, read: bool) -> Result<Weak<Mm>> {
+    match subject.memory_to_open(read)? {
+        Some(mm) => Ok(Rc::downgrade(&mm)),
+        None if subject.is_keel() => Ok(Weak::new()),
+        None => Err(Errno::ESRCH),
+    }
+}
+
+/// `mem` that is open.
+struct OpenMemory(Weak<Mm>);
+
+impl SynthFile for OpenMemory {
     fn content(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }
@@ -126,7 +135,7 @@ impl SynthFile for Memory {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
-        let Some(mm) = self.mm()? else { return Ok(0) };
+        let Some(mm) = self.0.upgrade() else { return Ok(0) };
         let address = address(offset)?;
         match mm.poke_forced(address, data) {
             0 if !data.is_empty() => Err(Errno::EIO),
@@ -135,9 +144,9 @@ impl SynthFile for Memory {
     }
 }
 
-impl Memory {
+impl OpenMemory {
     fn read(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
-        let Some(mm) = self.mm()? else { return Ok(0) };
+        let Some(mm) = self.0.upgrade() else { return Ok(0) };
         let mut at = address(offset)?;
         let mut page = vec![0; PAGE_SIZE];
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! Memory as Linux's allocators would tell of it: `buddyinfo`, `zoneinfo`, `slabinfo`, `iomem`. One zone
+//! Memory as Linux's allocators report it: `buddyinfo`, `zoneinfo`, `slabinfo`, `iomem`. One zone
 //! holds everything.
 
 use abi::layout::PAGE_SIZE;

@@ -1,9 +1,10 @@
 //! `/proc`: processes and the system as files, proc(5).
 //!
-//! The formats are Linux's to the column; where keel has nothing to tell, the value is what an idle
+//! The formats are Linux's to the column; where keel has no data, the value is what an idle
 //! Linux would show. [`pid`] makes the directories of processes, the other modules their content
 //! and that of the files about the whole system.
 
+mod bound;
 mod calls;
 mod children;
 mod cpuinfo;
@@ -15,7 +16,7 @@ mod meminfo;
 pub mod memory;
 mod memory_tables;
 mod mounts;
-mod namespaces;
+pub mod namespaces;
 mod net;
 mod pages;
 mod pid;
@@ -31,7 +32,7 @@ mod system;
 
 pub use descriptors::Description;
 pub use meminfo::row as memory_line;
-pub use namespaces::request as namespace_request;
+pub use namespaces::{open as open_namespace, request as namespace_request};
 pub use status::{list as cpu_list, mask as cpu_mask};
 pub use system::cpus;
 

@@ -94,6 +94,13 @@ pub fn request(file: &File, command: u32, arg: usize) -> Option<Result<usize>> {
     })
 }
 
+/// The type of a namespace, as clone(2) has it; `None` if the file is none.
+pub fn type_of(file: &File) -> Option<u32> {
+    let ino = file.ops.inode()?.as_any().downcast_ref::<Namespace>()?.ino;
+    let &(_, kind, _) = NAMESPACES.iter().find(|n| n.2 == ino)?;
+    TYPES.iter().find(|(name, _)| *name == kind).map(|(_, flag)| *flag)
+}
+
 /// Types by name, as clone(2) has them.
 const TYPES: [(&str, u32); 8] = [
     ("cgroup", g::CLONE_NEWCGROUP),
@@ -106,9 +113,24 @@ const TYPES: [(&str, u32); 8] = [
     ("uts", g::CLONE_NEWUTS),
 ];
 
+/// All types: what clone(2), unshare(2) and setns(2) may name.
+pub const ALL_TYPES: u32 = {
+    let (mut all, mut i) = (0, 0);
+    while i < TYPES.len() {
+        all |= TYPES[i].1;
+        i += 1;
+    }
+    all
+};
+
 /// A descriptor of the user namespace, to which all others belong.
 fn open_user_namespace() -> Result<usize> {
-    let &(_, kind, ino) = NAMESPACES.iter().find(|n| n.1 == "user").ok_or(Errno::EINVAL)?;
+    open("user")
+}
+
+/// A descriptor of the namespace that a process has under a name in its `ns`. EINVAL, EMFILE.
+pub fn open(name: &str) -> Result<usize> {
+    let &(_, kind, ino) = NAMESPACES.iter().find(|n| n.0 == name).ok_or(Errno::EINVAL)?;
     let inode: Rc<dyn Inode> = Rc::new(Namespace { ino });
     let place = setup::tree().unnamed(format!("{kind}:[{ino}]").as_bytes(), inode.clone());
     let file = File::new(RegularFile::new(inode, None), g::O_RDONLY, Some(place));

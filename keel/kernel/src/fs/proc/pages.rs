@@ -1,14 +1,17 @@
 //! `pagemap` and `map_files`: the pages and the files of an address space.
 
+use super::memory::of_open_file;
 use super::number_in;
 use super::subject::Subject;
 use crate::fs::PathRef;
+use crate::mm::Mm;
 use crate::mm::area::FileName;
 use crate::mm::info::{AreaInfo, AreaName};
 use crate::task;
 use crate::task::cred::cap;
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::format;
+use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
 use hal::paging::Prot;
@@ -36,14 +39,27 @@ impl SynthFile for PageMap {
         Ok(Vec::new())
     }
 
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        Ok(Some(Rc::new(OpenPageMap(of_open_file(&self.0, true)?))))
+    }
+}
+
+/// `pagemap` that is open.
+struct OpenPageMap(Weak<Mm>);
+
+impl SynthFile for OpenPageMap {
+    fn content(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
     fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Option<Result<usize>> {
         Some(self.read(offset, dst))
     }
 }
 
-impl PageMap {
+impl OpenPageMap {
     fn read(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
-        let Some(mm) = self.0.memory()? else { return Ok(0) };
+        let Some(mm) = self.0.upgrade() else { return Ok(0) };
         if !offset.is_multiple_of(ENTRY as u64) || !dst.remaining().is_multiple_of(ENTRY) {
             return Err(Errno::EINVAL);
         }
@@ -116,7 +132,7 @@ impl SynthLink for MappedFile {
         Ok(self.0.display_path(Some(&root)))
     }
 
-    /// EPERM without the capabilities that Linux asks for.
+    /// EPERM without the capabilities that Linux requires.
     fn place(&self) -> Option<Result<PathRef>> {
         let allowed =
             task::with_current(|t| t.cred().capable(cap::SYS_ADMIN) || t.cred().capable(cap::CHECKPOINT_RESTORE));

@@ -1,5 +1,6 @@
 //! Directories of processes and threads.
 
+use super::bound::{FromMemory, Guarded, OfMemory, OfMounts, Snapshot, Without};
 use super::subject::Subject;
 use super::{
     calls, children, credentials, descriptors, limits, maps, memory, mounts, namespaces, net, pages, security, smaps,
@@ -29,9 +30,14 @@ enum Kind {
     File(Read),
     Edit(Read, Write),
     Link(Find),
+    Memory(FromMemory, Without),
+    Mounts(fn() -> Result<Vec<u8>>, Polled),
     Other(FileType, Make),
 }
-use Kind::{Edit, File, Link, Other};
+use Kind::{Edit, File, Link, Memory, Mounts, Other};
+
+/// Whether poll(2) reports changes.
+type Polled = bool;
 
 /// Which directories have a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,15 +51,15 @@ use Where::{Both, Process, Thread};
 /// Names, permissions, content.
 const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("attr", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(security::Labels(s))))),
-    ("auxv", 0o400, Both, File(memory::auxiliary_vector)),
-    ("cgroup", 0o444, Both, File(|_| Ok(b"0::/\n".to_vec()))),
+    ("auxv", 0o400, Both, Other(FileType::Regular, auxiliary_vector)),
+    ("cgroup", 0o444, Both, File(|s| s.process().map(|_| b"0::/\n".to_vec()))),
     ("children", 0o444, Thread, File(children::text)),
     ("cmdline", 0o444, Both, File(memory::command_line)),
     ("comm", 0o644, Both, Edit(memory::name, memory::rename)),
     ("coredump_filter", 0o644, Process, Edit(credentials::dump_filter, credentials::set_dump_filter)),
-    ("cpuset", 0o444, Both, File(|_| Ok(b"/\n".to_vec()))),
+    ("cpuset", 0o444, Both, File(|s| s.process().map(|_| b"/\n".to_vec()))),
     ("cwd", 0o777, Both, Link(working_directory)),
-    ("environ", 0o400, Both, File(memory::environment)),
+    ("environ", 0o400, Both, Memory(memory::environment, Without::Bytes)),
     ("exe", 0o777, Both, Link(executable)),
     ("fd", 0o500, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Links(s))))),
     ("fdinfo", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Infos(s))))),
@@ -62,13 +68,13 @@ const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("ksm_merging_pages", 0o400, Both, File(|s| s.inspected().map(|_| b"0\n".to_vec()))),
     ("ksm_stat", 0o400, Both, File(memory::merged_pages)),
     ("limits", 0o444, Both, File(limits::text)),
-    ("loginuid", 0o644, Both, File(|_| Ok(b"4294967295".to_vec()))),
+    ("loginuid", 0o644, Both, Edit(credentials::login_uid, credentials::set_login_uid)),
     ("map_files", 0o500, Process, Other(FileType::Directory, |s| What::Dir(Rc::new(pages::MapFiles(s))))),
-    ("maps", 0o444, Both, File(maps::text)),
+    ("maps", 0o444, Both, Memory(maps::text, Without::List)),
     ("mem", 0o600, Both, Other(FileType::Regular, |s| What::File(Rc::new(memory::Memory(s))))),
-    ("mountinfo", 0o444, Both, File(mounts::info)),
-    ("mounts", 0o444, Both, File(mounts::table)),
-    ("mountstats", 0o400, Process, File(mounts::statistics)),
+    ("mountinfo", 0o444, Both, Mounts(mounts::info, true)),
+    ("mounts", 0o444, Both, Mounts(mounts::table, true)),
+    ("mountstats", 0o400, Process, Mounts(mounts::statistics, false)),
     ("net", 0o555, Both, Other(FileType::Directory, |_| What::Dir(Rc::new(net::directory())))),
     ("ns", 0o511, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(namespaces::Directory(s))))),
     ("oom_adj", 0o644, Both, Edit(limits::oom_adj, limits::set_oom_adj)),
@@ -80,28 +86,28 @@ const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("root", 0o777, Both, Link(root_directory)),
     ("sched", 0o644, Both, File(stat::scheduling)),
     ("schedstat", 0o444, Both, File(stat::scheduling_times)),
-    ("sessionid", 0o444, Both, File(|_| Ok(b"4294967295".to_vec()))),
+    ("sessionid", 0o444, Both, File(credentials::login_session)),
     ("setgroups", 0o644, Process, File(|_| Ok(b"allow\n".to_vec()))),
-    ("smaps", 0o444, Both, File(smaps::text)),
-    ("smaps_rollup", 0o444, Both, File(smaps::rollup)),
+    ("smaps", 0o444, Both, Memory(smaps::text, Without::List)),
+    ("smaps_rollup", 0o444, Both, Memory(smaps::rollup, Without::Sum)),
     ("stat", 0o444, Both, File(stat::text)),
     ("statm", 0o444, Both, File(stat::memory)),
     ("status", 0o444, Both, File(status::text)),
     ("syscall", 0o400, Both, File(calls::text)),
     ("task", 0o555, Process, Other(FileType::Directory, |s| What::Dir(Rc::new(Threads(s))))),
     ("timens_offsets", 0o644, Process, File(credentials::time_offsets)),
-    ("timers", 0o444, Process, File(|s| Ok(s.process()?.posix_timers.describe(s.pid()).into_bytes()))),
+    ("timers", 0o444, Process, Other(FileType::Regular, timers)),
     ("timerslack_ns", 0o666, Process, Edit(credentials::timer_slack, credentials::set_timer_slack)),
     ("uid_map", 0o644, Both, File(credentials::id_map)),
-    ("wchan", 0o444, Both, File(|_| Ok(b"0".to_vec()))),
-    ("numa_maps", 0o444, Both, File(maps::numa)),
+    ("wchan", 0o444, Both, File(|s| s.process().map(|_| b"0".to_vec()))),
+    ("numa_maps", 0o444, Both, Memory(maps::numa, Without::List)),
     ("autogroup", 0o644, Process, File(|_| Ok(b"/autogroup-1 nice 0\n".to_vec()))),
 ];
 
 impl Kind {
     fn file_type(self) -> FileType {
         match self {
-            File(_) | Edit(..) => FileType::Regular,
+            File(_) | Edit(..) | Memory(..) | Mounts(..) => FileType::Regular,
             Link(_) => FileType::Symlink,
             Other(kind, _) => kind,
         }
@@ -129,11 +135,12 @@ impl SynthDir for Directory {
         self.0.process()?;
         let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
         let subject = self.0;
-        let polled = matches!(name, b"mounts" | b"mountinfo");
         let what = match kind {
-            File(read) => What::File(Rc::new(Text { subject, read, write: None, polled })),
-            Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write), polled })),
+            File(read) => What::File(Rc::new(Text { subject, read, write: None })),
+            Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write) })),
             Link(find) => What::Link(Rc::new(Magic { subject, find })),
+            Memory(make, without) => What::File(Rc::new(OfMemory { subject, make, without })),
+            Mounts(make, polled) => What::File(Rc::new(OfMounts { subject, make, polled })),
             Other(_, make) => make(subject),
         };
         let (uid, gid) = match name {
@@ -157,14 +164,9 @@ struct Text {
     subject: Subject,
     read: Read,
     write: Option<Write>,
-    polled: bool,
 }
 
 impl SynthFile for Text {
-    fn is_polled(&self) -> bool {
-        self.polled
-    }
-
     fn content(&self) -> Result<Vec<u8>> {
         (self.read)(&self.subject)
     }
@@ -175,7 +177,7 @@ impl SynthFile for Text {
     }
 }
 
-/// A link that leads to a place whatever its text says.
+/// A magic link: it leads to a place, whatever its text is.
 struct Magic {
     subject: Subject,
     find: Find,
@@ -207,6 +209,15 @@ fn root_directory(subject: &Subject) -> Result<PathRef> {
 
 fn executable(subject: &Subject) -> Result<PathRef> {
     look(subject)?.process().exe().ok_or(Errno::ENOENT)
+}
+
+fn auxiliary_vector(subject: Subject) -> What {
+    What::File(Rc::new(Snapshot { subject, make: memory::auxiliary_vector }))
+}
+
+fn timers(subject: Subject) -> What {
+    let make = |s: &Subject| Ok(s.process()?.posix_timers.describe(s.pid()).into_bytes());
+    What::File(Rc::new(Guarded { subject, make }))
 }
 
 /// `task`: the threads.

@@ -30,7 +30,7 @@ impl SynthDir for Labels {
     }
 }
 
-/// A label that no module keeps: EINVAL, as Linux says then.
+/// An attribute without a security module: EINVAL, as on Linux.
 struct Label;
 
 impl SynthFile for Label {

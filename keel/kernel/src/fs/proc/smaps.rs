@@ -2,9 +2,11 @@
 
 use super::maps::Lines;
 use super::subject::Subject;
+use crate::mm::Mm;
 use crate::mm::area::AreaFlags;
 use crate::mm::info::{AreaInfo, AreaName, Residency};
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use hal::paging::Prot;
@@ -129,8 +131,7 @@ fn flags(area: &AreaInfo) -> String {
 }
 
 /// `smaps`.
-pub fn text(subject: &Subject) -> Result<Vec<u8>> {
-    let Some(mm) = subject.memory()? else { return Ok(Vec::new()) };
+pub fn text(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let mut lines = Lines::new();
     let mut out = Vec::new();
     for area in mm.areas()? {
@@ -147,8 +148,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
 }
 
 /// `smaps_rollup`.
-pub fn rollup(subject: &Subject) -> Result<Vec<u8>> {
-    let Some(mm) = subject.memory()? else { return Err(uapi::Errno::ESRCH) };
+pub fn rollup(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let areas = mm.areas()?;
     let mut sum = Figures::default();
     for area in &areas {

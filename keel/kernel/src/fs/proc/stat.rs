@@ -75,7 +75,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         [t.signals.pending().0, t.signals.blocked().0, ignored.0, caught.0].map(|set| set & 0x7fff_ffff)
     });
     let ticks = |ns: u64| ns / TICK_NS;
-    // Addresses are hidden from those who may not look; 1 says that there is something.
+    // Addresses are hidden without ptrace access; 1 stands for a hidden one.
     let address = |at: usize| if permitted { at } else { 0 };
     let code = |at: usize| if permitted || space.is_none() { at } else { 1 };
     let exit_signal = if subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
@@ -171,7 +171,7 @@ pub fn scheduling_times(subject: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{} 0 {times}\n", used.user_ns + used.system_ns).into_bytes())
 }
 
-/// `sched`: what Linux shows of it and keel knows.
+/// `sched`: Linux's fields as far as keel counts them.
 pub fn scheduling(subject: &Subject) -> Result<Vec<u8>> {
     let (process, task) = (subject.process()?, subject.task()?);
     let used = usage(subject, &process, task.as_ref());

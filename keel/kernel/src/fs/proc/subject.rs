@@ -2,7 +2,7 @@
 
 use crate::mm::Mm;
 use crate::task::cred::cap;
-use crate::task::{self, Process, Task, pid};
+use crate::task::{self, Process, Task, access, pid};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
 
@@ -14,7 +14,7 @@ pub struct Subject {
     tid: i32,
     /// A directory in `task/`: figures are of the thread alone.
     alone: bool,
-    /// Tells the process from others that had the same id.
+    /// Start time: distinguishes the process from earlier ones with the same id.
     started_ns: u64,
 }
 
@@ -86,6 +86,12 @@ impl Subject {
         if may_inspect(&task) { Ok(task) } else { Err(Errno::EACCES) }
     }
 
+    /// As [`Self::inspected`], for files that anybody may open and that check when they are read. EPERM, ESRCH.
+    pub fn inspected_later(&self) -> Result<Rc<Task>> {
+        let task = self.living()?;
+        if may_inspect(&task) { Ok(task) } else { Err(Errno::EPERM) }
+    }
+
     /// Its memory, which the caller may look into; `None` if it has ended or has none. EACCES, ESRCH.
     pub fn memory(&self) -> Result<Option<Rc<Mm>>> {
         match self.task()? {
@@ -93,6 +99,19 @@ impl Subject {
             Some(task) if may_inspect(&task) => Ok(task.try_mm()),
             Some(_) => Err(Errno::EACCES),
         }
+    }
+
+    /// The memory that a file of `/proc` shows from when it is opened: `None` for a zombie, and for keel, which has none
+    /// that is shown. `read`: it can only be read, for which CAP_PERFMON is enough. EACCES, ESRCH.
+    pub fn memory_to_open(&self, read: bool) -> Result<Option<Rc<Mm>>> {
+        if !self.is_keel() {
+            let monitors = |t: &Task| t.cred().capable(cap::PERFMON) || t.cred().capable(cap::SYS_ADMIN);
+            return match self.memory() {
+                Err(Errno::EACCES) if read && task::with_current(monitors) => Ok(self.living()?.try_mm()),
+                other => other,
+            };
+        }
+        if task::with_current(|t| t.cred().capable(cap::SYS_PTRACE)) { Ok(None) } else { Err(Errno::EACCES) }
     }
 
     /// Owner and group of its files: the effective ids, or root's if it must not be dumped.
@@ -113,20 +132,7 @@ fn find(id: i32) -> Option<Rc<Process>> {
     if id == pid::INIT { Some(pid::init_process()) } else { pid::find_process(id) }
 }
 
-/// Whether the current thread may look into `target`: ptrace(2), "Ptrace access mode checking" with
-/// the file system ids.
+/// Whether the current thread may look into `target`.
 pub fn may_inspect(target: &Rc<Task>) -> bool {
-    task::with_current(|me| {
-        if me.pid() == target.pid() {
-            return true;
-        }
-        let (own, other) = (me.cred(), target.cred());
-        if own.capable(cap::SYS_PTRACE) {
-            return true;
-        }
-        [other.uid, other.euid, other.suid].iter().all(|id| *id == own.fsuid)
-            && [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.fsgid)
-            && other.cap_permitted & !own.cap_permitted == 0
-            && target.process().dumpable.get() == 1
-    })
+    access::may_look(target, access::Ids::FileSystem)
 }

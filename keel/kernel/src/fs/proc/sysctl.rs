@@ -1,4 +1,4 @@
-//! `/proc/sys`: settings of the system. They tell what holds; only names can be changed.
+//! `/proc/sys`: settings of the system. They are read-only, except host and domain name.
 
 use super::sysctl_values::VALUES;
 use crate::mm;
@@ -102,7 +102,7 @@ impl Directory {
             }
             Some((first, rest)) => {
                 let next = self.entries.entry(first).or_insert_with(|| Item::Directory(Rc::default()));
-                // While the tree is built, nobody else holds its directories.
+                // While the tree is built, its directories have no other borrow.
                 if let Item::Directory(directory) = next
                     && let Some(directory) = Rc::get_mut(directory)
                 {

@@ -23,7 +23,7 @@ pub const CGROUPS: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n\
 pub const DEVICES: &str = "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n128 ptm\n136 pts\n\
      \nBlock devices:\n";
 
-/// `tty`: drivers, for those who look for the names of terminals.
+/// `tty`: drivers, for programs that search the names of terminals.
 pub fn terminals() -> Table {
     table([(
         "drivers",
@@ -88,7 +88,7 @@ pub fn version() -> String {
     )
 }
 
-/// `stat`. The work is not told apart by CPU: all have an even share of it.
+/// `stat`. Times are not counted per CPU: each shows an equal share.
 pub fn statistics() -> String {
     let used = used();
     let idle = idle_ns(&used);

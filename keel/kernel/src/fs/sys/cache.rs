@@ -1,4 +1,4 @@
-//! `/sys/devices/system/cpu/cpuN/cache`: the processor's caches, from what CPUID says.
+//! `/sys/devices/system/cpu/cpuN/cache`: the processor's caches, from CPUID.
 
 use super::cpu::all;
 use super::{constant, dir, text};

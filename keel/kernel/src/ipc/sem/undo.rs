@@ -77,7 +77,7 @@ pub fn unshare(task: &Task) {
     }
 }
 
-/// Gives back what a list says if nobody else has it.
+/// Applies an undo list if this is its last reference.
 pub fn leave(list: Rc<UndoList>, pid: i32) {
     let Ok(list) = Rc::try_unwrap(list) else { return };
     for undo in list.undos.into_inner() {

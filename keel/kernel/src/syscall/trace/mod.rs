@@ -36,7 +36,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Whether a call is to be told of. Numbers that no call has always are.
+    /// Whether a call is to be traced. Unknown call numbers always are.
     fn wants(&self, number: u64) -> bool {
         self.calls.get(number as usize / 64).is_none_or(|word| word >> (number % 64) & 1 != 0)
     }
@@ -61,7 +61,7 @@ struct Begun {
     printed: usize,
     /// There are arguments before and after.
     has_more: bool,
-    /// The line was printed unfinished, since another thread had something to tell.
+    /// The line was printed unfinished, because another thread printed a line in between.
     shown: bool,
 }
 
@@ -69,7 +69,7 @@ static BEGUN: Global<RefCell<Vec<Begun>>> = Global::new(RefCell::new(Vec::new())
 /// When the last line began.
 static LAST: Global<Cell<u64>> = Global::new(Cell::new(0));
 
-/// Whether calls are told of.
+/// Whether calls are traced.
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.get()
@@ -100,7 +100,7 @@ fn string_limit() -> usize {
 }
 
 fn send(line: &str) {
-    // Nobody can be told that telling failed.
+    // Errors of writing the trace are ignored.
     let _ = connector::call(Op::Log, [1, 0, 0, 0, 0, 0], line.as_bytes(), &mut []);
 }
 
@@ -144,7 +144,7 @@ fn heading(tid: i32) -> String {
     line
 }
 
-/// Runs a call and tells of it.
+/// Runs a call and prints it.
 pub fn run(frame: &mut TrapFrame, call: impl FnOnce(&mut TrapFrame) -> isize) -> isize {
     let settings = SETTINGS.get();
     let number = frame.rax;

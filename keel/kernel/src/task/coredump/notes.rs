@@ -1,4 +1,4 @@
-//! The notes of a core file: who it was, registers, signal, mapped files.
+//! The notes of a core file: process, registers, signal, mapped files.
 
 use crate::fs::proc::memory::first_arguments;
 use crate::mm::Mm;

@@ -1,19 +1,22 @@
 //! Credentials and the calls that read and change them; credentials(7), capabilities(7).
 
 mod caps;
+mod exec;
 mod ids;
 
 pub use caps::{sys_capget, sys_capset};
+pub(crate) use exec::{AfterExec, after_exec, hides};
 pub use ids::{
     sys_getegid, sys_geteuid, sys_getgid, sys_getgroups, sys_getresgid, sys_getresuid, sys_getuid, sys_setfsgid,
     sys_setfsuid, sys_setgid, sys_setgroups, sys_setregid, sys_setresgid, sys_setresuid, sys_setreuid, sys_setuid,
 };
 
-use crate::task::{self, Task, securebits};
+use crate::task::{self, securebits};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::Result;
 pub use uapi::cap;
+use vfs::landlock::Domain;
 
 /// Credentials of a thread. Replaced as a whole when one changes.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct Cred {
     pub cap_bounding: u64,
     /// Ambient set.
     pub cap_ambient: u64,
+    /// How it restricted itself, landlock(7).
+    pub domain: Option<Rc<Domain>>,
 }
 
 impl Cred {
@@ -69,6 +74,7 @@ impl Cred {
             cap_inheritable: 0,
             cap_bounding: cap::ALL,
             cap_ambient: 0,
+            domain: None,
         }
     }
 
@@ -111,7 +117,7 @@ fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
     if changes && !securebits::has(&task, securebits::NO_SETUID_FIXUP) {
         new.fix_caps(&old, securebits::has(&task, securebits::KEEP_CAPS));
     }
-    if new.euid != old.euid || new.egid != old.egid {
+    if hides(&old, &new) {
         task.process().dumpable.set(0);
         task.parent_death_signal.set(0);
     }
@@ -122,56 +128,4 @@ fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
 /// Whether `sender` may signal `target`, kill(2).
 pub fn may_signal(sender: &Cred, target: &Cred) -> bool {
     sender.capable(cap::KILL) || [sender.uid, sender.euid].iter().any(|id| *id == target.uid || *id == target.suid)
-}
-
-/// Credentials after execve(2) of a file with these ids; the sets by capabilities(7), "root" rules.
-pub(crate) fn after_exec(task: &Rc<Task>, mode: u32, file_uid: u32, file_gid: u32) -> (Cred, bool) {
-    const S_ISUID: u32 = 0o4000;
-    const S_ISGID_EXEC: u32 = 0o2010;
-    let old = task.cred();
-    let mut new = (*old).clone();
-    if !task.no_new_privs() {
-        if mode & S_ISUID != 0 {
-            new.euid = file_uid;
-        }
-        if mode & S_ISGID_EXEC == S_ISGID_EXEC {
-            new.egid = file_gid;
-        }
-    }
-    let has_root = !securebits::has(task, securebits::NOROOT);
-    let gains = has_root && (new.uid == 0 || new.euid == 0);
-    new.cap_permitted = if gains { new.cap_bounding | new.cap_inheritable } else { 0 };
-    if task.no_new_privs() {
-        new.cap_permitted &= old.cap_permitted;
-    }
-    let gains_more = new.euid != old.uid || new.egid != old.gid || new.cap_permitted & !old.cap_permitted != 0;
-    if gains_more && is_watched(task) {
-        if !old.capable(cap::SETUID) {
-            (new.euid, new.egid) = (new.uid, new.gid);
-        }
-        new.cap_permitted &= old.cap_permitted;
-    }
-    if new.euid != old.uid || new.egid != old.gid {
-        new.cap_ambient = 0;
-    }
-    new.cap_permitted |= new.cap_ambient;
-    new.cap_effective = if has_root && new.euid == 0 { new.cap_permitted } else { new.cap_ambient };
-    (new.suid, new.fsuid, new.sgid, new.fsgid) = (new.euid, new.euid, new.egid, new.egid);
-    let secure = new.euid != new.uid || new.egid != new.gid;
-    (new, secure)
-}
-
-/// Whether others could make a program that gains something do what they like: they trace it without CAP_SYS_PTRACE, or
-/// share its root and working directory; execve(2).
-fn is_watched(task: &Rc<Task>) -> bool {
-    let tracer = if task.traced.is_attached() { task::pid::find_process(task.traced.tracer_pid()) } else { None };
-    if task.traced.is_attached()
-        && !tracer.and_then(|p| p.main_thread()).is_some_and(|t| t.cred().capable(cap::SYS_PTRACE))
-    {
-        return true;
-    }
-    let Some(fs) = task.try_fs() else { return false };
-    let shares = |other: Rc<Task>| other.try_fs().is_some_and(|theirs| Rc::ptr_eq(&theirs, &fs));
-    let others = task::process::all().into_iter().filter(|process| process.pid() != task.pid());
-    others.flat_map(|process| process.threads()).any(shares)
 }

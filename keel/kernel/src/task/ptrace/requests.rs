@@ -1,11 +1,11 @@
 //! The requests of ptrace(2).
 
 use super::registers::{self, peek_user, poke_user, register_set, set_registers};
-use super::stops::call_info;
+use super::stops::{call_info, listen};
 use super::{OPTIONS, attach, detach, resume};
 use crate::mm::user;
 use crate::signal::{SigInfo, UNBLOCKABLE, send, send_to_task};
-use crate::task::{Task, current, pid, prctl};
+use crate::task::{Task, access, current, pid};
 use alloc::rc::Rc;
 use keel_core::sigset::{MAX_SIGNAL, SigSet};
 use uapi::raw::general as g;
@@ -90,7 +90,10 @@ fn start(me: &Rc<Task>, task: &Rc<Task>, seize: bool, address: usize, options: u
     if seize && (address != 0 || options & !(OPTIONS as usize) != 0) {
         return Err(Errno::EIO);
     }
-    if Rc::ptr_eq(me.process(), task.process()) || task.traced.is_attached() || !prctl::may_inspect(task) {
+    if Rc::ptr_eq(me.process(), task.process())
+        || task.traced.is_attached()
+        || !access::may_look(task, access::Ids::Real)
+    {
         return Err(Errno::EPERM);
     }
     attach(task, me.process(), if seize { options as u32 } else { 0 }, seize);
@@ -195,7 +198,7 @@ fn of_stopped(task: &Rc<Task>, request: u64, address: usize, data: usize) -> Res
             if !task.traced.inner.borrow().seized {
                 return Err(Errno::EIO);
             }
-            task.traced.with_stop(|stop| stop.listens = true)?;
+            listen(task)?;
         }
         CONT | SYSCALL | SINGLESTEP => {
             let signal = signal_of(data)?;

@@ -44,7 +44,7 @@ pub(super) enum Kind {
 /// A stop.
 pub(super) struct Stop {
     pub kind: Kind,
-    /// Signal and event, as wait(2) tells them.
+    /// Signal and event, as wait(2) reports them.
     pub status: i32,
     pub told: bool,
     pub info: SigInfo,
@@ -56,12 +56,21 @@ pub(super) struct Stop {
     pub extended: Option<Vec<u8>>,
     /// PTRACE_LISTEN: goes on to stop at the next SIGCONT.
     pub listens: bool,
+    /// SIGCONT came while the tracer did not listen yet.
+    pub continued: bool,
     pub resumed: bool,
     /// Signal to be delivered.
     pub signal: i32,
 }
 
-/// What a tracer wants of a thread that goes on.
+impl Stop {
+    /// A stop of the whole process, or one that the tracer asked for.
+    fn is_event_stop(&self) -> bool {
+        self.status >> 8 == EVENT_STOP
+    }
+}
+
+/// The tracer's request for a thread that continues.
 struct Resumed {
     /// Signal to be delivered, or 0.
     signal: i32,
@@ -102,6 +111,7 @@ fn stop_here(
         changed: false,
         extended: None,
         listens: false,
+        continued: false,
         resumed: false,
         signal: 0,
     });
@@ -170,7 +180,7 @@ pub fn leaving(frame: &mut TrapFrame, number: u64) {
 }
 
 /// A filter leaves a call to the tracer, with `data`: the call's number, or what rax becomes if it shall not be made.
-/// `None`: there is no tracer that wants to know.
+/// `None`: no tracer requested the event.
 pub fn filtered(frame: &mut TrapFrame, number: u64, data: u32) -> Option<core::result::Result<u64, u64>> {
     if !with_current(|me| me.traced.option(TRACESECCOMP)) {
         return None;
@@ -211,7 +221,7 @@ pub fn handler_entered(frame: &mut TrapFrame) {
     }
 }
 
-/// A stop that the tracer asked for. `call` as in [`delivering`].
+/// A stop that the tracer requested (PTRACE_INTERRUPT). `call` as in [`delivering`].
 pub fn interrupted(frame: &mut TrapFrame, call: Option<u64>) -> Option<Option<u64>> {
     if !with_current(|me| me.traced.interrupted.replace(false)) {
         return None;
@@ -241,13 +251,40 @@ pub fn group_stop(frame: &mut TrapFrame, signal: u32) {
     stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), 0, None);
 }
 
-/// SIGCONT was sent to a thread that waits for it.
+/// SIGCONT was sent to a thread: one in a group stop notifies its tracer, as soon as that listens (PTRACE_LISTEN).
 pub fn continued(task: &Rc<Task>) {
     task.traced.left_stop.set(false);
     let mut inner = task.traced.inner.borrow_mut();
-    let Some(stop) = inner.stop.as_mut().filter(|stop| stop.listens) else { return };
-    (stop.listens, stop.told, stop.status) = (false, false, SIGTRAP | EVENT_STOP << 8);
-    drop(inner);
+    let Some(stop) = inner.stop.as_mut().filter(|stop| stop.is_event_stop()) else { return };
+    stop.continued = true;
+    if stop.listens {
+        drop(inner);
+        stop_again(task);
+    }
+}
+
+/// The tracer listens from now on. EIO: the thread stopped for another reason; ESRCH.
+pub(super) fn listen(task: &Rc<Task>) -> Result<()> {
+    let continued = task.traced.with_stop(|stop| {
+        if !stop.is_event_stop() {
+            return Err(Errno::EIO);
+        }
+        stop.listens = true;
+        Ok(stop.continued)
+    })??;
+    if continued {
+        stop_again(task);
+    }
+    Ok(())
+}
+
+/// Notifies the tracer of a thread in a group stop that its process continues.
+fn stop_again(task: &Rc<Task>) {
+    let status = SIGTRAP | EVENT_STOP << 8;
+    let _ = task.traced.with_stop(|stop| {
+        (stop.listens, stop.continued, stop.told) = (false, false, false);
+        (stop.status, stop.info) = (status, SigInfo::new(g::SIGTRAP, status));
+    });
     tell(task);
 }
 

@@ -1,4 +1,4 @@
-//! What the scheduler knows about a thread: its state, its share of the processor, where it may run.
+//! The scheduler's state of a thread: run state, weight, affinity.
 
 use crate::task::load;
 use crate::task::process::Usage;
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// What the scheduler knows about a thread.
+/// The scheduler's state of a thread.
 #[derive(Debug)]
 pub struct Entity {
     pub(super) state: Cell<State>,
@@ -56,6 +56,8 @@ pub struct Entity {
     pub(super) switches: Cell<u32>,
     /// It is in the queue and may use all CPUs.
     pub(super) free: Cell<bool>,
+    /// When it was queued last; kept while the pod may have several virtual CPUs.
+    pub(super) queued_ns: Cell<u64>,
     /// It must look around before it returns to its program.
     pub work: Cell<bool>,
 }
@@ -88,6 +90,7 @@ impl Entity {
             cpu: Cell::new(from.map_or(0, |e| e.cpu.get())),
             switches: Cell::new(0),
             free: Cell::new(false),
+            queued_ns: Cell::new(0),
             work: Cell::new(false),
         }
     }
@@ -101,6 +104,11 @@ impl Entity {
     #[inline(always)]
     pub fn switches(&self) -> u32 {
         self.switches.get()
+    }
+
+    /// Whether it runs on this virtual CPU now.
+    pub(super) fn runs_here(&self) -> bool {
+        self.state.get() == State::Running && self.cpu.get() == hal::percpu::cpu_index()
     }
 
     pub(super) fn may_use(&self, cpu: usize) -> bool {

@@ -1,4 +1,4 @@
-//! Calls that another process answers, seccomp_unotify(2).
+//! Calls that a supervisor process handles, seccomp_unotify(2).
 //!
 //! A filter may have one [`Listener`], which is a file. A thread whose call the filter leaves to it puts a
 //! [`Notification`] there and waits. The supervisor takes notifications by ioctl(2) and answers them by their ids.
@@ -12,7 +12,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use keel_core::bpf::DATA_LEN;
+use keel_core::bpf::seccomp::DATA_LEN;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::Attr;
@@ -72,12 +72,12 @@ impl Notification {
     }
 }
 
-/// Where the calls that a filter leaves to others are told.
+/// Queue of the calls that a filter passes to its listener (SECCOMP_RET_USER_NOTIF).
 #[derive(Debug)]
 pub(super) struct Listener {
     waiting: RefCell<VecDeque<Rc<Notification>>>,
     next_id: Cell<u64>,
-    /// Nobody listens any more.
+    /// The listener is closed.
     closed: Cell<bool>,
     /// No thread has the filter any more.
     orphaned: Cell<bool>,
@@ -114,7 +114,7 @@ impl Listener {
         file::install(File::new(Rc::new(ListenerFile(self.clone())), g::O_RDWR, None), g::O_CLOEXEC)
     }
 
-    /// Somebody listens.
+    /// There is a listener.
     pub(super) fn is_open(&self) -> bool {
         !self.closed.get()
     }

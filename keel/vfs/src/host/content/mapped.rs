@@ -5,7 +5,7 @@ use super::super::window::{CHUNK, Chunk};
 use super::{PAGE, TRIES};
 use abi::request::Op;
 use alloc::vec::Vec;
-use hal::frame::{FRAME_SIZE, Frame};
+use hal::frame::Frame;
 use uapi::{Errno, Result};
 
 impl HostNode {
@@ -42,9 +42,10 @@ impl HostNode {
         let count = (count.max(1) as u64).min(total - first);
         let distrusted = content.distrusted.get();
         if distrusted && (write || self.is_writable()) {
-            // It is to be seen by all, so the window shows it, once it is known to be there.
-            self.read_frames(first, FRAME_SIZE, attr.size)?;
-            return self.window_pages(first, 1, attr.size, write);
+            // It is to be seen by all, so the window shows it, once the host has it.
+            let (gpa, _) = self.window_range(first, 1, attr.size, write)?;
+            self.host().io.call(Op::Populate, [gpa, PAGE, u64::from(write), 0, 0, 0], &[], &mut [])?;
+            return Ok(alloc::vec![self.host().io.window_page(gpa).ok_or(Errno::ENODEV)?]);
         }
         if write {
             return self.window_pages(first, count, attr.size, true);
@@ -116,21 +117,41 @@ impl HostNode {
     }
 
     fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
-        let index = first * PAGE / CHUNK;
-        let offset = first * PAGE % CHUNK;
-        let bytes = (size - index * CHUNK).min(CHUNK).next_multiple_of(PAGE);
-        let known = self.content().chunks.borrow().get(&index).copied();
-        let chunk = match known {
-            Some(chunk) if chunk.mapped > offset && (chunk.writable || !write) => chunk,
-            _ => self.map_chunk(index, bytes, known, write)?,
-        };
-        let end = (offset + count * PAGE).min(chunk.mapped);
-        (offset / PAGE..end / PAGE)
-            .map(|page| self.host().io.window_page(chunk.gpa + page * PAGE).ok_or(Errno::ENODEV))
-            .collect()
+        let (gpa, count) = self.window_range(first, count, size, write)?;
+        (0..count).map(|page| self.host().io.window_page(gpa + page * PAGE).ok_or(Errno::ENODEV)).collect()
     }
 
-    fn map_chunk(&self, index: u64, bytes: u64, known: Option<Chunk>, write: bool) -> Result<Chunk> {
+    /// Where the window shows page `first`, and how many follow it there, itself counted, up to `count`.
+    fn window_range(&self, first: u64, count: u64, size: u64, write: bool) -> Result<(u64, u64)> {
+        let index = first * PAGE / CHUNK;
+        let offset = first * PAGE % CHUNK;
+        let known = self.content().chunks.borrow().get(&index).copied();
+        let chunk = match known {
+            Some(chunk) if chunk.mapped > offset && (chunk.writable || !write) => {
+                if write {
+                    self.host().is_stored_to(chunk);
+                }
+                chunk
+            }
+            _ => match self.map_chunk(index, size, known, write) {
+                // It was cut since its size was asked for.
+                Err(Errno::ENXIO) => {
+                    self.stale();
+                    let size = self.fresh_attr()?.size;
+                    if first * PAGE >= size {
+                        return Err(Errno::ENXIO);
+                    }
+                    self.map_chunk(index, size, known, write)?
+                }
+                mapped => mapped?,
+            },
+        };
+        Ok((chunk.gpa + offset, count.min(chunk.mapped.saturating_sub(offset) / PAGE)))
+    }
+
+    /// Shows piece `index` of a file of `size` bytes in the window. ENXIO if the file has become shorter.
+    fn map_chunk(&self, index: u64, size: u64, known: Option<Chunk>, write: bool) -> Result<Chunk> {
+        let bytes = (size - index * CHUNK).min(CHUNK).next_multiple_of(PAGE);
         let writable = write || known.is_some_and(|c| c.writable);
         let (gpa, room) = match known {
             // The file grew within its room, or is now written too: map over it, in place.
@@ -151,6 +172,7 @@ impl HostNode {
         if writable {
             // From now on the host's page cache is the only copy.
             self.content().outdate(self.host());
+            self.host().is_stored_to(chunk);
         }
         let old = self.content().chunks.borrow_mut().insert(index, chunk);
         if let Some(old) = old.filter(|old| old.gpa != gpa) {

@@ -1,32 +1,69 @@
-//! Changes of a host file's content: they go to the host at once.
+//! Changes of a host file's content: they go to the host, small writes together with others.
 
+use super::super::gather::{End, SMALL};
 use super::super::order::Asked;
-use super::super::{HostNode, Key};
-use super::{MAX_WRITE, PAGE, Stamp};
+use super::super::{Host, HostNode, Key};
+use super::{Content, MAX_WRITE, PAGE, Stamp};
 use crate::Src;
 use abi::request::{NodeAttr, Op};
 use hal::frame::FRAME_SIZE;
 use uapi::Result;
 
+impl Content {
+    /// A write of `data` was gathered: pages that are being read are old when they come. Those that are cached follow;
+    /// where an append will land is not sure, so its pages are read again.
+    pub(in super::super) fn gathers(&self, host: &Host, at: Option<u64>, start: u64, data: &[u8]) {
+        self.epoch.set(self.epoch.get() + 1);
+        if self.pages.borrow().is_empty() {
+            return;
+        }
+        let (mut at_byte, mut rest) = (start, data);
+        while !rest.is_empty() {
+            let in_page = (at_byte % PAGE) as usize;
+            let n = (FRAME_SIZE - in_page).min(rest.len());
+            let mut pages = self.pages.borrow_mut();
+            if at.is_some() {
+                if let Some(frame) = pages.get(at_byte / PAGE) {
+                    frame.write(in_page, &rest[..n]);
+                }
+            } else if let Some(frame) = pages.remove(at_byte / PAGE) {
+                drop(pages);
+                drop(frame);
+                host.cache.pages_dropped(1);
+            }
+            at_byte += n as u64;
+            rest = &rest[n..];
+        }
+    }
+}
+
 impl HostNode {
-    /// Writes through to the host: bytes and the offset after them. `None`: at the end.
-    pub(in super::super) fn write_content(&self, offset: Option<u64>, src: &mut dyn Src) -> Result<(usize, u64)> {
+    /// Writes to the host, at once or with other small writes soon: bytes and the offset after them. `None`: at the end.
+    pub(in super::super) fn write_content(&self, offset: Option<u64>, src: &mut dyn Src) -> Result<(usize, End)> {
         let (mut at, mut done) = (offset, 0);
-        let mut end = offset.unwrap_or(0);
+        let mut end = End::At(offset.unwrap_or(0));
+        let is_small = src.remaining() <= SMALL;
         while src.remaining() > 0 {
             let len = src.remaining().min(MAX_WRITE);
             let step = self.host().with_buffer(len, |buffer| {
                 let got = src.get(buffer)?;
                 let data = &buffer[..got];
+                if is_small && let Some(end) = self.try_gather(at, data) {
+                    return Ok((got, end, true));
+                }
+                let was_dense = is_small && self.writes_are_dense();
                 let offset = at.unwrap_or(u64::MAX);
                 let mut around = [NodeAttr::default(); 2];
                 let reply = self.on_handle(true, |id| {
-                    let (asked, epoch) = (self.host().ask(), self.content().epoch.get());
+                    // The requests before it get their numbers first.
+                    self.host().flush();
+                    let (asked, epoch, number) =
+                        (self.host().ask(), self.content().epoch.get(), self.host().count_write());
                     let room = bytemuck::cast_slice_mut(&mut around);
                     let reply = self.host().io.call(Op::Write, [id, offset, 0, 0, 0, 0], data, room)?;
-                    Ok((reply, asked, epoch))
+                    Ok((reply, (asked, epoch, number)))
                 });
-                let (reply, asked, epoch) = reply.inspect_err(|_| {
+                let (reply, asked) = reply.inspect_err(|_| {
                     // A disk that fails may have taken a part.
                     self.content().outdate(self.host());
                     self.stale();
@@ -34,14 +71,17 @@ impl HostNode {
                 let written = (reply.result as usize).min(got);
                 let after = if at.is_some() { offset + written as u64 } else { reply.extra[0] };
                 let start = after - (written as u64).min(after);
-                self.written(start, &data[..written], &around, (asked, epoch));
-                Ok((written, after, written < len))
+                self.written(start, &data[..written], &around, asked);
+                if is_small {
+                    self.wrote_small(was_dense);
+                }
+                Ok((written, End::At(after), written < len))
             });
             match step {
                 Ok((written, after, short)) => {
                     done += written;
+                    at = at.map(|at| at + written as u64);
                     end = after;
-                    at = at.map(|_| after);
                     if short {
                         break;
                     }
@@ -56,10 +96,10 @@ impl HostNode {
     /// Follows a write of ours in the cache. `around`: attributes right before and after it. Pages that were read from the
     /// content as it was before are changed too; if somebody else changed it, or another write of ours was under way at the
     /// same time, nobody knows which came last, and they are read again.
-    fn written(&self, offset: u64, data: &[u8], around: &[NodeAttr; 2], (asked, epoch): (Asked, u64)) {
+    fn written(&self, offset: u64, data: &[u8], around: &[NodeAttr; 2], (asked, epoch, number): (Asked, u64, u64)) {
         let content = self.content();
         let [before, after] = around;
-        let is_known = Key::of(before) == Key::of(after) && Key::of(after) == Key::of(&self.attr_cached());
+        let is_known = self.is_of(around);
         if is_known && content.stamp.get() == Stamp::of(before) && content.epoch.get() == epoch {
             content.epoch.set(epoch + 1);
             let (mut at, mut rest) = (offset, data);
@@ -76,11 +116,40 @@ impl HostNode {
         } else {
             content.outdate(self.host());
         }
-        if is_known {
-            self.changed_to(after, asked);
-        } else {
+        self.written_to(is_known, after, asked, number);
+    }
+
+    /// Whether attributes around a write are this file's.
+    fn is_of(&self, [before, after]: &[NodeAttr; 2]) -> bool {
+        Key::of(before) == Key::of(after) && Key::of(after) == Key::of(&self.attr_cached())
+    }
+
+    /// Follows the attributes that a write brought, the request `number`. The host carries these requests out in their order,
+    /// so they are newer than those of an earlier one, although that was not answered when this one was sent.
+    fn written_to(&self, is_known: bool, after: &NodeAttr, asked: Asked, number: u64) {
+        let content = self.content();
+        if !is_known {
             self.stale();
+            return;
         }
+        let (change, last) = content.written.get();
+        let follows = self.changed.get() == change && last < number;
+        let changes = if follows { asked.changes.max(change) } else { asked.changes };
+        let at = if follows { asked.at.max(self.fetched.get()) } else { asked.at };
+        self.changed_to(after, Asked { at, changes });
+        content.written.set((self.changed.get(), number));
+    }
+
+    /// Follows a gathered write that the host has: [`Content::gathers`] changed what is cached before.
+    pub(in super::super) fn follow_gathered(&self, around: &[NodeAttr; 2], asked: Asked, number: u64) {
+        let content = self.content();
+        let is_known = self.is_of(around);
+        if is_known && content.stamp.get() == Stamp::of(&around[0]) {
+            content.stamp.set(Stamp::of(&around[1]));
+        } else {
+            content.outdate(self.host());
+        }
+        self.written_to(is_known, &around[1], asked, number);
     }
 
     /// Changes the size on the host.
@@ -100,10 +169,17 @@ impl HostNode {
         Ok(())
     }
 
+    /// Next data or hole of the host's file. ENXIO.
+    pub(crate) fn seek_content(&self, offset: u64, hole: bool) -> Result<u64> {
+        let args = |id| [id, offset, u64::from(hole), 0, 0, 0];
+        self.on_handle(false, |id| self.host().io.call(Op::Seek, args(id), &[], &mut [])).map(|reply| reply.result)
+    }
+
     /// fsync(2) on the host.
     pub(in super::super) fn sync_content(&self, data_only: bool) -> Result<()> {
         // What was never opened was never written here.
-        let Some(id) = self.content.get().and_then(|c| c.handle()) else { return Ok(()) };
+        // Gathered writes are sent before any request.
+        let Some(id) = self.content.get().and_then(|c| c.handle()) else { return self.settle_content() };
         self.host().io.call(Op::Sync, [id, u64::from(data_only), 0, 0, 0, 0], &[], &mut []).map(drop)
     }
 }

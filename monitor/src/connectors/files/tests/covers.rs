@@ -1,4 +1,4 @@
-//! Grants inside grants: what the export around must not reach, whatever it is asked.
+//! Grants inside grants: what the outer export must not reach, whatever the request.
 
 use super::*;
 
@@ -46,6 +46,9 @@ fn what_is_covered_is_out_of_reach() {
             assert_eq!(rig.errno(Op::ListXattr, &[export], path), Errno::ACCESS);
             let write = open_flags::WRITE | open_flags::CREATE | open_flags::TRUNCATE;
             assert!(refused.contains(&rig.open(export, write, path).unwrap_err()));
+            let new = open_flags::WRITE | open_flags::CREATE | open_flags::EXCLUSIVE | open_flags::OR_TELL;
+            assert!(refused.contains(&rig.open(export, new, path).unwrap_err()));
+            assert_eq!(rig.open(export, new, b"alias"), Err(Errno::ACCESS));
             let set = SetAttr { valid: set_attr::MODE | set_attr::SIZE, ..SetAttr::default() };
             let input = [bytemuck::bytes_of(&set), path].concat();
             assert!(refused.contains(&rig.errno(Op::SetAttr, &[export], &input)));

@@ -2,10 +2,10 @@
 
 use super::super::message::{Control, Part};
 use super::super::options::Options;
-use super::Base;
-use super::Endpoint;
 use super::address::{canonical, to_v6};
 use super::ip_options::{LOOPBACK, SOL_IP, SOL_IPV6};
+use super::udp::{UDP_GRO, UDP_SEGMENT};
+use super::{Base, Endpoint, IPPROTO_UDP};
 use crate::time;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// What a sender says about one datagram.
+/// Ancillary data that a sender gives for one datagram.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sending {
     /// Source address.
@@ -22,9 +22,11 @@ pub struct Sending {
     pub ttl: Option<i32>,
     /// Traffic class.
     pub class: Option<i32>,
+    /// `UDP_SEGMENT` of this message.
+    pub segment: Option<u16>,
 }
 
-/// What a receiver may be told about one datagram.
+/// Ancillary data that a receiver may get for one datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Where it was sent to.
@@ -35,6 +37,8 @@ pub struct Facts {
     pub class: i32,
     /// When it came, `CLOCK_REALTIME` in ns.
     pub at_ns: u64,
+    /// Of several datagrams received together: bytes of each but the last. Of others 0.
+    pub segment: u16,
 }
 
 fn part(level: u32, kind: u32, data: &[u8]) -> Part {
@@ -79,7 +83,11 @@ pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
             (SOL_IPV6, net::IPV6_TCLASS) if base.family == net::AF_INET6 => {
                 sending.class = Some(number(&part.data)? & 0xff);
             }
-            (SOL_IP | SOL_IPV6, _) => return Err(Errno::EINVAL),
+            (IPPROTO_UDP, UDP_SEGMENT) => {
+                let bytes: [u8; 2] = part.data[..].try_into().map_err(|_| Errno::EINVAL)?;
+                sending.segment = Some(u16::from_ne_bytes(bytes));
+            }
+            (SOL_IP | SOL_IPV6 | IPPROTO_UDP, _) => return Err(Errno::EINVAL),
             _ => {}
         }
     }
@@ -114,8 +122,11 @@ pub fn stamp(options: &Options, at_ns: u64, out: &mut Vec<Part>) {
 pub fn received(base: &Base, facts: &Facts) -> Vec<Part> {
     let mut out = Vec::new();
     stamp(&base.options, facts.at_ns, &mut out);
+    if facts.segment != 0 {
+        out.push(part(IPPROTO_UDP, UDP_GRO, &i32::from(facts.segment).to_ne_bytes()));
+    }
     let ip = &base.ip;
-    // An IPv6 socket is told about IPv4 in both ways.
+    // An IPv6 socket gets the ancillary data of both families for an IPv4 datagram.
     if let IpAddr::V4(to) = facts.to.ip {
         if ip.is_on(net::IP_PKTINFO) {
             let mut data = LOOPBACK.to_ne_bytes().to_vec();

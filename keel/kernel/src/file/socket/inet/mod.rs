@@ -64,9 +64,9 @@ pub struct Base {
     /// The program chose address and port itself.
     address_chosen: Cell<bool>,
     port_chosen: Cell<bool>,
-    /// User who made it.
+    /// Effective uid of its creator.
     pub uid: u32,
-    /// Inode number; 0: nobody accepted it yet.
+    /// Inode number; 0: not accepted yet.
     pub ino: Cell<u64>,
     file: RefCell<Weak<File>>,
 }

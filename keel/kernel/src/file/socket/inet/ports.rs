@@ -1,4 +1,4 @@
-//! Port numbers: who holds which, who may share one, and who gets what is sent to one.
+//! Port numbers: bound sockets, sharing rules, and the receiver of what is sent to a port.
 
 use super::Base;
 use super::address::Endpoint;
@@ -46,7 +46,7 @@ pub struct Ports<T> {
     ended: core::cell::Cell<usize>,
 }
 
-/// What a socket that wants a port brings along.
+/// A socket's properties for binding a port.
 struct Wish<'a> {
     base: &'a Base,
     ip: IpAddr,
@@ -84,7 +84,7 @@ impl Wish<'_> {
 }
 
 impl<T: Member> Ports<T> {
-    /// Nobody holds a port.
+    /// The port is free.
     pub const fn new() -> Self {
         Self { ports: RefCell::new(BTreeMap::new()), ended: core::cell::Cell::new(0) }
     }
@@ -188,7 +188,7 @@ impl<T: Member> Ports<T> {
         }
     }
 
-    /// Who gets what is sent to `to`: those for whom `score` gives most.
+    /// The receivers of what is sent to `to`: those with the highest `score`.
     pub fn best(&self, to: Endpoint, score: impl Fn(&T) -> Option<u32>) -> SmallVec<[Rc<T>; 2]> {
         let mut best = (0, SmallVec::new());
         for weak in self.ports.borrow().get(&to.port).map_or(&[][..], |p| &p.members) {

@@ -16,7 +16,7 @@ pub enum Count {
     Bytes,
     /// Transfers of TCP.
     TcpSegments,
-    /// Connections that were asked for.
+    /// Active opens.
     TcpActiveOpens,
     /// Connections that were let in.
     TcpPassiveOpens,
@@ -28,7 +28,7 @@ pub enum Count {
     UdpSent,
     /// Datagrams that came into a queue.
     UdpReceived,
-    /// Datagrams for nobody.
+    /// Datagrams without a receiver (`NoPorts`).
     UdpNoPorts,
     /// Datagrams that found their queue full.
     UdpDropped,

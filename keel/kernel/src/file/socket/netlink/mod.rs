@@ -149,7 +149,7 @@ impl Protocol for Netlink {
             return Ok(());
         }
         let (id, groups) = parse(to)?;
-        // There is nobody but the kernel to talk to.
+        // The kernel is the only peer.
         if id != 0 || groups != 0 {
             return Err(Errno::EPERM);
         }
@@ -217,9 +217,7 @@ impl Protocol for Netlink {
             self.waiting.set(self.waiting.get().saturating_sub(message.len()));
         }
         let n = message.len().min(dst.remaining());
-        if n > 0 {
-            dst.put(&message[..n])?;
-        }
+        dst.put_all(&message[..n])?;
         let len = if flags & net::MSG_TRUNC != 0 { message.len() } else { n };
         let mut received = Received { len, ..Received::default() };
         if n < message.len() {

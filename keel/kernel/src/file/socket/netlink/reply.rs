@@ -1,4 +1,4 @@
-//! Messages of netlink: headers, attributes, the usual answers.
+//! Messages of netlink: headers, attributes, common replies.
 
 use alloc::vec::Vec;
 use uapi::{Errno, Result};

@@ -204,7 +204,7 @@ fn one_route(answer: &mut Answer<'_>, body: &[u8]) -> Result<()> {
     let flags = (CLONED | if found.kind == LOCAL { LOCAL_CACHE } else { 0 }).to_ne_bytes();
     let family = if to.len() == 4 { INET } else { INET6 };
     let bits = to.len() as u8 * 8;
-    // As Linux has it, the main table whichever was asked.
+    // As on Linux: the main table, whichever was requested.
     answer.begin(RTM_NEWROUTE, &[&[family, bits, 0, 0, TABLE_MAIN, 0, 0, found.kind], &flags[..]].concat());
     answer.word(15, u32::from(TABLE_MAIN));
     answer.add(1, to);

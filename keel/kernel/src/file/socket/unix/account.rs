@@ -69,7 +69,7 @@ impl Unix {
         self.sent.get() < self.options.send_buffer.get() as usize
     }
 
-    /// poll(2) says that it can be written to only when three quarters have been read: fewer wake-ups.
+    /// poll(2) reports POLLOUT only when three quarters have been read: fewer wake-ups.
     pub(super) fn has_much_room(&self) -> bool {
         self.sent.get() * 4 <= self.options.send_buffer.get() as usize
     }

@@ -1,9 +1,10 @@
-//! Who talks to whom: connections of streams and packet sockets, peers of datagram sockets.
+//! Connections of stream and packet sockets, peers of datagram sockets.
 
 use super::super::message::own_credentials;
 use super::super::{family_of, wait};
 use super::address::{self, UnixName};
 use super::{Kind, Role, Unix};
+use crate::task::landlock;
 use alloc::rc::{Rc, Weak};
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -15,6 +16,7 @@ impl Unix {
         if listener.kind != kind {
             return Err(Errno::EPROTOTYPE);
         }
+        listener.check_scope()?;
         if listener.role.get() != Role::Listening || listener.read_ended.get() {
             return Err(Errno::ECONNREFUSED);
         }
@@ -89,7 +91,7 @@ impl Unix {
         self.role.set(Role::Fresh);
     }
 
-    /// Where datagrams to a name go. EPROTOTYPE; EPERM if it only listens to somebody else.
+    /// Where datagrams to a name go. EPROTOTYPE; EPERM if it is connected to another peer.
     pub(super) fn datagram_target(&self, name: &UnixName) -> Result<Rc<Unix>> {
         let target = address::find(name, self.kind)?;
         if target.kind != self.kind {
@@ -98,7 +100,14 @@ impl Unix {
         if !target.accepts_from(self) {
             return Err(Errno::EPERM);
         }
+        target.check_scope()?;
         Ok(target)
+    }
+
+    /// EPERM if its abstract name is beyond the current thread's domain.
+    fn check_scope(&self) -> Result<()> {
+        let is_abstract = matches!(&*self.name.borrow(), Some(UnixName::Abstract(_)));
+        if is_abstract { landlock::check_abstract(self.domain.as_deref()) } else { Ok(()) }
     }
 
     /// Not connected to another one.

@@ -1,6 +1,6 @@
 //! Local sockets, unix(7).
 //!
-//! What is sent goes into the *receiver's* inbox. A connected pair knows each other weakly; a
+//! What is sent goes into the *receiver's* inbox. The ends of a connected pair hold weak references to each other; a
 //! connection that waits to be accepted is owned by the listener's backlog.
 
 mod account;
@@ -31,6 +31,7 @@ use rights::Rights;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
+use vfs::landlock::Domain;
 
 /// Most datagrams that wait (`net.unix.max_dgram_qlen`).
 const MAX_DATAGRAMS: usize = 10;
@@ -76,7 +77,9 @@ pub struct Unix {
     peer_credentials: Cell<Option<Credentials>>,
     /// Whose supplementary groups `SO_PEERGROUPS` tells.
     peer_cred: RefCell<Option<Rc<Cred>>>,
-    /// Of whoever called listen or connect.
+    /// The domain of who made it, landlock(7).
+    domain: Option<Rc<Domain>>,
+    /// Credentials of the caller of listen or connect.
     credentials: Cell<Credentials>,
     inbox: Inbox,
     /// What was sent and not received yet, as `SO_SNDBUF` counts.
@@ -151,6 +154,7 @@ impl Unix {
             peer_name: RefCell::default(),
             peer_credentials: Cell::new(None),
             peer_cred: RefCell::default(),
+            domain: crate::task::current().cred().domain.clone(),
             credentials: Cell::new(own_credentials()),
             inbox: Inbox::default(),
             sent: Cell::new(0),
@@ -200,7 +204,7 @@ impl Unix {
         *self.peer_cred.borrow_mut() = Some(crate::task::current().cred());
     }
 
-    /// Tells senders of datagrams that the inbox has room again.
+    /// Wakes senders of datagrams: the inbox has room again.
     fn made_room(&self) {
         if self.kind != Kind::Datagram || self.inbox.len() > MAX_DATAGRAMS {
             return;
@@ -237,7 +241,7 @@ impl Unix {
         if !control.rights.is_empty() && !to.options.pass_rights.get() {
             return Err(Errno::EPERM);
         }
-        // Until somebody accepts the connection nobody can have asked.
+        // Before accept there is no receiver that could have set the option.
         let wanted = self.options.wants_sender() || to.options.wants_sender() || to.ino.get() == 0;
         Ok(Packet {
             data,

@@ -97,7 +97,7 @@ impl Unix {
         let mut received = Received::default();
         let size = packet.data.len();
         let n = (size - skip).min(dst.remaining());
-        let put = if n > 0 { dst.put(&packet.data[skip..skip + n]) } else { Ok(0) };
+        let put = dst.put_all(&packet.data[skip..skip + n]);
         if peek {
             self.move_peek(n, true);
         } else {

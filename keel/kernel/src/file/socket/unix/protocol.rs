@@ -196,7 +196,7 @@ impl Protocol for Unix {
     }
 
     fn peer_credentials(&self) -> Result<Credentials> {
-        // Without a peer: process 0, and ids that nobody has.
+        // Without a peer: pid 0 and ids of -1.
         Ok(self.peer_credentials.get().unwrap_or([0, u32::MAX, u32::MAX]))
     }
 

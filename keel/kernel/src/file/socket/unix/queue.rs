@@ -18,7 +18,7 @@ pub struct Packet {
     pub taken: Cell<usize>,
     /// Name of the sender.
     pub from: Address,
-    /// The sender, if somebody had asked for it when it was sent.
+    /// The sender's credentials, if SO_PASSCRED was set at either end when it was sent.
     pub credentials: Option<Credentials>,
     /// Descriptions that travel along.
     pub rights: RefCell<Rights>,

@@ -1,4 +1,4 @@
-//! Descriptions on their way in messages, `SCM_RIGHTS`: their number, and those that nobody can receive any more.
+//! Descriptions on their way in messages, `SCM_RIGHTS`: their number, and those that can't be received any more.
 //!
 //! Sockets whose only uses are messages that wait in one another hold each other for ever. Here is known which sockets are on
 //! their way and how often. One whose uses are all messages can be received only from a socket that somebody has, or from
@@ -19,7 +19,7 @@ use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// With no more sockets on their way, each end of a local socket looks for garbage.
+/// Below this many sockets in flight, each close of a local socket runs the garbage collection.
 const FEW: usize = 64;
 /// With more, garbage is looked for after as many ends as this share of them: the cost of an end stays bounded.
 const SHARE: usize = 4;
@@ -41,7 +41,7 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Somebody has it, or can receive it.
+    /// It has a descriptor, or can be received.
     Reachable,
     /// All of its uses are messages.
     Candidate,
@@ -53,7 +53,7 @@ static SOCKETS: Global<RefCell<BTreeMap<usize, Entry>>> = Global::new(RefCell::n
 static BY_USER: Global<RefCell<BTreeMap<u32, u64>>> = Global::new(RefCell::new(BTreeMap::new()));
 /// Ends of sockets since garbage was looked for.
 static ENDS: Global<Cell<usize>> = Global::new(Cell::new(0));
-/// The number of sockets on their way from which on a message looks for garbage.
+/// The number of sockets in flight from which on a sent message runs the garbage collection.
 static LOOK_AT: Global<Cell<usize>> = Global::new(Cell::new(MANY));
 static COLLECTING: Global<Cell<bool>> = Global::new(Cell::new(false));
 
@@ -204,7 +204,7 @@ fn is_candidate(key: usize) -> bool {
     with_entry(key, |entry| entry.state == State::Candidate).unwrap_or(false)
 }
 
-/// Drops the messages of sockets that nobody has and nobody can receive.
+/// Drops the messages of sockets that have no descriptor and can't be received.
 pub fn collect() {
     ENDS.set(0);
     if SOCKETS.borrow().is_empty() || COLLECTING.replace(true) {

@@ -23,9 +23,9 @@ pub struct Row {
     pub name: Option<Vec<u8>>,
     /// Inode and device number of the name.
     pub node: Option<[u32; 2]>,
-    /// Inode number of the peer, 0 if nobody has it open yet.
+    /// Inode number of the peer, 0 before it is accepted.
     pub peer: Option<u64>,
-    /// Inode numbers of those who wait to be accepted.
+    /// Inode numbers of the connections in the backlog.
     pub pending: Vec<u64>,
     /// What waits to be received and has been sent; for listeners: who waits, and how many may.
     pub queues: [u32; 2],

@@ -91,11 +91,12 @@ impl Unix {
                 break;
             }
             let rest = &packet.data[packet.taken.get() + place.skip..];
-            let n = match dst.put(&rest[..rest.len().min(dst.remaining())]) {
-                Ok(n) => n,
+            let n = rest.len().min(dst.remaining());
+            match dst.put_all(&rest[..n]) {
+                Ok(()) => {}
                 Err(_) if received.len > 0 => break,
                 Err(errno) => return Err(errno),
-            };
+            }
             received.len += n;
             sender = Some(packet.credentials);
             if received.from.is_none() && packet.from.len() > 2 {

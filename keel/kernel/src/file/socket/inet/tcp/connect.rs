@@ -31,7 +31,7 @@ impl Tcp {
                 true
             }
         };
-        // Without waiting, even what happened at once is only told by the next call.
+        // A non-blocking connect reports its result with the next call, even if it is complete.
         if nonblocking && (first || self.state.get() == State::SynSent) {
             return Err(if first { Errno::EINPROGRESS } else { Errno::EALREADY });
         }

@@ -76,7 +76,7 @@ pub struct Tcp {
     /// What the peer sent.
     inbox: Bytes,
     urgent: Cell<Option<Urgent>>,
-    /// Somebody found no room to send (`SOCK_NOSPACE`).
+    /// A sender found no room (`SOCK_NOSPACE`).
     wants_room: Cell<bool>,
     readable: Rc<WaitQueue>,
     writable: Rc<WaitQueue>,
@@ -88,7 +88,7 @@ pub struct Tcp {
     counters: Counters,
     /// Bytes at the end of the inbox that the peer holds back.
     held: Cell<usize>,
-    /// Connections that wait for their first byte, and who keeps this one so.
+    /// Connections that wait for their first byte (TCP_DEFER_ACCEPT), and the listener of this one.
     deferred: RefCell<Vec<Rc<Tcp>>>,
     deferred_by: RefCell<Weak<Tcp>>,
     timer: RefCell<Option<Rc<Timer>>>,
@@ -186,7 +186,7 @@ impl Tcp {
         send as usize
     }
 
-    /// poll(2) says that there is room when a third of it is free.
+    /// poll(2) reports POLLOUT when a third of it is free.
     fn has_room(&self, peer: &Tcp) -> bool {
         peer.inbox.len() * 3 <= self.limit(peer) * 2
     }
@@ -254,7 +254,7 @@ impl Tcp {
         self.finish();
     }
 
-    /// Nobody listens here any more.
+    /// The listener is closed.
     fn stop_listening(&self) {
         self.state.set(State::Close);
         for child in self.backlog.take().into_iter().chain(self.deferred.take()) {

@@ -1,4 +1,4 @@
-//! Options of the level SOL_TCP. Most tell the protocol how to use a network; here they are only kept.
+//! Options of the level SOL_TCP. Most tune the protocol for a network; the loopback device only stores them.
 
 use super::super::super::options::{Value, int, read_int};
 use super::info::SEGMENT;

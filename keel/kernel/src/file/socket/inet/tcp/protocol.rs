@@ -7,6 +7,7 @@ use super::super::{IPPROTO_TCP, ip_options};
 use super::{MAX_RECEIVE_BUFFER, PORTS, Phase, State, Tcp};
 use crate::file::{File, Queues};
 use crate::mm::user;
+use crate::task::landlock;
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;
@@ -31,6 +32,7 @@ impl Protocol for Tcp {
     }
 
     fn bind(&self, address: &[u8]) -> Result<()> {
+        landlock::check_port(self.base.family, address, false)?;
         let to = self.base.bindable(address)?;
         if self.state.get() != State::Close {
             return Err(Errno::EINVAL);
@@ -40,6 +42,7 @@ impl Protocol for Tcp {
     }
 
     fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
+        landlock::check_port(self.base.family, address, true)?;
         self.start_connect(address, nonblocking)
     }
 

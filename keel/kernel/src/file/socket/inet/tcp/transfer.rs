@@ -16,7 +16,7 @@ use vfs::{Dst, Src};
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// Control data: bytes that are left unread, `TCP_INQ`.
 const TCP_CM_INQ: u32 = 36;
-/// Bytes that are added before the receiver is told.
+/// Bytes that are queued before the receiver is woken.
 const CHUNK: usize = 64 << 10;
 /// Unread bytes after which a sender that may wait lets the receiver run: what both touch stays in the cache.
 const LET_READ: usize = 256 << 10;
@@ -63,7 +63,7 @@ impl Tcp {
         let mut done = 0;
         loop {
             if done > 0 && (self.error.get().is_some() || !self.sends()) {
-                // The next call tells why.
+                // The next call returns the error.
                 return Ok(done);
             }
             let peer = match self.receiver(flags) {
@@ -71,7 +71,7 @@ impl Tcp {
                 Ok(_) | Err(Errno::ECONNRESET)
                     if self.error.get().is_none() && self.state.get() == State::CloseWait =>
                 {
-                    // Taken as far as there is room before the reset comes, but nobody will read it.
+                    // Linux queues what fits before the reset arrives; it is dropped here.
                     done += src.remaining().min(self.own_limit());
                     if done > 0 {
                         self.reset();
@@ -327,7 +327,7 @@ impl Tcp {
         }
     }
 
-    /// Tells the sender that there is room, if it asked for some.
+    /// Wakes the sender if it waits for room.
     fn made_room(&self) {
         let sender = self.peer();
         if let Some(sender) = sender

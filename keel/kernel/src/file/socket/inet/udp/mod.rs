@@ -32,6 +32,13 @@ static LITE_PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
 
 /// Option of the level SOL_UDP: datagrams are put together until it is taken back.
 const UDP_CORK: u32 = 1;
+/// Datagrams to IPv6 without a checksum are sent, and received.
+const UDP_NO_CHECK6_TX: u32 = 101;
+const UDP_NO_CHECK6_RX: u32 = 102;
+/// What is sent becomes datagrams of this many bytes.
+pub(super) const UDP_SEGMENT: u32 = 103;
+/// Datagrams that were sent together are received together.
+pub(super) const UDP_GRO: u32 = 104;
 /// Options of the level SOL_UDPLITE.
 const UDPLITE_SEND_CSCOV: u32 = 10;
 const UDPLITE_RECV_CSCOV: u32 = 11;
@@ -40,7 +47,7 @@ const UDPLITE_RECV_CSCOV: u32 = 11;
 pub struct Udp {
     me: Weak<Self>,
     base: Base,
-    /// It speaks UDP-Lite.
+    /// The protocol is UDP-Lite.
     lite: bool,
     /// Bytes that checksums cover: those sent, and the fewest received (UDP-Lite).
     coverage: [Cell<i32>; 2],
@@ -51,6 +58,12 @@ pub struct Udp {
     write_ended: Cell<bool>,
     /// `UDP_CORK`.
     corked: Cell<bool>,
+    /// `UDP_NO_CHECK6_TX` and `UDP_NO_CHECK6_RX`.
+    unchecked: [Cell<bool>; 2],
+    /// `UDP_SEGMENT`; 0: off.
+    segment: Cell<u16>,
+    /// `UDP_GRO`.
+    joins: Cell<bool>,
     /// A datagram that is being put together (`MSG_MORE`).
     pending: RefCell<Option<(Endpoint, Vec<u8>)>>,
     /// One receiver at a time.
@@ -85,6 +98,9 @@ impl Udp {
             read_ended: Cell::new(false),
             write_ended: Cell::new(false),
             corked: Cell::new(false),
+            unchecked: Default::default(),
+            segment: Cell::new(0),
+            joins: Cell::new(false),
             pending: RefCell::default(),
             receiving: SleepLock::default(),
             readable: Rc::default(),
@@ -274,6 +290,18 @@ impl Protocol for Udp {
                 }
                 Ok(())
             }
+            (super::IPPROTO_UDP, UDP_NO_CHECK6_TX | UDP_NO_CHECK6_RX) => {
+                self.unchecked[(name as u32 - UDP_NO_CHECK6_TX) as usize].set(read_int(value)? != 0);
+                Ok(())
+            }
+            (super::IPPROTO_UDP, UDP_SEGMENT) => {
+                self.segment.set(u16::try_from(read_int(value)?).map_err(|_| Errno::EINVAL)?);
+                Ok(())
+            }
+            (super::IPPROTO_UDP, UDP_GRO) => {
+                self.joins.set(read_int(value)? != 0);
+                Ok(())
+            }
             (net::SOL_SOCKET, net::SO_PEEK_OFF) => {
                 self.peek_offset.set(read_int(value)?);
                 Ok(())
@@ -295,6 +323,10 @@ impl Protocol for Udp {
             (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV) if self.lite => Ok(int(self.coverage[0].get())),
             (super::IPPROTO_UDPLITE, UDPLITE_RECV_CSCOV) if self.lite => Ok(int(self.coverage[1].get())),
             (super::IPPROTO_UDP, UDP_CORK) => Ok(int(i32::from(self.corked.get()))),
+            (super::IPPROTO_UDP, UDP_NO_CHECK6_TX) => Ok(int(i32::from(self.unchecked[0].get()))),
+            (super::IPPROTO_UDP, UDP_NO_CHECK6_RX) => Ok(int(i32::from(self.unchecked[1].get()))),
+            (super::IPPROTO_UDP, UDP_SEGMENT) => Ok(int(i32::from(self.segment.get()))),
+            (super::IPPROTO_UDP, UDP_GRO) => Ok(int(i32::from(self.joins.get()))),
             (net::SOL_SOCKET, net::SO_PEEK_OFF) => Ok(int(self.peek_offset.get())),
             (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
             _ => ip_options::get(&self.base, level, name),

@@ -85,7 +85,7 @@ impl Inbox {
     }
 }
 
-/// A datagram that nobody was there for (`IP_RECVERR`).
+/// A datagram that had no receiver (`IP_RECVERR`).
 #[derive(Debug)]
 pub struct Report {
     /// Where it was sent to.

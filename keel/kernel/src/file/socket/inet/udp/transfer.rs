@@ -21,6 +21,8 @@ use vfs::{Dst, Src};
 /// Most bytes of a datagram: a packet's less the headers.
 const MAX4: usize = 65_507;
 const MAX6: usize = 65_527;
+/// Most datagrams of one send with `UDP_SEGMENT`.
+const MOST_SEGMENTS: usize = 128;
 
 /// The wall clock in ns.
 fn now_ns() -> u64 {
@@ -44,7 +46,7 @@ impl Udp {
             return Err(Errno::EOPNOTSUPP);
         }
         let to = self.receiver(to)?;
-        let sending = control::sending(&self.base, control)?;
+        let mut sending = control::sending(&self.base, control)?;
         let (to, reach) = self.route(to)?;
         if let Some(errno) = self.error.take() {
             return Err(errno);
@@ -68,6 +70,20 @@ impl Udp {
         if data.len() > if to.ip.is_ipv4() { MAX4 } else { MAX6 } {
             return Err(Errno::EMSGSIZE);
         }
+        let segment = sending.segment.unwrap_or_else(|| self.segment.get());
+        sending.segment = Some(segment);
+        if segment != 0 && !more {
+            let no_check = match to.ip {
+                IpAddr::V4(_) => self.base.options.is_on(net::SO_NO_CHECK),
+                IpAddr::V6(_) => self.unchecked[0].get(),
+            };
+            if data.len() > usize::from(segment) * MOST_SEGMENTS || no_check {
+                return Err(Errno::EINVAL);
+            }
+            if self.lite {
+                return Err(Errno::EIO);
+            }
+        }
         self.autobind()?;
         if more {
             *self.pending.borrow_mut() = Some((to, data));
@@ -81,12 +97,13 @@ impl Udp {
     pub(super) fn push_pending(&self) -> Result<()> {
         if let Some((to, data)) = self.pending.take() {
             let (to, reach) = self.route(to)?;
-            self.deliver(to, reach, data, &Sending::default());
+            let sending = Sending { segment: Some(self.segment.get()), ..Sending::default() };
+            self.deliver(to, reach, data, &sending);
         }
         Ok(())
     }
 
-    /// To whom a datagram goes. EDESTADDRREQ, EINVAL, EAFNOSUPPORT.
+    /// The destination of a datagram. EDESTADDRREQ, EINVAL, EAFNOSUPPORT.
     fn receiver(&self, to: Option<&[u8]>) -> Result<Endpoint> {
         let unspecified = |to: &&[u8]| family_of(to).is_ok_and(|family| family == net::AF_UNSPEC);
         let to = match to {
@@ -110,7 +127,10 @@ impl Udp {
             ttl: sending.ttl.unwrap_or_else(|| version.ttl()),
             class: sending.class.unwrap_or_else(|| version.class.get()),
             at_ns: now_ns(),
+            segment: sending.segment.unwrap_or(0),
         };
+        let unchecked = to.ip.is_ipv6() && self.unchecked[0].get();
+        let takes = |udp: &Udp| !unchecked || udp.unchecked[1].get();
         let from = Endpoint {
             ip: sending.source.unwrap_or_else(|| self.base.source(to.ip)),
             port: self.base.local.get().port,
@@ -121,7 +141,7 @@ impl Udp {
         let data = Rc::new(data);
         if reach != Reach::Loopback {
             for udp in self.ports().all() {
-                if udp.base.local.get().port == to.port && udp.base.takes_group(to, from, reach) {
+                if udp.base.local.get().port == to.port && udp.base.takes_group(to, from, reach) && takes(&udp) {
                     udp.take_in(Datagram { data: data.clone(), from, facts });
                 }
             }
@@ -131,13 +151,16 @@ impl Udp {
         // Of several with the same claim (`SO_REUSEPORT`) the sender's port chooses.
         let chosen = usize::from(from.port) % found.len().max(1);
         if chosen < found.len() {
-            found.swap_remove(chosen).take_in(Datagram { data, from, facts });
+            let udp = found.swap_remove(chosen);
+            if takes(&udp) {
+                udp.take_in(Datagram { data, from, facts });
+            }
         } else {
             self.refused(to, data);
         }
     }
 
-    /// Nobody holds the port: what the answer of ICMP does.
+    /// No socket is bound to the port: the effect of ICMP's port unreachable.
     fn refused(&self, to: Endpoint, data: Rc<Vec<u8>>) {
         Count::UdpNoPorts.add(1);
         let ip = &self.base.ip;
@@ -151,7 +174,28 @@ impl Udp {
         }
     }
 
+    /// What was sent at once arrives: one datagram, or several (`UDP_SEGMENT`), together or one by one (`UDP_GRO`).
     fn take_in(&self, mut datagram: Datagram) {
+        let segment = usize::from(datagram.facts.segment);
+        if segment == 0 || datagram.data.len() <= segment {
+            datagram.facts.segment = 0;
+            return self.take_one(datagram);
+        }
+        if self.joins.get() {
+            return self.take_one(datagram);
+        }
+        for bytes in datagram.data.chunks(segment) {
+            let Ok(mut data) = vfs::memory::buffer(bytes.len()) else {
+                Count::UdpDropped.add(1);
+                continue;
+            };
+            data.copy_from_slice(bytes);
+            let facts = Facts { segment: 0, ..datagram.facts };
+            self.take_one(Datagram { data: Rc::new(data), from: datagram.from, facts });
+        }
+    }
+
+    fn take_one(&self, mut datagram: Datagram) {
         if self.base.options.filter.borrow().is_some() {
             // A filter sees the header, too.
             let (from, to) = (datagram.from.port.to_be_bytes(), datagram.facts.to.port.to_be_bytes());
@@ -204,9 +248,7 @@ impl Udp {
         let mut received = Received::default();
         let size = datagram.data.len() - skip;
         let n = size.min(dst.remaining());
-        if n > 0 {
-            dst.put(&datagram.data[skip..skip + n])?;
-        }
+        dst.put_all(&datagram.data[skip..skip + n])?;
         let at = self.peek_offset.get();
         if at >= 0 {
             let size = datagram.data.len() as i32;
@@ -231,9 +273,7 @@ impl Udp {
             self.error.set(None);
         }
         let n = report.data.len().min(dst.remaining());
-        if n > 0 {
-            dst.put(&report.data[..n])?;
-        }
+        dst.put_all(&report.data[..n])?;
         let mut received = Received { len: n, flags: net::MSG_ERRQUEUE, ..Received::default() };
         if n < report.data.len() {
             received.flags |= net::MSG_TRUNC;
@@ -244,7 +284,7 @@ impl Udp {
     }
 }
 
-/// `struct sock_extended_err` of an unreachable port, and who said so.
+/// `struct sock_extended_err` of an unreachable port, and the offender's address.
 fn description(to: Endpoint) -> Part {
     // Origin (SO_EE_ORIGIN_ICMP, _ICMP6), type and code of the message.
     let (level, kind, family, icmp) = match to.ip {
@@ -266,7 +306,7 @@ impl Base {
             || local.is_unspecified() && (local.is_ipv4() == to.ip.is_ipv4() || local.is_ipv6() && !self.only_v6());
         let joined = || match to.ip {
             _ if self.ip.has_joined(to.ip) => true,
-            // Others get what somebody in the pod asked for.
+            // Other members of the group in the pod get a copy.
             IpAddr::V4(_) => self.ip.is_on(net::IP_MULTICAST_ALL) && anybody_joined(to.ip),
             IpAddr::V6(_) => self.ip.is_on6(net::IPV6_MULTICAST_ALL) && anybody_joined(to.ip),
         };

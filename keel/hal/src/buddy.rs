@@ -1,0 +1,359 @@
+//! The buddy allocator of the virtual machine's memory, and the reference counts of its frames.
+//!
+//! The monitor reserves a table entry for each page that RAM may ever have; RAM itself is added in
+//! slots when the allocator runs dry. Once several virtual CPUs are awake each keeps some single frames of its own, which it
+//! takes and gives without the lock.
+
+use crate::cell::Global;
+use crate::frame::FRAME_SIZE;
+use crate::percpu;
+use crate::sync::{Count, Rank, SpinLock, several};
+use abi::layout::{DIRECT_BASE, MAX_CPUS};
+use abi::request::Op;
+use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Largest block: 2^14 frames, 64 MiB.
+pub(crate) const MAX_ORDER: usize = 14;
+/// Order of the blocks behind large pages: 2 MiB.
+pub(crate) const LARGE_ORDER: usize = 9;
+/// Frames that what programs make any number of leaves: a 64th of the limit, at least 2 MiB. Programs' pages and page
+/// tables leave half of them to keel's own heap, so that a program whose calls fail still has its stack and its data; and
+/// when three quarters of them are used, a process has to end (`keel/kernel/src/syscall/memory.rs`).
+const RESERVE_SHARE: u32 = 64;
+const RESERVE_LEAST: u32 = 512;
+const NONE: u32 = u32::MAX;
+/// State of a frame that isn't the head of a free block.
+const STATE_USED: u32 = 0xff;
+/// Flag beside the state of the first frame of 2 MiB: something there was handed out since the host
+/// added it, so it is no longer known to be zero.
+const TOUCHED: u32 = 0x100;
+
+/// Table entry of a RAM frame.
+#[repr(C)]
+struct Meta {
+    /// References; 0 while free or owned by the heap.
+    refs: Count,
+    /// Order of the free block that starts here, or [`STATE_USED`]; and [`TOUCHED`]. As what follows, it is used under the
+    /// allocator's lock only.
+    state: Cell<u32>,
+    next: Cell<u32>,
+    prev: Cell<u32>,
+}
+
+impl Meta {
+    fn state(&self) -> u32 {
+        self.state.get() & !TOUCHED
+    }
+
+    fn set_state(&self, state: u32) {
+        self.state.set(self.state.get() & TOUCHED | state);
+    }
+}
+
+/// Where the tables of counts are: set at boot, read-only after.
+struct Tables {
+    frames: Cell<usize>,
+    window: Cell<usize>,
+    window_pages: Cell<usize>,
+    /// Pages that RAM may have.
+    limit: Cell<u32>,
+    /// Frames that are left when memory is scarce.
+    scarce: Cell<u32>,
+}
+
+static TABLES: Global<Tables> = Global::new(Tables {
+    frames: Cell::new(0),
+    window: Cell::new(0),
+    window_pages: Cell::new(0),
+    limit: Cell::new(0),
+    scarce: Cell::new(0),
+});
+
+fn meta(index: u32) -> &'static Meta {
+    // SAFETY: the monitor reserved a zeroed entry for each page below the limit; indices come
+    // from the allocator itself.
+    unsafe { &*((TABLES.frames.get() + index as usize * size_of::<Meta>()) as *const Meta) }
+}
+
+/// The references of a RAM frame, by guest-physical address; one of the heap's is 0 when it is given back.
+pub(crate) fn refs(gpa: u64) -> &'static Count {
+    &meta((gpa / FRAME_SIZE as u64) as u32).refs
+}
+
+/// The references of a page of the window.
+pub(crate) fn window_refs(index: usize) -> &'static Count {
+    // SAFETY: as for `meta`; window frames are made only for pages that the window has.
+    unsafe { &*((TABLES.window.get() + index * size_of::<Count>()) as *const Count) }
+}
+
+/// Pages that the window may have.
+pub(crate) fn window_pages() -> usize {
+    TABLES.window_pages.get()
+}
+
+/// The free blocks.
+struct Buddy {
+    /// RAM pages that exist.
+    pages: u32,
+    free: u32,
+    limit: u32,
+    heads: [u32; MAX_ORDER + 1],
+}
+
+static BUDDY: SpinLock<Buddy> =
+    SpinLock::new(Rank::Frames, Buddy { pages: 0, free: 0, limit: 0, heads: [NONE; MAX_ORDER + 1] });
+/// [`Buddy::free`] to read without the lock; what virtual CPUs keep for themselves is in use.
+static FREE: AtomicU32 = AtomicU32::new(0);
+/// [`Buddy::pages`] to read without the lock, stored after the new pages are counted as free.
+static PAGES: AtomicU32 = AtomicU32::new(0);
+
+impl Buddy {
+    fn push(&mut self, index: u32, order: usize) {
+        let block = meta(index);
+        let head = self.heads[order];
+        block.set_state(order as u32);
+        block.prev.set(NONE);
+        block.next.set(head);
+        if head != NONE {
+            meta(head).prev.set(index);
+        }
+        self.heads[order] = index;
+    }
+
+    fn remove(&mut self, index: u32, order: usize) {
+        let block = meta(index);
+        let (prev, next) = (block.prev.get(), block.next.get());
+        if prev == NONE {
+            self.heads[order] = next;
+        } else {
+            meta(prev).next.set(next);
+        }
+        if next != NONE {
+            meta(next).prev.set(prev);
+        }
+        block.set_state(STATE_USED);
+    }
+
+    /// Notes that frames are handed out; whether the 2 MiB that the first lies in were untouched.
+    fn touch(&self, index: u32, order: usize) -> bool {
+        let first = index >> LARGE_ORDER;
+        let fresh = meta(first << LARGE_ORDER).state.get() & TOUCHED == 0;
+        let last = (index + (1 << order) - 1) >> LARGE_ORDER;
+        if fresh {
+            crate::ring::set_ram_used((u64::from(last) + 1) << LARGE_ORDER << FRAME_SIZE.trailing_zeros());
+        }
+        for large in first..=last {
+            let state = &meta(large << LARGE_ORDER).state;
+            state.set(state.get() | TOUCHED);
+        }
+        fresh
+    }
+
+    /// Takes a block of 2^order frames; whether the 2 MiB that it begins in were untouched.
+    fn take(&mut self, order: usize) -> Option<(u32, bool)> {
+        let from = (order..=MAX_ORDER).find(|o| self.heads[*o] != NONE)?;
+        let index = self.heads[from];
+        self.remove(index, from);
+        for o in (order..from).rev() {
+            self.push(index + (1 << o), o);
+        }
+        self.free -= 1 << order;
+        self.note_left();
+        Some((index, self.touch(index, order)))
+    }
+
+    /// Publishes how much is left, after each change of the number of free frames.
+    fn note_left(&self) {
+        FREE.store(self.free, Relaxed);
+        crate::watch::set_scarce(self.free + (self.limit - self.pages) < TABLES.scarce.get());
+    }
+
+    /// Gives a block back, merging it with free neighbours.
+    fn give(&mut self, mut index: u32, mut order: usize) {
+        self.free += 1 << order;
+        self.note_left();
+        while order < MAX_ORDER {
+            let buddy = index ^ (1 << order);
+            if buddy + (1 << order) > self.pages || meta(buddy).state() != order as u32 {
+                break;
+            }
+            self.remove(buddy, order);
+            index = index.min(buddy);
+            order += 1;
+        }
+        self.push(index, order);
+    }
+
+    /// Adds the frames `[start, end)`.
+    fn add(&mut self, start: u32, end: u32) {
+        self.pages = self.pages.max(end);
+        for i in start..end {
+            meta(i).set_state(STATE_USED);
+        }
+        // From the top down, so that the lowest block is the first to be taken: a small pod stays in
+        // few pages of the host.
+        let mut at = end;
+        while at > start {
+            let mut order = (at.trailing_zeros() as usize).min(MAX_ORDER);
+            while at - start < 1 << order {
+                order -= 1;
+            }
+            at -= 1 << order;
+            self.give(at, order);
+        }
+        PAGES.store(self.pages, Relaxed);
+    }
+}
+
+/// Frames that a virtual CPU keeps.
+const KEPT: usize = 16;
+/// Frames that it takes and gives under one lock.
+const BATCH: usize = KEPT / 2;
+
+/// Single frames of one virtual CPU, which alone uses them.
+#[repr(align(64))]
+struct Cache {
+    count: Cell<usize>,
+    frames: [Cell<u32>; KEPT],
+}
+
+static CACHES: Global<[Cache; MAX_CPUS]> =
+    Global::new([const { Cache { count: Cell::new(0), frames: [const { Cell::new(0) }; KEPT] } }; MAX_CPUS]);
+
+impl Cache {
+    fn here() -> &'static Self {
+        &CACHES[percpu::cpu_index() % MAX_CPUS]
+    }
+
+    fn push(&self, index: u32) {
+        let count = self.count.get();
+        self.frames[count].set(index);
+        self.count.set(count + 1);
+    }
+
+    fn pop(&self) -> Option<u32> {
+        let count = self.count.get().checked_sub(1)?;
+        self.count.set(count);
+        Some(self.frames[count].get())
+    }
+
+    /// Takes a frame, or a batch of which the others are kept.
+    fn take(&self) -> Option<u32> {
+        if let Some(index) = self.pop() {
+            return Some(index);
+        }
+        let mut buddy = BUDDY.lock();
+        let (first, _) = buddy.take(0)?;
+        for _ in 1..BATCH {
+            let Some((index, _)) = buddy.take(0) else { break };
+            self.push(index);
+        }
+        Some(first)
+    }
+
+    /// Keeps a frame; gives a batch back if there are too many.
+    fn give(&self, index: u32) {
+        if self.count.get() == KEPT {
+            let mut buddy = BUDDY.lock();
+            for _ in 0..BATCH {
+                let Some(kept) = self.pop() else { break };
+                buddy.give(kept, 0);
+            }
+        }
+        self.push(index);
+    }
+}
+
+/// Sets the allocator up (boot).
+pub(crate) fn init(info: &abi::boot::BootInfo) {
+    TABLES.frames.set(DIRECT_BASE + info.frame_table as usize);
+    TABLES.window.set(DIRECT_BASE + info.window_table as usize);
+    TABLES.window_pages.set(info.window_limit as usize / FRAME_SIZE);
+    let limit = (info.ram_limit / FRAME_SIZE as u64) as u32;
+    TABLES.limit.set(limit);
+    TABLES.scarce.set(RESERVE_LEAST.max(limit / RESERVE_SHARE));
+    let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
+    let mut buddy = BUDDY.lock();
+    buddy.limit = limit;
+    for i in 0..first {
+        meta(i).set_state(STATE_USED);
+    }
+    buddy.add(first, (info.ram_bytes / FRAME_SIZE as u64) as u32);
+}
+
+/// Takes 2^order contiguous frames, asking the monitor for more RAM if needed; guest-physical
+/// address. Not counted: the caller owns them.
+pub(crate) fn take_block(order: usize) -> Option<u64> {
+    if order == 0
+        && several()
+        && let Some(index) = Cache::here().take()
+    {
+        return Some(u64::from(index) * FRAME_SIZE as u64);
+    }
+    take_any(order).map(|(gpa, _)| gpa)
+}
+
+/// As [`take_block`], and whether the 2 MiB that the block begins in were never used before.
+pub(crate) fn take_any(order: usize) -> Option<(u64, bool)> {
+    if order > MAX_ORDER {
+        return None;
+    }
+    loop {
+        let mut buddy = BUDDY.lock();
+        if let Some((index, fresh)) = buddy.take(order) {
+            return Some((u64::from(index) * FRAME_SIZE as u64, fresh));
+        }
+        let before = buddy.pages;
+        drop(buddy);
+        // New RAM begins anywhere: twice the size holds an aligned block.
+        let wanted = ((2usize << order) * FRAME_SIZE) as u64;
+        let reply = crate::ring::call_now(Op::GrowRam, [wanted, 0, 0, 0, 0, 0])?;
+        buddy = BUDDY.lock();
+        let (pages, end) = (buddy.pages, ((reply[0] / FRAME_SIZE as u64) as u32).min(buddy.limit));
+        if end > pages {
+            buddy.add(pages, end);
+        } else if pages == before {
+            // Nor did another virtual CPU add some meanwhile.
+            return None;
+        }
+    }
+}
+
+/// Gives a block from [`take_block`] back.
+pub(crate) fn give_block(gpa: u64, order: usize) {
+    let index = (gpa / FRAME_SIZE as u64) as u32;
+    if order == 0 && several() {
+        Cache::here().give(index);
+    } else {
+        BUDDY.lock().give(index, order);
+    }
+}
+
+/// RAM bytes: existing, free, limit. Takes no lock: reports of failures use it.
+pub(crate) fn usage() -> [u64; 3] {
+    [PAGES.load(Relaxed), FREE.load(Relaxed), TABLES.limit.get()].map(|p| u64::from(p) * FRAME_SIZE as u64)
+}
+
+/// Pages that are free or may still be asked of the monitor.
+fn left() -> u32 {
+    FREE.load(Relaxed) + TABLES.limit.get().saturating_sub(PAGES.load(Relaxed))
+}
+
+/// Whether what is reserved for keel has to be used: what programs can make any number of must be refused.
+pub fn is_scarce() -> bool {
+    left() < TABLES.scarce.get()
+}
+
+/// Whether three quarters of it are used: a process has to end.
+pub fn is_critical() -> bool {
+    left() < TABLES.scarce.get() / 4
+}
+
+/// Whether there is memory for programs' pages and tables beyond what they leave to the heap, if necessary after that
+/// gave back what it does not use.
+pub(crate) fn has_for_programs() -> bool {
+    let has = || left() >= TABLES.scarce.get() / 2;
+    has() || crate::heap::trim() > 0 && has()
+}

@@ -1,0 +1,109 @@
+//! A count of references.
+
+use super::atomic::AtomicU32;
+use super::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::atomic::fence;
+use super::several;
+
+/// A count of references that several virtual CPUs change.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Count(AtomicU32);
+
+impl Count {
+    /// The number of references now; another virtual CPU may change it meanwhile, unless it is 1 and the caller has that one.
+    #[inline(always)]
+    pub fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// Sets the count of an object that has no other user.
+    #[inline(always)]
+    pub fn set(&self, count: u32) {
+        self.0.store(count, Relaxed);
+    }
+
+    /// One reference more. The caller has one, or excludes the release of the last one.
+    #[inline(always)]
+    pub fn add(&self) {
+        self.add_with(several());
+    }
+
+    /// One reference less; whether it was the last one. All that others did with the object happened before then.
+    #[inline(always)]
+    #[must_use]
+    pub fn remove(&self) -> bool {
+        self.remove_with(several())
+    }
+
+    #[inline(always)]
+    fn add_with(&self, several: bool) {
+        if several {
+            self.0.fetch_add(1, Relaxed);
+        } else {
+            self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn remove_with(&self, several: bool) -> bool {
+        if several {
+            let last = self.0.fetch_sub(1, Release) == 1;
+            if last {
+                fence(Acquire);
+            }
+            return last;
+        }
+        let left = self.0.load(Relaxed) - 1;
+        self.0.store(left, Relaxed);
+        left == 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_reference_is_reported_with_one_virtual_cpu_and_with_several() {
+        for several in [false, true] {
+            let count = Count(AtomicU32::new(1));
+            count.add_with(several);
+            assert!(!count.remove_with(several));
+            assert!(count.remove_with(several));
+        }
+    }
+}
+
+/// Models, see [`super::spin`].
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Two holders write and let go: one of them, and only one, is the last, and its access is after the other's.
+    #[test]
+    fn one_is_the_last() {
+        loom::model(|| {
+            let shared = Arc::new((Count(AtomicU32::new(2)), UnsafeCell::new([0, 0])));
+            let release = |shared: &(Count, UnsafeCell<[u32; 2]>), index: usize| {
+                // SAFETY: each writes a word of its own before it lets go.
+                shared.1.with(|words| unsafe { words.cast::<u32>().cast_mut().add(index).write(1) });
+                let last = shared.0.remove_with(true);
+                if last {
+                    // SAFETY: the last one is alone; loom fails the model otherwise.
+                    shared.1.with_mut(|words| assert_eq!(unsafe { *words }, [1, 1]));
+                }
+                last
+            };
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || release(&shared, 0))
+            };
+            let mine = release(&shared, 1);
+            assert!(mine ^ other.join().unwrap(), "both or none");
+        });
+    }
+}

@@ -1,0 +1,454 @@
+//! Values that are read without a lock while others replace them.
+//!
+//! A virtual CPU that reads says so in a word of its own, which is odd meanwhile ([`read`]). Who replaces a value
+//! ([`Published::replace`]) drops the old one at once if no virtual CPU reads, and otherwise puts it away with the words of
+//! those that do: it goes once each of these words has changed. Reading costs one locked instruction while several virtual
+//! CPUs are awake, and writes no word that others write.
+//!
+//! That is sound because either the reader's word is seen by who replaced the pointer, or the reader sees the new
+//! pointer: both do a store, and then a load of what the other one stores, in one order that all agree on.
+
+#![cfg_attr(loom, allow(dead_code, reason = "models have no statics"))]
+
+use super::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use super::atomic::{AtomicPtr, AtomicU32, fence};
+use super::{Rank, SpinLock, several};
+use crate::cell::Padded;
+use abi::layout::MAX_CPUS;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::ptr::{NonNull, null_mut};
+
+/// Virtual CPUs that read: their words.
+struct Readers<const N: usize>([Padded<AtomicU32>; N]);
+
+impl<const N: usize> Readers<N> {
+    /// The word of a virtual CPU.
+    #[inline(always)]
+    fn word(&self, cpu: usize) -> &AtomicU32 {
+        &self.0[cpu % N]
+    }
+
+    /// A virtual CPU begins to read; whether it did not read yet.
+    #[inline(always)]
+    fn begin(&self, cpu: usize, several: bool) -> bool {
+        let word = self.word(cpu);
+        let before = word.load(Relaxed);
+        if before & 1 != 0 {
+            return false;
+        }
+        let reading = before.wrapping_add(1);
+        if several && !cfg!(loom) {
+            word.swap(reading, SeqCst);
+        } else {
+            word.store(reading, Relaxed);
+            if cfg!(loom) {
+                // Loom knows the order that all agree on of fences only.
+                fence(SeqCst);
+            }
+        }
+        true
+    }
+
+    /// It has read.
+    #[inline(always)]
+    fn end(&self, cpu: usize) {
+        let word = self.word(cpu);
+        word.store(word.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// The words of the first `count` virtual CPUs, after a pointer was replaced; 0 for those that do not read.
+    fn reading(&self, count: usize) -> Waited<N> {
+        fence(SeqCst);
+        let mut words = [0; N];
+        for (word, seen) in self.0.iter().zip(&mut words).take(count) {
+            let value = word.load(SeqCst);
+            if value & 1 != 0 {
+                *seen = value;
+            }
+        }
+        Waited(words)
+    }
+
+    /// Whether those that read then have ended.
+    fn ended(&self, waited: &Waited<N>) -> bool {
+        self.0.iter().zip(waited.0).all(|(word, then)| then == 0 || word.load(Acquire) != then)
+    }
+}
+
+/// Words of the virtual CPUs that read when a value was replaced.
+struct Waited<const N: usize>([u32; N]);
+
+impl<const N: usize> Waited<N> {
+    fn nobody(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+}
+
+/// The virtual CPU reads as long as this is borrowed.
+#[derive(Debug)]
+pub struct Reading(PhantomData<*mut ()>);
+
+/// A value of which nobody has to know more than that it can be dropped.
+type Old = Arc<dyn Send + Sync>;
+
+/// Values that were replaced while others read, and who that was.
+struct Kept(Vec<(Old, Waited<MAX_CPUS>)>);
+
+#[cfg(not(loom))]
+mod here {
+    use super::*;
+
+    pub(super) static READERS: Readers<MAX_CPUS> = Readers([const { Padded::new(AtomicU32::new(0)) }; MAX_CPUS]);
+    static KEPT: SpinLock<Kept> = SpinLock::new(Rank::Grace, Kept(Vec::new()));
+
+    #[cfg(not(feature = "hosted"))]
+    #[inline(always)]
+    pub(super) fn cpu() -> usize {
+        crate::percpu::cpu_index()
+    }
+
+    /// Tests have a thread for each virtual CPU, or one for all.
+    #[cfg(feature = "hosted")]
+    pub(super) fn cpu() -> usize {
+        0
+    }
+
+    /// Whether this virtual CPU reads.
+    #[cfg(not(feature = "hosted"))]
+    pub(crate) fn is_reading() -> bool {
+        READERS.word(cpu()).load(Relaxed) & 1 != 0
+    }
+
+    /// Runs `f`, which may look at published values. It must not let another thread run: [`crate::thread::switch`] refuses.
+    #[inline(always)]
+    pub fn read<R>(f: impl FnOnce(&Reading) -> R) -> R {
+        let cpu = cpu();
+        let first = READERS.begin(cpu, several());
+        let result = f(&Reading(PhantomData));
+        if first {
+            READERS.end(cpu);
+        }
+        result
+    }
+
+    /// Drops a value that was published, now or later; and those before it that nobody reads any more.
+    pub(super) fn retire(old: Old) {
+        let waited = READERS.reading(if several() { MAX_CPUS } else { 1 });
+        let mut kept = KEPT.lock();
+        let mut free = Vec::new();
+        while let Some(i) = kept.0.iter().position(|(_, waited)| READERS.ended(waited)) {
+            // Dropped when the lock is free; without memory for the list, one by one by later calls.
+            if free.try_reserve(1).is_err() {
+                break;
+            }
+            free.push(kept.0.swap_remove(i).0);
+        }
+        if waited.nobody() {
+            free_now(kept, free, old);
+        } else if kept.0.try_reserve(1).is_ok() {
+            kept.0.push((old, waited));
+            drop(kept);
+        } else {
+            drop(kept);
+            // The others read for a moment only; this one may be in the middle of it.
+            let mut round = 0;
+            while !READERS.ended(&waited) && READERS.word(cpu()).load(Relaxed) & 1 == 0 {
+                super::super::relax(&mut round);
+            }
+            if !READERS.ended(&waited) {
+                core::mem::forget(old);
+            }
+        }
+    }
+
+    fn free_now(kept: super::super::Guard<'_, Kept>, free: Vec<Old>, old: Old) {
+        drop(kept);
+        drop(free);
+        drop(old);
+    }
+}
+#[cfg(all(not(loom), not(feature = "hosted")))]
+pub(crate) use here::is_reading;
+#[cfg(not(loom))]
+pub use here::read;
+
+/// A place for a value that is read without a lock. Several may replace it.
+#[derive(Debug)]
+pub struct Published<T> {
+    /// Of an `Arc`, whose reference this is; null: none.
+    pointer: AtomicPtr<T>,
+    owned: PhantomData<Arc<T>>,
+}
+
+impl<T: Send + Sync + 'static> Published<T> {
+    /// Without a value.
+    #[cfg(not(loom))]
+    pub const fn empty() -> Self {
+        Self { pointer: AtomicPtr::new(null_mut()), owned: PhantomData }
+    }
+
+    /// The value, as long as this virtual CPU reads.
+    #[inline(always)]
+    pub fn get<'r>(&'r self, _reading: &'r Reading) -> Option<&'r T> {
+        let pointer = self.pointer.load(SeqCst);
+        // SAFETY: the pointer is null or of an `Arc` whose reference is this place's. Should it be replaced now, that
+        // reference is dropped only when the virtual CPU's reading has ended, which the borrow outlives; see the module.
+        unsafe { pointer.as_ref() }
+    }
+
+    /// A reference of the caller's own.
+    pub fn share(&self, reading: &Reading) -> Option<Arc<T>> {
+        let value = NonNull::from(self.get(reading)?);
+        // SAFETY: the pointer is of an `Arc` that lives while the virtual CPU reads: the new reference is counted first.
+        unsafe {
+            Arc::increment_strong_count(value.as_ptr());
+            Some(Arc::from_raw(value.as_ptr()))
+        }
+    }
+
+    /// Puts another value in its place, or none. The old one goes when nobody reads it any more, anywhere.
+    #[cfg(not(loom))]
+    pub fn replace(&self, new: Option<Arc<T>>) {
+        if let Some(old) = self.swap(new) {
+            here::retire(old);
+        }
+    }
+
+    /// The value that was replaced: others may still read it.
+    fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        let new = new.map_or(null_mut(), |new| Arc::into_raw(new).cast_mut());
+        let old = self.pointer.swap(new, SeqCst);
+        // SAFETY: a pointer that is not null came from `Arc::into_raw`, and its reference was this place's until now.
+        if old.is_null() { None } else { Some(unsafe { Arc::from_raw(old) }) }
+    }
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        #[cfg(not(loom))]
+        let pointer = *self.pointer.get_mut();
+        #[cfg(loom)]
+        let pointer = self.pointer.with_mut(|pointer| *pointer);
+        if !pointer.is_null() {
+            // SAFETY: as in `swap`; nobody borrows this place any more, so nobody reads the value through it.
+            drop(unsafe { Arc::from_raw(pointer) });
+        }
+    }
+}
+
+/// Places with numbers, as many as are needed. Each has a label, too: 0 where there is no value.
+#[derive(Debug)]
+#[cfg(not(loom))]
+pub struct Slots<T> {
+    array: Published<Array<T>>,
+}
+
+#[derive(Debug)]
+#[cfg(not(loom))]
+struct Array<T>(Box<[Place<T>]>);
+
+#[derive(Debug)]
+#[cfg(not(loom))]
+struct Place<T> {
+    value: Published<T>,
+    label: AtomicU32,
+}
+
+#[cfg(not(loom))]
+impl<T: Send + Sync + 'static> Slots<T> {
+    /// No place has a value.
+    pub const fn new() -> Self {
+        Self { array: Published::empty() }
+    }
+
+    /// The value at a place.
+    #[inline(always)]
+    pub fn get<'r>(&'r self, index: usize, reading: &'r Reading) -> Option<&'r T> {
+        self.array.get(reading)?.0.get(index)?.value.get(reading)
+    }
+
+    /// The label of a place.
+    #[inline(always)]
+    fn label(&self, index: usize, reading: &Reading) -> u32 {
+        match self.array.get(reading) {
+            Some(array) => array.0.get(index).map_or(0, |place| place.label.load(Relaxed)),
+            None => 0,
+        }
+    }
+
+    /// Puts a value with a label at a place, or none. There is none afterwards, too, if memory is used up. One caller at a
+    /// time: of several, only one may have done anything.
+    pub fn set(&self, index: usize, new: Option<(Arc<T>, u32)>) {
+        let (value, label) = new.map_or((None, 0), |(value, label)| (Some(value), label));
+        read(|reading| {
+            let array = self.array.get(reading);
+            if let Some(place) = array.and_then(|array| array.0.get(index)) {
+                place.label.store(label, Relaxed);
+                return place.value.replace(value);
+            }
+            if value.is_none() {
+                return;
+            }
+            let old = array.map_or(&[][..], |array| &array.0);
+            // Twice as much at least, so that what is put away on the way is less than what there is.
+            let len = (index + 1).max(old.len() * 2).next_multiple_of(8);
+            let mut new = Vec::new();
+            if new.try_reserve_exact(len).is_err() {
+                return;
+            }
+            new.extend((0..len).map(|i| {
+                let before = old.get(i);
+                let label = if i == index { label } else { before.map_or(0, |place| place.label.load(Relaxed)) };
+                let place = Place { value: Published::empty(), label: AtomicU32::new(label) };
+                let value =
+                    if i == index { value.clone() } else { before.and_then(|place| place.value.share(reading)) };
+                drop(place.value.swap(value));
+                place
+            }));
+            self.array.replace(Some(Arc::new(Array(new.into_boxed_slice()))));
+        });
+    }
+
+    /// The same values at the same places.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        read(|reading| {
+            let Some(array) = self.array.get(reading) else { return };
+            for (index, place) in array.0.iter().enumerate().rev() {
+                if let Some(value) = place.value.share(reading) {
+                    copy.set(index, Some((value, place.label.load(Relaxed))));
+                }
+            }
+        });
+        copy
+    }
+
+    /// No place has a value any more.
+    pub fn clear(&self) {
+        self.array.replace(None);
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Send + Sync + 'static> Published<Slots<T>> {
+    /// Whether the label of a place has one of these bits.
+    #[inline(always)]
+    pub fn has_label(&self, index: usize, bits: u32) -> bool {
+        if !several() {
+            // Nothing else runs on the only virtual CPU meanwhile.
+            return self.label(index, &Reading(PhantomData)) & bits != 0;
+        }
+        let cpu = here::cpu();
+        let first = here::READERS.begin(cpu, true);
+        let label = self.label(index, &Reading(PhantomData));
+        if first {
+            here::READERS.end(cpu);
+        }
+        label & bits != 0
+    }
+
+    #[inline(always)]
+    fn label(&self, index: usize, reading: &Reading) -> u32 {
+        match self.get(reading) {
+            Some(slots) => slots.label(index, reading),
+            None => 0,
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Send + Sync + 'static> Default for Slots<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stay_while_they_are_read() {
+        let (first, second) = (Arc::new(1), Arc::new(2));
+        let slots = Arc::new(Slots::new());
+        let place = Published::empty();
+        place.replace(Some(slots.clone()));
+        slots.set(3, Some((first.clone(), 1)));
+        read(|reading| {
+            let seen = slots.get(3, reading);
+            assert_eq!(seen, Some(&1));
+            slots.set(3, Some((second.clone(), 2)));
+            slots.set(100, Some((second.clone(), 4)));
+            assert_eq!((seen, slots.get(3, reading), slots.get(100, reading)), (Some(&1), Some(&2), Some(&2)));
+            assert_eq!(Arc::strong_count(&first), 2, "put away");
+        });
+        slots.set(4, Some((second.clone(), 8)));
+        slots.set(4, None);
+        assert_eq!(Arc::strong_count(&first), 1);
+        let labels = || [3, 4, 100].map(|i| (place.has_label(i, 2), place.has_label(i, !2)));
+        assert_eq!(labels(), [(true, false), (false, false), (false, true)]);
+        let copy = Arc::new(slots.copy());
+        place.replace(Some(copy.clone()));
+        assert_eq!(labels(), [(true, false), (false, false), (false, true)]);
+        slots.clear();
+        drop(slots);
+        assert_eq!(read(|reading| copy.get(100, reading).copied()), Some(2));
+        assert_eq!(read(|reading| copy.get(4, reading).copied()), None);
+        drop(copy);
+    }
+
+    #[test]
+    fn a_reader_is_waited_for_until_its_word_changes() {
+        let readers: Readers<2> = Readers(Default::default());
+        assert!(readers.begin(1, true));
+        assert!(!readers.begin(1, true), "reads already");
+        let waited = readers.reading(2);
+        assert!(!waited.nobody() && !readers.ended(&waited));
+        readers.end(1);
+        assert!(readers.ended(&waited) && readers.reading(2).nobody());
+    }
+}
+
+/// Models, see [`super::spin`].
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+
+    /// One reads while the other replaces the value, and destroys it as soon as it may: no access is concurrent.
+    #[test]
+    fn a_value_is_not_destroyed_while_it_is_read() {
+        loom::model(|| {
+            let readers: Arc<Readers<2>> = Arc::new(Readers([(); 2].map(|()| Padded::new(AtomicU32::new(0)))));
+            let value = Arc::new(UnsafeCell::new(1));
+            let place = Arc::new(Published {
+                pointer: AtomicPtr::new(Arc::into_raw(value.clone()).cast_mut()),
+                owned: PhantomData,
+            });
+            let other = {
+                let (readers, place) = (readers.clone(), place.clone());
+                thread::spawn(move || {
+                    readers.begin(1, true);
+                    let pointer: *mut UnsafeCell<i32> = place.pointer.load(SeqCst);
+                    // SAFETY: the model's own handle keeps the cell; loom fails it if an access is concurrent.
+                    let seen = unsafe { pointer.as_ref() }.map(|cell| cell.with(|value| unsafe { *value }));
+                    readers.end(1);
+                    assert!(seen.is_none_or(|seen| seen == 1), "destroyed");
+                })
+            };
+            // SAFETY: as above.
+            drop(unsafe { Arc::from_raw(place.pointer.swap(null_mut(), SeqCst)) });
+            let waited = readers.reading(2);
+            while !readers.ended(&waited) {
+                thread::yield_now();
+            }
+            // SAFETY: as above.
+            value.with_mut(|value| unsafe { *value = 0 });
+            other.join().unwrap();
+        });
+    }
+}

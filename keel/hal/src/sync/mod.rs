@@ -1,0 +1,68 @@
+//! Locks and counts that cost plain loads and stores while one virtual CPU is awake.
+//!
+//! [`several`]: whether another virtual CPU was ever started; it never goes back. Until then an operation here is
+//! a load, a test and a store; afterwards it is a locked instruction. The virtual CPU that starts the second one does so
+//! from within keel, with what it holds marked as held, so the change needs no further care.
+//!
+//! Each lock has a [`Rank`]. A virtual CPU takes locks in descending rank only; builds with the feature `lock-ranks`
+//! check that at each acquisition. A lock is not held across a switch of threads, an access to program memory or a
+//! request to the monitor.
+
+mod count;
+pub mod grace;
+mod rank;
+mod spin;
+
+pub use count::Count;
+pub use rank::Rank;
+pub use spin::{Guard, SpinLock};
+
+use crate::cell::Padded;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Another virtual CPU was started. Never reset.
+pub(crate) static SEVERAL: Padded<AtomicBool> = Padded::new(AtomicBool::new(false));
+
+/// Whether more than one virtual CPU is awake.
+#[inline(always)]
+pub fn several() -> bool {
+    SEVERAL.load(Relaxed)
+}
+
+/// Another virtual CPU is about to be started.
+#[cfg_attr(feature = "hosted", allow(dead_code, reason = "hosted tests have one flag per model"))]
+pub(crate) fn set_several() {
+    SEVERAL.store(true, SeqCst);
+}
+
+/// Waits a moment for another virtual CPU, which the host may have descheduled. `round` counts the moments.
+#[cfg(not(feature = "hosted"))]
+pub(crate) fn relax(round: &mut u32) {
+    /// Rounds of spinning before the host is asked to run others: some 50 us, as the exit costs half of that, and a virtual
+    /// CPU seldom lacks a processor (`BootInfo::processors`).
+    const ROUNDS: u32 = 1200;
+    *round += 1;
+    if round.is_multiple_of(ROUNDS) {
+        crate::stub::out(abi::layout::port::YIELD);
+    } else {
+        core::hint::spin_loop();
+    }
+}
+
+/// The same on the host.
+#[cfg(feature = "hosted")]
+fn relax(_round: &mut u32) {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+}
+
+/// The atomics that the primitives are made of: loom's where their models run.
+mod atomic {
+    #[cfg(not(loom))]
+    pub(super) use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+    #[cfg(loom)]
+    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+}

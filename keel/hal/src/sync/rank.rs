@@ -1,0 +1,64 @@
+//! The order in which locks are taken.
+
+/// Rank of a lock. A lock may be taken only while all that are held have a higher rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rank {
+    /// The allocator of frames.
+    Frames,
+    /// The heap's free lists.
+    Heap,
+    /// Values that were replaced while others read them.
+    Grace,
+    /// The bytes of a pipe.
+    Pipe,
+}
+
+impl Rank {
+    /// The rank's bit in a word of held ranks.
+    #[cfg_attr(not(any(test, feature = "lock-ranks")), allow(dead_code, reason = "checked builds only"))]
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// Whether a lock of this rank may be taken while those of `held` are.
+    #[cfg_attr(not(any(test, feature = "lock-ranks")), allow(dead_code, reason = "checked builds only"))]
+    const fn may_follow(self, held: u32) -> bool {
+        held & (self.bit() | (self.bit() - 1)) == 0
+    }
+}
+
+/// A lock of this rank is being taken. Fails on a violation of the order, in checked builds.
+#[inline(always)]
+pub(super) fn taken(rank: Rank) {
+    #[cfg(all(feature = "lock-ranks", not(feature = "hosted")))]
+    {
+        let held = crate::percpu::held_ranks();
+        assert!(rank.may_follow(held), "lock order: {rank:?} taken while ranks {held:#x} are held");
+        crate::percpu::set_held_ranks(held | rank.bit());
+    }
+    #[cfg(not(all(feature = "lock-ranks", not(feature = "hosted"))))]
+    let _ = rank;
+}
+
+/// A lock of this rank is being released.
+#[inline(always)]
+pub(super) fn released(rank: Rank) {
+    #[cfg(all(feature = "lock-ranks", not(feature = "hosted")))]
+    crate::percpu::set_held_ranks(crate::percpu::held_ranks() & !rank.bit());
+    #[cfg(not(all(feature = "lock-ranks", not(feature = "hosted"))))]
+    let _ = rank;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_descending_rank() {
+        assert!(Rank::Heap.may_follow(0));
+        assert!(Rank::Frames.may_follow(Rank::Heap.bit()));
+        assert!(!Rank::Heap.may_follow(Rank::Frames.bit()), "ascending");
+        assert!(!Rank::Heap.may_follow(Rank::Heap.bit()), "twice");
+    }
+}

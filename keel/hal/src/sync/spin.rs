@@ -1,0 +1,190 @@
+//! A spin lock that holds the value it protects.
+
+use super::atomic::AtomicU32;
+use super::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::rank::{self, Rank};
+use super::{relax, several};
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+
+/// The word of a lock: 1 while it is held.
+#[derive(Debug)]
+struct RawLock(AtomicU32);
+
+impl RawLock {
+    /// Takes the lock. `several`: others may hold it or wait for it.
+    ///
+    /// Panics if it is held without other virtual CPUs: the holder would wait for itself.
+    #[inline(always)]
+    fn acquire(&self, several: bool) {
+        if several {
+            if self.0.swap(1, Acquire) != 0 {
+                self.wait();
+            }
+            return;
+        }
+        // The only virtual CPU: plain instructions suffice, and the next one is started with all of its stores visible.
+        assert!(self.0.load(Relaxed) == 0, "a lock was taken twice");
+        self.0.store(1, Relaxed);
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut round = 0;
+        while !self.looks_free() || self.0.swap(1, Acquire) != 0 {
+            relax(&mut round);
+        }
+    }
+
+    /// A hint: waiters that only read share the cache line.
+    fn looks_free(&self) -> bool {
+        cfg!(loom) || self.0.load(Relaxed) == 0
+    }
+
+    #[inline(always)]
+    fn release(&self) {
+        if cfg!(loom) {
+            // C11 lets a waiter miss a plain store for ever, and loom explores just that; a swap orders as much.
+            self.0.swap(0, Release);
+        } else {
+            self.0.store(0, Release);
+        }
+    }
+}
+
+/// A value that one virtual CPU at a time may use.
+#[derive(Debug)]
+pub struct SpinLock<T> {
+    raw: RawLock,
+    rank: Rank,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard only, of which the raw lock lets one exist at a time; so sharing the
+// lock moves the value between virtual CPUs, no more.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+
+impl<T> SpinLock<T> {
+    /// An unlocked value.
+    #[cfg(not(loom))]
+    pub const fn new(rank: Rank, value: T) -> Self {
+        Self { raw: RawLock(AtomicU32::new(0)), rank, value: UnsafeCell::new(value) }
+    }
+
+    /// Locks the value until the guard is dropped.
+    ///
+    /// Panics if this virtual CPU holds the lock already, if that can be seen: while it is the only one, and in builds with
+    /// `lock-ranks`.
+    #[inline(always)]
+    pub fn lock(&self) -> Guard<'_, T> {
+        rank::taken(self.rank);
+        self.raw.acquire(several());
+        Guard { lock: self }
+    }
+}
+
+/// Access to the value of a locked [`SpinLock`].
+#[derive(Debug)]
+pub struct Guard<'a, T> {
+    lock: &'a SpinLock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one, and a shared borrow of it excludes changes of the value.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one, and it is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.raw.release();
+        rank::released(self.lock.rank);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_gives_the_value_and_the_lock_back() {
+        let lock = SpinLock::new(Rank::Heap, 1);
+        *lock.lock() += 1;
+        assert_eq!(*lock.lock(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "taken twice")]
+    fn the_only_virtual_cpu_does_not_wait_for_itself() {
+        let lock = RawLock(AtomicU32::new(0));
+        lock.acquire(false);
+        lock.acquire(false);
+    }
+}
+
+/// Models: `RUSTFLAGS="--cfg loom" cargo test -p keel-hal --features hosted --lib model`.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Two virtual CPUs add to a value under the lock: no addition is lost, no access is concurrent.
+    #[test]
+    fn excludes() {
+        loom::model(|| {
+            let shared = Arc::new((RawLock(AtomicU32::new(0)), UnsafeCell::new(0)));
+            let add = |shared: &(RawLock, UnsafeCell<u32>)| {
+                shared.0.acquire(true);
+                // SAFETY: under the lock; loom fails the model if another access is concurrent.
+                shared.1.with_mut(|value| unsafe { *value += 1 });
+                shared.0.release();
+            };
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || add(&shared))
+            };
+            add(&shared);
+            other.join().unwrap();
+            // SAFETY: the other thread ended.
+            assert_eq!(shared.1.with(|value| unsafe { *value }), 2);
+        });
+    }
+
+    /// The first virtual CPU starts the second one while it holds the lock that it took without a locked instruction.
+    #[test]
+    fn a_lock_taken_alone_excludes_the_second() {
+        loom::model(|| {
+            let shared = Arc::new((RawLock(AtomicU32::new(0)), UnsafeCell::new(0)));
+            shared.0.acquire(false);
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.0.acquire(true);
+                    // SAFETY: under the lock.
+                    shared.1.with_mut(|value| unsafe { *value += 1 });
+                    shared.0.release();
+                })
+            };
+            // SAFETY: under the lock.
+            shared.1.with_mut(|value| unsafe { *value += 1 });
+            shared.0.release();
+            other.join().unwrap();
+            // SAFETY: the other thread ended.
+            assert_eq!(shared.1.with(|value| unsafe { *value }), 2);
+        });
+    }
+}

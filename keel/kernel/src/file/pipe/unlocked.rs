@@ -1,0 +1,103 @@
+//! Bytes through a pipe without the big lock.
+//!
+//! The pipe's own lock is held while the bytes are copied: they are few, a missing page ends the copy at once, and who
+//! holds that lock never waits for a call without the big lock. Nothing has changed then, and the call is left to its handler; so
+//! it is where the call would wait, fail, or take memory.
+
+use super::{PAGE, Piece, Pipe, State};
+use hal::user as raw;
+
+/// Most bytes that are moved under the lock.
+const MOST: usize = 4 * PAGE;
+
+/// Bytes that were moved, and whether waiters have to be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Bytes.
+    pub bytes: usize,
+    /// Somebody waits for what was made possible.
+    pub wakes: bool,
+}
+
+impl Pipe {
+    /// read(2). `None`: left to the handler.
+    pub fn read_unlocked(&self, address: usize, room: usize) -> Option<Moved> {
+        let mut state = self.state.lock();
+        let bytes = room.min(state.ring.bytes());
+        if state.busy || bytes == 0 || bytes > MOST {
+            return None;
+        }
+        let (mut done, mut index) = (0, 0);
+        while done < bytes {
+            let piece = state.ring.get(index).filter(|piece| !piece.packet)?;
+            let len = piece.len.min(bytes - done);
+            raw::copy_frame_out(address + done, &piece.page, piece.start, len).ok()?;
+            done += len;
+            index += 1;
+        }
+        if hal::ring::has_losses() {
+            return None;
+        }
+        let was_full = state.ring.is_full();
+        let mut left = bytes;
+        while left > 0 {
+            let len = state.ring.front()?.len.min(left);
+            left -= len;
+            if let Some(page) = state.ring.consume(len)
+                && page.refs() == 1
+            {
+                state.spare = Some(page);
+            }
+        }
+        // A pipe with room has no waiting writer.
+        Some(Moved { bytes, wakes: was_full && self.big.writable.is_watched() })
+    }
+
+    /// Tells writers that there is room; under the big lock.
+    pub fn was_read(&self) {
+        self.big.writable.wake_all();
+    }
+
+    /// write(2). `None`: left to the handler.
+    pub fn write_unlocked(&self, address: usize, bytes: usize) -> Option<Moved> {
+        if bytes == 0 || bytes > PAGE {
+            return None;
+        }
+        let mut state = self.state.lock();
+        // Without writers this descriptor was closed meanwhile: readers may have seen the end.
+        if state.busy || self.readers() == 0 || self.writers() == 0 {
+            return None;
+        }
+        let joined = if bytes < PAGE { state.ring.merge_room(bytes) } else { None };
+        if let Some((page, end)) = joined {
+            raw::copy_frame_in(page, end, address, bytes).ok()?;
+            if hal::ring::has_losses() {
+                return None;
+            }
+            state.ring.merged(bytes);
+        } else {
+            add_piece(&mut state, address, bytes)?;
+        }
+        Some(Moved { bytes, wakes: self.big.readable.is_watched() })
+    }
+
+    /// Tells readers that there are bytes; under the big lock.
+    pub fn was_written(&self) {
+        self.big.readable.wake_for_data();
+    }
+}
+
+/// Adds a piece of the page that was kept.
+fn add_piece(state: &mut State, address: usize, bytes: usize) -> Option<()> {
+    if state.ring.is_full() {
+        return None;
+    }
+    let page = state.spare.take()?;
+    if raw::copy_frame_in(&page, 0, address, bytes).is_err() || hal::ring::has_losses() {
+        state.spare = Some(page);
+        return None;
+    }
+    let piece = Piece { page, start: 0, len: bytes, mergeable: true, packet: false };
+    // There is a slot.
+    state.ring.push(piece).ok()
+}

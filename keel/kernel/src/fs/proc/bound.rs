@@ -1,0 +1,137 @@
+//! Files of a process that show what it had when they were opened: its memory, its mounts; proc(5).
+//!
+//! The right to look is checked then and not later (ptrace(2), "Ptrace access mode checking"). They keep nothing alive:
+//! memory that the process left by execve(2) or at its end is gone.
+
+use super::subject::Subject;
+use crate::mm::Mm;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use uapi::{Errno, Result};
+use vfs::synth::SynthFile;
+
+/// Makes the content of a file from memory.
+pub type FromMemory = fn(&Subject, &Rc<Mm>) -> Result<Vec<u8>>;
+
+/// What becomes of a file whose process has no memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Without {
+    /// A list: it is empty, but for a process that was waited for (ESRCH).
+    List,
+    /// A sum over all mappings: ESRCH.
+    Sum,
+    /// Bytes of the memory: a file that is open has none, and others can't be opened (ESRCH).
+    Bytes,
+}
+
+/// A file that shows a process's memory.
+pub struct OfMemory {
+    /// Whose.
+    pub subject: Subject,
+    /// Its content.
+    pub make: FromMemory,
+    /// If there is no memory.
+    pub without: Without,
+}
+
+impl SynthFile for OfMemory {
+    fn content(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        let mm = match self.subject.memory_to_open(true)? {
+            Some(mm) => Rc::downgrade(&mm),
+            None if self.without == Without::List || self.subject.is_keel() => Weak::new(),
+            None => return Err(Errno::ESRCH),
+        };
+        Ok(Some(Rc::new(Open { subject: self.subject, make: self.make, without: self.without, mm })))
+    }
+}
+
+/// A file of a process's memory that is open.
+struct Open {
+    subject: Subject,
+    make: FromMemory,
+    without: Without,
+    mm: Weak<Mm>,
+}
+
+impl SynthFile for Open {
+    fn content(&self) -> Result<Vec<u8>> {
+        if self.without == Without::List {
+            self.subject.process()?;
+        }
+        match self.mm.upgrade() {
+            Some(mm) => (self.make)(&self.subject, &mm),
+            None if self.without == Without::Sum && !self.subject.is_keel() => Err(Errno::ESRCH),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// A file whose content is settled when it is opened.
+pub struct Snapshot {
+    /// Whose.
+    pub subject: Subject,
+    /// Its content.
+    pub make: FromMemory,
+}
+
+impl SynthFile for Snapshot {
+    fn content(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        let bytes = match self.subject.memory_to_open(true)? {
+            Some(mm) => (self.make)(&self.subject, &mm)?,
+            None if self.subject.is_keel() => Vec::new(),
+            None => return Err(Errno::ESRCH),
+        };
+        Ok(Some(Rc::new(move || Ok(bytes.clone()))))
+    }
+}
+
+/// A file that needs the right to look at the process when it is opened, and no longer.
+pub struct Guarded {
+    /// Whose.
+    pub subject: Subject,
+    /// Its content.
+    pub make: fn(&Subject) -> Result<Vec<u8>>,
+}
+
+impl SynthFile for Guarded {
+    fn content(&self) -> Result<Vec<u8>> {
+        (self.make)(&self.subject)
+    }
+
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        self.subject.memory_to_open(true).map(|_| None)
+    }
+}
+
+/// A table of mounts: of the process when it is opened, and whatever becomes of it.
+pub struct OfMounts {
+    /// Whose.
+    pub subject: Subject,
+    /// Its content.
+    pub make: fn() -> Result<Vec<u8>>,
+    /// poll(2) reports changes.
+    pub polled: bool,
+}
+
+impl SynthFile for OfMounts {
+    fn content(&self) -> Result<Vec<u8>> {
+        (self.make)()
+    }
+
+    fn is_polled(&self) -> bool {
+        self.polled
+    }
+
+    /// EINVAL for what has ended.
+    fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
+        if self.subject.task()?.is_none() && !self.subject.is_keel() { Err(Errno::EINVAL) } else { Ok(None) }
+    }
+}

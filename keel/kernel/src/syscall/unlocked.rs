@@ -1,0 +1,68 @@
+//! Calls that are served without the big lock while several virtual CPUs are awake.
+//!
+//! Until it takes the lock, a call counts as the program for the other virtual CPUs: who stops the program
+//! ([`hal::smp`]) waits until the call is over, so program memory and page tables stay, and no thread runs here meanwhile.
+//! What a call looks at here is the thread's own, or fit for being shared: atomic words,
+//! [published values](hal::sync::grace), values under a [`SpinLock`](hal::sync::SpinLock). Cells, and counted handles of
+//! other objects, are not touched.
+//!
+//! A call is either served as a whole, or left to its handler as if nothing had happened: when it would wait, when it
+//! fails, when a page is missing. One that has to wake others is served and then takes the lock for that.
+
+use super::{history, share, watch};
+use crate::mm::user::access_ok;
+use crate::task::{futex, try_borrow_current};
+use hal::sync::grace;
+use hal::trap::TrapFrame;
+use hal::trap::kernel::Unlocked;
+use hal::{percpu, smp};
+use uapi::raw::general as g;
+
+/// hal's hook: a call of the current thread.
+pub fn serve(frame: &mut TrapFrame) -> Unlocked {
+    if watch::is_on() || share::is_next() {
+        return Unlocked::Left;
+    }
+    let number = frame.rax;
+    let Some((result, outcome)) = attempt(frame, number as u32) else { return Unlocked::Left };
+    share::pass();
+    frame.rax = result as u64;
+    history::note(frame, number, result);
+    if outcome == Unlocked::Held && percpu::work_pending() {
+        super::finish(frame, Some(number));
+        return Unlocked::Full;
+    }
+    outcome
+}
+
+#[inline(always)]
+fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
+    match number {
+        g::__NR_futex => {
+            let [address, op, value, timeout, _, value3] = super::arguments(frame);
+            let result = futex::unlocked(address as usize, op as u32, value as u32, timeout as usize, value3 as u32)?;
+            Some((result, Unlocked::Served))
+        }
+        g::__NR_read | g::__NR_write => transfer(number == g::__NR_write, super::arguments(frame)),
+        _ => None,
+    }
+}
+
+/// read(2) and write(2).
+fn transfer(write: bool, [fd, address, count, ..]: [u64; 6]) -> Option<(isize, Unlocked)> {
+    let (address, count) = (address as usize, count as usize);
+    access_ok(address, count).ok()?;
+    let current = try_borrow_current()?;
+    let task = current.as_ref()?;
+    grace::read(|reading| {
+        let files = task.unlocked_files.get(reading)?;
+        let core = files.get(fd as u32 as usize, reading).filter(|core| core.allows(write))?;
+        let moved = core.transfer(write, address, count, smp::enter)?;
+        if write {
+            task.io.count_write(moved.bytes);
+        } else {
+            task.io.count_read(moved.bytes);
+        }
+        Some((moved.bytes as isize, if moved.wakes { Unlocked::Held } else { Unlocked::Served }))
+    })
+}
