@@ -1,14 +1,18 @@
 //! The repository's own commands: `cargo xtask test` runs every check, in the order in which they are cheap.
 
 mod docs;
+mod excerpt;
 mod fuzz;
 mod subjects;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use excerpt::Excerpt;
 
 /// One check: its name for the summary, the workspace it runs in, and cargo's arguments.
 struct Step {
@@ -139,7 +143,7 @@ fn test(words: &[String]) -> Result<ExitCode> {
     for step in chosen {
         println!("== {}: cargo {}", step.name, step.arguments.join(" "));
         let start = Instant::now();
-        let passed = run(step)?;
+        let (passed, excerpt) = run(step)?;
         println!(
             "== {}: {} in {:.1} s",
             step.name,
@@ -147,18 +151,24 @@ fn test(words: &[String]) -> Result<ExitCode> {
             start.elapsed().as_secs_f64()
         );
         if !passed {
-            failed.push(step.name);
+            failed.push((step.name, excerpt));
         }
     }
     if failed.is_empty() {
         println!("== all checks passed");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("== failed: {}", failed.join("; "));
+    for (name, excerpt) in &failed {
+        println!("== why \"{name}\" failed:");
+        excerpt.lines().iter().for_each(|line| println!("{line}"));
+    }
+    let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
+    println!("== failed: {}", names.join("; "));
     Ok(ExitCode::FAILURE)
 }
 
-fn run(step: &Step) -> Result<bool> {
+/// Runs one check, passing on what it prints. Standard error goes the same way, so that lines keep their order.
+fn run(step: &Step) -> Result<(bool, Excerpt)> {
     let root = root()?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(step.arguments);
@@ -178,7 +188,26 @@ fn run(step: &Step) -> Result<bool> {
         cargo.env("HULL_KEEL_PROFILE", "quick");
     }
     cargo.current_dir(directory);
-    Ok(cargo.status().context("cannot start cargo")?.success())
+    let (output, input) = std::io::pipe().context("cannot make a pipe")?;
+    cargo.stdout(input.try_clone().context("cannot duplicate a pipe's end")?).stderr(input);
+    let mut child = cargo.spawn().context("cannot start cargo")?;
+    // The command keeps the pipe's input open.
+    drop(cargo);
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut excerpt = Excerpt::default();
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            excerpt.line(&line);
+        }
+        done.send(excerpt).ok();
+    });
+    let passed = child.wait().context("cannot wait for cargo")?.success();
+    // A process that a test left behind would keep the pipe open.
+    let excerpt =
+        ended.recv_timeout(Duration::from_secs(10)).context("a process outlived the check that started it")?;
+    Ok((passed, excerpt))
 }
 
 fn root() -> Result<PathBuf> {
