@@ -16,8 +16,8 @@ const GROWTH: u64 = 2;
 /// And at least, in KiB: a few pages, which matter only where little is in use.
 const SLACK: u64 = 64;
 /// The host backs a pod's memory with pages of 2 MiB: a peak a little above the last one may touch one more, and what
-/// lies between two of them another.
-const SLACK_OF_HOST: u64 = 2 * 2048;
+/// lies between two of them another. Single pages come beside these.
+const SLACK_OF_HOST: u64 = 2 * 2048 + SLACK;
 
 /// What a monitor has on the host in KiB: its own anonymous memory (pages of its program are shared with other monitors,
 /// so their proportional size depends on these), and the proportional set size of its pod's memory.

@@ -437,13 +437,14 @@ impl HostNode {
         names.looked_up.set(0);
         names.list_trips.set(0);
         let before = names.len();
-        let mut map = names.map.borrow_mut();
-        let is_old = |entry: &Entry| entry.asked.at < asked.at && entry.changed <= asked.changes;
-        let old: Vec<Entry> = map.extract_if(.., |_, entry| is_old(entry)).map(|(_, entry)| entry).collect();
-        drop(map);
-        let last = old.iter().map(|entry| entry.changed).max().unwrap_or_default();
-        names.forgotten.set(names.forgotten.get().max(last));
-        drop(old);
+        // Entries own nothing whose drop could come back to this table.
+        names.map.borrow_mut().retain(|_, entry| {
+            let is_old = entry.asked.at < asked.at && entry.changed <= asked.changes;
+            if is_old {
+                names.forgotten.set(names.forgotten.get().max(entry.changed));
+            }
+            !is_old
+        });
         self.export.host.cache.names_dropped(before - names.len());
         // An empty one is worth keeping, too.
         self.export.host.cache.names_added(self, 0);

@@ -186,6 +186,11 @@ impl HostNode {
             records = rest;
             if kind != dir_record::DIRECTORY {
                 if let Some((dir, order)) = &mut current {
+                    if order.try_reserve(1).is_err() {
+                        // Its names are known one by one, but not that they are all.
+                        current = None;
+                        continue;
+                    }
                     order.push(dir.list_entry(name, attr, target, asked));
                 }
                 continue;
