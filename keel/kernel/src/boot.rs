@@ -3,6 +3,8 @@
 use crate::file::FdTable;
 use crate::file::stream;
 use crate::fs::setup;
+use crate::mm;
+use crate::sched::timer;
 use crate::task::start;
 use abi::boot::{BootInfo, PodConfig};
 use abi::request::Op;
@@ -15,6 +17,7 @@ const EXIT_HULL: u64 = 125;
 
 /// Sets the pod up and runs its first program; the boot stack is never used again.
 pub fn boot(_info: &'static BootInfo) -> ! {
+    timer::on_renewal(mm::vdso::renew_clocks);
     let Some(config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };

@@ -10,12 +10,12 @@
 extern crate alloc;
 
 pub mod boot;
-pub mod connector;
 pub mod file;
 pub mod fs;
 pub mod ipc;
 pub mod mm;
 pub mod patch;
+pub mod sched;
 pub mod signal;
 pub mod syscall;
 pub mod task;
@@ -28,10 +28,10 @@ pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
     quick_calls: syscall::quick::CALLS,
     quick: syscall::quick::quick,
     unlocked: syscall::unlocked::serve,
-    fault: signal::fault::fault,
-    thread_start: signal::fault::thread_start,
+    fault: syscall::exception::fault,
+    thread_start: syscall::exception::thread_start,
     report: syscall::history::report,
     resume: syscall::resume,
-    idle: task::sched::idle,
-    start_cpu: task::sched::start_on_cpu,
+    idle: sched::idle,
+    start_cpu: sched::start_on_cpu,
 };

@@ -8,12 +8,12 @@ mod poll;
 
 use super::eventfd::{self, EventFd};
 use super::poll::{Timeout, with_mask};
-use super::rw::{bounded, seekable};
 use super::{File, current_file};
-use crate::mm::syscalls::{sys_mmap, sys_munmap};
 use crate::mm::user::{self, UserDst, UserSrc};
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
+use crate::syscall::file::rw::{bounded, seekable};
+use crate::syscall::mm::calls::{sys_mmap, sys_munmap};
 use crate::task;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use abi::layout::PAGE_SIZE;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

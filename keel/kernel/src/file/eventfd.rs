@@ -1,7 +1,7 @@
 //! Event counters, eventfd(2).
 
 use super::{File, FileOps, Queues, anon, wait_on};
-use crate::task::wait::WaitQueue;
+use crate::sched::wait::WaitQueue;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;

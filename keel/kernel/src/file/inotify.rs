@@ -3,8 +3,8 @@
 use super::{File, FileOps, Queues, anon, current_file, wait_on};
 use crate::fs::path::{self, Caller};
 use crate::mm::user;
+use crate::sched::wait::WaitQueue;
 use crate::task;
-use crate::task::wait::WaitQueue;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -261,7 +261,7 @@ impl FileOps for Rc<Inotify> {
     }
 
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
-        if command != super::ioctl::FIONREAD {
+        if command != crate::syscall::file::ioctl::FIONREAD {
             return Err(Errno::ENOTTY);
         }
         user::write(arg, &(self.bytes.get() as i32))?;

@@ -4,8 +4,8 @@
 use super::stream::Stream;
 use super::{FdTable, File, anon};
 use crate::mm::user;
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use hal::cell::Global;
@@ -141,7 +141,7 @@ pub fn description_released(file: &File) {
 }
 
 /// Flag of flock(2): do not wait.
-pub(super) const LOCK_NB: u32 = 4;
+pub(crate) const LOCK_NB: u32 = 4;
 
 /// flock(2).
 pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {

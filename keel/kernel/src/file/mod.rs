@@ -7,15 +7,10 @@
 
 pub mod aio;
 pub mod anon;
-pub mod copy;
-mod dnotify;
-pub mod dup;
+pub(crate) mod dnotify;
 pub mod epoll;
 pub mod eventfd;
-pub mod fcntl;
 pub mod inotify;
-pub mod ioctl;
-pub mod ioctl_files;
 mod later;
 pub mod lock;
 pub mod owner;
@@ -23,12 +18,9 @@ pub mod pipe;
 pub mod poll;
 pub mod position;
 pub mod pty;
-pub mod rw;
-pub mod select;
 pub mod sigio;
 pub mod signalfd;
 pub mod socket;
-pub mod splice;
 pub mod stream;
 pub mod table;
 pub mod terminal;
@@ -38,8 +30,8 @@ pub mod unlocked;
 
 pub use table::FdTable;
 
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::sync::Arc;

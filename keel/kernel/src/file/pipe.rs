@@ -9,9 +9,9 @@ pub use end::{PipeEnd, new_pipe, open_fifo, sys_pipe, sys_pipe2};
 
 use super::lock::{SleepGuard, SleepLock};
 use super::wait_on;
+use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo, code};
 use crate::task;
-use crate::task::wait::WaitQueue;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;

@@ -2,8 +2,8 @@
 
 use super::{File, Queues, current_file};
 use crate::mm::user;
+use crate::sched::wait::{Interrupt, wait_until};
 use crate::task;
-use crate::task::wait::{Interrupt, wait_until};
 use alloc::rc::Rc;
 use keel_core::sigset::SigSet;
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! One call at a time uses the position of a description, as Linux's `f_pos_lock` has it: processes that share a
 //! description write one after the other, also where a write waits for the host.
 
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell};
 use hal::cell::Global;

@@ -1,9 +1,9 @@
 //! SIGIO: a signal when a file with `O_ASYNC` becomes ready.
 
 use super::{File, Queues};
+use crate::sched::wait::Wake;
 use crate::signal::{self, SigInfo};
 use crate::task::pid;
-use crate::task::wait::Wake;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use hal::cell::Global;

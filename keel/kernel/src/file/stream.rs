@@ -5,10 +5,10 @@ mod requests;
 
 use super::terminal::Control;
 use super::{File, FileOps, Queues};
-use crate::connector::{self, Reply};
+use crate::sched::connector::{self, Reply};
+use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo};
 use crate::task::Process;
-use crate::task::wait::WaitQueue;
 use abi::boot::{PodConfig, StreamKind};
 use abi::request::Op;
 use alloc::boxed::Box;

@@ -248,7 +248,7 @@ impl Drop for FdTable {
 }
 
 /// RLIMIT_NOFILE of the current process; none while the first one's descriptors are made.
-pub(super) fn limit() -> usize {
+pub(crate) fn limit() -> usize {
     let limit = task::try_current().map_or(u64::MAX, |task| task.limit(g::RLIMIT_NOFILE));
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

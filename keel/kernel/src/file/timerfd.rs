@@ -2,8 +2,9 @@
 
 use super::{File, FileOps, Queues, anon, current_file, wait_on};
 use crate::mm::user;
-use crate::task::wait::WaitQueue;
-use crate::time::{SECOND, Timer, timespec};
+use crate::sched::timer::Timer;
+use crate::sched::wait::WaitQueue;
+use crate::time::{SECOND, timespec};
 use alloc::format;
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;

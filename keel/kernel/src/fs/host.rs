@@ -1,7 +1,7 @@
 //! The files connector: requests of the vfs crate go to the monitor.
 
-use crate::connector;
-use crate::time::Timer;
+use crate::sched::connector;
+use crate::sched::timer::Timer;
 use abi::request::Op;
 use abi::ring::{MAX_SEGMENTS, Segment};
 use alloc::boxed::Box;

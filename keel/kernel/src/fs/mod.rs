@@ -4,22 +4,16 @@
 //! monitor is asked ([`host`]), the tree at boot ([`setup`]), open files of the tree
 //! ([`regular`], [`directory`], [`dev`]) and the system calls by path.
 
-pub mod attributes;
 pub mod dev;
 pub mod directory;
 pub mod host;
 pub mod memfd;
-pub mod names;
 pub mod open;
 pub mod path;
 pub mod proc;
 pub mod regular;
 pub mod setup;
-pub mod space;
-pub mod stat;
 pub mod sys;
-pub mod working;
-pub mod xattr;
 
 pub use open::{Program, create_socket_node, find_socket_node, may_read, open_exec};
 pub use setup::{init, tree};
@@ -67,12 +61,12 @@ impl FsContext {
         self.umask.replace(mask & 0o777)
     }
 
-    fn set_root(&self, root: PathRef) {
+    pub(crate) fn set_root(&self, root: PathRef) {
         let before = self.root.replace(root);
         drop(before);
     }
 
-    fn set_cwd(&self, cwd: PathRef) {
+    pub(crate) fn set_cwd(&self, cwd: PathRef) {
         let before = self.cwd.replace(cwd);
         drop(before);
     }

@@ -2,7 +2,7 @@
 
 use super::{Got, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
 use crate::mm::user;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task::{self, cred::cap};
 use alloc::collections::VecDeque;
 use alloc::format;

@@ -11,8 +11,9 @@ pub use undo::{UndoList, inherit, leave, unshare};
 
 use super::{Got, IPC_NOWAIT, Object, Perm, READ, Table, WRITE, find};
 use crate::mm::user;
-use crate::task::wait::{Interrupt, park};
-use crate::task::{self, Task, sched};
+use crate::sched;
+use crate::sched::wait::{Interrupt, park};
+use crate::task::{self, Task};
 use crate::time::{deadline_after, read_timespec};
 use alloc::format;
 use alloc::rc::{Rc, Weak};

@@ -74,7 +74,7 @@ fn flag_change(advice: u32) -> Option<(AreaFlags, AreaFlags)> {
 }
 
 /// Whether the advice is known.
-pub(super) fn is_known(advice: u32) -> bool {
+pub(crate) fn is_known(advice: u32) -> bool {
     flag_change(advice).is_some()
         || matches!(
             advice,

@@ -149,7 +149,7 @@ impl Mm {
 
     /// Makes `[start, end)` present as far as it is mapped and accessible (MAP_POPULATE, mlock).
     /// Stops at the first page that can't be had.
-    pub(super) fn populate(&self, start: usize, end: usize) -> Result<(), FaultError> {
+    pub(crate) fn populate(&self, start: usize, end: usize) -> Result<(), FaultError> {
         let mut va = start;
         while va < end {
             let access = {

@@ -1,9 +1,9 @@
 //! Mapping, unmapping and protecting ranges; the heap.
 
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
-use super::other::may_lock;
 use super::text::PatchedText;
 use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
+use crate::syscall::mm::other::may_lock;
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::vec::Vec;
 use hal::frame::Frame;

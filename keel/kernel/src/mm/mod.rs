@@ -7,21 +7,18 @@
 
 pub mod advise;
 pub mod area;
-pub mod barrier;
 mod debugger;
 pub mod exec;
 mod fault;
 mod fork;
 pub mod info;
 pub mod mmap;
-pub mod other;
 pub mod policy;
 pub mod remap;
 pub mod reverse;
 mod rules;
 pub mod shared;
 pub mod special;
-pub mod syscalls;
 pub mod text;
 pub mod user;
 mod user_io;
@@ -51,7 +48,7 @@ pub struct Mm {
     exe: Option<Rc<FileBacking>>,
     auxv: Vec<u64>,
     /// What was registered with membarrier(2).
-    membarrier: Cell<u32>,
+    pub(crate) membarrier: Cell<u32>,
     /// Contexts of io_setup(2).
     pub(crate) aio: Contexts,
 }
@@ -308,12 +305,12 @@ fn mmap_base(stack_limit: u64) -> usize {
 }
 
 /// Start of the page.
-const fn page_down(addr: usize) -> usize {
+pub(crate) const fn page_down(addr: usize) -> usize {
     addr & !(PAGE_SIZE - 1)
 }
 
 /// End of the page, `None` if that overflows.
-const fn page_up(addr: usize) -> Option<usize> {
+pub(crate) const fn page_up(addr: usize) -> Option<usize> {
     match addr.checked_add(PAGE_SIZE - 1) {
         Some(end) => Some(page_down(end)),
         None => None,
@@ -322,7 +319,7 @@ const fn page_up(addr: usize) -> Option<usize> {
 
 /// The pages of `[addr, addr + len)` for a page-aligned `addr`; `None` if they don't fit into the
 /// program's half.
-fn page_range(addr: usize, len: usize) -> Option<core::ops::Range<usize>> {
+pub(crate) fn page_range(addr: usize, len: usize) -> Option<core::ops::Range<usize>> {
     let end = addr.checked_add(page_up(len)?)?;
     (end <= USER_TOP).then_some(addr..end)
 }

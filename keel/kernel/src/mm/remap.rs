@@ -2,8 +2,8 @@
 
 use super::area::{Area, AreaFlags};
 use super::mmap::{Placement, Removed};
-use super::other::may_lock;
 use super::{Inner, Mm, page_range};
+use crate::syscall::mm::other::may_lock;
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::vec::Vec;
 use keel_core::vma::Attributes;

@@ -1,8 +1,9 @@
 //! The way back to the program: pending signals, restarts of interrupted calls.
 
 use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
+use crate::sched;
 use crate::syscall::trace;
-use crate::task::{self, Process, Task, coredump, process, ptrace, rseq, sched};
+use crate::task::{self, Process, Task, coredump, process, ptrace, rseq};
 use alloc::rc::Rc;
 use hal::percpu;
 use hal::trap::TrapFrame;
@@ -77,7 +78,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
         restore_mask();
         rseq::settle(frame);
         ptrace::arm(frame);
-        super::fault::check_place(frame);
+        crate::syscall::exception::check_place(frame);
         if !percpu::work_pending() {
             return Ok(call.without_handler(frame));
         }

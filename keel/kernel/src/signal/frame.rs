@@ -233,10 +233,10 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
         size: stored.stack_size as usize,
     };
     // As sigaltstack(2) would; errors don't matter here.
-    let _ = super::calls::set_alt_stack(task, alt, frame.rsp);
+    let _ = crate::syscall::signal::calls::set_alt_stack(task, alt, frame.rsp);
     let stack_selector =
         if stored.uc_flags & UC_STRICT_RESTORE_SS == 0 { selector::USER_DS } else { stored.context.ss };
-    super::fault::check_selectors(task, stored.context.cs, stack_selector);
+    crate::syscall::exception::check_selectors(task, stored.context.cs, stack_selector);
     let [magic, seen, real, ..] = stored.context.reserved;
     if magic == SITE_MAGIC && seen == frame.rip && patch::program_rip(real) == seen {
         frame.rip = real;

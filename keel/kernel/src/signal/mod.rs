@@ -1,13 +1,10 @@
 //! Signals: pending sets, actions, sending and delivery; signal(7).
 
-pub mod calls;
 pub mod deliver;
-pub mod fault;
 pub mod frame;
-pub mod kill;
 pub mod send;
 
-use crate::task::wait::{Interrupt, WaitQueue};
+use crate::sched::wait::WaitQueue;
 use crate::task::{Process, Task};
 use alloc::rc::Rc;
 use bytemuck::{Pod, Zeroable};
@@ -405,14 +402,5 @@ impl Process {
     /// Signal state.
     pub fn signal_state(&self) -> &ProcessSignals {
         &self.signals
-    }
-}
-
-/// Whether a wait of `task` must end.
-pub fn interrupts(task: &Rc<Task>, interrupt: Interrupt) -> bool {
-    match interrupt {
-        Interrupt::BySignal => task.has_signal() || task.traced.is_interrupted(),
-        Interrupt::ByKill => task.is_killed(),
-        Interrupt::Never => false,
     }
 }

@@ -1,8 +1,9 @@
 //! Sending: from a cause to a queue, and to the thread that will handle it.
 
 use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
-use crate::task::wait::Interrupt;
-use crate::task::{Process, Task, process, ptrace, sched};
+use crate::sched;
+use crate::sched::wait::Interrupt;
+use crate::task::{Process, Task, process, ptrace};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use keel_core::sigset::{FIRST_REALTIME, SigQueue, SigSet};

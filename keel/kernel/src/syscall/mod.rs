@@ -4,10 +4,17 @@
 //! function), [`CALLS`] (names, arguments and support for tracing), and, on the host, the coverage
 //! page of the documentation.
 
+pub mod exception;
+pub mod file;
+pub mod fs;
 pub mod history;
 mod memory;
+pub mod mm;
 pub mod quick;
 mod share;
+pub mod signal;
+pub mod socket;
+pub mod task;
 pub mod trace;
 pub mod unlocked;
 pub mod watch;

@@ -1,11 +1,12 @@
 //! Making threads and processes; clone(2).
 
 use super::process::Process;
-use super::wait::{Interrupt, WaitQueue, wait_until};
-use super::{Parts, Task, current, oom, pid, pidfd, ptrace, sched};
+use super::{Parts, Task, current, oom, pid, pidfd, ptrace};
 use crate::fs::proc::namespaces;
 use crate::ipc::sem;
 use crate::mm::user;
+use crate::sched;
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::signal::{AltStack, TaskSignals};
 use abi::layout::USER_TOP;
 use alloc::rc::Rc;

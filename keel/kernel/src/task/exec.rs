@@ -1,9 +1,9 @@
 //! Running a program; execve(2).
 
-use super::wait::{Interrupt, wait_until};
 use super::{Task, cred, current, exit, oom, pid};
 use crate::fs::{self, PathRef, Program};
 use crate::mm::{ExecRequest, Mm, StartPoint, user};
+use crate::sched::wait::{Interrupt, wait_until};
 use crate::signal::{AltStack, send};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;

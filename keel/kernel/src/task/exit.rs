@@ -1,9 +1,10 @@
 //! The end of threads and processes; exit(2).
 
 use super::process::Process;
-use super::{Task, current, futex, futex_pi, pid, ptrace, robust, sched};
+use super::{Task, current, futex, futex_pi, pid, ptrace, robust};
 use crate::ipc::sem;
-use crate::mm::{Mm, user};
+use crate::mm::user;
+use crate::sched;
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
 use crate::syscall::trace;
 use crate::task;
@@ -40,12 +41,12 @@ fn kill_group(status: i32) -> i32 {
 /// Ends the current thread. The caller holds no counted handle: its stack is never unwound.
 pub fn exit_thread(status: i32) -> ! {
     ptrace::ending(status);
-    let mm = clean_up(status);
-    sched::end(mm)
+    clean_up(status);
+    sched::end()
 }
 
 /// Releases the thread's resources; its address space is released by the next thread.
-fn clean_up(status: i32) -> Option<Rc<Mm>> {
+fn clean_up(status: i32) {
     let me = current();
     let process = me.process().clone();
     if trace::is_on() {
@@ -95,7 +96,7 @@ fn clean_up(status: i32) -> Option<Rc<Mm>> {
         }
     }
     process.exit_events.wake_all();
-    me.set_mm(None)
+    me.leave_mm(me.set_mm(None));
 }
 
 /// What others wait for when a thread stops using its memory: exit and execve.
@@ -241,5 +242,5 @@ fn end_pod(status: i32) -> ! {
         trace::summary::print();
     }
     hal::boot::fail_if_asked();
-    crate::connector::end(code as u64, &[])
+    crate::sched::connector::end(code as u64, &[])
 }

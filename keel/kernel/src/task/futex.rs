@@ -1,8 +1,9 @@
 //! Fast user-space locks; futex(2).
 
-use super::wait::{Interrupt, park};
-use super::{Task, current, futex_count, futex_pi, sched};
+use super::{Task, current, futex_count, futex_pi};
 use crate::mm::user;
+use crate::sched;
+use crate::sched::wait::{Interrupt, park};
 use crate::signal::Restart;
 use crate::time::{clock::Clock, deadline_after, read_timespec};
 use alloc::collections::VecDeque;
@@ -20,7 +21,7 @@ const COMMANDS: u32 = !(g::FUTEX_PRIVATE_FLAG | g::FUTEX_CLOCK_REALTIME);
 
 /// What a futex is: a word of an address space, or of a shared object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// Address space (its identity) and address.
     Private(usize, usize),
     /// The same of a call without `FUTEX_PRIVATE_FLAG`: the two kinds never meet.
@@ -85,7 +86,7 @@ fn can_be_at(address: usize) -> bool {
 }
 
 /// The key of an address. EINVAL if unaligned, EFAULT.
-pub(super) fn key(address: usize, private: bool) -> Result<Key> {
+pub(crate) fn key(address: usize, private: bool) -> Result<Key> {
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
@@ -109,7 +110,7 @@ pub(super) fn key(address: usize, private: bool) -> Result<Key> {
 
 /// Wakes up to `count` waiters of `key` that wait for one of `bits`. EINVAL where it meets one that wants a lock with an
 /// owner.
-pub(super) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
+pub(crate) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
     let mut woken = 0;
     if futex_count::is_quiet(key) {
         return Ok(0);
@@ -181,7 +182,7 @@ pub fn unlocked(address: usize, op: u32, value: u32, timeout: usize, value3: u32
     futex_count::nobody_waits(address, private).then_some(0)
 }
 
-pub(super) fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {
+pub(crate) fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
@@ -275,7 +276,7 @@ fn requeue_to_lock(address: usize, private: bool, move_count: usize, lock: usize
 
 /// Waits for the first of several words: its index. `each`: address, whether private, value. EAGAIN, EFAULT, EINVAL,
 /// ERESTARTSYS, ETIMEDOUT.
-pub(super) fn wait_any(each: &[(usize, bool, u32)], deadline_ns: Option<u64>) -> Result<usize> {
+pub(crate) fn wait_any(each: &[(usize, bool, u32)], deadline_ns: Option<u64>) -> Result<usize> {
     let keys: Vec<Key> = each.iter().map(|(address, private, _)| key(*address, *private)).collect::<Result<_>>()?;
     let waiters: Vec<Rc<Waiter>> = keys.into_iter().map(|key| Waiter::enter(key, MATCH_ANY, None)).collect();
     // Looking at the words may block: who wakes meanwhile is not missed.
@@ -316,7 +317,7 @@ pub(crate) fn wait_restarted(address: usize, value: u32, bits: u32, flags: u32, 
 
 /// Moves waiters: wakes up to `wake_count`, then up to `move_count` wait for `to` instead. EINVAL where it meets one that
 /// wants a lock with an owner.
-pub(super) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> Result<usize> {
+pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> Result<usize> {
     let woken = wake(from, wake_count, MATCH_ANY)?;
     if move_count > 0 && futex_pi::has_waiters(from) {
         return Err(Errno::EINVAL);

@@ -3,9 +3,10 @@
 //! Priorities are not inherited: all threads share the processors fairly, so that no owner starves.
 
 use super::futex::{Key, key};
-use super::wait::{Interrupt, park};
-use super::{Task, current, futex_count, pid, sched};
+use super::{Task, current, futex_count, pid};
 use crate::mm::user;
+use crate::sched;
+use crate::sched::wait::{Interrupt, park};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};

@@ -2,7 +2,7 @@
 
 use super::{Process, Task, cred, current, pid};
 use crate::mm::{self, user};
-use crate::time;
+use crate::sched::timer;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -70,7 +70,7 @@ fn change(task: &Rc<Task>, resource: u32, [soft, hard]: [u64; 2]) -> Result<()> 
     }
     process.set_limit(resource, (soft, hard));
     if resource == g::RLIMIT_CPU && (old_soft == u64::MAX) != (soft == u64::MAX) {
-        time::watch_cpu_time(soft != u64::MAX);
+        timer::watch_cpu_time(soft != u64::MAX);
     }
     if matches!(resource, g::RLIMIT_STACK | g::RLIMIT_AS | g::RLIMIT_DATA)
         && let Some(mm) = task.try_mm()

@@ -5,39 +5,30 @@
 //! signal actions end it as on the host; when it exits, the pod ends with its status.
 
 pub mod access;
-pub mod calls;
 pub mod clone;
 pub mod coredump;
 pub mod cred;
 pub mod exec;
 pub mod exit;
 pub mod futex;
-pub mod futex2;
 mod futex_count;
 mod futex_pi;
-pub mod group;
-pub mod info;
 pub mod io;
 pub mod landlock;
 pub mod limits;
-pub mod load;
 pub mod oom;
 pub mod pid;
 pub mod pidfd;
-pub mod policy;
-pub mod prctl;
 pub mod process;
 pub mod ptrace;
 pub mod random;
 pub mod reap;
 pub mod robust;
 pub mod rseq;
-pub mod sched;
 pub mod seccomp;
 pub mod securebits;
 pub mod start;
 pub mod user_dispatch;
-pub mod wait;
 
 pub use cred::Cred;
 pub use process::Process;
@@ -46,11 +37,14 @@ use crate::file::{FdTable, unlocked::Cores};
 use crate::fs::FsContext;
 use crate::ipc::sem;
 use crate::mm::{Mm, policy::Policy};
+use crate::sched::{self, Interrupt, Schedulable};
 use crate::signal::TaskSignals;
+use crate::time::itimer;
 use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
 use core::cell::{Cell, Ref, RefCell};
 use hal::cell::{Global, Padded};
+use hal::paging::Root;
 use hal::sync::grace::Published;
 use hal::thread::Thread;
 
@@ -71,13 +65,15 @@ pub struct Task {
     /// Kernel stack and registers.
     pub thread: Rc<Thread>,
     mm: RefCell<Option<Rc<Mm>>>,
+    /// The memory that it left at its end: emptied when another thread runs.
+    left_mm: RefCell<Option<Rc<Mm>>>,
     files: RefCell<Option<Rc<FdTable>>>,
     /// What its calls without the big lock know of its open files.
     pub(crate) unlocked_files: Published<Cores>,
     fs: RefCell<Option<Rc<FsContext>>>,
-    cred: RefCell<Rc<Cred>>,
+    pub(crate) cred: RefCell<Rc<Cred>>,
     /// Name, at most 15 bytes and a zero byte.
-    comm: Cell<[u8; 16]>,
+    pub(crate) comm: Cell<[u8; 16]>,
     pub(crate) sched: sched::Entity,
     pub(crate) signals: TaskSignals,
     /// Word to clear and wake at exit, set_tid_address(2); 0: none.
@@ -183,20 +179,8 @@ pub fn try_borrow_current() -> Option<Ref<'static, Option<Rc<Task>>>> {
 }
 
 /// The thread that runs on a virtual CPU, or did last.
-fn current_of(cpu: usize) -> Option<Rc<Task>> {
+pub(crate) fn current_of(cpu: usize) -> Option<Rc<Task>> {
     SHOWN.get(cpu)?.borrow().clone()
-}
-
-fn set_current(task: Rc<Task>) {
-    set_current_of(hal::percpu::cpu_index(), task);
-}
-
-/// For this virtual CPU, or one that does not run yet.
-fn set_current_of(cpu: usize, task: Rc<Task>) {
-    if let (Some(own), Some(shown)) = (CURRENT.get(cpu), SHOWN.get(cpu)) {
-        // The replaced handles are dropped after the borrows end.
-        let _old = (shown.replace(Some(task.clone())), own.replace(Some(task)));
-    }
 }
 
 impl Task {
@@ -219,6 +203,7 @@ impl Task {
             process: parts.process,
             thread: Rc::new(parts.thread),
             mm: RefCell::new(parts.mm),
+            left_mm: RefCell::new(None),
             unlocked_files,
             files: RefCell::new(Some(parts.files)),
             fs: RefCell::new(Some(parts.fs)),
@@ -342,6 +327,11 @@ impl Task {
         self.fs.replace(fs)
     }
 
+    /// Keeps the memory that it used until another thread runs, see [`Schedulable::release`].
+    pub(crate) fn leave_mm(&self, mm: Option<Rc<Mm>>) {
+        let _none = self.left_mm.replace(mm);
+    }
+
     pub(crate) fn set_mm(&self, mm: Option<Rc<Mm>>) -> Option<Rc<Mm>> {
         self.mm.replace(mm)
     }
@@ -412,6 +402,74 @@ impl Task {
     /// Asks this thread to look around before it returns to its program.
     pub(crate) fn set_work(self: &Rc<Self>) {
         self.sched.work.set(true);
-        sched::call_attention(self);
+        sched::call_attention(&self.sched);
+    }
+}
+
+impl Schedulable for Task {
+    fn entity(&self) -> &sched::Entity {
+        &self.sched
+    }
+
+    fn thread(&self) -> &Rc<Thread> {
+        &self.thread
+    }
+
+    fn root(&self) -> Option<Root> {
+        Some(self.try_mm()?.root())
+    }
+
+    fn needs_load(&self) -> bool {
+        self.mm.borrow().as_ref().is_some_and(|mm| !mm.is_active())
+    }
+
+    fn is_interrupted(&self, by: Interrupt) -> bool {
+        match by {
+            Interrupt::BySignal => self.has_signal() || self.traced.is_interrupted(),
+            Interrupt::ByKill => self.is_killed(),
+            Interrupt::Never => false,
+        }
+    }
+
+    fn becomes_current(self: Rc<Self>, cpu: usize) {
+        if let (Some(own), Some(shown)) = (CURRENT.get(cpu), SHOWN.get(cpu)) {
+            // The replaced handles are dropped after the borrows end.
+            let _old = (shown.replace(Some(self.clone())), own.replace(Some(self)));
+        }
+    }
+
+    fn resumed(&self) {
+        rseq::switched(self);
+    }
+
+    fn check_cpu_time(&self) {
+        itimer::check_cpu_time(&self.process);
+    }
+
+    fn release(self: Rc<Self>) {
+        let mm = self.left_mm.take();
+        drop(self);
+        if let Some(mm) = mm
+            && Rc::strong_count(&mm) == 1
+        {
+            mm.clear();
+        }
+    }
+
+    fn scheduled(self: Rc<Self>) -> Rc<dyn Schedulable> {
+        self
+    }
+}
+
+/// Calls `f` with the threads that run on other virtual CPUs now in the memory of `me`.
+pub fn for_each_running_beside(me: &Task, mut f: impl FnMut(&Task)) {
+    let Some(mm) = me.try_mm() else { return };
+    let others = sched::others_at_work();
+    for cpu in (0..MAX_CPUS).filter(|cpu| others >> cpu & 1 != 0) {
+        let Some(other) = current_of(cpu) else { continue };
+        let runs = other.sched.state() == sched::State::Running && other.sched.cpu() == cpu;
+        if runs && other.try_mm().is_some_and(|other| Rc::ptr_eq(&other, &mm)) {
+            f(&other);
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! When memory is used up: one process has to go.
 
+use super::pid;
 use super::process::{self, Process};
-use super::{pid, sched};
-use crate::connector;
+use crate::sched;
+use crate::sched::connector;
 use crate::signal::{SigInfo, send_to_process};
 use abi::request::Op;
 use alloc::rc::Rc;

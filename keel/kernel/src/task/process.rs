@@ -1,8 +1,9 @@
 //! Processes: thread groups, their family, sessions and process groups.
 
 use super::io::IoCounters;
-use super::wait::WaitQueue;
 use super::{Task, pid, ptrace};
+use crate::sched::Usage;
+use crate::sched::wait::WaitQueue;
 use crate::signal::ProcessSignals;
 use crate::time::itimer::IntervalTimers;
 use crate::time::posix::PosixTimers;
@@ -13,38 +14,6 @@ use core::cell::{Cell, RefCell};
 
 /// Resource limits: soft and hard, `u64::MAX` is unlimited.
 pub type Limits = [(u64, u64); 16];
-
-/// Processor time and counts that rusage reports, getrusage(2).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
-    /// In the program, ns.
-    pub user_ns: u64,
-    /// In keel on its behalf, ns.
-    pub system_ns: u64,
-    /// Page faults without a request to the host.
-    pub minor_faults: u64,
-    /// Page faults with one.
-    pub major_faults: u64,
-    /// Switches because the thread waited.
-    pub voluntary: u64,
-    /// Switches because its slice was over.
-    pub involuntary: u64,
-    /// Largest resident size in bytes.
-    pub max_resident: u64,
-}
-
-impl Usage {
-    /// Adds what another thread or process used.
-    pub fn add(&mut self, other: &Self) {
-        self.user_ns += other.user_ns;
-        self.system_ns += other.system_ns;
-        self.minor_faults += other.minor_faults;
-        self.major_faults += other.major_faults;
-        self.voluntary += other.voluntary;
-        self.involuntary += other.involuntary;
-        self.max_resident = self.max_resident.max(other.max_resident);
-    }
-}
 
 /// A session, setsid(2).
 pub struct Session {

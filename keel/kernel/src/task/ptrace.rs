@@ -13,7 +13,8 @@ pub use stops::{
     handler_entered, interrupted, leaving, vfork_done,
 };
 
-use super::{Process, Task, sched};
+use super::{Process, Task};
+use crate::sched;
 use crate::signal::{SigInfo, code, send, send_to_process};
 use crate::syscall::watch;
 use alloc::collections::VecDeque;

@@ -1,9 +1,10 @@
 //! Waiting for children; wait(2).
 
-use super::process::{Process, Usage};
-use super::wait::{Interrupt, wait_until};
+use super::process::Process;
 use super::{Task, current, exit, pid, pidfd};
 use crate::mm::user;
+use crate::sched::Usage;
+use crate::sched::wait::{Interrupt, wait_until};
 use crate::signal::{SigInfo, code};
 use crate::time::timeval;
 use alloc::rc::Rc;
@@ -245,7 +246,7 @@ fn describe(found: &Found) -> SigInfo {
 }
 
 /// Writes `struct rusage`.
-pub(super) fn write_rusage(at: usize, usage: &Usage) -> Result<()> {
+pub(crate) fn write_rusage(at: usize, usage: &Usage) -> Result<()> {
     let [user_s, user_us] = timeval(usage.user_ns);
     let [system_s, system_us] = timeval(usage.system_ns);
     let mut words = [0i64; 18];
@@ -258,6 +259,6 @@ pub(super) fn write_rusage(at: usize, usage: &Usage) -> Result<()> {
 }
 
 /// The process with this id if it is a child of `parent`.
-pub(super) fn child_of(parent: &Process, child: i32) -> Option<Rc<Process>> {
+pub(crate) fn child_of(parent: &Process, child: i32) -> Option<Rc<Process>> {
     pid::find_process(child).filter(|p| p.ppid() == parent.pid())
 }

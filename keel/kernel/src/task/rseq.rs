@@ -5,7 +5,7 @@
 //! signal handler: then it goes on at the place for that case. Threads give way on their way back to the program
 //! only, so that is where [`settle`] looks, and only after a switch.
 
-use super::{Task, current, sched, with_current};
+use super::{Task, current, with_current};
 use crate::mm::user;
 use crate::patch;
 use crate::signal::{SigInfo, send};
@@ -141,7 +141,7 @@ fn ids(me: &Task) -> (u32, u32) {
         return (cpu as u32, 0);
     }
     let mut taken = 0u64;
-    sched::for_each_running_beside(me, |other| {
+    super::for_each_running_beside(me, |other| {
         if other.rseq.is_registered() {
             taken |= 1 << (other.rseq.told.get().1 & 63);
         }
@@ -151,12 +151,10 @@ fn ids(me: &Task) -> (u32, u32) {
 
 /// The current thread was scheduled: updates the processor number in its area if it changed.
 #[inline(always)]
-pub fn switched() {
-    with_current(|me| {
-        if me.rseq.is_registered() {
-            tell(me);
-        }
-    });
+pub fn switched(me: &Task) {
+    if me.rseq.is_registered() {
+        tell(me);
+    }
 }
 
 fn tell(me: &Task) {

@@ -1,9 +1,10 @@
 //! The pod's first program.
 
 use super::process::{Limits, Process, Session};
-use super::{Cred, Parts, Task, exec, pid, sched};
+use super::{Cred, Parts, Task, exec, pid};
 use crate::file::FdTable;
 use crate::fs::FsContext;
+use crate::sched;
 use crate::signal::{Actions, AltStack, TaskSignals};
 use abi::boot::PodConfig;
 use alloc::boxed::Box;
@@ -61,7 +62,7 @@ pub fn first(
     files: Rc<FdTable>,
     prepare: impl FnOnce(&Rc<Process>) + 'static,
 ) -> ! {
-    super::info::init(&config);
+    crate::syscall::task::info::init(&config);
     if let Some(trace) = &config.trace {
         crate::syscall::trace::turn_on(trace);
     }
@@ -93,7 +94,7 @@ pub fn first(
     *BEGINNING.borrow_mut() = Some(Box::new(move |frame| {
         prepare(&process);
         if process.limit(g::RLIMIT_CPU).0 != UNLIMITED {
-            crate::time::watch_cpu_time(true);
+            crate::sched::timer::watch_cpu_time(true);
         }
         drop(process);
         if let Err((errno, name)) = run(frame, config) {
@@ -155,5 +156,5 @@ fn fail(errno: Errno, name: &[u8]) -> ! {
         _ => (NOT_RUNNABLE, "can't be executed"),
     };
     let text = alloc::format!("hull: {}: {reason}", String::from_utf8_lossy(name));
-    crate::connector::end(code, text.as_bytes())
+    crate::sched::connector::end(code, text.as_bytes())
 }

@@ -2,6 +2,7 @@
 
 use super::{SECOND, timespec, timeval, write_timespec};
 use crate::mm::user;
+use crate::sched::Usage;
 use crate::task::{self, Process, Task, pid};
 use alloc::rc::Rc;
 use hal::clock::{monotonic_ns, realtime_ns};
@@ -107,7 +108,7 @@ impl Clock {
     }
 }
 
-fn used(usage: task::process::Usage, user_only: bool) -> u64 {
+fn used(usage: Usage, user_only: bool) -> u64 {
     if user_only { usage.user_ns } else { usage.user_ns + usage.system_ns }
 }
 

@@ -1,8 +1,9 @@
 //! Interval timers of a process: setitimer(2), alarm(2), and the limit of processor time.
 
 use super::posix::UNTAKEN_NS;
-use super::{SECOND, Timer, deadline_after, timeval, timeval_ns, watch_cpu_time};
+use super::{SECOND, deadline_after, timeval, timeval_ns};
 use crate::mm::user;
+use crate::sched::timer::{Timer, watch_cpu_time};
 use crate::signal::{self, SigInfo};
 use crate::task::{self, Process};
 use alloc::rc::Rc;

@@ -1,8 +1,9 @@
 //! POSIX timers; timer_create(2).
 
 use super::clock::Clock;
-use super::{SECOND, Timer, timespec, watch_cpu_time};
+use super::{SECOND, timespec};
 use crate::mm::user;
+use crate::sched::timer::{Timer, watch_cpu_time};
 use crate::signal::{self, SigInfo};
 use crate::task::{self, Process, Task, pid};
 use alloc::collections::BTreeMap;

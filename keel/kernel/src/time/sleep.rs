@@ -2,8 +2,10 @@
 
 use super::clock::Clock;
 use super::{deadline_after, read_timespec, write_timespec};
+use crate::sched::wait;
+use crate::sched::wait::Interrupt;
 use crate::signal::Restart;
-use crate::task::{self, wait, wait::Interrupt};
+use crate::task;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 

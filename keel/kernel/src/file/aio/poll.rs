@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::file::{File, Queues, eventfd};
-use crate::task::wait::{WaitQueue, Wake};
+use crate::sched::wait::{WaitQueue, Wake};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

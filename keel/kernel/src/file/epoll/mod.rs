@@ -4,15 +4,9 @@
 //! the instance's ready list; epoll_wait(2) polls the files on that list. Items refer
 //! to files weakly: a description that is closed drops out by itself.
 
-mod calls;
-
-pub use calls::{
-    sys_epoll_create, sys_epoll_create1, sys_epoll_ctl, sys_epoll_pwait, sys_epoll_pwait2, sys_epoll_wait,
-};
-
 use super::{File, FileOps, Queues, anon};
 use crate::mm::user;
-use crate::task::wait::{WaitQueue, Wake};
+use crate::sched::wait::{WaitQueue, Wake};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::{Rc, Weak};
@@ -28,7 +22,7 @@ use vfs::Attr;
 /// Bits of `epoll_event.events` that are no poll(2) events.
 const PRIVATE: u32 = g::EPOLLWAKEUP | g::EPOLLONESHOT | g::EPOLLET | g::EPOLLEXCLUSIVE;
 /// What may come with `EPOLLEXCLUSIVE`.
-const EXCLUSIVE_OK: u32 = g::EPOLLIN | g::EPOLLOUT | g::EPOLLERR | g::EPOLLHUP | PRIVATE & !g::EPOLLONESHOT;
+pub(crate) const EXCLUSIVE_OK: u32 = g::EPOLLIN | g::EPOLLOUT | g::EPOLLERR | g::EPOLLHUP | PRIVATE & !g::EPOLLONESHOT;
 /// ioctl_epoll(2).
 const EPIOCSPARAMS: u32 = 0x4008_8a01;
 const EPIOCGPARAMS: u32 = 0x8008_8a02;
@@ -46,7 +40,7 @@ fn checked_params(bytes: [u8; 8]) -> Result<[u8; 8]> {
 }
 
 /// Longest chain of instances that watch each other.
-const MAX_NESTING: usize = 5;
+pub(crate) const MAX_NESTING: usize = 5;
 
 /// An epoll instance.
 pub struct Epoll {
@@ -55,9 +49,9 @@ pub struct Epoll {
     items: RefCell<BTreeMap<Key, Rc<Item>>>,
     /// Items that may be ready, in the order in which they became so.
     ready: RefCell<VecDeque<Rc<Item>>>,
-    queue: Rc<WaitQueue>,
+    pub(crate) queue: Rc<WaitQueue>,
     /// Instances that watch this one.
-    parents: RefCell<Vec<Weak<Epoll>>>,
+    pub(crate) parents: RefCell<Vec<Weak<Epoll>>>,
     /// Some item's file needs [`FileOps::poll_prepare`].
     prepares: Cell<bool>,
     /// Sweep items of closed files when there are this many.
@@ -70,14 +64,14 @@ pub struct Epoll {
 type Key = (i32, usize);
 
 /// A watched descriptor.
-struct Item {
+pub(crate) struct Item {
     me: Weak<Self>,
     key: Key,
     epoll: Weak<Epoll>,
     file: Weak<File>,
     /// Events wanted, with private bits; a one-shot item that fired keeps only those.
-    events: Cell<u32>,
-    data: Cell<u64>,
+    pub(crate) events: Cell<u32>,
+    pub(crate) data: Cell<u64>,
     /// On the ready list.
     queued: Cell<bool>,
     /// Taken out of the instance while on the ready list.
@@ -130,7 +124,7 @@ impl Wake for Item {
 }
 
 impl Epoll {
-    fn new() -> Rc<Self> {
+    pub(crate) fn new() -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             items: RefCell::default(),
@@ -144,7 +138,7 @@ impl Epoll {
     }
 
     /// Adds an item and its subscriptions; ready at once if something holds.
-    fn add(&self, key: Key, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
+    pub(crate) fn add(&self, key: Key, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
         vfs::memory::check()?;
         let mut queues = Queues::new();
         file.ops.poll_queues(file, events, &mut queues);
@@ -188,7 +182,7 @@ impl Epoll {
         }
     }
 
-    fn remove(&self, key: Key) -> Option<Rc<Item>> {
+    pub(crate) fn remove(&self, key: Key) -> Option<Rc<Item>> {
         let item = self.items.borrow_mut().remove(&key)?;
         item.dead.set(true);
         if let Some(file) = item.file.upgrade() {
@@ -220,12 +214,12 @@ impl Epoll {
         }
     }
 
-    fn find(&self, key: Key) -> Option<Rc<Item>> {
+    pub(crate) fn find(&self, key: Key) -> Option<Rc<Item>> {
         self.items.borrow().get(&key).filter(|item| item.file.strong_count() > 0).cloned()
     }
 
     /// Changes an item. What it subscribed to depends on its events, so others make a new one.
-    fn modify(&self, item: &Rc<Item>, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
+    pub(crate) fn modify(&self, item: &Rc<Item>, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
         let interest = g::EPOLLIN | g::EPOLLRDNORM | g::EPOLLRDHUP | g::EPOLLPRI | g::EPOLLOUT | g::EPOLLWRNORM;
         if (item.events.get() ^ events) & interest != 0 {
             self.remove(item.key);
@@ -241,7 +235,7 @@ impl Epoll {
     }
 
     /// Refreshes the readiness of files that cache it.
-    fn prepare(&self, will_wait: bool) {
+    pub(crate) fn prepare(&self, will_wait: bool) {
         if !self.prepares.get() {
             return;
         }
@@ -260,7 +254,7 @@ impl Epoll {
     }
 
     /// Takes up to `max` events off the ready list.
-    fn collect(&self, max: usize, out: &mut Events) {
+    pub(crate) fn collect(&self, max: usize, out: &mut Events) {
         let mut left = self.ready.borrow().len();
         while left > 0 && out.len() < max {
             left -= 1;
@@ -288,7 +282,7 @@ impl Epoll {
     }
 
     /// Events that could not be stored in the program's memory: they are for the next call.
-    fn put_back(&self, rest: &[Found]) {
+    pub(crate) fn put_back(&self, rest: &[Found]) {
         for Found { wanted, item, .. } in rest {
             if wanted & g::EPOLLONESHOT != 0 && item.events.get() == wanted & PRIVATE {
                 item.events.set(*wanted);
@@ -301,7 +295,7 @@ impl Epoll {
     }
 
     /// Instances below this one: the longest chain. `None` if `target` is among them.
-    fn depth_without(&self, target: &Epoll) -> Option<usize> {
+    pub(crate) fn depth_without(&self, target: &Epoll) -> Option<usize> {
         if core::ptr::eq(self, target) {
             return None;
         }
@@ -316,7 +310,7 @@ impl Epoll {
     }
 
     /// The longest chain of instances above this one.
-    fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.parents.borrow_mut().retain(|parent| parent.strong_count() > 0);
         let parents: Vec<Rc<Epoll>> = self.parents.borrow().iter().filter_map(Weak::upgrade).collect();
         parents.iter().map(|parent| 1 + parent.height()).max().unwrap_or(0)
@@ -324,18 +318,18 @@ impl Epoll {
 }
 
 /// Something that holds.
-struct Found {
-    events: u32,
+pub(crate) struct Found {
+    pub(crate) events: u32,
     /// What was wanted, with private bits, before a one-shot item fired.
     wanted: u32,
-    item: Rc<Item>,
+    pub(crate) item: Rc<Item>,
 }
 
 /// The event as the program gets it.
-type Events = SmallVec<[Found; 16]>;
+pub(crate) type Events = SmallVec<[Found; 16]>;
 
 /// What a descriptor of an instance points to.
-struct Instance(Rc<Epoll>);
+pub(crate) struct Instance(pub(crate) Rc<Epoll>);
 
 impl FileOps for Instance {
     fn as_any(&self) -> &dyn Any {

@@ -4,7 +4,7 @@ use super::super::unlocked::Kind;
 use super::super::{File, FileOps, Queues, anon, wait_on};
 use super::{Pipe, broken_pipe};
 use crate::mm::user;
-use crate::task::wait::WaitQueue;
+use crate::sched::wait::WaitQueue;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -157,7 +157,7 @@ impl FileOps for PipeEnd {
 
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
         match command {
-            super::super::ioctl::FIONREAD => {
+            crate::syscall::file::ioctl::FIONREAD => {
                 user::write(arg, &(self.pipe.bytes() as i32))?;
                 Ok(0)
             }

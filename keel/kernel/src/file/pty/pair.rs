@@ -3,9 +3,9 @@
 use super::super::terminal::Control;
 use super::devpts::PtsNode;
 use super::slave::Slave;
+use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo};
 use crate::task::process;
-use crate::task::wait::WaitQueue;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;

@@ -3,17 +3,15 @@
 //! [`Socket`] is the open file; behind it is a [`Protocol`], the family's part. Families keep
 //! addresses as the bytes of their `struct sockaddr`.
 
-pub mod calls;
 mod filter;
 pub mod inet;
 pub mod message;
 pub mod netlink;
 pub mod options;
-pub mod transfer;
 pub mod unix;
 
 use super::{File, FileOps, Queues, anon};
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -158,7 +156,7 @@ fn family_of(address: &[u8]) -> Result<u32> {
     address.first_chunk().map(|bytes| u32::from(u16::from_ne_bytes(*bytes))).ok_or(Errno::EINVAL)
 }
 
-fn dont_wait(file: &File) -> u32 {
+pub(crate) fn dont_wait(file: &File) -> u32 {
     if file.nonblocking() { net::MSG_DONTWAIT } else { 0 }
 }
 
@@ -197,7 +195,7 @@ impl FileOps for Socket {
     fn ioctl(&self, file: &File, command: u32, arg: usize) -> Result<usize> {
         // SIOCINQ is FIONREAD, SIOCOUTQ is TIOCOUTQ.
         let sent = match command {
-            super::ioctl::FIONREAD => false,
+            crate::syscall::file::ioctl::FIONREAD => false,
             uapi::raw::ioctl::TIOCOUTQ => true,
             uapi::raw::ioctl::FIOSETOWN | uapi::raw::ioctl::SIOCSPGRP => {
                 return super::owner::set(&file.owner, crate::mm::user::read(arg)?);

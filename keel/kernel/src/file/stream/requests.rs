@@ -1,9 +1,9 @@
 //! Requests to the user's terminal, ioctl_tty(2).
 
 use super::{Stream, control};
-use crate::connector;
 use crate::file::termio::{self, TERMIOS, with_speeds};
 use crate::mm::user;
+use crate::sched::connector;
 use abi::request::Op;
 use alloc::rc::Rc;
 use core::any::Any;

@@ -3,7 +3,7 @@
 use super::memory;
 use super::subject::{Subject, may_inspect};
 use crate::mm;
-use crate::task::process::Usage;
+use crate::sched::Usage;
 use crate::task::{Process, Task};
 use crate::time::clock;
 use abi::layout::PAGE_SIZE;

@@ -2,8 +2,9 @@
 
 use super::sysctl_values::VALUES;
 use crate::mm;
+use crate::syscall::task::info;
 use crate::task::cred::cap;
-use crate::task::{self, info, pid, random};
+use crate::task::{self, pid, random};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;

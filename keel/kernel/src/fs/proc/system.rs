@@ -2,8 +2,12 @@
 
 use super::stat::TICK_NS;
 use crate::ipc;
-use crate::task::process::{self, Usage};
-use crate::task::{info, load, pid, sched};
+use crate::sched;
+use crate::sched::Usage;
+use crate::sched::load;
+use crate::syscall::task::info;
+use crate::task::pid;
+use crate::task::process;
 use crate::time::{SECOND, clock};
 use alloc::format;
 use alloc::string::String;

@@ -1,7 +1,7 @@
 //! `/sys/fs/cgroup`: the pod as one control group of the unified hierarchy, as a container sees its own.
 
 use super::PathRef;
-use crate::task::process::Usage;
+use crate::sched::Usage;
 use crate::task::{pid, process};
 use alloc::format;
 use alloc::rc::Rc;

@@ -6,7 +6,7 @@ mod structures;
 pub mod summary;
 
 use super::{Level, MAX_CALLS, find, watch};
-use crate::connector;
+use crate::sched::connector;
 use crate::signal::{SigInfo, code};
 use crate::task;
 use abi::boot::{Stamp, Trace};

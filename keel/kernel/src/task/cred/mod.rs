@@ -1,15 +1,8 @@
 //! Credentials and the calls that read and change them; credentials(7), capabilities(7).
 
-mod caps;
 mod exec;
-mod ids;
 
-pub use caps::{sys_capget, sys_capset};
 pub(crate) use exec::{AfterExec, after_exec, hides};
-pub use ids::{
-    sys_getegid, sys_geteuid, sys_getgid, sys_getgroups, sys_getresgid, sys_getresuid, sys_getuid, sys_setfsgid,
-    sys_setfsuid, sys_setgid, sys_setgroups, sys_setregid, sys_setresgid, sys_setresuid, sys_setreuid, sys_setuid,
-};
 
 use crate::task::{self, securebits};
 use alloc::rc::Rc;
@@ -108,7 +101,7 @@ impl Cred {
     }
 }
 
-fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
+pub(crate) fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()> {
     let task = task::current();
     let old = task.cred();
     let mut new = (*old).clone();

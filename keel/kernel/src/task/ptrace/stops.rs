@@ -3,8 +3,8 @@
 use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers, TRAP_FLAG};
 use super::{TRACEEXEC, TRACEEXIT, TRACESECCOMP, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
 use crate::patch;
+use crate::sched::wait::{Interrupt, park};
 use crate::signal::{SigInfo, code, send, with_arch};
-use crate::task::wait::{Interrupt, park};
 use crate::task::{Task, current, with_current};
 use alloc::rc::Rc;
 use alloc::vec::Vec;

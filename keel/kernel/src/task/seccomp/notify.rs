@@ -5,7 +5,7 @@
 
 use crate::file::{self, File, FileOps, Queues, current_file};
 use crate::mm::user;
-use crate::task::wait::{Interrupt, WaitQueue, wait_until};
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task::{Task, current};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

@@ -3,7 +3,7 @@
 
 use super::info::SEGMENT;
 use super::{State, Tcp};
-use crate::time::Timer;
+use crate::sched::timer::Timer;
 use alloc::rc::{Rc, Weak};
 use uapi::raw::net;
 

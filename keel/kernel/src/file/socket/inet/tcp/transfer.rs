@@ -5,7 +5,7 @@ use super::super::super::{broken, wait};
 use super::super::IPPROTO_TCP;
 use super::{State, Tcp, Urgent};
 use crate::file::sigio;
-use crate::task::sched;
+use crate::sched;
 use alloc::rc::Rc;
 use uapi::raw::net;
 use uapi::{Errno, Result};

@@ -12,7 +12,7 @@ use super::{Base, Endpoint, ip_options};
 use crate::file::lock::SleepLock;
 use crate::file::{File, Queues};
 use crate::mm::user;
-use crate::task::wait::WaitQueue;
+use crate::sched::wait::WaitQueue;
 use crate::time;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;

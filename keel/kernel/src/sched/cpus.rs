@@ -1,0 +1,293 @@
+//! Further virtual CPUs: when one is started or woken, and how long it polls for work before it idles.
+//!
+//! An idle virtual CPU first polls (as Linux's haltpoll does): a thread that ran there last goes on there at once, without
+//! an exit, in its own address space. A virtual CPU that waits in the monitor is woken where threads spent a good part of the
+//! last millisecond in the queue, which one exit is worth; a further one is started where they did so for longer.
+//! No more virtual CPUs are kept busy than the host has processors: one that the host has descheduled may hold a lock.
+
+use super::thread::{set_current, try_current};
+use super::{CPUS, Entity, Schedulable, here};
+use abi::layout::MAX_CPUS;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use hal::cell::Global;
+use hal::clock::monotonic_ns;
+use hal::thread::{self, Thread};
+use hal::{percpu, ring, smp};
+
+/// Virtual CPUs that have nothing to run, one bit each: they poll, or wait in the monitor.
+pub(crate) static IDLE: Global<Cell<u32>> = Global::new(Cell::new(0));
+/// Those of them that poll.
+static POLLING: Global<Cell<u32>> = Global::new(Cell::new(0));
+/// The virtual CPU that works alone, where two wait for each other more than they work.
+static SOLO: Global<Cell<Option<Solo>>> = Global::new(Cell::new(None));
+/// How long threads waited lately.
+static PRESSURE: Global<Cell<Pressure>> =
+    Global::new(Cell::new(Pressure { since_ns: 0, waited_ns: 0, windows: 0, contended: 0 }));
+
+/// How long a virtual CPU polls at least, in ns: about the price of an exit and entry.
+pub(crate) const LEAST_POLL_NS: u64 = 20_000;
+/// How long it polls at most: where it paid before.
+const MOST_POLL_NS: u64 = 200_000;
+/// How long a thread waits for a busy virtual CPU, in ns, before another one takes it into an address space that it would
+/// have to load: the waker often sleeps soon, and the thread then runs where its data is.
+const STEAL_NS: u64 = 15_000;
+/// How long it waits for its own virtual CPU while that polls, or seems to: the host may have descheduled it.
+const OWNER_NS: u64 = 50_000;
+/// What it is worth, in ns of virtual time, that a thread stays on its virtual CPU.
+const MOVE_NS: u64 = 200_000;
+/// The same for an address space, whose root table costs up to 20 us to load under software-nested KVM.
+const SPACE_NS: u64 = 500_000;
+/// What loading a root page table and filling the TLB again takes, in ns, and the same under software-nested KVM.
+const LOAD_NS: u64 = 1_000;
+const SLOW_LOAD_NS: u64 = 12_000;
+/// For so long a new thread waits for its creator, in ns: that mostly sleeps soon.
+const PARENT_NS: u64 = 50_000;
+/// Over so many ns the waits of threads are added up.
+const WINDOW_NS: u64 = 1_000_000;
+/// So much waiting in a window, in ns, is worth waking a virtual CPU.
+const WORTH_NS: u64 = 200_000;
+/// Windows of that kind, one after the other, before a further virtual CPU is started.
+const WINDOWS_TO_START: u32 = 4;
+
+/// Waits for the big lock in a window, in ns, from which on one virtual CPU does more alone, if many threads are queued: 0.4
+/// of its time.
+const CONTENDED_NS: u64 = 400_000;
+/// Windows of that kind, one after the other, before one works alone.
+const WINDOWS_TO_SOLO: u32 = 8;
+/// For how long it then works alone, in ns.
+const SOLO_NS: u64 = 50_000_000;
+
+/// A virtual CPU that works alone.
+#[derive(Clone, Copy)]
+struct Solo {
+    until_ns: u64,
+    cpu: usize,
+}
+
+/// Whether one virtual CPU works alone.
+pub(crate) fn is_solo() -> bool {
+    SOLO.get().is_some()
+}
+
+/// Whether this virtual CPU leaves the threads in the queue to the one that works alone.
+pub(crate) fn retires() -> bool {
+    SOLO.get().is_some_and(|solo| {
+        solo.cpu != percpu::cpu_index() && IDLE.get() >> solo.cpu & 1 == 0 && monotonic_ns() < solo.until_ns
+    })
+}
+
+/// The waits of threads in the queue.
+#[derive(Clone, Copy)]
+struct Pressure {
+    /// When the window began.
+    since_ns: u64,
+    /// Waits in it, added up.
+    waited_ns: u64,
+    /// Windows before it that were worth another virtual CPU, without one in between that was not.
+    windows: u32,
+    /// Windows before it in which the big lock was contended, without one in between in which it was not.
+    contended: u32,
+}
+
+/// Notes that an address space was loaded for a thread: with another virtual CPU, each could have stayed in its own. The
+/// first time it must be loaded wherever that is.
+pub(crate) fn note_load(entity: &Entity) {
+    if is_new(entity) {
+        return;
+    }
+    let slow = hal::boot::boot_info().flags & abi::boot::flags::SLOW_FAULTS != 0;
+    let mut pressure = PRESSURE.get();
+    pressure.waited_ns = pressure.waited_ns.saturating_add(if slow { SLOW_LOAD_NS } else { LOAD_NS });
+    PRESSURE.set(pressure);
+}
+
+/// Whether a thread has not run and slept yet.
+fn is_new(entity: &Entity) -> bool {
+    entity.switches.get() == 0
+}
+
+/// Notes how long a thread waited until `now`.
+pub(crate) fn note_wait(entity: &Entity, now: u64) {
+    let mut pressure = PRESSURE.get();
+    let waited = now.saturating_sub(entity.queued_ns.get());
+    let waited = waited.saturating_sub(if is_new(entity) { PARENT_NS } else { 0 });
+    pressure.waited_ns = pressure.waited_ns.saturating_add(waited);
+    let age = now.saturating_sub(pressure.since_ns);
+    if age < WINDOW_NS {
+        return PRESSURE.set(pressure);
+    }
+    let contended = smp::take_contended_ns().saturating_mul(WINDOW_NS) / age >= CONTENDED_NS;
+    // With few threads each may have a virtual CPU and its address space for itself, which is worth more.
+    let contended = if contended && super::is_crowded() { pressure.contended.saturating_add(1) } else { 0 };
+    if contended >= WINDOWS_TO_SOLO {
+        SOLO.set(Some(Solo { until_ns: now + SOLO_NS, cpu: percpu::cpu_index() }));
+    } else if SOLO.get().is_some_and(|solo| solo.until_ns <= now) {
+        SOLO.set(None);
+    }
+    super::show_waiting();
+    // What was added up over a longer time says less.
+    let worth = pressure.waited_ns.saturating_mul(WINDOW_NS) / age >= WORTH_NS;
+    let windows = if worth { pressure.windows.saturating_add(1) } else { 0 };
+    PRESSURE.set(Pressure { since_ns: now, waited_ns: 0, windows, contended });
+    if worth && SOLO.get().is_none() {
+        add_cpu(windows >= WINDOWS_TO_START);
+    }
+}
+
+/// Wakes an idle virtual CPU, or starts one if `start` and none is idle, as long as the host has a processor for it.
+fn add_cpu(start: bool) {
+    let idle = IDLE.get();
+    let busy = (smp::online() & !idle | POLLING.get()).count_ones();
+    if busy >= processors() {
+        return;
+    }
+    match idle & !POLLING.get() {
+        0 if start => start_another(),
+        0 => {}
+        waiting => wake_cpu(waiting.trailing_zeros() as usize),
+    }
+}
+
+/// Starts a further virtual CPU, if the pod may have one and the host has a processor for it.
+pub(crate) fn start_another() {
+    let more = all_cpus() & !u64::from(smp::online());
+    if more != 0 && smp::online().count_ones() < processors() {
+        start_cpu(more.trailing_zeros() as usize);
+    }
+}
+
+fn processors() -> u32 {
+    hal::boot::boot_info().processors.max(1)
+}
+
+/// Whether the virtual CPU that a queued thread ran on last polls, and is about to take it.
+pub(crate) fn is_expected(entity: &Entity) -> bool {
+    let polling = POLLING.get();
+    polling != 0
+        && entity.cpu.get() != percpu::cpu_index()
+        && polling & entity.affinity.get() as u32 & 1 << entity.cpu.get() != 0
+        && monotonic_ns().saturating_sub(entity.queued_ns.get()) < OWNER_NS
+}
+
+/// What running a queued thread on this virtual CPU costs more than running another one, as ns of virtual time; `None`: it
+/// shall not run here. Where the queue is `crowded`, all that may run here cost the same.
+pub(crate) fn cost(task: &dyn Schedulable, cpu: usize, crowded: bool) -> Option<u64> {
+    let entity = task.entity();
+    if !entity.may_use(cpu) || is_expected(entity) {
+        return None;
+    }
+    if crowded {
+        return Some(0);
+    }
+    let moves = entity.cpu.get() != cpu;
+    let other_space = task.needs_load();
+    if moves && other_space && is_fresh(entity) {
+        return None;
+    }
+    Some(if moves { MOVE_NS } else { 0 } + if other_space { SPACE_NS } else { 0 })
+}
+
+/// Whether a thread was queued a moment ago while the virtual CPU that it ran on last is at work.
+fn is_fresh(entity: &Entity) -> bool {
+    let busy = smp::online() & !IDLE.get();
+    busy >> entity.cpu.get() & 1 != 0
+        && entity.may_use(entity.cpu.get())
+        && monotonic_ns().saturating_sub(entity.queued_ns.get()) < STEAL_NS
+}
+
+/// Tells a polling virtual CPU of a queued thread: the one that it ran on last, or any if this one would have to load its
+/// address space. Whether there is one.
+pub(crate) fn tell_polling(task: &dyn Schedulable) -> bool {
+    let entity = task.entity();
+    let polling = POLLING.get() & entity.affinity.get() as u32;
+    if polling == 0 {
+        return false;
+    }
+    if polling >> entity.cpu.get() & 1 == 0 {
+        if !task.needs_load() {
+            return false;
+        }
+        entity.cpu.set(polling.trailing_zeros() as usize);
+    }
+    smp::nudge(entity.cpu.get());
+    true
+}
+
+/// Polls for work, for longer where that paid before. Whether there is some.
+pub(crate) fn poll() -> bool {
+    let own = 1 << percpu::cpu_index();
+    POLLING.set(POLLING.get() | own);
+    let found = ring::poll_for_work(here().poll_ns.get(), STEAL_NS);
+    POLLING.set(POLLING.get() & !own);
+    // What was nudged came under the lock, perhaps after the last look.
+    let found = found || percpu::work_pending();
+    adapt(found);
+    found
+}
+
+/// Notes for how long the virtual CPU waited in the monitor: polling for that long would have saved the exit.
+pub(crate) fn note_idle(ns: u64) {
+    adapt(ns < MOST_POLL_NS);
+}
+
+fn adapt(longer: bool) {
+    let ns = here().poll_ns.get();
+    here().poll_ns.set(if longer { ns * 2 } else { ns / 2 }.clamp(LEAST_POLL_NS, MOST_POLL_NS));
+}
+
+/// All virtual CPUs that the pod may have, one bit each.
+pub(crate) fn all_cpus() -> u64 {
+    u64::MAX >> (64 - hal::boot::boot_info().cpus.clamp(1, MAX_CPUS as u32))
+}
+
+/// Sees to it that a queued thread that may not use all CPUs gets one of its own.
+pub(crate) fn call_cpu_for(entity: &Entity) {
+    let wanted = entity.affinity.get() & all_cpus();
+    let here = 1u64 << percpu::cpu_index();
+    let online = u64::from(smp::online());
+    let idle = u64::from(IDLE.get()) & wanted;
+    if idle != 0 {
+        wake_cpu(idle.trailing_zeros() as usize);
+    } else if wanted & here == 0 && wanted & online == 0 && wanted != 0 {
+        start_cpu(wanted.trailing_zeros() as usize);
+    } else if wanted & here == 0 {
+        // It shares the CPU with what runs there.
+        smp::call_attention((wanted & online).trailing_zeros() as usize);
+    }
+}
+
+fn wake_cpu(cpu: usize) {
+    if POLLING.get() >> cpu & 1 != 0 {
+        return smp::nudge(cpu);
+    }
+    IDLE.set(IDLE.get() & !(1 << cpu));
+    smp::wake(cpu);
+}
+
+/// Starts a further virtual CPU. Without memory for it, those that are there go on. As on any that has nothing to
+/// run, its current thread is one that runs elsewhere or not at all.
+fn start_cpu(cpu: usize) {
+    for cpu in [percpu::cpu_index(), cpu] {
+        let Some(slot) = CPUS.get(cpu) else { return };
+        if slot.idle.borrow().is_none() {
+            let Some(thread) = Thread::idle() else { return };
+            *slot.idle.borrow_mut() = Some(Rc::new(thread));
+        }
+    }
+    let idle = CPUS.get(cpu).and_then(|slot| slot.idle.borrow().clone());
+    if let Some(idle) = idle {
+        if let Some(me) = try_current() {
+            set_current(cpu, me);
+        }
+        smp::start(cpu, &idle);
+    }
+}
+
+/// hal's hook: a further virtual CPU begins to run.
+pub fn start_on_cpu() -> ! {
+    let idle = here().idle.borrow().clone();
+    let Some(idle) = idle else { unreachable!("started without an idle thread") };
+    thread::switch(None, &idle);
+    unreachable!("the boot stack is never switched to")
+}

@@ -1,0 +1,160 @@
+//! Pending deadlines: threads to wake and timers to fire, and when the monitor interrupts a program for them.
+
+use super::{Schedulable, set_tick, wake};
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+use hal::cell::Global;
+use hal::ring;
+use keel_core::timerq::{TimerKey, TimerQueue};
+
+/// What happens at a deadline.
+enum Event {
+    Wake(Rc<dyn Schedulable>),
+    Fire(Weak<Timer>),
+}
+
+static PENDING: Global<RefCell<TimerQueue<Event>>> = Global::new(RefCell::new(TimerQueue::new()));
+/// When a running program may be interrupted again.
+static NEXT_INTERRUPT: Global<Cell<u64>> = Global::new(Cell::new(0));
+/// What a program may run between two interrupts for deadlines, in ns: about what one costs, and the default timer
+/// slack of Linux, prctl(2).
+const BETWEEN_INTERRUPTS_NS: u64 = 50_000;
+/// Armed timers that count processor time.
+static CPU_TIMERS: Global<Cell<usize>> = Global::new(Cell::new(0));
+
+/// Sets the monitor's deadline for interrupting the program that runs next.
+pub(crate) fn program() {
+    ring::set_deadline(earliest().map(|deadline| deadline.max(NEXT_INTERRUPT.get())));
+}
+
+/// A program was interrupted: it goes on for a while before it is again, however short the timers are.
+pub(crate) fn interrupted() {
+    let now = hal::clock::monotonic_ns();
+    keep_clocks(now);
+    NEXT_INTERRUPT.set(now + BETWEEN_INTERRUPTS_NS);
+}
+
+/// Renews the clocks' base if it is old; `now`: the monotonic clock.
+pub(crate) fn keep_clocks(now: u64) {
+    if now >= NEXT_RENEWAL.get() {
+        NEXT_RENEWAL.set(now + RENEW_NS);
+        hal::clock::renew();
+        (RENEWED.get())();
+    }
+}
+
+/// When the clocks' base is old.
+static NEXT_RENEWAL: Global<Cell<u64>> = Global::new(Cell::new(0));
+/// How long a base is good, in ns.
+const RENEW_NS: u64 = 500_000_000;
+
+/// What to call when the clocks' base is renewed: programs have a copy of it.
+static RENEWED: Global<Cell<fn()>> = Global::new(Cell::new(|| ()));
+
+/// Calls `f` whenever the clocks' base is renewed.
+pub fn on_renewal(f: fn()) {
+    RENEWED.set(f);
+}
+
+fn insert(deadline_ns: u64, event: Event) -> TimerKey {
+    PENDING.borrow_mut().insert(deadline_ns, event)
+}
+
+/// Wakes a sleeping thread at a deadline (monotonic ns). The monitor is notified when another
+/// program gets the CPU, or when the CPU idles.
+pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<dyn Schedulable>) -> TimerKey {
+    insert(deadline_ns, Event::Wake(task.clone()))
+}
+
+/// Takes a wake-up back.
+pub(crate) fn forget(key: TimerKey) {
+    // The monitor may still interrupt at that time; nothing is due then.
+    let gone = PENDING.borrow_mut().remove(key);
+    drop(gone);
+}
+
+/// The earliest deadline.
+pub(crate) fn earliest() -> Option<u64> {
+    PENDING.borrow().earliest()
+}
+
+/// Runs what is due.
+pub(crate) fn run_due() {
+    if earliest().is_none() {
+        return;
+    }
+    let now = hal::clock::monotonic_ns();
+    loop {
+        let due = PENDING.borrow_mut().pop_due(now);
+        match due {
+            None => break,
+            Some(Event::Wake(task)) => {
+                wake(&task);
+            }
+            Some(Event::Fire(timer)) => {
+                if let Some(timer) = timer.upgrade() {
+                    timer.key.set(None);
+                    (timer.callback)();
+                }
+            }
+        }
+    }
+}
+
+/// Whether a processor time limit or timer needs the tick.
+pub(crate) fn counts_cpu_time() -> bool {
+    CPU_TIMERS.get() > 0
+}
+
+/// One more (or one fewer) armed timer that counts processor time.
+pub(crate) fn watch_cpu_time(armed: bool) {
+    let n = CPU_TIMERS.get();
+    CPU_TIMERS.set(if armed { n + 1 } else { n.saturating_sub(1) });
+    set_tick();
+}
+
+/// Runs a callback at a deadline. The callback runs in keel, in the context of any thread: it must
+/// not block and not touch program memory; it may arm the timer again.
+pub struct Timer {
+    key: Cell<Option<TimerKey>>,
+    callback: Rc<dyn Fn()>,
+}
+
+impl core::fmt::Debug for Timer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Timer").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Timer {
+    /// A timer that is not armed.
+    pub fn new(callback: Rc<dyn Fn()>) -> Rc<Self> {
+        Rc::new(Self { key: Cell::new(None), callback })
+    }
+
+    /// Goes off once at `deadline_ns` of the monotonic clock, instead of when it was armed for.
+    pub fn arm(self: &Rc<Self>, deadline_ns: u64) {
+        self.cancel();
+        self.key.set(Some(insert(deadline_ns, Event::Fire(Rc::downgrade(self)))));
+        // The running program must be interrupted for it: the deadline is set on the way back.
+        hal::percpu::set_work_pending();
+    }
+
+    /// Whether it is going to go off.
+    pub fn is_armed(&self) -> bool {
+        self.key.get().is_some()
+    }
+
+    /// Does not go off.
+    pub fn cancel(&self) {
+        if let Some(key) = self.key.take() {
+            forget(key);
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

@@ -1,0 +1,231 @@
+//! Blocking: queues of waiters, and the one function that parks a thread.
+
+use super::{Schedulable, current, sleep, timer, wake};
+
+use alloc::collections::VecDeque;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use uapi::{Errno, Result};
+
+/// A subscriber that is called when a queue is woken. Must not block and must not call back into the queue.
+pub trait Wake {
+    /// Called at a wake-up; returns whether it counts as one woken waiter for [`WaitQueue::wake`].
+    fn wake(&self) -> bool;
+    /// One of several such is enough for [`WaitQueue::wake_for_data`] (`EPOLLEXCLUSIVE`).
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+}
+
+/// Waiters for one condition, first come first served.
+#[derive(Default)]
+pub struct WaitQueue {
+    threads: RefCell<VecDeque<Rc<dyn Schedulable>>>,
+    subscribers: RefCell<Vec<Weak<dyn Wake>>>,
+    /// Calls without the big lock may make the condition hold.
+    unlocked: bool,
+    /// There are waiters or subscribers: for those calls, kept for them only.
+    watched: AtomicBool,
+}
+
+impl core::fmt::Debug for WaitQueue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WaitQueue").finish_non_exhaustive()
+    }
+}
+
+impl WaitQueue {
+    /// An empty queue.
+    pub const fn new() -> Self {
+        Self {
+            threads: RefCell::new(VecDeque::new()),
+            subscribers: RefCell::new(Vec::new()),
+            unlocked: false,
+            watched: AtomicBool::new(false),
+        }
+    }
+
+    /// An empty queue for a condition that calls without the big lock may make hold. They ask [`WaitQueue::is_watched`] under
+    /// the lock of what the condition is about, which who waits takes after it has entered the queue.
+    pub fn for_unlocked() -> Rc<Self> {
+        Rc::new(Self { unlocked: true, ..Self::new() })
+    }
+
+    /// Whether somebody has to be woken; to be asked without the big lock, too.
+    #[inline(always)]
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Relaxed)
+    }
+
+    /// Waiters or subscribers came or went.
+    #[inline]
+    fn changed(&self) {
+        if self.unlocked {
+            self.watched.store(!self.is_empty(), Relaxed);
+        }
+    }
+
+    /// Wakes up to `count` waiters; returns how many.
+    pub fn wake(&self, count: usize) -> usize {
+        let mut woken = self.tell_subscribers(false);
+        while woken < count {
+            // Taken out first: waking must not run under the borrow.
+            let Some(task) = self.threads.borrow_mut().pop_front() else { break };
+            if wake(&task) {
+                woken += 1;
+            }
+        }
+        self.changed();
+        woken
+    }
+
+    /// Wakes all.
+    #[inline]
+    pub fn wake_all(&self) {
+        if !self.is_empty() {
+            self.wake(usize::MAX);
+        }
+    }
+
+    /// Wakes all, but of the exclusive subscribers only the first that has a waiter.
+    #[inline]
+    pub fn wake_for_data(&self) {
+        if !self.is_empty() {
+            self.tell_subscribers(true);
+            self.wake_threads();
+        }
+    }
+
+    fn wake_threads(&self) {
+        loop {
+            // Taken out first: waking must not run under the borrow.
+            let Some(task) = self.threads.borrow_mut().pop_front() else { break };
+            wake(&task);
+        }
+        self.changed();
+    }
+
+    /// Whether there are no waiters and no subscribers.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.threads.borrow().is_empty() && self.subscribers.borrow().is_empty()
+    }
+
+    /// Subscribes `who` to every wake-up until the weak reference is dropped (epoll). ENOMEM.
+    pub fn subscribe(&self, who: Weak<dyn Wake>) -> Result<()> {
+        let mut subscribers = self.subscribers.borrow_mut();
+        subscribers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        subscribers.push(who);
+        drop(subscribers);
+        self.changed();
+        Ok(())
+    }
+
+    /// Unsubscribes `who`.
+    pub fn unsubscribe(&self, who: &Weak<dyn Wake>) {
+        self.subscribers.borrow_mut().retain(|s| !Weak::ptr_eq(s, who));
+        self.changed();
+    }
+
+    fn tell_subscribers(&self, one_exclusive: bool) -> usize {
+        let mut told = 0;
+        let mut taken = false;
+        let mut i = 0;
+        loop {
+            let Some(entry) = self.subscribers.borrow().get(i).cloned() else { return told };
+            match entry.upgrade() {
+                Some(who) if taken && who.is_exclusive() => i += 1,
+                Some(who) => {
+                    let woke = who.wake();
+                    taken |= one_exclusive && woke && who.is_exclusive();
+                    told += usize::from(woke);
+                    i += 1;
+                }
+                None => {
+                    self.subscribers.borrow_mut().retain(|s| s.strong_count() > 0);
+                    self.changed();
+                }
+            }
+        }
+    }
+
+    fn enter(&self, task: &Rc<dyn Schedulable>) {
+        self.threads.borrow_mut().push_back(task.clone());
+        self.changed();
+    }
+
+    fn leave(&self, task: &Rc<dyn Schedulable>) {
+        let mut threads = self.threads.borrow_mut();
+        if let Some(i) = threads.iter().position(|t| Rc::ptr_eq(t, task)) {
+            threads.remove(i);
+        }
+        drop(threads);
+        self.changed();
+    }
+}
+
+/// What may end a wait early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Any signal that the thread does not block: ERESTARTSYS.
+    BySignal,
+    /// Only one that kills: ERESTARTSYS.
+    ByKill,
+    /// Nothing.
+    Never,
+}
+
+/// Parks the current thread until `ready` gives a value. `ready` is asked first, and again after
+/// each wake of one of `queues`. ETIMEDOUT after `deadline_ns` (`CLOCK_MONOTONIC`), ERESTARTSYS
+/// when a signal ended it. Hold no borrows; `ready` runs in keel and must not block.
+pub fn wait_until<T>(
+    queues: &[Rc<WaitQueue>],
+    deadline_ns: Option<u64>,
+    interrupt: Interrupt,
+    mut ready: impl FnMut() -> Option<T>,
+) -> Result<T> {
+    if let Some(value) = ready() {
+        return Ok(value);
+    }
+    let me = current();
+    loop {
+        if me.is_interrupted(interrupt) {
+            return Err(Errno::ERESTARTSYS);
+        }
+        if deadline_ns.is_some_and(|deadline| hal::clock::monotonic_ns() >= deadline) {
+            return Err(Errno::ETIMEDOUT);
+        }
+        for queue in queues {
+            queue.enter(&me);
+        }
+        if hal::sync::several() && queues.iter().any(|queue| queue.unlocked) {
+            // Calls without the big lock that did not see it wait yet.
+            if let Some(value) = ready() {
+                for queue in queues {
+                    queue.leave(&me);
+                }
+                return Ok(value);
+            }
+        }
+        let timer = deadline_ns.map(|deadline| timer::wake_at(deadline, &me));
+        sleep(interrupt);
+        if let Some(timer) = timer {
+            timer::forget(timer);
+        }
+        for queue in queues {
+            queue.leave(&me);
+        }
+        if let Some(value) = ready() {
+            return Ok(value);
+        }
+    }
+}
+
+/// Parks the current thread until [`wake`] makes `ready` hold: for conditions that are told
+/// to the thread directly. Otherwise like [`wait_until`].
+pub fn park<T>(deadline_ns: Option<u64>, interrupt: Interrupt, ready: impl FnMut() -> Option<T>) -> Result<T> {
+    wait_until(&[], deadline_ns, interrupt, ready)
+}

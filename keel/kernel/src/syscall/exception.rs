@@ -1,0 +1,202 @@
+//! Exceptions of programs, and kicks.
+
+use crate::mm::{Access, FaultError, user};
+use crate::patch;
+use crate::signal::{SigInfo, code, send};
+use crate::task::{self, Task, oom};
+use abi::layout::{KICK_VECTOR, USER_TOP, selector};
+use alloc::rc::Rc;
+use hal::trap::{Exit, FaultInfo, TrapFrame};
+use hal::{fpu, percpu};
+use uapi::raw::general as g;
+
+/// Page fault error code: the page is there, but forbids it.
+const PF_PRESENT: u64 = 1;
+/// Page fault error code: a store.
+const PF_WRITE: u64 = 2;
+/// Page fault error code: an instruction fetch.
+const PF_FETCH: u64 = 16;
+/// Page fault error code: by a program.
+const PF_USER: u64 = 4;
+/// First address that no program of Linux can have.
+const LINUX_TOP: u64 = 0x7fff_ffff_f000;
+/// End of the lower half of memory.
+const CANONICAL_END: u64 = 1 << 47;
+/// Trap flag.
+const TRAP_FLAG: u64 = 0x100;
+/// Exception vectors that programs may raise by `int n`.
+const BREAKPOINT: u8 = 3;
+const OVERFLOW: u8 = 4;
+
+/// hal's hook: an exception or interrupt while a program ran.
+pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
+    let switches = task::with_current(|me| {
+        let switches = me.sched.switches();
+        me.rseq.entered(switches);
+        switches
+    });
+    match info.vector {
+        KICK_VECTOR => {
+            // The host may also say so that it lost pages: what follows looks.
+            crate::sched::kicked();
+        }
+        14 => page_fault(info),
+        vector if patch::on_fault(frame, vector) => {}
+        _ => exception(frame, info),
+    }
+    if percpu::work_pending() || task::with_current(|me| me.sched.switches()) != switches {
+        crate::syscall::finish(frame, None);
+    }
+    Exit::Full
+}
+
+fn page_fault(info: FaultInfo) {
+    let access = if info.code & PF_WRITE != 0 {
+        Access::Write
+    } else if info.code & PF_FETCH != 0 {
+        Access::Exec
+    } else {
+        Access::Read
+    };
+    let task = task::current();
+    let began = hal::clock::monotonic_ns();
+    let outcome = task.mm().fault(info.address as usize, access);
+    task.sched.count(|u| u.minor_faults += 1);
+    task.sched.was_system(hal::clock::monotonic_ns().saturating_sub(began));
+    let (signal, reason) = match outcome {
+        Ok(()) => return,
+        Err(FaultError::NotMapped) => (g::SIGSEGV, 1),
+        Err(FaultError::Forbidden) => (g::SIGSEGV, 2),
+        Err(FaultError::BeyondFile) => (g::SIGBUS, 2),
+        // The instruction runs again, in case that memory was found.
+        Err(FaultError::NoMemory) => return oom::kill_largest(),
+    };
+    task.signals.trap.set([14, shown_code(info), info.address]);
+    send::force(&task, SigInfo::fault(signal, reason, info.address));
+}
+
+/// The error code that programs see: Linux says of the upper half that the page is there, whatever the tables say.
+fn shown_code(info: FaultInfo) -> u64 {
+    let beyond = if info.address >= LINUX_TOP { PF_PRESENT } else { 0 };
+    info.code & (PF_PRESENT | PF_WRITE | PF_FETCH) | PF_USER | beyond
+}
+
+/// On the way back to a program: it does not go on in keel's part of memory, which is no place of a program.
+#[inline(always)]
+pub fn check_place(frame: &TrapFrame) {
+    if (USER_TOP as u64..CANONICAL_END).contains(&frame.rip) {
+        stray(frame.rip);
+    }
+}
+
+#[cold]
+fn stray(rip: u64) {
+    let task = task::current();
+    let info = FaultInfo { vector: 14, code: PF_FETCH, address: rip };
+    task.signals.trap.set([14, shown_code(info), rip]);
+    send::force(&task, SigInfo::fault(g::SIGSEGV, 1, rip));
+}
+
+/// A program asks to go on with other segments than a program has. There are none that it could: what the processor would
+/// do on the way back.
+pub fn check_selectors(task: &Rc<Task>, code: u16, stack: u16) {
+    const PRIVILEGE: u16 = 3;
+    let wrong = match (code | PRIVILEGE, stack | PRIVILEGE) {
+        (selector::USER_CS, selector::USER_DS) => return,
+        (selector::USER_CS, stack) => stack,
+        (code, _) => code,
+    };
+    let [_, _, cr2] = task.signals.trap.get();
+    // Local tables are empty, and their selectors are named as they are, but for the privilege.
+    task.signals.trap.set([13, u64::from(wrong & !PRIVILEGE), cr2]);
+    send::force(task, SigInfo::from_kernel(g::SIGSEGV));
+}
+
+/// Most bytes of an instruction.
+const INSTRUCTION: u64 = 15;
+
+/// An `int n` instruction raises a general protection fault or its exception on processors, but an undefined opcode
+/// under software-nested KVM: tells what it would have been, and whether the program stands behind it then.
+fn interrupt_instruction(frame: &mut TrapFrame) -> Option<FaultInfo> {
+    const INT: u8 = 0xcd;
+    for length in 0..INSTRUCTION - 1 {
+        let at = frame.rip.wrapping_add(length);
+        match user::read::<u8>(at as usize).ok()? {
+            // Prefixes that change nothing: segments, sizes, repetition, REX.
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf2 | 0xf3 | 0x40..=0x4f => {}
+            INT => {
+                let vector = user::read::<u8>(at.wrapping_add(1) as usize).ok()?;
+                // Breakpoint and overflow are for programs.
+                if matches!(vector, BREAKPOINT | OVERFLOW) {
+                    frame.rip = at.wrapping_add(2);
+                    return Some(FaultInfo { vector, code: 0, address: 0 });
+                }
+                return Some(FaultInfo { vector: 13, code: u64::from(vector) * 8 + 2, address: 0 });
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// An exception other than a page fault: signal and `si_code` as in Linux's traps.c.
+fn exception(frame: &mut TrapFrame, info: FaultInfo) {
+    let info = Some(info.vector).filter(|v| *v == 6).and_then(|_| interrupt_instruction(frame)).unwrap_or(info);
+    let task = task::current();
+    if info.vector == 1 && frame.rflags & TRAP_FLAG != 0 {
+        // It steps through itself: it shall meet its own instructions, not those of trampolines.
+        task.mm().show_plain_text();
+        frame.rip = patch::program_rip(frame.rip);
+    }
+    let here = frame.rip;
+    let [_, _, cr2] = task.signals.trap.get();
+    task.signals.trap.set([u64::from(info.vector), info.code, cr2]);
+    let sent = match info.vector {
+        0 => SigInfo::fault(g::SIGFPE, 1, here),  // FPE_INTDIV
+        1 => SigInfo::fault(g::SIGTRAP, 2, here), // TRAP_TRACE
+        3 => SigInfo::from_kernel(g::SIGTRAP),
+        6 => SigInfo::fault(g::SIGILL, 2, here), // ILL_ILLOPN
+        11 | 12 => SigInfo::from_kernel(g::SIGBUS),
+        16 => SigInfo::fault(g::SIGFPE, x87_code(frame), here),
+        17 => SigInfo::fault(g::SIGBUS, 1, 0), // BUS_ADRALN
+        19 => SigInfo::fault(g::SIGFPE, simd_code(frame), here),
+        _ => SigInfo::from_kernel(g::SIGSEGV),
+    };
+    send::force(&task, sent);
+}
+
+/// `si_code` for unmasked exception bits: invalid, denormal, divide, overflow, underflow, precision.
+fn float_code(unmasked: u32) -> i32 {
+    match unmasked {
+        bits if bits & 1 != 0 => 7,    // FPE_FLTINV
+        bits if bits & 4 != 0 => 3,    // FPE_FLTDIV
+        bits if bits & 8 != 0 => 4,    // FPE_FLTOVF
+        bits if bits & 0x12 != 0 => 5, // FPE_FLTUND
+        bits if bits & 0x20 != 0 => 6, // FPE_FLTRES
+        _ => code::KERNEL,
+    }
+}
+
+fn half(image: &[u8], offset: usize) -> u32 {
+    image.get(offset..offset + 2).map_or(0, |b| u32::from(b[0]) | u32::from(b[1]) << 8)
+}
+
+fn x87_code(frame: &TrapFrame) -> i32 {
+    let image = fpu::capture(frame);
+    float_code(half(&image, 2) & !half(&image, 0) & 0x3f)
+}
+
+fn simd_code(frame: &TrapFrame) -> i32 {
+    let mxcsr = half(&fpu::capture(frame), 24);
+    float_code(mxcsr & !(mxcsr >> 7) & 0x3f)
+}
+
+/// hal's hook: first code of a new thread.
+pub fn thread_start(frame: &mut TrapFrame) -> Exit {
+    crate::sched::finish_switch();
+    task::with_current(task::rseq::switched);
+    task::start::begin(frame);
+    task::clone::begin();
+    crate::syscall::finish(frame, None);
+    Exit::Full
+}

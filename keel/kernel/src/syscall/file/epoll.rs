@@ -1,0 +1,160 @@
+//! The calls of epoll(7).
+
+use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING};
+use crate::file::poll::{Timeout, with_mask};
+use crate::file::{File, current_file, install};
+use crate::mm::user;
+use crate::sched::wait::{Interrupt, wait_until};
+use alloc::rc::Rc;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// epoll_create(2).
+pub fn sys_epoll_create(size: i32) -> Result<i32> {
+    if size <= 0 { Err(Errno::EINVAL) } else { sys_epoll_create1(0) }
+}
+
+/// epoll_create1(2).
+pub fn sys_epoll_create1(flags: u32) -> Result<i32> {
+    if flags & !g::EPOLL_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    install(File::new(Rc::new(Instance(Epoll::new())), g::O_RDWR, None), flags)
+}
+
+/// epoll_ctl(2).
+pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result<()> {
+    let (mut events, data) = match operation {
+        g::EPOLL_CTL_DEL => (0, 0),
+        _ => {
+            let event: g::epoll_event = user::read(event)?;
+            (event.events, event.data)
+        }
+    };
+    let holder = current_file(epfd)?;
+    let file = current_file(fd)?;
+    if !can_be_watched(&file) {
+        return Err(Errno::EPERM);
+    }
+    let epoll = match holder.downcast::<Instance>() {
+        Some(epoll) if !Rc::ptr_eq(&holder, &file) => &epoll.0,
+        _ => return Err(Errno::EINVAL),
+    };
+    let nested = file.downcast::<Instance>();
+    if operation != g::EPOLL_CTL_DEL && events & g::EPOLLEXCLUSIVE != 0 {
+        let bad = events & !EXCLUSIVE_OK != 0 || nested.is_some();
+        if operation == g::EPOLL_CTL_MOD || operation == g::EPOLL_CTL_ADD && bad {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if operation == g::EPOLL_CTL_ADD
+        && let Some(below) = nested
+    {
+        let depth = below.0.depth_without(epoll).ok_or(Errno::ELOOP)?;
+        if depth + epoll.height() + 2 > MAX_NESTING {
+            return Err(Errno::ELOOP);
+        }
+    }
+    let key = (fd, Rc::as_ptr(&file).addr());
+    let found = epoll.find(key);
+    events |= g::EPOLLERR | g::EPOLLHUP;
+    match (operation, found) {
+        (g::EPOLL_CTL_ADD, None) => {
+            epoll.add(key, &file, events, data)?;
+            if let Some(below) = nested {
+                below.0.parents.borrow_mut().push(Rc::downgrade(epoll));
+            }
+            Ok(())
+        }
+        (g::EPOLL_CTL_ADD, Some(_)) => Err(Errno::EEXIST),
+        (g::EPOLL_CTL_DEL, Some(_)) => {
+            epoll.remove(key);
+            if let Some(below) = nested {
+                let mut parents = below.0.parents.borrow_mut();
+                if let Some(i) = parents.iter().position(|parent| core::ptr::eq(parent.as_ptr(), Rc::as_ptr(epoll))) {
+                    parents.swap_remove(i);
+                }
+            }
+            Ok(())
+        }
+        (g::EPOLL_CTL_MOD, Some(item)) => {
+            if item.events.get() & g::EPOLLEXCLUSIVE != 0 {
+                return Err(Errno::EINVAL);
+            }
+            epoll.modify(&item, &file, events, data)
+        }
+        (g::EPOLL_CTL_DEL | g::EPOLL_CTL_MOD, None) => Err(Errno::ENOENT),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Regular files and directories are always ready, but for some of `/proc`.
+fn can_be_watched(file: &File) -> bool {
+    use vfs::FileType::{Directory, Regular};
+    let ready = |inode: &Rc<dyn vfs::Inode>| matches!(inode.file_type(), Regular | Directory) && !inode.is_polled();
+    !file.ops.inode().is_some_and(|inode| ready(&inode))
+}
+
+/// epoll_wait(2).
+pub fn sys_epoll_wait(epfd: i32, events: usize, max: i32, timeout_ms: i32) -> Result<usize> {
+    wait(epfd, events, max, Timeout::after_ms(timeout_ms))
+}
+
+/// epoll_pwait(2).
+pub fn sys_epoll_pwait(
+    epfd: i32,
+    events: usize,
+    max: i32,
+    timeout_ms: i32,
+    mask: usize,
+    mask_size: usize,
+) -> Result<usize> {
+    with_mask(mask, mask_size, || wait(epfd, events, max, Timeout::after_ms(timeout_ms)))
+}
+
+/// epoll_pwait2(2).
+pub fn sys_epoll_pwait2(
+    epfd: i32,
+    events: usize,
+    max: i32,
+    timeout: usize,
+    mask: usize,
+    mask_size: usize,
+) -> Result<usize> {
+    let timeout = Timeout::from_timespec(timeout)?;
+    with_mask(mask, mask_size, || wait(epfd, events, max, timeout))
+}
+
+fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> {
+    const SIZE: usize = size_of::<g::epoll_event>();
+    let max = match usize::try_from(max) {
+        Ok(max) if max > 0 && max <= i32::MAX as usize / SIZE => max,
+        _ => return Err(Errno::EINVAL),
+    };
+    user::access_ok(address, max * SIZE)?;
+    let holder = current_file(epfd)?;
+    let epoll = holder.downcast::<Instance>().map(|instance| instance.0.clone()).ok_or(Errno::EINVAL)?;
+
+    epoll.prepare(timeout != Timeout::Now);
+    let mut found = Events::new();
+    epoll.collect(max, &mut found);
+    if found.is_empty() && timeout != Timeout::Now {
+        let check = || {
+            epoll.collect(max, &mut found);
+            (!found.is_empty()).then_some(())
+        };
+        match wait_until(core::slice::from_ref(&epoll.queue), timeout.deadline(), Interrupt::BySignal, check) {
+            Ok(()) | Err(Errno::ETIMEDOUT) => {}
+            Err(Errno::ERESTARTSYS) => return Err(Errno::EINTR),
+            Err(errno) => return Err(errno),
+        }
+    }
+    for (i, one) in found.iter().enumerate() {
+        let event = g::epoll_event { events: one.events, data: one.item.data.get() };
+        if let Err(errno) = user::write(address + i * SIZE, &event) {
+            epoll.put_back(&found[i..]);
+            return if i > 0 { Ok(i) } else { Err(errno) };
+        }
+    }
+    Ok(found.len())
+}

@@ -1,0 +1,245 @@
+//! Changing attributes: chmod(2), chown(2), utimensat(2), truncate(2), and their relatives.
+
+use crate::file::anon::Nameless;
+use crate::file::{self, File};
+use crate::fs::PathRef;
+use crate::fs::path::{self, Caller, check_flags};
+use crate::mm::user;
+use crate::signal::{self, SigInfo};
+use crate::task;
+use uapi::raw::general as g;
+use uapi::{Errno, Result};
+use vfs::landlock::access;
+use vfs::{Change, Cred, FILE_MAX, FileType, SetTime, notify, ops};
+
+/// chmod(2).
+pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
+    sys_fchmodat2(g::AT_FDCWD, name, mode, 0)
+}
+
+/// fchmod(2).
+pub fn sys_fchmod(fd: i32, mode: u32) -> Result<()> {
+    let caller = Caller::current();
+    let file = file::current_file(fd)?;
+    match file.ops.nameless() {
+        Some(inode) => change_nameless(inode, &ops::chmod_change(perm(inode), mode, &caller.cred())?),
+        None => return ops::chmod(&open_place(&file)?, mode, &caller.cred()),
+    }
+    Ok(())
+}
+
+/// fchmodat(2) as the kernel has it: without flags.
+pub fn sys_fchmodat(fd: i32, name: usize, mode: u32) -> Result<()> {
+    sys_fchmodat2(fd, name, mode, 0)
+}
+
+/// fchmodat2(2).
+pub fn sys_fchmodat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()> {
+    check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH)?;
+    let name = path::read_at(name, flags)?;
+    let caller = Caller::current();
+    let place = caller.resolve_at(fd, &name, flags)?;
+    ops::chmod(&place, mode, &caller.cred())
+}
+
+/// The place of an open file. Those that are neither in the tree nor have attributes of their own (event counters) have
+/// nothing to change: EOPNOTSUPP.
+fn open_place(file: &File) -> Result<PathRef> {
+    file.path.clone().ok_or(Errno::EOPNOTSUPP)
+}
+
+/// Mode, owner and group of a file outside the tree.
+fn perm(inode: &Nameless) -> (u32, u32, u32) {
+    let attr = inode.attr.get();
+    (attr.mode, attr.uid, attr.gid)
+}
+
+/// Changes attributes of a file outside the tree.
+fn change_nameless(inode: &Nameless, change: &Change) {
+    let mut new = inode.attr.get();
+    new.mode = change.mode.map_or(new.mode, |mode| new.mode & g::S_IFMT | mode);
+    new.uid = change.uid.unwrap_or(new.uid);
+    new.gid = change.gid.unwrap_or(new.gid);
+    let now = hal::clock::realtime_ns();
+    (new.ctime, new.ctime_ns) = ((now / 1_000_000_000) as i64, (now % 1_000_000_000) as u32);
+    let set = |old: (i64, u32), time: Option<SetTime>| match time {
+        None => old,
+        Some(SetTime::Now) => (new.ctime, new.ctime_ns),
+        Some(SetTime::At(seconds, ns)) => (seconds, ns),
+    };
+    (new.atime, new.atime_ns) = set((new.atime, new.atime_ns), change.atime);
+    (new.mtime, new.mtime_ns) = set((new.mtime, new.mtime_ns), change.mtime);
+    inode.attr.set(new);
+}
+
+/// utimensat(2) for a file outside the tree: EPERM, EACCES.
+fn set_nameless_times(inode: &Nameless, [atime, mtime]: [Option<SetTime>; 2], cred: &Cred<'_>) -> Result<()> {
+    let (mode, uid, gid) = perm(inode);
+    if !cred.owns(uid) {
+        if [atime, mtime] != NOW {
+            return Err(Errno::EPERM);
+        }
+        let writable = if cred.in_group(gid) { mode & 0o020 } else { mode & 0o002 };
+        if writable == 0 {
+            return Err(Errno::EACCES);
+        }
+    }
+    change_nameless(inode, &Change { atime, mtime, ..Change::default() });
+    Ok(())
+}
+
+/// An id of chown(2): -1 leaves it.
+const fn id(value: u32) -> Option<u32> {
+    if value == u32::MAX { None } else { Some(value) }
+}
+
+/// chown(2).
+pub fn sys_chown(name: usize, uid: u32, gid: u32) -> Result<()> {
+    sys_fchownat(g::AT_FDCWD, name, uid, gid, 0)
+}
+
+/// lchown(2).
+pub fn sys_lchown(name: usize, uid: u32, gid: u32) -> Result<()> {
+    sys_fchownat(g::AT_FDCWD, name, uid, gid, g::AT_SYMLINK_NOFOLLOW)
+}
+
+/// fchown(2).
+pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
+    let caller = Caller::current();
+    let file = file::current_file(fd)?;
+    let (uid, gid) = (id(uid), id(gid));
+    match file.ops.nameless() {
+        Some(inode) => change_nameless(inode, &ops::chown_change(perm(inode), uid, gid, false, &caller.cred())?),
+        None => return ops::chown(&open_place(&file)?, uid, gid, &caller.cred()),
+    }
+    Ok(())
+}
+
+/// fchownat(2).
+pub fn sys_fchownat(fd: i32, name: usize, uid: u32, gid: u32, flags: u32) -> Result<()> {
+    check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH)?;
+    let name = path::read_at(name, flags)?;
+    let caller = Caller::current();
+    let place = caller.resolve_at(fd, &name, flags)?;
+    ops::chown(&place, id(uid), id(gid), &caller.cred())
+}
+
+/// Sets both times of a path, or of the file of `fd` if `name` is 0.
+fn set_times(fd: i32, name: usize, flags: u32, times: [Option<SetTime>; 2]) -> Result<()> {
+    let caller = Caller::current();
+    let [atime, mtime] = times;
+    let place = if name == 0 && fd != g::AT_FDCWD {
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let file = file::current_file(fd)?;
+        if let Some(inode) = file.ops.nameless() {
+            return set_nameless_times(inode, times, &caller.cred());
+        }
+        open_place(&file)?
+    } else {
+        let name = path::read(name)?;
+        caller.resolve_at(fd, &name, flags)?
+    };
+    ops::set_times(&place, atime, mtime, &caller.cred())
+}
+
+const NOW: [Option<SetTime>; 2] = [Some(SetTime::Now); 2];
+
+/// utimensat(2).
+pub fn sys_utimensat(fd: i32, name: usize, times: usize, flags: u32) -> Result<()> {
+    let mut set = NOW;
+    if times != 0 {
+        for (at, [seconds, ns]) in set.iter_mut().zip(user::read::<[[i64; 2]; 2]>(times)?) {
+            *at = match u32::try_from(ns) {
+                Ok(g::UTIME_NOW) => Some(SetTime::Now),
+                Ok(g::UTIME_OMIT) => None,
+                Ok(ns) if ns < 1_000_000_000 => Some(SetTime::At(seconds, ns)),
+                _ => return Err(Errno::EINVAL),
+            };
+        }
+        if set == [None, None] {
+            return Ok(());
+        }
+    }
+    check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH)?;
+    set_times(fd, name, flags, set)
+}
+
+/// utime(2): whole seconds.
+pub fn sys_utime(name: usize, times: usize) -> Result<()> {
+    let mut set = NOW;
+    if times != 0 {
+        let [atime, mtime] = user::read::<[i64; 2]>(times)?;
+        set = [Some(SetTime::At(atime, 0)), Some(SetTime::At(mtime, 0))];
+    }
+    set_times(g::AT_FDCWD, name, 0, set)
+}
+
+/// utimes(2): microseconds.
+pub fn sys_utimes(name: usize, times: usize) -> Result<()> {
+    sys_futimesat(g::AT_FDCWD, name, times)
+}
+
+/// futimesat(2).
+pub fn sys_futimesat(fd: i32, name: usize, times: usize) -> Result<()> {
+    let mut set = NOW;
+    if times != 0 {
+        for (at, [seconds, us]) in set.iter_mut().zip(user::read::<[[i64; 2]; 2]>(times)?) {
+            let us = u32::try_from(us).ok().filter(|&us| us < 1_000_000).ok_or(Errno::EINVAL)?;
+            *at = Some(SetTime::At(seconds, us * 1000));
+        }
+    }
+    set_times(fd, name, 0, set)
+}
+
+/// A new size within RLIMIT_FSIZE. EFBIG, with SIGXFSZ.
+pub(crate) fn check_size(old: u64, size: u64) -> Result<()> {
+    let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE));
+    if size > old && size > limit {
+        // SIGXFSZ is sent besides EFBIG; its delivery can't fail here.
+        let _ = signal::send_to_task(&task::current(), SigInfo::from_kernel(g::SIGXFSZ));
+        return Err(Errno::EFBIG);
+    }
+    if size > FILE_MAX { Err(Errno::EFBIG) } else { Ok(()) }
+}
+
+/// truncate(2).
+pub fn sys_truncate(name: usize, size: i64) -> Result<()> {
+    let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
+    let name = path::read(name)?;
+    let caller = Caller::current();
+    let place = caller.resolve(g::AT_FDCWD, &name, true)?;
+    if place.inode().file_type() == FileType::Regular {
+        check_size(place.inode().attr()?.size, size)?;
+    }
+    ops::truncate(&place, size, &caller.cred())?;
+    crate::mm::reverse::truncated(place.inode(), size);
+    Ok(())
+}
+
+/// ftruncate(2).
+pub fn sys_ftruncate(fd: i32, size: i64) -> Result<()> {
+    let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
+    let file = file::current_file(fd)?;
+    let inode = file.ops.inode().filter(|i| i.file_type() == FileType::Regular).ok_or(Errno::EINVAL)?;
+    if !file.writable() {
+        return Err(Errno::EINVAL);
+    }
+    check_size(inode.attr()?.size, size)?;
+    file.check_right(access::TRUNCATE)?;
+    inode.truncate(size)?;
+    crate::mm::reverse::truncated(&inode, size);
+    match &file.path {
+        Some(place) => {
+            notify::happened(place, g::IN_MODIFY, false);
+            ops::drop_set_id(place, &Caller::current().cred())
+        }
+        None => Ok(()),
+    }
+}
+
+/// umask(2).
+pub fn sys_umask(mask: u32) -> u32 {
+    task::with_current(|t| t.fs().set_umask(mask))
+}

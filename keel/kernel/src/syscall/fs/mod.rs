@@ -1,0 +1,8 @@
+//! Calls on names: attributes, links, extended attributes, space, directories.
+
+pub mod attributes;
+pub mod names;
+pub mod space;
+pub mod stat;
+pub mod working;
+pub mod xattr;

@@ -1,0 +1,5 @@
+//! Calls about memory.
+
+pub mod barrier;
+pub mod calls;
+pub mod other;

@@ -1,0 +1,4 @@
+//! Calls about signals.
+
+pub mod calls;
+pub mod kill;

@@ -1,0 +1,4 @@
+//! Calls on sockets.
+
+pub mod calls;
+pub mod transfer;
