@@ -16,15 +16,15 @@ fn info() -> &'static BootInfo {
 
 pub(crate) extern "C" fn rust_boot() -> ! {
     let info = info();
-    crate::stub::init_cpu(0);
+    crate::x86_64::init_cpu(0);
     if info.magic != MAGIC || info.version != abi::VERSION {
-        crate::stub::out(abi::layout::port::PANIC);
+        crate::kvm::ports::out(abi::layout::port::PANIC);
     }
     crate::ring::init(info.flags);
     crate::buddy::init(info);
     crate::clock::init(info);
     crate::fpu::init(info.xcr0);
-    (crate::stub::hooks().boot)(info)
+    (crate::hooks::KEEL_HOOKS.boot)(info)
 }
 
 /// The boot information.
@@ -142,7 +142,7 @@ impl Report {
             let _ = write!(self, " {address:#x}");
         }
         if first {
-            (crate::stub::hooks().report)(&mut self, frame.as_ref());
+            (crate::hooks::KEEL_HOOKS.report)(&mut self, frame.as_ref());
         }
         crate::ring::end(Op::Crash, 125, &self.text[..self.len])
     }

@@ -30,19 +30,19 @@ mod frame_kvm;
 #[cfg(not(feature = "hosted"))]
 pub mod heap;
 #[cfg(not(feature = "hosted"))]
+pub mod hooks;
+#[cfg(not(feature = "hosted"))]
+mod kvm;
+#[cfg(not(feature = "hosted"))]
 mod mem;
 #[cfg(not(feature = "hosted"))]
 pub mod paging;
-#[cfg(not(feature = "hosted"))]
-pub mod percpu;
 #[cfg(not(feature = "hosted"))]
 pub mod ring;
 #[cfg(not(feature = "hosted"))]
 pub mod smp;
 #[cfg(not(feature = "hosted"))]
 mod stacks;
-#[cfg(not(feature = "hosted"))]
-mod stub;
 pub mod sync;
 #[cfg(not(feature = "hosted"))]
 mod tables;
@@ -53,3 +53,8 @@ pub mod trap;
 #[cfg(not(feature = "hosted"))]
 pub mod user;
 pub mod watch;
+#[cfg(not(feature = "hosted"))]
+mod x86_64;
+
+#[cfg(not(feature = "hosted"))]
+pub use x86_64::percpu;

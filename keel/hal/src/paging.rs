@@ -71,7 +71,7 @@ fn active() -> &'static Cell<u64> {
 
 /// Forgets the cached translations of this virtual CPU.
 pub(crate) fn reload() {
-    crate::stub::load_cr3(active().get() as usize);
+    crate::x86_64::ring0::load_cr3(active().get() as usize);
 }
 
 /// A table of 512 entries in the direct map.
@@ -463,7 +463,7 @@ impl AddressSpace {
     /// Forgets one cached translation if this space is active.
     pub fn flush_page(&self, va: usize) {
         if self.is_active() {
-            crate::stub::invalidate_page(va);
+            crate::x86_64::ring0::invalidate_page(va);
         }
     }
 }
@@ -523,7 +523,7 @@ pub fn activate_unlocked(root: Root) -> bool {
     left.store(old, SeqCst);
     active().set(root.0);
     crate::smp::without_lock(|| {
-        crate::stub::load_cr3(root.0 as usize);
+        crate::x86_64::ring0::load_cr3(root.0 as usize);
         left.store(0, SeqCst);
     });
     true
@@ -531,7 +531,7 @@ pub fn activate_unlocked(root: Root) -> bool {
 
 fn load(root: u64) {
     active().set(root);
-    crate::stub::load_cr3(root as usize);
+    crate::x86_64::ring0::load_cr3(root as usize);
 }
 
 /// Number of entries of a table of this level that belong to programs.

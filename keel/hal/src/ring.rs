@@ -75,13 +75,13 @@ pub fn has_completion() -> bool {
 /// Rings the doorbell unless a helper polls already: the virtual CPU goes on.
 pub fn doorbell() {
     if !is_polled() {
-        crate::stub::out(port::DOORBELL);
+        crate::kvm::ports::out(port::DOORBELL);
     }
 }
 
 /// Exits once so that the monitor serves what is in the ring; returns when it was served.
 pub fn serve() {
-    crate::stub::out(port::SERVE);
+    crate::kvm::ports::out(port::SERVE);
 }
 
 /// Like [`serve`], while other virtual CPUs may come into keel: the caller holds no borrows.
@@ -143,7 +143,7 @@ pub fn has_submission() -> bool {
 pub fn idle(deadline_ns: Option<u64>) {
     ring().deadline_ns.store(deadline_ns.unwrap_or(u64::MAX), SeqCst);
     if !has_completion() && !percpu::work_pending() {
-        crate::smp::without_lock(|| crate::stub::out(port::IDLE));
+        crate::smp::without_lock(|| crate::kvm::ports::out(port::IDLE));
     }
 }
 
@@ -167,7 +167,7 @@ pub fn set_deadline(deadline_ns: Option<u64>) {
 #[cold]
 fn call_helper() {
     ring().helper_looks_ns.store(0, SeqCst);
-    crate::stub::out(port::DOORBELL);
+    crate::kvm::ports::out(port::DOORBELL);
 }
 
 /// Whether to be interrupted every tick (10 ms).

@@ -10,8 +10,8 @@
 //! their order (SDM volume 3, 9.2.2), so who sees the word also sees all that the program stored before.
 
 use crate::cell::Global;
+use crate::kvm::ports::out_byte;
 use crate::percpu::{self, FLUSH, IN_KEEL, WORK_PENDING, word_of};
-use crate::stub::out_byte;
 use crate::sync;
 use crate::thread::Thread;
 use abi::layout::port;
@@ -64,7 +64,7 @@ pub(crate) extern "C" fn rust_enter() {
     }
 }
 
-/// Takes the big lock in the middle of a call that began without it; see [`crate::trap::kernel::Unlocked`].
+/// Takes the big lock in the middle of a call that began without it; see [`crate::hooks::Unlocked`].
 pub fn enter() {
     rust_enter();
 }
@@ -92,7 +92,7 @@ pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
 /// Starts a further virtual CPU, whose first thread is `idle`; and the first virtual CPU's, if it was alone
 /// so far. Its `start_cpu` hook runs soon.
 pub fn start(cpu: usize, idle: &Thread) {
-    crate::stub::init_cpu(cpu);
+    crate::x86_64::init_cpu(cpu);
     word_of(cpu, percpu::KSTACK_TOP).store(idle.top() as u32, Relaxed);
     word_of(cpu, percpu::KSTACK_TOP + 4).store((idle.top() as u64 >> 32) as u32, Relaxed);
     if !several() {

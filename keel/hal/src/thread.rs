@@ -3,15 +3,12 @@
 use crate::fpu::XsaveArea;
 use crate::stacks::{self, STACK_BYTES};
 use crate::trap::TrapFrame;
+use crate::x86_64::switch::{first_switch_to, keel_switch};
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 
 /// What a starting virtual CPU leaves free at the top of its idle thread's stack, where that was prepared.
 pub(crate) const START_ROOM: usize = STACK_BYTES / 2;
-
-unsafe extern "C" {
-    fn keel_switch(save: *mut usize, to: usize);
-}
 
 /// Kernel stack and saved state of one thread. Its [`TrapFrame`] lies at the stack's top.
 #[derive(Debug)]
@@ -27,25 +24,26 @@ impl Thread {
     /// A thread that, when switched to first, calls the kernel's `thread_start` hook with a copy of
     /// `frame`. `None` when memory is used up.
     pub fn new(frame: &TrapFrame) -> Option<Self> {
-        Self::starting_at(frame, crate::stub::thread_entry_address())
+        Self::starting_at(frame, crate::x86_64::gate::thread_entry_address())
     }
 
     /// The thread of a virtual CPU that has nothing to run: calls the kernel's `idle` hook. `None` when
     /// memory is used up.
     pub fn idle() -> Option<Self> {
-        Self::starting_at(&TrapFrame::new(0, 0), crate::stub::idle_entry_address())
+        Self::starting_at(&TrapFrame::new(0, 0), crate::x86_64::gate::idle_entry_address())
     }
 
     fn starting_at(frame: &TrapFrame, entry: usize) -> Option<Self> {
         let fpu = XsaveArea::new()?;
         let stack = stacks::take()?;
         let top = stack + STACK_BYTES - size_of::<TrapFrame>();
-        let rsp = top - 7 * 8;
+        let words = first_switch_to(entry);
+        let rsp = top - size_of_val(&words);
         // SAFETY: the stack was just taken and nobody else knows it; the writes are inside it and
         // aligned (the frame's size is a multiple of 16).
         unsafe {
             (top as *mut TrapFrame).write(frame.clone());
-            (rsp as *mut [usize; 7]).write([0, 0, 0, 0, 0, 0, entry]);
+            (rsp as *mut [usize; 7]).write(words);
         }
         Some(Self {
             stack,

@@ -5,16 +5,9 @@
 //! [`abi::layout::USER_TOP`].
 
 use crate::frame::{FRAME_SIZE, Frame};
-use crate::percpu::{FAULT_ADDRESS, gs_read};
+use crate::x86_64::percpu::fault_address;
+use crate::x86_64::user_copy::{keel_user_clear, keel_user_cmpxchg, keel_user_copy, keel_user_load, keel_user_string};
 use abi::layout::USER_TOP;
-
-unsafe extern "C" {
-    fn keel_user_copy(to: usize, from: usize, len: usize) -> usize;
-    fn keel_user_clear(to: usize, unused: usize, len: usize) -> usize;
-    fn keel_user_load(address: usize, result: *mut u32) -> usize;
-    fn keel_user_cmpxchg(address: usize, result: *mut u32, old: u32, unused: u32, new: u32) -> usize;
-    fn keel_user_string(to: *mut u8, from: usize, len: usize) -> usize;
-}
 
 /// An access that a page fault stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +28,7 @@ fn check(address: usize, len: usize) -> Result<(), Stopped> {
 
 #[cold]
 fn stopped(left: usize, len: usize) -> Stopped {
-    Stopped { address: gs_read!(FAULT_ADDRESS, usize, ":r"), done: len - left }
+    Stopped { address: fault_address(), done: len - left }
 }
 
 #[inline(always)]

@@ -4,7 +4,7 @@
 //! the symbols that a freestanding program must have.
 #![no_std]
 
-use hal::trap::kernel::Hooks;
+use hal::hooks::Hooks;
 
 /// What `hal` calls.
 // SAFETY: the name is unique in the image; `hal` declares it with this type.

@@ -22,7 +22,7 @@ pub mod task;
 pub mod time;
 
 /// What hal calls.
-pub const HOOKS: hal::trap::kernel::Hooks = hal::trap::kernel::Hooks {
+pub const HOOKS: hal::hooks::Hooks = hal::hooks::Hooks {
     boot: boot::boot,
     syscall: syscall::syscall,
     quick_calls: syscall::quick::CALLS,

@@ -44,7 +44,7 @@ pub(crate) fn relax(round: &mut u32) {
     const ROUNDS: u32 = 1200;
     *round += 1;
     if round.is_multiple_of(ROUNDS) {
-        crate::stub::out(abi::layout::port::YIELD);
+        crate::kvm::ports::out(abi::layout::port::YIELD);
     } else {
         core::hint::spin_loop();
     }

@@ -10,7 +10,7 @@ use super::watch;
 use crate::file::unlocked::{GIVES_NOTHING, TAKES_ALL};
 use crate::mm::user::{MAX_RW_COUNT, access_ok};
 use crate::task::{Task, try_borrow_current};
-use hal::trap::kernel::{QUICK_CALLS, Quick};
+use hal::hooks::{QUICK_CALLS, Quick};
 use uapi::raw::general as g;
 
 /// The calls that [`quick`] knows, by number.

@@ -12,9 +12,9 @@
 use super::{history, share, watch};
 use crate::mm::user::access_ok;
 use crate::task::{futex, try_borrow_current};
+use hal::hooks::Unlocked;
 use hal::sync::grace;
 use hal::trap::TrapFrame;
-use hal::trap::kernel::Unlocked;
 use hal::{percpu, smp};
 use uapi::raw::general as g;
 

@@ -3,7 +3,7 @@
 //! A program could change the GS base (WRGSBASE is not privileged); it would only harm its own pod.
 //! `arch_prctl(ARCH_SET_GS)` is refused for that reason.
 
-use abi::layout::{MAX_CPUS, percpu};
+use abi::layout::{MAX_CPUS, PERCPU_STRIDE, percpu};
 use core::sync::atomic::AtomicU32;
 
 /// GS offset of the word that holds the gate's address; patched call sites jump through it.
@@ -12,7 +12,7 @@ pub const GATE_OFFSET: u32 = 8;
 /// GS offset of the word that holds the number of the virtual CPU; the vDSO reads it.
 pub const CPU_INDEX_OFFSET: u32 = 36;
 
-// GS offsets that the assembly in `stub` uses.
+// GS offsets that the assembly uses.
 pub(crate) const SELF: usize = 0;
 pub(crate) const GATE: usize = GATE_OFFSET as usize;
 pub(crate) const KSTACK_TOP: usize = 16;
@@ -55,7 +55,28 @@ macro_rules! gs_write {
         unsafe { core::arch::asm!(concat!("mov gs:[{o}], {v", $reg, "}"), v = in(reg) $value, o = const $offset, options(nostack, preserves_flags)) }
     };
 }
-pub(crate) use gs_read;
+
+/// GS offset of a place in the per-CPU block.
+pub(super) const fn gs_offset(place: usize) -> isize {
+    place as isize - percpu::DATA as isize
+}
+
+/// Writes a word of the per-CPU block of a virtual CPU that has not had its first exception.
+pub(super) fn write_block(cpu: usize, place: usize, value: u64) {
+    assert!(cpu < MAX_CPUS && place < PERCPU_STRIDE && place.is_multiple_of(8));
+    // SAFETY: the per-CPU block is reserved RAM in the direct map; nobody else uses these parts of it before the virtual
+    // CPU's first exception.
+    unsafe { core::ptr::write_volatile((abi::tables::block(cpu) + place) as *mut u64, value) }
+}
+
+/// Fills the data of a virtual CPU that patched sites, the assembly and [`cpu_index`] rely on.
+pub(super) fn init(cpu: usize, gate: usize) {
+    let word = |offset: usize, value: u64| write_block(cpu, percpu::DATA + offset, value);
+    word(SELF, (abi::tables::block(cpu) + percpu::DATA) as u64);
+    word(GATE, gate as u64);
+    word(WORK_PENDING, (cpu as u64) << 32);
+    word(IN_KEEL, 1);
+}
 
 /// Asks keel to look around before it returns to a program: signals, another thread to run, the
 /// ring. Checked with one load at every exit.
@@ -114,6 +135,11 @@ pub(crate) fn fault_record() -> crate::trap::FaultInfo {
     }
 }
 
+/// Address of the last access to program memory that a page fault stopped.
+pub(crate) fn fault_address() -> usize {
+    gs_read!(FAULT_ADDRESS, usize, ":r")
+}
+
 /// Ranks of the locks that this virtual CPU holds.
 #[cfg(feature = "lock-ranks")]
 pub(crate) fn held_ranks() -> u32 {
@@ -137,3 +163,4 @@ pub(crate) fn set_kernel_stack(top: usize) {
 }
 
 const _: () = assert!(percpu::DATA + 0x100 <= percpu::IDT);
+const _: () = assert!(CPU_INDEX == WORK_PENDING + 4 && FLUSH == IN_KEEL + 4);
