@@ -38,7 +38,7 @@ const COMMON: [&str; 10] = [
 #[test]
 fn a_panic_is_reported() {
     let text = report("panic");
-    assert!(text.starts_with("hull: the pod's kernel failed: as --fail-keel asks (hal/src/boot.rs:"), "{text}");
+    assert!(text.starts_with("hull: the pod's kernel failed: as --fail-keel asks (hal/src/kvm/boot.rs:"), "{text}");
     has_in_order(&text, &COMMON);
     assert!(text.contains("--fail-keel=panic -- sh -c 'cat /etc/passwd >/dev/null; exit 3'\n"), "{text}");
 }
@@ -56,7 +56,7 @@ fn a_stack_that_is_too_small_is_reported() {
     let text = report("stack");
     let start = "hull: the pod's kernel failed: a kernel stack overflowed: exception 14 (code 0x";
     assert!(text.starts_with(start), "{text}");
-    has_in_order(&text, &["registers: rsp 0x7fc0", "hal::boot::deeper"]);
+    has_in_order(&text, &["registers: rsp 0x7fc0", "hal::kvm::boot::deeper"]);
     has_in_order(&text, &["thread 2, maybe in this call:\n  [2] exit_group(0x3, ", "reproduce: "]);
 }
 

@@ -5,10 +5,11 @@
 //! takes and gives without the lock.
 
 use crate::cell::Global;
+use crate::direct_map;
 use crate::frame::FRAME_SIZE;
 use crate::percpu;
 use crate::sync::{Count, Rank, SpinLock, several};
-use abi::layout::{DIRECT_BASE, MAX_CPUS};
+use abi::layout::MAX_CPUS;
 use abi::request::Op;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -268,8 +269,8 @@ impl Cache {
 
 /// Sets the allocator up (boot).
 pub(crate) fn init(info: &abi::boot::BootInfo) {
-    TABLES.frames.set(DIRECT_BASE + info.frame_table as usize);
-    TABLES.window.set(DIRECT_BASE + info.window_table as usize);
+    TABLES.frames.set(direct_map::address(info.frame_table));
+    TABLES.window.set(direct_map::address(info.window_table));
     TABLES.window_pages.set(info.window_limit as usize / FRAME_SIZE);
     let limit = (info.ram_limit / FRAME_SIZE as u64) as u32;
     TABLES.limit.set(limit);
@@ -331,9 +332,30 @@ pub(crate) fn give_block(gpa: u64, order: usize) {
     }
 }
 
-/// RAM bytes: existing, free, limit. Takes no lock: reports of failures use it.
-pub(crate) fn usage() -> [u64; 3] {
-    [PAGES.load(Relaxed), FREE.load(Relaxed), TABLES.limit.get()].map(|p| u64::from(p) * FRAME_SIZE as u64)
+/// Memory figures in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RamUsage {
+    /// RAM that the monitor has given so far.
+    pub total: u64,
+    /// Of that, not in use.
+    pub free: u64,
+    /// What it may become.
+    pub limit: u64,
+}
+
+impl RamUsage {
+    /// Whether there is enough for pages that are likely, but not certain, to be used.
+    pub const fn abounds(&self) -> bool {
+        let eighth = self.limit / 8;
+        let least = 2 * abi::layout::LARGE_PAGE_SIZE as u64;
+        self.limit - self.total + self.free >= if eighth > least { eighth } else { least }
+    }
+}
+
+/// Bytes of RAM in use and available now, and the pod's limit. Takes no lock: reports of failures use it.
+pub fn ram_usage() -> RamUsage {
+    let bytes = |pages: u32| u64::from(pages) * FRAME_SIZE as u64;
+    RamUsage { total: bytes(PAGES.load(Relaxed)), free: bytes(FREE.load(Relaxed)), limit: bytes(TABLES.limit.get()) }
 }
 
 /// Pages that are free or may still be asked of the monitor.

@@ -6,9 +6,10 @@
 
 use crate::buddy::{give_block, refs, take_block};
 use crate::cell::Global;
+use crate::direct_map;
 use crate::percpu;
 use crate::sync::{Guard, Rank, SpinLock, several};
-use abi::layout::{DIRECT_BASE, MAX_CPUS, PAGE_SIZE};
+use abi::layout::{MAX_CPUS, PAGE_SIZE};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -70,7 +71,7 @@ static HEAP: SpinLock<Heap> = SpinLock::new(
 
 /// The frame that a small object lies in, by guest-physical address.
 fn frame_of(object: *mut u8) -> u64 {
-    ((object as usize - DIRECT_BASE) & !(PAGE_SIZE - 1)) as u64
+    direct_map::gpa(object as usize & !(PAGE_SIZE - 1))
 }
 
 /// Gives the frames of free small objects back in which none is in use: their number. Nothing if not much was freed
@@ -131,7 +132,7 @@ impl Heap {
 
     /// Adds the objects of a frame that was just taken.
     fn add_frame(&mut self, class: usize, gpa: u64) {
-        let (block, size) = (DIRECT_BASE + gpa as usize, CLASSES[class]);
+        let (block, size) = (direct_map::address(gpa), CLASSES[class]);
         for i in (0..PAGE_SIZE / size).rev() {
             self.push(class, (block + i * size) as *mut u8);
         }
@@ -277,8 +278,7 @@ static GLOBAL: KeelHeap = KeelHeap;
 unsafe impl GlobalAlloc for KeelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(layout) else {
-            return take_block_or_trim(order_of(layout))
-                .map_or(null_mut(), |gpa| (DIRECT_BASE + gpa as usize) as *mut u8);
+            return take_block_or_trim(order_of(layout)).map_or(null_mut(), |gpa| direct_map::address(gpa) as *mut u8);
         };
         let object =
             if several() { Cache::here().take(class) } else { shared_with(class).and_then(|mut heap| heap.pop(class)) };
@@ -289,7 +289,7 @@ unsafe impl GlobalAlloc for KeelHeap {
         match class_of(layout) {
             Some(class) if several() => Cache::here().give(class, object),
             Some(class) => HEAP.lock().push(class, object),
-            None => give_block((object as usize - DIRECT_BASE) as u64, order_of(layout)),
+            None => give_block(direct_map::gpa(object as usize), order_of(layout)),
         }
     }
 }

@@ -15,37 +15,26 @@ extern crate alloc;
 extern crate std;
 
 #[cfg(not(feature = "hosted"))]
-pub mod boot;
-#[cfg(not(feature = "hosted"))]
 mod buddy;
 pub mod cell;
-pub mod clock;
-#[cfg(not(feature = "hosted"))]
-pub mod cpu;
-#[cfg(not(feature = "hosted"))]
-pub mod fpu;
-pub mod frame;
-#[cfg(not(feature = "hosted"))]
-mod frame_kvm;
+mod contract;
 #[cfg(not(feature = "hosted"))]
 pub mod heap;
 #[cfg(not(feature = "hosted"))]
 pub mod hooks;
+#[cfg(feature = "hosted")]
+mod hosted;
 #[cfg(not(feature = "hosted"))]
 mod kvm;
 #[cfg(not(feature = "hosted"))]
-mod mem;
+mod mapping;
 #[cfg(not(feature = "hosted"))]
-pub mod paging;
+pub mod report;
 #[cfg(not(feature = "hosted"))]
 pub mod ring;
 #[cfg(not(feature = "hosted"))]
 pub mod smp;
-#[cfg(not(feature = "hosted"))]
-mod stacks;
 pub mod sync;
-#[cfg(not(feature = "hosted"))]
-mod tables;
 #[cfg(not(feature = "hosted"))]
 pub mod thread;
 #[cfg(not(feature = "hosted"))]
@@ -56,5 +45,4 @@ pub mod watch;
 #[cfg(not(feature = "hosted"))]
 mod x86_64;
 
-#[cfg(not(feature = "hosted"))]
-pub use x86_64::percpu;
+pub use contract::*;

@@ -1,8 +1,10 @@
 //! Keel's end of the connector ring, and the ways to be served.
 
 use crate::cell::Global;
+use crate::instructions::counter;
 use crate::percpu;
-use abi::layout::{DIRECT_BASE, RING, port};
+use crate::{direct_map, doorbell as bell};
+use abi::layout::RING;
 use abi::request::Op;
 use abi::ring::{Completion, ENTRIES, Ring, Submission, server_state};
 use core::cell::{Cell, RefCell};
@@ -21,7 +23,7 @@ static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
 
 fn ring() -> &'static Ring {
     // SAFETY: the monitor reserved and zeroed the ring before boot; its indices are atomics.
-    unsafe { &*((DIRECT_BASE + RING) as *const Ring) }
+    unsafe { &*(direct_map::address(RING as u64) as *const Ring) }
 }
 
 /// Remembers how to be served (boot).
@@ -75,13 +77,13 @@ pub fn has_completion() -> bool {
 /// Rings the doorbell unless a helper polls already: the virtual CPU goes on.
 pub fn doorbell() {
     if !is_polled() {
-        crate::kvm::ports::out(port::DOORBELL);
+        bell::ring();
     }
 }
 
 /// Exits once so that the monitor serves what is in the ring; returns when it was served.
 pub fn serve() {
-    crate::kvm::ports::out(port::SERVE);
+    bell::serve();
 }
 
 /// Like [`serve`], while other virtual CPUs may come into keel: the caller holds no borrows.
@@ -95,10 +97,10 @@ pub fn poll_for_work(ns: u64, patience_ns: u64) -> bool {
     let ring = ring();
     let (ticks, patience) = (crate::clock::ticks(ns), crate::clock::ticks(patience_ns));
     crate::smp::without_lock(|| {
-        let start = crate::clock::tsc();
+        let start = counter();
         let mut seen = (0, start);
         loop {
-            let now = crate::clock::tsc();
+            let now = counter();
             for _ in 0..4 {
                 if percpu::work_pending() {
                     return true;
@@ -122,8 +124,8 @@ pub fn poll_for_work(ns: u64, patience_ns: u64) -> bool {
 pub fn look_for_completion(ns: u64) {
     let ring = ring();
     let ticks = crate::clock::ticks(ns);
-    let start = crate::clock::tsc();
-    while crate::clock::tsc().wrapping_sub(start) < ticks {
+    let start = counter();
+    while counter().wrapping_sub(start) < ticks {
         for _ in 0..8 {
             if ring.comp_tail.load(Relaxed) != ring.comp_head.load(Relaxed) {
                 return;
@@ -143,7 +145,7 @@ pub fn has_submission() -> bool {
 pub fn idle(deadline_ns: Option<u64>) {
     ring().deadline_ns.store(deadline_ns.unwrap_or(u64::MAX), SeqCst);
     if !has_completion() && !percpu::work_pending() {
-        crate::smp::without_lock(|| crate::kvm::ports::out(port::IDLE));
+        crate::smp::without_lock(bell::idle);
     }
 }
 
@@ -167,7 +169,7 @@ pub fn set_deadline(deadline_ns: Option<u64>) {
 #[cold]
 fn call_helper() {
     ring().helper_looks_ns.store(0, SeqCst);
-    crate::kvm::ports::out(port::DOORBELL);
+    bell::ring();
 }
 
 /// Whether to be interrupted every tick (10 ms).
@@ -281,7 +283,7 @@ pub fn gpa_of_mut(bytes: &mut [u8]) -> u64 {
 }
 
 fn gpa_of_address(address: usize) -> u64 {
-    if crate::stacks::is_in_area(address) { crate::stacks::gpa_of(address) } else { (address - DIRECT_BASE) as u64 }
+    if crate::stacks::is_in_area(address) { crate::stacks::gpa_of(address) } else { direct_map::gpa(address) }
 }
 
 /// A request of hal itself, answered before it returns: the extra results, `None` on any error.

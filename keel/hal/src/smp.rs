@@ -10,11 +10,11 @@
 //! their order (SDM volume 3, 9.2.2), so who sees the word also sees all that the program stored before.
 
 use crate::cell::Global;
-use crate::kvm::ports::out_byte;
+use crate::doorbell;
+use crate::instructions::counter;
 use crate::percpu::{self, FLUSH, IN_KEEL, WORK_PENDING, word_of};
 use crate::sync;
 use crate::thread::Thread;
-use abi::layout::port;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -55,9 +55,9 @@ pub(crate) extern "C" fn rust_enter() {
     }
     percpu::set_in_keel();
     if LOCK.0.swap(1, Acquire) != 0 {
-        let start = crate::clock::tsc();
+        let start = counter();
         wait_for(|| LOCK.0.load(Relaxed) == 0 && LOCK.0.swap(1, Acquire) == 0);
-        CONTENDED.set(CONTENDED.get().wrapping_add(crate::clock::tsc().wrapping_sub(start)));
+        CONTENDED.set(CONTENDED.get().wrapping_add(counter().wrapping_sub(start)));
     }
     if percpu::take_flush() {
         crate::paging::reload();
@@ -92,7 +92,7 @@ pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
 /// Starts a further virtual CPU, whose first thread is `idle`; and the first virtual CPU's, if it was alone
 /// so far. Its `start_cpu` hook runs soon.
 pub fn start(cpu: usize, idle: &Thread) {
-    crate::x86_64::init_cpu(cpu);
+    crate::init_cpu(cpu);
     word_of(cpu, percpu::KSTACK_TOP).store(idle.top() as u32, Relaxed);
     word_of(cpu, percpu::KSTACK_TOP + 4).store((idle.top() as u64 >> 32) as u32, Relaxed);
     if !several() {
@@ -102,12 +102,12 @@ pub fn start(cpu: usize, idle: &Thread) {
         sync::set_several();
     }
     ONLINE.set(ONLINE.get() | 1 << cpu);
-    out_byte(port::START, cpu as u8);
+    doorbell::start(cpu);
 }
 
 /// Lets a virtual CPU go on that is idle or about to be.
 pub fn wake(cpu: usize) {
-    out_byte(port::WAKE, cpu as u8);
+    doorbell::wake(cpu);
 }
 
 /// Asks a virtual CPU that polls for work to look around.
@@ -124,7 +124,7 @@ fn in_program(cpu: usize) -> bool {
 pub fn call_attention(cpu: usize) {
     word_of(cpu, WORK_PENDING).store(1, SeqCst);
     if in_program(cpu) {
-        out_byte(port::KICK, cpu as u8);
+        doorbell::kick(cpu);
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn stop(which: impl Fn(usize) -> bool) {
         word_of(cpu, WORK_PENDING).store(1, SeqCst);
         if in_program(cpu) {
             waiting |= 1 << cpu;
-            out_byte(port::KICK, cpu as u8);
+            doorbell::kick(cpu);
         }
     }
     if waiting != 0 {

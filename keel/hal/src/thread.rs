@@ -1,10 +1,10 @@
 //! Threads of keel: a kernel stack each, switched to and from explicitly.
 
-use crate::fpu::XsaveArea;
+use crate::fpu::SavedState;
+use crate::instructions;
 use crate::stacks::{self, STACK_BYTES};
+use crate::switch::{first_switch_to, keel_switch};
 use crate::trap::TrapFrame;
-use crate::x86_64::switch::{first_switch_to, keel_switch};
-use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 
 /// What a starting virtual CPU leaves free at the top of its idle thread's stack, where that was prepared.
@@ -17,24 +17,24 @@ pub struct Thread {
     rsp: Cell<usize>,
     fs_base: Cell<u64>,
     running: Cell<bool>,
-    fpu: UnsafeCell<XsaveArea>,
+    fpu: UnsafeCell<SavedState>,
 }
 
 impl Thread {
     /// A thread that, when switched to first, calls the kernel's `thread_start` hook with a copy of
     /// `frame`. `None` when memory is used up.
     pub fn new(frame: &TrapFrame) -> Option<Self> {
-        Self::starting_at(frame, crate::x86_64::gate::thread_entry_address())
+        Self::starting_at(frame, crate::gate::thread_entry_address())
     }
 
     /// The thread of a virtual CPU that has nothing to run: calls the kernel's `idle` hook. `None` when
     /// memory is used up.
     pub fn idle() -> Option<Self> {
-        Self::starting_at(&TrapFrame::new(0, 0), crate::x86_64::gate::idle_entry_address())
+        Self::starting_at(&TrapFrame::new(0, 0), crate::gate::idle_entry_address())
     }
 
     fn starting_at(frame: &TrapFrame, entry: usize) -> Option<Self> {
-        let fpu = XsaveArea::new()?;
+        let fpu = SavedState::new()?;
         let stack = stacks::take()?;
         let top = stack + STACK_BYTES - size_of::<TrapFrame>();
         let words = first_switch_to(entry);
@@ -81,14 +81,13 @@ impl Thread {
     pub fn set_fs_base(&self, base: u64) {
         self.fs_base.set(base);
         if self.running.get() {
-            // SAFETY: CR4.FSGSBASE is set; keel doesn't use FS.
-            unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) }
+            instructions::set_fs_base(base);
         }
     }
 
     /// The FS base: live from the CPU if `self` is running.
     pub fn fs_base(&self) -> u64 {
-        if self.running.get() { read_fs_base() } else { self.fs_base.get() }
+        if self.running.get() { instructions::fs_base() } else { self.fs_base.get() }
     }
 
     /// Copies the extended register state (x87, MXCSR, vectors) of the running thread `from` into
@@ -118,13 +117,6 @@ impl Drop for Thread {
     }
 }
 
-fn read_fs_base() -> u64 {
-    let base: u64;
-    // SAFETY: CR4.FSGSBASE is set.
-    unsafe { asm!("rdfsbase {}", out(reg) base, options(nostack, preserves_flags, nomem)) };
-    base
-}
-
 /// Leaves `from` (the running thread; `None` for the boot context, which never comes back) and
 /// continues `to`. Returns when another thread switches back. The caller makes `to`'s address space active
 /// first, and keeps both threads alive meanwhile.
@@ -138,7 +130,7 @@ pub fn switch(from: Option<&Thread>, to: &Thread) {
     let mut boot_rsp = 0;
     let save = match from {
         Some(thread) => {
-            thread.fs_base.set(read_fs_base());
+            thread.fs_base.set(instructions::fs_base());
             thread.running.set(false);
             // SAFETY: the area belongs to the thread whose state is live.
             unsafe { (*thread.fpu.get()).save() };

@@ -5,8 +5,8 @@
 //! [`abi::layout::USER_TOP`].
 
 use crate::frame::{FRAME_SIZE, Frame};
-use crate::x86_64::percpu::fault_address;
-use crate::x86_64::user_copy::{keel_user_clear, keel_user_cmpxchg, keel_user_copy, keel_user_load, keel_user_string};
+use crate::percpu::fault_address;
+use crate::user_copy::{keel_user_clear, keel_user_cmpxchg, keel_user_copy, keel_user_load, keel_user_string};
 use abi::layout::USER_TOP;
 
 /// An access that a page fault stopped.

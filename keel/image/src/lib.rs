@@ -13,5 +13,5 @@ static KEEL_HOOKS: Hooks = keel_kernel::HOOKS;
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    hal::boot::panic(info)
+    hal::report::panic(info)
 }

@@ -1,4 +1,23 @@
-//! The platform: a virtual machine of KVM and the monitor beside it.
+//! The platform: a virtual machine of KVM, and the monitor beside it.
 
-pub(crate) mod ports;
-mod start;
+pub mod boot;
+pub mod clock;
+pub(crate) mod direct_map;
+pub(crate) mod doorbell;
+pub mod frame;
+pub mod paging;
+pub(crate) mod stacks;
+mod tables;
+
+/// Waits a moment for another virtual CPU, which the host may have descheduled. `round` counts the moments.
+pub(crate) fn relax(round: &mut u32) {
+    /// Rounds of spinning before the host is asked to run others: some 50 us, as the exit costs half of that, and a virtual
+    /// CPU seldom lacks a processor (`BootInfo::processors`).
+    const ROUNDS: u32 = 1200;
+    *round += 1;
+    if round.is_multiple_of(ROUNDS) {
+        doorbell::yield_now();
+    } else {
+        core::hint::spin_loop();
+    }
+}

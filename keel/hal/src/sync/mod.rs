@@ -18,6 +18,7 @@ pub use rank::Rank;
 pub use spin::{Guard, SpinLock};
 
 use crate::cell::Padded;
+pub(crate) use crate::relax;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -34,29 +35,6 @@ pub fn several() -> bool {
 #[cfg_attr(feature = "hosted", allow(dead_code, reason = "hosted tests have one flag per model"))]
 pub(crate) fn set_several() {
     SEVERAL.store(true, SeqCst);
-}
-
-/// Waits a moment for another virtual CPU, which the host may have descheduled. `round` counts the moments.
-#[cfg(not(feature = "hosted"))]
-pub(crate) fn relax(round: &mut u32) {
-    /// Rounds of spinning before the host is asked to run others: some 50 us, as the exit costs half of that, and a virtual
-    /// CPU seldom lacks a processor (`BootInfo::processors`).
-    const ROUNDS: u32 = 1200;
-    *round += 1;
-    if round.is_multiple_of(ROUNDS) {
-        crate::kvm::ports::out(abi::layout::port::YIELD);
-    } else {
-        core::hint::spin_loop();
-    }
-}
-
-/// The same on the host.
-#[cfg(feature = "hosted")]
-fn relax(_round: &mut u32) {
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(not(loom))]
-    std::thread::yield_now();
 }
 
 /// The atomics that the primitives are made of: loom's where their models run.

@@ -323,7 +323,7 @@ keel_own_fault_entry:   /* keel itself faulted, for want of stack perhaps: the r
     lock = sym crate::smp::LOCK,
     frame = const size_of::<TrapFrame>(),
     thread_start = sym crate::hooks::rust_thread_start,
-    own_fault = sym crate::boot::rust_own_fault,
+    own_fault = sym crate::report::rust_own_fault,
     f_rip = const FAULT_RIP,
     f_rflags = const FAULT_RFLAGS,
     f_rsp = const FAULT_RSP,

@@ -1,10 +1,17 @@
 //! The processor: x86-64.
 
+pub mod cpu;
+pub mod fpu;
 pub(crate) mod gate;
+pub(crate) mod instructions;
+mod mem;
+pub(crate) mod page_table;
 pub mod percpu;
+pub(crate) mod privileged;
 mod restart;
-pub(crate) mod ring0;
+mod start;
 pub(crate) mod switch;
+pub mod trap_frame;
 pub(crate) mod user_copy;
 mod vectors;
 

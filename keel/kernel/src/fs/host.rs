@@ -117,7 +117,7 @@ impl HostFiles for Monitor {
     }
 
     fn memory_is_short(&self) -> bool {
-        let ram = hal::boot::ram_usage();
+        let ram = hal::frame::ram_usage();
         ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 4
     }
 }

@@ -81,7 +81,7 @@ const MAP_FROM_RAM_SLOW: u64 = 8 << 20;
 
 /// Builds the tree from the configuration. Asks the monitor, so it runs in a thread.
 pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
-    let ram = hal::boot::ram_usage();
+    let ram = hal::frame::ram_usage();
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
     let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0;
     let host = Host::new(Rc::new(Monitor::default()), half, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });

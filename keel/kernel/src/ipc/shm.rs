@@ -145,7 +145,7 @@ pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
         return Err(Errno::ENOSPC);
     }
     // No huge pages are reserved; and what the machine can't hold is not promised.
-    if flags & SHM_HUGETLB != 0 || pages > hal::boot::ram_usage().limit / PAGE_SIZE as u64 {
+    if flags & SHM_HUGETLB != 0 || pages > hal::frame::ram_usage().limit / PAGE_SIZE as u64 {
         return Err(Errno::ENOMEM);
     }
     SEGMENTS.borrow_mut().insert(SHMMNI, |id| {

@@ -197,7 +197,7 @@ fn segment_prot(s: &Segment) -> Prot {
 /// The auxiliary vector, getauxval(3), in Linux's order.
 fn auxiliary(request: &ExecRequest<'_>, image: &Image, bias: usize, base: usize, vdso: usize) -> Vec<[u64; 2]> {
     let at = |addr: u64| bias.wrapping_add(addr as usize) as u64;
-    let (hwcap, hwcap2) = hal::boot::hwcap();
+    let (hwcap, hwcap2) = hal::cpu::hwcap();
     let [uid, euid, gid, egid] = request.ids.map(u64::from);
     let mut list = Vec::new();
     let mut add = |kind: u32, value: u64| list.push([u64::from(kind), value]);

@@ -372,7 +372,7 @@ impl Inner {
     fn range_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> (usize, usize) {
         let pages = self.pages_to_copy(vma, va);
         let host = vma.attrs.file().is_some_and(|(file, _)| file.inode.is_host_content());
-        if pages > 1 || !host || vma.attrs.flags.contains(AreaFlags::RANDOM) || !hal::boot::ram_usage().abounds() {
+        if pages > 1 || !host || vma.attrs.flags.contains(AreaFlags::RANDOM) || !hal::frame::ram_usage().abounds() {
             return (va, va + pages * PAGE_SIZE);
         }
         let start = va / (COPY_AROUND * PAGE_SIZE) * (COPY_AROUND * PAGE_SIZE);
@@ -495,7 +495,7 @@ impl Inner {
         if !fits || !self.rules.permit_huge(&vma.attrs) || !prot.contains(Prot::READ) {
             return false;
         }
-        if !hal::boot::ram_usage().abounds() {
+        if !hal::frame::ram_usage().abounds() {
             return false;
         }
         LargeFrame::alloc_zeroed().is_some_and(|frame| self.space.map_large(va, frame, prot).is_some())

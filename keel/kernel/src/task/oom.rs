@@ -20,7 +20,7 @@ const CACHE_STEP: usize = 1024;
 pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
     // Not all that is out of memory is for want of frames.
     let is_short = || {
-        let ram = hal::boot::ram_usage();
+        let ram = hal::frame::ram_usage();
         ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 8
     };
     loop {
@@ -92,7 +92,7 @@ pub fn kill_largest() {
     // One that is on its way out already will give its memory back.
     let dying = process::all().into_iter().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
     if !dying {
-        let limit = hal::boot::ram_usage().limit;
+        let limit = hal::frame::ram_usage().limit;
         let mut largest: Option<(i64, Rc<Process>)> = None;
         for process in process::all() {
             if let Some(score) = badness(&process, limit)

@@ -65,7 +65,7 @@ pub fn oom_score(subject: &Subject) -> Result<Vec<u8>> {
     let process = subject.process()?;
     let resident = process.main_thread().and_then(|t| t.try_mm()).map_or(0, |mm| mm.resident_bytes());
     let adjust = i64::from(process.oom_score_adj.get());
-    let total = hal::boot::ram_usage().limit.max(1000) as i64;
+    let total = hal::frame::ram_usage().limit.max(1000) as i64;
     let score = if adjust == -1000 {
         0
     } else {

@@ -24,7 +24,7 @@ struct Figures {
 
 impl Figures {
     fn now() -> Self {
-        let ram = hal::boot::ram_usage();
+        let ram = hal::frame::ram_usage();
         let used = ram.total.saturating_sub(ram.free);
         let (mut anonymous, mut mapped, mut shared, mut committed) = (0, 0, 0, 0);
         for process in process::all() {

@@ -15,7 +15,7 @@ const ORDERS: u32 = 11;
 
 /// Pages that the pod may have, and those of them that are free.
 fn pages() -> (u64, u64) {
-    let ram = hal::boot::ram_usage();
+    let ram = hal::frame::ram_usage();
     let used = ram.total.saturating_sub(ram.free);
     (ram.limit / PAGE_SIZE as u64, ram.limit.saturating_sub(used) / PAGE_SIZE as u64)
 }

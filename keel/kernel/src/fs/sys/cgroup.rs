@@ -54,11 +54,11 @@ fn constant(content: &'static str) -> Entry {
 }
 
 fn limit() -> u64 {
-    hal::boot::ram_usage().limit
+    hal::frame::ram_usage().limit
 }
 
 fn used() -> u64 {
-    let ram = hal::boot::ram_usage();
+    let ram = hal::frame::ram_usage();
     ram.total.saturating_sub(ram.free)
 }
 

@@ -135,7 +135,7 @@ pub fn nodes() -> Entry {
 
 fn node() -> Entry {
     let memory = || {
-        let ram = hal::boot::ram_usage();
+        let ram = hal::frame::ram_usage();
         let used = ram.total.saturating_sub(ram.free);
         let rows = [("MemTotal", ram.limit), ("MemFree", ram.limit.saturating_sub(used)), ("MemUsed", used)];
         rows.map(|(name, bytes)| format!("Node 0 {}", memory_line(name, bytes))).concat()

@@ -15,7 +15,7 @@ pub struct Blocks;
 
 /// Blocks that the pod's memory fills or begins.
 fn count() -> u64 {
-    hal::boot::ram_usage().limit.div_ceil(BLOCK)
+    hal::frame::ram_usage().limit.div_ceil(BLOCK)
 }
 
 impl SynthDir for Blocks {

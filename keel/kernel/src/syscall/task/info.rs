@@ -125,7 +125,7 @@ pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
 
 /// sysinfo(2). EFAULT.
 pub fn sys_sysinfo(at: usize) -> Result<()> {
-    let ram = hal::boot::ram_usage();
+    let ram = hal::frame::ram_usage();
     // What the pod may have, not what it was given so far.
     let used = ram.total.saturating_sub(ram.free);
     let mut words = [0u64; 14];

@@ -1,11 +1,14 @@
 //! Counted frames of the virtual machine's memory and of its window.
 
 use crate::buddy::{self, LARGE_ORDER, give_block, has_for_programs, take_any, take_block};
-use crate::frame::FRAME_SIZE;
-use crate::sync::Count;
-use abi::layout::{DIRECT_BASE, WINDOW_BASE};
+/// Bytes of a frame.
+pub const FRAME_SIZE: usize = abi::layout::PAGE_SIZE;
 
-pub use crate::buddy::{is_critical, is_scarce};
+use crate::direct_map;
+use crate::sync::Count;
+use abi::layout::WINDOW_BASE;
+
+pub use crate::buddy::{RamUsage, is_critical, is_scarce, ram_usage};
 
 /// 2 MiB of RAM in one aligned piece, not counted: for a large page.
 #[derive(Debug)]
@@ -17,7 +20,7 @@ impl LargeFrame {
         let (gpa, fresh) = take_any(LARGE_ORDER)?;
         if !fresh {
             // SAFETY: the block was just taken: nobody else uses it, and the direct map covers RAM.
-            unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
+            unsafe { core::ptr::write_bytes(direct_map::address(gpa) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
         }
         Some(Self(gpa))
     }
@@ -70,7 +73,7 @@ impl Frame {
 
     /// Virtual address in the direct map.
     pub(crate) fn address(&self) -> usize {
-        DIRECT_BASE + self.0 as usize
+        direct_map::address(self.0)
     }
 
     /// A frame with any content; `None` when the pod's memory is used up but for keel's reserve.

@@ -1,57 +1,19 @@
 //! Page tables of one address space.
 
+use super::tables;
 use crate::cell::Global;
 use crate::frame::{FRAME_SIZE, Frame, LargeFrame};
-use abi::layout::{BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, MAX_CPUS, USER_TOP};
+use crate::page_table::{ACCESSED, ADDRESS, DIRTY, ENTRIES, Entry, LARGE, OCCUPIED, PRESENT, Table};
+use crate::page_table::{entry_of, entry_of_table, index, part, prot_of};
+use crate::privileged;
+use abi::layout::{BOOT_TABLES, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, MAX_CPUS, USER_TOP};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use bitflags::bitflags;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
 
-bitflags! {
-    /// What a mapping allows. A page without `READ` keeps its frame in the table, out of the program's
-    /// reach (PROT_NONE).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Prot: u8 {
-        /// Loads.
-        const READ = 1;
-        /// Stores.
-        const WRITE = 2;
-        /// Instruction fetches.
-        const EXEC = 4;
-    }
-}
-
-/// A present page.
-#[derive(Clone, Debug)]
-pub struct Mapping {
-    /// The frame: a counted handle of its own, so [`Frame::refs`] counts it beside the table's.
-    pub frame: Frame,
-    /// What the table allows now.
-    pub prot: Prot,
-    /// May have been written since mapped.
-    pub dirty: bool,
-    /// May have been used since mapped. A page that was not is in no translation cache: taking it away
-    /// needs no flush.
-    pub accessed: bool,
-}
-
-const PRESENT: u64 = 1;
-const WRITABLE: u64 = 2;
-const USER: u64 = 4;
-const ACCESSED: u64 = 0x20;
-const DIRTY: u64 = 0x40;
-/// In an entry of a page directory: maps a large page itself.
-const LARGE: u64 = 0x80;
-/// Software bit of an entry that is not present: holds a frame that the program may not touch now.
-const HIDDEN: u64 = 0x200;
-/// The entry holds a frame.
-const OCCUPIED: u64 = PRESENT | HIDDEN;
-const NO_EXEC: u64 = 1 << 63;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-const ENTRIES: usize = 512;
+pub use crate::mapping::{Mapping, Prot};
 
 /// Root table in each virtual CPU.
 static ACTIVE: Global<[Cell<u64>; MAX_CPUS]> = Global::new([const { Cell::new(BOOT_TABLES as u64) }; MAX_CPUS]);
@@ -71,36 +33,7 @@ fn active() -> &'static Cell<u64> {
 
 /// Forgets the cached translations of this virtual CPU.
 pub(crate) fn reload() {
-    crate::x86_64::ring0::load_cr3(active().get() as usize);
-}
-
-/// A table of 512 entries in the direct map.
-#[derive(Clone, Copy, Debug)]
-struct Table(u64);
-
-impl Table {
-    fn entry(self, index: usize) -> &'static Cell<u64> {
-        debug_assert!(index < ENTRIES);
-        // SAFETY: `self.0` is the address of a live table of this space (taken from an entry or from
-        // the root), which is changed only under the big lock; the updates of processors (accessed,
-        // dirty) are atomic single words. Entries that allow stores are dirty from the start, and no
-        // program runs in the space while permissions are taken away, so none is lost.
-        unsafe { &*((DIRECT_BASE + self.0 as usize + index * 8) as *const Cell<u64>) }
-    }
-
-    fn child(self, index: usize) -> Option<Self> {
-        let entry = self.entry(index).get();
-        (entry & PRESENT != 0).then_some(Self(entry & ADDRESS))
-    }
-
-    fn child_or_new(self, index: usize) -> Option<Self> {
-        if let Some(child) = self.child(index) {
-            return Some(child);
-        }
-        let child = new_table()?;
-        self.entry(index).set(child.0 | PRESENT | WRITABLE | USER);
-        Some(child)
-    }
+    privileged::load_root(active().get() as usize);
 }
 
 /// Root tables of spaces that are gone, with the tables below them but without pages. The next space is
@@ -115,42 +48,21 @@ const MOST_SPACE_TABLES: usize = 32;
 static ROOTS: Global<RefCell<Vec<Table>>> = Global::new(RefCell::new(Vec::new()));
 
 fn give_table(table: Table) {
-    crate::tables::give(table.0);
+    tables::give(table.0);
 }
 
 fn new_table() -> Option<Table> {
-    crate::tables::take().map(Table)
+    tables::take().map(Table)
 }
 
-/// Index into the table of a level (0: pages).
-const fn index(va: usize, level: usize) -> usize {
-    va >> (12 + 9 * level) & (ENTRIES - 1)
-}
-
-fn entry_of(gpa: u64, prot: Prot) -> u64 {
-    if !prot.contains(Prot::READ) {
-        return gpa | HIDDEN;
+/// The table that an entry holds; a new one if there was none. `None` when memory is used up.
+fn child_or_new(table: Table, index: usize) -> Option<Table> {
+    if let Some(child) = table.child(index) {
+        return Some(child);
     }
-    // Marked as used from the start: a page is mapped because it is about to be, and KVM without hardware
-    // support then shows it together with its neighbours.
-    let mut entry = gpa | PRESENT | USER | ACCESSED;
-    if prot.contains(Prot::WRITE) {
-        entry |= WRITABLE | DIRTY;
-    }
-    if !prot.contains(Prot::EXEC) {
-        entry |= NO_EXEC;
-    }
-    entry
-}
-
-fn prot_of(entry: u64) -> Prot {
-    if entry & PRESENT == 0 {
-        return Prot::empty();
-    }
-    let mut prot = Prot::READ;
-    prot.set(Prot::WRITE, entry & WRITABLE != 0);
-    prot.set(Prot::EXEC, entry & NO_EXEC == 0);
-    prot
+    let child = new_table()?;
+    table.entry(index).set(entry_of_table(child));
+    Some(child)
 }
 
 fn mapping(value: u64, frame: Frame) -> Mapping {
@@ -158,7 +70,7 @@ fn mapping(value: u64, frame: Frame) -> Mapping {
 }
 
 /// Takes the frame out of an entry, with its reference.
-fn take(entry: &Cell<u64>) -> Mapping {
+fn take(entry: &Entry) -> Mapping {
     let value = entry.replace(0);
     mapping(value, Frame::from_entry(value & ADDRESS))
 }
@@ -169,19 +81,14 @@ fn show(value: u64) -> Mapping {
     mapping(value, Frame::clone(&held))
 }
 
-/// The entry that a small page would have as number `i` of a large one.
-fn part(large: u64, i: usize) -> u64 {
-    (large & !LARGE) + (i * FRAME_SIZE) as u64
-}
-
 /// Turns a large page into a table of small ones that allow the same. Cached translations stay right.
-fn split(directory: &Cell<u64>, spare: &mut Vec<Table>) -> Table {
+fn split(directory: &Entry, spare: &mut Vec<Table>) -> Table {
     let large = directory.get();
     let table = spare.pop().expect("a spare table was put aside for each large page");
     for i in 0..ENTRIES {
         table.entry(i).set(part(large, i));
     }
-    directory.set(table.0 | PRESENT | WRITABLE | USER);
+    directory.set(entry_of_table(table));
     table
 }
 
@@ -217,13 +124,13 @@ impl AddressSpace {
     }
 
     /// The entry of the page directory for `va`.
-    fn directory_entry(&self, va: usize) -> Option<&'static Cell<u64>> {
+    fn directory_entry(&self, va: usize) -> Option<&'static Entry> {
         let table = Table(self.root).child(index(va, 3))?.child(index(va, 2))?;
         Some(table.entry(index(va, 1)))
     }
 
     /// The entry for `va` in a table of pages; a large page there is split.
-    fn leaf(&mut self, va: usize) -> Option<&'static Cell<u64>> {
+    fn leaf(&mut self, va: usize) -> Option<&'static Entry> {
         let directory = self.directory_entry(va)?;
         let value = directory.get();
         if value & PRESENT == 0 {
@@ -243,7 +150,7 @@ impl AddressSpace {
             table = if level == 1 && entry.get() & LARGE != 0 {
                 split(entry, &mut self.spare)
             } else {
-                table.child_or_new(index(va, level))?
+                child_or_new(table, index(va, level))?
             };
         }
         let entry = table.entry(index(va, 0));
@@ -264,7 +171,7 @@ impl AddressSpace {
     /// when memory for a table is used up.
     pub fn map_large(&mut self, va: usize, frame: LargeFrame, prot: Prot) -> Option<()> {
         assert!(va < USER_TOP && va.is_multiple_of(LARGE_PAGE_SIZE) && prot.contains(Prot::READ));
-        let table = Table(self.root).child_or_new(index(va, 3))?.child_or_new(index(va, 2))?;
+        let table = child_or_new(child_or_new(Table(self.root), index(va, 3))?, index(va, 2))?;
         let entry = table.entry(index(va, 1));
         let old = entry.get();
         self.spare.try_reserve(1).ok()?;
@@ -317,8 +224,8 @@ impl AddressSpace {
         &self,
         start: usize,
         end: usize,
-        mut large: impl FnMut(&Cell<u64>, core::ops::Range<usize>) -> Option<Table>,
-        mut page: impl FnMut(usize, &Cell<u64>),
+        mut large: impl FnMut(&Entry, core::ops::Range<usize>) -> Option<Table>,
+        mut page: impl FnMut(usize, &Entry),
     ) {
         let end = end.min(USER_TOP);
         let mut va = start & !(FRAME_SIZE - 1);
@@ -463,7 +370,7 @@ impl AddressSpace {
     /// Forgets one cached translation if this space is active.
     pub fn flush_page(&self, va: usize) {
         if self.is_active() {
-            crate::x86_64::ring0::invalidate_page(va);
+            privileged::invalidate_page(va);
         }
     }
 }
@@ -473,14 +380,14 @@ impl AddressSpace {
 pub(crate) fn map_keel_page(va: usize, gpa: u64) -> Option<()> {
     let mut table = Table(BOOT_TABLES as u64);
     for level in (1..4).rev() {
-        table = table.child_or_new(index(va, level))?;
+        table = child_or_new(table, index(va, level))?;
     }
     table.entry(index(va, 0)).set(entry_of(gpa, Prot::READ | Prot::WRITE));
     Some(())
 }
 
 /// The entry of a page of keel's own, outside of the direct map.
-fn keel_entry(va: usize) -> Option<&'static Cell<u64>> {
+fn keel_entry(va: usize) -> Option<&'static Entry> {
     let mut table = Table(BOOT_TABLES as u64);
     for level in (1..4).rev() {
         table = table.child(index(va, level))?;
@@ -523,7 +430,7 @@ pub fn activate_unlocked(root: Root) -> bool {
     left.store(old, SeqCst);
     active().set(root.0);
     crate::smp::without_lock(|| {
-        crate::x86_64::ring0::load_cr3(root.0 as usize);
+        privileged::load_root(root.0 as usize);
         left.store(0, SeqCst);
     });
     true
@@ -531,7 +438,7 @@ pub fn activate_unlocked(root: Root) -> bool {
 
 fn load(root: u64) {
     active().set(root);
-    crate::x86_64::ring0::load_cr3(root as usize);
+    privileged::load_root(root as usize);
 }
 
 /// Number of entries of a table of this level that belong to programs.

@@ -2,7 +2,7 @@
 //!
 //! The monitor finds the entry points in the header and starts each virtual CPU in ring 0 with its descriptor tables loaded.
 
-use crate::x86_64::percpu::KSTACK_TOP;
+use super::percpu::KSTACK_TOP;
 use abi::layout::selector;
 use core::arch::global_asm;
 

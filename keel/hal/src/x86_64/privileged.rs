@@ -44,7 +44,7 @@ unsafe extern "C" {
 }
 
 /// Loads a root table, which invalidates all cached translations.
-pub(crate) fn load_cr3(root: usize) {
+pub(crate) fn load_root(root: usize) {
     // SAFETY: the routine traps into ring 0, which loads CR3 and returns; all root tables map keel.
     unsafe { keel_load_cr3(root) }
 }

@@ -5,8 +5,9 @@
 
 use crate::buddy::{give_block, take_block};
 use crate::cell::Global;
+use crate::direct_map;
 use crate::trap::TrapFrame;
-use abi::layout::{DIRECT_BASE, PAGE_SIZE};
+use abi::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use core::arch::x86_64::{__cpuid_count, _xrstor64, _xsave64};
 use core::cell::Cell;
@@ -41,16 +42,16 @@ pub fn xsave_mask() -> u64 {
 
 /// A page-aligned XSAVE image.
 #[derive(Debug)]
-pub(crate) struct XsaveArea {
+pub(crate) struct SavedState {
     address: usize,
     order: usize,
 }
 
-impl XsaveArea {
+impl SavedState {
     /// The state of a new program; `None` when memory is used up.
     pub fn new() -> Option<Self> {
         let order = xsave_size().div_ceil(PAGE_SIZE).next_power_of_two().trailing_zeros() as usize;
-        let mut area = Self { address: DIRECT_BASE + take_block(order)? as usize, order };
+        let mut area = Self { address: direct_map::address(take_block(order)?), order };
         area.reset();
         Some(area)
     }
@@ -93,16 +94,16 @@ impl XsaveArea {
     }
 }
 
-impl Drop for XsaveArea {
+impl Drop for SavedState {
     fn drop(&mut self) {
-        give_block((self.address - DIRECT_BASE) as u64, self.order);
+        give_block(direct_map::gpa(self.address), self.order);
     }
 }
 
 /// The XSAVE image (standard format) of the running thread, whose low xmm halves lie in `frame`.
 /// Empty when memory is used up.
 pub fn capture(frame: &TrapFrame) -> Vec<u8> {
-    let Some(mut area) = XsaveArea::new() else { return Vec::new() };
+    let Some(mut area) = SavedState::new() else { return Vec::new() };
     area.save();
     area.image(frame)
 }
@@ -110,7 +111,7 @@ pub fn capture(frame: &TrapFrame) -> Vec<u8> {
 /// Loads an image that a program handed back (rt_sigreturn): invalid bits are cleared first, so it
 /// can't fault. The low xmm halves go to `frame`. Components beyond a short image become initial.
 pub fn load(frame: &mut TrapFrame, image: &[u8]) {
-    let Some(mut area) = XsaveArea::new() else { return };
+    let Some(mut area) = SavedState::new() else { return };
     let bytes = area.bytes();
     let mxcsr_mask = {
         let mut own = [0; 4];

@@ -6,8 +6,9 @@
 
 use crate::buddy::{give_block, has_for_programs, take_block};
 use crate::cell::Global;
+use crate::direct_map;
 use crate::frame::FRAME_SIZE;
-use abi::layout::{DIRECT_BASE, KEEL_IMAGE};
+use abi::layout::KEEL_IMAGE;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
@@ -56,7 +57,7 @@ pub(crate) fn take() -> Option<u64> {
         None => return None,
     };
     // SAFETY: the frame was just taken: nobody else uses it, and the direct map covers RAM.
-    unsafe { core::ptr::write_bytes((DIRECT_BASE + gpa as usize) as *mut u8, 0, FRAME_SIZE) };
+    unsafe { core::ptr::write_bytes(direct_map::address(gpa) as *mut u8, 0, FRAME_SIZE) };
     Some(gpa)
 }
 

@@ -1,0 +1,106 @@
+//! The report of a failure of keel: message, registers, backtrace, and what the kernel above knows.
+
+use crate::cell::Global;
+use crate::direct_map;
+use crate::instructions::frame_pointer;
+use crate::trap::TrapFrame;
+use abi::request::Op;
+use core::cell::{Cell, UnsafeCell};
+use core::fmt::Write;
+
+/// Most return addresses of a backtrace.
+const DEPTH: usize = 24;
+
+/// Return addresses, innermost first, from a frame pointer on; 0 behind the last. Takes no memory.
+fn backtrace(mut rbp: usize) -> [u64; DEPTH] {
+    let mut found = [0; DEPTH];
+    let ram = direct_map::address(0)..direct_map::address(crate::buddy::ram_usage().total);
+    for place in &mut found {
+        if !(ram.contains(&rbp) || crate::stacks::holds(rbp)) || !rbp.is_multiple_of(8) {
+            break;
+        }
+        // SAFETY: the address lies in RAM that the direct map covers, or in a stack; any content is valid.
+        let [next, ret] = unsafe { *(rbp as *const [usize; 2]) };
+        if !direct_map::is_above_programs(ret) {
+            break;
+        }
+        *place = ret as u64;
+        if next <= rbp {
+            break;
+        }
+        rbp = next;
+    }
+    found
+}
+
+/// Bytes of a report.
+const REPORT_BYTES: usize = 8192;
+
+/// Text that never needs the heap nor much of the stack.
+struct Report {
+    text: &'static mut [u8; REPORT_BYTES],
+    len: usize,
+}
+
+impl Write for Report {
+    fn write_str(&mut self, s: &str) -> core::fmt::Result {
+        let n = s.len().min(self.text.len() - self.len);
+        self.text[self.len..self.len + n].copy_from_slice(&s.as_bytes()[..n]);
+        self.len += n;
+        Ok(())
+    }
+}
+
+impl Report {
+    /// The report; whether it is the first one. A second one comes of a failure while the first was made, and takes its
+    /// place.
+    fn begin() -> (Self, bool) {
+        static TEXT: Global<UnsafeCell<[u8; REPORT_BYTES]>> = Global::new(UnsafeCell::new([0; REPORT_BYTES]));
+        static BEGUN: Global<Cell<bool>> = Global::new(Cell::new(false));
+        // SAFETY: keel is entered by one CPU at a time, and who makes a report never goes on with an earlier one.
+        let text = unsafe { &mut *TEXT.get() };
+        (Self { text, len: 0 }, !BEGUN.replace(true))
+    }
+
+    /// Adds the backtrace and what the kernel knows, and ends the pod.
+    fn finish(mut self, rbp: usize, first: bool) -> ! {
+        let frame = match crate::percpu::kernel_stack() {
+            0 => None,
+            // SAFETY: the stack belongs to the thread that runs now, and the registers of its program lie at the top.
+            top => Some(unsafe { ((top - size_of::<TrapFrame>()) as *const TrapFrame).read() }),
+        };
+        if let Some(frame) = &frame {
+            let _ = write!(self, "\nprogram: ");
+            let _ = frame.write_place(&mut self);
+        }
+        let _ = write!(self, "\nbacktrace:");
+        for address in backtrace(rbp).into_iter().take_while(|address| *address != 0) {
+            let _ = write!(self, " {address:#x}");
+        }
+        if first {
+            (crate::hooks::KEEL_HOOKS.report)(&mut self, frame.as_ref());
+        }
+        crate::ring::end(Op::Crash, 125, &self.text[..self.len])
+    }
+}
+
+/// Ends the pod after a panic of keel: message, backtrace and last calls go to the monitor.
+pub fn panic(message: &core::panic::PanicInfo<'_>) -> ! {
+    let place = frame_pointer();
+    let (mut report, first) = Report::begin();
+    let _ = write!(report, "{}", message.message());
+    if let Some(place) = message.location() {
+        let _ = write!(report, " ({}:{})", place.file(), place.line());
+    }
+    report.finish(place, first)
+}
+
+pub(crate) extern "C" fn rust_own_fault(frame: &TrapFrame) -> ! {
+    let fault = crate::percpu::fault_record();
+    let (mut report, first) = Report::begin();
+    if fault.is_page_fault() && crate::stacks::is_in_area(fault.address as usize) {
+        let _ = write!(report, "a kernel stack overflowed: ");
+    }
+    let _ = fault.write(&mut report, frame);
+    report.finish(frame.frame_pointer() as usize, first)
+}

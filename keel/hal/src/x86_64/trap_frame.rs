@@ -1,0 +1,157 @@
+//! The registers of a program at its entry into keel.
+
+use crate::trap::Entry;
+use core::fmt::{Result, Write};
+
+/// All general and xmm registers of the interrupted program; lies at the top of its thread's kernel
+/// stack. What stands here is what the program continues with.
+///
+/// Upper halves of vector registers, x87 and MXCSR stay live in the CPU while keel runs (keel is
+/// compiled for SSE2 only) and are saved by [`crate::fpu`] when another thread gets the CPU.
+#[repr(C, align(16))]
+#[derive(Clone, Debug)]
+pub struct TrapFrame {
+    /// Low 128 bits of the vector registers 0 to 15.
+    pub xmm: [[u64; 2]; 16],
+    /// General registers.
+    pub r15: u64,
+    /// General register.
+    pub r14: u64,
+    /// General register.
+    pub r13: u64,
+    /// General register.
+    pub r12: u64,
+    /// General register.
+    pub rbp: u64,
+    /// General register.
+    pub rbx: u64,
+    /// General register.
+    pub r11: u64,
+    /// General register.
+    pub r10: u64,
+    /// General register.
+    pub r9: u64,
+    /// General register.
+    pub r8: u64,
+    /// General register: system call number at entry, result at exit.
+    pub rax: u64,
+    /// General register.
+    pub rcx: u64,
+    /// General register.
+    pub rdx: u64,
+    /// General register.
+    pub rsi: u64,
+    /// General register.
+    pub rdi: u64,
+    /// [`Entry`] as a number.
+    pub entry: u64,
+    /// Where the program continues. For a system call: after the instruction (for a patched site:
+    /// inside its trampoline).
+    pub rip: u64,
+    /// Code selector.
+    pub cs: u64,
+    /// Flags.
+    pub rflags: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// Stack selector.
+    pub ss: u64,
+    /// Padding that keeps the size a multiple of 16.
+    pub pad: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<TrapFrame>() == 256 + 22 * 8);
+
+impl TrapFrame {
+    /// The frame pointer, where a backtrace of the interrupted code begins.
+    pub(crate) const fn frame_pointer(&self) -> u64 {
+        self.rbp
+    }
+
+    /// Writes where the program is into a report.
+    pub(crate) fn write_place(&self, out: &mut dyn Write) -> Result {
+        write!(out, "rip {:#x} rsp {:#x} rflags {:#x}, entry {}", self.rip, self.rsp, self.rflags, self.entry)
+    }
+
+    /// Registers of a program that starts at `rip` with its stack at `rsp`, all others zero.
+    pub const fn new(rip: u64, rsp: u64) -> Self {
+        Self {
+            xmm: [[0; 2]; 16],
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            rbp: 0,
+            rbx: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rax: 0,
+            rcx: 0,
+            rdx: 0,
+            rsi: 0,
+            rdi: 0,
+            entry: Entry::Fault as u64,
+            rip,
+            cs: abi::layout::selector::USER_CS as u64,
+            rflags: RFLAGS_USER,
+            rsp,
+            ss: abi::layout::selector::USER_DS as u64,
+            pad: 0,
+        }
+    }
+}
+
+/// Flags that a program starts with: interrupts on.
+pub const RFLAGS_USER: u64 = 0x202;
+
+/// What interrupted the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultInfo {
+    /// Exception vector (14: page fault, 3: breakpoint, …), or [`abi::layout::KICK_VECTOR`].
+    pub vector: u8,
+    /// Error code of the exception, or 0.
+    pub code: u64,
+    /// CR2: the address of a page fault.
+    pub address: u64,
+}
+
+/// The vector of page faults.
+const PAGE_FAULT: u8 = 14;
+
+impl FaultInfo {
+    /// Whether this is a page fault.
+    pub const fn is_page_fault(&self) -> bool {
+        self.vector == PAGE_FAULT
+    }
+
+    /// Writes what happened, and all registers, into a report.
+    pub(crate) fn write(&self, out: &mut dyn Write, frame: &TrapFrame) -> Result {
+        write!(
+            out,
+            "exception {} (code {:#x}, address {:#x}) at {:#x}\nregisters:",
+            self.vector, self.code, self.address, frame.rip
+        )?;
+        let registers = [
+            ("rsp", frame.rsp),
+            ("rflags", frame.rflags),
+            ("rax", frame.rax),
+            ("rbx", frame.rbx),
+            ("rcx", frame.rcx),
+            ("rdx", frame.rdx),
+            ("rsi", frame.rsi),
+            ("rdi", frame.rdi),
+            ("rbp", frame.rbp),
+            ("r8", frame.r8),
+            ("r9", frame.r9),
+            ("r10", frame.r10),
+            ("r11", frame.r11),
+            ("r12", frame.r12),
+            ("r13", frame.r13),
+            ("r14", frame.r14),
+            ("r15", frame.r15),
+        ];
+        registers.iter().try_for_each(|(name, value)| write!(out, " {name} {value:#x}"))
+    }
+}
