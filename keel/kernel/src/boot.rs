@@ -1,11 +1,13 @@
 //! From hal's boot hook to the first program.
 
+pub mod first;
+
 use crate::file::FdTable;
 use crate::file::stream;
 use crate::fs::setup;
 use crate::mm;
 use crate::sched::timer;
-use crate::task::start;
+use crate::task;
 use abi::boot::{BootInfo, PodConfig};
 use abi::request::Op;
 use alloc::format;
@@ -18,6 +20,7 @@ const EXIT_HULL: u64 = 125;
 /// Sets the pod up and runs its first program; the boot stack is never used again.
 pub fn boot(_info: &'static BootInfo) -> ! {
     timer::on_renewal(mm::vdso::renew_clocks);
+    mm::caller::register(&task::memory::Current);
     let Some(config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };
@@ -35,7 +38,7 @@ pub fn boot(_info: &'static BootInfo) -> ! {
             fail("a descriptor of the first program", errno);
         }
     }
-    start::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
+    first::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
 }
 
 /// The directory that the user named can't be the first program's.

@@ -15,6 +15,7 @@ pub mod fs;
 pub mod ipc;
 pub mod mm;
 pub mod patch;
+pub mod random;
 pub mod sched;
 pub mod signal;
 pub mod syscall;

@@ -28,6 +28,8 @@ pub const NET_RAW: u32 = 13;
 pub const IPC_LOCK: u32 = 14;
 /// Everything with every object of System V IPC.
 pub const IPC_OWNER: u32 = 15;
+/// Raw memory and ports.
+pub const SYS_RAWIO: u32 = 17;
 /// chroot(2).
 pub const SYS_CHROOT: u32 = 18;
 /// Trace any process.

@@ -74,9 +74,20 @@ impl Context {
 #[derive(Debug, Default)]
 pub struct Contexts(RefCell<Vec<Rc<Context>>>);
 
-fn find(id: usize) -> Result<Rc<Context>> {
+/// Those of the current address space.
+fn contexts() -> Rc<Contexts> {
     let mm = task::current().mm();
-    let found = mm.aio.0.borrow().iter().find(|context| context.id == id).cloned();
+    let found = mm.aio.borrow().clone().and_then(|contexts| contexts.downcast().ok());
+    found.unwrap_or_else(|| {
+        let new = Rc::new(Contexts::default());
+        *mm.aio.borrow_mut() = Some(new.clone());
+        new
+    })
+}
+
+fn find(id: usize) -> Result<Rc<Context>> {
+    let contexts = contexts();
+    let found = contexts.0.borrow().iter().find(|context| context.id == id).cloned();
     found.ok_or(Errno::EINVAL)
 }
 
@@ -104,14 +115,14 @@ pub fn sys_io_setup(count: u32, address: usize) -> Result<()> {
         gone: Cell::new(false),
         queue: Rc::default(),
     };
-    task::current().mm().aio.0.borrow_mut().push(Rc::new(context));
+    contexts().0.borrow_mut().push(Rc::new(context));
     Ok(())
 }
 
 /// io_destroy(2). EINVAL.
 pub fn sys_io_destroy(id: usize) -> Result<()> {
     let context = find(id)?;
-    task::current().mm().aio.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, &context));
+    contexts().0.borrow_mut().retain(|other| !Rc::ptr_eq(other, &context));
     context.gone.set(true);
     context.queue.wake_all();
     let _ = sys_munmap(id, PAGE_SIZE);

@@ -1,10 +1,10 @@
 //! File change events, inotify(7).
 
 use super::{File, FileOps, Queues, anon, current_file, wait_on};
-use crate::fs::path::{self, Caller};
 use crate::mm::user;
 use crate::sched::wait::WaitQueue;
 use crate::task;
+use crate::task::path::{self, Caller};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;

@@ -53,7 +53,7 @@ pub struct File {
     /// What it is.
     pub ops: Rc<dyn FileOps>,
     /// Name in the tree, if it was opened by one.
-    pub path: Option<crate::fs::PathRef>,
+    pub path: Option<vfs::PathRef>,
     /// Who gets SIGIO, `F_SETOWN`.
     pub owner: owner::OwnerCell,
     /// Locks may be held through this description.
@@ -81,7 +81,7 @@ fn count_write(bytes: usize) {
 impl File {
     /// A description at offset 0. Flags that only matter while opening (`O_CREAT`, `O_EXCL`,
     /// `O_NOCTTY`, `O_TRUNC`, `O_CLOEXEC`) are dropped.
-    pub fn new(ops: Rc<dyn FileOps>, flags: u32, path: Option<crate::fs::PathRef>) -> Rc<Self> {
+    pub fn new(ops: Rc<dyn FileOps>, flags: u32, path: Option<vfs::PathRef>) -> Rc<Self> {
         let transient = g::O_CREAT | g::O_EXCL | g::O_NOCTTY | g::O_TRUNC | g::O_CLOEXEC;
         Rc::new(Self {
             flags: Cell::new(flags & !transient),

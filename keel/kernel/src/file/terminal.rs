@@ -215,7 +215,7 @@ impl Control {
 }
 
 /// The controlling terminal of the current process, opened anew (`/dev/tty`). ENXIO.
-pub fn open_controlling(flags: u32, path: Option<crate::fs::PathRef>) -> Result<Rc<File>> {
+pub fn open_controlling(flags: u32, path: Option<vfs::PathRef>) -> Result<Rc<File>> {
     let terminal = task::current().process().session().terminal.borrow().clone().ok_or(Errno::ENXIO)?;
     let terminal = match terminal.downcast::<super::pty::Slave>() {
         Ok(slave) => return Ok(slave.open(flags, path)),

@@ -1,12 +1,11 @@
 //! Character devices of `/dev`.
 
-use super::PathRef;
 use crate::file::{File, FileOps, pty, terminal, unlocked};
-use crate::task;
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::attr::{makedev, split_dev};
 use vfs::node::{Private, Space};
 use vfs::tree::Tree;
@@ -88,7 +87,7 @@ fn fill_random(dst: &mut dyn Dst) -> Result<usize> {
     let mut bytes = [0; STEP];
     while dst.remaining() > 0 {
         let n = dst.remaining().min(STEP);
-        task::random::fill(&mut bytes[..n]);
+        crate::random::fill(&mut bytes[..n]);
         match dst.put(&bytes[..n]) {
             Ok(k) => {
                 done += k;

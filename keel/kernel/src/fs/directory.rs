@@ -3,7 +3,6 @@
 //! A description lists the directory once, when it is read from its start, and goes through that
 //! list: entries that come or go meanwhile never shift others, and positions stay valid.
 
-use super::PathRef;
 use crate::file::{File, FileOps, current_file};
 use crate::mm::user;
 use alloc::rc::Rc;
@@ -12,6 +11,7 @@ use core::any::Any;
 use core::cell::RefCell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::{Attr, Dst, FileType, Inode, Listing, Src};
 
 /// An open directory.

@@ -1,10 +1,11 @@
 //! Files in memory without a name: memfd_create(2).
 
 use super::regular::RegularFile;
-use super::{path, setup};
+use super::setup;
 use crate::file::{self, File};
 use crate::mm::user;
 use crate::task;
+use crate::task::path;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::NewNode;

@@ -1,15 +1,16 @@
 //! open(2), openat2(2), and opening for execve(2) and Unix sockets.
 
+use super::dev;
 use super::directory::Directory;
-use super::path::{self, Caller};
 use super::regular::{PathFile, RegularFile};
-use super::{PathRef, dev};
 use crate::file::{self, File, pipe};
-use crate::mm::user;
+use crate::mm::{Program, user};
 use crate::task;
+use crate::task::path::{self, Caller};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use vfs::host::HostNode;
 use vfs::landlock::access;
@@ -349,21 +350,6 @@ pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32>
     open_at(fd, path, How { flags, mode: given.mode as u32, resolve: given.resolve })
 }
 
-/// A file that is open for execution: opening it for writing gives ETXTBSY.
-#[derive(Debug)]
-pub struct Program {
-    /// The file.
-    pub place: PathRef,
-    /// Keeps writers away.
-    _claim: Claim,
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        notify::happened(&self.place, g::IN_CLOSE_NOWRITE, true);
-    }
-}
-
 /// Opens a file for execve(2): regular, executable for the current credentials. `flags` as in execveat(2). ENOENT, EACCES, ELOOP, ETXTBSY …
 pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
     path::check_flags(flags, g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW)?;
@@ -377,10 +363,7 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
     }
     caller.cred().check(&**inode, MAY_EXEC)?;
     caller.cred().restrict(&place, access::EXECUTE | access::READ_FILE)?;
-    let program = Program { _claim: Claim::execute(inode)?, place: place.clone() };
-    notify::happened(&program.place, g::IN_OPEN, true);
-    notify::happened(&program.place, g::IN_ACCESS, true);
-    Ok(Rc::new(program))
+    Ok(Rc::new(Program::open(place)?))
 }
 
 /// Whether the current credentials may read a file.

@@ -1,8 +1,8 @@
 //! Open regular files, and `O_PATH` descriptions.
 
-use super::path::Caller;
 use crate::file::{File, FileOps};
 use crate::task;
+use crate::task::path::Caller;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -91,7 +91,7 @@ impl RegularFile {
     /// Writes; where memory is short, cached files of the host make room once.
     fn write_with_memory(&self, at: u64, src: &mut dyn Src) -> Result<usize> {
         match self.inode.write_at(at, src) {
-            Err(Errno::ENOSPC) if super::setup::shrink(1024) > 0 => self.inode.write_at(at, src),
+            Err(Errno::ENOSPC) if crate::mm::reclaim::shrink(1024) > 0 => self.inode.write_at(at, src),
             other => other,
         }
     }

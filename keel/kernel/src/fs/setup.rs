@@ -1,7 +1,8 @@
 //! The tree of files at the start of the first program.
 
-use super::FsContext;
 use super::host::Monitor;
+use crate::mm::reclaim;
+use crate::task::FsContext;
 use abi::boot::PodConfig;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -57,7 +58,7 @@ pub fn flush() {
 }
 
 /// Gives up to `pages` pages of cached file content back; returns how many.
-pub fn shrink(pages: usize) -> usize {
+fn shrink(pages: usize) -> usize {
     let host = HOST.borrow().clone();
     host.map_or(0, |host| host.shrink(pages))
 }
@@ -89,6 +90,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
         host.has_no_window();
     }
     HOST.replace(Some(host.clone()));
+    reclaim::register(shrink);
 
     // Each file system may take half of the memory, or all together `--private-size`.
     let shared = config.private_limit.map(|bytes| Space::new(usize::try_from(bytes / PAGE).unwrap_or(usize::MAX)));

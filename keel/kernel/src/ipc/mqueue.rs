@@ -2,9 +2,9 @@
 
 use super::notify::Notification;
 use crate::file::{self, File, FileOps, Queues, anon, current_file};
-use crate::fs::path::Caller;
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
+use crate::task::path::Caller;
 use crate::task::{self, cred::cap};
 use crate::time::{clock::Clock, read_timespec};
 use alloc::collections::{BTreeMap, VecDeque};

@@ -6,7 +6,7 @@
 use super::{EXEC, Got, IPC_INFO, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
 use crate::mm::area::{Area, AreaFlags, Backing};
 use crate::mm::mmap::Placement;
-use crate::mm::shared::SharedObject;
+use crate::mm::shared::{self, SharedObject};
 use crate::mm::user;
 use crate::task::{self, Task, cred::cap};
 use abi::layout::PAGE_SIZE;
@@ -70,17 +70,32 @@ impl Object for Segment {
     }
 }
 
-impl Segment {
-    /// Its id, which is its inode number too.
-    pub fn id(&self) -> i32 {
+impl shared::Segment for Segment {
+    fn id(&self) -> i32 {
         self.perm.id
     }
 
-    /// Name under which mappings of it are shown.
-    pub fn name(&self) -> String {
+    fn name(&self) -> String {
         format!("/SYSV{:08x} (deleted)", self.perm.key.get())
     }
 
+    fn note_attach(&self) {
+        self.attached.set(super::now());
+        self.last.set(super::caller());
+    }
+
+    fn note_detach(&self) {
+        self.detached.set(super::now());
+        self.last.set(super::caller());
+    }
+
+    fn gone(&self) {
+        let gone = SEGMENTS.borrow_mut().remove(&self.perm);
+        drop(gone);
+    }
+}
+
+impl Segment {
     fn pages(&self) -> u64 {
         (self.size as u64).div_ceil(PAGE_SIZE as u64)
     }
@@ -92,24 +107,6 @@ impl Segment {
 
     fn resident(&self) -> u64 {
         self.object.upgrade().map_or(0, |object| object.present() as u64)
-    }
-
-    /// A process got a mapping.
-    pub fn note_attach(&self) {
-        self.attached.set(super::now());
-        self.last.set(super::caller());
-    }
-
-    /// A process lost a mapping.
-    pub fn note_detach(&self) {
-        self.detached.set(super::now());
-        self.last.set(super::caller());
-    }
-
-    /// The pages are gone, and with them the segment.
-    pub fn gone(&self) {
-        let gone = SEGMENTS.borrow_mut().remove(&self.perm);
-        drop(gone);
     }
 
     /// `struct shmid64_ds`.
@@ -160,8 +157,12 @@ pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
             creator: super::caller(),
             last: Cell::new(0),
         };
-        let object = Rc::new_cyclic(|weak| SharedObject::of_segment(Rc::new(segment(weak)), pages));
-        let segment = object.segment().ok_or(Errno::ENOMEM)?.clone();
+        let mut made = None;
+        let object = Rc::new_cyclic(|weak| {
+            let segment = made.insert(Rc::new(segment(weak)));
+            SharedObject::of_segment(segment.clone(), pages)
+        });
+        let segment = made.ok_or(Errno::ENOMEM)?;
         *segment.kept.borrow_mut() = Some(object);
         Ok(segment)
     })
@@ -212,7 +213,7 @@ pub fn sys_shmat(id: i32, address: usize, flags: u32) -> Result<usize> {
         Errno::EEXIST => Errno::EINVAL,
         other => other,
     })?;
-    segment.note_attach();
+    shared::Segment::note_attach(&*segment);
     Ok(start)
 }
 

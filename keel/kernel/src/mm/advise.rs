@@ -130,7 +130,7 @@ impl Mm {
     }
 
     /// What is mapped in `[start, end)`, cut to it. ENOMEM.
-    pub(super) fn pieces(&self, start: usize, end: usize) -> Result<Vec<(usize, usize, Area)>> {
+    pub(crate) fn pieces(&self, start: usize, end: usize) -> Result<Vec<(usize, usize, Area)>> {
         let inner = self.inner.borrow();
         let cut = |v: &Vma<Area>| {
             let from = v.start.max(start);

@@ -4,7 +4,6 @@ use super::policy::Policy;
 use super::shared::SharedObject;
 use super::special::Special;
 use super::text::PatchedText;
-use crate::fs::PathRef;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -15,6 +14,7 @@ use core::fmt;
 use hal::paging::Prot;
 use keel_core::vma::Attributes;
 use vfs::Inode;
+use vfs::PathRef;
 
 /// Bytes that stay free below a stack: Linux's stack_guard_gap, 256 pages.
 pub const STACK_GUARD_GAP: usize = 256 * PAGE_SIZE;

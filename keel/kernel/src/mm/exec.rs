@@ -3,7 +3,6 @@
 use super::area::{Area, AreaFlags, Backing, FileBacking, FileName, STACK_GUARD_GAP};
 use super::text::PatchedText;
 use super::{Access, ExecRequest, Inner, Layout, Limits, Mm, StartPoint, page_down};
-use crate::task::{self, rseq};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -38,6 +37,11 @@ struct Program {
     image: Image,
 }
 
+/// Bytes of `struct rseq` that are used, `AT_RSEQ_FEATURE_SIZE`.
+const RSEQ_FEATURE_SIZE: u32 = 28;
+/// Alignment of `struct rseq`, `AT_RSEQ_ALIGN`.
+pub const RSEQ_ALIGN: usize = 32;
+
 /// What comes from memory while a program is loaded and the file can't give it.
 const LOAD_FAILED: Errno = Errno::EFAULT;
 
@@ -50,7 +54,7 @@ impl Mm {
         let interpreter = program.interpreter(request)?;
 
         let mut inner = Inner::new(request.stack_limit)?;
-        inner.rules = task::current().try_mm().map_or_else(Default::default, |old| old.inherited_rules());
+        inner.rules = request.before.map_or_else(Default::default, Mm::inherited_rules);
         let mut layout = Layout::default();
         let bias = program.choose_bias(&inner, interpreter.is_some())?;
         let at = |addr: u64| bias.wrapping_add(addr as usize);
@@ -80,7 +84,7 @@ impl Mm {
             argv: if request.argv.is_empty() { &[Vec::new()] } else { request.argv },
             envp: request.envp,
             filename: request.filename,
-            random: crate::task::random::bytes(),
+            random: crate::random::bytes(),
             auxv: auxiliary(request, &program.image, bias, loaded.unwrap_or(0), layout.vdso),
             limit: request.stack_limit,
         };
@@ -220,8 +224,8 @@ fn auxiliary(request: &ExecRequest<'_>, image: &Image, bias: usize, base: usize,
     add(a::AT_EGID, egid);
     add(a::AT_SECURE, u64::from(request.secure));
     add(a::AT_HWCAP2, hwcap2);
-    add(a::AT_RSEQ_FEATURE_SIZE, u64::from(rseq::FEATURE_SIZE));
-    add(a::AT_RSEQ_ALIGN, rseq::ALIGN as u64);
+    add(a::AT_RSEQ_FEATURE_SIZE, u64::from(RSEQ_FEATURE_SIZE));
+    add(a::AT_RSEQ_ALIGN, RSEQ_ALIGN as u64);
     list
 }
 

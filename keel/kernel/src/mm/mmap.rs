@@ -1,9 +1,9 @@
 //! Mapping, unmapping and protecting ranges; the heap.
 
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
+use super::caller::caller;
 use super::text::PatchedText;
 use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
-use crate::syscall::mm::other::may_lock;
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::vec::Vec;
 use hal::frame::Frame;
@@ -96,7 +96,7 @@ impl Mm {
         }
         let locked = inner.lock_future || area.flags.contains(AreaFlags::LOCKED);
         if locked {
-            may_lock(inner.locked_bytes(), len as u64).map_err(|errno| match errno {
+            caller().may_lock(inner.locked_bytes(), len as u64).map_err(|errno| match errno {
                 Errno::EPERM if !inner.lock_future => Errno::EPERM,
                 _ => Errno::EAGAIN,
             })?;
@@ -225,7 +225,7 @@ impl Mm {
         if new_end.saturating_add(PAGE_SIZE) > ceiling || inner.mapped_beyond(len, limits.address_space) {
             return old;
         }
-        if inner.lock_future && may_lock(inner.locked_bytes(), len as u64).is_err() {
+        if inner.lock_future && caller().may_lock(inner.locked_bytes(), len as u64).is_err() {
             return old;
         }
         let mut area = Area::anonymous(Prot::READ | Prot::WRITE);
@@ -263,7 +263,7 @@ impl Inner {
                 if !addr.is_multiple_of(PAGE_SIZE) {
                     return Err(Errno::EINVAL);
                 }
-                if addr < USER_MIN && !can_map_low() {
+                if addr < USER_MIN && !caller().may_map_low() {
                     return Err(Errno::EPERM);
                 }
                 if matches!(placement, Placement::FixedNoReplace(_)) && !self.vmas.is_free(addr, addr + len) {
@@ -378,10 +378,4 @@ impl Inner {
             self.space.flush();
         }
     }
-}
-
-/// Whether the program may map the lowest pages: CAP_SYS_RAWIO.
-fn can_map_low() -> bool {
-    const CAP_SYS_RAWIO: u32 = 17;
-    crate::task::current().cred().cap_effective & 1 << CAP_SYS_RAWIO != 0
 }

@@ -7,6 +7,7 @@
 
 pub mod advise;
 pub mod area;
+pub mod caller;
 mod debugger;
 pub mod exec;
 mod fault;
@@ -14,6 +15,8 @@ mod fork;
 pub mod info;
 pub mod mmap;
 pub mod policy;
+mod program;
+pub mod reclaim;
 pub mod remap;
 pub mod reverse;
 mod rules;
@@ -24,14 +27,15 @@ pub mod user;
 mod user_io;
 pub mod vdso;
 
-use crate::file::aio::Contexts;
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use area::{Area, FileBacking};
+use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::paging::{AddressSpace, Root};
 use keel_core::vma::VmaSet;
+pub use program::Program;
 pub use reverse::answer_losses;
 use rules::Rules;
 use uapi::{Errno, Result};
@@ -49,8 +53,8 @@ pub struct Mm {
     auxv: Vec<u64>,
     /// What was registered with membarrier(2).
     pub(crate) membarrier: Cell<u32>,
-    /// Contexts of io_setup(2).
-    pub(crate) aio: Contexts,
+    /// Contexts of io_setup(2), opaque here.
+    pub(crate) aio: RefCell<Option<Rc<dyn Any>>>,
 }
 
 /// What changes with every mapping; never borrowed across anything that may block.
@@ -146,7 +150,7 @@ pub struct StartPoint {
 }
 
 /// A function that opens an ELF interpreter by path.
-pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<Rc<crate::fs::Program>> + 'a;
+pub type OpenInterpreter<'a> = dyn Fn(&[u8]) -> Result<Rc<Program>> + 'a;
 
 /// What execve(2) loads; strings without their terminators.
 pub struct ExecRequest<'a> {
@@ -167,6 +171,8 @@ pub struct ExecRequest<'a> {
     pub secure: bool,
     /// RLIMIT_STACK in bytes.
     pub stack_limit: u64,
+    /// The memory that the caller has now: what its process is bound to is inherited.
+    pub before: Option<&'a Mm>,
 }
 
 impl Mm {
@@ -178,7 +184,7 @@ impl Mm {
             exe,
             auxv,
             membarrier: Cell::new(0),
-            aio: Contexts::default(),
+            aio: RefCell::new(None),
         });
         reverse::enter(&mm);
         mm
@@ -247,7 +253,7 @@ impl Mm {
     }
 
     /// Records the executable's open file: for /proc/PID/maps, and to keep it open while it runs.
-    pub fn set_exe(&self, program: Rc<crate::fs::Program>) {
+    pub fn set_exe(&self, program: Rc<Program>) {
         if let Some(exe) = &self.exe {
             *exe.name.borrow_mut() = area::FileName::Path(program.place.clone());
             *exe.opened.borrow_mut() = Some(program);

@@ -1,9 +1,9 @@
 //! Growing, shrinking and moving mappings, mremap(2).
 
 use super::area::{Area, AreaFlags};
+use super::caller::caller;
 use super::mmap::{Placement, Removed};
 use super::{Inner, Mm, page_range};
-use crate::syscall::mm::other::may_lock;
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::vec::Vec;
 use keel_core::vma::Attributes;
@@ -93,7 +93,7 @@ impl Inner {
         }
         let area = vma.attrs.advance(old - vma.start);
         if area.flags.contains(AreaFlags::LOCKED) && new_len > len {
-            may_lock(self.locked_bytes(), (new_len - len) as u64).map_err(|_| Errno::EAGAIN)?;
+            caller().may_lock(self.locked_bytes(), (new_len - len) as u64).map_err(|_| Errno::EAGAIN)?;
         }
         if !matches!(target, Target::At(_)) && !keep && old_len != 0 {
             let end = old + len;

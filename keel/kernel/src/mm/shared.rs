@@ -2,9 +2,9 @@
 
 use super::area::{Area, Backing};
 use super::{Inner, Mm};
-use crate::ipc::shm::Segment;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::frame::{FRAME_SIZE, Frame};
@@ -12,14 +12,33 @@ use hashbrown::HashMap;
 use keel_core::vma::Vma;
 use uapi::{Errno, Result};
 
+/// What shared memory is the content of, shmget(2).
+pub trait Segment {
+    /// Its id, which is its inode number too.
+    fn id(&self) -> i32;
+    /// Name under which mappings of it are shown.
+    fn name(&self) -> String;
+    /// A process got a mapping.
+    fn note_attach(&self);
+    /// A process lost a mapping.
+    fn note_detach(&self);
+    /// The pages are gone.
+    fn gone(&self);
+}
+
 /// Pages of zeros that appear at their first touch and live as long as a mapping of the object.
-#[derive(Debug)]
 pub struct SharedObject {
     pages: RefCell<HashMap<u64, Frame>>,
     /// Pages from this one on do not exist.
     end: u64,
     /// What it is the content of, if it was made by shmget(2).
-    segment: Option<Rc<Segment>>,
+    segment: Option<Rc<dyn Segment>>,
+}
+
+impl core::fmt::Debug for SharedObject {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SharedObject").field("end", &self.end).finish_non_exhaustive()
+    }
 }
 
 impl Default for SharedObject {
@@ -30,7 +49,7 @@ impl Default for SharedObject {
 
 impl SharedObject {
     /// The `pages` of a segment.
-    pub fn of_segment(segment: Rc<Segment>, pages: u64) -> Self {
+    pub fn of_segment(segment: Rc<dyn Segment>, pages: u64) -> Self {
         Self { pages: RefCell::default(), end: pages, segment: Some(segment) }
     }
 
@@ -40,7 +59,7 @@ impl SharedObject {
     }
 
     /// The segment that it is the content of.
-    pub fn segment(&self) -> Option<&Rc<Segment>> {
+    pub fn segment(&self) -> Option<&Rc<dyn Segment>> {
         self.segment.as_ref()
     }
 
@@ -89,7 +108,7 @@ impl Drop for SharedObject {
 }
 
 /// The segment of shared memory that a mapping shows, and from which page on.
-fn segment_of(area: &Area) -> Option<(&Rc<SharedObject>, &Rc<Segment>, u64)> {
+fn segment_of(area: &Area) -> Option<(&Rc<SharedObject>, &Rc<dyn Segment>, u64)> {
     match &area.backing {
         Backing::Shared(object, page) => Some((object, object.segment()?, *page)),
         _ => None,

@@ -3,8 +3,9 @@
 //! Every function may fault and so block: hold no `RefCell` borrow around a call. EFAULT for
 //! addresses that are not mapped accordingly.
 
+use super::caller::caller;
 use super::{Access, FaultError};
-use crate::task;
+use crate::sched::{self, Interrupt};
 use abi::layout::USER_TOP;
 use alloc::vec::Vec;
 use hal::user::{self as raw, Stopped};
@@ -21,13 +22,12 @@ pub fn access_ok(addr: usize, len: usize) -> Result<()> {
 /// Makes the stopped access possible. EFAULT if it can't be.
 #[cold]
 fn resolve(stopped: Stopped, access: Access) -> Result<()> {
-    task::with_current(|me| me.sched.count(|u| u.minor_faults += 1));
+    sched::current().entity().count(|u| u.minor_faults += 1);
     loop {
-        let task = task::current();
-        match task.mm().fault(stopped.address, access) {
+        match caller().space().fault(stopped.address, access) {
             Ok(()) => return Ok(()),
             // As for programs: another process makes room, unless it is this one that has to go.
-            Err(FaultError::NoMemory) if !task.is_killed() => task::oom::kill_largest(),
+            Err(FaultError::NoMemory) if !sched::current().is_interrupted(Interrupt::ByKill) => caller().make_room(),
             Err(_) => return Err(Errno::EFAULT),
         }
     }

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::area::{Area, AreaFlags, Backing};
 use super::special::Special;
-use crate::time::SECOND;
+use crate::sched::timer::SECOND;
 use abi::layout::{PAGE_SIZE, USER_MIN};
 use alloc::rc::Rc;
 use alloc::vec::Vec;

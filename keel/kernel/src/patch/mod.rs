@@ -9,9 +9,9 @@
 //! file's own bytes. Generated code keeps trapping.
 
 use crate::mm::area::TRAMPOLINE_ROOM;
+use crate::mm::caller::caller;
 use crate::mm::text::{PatchedText, TextSite};
 use crate::mm::{Mm, user};
-use crate::task;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::{vec, vec::Vec};
@@ -70,7 +70,7 @@ pub fn on_trap(frame: &mut TrapFrame) {
     }
     count(|s| s.traps += 1);
     let Some(address) = frame.rip.checked_sub(SYSCALL_LEN).and_then(|a| usize::try_from(a).ok()) else { return };
-    let mm = task::current().mm();
+    let mm = caller().space();
     let Some((site, text)) = find(&mm, address) else {
         count(|s| s.foreign += 1);
         return;
@@ -100,7 +100,7 @@ pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
         UNDEFINED => frame.rip,
         _ => return false,
     };
-    let mm = task::current().mm();
+    let mm = caller().space();
     let Some((site, text)) = usize::try_from(rip).ok().and_then(|rip| find(&mm, rip)) else { return false };
     let offset = (rip as usize - site.page_address) as u16;
     let Some(moved) = text.sites.resume_for(site.file_page, offset) else { return false };
@@ -120,7 +120,7 @@ pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
 /// A program may continue there.
 pub fn program_rip(rip: u64) -> u64 {
     let Ok(address) = usize::try_from(rip) else { return rip };
-    let mm = task::current().mm();
+    let mm = caller().space();
     let Some((text, origin)) = mm.trampoline_text(address) else { return rip };
     let original = ORIGIN.checked_add_signed(address as i64 - origin as i64).and_then(|at| text.sites.original_for(at));
     original.map_or(rip, |at| at.wrapping_sub(ORIGIN).wrapping_add(origin as u64))

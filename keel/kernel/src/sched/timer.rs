@@ -7,6 +7,9 @@ use hal::cell::Global;
 use hal::ring;
 use keel_core::timerq::{TimerKey, TimerQueue};
 
+/// ns of a second.
+pub const SECOND: u64 = 1_000_000_000;
+
 /// What happens at a deadline.
 enum Event {
     Wake(Rc<dyn Schedulable>),
@@ -46,7 +49,7 @@ pub(crate) fn keep_clocks(now: u64) {
 /// When the clocks' base is old.
 static NEXT_RENEWAL: Global<Cell<u64>> = Global::new(Cell::new(0));
 /// How long a base is good, in ns.
-const RENEW_NS: u64 = 500_000_000;
+const RENEW_NS: u64 = SECOND / 2;
 
 /// What to call when the clocks' base is renewed: programs have a copy of it.
 static RENEWED: Global<Cell<fn()>> = Global::new(Cell::new(|| ()));

@@ -1,8 +1,9 @@
 //! Signals: pending sets, actions, sending and delivery; signal(7).
 
-pub mod deliver;
-pub mod frame;
+pub mod pending;
+pub mod selectors;
 pub mod send;
+pub mod stop;
 
 use crate::sched::wait::WaitQueue;
 use crate::task::{Process, Task};

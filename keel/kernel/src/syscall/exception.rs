@@ -3,9 +3,8 @@
 use crate::mm::{Access, FaultError, user};
 use crate::patch;
 use crate::signal::{SigInfo, code, send};
-use crate::task::{self, Task, oom};
-use abi::layout::{KICK_VECTOR, USER_TOP, selector};
-use alloc::rc::Rc;
+use crate::task::{self, oom};
+use abi::layout::{KICK_VECTOR, USER_TOP};
 use hal::trap::{Exit, FaultInfo, TrapFrame};
 use hal::{fpu, percpu};
 use uapi::raw::general as g;
@@ -97,21 +96,6 @@ fn stray(rip: u64) {
     send::force(&task, SigInfo::fault(g::SIGSEGV, 1, rip));
 }
 
-/// A program asks to go on with other segments than a program has. There are none that it could: what the processor would
-/// do on the way back.
-pub fn check_selectors(task: &Rc<Task>, code: u16, stack: u16) {
-    const PRIVILEGE: u16 = 3;
-    let wrong = match (code | PRIVILEGE, stack | PRIVILEGE) {
-        (selector::USER_CS, selector::USER_DS) => return,
-        (selector::USER_CS, stack) => stack,
-        (code, _) => code,
-    };
-    let [_, _, cr2] = task.signals.trap.get();
-    // Local tables are empty, and their selectors are named as they are, but for the privilege.
-    task.signals.trap.set([13, u64::from(wrong & !PRIVILEGE), cr2]);
-    send::force(task, SigInfo::from_kernel(g::SIGSEGV));
-}
-
 /// Most bytes of an instruction.
 const INSTRUCTION: u64 = 15;
 
@@ -195,7 +179,7 @@ fn simd_code(frame: &TrapFrame) -> i32 {
 pub fn thread_start(frame: &mut TrapFrame) -> Exit {
     crate::sched::finish_switch();
     task::with_current(task::rseq::switched);
-    task::start::begin(frame);
+    crate::boot::first::begin(frame);
     task::clone::begin();
     crate::syscall::finish(frame, None);
     Exit::Full

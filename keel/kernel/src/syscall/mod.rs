@@ -11,18 +11,19 @@ pub mod history;
 mod memory;
 pub mod mm;
 pub mod quick;
+pub mod random;
 mod share;
 pub mod signal;
 pub mod socket;
 pub mod task;
 pub mod trace;
 pub mod unlocked;
-pub mod watch;
 
 use crate::patch;
-use crate::signal::deliver::{self, Next};
+use crate::syscall::signal::deliver::{self, Next};
+use crate::task::call::{arguments, is_restart};
 use crate::task::seccomp::{self, Verdict};
-use crate::task::{ptrace, user_dispatch};
+use crate::task::{ptrace, user_dispatch, watch};
 use alloc::borrow::Cow;
 use alloc::format;
 use core::cell::Cell;
@@ -251,11 +252,6 @@ fn name(number: u64) -> Cow<'static, str> {
     find(number).map_or_else(|| format!("syscall_{number}").into(), |call| call.name.into())
 }
 
-/// The six argument registers.
-pub fn arguments(frame: &TrapFrame) -> [u64; 6] {
-    [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9]
-}
-
 /// Rows without a handler.
 fn unsupported(frame: &mut TrapFrame) -> isize {
     if let Some(count) = UNSERVED.get(frame.rax as usize) {
@@ -270,12 +266,6 @@ static UNSERVED: Global<[Cell<u32>; MAX_CALLS]> = Global::new([const { Cell::new
 /// How often programs made each call that is not supported.
 pub fn unserved() -> impl Iterator<Item = (usize, u32)> {
     UNSERVED.iter().map(Cell::get).enumerate().filter(|(_, count)| *count > 0)
-}
-
-/// Whether a result is one of the codes that ask for the call to be repeated.
-#[inline(always)]
-pub fn is_restart(result: isize) -> bool {
-    (-516..=-512).contains(&result)
 }
 
 #[inline(always)]

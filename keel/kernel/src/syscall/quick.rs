@@ -6,9 +6,9 @@
 //! changes, single words, and [published](hal::sync::grace) values. The code must be inlined as a whole, without panics, vector
 //! registers or calls; the build looks at it, and links a gate that does without it otherwise.
 
-use super::watch;
 use crate::file::unlocked::{GIVES_NOTHING, TAKES_ALL};
 use crate::mm::user::{MAX_RW_COUNT, access_ok};
+use crate::task::watch;
 use crate::task::{Task, try_borrow_current};
 use hal::hooks::{QUICK_CALLS, Quick};
 use uapi::raw::general as g;

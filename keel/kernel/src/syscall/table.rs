@@ -27,7 +27,7 @@ syscalls! {
     12 brk Full [crate::syscall::mm::calls::sys_brk] (addr: Ptr) "";
     13 rt_sigaction Full [crate::syscall::signal::calls::sys_rt_sigaction] (sig: Signal, act: Ptr, oldact: Ptr, sigsetsize: Size) "";
     14 rt_sigprocmask Full [crate::syscall::signal::calls::sys_rt_sigprocmask] (how: Int, set: Ptr, oldset: Ptr, sigsetsize: Size) "";
-    15 rt_sigreturn Full [frame crate::signal::frame::sys_rt_sigreturn] () "";
+    15 rt_sigreturn Full [frame crate::syscall::signal::frame::sys_rt_sigreturn] () "";
     16 ioctl Full [crate::syscall::file::ioctl::sys_ioctl] (fd: Fd, request: Hex, arg: Ptr) "";
     17 pread64 Full [crate::syscall::file::rw::sys_pread64] (fd: Fd, buf: OutBuf, count: Size, offset: Off) "";
     18 pwrite64 Full [crate::syscall::file::rw::sys_pwrite64] (fd: Fd, buf: InBuf, count: Size, offset: Off) "";
@@ -71,7 +71,7 @@ syscalls! {
     56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no namespaces and cgroups inside a pod";
     57 fork Full [frame crate::task::clone::sys_fork] () "";
     58 vfork Full [frame crate::task::clone::sys_vfork] () "";
-    59 execve Full [frame crate::task::exec::sys_execve] (path: Path, argv: Argv, envp: Ptr) "";
+    59 execve Full [frame crate::syscall::task::exec::sys_execve] (path: Path, argv: Argv, envp: Ptr) "";
     60 exit Full [crate::task::exit::sys_exit] (status: Int) "";
     61 wait4 Full [crate::task::reap::sys_wait4] (pid: Pid, wstatus: Ptr, options: Hex, rusage: Ptr) "";
     62 kill Full [crate::syscall::signal::kill::sys_kill] (pid: Pid, sig: Signal) "";
@@ -231,7 +231,7 @@ syscalls! {
     216 remap_file_pages Full [crate::syscall::mm::calls::sys_remap_file_pages] (addr: Ptr, size: Size, prot: Hex, pgoff: Size, flags: Hex) "";
     217 getdents64 Full [crate::fs::directory::sys_getdents64] (fd: Fd, dirp: Ptr, count: Uint) "";
     218 set_tid_address Full [crate::syscall::task::calls::sys_set_tid_address] (tidptr: Ptr) "";
-    219 restart_syscall Full [crate::signal::deliver::sys_restart_syscall] () "";
+    219 restart_syscall Full [crate::syscall::signal::deliver::sys_restart_syscall] () "";
     220 semtimedop Full [crate::ipc::sem::sys_semtimedop] (semid: Int, sops: Ptr, nsops: Uint, timeout: Timespec) "";
     221 fadvise64 Partial [crate::syscall::file::rw::sys_fadvise64] (fd: Fd, offset: Off, len: Size, advice: Int) "checks its arguments only";
     222 timer_create Full [crate::time::posix::sys_timer_create] (clockid: Int, sevp: Ptr, timerid: Ptr) "";
@@ -249,9 +249,9 @@ syscalls! {
     234 tgkill Full [crate::syscall::signal::kill::sys_tgkill] (tgid: Pid, tid: Pid, sig: Signal) "";
     235 utimes Full [crate::syscall::fs::attributes::sys_utimes] (path: Path, times: Ptr) "";
     236 vserver None [] () "never in Linux";
-    237 mbind Full [crate::mm::policy::sys_mbind] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "";
-    238 set_mempolicy Full [crate::mm::policy::sys_set_mempolicy] (mode: Int, nodemask: Ptr, maxnode: Size) "";
-    239 get_mempolicy Full [crate::mm::policy::sys_get_mempolicy] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "";
+    237 mbind Full [crate::syscall::mm::policy::sys_mbind] (addr: Ptr, len: Size, mode: Int, nodemask: Ptr, maxnode: Size, flags: Hex) "";
+    238 set_mempolicy Full [crate::syscall::mm::policy::sys_set_mempolicy] (mode: Int, nodemask: Ptr, maxnode: Size) "";
+    239 get_mempolicy Full [crate::syscall::mm::policy::sys_get_mempolicy] (mode: Ptr, nodemask: Ptr, maxnode: Size, addr: Ptr, flags: Hex) "";
     240 mq_open Full [crate::ipc::mqueue::sys_mq_open] (name: Path, oflag: OpenFlags, mode: Mode, attr: Ptr) "";
     241 mq_unlink Full [crate::ipc::mqueue::sys_mq_unlink] (name: Path) "";
     242 mq_timedsend Full [crate::ipc::mqueue::sys_mq_timedsend] (mqdes: Fd, msg: InBuf, len: Size, prio: Uint, timeout: Timespec) "";
@@ -268,7 +268,7 @@ syscalls! {
     253 inotify_init Full [crate::file::inotify::sys_inotify_init] () "";
     254 inotify_add_watch Partial [crate::file::inotify::sys_inotify_add_watch] (fd: Fd, path: Path, mask: Hex) "what others change on the host, and files of /proc and /sys, tell nothing";
     255 inotify_rm_watch Full [crate::file::inotify::sys_inotify_rm_watch] (fd: Fd, wd: Int) "";
-    256 migrate_pages Full [crate::mm::policy::sys_migrate_pages] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "";
+    256 migrate_pages Full [crate::syscall::mm::policy::sys_migrate_pages] (pid: Pid, maxnode: Size, old_nodes: Ptr, new_nodes: Ptr) "";
     257 openat Full [crate::fs::open::sys_openat] (dirfd: Fd, path: Path, flags: OpenFlags, mode: Mode) "";
     258 mkdirat Full [crate::syscall::fs::names::sys_mkdirat] (dirfd: Fd, path: Path, mode: Mode) "";
     259 mknodat Full [crate::syscall::fs::names::sys_mknodat] (dirfd: Fd, path: Path, mode: Mode, dev: Hex) "";
@@ -291,7 +291,7 @@ syscalls! {
     276 tee Full [crate::syscall::file::splice::sys_tee] (fd_in: Fd, fd_out: Fd, len: Size, flags: Hex) "";
     277 sync_file_range Full [crate::syscall::fs::space::sys_sync_file_range] (fd: Fd, offset: Off, nbytes: Off, flags: Hex) "";
     278 vmsplice Partial [crate::syscall::file::splice::sys_vmsplice] (fd: Fd, iov: Ptr, nr_segs: Size, flags: Hex) "pages are copied";
-    279 move_pages Full [crate::mm::policy::sys_move_pages] (pid: Pid, count: Size, pages: Ptr, nodes: Ptr, status: Ptr, flags: Hex) "";
+    279 move_pages Full [crate::syscall::mm::policy::sys_move_pages] (pid: Pid, count: Size, pages: Ptr, nodes: Ptr, status: Ptr, flags: Hex) "";
     280 utimensat Full [crate::syscall::fs::attributes::sys_utimensat] (dirfd: Fd, path: Path, times: Ptr, flags: Hex) "";
     281 epoll_pwait Full [crate::syscall::file::epoll::sys_epoll_pwait] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Int, sigmask: Ptr, sigsetsize: Size) "";
     282 signalfd Full [crate::file::signalfd::sys_signalfd] (fd: Fd, mask: Ptr, sizemask: Size) "";
@@ -315,7 +315,7 @@ syscalls! {
     300 fanotify_init None [= EPERM] (flags: Hex, event_f_flags: Hex) "no file system events for the whole tree";
     301 fanotify_mark None [= EPERM] (fanotify_fd: Fd, flags: Hex, mask: Hex, dirfd: Fd, path: Path) "no file system events for the whole tree";
     302 prlimit64 Full [crate::task::limits::sys_prlimit64] (pid: Pid, resource: Int, new_limit: Ptr, old_limit: Ptr) "";
-    303 name_to_handle_at Partial [crate::fs::path::sys_name_to_handle_at] (dirfd: Fd, path: Path, handle: Ptr, mount_id: Ptr, flags: Hex) "EOPNOTSUPP, as in overlay file systems";
+    303 name_to_handle_at Partial [crate::syscall::fs::names::sys_name_to_handle_at] (dirfd: Fd, path: Path, handle: Ptr, mount_id: Ptr, flags: Hex) "EOPNOTSUPP, as in overlay file systems";
     304 open_by_handle_at None [= EPERM] (mount_fd: Fd, handle: Ptr, flags: OpenFlags) "needs CAP_DAC_READ_SEARCH over the host";
     305 clock_adjtime Partial [crate::time::clock::sys_clock_adjtime] (clockid: Int, buf: Ptr) "reading only: the clocks are the host's";
     306 syncfs Full [crate::syscall::fs::space::sys_syncfs] (fd: Fd) "";
@@ -330,11 +330,11 @@ syscalls! {
     315 sched_getattr Full [crate::syscall::task::policy::sys_sched_getattr] (pid: Pid, attr: Ptr, size: Uint, flags: Hex) "";
     316 renameat2 Full [crate::syscall::fs::names::sys_renameat2] (olddirfd: Fd, oldpath: Path, newdirfd: Fd, newpath: Path, flags: Hex) "";
     317 seccomp Full [crate::task::seccomp::sys_seccomp] (operation: Int, flags: Hex, args: Ptr) "";
-    318 getrandom Full [crate::task::random::sys_getrandom] (buf: Ptr, buflen: Size, flags: Hex) "";
+    318 getrandom Full [crate::syscall::random::sys_getrandom] (buf: Ptr, buflen: Size, flags: Hex) "";
     319 memfd_create Full [crate::fs::memfd::sys_memfd_create] (name: Path, flags: Hex) "";
     320 kexec_file_load None [= EPERM] (kernel_fd: Fd, initrd_fd: Fd, cmdline_len: Size, cmdline: Ptr, flags: Hex) "no other kernel can be loaded";
     321 bpf None [= EPERM] (cmd: Int, attr: Ptr, size: Uint) "no BPF";
-    322 execveat Full [frame crate::task::exec::sys_execveat] (dirfd: Fd, path: Path, argv: Argv, envp: Ptr, flags: Hex) "";
+    322 execveat Full [frame crate::syscall::task::exec::sys_execveat] (dirfd: Fd, path: Path, argv: Argv, envp: Ptr, flags: Hex) "";
     323 userfaultfd None [= EPERM] (flags: Hex) "no user fault handling";
     324 membarrier Full [crate::syscall::mm::barrier::sys_membarrier] (cmd: Int, flags: Hex, cpu_id: Int) "";
     325 mlock2 Full [crate::syscall::mm::calls::sys_mlock2] (addr: Ptr, len: Size, flags: Hex) "";
@@ -367,13 +367,13 @@ syscalls! {
     441 epoll_pwait2 Full [crate::syscall::file::epoll::sys_epoll_pwait2] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Timespec, sigmask: Ptr, sigsetsize: Size) "";
     442 mount_setattr None [= EPERM] (dirfd: Fd, path: Path, flags: Hex, uattr: Ptr, usize: Size) "mounts are fixed when the pod starts";
     443 quotactl_fd None [= EPERM] (fd: Fd, cmd: Hex, id: Int, addr: Ptr) "no disk quotas";
-    444 landlock_create_ruleset Full [crate::task::landlock::sys_landlock_create_ruleset] (attr: Ptr, size: Size, flags: Hex) "";
-    445 landlock_add_rule Full [crate::task::landlock::sys_landlock_add_rule] (ruleset_fd: Fd, rule_kind: Int, rule_attr: Ptr, flags: Hex) "";
-    446 landlock_restrict_self Full [crate::task::landlock::sys_landlock_restrict_self] (ruleset_fd: Fd, flags: Hex) "";
+    444 landlock_create_ruleset Full [crate::syscall::task::landlock::sys_landlock_create_ruleset] (attr: Ptr, size: Size, flags: Hex) "";
+    445 landlock_add_rule Full [crate::syscall::task::landlock::sys_landlock_add_rule] (ruleset_fd: Fd, rule_kind: Int, rule_attr: Ptr, flags: Hex) "";
+    446 landlock_restrict_self Full [crate::syscall::task::landlock::sys_landlock_restrict_self] (ruleset_fd: Fd, flags: Hex) "";
     447 memfd_secret None [] (flags: Hex) "no secret memory";
     448 process_mrelease Full [crate::syscall::mm::other::sys_process_mrelease] (pidfd: Fd, flags: Hex) "";
     449 futex_waitv Full [crate::syscall::task::futex2::sys_futex_waitv] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "";
-    450 set_mempolicy_home_node Full [crate::mm::policy::sys_set_mempolicy_home_node] (start: Ptr, len: Size, home_node: Size, flags: Hex) "";
+    450 set_mempolicy_home_node Full [crate::syscall::mm::policy::sys_set_mempolicy_home_node] (start: Ptr, len: Size, home_node: Size, flags: Hex) "";
     451 cachestat None [] (fd: Fd, range: Ptr, cstat: Ptr, flags: Hex) "not built in";
     452 fchmodat2 Full [crate::syscall::fs::attributes::sys_fchmodat2] (dirfd: Fd, path: Path, mode: Mode, flags: Hex) "";
     453 map_shadow_stack None [] (addr: Ptr, size: Size, flags: Hex) "no shadow stacks";

@@ -9,8 +9,9 @@
 //! A call is either served as a whole, or left to its handler as if nothing had happened: when it would wait, when it
 //! fails, when a page is missing. One that has to wake others is served and then takes the lock for that.
 
-use super::{history, share, watch};
+use super::{history, share};
 use crate::mm::user::access_ok;
+use crate::task::watch;
 use crate::task::{futex, try_borrow_current};
 use hal::hooks::Unlocked;
 use hal::sync::grace;

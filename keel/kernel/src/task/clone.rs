@@ -1,8 +1,8 @@
 //! Making threads and processes; clone(2).
 
+use super::namespaces;
 use super::process::Process;
 use super::{Parts, Task, current, oom, pid, pidfd, ptrace};
-use crate::fs::proc::namespaces;
 use crate::ipc::sem;
 use crate::mm::user;
 use crate::sched;

@@ -6,9 +6,10 @@ use crate::ipc::sem;
 use crate::mm::user;
 use crate::sched;
 use crate::signal::{self, SIG_IGN, SigInfo, code, send};
-use crate::syscall::trace;
 use crate::task;
 use alloc::rc::Rc;
+use core::cell::Cell;
+use hal::cell::Global;
 use uapi::raw::general as g;
 
 /// Wait status of an ordinary exit.
@@ -38,6 +39,22 @@ fn kill_group(status: i32) -> i32 {
     status
 }
 
+/// Who is told of ends: tracing of calls.
+#[derive(Clone, Copy)]
+pub struct Observer {
+    /// The current thread ends with this wait status.
+    pub ended: fn(i32),
+    /// The pod ends.
+    pub pod_ends: fn(),
+}
+
+static OBSERVER: Global<Cell<Option<Observer>>> = Global::new(Cell::new(None));
+
+/// Tells `observer` of ends from now on.
+pub fn observe(observer: Observer) {
+    OBSERVER.set(Some(observer));
+}
+
 /// Ends the current thread. The caller holds no counted handle: its stack is never unwound.
 pub fn exit_thread(status: i32) -> ! {
     ptrace::ending(status);
@@ -49,8 +66,8 @@ pub fn exit_thread(status: i32) -> ! {
 fn clean_up(status: i32) {
     let me = current();
     let process = me.process().clone();
-    if trace::is_on() {
-        trace::ended(process.signals.group_exit.get().unwrap_or(status));
+    if let Some(observer) = OBSERVER.get() {
+        (observer.ended)(process.signals.group_exit.get().unwrap_or(status));
     }
     // Nothing wakes or interrupts it from here on.
     me.signals.blocked.set(keel_core::sigset::SigSet(!0));
@@ -92,7 +109,7 @@ fn clean_up(status: i32) {
     } else {
         leave_children(&process, &me);
         if process.signals.stopped_by.get() != 0 {
-            signal::deliver::leave_stop(&process);
+            signal::stop::leave(&process);
         }
     }
     process.exit_events.wake_all();
@@ -100,7 +117,7 @@ fn clean_up(status: i32) {
 }
 
 /// What others wait for when a thread stops using its memory: exit and execve.
-pub(super) fn release_memory(me: &Rc<Task>) {
+pub(crate) fn release_memory(me: &Rc<Task>) {
     let at = me.clear_tid.take();
     if at != 0 && user::write(at, &0u32).is_ok() {
         futex::wake_one_shared(at);
@@ -238,8 +255,8 @@ fn end_pod(status: i32) -> ! {
         0 => status >> 8 & 0xff,
         signal => 128 + signal,
     };
-    if trace::is_on() {
-        trace::summary::print();
+    if let Some(observer) = OBSERVER.get() {
+        (observer.pod_ends)();
     }
     hal::boot::fail_if_asked();
     crate::sched::connector::end(code as u64, &[])

@@ -81,7 +81,7 @@ fn change(task: &Rc<Task>, resource: u32, [soft, hard]: [u64; 2]) -> Result<()> 
 }
 
 /// Limits of a process that concern its memory.
-pub(super) fn of_memory(process: &Process) -> mm::Limits {
+pub(crate) fn of_memory(process: &Process) -> mm::Limits {
     mm::Limits {
         stack: process.limit(g::RLIMIT_STACK).0,
         address_space: process.limit(g::RLIMIT_AS).0,

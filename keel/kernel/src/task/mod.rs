@@ -5,10 +5,10 @@
 //! signal actions end it as on the host; when it exits, the pod ends with its status.
 
 pub mod access;
+pub mod call;
 pub mod clone;
-pub mod coredump;
 pub mod cred;
-pub mod exec;
+mod directories;
 pub mod exit;
 pub mod futex;
 mod futex_count;
@@ -16,25 +16,28 @@ mod futex_pi;
 pub mod io;
 pub mod landlock;
 pub mod limits;
+pub mod memory;
+pub mod namespaces;
 pub mod oom;
+pub mod path;
 pub mod pid;
 pub mod pidfd;
 pub mod process;
 pub mod ptrace;
-pub mod random;
 pub mod reap;
 pub mod robust;
 pub mod rseq;
 pub mod seccomp;
 pub mod securebits;
-pub mod start;
 pub mod user_dispatch;
+pub mod uts;
+pub mod watch;
 
 pub use cred::Cred;
+pub use directories::FsContext;
 pub use process::Process;
 
 use crate::file::{FdTable, unlocked::Cores};
-use crate::fs::FsContext;
 use crate::ipc::sem;
 use crate::mm::{Mm, policy::Policy};
 use crate::sched::{self, Interrupt, Schedulable};

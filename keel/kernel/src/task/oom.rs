@@ -2,6 +2,7 @@
 
 use super::pid;
 use super::process::{self, Process};
+use crate::mm::reclaim;
 use crate::sched;
 use crate::sched::connector;
 use crate::signal::{SigInfo, send_to_process};
@@ -25,7 +26,7 @@ pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
     };
     loop {
         match operation() {
-            Err(Errno::ENOMEM) if is_short() && crate::fs::setup::shrink(CACHE_STEP) > 0 => {}
+            Err(Errno::ENOMEM) if is_short() && reclaim::shrink(CACHE_STEP) > 0 => {}
             other => return other,
         }
     }
@@ -48,7 +49,7 @@ pub fn restore() -> bool {
     if hal::frame::is_scarce() && pause > 0 {
         IN_VAIN.set(pause - 1);
     } else if hal::frame::is_scarce() {
-        if crate::fs::setup::shrink(CACHE_STEP) > 0 {
+        if reclaim::shrink(CACHE_STEP) > 0 {
             hal::heap::trim();
         }
         IN_VAIN.set(if hal::frame::is_scarce() { PAUSE } else { 0 });
@@ -86,7 +87,7 @@ fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
 /// Kills the largest process and lets others run; the current thread tries again afterwards.
 pub fn kill_largest() {
     // Cached files of the host can be read again.
-    if crate::fs::setup::shrink(CACHE_STEP) > 0 {
+    if reclaim::shrink(CACHE_STEP) > 0 {
         return;
     }
     // One that is on its way out already will give its memory back.

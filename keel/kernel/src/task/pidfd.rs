@@ -101,17 +101,21 @@ const FIRST_NAMESPACE: u32 = 0xff01;
 const NAMESPACES: [&str; 10] =
     ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
 
+/// The name of the namespace of its process that a request to a descriptor of a process asks for; `None` if it asks for none.
+/// EACCES, EINVAL, ESRCH.
+pub fn wanted_namespace(file: &File, command: u32, arg: usize) -> Option<Result<&'static str>> {
+    let pidfd: &PidFd = file.downcast()?;
+    let name = command.checked_sub(FIRST_NAMESPACE).and_then(|i| NAMESPACES.get(i as usize))?;
+    Some(pidfd.may_open_namespace(arg).map(|()| *name))
+}
+
 impl PidFd {
-    /// A descriptor of one of its namespaces. EACCES, EINVAL, EMFILE, ESRCH.
-    fn open_namespace(&self, name: &str, arg: usize) -> Result<usize> {
+    fn may_open_namespace(&self, arg: usize) -> Result<()> {
         if arg != 0 {
             return Err(Errno::EINVAL);
         }
         let task = self.living_thread().or_else(|| self.process.main_thread()).ok_or(Errno::ESRCH)?;
-        if !access::may_look(&task, access::Ids::Real) {
-            return Err(Errno::EACCES);
-        }
-        crate::fs::proc::open_namespace(name)
+        if access::may_look(&task, access::Ids::Real) { Ok(()) } else { Err(Errno::EACCES) }
     }
 }
 
@@ -134,9 +138,6 @@ impl FileOps for PidFd {
     }
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
         const READ_AND_WRITE: u32 = 3;
-        if let Some(name) = command.checked_sub(FIRST_NAMESPACE).and_then(|i| NAMESPACES.get(i as usize)) {
-            return self.open_namespace(name, arg);
-        }
         let (number, size) = (command & 0xff, (command >> 16 & 0x3fff) as usize);
         let known = command >> 30 == READ_AND_WRITE && command >> 8 & 0xff == REQUESTS && number == GET_INFO;
         if !known || size < INFO_SIZE {

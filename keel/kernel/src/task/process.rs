@@ -75,7 +75,7 @@ pub struct Process {
     /// prctl(2) `PR_SET_DUMPABLE`.
     pub(crate) dumpable: Cell<i32>,
     /// What it runs: for `/proc/PID/exe`.
-    pub(crate) exe: RefCell<Option<crate::fs::PathRef>>,
+    pub(crate) exe: RefCell<Option<vfs::PathRef>>,
     pub(crate) itimers: IntervalTimers,
     pub(crate) posix_timers: PosixTimers,
     pub(crate) tracer: ptrace::Tracer,
@@ -293,7 +293,7 @@ impl Process {
     }
 
     /// The executable that it runs.
-    pub fn exe(&self) -> Option<crate::fs::PathRef> {
+    pub fn exe(&self) -> Option<vfs::PathRef> {
         self.exe.borrow().clone()
     }
 

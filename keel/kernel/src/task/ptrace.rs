@@ -16,7 +16,7 @@ pub use stops::{
 use super::{Process, Task};
 use crate::sched;
 use crate::signal::{SigInfo, code, send, send_to_process};
-use crate::syscall::watch;
+use crate::task::watch;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;

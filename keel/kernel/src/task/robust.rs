@@ -34,7 +34,7 @@ pub fn sys_get_robust_list(tid: i32, head: usize, len: usize) -> Result<()> {
 }
 
 /// The current thread ends, or runs another program: its locks are marked, one waiter each woken.
-pub(super) fn release_all(me: &Rc<Task>) {
+pub(crate) fn release_all(me: &Rc<Task>) {
     let head = me.robust_list.take();
     if head != 0 {
         // A list that can't be read ends there: the thread is exiting and can get no error.

@@ -6,6 +6,7 @@
 //! only, so that is where [`settle`] looks, and only after a switch.
 
 use super::{Task, current, with_current};
+use crate::mm::exec::RSEQ_ALIGN;
 use crate::mm::user;
 use crate::patch;
 use crate::signal::{SigInfo, send};
@@ -16,10 +17,6 @@ use hal::{percpu, smp};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Bytes of `struct rseq` that mean something here, and its alignment: auxiliary vector.
-pub const FEATURE_SIZE: u32 = 28;
-/// Alignment of `struct rseq`.
-pub const ALIGN: usize = 32;
 /// `sizeof(struct rseq)` of the first version.
 const FIRST_SIZE: u32 = 32;
 const UNREGISTER: u32 = 1;
@@ -110,7 +107,7 @@ pub fn sys_rseq(area: usize, len: u32, flags: u32, signature: u32) -> Result<()>
             () => Errno::EBUSY,
         });
     }
-    if len < FIRST_SIZE || !area.is_multiple_of(ALIGN) {
+    if len < FIRST_SIZE || !area.is_multiple_of(RSEQ_ALIGN) {
         return Err(Errno::EINVAL);
     }
     user::access_ok(area, len as usize)?;

@@ -2,12 +2,13 @@
 
 mod notify;
 
+use super::call::arguments;
 use super::cred::cap;
 use super::{Task, current, ptrace};
 use crate::mm::user;
 use crate::patch;
 use crate::signal::{SigInfo, send, with_arch};
-use crate::syscall::{arguments, watch};
+use crate::task::watch;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;

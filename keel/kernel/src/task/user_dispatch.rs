@@ -7,7 +7,7 @@ use super::current;
 use crate::mm::user;
 use crate::patch;
 use crate::signal::{SigInfo, send};
-use crate::syscall::watch;
+use crate::task::watch;
 use core::cell::RefCell;
 use hal::trap::TrapFrame;
 use uapi::raw::general as g;
@@ -40,7 +40,7 @@ pub struct UserDispatch(RefCell<Option<Rule>>);
 
 impl UserDispatch {
     /// execve(2): the setting is cleared.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let _old = self.0.take();
     }
 }

@@ -8,8 +8,7 @@ pub mod sleep;
 use crate::mm::user;
 use uapi::{Errno, Result};
 
-/// ns of a second.
-pub const SECOND: u64 = 1_000_000_000;
+pub use crate::sched::timer::SECOND;
 
 /// Reads a `struct timespec` as ns. EFAULT; EINVAL for values out of range.
 pub fn read_timespec(at: usize) -> Result<u64> {

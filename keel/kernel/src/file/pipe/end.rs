@@ -220,7 +220,7 @@ pub fn new_pipe(flags: u32) -> (Rc<File>, Rc<File>) {
 
 /// Opens a FIFO, fifo(7). Waits for a partner unless `O_NONBLOCK` or `O_RDWR`. ENXIO for a writer
 /// with `O_NONBLOCK` and no reader; ERESTARTSYS. Permissions are the caller's business.
-pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<crate::fs::PathRef>) -> Result<Rc<File>> {
+pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<vfs::PathRef>) -> Result<Rc<File>> {
     debug_assert_eq!(inode.file_type(), FileType::Fifo);
     let pipe = inode.attachments().ok_or(Errno::ENXIO)?.get_or_insert(Arc::<Pipe>::default);
     let pipe = Arc::clone(&pipe);

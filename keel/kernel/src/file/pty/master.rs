@@ -3,7 +3,6 @@
 use super::super::{File, FileOps, Queues, wait_on};
 use super::pair::READY;
 use super::{Pair, open_slave};
-use crate::fs::PathRef;
 use crate::mm::user;
 use crate::task;
 use alloc::rc::Rc;
@@ -12,6 +11,7 @@ use core::any::Any;
 use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::{Attr, Dst, Inode, Src};
 
 /// Bytes moved at a time.
@@ -43,7 +43,7 @@ impl Master {
         let flags = flags as u32;
         let name = alloc::format!("/dev/pts/{}", self.pair.index);
         // A program that changed its root sees no such name; the descriptor works all the same.
-        let place = crate::fs::path::Caller::current().resolve(g::AT_FDCWD, name.as_bytes(), true).ok();
+        let place = crate::task::path::Caller::current().resolve(g::AT_FDCWD, name.as_bytes(), true).ok();
         let file = open_slave(self.pair.index, flags, place)?;
         super::super::install(file, flags).map(|fd| fd as usize)
     }

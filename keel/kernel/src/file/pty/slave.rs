@@ -2,7 +2,6 @@
 
 use super::super::{File, FileOps, Queues};
 use super::Pair;
-use crate::fs::PathRef;
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::task;
@@ -13,6 +12,7 @@ use keel_core::tty::Taken;
 use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::{Attr, Dst, Inode, Src};
 
 /// Bytes moved at a time.

@@ -1,7 +1,7 @@
 //! `syscall`: what a thread is doing in the kernel.
 
 use super::subject::Subject;
-use crate::syscall;
+use crate::task::call;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         None => String::from("running\n"),
         Some(frame) if frame.entry == Entry::Fault as u64 => format!("-1 {:#x} {:#x}\n", frame.rsp, frame.rip),
         Some(frame) => {
-            let arguments = syscall::arguments(&frame).map(|argument| format!("{argument:#x} ")).concat();
+            let arguments = call::arguments(&frame).map(|argument| format!("{argument:#x} ")).concat();
             format!("{} {arguments}{:#x} {:#x}\n", frame.rax, frame.rsp, frame.rip)
         }
     };

@@ -3,7 +3,7 @@
 use super::number;
 use super::subject::Subject;
 use crate::file::{FdTable, File, lock};
-use crate::fs::{PathRef, setup};
+use crate::fs::setup;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
 

@@ -36,7 +36,6 @@ pub use namespaces::{open as open_namespace, request as namespace_request};
 pub use status::{list as cpu_list, mask as cpu_mask};
 pub use system::cpus;
 
-use super::PathRef;
 use crate::file::File;
 use crate::task;
 use alloc::format;
@@ -46,6 +45,7 @@ use alloc::vec::Vec;
 use subject::Subject;
 use uapi::{Errno, Result};
 use vfs::FileType;
+use vfs::PathRef;
 use vfs::synth::{Entry, PROC_MAGIC, SynthDir, SynthFile, SynthFs, Table, table};
 use vfs::tree::Tree;
 

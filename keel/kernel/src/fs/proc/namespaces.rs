@@ -3,16 +3,18 @@
 use super::subject::Subject;
 use crate::file::File;
 use crate::fs::regular::RegularFile;
-use crate::fs::{PathRef, setup};
+use crate::fs::setup;
 use crate::mm::user;
 use crate::task;
 use crate::task::cred::cap;
+use crate::task::namespaces::TYPES;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
 
@@ -100,28 +102,6 @@ pub fn type_of(file: &File) -> Option<u32> {
     let &(_, kind, _) = NAMESPACES.iter().find(|n| n.2 == ino)?;
     TYPES.iter().find(|(name, _)| *name == kind).map(|(_, flag)| *flag)
 }
-
-/// Types by name, as clone(2) has them.
-const TYPES: [(&str, u32); 8] = [
-    ("cgroup", g::CLONE_NEWCGROUP),
-    ("ipc", g::CLONE_NEWIPC),
-    ("mnt", g::CLONE_NEWNS),
-    ("net", g::CLONE_NEWNET),
-    ("pid", g::CLONE_NEWPID),
-    ("time", g::CLONE_NEWTIME),
-    ("user", g::CLONE_NEWUSER),
-    ("uts", g::CLONE_NEWUTS),
-];
-
-/// All types: what clone(2), unshare(2) and setns(2) may name.
-pub const ALL_TYPES: u32 = {
-    let (mut all, mut i) = (0, 0);
-    while i < TYPES.len() {
-        all |= TYPES[i].1;
-        i += 1;
-    }
-    all
-};
 
 /// A descriptor of the user namespace, to which all others belong.
 fn open_user_namespace() -> Result<usize> {

@@ -3,7 +3,6 @@
 use super::memory::of_open_file;
 use super::number_in;
 use super::subject::Subject;
-use crate::fs::PathRef;
 use crate::mm::Mm;
 use crate::mm::area::FileName;
 use crate::mm::info::{AreaInfo, AreaName};
@@ -16,6 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use hal::paging::Prot;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthFile, SynthLink};
 use vfs::{Dst, FileType};
 

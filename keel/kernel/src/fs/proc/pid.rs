@@ -6,13 +6,13 @@ use super::{
     calls, children, credentials, descriptors, limits, maps, memory, mounts, namespaces, net, pages, security, smaps,
     stat, status,
 };
-use crate::fs::PathRef;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
 use vfs::FileType;
+use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthFile, SynthLink, What};
 
 /// Makes the content of a file.

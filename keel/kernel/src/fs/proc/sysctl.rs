@@ -2,9 +2,10 @@
 
 use super::sysctl_values::VALUES;
 use crate::mm;
-use crate::syscall::task::info;
+use crate::random;
 use crate::task::cred::cap;
-use crate::task::{self, pid, random};
+use crate::task::uts;
+use crate::task::{self, pid};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
@@ -20,14 +21,14 @@ type Make = fn() -> String;
 /// Settings whose text is made when it is read.
 const MADE: [(&str, Make); 12] = [
     ("fs/file-nr", || format!("{}\t0\t9223372036854775807", open_files())),
-    ("kernel/domainname", || lossy(info::names().domain)),
-    ("kernel/hostname", || lossy(info::names().host)),
+    ("kernel/domainname", || lossy(uts::names().domain)),
+    ("kernel/hostname", || lossy(uts::names().host)),
     ("kernel/ns_last_pid", || format!("{}", pid::last())),
-    ("kernel/osrelease", || lossy(info::names().release)),
+    ("kernel/osrelease", || lossy(uts::names().release)),
     ("kernel/pid_max", || format!("{}", pid::PID_MAX)),
     ("kernel/random/boot_id", boot_id),
     ("kernel/random/uuid", || uuid(random::bytes())),
-    ("kernel/version", || lossy(info::names().version)),
+    ("kernel/version", || lossy(uts::names().version)),
     ("kernel/watchdog_cpumask", || super::status::list(u64::MAX >> (64 - super::system::cpus()))),
     ("vm/max_map_count", || format!("{}", mm::MAX_MAPPINGS)),
     ("vm/mmap_min_addr", || format!("{}", abi::layout::USER_MIN)),
@@ -87,8 +88,8 @@ pub fn directory() -> impl SynthDir {
     }
     for (path, make) in MADE {
         match path {
-            "kernel/hostname" => root.insert(path, 0o644, Source::Changed(make, info::set_host)),
-            "kernel/domainname" => root.insert(path, 0o644, Source::Changed(make, info::set_domain)),
+            "kernel/hostname" => root.insert(path, 0o644, Source::Changed(make, uts::set_host)),
+            "kernel/domainname" => root.insert(path, 0o644, Source::Changed(make, uts::set_domain)),
             _ => root.insert(path, 0o444, Source::Made(make)),
         }
     }

@@ -5,9 +5,9 @@ use crate::ipc;
 use crate::sched;
 use crate::sched::Usage;
 use crate::sched::load;
-use crate::syscall::task::info;
 use crate::task::pid;
 use crate::task::process;
+use crate::task::uts;
 use crate::time::{SECOND, clock};
 use alloc::format;
 use alloc::string::String;
@@ -84,7 +84,7 @@ pub fn load_averages() -> String {
 
 /// `version`.
 pub fn version() -> String {
-    let names = info::names();
+    let names = uts::names();
     format!(
         "Linux version {} (hull@hull) (rustc) {}\n",
         String::from_utf8_lossy(&names.release),

@@ -1,6 +1,5 @@
 //! `/sys/fs/cgroup`: the pod as one control group of the unified hierarchy, as a container sees its own.
 
-use super::PathRef;
 use crate::sched::Usage;
 use crate::task::{pid, process};
 use alloc::format;
@@ -9,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthFs, Table, What, table};
 use vfs::tree::Tree;
 use vfs::{FileType, Inode, Mount};

@@ -7,10 +7,10 @@ mod kernel;
 mod memory;
 mod net;
 
-use super::PathRef;
 use alloc::rc::Rc;
 use alloc::string::String;
 use uapi::Result;
+use vfs::PathRef;
 use vfs::synth::{Entry, SYSFS_MAGIC, SynthFs, Table, table};
 use vfs::tree::Tree;
 

@@ -2,9 +2,9 @@
 
 use crate::file::pipe::PipeEnd;
 use crate::file::{File, dnotify, lock, owner};
-use crate::fs::path::Caller;
 use crate::mm::user;
 use crate::task;
+use crate::task::path::Caller;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use uapi::raw::general as g;

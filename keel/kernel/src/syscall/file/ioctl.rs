@@ -2,7 +2,7 @@
 
 use crate::file::File;
 use crate::mm::user;
-use crate::task;
+use crate::task::{self, pidfd};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::raw::ioctl as i;
@@ -54,6 +54,7 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         {
             result
         }
+        _ if let Some(name) = pidfd::wanted_namespace(&file, command, arg) => crate::fs::proc::open_namespace(name?),
         _ => match super::ioctl_files::serve(&file, command, arg) {
             Some(result) => result,
             None => file.ops.ioctl(&file, command, arg),

@@ -1,12 +1,12 @@
 //! ioctl(2) requests of files in file systems: ioctl_ficlone(2), ioctl_fs(2), ioctl_getflags(2).
 
 use crate::file::{File, current_file};
-use crate::fs::PathRef;
-use crate::fs::path::{self, Caller};
 use crate::mm::user;
+use crate::task::path::{self, Caller};
 use alloc::rc::Rc;
 use uapi::raw::{general as g, ioctl as i};
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::{FileType, Inode};
 
 /// Block size of every file system here.

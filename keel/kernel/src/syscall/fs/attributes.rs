@@ -2,13 +2,13 @@
 
 use crate::file::anon::Nameless;
 use crate::file::{self, File};
-use crate::fs::PathRef;
-use crate::fs::path::{self, Caller, check_flags};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
+use crate::task::path::{self, Caller, check_flags};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::landlock::access;
 use vfs::{Change, Cred, FILE_MAX, FileType, SetTime, notify, ops};
 

@@ -1,6 +1,6 @@
 //! Making, removing and moving names.
 
-use crate::fs::path::{self, Caller, check_flags};
+use crate::task::path::{self, Caller, check_flags};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::attr::{makedev, split_dev};
@@ -145,4 +145,14 @@ pub fn sys_renameat2(old_fd: i32, old: usize, new_fd: i32, new: usize, flags: u3
         return Err(Errno::EINVAL);
     }
     ops::rename(&from, &to, flags, &caller.cred())
+}
+
+/// name_to_handle_at(2): no file system here has handles, but the path is looked at first. EOPNOTSUPP.
+pub fn sys_name_to_handle_at(fd: i32, name: usize, _handle: usize, _mount: usize, flags: u32) -> Result<()> {
+    let known = g::AT_SYMLINK_FOLLOW | g::AT_EMPTY_PATH | g::AT_HANDLE_FID | g::AT_HANDLE_MNT_ID_UNIQUE;
+    path::check_flags(flags, known)?;
+    let name = path::read_at(name, flags)?;
+    let follow = if flags & g::AT_SYMLINK_FOLLOW != 0 { 0 } else { g::AT_SYMLINK_NOFOLLOW };
+    Caller::current().resolve_at(fd, &name, flags & g::AT_EMPTY_PATH | follow)?;
+    Err(Errno::EOPNOTSUPP)
 }

@@ -1,14 +1,14 @@
 //! Space and durability: statfs(2), fallocate(2), fsync(2) and their relatives.
 
 use crate::file::{self, File};
-use crate::fs::PathRef;
-use crate::fs::path::{self, Caller};
 use crate::fs::setup;
 use crate::mm::user;
+use crate::task::path::{self, Caller};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
+use vfs::PathRef;
 use vfs::{FileType, Inode};
 
 /// Flags of a mount in `f_flags`, with ST_VALID.

@@ -1,11 +1,11 @@
 //! Attributes to programs: stat(2), statx(2), access(2), readlink(2).
 
 use crate::file;
-use crate::fs::PathRef;
-use crate::fs::path::{self, Caller, check_flags};
 use crate::mm::user;
+use crate::task::path::{self, Caller, check_flags};
 use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
+use vfs::PathRef;
 use vfs::attr::split_dev;
 use vfs::cred::{MAY_EXEC, MAY_WRITE};
 use vfs::{Attr, FileType};

@@ -1,12 +1,12 @@
 //! Root and working directory: chdir(2), chroot(2), getcwd(2).
 
 use crate::file;
-use crate::fs::PathRef;
-use crate::fs::path::{self, Caller};
 use crate::mm::user;
+use crate::task::path::{self, Caller};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::FileType;
+use vfs::PathRef;
 use vfs::cred::{MAY_EXEC, cap};
 
 /// A directory that the caller may search.

@@ -1,12 +1,12 @@
 //! Extended attributes: getxattr(2), setxattr(2), listxattr(2), removexattr(2) and their relatives.
 
 use crate::file;
-use crate::fs::PathRef;
-use crate::fs::path::{self, Caller};
 use crate::mm::user;
+use crate::task::path::{self, Caller};
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::acl::{self, Kind};
 use vfs::cred::{MAY_READ, MAY_WRITE, cap};
 use vfs::{Cred, FileType, capability, notify, ops};

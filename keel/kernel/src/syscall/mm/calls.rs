@@ -1,8 +1,8 @@
 //! The system calls about memory: arguments checked in Linux's order.
 
-use super::other::may_lock;
 use crate::file::File;
 use crate::mm::area::{Area, AreaFlags, Backing, FileBacking, FileName};
+use crate::mm::caller::caller;
 use crate::mm::mmap::Placement;
 use crate::mm::remap::Target;
 use crate::mm::shared::SharedObject;
@@ -359,7 +359,7 @@ fn lock(addr: usize, len: usize, lock: bool, on_fault: bool) -> Result<()> {
     if lock {
         // What is locked already counts once.
         let others = mm.locked_bytes() - mm.locked_within(start, start.saturating_add(len));
-        may_lock(others, len as u64)?;
+        caller().may_lock(others, len as u64)?;
     }
     let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
     if end == start { Ok(()) } else { mm.lock(start, end, lock, on_fault) }
@@ -373,7 +373,7 @@ pub fn sys_mlockall(flags: u32) -> Result<()> {
     }
     let mm = mm();
     let current = flags & g::MCL_CURRENT != 0;
-    may_lock(mm.locked_bytes(), if current { mm.usage().mapped - mm.locked_bytes() } else { 0 })?;
+    caller().may_lock(mm.locked_bytes(), if current { mm.usage().mapped - mm.locked_bytes() } else { 0 })?;
     mm.lock_all(current, flags & g::MCL_FUTURE != 0, flags & g::MCL_ONFAULT != 0);
     Ok(())
 }

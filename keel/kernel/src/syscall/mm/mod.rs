@@ -3,3 +3,4 @@
 pub mod barrier;
 pub mod calls;
 pub mod other;
+pub mod policy;

@@ -1,7 +1,7 @@
 //! Memory of other processes: process_vm_readv(2), process_madvise(2), process_mrelease(2).
 
 use crate::mm::{Mm, advise, page_up, user};
-use crate::task::{self, access, pid, pidfd};
+use crate::task::{access, pid, pidfd};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -171,17 +171,4 @@ pub fn sys_process_mrelease(pidfd: i32, flags: u32) -> Result<()> {
 pub fn sys_pkey_alloc(flags: u64, rights: u64) -> Result<i32> {
     const RIGHTS: u64 = 3;
     Err(if flags != 0 || rights & !RIGHTS != 0 { Errno::EINVAL } else { Errno::ENOSPC })
-}
-
-/// Whether the current thread may lock memory at all, and `bytes` more of `locked`: CAP_IPC_LOCK or RLIMIT_MEMLOCK.
-/// EPERM, ENOMEM.
-pub(crate) fn may_lock(locked: u64, bytes: u64) -> Result<()> {
-    let me = task::current();
-    let limit = me.limit(g::RLIMIT_MEMLOCK);
-    match () {
-        () if me.cred().capable(task::cred::cap::IPC_LOCK) => Ok(()),
-        () if limit == 0 => Err(Errno::EPERM),
-        () if locked.saturating_add(bytes) <= limit => Ok(()),
-        () => Err(Errno::ENOMEM),
-    }
 }

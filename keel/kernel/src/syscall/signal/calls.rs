@@ -2,7 +2,8 @@
 
 use crate::mm::user;
 use crate::sched::wait::{self, Interrupt};
-use crate::signal::{AltStack, SIG_DFL, SIG_IGN, SigAction, UNBLOCKABLE, deliver};
+use crate::signal::pending;
+use crate::signal::{AltStack, SIG_DFL, SIG_IGN, SigAction, UNBLOCKABLE};
 use crate::task::{self, Task};
 use crate::time;
 use alloc::rc::Rc;
@@ -133,20 +134,20 @@ pub fn sys_rt_sigtimedwait(set: usize, info: usize, timeout: usize, set_size: us
         at => Some(time::deadline_after(time::read_timespec(at)?)),
     };
     let task = task::current();
-    let mut found = deliver::take(&task, wanted);
+    let mut found = pending::take(&task, wanted);
     if found.is_none() && deadline.is_none_or(|d| d > hal::clock::monotonic_ns()) {
         // The set is unblocked meanwhile, so that its signals are directed here and wake.
         let blocked = task.signals.blocked.get();
         task.signals.awaited.set(blocked.intersection(wanted));
         task.set_blocked(blocked.without(wanted));
-        let outcome = wait::park(deadline, Interrupt::BySignal, || deliver::take(&task, wanted));
+        let outcome = wait::park(deadline, Interrupt::BySignal, || pending::take(&task, wanted));
         task.set_blocked(blocked);
         task.signals.awaited.set(SigSet::EMPTY);
         found = match outcome {
             Ok(info) => Some(info),
             Err(Errno::ETIMEDOUT) => None,
             // A signal of the set may be what ended the wait.
-            Err(_) => Some(deliver::take(&task, wanted).ok_or(Errno::EINTR)?),
+            Err(_) => Some(pending::take(&task, wanted).ok_or(Errno::EINTR)?),
         };
     }
     let taken = found.ok_or(Errno::EAGAIN)?;

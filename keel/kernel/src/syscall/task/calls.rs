@@ -84,7 +84,7 @@ pub fn sys_arch_prctl(code: u32, at: usize) -> Result<()> {
 /// unshare(2): what is shared between threads. EINVAL, EPERM.
 pub fn sys_unshare(flags: u64) -> Result<()> {
     use uapi::raw::general as g;
-    const NAMESPACES: u64 = namespaces::ALL_TYPES as u64;
+    const NAMESPACES: u64 = crate::task::namespaces::ALL_TYPES as u64;
     const SHARING: u64 =
         (g::CLONE_FS | g::CLONE_FILES | g::CLONE_SIGHAND | g::CLONE_VM | g::CLONE_THREAD | g::CLONE_SYSVSEM) as u64;
     if flags & !(NAMESPACES | SHARING) != 0 {
@@ -117,7 +117,12 @@ pub fn sys_setns(fd: i32, kind: u32) -> Result<()> {
     let file = current().files().get(fd)?;
     let wanted = match namespaces::type_of(&file) {
         Some(own) if kind == 0 || kind == own => own,
-        None if kind != 0 && kind & !namespaces::ALL_TYPES == 0 && crate::task::pidfd::process_of(fd).is_ok() => kind,
+        None if kind != 0
+            && kind & !crate::task::namespaces::ALL_TYPES == 0
+            && crate::task::pidfd::process_of(fd).is_ok() =>
+        {
+            kind
+        }
         _ => return Err(Errno::EINVAL),
     };
     // Nobody joins the user namespace that everybody is in.

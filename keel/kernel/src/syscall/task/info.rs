@@ -2,12 +2,9 @@
 
 use crate::mm::user;
 use crate::sched::load;
-use crate::task::{current, pid, reap};
+use crate::task::{current, pid, reap, uts};
 use crate::time::{SECOND, clock};
-use abi::boot::PodConfig;
 use alloc::vec::Vec;
-use core::cell::RefCell;
-use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -16,57 +13,9 @@ const FIELD: usize = 65;
 /// ns of a clock tick of times(2).
 const TICK_NS: u64 = 10_000_000;
 
-/// Names of the system.
-#[derive(Clone, Debug, Default)]
-pub struct SystemNames {
-    /// `uname -n`.
-    pub host: Vec<u8>,
-    /// `uname -r`.
-    pub release: Vec<u8>,
-    /// `uname -v`.
-    pub version: Vec<u8>,
-    /// Domain name of NIS.
-    pub domain: Vec<u8>,
-}
-
-static NAMES: Global<RefCell<Option<SystemNames>>> = Global::new(RefCell::new(None));
-
-/// Release if the monitor gives none.
-const RELEASE: &[u8] = b"6.12.0-hull";
-
-/// Takes the names from the configuration (boot).
-pub fn init(config: &PodConfig) {
-    let or = |given: &Vec<u8>, other: &[u8]| if given.is_empty() { other.to_vec() } else { given.clone() };
-    *NAMES.borrow_mut() = Some(SystemNames {
-        host: or(&config.hostname, b"hull"),
-        release: or(&config.host_release, RELEASE),
-        version: or(&config.host_version, b"#1 SMP"),
-        domain: b"(none)".to_vec(),
-    });
-}
-
-/// Names of the system.
-pub fn names() -> SystemNames {
-    NAMES.borrow().clone().unwrap_or_default()
-}
-
-/// Changes the host name: `/proc/sys/kernel/hostname`. At most 64 bytes.
-pub fn set_host(name: Vec<u8>) {
-    if let Some(names) = NAMES.borrow_mut().as_mut() {
-        names.host = name;
-    }
-}
-
-/// Changes the domain name: `/proc/sys/kernel/domainname`. At most 64 bytes.
-pub fn set_domain(name: Vec<u8>) {
-    if let Some(names) = NAMES.borrow_mut().as_mut() {
-        names.domain = name;
-    }
-}
-
 /// uname(2). EFAULT.
 pub fn sys_uname(at: usize) -> Result<()> {
-    let names = names();
+    let names = uts::names();
     let mut out = [0u8; 6 * FIELD];
     let persona = crate::task::with_current(|t| t.personality.get());
     let machine: &[u8] = if persona & PER_MASK == PER_LINUX32 { b"i686" } else { b"x86_64" };
@@ -113,13 +62,13 @@ fn read_name(at: usize, len: usize) -> Result<Vec<u8>> {
 
 /// sethostname(2). EFAULT, EINVAL, EPERM.
 pub fn sys_sethostname(at: usize, len: usize) -> Result<()> {
-    set_host(read_name(at, len)?);
+    uts::set_host(read_name(at, len)?);
     Ok(())
 }
 
 /// setdomainname(2). EFAULT, EINVAL, EPERM.
 pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
-    set_domain(read_name(at, len)?);
+    uts::set_domain(read_name(at, len)?);
     Ok(())
 }
 

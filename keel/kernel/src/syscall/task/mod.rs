@@ -2,9 +2,11 @@
 
 pub mod calls;
 pub(crate) mod caps;
+pub mod exec;
 pub mod futex2;
 pub mod group;
 pub(crate) mod ids;
 pub mod info;
+pub mod landlock;
 pub mod policy;
 pub mod prctl;

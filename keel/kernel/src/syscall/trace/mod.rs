@@ -5,10 +5,11 @@ mod names;
 mod structures;
 pub mod summary;
 
-use super::{Level, MAX_CALLS, find, watch};
+use super::{Level, MAX_CALLS, find};
 use crate::sched::connector;
 use crate::signal::{SigInfo, code};
 use crate::task;
+use crate::task::watch;
 use abi::boot::{Stamp, Trace};
 use abi::request::Op;
 use alloc::string::String;
@@ -77,6 +78,7 @@ pub fn is_on() -> bool {
 
 /// Starts telling (boot).
 pub fn turn_on(trace: &Trace) {
+    task::exit::observe(task::exit::Observer { ended, pod_ends: summary::print });
     watch::Reason::new().keep();
     let mut calls = [0; MAX_CALLS / 64];
     for (word, wanted) in calls.iter_mut().zip(&trace.calls) {

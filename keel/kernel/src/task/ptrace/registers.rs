@@ -111,7 +111,7 @@ pub(super) fn put_registers(me: &Rc<Task>, f: &mut TrapFrame, new: &Registers, o
     if new[FS_BASE] != old[FS_BASE] && new[FS_BASE] < LINUX_TOP {
         me.thread.set_fs_base(new[FS_BASE]);
     }
-    crate::syscall::exception::check_selectors(me, new[CS] as u16, new[SS] as u16);
+    crate::signal::selectors::check(me, new[CS] as u16, new[SS] as u16);
     // More than rax: not the fast way back.
     f.entry = Entry::Fault as u64;
 }

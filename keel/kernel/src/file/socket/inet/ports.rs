@@ -2,7 +2,7 @@
 
 use super::Base;
 use super::address::Endpoint;
-use crate::task::random;
+use crate::random;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;

@@ -1,11 +1,12 @@
 //! The pod's first program.
 
-use super::process::{Limits, Process, Session};
-use super::{Cred, Parts, Task, exec, pid};
 use crate::file::FdTable;
-use crate::fs::FsContext;
 use crate::sched;
 use crate::signal::{Actions, AltStack, TaskSignals};
+use crate::syscall::task::exec;
+use crate::task::FsContext;
+use crate::task::process::{Limits, Process, Session};
+use crate::task::{Cred, Parts, Task, pid};
 use abi::boot::PodConfig;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -62,7 +63,7 @@ pub fn first(
     files: Rc<FdTable>,
     prepare: impl FnOnce(&Rc<Process>) + 'static,
 ) -> ! {
-    crate::syscall::task::info::init(&config);
+    crate::task::uts::init(&config);
     if let Some(trace) = &config.trace {
         crate::syscall::trace::turn_on(trace);
     }

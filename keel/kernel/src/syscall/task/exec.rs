@@ -1,10 +1,11 @@
 //! Running a program; execve(2).
 
-use super::{Task, cred, current, exit, oom, pid};
-use crate::fs::{self, PathRef, Program};
+use crate::fs;
+use crate::mm::Program;
 use crate::mm::{ExecRequest, Mm, StartPoint, user};
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::signal::{AltStack, send};
+use crate::task::{Task, cred, current, exit, oom, pid};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -12,6 +13,7 @@ use core::cell::Cell;
 use hal::trap::{Entry, TrapFrame};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::io::KernelDst;
 
 /// Bytes at the start of a file that tell what it is.
@@ -64,7 +66,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
         return Err(Errno::ENOENT);
     }
     let file = fs::open_exec(dir, &path, flags)?;
-    let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
+    let stack_limit = crate::task::with_current(|t| t.limit(g::RLIMIT_STACK));
     let mut room = (stack_limit / 4).clamp(MIN_STRINGS, MAX_STRINGS) as usize;
     let argv = read_strings(argv, &mut room)?;
     let envp = read_strings(envp, &mut room)?;
@@ -91,13 +93,13 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     de_thread(&me)?;
     commit(&me, frame, loaded);
     drop(me);
-    super::ptrace::executed(frame, old_tid);
+    crate::task::ptrace::executed(frame, old_tid);
     Ok(0)
 }
 
 /// Runs the pod's first program; errors as execve(2).
-pub(super) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>]) -> Result<()> {
-    let stack_limit = super::with_current(|t| t.limit(g::RLIMIT_STACK));
+pub(crate) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>]) -> Result<()> {
+    let stack_limit = crate::task::with_current(|t| t.limit(g::RLIMIT_STACK));
     let file = fs::open_exec(g::AT_FDCWD, path, 0)?;
     let loaded = load(file, path, false, argv.to_vec(), envp, stack_limit)?;
     commit(&current(), frame, loaded);
@@ -175,6 +177,7 @@ fn load(
     let after = cred::after_exec(&me, &**file.inode())?;
     let cred = &after.cred;
     let unreadable = Cell::new(!fs::may_read(&file));
+    let before = crate::task::current().try_mm();
     let request = ExecRequest {
         inode: file.inode().clone(),
         open_interpreter: &|path| {
@@ -188,6 +191,7 @@ fn load(
         ids: [cred.uid, cred.euid, cred.gid, cred.egid],
         secure: after.secure,
         stack_limit,
+        before: before.as_deref(),
     };
     let (mm, start) = oom::with_memory(|| Mm::exec(&request))?;
     mm.set_exe(program);
@@ -257,11 +261,11 @@ fn de_thread(me: &Rc<Task>) -> Result<()> {
 
 /// The point of no return.
 fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
-    super::robust::release_all(me);
+    crate::task::robust::release_all(me);
     exit::release_memory(me);
     let process = me.process();
     new.mm.activate();
-    new.mm.set_limits(super::limits::of_memory(process));
+    new.mm.set_limits(crate::task::limits::of_memory(process));
     let old_mm = me.set_mm(Some(new.mm));
     if let Some(old) = old_mm
         && Rc::strong_count(&old) == 1
@@ -289,7 +293,7 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     if after.secure || hides {
         me.parent_death_signal.set(0);
     }
-    super::securebits::executed(me);
+    crate::task::securebits::executed(me);
     me.set_cred(after.cred);
     me.set_comm(&new.comm);
     let _old_exe = process.exe.replace(Some(new.file));

@@ -1,16 +1,10 @@
 //! Random bytes: ChaCha20 as a generator, keyed from the host's entropy, rekeyed after each use.
 
-use super::with_current;
-use crate::mm::user;
 use core::cell::RefCell;
 use hal::cell::Global;
-use uapi::raw::general as g;
-use uapi::{Errno, Result};
 
 /// Bytes of a block.
 const BLOCK: usize = 64;
-/// Bytes that are made at once for a program.
-const CHUNK: usize = 1024;
 
 /// ChaCha20, RFC 8439, with a counter of 64 bits.
 struct ChaCha {
@@ -95,29 +89,4 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     let mut out = [0; N];
     fill(&mut out);
     out
-}
-
-/// getrandom(2). EFAULT, EINVAL.
-pub fn sys_getrandom(at: usize, len: usize, flags: u32) -> Result<usize> {
-    let known = g::GRND_NONBLOCK | g::GRND_RANDOM | g::GRND_INSECURE;
-    let both = g::GRND_RANDOM | g::GRND_INSECURE;
-    if flags & !known != 0 || flags & both == both {
-        return Err(Errno::EINVAL);
-    }
-    let len = len.min(i32::MAX as usize);
-    let mut done = 0;
-    let mut chunk = [0; CHUNK];
-    while done < len {
-        let n = (len - done).min(CHUNK);
-        fill(&mut chunk[..n]);
-        match user::write_bytes(at.wrapping_add(done), &chunk[..n]) {
-            Ok(()) => done += n,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
-        }
-        if done < len && with_current(|t| t.is_killed()) {
-            break;
-        }
-    }
-    Ok(done)
 }

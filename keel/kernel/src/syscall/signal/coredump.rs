@@ -5,12 +5,12 @@
 
 mod notes;
 
-use super::{Task, current};
 use crate::fs::open;
 use crate::mm::Mm;
 use crate::mm::area::AreaFlags;
 use crate::mm::info::{AreaInfo, AreaName};
 use crate::signal::{CORE_SIGNALS, SigInfo, send};
+use crate::task::{Task, current};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec;

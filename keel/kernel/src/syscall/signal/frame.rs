@@ -2,9 +2,9 @@
 //!
 //! The layout is Linux's `struct rt_sigframe`: programs read and change the saved registers.
 
-use super::{AltStack, SigAction, SigInfo, UNBLOCKABLE};
 use crate::mm::user;
 use crate::patch;
+use crate::signal::{AltStack, SigAction, SigInfo, UNBLOCKABLE};
 use crate::task::{self, Task};
 use abi::layout::{USER_TOP, selector};
 use alloc::rc::Rc;
@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<Frame>() == 440);
 
 /// Stores a frame on the program's stack and makes `frame` enter the handler. `restart`: number of
 /// a call to repeat afterwards. EFAULT if the stack can't be written.
-pub(super) fn push(
+pub(crate) fn push(
     task: &Rc<Task>,
     frame: &mut TrapFrame,
     info: &SigInfo,
@@ -206,7 +206,7 @@ pub fn sys_rt_sigreturn(frame: &mut TrapFrame) -> isize {
     // All of the frame changes: not the fast way back.
     task.set_work();
     if restore_from_stack(&task, frame).is_err() {
-        super::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
+        crate::signal::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
     }
     frame.rax as isize
 }
@@ -236,7 +236,7 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
     let _ = crate::syscall::signal::calls::set_alt_stack(task, alt, frame.rsp);
     let stack_selector =
         if stored.uc_flags & UC_STRICT_RESTORE_SS == 0 { selector::USER_DS } else { stored.context.ss };
-    crate::syscall::exception::check_selectors(task, stored.context.cs, stack_selector);
+    crate::signal::selectors::check(task, stored.context.cs, stack_selector);
     let [magic, seen, real, ..] = stored.context.reserved;
     if magic == SITE_MAGIC && seen == frame.rip && patch::program_rip(real) == seen {
         frame.rip = real;

@@ -1,9 +1,11 @@
 //! The way back to the program: pending signals, restarts of interrupted calls.
 
-use super::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SYNCHRONOUS, SigAction, SigInfo, code, frame, send};
+use super::frame;
 use crate::sched;
+use crate::signal::{IGNORED_BY_DEFAULT, SIG_DFL, SIG_IGN, STOP_SIGNALS, SigAction, SigInfo, pending, stop};
+use crate::syscall::signal::coredump;
 use crate::syscall::trace;
-use crate::task::{self, Process, Task, coredump, process, ptrace, rseq};
+use crate::task::{self, Task, process, ptrace, rseq};
 use alloc::rc::Rc;
 use hal::percpu;
 use hal::trap::TrapFrame;
@@ -67,7 +69,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
                         if info.signal() == g::SIGSEGV {
                             task.signals.actions().set(g::SIGSEGV, SigAction::default());
                         }
-                        super::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
+                        crate::signal::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
                     } else {
                         ptrace::handler_entered(frame);
                     }
@@ -150,7 +152,7 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Ac
         }
         let stopped_by = process.signals.stopped_by.get();
         if stopped_by != 0 && task.traced.joins_stop() {
-            enter_stop(process);
+            stop::enter(process);
             if task.traced.is_attached() {
                 ptrace::group_stop(frame, stopped_by);
                 continue;
@@ -158,7 +160,7 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Ac
             return Action::Stop;
         }
         let wanted = SigSet(!0).without(task.signals.blocked.get());
-        let Some(info) = take(task, wanted) else { return Action::None };
+        let Some(info) = pending::take(task, wanted) else { return Action::None };
         let info = if task.traced.is_attached() {
             let (info, changed) = ptrace::delivering(frame, info, call.number);
             if let Some(other) = changed {
@@ -180,7 +182,7 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Ac
             SIG_DFL if STOP_SIGNALS.has(signal) && task.traced.is_attached() => ptrace::group_stop(frame, signal),
             SIG_DFL if STOP_SIGNALS.has(signal) => {
                 if signal == g::SIGSTOP || !process::ignores_job_control(process) {
-                    begin_stop(process, signal);
+                    stop::begin(process, signal);
                 }
             }
             SIG_DFL => {
@@ -196,54 +198,14 @@ fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Ac
     }
 }
 
-/// Takes the next pending signal of `wanted`: the thread's own before the process's.
-pub(crate) fn take(task: &Rc<Task>, wanted: SigSet) -> Option<SigInfo> {
-    let own = task.signals.pending.borrow_mut().pop(wanted, SYNCHRONOUS);
-    let (_, mut info) = match own {
-        Some(found) => found,
-        None => task.process().signals.pending.borrow_mut().pop(wanted, SYNCHRONOUS)?,
-    };
-    if info.code == code::TIMER {
-        crate::time::posix::delivered(task.process(), &mut info);
-    } else if info.signal() == g::SIGALRM {
-        task.process().itimers.alarm_taken();
-    }
-    Some(info)
-}
-
-/// Starts a stop of all threads.
-fn begin_stop(process: &Rc<Process>, signal: u32) {
-    process.signals.stopped_by.set(signal);
-    process.signals.continue_news.set(false);
-    process.signals.stopping.set(process.thread_count());
-    for task in process.threads() {
-        send::tell(&task);
-    }
-}
-
-/// A thread goes to its stop; the last one tells the parent.
-fn enter_stop(process: &Rc<Process>) {
-    let left = process.signals.stopping.get().saturating_sub(1);
-    let was = process.signals.stopping.replace(left);
-    if was == 1 {
-        process.signals.stop_news.set(true);
-        send::notify_parent(process, code::CLD_STOPPED, process.signals.stopped_by.get() as i32);
-    }
-}
-
-/// A thread ends while its process stops: the group stop no longer waits for it.
-pub(crate) fn leave_stop(process: &Rc<Process>) {
-    enter_stop(process);
-}
-
 /// restart_syscall(2): continues a call that a stop interrupted.
 pub fn sys_restart_syscall() -> Result<usize> {
     let restart = task::current().signals.restart.take().ok_or(Errno::EINTR)?;
     match restart {
-        super::Restart::Sleep { deadline_ns, remaining } => {
+        crate::signal::Restart::Sleep { deadline_ns, remaining } => {
             crate::time::sleep::sleep_until(deadline_ns, remaining).map(|()| 0)
         }
-        super::Restart::Futex { address, value, bitset, flags, deadline_ns } => {
+        crate::signal::Restart::Futex { address, value, bitset, flags, deadline_ns } => {
             task::futex::wait_restarted(address, value, bitset, flags, deadline_ns)
         }
     }

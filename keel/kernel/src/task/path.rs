@@ -1,13 +1,14 @@
 //! Paths as system calls give them, resolved for the calling process.
 
-use super::{FsContext, PathRef};
 use crate::file;
 use crate::mm::user;
+use crate::task::FsContext;
 use crate::task::{self, cred};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::PathRef;
 use vfs::walk::{Parent, Walk};
 use vfs::{Cred, PATH_MAX};
 
@@ -118,14 +119,4 @@ pub fn check_struct_size(at: usize, size: usize, known: usize) -> Result<()> {
     }
     let rest = user::read_array::<u8>(at.checked_add(known).ok_or(Errno::EFAULT)?, size - known)?;
     if rest.iter().any(|&byte| byte != 0) { Err(Errno::E2BIG) } else { Ok(()) }
-}
-
-/// name_to_handle_at(2): no file system here has handles, but the path is looked at first. EOPNOTSUPP.
-pub fn sys_name_to_handle_at(fd: i32, name: usize, _handle: usize, _mount: usize, flags: u32) -> Result<()> {
-    let known = g::AT_SYMLINK_FOLLOW | g::AT_EMPTY_PATH | g::AT_HANDLE_FID | g::AT_HANDLE_MNT_ID_UNIQUE;
-    check_flags(flags, known)?;
-    let name = read_at(name, flags)?;
-    let follow = if flags & g::AT_SYMLINK_FOLLOW != 0 { 0 } else { g::AT_SYMLINK_NOFOLLOW };
-    Caller::current().resolve_at(fd, &name, flags & g::AT_EMPTY_PATH | follow)?;
-    Err(Errno::EOPNOTSUPP)
 }

@@ -1,0 +1,30 @@
+//! Stops of a process by SIGSTOP and relatives.
+
+use super::{code, send};
+use crate::task::Process;
+use alloc::rc::Rc;
+
+/// Starts a stop of all threads.
+pub fn begin(process: &Rc<Process>, signal: u32) {
+    process.signals.stopped_by.set(signal);
+    process.signals.continue_news.set(false);
+    process.signals.stopping.set(process.thread_count());
+    for task in process.threads() {
+        send::tell(&task);
+    }
+}
+
+/// A thread goes to its stop; the last one tells the parent.
+pub fn enter(process: &Rc<Process>) {
+    let left = process.signals.stopping.get().saturating_sub(1);
+    let was = process.signals.stopping.replace(left);
+    if was == 1 {
+        process.signals.stop_news.set(true);
+        send::notify_parent(process, code::CLD_STOPPED, process.signals.stopped_by.get() as i32);
+    }
+}
+
+/// A thread ends while its process stops: the group stop no longer waits for it.
+pub fn leave(process: &Rc<Process>) {
+    enter(process);
+}
