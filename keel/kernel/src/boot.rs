@@ -2,12 +2,12 @@
 
 pub mod first;
 
-use crate::file::FdTable;
-use crate::file::stream;
+use crate::file::{self, FdTable};
 use crate::fs::setup;
 use crate::mm;
 use crate::sched::timer;
 use crate::task;
+use crate::tty::stream;
 use abi::boot::{BootInfo, PodConfig};
 use abi::request::Op;
 use alloc::format;
@@ -20,7 +20,8 @@ const EXIT_HULL: u64 = 125;
 /// Sets the pod up and runs its first program; the boot stack is never used again.
 pub fn boot(_info: &'static BootInfo) -> ! {
     timer::on_renewal(mm::vdso::renew_clocks);
-    mm::caller::register(&task::memory::Current);
+    mm::caller::register(&task::caller::Current);
+    file::caller::register(&task::caller::Current);
     let Some(config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };

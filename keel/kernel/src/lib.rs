@@ -7,9 +7,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod tty;
 extern crate alloc;
 
 pub mod boot;
+pub mod cred;
 pub mod file;
 pub mod fs;
 pub mod ipc;
@@ -17,6 +19,7 @@ pub mod mm;
 pub mod patch;
 pub mod random;
 pub mod sched;
+pub mod siginfo;
 pub mod signal;
 pub mod syscall;
 pub mod task;

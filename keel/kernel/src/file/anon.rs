@@ -1,5 +1,6 @@
 //! Attributes of files that are in no tree: pipes, sockets, event counters.
 
+use super::caller::caller;
 use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell};
 use hal::cell::Global;
@@ -51,7 +52,7 @@ pub fn next_ino() -> u64 {
 pub fn attr(ino: u64, dev: u64, mode: u32) -> Attr {
     let now = hal::clock::realtime_ns();
     let (seconds, nanoseconds) = ((now / 1_000_000_000) as i64, (now % 1_000_000_000) as u32);
-    let cred = crate::task::current().cred();
+    let cred = caller().cred();
     Attr {
         ino,
         dev,

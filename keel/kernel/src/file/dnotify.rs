@@ -1,8 +1,8 @@
 //! Signals about changes in a directory, fcntl(2) `F_NOTIFY`.
 
+use super::caller::caller;
 use super::table::FdTable;
 use super::{File, sigio};
-use crate::task;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -58,7 +58,7 @@ impl Listener for Watch {
         let owner = file.owner.get();
         let info = sigio::info(owner.signal, self.fd, REASON);
         if owner.id != 0 {
-            sigio::tell(owner.kind, owner.id, info);
+            caller().signal(owner.kind, owner.id, info);
         }
     }
 
@@ -93,7 +93,7 @@ pub fn watch(table: &FdTable, file: &Rc<File>, fd: i32, kinds: u32) -> Result<us
         return Ok(0);
     }
     let inode = file.ops.inode().filter(|inode| inode.file_type() == FileType::Directory).ok_or(Errno::ENOTDIR)?;
-    let owner = super::owner::Owner { kind: g::F_OWNER_PID, id: task::current().pid(), ..file.owner.get() };
+    let owner = super::owner::Owner { kind: g::F_OWNER_PID, id: caller().pid(), ..file.owner.get() };
     file.owner.set(owner);
     if let Some(old) = old {
         old.kinds.set(old.kinds.get() | kinds);

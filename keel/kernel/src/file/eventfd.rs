@@ -12,9 +12,6 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, Src};
 
-/// `EFD_SEMAPHORE`: a read takes 1.
-const EFD_SEMAPHORE: u32 = 1;
-
 /// Adds 1 to a file's counter, if there is one.
 pub fn signal(file: Option<&Rc<File>>) {
     if let Some(counter) = file.and_then(|file| file.downcast::<EventFd>()) {
@@ -32,6 +29,11 @@ pub struct EventFd {
 }
 
 impl EventFd {
+    /// A counter; each read of a semaphore takes 1.
+    pub fn new(count: u64, semaphore: bool) -> Self {
+        Self { count: Cell::new(count), semaphore, readable: Rc::default(), writable: Rc::default() }
+    }
+
     /// Takes the counter (or 1 of it); `None` while it is 0.
     fn take(&self) -> Option<u64> {
         let count = self.count.get();
@@ -133,24 +135,4 @@ impl FileOps for EventFd {
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[eventfd]".to_vec()
     }
-}
-
-/// eventfd(2).
-pub fn sys_eventfd(count: u32) -> Result<i32> {
-    sys_eventfd2(count, 0)
-}
-
-/// eventfd2(2).
-pub fn sys_eventfd2(count: u32, flags: u32) -> Result<i32> {
-    if flags & !(EFD_SEMAPHORE | g::O_CLOEXEC | g::O_NONBLOCK) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let ops = EventFd {
-        count: Cell::new(u64::from(count)),
-        semaphore: flags & EFD_SEMAPHORE != 0,
-        readable: Rc::default(),
-        writable: Rc::default(),
-    };
-    let file = File::new(Rc::new(ops), g::O_RDWR | flags & g::O_NONBLOCK, None);
-    super::install(file, flags)
 }

@@ -1,10 +1,8 @@
 //! File change events, inotify(7).
 
-use super::{File, FileOps, Queues, anon, current_file, wait_on};
+use super::{File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
 use crate::sched::wait::WaitQueue;
-use crate::task;
-use crate::task::path::{self, Caller};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -16,9 +14,8 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::cred::MAY_READ;
 use vfs::notify::{self, Event, Listener};
-use vfs::{Attr, Dst, FileType, Inode};
+use vfs::{Attr, Dst, Inode};
 
 /// Most events that wait to be read; `/proc/sys/fs/inotify` shows this and the next two.
 const MAX_QUEUED: usize = 16384;
@@ -31,7 +28,7 @@ const HEAD: usize = size_of::<g::inotify_event>();
 /// Bits of inotify_add_watch(2) that say how, not what.
 const HOW: u32 =
     g::IN_ONLYDIR | g::IN_DONT_FOLLOW | g::IN_EXCL_UNLINK | g::IN_MASK_ADD | g::IN_MASK_CREATE | g::IN_ONESHOT;
-const ALL: u32 = g::IN_ALL_EVENTS | g::IN_UNMOUNT | g::IN_Q_OVERFLOW | g::IN_IGNORED | g::IN_ISDIR | HOW;
+pub(crate) const ALL: u32 = g::IN_ALL_EVENTS | g::IN_UNMOUNT | g::IN_Q_OVERFLOW | g::IN_IGNORED | g::IN_ISDIR | HOW;
 
 /// Instances and watches by user.
 static USERS: Global<RefCell<BTreeMap<u32, (usize, usize)>>> = Global::new(RefCell::new(BTreeMap::new()));
@@ -126,6 +123,19 @@ impl Listener for Watch {
 }
 
 impl Inotify {
+    /// An instance of a user. EMFILE.
+    pub fn new(uid: u32) -> Result<Rc<Self>> {
+        account(uid, 1, 0).ok_or(Errno::EMFILE)?;
+        Ok(Rc::new(Self {
+            events: RefCell::default(),
+            bytes: Cell::new(0),
+            watches: RefCell::default(),
+            last_wd: Cell::new(0),
+            readable: Rc::default(),
+            uid,
+        }))
+    }
+
     /// Queues an event and wakes readers.
     fn queue(&self, event: Queued) {
         let mut events = self.events.borrow_mut();
@@ -157,7 +167,7 @@ impl Inotify {
     }
 
     /// Removes a watch and queues IN_IGNORED. `None` if there is none.
-    fn forget(&self, wd: i32) -> Option<()> {
+    pub(crate) fn forget(&self, wd: i32) -> Option<()> {
         let watch = self.watches.borrow_mut().remove(&wd)?;
         notify::leave(&watch.inode, &*watch);
         account(self.uid, 0, -1)?;
@@ -166,7 +176,7 @@ impl Inotify {
     }
 
     /// Adds a watch, or changes the one that the inode has. EEXIST, ENOSPC.
-    fn watch(self: &Rc<Self>, inode: &Rc<dyn Inode>, mask: u32) -> Result<i32> {
+    pub(crate) fn watch(self: &Rc<Self>, inode: &Rc<dyn Inode>, mask: u32) -> Result<i32> {
         let events = mask & (g::IN_ALL_EVENTS | g::IN_EXCL_UNLINK | g::IN_ONESHOT);
         let mine = |listener: &Rc<dyn Listener>| {
             let watch = listener.as_any().downcast_ref::<Watch>()?;
@@ -261,7 +271,7 @@ impl FileOps for Rc<Inotify> {
     }
 
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
-        if command != crate::syscall::file::ioctl::FIONREAD {
+        if command != uapi::raw::ioctl::FIONREAD {
             return Err(Errno::ENOTTY);
         }
         user::write(arg, &(self.bytes.get() as i32))?;
@@ -285,56 +295,4 @@ impl FileOps for Rc<Inotify> {
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:inotify".to_vec()
     }
-}
-
-/// inotify_init(2).
-pub fn sys_inotify_init() -> Result<i32> {
-    sys_inotify_init1(0)
-}
-
-/// inotify_init1(2). EINVAL, EMFILE.
-pub fn sys_inotify_init1(flags: u32) -> Result<i32> {
-    path::check_flags(flags, g::IN_CLOEXEC | g::IN_NONBLOCK)?;
-    let uid = task::current().cred().uid;
-    account(uid, 1, 0).ok_or(Errno::EMFILE)?;
-    let instance = Rc::new(Inotify {
-        events: RefCell::default(),
-        bytes: Cell::new(0),
-        watches: RefCell::default(),
-        last_wd: Cell::new(0),
-        readable: Rc::default(),
-        uid,
-    });
-    super::install(File::new(Rc::new(instance), g::O_RDONLY | flags & g::O_NONBLOCK, None), flags)
-}
-
-/// An instance by its descriptor. EBADF, EINVAL.
-fn instance(file: &File) -> Result<&Rc<Inotify>> {
-    file.downcast().ok_or(Errno::EINVAL)
-}
-
-/// inotify_add_watch(2). EACCES, EBADF, EEXIST, EFAULT, EINVAL, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR.
-pub fn sys_inotify_add_watch(fd: i32, name: usize, mask: u32) -> Result<i32> {
-    if mask & ALL == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let file = current_file(fd)?;
-    if mask & g::IN_MASK_ADD != 0 && mask & g::IN_MASK_CREATE != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let instance = instance(&file)?;
-    let name = path::read(name)?;
-    let caller = Caller::current();
-    let place = caller.resolve(g::AT_FDCWD, &name, mask & g::IN_DONT_FOLLOW == 0)?;
-    if mask & g::IN_ONLYDIR != 0 && place.inode().file_type() != FileType::Directory {
-        return Err(Errno::ENOTDIR);
-    }
-    caller.cred().check(&**place.inode(), MAY_READ)?;
-    instance.watch(place.inode(), mask)
-}
-
-/// inotify_rm_watch(2). EBADF, EINVAL.
-pub fn sys_inotify_rm_watch(fd: i32, wd: i32) -> Result<()> {
-    let file = current_file(fd)?;
-    instance(&file)?.forget(wd).ok_or(Errno::EINVAL)
 }

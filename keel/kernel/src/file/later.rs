@@ -5,7 +5,7 @@
 //! closed, as Linux leaves it to work that runs on the way back to the program.
 
 use super::{File, FileOps};
-use crate::task;
+use crate::sched;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -44,8 +44,9 @@ pub(super) fn gone() -> Rc<dyn FileOps> {
 
 /// The last use of a description is over: now, or a little later.
 pub(super) fn close(file: &mut File) {
-    let Some(me) = task::try_current() else { return file.end() };
-    let depth = me.closing.get();
+    let Some(me) = sched::try_current() else { return file.end() };
+    let nesting = &me.entity().nesting;
+    let depth = nesting.get();
     if depth >= MOST_NESTED {
         let mut waiting = WAITING.borrow_mut();
         // Without memory for the list it is closed here.
@@ -54,14 +55,14 @@ pub(super) fn close(file: &mut File) {
             return;
         }
     }
-    me.closing.set(depth + 1);
+    nesting.set(depth + 1);
     file.end();
     if depth == 0 {
         while let Some(next) = next() {
             drop(next);
         }
     }
-    me.closing.set(depth);
+    nesting.set(depth);
 }
 
 fn next() -> Option<File> {

@@ -1,11 +1,10 @@
 //! Locks of files for programs: flock(2), record locks of fcntl(2), seals; and a lock for keel's own
 //! use that may be held while program memory is copied.
 
-use super::stream::Stream;
+use super::caller::caller;
 use super::{FdTable, File, anon};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
-use crate::task;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use hal::cell::Global;
@@ -99,8 +98,8 @@ fn with_attachments<T>(file: &File, f: impl FnOnce(&Attachments) -> T) -> Option
     if let Some(inode) = file.ops.inode() {
         return inode.attachments().map(f);
     }
-    if let Some(stream) = file.downcast::<Stream>() {
-        return Some(f(&*stream.attachments()?));
+    if let Some(attachments) = file.ops.host_attachments() {
+        return Some(f(&attachments));
     }
     match file.ops.nameless() {
         Some(inode) => Some(f(&inode.attachments)),
@@ -161,7 +160,7 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
     };
     of.locks.reserve()?;
     file.took_locks.set(true);
-    let wanted = Whole { description: me, kind, pid: task::current().pid() };
+    let wanted = Whole { description: me, kind, pid: caller().pid() };
     let set = || of.locks.flock(wanted);
     let result = match set() {
         Err(Errno::EWOULDBLOCK) if operation & LOCK_NB == 0 => super::wait_on(&of.changed, || set().ok()),
@@ -194,7 +193,7 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
         _ => return Err(Errno::EINVAL),
     };
     let of = of(file)?;
-    let pid = if by_description { -1 } else { task::current().pid() };
+    let pid = if by_description { -1 } else { caller().pid() };
     let record = kind.map(|kind| Record { start, end, kind, owner, pid });
 
     if matches!(command, g::F_GETLK | g::F_OFD_GETLK) {

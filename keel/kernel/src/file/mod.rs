@@ -5,33 +5,28 @@
 //! ([`eventfd`]), a standard stream ([`stream`]), a socket ([`socket`]) … A description lives as
 //! long as a descriptor or a running call holds its `Rc`; then [`FileOps::release`] runs.
 
-pub mod aio;
 pub mod anon;
+pub mod caller;
 pub(crate) mod dnotify;
 pub mod epoll;
 pub mod eventfd;
 pub mod inotify;
+pub mod landlock;
 mod later;
 pub mod lock;
 pub mod owner;
 pub mod pipe;
-pub mod poll;
 pub mod position;
-pub mod pty;
 pub mod sigio;
-pub mod signalfd;
 pub mod socket;
-pub mod stream;
 pub mod table;
-pub mod terminal;
-mod termio;
 pub mod timerfd;
 pub mod unlocked;
 
 pub use table::FdTable;
 
+use crate::sched;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
-use crate::task;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -69,13 +64,13 @@ pub struct File {
 /// Counts a read for `/proc/PID/io`. What the quick way serves (the null device) is not counted.
 #[inline(always)]
 fn count_read(bytes: usize) {
-    task::with_current(|t| t.io.count_read(bytes));
+    sched::with_entity(|entity| entity.io.count_read(bytes));
 }
 
 /// Counts a write for `/proc/PID/io`.
 #[inline(always)]
 fn count_write(bytes: usize) {
-    task::with_current(|t| t.io.count_write(bytes));
+    sched::with_entity(|entity| entity.io.count_write(bytes));
 }
 
 impl File {
@@ -266,6 +261,10 @@ pub trait FileOps: Any {
     fn nameless(&self) -> Option<&anon::Nameless> {
         None
     }
+    /// Where locks of files of the host that lie in no tree hang.
+    fn host_attachments(&self) -> Option<Rc<vfs::Attachments>> {
+        None
+    }
     /// What `/proc/PID/fd/N` points to for files without a path (`pipe:[7]`).
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[unknown]".to_vec()
@@ -292,57 +291,6 @@ pub trait FileOps: Any {
 pub type Queues = smallvec::SmallVec<[Rc<WaitQueue>; 4]>;
 
 /// Waits on one queue for ever, or until a signal: ERESTARTSYS. Otherwise as [`wait_until`].
-fn wait_on<T>(queue: &Rc<WaitQueue>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+pub(crate) fn wait_on<T>(queue: &Rc<WaitQueue>, ready: impl FnMut() -> Option<T>) -> Result<T> {
     wait_until(core::slice::from_ref(queue), None, Interrupt::BySignal, ready)
-}
-
-/// The description behind a descriptor of the current process. EBADF, also for `O_PATH`.
-#[inline(always)]
-pub fn current_file(fd: i32) -> Result<Rc<File>> {
-    crate::task::with_current(|task| task.with_files(|files| files.get(fd)))
-}
-
-/// Like [`current_file`], but gives `O_PATH` descriptions too.
-pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
-    crate::task::with_current(|task| task.with_files(|files| files.get_raw(fd)))
-}
-
-/// Puts a new description at the lowest free descriptor of the current process; the flag is
-/// `O_CLOEXEC` of `flags`. EMFILE.
-pub fn install(file: Rc<File>, flags: u32) -> Result<i32> {
-    crate::task::current().files().insert(file, flags & g::O_CLOEXEC != 0)
-}
-
-/// Puts a description at the lowest free descriptor and writes its number to the program; undone if that fails. EMFILE,
-/// EFAULT.
-pub fn install_at(address: usize, file: Rc<File>, flags: u32) -> Result<()> {
-    let files = crate::task::current().files();
-    let fd = files.insert(file, flags & g::O_CLOEXEC != 0)?;
-    crate::mm::user::write(address, &fd).inspect_err(|_| {
-        // Another thread may have closed it meanwhile; then there is nothing to undo.
-        let _ = files.close(fd);
-    })
-}
-
-/// Puts two descriptions at the lowest free descriptors and writes their numbers to the program;
-/// undone if either fails. EMFILE, EFAULT.
-pub fn install_pair(address: usize, first: Rc<File>, second: Rc<File>, flags: u32) -> Result<()> {
-    let files = crate::task::current().files();
-    let close_on_exec = flags & g::O_CLOEXEC != 0;
-    let a = files.insert(first, close_on_exec)?;
-    let undo = |errno, fds: &[i32]| {
-        for &fd in fds {
-            // Another thread may have closed it meanwhile; then there is nothing to undo.
-            let _ = files.close(fd);
-        }
-        Err(errno)
-    };
-    let b = match files.insert(second, close_on_exec) {
-        Ok(b) => b,
-        Err(errno) => return undo(errno, &[a]),
-    };
-    match crate::mm::user::write(address, &[a, b]) {
-        Ok(()) => Ok(()),
-        Err(errno) => undo(errno, &[a, b]),
-    }
 }

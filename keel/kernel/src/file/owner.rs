@@ -1,7 +1,7 @@
 //! The receiver of SIGIO of a file: `F_SETOWN`, `F_SETSIG`.
 
+use super::caller::caller;
 use crate::mm::user;
-use crate::task::{pid, process};
 use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -22,12 +22,10 @@ pub type OwnerCell = Cell<Owner>;
 
 /// Whether some thread, process or group has the id; 0 removes the owner. EINVAL, ESRCH.
 fn check(id: i32) -> Result<()> {
-    let known = match id {
-        0 | pid::INIT => true,
-        1.. => pid::find_task(id).is_some() || pid::find_process(id).is_some() || !process::of_group(id).is_empty(),
-        _ => return Err(Errno::EINVAL),
-    };
-    if known { Ok(()) } else { Err(Errno::ESRCH) }
+    if id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if id == 0 || caller().is_owner(id) { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
 /// `F_SETOWN`: a process, or (negative) a process group. EINVAL, ESRCH.

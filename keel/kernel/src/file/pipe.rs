@@ -5,13 +5,12 @@ mod unlocked;
 
 pub use unlocked::Moved;
 
-pub use end::{PipeEnd, new_pipe, open_fifo, sys_pipe, sys_pipe2};
+pub use end::{PipeEnd, new_pipe, open_fifo};
 
+use super::caller::broken_pipe;
 use super::lock::{SleepGuard, SleepLock};
 use super::wait_on;
 use crate::sched::wait::WaitQueue;
-use crate::signal::{self, SigInfo, code};
-use crate::task;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -325,14 +324,4 @@ impl Pipe {
     pub fn is_broken(&self) -> bool {
         self.readers() == 0
     }
-}
-
-/// Sends SIGPIPE to the current thread; the error to return.
-#[cold]
-pub fn broken_pipe() -> Errno {
-    let task = task::current();
-    let info = SigInfo::from_process(g::SIGPIPE, code::USER, task.pid(), task.cred().uid);
-    // Standard signals are never refused for lack of room.
-    let _ = signal::send_to_task(&task, info);
-    Errno::EPIPE
 }

@@ -1,9 +1,9 @@
 //! SIGIO: a signal when a file with `O_ASYNC` becomes ready.
 
+use super::caller::caller;
 use super::{File, Queues};
 use crate::sched::wait::Wake;
-use crate::signal::{self, SigInfo};
-use crate::task::pid;
+use crate::siginfo::SigInfo;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use hal::cell::Global;
@@ -28,7 +28,7 @@ impl Wake for Teller {
         if let Some(file) = self.file.upgrade() {
             let owner = file.owner.get();
             if owner.id != 0 {
-                tell(owner.kind, owner.id, info(owner.signal, self.fd, self.reason));
+                caller().signal(owner.kind, owner.id, info(owner.signal, self.fd, self.reason));
             }
         }
         false
@@ -49,21 +49,7 @@ pub(super) fn info(signal: i32, fd: i32, (code, band): (i32, u32)) -> SigInfo {
 pub fn urgent(file: &File) {
     let owner = file.owner.get();
     if owner.id != 0 {
-        tell(owner.kind, owner.id, SigInfo::from_kernel(g::SIGURG));
-    }
-}
-
-/// Sends a signal to the owner of a file.
-pub(super) fn tell(kind: u32, id: i32, info: SigInfo) {
-    // A receiver that ended, or whose signal queue is full, gets no signal.
-    match kind {
-        g::F_OWNER_TID => {
-            let _ = pid::find_task(id).map(|task| signal::send_to_task(&task, info));
-        }
-        g::F_OWNER_PGRP => signal::send_to_group(id, info),
-        _ => {
-            let _ = pid::find_process(id).map(|process| signal::send_to_process(&process, info));
-        }
+        caller().signal(owner.kind, owner.id, SigInfo::from_kernel(g::SIGURG));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The descriptors of a process.
 
 use super::File;
+use super::caller::caller;
 use super::unlocked::Cores;
-use crate::task;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -249,6 +249,6 @@ impl Drop for FdTable {
 
 /// RLIMIT_NOFILE of the current process; none while the first one's descriptors are made.
 pub(crate) fn limit() -> usize {
-    let limit = task::try_current().map_or(u64::MAX, |task| task.limit(g::RLIMIT_NOFILE));
+    let limit = caller().limit(g::RLIMIT_NOFILE);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

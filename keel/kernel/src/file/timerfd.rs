@@ -1,10 +1,9 @@
 //! Timers as readable counters, timerfd_create(2).
 
-use super::{File, FileOps, Queues, anon, current_file, wait_on};
-use crate::mm::user;
+use super::{File, FileOps, Queues, anon, wait_on};
 use crate::sched::timer::Timer;
+use crate::sched::timer::timespec;
 use crate::sched::wait::WaitQueue;
-use crate::time::{SECOND, timespec};
 use alloc::format;
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;
@@ -17,7 +16,7 @@ use uapi::{Errno, Result};
 use vfs::{Attr, Dst};
 
 /// A timer that counts its expirations until they are read.
-struct TimerFd {
+pub(crate) struct TimerFd {
     clock: u32,
     timer: Rc<Timer>,
     /// Next (or, while `expired`, last) expiration, monotonic ns; 0: disarmed.
@@ -25,14 +24,14 @@ struct TimerFd {
     /// ns between expirations; 0: only one.
     interval: Cell<u64>,
     /// Flags of the last timerfd_settime(2).
-    flags: Cell<u32>,
+    pub(crate) flags: Cell<u32>,
     /// Went off and was not read since: it rests until then.
     expired: Cell<bool>,
     queue: Rc<WaitQueue>,
 }
 
 impl TimerFd {
-    fn new(clock: u32) -> Rc<Self> {
+    pub(crate) fn new(clock: u32) -> Rc<Self> {
         Rc::new_cyclic(|me: &Weak<Self>| {
             let me = me.clone();
             let fire = move || {
@@ -70,7 +69,7 @@ impl TimerFd {
     }
 
     /// ns until the next expiration, and the interval: `struct itimerspec`, interval first.
-    fn setting(&self) -> [[i64; 2]; 2] {
+    pub(crate) fn setting(&self) -> [[i64; 2]; 2] {
         let now = monotonic_ns();
         let interval = self.interval.get();
         let mut next = self.deadline.get();
@@ -85,7 +84,7 @@ impl TimerFd {
         [timespec(interval), timespec(next.saturating_sub(now))]
     }
 
-    fn set(&self, value: u64, interval: u64, absolute: bool) {
+    pub(crate) fn set(&self, value: u64, interval: u64, absolute: bool) {
         self.timer.cancel();
         self.expired.set(false);
         self.interval.set(interval);
@@ -154,56 +153,4 @@ impl FileOps for TimerFd {
             self.clock,
         ));
     }
-}
-
-/// timerfd_create(2).
-pub fn sys_timerfd_create(clock: u32, flags: u32) -> Result<i32> {
-    let known = matches!(
-        clock,
-        g::CLOCK_REALTIME | g::CLOCK_MONOTONIC | g::CLOCK_BOOTTIME | g::CLOCK_REALTIME_ALARM | g::CLOCK_BOOTTIME_ALARM
-    );
-    if flags & !g::TFD_CREATE_FLAGS != 0 || !known {
-        return Err(Errno::EINVAL);
-    }
-    if matches!(clock, g::CLOCK_REALTIME_ALARM | g::CLOCK_BOOTTIME_ALARM)
-        && crate::task::current().cred().cap_effective >> g::CAP_WAKE_ALARM & 1 == 0
-    {
-        return Err(Errno::EPERM);
-    }
-    super::install(File::new(TimerFd::new(clock), g::O_RDWR | flags & g::O_NONBLOCK, None), flags)
-}
-
-/// A `struct timespec` as ns. EINVAL.
-fn nanoseconds([seconds, nanoseconds]: [i64; 2]) -> Result<u64> {
-    match (u64::try_from(seconds), u64::try_from(nanoseconds)) {
-        (Ok(seconds), Ok(nanoseconds)) if nanoseconds < SECOND => {
-            Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
-        }
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// timerfd_settime(2). The realtime clock is never set, so `TFD_TIMER_CANCEL_ON_SET` cancels nothing.
-pub fn sys_timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<()> {
-    let [interval, value]: [[i64; 2]; 2] = user::read(new)?;
-    if flags & !(g::TFD_TIMER_ABSTIME | g::TFD_TIMER_CANCEL_ON_SET) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let (interval, value) = (nanoseconds(interval)?, nanoseconds(value)?);
-    let file = current_file(fd)?;
-    let timer = file.downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
-    let before = timer.setting();
-    timer.flags.set(flags);
-    timer.set(value, interval, flags & g::TFD_TIMER_ABSTIME != 0);
-    if old != 0 {
-        user::write(old, &before)?;
-    }
-    Ok(())
-}
-
-/// timerfd_gettime(2).
-pub fn sys_timerfd_gettime(fd: i32, setting: usize) -> Result<()> {
-    let file = current_file(fd)?;
-    let timer = file.downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
-    user::write(setting, &timer.setting())
 }

@@ -1,6 +1,7 @@
 //! Character devices of `/dev`.
 
-use crate::file::{File, FileOps, pty, terminal, unlocked};
+use crate::file::{File, FileOps, unlocked};
+use crate::tty::{pty, terminal};
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;

@@ -3,8 +3,9 @@
 //! A description lists the directory once, when it is read from its start, and goes through that
 //! list: entries that come or go meanwhile never shift others, and positions stay valid.
 
-use crate::file::{File, FileOps, current_file};
+use crate::file::{File, FileOps};
 use crate::mm::user;
+use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;

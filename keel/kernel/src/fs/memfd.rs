@@ -2,9 +2,10 @@
 
 use super::regular::RegularFile;
 use super::setup;
-use crate::file::{self, File};
+use crate::file::File;
 use crate::mm::user;
 use crate::task;
+use crate::task::descriptors;
 use crate::task::path;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -41,5 +42,5 @@ pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
     }
     let place = setup::tree().unnamed(&[b"/memfd:", &name[..]].concat(), node.clone());
     let file = File::new(RegularFile::new(node, None), g::O_RDWR | g::O_LARGEFILE, Some(place));
-    file::install(file, if flags & g::MFD_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 })
+    descriptors::install(file, if flags & g::MFD_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 })
 }

@@ -14,5 +14,5 @@ pub mod regular;
 pub mod setup;
 pub mod sys;
 
-pub use open::{create_socket_node, find_socket_node, may_read, open_exec};
+pub use open::{may_read, open_exec};
 pub use setup::{init, tree};

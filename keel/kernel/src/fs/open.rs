@@ -3,9 +3,10 @@
 use super::dev;
 use super::directory::Directory;
 use super::regular::{PathFile, RegularFile};
-use crate::file::{self, File, pipe};
+use crate::file::{File, pipe};
 use crate::mm::{Program, user};
 use crate::task;
+use crate::task::descriptors;
 use crate::task::path::{self, Caller};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
@@ -16,7 +17,7 @@ use vfs::host::HostNode;
 use vfs::landlock::access;
 use vfs::node::Node;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
-use vfs::{Claim, FileType, Inode, NewNode, notify, ops};
+use vfs::{Claim, FileType, NewNode, notify, ops};
 
 /// Flags that open(2) accepts; it ignores all others.
 const KNOWN: u32 = g::O_ACCMODE
@@ -288,7 +289,7 @@ fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
     }
     let base = if scoped { caller.base(dir_fd, b"")? } else { caller.base(dir_fd, &name)? };
     let file = open(&caller, &base, &name, how)?;
-    file::install(file, how.flags)
+    descriptors::install(file, how.flags)
 }
 
 /// open(2).
@@ -369,22 +370,4 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
 /// Whether the current credentials may read a file.
 pub fn may_read(place: &PathRef) -> bool {
     Caller::current().cred().check(&**place.inode(), MAY_READ).is_ok()
-}
-
-/// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
-pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
-    let caller = Caller::current();
-    let cred = caller.cred();
-    let parent = caller.parent(g::AT_FDCWD, name)?;
-    // The mask counts here whatever the directory's default list says.
-    let new = NewNode::plain(0o140000 | mode & !caller.fs.umask(), cred.uid, cred.gid);
-    Ok(ops::create(&parent, &new, &cred)?.inode().clone())
-}
-
-/// The inode of a Unix socket for connect or sendto: needs write permission. ENOENT, EACCES …
-pub fn find_socket_node(name: &[u8]) -> Result<Rc<dyn Inode>> {
-    let caller = Caller::current();
-    let place = caller.resolve(g::AT_FDCWD, name, true)?;
-    caller.cred().check(&**place.inode(), MAY_WRITE)?;
-    Ok(place.inode().clone())
 }

@@ -1,9 +1,11 @@
 //! POSIX message queues, mq_overview(7): named queues of messages with priorities, behind descriptors.
 
 use super::notify::Notification;
-use crate::file::{self, File, FileOps, Queues, anon, current_file};
+use crate::file::{File, FileOps, Queues, anon};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
+use crate::task::descriptors;
+use crate::task::descriptors::current_file;
 use crate::task::path::Caller;
 use crate::task::{self, cred::cap};
 use crate::time::{clock::Clock, read_timespec};
@@ -244,7 +246,7 @@ pub fn sys_mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Res
         }
     };
     let kept = flags & (g::O_ACCMODE | g::O_NONBLOCK);
-    file::install(File::new(Rc::new(OpenQueue(queue)), kept, None), g::O_CLOEXEC)
+    descriptors::install(File::new(Rc::new(OpenQueue(queue)), kept, None), g::O_CLOEXEC)
 }
 
 /// mq_unlink(2). EACCES, ENAMETOOLONG, ENOENT, EPERM.

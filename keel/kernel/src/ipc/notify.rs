@@ -1,8 +1,8 @@
 //! Notification of a message that arrives in an empty POSIX queue, mq_notify(2).
 
-use crate::file::current_file;
 use crate::mm::user;
 use crate::signal::{SigInfo, send_to_process};
+use crate::task::descriptors::current_file;
 use crate::task::{self, Process};
 use alloc::rc::{Rc, Weak};
 use keel_core::sigset::MAX_SIGNAL;

@@ -1,5 +1,6 @@
 //! The scheduler's state of a thread: run state, weight, affinity.
 
+use super::io::IoCounters;
 use super::load;
 use super::wait::Interrupt;
 use core::cell::Cell;
@@ -91,6 +92,10 @@ pub struct Entity {
     pub(crate) queued_ns: Cell<u64>,
     /// It must look around before it returns to its program.
     pub work: Cell<bool>,
+    /// What it read and wrote.
+    pub io: IoCounters,
+    /// Releases of objects that lie in each other on its stack.
+    pub nesting: Cell<u32>,
 }
 
 /// `SCHED_RESET_ON_FORK`.
@@ -123,6 +128,8 @@ impl Entity {
             free: Cell::new(false),
             queued_ns: Cell::new(0),
             work: Cell::new(false),
+            io: IoCounters::default(),
+            nesting: Cell::new(0),
         }
     }
 

@@ -9,6 +9,7 @@
 pub mod connector;
 mod cpus;
 mod entity;
+pub mod io;
 pub mod load;
 pub mod thread;
 pub mod timer;
@@ -16,7 +17,7 @@ pub mod wait;
 
 pub use cpus::start_on_cpu;
 pub use entity::{Entity, State, Usage};
-pub use thread::{Schedulable, current, try_current};
+pub use thread::{Schedulable, current, try_current, with_entity};
 pub use wait::Interrupt;
 
 use cpus::{IDLE, all_cpus, call_cpu_for, start_another};

@@ -69,6 +69,15 @@ pub(super) fn with_current<R>(f: impl FnOnce(&dyn Schedulable) -> R) -> R {
     }
 }
 
+/// Runs `f` on the scheduler's state of the running thread. `f` must neither block nor exit.
+///
+/// # Panics
+/// Outside of any thread (early boot).
+#[inline(always)]
+pub fn with_entity<R>(f: impl FnOnce(&Entity) -> R) -> R {
+    with_current(|thread| f(thread.entity()))
+}
+
 /// Like [`with_current`], but `None` during boot.
 pub(super) fn try_with_current<R>(f: impl FnOnce(&dyn Schedulable) -> Option<R>) -> Option<R> {
     f(&**CURRENT.get(hal::percpu::cpu_index())?.try_borrow().ok()?.as_ref()?)

@@ -6,6 +6,7 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::ring;
 use keel_core::timerq::{TimerKey, TimerQueue};
+use uapi::{Errno, Result};
 
 /// ns of a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -160,4 +161,27 @@ impl Drop for Timer {
     fn drop(&mut self) {
         self.cancel();
     }
+}
+
+/// ns as the two words of a `struct timespec`.
+pub fn timespec(ns: u64) -> [i64; 2] {
+    [(ns / SECOND) as i64, (ns % SECOND) as i64]
+}
+
+/// ns as the two words of a `struct timeval`.
+pub fn timeval(ns: u64) -> [i64; 2] {
+    [(ns / SECOND) as i64, (ns % SECOND / 1000) as i64]
+}
+
+/// The two words of a `struct timeval` as ns. EINVAL for values out of range.
+pub fn timeval_ns([seconds, micros]: [i64; 2]) -> Result<u64> {
+    if seconds < 0 || !(0..1_000_000).contains(&micros) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64).saturating_mul(SECOND).saturating_add(micros as u64 * 1000).min(i64::MAX as u64))
+}
+
+/// Monotonic deadline `ns` from now.
+pub fn deadline_after(ns: u64) -> u64 {
+    hal::clock::monotonic_ns().saturating_add(ns)
 }

@@ -60,9 +60,9 @@ fn transfer(write: bool, [fd, address, count, ..]: [u64; 6]) -> Option<(isize, U
         let core = files.get(fd as u32 as usize, reading).filter(|core| core.allows(write))?;
         let moved = core.transfer(write, address, count, smp::enter)?;
         if write {
-            task.io.count_write(moved.bytes);
+            task.sched.io.count_write(moved.bytes);
         } else {
-            task.io.count_read(moved.bytes);
+            task.sched.io.count_read(moved.bytes);
         }
         Some((moved.bytes as isize, if moved.wakes { Unlocked::Held } else { Unlocked::Served }))
     })

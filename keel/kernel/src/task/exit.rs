@@ -89,7 +89,7 @@ fn clean_up(status: i32) {
         files.close_all();
     }
     drop(me.set_fs(None));
-    process.ended_io.add(&me.io);
+    process.ended_io.add(&me.sched.io);
     let last = process.remove_thread(&me);
     ptrace::ended(&me, process.signals.group_exit.get().unwrap_or(status));
     if last {
@@ -240,7 +240,7 @@ fn hang_up(process: &Rc<Process>) {
     }
     let terminal = session.terminal.take();
     if let Some(terminal) = terminal {
-        crate::file::terminal::leader_ended(&terminal);
+        crate::tty::terminal::leader_ended(&terminal);
     }
     if session.foreground.get() > 0 {
         let group = session.foreground.take();

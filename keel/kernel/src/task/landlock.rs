@@ -1,21 +1,8 @@
-//! What a domain of landlock(7) restricts besides files ([`vfs::landlock`]): ports of TCP, tracing, signals, abstract sockets.
+//! What a domain of landlock(7) restricts of processes ([`vfs::landlock`] has files): tracing, signals.
 
+use super::Task;
 use super::cred::Cred;
-use super::{Task, current};
-use uapi::raw::net;
-use uapi::{Errno, Result};
-use vfs::landlock::Domain;
-
-/// Rights on ports, `LANDLOCK_ACCESS_NET_*`.
-const BIND_TCP: u64 = 1;
-const CONNECT_TCP: u64 = 2;
-/// All rights on ports.
-pub const PORT_RIGHTS: u64 = BIND_TCP | CONNECT_TCP;
-/// `LANDLOCK_SCOPE_*`.
-const SCOPE_ABSTRACT_SOCKET: u64 = 1;
-const SCOPE_SIGNAL: u64 = 2;
-/// All scopes.
-pub const SCOPES: u64 = SCOPE_ABSTRACT_SOCKET | SCOPE_SIGNAL;
+use crate::file::landlock::SCOPE_SIGNAL;
 
 /// Whether the domain of `own` lets it look into what has the credentials `other`.
 pub fn may_look(own: &Cred, other: &Cred) -> bool {
@@ -25,36 +12,4 @@ pub fn may_look(own: &Cred, other: &Cred) -> bool {
 /// Whether the domain of `sender` lets signals out to `target`.
 pub fn may_signal(sender: &Cred, target: &Task) -> bool {
     sender.domain.as_ref().is_none_or(|domain| !domain.confines(target.cred().domain.as_deref(), SCOPE_SIGNAL))
-}
-
-/// Whether the current thread may use an abstract socket that was made in a domain. EPERM.
-pub fn check_abstract(owner: Option<&Domain>) -> Result<()> {
-    match &current().cred().domain {
-        Some(domain) if domain.confines(owner, SCOPE_ABSTRACT_SOCKET) => Err(Errno::EPERM),
-        _ => Ok(()),
-    }
-}
-
-/// Whether the current thread may bind or connect a TCP socket of a family to an address. EACCES, EAFNOSUPPORT, EINVAL.
-pub fn check_port(family: u32, address: &[u8], connect: bool) -> Result<()> {
-    let Some(domain) = super::with_current(|me| me.cred().domain.clone()) else { return Ok(()) };
-    let Some(&[low, high]) = address.first_chunk() else { return Err(Errno::EINVAL) };
-    let given = u32::from(u16::from_ne_bytes([low, high]));
-    const SIZE: usize = 16;
-    const SIZE_IPV6: usize = 24;
-    match given {
-        // Undoing a connection is always allowed.
-        net::AF_UNSPEC if connect => return Ok(()),
-        net::AF_UNSPEC | net::AF_INET if address.len() < SIZE => return Err(Errno::EINVAL),
-        net::AF_INET6 if address.len() < SIZE_IPV6 => return Err(Errno::EINVAL),
-        net::AF_UNSPEC if address.get(4..8) != Some(&[0; 4]) => return Err(Errno::EAFNOSUPPORT),
-        net::AF_UNSPEC | net::AF_INET | net::AF_INET6 => {}
-        _ => return Ok(()),
-    }
-    if given != family && given != net::AF_UNSPEC {
-        return Err(Errno::EINVAL);
-    }
-    let Some(&[_, _, high, low]) = address.first_chunk() else { return Err(Errno::EINVAL) };
-    let port = u16::from_be_bytes([high, low]);
-    domain.check_port(port, if connect { CONNECT_TCP } else { BIND_TCP })
 }

@@ -6,17 +6,17 @@
 
 pub mod access;
 pub mod call;
+pub mod caller;
 pub mod clone;
 pub mod cred;
+pub mod descriptors;
 mod directories;
 pub mod exit;
 pub mod futex;
 mod futex_count;
 mod futex_pi;
-pub mod io;
 pub mod landlock;
 pub mod limits;
-pub mod memory;
 pub mod namespaces;
 pub mod oom;
 pub mod path;
@@ -114,10 +114,6 @@ pub struct Task {
     pub(crate) rseq: rseq::Rseq,
     /// Memory policy, set_mempolicy(2).
     pub(crate) memory_policy: Cell<Option<Policy>>,
-    /// Files that it is closing, one in the other.
-    pub(crate) closing: Cell<u32>,
-    /// What it read and wrote.
-    pub(crate) io: io::IoCounters,
 }
 
 impl core::fmt::Debug for Task {
@@ -234,8 +230,6 @@ impl Task {
             user_dispatch: user_dispatch::UserDispatch::default(),
             rseq: rseq::Rseq::default(),
             memory_policy: Cell::new(None),
-            closing: Cell::new(0),
-            io: io::IoCounters::default(),
         })
     }
 

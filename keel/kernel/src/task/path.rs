@@ -1,16 +1,17 @@
 //! Paths as system calls give them, resolved for the calling process.
 
-use crate::file;
 use crate::mm::user;
 use crate::task::FsContext;
+use crate::task::descriptors;
 use crate::task::{self, cred};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
+use vfs::cred::MAY_WRITE;
 use vfs::walk::{Parent, Walk};
-use vfs::{Cred, PATH_MAX};
+use vfs::{Cred, Inode, NewNode, PATH_MAX, ops};
 
 /// Who makes the call: credentials and directories.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl Caller {
         if fd == g::AT_FDCWD || path.first() == Some(&b'/') {
             return Ok(self.fs.cwd());
         }
-        file::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOTDIR)
+        descriptors::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOTDIR)
     }
 
     /// Resolves a path relative to `fd`.
@@ -89,7 +90,7 @@ impl Caller {
         if fd == g::AT_FDCWD {
             return Ok(self.fs.cwd());
         }
-        file::current_file_raw(fd)?.path.clone().ok_or(Errno::EBADF)
+        descriptors::current_file_raw(fd)?.path.clone().ok_or(Errno::EBADF)
     }
 }
 
@@ -119,4 +120,22 @@ pub fn check_struct_size(at: usize, size: usize, known: usize) -> Result<()> {
     }
     let rest = user::read_array::<u8>(at.checked_add(known).ok_or(Errno::EFAULT)?, size - known)?;
     if rest.iter().any(|&byte| byte != 0) { Err(Errno::E2BIG) } else { Ok(()) }
+}
+
+/// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
+pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
+    let caller = Caller::current();
+    let cred = caller.cred();
+    let parent = caller.parent(g::AT_FDCWD, name)?;
+    // The mask counts here whatever the directory's default list says.
+    let new = NewNode::plain(0o140000 | mode & !caller.fs.umask(), cred.uid, cred.gid);
+    Ok(ops::create(&parent, &new, &cred)?.inode().clone())
+}
+
+/// The inode of a Unix socket for connect or sendto: needs write permission. ENOENT, EACCES …
+pub fn find_socket_node(name: &[u8]) -> Result<Rc<dyn Inode>> {
+    let caller = Caller::current();
+    let place = caller.resolve(g::AT_FDCWD, name, true)?;
+    caller.cred().check(&**place.inode(), MAY_WRITE)?;
+    Ok(place.inode().clone())
 }

@@ -1,8 +1,8 @@
 //! Processes: thread groups, their family, sessions and process groups.
 
-use super::io::IoCounters;
 use super::{Task, pid, ptrace};
 use crate::sched::Usage;
+use crate::sched::io::IoCounters;
 use crate::sched::wait::WaitQueue;
 use crate::signal::ProcessSignals;
 use crate::time::itimer::IntervalTimers;
@@ -277,7 +277,7 @@ impl Process {
         let sum = IoCounters::default();
         sum.add(&self.ended_io);
         for task in self.threads.borrow().iter() {
-            sum.add(&task.io);
+            sum.add(&task.sched.io);
         }
         sum
     }

@@ -35,7 +35,7 @@ fn checked_params(bytes: [u8; 8]) -> Result<[u8; 8]> {
     if pad != 0 || u32::from_ne_bytes([m0, m1, m2, m3]) > i32::MAX as u32 || prefer > 1 {
         return Err(Errno::EINVAL);
     }
-    let allowed = || crate::task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN));
+    let allowed = || super::caller::caller().cred().capable(g::CAP_NET_ADMIN);
     if u16::from_ne_bytes([b0, b1]) > MOST_PACKETS && !allowed() { Err(Errno::EPERM) } else { Ok(bytes) }
 }
 

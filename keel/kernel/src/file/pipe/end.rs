@@ -1,8 +1,9 @@
 //! Open ends of pipes: what programs hold.
 
+use super::super::caller::broken_pipe;
 use super::super::unlocked::Kind;
 use super::super::{File, FileOps, Queues, anon, wait_on};
-use super::{Pipe, broken_pipe};
+use super::Pipe;
 use crate::mm::user;
 use crate::sched::wait::WaitQueue;
 use alloc::format;
@@ -157,7 +158,7 @@ impl FileOps for PipeEnd {
 
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
         match command {
-            crate::syscall::file::ioctl::FIONREAD => {
+            uapi::raw::ioctl::FIONREAD => {
                 user::write(arg, &(self.pipe.bytes() as i32))?;
                 Ok(0)
             }
@@ -249,18 +250,4 @@ pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<vfs::PathRef>) -
         _ => {}
     }
     Ok(file)
-}
-
-/// pipe(2).
-pub fn sys_pipe(fds: usize) -> Result<()> {
-    sys_pipe2(fds, 0)
-}
-
-/// pipe2(2).
-pub fn sys_pipe2(fds: usize, flags: u32) -> Result<()> {
-    if flags & !(g::O_CLOEXEC | g::O_NONBLOCK | g::O_DIRECT) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let (reader, writer) = new_pipe(flags & (g::O_NONBLOCK | g::O_DIRECT));
-    super::super::install_pair(fds, reader, writer, flags)
 }

@@ -1,8 +1,8 @@
 //! Messages: `struct msghdr` and the control data that goes with the bytes.
 
-use crate::file::{self, File};
+use crate::file::File;
+use crate::file::caller::caller;
 use crate::mm::user;
-use crate::task;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use smallvec::SmallVec;
@@ -73,16 +73,14 @@ pub const NOBODY: Credentials = [0, 65534, 65534];
 
 /// Credentials of the current thread, as `SO_PEERCRED` has them.
 pub fn own_credentials() -> Credentials {
-    let task = task::current();
-    let cred = task.cred();
-    [task.pid() as u32, cred.euid, cred.egid]
+    let cred = caller().cred();
+    [caller().pid() as u32, cred.euid, cred.egid]
 }
 
 /// Credentials of the current thread that go with its messages: its real ids.
 pub fn sender_credentials() -> Credentials {
-    let task = task::current();
-    let cred = task.cred();
-    [task.pid() as u32, cred.uid, cred.gid]
+    let cred = caller().cred();
+    [caller().pid() as u32, cred.uid, cred.gid]
 }
 
 /// `struct msghdr`.
@@ -225,7 +223,7 @@ impl MsgHdr {
         let mut given = 0;
         for file in rights.into_iter().take(fit) {
             let at = start.wrapping_add(HEADER + given * FD);
-            if file::install_at(at, file, close_on_exec).is_err() {
+            if caller().install_at(at, file, close_on_exec).is_err() {
                 break;
             }
             given += 1;
@@ -245,12 +243,12 @@ impl MsgHdr {
         if out.room - out.used < HEADER + FD {
             out.truncated = net::MSG_CTRUNC;
         } else if pid != 0 {
-            let fd = task::pidfd::open_by_id(pid as i32).unwrap_or_else(|errno| -errno.code());
+            let fd = caller().open_pidfd(pid as i32).unwrap_or_else(|errno| -errno.code());
             let before = out.used;
             self.put(out, net::SOL_SOCKET, SCM_PIDFD, &fd.to_ne_bytes());
             if out.used == before && fd >= 0 {
                 // The program has not seen its number. Another thread may have closed it meanwhile.
-                let _ = task::current().files().close(fd);
+                caller().close(fd);
             }
         }
     }
@@ -271,7 +269,7 @@ fn add_rights(control: &mut Control, data: &[u8]) -> Result<()> {
         if control.rights.len() == MAX_RIGHTS {
             return Err(Errno::EINVAL);
         }
-        control.rights.push(file::current_file_raw(i32::from_ne_bytes(*fd))?);
+        control.rights.push(caller().file(i32::from_ne_bytes(*fd))?);
     }
     Ok(())
 }
@@ -282,16 +280,15 @@ fn check_credentials(data: &[u8]) -> Result<Credentials> {
         (&[pid, uid, gid], []) => [pid, uid, gid].map(u32::from_ne_bytes),
         _ => return Err(Errno::EINVAL),
     };
-    let task = task::current();
-    let cred = task.cred();
+    let cred = caller().cred();
     let has = |capability: u32| cred.cap_effective >> capability & 1 != 0;
-    let pid_ok = pid == task.pid() as u32 || has(g::CAP_SYS_ADMIN);
+    let pid_ok = pid == caller().pid() as u32 || has(g::CAP_SYS_ADMIN);
     let uid_ok = [cred.uid, cred.euid, cred.suid].contains(&uid) || has(g::CAP_SETUID);
     let gid_ok = [cred.gid, cred.egid, cred.sgid].contains(&gid) || has(g::CAP_SETGID);
     if !(pid_ok && uid_ok && gid_ok) {
         return Err(Errno::EPERM);
     }
-    if pid != task.pid() as u32 && task::pid::find_process(pid as i32).is_none() {
+    if pid != caller().pid() as u32 && !caller().is_process(pid as i32) {
         return Err(Errno::ESRCH);
     }
     Ok([pid, uid, gid])

@@ -10,6 +10,7 @@ pub mod netlink;
 pub mod options;
 pub mod unix;
 
+use super::caller::caller;
 use super::{File, FileOps, Queues, anon};
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::format;
@@ -94,7 +95,7 @@ pub trait Protocol: Any {
         Ok([0, u32::MAX, u32::MAX])
     }
     /// `SO_PEERGROUPS`: the credentials whose supplementary groups are reported; `None` without a peer.
-    fn peer_groups(&self) -> Option<Rc<crate::task::Cred>> {
+    fn peer_groups(&self) -> Option<Rc<crate::cred::Cred>> {
         None
     }
     /// `SO_SNDBUF` was set: wakes senders that wait for room.
@@ -148,7 +149,7 @@ fn wait<T>(queue: &Rc<WaitQueue>, deadline: Option<u64>, check: impl FnMut() -> 
 /// EPIPE, and SIGPIPE unless `MSG_NOSIGNAL`.
 #[cold]
 fn broken(flags: u32) -> Errno {
-    if flags & net::MSG_NOSIGNAL != 0 { Errno::EPIPE } else { super::pipe::broken_pipe() }
+    if flags & net::MSG_NOSIGNAL != 0 { Errno::EPIPE } else { super::caller::broken_pipe() }
 }
 
 /// The family of an address; EINVAL if it has none.
@@ -195,7 +196,7 @@ impl FileOps for Socket {
     fn ioctl(&self, file: &File, command: u32, arg: usize) -> Result<usize> {
         // SIOCINQ is FIONREAD, SIOCOUTQ is TIOCOUTQ.
         let sent = match command {
-            crate::syscall::file::ioctl::FIONREAD => false,
+            uapi::raw::ioctl::FIONREAD => false,
             uapi::raw::ioctl::TIOCOUTQ => true,
             uapi::raw::ioctl::FIOSETOWN | uapi::raw::ioctl::SIOCSPGRP => {
                 return super::owner::set(&file.owner, crate::mm::user::read(arg)?);
@@ -227,7 +228,7 @@ impl FileOps for Socket {
 /// Open sockets of a family, each once, in the order of their inode numbers. ENOMEM.
 pub fn open_sockets(family: u32) -> Result<Vec<(u64, Rc<File>)>> {
     let mut found: Vec<(u64, Rc<File>)> = Vec::new();
-    for files in crate::task::process::all().into_iter().filter_map(|p| p.main_thread()?.try_files()) {
+    caller().each_table(&mut |files| {
         for file in files.numbers().filter_map(|fd| files.get(fd).ok()) {
             let matches = file.downcast::<Socket>().is_some_and(|socket| socket.family == family);
             if matches && let Ok(attr) = file.ops.attr() {
@@ -235,7 +236,8 @@ pub fn open_sockets(family: u32) -> Result<Vec<(u64, Rc<File>)>> {
                 found.push((attr.ino, file));
             }
         }
-    }
+        Ok(())
+    })?;
     found.sort_unstable_by_key(|(ino, _)| *ino);
     found.dedup_by_key(|(ino, _)| *ino);
     Ok(found)

@@ -2,7 +2,7 @@
 
 use super::Socket;
 use super::filter::{self, Filter};
-use crate::task;
+use crate::file::caller::caller;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use smallvec::SmallVec;
@@ -175,7 +175,7 @@ fn buffer(value: i32, min: u32, any: bool) -> u32 {
 
 /// EPERM without CAP_NET_ADMIN.
 fn administrator() -> Result<()> {
-    let allowed = task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN));
+    let allowed = caller().cred().capable(g::CAP_NET_ADMIN);
     if allowed { Ok(()) } else { Err(Errno::EPERM) }
 }
 
@@ -334,7 +334,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         }
         net::SO_PEERPIDFD => match socket.ops.peer_credentials()?[0] {
             0 => return Err(Errno::ENODATA),
-            pid => int(task::pidfd::open_by_id(pid as i32)?),
+            pid => int(caller().open_pidfd(pid as i32)?),
         },
         net::SO_PEERGROUPS => {
             let groups = socket.ops.peer_groups().ok_or(Errno::ENODATA)?;

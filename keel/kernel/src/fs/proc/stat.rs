@@ -59,7 +59,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let resident = resident / PAGE_SIZE as u64;
     let (used, children) = (usage(subject, &process, task), process.children_usage());
     let session = process.session();
-    let device = session.terminal.borrow().as_ref().map(crate::file::terminal::device);
+    let device = session.terminal.borrow().as_ref().map(crate::tty::terminal::device);
     let (terminal, foreground) = match device {
         Some((major, minor)) => (major << 8 | minor & 0xff | (minor & !0xff) << 12, session.foreground.get()),
         None => (0, -1),

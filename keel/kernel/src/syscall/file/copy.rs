@@ -1,8 +1,9 @@
 //! Copies between files that do not pass through the program: sendfile(2), copy_file_range(2).
 
 use super::rw::{bounded, seekable};
-use crate::file::{File, current_file};
+use crate::file::File;
 use crate::mm::user;
+use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};

@@ -1,10 +1,11 @@
 //! The calls of epoll(7).
 
+use crate::file::File;
 use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING};
-use crate::file::poll::{Timeout, with_mask};
-use crate::file::{File, current_file, install};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
+use crate::syscall::file::poll::{Timeout, with_mask};
+use crate::task::descriptors::{current_file, install};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};

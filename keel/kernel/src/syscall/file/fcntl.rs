@@ -4,6 +4,7 @@ use crate::file::pipe::PipeEnd;
 use crate::file::{File, dnotify, lock, owner};
 use crate::mm::user;
 use crate::task;
+use crate::task::descriptors;
 use crate::task::path::Caller;
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -104,5 +105,5 @@ pub fn sys_flock(fd: i32, operation: u32) -> Result<()> {
     if !matches!(operation & !lock::LOCK_NB, 1 | 2 | 8) {
         return Err(Errno::EINVAL);
     }
-    lock::flock(&crate::file::current_file(fd)?, operation)
+    lock::flock(&descriptors::current_file(fd)?, operation)
 }

@@ -1,7 +1,8 @@
 //! ioctl(2) requests of files in file systems: ioctl_ficlone(2), ioctl_fs(2), ioctl_getflags(2).
 
-use crate::file::{File, current_file};
+use crate::file::File;
 use crate::mm::user;
+use crate::task::descriptors::current_file;
 use crate::task::path::{self, Caller};
 use alloc::rc::Rc;
 use uapi::raw::{general as g, ioctl as i};

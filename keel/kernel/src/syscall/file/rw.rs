@@ -1,7 +1,8 @@
 //! read(2), write(2) and their relatives.
 
-use crate::file::{File, current_file};
+use crate::file::File;
 use crate::mm::user::{UserDst, UserSrc};
+use crate::task::descriptors::current_file;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::KernelDst;

@@ -1,7 +1,7 @@
 //! select(2).
 
-use crate::file::poll::{Timeout, Watch, wait_ready, with_mask};
 use crate::mm::user;
+use crate::syscall::file::poll::{Timeout, Watch, wait_ready, with_mask};
 use crate::task;
 use smallvec::SmallVec;
 use uapi::raw::general as g;

@@ -2,9 +2,11 @@
 
 use super::copy::Place;
 use super::rw::seekable;
-use crate::file::pipe::{Pipe, PipeEnd, broken_pipe};
-use crate::file::{File, current_file};
+use crate::file::File;
+use crate::file::caller::broken_pipe;
+use crate::file::pipe::{Pipe, PipeEnd};
 use crate::mm::user::{self, UserDst, UserSrc};
+use crate::task::descriptors::current_file;
 use alloc::sync::Arc;
 use alloc::vec;
 use hal::frame::Frame;

@@ -1,10 +1,11 @@
 //! Changing attributes: chmod(2), chown(2), utimensat(2), truncate(2), and their relatives.
 
+use crate::file::File;
 use crate::file::anon::Nameless;
-use crate::file::{self, File};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
+use crate::task::descriptors;
 use crate::task::path::{self, Caller, check_flags};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -20,7 +21,7 @@ pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
 /// fchmod(2).
 pub fn sys_fchmod(fd: i32, mode: u32) -> Result<()> {
     let caller = Caller::current();
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     match file.ops.nameless() {
         Some(inode) => change_nameless(inode, &ops::chmod_change(perm(inode), mode, &caller.cred())?),
         None => return ops::chmod(&open_place(&file)?, mode, &caller.cred()),
@@ -106,7 +107,7 @@ pub fn sys_lchown(name: usize, uid: u32, gid: u32) -> Result<()> {
 /// fchown(2).
 pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
     let caller = Caller::current();
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     let (uid, gid) = (id(uid), id(gid));
     match file.ops.nameless() {
         Some(inode) => change_nameless(inode, &ops::chown_change(perm(inode), uid, gid, false, &caller.cred())?),
@@ -132,7 +133,7 @@ fn set_times(fd: i32, name: usize, flags: u32, times: [Option<SetTime>; 2]) -> R
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let file = file::current_file(fd)?;
+        let file = descriptors::current_file(fd)?;
         if let Some(inode) = file.ops.nameless() {
             return set_nameless_times(inode, times, &caller.cred());
         }
@@ -221,7 +222,7 @@ pub fn sys_truncate(name: usize, size: i64) -> Result<()> {
 /// ftruncate(2).
 pub fn sys_ftruncate(fd: i32, size: i64) -> Result<()> {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     let inode = file.ops.inode().filter(|i| i.file_type() == FileType::Regular).ok_or(Errno::EINVAL)?;
     if !file.writable() {
         return Err(Errno::EINVAL);

@@ -1,8 +1,9 @@
 //! Space and durability: statfs(2), fallocate(2), fsync(2) and their relatives.
 
-use crate::file::{self, File};
+use crate::file::File;
 use crate::fs::setup;
 use crate::mm::user;
+use crate::task::descriptors;
 use crate::task::path::{self, Caller};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
@@ -45,7 +46,7 @@ pub fn sys_statfs(name: usize, buf: usize) -> Result<()> {
 
 /// fstatfs(2).
 pub fn sys_fstatfs(fd: i32, buf: usize) -> Result<()> {
-    let file = file::current_file_raw(fd)?;
+    let file = descriptors::current_file_raw(fd)?;
     match file.path.as_ref().map(|p| p.inode().clone()).or_else(|| file.ops.inode()) {
         Some(inode) => put_statfs(buf, &*inode, file.path.as_ref()),
         None => put_nameless_statfs(buf, file.ops.attr()?.mode),
@@ -72,7 +73,7 @@ fn put_nameless_statfs(address: usize, mode: u32) -> Result<()> {
 
 /// fallocate(2).
 pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
     let len = u64::try_from(len).ok().filter(|&l| l > 0).ok_or(Errno::EINVAL)?;
     const MODES: u32 = g::FALLOC_FL_KEEP_SIZE
@@ -124,7 +125,7 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
 
 /// What fsync(2) and its relatives work on: pipes and sockets have nothing to store. EINVAL.
 fn stored(fd: i32) -> Result<(Rc<File>, Rc<dyn Inode>)> {
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     let inode = file.ops.inode().filter(|i| matches!(i.file_type(), FileType::Regular | FileType::Directory));
     let inode = inode.ok_or(Errno::EINVAL)?;
     Ok((file, inode))
@@ -149,7 +150,7 @@ pub fn sys_fdatasync(fd: i32) -> Result<()> {
 
 /// sync_file_range(2): all that it may start or wait for is done by the wider fdatasync(2).
 pub fn sys_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<()> {
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     path::check_flags(flags, 7)?;
     if offset < 0 || len < 0 || offset.checked_add(len).is_none() {
         return Err(Errno::EINVAL);
@@ -169,7 +170,7 @@ pub fn sys_sync() -> Result<()> {
 
 /// syncfs(2).
 pub fn sys_syncfs(fd: i32) -> Result<()> {
-    file::current_file(fd)?;
+    descriptors::current_file(fd)?;
     setup::sync_all();
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Attributes to programs: stat(2), statx(2), access(2), readlink(2).
 
-use crate::file;
 use crate::mm::user;
+use crate::task::descriptors;
 use crate::task::path::{self, Caller, check_flags};
 use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
@@ -41,7 +41,7 @@ pub fn sys_lstat(name: usize, buf: usize) -> Result<()> {
 
 /// fstat(2).
 pub fn sys_fstat(fd: i32, buf: usize) -> Result<()> {
-    let attr = file::current_file_raw(fd)?.ops.attr()?;
+    let attr = descriptors::current_file_raw(fd)?.ops.attr()?;
     put(buf, &attr)
 }
 
@@ -57,7 +57,7 @@ pub fn sys_newfstatat(fd: i32, name: usize, buf: usize, flags: u32) -> Result<()
 fn attr_at(fd: i32, name: usize, flags: u32) -> Result<(Attr, Option<PathRef>)> {
     let name = path::read_at(name, flags)?;
     if name.is_empty() && flags & g::AT_EMPTY_PATH != 0 && fd != g::AT_FDCWD {
-        let file = file::current_file_raw(fd)?;
+        let file = descriptors::current_file_raw(fd)?;
         return Ok((file.ops.attr()?, file.path.clone()));
     }
     let place = Caller::current().resolve_at(fd, &name, flags)?;
@@ -124,7 +124,7 @@ pub fn sys_faccessat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()>
     let caller = if flags & g::AT_EACCESS != 0 { Caller::current() } else { Caller::current_real() };
     let name = path::read_at(name, flags)?;
     if name.is_empty() && flags & g::AT_EMPTY_PATH != 0 && fd != g::AT_FDCWD {
-        let file = file::current_file_raw(fd)?;
+        let file = descriptors::current_file_raw(fd)?;
         return match file.ops.inode() {
             Some(inode) if mode != 0 => caller.cred().check(&*inode, mode),
             _ => Ok(()),
@@ -157,7 +157,7 @@ pub fn sys_readlinkat(fd: i32, name: usize, buf: usize, size: i32) -> Result<usi
         if fd == g::AT_FDCWD {
             return Err(Errno::ENOENT);
         }
-        let place = file::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOENT)?;
+        let place = descriptors::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOENT)?;
         if place.inode().file_type() != FileType::Symlink {
             return Err(Errno::ENOENT);
         }

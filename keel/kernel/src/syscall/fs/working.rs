@@ -1,7 +1,7 @@
 //! Root and working directory: chdir(2), chroot(2), getcwd(2).
 
-use crate::file;
 use crate::mm::user;
+use crate::task::descriptors;
 use crate::task::path::{self, Caller};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -30,7 +30,7 @@ pub fn sys_chdir(name: usize) -> Result<()> {
 /// fchdir(2).
 pub fn sys_fchdir(fd: i32) -> Result<()> {
     let caller = Caller::current();
-    let place = file::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOTDIR)?;
+    let place = descriptors::current_file_raw(fd)?.path.clone().ok_or(Errno::ENOTDIR)?;
     caller.fs.set_cwd(searchable(&caller, place)?);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Extended attributes: getxattr(2), setxattr(2), listxattr(2), removexattr(2) and their relatives.
 
-use crate::file;
 use crate::mm::user;
+use crate::task::descriptors;
 use crate::task::path::{self, Caller};
 use alloc::vec::Vec;
 use uapi::raw::general as g;
@@ -19,7 +19,7 @@ fn by_path(caller: &Caller, name: usize, follow: bool) -> Result<PathRef> {
 
 /// The file of a descriptor; `O_PATH` is not enough.
 fn by_fd(fd: i32) -> Result<PathRef> {
-    file::current_file(fd)?.path.clone().ok_or(Errno::EOPNOTSUPP)
+    descriptors::current_file(fd)?.path.clone().ok_or(Errno::EOPNOTSUPP)
 }
 
 /// Name of an attribute. ERANGE if empty or too long.

@@ -1,8 +1,10 @@
 //! The system calls that make, name, connect and set up sockets.
 
+use crate::file::File;
 use crate::file::socket::{Address, Socket, inet, netlink, options, unix};
-use crate::file::{self, File, current_file};
 use crate::mm::user;
+use crate::task::descriptors;
+use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use alloc::vec;
 use uapi::raw::general as g;
@@ -56,7 +58,7 @@ pub fn sys_socket(family: i32, kind: u32, protocol: i32) -> Result<i32> {
         net::AF_NETLINK => netlink::socket(kind, protocol, flags)?,
         _ => return Err(Errno::EAFNOSUPPORT),
     };
-    file::install(file, flags)
+    descriptors::install(file, flags)
 }
 
 /// Whether there are such numbers, known here or not. EAFNOSUPPORT, EINVAL.
@@ -85,7 +87,7 @@ pub fn sys_socketpair(family: i32, kind: u32, protocol: i32, fds: usize) -> Resu
         net::AF_NETLINK => return netlink::socket(kind, protocol, flags).and(Err(Errno::EOPNOTSUPP)),
         _ => return Err(Errno::EAFNOSUPPORT),
     };
-    file::install_pair(fds, a, b, flags)
+    descriptors::install_pair(fds, a, b, flags)
 }
 
 /// An address argument. EINVAL, EFAULT.
@@ -143,7 +145,7 @@ pub fn sys_accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<i3
     if let Some(peer) = peer {
         write_address(&peer, address, len)?;
     }
-    file::install(file, flags)
+    descriptors::install(file, flags)
 }
 
 /// getsockname(2).

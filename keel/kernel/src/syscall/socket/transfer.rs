@@ -88,7 +88,7 @@ pub fn sys_sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<
 
 /// recvmmsg(2).
 pub fn sys_recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
-    use crate::file::poll::Timeout;
+    use crate::syscall::file::poll::Timeout;
     let until = Timeout::from_timespec(timeout)?;
     let open = Open::new(fd)?;
     let mut done = 0;

@@ -1,10 +1,11 @@
 //! Landlock's calls, landlock(7).
 
-use crate::file::{self, File, FileOps, anon};
+use crate::file::landlock::{PORT_RIGHTS, SCOPES};
+use crate::file::{File, FileOps, anon};
 use crate::mm::user;
 use crate::task::cred::cap;
 use crate::task::current;
-use crate::task::landlock::{PORT_RIGHTS, SCOPES};
+use crate::task::descriptors;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -60,7 +61,7 @@ impl FileOps for Ruleset {
 
 /// The file of a ruleset. EBADF, EBADFD.
 fn ruleset_file(fd: i32) -> Result<Rc<File>> {
-    let file = file::current_file(fd)?;
+    let file = descriptors::current_file(fd)?;
     if file.downcast::<Ruleset>().is_some() { Ok(file) } else { Err(Errno::EBADFD) }
 }
 
@@ -93,7 +94,7 @@ pub fn sys_landlock_create_ruleset(attr: usize, size: usize, flags: u32) -> Resu
         return Err(Errno::ENOMSG);
     }
     let ruleset = Ruleset { files, ports, scoped, places: RefCell::default(), port_rules: RefCell::default() };
-    let fd = file::install(File::new(Rc::new(ruleset), g::O_RDWR, None), g::O_CLOEXEC)?;
+    let fd = descriptors::install(File::new(Rc::new(ruleset), g::O_RDWR, None), g::O_CLOEXEC)?;
     Ok(fd as usize)
 }
 
@@ -140,7 +141,7 @@ pub fn sys_landlock_add_rule(fd: i32, kind: i32, rule: usize, flags: u32) -> Res
 
 /// The place that a rule is about: in the tree. EBADF, EBADFD.
 fn place_of(fd: i32) -> Result<PathRef> {
-    let place = file::current_file_raw(fd)?.path.clone().ok_or(Errno::EBADFD)?;
+    let place = descriptors::current_file_raw(fd)?.path.clone().ok_or(Errno::EBADFD)?;
     if place.is_deleted() && place.parent().is_none() { Err(Errno::EBADFD) } else { Ok(place) }
 }
 

@@ -3,9 +3,11 @@
 //! A filter may have one [`Listener`], which is a file. A thread whose call the filter leaves to it puts a
 //! [`Notification`] there and waits. The supervisor takes notifications by ioctl(2) and answers them by their ids.
 
-use crate::file::{self, File, FileOps, Queues, current_file};
+use crate::file::{self, File, FileOps, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
+use crate::task::descriptors;
+use crate::task::descriptors::current_file;
 use crate::task::{Task, current};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -111,7 +113,7 @@ impl Listener {
 
     /// A descriptor of it for the current process. EMFILE.
     pub(super) fn install(self: &Rc<Self>) -> Result<i32> {
-        file::install(File::new(Rc::new(ListenerFile(self.clone())), g::O_RDWR, None), g::O_CLOEXEC)
+        descriptors::install(File::new(Rc::new(ListenerFile(self.clone())), g::O_RDWR, None), g::O_CLOEXEC)
     }
 
     /// There is a listener.

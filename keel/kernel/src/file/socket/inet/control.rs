@@ -6,7 +6,7 @@ use super::address::{canonical, to_v6};
 use super::ip_options::{LOOPBACK, SOL_IP, SOL_IPV6};
 use super::udp::{UDP_GRO, UDP_SEGMENT};
 use super::{Base, Endpoint, IPPROTO_UDP};
-use crate::time;
+use crate::sched::timer;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use smallvec::SmallVec;
@@ -108,12 +108,12 @@ pub fn stamp(options: &Options, at_ns: u64, out: &mut Vec<Part>) {
     let bytes = |words: [i64; 2]| words.map(i64::to_ne_bytes).concat();
     for name in [net::SO_TIMESTAMP_OLD, net::SO_TIMESTAMP_NEW] {
         if options.is_on(name) {
-            out.push(part(net::SOL_SOCKET, name, &bytes(time::timeval(at_ns))));
+            out.push(part(net::SOL_SOCKET, name, &bytes(timer::timeval(at_ns))));
         }
     }
     for name in [net::SO_TIMESTAMPNS_OLD, net::SO_TIMESTAMPNS_NEW] {
         if options.is_on(name) {
-            out.push(part(net::SOL_SOCKET, name, &bytes(time::timespec(at_ns))));
+            out.push(part(net::SOL_SOCKET, name, &bytes(timer::timespec(at_ns))));
         }
     }
 }

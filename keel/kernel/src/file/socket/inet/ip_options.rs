@@ -3,7 +3,7 @@
 use super::super::options::{Value, int, read_int};
 use super::Base;
 use super::address::{self, Reach};
-use crate::task;
+use crate::file::caller::caller;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -212,7 +212,7 @@ impl IpOptions {
 }
 
 fn capable() -> bool {
-    task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN) || task.cred().capable(g::CAP_NET_RAW))
+    caller().cred().capable(g::CAP_NET_ADMIN) || caller().cred().capable(g::CAP_NET_RAW)
 }
 
 /// setsockopt(2) of SOL_IP. ENOPROTOOPT.

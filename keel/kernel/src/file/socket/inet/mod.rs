@@ -17,7 +17,7 @@ pub use address::Endpoint;
 use super::options::Options;
 use super::{Address, Socket};
 use crate::file::File;
-use crate::task;
+use crate::file::caller::caller;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
 use core::net::IpAddr;
@@ -82,7 +82,7 @@ impl Base {
             remote: Cell::new(None),
             address_chosen: Cell::new(false),
             port_chosen: Cell::new(false),
-            uid: task::with_current(|task| task.cred().fsuid),
+            uid: caller().cred().fsuid,
             ino: Cell::new(0),
             file: RefCell::default(),
         }
@@ -140,7 +140,7 @@ impl Base {
             return Err(Errno::EADDRNOTAVAIL);
         }
         let privileged = to.port != 0 && to.port < FIRST_UNPRIVILEGED;
-        if privileged && !task::with_current(|task| task.cred().capable(g::CAP_NET_BIND_SERVICE)) {
+        if privileged && !caller().cred().capable(g::CAP_NET_BIND_SERVICE) {
             return Err(Errno::EACCES);
         }
         if self.local.get().port != 0 {
@@ -244,7 +244,7 @@ pub fn socket(family: u32, kind: u32, protocol: i32, flags: u32) -> Result<Rc<Fi
         }
         // `net.ipv4.ping_group_range` has no groups.
         (net::SOCK_DGRAM, protocol) if protocol == ping => Err(Errno::EACCES),
-        (net::SOCK_RAW, _) if !task::with_current(|task| task.cred().capable(g::CAP_NET_RAW)) => Err(Errno::EPERM),
+        (net::SOCK_RAW, _) if !caller().cred().capable(g::CAP_NET_RAW) => Err(Errno::EPERM),
         (net::SOCK_STREAM | net::SOCK_DGRAM | net::SOCK_RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }

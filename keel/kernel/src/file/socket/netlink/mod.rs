@@ -8,9 +8,9 @@ mod route;
 use super::message::{Control, Received};
 use super::options::{Options, Value, int, read_int};
 use super::{Address, IN, OUT, Protocol, Socket, family_of, wait};
+use crate::file::caller::caller;
 use crate::file::{File, Queues};
 use crate::sched::wait::WaitQueue;
-use crate::task;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Netlink {
         let is_free = |id: u32| !bound.contains_key(&(self.protocol, id));
         let id = match wanted {
             0 => {
-                let own = task::with_current(|task| task.pid()) as u32;
+                let own = caller().pid() as u32;
                 // Others are negative numbers.
                 core::iter::once(own).chain((0..=u32::MAX - 4096).rev()).find(|&id| is_free(id))
             }

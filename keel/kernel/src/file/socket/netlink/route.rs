@@ -2,7 +2,7 @@
 
 use super::super::inet::interface::{FLAGS, KIND, MTU, NAME, QUEUE};
 use super::reply::{self, Answer, NLM_F_DUMP, Request, u32_at};
-use crate::task;
+use crate::file::caller::caller;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::raw::net;
@@ -60,7 +60,7 @@ pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     }
     // NEW, DEL, GET, SET: only GET changes nothing.
     if request.kind & 3 != 2 {
-        let may = task::with_current(|task| task.cred().capable(g::CAP_NET_ADMIN));
+        let may = caller().cred().capable(g::CAP_NET_ADMIN);
         return Err(if may { Errno::EOPNOTSUPP } else { Errno::EPERM });
     }
     let family = request.body.first().copied().unwrap_or(0);
@@ -210,7 +210,7 @@ fn one_route(answer: &mut Answer<'_>, body: &[u8]) -> Result<()> {
     answer.add(1, to);
     answer.word(4, INDEX);
     answer.add(7, if family == INET { &LOCALHOST4 } else { &LOCALHOST6 });
-    answer.word(25, task::with_current(|task| task.cred().uid));
+    answer.word(25, caller().cred().uid);
     answer.add(12, &[0; 32]);
     answer.end();
     Ok(())

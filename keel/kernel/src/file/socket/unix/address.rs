@@ -2,7 +2,7 @@
 
 use super::super::Address;
 use super::{Kind, Unix};
-use crate::fs;
+use crate::file::caller::caller;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -77,7 +77,8 @@ struct Bound(RefCell<Weak<Unix>>);
 pub fn bind(socket: &Rc<Unix>, name: UnixName, mode: u32) -> Result<UnixName> {
     match name {
         UnixName::Path(path) => {
-            let inode = fs::create_socket_node(&path, mode)
+            let inode = caller()
+                .create_socket_node(&path, mode)
                 .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?;
             let bound = inode.attachments().ok_or(Errno::EPERM)?.get_or_insert(Bound::default);
             let _old = bound.0.replace(Rc::downgrade(socket));
@@ -128,7 +129,7 @@ pub fn find(name: &UnixName, kind: Kind) -> Result<Rc<Unix>> {
             socket.filter(|socket| !socket.is_closed()).ok_or(Errno::ECONNREFUSED)
         }
         UnixName::Path(path) => {
-            let inode = fs::find_socket_node(path)?;
+            let inode = caller().find_socket_node(path)?;
             if inode.file_type() != FileType::Socket {
                 return Err(Errno::ECONNREFUSED);
             }

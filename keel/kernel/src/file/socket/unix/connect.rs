@@ -4,7 +4,7 @@ use super::super::message::own_credentials;
 use super::super::{family_of, wait};
 use super::address::{self, UnixName};
 use super::{Kind, Role, Unix};
-use crate::task::landlock;
+use crate::file::landlock;
 use alloc::rc::{Rc, Weak};
 use uapi::raw::net;
 use uapi::{Errno, Result};

@@ -17,10 +17,11 @@ mod urgent;
 use super::message::{Control, Credentials, NOBODY, Received, own_credentials, sender_credentials};
 use super::options::Options;
 use super::{Address, Socket, broken, wait};
+use crate::cred::Cred;
 use crate::file::File;
+use crate::file::caller::caller;
 use crate::file::lock::SleepLock;
 use crate::sched::wait::WaitQueue;
-use crate::task::Cred;
 use address::UnixName;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
@@ -154,7 +155,7 @@ impl Unix {
             peer_name: RefCell::default(),
             peer_credentials: Cell::new(None),
             peer_cred: RefCell::default(),
-            domain: crate::task::current().cred().domain.clone(),
+            domain: caller().cred().domain.clone(),
             credentials: Cell::new(own_credentials()),
             inbox: Inbox::default(),
             sent: Cell::new(0),
@@ -201,7 +202,7 @@ impl Unix {
     /// The current process is the peer, or stands for it.
     fn remember_peer(&self) {
         self.peer_credentials.set(Some(own_credentials()));
-        *self.peer_cred.borrow_mut() = Some(crate::task::current().cred());
+        *self.peer_cred.borrow_mut() = Some(caller().cred());
     }
 
     /// Wakes senders of datagrams: the inbox has room again.

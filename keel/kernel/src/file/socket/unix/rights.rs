@@ -8,14 +8,14 @@
 use super::super::Socket;
 use super::Unix;
 use crate::file::File;
-use crate::task;
-use crate::task::cred::cap;
+use crate::file::caller::caller;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Bound;
 use hal::cell::Global;
+use uapi::cap;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -85,14 +85,13 @@ impl Rights {
         if files.is_empty() {
             return Ok(Self::default());
         }
-        let me = task::current();
-        let cred = me.cred();
+        let cred = caller().cred();
         let user = cred.uid;
         {
             let mut users = BY_USER.borrow_mut();
             let sent = users.get(&user).copied().unwrap_or(0);
             let unlimited = || cred.capable(cap::SYS_RESOURCE) || cred.capable(cap::SYS_ADMIN);
-            if sent > me.limit(g::RLIMIT_NOFILE) && !unlimited() {
+            if sent > caller().limit(g::RLIMIT_NOFILE) && !unlimited() {
                 return Err(Errno::ETOOMANYREFS);
             }
             users.insert(user, sent + files.len() as u64);

@@ -21,7 +21,7 @@ impl Tcp {
                 then(&tcp);
             }
         }));
-        timer.arm(crate::time::deadline_after(ns));
+        timer.arm(crate::sched::timer::deadline_after(ns));
         self.stop_timer();
         *self.timer.borrow_mut() = Some(timer);
     }

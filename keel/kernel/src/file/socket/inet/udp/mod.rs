@@ -12,8 +12,8 @@ use super::{Base, Endpoint, ip_options};
 use crate::file::lock::SleepLock;
 use crate::file::{File, Queues};
 use crate::mm::user;
+use crate::sched::timer;
 use crate::sched::wait::WaitQueue;
-use crate::time;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -261,8 +261,8 @@ impl Protocol for Udp {
         }
         let stamp = match (self.last_ns.get(), command) {
             (0, _) => return Err(Errno::ENOENT),
-            (ns, net::SIOCGSTAMP_OLD | uapi::raw::ioctl::SIOCGSTAMP_NEW) => time::timeval(ns),
-            (ns, _) => time::timespec(ns),
+            (ns, net::SIOCGSTAMP_OLD | uapi::raw::ioctl::SIOCGSTAMP_NEW) => timer::timeval(ns),
+            (ns, _) => timer::timespec(ns),
         };
         user::write(arg, &stamp)?;
         Ok(0)

@@ -9,7 +9,6 @@ use super::super::statistics::Count;
 use super::super::{Base, Endpoint};
 use super::queue::{Datagram, Report};
 use super::{PORTS, Udp};
-use crate::time::clock::Clock;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -26,7 +25,7 @@ const MOST_SEGMENTS: usize = 128;
 
 /// The wall clock in ns.
 fn now_ns() -> u64 {
-    Clock::Realtime.now()
+    hal::clock::realtime_ns()
 }
 
 impl Udp {

@@ -1,10 +1,10 @@
 //! ioctl(2) requests that both ends know, ioctl_tty(2). Those at the master concern the slave.
 
-use super::super::termio::{self, TERMIOS2, with_speeds};
 use super::{MAJOR, Pair};
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
+use crate::tty::termio::{self, TERMIOS2, with_speeds};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use keel_core::tty::{Event, SIZE, Termios};

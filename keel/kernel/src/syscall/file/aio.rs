@@ -6,14 +6,15 @@
 
 mod poll;
 
-use super::eventfd::{self, EventFd};
 use super::poll::{Timeout, with_mask};
-use super::{File, current_file};
+use crate::file::File;
+use crate::file::eventfd::{self, EventFd};
 use crate::mm::user::{self, UserDst, UserSrc};
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::syscall::file::rw::{bounded, seekable};
 use crate::syscall::mm::calls::{sys_mmap, sys_munmap};
 use crate::task;
+use crate::task::descriptors::current_file;
 use abi::layout::PAGE_SIZE;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

@@ -1,11 +1,11 @@
 //! What the two ends share.
 
-use super::super::terminal::Control;
 use super::devpts::PtsNode;
 use super::slave::Slave;
 use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo};
 use crate::task::process;
+use crate::tty::terminal::Control;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;

@@ -2,8 +2,8 @@
 //! ioctl_tty(2).
 
 /// Bytes of the kernel's `struct termios`, and of `struct termios2`, which adds two speeds.
-pub(super) const TERMIOS: usize = 36;
-pub(super) const TERMIOS2: usize = 44;
+pub(crate) const TERMIOS: usize = 36;
+pub(crate) const TERMIOS2: usize = 44;
 /// Offset of `c_cflag`.
 const CFLAG: usize = 8;
 
@@ -34,7 +34,7 @@ pub fn onto(mut termios: [u8; TERMIOS], new: &[u8; SIZE]) -> [u8; TERMIOS] {
 }
 
 /// `struct termios2` from `struct termios`.
-pub(super) fn with_speeds(termios: &[u8; TERMIOS]) -> [u8; TERMIOS2] {
+pub(crate) fn with_speeds(termios: &[u8; TERMIOS]) -> [u8; TERMIOS2] {
     let speed =
         speed_of(u32::from_ne_bytes([termios[CFLAG], termios[CFLAG + 1], termios[CFLAG + 2], termios[CFLAG + 3]]));
     let mut termios2 = [0; TERMIOS2];

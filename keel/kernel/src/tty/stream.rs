@@ -4,7 +4,7 @@
 mod requests;
 
 use super::terminal::Control;
-use super::{File, FileOps, Queues};
+use crate::file::{File, FileOps, Queues};
 use crate::sched::connector::{self, Reply};
 use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo};
@@ -204,21 +204,6 @@ impl Stream {
         self.kind == StreamKind::Terminal
     }
 
-    /// What hangs on the host's file: locks, which count in the pod alone. `None` if the host does not tell what it is, or
-    /// without memory.
-    pub fn attachments(&self) -> Option<Rc<Attachments>> {
-        let attr = self.attr().ok()?;
-        let key = (attr.dev, attr.ino);
-        let mut files = HOST_FILES.borrow_mut();
-        if let Some((_, found)) = files.iter().find(|(other, _)| *other == key) {
-            return Some(found.clone());
-        }
-        files.try_reserve(1).ok()?;
-        let new = Rc::<Attachments>::default();
-        files.push((key, new.clone()));
-        Some(new)
-    }
-
     /// Has positions on the host.
     fn is_seekable(&self) -> bool {
         matches!(self.kind, StreamKind::File | StreamKind::Device)
@@ -244,7 +229,7 @@ impl Stream {
         self.readiness.forget(OUT);
         match result {
             Ok(reply) => Ok((reply.result as usize).min(bytes.len())),
-            Err(Errno::EPIPE) => Err(super::pipe::broken_pipe()),
+            Err(Errno::EPIPE) => Err(crate::file::caller::broken_pipe()),
             Err(errno) => Err(errno),
         }
     }
@@ -334,6 +319,21 @@ impl Stream {
 impl FileOps for Stream {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    // What hangs on the host's file: locks, which count in the pod alone. `None` if the host does not tell what it is, or
+    // without memory.
+    fn host_attachments(&self) -> Option<Rc<Attachments>> {
+        let attr = self.attr().ok()?;
+        let key = (attr.dev, attr.ino);
+        let mut files = HOST_FILES.borrow_mut();
+        if let Some((_, found)) = files.iter().find(|(other, _)| *other == key) {
+            return Some(found.clone());
+        }
+        files.try_reserve(1).ok()?;
+        let new = Rc::<Attachments>::default();
+        files.push((key, new.clone()));
+        Some(new)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

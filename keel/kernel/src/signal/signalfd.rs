@@ -1,9 +1,11 @@
 //! Signals as readable records, signalfd(2).
 
-use super::{File, FileOps, Queues, anon, current_file, wait_on};
+use crate::file::{File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
 use crate::signal::{SigInfo, UNBLOCKABLE, code};
 use crate::task;
+use crate::task::descriptors;
+use crate::task::descriptors::current_file;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -141,7 +143,7 @@ pub fn sys_signalfd4(fd: i32, mask: usize, size: usize, flags: u32) -> Result<i3
     }
     if fd == -1 {
         let ops = Rc::new(SignalFd { mask: Cell::new(mask) });
-        return super::install(File::new(ops, g::O_RDWR | flags & g::O_NONBLOCK, None), flags);
+        return descriptors::install(File::new(ops, g::O_RDWR | flags & g::O_NONBLOCK, None), flags);
     }
     let file = current_file(fd)?;
     file.downcast::<SignalFd>().ok_or(Errno::EINVAL)?.mask.set(mask);

@@ -1,9 +1,10 @@
 //! poll(2), and the wait for readiness that select(2) uses too.
 
-use super::{File, Queues, current_file};
+use crate::file::{File, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::task;
+use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use keel_core::sigset::SigSet;
 use smallvec::SmallVec;
@@ -132,7 +133,7 @@ pub fn sys_ppoll(fds: usize, count: u32, timeout: usize, mask: usize, mask_size:
 }
 
 fn poll(fds: usize, count: usize, timeout: Timeout) -> Result<usize> {
-    if count > super::table::limit() {
+    if count > crate::file::table::limit() {
         return Err(Errno::EINVAL);
     }
     user::access_ok(fds, count * size_of::<g::pollfd>())?;

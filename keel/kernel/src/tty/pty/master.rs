@@ -1,10 +1,11 @@
 //! The master's end.
 
-use super::super::{File, FileOps, Queues, wait_on};
 use super::pair::READY;
 use super::{Pair, open_slave};
+use crate::file::{File, FileOps, Queues, wait_on};
 use crate::mm::user;
 use crate::task;
+use crate::task::descriptors;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -45,7 +46,7 @@ impl Master {
         // A program that changed its root sees no such name; the descriptor works all the same.
         let place = crate::task::path::Caller::current().resolve(g::AT_FDCWD, name.as_bytes(), true).ok();
         let file = open_slave(self.pair.index, flags, place)?;
-        super::super::install(file, flags).map(|fd| fd as usize)
+        descriptors::install(file, flags).map(|fd| fd as usize)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The slave's end: the terminal.
 
-use super::super::{File, FileOps, Queues};
 use super::Pair;
+use crate::file::{File, FileOps, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::task;

@@ -1,9 +1,9 @@
 //! Requests to the user's terminal, ioctl_tty(2).
 
 use super::{Stream, control};
-use crate::file::termio::{self, TERMIOS, with_speeds};
 use crate::mm::user;
 use crate::sched::connector;
+use crate::tty::termio::{self, TERMIOS, with_speeds};
 use abi::request::Op;
 use alloc::rc::Rc;
 use core::any::Any;
@@ -18,7 +18,7 @@ impl Stream {
     }
 
     /// Whether `stty tostop` is in force.
-    pub(super) fn stops_writers(&self) -> Result<bool> {
+    pub(crate) fn stops_writers(&self) -> Result<bool> {
         const LOCAL_FLAGS: usize = 12;
         let termios = self.get_termios()?;
         let flags = bytemuck::pod_read_unaligned::<u32>(&termios[LOCAL_FLAGS..LOCAL_FLAGS + 4]);
@@ -31,7 +31,7 @@ impl Stream {
         Ok(0)
     }
 
-    pub(super) fn terminal_ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+    pub(crate) fn terminal_ioctl(&self, command: u32, arg: usize) -> Result<usize> {
         match command {
             ioctl::TCGETS => user::write(arg, &self.get_termios()?).map(|()| 0),
             ioctl::TCGETS2 => {

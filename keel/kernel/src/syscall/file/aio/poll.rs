@@ -10,7 +10,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
 /// A request.
-pub(super) struct Poll {
+pub(crate) struct Poll {
     /// Its `struct iocb` in the program.
     pub address: usize,
     data: u64,
@@ -51,7 +51,7 @@ impl core::fmt::Debug for Poll {
 
 /// The requests of a context that wait.
 #[derive(Debug, Default)]
-pub(super) struct Polls(RefCell<Vec<Rc<Poll>>>);
+pub(crate) struct Polls(RefCell<Vec<Rc<Poll>>>);
 
 impl Polls {
     pub fn len(&self) -> usize {

@@ -1,6 +1,6 @@
 //! The controlling terminal: which session owns it, which process group is in its foreground.
 
-use super::{File, FileOps};
+use crate::file::{File, FileOps};
 use crate::mm::user;
 use crate::signal::{self, SIG_IGN, SigInfo};
 use crate::task::process::{Session, is_orphaned, of_group};

@@ -1,0 +1,68 @@
+//! What open files and sockets ask of the thread that runs, which they know nothing else of.
+
+use super::{FdTable, File};
+use crate::cred::Cred;
+use crate::siginfo::SigInfo;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use hal::cell::Global;
+use uapi::{Errno, Result};
+use vfs::Inode;
+
+/// The running thread and its process, and the processes that files name, from the layer above.
+pub trait Caller {
+    /// Its credentials.
+    fn cred(&self) -> Rc<Cred>;
+    /// The id of its process.
+    fn pid(&self) -> i32;
+    /// Its soft limit, getrlimit(2); `u64::MAX` is unlimited, as all are before the first process.
+    fn limit(&self, resource: u32) -> u64;
+    /// The description behind one of its descriptors, `O_PATH` too. EBADF.
+    fn file(&self, fd: i32) -> Result<Rc<File>>;
+    /// Puts a description at its lowest free descriptor and writes the number to the program; undone if that fails. `flags`:
+    /// `O_CLOEXEC` or none. EMFILE, EFAULT.
+    fn install_at(&self, address: usize, file: Rc<File>, flags: u32) -> Result<()>;
+    /// Closes one of its descriptors, if it is open.
+    fn close(&self, fd: i32);
+    /// Makes a descriptor of the process with this id. ESRCH, EMFILE.
+    fn open_pidfd(&self, pid: i32) -> Result<i32>;
+    /// SIGPIPE for it.
+    fn broken_pipe(&self);
+    /// Whether a process has the id.
+    fn is_process(&self, pid: i32) -> bool;
+    /// Whether a thread, process or process group has the id.
+    fn is_owner(&self, id: i32) -> bool;
+    /// A signal for a thread, process or process group, by `F_OWNER_*` and its id. Who ended, or has its queue full, gets none.
+    fn signal(&self, kind: u32, id: i32, info: SigInfo);
+    /// Calls `f` with the descriptors of every process.
+    fn each_table(&self, f: &mut dyn FnMut(&FdTable) -> Result<()>) -> Result<()>;
+    /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
+    fn create_socket_node(&self, name: &[u8], mode: u32) -> Result<Rc<dyn Inode>>;
+    /// The node of a Unix socket for connect(2) and sendto(2). ENOENT, EACCES …
+    fn find_socket_node(&self, name: &[u8]) -> Result<Rc<dyn Inode>>;
+}
+
+static CALLER: Global<Cell<Option<&'static dyn Caller>>> = Global::new(Cell::new(None));
+
+/// Names the implementation (boot).
+pub fn register(caller: &'static dyn Caller) {
+    CALLER.set(Some(caller));
+}
+
+/// The running thread.
+///
+/// # Panics
+/// During early boot.
+pub fn caller() -> &'static dyn Caller {
+    match CALLER.get() {
+        Some(caller) => caller,
+        None => unreachable!("no thread runs yet"),
+    }
+}
+
+/// Sends SIGPIPE to the running thread; the error to return.
+#[cold]
+pub fn broken_pipe() -> Errno {
+    caller().broken_pipe();
+    Errno::EPIPE
+}

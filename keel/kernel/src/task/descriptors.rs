@@ -1,0 +1,59 @@
+//! Descriptors of the running process.
+
+use super::{current, with_current};
+use crate::file::File;
+use crate::mm::user;
+use alloc::rc::Rc;
+use uapi::Result;
+use uapi::raw::general as g;
+
+/// The description behind a descriptor of the current process. EBADF, also for `O_PATH`.
+#[inline(always)]
+pub fn current_file(fd: i32) -> Result<Rc<File>> {
+    with_current(|task| task.with_files(|files| files.get(fd)))
+}
+
+/// Like [`current_file`], but gives `O_PATH` descriptions too.
+pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
+    with_current(|task| task.with_files(|files| files.get_raw(fd)))
+}
+
+/// Puts a new description at the lowest free descriptor of the current process; the flag is
+/// `O_CLOEXEC` of `flags`. EMFILE.
+pub fn install(file: Rc<File>, flags: u32) -> Result<i32> {
+    current().files().insert(file, flags & g::O_CLOEXEC != 0)
+}
+
+/// Puts a description at the lowest free descriptor and writes its number to the program; undone if that fails. EMFILE,
+/// EFAULT.
+pub fn install_at(address: usize, file: Rc<File>, flags: u32) -> Result<()> {
+    let files = current().files();
+    let fd = files.insert(file, flags & g::O_CLOEXEC != 0)?;
+    user::write(address, &fd).inspect_err(|_| {
+        // Another thread may have closed it meanwhile; then there is nothing to undo.
+        let _ = files.close(fd);
+    })
+}
+
+/// Puts two descriptions at the lowest free descriptors and writes their numbers to the program;
+/// undone if either fails. EMFILE, EFAULT.
+pub fn install_pair(address: usize, first: Rc<File>, second: Rc<File>, flags: u32) -> Result<()> {
+    let files = current().files();
+    let close_on_exec = flags & g::O_CLOEXEC != 0;
+    let a = files.insert(first, close_on_exec)?;
+    let undo = |errno, fds: &[i32]| {
+        for &fd in fds {
+            // Another thread may have closed it meanwhile; then there is nothing to undo.
+            let _ = files.close(fd);
+        }
+        Err(errno)
+    };
+    let b = match files.insert(second, close_on_exec) {
+        Ok(b) => b,
+        Err(errno) => return undo(errno, &[a]),
+    };
+    match user::write(address, &[a, b]) {
+        Ok(()) => Ok(()),
+        Err(errno) => undo(errno, &[a, b]),
+    }
+}
