@@ -3,6 +3,7 @@
 mod docs;
 mod excerpt;
 mod fuzz;
+mod layers;
 mod subjects;
 
 use std::io::{BufRead, BufReader};
@@ -46,6 +47,12 @@ const STEPS: &[Step] = &[
         name: "documents",
         workspace: Workspace::Host,
         arguments: &["run", "--quiet", "--package", "xtask", "--", "docs", "--check"],
+        variable: None,
+    },
+    Step {
+        name: "layers of the kernel",
+        workspace: Workspace::Host,
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "layers"],
         variable: None,
     },
     Step {
@@ -131,8 +138,11 @@ fn main() -> Result<ExitCode> {
         Some("test") => test(&arguments[1..]),
         Some("docs") => docs::run(&root()?, &arguments[1..]),
         Some("fuzz") => fuzz::run(&root()?, &arguments[1..]),
+        Some("layers") => layers::run(&root()?),
         Some("subjects") => subjects::run(&root()?),
-        _ => bail!("usage: cargo xtask docs|fuzz|subjects|test [WORD]   (only the checks whose name contains WORD)"),
+        _ => bail!(
+            "usage: cargo xtask docs|fuzz|layers|subjects|test [WORD]   (only the checks whose name contains WORD)"
+        ),
     }
 }
 
