@@ -5,378 +5,496 @@
 //! Names `.` and `..`, empty names and zero bytes give EINVAL, a symbolic link on the way ELOOP, any
 //! change in a read-only export EROFS; `docs/connectors.md` lists the other errors.
 
-use bytemuck::{Pod, Zeroable};
+mod payload;
 
-/// Operation of a [`crate::ring::Submission`]. `a0 … a5` are its arguments, `in` and `out` its
-/// payloads, `e0`, `e1` the extra results of the completion.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Nothing; completes at once with 0.
-    Nop = 0,
-    /// End the pod. a0: exit code of `hull`. Never completes.
-    Exit = 1,
-    /// Keel failed. in: text for the user. Never completes.
-    Crash = 2,
-    /// A line for the user. a0: 0 for standard error, 1 for where `hull trace` writes. in: text without
-    /// the newline.
-    Log = 3,
-    /// out: random bytes.
-    Entropy = 4,
-    /// More RAM. a0: bytes wanted. e0: new end of RAM. ENOMEM at the limit.
-    GrowRam = 5,
-    /// More window. a0: bytes wanted. e0: new end of the window (guest-physical).
-    GrowWindow = 6,
-    /// Give RAM back to the host. a0: guest-physical address, a1: bytes, both page multiples.
-    Release = 7,
-    /// Host clocks now. e0: realtime ns, e1: monotonic ns.
-    Clock = 8,
+pub use payload::*;
 
-    /// Read a stream. a0: its number (0 to 2, then those of `PodConfig::passed`), a1: 1 to fail with EAGAIN instead of waiting, a2: 0 to go on at the stream's own
-    /// position, or (of a file) an offset and 1, and the position stays. out: room.
-    /// Result: bytes, 0 at the end. May complete late.
-    StreamRead = 16,
-    /// Write a stream. a0: its number, a1: 1 to fail with EAGAIN instead of waiting, a2: as for `StreamRead`, or
-    /// `u64::MAX` to append. in: bytes.
-    /// Result: bytes. May complete late.
-    StreamWrite = 17,
-    /// Readiness of a stream. a0: stream, a1: poll(2) events wanted; completes when one
-    /// of them (or POLLERR, POLLHUP) holds; a2: 1 to complete at once. Result: events.
-    StreamPoll = 18,
-    /// Cancel a late operation. a0: id. The cancelled one completes with ECANCELED.
-    Cancel = 19,
-    /// Terminal attributes of a stream. a0: stream. out: kernel `struct termios` (36 bytes).
-    StreamGetTermios = 20,
-    /// Set terminal attributes. a0: stream, a1: 0 now, 1 after drain, 2 after flush. in: termios.
-    StreamSetTermios = 21,
-    /// Window size of a stream. a0: stream. e0: rows, e1: columns.
-    StreamGetWindow = 22,
-    /// Seek a stream that is a regular file. a0: stream, a1: offset, a2: whence. Result: offset.
-    StreamSeek = 23,
-    /// fstat of a stream. a0: stream. out: [`NodeAttr`].
-    StreamStat = 24,
-    /// A signal that `hull` got and the pod is meant to. a0: 0, or the last one if `hull` is to take
-    /// it itself (SIGTSTP: it stops, and the pod with it). Completes late; one at a time (EBUSY).
-    /// Result: the signal's number.
-    SignalWait = 25,
+use crate::operation::{Arguments, Encoded, Invalid, Operation, Reply, Results, Word, named_numbers, operations};
 
-    /// Attributes along a path. a0: export, a1: leading components to walk without reporting.
-    /// in: path. out: one [`NodeAttr`] per reported component (for the empty path: the export's).
-    /// Result: number of components reported. Stops after a component that is no directory.
-    /// e0: 0, or the errno that stopped the walk (ENOENT, EACCES, …); e1: components that exist.
-    Walk = 32,
-    /// Entries of a directory. a0: export, a1: handle of an earlier call that was not the last,
-    /// or 0. in: path. out: [`DirRecord`]s. Result: bytes of records; e0: handle to go on with,
-    /// or 0 after the last. `.` and `..` are not reported.
-    ///
-    /// a2: most bytes of records that may follow about directories which will be wanted next, each as
-    /// a record of [`dir_record::DIRECTORY`] and the records of all its entries. They are those beneath
-    /// the path, depth first, then likewise a3 others, named in the input after the path, each after a
-    /// zero byte. Any of them may be left out. Only with a1 = 0.
-    ///
-    /// a4: of which entries the attributes are wanted, [`list_attr`]. Of all others come just the inode number and
-    /// the type; `nlink` 0 tells so, here and where the attributes can't be had.
-    ///
-    /// a5: 1 for the a3 others alone, without what lies beneath them and beneath the path.
-    ReadDir = 33,
-    /// Open a regular file. a0: export, a1: [`open_flags`], a2: mode of a new file, a3: uid, a4: gid
-    /// of a new file. in: path. out: [`NodeAttr`]. e0: handle. With [`open_flags::UNNAMED`] the path is that of a
-    /// directory, in whose file system a file without a name is made; EOPNOTSUPP if it has none.
-    Open = 34,
-    /// a0: handle.
-    Close = 35,
-    /// a0: handle, a1: offset. out: room. Result: bytes.
-    Read = 36,
-    /// a0: handle, a1: offset (`u64::MAX`: append). in: bytes. Result: bytes;
-    /// e0: offset after the write. out, where there is room: [`NodeAttr`] right before and right after it.
-    Write = 37,
-    /// a0: handle. out: [`NodeAttr`].
-    HandleAttr = 38,
-    /// a0: handle, a1: new size.
-    Truncate = 39,
-    /// a0: handle, a1: fallocate(2) mode, a2: offset, a3: bytes.
-    Fallocate = 40,
-    /// a0: handle, a1: 1 for data only.
-    Sync = 41,
-    /// Map file pages into the window. a0: handle, a1: file offset, a2: bytes, a3: guest-physical
-    /// address in the window, a4: 1 if writable. All multiples of a page. ENXIO beyond the page in which the file ends.
-    Map = 42,
-    /// Take window pages back. a0: guest-physical address, a1: bytes.
-    Unmap = 43,
-    /// a0: export. in: path. out: target.  Result: bytes.
-    ReadLink = 44,
-    /// a0: export, a1: mode, a2: uid, a3: gid. in: path. out: [`NodeAttr`].
-    Mkdir = 45,
-    /// a0: export, a1: mode with type (FIFO, socket), a2: uid, a3: gid. in: path. out: [`NodeAttr`].
-    Mknod = 46,
-    /// a0: export, a1: bytes of the path in the input, a2: uid, a3: gid. in: path, then target.
-    /// out: [`NodeAttr`].
-    Symlink = 47,
-    /// a0: export, a1: bytes of the first path, a2: 0, or a handle of the existing file (then a1 is 0). in: existing
-    /// path, then new path. out: [`NodeAttr`].
-    Link = 48,
-    /// a0: export, a1: 1 for a directory. in: path.
-    Unlink = 49,
-    /// a0: export, a1: bytes of the first path, a2: renameat2(2) flags. in: old path, new path. out: [`NodeAttr`] of what
-    /// has the new name then.
-    Rename = 50,
-    /// a0: export, a1: 0, or a handle that names the file in place of a path (which is empty then). in: [`SetAttr`],
-    /// then path. out: [`NodeAttr`].
-    SetAttr = 51,
-    /// a0: export. in: path. out: [`FsStat`].
-    StatFs = 52,
-    /// a0: export, a1: bytes of the path, a2: 0 or a handle, as for `SetAttr`. in: path, then name. out: value.
-    /// Result: bytes; with no room for output the size needed.
-    GetXattr = 53,
-    /// a0: export, a1: 0 or a handle, as for `SetAttr`. in: path. out: names, each ended by a zero byte. Result: bytes.
-    ListXattr = 54,
-    /// a0: export, a1: bytes of the path, a2: bytes of the name, a3: setxattr(2) flags, a4: 0 or a handle, as for
-    /// `SetAttr`.
-    /// in: path, name, value.
-    SetXattr = 55,
-    /// a0: export, a1: bytes of the path, a2: 0 or a handle, as for `SetAttr`. in: path, then name.
-    RemoveXattr = 56,
-    /// Open a regular file for reading and read its beginning in the same trip. a0: export. in: path.
-    /// out: [`NodeAttr`], then content. Result: bytes of content. e0: handle if the file is longer
-    /// than the room, or 0 if all of it was delivered (nothing stays open then). ENOSYS: keel falls
-    /// back to `Open` and `Read`.
-    Fetch = 57,
-    /// Take window pages from the host before they are used. a0: guest-physical address, a1: bytes (at most 2 MiB), both
-    /// page multiples, a2: 1 for stores. EFAULT if the host can't provide one: the file was cut, can't be read, or has
-    /// no room on its disk; EINVAL for stores to pages that are mapped read-only.
-    Populate = 58,
-    /// Next data, or hole, of a file. a0: handle, a1: offset, a2: 1 for a hole. Result: its offset. ENXIO.
-    Seek = 59,
-}
-
-impl Op {
-    /// The operation of a number from the ring, if there is one.
-    pub fn from_number(number: u32) -> Option<Self> {
-        const ALL: &[Op] = &[
-            Op::Nop,
-            Op::Exit,
-            Op::Crash,
-            Op::Log,
-            Op::Entropy,
-            Op::GrowRam,
-            Op::GrowWindow,
-            Op::Release,
-            Op::Clock,
-            Op::StreamRead,
-            Op::StreamWrite,
-            Op::StreamPoll,
-            Op::Cancel,
-            Op::StreamGetTermios,
-            Op::StreamSetTermios,
-            Op::StreamGetWindow,
-            Op::StreamSeek,
-            Op::StreamStat,
-            Op::SignalWait,
-            Op::Walk,
-            Op::ReadDir,
-            Op::Open,
-            Op::Close,
-            Op::Read,
-            Op::Write,
-            Op::HandleAttr,
-            Op::Truncate,
-            Op::Fallocate,
-            Op::Sync,
-            Op::Map,
-            Op::Unmap,
-            Op::ReadLink,
-            Op::Mkdir,
-            Op::Mknod,
-            Op::Symlink,
-            Op::Link,
-            Op::Unlink,
-            Op::Rename,
-            Op::SetAttr,
-            Op::StatFs,
-            Op::GetXattr,
-            Op::ListXattr,
-            Op::SetXattr,
-            Op::RemoveXattr,
-            Op::Fetch,
-            Op::Populate,
-            Op::Seek,
-        ];
-        ALL.iter().copied().find(|op| *op as u32 == number)
+operations! {
+    /// Operations on the pod itself.
+    PodRequest {
+        /// Nothing; completes at once, and so after all requests that were sent before it and complete at once.
+        Nop = 0 {} () => () -> ();
+        /// End the pod. Input: a line for the user, or nothing. Never completes.
+        Exit = 1 {
+            /// Exit code of `hull`.
+            code: u8,
+        } [u8] => () -> ();
+        /// Keel failed. Input: text for the user. Never completes.
+        Crash = 2 {} [u8] => () -> ();
+        /// A line for the user. Input: text without the newline.
+        Log = 3 {
+            /// Where `hull trace` writes; otherwise to standard error.
+            trace: bool,
+        } [u8] => () -> ();
+        /// More RAM. Result: its new end. ENOMEM at the limit.
+        GrowRam = 5 {
+            /// Bytes wanted.
+            bytes: u64,
+        } () => () -> u64;
+        /// Give RAM back to the host; it reads as zeros then.
+        Release = 7 {
+            /// Guest-physical address, a multiple of a page.
+            gpa: u64,
+            /// Bytes, a multiple of a page.
+            len: u64,
+        } () => () -> ();
+        /// More window. Result: its new end (guest-physical).
+        GrowWindow = 6 {
+            /// Bytes wanted.
+            bytes: u64,
+        } () => () -> u64;
     }
 }
 
-/// Flags of [`Op::Open`].
-pub mod open_flags {
-    /// Open for reading.
-    pub const READ: u64 = 1;
-    /// Open for writing (EROFS if the export is read-only).
-    pub const WRITE: u64 = 2;
-    /// Create the file if it does not exist.
-    pub const CREATE: u64 = 4;
-    /// With `CREATE`: fail with EEXIST if it exists.
-    pub const EXCLUSIVE: u64 = 8;
-    /// Cut it to length 0.
-    pub const TRUNCATE: u64 = 16;
-    /// Make a file without a name; only with `READ` and `WRITE`.
-    pub const UNNAMED: u64 = 32;
-    /// With `EXCLUSIVE`: if the name exists, the result is 1 in place of EEXIST, the attributes are those of what has it,
-    /// and nothing is opened.
-    pub const OR_TELL: u64 = 64;
+operations! {
+    /// Operations on streams: 0 to 2, then those of `PodConfig::passed`.
+    StreamRequest {
+        /// Read a stream. Output: room. Result: bytes, 0 at the end. May complete late.
+        StreamRead = 16 {
+            /// Number of the stream.
+            stream: u64,
+            /// Fail with EAGAIN instead of waiting.
+            nonblocking: bool,
+            /// Where to read; not [`StreamPosition::Append`].
+            position: StreamPosition,
+        } () => [u8] -> u64;
+        /// Write a stream. Input: bytes. Result: bytes. May complete late.
+        StreamWrite = 17 {
+            /// Number of the stream.
+            stream: u64,
+            /// Fail with EAGAIN instead of waiting.
+            nonblocking: bool,
+            /// Where to write.
+            position: StreamPosition,
+        } [u8] => () -> u64;
+        /// Readiness of a stream: completes when one of the events (or POLLERR, POLLHUP) holds. Result: events.
+        StreamPoll = 18 {
+            /// Number of the stream.
+            stream: u64,
+            /// Events wanted, poll(2).
+            events: u16,
+            /// Complete at once.
+            nonblocking: bool,
+        } () => () -> u64;
+        /// Cancel a late operation, which completes with ECANCELED.
+        Cancel = 19 {
+            /// Id of its request.
+            id: u64,
+        } () => () -> ();
+        /// Terminal attributes of a stream. Output: kernel `struct termios` (36 bytes).
+        StreamGetTermios = 20 {
+            /// Number of the stream.
+            stream: u64,
+        } () => [u8] -> ();
+        /// Set terminal attributes. Input: termios.
+        StreamSetTermios = 21 {
+            /// Number of the stream.
+            stream: u64,
+            /// When.
+            when: TermiosWhen,
+        } [u8] => () -> ();
+        /// Window size of a stream.
+        StreamGetWindow = 22 {
+            /// Number of the stream.
+            stream: u64,
+        } () => () -> WindowSize {
+            /// Rows of the terminal.
+            rows: u16,
+            /// Columns of the terminal.
+            columns: u16,
+        };
+        /// Seek a stream that is a regular file. Result: offset.
+        StreamSeek = 23 {
+            /// Number of the stream.
+            stream: u64,
+            /// Bytes, from where `whence` tells.
+            offset: i64,
+            /// What the offset counts from.
+            whence: Whence,
+        } () => () -> u64;
+        /// fstat of a stream. Output: its attributes.
+        StreamStat = 24 {
+            /// Number of the stream.
+            stream: u64,
+        } () => [NodeAttr] -> ();
+        /// A signal that `hull` got and the pod is meant to. Completes late; one at a time (EBUSY). Result: the signal's
+        /// number.
+        SignalWait = 25 {
+            /// 0, or the last one if `hull` is to take it itself (SIGTSTP: it stops, and the pod with it).
+            returned: u32,
+        } () => () -> u64;
+    }
 }
 
-/// Attributes of a file, as statx(2) reports them on the host.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct NodeAttr {
-    /// Inode number.
-    pub ino: u64,
-    /// Device number (`makedev` encoding of the host).
-    pub dev: u64,
-    /// Type and permissions.
-    pub mode: u32,
-    /// Hard links.
-    pub nlink: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Device number of a device file.
-    pub rdev: u64,
-    /// Bytes.
-    pub size: u64,
-    /// Blocks of 512 bytes.
-    pub blocks: u64,
-    /// Preferred I/O size in bytes.
-    pub blksize: u32,
-    /// Nanoseconds of the four times.
-    pub atime_ns: u32,
-    /// Nanoseconds of the modification time.
-    pub mtime_ns: u32,
-    /// Nanoseconds of the status change time.
-    pub ctime_ns: u32,
-    /// Nanoseconds of the birth time.
-    pub btime_ns: u32,
-    /// [`node_flags`].
-    pub flags: u32,
-    /// Seconds of the access time.
-    pub atime: i64,
-    /// Seconds of the modification time.
-    pub mtime: i64,
-    /// Seconds of the status change time.
-    pub ctime: i64,
-    /// Seconds of the birth time.
-    pub btime: i64,
+operations! {
+    /// Operations on files.
+    FileRequest {
+        /// Attributes along a path. Input: path. Output: one per reported component (for the empty path: the export's).
+        /// Stops after a component that is no directory.
+        Walk = 32 {
+            /// Number of the export.
+            export: u32,
+            /// Leading components to walk without reporting.
+            skip: u64,
+        } [u8] => [NodeAttr] -> Walked {
+            /// Components reported.
+            reported: u64,
+            /// 0, or the errno that stopped the walk (ENOENT, EACCES, …).
+            stopped: u32,
+            /// Components that exist.
+            exist: u64,
+        };
+        /// Entries of a directory. Input: path. Output: [`DirRecord`]s. `.` and `..` are not reported.
+        ReadDir = 33 {
+            /// Number of the export.
+            export: u32,
+            /// Handle of an earlier call that was not the last, or 0.
+            handle: u64,
+            /// Most bytes of records that may follow about directories which will be wanted next, each as
+            /// a record of [`dir_record::DIRECTORY`] and the records of all its entries. They are those beneath
+            /// the path, depth first, then likewise `others`, named in the input after the path, each after a
+            /// zero byte. Any of them may be left out. Only with a `handle` of 0.
+            ahead: u64,
+            /// Paths in the input after the first.
+            others: u64,
+            /// Of which entries the attributes are wanted. Of all others come just the inode number and
+            /// the type; `nlink` 0 tells so, here and where the attributes can't be had.
+            attributes: ListAttributes,
+            /// The `others` alone, without what lies beneath them and beneath the path.
+            flat: bool,
+        } [u8] => [u8] -> Listed {
+            /// Bytes of records.
+            bytes: u64,
+            /// Handle to go on with, or 0 after the last.
+            handle: u64,
+        };
+        /// Open a regular file. Input: path. Output: its attributes. With [`open_flags::UNNAMED`] the path is that of a
+        /// directory, in whose file system a file without a name is made; EOPNOTSUPP if it has none.
+        Open = 34 {
+            /// Number of the export.
+            export: u32,
+            /// [`open_flags`].
+            flags: u32,
+            /// Mode of a new file.
+            mode: u32,
+            /// Owner of a new file.
+            uid: u32,
+            /// Group of a new file.
+            gid: u32,
+        } [u8] => [NodeAttr] -> Opened {
+            /// Nothing was opened, [`open_flags::OR_TELL`].
+            exists: bool,
+            /// Handle of the file.
+            handle: u64,
+        };
+        /// Close a file or a directory that is being listed.
+        Close = 35 {
+            /// Its handle.
+            handle: u64,
+        } () => () -> ();
+        /// Read a file. Output: room. Result: bytes.
+        Read = 36 {
+            /// Handle of the file.
+            handle: u64,
+            /// Offset in the file.
+            offset: u64,
+        } () => [u8] -> u64;
+        /// Write a file. Input: bytes. Output, where there is room: its attributes right before and right after it.
+        Write = 37 {
+            /// Handle of the file.
+            handle: u64,
+            /// Offset in the file; `u64::MAX`: append.
+            offset: u64,
+        } [u8] => [NodeAttr] -> Written {
+            /// Bytes written.
+            bytes: u64,
+            /// Offset after the write.
+            end: u64,
+        };
+        /// Attributes of a file. Output: these.
+        HandleAttr = 38 {
+            /// Handle of the file.
+            handle: u64,
+        } () => [NodeAttr] -> ();
+        /// ftruncate(2).
+        Truncate = 39 {
+            /// Handle of the file.
+            handle: u64,
+            /// New size.
+            size: u64,
+        } () => () -> ();
+        /// fallocate(2).
+        Fallocate = 40 {
+            /// Handle of the file.
+            handle: u64,
+            /// `mode` of fallocate(2).
+            mode: u64,
+            /// Offset in the file.
+            offset: u64,
+            /// Bytes.
+            len: u64,
+        } () => () -> ();
+        /// fsync(2).
+        Sync = 41 {
+            /// Handle of the file.
+            handle: u64,
+            /// fdatasync(2).
+            data_only: bool,
+        } () => () -> ();
+        /// Map file pages into the window. ENXIO beyond the page in which the file ends.
+        Map = 42 {
+            /// Handle of the file.
+            handle: u64,
+            /// Offset in the file, a multiple of a page.
+            offset: u64,
+            /// Bytes, a multiple of a page.
+            len: u64,
+            /// Guest-physical address in the window, a multiple of a page.
+            gpa: u64,
+            /// The guest may store there.
+            writable: bool,
+        } () => () -> ();
+        /// Take window pages back.
+        Unmap = 43 {
+            /// Guest-physical address, a multiple of a page.
+            gpa: u64,
+            /// Bytes, a multiple of a page.
+            len: u64,
+        } () => () -> ();
+        /// Target of a symbolic link. Input: path. Output: target. Result: bytes.
+        ReadLink = 44 {
+            /// Number of the export.
+            export: u32,
+        } [u8] => [u8] -> u64;
+        /// Make a directory. Input: path. Output: its attributes.
+        Mkdir = 45 {
+            /// Number of the export.
+            export: u32,
+            /// Its mode.
+            mode: u32,
+            /// Its owner.
+            uid: u32,
+            /// Its group.
+            gid: u32,
+        } [u8] => [NodeAttr] -> ();
+        /// Make a FIFO, a socket or a regular file. Input: path. Output: its attributes.
+        Mknod = 46 {
+            /// Number of the export.
+            export: u32,
+            /// Its mode with its type.
+            mode: u32,
+            /// Its owner.
+            uid: u32,
+            /// Its group.
+            gid: u32,
+        } [u8] => [NodeAttr] -> ();
+        /// Make a symbolic link. Input: path, then target. Output: its attributes.
+        Symlink = 47 {
+            /// Number of the export.
+            export: u32,
+            /// Bytes of the path in the input.
+            path_len: u64,
+            /// Its owner.
+            uid: u32,
+            /// Its group.
+            gid: u32,
+        } [u8] => [NodeAttr] -> ();
+        /// Give a file another name. Input: existing path, then new path. Output: its attributes.
+        Link = 48 {
+            /// Number of the export.
+            export: u32,
+            /// Bytes of the existing path in the input.
+            path_len: u64,
+            /// 0, or a handle of the existing file (then its path is empty).
+            handle: u64,
+        } [u8] => [NodeAttr] -> ();
+        /// Remove a name. Input: path.
+        Unlink = 49 {
+            /// Number of the export.
+            export: u32,
+            /// It is a directory's.
+            directory: bool,
+        } [u8] => () -> ();
+        /// Rename. Input: old path, then new path. Output: attributes of what has the new name then.
+        Rename = 50 {
+            /// Number of the export.
+            export: u32,
+            /// Bytes of the old path in the input.
+            path_len: u64,
+            /// `flags` of renameat2(2).
+            flags: u32,
+        } [u8] => [NodeAttr] -> ();
+        /// Change attributes. Input: [`AttrChange`], then path. Output: the attributes then.
+        SetAttr = 51 {
+            /// Number of the export.
+            export: u32,
+            /// 0, or a handle that names the file in place of a path (which is empty then).
+            handle: u64,
+        } [u8] => [NodeAttr] -> ();
+        /// statfs(2). Input: path. Output: what it tells.
+        StatFs = 52 {
+            /// Number of the export.
+            export: u32,
+        } [u8] => [FsStat] -> ();
+        /// An extended attribute. Input: path, then name. Output: value. Result: bytes; with no room for output the size
+        /// needed.
+        GetXattr = 53 {
+            /// Number of the export.
+            export: u32,
+            /// Bytes of the path in the input.
+            path_len: u64,
+            /// 0 or a handle, as for [`struct@SetAttr`].
+            handle: u64,
+        } [u8] => [u8] -> u64;
+        /// Names of extended attributes. Input: path. Output: names, each ended by a zero byte. Result: bytes.
+        ListXattr = 54 {
+            /// Number of the export.
+            export: u32,
+            /// 0 or a handle, as for [`struct@SetAttr`].
+            handle: u64,
+        } [u8] => [u8] -> u64;
+        /// Set an extended attribute. Input: path, name, value.
+        SetXattr = 55 {
+            /// Number of the export.
+            export: u32,
+            /// Bytes of the path in the input.
+            path_len: u64,
+            /// Bytes of the name in the input.
+            name_len: u64,
+            /// `flags` of setxattr(2).
+            flags: u32,
+            /// 0 or a handle, as for [`struct@SetAttr`].
+            handle: u64,
+        } [u8] => () -> ();
+        /// Remove an extended attribute. Input: path, then name.
+        RemoveXattr = 56 {
+            /// Number of the export.
+            export: u32,
+            /// Bytes of the path in the input.
+            path_len: u64,
+            /// 0 or a handle, as for [`struct@SetAttr`].
+            handle: u64,
+        } [u8] => () -> ();
+        /// Open a regular file for reading and read its beginning in the same trip. Input: path.
+        /// Output: [`NodeAttr`], then content. ENOSYS: keel falls back to [`Open`] and [`Read`].
+        Fetch = 57 {
+            /// Number of the export.
+            export: u32,
+        } [u8] => [u8] -> Fetched {
+            /// Bytes of content.
+            bytes: u64,
+            /// Handle if the file is longer than the room, or 0 if all of it was delivered (nothing stays open then).
+            handle: u64,
+        };
+        /// Take window pages from the host before they are used. EFAULT if the host can't provide one: the file was cut,
+        /// can't be read, or has no room on its disk; EINVAL for stores to pages that are mapped read-only.
+        Populate = 58 {
+            /// Guest-physical address, a multiple of a page.
+            gpa: u64,
+            /// Bytes, a multiple of a page, at most 2 MiB.
+            len: u64,
+            /// For stores.
+            write: bool,
+        } () => () -> ();
+        /// Next data, or hole, of a file. Result: its offset. ENXIO.
+        Seek = 59 {
+            /// Handle of the file.
+            handle: u64,
+            /// Where to begin.
+            offset: u64,
+            /// A hole is sought.
+            hole: bool,
+        } () => () -> u64;
+    }
 }
-const _: () = assert!(core::mem::size_of::<NodeAttr>() == 112);
 
-/// Bits of [`NodeAttr::flags`].
-pub mod node_flags {
-    /// The file has no access control list, and a directory no default one. Only told where it is asked for,
-    /// [`super::list_attr::LISTS`].
-    pub const NO_LISTS: u32 = 1;
+/// A request of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// To the pod itself.
+    Pod(PodRequest),
+    /// To a stream.
+    Stream(StreamRequest),
+    /// To a file.
+    File(FileRequest),
 }
 
-/// Head of a directory record; the name, then the link target, follow; the whole is padded with
-/// zeros to a multiple of 8 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct DirRecord {
-    /// Attributes of the entry.
-    pub attr: NodeAttr,
-    /// Bytes of the name.
-    pub name_len: u16,
-    /// Bytes of the link target (0 unless a symbolic link).
-    pub target_len: u16,
-    /// One of [`dir_record`].
-    pub kind: u32,
-}
-const _: () = assert!(core::mem::size_of::<DirRecord>() == 120);
-
-/// Kinds of a [`DirRecord`].
-pub mod dir_record {
-    /// An entry of the directory that is being listed.
-    pub const ENTRY: u32 = 0;
-    /// From here on another directory is listed, completely. The name is its path beneath the export;
-    /// the attributes are its own.
-    pub const DIRECTORY: u32 = 1;
+impl Request {
+    /// What keel asks for.
+    pub fn decode(operation: &Encoded) -> Result<Self, Invalid> {
+        match operation.number {
+            0..16 => PodRequest::decode(operation).map(Self::Pod),
+            16..32 => StreamRequest::decode(operation).map(Self::Stream),
+            _ => FileRequest::decode(operation).map(Self::File),
+        }
+    }
 }
 
-/// Entries with attributes in the answer to [`Op::ReadDir`].
-pub mod list_attr {
-    /// All.
-    pub const ALL: u64 = 0;
-    /// Directories.
-    pub const DIRECTORIES: u64 = 1;
-    /// None.
-    pub const NONE: u64 = 2;
-    /// All, and whether they have access control lists, [`super::node_flags::NO_LISTS`].
-    pub const LISTS: u64 = 3;
+/// Where in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPosition {
+    /// At the stream's own position, which moves.
+    Current,
+    /// At an offset of a file, below `u64::MAX - 1`; the position stays.
+    At(u64),
+    /// At the end of a file; the position stays.
+    Append,
 }
 
-/// What [`Op::SetAttr`] changes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct SetAttr {
-    /// [`set_attr`] bits: which fields hold.
-    pub valid: u32,
-    /// New permission bits.
-    pub mode: u32,
-    /// New owner.
-    pub uid: u32,
-    /// New group.
-    pub gid: u32,
-    /// New size.
-    pub size: u64,
-    /// New access time, seconds.
-    pub atime: i64,
-    /// New modification time, seconds.
-    pub mtime: i64,
-    /// Nanoseconds of the access time.
-    pub atime_ns: u32,
-    /// Nanoseconds of the modification time.
-    pub mtime_ns: u32,
-}
-const _: () = assert!(core::mem::size_of::<SetAttr>() == 48);
-
-/// Bits of [`SetAttr::valid`].
-pub mod set_attr {
-    /// Change the mode.
-    pub const MODE: u32 = 1;
-    /// Change the owner.
-    pub const UID: u32 = 2;
-    /// Change the group.
-    pub const GID: u32 = 4;
-    /// Change the size.
-    pub const SIZE: u32 = 8;
-    /// Set the access time to the given value.
-    pub const ATIME: u32 = 16;
-    /// Set the modification time to the given value.
-    pub const MTIME: u32 = 32;
-    /// Set the access time to now.
-    pub const ATIME_NOW: u32 = 64;
-    /// Set the modification time to now.
-    pub const MTIME_NOW: u32 = 128;
+impl Word for StreamPosition {
+    fn to_word(self) -> u64 {
+        match self {
+            Self::Current => 0,
+            Self::At(offset) => offset.saturating_add(1),
+            Self::Append => u64::MAX,
+        }
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        Some(match word {
+            0 => Self::Current,
+            u64::MAX => Self::Append,
+            _ => Self::At(word - 1),
+        })
+    }
 }
 
-/// statfs(2) of the host.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct FsStat {
-    /// Magic number of the file system type.
-    pub kind: u64,
-    /// Block size in bytes.
-    pub bsize: u64,
-    /// Blocks.
-    pub blocks: u64,
-    /// Free blocks.
-    pub bfree: u64,
-    /// Free blocks for everybody.
-    pub bavail: u64,
-    /// Inodes.
-    pub files: u64,
-    /// Free inodes.
-    pub ffree: u64,
-    /// Longest name in bytes.
-    pub namelen: u64,
+named_numbers! {
+    /// When attributes of a terminal change.
+    TermiosWhen {
+        /// At once.
+        #[default]
+        Now = 0,
+        /// After the output is out.
+        Drain = 1,
+        /// The same, and input that was not read is dropped.
+        Flush = 2,
+    }
+    /// What an offset of [`StreamSeek`] counts from.
+    Whence {
+        /// The beginning.
+        #[default]
+        Start = 0,
+        /// The stream's position.
+        Current = 1,
+        /// The end.
+        End = 2,
+        /// It doesn't: the next data from there on is sought.
+        Data = 3,
+        /// It doesn't: the next hole from there on is sought.
+        Hole = 4,
+    }
+    /// Entries with attributes in the answer to [`ReadDir`].
+    ListAttributes {
+        /// All.
+        #[default]
+        All = 0,
+        /// Directories.
+        Directories = 1,
+        /// None.
+        None = 2,
+        /// All, and whether they have access control lists, [`node_flags::NO_LISTS`].
+        WithLists = 3,
+    }
 }
-const _: () = assert!(core::mem::size_of::<FsStat>() == 64);

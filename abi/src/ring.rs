@@ -4,6 +4,7 @@
 //! the opposite. Indices run freely (wrap at 2^32) and are reduced modulo [`ENTRIES`]. A producer
 //! writes the entry first, then its tail with release order.
 
+use crate::operation::{Arguments, Encoded};
 use bytemuck::{Pod, Zeroable};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -14,14 +15,14 @@ pub const ENTRIES: usize = 128;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Submission {
-    /// [`crate::request::Op`] as a number.
+    /// [`crate::operation::Operation::NUMBER`].
     pub op: u32,
     /// [`sub_flags`].
     pub flags: u32,
     /// Chosen by keel, returned in the completion.
     pub id: u64,
-    /// Arguments; their meaning depends on the operation.
-    pub args: [u64; 6],
+    /// Arguments of the operation.
+    pub arguments: Arguments,
     /// Guest-physical address of the input bytes (or of a list of [`Segment`]s).
     pub in_gpa: u64,
     /// Guest-physical address of the room for output (or of a list of [`Segment`]s).
@@ -30,6 +31,13 @@ pub struct Submission {
     pub in_len: u32,
     /// Bytes of room for output (with [`sub_flags::OUT_LIST`]: number of segments).
     pub out_len: u32,
+}
+
+impl Submission {
+    /// The operation that is asked for.
+    pub fn operation(&self) -> Encoded {
+        Encoded { number: self.op, arguments: self.arguments }
+    }
 }
 
 /// Bits of [`Submission::flags`].
@@ -59,9 +67,9 @@ pub struct Segment {
 pub struct Completion {
     /// [`Submission::id`].
     pub id: u64,
-    /// Non-negative result, or a negated Linux errno.
+    /// First result, not negative, or a negated Linux errno.
     pub result: i64,
-    /// More results; their meaning depends on the operation.
+    /// More results of the operation.
     pub extra: [u64; 2],
 }
 

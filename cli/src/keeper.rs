@@ -68,6 +68,6 @@ pub fn keep(options: &Options) {
     let told = std::io::stdin().read(&mut [0]);
     if matches!(told, Ok(0)) {
         // The terminal may be gone.
-        let _ = set_attributes(std::io::stdout().as_fd(), 0, &options.attributes);
+        let _ = set_attributes(std::io::stdout().as_fd(), abi::request::TermiosWhen::Now, &options.attributes);
     }
 }

@@ -7,6 +7,8 @@ use crate::memory::GuestMemory;
 use crate::ring::RingEnd;
 use crate::server::Server;
 use abi::layout::{LARGE_PAGE_SIZE, RING};
+use abi::operation::{Arguments, MAX_ARGUMENTS};
+use abi::request::{FileRequest, PodRequest, StreamRequest};
 use abi::ring::{ENTRIES, Ring, Submission};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -42,6 +44,16 @@ impl Choices<'_> {
             6 => RING as u64 + u64::from(self.byte()?) * 16,
             _ => (0..8).try_fold(0u64, |n, _| Some(n << 8 | u64::from(self.byte()?)))?,
         })
+    }
+
+    /// Arguments: of an operation as many as it has, most of the time, as others are refused.
+    fn arguments(&mut self, op: u32) -> Option<Arguments> {
+        let mut all = [PodRequest::ALL, StreamRequest::ALL, FileRequest::ALL].into_iter().flatten();
+        let known = all.find(|(number, _)| *number == op).map_or(MAX_ARGUMENTS, |(_, count)| *count);
+        let extra = usize::from(self.byte()? == 0);
+        let mut words = [0; MAX_ARGUMENTS];
+        words.iter_mut().take(known + extra).try_for_each(|word| self.number().map(|number| *word = number))?;
+        Some(Arguments::raw(words))
     }
 }
 
@@ -111,18 +123,13 @@ impl Rig {
             }
             // A request in its place.
             _ => {
+                let op = u32::from(choices.byte()?);
+                let arguments = choices.arguments(op)?;
                 let request = Submission {
-                    op: u32::from(choices.byte()?),
+                    op,
                     flags: u32::from(choices.byte()? % 8),
                     id: choices.number()?,
-                    args: [
-                        choices.number()?,
-                        choices.number()?,
-                        choices.number()?,
-                        choices.number()?,
-                        choices.number()?,
-                        choices.number()?,
-                    ],
+                    arguments,
                     in_gpa: choices.number()?,
                     out_gpa: choices.number()?,
                     in_len: choices.number()? as u32,

@@ -1,12 +1,13 @@
 //! Serving the ring: takes submissions, gives them to the connectors, publishes completions.
 
 use crate::connectors::files::{FilesConnector, Waker};
-use crate::connectors::streams::{Started, StreamsConnector};
-use crate::connectors::{Errno, Reply, Result};
+use crate::connectors::streams::StreamsConnector;
+use crate::connectors::{Errno, Reply, Result, errno_of};
 use crate::memory::GuestMemory;
 use crate::memory::io::GuestSlice;
 use crate::ring::RingEnd;
-use abi::request::Op;
+use abi::operation::Operation;
+use abi::request::{PodRequest, Request};
 use abi::ring::{Completion, MAX_SEGMENTS, Segment, Submission, sub_flags};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,8 +23,6 @@ const MAX_PASS: usize = 4 * abi::ring::ENTRIES;
 const REQUESTS_OF_SMALL: u64 = 16;
 /// Longest text of a log line or a crash report in bytes.
 const MAX_TEXT: usize = 8192;
-/// Most entropy of one request in bytes.
-const MAX_ENTROPY: usize = 4096;
 
 /// How a pod ended by its own request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,67 +133,59 @@ impl Server {
 
     /// The outcome, or `None` if the operation completes late or never.
     fn start(&mut self, request: &Submission) -> Option<Result> {
-        let Some(op) = Op::from_number(request.op) else { return Some(Err(Errno::NOSYS)) };
-        let lists = self.payloads(request);
-        let (input, output) = match lists {
-            Ok(lists) => lists,
-            Err(errno) => return Some(Err(errno)),
-        };
-        if FilesConnector::serves(op) {
-            let outcome = self.files.start(request.id, op, &request.args, (&input, &output), &self.memory);
-            if outcome.is_none() && self.files.pending() > MAX_BACKLOG {
-                self.ending = Some(Ending::Hostile("too many requests are pending"));
-            }
-            return outcome;
+        match self.try_start(request) {
+            Ok(outcome) => outcome.map(Ok),
+            Err(errno) => Some(Err(errno)),
         }
-        if StreamsConnector::serves(op) {
-            return match self.streams.start(request.id, op, &request.args, &input, &output) {
-                Started::Done(outcome) => Some(outcome),
-                Started::Pending => {
-                    if self.streams.pending() > MAX_BACKLOG {
-                        self.ending = Some(Ending::Hostile("too many requests are pending"));
-                    }
-                    None
-                }
-            };
-        }
-        self.own(op, &request.args, &input, &output)
     }
 
-    fn own(&mut self, op: Op, args: &[u64; 6], input: &[GuestSlice], output: &[GuestSlice]) -> Option<Result> {
-        match op {
-            Op::Nop => Some(Ok(Reply::default())),
-            Op::Exit => {
+    fn try_start(&mut self, submission: &Submission) -> Result<Option<Reply>> {
+        let request = Request::decode(&submission.operation()).map_err(errno_of)?;
+        let (input, output) = self.payloads(submission)?;
+        let (outcome, pending) = match request {
+            Request::Pod(request) => return self.own(request, &input),
+            Request::File(request) => {
+                (self.files.start(submission.id, request, (&input, &output), &self.memory), self.files.pending())
+            }
+            Request::Stream(request) => {
+                (self.streams.start(submission.id, request, &input, &output), self.streams.pending())
+            }
+        };
+        if outcome.is_none() && pending > MAX_BACKLOG {
+            self.ending = Some(Ending::Hostile("too many requests are pending"));
+        }
+        outcome.transpose()
+    }
+
+    fn own(&mut self, request: PodRequest, input: &[GuestSlice]) -> Result<Option<Reply>> {
+        let reply = match request {
+            PodRequest::Nop(nop) => nop.reply(()),
+            PodRequest::Exit(exit) => {
                 let last_words = text(input);
                 if !last_words.is_empty() {
                     drop(writeln!(std::io::stderr(), "{last_words}"));
                 }
-                self.ending = Some(Ending::Exit(args[0] as u8));
-                None
+                self.ending = Some(Ending::Exit(exit.code));
+                return Ok(None);
             }
-            Op::Crash => {
+            PodRequest::Crash(_) => {
                 self.ending = Some(Ending::Crash(text(input)));
-                None
+                return Ok(None);
             }
-            Op::Log => {
+            PodRequest::Log(log) => {
                 let line = text(input);
                 match &mut self.trace_output {
                     // An error of writing the message is ignored.
-                    Some(file) if args[0] == 1 => drop(writeln!(file, "{line}")),
+                    Some(file) if log.trace => drop(writeln!(file, "{line}")),
                     _ => drop(writeln!(std::io::stderr(), "{line}")),
                 }
-                Some(Ok(Reply::default()))
+                log.reply(())
             }
-            Op::Entropy => Some(entropy(output)),
-            Op::GrowRam => Some(self.memory.grow_ram(args[0]).map(extra).map_err(|_| Errno::NOMEM)),
-            Op::GrowWindow => Some(self.memory.grow_window(args[0]).map(extra).map_err(|_| Errno::NOMEM)),
-            Op::Release => Some(self.memory.release(args[0], args[1]).map(|()| Reply::default())),
-            Op::Clock => Some(Ok(Reply {
-                result: 0,
-                extra: [clock_ns(rustix::time::ClockId::Realtime), clock_ns(rustix::time::ClockId::Monotonic)],
-            })),
-            _ => Some(Err(Errno::NOSYS)),
-        }
+            PodRequest::GrowRam(more) => more.reply(self.memory.grow_ram(more.bytes).map_err(|_| Errno::NOMEM)?),
+            PodRequest::Release(part) => part.reply(self.memory.release(part.gpa, part.len)?),
+            PodRequest::GrowWindow(more) => more.reply(self.memory.grow_window(more.bytes).map_err(|_| Errno::NOMEM)?),
+        };
+        Ok(Some(reply))
     }
 
     /// The payloads of a request as pieces of guest memory that exist.
@@ -223,22 +214,10 @@ impl Server {
     }
 }
 
-fn extra(value: u64) -> Reply {
-    Reply { result: 0, extra: [value, 0] }
-}
-
 /// Text from the guest without control characters that could harm a terminal.
 fn text(input: &[GuestSlice]) -> String {
     let bytes = crate::connectors::payload::copy_in(input, MAX_TEXT).unwrap_or_default();
     String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control() || *c == '\n').collect()
-}
-
-fn entropy(output: &[GuestSlice]) -> Result {
-    let mut out = crate::connectors::payload::Output::new(output);
-    let mut bytes = vec![0; out.room().min(MAX_ENTROPY)];
-    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    out.put(&bytes[..n])?;
-    Ok(Reply::of(n as u64))
 }
 
 /// A host clock in ns.

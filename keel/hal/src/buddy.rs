@@ -10,7 +10,7 @@ use crate::frame::FRAME_SIZE;
 use crate::percpu;
 use crate::sync::{Count, Rank, SpinLock, several};
 use abi::layout::MAX_CPUS;
-use abi::request::Op;
+use abi::request::GrowRam;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -310,9 +310,9 @@ pub(crate) fn take_any(order: usize) -> Option<(u64, bool)> {
         drop(buddy);
         // New RAM begins anywhere: twice the size holds an aligned block.
         let wanted = ((2usize << order) * FRAME_SIZE) as u64;
-        let reply = crate::ring::call_now(Op::GrowRam, [wanted, 0, 0, 0, 0, 0])?;
+        let end = crate::ring::call_now(GrowRam { bytes: wanted })?;
         buddy = BUDDY.lock();
-        let (pages, end) = (buddy.pages, ((reply[0] / FRAME_SIZE as u64) as u32).min(buddy.limit));
+        let (pages, end) = (buddy.pages, ((end / FRAME_SIZE as u64) as u32).min(buddy.limit));
         if end > pages {
             buddy.add(pages, end);
         } else if pages == before {

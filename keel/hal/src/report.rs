@@ -4,7 +4,7 @@ use crate::cell::Global;
 use crate::direct_map;
 use crate::instructions::frame_pointer;
 use crate::trap::TrapFrame;
-use abi::request::Op;
+use abi::request::Crash;
 use core::cell::{Cell, UnsafeCell};
 use core::fmt::Write;
 
@@ -80,7 +80,7 @@ impl Report {
         if first {
             (crate::hooks::KEEL_HOOKS.report)(&mut self, frame.as_ref());
         }
-        crate::ring::end(Op::Crash, 125, &self.text[..self.len])
+        crate::ring::end(Crash {}, &self.text[..self.len])
     }
 }
 

@@ -5,7 +5,7 @@ use crate::instructions::counter;
 use crate::percpu;
 use crate::{direct_map, doorbell as bell};
 use abi::layout::RING;
-use abi::request::Op;
+use abi::operation::{Encoded, Operation, Reply, Results};
 use abi::ring::{Completion, ENTRIES, Ring, Submission, server_state};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU32;
@@ -29,6 +29,20 @@ fn ring() -> &'static Ring {
 /// Remembers how to be served (boot).
 pub(crate) fn init(flags: u64) {
     MODE.set(flags);
+}
+
+/// A request whose payloads lie in memory as [`gpa_of`] takes it.
+pub fn submission(operation: Encoded, id: u64, input: &[u8], output: &mut [u8]) -> Submission {
+    Submission {
+        op: operation.number,
+        flags: 0,
+        id,
+        arguments: operation.arguments,
+        in_gpa: if input.is_empty() { 0 } else { gpa_of(input) },
+        out_gpa: if output.is_empty() { 0 } else { gpa_of_mut(output) },
+        in_len: u32::try_from(input.len()).unwrap_or(u32::MAX),
+        out_len: u32::try_from(output.len()).unwrap_or(u32::MAX),
+    }
 }
 
 /// Puts a request into the ring without telling anybody. `false` if the ring is full.
@@ -286,32 +300,25 @@ fn gpa_of_address(address: usize) -> u64 {
     if crate::stacks::is_in_area(address) { crate::stacks::gpa_of(address) } else { direct_map::gpa(address) }
 }
 
-/// A request of hal itself, answered before it returns: the extra results, `None` on any error.
+/// A request of hal itself, without payload, answered before it returns: the results, `None` on any error.
 /// Completions of others that come by are kept for [`take_completion`].
-pub(crate) fn call_now(op: Op, args: [u64; 6]) -> Option<[u64; 2]> {
-    let request = Submission { op: op as u32, id: OWN_ID, args, ..Submission::default() };
+pub(crate) fn call_now<O: Operation>(operation: O) -> Option<O::Results> {
+    let request = submission(operation.encode(), OWN_ID, &[], &mut []);
     while !submit(&request) {
         serve();
     }
     loop {
         match take_from_ring() {
-            Some(c) if c.id == OWN_ID => return (c.result >= 0).then_some(c.extra),
+            Some(c) if c.id == OWN_ID => return Reply::of(&c).ok().and_then(O::Results::decode),
             Some(other) => PASSED.borrow_mut().push_back(other),
             None => serve(),
         }
     }
 }
 
-/// Ends the pod with an exit code (and a line for the user unless it is empty). Never returns.
-pub fn end(op: Op, code: u64, text: &[u8]) -> ! {
-    let request = Submission {
-        op: op as u32,
-        id: OWN_ID,
-        args: [code, 0, 0, 0, 0, 0],
-        in_gpa: if text.is_empty() { 0 } else { gpa_of(text) },
-        in_len: text.len() as u32,
-        ..Submission::default()
-    };
+/// Ends the pod by [`abi::request::Exit`] or [`abi::request::Crash`], with a text for the user. Never returns.
+pub fn end<O: Operation<Input = [u8]>>(operation: O, text: &[u8]) -> ! {
+    let request = submission(operation.encode(), OWN_ID, text, &mut []);
     loop {
         submit(&request);
         serve();

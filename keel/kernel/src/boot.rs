@@ -9,13 +9,13 @@ use crate::sched::timer;
 use crate::task;
 use crate::tty::stream;
 use abi::boot::{BootInfo, PodConfig};
-use abi::request::Op;
+use abi::request::Exit;
 use alloc::format;
 use alloc::string::String;
 use uapi::Errno;
 
 /// Exit code of a failure of Hull's own.
-const EXIT_HULL: u64 = 125;
+const EXIT_HULL: u8 = 125;
 
 /// Sets the pod up and runs its first program; the boot stack is never used again.
 pub fn boot(_info: &'static BootInfo) -> ! {
@@ -52,10 +52,10 @@ fn no_directory(name: &[u8], errno: Errno) -> ! {
     };
     let name = String::from_utf8_lossy(name);
     let text = format!("hull: --workdir {name}: {reason}; name a directory that the pod sees, or grant one");
-    hal::ring::end(Op::Exit, EXIT_HULL, text.as_bytes())
+    hal::ring::end(Exit { code: EXIT_HULL }, text.as_bytes())
 }
 
 fn fail(what: &str, errno: Errno) -> ! {
     let text = format!("hull: {what}: {errno:?}");
-    hal::ring::end(Op::Exit, EXIT_HULL, text.as_bytes())
+    hal::ring::end(Exit { code: EXIT_HULL }, text.as_bytes())
 }

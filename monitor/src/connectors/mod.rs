@@ -1,33 +1,33 @@
 //! Connectors: the only ways out of a pod.
 //!
-//! Each takes requests of [`abi::request::Op`] whose arguments and payloads come from a hostile guest:
+//! Each takes requests of [`abi::request`] whose arguments and payloads come from a hostile guest:
 //! it validates everything and returns an errno for bad input.
 
 pub mod files;
 pub mod payload;
 pub mod streams;
 
+use abi::operation::{Invalid, Operation};
 use rustix::fd::BorrowedFd;
 pub use rustix::io::Errno;
 
-/// A successful answer to a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
-    /// Result of the operation.
-    pub result: u64,
-    /// More results; their meaning depends on the operation.
-    pub extra: [u64; 2],
+pub use abi::operation::Reply;
+
+/// A value, most often a reply, or a Linux errno.
+pub type Result<T = Reply> = std::result::Result<T, Errno>;
+
+/// The reply to an operation with these results.
+fn reply<O: Operation>(operation: O, results: Result<O::Results>) -> Result {
+    results.map(|results| operation.reply(results))
 }
 
-impl Reply {
-    /// A reply with `result` alone.
-    pub fn of(result: u64) -> Self {
-        Self { result, extra: [0; 2] }
+/// What a request fails with that is no operation.
+pub fn errno_of(invalid: Invalid) -> Errno {
+    match invalid {
+        Invalid::Number => Errno::NOSYS,
+        Invalid::Argument => Errno::INVAL,
     }
 }
-
-/// A reply or a Linux errno.
-pub type Result<T = Reply> = std::result::Result<T, Errno>;
 
 /// The part of guest-physical memory in which pages of host files appear.
 pub trait Window {

@@ -26,8 +26,8 @@ type Beginning = Box<dyn FnOnce(&mut TrapFrame)>;
 static BEGINNING: Global<RefCell<Option<Beginning>>> = Global::new(RefCell::new(None));
 
 /// Exit code if the program can't be found, and if it can't be run; as shells have it.
-const NOT_FOUND: u64 = 127;
-const NOT_RUNNABLE: u64 = 126;
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
 
 const UNLIMITED: u64 = u64::MAX;
 

@@ -2,16 +2,16 @@
 
 use crate::sched::connector;
 use crate::sched::timer::Timer;
-use abi::request::Op;
+use abi::operation::{Encoded, Operation, Reply};
+use abi::request::{Close, Read, Walk, Write};
 use abi::ring::{MAX_SEGMENTS, Segment};
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
 use hal::clock::monotonic_ns;
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::Result;
-use vfs::host::{HostFiles, Part, Parts, Reply};
+use vfs::host::{HostFiles, Part, Parts, WriteDone};
 
 /// What a short request is taken to cost before one was timed, and at most, in ns: the vCPU's exit and what others did
 /// meanwhile.
@@ -54,34 +54,29 @@ fn segments(frames: &[Frame], start: usize, len: usize) -> Vec<Segment> {
 }
 
 impl HostFiles for Monitor {
-    fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
-        let start = (op == Op::Walk).then(monotonic_ns);
-        let reply = connector::call(op, args, input, output);
+    fn call(&self, operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply> {
+        let start = (operation.number == Walk::NUMBER).then(monotonic_ns);
+        let reply = connector::call_encoded(operation, input, output);
         if let Some(start) = start {
             let taken = monotonic_ns().saturating_sub(start).min(MOST_TRIP_NS);
             self.trip_ns.set((self.trip_ns.get() * 7 + taken) / 8);
         }
-        let reply = reply?;
-        Ok(Reply { result: reply.result, extra: reply.extra })
+        reply
     }
 
-    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
-        let pieces = segments(frames, start, len);
-        let reply = connector::call_list(Op::Read, [handle, offset, 0, 0, 0, 0], &[], &pieces)?;
-        Ok((reply.result as usize).min(len))
+    fn read_frames(&self, read: Read, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
+        let bytes = connector::call_list(read, &segments(frames, start, len))?;
+        Ok((bytes as usize).min(len))
     }
 
-    fn post(&self, op: Op, args: [u64; 6]) {
-        connector::start_quietly(op, args, Box::new(|_| {}));
+    fn close(&self, close: Close) {
+        connector::start_quietly(close, |_| {});
     }
 
-    fn send(&self, op: Op, args: [u64; 6], input: Parts<'_>, output: Part<'_>, done: Box<dyn FnOnce(Result<Reply>)>) {
+    fn write(&self, write: Write, input: Parts<'_>, output: Part<'_>, done: WriteDone) {
         let (frame, start, len) = output;
         let output = (frame.gpa() + start as u64, len as u32);
-        let done = move |outcome: Result<connector::Reply>| {
-            done(outcome.map(|reply| Reply { result: reply.result, extra: reply.extra }));
-        };
-        connector::send(op, args, segments(input.0, input.1, input.2), output, Box::new(done));
+        connector::send(write, segments(input.0, input.1, input.2), output, done);
     }
 
     fn collect(&self) {

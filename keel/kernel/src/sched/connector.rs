@@ -8,7 +8,8 @@
 use super::{Schedulable, current, try_current, wake};
 use crate::sched::wait::{Interrupt, park};
 use abi::boot::flags;
-use abi::request::Op;
+use abi::operation::{Encoded, Operation, Payload, Reply, Results};
+use abi::request::{Cancel, Exit};
 use abi::ring::{Completion, Segment, Submission, sub_flags};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -18,15 +19,6 @@ use hal::cell::Global;
 use hal::clock::monotonic_ns;
 use hal::ring;
 use uapi::{Errno, Result};
-
-/// A completed request.
-#[derive(Clone, Copy, Debug)]
-pub struct Reply {
-    /// Result, never negative.
-    pub result: u64,
-    /// Extra results.
-    pub extra: [u64; 2],
-}
 
 /// Sends requests that were held back.
 type Flush = fn();
@@ -91,23 +83,12 @@ fn take_answer(id: u64) -> Option<Completion> {
 }
 
 fn outcome(completion: Completion) -> Result<Reply> {
-    match u64::try_from(completion.result) {
-        Ok(result) => Ok(Reply { result, extra: completion.extra }),
-        Err(_) => Err(Errno::from_code(completion.result.saturating_neg())),
-    }
+    Reply::of(&completion).map_err(Errno::from_code)
 }
 
-fn submission(op: Op, id: u64, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Submission {
-    Submission {
-        op: op as u32,
-        flags: 0,
-        id,
-        args,
-        in_gpa: if input.is_empty() { 0 } else { ring::gpa_of(input) },
-        out_gpa: if output.is_empty() { 0 } else { ring::gpa_of_mut(output) },
-        in_len: u32::try_from(input.len()).unwrap_or(u32::MAX),
-        out_len: u32::try_from(output.len()).unwrap_or(u32::MAX),
-    }
+/// The results of an operation.
+fn results<O: Operation>(reply: Reply) -> Result<O::Results> {
+    O::Results::decode(reply).ok_or(Errno::EIO)
 }
 
 /// Puts a request into the ring, behind what is held back.
@@ -214,35 +195,45 @@ pub fn let_go() {
 }
 
 /// Ends the pod: exit code of `hull`, and a line for the user unless it is empty.
-pub fn end(code: u64, text: &[u8]) -> ! {
+pub fn end(code: u8, text: &[u8]) -> ! {
     release();
-    ring::end(Op::Exit, code, text)
+    ring::end(Exit { code }, text)
 }
 
 /// Sends a request whose payloads are given by where they lie in guest memory; `done` is called at its completion. Never
 /// waits and rings no doorbell.
-pub fn send(op: Op, args: [u64; 6], input: Vec<Segment>, output: (u64, u32), done: Callback) {
+pub fn send<O: Operation>(
+    operation: O,
+    input: Vec<Segment>,
+    output: (u64, u32),
+    done: impl FnOnce(Result<O::Results>) + 'static,
+) {
     let (flags, in_gpa, in_len) = match *input {
         [] => (0, 0, 0),
         [Segment { gpa, len }] => (0, gpa, u32::try_from(len).unwrap_or(u32::MAX)),
         // The list stays until the answer came.
         _ => (sub_flags::IN_LIST, ring::gpa_of(bytemuck::cast_slice(&input)), input.len() as u32),
     };
-    let done = move |outcome| {
+    let done = move |outcome: Result<Reply>| {
         drop(input);
-        done(outcome);
+        done(outcome.and_then(results::<O>));
     };
     let id = take_slot(Slot::Awaited(Box::new(done)));
     UNDER_WAY.set(UNDER_WAY.get() - 1);
-    let request = submission(op, id, args, &[], &mut []);
+    let request = ring::submission(operation.encode(), id, &[], &mut []);
     submit(&Submission { flags, in_gpa, in_len, out_gpa: output.0, out_len: output.1, ..request });
 }
 
 /// Sends a request and waits for its completion. Other threads run meanwhile: hold no borrows.
 /// Not interrupted by signals.
-pub fn call(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+pub fn call<O: Operation>(operation: O, input: &O::Input, output: &mut O::Output) -> Result<O::Results> {
+    call_encoded(operation.encode(), input.bytes(), output.bytes_mut()).and_then(results::<O>)
+}
+
+/// [`call`] of an encoded operation.
+pub fn call_encoded(operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply> {
     let id = take_slot(Slot::Waited(None));
-    submit(&submission(op, id, args, input, output));
+    submit(&ring::submission(operation, id, input, output));
     finish_call(id)
 }
 
@@ -255,15 +246,15 @@ fn finish_call(id: u64) -> Result<Reply> {
     wait_for(id)
 }
 
-/// Like [`call`] with the output in several pieces: where they lie in guest memory.
-pub fn call_list(op: Op, args: [u64; 6], input: &[u8], output: &[Segment]) -> Result<Reply> {
+/// Like [`call`] without input, with the output in several pieces: where they lie in guest memory.
+pub fn call_list<O: Operation<Input = ()>>(operation: O, output: &[Segment]) -> Result<O::Results> {
     let id = take_slot(Slot::Waited(None));
     let list: &[u8] = bytemuck::cast_slice(output);
     let out_gpa = if list.is_empty() { 0 } else { ring::gpa_of(list) };
     let out_len = u32::try_from(output.len()).unwrap_or(u32::MAX);
-    let request = submission(op, id, args, input, &mut []);
+    let request = ring::submission(operation.encode(), id, &[], &mut []);
     submit(&Submission { flags: sub_flags::OUT_LIST, out_gpa, out_len, ..request });
-    finish_call(id)
+    finish_call(id).and_then(results::<O>)
 }
 
 /// What the host took does not count between the requests of a burst.
@@ -298,9 +289,13 @@ fn register_waiter(id: u64) {
 }
 
 /// Like [`call`] for operations that may take forever (streams): a signal cancels it (ERESTARTSYS).
-pub fn call_interruptible(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+pub fn call_interruptible<O: Operation>(operation: O, input: &O::Input, output: &mut O::Output) -> Result<O::Results> {
+    call_until_signal(operation.encode(), input.bytes(), output.bytes_mut()).and_then(results::<O>)
+}
+
+fn call_until_signal(operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply> {
     let id = take_slot(Slot::Waited(None));
-    submit(&submission(op, id, args, input, output));
+    submit(&ring::submission(operation, id, input, output));
     ring_for(id, false);
     if let Some(completion) = take_answer(id) {
         return outcome(completion);
@@ -310,7 +305,7 @@ pub fn call_interruptible(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8
         Ok(completion) => outcome(completion),
         Err(interrupted) => {
             // ENOENT if it completed meanwhile; the answer comes in either case.
-            let _ = call(Op::Cancel, [id, 0, 0, 0, 0, 0], &[], &mut []);
+            let _ = call(Cancel { id }, &(), &mut ());
             match wait_for(id) {
                 Err(Errno::ECANCELED) => Err(interrupted),
                 other => other,
@@ -321,18 +316,22 @@ pub fn call_interruptible(op: Op, args: [u64; 6], input: &[u8], output: &mut [u8
 
 /// Sends a request without payload whose completion is given to `done` later (in keel, outside any
 /// borrow).
-pub fn start(op: Op, args: [u64; 6], done: Callback) {
-    let id = take_slot(Slot::Told(done));
-    submit(&submission(op, id, args, &[], &mut []));
+pub fn start<O: Operation>(operation: O, done: impl FnOnce(Result<O::Results>) + 'static) {
+    let id = take_slot(Slot::Told(callback::<O>(done)));
+    submit(&ring::submission(operation.encode(), id, &[], &mut []));
     ring_for(id, true);
 }
 
 /// Like [`start`] for what may never complete. The monitor finds the request when it serves others, and
 /// nobody is disturbed while it waits.
-pub fn start_quietly(op: Op, args: [u64; 6], done: Callback) {
-    let id = take_slot(Slot::Awaited(done));
+pub fn start_quietly<O: Operation>(operation: O, done: impl FnOnce(Result<O::Results>) + 'static) {
+    let id = take_slot(Slot::Awaited(callback::<O>(done)));
     UNDER_WAY.set(UNDER_WAY.get() - 1);
-    submit(&submission(op, id, args, &[], &mut []));
+    submit(&ring::submission(operation.encode(), id, &[], &mut []));
+}
+
+fn callback<O: Operation>(done: impl FnOnce(Result<O::Results>) + 'static) -> Callback {
+    Box::new(move |outcome| done(outcome.and_then(results::<O>)))
 }
 
 /// Takes completions out of the ring and wakes their waiters.

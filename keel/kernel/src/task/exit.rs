@@ -259,5 +259,5 @@ fn end_pod(status: i32) -> ! {
         (observer.pod_ends)();
     }
     hal::boot::fail_if_asked();
-    crate::sched::connector::end(code as u64, &[])
+    crate::sched::connector::end(code as u8, &[])
 }

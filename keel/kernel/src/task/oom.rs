@@ -6,7 +6,7 @@ use crate::mm::reclaim;
 use crate::sched;
 use crate::sched::connector;
 use crate::signal::{SigInfo, send_to_process};
-use abi::request::Op;
+use abi::request::Log;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::Cell;
@@ -112,7 +112,7 @@ pub fn kill_largest() {
             String::from_utf8_lossy(&comm[..len]),
         );
         // An error of writing the message is ignored.
-        let _ = connector::call(Op::Log, [0; 6], text.as_bytes(), &mut []);
+        let _ = connector::call(Log { trace: false }, text.as_bytes(), &mut ());
         let _ = send_to_process(&victim, SigInfo::from_kernel(g::SIGKILL));
     }
     sched::yield_now();

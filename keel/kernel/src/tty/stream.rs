@@ -5,13 +5,13 @@ mod requests;
 
 use super::terminal::Control;
 use crate::file::{File, FileOps, Queues};
-use crate::sched::connector::{self, Reply};
+use crate::sched::connector;
 use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo};
 use crate::task::Process;
 use abi::boot::{PodConfig, StreamKind};
-use abi::request::Op;
-use alloc::boxed::Box;
+use abi::operation::Word;
+use abi::request::{SignalWait, StreamPoll, StreamPosition, StreamRead, StreamSeek, StreamStat, StreamWrite, Whence};
 use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -63,18 +63,18 @@ impl Readiness {
         }
         self.armed.set(self.armed.get() | asked);
         let me = self.clone();
-        let done = move |answer: Result<Reply>| me.answered(asked, answer);
-        connector::start(Op::StreamPoll, [self.stream, u64::from(asked), 0, 0, 0, 0], Box::new(done));
+        let poll = StreamPoll { stream: self.stream, events: asked as u16, nonblocking: false };
+        connector::start(poll, move |answer| me.answered(asked, answer));
     }
 
-    fn answered(self: &Rc<Self>, asked: u32, answer: Result<Reply>) {
+    fn answered(self: &Rc<Self>, asked: u32, answer: Result<u64>) {
         self.armed.set(self.armed.get() & !asked);
-        let Ok(reply) = answer else { return };
+        let Ok(events) = answer else { return };
         if self.stale.take() && !self.queue.is_empty() {
             self.arm(asked);
             return;
         }
-        self.ready.set(self.ready.get() | reply.result as u32);
+        self.ready.set(self.ready.get() | events as u32);
         self.queue.wake_all();
     }
 
@@ -153,9 +153,9 @@ pub fn give_terminal(streams: &[Option<Rc<File>>; 3], process: &Rc<Process>) {
 /// Starts to take the signals that the user sends to `hull`. `returned`: one that is left to it.
 fn take_signals(first: &Rc<Process>, returned: u32) {
     let process = Rc::downgrade(first);
-    let done = move |answer: Result<Reply>| {
-        let (Ok(reply), Some(process)) = (answer, process.upgrade()) else { return };
-        let signal = reply.result as u32;
+    let done = move |answer: Result<u64>| {
+        let (Ok(signal), Some(process)) = (answer, process.upgrade()) else { return };
+        let signal = signal as u32;
         if (1..g::_NSIG).contains(&signal) {
             let returned = if pass_on(&process, signal) { 0 } else { signal };
             take_signals(&process, returned);
@@ -164,7 +164,7 @@ fn take_signals(first: &Rc<Process>, returned: u32) {
             }
         }
     };
-    connector::start_quietly(Op::SignalWait, [u64::from(returned), 0, 0, 0, 0, 0], Box::new(done));
+    connector::start_quietly(SignalWait { returned }, done);
 }
 
 /// Forwards a signal of the user: those of terminal keys to the foreground process group,
@@ -209,26 +209,23 @@ impl Stream {
         matches!(self.kind, StreamKind::File | StreamKind::Device)
     }
 
-    fn arguments(&self, stream: u64, a1: u64, a2: u64) -> [u64; 6] {
-        [stream, a1, a2, 0, 0, 0]
-    }
-
     /// One read request, at the stream's own position or at an offset.
     fn read_once(&self, nonblocking: bool, at: Option<u64>, buffer: &mut [u8]) -> Result<usize> {
-        let args = self.arguments(self.reader.get(), u64::from(nonblocking), at.map_or(0, |at| at.saturating_add(1)));
+        let position = at.map_or(StreamPosition::Current, StreamPosition::At);
+        let read = StreamRead { stream: self.reader.get(), nonblocking, position };
         let len = buffer.len();
-        let result = connector::call_interruptible(Op::StreamRead, args, &[], buffer);
+        let result = connector::call_interruptible(read, &(), buffer);
         self.readiness.forget(IN);
-        Ok((result?.result as usize).min(len))
+        Ok((result? as usize).min(len))
     }
 
-    /// One write request; `place` as [`Op::StreamWrite`] has it.
-    fn write_once(&self, nonblocking: bool, place: u64, bytes: &[u8]) -> Result<usize> {
-        let args = self.arguments(self.writer.get(), u64::from(nonblocking), place);
-        let result = connector::call_interruptible(Op::StreamWrite, args, bytes, &mut []);
+    /// One write request.
+    fn write_once(&self, nonblocking: bool, position: StreamPosition, bytes: &[u8]) -> Result<usize> {
+        let write = StreamWrite { stream: self.writer.get(), nonblocking, position };
+        let result = connector::call_interruptible(write, bytes, &mut ());
         self.readiness.forget(OUT);
         match result {
-            Ok(reply) => Ok((reply.result as usize).min(bytes.len())),
+            Ok(written) => Ok((written as usize).min(bytes.len())),
             Err(Errno::EPIPE) => Err(crate::file::caller::broken_pipe()),
             Err(errno) => Err(errno),
         }
@@ -278,9 +275,9 @@ impl Stream {
         // Linux appends also where an offset is given.
         let appends = self.kind == StreamKind::File && file.flags.get() & g::O_APPEND != 0;
         let place = |done: usize| match at {
-            _ if appends => u64::MAX,
-            Some(at) => at.saturating_add(done as u64).saturating_add(1),
-            None => 0,
+            _ if appends => StreamPosition::Append,
+            Some(at) => StreamPosition::At(at.saturating_add(done as u64)),
+            None => StreamPosition::Current,
         };
         let mut done = 0;
         let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
@@ -359,15 +356,14 @@ impl FileOps for Stream {
             StreamKind::Device => return Ok(0),
             _ => return Err(Errno::ESPIPE),
         }
-        let args = self.arguments(self.number, offset as u64, u64::from(whence));
-        connector::call(Op::StreamSeek, args, &[], &mut []).map(|reply| reply.result)
+        let whence = Whence::from_word(whence.into()).ok_or(Errno::EINVAL)?;
+        connector::call(StreamSeek { stream: self.number, offset, whence }, &(), &mut ())
     }
 
     fn attr(&self) -> Result<Attr> {
-        let mut attr = Attr::default();
-        let bytes = bytemuck::bytes_of_mut(&mut attr);
-        connector::call(Op::StreamStat, self.arguments(self.number, 0, 0), &[], bytes)?;
-        Ok(attr)
+        let mut attr = [Attr::default()];
+        connector::call(StreamStat { stream: self.number }, &(), &mut attr)?;
+        Ok(attr[0])
     }
 
     fn poll(&self, _file: &File) -> u32 {
@@ -385,10 +381,10 @@ impl FileOps for Stream {
         if asked == 0 || readiness.armed.get() & asked == asked && !readiness.stale.get() {
             return;
         }
-        let args = self.arguments(self.number, u64::from(asked), 1);
+        let poll = StreamPoll { stream: self.number, events: asked as u16, nonblocking: true };
         // Without an answer nothing is known to be ready.
-        if let Ok(reply) = connector::call(Op::StreamPoll, args, &[], &mut []) {
-            readiness.ready.set(readiness.ready.get() | reply.result as u32);
+        if let Ok(events) = connector::call(poll, &(), &mut ()) {
+            readiness.ready.set(readiness.ready.get() | events as u32);
         }
         if will_wait && readiness.ready.get() & (events | g::POLLHUP | g::POLLERR) == 0 {
             readiness.arm(missing(events));

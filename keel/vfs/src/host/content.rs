@@ -8,7 +8,7 @@ use super::window::{CHUNK, Chunk};
 use super::{Host, HostNode};
 use crate::pagemap::PageMap;
 use crate::{Attr, Dst};
-use abi::request::{NodeAttr, Op, open_flags};
+use abi::request::{Fetch, NodeAttr, Open, Read, open_flags};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -99,7 +99,7 @@ impl Content {
 
     pub(super) fn close(&self, host: &Host) {
         if let Some(handle) = self.handle.take() {
-            host.io.post(Op::Close, [handle.id, 0, 0, 0, 0, 0]);
+            host.close(handle.id);
         }
     }
 
@@ -150,13 +150,14 @@ impl HostNode {
             }
             let flags = open_flags::READ | if write { open_flags::WRITE } else { 0 };
             let mut attr = [NodeAttr::default()];
-            let room = bytemuck::cast_slice_mut(&mut attr);
             let asked = self.host().ask();
-            let reply = match self.export.call(Op::Open, [flags, 0, 0, 0, 0], &self.path(), &mut *room) {
+            let mut open = |flags| {
+                let open = Open { export: self.export.id, flags, mode: 0, uid: 0, gid: 0 };
+                self.host().call(open, &self.path()[..], &mut attr[..])
+            };
+            let reply = match open(flags) {
                 // Writable but not readable for the monitor: write-only will do.
-                Err(Errno::EACCES) if write => {
-                    self.export.call(Op::Open, [open_flags::WRITE, 0, 0, 0, 0], &self.path(), room)
-                }
+                Err(Errno::EACCES) if write => open(open_flags::WRITE),
                 other => other,
             };
             // Its name, or one above, may be another one meanwhile.
@@ -167,10 +168,10 @@ impl HostNode {
                     self.is_misplaced();
                     continue;
                 }
-                reply => reply?.extra[0],
+                reply => reply?.handle,
             };
             if super::Key::of(&attr[0]) != super::Key::of(&self.attr_cached()) {
-                self.host().io.post(Op::Close, [id, 0, 0, 0, 0, 0]);
+                self.host().close(id);
                 if !is_renamed {
                     self.is_misplaced();
                 }
@@ -187,7 +188,7 @@ impl HostNode {
         let content = self.content();
         if let Some(other) = content.handle.get() {
             let (kept, closed) = if other.writable { (other.id, id) } else { (id, other.id) };
-            self.host().io.post(Op::Close, [closed, 0, 0, 0, 0, 0]);
+            self.host().close(closed);
             if kept == other.id {
                 return kept;
             }
@@ -274,7 +275,8 @@ impl HostNode {
         let mut done = 0;
         while done < len {
             let at = start + done as u64;
-            let n = match self.on_handle(false, |id| self.host().io.read_frames(id, at, &frames, done, len - done)) {
+            let read = |handle| self.host().io.read_frames(Read { handle, offset: at }, &frames, done, len - done);
+            let n = match self.on_handle(false, read) {
                 Err(_) if done >= FRAME_SIZE => {
                     frames.truncate(done / FRAME_SIZE);
                     return Ok((frames, done / FRAME_SIZE * FRAME_SIZE));
@@ -326,22 +328,22 @@ impl HostNode {
         const HEAD: usize = size_of::<NodeAttr>();
         let (epoch, asked) = (self.content().epoch.get(), self.host().ask());
         self.host().with_buffer(HEAD + len as usize, |buffer| {
-            let reply = self.export.call(Op::Fetch, [0; 5], &self.path(), buffer)?;
+            let fetched = self.host().call(Fetch { export: self.export.id }, &self.path()[..], &mut *buffer)?;
             let (head, data) = buffer.split_at_mut(HEAD);
             let attr: NodeAttr = bytemuck::pod_read_unaligned(head);
             if super::Key::of(&attr) != super::Key::of(&self.attr_cached()) {
-                if reply.extra[0] != 0 {
-                    self.host().io.post(Op::Close, [reply.extra[0], 0, 0, 0, 0, 0]);
+                if fetched.handle != 0 {
+                    self.host().close(fetched.handle);
                 }
                 if self.host().changes.get() == asked.changes {
                     self.is_misplaced();
                 }
                 return Err(Errno::ESTALE);
             }
-            if reply.extra[0] != 0 {
-                self.take_handle(reply.extra[0], false);
+            if fetched.handle != 0 {
+                self.take_handle(fetched.handle, false);
             }
-            let done = (reply.result as usize).min(data.len());
+            let done = (fetched.bytes as usize).min(data.len());
             data[done..].fill(0);
             // If the rest can't be read, only whole pages are kept.
             let kept = if done as u64 >= attr.size { data.len() } else { done / FRAME_SIZE * FRAME_SIZE };
@@ -428,9 +430,8 @@ impl HostNode {
     /// Reads at most a page without keeping it: memory is used up.
     fn read_uncached(&self, offset: u64, len: usize, dst: &mut dyn Dst) -> Result<usize> {
         self.host().with_buffer(len, |buffer| {
-            let n =
-                self.on_handle(false, |id| self.host().io.call(Op::Read, [id, offset, 0, 0, 0, 0], &[], &mut *buffer))?;
-            dst.put(&buffer[..(n.result as usize).min(len)])
+            let n = self.on_handle(false, |handle| self.host().call(Read { handle, offset }, &(), &mut *buffer))?;
+            dst.put(&buffer[..(n as usize).min(len)])
         })
     }
 

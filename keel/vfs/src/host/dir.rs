@@ -4,7 +4,7 @@ use super::near::{Misses, Order};
 use super::order::Asked;
 use super::{HostNode, now};
 use crate::{FileType, Listing, Name};
-use abi::request::{NodeAttr, Op, list_attr};
+use abi::request::{ListAttributes, NodeAttr, Walk};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -74,7 +74,7 @@ pub(super) struct Names {
     /// The last one.
     pub(super) missed: RefCell<Option<Name>>,
     /// Which entries the last listing brought with attributes, [`list_attr`].
-    pub(super) attributes: Cell<u64>,
+    pub(super) attributes: Cell<ListAttributes>,
     /// Regular files in it that were looked up since the last listing.
     pub(super) looked_up: Cell<usize>,
     /// Trips for access control lists of its entries since it was listed; the largest number: they came with the listing.
@@ -255,11 +255,11 @@ impl HostNode {
             components.push(part);
         }
         let mut attrs = [NodeAttr::default(); MAX_AHEAD];
-        let room = bytemuck::cast_slice_mut(&mut attrs[..components.len()]);
+        let room = &mut attrs[..components.len()];
         let asked = self.export.host.ask();
-        let reply = self.export.call(Op::Walk, [self.depth(), 0, 0, 0, 0], &path, room)?;
-        let count = (reply.result as usize).min(components.len());
-        let stop = reply.extra[0];
+        let walk = Walk { export: self.export.id, skip: self.depth() };
+        let walked = self.export.host.call(walk, &path[..], room)?;
+        let count = (walked.reported as usize).min(components.len());
         let mut dir = self.rc()?;
         let mut first = None;
         for (component, attr) in components.iter().zip(&attrs).take(count) {
@@ -271,7 +271,7 @@ impl HostNode {
             }
             dir = node;
         }
-        if stop == Errno::ENOENT.code() as u64
+        if walked.stopped == Errno::ENOENT.code().unsigned_abs()
             && let Some(missing) = components.get(count)
             && dir.kind() == FileType::Directory
         {
@@ -284,7 +284,7 @@ impl HostNode {
                 }
                 Ok((node, asked.at + self.export.fresh_ns))
             }
-            None if stop != 0 => Err(Errno::from_code(stop as i64)),
+            None if walked.stopped != 0 => Err(Errno::from_code(walked.stopped.into())),
             None => Err(Errno::ENOENT),
         }
     }
@@ -410,7 +410,7 @@ impl HostNode {
     /// The pod made this directory, asked for at `asked`: nothing is in it, unless the pod changed it since.
     pub(super) fn is_empty(&self, asked: Asked) {
         if self.names.get().is_none() {
-            self.listed(Vec::new(), list_attr::ALL, Asked { changes: self.changed.get(), ..asked });
+            self.listed(Vec::new(), ListAttributes::All, Asked { changes: self.changed.get(), ..asked });
         }
     }
 
@@ -431,7 +431,7 @@ impl HostNode {
     }
 
     /// All names were fetched: what was not among them does not exist any more.
-    pub(super) fn listed(&self, order: Vec<Name>, attributes: u64, asked: Asked) {
+    pub(super) fn listed(&self, order: Vec<Name>, attributes: ListAttributes, asked: Asked) {
         let names = self.names();
         names.attributes.set(attributes);
         names.looked_up.set(0);

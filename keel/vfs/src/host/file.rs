@@ -2,11 +2,15 @@
 
 use super::gather::End;
 use super::order::Asked;
-use super::{HostNode, Key, Reply};
+use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
 use crate::inode::Attachments;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
-use abi::request::{FsStat, NodeAttr, Op, SetAttr, open_flags, set_attr};
+use abi::operation::Operation;
+use abi::request::{
+    AttrChange, FsStat, Link, ListXattr, Mkdir, Mknod, NodeAttr, Open, Opened, Rename, SetAttr, StatFs, Symlink,
+    Unlink, open_flags, set_attr,
+};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -26,11 +30,14 @@ impl HostNode {
     }
 
     /// A request whose answer is the attributes of a new or changed file, and when it was sent.
-    fn call_attr(&self, op: Op, args: [u64; 5], input: &[u8]) -> Result<(NodeAttr, Reply, Asked)> {
+    fn call_attr<O>(&self, operation: O, input: &[u8]) -> Result<(NodeAttr, O::Results, Asked)>
+    where
+        O: Operation<Input = [u8], Output = [NodeAttr]>,
+    {
         let mut attr = [NodeAttr::default()];
         let asked = self.export.host.ask();
-        let reply = self.export.call(op, args, input, bytemuck::cast_slice_mut(&mut attr))?;
-        Ok((attr[0], reply, asked))
+        let results = self.export.host.call(operation, input, &mut attr)?;
+        Ok((attr[0], results, asked))
     }
 
     /// The pod gave a file with these attributes a name here.
@@ -182,23 +189,26 @@ impl Inode for HostNode {
     fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
         self.writable()?;
         let path = self.path_to(name);
-        let (mode, uid, gid) = (u64::from(new.mode), u64::from(new.uid), u64::from(new.gid));
-        let made = match FileType::of(new.mode) {
-            FileType::Directory => self.call_attr(Op::Mkdir, [mode & 0o7777, uid, gid, 0, 0], &path),
+        let export = self.export.id;
+        let NewNode { mode, uid, gid, .. } = *new;
+        let permissions = mode & 0o7777;
+        let made = |(attr, (), asked)| (attr, Opened::default(), asked);
+        let made = match FileType::of(mode) {
+            FileType::Directory => self.call_attr(Mkdir { export, mode: permissions, uid, gid }, &path).map(made),
             FileType::Symlink => {
-                let (len, input) = Self::joined(&path, new.target);
-                self.call_attr(Op::Symlink, [len, uid, gid, 0, 0], &input)
+                let (path_len, input) = Self::joined(&path, new.target);
+                self.call_attr(Symlink { export, path_len, uid, gid }, &input).map(made)
             }
             FileType::Regular => {
                 let new = open_flags::CREATE | open_flags::EXCLUSIVE | open_flags::OR_TELL;
                 let flags = open_flags::READ | open_flags::WRITE | new;
-                self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &path)
+                self.call_attr(Open { export, flags, mode: permissions, uid, gid }, &path)
             }
-            FileType::Fifo | FileType::Socket => self.call_attr(Op::Mknod, [mode, uid, gid, 0, 0], &path),
+            FileType::Fifo | FileType::Socket => self.call_attr(Mknod { export, mode, uid, gid }, &path).map(made),
             FileType::CharDevice | FileType::BlockDevice => return Err(Errno::EPERM),
         };
-        let (attr, reply, asked) = made.inspect_err(|errno| self.refused(name, *errno))?;
-        if reply.result != 0 {
+        let (attr, opened, asked) = made.inspect_err(|errno| self.refused(name, *errno))?;
+        if opened.exists {
             self.enter(name, &attr, asked);
             self.refused(name, Errno::EEXIST);
             return Err(Errno::EEXIST);
@@ -206,7 +216,7 @@ impl Inode for HostNode {
         let node = self.named(name, &attr, asked);
         match node.kind() {
             FileType::Regular => {
-                node.take_handle(reply.extra[0], true);
+                node.take_handle(opened.handle, true);
                 node.will_be_written();
             }
             FileType::Directory => node.is_empty(asked),
@@ -224,12 +234,12 @@ impl Inode for HostNode {
             return Err(Errno::ENOENT);
         }
         let flags = open_flags::READ | open_flags::WRITE | open_flags::UNNAMED;
-        let (mode, uid, gid) = (u64::from(new.mode), u64::from(new.uid), u64::from(new.gid));
-        let (attr, reply, asked) = self.call_attr(Op::Open, [flags, mode & 0o7777, uid, gid, 0], &self.path())?;
+        let open = Open { export: self.export.id, flags, mode: new.mode & 0o7777, uid: new.uid, gid: new.gid };
+        let (attr, opened, asked) = self.call_attr(open, &self.path())?;
         let node = self.export.node(None, &attr, asked);
         node.gone.set(true);
         node.unnamed.set(true);
-        node.take_handle(reply.extra[0], true);
+        node.take_handle(opened.handle, true);
         Ok(node)
     }
 
@@ -240,8 +250,8 @@ impl Inode for HostNode {
             return Err(Errno::ENOENT);
         }
         let (handle, path) = target.subject()?;
-        let (len, input) = Self::joined(&path, &self.path_to(name));
-        let linked = self.call_attr(Op::Link, [len, handle, 0, 0, 0], &input);
+        let (path_len, input) = Self::joined(&path, &self.path_to(name));
+        let linked = self.call_attr(Link { export: self.export.id, path_len, handle }, &input);
         let (attr, _, asked) = linked.inspect_err(|errno| self.refused(name, *errno))?;
         target.unnamed.set(false);
         let linked = self.named(name, &attr, asked);
@@ -250,7 +260,8 @@ impl Inode for HostNode {
         }
         // Another file took the target's name meanwhile, and has an unwanted link now.
         let asked = self.export.host.ask();
-        self.export.call(Op::Unlink, [0; 5], &self.path_to(name), &mut [])?;
+        let unlink = Unlink { export: self.export.id, directory: false };
+        self.export.host.call(unlink, &self.path_to(name)[..], &mut ())?;
         self.name_changed(name, asked);
         self.forget_name(name);
         linked.stale();
@@ -269,7 +280,7 @@ impl Inode for HostNode {
         }
         let directory = node.kind() == FileType::Directory;
         let asked = self.export.host.ask();
-        self.export.call(Op::Unlink, [u64::from(directory), 0, 0, 0, 0], &self.path_to(name), &mut [])?;
+        self.export.host.call(Unlink { export: self.export.id, directory }, &self.path_to(name)[..], &mut ())?;
         let was_it = self.leads_to(name, &node);
         if self.name_changed(name, asked) && was_it {
             self.enter_changed(name, None);
@@ -296,8 +307,8 @@ impl Inode for HostNode {
         {
             let _ = node.open_handle(false);
         }
-        let (len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
-        let renamed = self.call_attr(Op::Rename, [len, u64::from(flags), 0, 0, 0], &input);
+        let (path_len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
+        let renamed = self.call_attr(Rename { export: self.export.id, path_len, flags }, &input);
         let (attr, ..) = renamed.inspect_err(|errno| to.refused(new, *errno))?;
         let is_last = self.name_changed(old, asked) & to.name_changed(new, asked);
         // A change that the host has carried out already may not be known yet: then another file had the name.
@@ -349,7 +360,7 @@ impl Inode for HostNode {
 
     fn change(&self, change: &Change) -> Result<()> {
         self.writable()?;
-        let mut set = SetAttr::default();
+        let mut set = AttrChange::default();
         if let Some(mode) = change.mode {
             set.valid |= set_attr::MODE;
             set.mode = mode & 0o7777;
@@ -380,7 +391,7 @@ impl Inode for HostNode {
         }
         let (handle, path) = self.subject()?;
         let input = [bytemuck::bytes_of(&set), &path].concat();
-        let (attr, _, asked) = self.call_attr(Op::SetAttr, [handle, 0, 0, 0, 0], &input)?;
+        let (attr, _, asked) = self.call_attr(SetAttr { export: self.export.id, handle }, &input)?;
         if set.valid & set_attr::MODE != 0 {
             self.forget_lists();
         }
@@ -415,8 +426,8 @@ impl Inode for HostNode {
         }
         let (handle, path) = self.subject()?;
         let mut names = crate::memory::buffer(64 << 10)?;
-        match self.export.call(Op::ListXattr, [handle, 0, 0, 0, 0], &path, &mut names) {
-            Ok(reply) => names.truncate(reply.result as usize),
+        match self.export.host.call(ListXattr { export: self.export.id, handle }, &path[..], &mut names[..]) {
+            Ok(len) => names.truncate(len as usize),
             Err(Errno::EOPNOTSUPP) => names.clear(),
             Err(errno) => return Err(errno),
         }
@@ -455,7 +466,7 @@ impl Inode for HostNode {
 
     fn statfs(&self) -> Result<FsStat> {
         let mut stat = [FsStat::default()];
-        self.export.call(Op::StatFs, [0; 5], &self.path(), bytemuck::cast_slice_mut(&mut stat))?;
+        self.export.host.call(StatFs { export: self.export.id }, &self.path()[..], &mut stat)?;
         Ok(stat[0])
     }
 

@@ -8,8 +8,8 @@
 
 use super::order::Asked;
 use super::window::Chunk;
-use super::{Host, HostNode, Reply, now};
-use abi::request::{FsStat, NodeAttr, Op};
+use super::{Host, HostNode, now};
+use abi::request::{FsStat, NodeAttr, Nop, StatFs, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -205,11 +205,11 @@ impl Host {
 
     fn send_piece(&self, piece: Piece, data: &[Frame], room: (&Frame, usize, usize), sent: Rc<Sent>) {
         let (asked, request) = (self.ask(), self.count_write());
-        let args = [piece.handle, piece.at.unwrap_or(u64::MAX), 0, 0, 0, 0];
+        let write = Write { handle: piece.handle, offset: piece.at.unwrap_or(u64::MAX) };
         let input = (data, piece.start, piece.len);
         let attrs = (room.0.clone(), room.1);
         let done = move |outcome| piece.landed(outcome, (asked, request), &attrs, sent);
-        self.io.send(Op::Write, args, input, room, Box::new(done));
+        self.io.write(write, input, room, Box::new(done));
     }
 
     /// Adds a write to what is gathered; `None`: there is no place. Otherwise where an append will land, and whether it is a
@@ -273,7 +273,7 @@ impl Host {
         let is_new = self.gather.writable.borrow_mut().insert(chunk.gpa, chunk).is_none();
         if is_new && (self.gather.sent.get() > 0 || self.gather.open.borrow().is_some()) {
             // What became of them their files know.
-            let _ = self.io.call(Op::Nop, [0; 6], &[], &mut []);
+            let _ = self.call(Nop {}, &(), &mut ());
         }
     }
 
@@ -307,17 +307,17 @@ impl Host {
 
 impl Piece {
     /// The host has it, or refused it.
-    fn landed(mut self, outcome: Result<Reply>, asked: (Asked, u64), attrs: &(Frame, usize), sent: Rc<Sent>) {
+    fn landed(mut self, outcome: Result<Written>, asked: (Asked, u64), attrs: &(Frame, usize), sent: Rc<Sent>) {
         let node = self.node.clone();
         let host = node.export.host.clone();
         match outcome {
-            Ok(reply) => {
-                let written = (reply.result as usize).min(self.len);
+            Ok(Written { bytes, end }) => {
+                let written = (bytes as usize).min(self.len);
                 let mut around = [NodeAttr::default(); 2];
                 attrs.0.read(attrs.1, bytemuck::bytes_of_mut(&mut around));
                 let start = match self.at {
                     Some(at) => at,
-                    None => reply.extra[0].saturating_sub(written as u64),
+                    None => end.saturating_sub(written as u64),
                 };
                 if let Some(landing) = &self.landing
                     && landing.0.get().is_none()
@@ -401,7 +401,7 @@ impl HostNode {
         if was_dense && !self.gone.get() && host.gather.has_room(dev, 0, now()).is_none() {
             let mut stat = [FsStat::default()];
             let asked = now();
-            let told = self.export.call(Op::StatFs, [0; 5], &self.path(), bytemuck::cast_slice_mut(&mut stat));
+            let told = host.call(StatFs { export: self.export.id }, &self.path()[..], &mut stat[..]);
             let left = if told.is_ok() { stat[0].bavail.saturating_mul(stat[0].bsize) } else { 0 };
             host.gather.set_room(dev, left, asked);
         }
@@ -420,7 +420,7 @@ impl HostNode {
             }
             // Its answer comes after those to what was sent before it. The rest of a write that was cut short is sent when
             // that is known: one more turn.
-            self.export.host.io.call(Op::Nop, [0; 6], &[], &mut [])?;
+            self.export.host.call(Nop {}, &(), &mut ())?;
         }
         Ok(())
     }

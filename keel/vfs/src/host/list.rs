@@ -4,7 +4,7 @@ use super::near::{Order, SMALL};
 use super::order::Asked;
 use super::{Export, Host, HostNode};
 use crate::{Listing, Name};
-use abi::request::{DirRecord, NodeAttr, Op, dir_record, list_attr};
+use abi::request::{DirRecord, ListAttributes, NodeAttr, ReadDir, dir_record};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -58,7 +58,7 @@ impl HostNode {
     }
 
     /// Appends the paths of the directories that come after all that lies beneath this one. Returns how many.
-    fn others(&self, ahead: &Ahead, attributes: u64, input: &mut Vec<u8>) -> usize {
+    fn others(&self, ahead: &Ahead, attributes: ListAttributes, input: &mut Vec<u8>) -> usize {
         let mut count = 0;
         let mut place = self.place.borrow().clone().filter(|_| ahead.steps >= STEPS_TO_OTHERS);
         for _ in 0..MAX_UP {
@@ -75,7 +75,7 @@ impl HostNode {
         &self,
         name: &[u8],
         by: Order,
-        attributes: u64,
+        attributes: ListAttributes,
         room: usize,
         out: &mut Vec<u8>,
     ) -> usize {
@@ -123,32 +123,29 @@ impl HostNode {
         let ahead = self.ahead(sought);
         let large = ahead.is_some() || self.attr_cached().size > SMALL;
         let brief = large && !with_attributes;
-        self.fetch_list(if brief { list_attr::DIRECTORIES } else { list_attr::ALL }, ahead)
+        self.fetch_list(if brief { ListAttributes::Directories } else { ListAttributes::All }, ahead)
     }
 
     /// Fetches the whole directory, and others that are wanted `ahead`.
-    pub(super) fn fetch_list(&self, attributes: u64, ahead: Option<Ahead>) -> Result<Listing> {
+    pub(super) fn fetch_list(&self, attributes: ListAttributes, ahead: Option<Ahead>) -> Result<Listing> {
         let mut input = self.path();
         let others = ahead.as_ref().map_or(0, |ahead| self.others(ahead, attributes, &mut input));
         // As many of them as probably come.
         let most = ahead.as_ref().filter(|_| others > 0).map_or(1, |ahead| 1 << ahead.steps);
         let underway = Underway::new(&self.export, &input, most);
-        let bytes = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(ROOM as u64));
-        let is_flat = u64::from(ahead.is_some_and(|ahead| ahead.is_flat));
+        let bytes_ahead = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(ROOM as u64));
+        let flat = ahead.is_some_and(|ahead| ahead.is_flat);
         let asked = self.export.host.ask();
         let mut entries = Listing::new();
         // Names in their order, unless there are too many to keep.
         let mut order: Option<Vec<Name>> = Some(Vec::new());
-        let mut cursor = 0;
+        let mut handle = 0;
         loop {
-            cursor = self.export.host.with_buffer(ROOM, |buffer| {
-                let reply = self.export.call(
-                    Op::ReadDir,
-                    [cursor, bytes, others as u64, attributes, is_flat],
-                    &input,
-                    buffer,
-                )?;
-                let mut records = buffer.get(..reply.result as usize).ok_or(Errno::EIO)?;
+            handle = self.export.host.with_buffer(ROOM, |buffer| {
+                let (export, others) = (self.export.id, others as u64);
+                let part = ReadDir { export, handle, ahead: bytes_ahead, others, attributes, flat };
+                let listed = self.export.host.call(part, &input[..], &mut *buffer)?;
+                let mut records = buffer.get(..listed.bytes as usize).ok_or(Errno::EIO)?;
                 while let Some(Record { name, attr, kind, target, rest }) = record(records) {
                     if kind == dir_record::DIRECTORY {
                         self.take_ahead(records, attributes, asked);
@@ -166,21 +163,22 @@ impl HostNode {
                     }
                     records = rest;
                 }
-                Ok(reply.extra[0])
+                Ok(listed.handle)
             })?;
-            if cursor == 0 {
+            if handle == 0 {
                 break;
             }
         }
         if let Some(order) = order {
-            self.listed(order, if attributes == list_attr::LISTS { list_attr::ALL } else { attributes }, asked);
+            let all = attributes == ListAttributes::WithLists;
+            self.listed(order, if all { ListAttributes::All } else { attributes }, asked);
         }
         drop(underway);
         Ok(entries)
     }
 
     /// Takes whole directories that came ahead.
-    fn take_ahead(&self, mut records: &[u8], attributes: u64, asked: Asked) {
+    fn take_ahead(&self, mut records: &[u8], attributes: ListAttributes, asked: Asked) {
         let mut current: Option<(Rc<Self>, Vec<Name>)> = None;
         while let Some(Record { name, attr, kind, target, rest }) = record(records) {
             records = rest;

@@ -8,7 +8,7 @@ use super::near::price;
 use super::{HostNode, SETTLED_NS, now};
 use crate::acl::{Acl, Kind};
 use crate::{Change, FileType, Inode};
-use abi::request::{Op, list_attr, node_flags};
+use abi::request::{GetXattr, ListAttributes, RemoveXattr, SetXattr, node_flags};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -106,7 +106,7 @@ impl HostNode {
         if trips < FEW || !is_worth_it || self.export.is_underway(&dir.path()) {
             return false;
         }
-        let came = dir.fetch_list(list_attr::LISTS, None);
+        let came = dir.fetch_list(ListAttributes::WithLists, None);
         // Once for each listing: they may all have lists.
         names.list_trips.set(u64::MAX);
         came.is_ok()
@@ -162,16 +162,18 @@ impl HostNode {
         let (handle, path) = self.subject()?;
         let input = [&path, name].concat();
         let mut value = crate::memory::buffer(64 << 10)?;
-        let reply = self.export.call(Op::GetXattr, [path.len() as u64, handle, 0, 0, 0], &input, &mut value)?;
-        value.truncate(reply.result as usize);
+        let get = GetXattr { export: self.export.id, path_len: path.len() as u64, handle };
+        let len = self.export.host.call(get, &input[..], &mut value[..])?;
+        value.truncate(len as usize);
         Ok(value)
     }
 
     pub(super) fn send_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
         let (handle, path) = self.subject()?;
         let input = [&path, name, value].concat();
-        let args = [path.len() as u64, name.len() as u64, u64::from(flags), handle, 0];
-        self.export.call(Op::SetXattr, args, &input, &mut [])?;
+        let (path_len, name_len) = (path.len() as u64, name.len() as u64);
+        let set = SetXattr { export: self.export.id, path_len, name_len, flags, handle };
+        self.export.host.call(set, &input[..], &mut ())?;
         self.stale();
         Ok(())
     }
@@ -179,7 +181,8 @@ impl HostNode {
     pub(super) fn clear_xattr(&self, name: &[u8]) -> Result<()> {
         let (handle, path) = self.subject()?;
         let input = [&path, name].concat();
-        self.export.call(Op::RemoveXattr, [path.len() as u64, handle, 0, 0, 0], &input, &mut [])?;
+        let remove = RemoveXattr { export: self.export.id, path_len: path.len() as u64, handle };
+        self.export.host.call(remove, &input[..], &mut ())?;
         self.stale();
         Ok(())
     }

@@ -22,7 +22,8 @@ mod window;
 pub use gather::{End, Landing};
 pub use node::HostNode;
 
-use abi::request::{NodeAttr, Op};
+use abi::operation::{Encoded, Operation, Payload, Reply, Results};
+use abi::request::{Close, NodeAttr, Read, Walk, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -39,28 +40,21 @@ pub const FRESH_NS: u64 = 1_000_000_000;
 /// The same for exports that seldom change, such as the host's `/usr`.
 pub const SETTLED_NS: u64 = 10_000_000_000;
 
-/// A completed request.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Reply {
-    /// Result, never negative.
-    pub result: u64,
-    /// Extra results.
-    pub extra: [u64; 2],
-}
+/// Receives the end of a write.
+pub type WriteDone = Box<dyn FnOnce(Result<Written>)>;
 
-/// The files connector as this crate sees it; operations and layouts are those of [`Op`].
+/// The files connector as this crate sees it.
 pub trait HostFiles {
     /// Sends a request and waits for its completion. Other threads may run meanwhile.
-    fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply>;
-    /// [`Op::Read`] of at most `len` bytes at `offset` into `frames`, one after the other, from their byte `start` on.
-    /// Returns how many came.
-    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize>;
-    /// Sends a request whose completion nobody waits for. Never blocks.
-    fn post(&self, op: Op, args: [u64; 6]);
-    /// Sends a request with input and room for output in frames: bytes of each, and how many. Never waits, and holds no
+    fn call(&self, operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply>;
+    /// Reads at most `len` bytes into `frames`, one after the other, from their byte `start` on. Returns how many came.
+    fn read_frames(&self, read: Read, frames: &[Frame], start: usize, len: usize) -> Result<usize>;
+    /// Closes a handle. Never blocks.
+    fn close(&self, close: Close);
+    /// Writes what lies in frames, and gets the attributes around that in another one. Never waits, and holds no
     /// borrow of this crate's later: `done` is called when it is completed, before what was sent after it, and the frames
     /// stay until then.
-    fn send(&self, op: Op, args: [u64; 6], input: Parts<'_>, output: Part<'_>, done: Box<dyn FnOnce(Result<Reply>)>);
+    fn write(&self, write: Write, input: Parts<'_>, output: Part<'_>, done: WriteDone);
     /// Calls `done` of requests that are completed, without a trip.
     fn collect(&self) {}
     /// Writes were gathered that must be sent, by [`Host::flush`], before the next request of any kind, and within `ns`.
@@ -110,7 +104,7 @@ pub struct Host {
     scratch: Cell<Vec<u8>>,
     /// Files up to this size are mapped from RAM instead of the window.
     map_from_ram: u64,
-    /// The monitor knows [`Op::Fetch`].
+    /// The monitor knows [`abi::request::Fetch`].
     has_fetch: Cell<bool>,
     /// Requests to write so far.
     writes: Cell<u64>,
@@ -146,6 +140,17 @@ impl Host {
         });
         crate::memory::reclaim_from(&host);
         host
+    }
+
+    /// Sends a request and waits for its completion. Other threads may run meanwhile.
+    fn call<O: Operation>(&self, operation: O, input: &O::Input, output: &mut O::Output) -> Result<O::Results> {
+        let reply = self.io.call(operation.encode(), input.bytes(), output.bytes_mut())?;
+        O::Results::decode(reply).ok_or(Errno::EIO)
+    }
+
+    /// Closes a handle.
+    fn close(&self, handle: u64) {
+        self.io.close(Close { handle });
     }
 
     /// Gives cached content back until `pages` pages were freed or nothing is left, then all names: memory
@@ -238,17 +243,11 @@ impl Export {
         });
         let mut attr = [NodeAttr::default()];
         let asked = host.ask();
-        let reply = host.io.call(Op::Walk, [u64::from(id), 0, 0, 0, 0, 0], &[], bytemuck::cast_slice_mut(&mut attr))?;
-        if reply.extra[0] != 0 {
-            return Err(Errno::from_code(reply.extra[0] as i64));
+        let walked = host.call(Walk { export: id, skip: 0 }, &[], &mut attr)?;
+        if walked.stopped != 0 {
+            return Err(Errno::from_code(walked.stopped.into()));
         }
         Ok(export.node(None, &attr[0], asked))
-    }
-
-    /// Sends a request about this export.
-    fn call(&self, op: Op, args: [u64; 5], input: &[u8], output: &mut [u8]) -> Result<Reply> {
-        let [a1, a2, a3, a4, a5] = args;
-        self.host.io.call(op, [u64::from(self.id), a1, a2, a3, a4, a5], input, output)
     }
 
     /// The node of a file, made when it is not known yet; the attributes are those of a request.

@@ -3,7 +3,7 @@
 use super::dir::{Entry, Names};
 use super::{HostNode, now};
 use crate::FileType;
-use abi::request::list_attr;
+use abi::request::ListAttributes;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::ops::Bound;
@@ -143,9 +143,9 @@ impl HostNode {
         let fetched = if self.step(true).is_some() {
             self.fetch_all(true)
         } else if trips > 1 && size <= SMALL && self.seeks_as_before() {
-            self.fetch_list(list_attr::ALL, None)
+            self.fetch_list(ListAttributes::All, None)
         } else if trips * host.io.trip_ns() >= price(size / ENTRY_BYTES, false) {
-            self.fetch_list(list_attr::NONE, None)
+            self.fetch_list(ListAttributes::None, None)
         } else {
             return false;
         };

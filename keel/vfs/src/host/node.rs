@@ -7,7 +7,7 @@ use super::{Export, Key, now};
 use crate::inode::Attachments;
 use crate::node::Node;
 use crate::{Attr, FileType, Name};
-use abi::request::{NodeAttr, Op};
+use abi::request::{HandleAttr, NodeAttr, ReadLink, Walk};
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -271,17 +271,16 @@ impl HostNode {
     /// Attributes as the host has them now; `None`: it is not found any more.
     fn ask_attr(&self) -> Result<Option<Attr>> {
         let mut attr = [NodeAttr::default()];
-        let room = bytemuck::cast_slice_mut(&mut attr);
         if let Some(handle) = self.content.get().and_then(|c| c.handle()) {
-            self.export.host.io.call(Op::HandleAttr, [handle, 0, 0, 0, 0, 0], &[], room)?;
+            self.export.host.call(HandleAttr { handle }, &(), &mut attr)?;
             return Ok(Some(attr[0]));
         }
         if self.gone.get() {
             return Ok(None);
         }
         let skip = self.depth().saturating_sub(1);
-        let reply = self.export.call(Op::Walk, [skip, 0, 0, 0, 0], &self.path(), room)?;
-        let found = reply.result == 1 || self.place.borrow().is_none() && reply.extra[0] == 0;
+        let walked = self.export.host.call(Walk { export: self.export.id, skip }, &self.path()[..], &mut attr)?;
+        let found = walked.reported == 1 || self.place.borrow().is_none() && walked.stopped == 0;
         Ok((found && Key::of(&attr[0]) == Key::of(&self.attr.get())).then_some(attr[0]))
     }
 
@@ -294,8 +293,8 @@ impl HostNode {
             return Err(Errno::EINVAL);
         }
         let mut buffer = [0u8; crate::PATH_MAX];
-        let reply = self.export.call(Op::ReadLink, [0; 5], &self.path(), &mut buffer)?;
-        let target: Name = Rc::from(buffer.get(..reply.result as usize).ok_or(Errno::EIO)?);
+        let len = self.export.host.call(ReadLink { export: self.export.id }, &self.path()[..], &mut buffer)?;
+        let target: Name = Rc::from(buffer.get(..len as usize).ok_or(Errno::EIO)?);
         self.target.replace(Some(target.clone()));
         Ok(target)
     }

@@ -1,7 +1,7 @@
 //! The window: guest-physical address space in which the host's page cache appears (DAX).
 
 use super::{Host, HostNode};
-use abi::request::Op;
+use abi::request::GrowWindow;
 use alloc::collections::VecDeque;
 use alloc::rc::Weak;
 use alloc::vec::Vec;
@@ -94,9 +94,8 @@ impl Host {
         }
         let (start, end) = self.window.fresh.get();
         if end - start < room {
-            match self.io.call(Op::GrowWindow, [GROW, 0, 0, 0, 0, 0], &[], &mut []) {
-                Ok(reply) => {
-                    let end = reply.extra[0];
+            match self.call(GrowWindow { bytes: GROW }, &(), &mut ()) {
+                Ok(end) => {
                     let start = end.checked_sub(GROW).ok_or(Errno::EIO)?;
                     self.window.fresh.set((start, end));
                 }

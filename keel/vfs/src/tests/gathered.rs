@@ -5,7 +5,8 @@ use super::{World, content};
 use crate::PathRef;
 use crate::host::End;
 use crate::io::KernelSrc;
-use abi::request::Op;
+use abi::operation::Operation;
+use abi::request::{StatFs, Write};
 use std::fs;
 use std::string::String;
 use std::vec::Vec;
@@ -53,7 +54,7 @@ fn many_take_one_trip() {
     }
     world.flush();
     assert_eq!(on_host(&world).len(), before + 5000);
-    assert!(world.host.count(Op::Write) < 100, "{}", world.host.count(Op::Write));
+    assert!(world.host.count(Write::NUMBER) < 100, "{}", world.host.count(Write::NUMBER));
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn what_follows_is_one_write() {
     world.flush();
     world.host.carry_out_sent();
     assert_eq!(on_host(&world), text);
-    assert!(world.host.count(Op::Write) <= 8, "{}", world.host.count(Op::Write));
+    assert!(world.host.count(Write::NUMBER) <= 8, "{}", world.host.count(Write::NUMBER));
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn new_files_are_filled_in_few_trips() {
         new.inode().settle().unwrap();
         assert_eq!(new.inode().attr().unwrap().size, 15);
         // Unless the machine is slow: one request makes it, one writes all, one waits.
-        if world.host.count(Op::Write) == 1 && world.host.count(Op::StatFs) == 0 && world.host.trips() <= 4 {
+        if world.host.count(Write::NUMBER) == 1 && world.host.count(StatFs::NUMBER) == 0 && world.host.trips() <= 4 {
             return;
         }
     }

@@ -1,9 +1,12 @@
 //! The files connector over a directory of the host, with counts of what it was asked.
 
-use crate::host::{HostFiles, Part, Parts, Reply};
-use abi::request::{DirRecord, FsStat, NodeAttr, Op, SetAttr, dir_record, list_attr, node_flags, open_flags, set_attr};
+use crate::host::{HostFiles, Part, Parts, WriteDone};
+use abi::operation::{Encoded, Operation, Reply};
+use abi::request::{
+    AttrChange, Close, DirRecord, Fetched, FileRequest, FsStat, ListAttributes, Listed, NodeAttr, Opened, PodRequest,
+    Read, ReadDir, Request, Walked, Write as HostWrite, Written, dir_record, node_flags, open_flags, set_attr,
+};
 use hal::frame::{FRAME_SIZE, Frame};
-use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -22,8 +25,8 @@ pub struct HostDir {
     handles: RefCell<HashMap<u64, File>>,
     lists: RefCell<HashMap<u64, Vec<u8>>>,
     next: RefCell<u64>,
-    pub calls: RefCell<Vec<Op>>,
-    listings: RefCell<Vec<u64>>,
+    pub calls: RefCell<Vec<u32>>,
+    listings: RefCell<Vec<ListAttributes>>,
     /// Access control lists by path.
     pub access: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
     pub knows_fetch: bool,
@@ -38,8 +41,8 @@ pub struct HostDir {
     pub free_pages: Cell<u64>,
 }
 
-/// A request without a waiter (posted).
-type Sent = (Op, [u64; 6], Vec<u8>, (Frame, usize, usize), Box<dyn FnOnce(Result<Reply>)>);
+/// A write without a waiter.
+type Sent = (HostWrite, Vec<u8>, (Frame, usize, usize), WriteDone);
 
 impl Drop for HostDir {
     fn drop(&mut self) {
@@ -110,8 +113,8 @@ impl HostDir {
     }
 
     /// How often an operation was asked for since the last [`Self::reset`].
-    pub fn count(&self, op: Op) -> usize {
-        self.calls.borrow().iter().filter(|&&o| o == op).count()
+    pub fn count(&self, number: u32) -> usize {
+        self.calls.borrow().iter().filter(|&&other| other == number).count()
     }
 
     pub fn trips(&self) -> usize {
@@ -124,7 +127,7 @@ impl HostDir {
     }
 
     /// Which attributes each listing was to bring.
-    pub fn asked_attributes(&self) -> Vec<u64> {
+    pub fn asked_attributes(&self) -> Vec<ListAttributes> {
         self.listings.borrow().clone()
     }
 
@@ -144,13 +147,17 @@ impl HostDir {
         id
     }
 
-    fn records(&self, dir: &[u8], attributes: u64) -> Result<Vec<u8>> {
+    fn records(&self, dir: &[u8], attributes: ListAttributes) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         for entry in io(fs::read_dir(self.path(dir)))? {
             let entry = io(entry)?;
             let name = entry.file_name().into_vec();
             let m = io(fs::symlink_metadata(entry.path()))?;
-            let brief = attributes == list_attr::NONE || attributes == list_attr::DIRECTORIES && !m.is_dir();
+            let brief = match attributes {
+                ListAttributes::None => true,
+                ListAttributes::Directories => !m.is_dir(),
+                ListAttributes::All | ListAttributes::WithLists => false,
+            };
             let target = if m.is_symlink() && !brief {
                 io(fs::read_link(entry.path()))?.into_os_string().into_vec()
             } else {
@@ -158,7 +165,7 @@ impl HostDir {
             };
             let inside = entry.path().strip_prefix(&self.root).unwrap().as_os_str().as_bytes().to_vec();
             let has_list = self.access.borrow().contains_key(&inside);
-            let flags = if attributes == list_attr::LISTS && !has_list { node_flags::NO_LISTS } else { 0 };
+            let flags = if attributes == ListAttributes::WithLists && !has_list { node_flags::NO_LISTS } else { 0 };
             let head = DirRecord {
                 attr: if brief {
                     NodeAttr { ino: m.ino(), mode: m.mode() & 0o170000, ..NodeAttr::default() }
@@ -178,12 +185,12 @@ impl HostDir {
     }
 
     /// Lists what lies beneath `path`, and with `own` itself, as far as there is room.
-    fn ahead(&self, path: &[u8], own: bool, (attributes, flat): (u64, bool), limit: usize, out: &mut Vec<u8>) -> bool {
+    fn ahead(&self, path: &[u8], own: bool, list: &ReadDir, limit: usize, out: &mut Vec<u8>) -> bool {
         if own {
             let Ok(attr) = fs::metadata(self.path(path)).map(|m| attr_of(&m)) else { return true };
             let head =
                 DirRecord { attr, name_len: path.len() as u16, kind: dir_record::DIRECTORY, ..DirRecord::default() };
-            let Ok(records) = self.records(path, attributes) else { return true };
+            let Ok(records) = self.records(path, list.attributes) else { return true };
             if out.len() + (size_of::<DirRecord>() + path.len()).next_multiple_of(8) + records.len() > limit {
                 return false;
             }
@@ -192,41 +199,41 @@ impl HostDir {
             out.resize(out.len().next_multiple_of(8), 0);
             out.extend_from_slice(&records);
         }
-        if flat {
+        if list.flat {
             return true;
         }
         let Ok(entries) = fs::read_dir(self.path(path)) else { return true };
         let directories = entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
         let beneath = |e: fs::DirEntry| e.path().strip_prefix(&self.root).unwrap().as_os_str().as_bytes().to_vec();
-        directories.map(beneath).all(|path| self.ahead(&path, true, (attributes, flat), limit, out))
+        directories.map(beneath).all(|path| self.ahead(&path, true, list, limit, out))
     }
 
-    fn walk(&self, skip: usize, path: &[u8], output: &mut [u8]) -> Result<Reply> {
+    fn walk(&self, skip: u64, path: &[u8], output: &mut [u8]) -> Result<Walked> {
         if path.is_empty() {
             Self::put_attr(output, &io(fs::metadata(&self.root))?);
-            return Ok(Reply { result: 0, extra: [0, 0] });
+            return Ok(Walked::default());
         }
-        let (mut at, mut result, mut exist) = (self.root.clone(), 0, 0);
+        let (mut at, mut reported, mut exist) = (self.root.clone(), 0, 0);
         let parts: Vec<&[u8]> = path.split(|&b| b == b'/').collect();
         for (i, part) in parts.iter().enumerate() {
             at.push(OsStr::from_bytes(part));
             let m = match fs::symlink_metadata(&at) {
                 Ok(m) => m,
-                Err(e) => return Ok(Reply { result, extra: [errno(&e).code() as u64, exist] }),
+                Err(e) => return Ok(Walked { reported, stopped: errno(&e).code() as u32, exist }),
             };
             exist += 1;
-            if i >= skip {
-                Self::put_attr(&mut output[result as usize * size_of::<NodeAttr>()..], &m);
-                result += 1;
+            if i as u64 >= skip {
+                Self::put_attr(&mut output[reported as usize * size_of::<NodeAttr>()..], &m);
+                reported += 1;
             }
             if !m.is_dir() {
                 break;
             }
         }
-        Ok(Reply { result, extra: [0, exist] })
+        Ok(Walked { reported, stopped: 0, exist })
     }
 
-    fn set_attr(path: &PathBuf, set: &SetAttr) -> Result<()> {
+    fn set_attr(path: &PathBuf, set: &AttrChange) -> Result<()> {
         if set.valid & set_attr::MODE != 0 {
             io(fs::set_permissions(path, fs::Permissions::from_mode(set.mode)))?;
         }
@@ -239,31 +246,31 @@ impl HostDir {
 }
 
 /// What other threads do while a request is under way: before the host carries it out (`false`), or after (`true`).
-type Meanwhile = Rc<dyn Fn(Op, bool)>;
+type Meanwhile = Rc<dyn Fn(u32, bool)>;
 
 impl HostDir {
-    fn others_run(&self, op: Op, after: bool) {
+    fn others_run(&self, number: u32, after: bool) {
         let meanwhile = self.meanwhile.borrow().clone();
         if let Some(meanwhile) = meanwhile {
-            meanwhile(op, after);
+            meanwhile(number, after);
         }
     }
 }
 
 impl HostFiles for HostDir {
-    fn call(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
+    fn call(&self, operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply> {
         let flush = self.flush.borrow().clone();
         flush.inspect(|flush| flush());
-        self.others_run(op, false);
+        self.others_run(operation.number, false);
         self.carry_out_sent();
-        let reply = self.carry_out(op, args, input, output);
-        self.others_run(op, true);
+        let reply = self.carry_out(operation, input, output);
+        self.others_run(operation.number, true);
         reply
     }
 
-    fn read_frames(&self, handle: u64, offset: u64, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
+    fn read_frames(&self, read: Read, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
         let mut bytes = std::vec![0; len];
-        let reply = self.call(Op::Read, [handle, offset, 0, 0, 0, 0], &[], &mut bytes)?;
+        let reply = self.call(read.encode(), &[], &mut bytes)?;
         let (mut at, mut rest) = (start, &bytes[..reply.result as usize]);
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(FRAME_SIZE - at % FRAME_SIZE));
@@ -273,13 +280,11 @@ impl HostFiles for HostDir {
         Ok(reply.result as usize)
     }
 
-    fn post(&self, op: Op, args: [u64; 6]) {
-        if op == Op::Close {
-            self.handles.borrow_mut().remove(&args[0]);
-        }
+    fn close(&self, close: Close) {
+        self.handles.borrow_mut().remove(&close.handle);
     }
 
-    fn send(&self, op: Op, args: [u64; 6], input: Parts<'_>, output: Part<'_>, done: Box<dyn FnOnce(Result<Reply>)>) {
+    fn write(&self, write: HostWrite, input: Parts<'_>, output: Part<'_>, done: WriteDone) {
         let (frames, start, len) = input;
         let byte = |at: usize| {
             let mut byte = [0];
@@ -287,7 +292,7 @@ impl HostFiles for HostDir {
             byte[0]
         };
         let input = (start..start + len).map(byte).collect();
-        self.sent.borrow_mut().push_back((op, args, input, (output.0.clone(), output.1, output.2), done));
+        self.sent.borrow_mut().push_back((write, input, (output.0.clone(), output.1, output.2), done));
     }
 
     fn collect(&self) {
@@ -308,156 +313,166 @@ impl HostDir {
     /// Carries out what was sent, in its order.
     pub fn carry_out_sent(&self) {
         loop {
-            let Some((op, args, input, output, done)) = self.sent.borrow_mut().pop_front() else { return };
+            let Some((write, input, output, done)) = self.sent.borrow_mut().pop_front() else { return };
             let mut room = std::vec![0; output.2];
-            let reply = if self.fails.get() { Err(Errno::ENOSPC) } else { self.carry_out(op, args, &input, &mut room) };
+            self.calls.borrow_mut().push(HostWrite::NUMBER);
+            let written = if self.fails.get() { Err(Errno::ENOSPC) } else { self.write_now(write, &input, &mut room) };
             output.0.write(output.1, &room);
-            done(reply);
+            done(written);
         }
     }
 
-    fn carry_out(&self, op: Op, args: [u64; 6], input: &[u8], output: &mut [u8]) -> Result<Reply> {
-        self.calls.borrow_mut().push(op);
-        if op == Op::ReadDir {
-            self.listings.borrow_mut().push(args[4]);
+    fn carry_out(&self, operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply> {
+        self.calls.borrow_mut().push(operation.number);
+        match Request::decode(&operation).map_err(|_| Errno::EINVAL)? {
+            Request::File(request) => self.carry_out_on_files(request, input, output),
+            Request::Pod(PodRequest::Nop(nop)) => Ok(nop.reply(())),
+            _ => Err(Errno::ENOSYS),
         }
-        let [_, a1, a2, ..] = args;
+    }
+
+    fn write_now(&self, write: HostWrite, input: &[u8], output: &mut [u8]) -> Result<Written> {
         let handles = self.handles.borrow();
-        let handle = || handles.get(&args[0]).ok_or(Errno::EBADF);
-        let two = || input.split_at(a1 as usize);
-        let done = |result: usize| Ok(Reply { result: result as u64, extra: [0; 2] });
-        match op {
-            Op::Walk => self.walk(a1 as usize, input, output),
-            Op::ReadDir => {
-                // One record at a time would be allowed; pieces of the room are what the monitor gives.
-                let mut rest = match self.lists.borrow_mut().remove(&a1) {
-                    Some(rest) => rest,
-                    None => {
-                        let mut paths = input.split(|&b| b == 0);
-                        let first = paths.next().unwrap_or_default();
-                        let mut all = self.records(first, args[4])?;
-                        let limit = output.len().min(all.len() + a2 as usize);
-                        if a2 > 0 {
-                            let more = std::iter::once((first, false)).chain(paths.map(|path| (path, true)));
-                            let _ = more
-                                .take(args[3] as usize + 1)
-                                .all(|(path, own)| self.ahead(path, own, (args[4], args[5] != 0), limit, &mut all));
-                        }
-                        all
-                    }
-                };
-                let mut len = 0;
-                while let Some(bytes) = rest.get(len..len + size_of::<DirRecord>()) {
-                    let head: DirRecord = bytemuck::pod_read_unaligned(bytes);
-                    let next = len
-                        + (size_of::<DirRecord>() + usize::from(head.name_len) + usize::from(head.target_len))
-                            .next_multiple_of(8);
-                    if next > output.len() {
-                        break;
-                    }
-                    len = next;
+        let file = handles.get(&write.handle).ok_or(Errno::EBADF)?;
+        let before = io(file.metadata())?;
+        let at = if write.offset == u64::MAX { before.len() } else { write.offset };
+        let bytes = io(file.write_at(input, at))? as u64;
+        if output.len() >= 2 * size_of::<NodeAttr>() {
+            Self::put_attr(output, &before);
+            Self::put_attr(&mut output[size_of::<NodeAttr>()..], &io(file.metadata())?);
+        }
+        Ok(Written { bytes, end: at + bytes })
+    }
+
+    fn list(&self, list: &ReadDir, input: &[u8], output: &mut [u8]) -> Result<Listed> {
+        self.listings.borrow_mut().push(list.attributes);
+        // One record at a time would be allowed; pieces of the room are what the monitor gives.
+        let mut rest = match self.lists.borrow_mut().remove(&list.handle) {
+            Some(rest) => rest,
+            None => {
+                let mut paths = input.split(|&b| b == 0);
+                let first = paths.next().unwrap_or_default();
+                let mut all = self.records(first, list.attributes)?;
+                let limit = output.len().min(all.len() + list.ahead as usize);
+                if list.ahead > 0 {
+                    let more = std::iter::once((first, false)).chain(paths.map(|path| (path, true)));
+                    let _ = more
+                        .take(list.others as usize + 1)
+                        .all(|(path, own)| self.ahead(path, own, list, limit, &mut all));
                 }
-                output[..len].copy_from_slice(&rest[..len]);
-                let left = rest.split_off(len);
-                let cursor = if left.is_empty() { 0 } else { *self.next.borrow() };
-                if cursor != 0 {
-                    *self.next.borrow_mut() += 1;
-                    self.lists.borrow_mut().insert(cursor, left);
-                }
-                Ok(Reply { result: len as u64, extra: [cursor, 0] })
+                all
             }
-            Op::Open => {
-                drop(handles);
+        };
+        let mut len = 0;
+        while let Some(bytes) = rest.get(len..len + size_of::<DirRecord>()) {
+            let head: DirRecord = bytemuck::pod_read_unaligned(bytes);
+            let record = size_of::<DirRecord>() + usize::from(head.name_len) + usize::from(head.target_len);
+            let next = len + record.next_multiple_of(8);
+            if next > output.len() {
+                break;
+            }
+            len = next;
+        }
+        output[..len].copy_from_slice(&rest[..len]);
+        let left = rest.split_off(len);
+        let handle = if left.is_empty() { 0 } else { *self.next.borrow() };
+        if handle != 0 {
+            *self.next.borrow_mut() += 1;
+            self.lists.borrow_mut().insert(handle, left);
+        }
+        Ok(Listed { bytes: len as u64, handle })
+    }
+
+    fn carry_out_on_files(&self, request: FileRequest, input: &[u8], output: &mut [u8]) -> Result<Reply> {
+        use FileRequest as F;
+        let handle = |number: u64| {
+            let handles = self.handles.borrow();
+            handles.get(&number).ok_or(Errno::EBADF).and_then(|file| io(file.try_clone()))
+        };
+        let put = |output: &mut [u8], path: &[u8]| {
+            Self::put_attr(output, &io(fs::symlink_metadata(self.path(path)))?);
+            Ok(())
+        };
+        let two = |len: u64| input.split_at(len as usize);
+        match request {
+            F::Walk(walk) => Ok(walk.reply(self.walk(walk.skip, input, output)?)),
+            F::ReadDir(list) => Ok(list.reply(self.list(&list, input, output)?)),
+            F::Open(open) => {
+                let has = |flag| open.flags & flag != 0;
                 let mut options = OpenOptions::new();
-                options.read(a1 & open_flags::READ != 0).write(a1 & open_flags::WRITE != 0).mode(a2 as u32);
-                options.create_new(a1 & open_flags::EXCLUSIVE != 0).truncate(a1 & open_flags::TRUNCATE != 0);
+                options.read(has(open_flags::READ)).write(has(open_flags::WRITE)).mode(open.mode);
+                options.create_new(has(open_flags::EXCLUSIVE)).truncate(has(open_flags::TRUNCATE));
                 let file = match io(options.open(self.path(input))) {
-                    Err(Errno::EEXIST) if a1 & open_flags::OR_TELL != 0 => {
-                        Self::put_attr(output, &io(fs::symlink_metadata(self.path(input)))?);
-                        return done(1);
+                    Err(Errno::EEXIST) if has(open_flags::OR_TELL) => {
+                        put(output, input)?;
+                        return Ok(open.reply(Opened { exists: true, handle: 0 }));
                     }
                     file => file?,
                 };
                 Self::put_attr(output, &io(file.metadata())?);
-                Ok(Reply { result: 0, extra: [self.keep(file), 0] })
+                Ok(open.reply(Opened { exists: false, handle: self.keep(file) }))
             }
-            Op::Fetch if self.knows_fetch => {
-                drop(handles);
+            F::Fetch(fetch) if self.knows_fetch => {
                 let file = io(File::open(self.path(input)))?;
                 let m = io(file.metadata())?;
                 Self::put_attr(output, &m);
-                let n = io(file.read_at(&mut output[size_of::<NodeAttr>()..], 0))?;
-                let id = if n as u64 == m.len() { 0 } else { self.keep(file) };
-                Ok(Reply { result: n as u64, extra: [id, 0] })
+                let bytes = io(file.read_at(&mut output[size_of::<NodeAttr>()..], 0))? as u64;
+                let handle = if bytes == m.len() { 0 } else { self.keep(file) };
+                Ok(fetch.reply(Fetched { bytes, handle }))
             }
-            Op::Read => done(io(handle()?.read_at(output, a1))?),
-            Op::Write => {
-                let file = handle()?;
-                let before = io(file.metadata())?;
-                let at = if a1 == u64::MAX { before.len() } else { a1 };
-                let n = io(file.write_at(input, at))?;
-                if output.len() >= 2 * size_of::<NodeAttr>() {
-                    Self::put_attr(output, &before);
-                    Self::put_attr(&mut output[size_of::<NodeAttr>()..], &io(file.metadata())?);
-                }
-                Ok(Reply { result: n as u64, extra: [at + n as u64, 0] })
+            F::Read(read) => Ok(read.reply(io(handle(read.handle)?.read_at(output, read.offset))? as u64)),
+            F::Write(write) => Ok(write.reply(self.write_now(write, input, output)?)),
+            F::HandleAttr(of) => {
+                Self::put_attr(output, &io(handle(of.handle)?.metadata())?);
+                Ok(of.reply(()))
             }
-            Op::HandleAttr => {
-                Self::put_attr(output, &io(handle()?.metadata())?);
-                done(0)
-            }
-            Op::Truncate => io(handle()?.set_len(a1)).and_then(|()| done(0)),
-            Op::Sync => io(handle()?.sync_all()).and_then(|()| done(0)),
-            Op::ReadLink => {
+            F::Truncate(cut) => io(handle(cut.handle)?.set_len(cut.size)).map(|()| cut.reply(())),
+            F::Sync(sync) => io(handle(sync.handle)?.sync_all()).map(|()| sync.reply(())),
+            F::ReadLink(link) => {
                 let target = io(fs::read_link(self.path(input)))?.into_os_string().into_vec();
                 output[..target.len()].copy_from_slice(&target);
-                done(target.len())
+                Ok(link.reply(target.len() as u64))
             }
-            Op::Mkdir => {
+            F::Mkdir(new) => {
                 io(fs::create_dir(self.path(input)))?;
-                Self::put_attr(output, &io(fs::symlink_metadata(self.path(input)))?);
-                done(0)
+                put(output, input).map(|()| new.reply(()))
             }
-            Op::Symlink => {
-                let (path, target) = two();
+            F::Symlink(new) => {
+                let (path, target) = two(new.path_len);
                 io(std::os::unix::fs::symlink(OsStr::from_bytes(target), self.path(path)))?;
-                Self::put_attr(output, &io(fs::symlink_metadata(self.path(path)))?);
-                done(0)
+                put(output, path).map(|()| new.reply(()))
             }
-            Op::Link => {
-                let (old, new) = two();
+            F::Link(link) => {
+                let (old, new) = two(link.path_len);
                 io(fs::hard_link(self.path(old), self.path(new)))?;
-                Self::put_attr(output, &io(fs::symlink_metadata(self.path(new)))?);
-                done(0)
+                put(output, new).map(|()| link.reply(()))
             }
-            Op::Unlink if a1 == 1 => io(fs::remove_dir(self.path(input))).and_then(|()| done(0)),
-            Op::Unlink => io(fs::remove_file(self.path(input))).and_then(|()| done(0)),
-            Op::Rename => {
-                let (old, new) = two();
-                let (old, new) = (self.path(old), self.path(new));
-                io(fs::rename(old, &new))?;
-                Self::put_attr(output, &io(fs::symlink_metadata(new))?);
-                done(0)
+            F::Unlink(unlink) => {
+                let path = self.path(input);
+                io(if unlink.directory { fs::remove_dir(path) } else { fs::remove_file(path) })?;
+                Ok(unlink.reply(()))
             }
-            Op::SetAttr => {
-                let (head, path) = input.split_at(size_of::<SetAttr>());
-                let path = self.path(path);
-                Self::set_attr(&path, &bytemuck::pod_read_unaligned(head))?;
-                Self::put_attr(output, &io(fs::symlink_metadata(&path))?);
-                done(0)
+            F::Rename(rename) => {
+                let (old, new) = two(rename.path_len);
+                io(fs::rename(self.path(old), self.path(new)))?;
+                put(output, new).map(|()| rename.reply(()))
             }
-            Op::StatFs => {
+            F::SetAttr(set) => {
+                let (head, path) = input.split_at(size_of::<AttrChange>());
+                Self::set_attr(&self.path(path), &bytemuck::pod_read_unaligned(head))?;
+                put(output, path).map(|()| set.reply(()))
+            }
+            F::StatFs(of) => {
                 let stat = FsStat { bsize: 4096, bavail: self.free_pages.get(), ..FsStat::default() };
                 output.copy_from_slice(bytemuck::bytes_of(&stat));
-                done(0)
+                Ok(of.reply(()))
             }
-            Op::Nop => done(0),
-            Op::GetXattr => {
-                let (path, name) = input.split_at(args[1] as usize);
+            F::GetXattr(get) => {
+                let (path, name) = two(get.path_len);
                 let list = self.access.borrow().get(path).cloned();
                 let list = list.filter(|_| name == b"system.posix_acl_access").ok_or(Errno::ENODATA)?;
                 output[..list.len()].copy_from_slice(&list);
-                done(list.len())
+                Ok(get.reply(list.len() as u64))
             }
             _ => Err(Errno::ENOSYS),
         }

@@ -4,7 +4,8 @@ use super::host_dir::{HostDir, append};
 use super::{World, content, expire};
 use crate::io::{KernelDst, KernelSrc};
 use crate::{Change, FileType};
-use abi::request::Op;
+use abi::operation::Operation;
+use abi::request::{Fetch, Read, ReadDir, Walk};
 use std::fs;
 use std::vec::Vec;
 use uapi::Errno;
@@ -29,7 +30,7 @@ fn one_trip_for_a_path_and_one_for_a_file() {
     w.get("/h/usr/lib/a/one").unwrap();
     assert_eq!(w.host.trips(), 1);
     assert_eq!(w.read("/h/usr/lib/a/one").unwrap(), "1");
-    assert_eq!((w.host.trips(), w.host.count(Op::Fetch)), (2, 1));
+    assert_eq!((w.host.trips(), w.host.count(Fetch::NUMBER)), (2, 1));
     w.read("/h/usr/lib/a/one").unwrap();
     assert_eq!(w.host.trips(), 2);
     assert_eq!(w.get("/h/usr/nothing").unwrap_err(), Errno::ENOENT);
@@ -65,7 +66,7 @@ fn writes_stay_private() {
     expire();
     w.host.reset();
     assert_eq!(w.read("/h/etc/passwd").unwrap(), "pod\n");
-    assert!(w.host.count(Op::Read) + w.host.count(Op::Fetch) == 0, "what is private is not asked for");
+    assert!(w.host.count(Read::NUMBER) + w.host.count(Fetch::NUMBER) == 0, "what is private is not asked for");
 }
 
 #[test]
@@ -184,14 +185,14 @@ fn big_directories_come_in_pieces() {
     }
     let w = World::new(host);
     assert_eq!(w.list("/h/d").len(), 3000);
-    let pieces = w.host.count(Op::ReadDir);
+    let pieces = w.host.count(ReadDir::NUMBER);
     assert!(pieces > 1);
     w.host.reset();
     for i in 0..3000 {
         w.get(&std::format!("/h/d/file-with-a-long-name-{i:05}")).unwrap();
     }
     // The first three names tell that all attributes are wanted.
-    assert_eq!((w.host.trips(), w.host.count(Op::Walk)), (2 + pieces, 2));
+    assert_eq!((w.host.trips(), w.host.count(Walk::NUMBER)), (2 + pieces, 2));
 }
 
 #[test]

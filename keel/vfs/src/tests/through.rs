@@ -4,7 +4,8 @@ use super::host_dir::{HostDir, append};
 use super::{World, content, expire};
 use crate::io::KernelSrc;
 use crate::{Change, SetTime};
-use abi::request::Op;
+use abi::operation::Operation;
+use abi::request::{Open, ReadDir, Unlink, Walk, Write};
 use std::fs;
 use uapi::Errno;
 
@@ -45,7 +46,7 @@ fn creation_is_one_trip() {
     w.host.reset();
     let n = w.create("/w/d/n", 0o100644).unwrap();
     n.inode().write_at(0, &mut KernelSrc(b"abc")).unwrap();
-    assert_eq!((w.host.trips(), w.host.count(Op::Open), w.host.count(Op::Write)), (2, 1, 1));
+    assert_eq!((w.host.trips(), w.host.count(Open::NUMBER), w.host.count(Write::NUMBER)), (2, 1, 1));
     assert_eq!(n.inode().attr().unwrap().size, 3);
 }
 
@@ -59,13 +60,13 @@ fn unseen_names_are_created_in_one_trip() {
         drop(w.create(&path, 0o100644).unwrap());
         w.unlink(&path).unwrap();
     }
-    assert_eq!((w.host.trips(), w.host.count(Op::Open), w.host.count(Op::Unlink)), (8, 4, 4));
+    assert_eq!((w.host.trips(), w.host.count(Open::NUMBER), w.host.count(Unlink::NUMBER)), (8, 4, 4));
     // What exists is told of in the same trip.
     w.host.write("d/there", b"x");
     w.host.reset();
     assert_eq!(w.create("/w/d/there", 0o100644).unwrap_err(), Errno::EEXIST);
     assert_eq!(w.get("/w/d/there").unwrap().inode().attr().unwrap().size, 1);
-    assert_eq!((w.host.trips(), w.host.count(Op::Open)), (1, 1));
+    assert_eq!((w.host.trips(), w.host.count(Open::NUMBER)), (1, 1));
     assert_eq!(w.mkdir("/w/d/there").unwrap_err(), Errno::EEXIST);
 }
 
@@ -90,7 +91,7 @@ fn new_directories_are_known_to_be_empty() {
     w.create("/w/new/a", 0o100644).unwrap();
     w.mkdir("/w/new/b").unwrap();
     assert_eq!(w.list("/w/new"), ["a", "b"]);
-    assert_eq!((w.host.count(Op::Walk), w.host.count(Op::ReadDir)), (0, 0));
+    assert_eq!((w.host.count(Walk::NUMBER), w.host.count(ReadDir::NUMBER)), (0, 0));
     // Others on the host have put something in: seen when what is known is old.
     w.host.write("new/c", b"");
     expire();

@@ -2,7 +2,8 @@
 
 use super::host_dir::HostDir;
 use super::{World, expire};
-use abi::request::{Op, list_attr};
+use abi::operation::Operation;
+use abi::request::{ListAttributes, ReadDir};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::string::String;
@@ -57,7 +58,7 @@ fn check(w: &World, sizes: bool, most: usize) {
     let mut found = BTreeMap::new();
     tree(w, "/h/t", sizes, &mut found);
     assert!(found == real(w, sizes));
-    assert!(w.host.trips() <= most, "{} trips, {} of them listings", w.host.trips(), w.host.count(Op::ReadDir));
+    assert!(w.host.trips() <= most, "{} trips, {} of them listings", w.host.trips(), w.host.count(ReadDir::NUMBER));
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn sought_directories_take_few_trips() {
             assert_eq!(w.get(&std::format!("/h/t/d{d}/f{f}")).unwrap().inode().attr().unwrap().size, 1);
         }
     }
-    assert!(w.host.trips() <= 40, "{} trips, {} of them listings", w.host.trips(), w.host.count(Op::ReadDir));
+    assert!(w.host.trips() <= 40, "{} trips, {} of them listings", w.host.trips(), w.host.count(ReadDir::NUMBER));
 }
 
 /// Few of many names are wanted, and more that are not there.
@@ -123,7 +124,7 @@ fn few_names_bring_no_attributes() {
             assert!(w.get(&std::format!("/h/t/f{f}.{extension}")).is_err());
         }
     }
-    assert_eq!(w.host.asked_attributes(), [list_attr::NONE]);
+    assert_eq!(w.host.asked_attributes(), [ListAttributes::None]);
     assert!(w.host.trips() < 25, "{} trips", w.host.trips());
 }
 

@@ -1,12 +1,12 @@
 //! Attributes as statx(2) reports them, and their change.
 
 use super::super::payload::Output;
-use super::super::{Errno, Reply, Result};
+use super::super::{Errno, Result};
 use super::export::{ExportConfig, attr_flags};
 use super::handles::Handles;
 use super::path::RelPath;
 use super::subject::Subject;
-use abi::request::{FsStat, NodeAttr, SetAttr, set_attr};
+use abi::request::{AttrChange, FsStat, NodeAttr, SetAttr, set_attr};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps, Uid, makedev,
@@ -97,15 +97,11 @@ pub fn take_privileges(file: BorrowedFd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// [`abi::request::Op::SetAttr`]: owner, mode, size, times, in this order. An error leaves what came
+/// [`struct@SetAttr`]: owner, mode, size, times, in this order. An error leaves what came
 /// before it changed, as separate calls would.
-pub fn set(
-    export: &ExportConfig,
-    handles: &Handles,
-    (number, path): (u64, RelPath<'_>),
-    wanted: &SetAttr,
-    out: &mut Output<'_>,
-) -> Result {
+pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8], out: &mut Output<'_>) -> Result<()> {
+    let (wanted, path) = input.split_at_checked(size_of::<AttrChange>()).ok_or(Errno::INVAL)?;
+    let (wanted, path): (AttrChange, _) = (bytemuck::pod_read_unaligned(wanted), RelPath::new(path)?);
     let all = set_attr::MODE | set_attr::UID | set_attr::GID | set_attr::SIZE | set_attr::ATIME | set_attr::MTIME;
     let valid = wanted.valid;
     if valid & !(all | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
@@ -119,7 +115,7 @@ pub fn set(
         last_modification: time(valid, set_attr::MTIME, set_attr::MTIME_NOW, wanted.mtime, wanted.mtime_ns)?,
     };
     export.check_writable()?;
-    let node = Subject::find(export, handles, number, path)?;
+    let node = Subject::find(export, handles, set.handle, path)?;
     if uid.is_some() || gid.is_some() {
         change_owner(node.as_fd(), uid, gid)?;
     }
@@ -136,8 +132,7 @@ pub fn set(
     if valid & (set_attr::ATIME | set_attr::MTIME | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
         rustix::fs::utimensat(node.as_fd(), b"".as_slice(), &times, AtFlags::EMPTY_PATH)?;
     }
-    out.put_optional(&node_attr(&of_fd(node.as_fd())?))?;
-    Ok(Reply::default())
+    out.put_optional(&node_attr(&of_fd(node.as_fd())?))
 }
 
 /// truncate(2) of a regular file.
@@ -152,8 +147,8 @@ fn cut(node: BorrowedFd<'_>, size: u64) -> Result<()> {
     rustix::fs::ftruncate(&file, size)
 }
 
-/// [`abi::request::Op::StatFs`].
-pub fn stat_fs(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+/// [`abi::request::StatFs`].
+pub fn stat_fs(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result<()> {
     let node = export.node(path)?;
     let stat = rustix::fs::fstatfs(&node)?;
     out.put(bytemuck::bytes_of(&FsStat {
@@ -165,6 +160,5 @@ pub fn stat_fs(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -
         files: stat.f_files,
         ffree: stat.f_ffree,
         namelen: stat.f_namelen as u64,
-    }))?;
-    Ok(Reply::default())
+    }))
 }

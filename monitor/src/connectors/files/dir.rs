@@ -1,14 +1,14 @@
 //! Directories with the attributes of their entries.
 
 use super::super::payload::Output;
-use super::super::{Errno, Reply, Result};
+use super::super::{Errno, Result};
 use super::ahead::Ahead;
 use super::attr;
 use super::export::ExportConfig;
 use super::handles::{Handle, Handles, Stream};
 use super::path::{MAX_PATH, RelPath};
 use super::xattr;
-use abi::request::{DirRecord, NodeAttr, dir_record, list_attr, node_flags};
+use abi::request::{DirRecord, ListAttributes, Listed, NodeAttr, ReadDir, dir_record, node_flags};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::{CStr, CString};
@@ -16,16 +16,16 @@ use std::ffi::{CStr, CString};
 /// Most bytes of records in one answer, whatever room the guest offers.
 const MAX_RECORDS: usize = 1 << 20;
 
-/// [`abi::request::Op::ReadDir`]: records as many as fit; EINVAL if not even one does. `input`: the path,
+/// [`ReadDir`]: records as many as fit; EINVAL if not even one does. `input`: the path,
 /// and the others to list ahead.
 pub fn read(
     export: &ExportConfig,
     handles: &mut Handles,
-    args: &[u64; 6],
+    list: ReadDir,
     input: &[u8],
     out: &mut Output<'_>,
-) -> Result {
-    let [_, number, ahead, others, attributes, flat] = *args;
+) -> Result<Listed> {
+    let ReadDir { handle: number, ahead, others, attributes, flat, .. } = list;
     let mut records = Records { limit: out.room().min(MAX_RECORDS), attributes, ..Records::default() };
     let mut paths = input.split(|&byte| byte == 0);
     let path = RelPath::new(if others == 0 { input } else { paths.next().unwrap_or_default() })?;
@@ -42,19 +42,19 @@ pub fn read(
     if more {
         out.put(&records.bytes)?;
         let number = handles.insert(Handle::Stream(Box::new(stream)))?;
-        return Ok(Reply { result: out.written() as u64, extra: [number, 0] });
+        return Ok(Listed { bytes: out.written() as u64, handle: number });
     }
     if ahead > 0 {
         let end = records.bytes.len().saturating_add(usize::try_from(ahead).unwrap_or(usize::MAX));
         records.limit = end.min(records.limit);
         let names = std::mem::take(&mut records.directories);
-        let mut ahead = Ahead::new(export, &mut records, flat != 0);
+        let mut ahead = Ahead::new(export, &mut records, flat);
         if ahead.beneath(dir.as_fd(), path.bytes(), names) && others > 0 {
             paths.take(usize::try_from(others).unwrap_or(usize::MAX)).all(|path| ahead.another(path));
         }
     }
     out.put(&records.bytes)?;
-    Ok(Reply { result: out.written() as u64, extra: [0, 0] })
+    Ok(Listed { bytes: out.written() as u64, handle: 0 })
 }
 
 /// The next part of a directory that is being read.
@@ -64,7 +64,7 @@ fn go_on(
     number: u64,
     records: &mut Records,
     out: &mut Output<'_>,
-) -> Result {
+) -> Result<Listed> {
     let stream = handles.stream(number)?;
     if stream.export != export.id {
         return Err(Errno::BADF);
@@ -74,7 +74,7 @@ fn go_on(
         handles.remove(number)?;
     }
     out.put(&records.bytes)?;
-    Ok(Reply { result: out.written() as u64, extra: [if more { number } else { 0 }, 0] })
+    Ok(Listed { bytes: out.written() as u64, handle: if more { number } else { 0 } })
 }
 
 /// Appends records until the directory ends (false) or the room does (true).
@@ -115,8 +115,8 @@ pub struct Records {
     pub bytes: Vec<u8>,
     /// Most bytes.
     pub limit: usize,
-    /// Which entries come with attributes, [`list_attr`].
-    pub attributes: u64,
+    /// Which entries come with attributes.
+    pub attributes: ListAttributes,
     /// Names of the directories among the entries.
     pub directories: Vec<CString>,
 }
@@ -139,7 +139,7 @@ impl Records {
             (Err(_), None) => NodeAttr::default(),
         };
         let kind = FileType::from_raw_mode(attr.mode);
-        if self.attributes == list_attr::LISTS && attr.nlink > 0 && xattr::has_no_lists(dir, name, kind) {
+        if self.attributes == ListAttributes::WithLists && attr.nlink > 0 && xattr::has_no_lists(dir, name, kind) {
             attr.flags |= node_flags::NO_LISTS;
         }
         let target = if kind == FileType::Symlink {
@@ -158,9 +158,9 @@ impl Records {
     /// Whether attributes of such an entry are wanted, or its type isn't known without them.
     fn are_wanted(&self, kind: FileType) -> bool {
         match self.attributes {
-            list_attr::ALL | list_attr::LISTS => true,
-            list_attr::DIRECTORIES => matches!(kind, FileType::Directory | FileType::Unknown),
-            _ => kind == FileType::Unknown,
+            ListAttributes::All | ListAttributes::WithLists => true,
+            ListAttributes::Directories => matches!(kind, FileType::Directory | FileType::Unknown),
+            ListAttributes::None => kind == FileType::Unknown,
         }
     }
 

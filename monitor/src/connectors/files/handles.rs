@@ -39,9 +39,9 @@ pub struct Stream {
 /// What a handle names.
 #[derive(Debug)]
 pub enum Handle {
-    /// A file of [`abi::request::Op::Open`].
+    /// A file of [`abi::request::Open`].
     File(OpenFile),
-    /// A directory of [`abi::request::Op::ReadDir`].
+    /// A directory of [`abi::request::ReadDir`].
     Stream(Box<Stream>),
 }
 

@@ -154,8 +154,8 @@ impl Late {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Reply;
     use super::*;
+    use abi::operation::Results;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
         let (release, released) = channel::<()>();
         let long: Work = Box::new(move || {
             released.recv().unwrap();
-            Box::new(|_| Ok(Reply::of(1)))
+            Box::new(|_| Ok(1.encode()))
         });
         assert!(late.start(7, long, &mut handles).is_none());
-        assert!(late.start(8, Box::new(|| Box::new(|_| Ok(Reply::of(2)))), &mut handles).is_none());
+        assert!(late.start(8, Box::new(|| Box::new(|_| Ok(2.encode()))), &mut handles).is_none());
         wakes.recv().unwrap();
         let mut take =
             || late.take().into_iter().map(|(id, end)| (id, end(&mut handles).unwrap().result)).collect::<Vec<_>>();

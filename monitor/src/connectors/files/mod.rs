@@ -27,15 +27,14 @@ pub use late::Waker;
 pub use path::RelPath;
 
 use super::payload::{Output, copy_in};
-use super::{Errno, Reply, Result, Window};
+use super::{Errno, Result, Window, reply};
 use crate::memory::GuestMemory;
 use crate::memory::io::{GuestSlice, Wait};
-use abi::request::{NodeAttr, Op, SetAttr};
+use abi::request::{FileRequest, NodeAttr};
 use handles::Handles;
 use late::{Late, SyncTimes};
 use rustix::fd::BorrowedFd;
 use std::sync::Arc;
-use subject::Subject;
 
 /// Attributes of an open file in the guest's form.
 pub fn attr_of_fd(fd: BorrowedFd<'_>) -> Result<NodeAttr> {
@@ -68,11 +67,6 @@ impl FilesConnector {
         Self { exports, handles: Handles::new(), late: Late::default(), syncs: Arc::default() }
     }
 
-    /// Whether an operation is served here.
-    pub fn serves(op: Op) -> bool {
-        (Op::Walk as u32..=Op::Seek as u32).contains(&(op as u32))
-    }
-
     /// Whom to wake when operations that took long are done.
     pub fn set_waker(&self, waker: Waker) {
         self.late.set_waker(waker);
@@ -89,26 +83,25 @@ impl FilesConnector {
         done.into_iter().map(|(id, finish)| (id, finish(&mut self.handles))).collect()
     }
 
-    /// Serves an operation: at once, or late where it may take long (`None`). Everything in `args`, `input` and
-    /// `output` is the guest's.
+    /// Serves a request: at once, or late where it may take long (`None`). Everything in it and in its payload is the
+    /// guest's.
     pub fn start(
         &mut self,
         id: u64,
-        op: Op,
-        args: &[u64; 6],
-        payload: (&[GuestSlice], &[GuestSlice]),
+        request: FileRequest,
+        (input, output): (&[GuestSlice], &[GuestSlice]),
         memory: &Arc<GuestMemory>,
     ) -> Option<Result> {
-        let work = match op {
-            Op::Sync if self.syncs.are_slow() => open::late_sync(&self.handles, args, &self.syncs),
-            Op::Fallocate if args[3] >= LONG_RANGE => open::late_fallocate(&self.handles, args),
-            Op::Read => match open::read(&self.handles, args[0], args[1], payload.1, Wait::Never) {
+        let work = match request {
+            FileRequest::Sync(op) if self.syncs.are_slow() => open::late_sync(&self.handles, op, &self.syncs),
+            FileRequest::Fallocate(op) if op.len >= LONG_RANGE => open::late_fallocate(&self.handles, op),
+            FileRequest::Read(op) => match open::read(&self.handles, op, output, Wait::Never) {
                 // Not in the page cache: a disk or server has to be read.
-                Err(Errno::AGAIN) => open::late_read(&self.handles, args, payload.1, memory),
-                Err(Errno::OPNOTSUPP) => return Some(self.handle(op, args, payload.0, payload.1, &**memory)),
-                other => return Some(other),
+                Err(Errno::AGAIN) => open::late_read(&self.handles, op, output, memory),
+                Err(Errno::OPNOTSUPP) => return Some(self.handle(request, input, output, &**memory)),
+                other => return Some(reply(op, other)),
             },
-            _ => return Some(self.handle(op, args, payload.0, payload.1, &**memory)),
+            _ => return Some(self.handle(request, input, output, &**memory)),
         };
         match work {
             Ok(work) => self.late.start(id, work, &mut self.handles),
@@ -116,58 +109,48 @@ impl FilesConnector {
         }
     }
 
-    /// Serves one operation at once. Everything in `args`, `input` and `output` is the guest's.
+    /// Serves a request at once. Everything in it, `input` and `output` is the guest's.
     pub fn handle(
         &mut self,
-        op: Op,
-        args: &[u64; 6],
+        request: FileRequest,
         input: &[GuestSlice],
         output: &[GuestSlice],
         window: &dyn Window,
     ) -> Result {
+        use FileRequest as F;
         let handles = &mut self.handles;
-        match op {
-            Op::Close => return handles.remove(args[0]).map(|_| Reply::default()),
-            Op::Read => return open::read(handles, args[0], args[1], output, Wait::Default),
-            Op::Write => return open::write(handles, args[0], args[1], input, &mut Output::new(output)),
-            Op::HandleAttr => return open::handle_attr(handles, args[0], &mut Output::new(output)),
-            Op::Truncate => return open::truncate(handles, args[0], args[1]),
-            Op::Fallocate => return open::fallocate(handles, args[0], args[1], args[2], args[3]),
-            Op::Sync => return open::sync(handles, args, &self.syncs),
-            Op::Seek => return open::seek(handles, args),
-            Op::Map => return open::map(&self.exports, handles, args, window),
-            Op::Unmap => return open::unmap(args, window),
-            Op::Populate => return open::populate(args, window),
-            _ if !Self::serves(op) => return Err(Errno::NOSYS),
-            _ => {}
-        }
-        let id = u32::try_from(args[0]).map_err(|_| Errno::INVAL)?;
-        let export = ExportConfig::find(&self.exports, id)?;
-        let input = copy_in(input, MAX_INPUT)?;
+        let find = |export| ExportConfig::find(&self.exports, export);
+        let bytes = || copy_in(input, MAX_INPUT);
         let out = &mut Output::new(output);
-        let path = || RelPath::new(&input);
-        match op {
-            Op::Walk => walk::walk(export, args[1], path()?, out),
-            Op::ReadDir => dir::read(export, handles, args, &input, out),
-            Op::Open => open::open(export, handles, args, path()?, out),
-            Op::Fetch => open::fetch(export, handles, args, path()?, out),
-            Op::ReadLink => walk::read_link(export, path()?, out),
-            Op::Mkdir => change::mkdir(export, args, path()?, out),
-            Op::Mknod => change::mknod(export, args, path()?, out),
-            Op::Symlink => change::symlink(export, args, &input, out),
-            Op::Link => change::link(export, handles, args, &input, out),
-            Op::Unlink => change::unlink(export, args, path()?),
-            Op::Rename => change::rename(export, args, &input, out),
-            Op::SetAttr => {
-                let (head, rest) = input.split_at_checked(size_of::<SetAttr>()).ok_or(Errno::INVAL)?;
-                attr::set(export, handles, (args[1], RelPath::new(rest)?), &bytemuck::pod_read_unaligned(head), out)
-            }
-            Op::StatFs => attr::stat_fs(export, path()?, out),
-            Op::GetXattr => xattr::get(export, handles, args, &input, out),
-            Op::ListXattr => xattr::list(&Subject::find(export, handles, args[1], path()?)?, out),
-            Op::SetXattr => xattr::set(export, handles, args, &input),
-            Op::RemoveXattr => xattr::remove(export, handles, args, &input),
-            _ => Err(Errno::NOSYS),
+        match request {
+            F::Close(op) => reply(op, handles.remove(op.handle).map(drop)),
+            F::Read(op) => reply(op, open::read(handles, op, output, Wait::Default)),
+            F::Write(op) => reply(op, open::write(handles, op, input, out)),
+            F::HandleAttr(op) => reply(op, open::handle_attr(handles, op, out)),
+            F::Truncate(op) => reply(op, open::truncate(handles, op)),
+            F::Fallocate(op) => reply(op, open::fallocate(handles, op)),
+            F::Sync(op) => reply(op, open::sync(handles, op, &self.syncs)),
+            F::Seek(op) => reply(op, open::seek(handles, op)),
+            F::Map(op) => reply(op, open::map(&self.exports, handles, op, window)),
+            F::Unmap(op) => reply(op, open::unmap(op, window)),
+            F::Populate(op) => reply(op, open::populate(op, window)),
+            F::Walk(op) => reply(op, walk::walk(find(op.export)?, op, RelPath::new(&bytes()?)?, out)),
+            F::ReadDir(op) => reply(op, dir::read(find(op.export)?, handles, op, &bytes()?, out)),
+            F::Open(op) => reply(op, open::open(find(op.export)?, handles, op, RelPath::new(&bytes()?)?, out)),
+            F::Fetch(op) => reply(op, open::fetch(find(op.export)?, handles, RelPath::new(&bytes()?)?, out)),
+            F::ReadLink(op) => reply(op, walk::read_link(find(op.export)?, RelPath::new(&bytes()?)?, out)),
+            F::Mkdir(op) => reply(op, change::mkdir(find(op.export)?, op, RelPath::new(&bytes()?)?, out)),
+            F::Mknod(op) => reply(op, change::mknod(find(op.export)?, op, RelPath::new(&bytes()?)?, out)),
+            F::Symlink(op) => reply(op, change::symlink(find(op.export)?, op, &bytes()?, out)),
+            F::Link(op) => reply(op, change::link(find(op.export)?, handles, op, &bytes()?, out)),
+            F::Unlink(op) => reply(op, change::unlink(find(op.export)?, op, RelPath::new(&bytes()?)?)),
+            F::Rename(op) => reply(op, change::rename(find(op.export)?, op, &bytes()?, out)),
+            F::SetAttr(op) => reply(op, attr::set(find(op.export)?, handles, op, &bytes()?, out)),
+            F::StatFs(op) => reply(op, attr::stat_fs(find(op.export)?, RelPath::new(&bytes()?)?, out)),
+            F::GetXattr(op) => reply(op, xattr::get(find(op.export)?, handles, op, &bytes()?, out)),
+            F::ListXattr(op) => reply(op, xattr::list(find(op.export)?, handles, op, RelPath::new(&bytes()?)?, out)),
+            F::SetXattr(op) => reply(op, xattr::set(find(op.export)?, handles, op, &bytes()?)),
+            F::RemoveXattr(op) => reply(op, xattr::remove(find(op.export)?, handles, op, &bytes()?)),
         }
     }
 }

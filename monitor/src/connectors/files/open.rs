@@ -1,7 +1,7 @@
 //! Opening regular files, and what is done with them.
 
 use super::super::payload::Output;
-use super::super::{Errno, Reply, Result, Window};
+use super::super::{Errno, Result, Window, reply};
 use super::attr::{self, kind};
 use super::change::give;
 use super::export::{ExportConfig, Place, open_beneath};
@@ -10,8 +10,12 @@ use super::late::{SyncTimes, Work};
 use super::path::RelPath;
 use crate::memory::GuestMemory;
 use crate::memory::io::{self, GuestSlice, Position, Wait};
-use abi::request::open_flags as flags;
-use abi::{layout, request::NodeAttr};
+use abi::layout;
+use abi::operation::Operation;
+use abi::request::{
+    Fallocate, Fetched, HandleAttr, Map, NodeAttr, Open, Opened, Populate, Read, Seek, Sync, Truncate, Unmap, Write,
+    Written, open_flags as flags,
+};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Statx};
 use std::sync::Arc;
@@ -19,16 +23,16 @@ use std::sync::Arc;
 /// Times that a file may appear or vanish between a look at it and its opening.
 const TRIES: usize = 8;
 
-/// [`abi::request::Op::Open`]. Only regular files: EISDIR for a directory, ELOOP for a symbolic link,
+/// [`Open`]. Only regular files: EISDIR for a directory, ELOOP for a symbolic link,
 /// ENXIO for anything else (a FIFO or a device of the host has no counterpart in the pod).
 pub fn open(
     export: &ExportConfig,
     handles: &mut Handles,
-    args: &[u64; 6],
+    open: Open,
     path: RelPath<'_>,
     out: &mut Output<'_>,
-) -> Result {
-    let [_, wanted, mode, uid, gid, _] = *args;
+) -> Result<Opened> {
+    let Open { flags: wanted, mode, uid, gid, .. } = open;
     let new = flags::CREATE | flags::EXCLUSIVE | flags::UNNAMED | flags::OR_TELL;
     let known = flags::READ | flags::WRITE | flags::TRUNCATE | new;
     if wanted & !known != 0 || wanted & (flags::READ | flags::WRITE) == 0 {
@@ -45,28 +49,27 @@ pub fn open(
         }
         let place = export.place(path)?;
         match open_or_create(export, &place, wanted, mode, owner)? {
-            Opened::File(fd, stat) => (fd, stat),
-            Opened::Exists(stat) if has(flags::OR_TELL) => {
+            Found::File(fd, stat) => (fd, stat),
+            Found::Exists(stat) if has(flags::OR_TELL) => {
                 export.check_node(&stat)?;
                 out.put_optional(&attr::node_attr(&stat))?;
-                return Ok(Reply::of(1));
+                return Ok(Opened { exists: true, handle: 0 });
             }
-            Opened::Exists(_) => return Err(Errno::EXIST),
+            Found::Exists(_) => return Err(Errno::EXIST),
         }
     };
     out.put_optional(&attr::node_attr(&stat))?;
     let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE), export: export.id };
-    let number = handles.insert(Handle::File(file))?;
-    Ok(Reply { result: 0, extra: [number, 0] })
+    Ok(Opened { exists: false, handle: handles.insert(Handle::File(file))? })
 }
 
 /// A file without a name in the file system of a directory.
 fn make_unnamed(
     export: &ExportConfig,
     path: RelPath<'_>,
-    wanted: u64,
-    mode: u64,
-    owner: (u64, u64),
+    wanted: u32,
+    mode: u32,
+    owner: (u32, u32),
 ) -> Result<(OwnedFd, Statx)> {
     if wanted != flags::READ | flags::WRITE | flags::UNNAMED {
         return Err(Errno::INVAL);
@@ -77,7 +80,7 @@ fn make_unnamed(
 }
 
 /// What became of a request to open.
-enum Opened {
+enum Found {
     File(OwnedFd, Statx),
     /// It was to be new, and is not.
     Exists(Statx),
@@ -86,10 +89,10 @@ enum Opened {
 fn open_or_create(
     export: &ExportConfig,
     place: &Place<'_>,
-    wanted: u64,
-    mode: u64,
-    owner: (u64, u64),
-) -> Result<Opened> {
+    wanted: u32,
+    mode: u32,
+    owner: (u32, u32),
+) -> Result<Found> {
     let is_new = wanted & (flags::CREATE | flags::EXCLUSIVE) == flags::CREATE | flags::EXCLUSIVE;
     let how = access(wanted) | OFlags::CREATE | OFlags::EXCL;
     let make = || make(export, (place.dir.as_fd(), place.name), how, mode, owner);
@@ -97,21 +100,21 @@ fn open_or_create(
         // Most often it does not exist.
         match make() {
             Err(Errno::EXIST | Errno::ACCESS) => {}
-            made => return made.map(|(fd, stat)| Opened::File(fd, stat)),
+            made => return made.map(|(fd, stat)| Found::File(fd, stat)),
         }
     }
     for _ in 0..TRIES {
         match place.attr() {
-            Ok(stat) if is_new => return Ok(Opened::Exists(stat)),
+            Ok(stat) if is_new => return Ok(Found::Exists(stat)),
             Ok(stat) => match open_existing(export, place, wanted, &stat) {
                 Err(Errno::NOENT | Errno::STALE) => continue,
-                other => return other.map(|(fd, stat)| Opened::File(fd, stat)),
+                other => return other.map(|(fd, stat)| Found::File(fd, stat)),
             },
             Err(Errno::NOENT) if wanted & flags::CREATE != 0 && !export.is_file() => {
                 export.check_writable()?;
                 match make() {
                     Err(Errno::EXIST) => continue,
-                    made => return made.map(|(fd, stat)| Opened::File(fd, stat)),
+                    made => return made.map(|(fd, stat)| Found::File(fd, stat)),
                 }
             }
             Err(error) => return Err(error),
@@ -120,7 +123,7 @@ fn open_or_create(
     Err(Errno::AGAIN)
 }
 
-fn access(wanted: u64) -> OFlags {
+fn access(wanted: u32) -> OFlags {
     let access = match (wanted & flags::READ != 0, wanted & flags::WRITE != 0) {
         (true, true) => OFlags::RDWR,
         (false, true) => OFlags::WRONLY,
@@ -130,7 +133,7 @@ fn access(wanted: u64) -> OFlags {
     access | OFlags::NONBLOCK | OFlags::NOFOLLOW
 }
 
-fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u64, seen: &Statx) -> Result<(OwnedFd, Statx)> {
+fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u32, seen: &Statx) -> Result<(OwnedFd, Statx)> {
     match kind(seen) {
         FileType::RegularFile => {}
         FileType::Directory => return Err(Errno::ISDIR),
@@ -158,10 +161,10 @@ fn make(
     export: &ExportConfig,
     (dir, name): (BorrowedFd<'_>, &[u8]),
     how: OFlags,
-    mode: u64,
-    (uid, gid): (u64, u64),
+    mode: u32,
+    (uid, gid): (u32, u32),
 ) -> Result<(OwnedFd, Statx)> {
-    let mode = Mode::from_raw_mode(export.mode(FileType::RegularFile, mode as u32));
+    let mode = Mode::from_raw_mode(export.mode(FileType::RegularFile, mode));
     let fd = open_beneath(dir, name, how, mode)?;
     let stat = give(dir, fd.as_fd(), uid, gid)?;
     Ok((fd, stat))
@@ -172,10 +175,10 @@ fn offset(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| Errno::INVAL)
 }
 
-/// [`abi::request::Op::Read`]: from the host's page cache straight into guest memory.
-pub fn read(handles: &Handles, number: u64, at: u64, into: &[GuestSlice], wait: Wait) -> Result {
-    let file = handles.file(number)?;
-    io::read(file.fd.as_fd(), into, Position::At(offset(at)?), wait).map(|bytes| Reply::of(bytes as u64))
+/// [`Read`]: from the host's page cache straight into guest memory.
+pub fn read(handles: &Handles, read: Read, into: &[GuestSlice], wait: Wait) -> Result<u64> {
+    let file = handles.file(read.handle)?;
+    io::read(file.fd.as_fd(), into, Position::At(offset(read.offset)?), wait).map(|bytes| bytes as u64)
 }
 
 /// A descriptor of the same file for a thread: the handle may be closed meanwhile.
@@ -183,29 +186,32 @@ fn again(handles: &Handles, number: u64) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(&handles.file(number)?.fd, 0)
 }
 
-/// Work that ends with a result.
-fn work(long: impl FnOnce() -> Result + Send + 'static) -> Work {
+/// Work that ends with the results of an operation.
+fn work<O>(operation: O, long: impl FnOnce() -> Result<O::Results> + Send + 'static) -> Work
+where
+    O: Operation + Send + 'static,
+{
     Box::new(move || {
-        let result = long();
-        Box::new(move |_| result)
+        let reply = reply(operation, long());
+        Box::new(move |_| reply)
     })
 }
 
 /// [`read`] that waits, on a thread; the memory that `into` lies in stays until then.
-pub fn late_read(handles: &Handles, args: &[u64; 6], into: &[GuestSlice], memory: &Arc<GuestMemory>) -> Result<Work> {
-    let (fd, at) = (again(handles, args[0])?, offset(args[1])?);
+pub fn late_read(handles: &Handles, read: Read, into: &[GuestSlice], memory: &Arc<GuestMemory>) -> Result<Work> {
+    let (fd, at) = (again(handles, read.handle)?, offset(read.offset)?);
     let (into, memory) = (into.to_vec(), memory.clone());
-    Ok(work(move || {
+    Ok(work(read, move || {
         let done = io::read(fd.as_fd(), &into, Position::At(at), Wait::Default);
         drop(memory);
-        done.map(|bytes| Reply::of(bytes as u64))
+        done.map(|bytes| bytes as u64)
     }))
 }
 
-/// [`abi::request::Op::Write`]: straight from guest memory. The attributes around it tell keel whether anybody else changed
+/// [`Write`]: straight from guest memory. The attributes around it tell keel whether anybody else changed
 /// the file since it asked last.
-pub fn write(handles: &Handles, number: u64, at: u64, from: &[GuestSlice], out: &mut Output<'_>) -> Result {
-    let fd = handles.file(number)?.fd.as_fd();
+pub fn write(handles: &Handles, write: Write, from: &[GuestSlice], out: &mut Output<'_>) -> Result<Written> {
+    let (fd, at) = (handles.file(write.handle)?.fd.as_fd(), write.offset);
     let position = if at == u64::MAX { Position::Append } else { Position::At(offset(at)?) };
     let tells = out.room() >= 2 * size_of::<NodeAttr>();
     let before = if tells { Some(attr::of_fd(fd)?) } else { None };
@@ -216,24 +222,15 @@ pub fn write(handles: &Handles, number: u64, at: u64, from: &[GuestSlice], out: 
         out.put(bytemuck::bytes_of(&attr::node_attr(&before)))?;
         out.put(bytemuck::bytes_of(&attr::node_attr(&attr::of_fd(fd)?)))?;
     }
-    Ok(Reply { result: bytes, extra: [end, 0] })
+    Ok(Written { bytes, end })
 }
 
-/// [`abi::request::Op::Fetch`]: attributes and content in one trip.
-pub fn fetch(
-    export: &ExportConfig,
-    handles: &mut Handles,
-    args: &[u64; 6],
-    path: RelPath<'_>,
-    out: &mut Output<'_>,
-) -> Result {
+/// [`abi::request::Fetch`]: attributes and content in one trip.
+pub fn fetch(export: &ExportConfig, handles: &mut Handles, path: RelPath<'_>, out: &mut Output<'_>) -> Result<Fetched> {
     let attr_room = size_of::<NodeAttr>();
     let room = out.room().checked_sub(attr_room).ok_or(Errno::RANGE)?;
-    if args[1..].iter().any(|&unused| unused != 0) {
-        return Err(Errno::INVAL);
-    }
     let place = export.place(path)?;
-    let Opened::File(fd, mut stat) = open_or_create(export, &place, flags::READ, 0, (0, 0))? else {
+    let Found::File(fd, mut stat) = open_or_create(export, &place, flags::READ, 0, (0, 0))? else {
         return Err(Errno::EXIST);
     };
     let mut done = 0;
@@ -253,86 +250,75 @@ pub fn fetch(
     }
     out.put(bytemuck::bytes_of(&attr::node_attr(&stat)))?;
     let complete = ended || stat.stx_size == done as u64;
-    let number = if complete {
+    let handle = if complete {
         0
     } else {
         handles.insert(Handle::File(OpenFile { fd, read: true, write: false, export: export.id }))?
     };
-    Ok(Reply { result: done as u64, extra: [number, 0] })
+    Ok(Fetched { bytes: done as u64, handle })
 }
 
-/// [`abi::request::Op::HandleAttr`].
-pub fn handle_attr(handles: &Handles, number: u64, out: &mut Output<'_>) -> Result {
-    let attr: NodeAttr = attr::node_attr(&attr::of_fd(handles.file(number)?.fd.as_fd())?);
-    out.put(bytemuck::bytes_of(&attr))?;
-    Ok(Reply::default())
+/// [`HandleAttr`].
+pub fn handle_attr(handles: &Handles, of: HandleAttr, out: &mut Output<'_>) -> Result<()> {
+    let attr: NodeAttr = attr::node_attr(&attr::of_fd(handles.file(of.handle)?.fd.as_fd())?);
+    out.put(bytemuck::bytes_of(&attr))
 }
 
-/// [`abi::request::Op::Truncate`].
-pub fn truncate(handles: &Handles, number: u64, size: u64) -> Result {
-    let size = offset(size)? as u64;
-    rustix::fs::ftruncate(&handles.file(number)?.fd, size)?;
-    Ok(Reply::default())
+/// [`Truncate`].
+pub fn truncate(handles: &Handles, truncate: Truncate) -> Result<()> {
+    let size = offset(truncate.size)? as u64;
+    rustix::fs::ftruncate(&handles.file(truncate.handle)?.fd, size)
 }
 
-/// [`abi::request::Op::Fallocate`]; unknown modes give EOPNOTSUPP, as the kernel does.
-pub fn fallocate(handles: &Handles, number: u64, mode: u64, start: u64, len: u64) -> Result {
-    allocate(handles.file(number)?.fd.as_fd(), mode, start, len)
+/// [`Fallocate`]; unknown modes give EOPNOTSUPP, as the kernel does.
+pub fn fallocate(handles: &Handles, range: Fallocate) -> Result<()> {
+    allocate(handles.file(range.handle)?.fd.as_fd(), range)
 }
 
 /// The same on a thread.
-pub fn late_fallocate(handles: &Handles, args: &[u64; 6]) -> Result<Work> {
-    let [number, mode, start, len, ..] = *args;
-    let fd = again(handles, number)?;
-    Ok(work(move || allocate(fd.as_fd(), mode, start, len)))
+pub fn late_fallocate(handles: &Handles, range: Fallocate) -> Result<Work> {
+    let fd = again(handles, range.handle)?;
+    Ok(work(range, move || allocate(fd.as_fd(), range)))
 }
 
-fn allocate(fd: BorrowedFd<'_>, mode: u64, start: u64, len: u64) -> Result {
+fn allocate(fd: BorrowedFd<'_>, range: Fallocate) -> Result<()> {
     let known = FallocateFlags::KEEP_SIZE
         | FallocateFlags::PUNCH_HOLE
         | FallocateFlags::COLLAPSE_RANGE
         | FallocateFlags::ZERO_RANGE
         | FallocateFlags::INSERT_RANGE
         | FallocateFlags::UNSHARE_RANGE;
-    let (start, len) = (offset(start)? as u64, offset(len)? as u64);
-    let mode = u32::try_from(mode).map(FallocateFlags::from_bits_retain).map_err(|_| Errno::OPNOTSUPP)?;
+    let (start, len) = (offset(range.offset)? as u64, offset(range.len)? as u64);
+    let mode = u32::try_from(range.mode).map(FallocateFlags::from_bits_retain).map_err(|_| Errno::OPNOTSUPP)?;
     if !known.contains(mode) {
         return Err(Errno::OPNOTSUPP);
     }
-    rustix::fs::fallocate(fd, mode, start, len)?;
-    Ok(Reply::default())
+    rustix::fs::fallocate(fd, mode, start, len)
 }
 
-/// [`abi::request::Op::Seek`]. EBADF unless the file may be read.
-pub fn seek(handles: &Handles, args: &[u64; 6]) -> Result {
-    let [number, from, hole, ..] = *args;
-    let file = handles.file(number)?;
-    let from = offset(from)? as u64;
+/// [`Seek`]. EBADF unless the file may be read.
+pub fn seek(handles: &Handles, seek: Seek) -> Result<u64> {
+    let file = handles.file(seek.handle)?;
+    let from = offset(seek.offset)? as u64;
     if !file.read {
         return Err(Errno::BADF);
     }
-    let to = match hole {
-        0 => SeekFrom::Data(from),
-        1 => SeekFrom::Hole(from),
-        _ => return Err(Errno::INVAL),
-    };
-    rustix::fs::seek(&file.fd, to).map(Reply::of)
+    rustix::fs::seek(&file.fd, if seek.hole { SeekFrom::Hole(from) } else { SeekFrom::Data(from) })
 }
 
-/// [`abi::request::Op::Sync`].
-pub fn sync(handles: &Handles, args: &[u64; 6], times: &SyncTimes) -> Result {
-    store(handles.file(args[0])?.fd.as_fd(), args[1] != 0, times)
+/// [`struct@Sync`].
+pub fn sync(handles: &Handles, sync: Sync, times: &SyncTimes) -> Result<()> {
+    store(handles.file(sync.handle)?.fd.as_fd(), sync, times)
 }
 
 /// The same on a thread.
-pub fn late_sync(handles: &Handles, args: &[u64; 6], times: &Arc<SyncTimes>) -> Result<Work> {
-    let (fd, data_only, times) = (again(handles, args[0])?, args[1] != 0, times.clone());
-    Ok(work(move || store(fd.as_fd(), data_only, &times)))
+pub fn late_sync(handles: &Handles, sync: Sync, times: &Arc<SyncTimes>) -> Result<Work> {
+    let (fd, times) = (again(handles, sync.handle)?, times.clone());
+    Ok(work(sync, move || store(fd.as_fd(), sync, &times)))
 }
 
-fn store(fd: BorrowedFd<'_>, data_only: bool, times: &SyncTimes) -> Result {
-    times.time(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })?;
-    Ok(Reply::default())
+fn store(fd: BorrowedFd<'_>, sync: Sync, times: &SyncTimes) -> Result<()> {
+    times.time(|| if sync.data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
 }
 
 /// EINVAL unless `gpa .. gpa + len` are whole pages inside the window's address range.
@@ -343,43 +329,39 @@ fn check_window(gpa: u64, len: u64) -> Result<()> {
     if len > 0 && inside && gpa.is_multiple_of(page) && len.is_multiple_of(page) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// [`abi::request::Op::Map`]: EACCES if the handle's access doesn't allow it, ENXIO beyond the page in which the file ends.
-pub fn map(exports: &[ExportConfig], handles: &Handles, args: &[u64; 6], window: &dyn Window) -> Result {
-    let [number, at, len, gpa, writable, _] = *args;
+/// [`Map`]: EACCES if the handle's access doesn't allow it, ENXIO beyond the page in which the file ends.
+pub fn map(exports: &[ExportConfig], handles: &Handles, map: Map, window: &dyn Window) -> Result<()> {
+    let Map { handle, offset: at, len, gpa, writable } = map;
     check_window(gpa, len)?;
     let end = at.checked_add(len).ok_or(Errno::OVERFLOW)?;
-    if !at.is_multiple_of(layout::PAGE_SIZE as u64) || offset(end).is_err() || writable > 1 {
+    if !at.is_multiple_of(layout::PAGE_SIZE as u64) || offset(end).is_err() {
         return Err(Errno::INVAL);
     }
-    let file = handles.file(number)?;
-    if !file.read || (writable == 1 && !file.write) {
+    let file = handles.file(handle)?;
+    if !file.read || (writable && !file.write) {
         return Err(Errno::ACCESS);
     }
     if end > attr::of_fd(file.fd.as_fd())?.stx_size.next_multiple_of(layout::PAGE_SIZE as u64) {
         return Err(Errno::NXIO);
     }
-    if writable == 1 {
+    if writable {
         ExportConfig::find(exports, file.export)?.make_plain(file.fd.as_fd())?;
     }
-    window.map(gpa, file.fd.as_fd(), at, len, writable == 1)?;
-    Ok(Reply::default())
+    window.map(gpa, file.fd.as_fd(), at, len, writable)
 }
 
-/// [`abi::request::Op::Populate`]: at most a large page.
-pub fn populate(args: &[u64; 6], window: &dyn Window) -> Result {
-    let [gpa, len, write, ..] = *args;
+/// [`Unmap`].
+pub fn unmap(pages: Unmap, window: &dyn Window) -> Result<()> {
+    check_window(pages.gpa, pages.len)?;
+    window.unmap(pages.gpa, pages.len)
+}
+
+/// [`Populate`]: at most a large page.
+pub fn populate(pages: Populate, window: &dyn Window) -> Result<()> {
+    let Populate { gpa, len, write } = pages;
     check_window(gpa, len)?;
-    if len > layout::LARGE_PAGE_SIZE as u64 || write > 1 {
+    if len > layout::LARGE_PAGE_SIZE as u64 {
         return Err(Errno::INVAL);
     }
-    window.populate(gpa, len, write == 1)?;
-    Ok(Reply::default())
-}
-
-/// [`abi::request::Op::Unmap`].
-pub fn unmap(args: &[u64; 6], window: &dyn Window) -> Result {
-    let [gpa, len, ..] = *args;
-    check_window(gpa, len)?;
-    window.unmap(gpa, len)?;
-    Ok(Reply::default())
+    window.populate(gpa, len, write)
 }

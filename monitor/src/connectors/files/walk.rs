@@ -1,23 +1,24 @@
 //! Attributes along a path, and targets of symbolic links.
 
 use super::super::payload::Output;
-use super::super::{Errno, Reply, Result};
+use super::super::{Errno, Result};
 use super::attr;
 use super::export::{Dir, ExportConfig};
 use super::path::{MAX_PATH, RelPath};
+use abi::request::{NodeAttr, Walk, Walked};
 use rustix::fd::AsFd;
 
-/// [`abi::request::Op::Walk`]: reports every component after the first `skip`, until one is missing,
+/// [`Walk`]: reports every component after the first `skip`, until one is missing,
 /// is no directory, may not be entered, or the output is full.
-pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+pub fn walk(export: &ExportConfig, walk: Walk, path: RelPath<'_>, out: &mut Output<'_>) -> Result<Walked> {
     if path.is_empty() {
         out.put(bytemuck::bytes_of(&attr::node_attr(&export.place(path)?.attr()?)))?;
-        return Ok(Reply { result: 1, extra: [0, 0] });
+        return Ok(Walked { reported: 1, ..Walked::default() });
     }
     if export.is_file() {
         return Err(Errno::NOTDIR);
     }
-    let skip = usize::try_from(skip).map_err(|_| Errno::INVAL)?;
+    let skip = usize::try_from(walk.skip).map_err(|_| Errno::INVAL)?;
     let (head, tail) = path.split_names(skip);
     let mut dir = export.directory(head)?;
     let covered = export.covers.names_to(path);
@@ -26,7 +27,7 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
     let mut names = tail.names().peekable();
     let stopped = loop {
         let Some(name) = names.next() else { break None };
-        if out.room() < size_of::<abi::request::NodeAttr>() {
+        if out.room() < size_of::<NodeAttr>() {
             break None;
         }
         // A directory that is passed is looked at through its own descriptor, so that its attributes
@@ -58,11 +59,12 @@ pub fn walk(export: &ExportConfig, skip: u64, path: RelPath<'_>, out: &mut Outpu
         }
     };
     let exist = head.names().count() as u64 + reported;
-    Ok(Reply { result: reported, extra: [stopped.map_or(0, |errno| errno.raw_os_error() as u64), exist] })
+    let stopped = stopped.map_or(0, |errno| errno.raw_os_error().unsigned_abs());
+    Ok(Walked { reported, stopped, exist })
 }
 
-/// [`abi::request::Op::ReadLink`]: as much of the target as the output takes.
-pub fn read_link(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result {
+/// [`abi::request::ReadLink`]: as much of the target as the output takes.
+pub fn read_link(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result<u64> {
     let place = export.place(path)?;
     if !export.covers.is_empty() {
         export.check_node(&place.attr()?)?;
@@ -71,5 +73,5 @@ pub fn read_link(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>)
     let target = target.as_bytes();
     let len = target.len().min(out.room()).min(MAX_PATH);
     out.put(target.get(..len).unwrap_or_default())?;
-    Ok(Reply::of(len as u64))
+    Ok(len as u64)
 }

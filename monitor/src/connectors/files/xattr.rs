@@ -5,12 +5,14 @@
 //! would file capabilities, unless the user asked for them).
 
 use super::super::payload::Output;
-use super::super::{Errno, Reply, Result};
+use super::super::{Errno, Result};
 use super::attr::{kind, of_fd, proc_path};
 use super::change::split_path;
 use super::export::ExportConfig;
 use super::handles::Handles;
+use super::path::RelPath;
 use super::subject::Subject;
+use abi::request::{GetXattr, ListXattr, RemoveXattr, SetXattr};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FileType, XattrFlags};
 use std::ffi::CStr;
@@ -41,11 +43,11 @@ fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
     if hidden(name) || name.starts_with(b"security.") && !capabilities { Err(Errno::PERM) } else { Ok(()) }
 }
 
-/// [`abi::request::Op::GetXattr`].
-pub fn get(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8], out: &mut Output<'_>) -> Result {
-    let (path, name) = split_path(input, args[1])?;
+/// [`GetXattr`].
+pub fn get(export: &ExportConfig, handles: &Handles, get: GetXattr, input: &[u8], out: &mut Output<'_>) -> Result<u64> {
+    let (path, name) = split_path(input, get.path_len)?;
     check_name(name)?;
-    let node = Subject::find(export, handles, args[2], path)?;
+    let node = Subject::find(export, handles, get.handle, path)?;
     if hidden(name) {
         return Err(Errno::NODATA);
     }
@@ -56,12 +58,12 @@ pub fn get(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u
     let file = proc_path(node.as_fd());
     let size = rustix::fs::getxattr_query(&file, name)?;
     if out.room() == 0 {
-        return Ok(Reply::of(size as u64));
+        return Ok(size as u64);
     }
     let mut value = vec![0; out.room().min(MAX_SIZE)];
     let len = rustix::fs::getxattr(&file, name, value.as_mut_slice())?;
     out.put(value.get(..len).unwrap_or_default())?;
-    Ok(Reply::of(len as u64))
+    Ok(len as u64)
 }
 
 /// Whether what has this name in a directory certainly has no access control list, and no default one. A symbolic link is
@@ -72,8 +74,15 @@ pub fn has_no_lists(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> bool {
     has_none("system.posix_acl_access") && (kind != FileType::Directory || has_none("system.posix_acl_default"))
 }
 
-/// [`abi::request::Op::ListXattr`].
-pub fn list(node: &Subject<'_>, out: &mut Output<'_>) -> Result {
+/// [`ListXattr`].
+pub fn list(
+    export: &ExportConfig,
+    handles: &Handles,
+    list: ListXattr,
+    path: RelPath<'_>,
+    out: &mut Output<'_>,
+) -> Result<u64> {
+    let node = Subject::find(export, handles, list.handle, path)?;
     let mut names = vec![0; MAX_SIZE];
     let len = rustix::fs::listxattr(proc_path(node.as_fd()), names.as_mut_slice())?;
     names.truncate(len);
@@ -82,33 +91,31 @@ pub fn list(node: &Subject<'_>, out: &mut Output<'_>) -> Result {
     if out.room() > 0 {
         out.put(&visible)?;
     }
-    Ok(Reply::of(visible.len() as u64))
+    Ok(visible.len() as u64)
 }
 
-/// [`abi::request::Op::SetXattr`].
-pub fn set(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8]) -> Result {
-    let flags = u32::try_from(args[3]).ok().and_then(XattrFlags::from_bits).ok_or(Errno::INVAL)?;
+/// [`SetXattr`].
+pub fn set(export: &ExportConfig, handles: &Handles, set: SetXattr, input: &[u8]) -> Result<()> {
+    let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::INVAL)?;
     if !(XattrFlags::CREATE | XattrFlags::REPLACE).contains(flags) {
         return Err(Errno::INVAL);
     }
-    let (path, rest) = split_path(input, args[1])?;
-    let len = usize::try_from(args[2]).map_err(|_| Errno::INVAL)?;
+    let (path, rest) = split_path(input, set.path_len)?;
+    let len = usize::try_from(set.name_len).map_err(|_| Errno::INVAL)?;
     let (name, value) = rest.split_at_checked(len).ok_or(Errno::INVAL)?;
     check_change(export, name)?;
-    let node = Subject::find(export, handles, args[4], path)?;
+    let node = Subject::find(export, handles, set.handle, path)?;
     check_holder(&node, name)?;
-    rustix::fs::setxattr(proc_path(node.as_fd()), name, value, flags)?;
-    Ok(Reply::default())
+    rustix::fs::setxattr(proc_path(node.as_fd()), name, value, flags)
 }
 
-/// [`abi::request::Op::RemoveXattr`].
-pub fn remove(export: &ExportConfig, handles: &Handles, args: &[u64; 6], input: &[u8]) -> Result {
-    let (path, name) = split_path(input, args[1])?;
+/// [`RemoveXattr`].
+pub fn remove(export: &ExportConfig, handles: &Handles, remove: RemoveXattr, input: &[u8]) -> Result<()> {
+    let (path, name) = split_path(input, remove.path_len)?;
     check_change(export, name)?;
-    let node = Subject::find(export, handles, args[2], path)?;
+    let node = Subject::find(export, handles, remove.handle, path)?;
     check_holder(&node, name)?;
-    rustix::fs::removexattr(proc_path(node.as_fd()), name)?;
-    Ok(Reply::default())
+    rustix::fs::removexattr(proc_path(node.as_fd()), name)
 }
 
 /// EPERM unless this is a file or a directory: nothing else holds attributes of a user. Access control lists may belong to

@@ -16,10 +16,11 @@ mod tests;
 pub use terminal::TerminalGuard;
 
 use super::payload::{Output, copy_in};
-use super::{Errno, Reply, Result};
+use super::{Errno, Result, reply};
 use crate::memory::io::GuestSlice;
 use abi::boot::StreamKind;
-use abi::request::Op;
+use abi::operation::Results;
+use abi::request::{StreamRequest, StreamSeek, StreamSetTermios, Whence, WindowSize};
 use pending::{Pending, Work};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -31,16 +32,7 @@ use stream::Stream;
 const MAX_PENDING: usize = 256;
 
 /// The only signal that a guest may leave to `hull`.
-const TSTP: u64 = libc::SIGTSTP as u64;
-
-/// What became of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
-    /// It is finished.
-    Done(Result),
-    /// It waits; [`StreamsConnector::ready`] reports its end.
-    Pending,
-}
+const TSTP: u32 = libc::SIGTSTP as u32;
 
 /// Serves the stream operations of one pod.
 #[derive(Debug)]
@@ -92,22 +84,30 @@ impl StreamsConnector {
         self.streams.iter().flatten().find_map(size).map(|size| (size.ws_row, size.ws_col))
     }
 
-    /// Whether an operation is served here.
-    pub fn serves(op: Op) -> bool {
-        (Op::StreamRead as u32..=Op::SignalWait as u32).contains(&(op as u32))
-    }
-
-    /// Starts an operation. One that is pending uses the memory of `input` and `output` until it ends.
-    /// A cancelled one is reported by the next [`Self::ready`].
-    pub fn start(&mut self, id: u64, op: Op, args: &[u64; 6], input: &[GuestSlice], output: &[GuestSlice]) -> Started {
-        match op {
-            Op::StreamRead => self.begin(id, args[0], args[1], Work::read(output, args[2])),
-            Op::StreamWrite => self.begin(id, args[0], args[1], Work::write(input, args[2])),
-            Op::StreamPoll => self.begin(id, args[0], args[2], Work::poll(args[1])),
-            Op::SignalWait => self.wait_for_signal(id, args[0]),
-            Op::Cancel => Started::Done(self.cancel(args[0])),
-            _ => Started::Done(self.at_once(op, args, input, output)),
-        }
+    /// Starts an operation; `None` if it waits: [`Self::ready`] reports its end. One that is pending uses the memory of
+    /// `input` and `output` until it ends. A cancelled one is reported by the next [`Self::ready`].
+    pub fn start(
+        &mut self,
+        id: u64,
+        request: StreamRequest,
+        input: &[GuestSlice],
+        output: &[GuestSlice],
+    ) -> Option<Result> {
+        use StreamRequest as S;
+        Some(match request {
+            S::StreamRead(op) => reply(op, self.begin(id, op.stream, op.nonblocking, Work::read(output, op.position))?),
+            S::StreamWrite(op) => {
+                reply(op, self.begin(id, op.stream, op.nonblocking, Work::write(input, op.position))?)
+            }
+            S::StreamPoll(op) => reply(op, self.begin(id, op.stream, op.nonblocking, Ok(Work::poll(op.events)))?),
+            S::SignalWait(op) => reply(op, self.wait_for_signal(id, op.returned)?),
+            S::Cancel(op) => reply(op, self.cancel(op.id)),
+            S::StreamGetTermios(op) => reply(op, self.get_termios(op.stream, &mut Output::new(output))),
+            S::StreamSetTermios(op) => reply(op, self.set_termios(op, input)),
+            S::StreamGetWindow(op) => reply(op, self.window_size(op.stream)),
+            S::StreamSeek(op) => reply(op, self.seek(op)),
+            S::StreamStat(op) => reply(op, self.stat(op.stream, &mut Output::new(output))),
+        })
     }
 
     fn stream(&self, number: u64) -> Result<&Stream> {
@@ -115,32 +115,32 @@ impl StreamsConnector {
     }
 
     /// Tries an operation, or keeps it.
-    fn begin(&mut self, id: u64, number: u64, no_wait: u64, work: Result<Work>) -> Started {
+    fn begin(&mut self, id: u64, number: u64, nonblocking: bool, work: Result<Work>) -> Option<Result<u64>> {
         let (stream, work) = match (self.stream(number), work) {
-            (Ok(stream), Ok(work)) if no_wait <= 1 && stream.takes(&work) => (stream, work),
-            (Err(error), _) | (_, Err(error)) => return Started::Done(Err(error)),
-            _ => return Started::Done(Err(Errno::INVAL)),
+            (Ok(stream), Ok(work)) if stream.takes(&work) => (stream, work),
+            (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+            _ => return Some(Err(Errno::INVAL)),
         };
         let mut pending = Pending { id, stream: number as usize, work };
         // What waits already comes first.
         let behind = self.pending.iter().any(|other| other.precedes(&pending));
         if !behind && let Some(result) = pending.advance(stream) {
-            return Started::Done(result);
+            return Some(result);
         }
-        if no_wait == 1 {
-            return Started::Done(pending.give_up(Errno::AGAIN));
+        if nonblocking {
+            return Some(pending.give_up(Errno::AGAIN));
         }
         if self.pending.len() >= MAX_PENDING {
-            return Started::Done(pending.give_up(Errno::BUSY));
+            return Some(pending.give_up(Errno::BUSY));
         }
         self.pending.push(pending);
         self.unwatched = true;
-        Started::Pending
+        None
     }
 
-    fn wait_for_signal(&mut self, id: u64, returned: u64) -> Started {
+    fn wait_for_signal(&mut self, id: u64, returned: u32) -> Option<Result<u64>> {
         if self.signal_wait.is_some() {
-            return Started::Done(Err(Errno::BUSY));
+            return Some(Err(Errno::BUSY));
         }
         let given = signals::forget_given();
         match returned {
@@ -151,17 +151,17 @@ impl StreamsConnector {
                 if let Err(error) =
                     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
                 {
-                    return Started::Done(Err(error));
+                    return Some(Err(error));
                 }
             }
-            _ => return Started::Done(Err(Errno::INVAL)),
+            _ => return Some(Err(Errno::INVAL)),
         }
         signals::listen();
         match signals::take() {
-            Some(signal) => Started::Done(Ok(Reply::of(signal.into()))),
+            Some(signal) => Some(Ok(signal.into())),
             None => {
                 self.signal_wait = Some(id);
-                Started::Pending
+                None
             }
         }
     }
@@ -193,7 +193,7 @@ impl StreamsConnector {
             && let Some(signal) = signals::take()
         {
             self.signal_wait = None;
-            done.push((id, Ok(Reply::of(signal.into()))));
+            done.push((id, Ok(u64::from(signal).encode())));
         }
         if self.pending.is_empty() {
             return done;
@@ -207,7 +207,7 @@ impl StreamsConnector {
                 Some(stream) => pending.advance(stream),
             };
             match result {
-                Some(result) => done.push((pending.id, result)),
+                Some(result) => done.push((pending.id, result.map(Results::encode))),
                 None => self.pending.push(pending),
             }
         }
@@ -215,61 +215,56 @@ impl StreamsConnector {
     }
 
     /// ENOENT if the operation is not waiting (any more): its completion is on the way then.
-    fn cancel(&mut self, id: u64) -> Result {
+    fn cancel(&mut self, id: u64) -> Result<()> {
         if self.signal_wait.take_if(|waiting| *waiting == id).is_some() {
             self.cancelled.push((id, Err(Errno::CANCELED)));
-            return Ok(Reply::default());
+            return Ok(());
         }
         let index = self.pending.iter().position(|pending| pending.id == id).ok_or(Errno::NOENT)?;
         let pending = self.pending.remove(index);
-        self.cancelled.push((id, pending.give_up(Errno::CANCELED)));
-        Ok(Reply::default())
+        self.cancelled.push((id, pending.give_up(Errno::CANCELED).map(Results::encode)));
+        Ok(())
     }
 
-    /// Operations that never wait.
-    fn at_once(&mut self, op: Op, args: &[u64; 6], input: &[GuestSlice], output: &[GuestSlice]) -> Result {
-        let stream = self.stream(args[0])?;
-        let mut out = Output::new(output);
-        match op {
-            Op::StreamGetTermios => {
-                out.put(&terminal::attributes(stream.fd.as_fd())?)?;
-                Ok(Reply::default())
-            }
-            Op::StreamSetTermios => {
-                let wanted = copy_in(input, terminal::SIZE)?;
-                let guard = match self.guard {
-                    Some(_) => None,
-                    None => Some(TerminalGuard::new(stream.fd.as_fd())?),
-                };
-                let result = terminal::set_attributes(stream.fd.as_fd(), args[1], &wanted);
-                self.guard = self.guard.take().or(guard);
-                result.map(|()| Reply::default())
-            }
-            Op::StreamGetWindow => {
-                let size = rustix::termios::tcgetwinsize(&stream.fd)?;
-                Ok(Reply { result: 0, extra: [size.ws_row.into(), size.ws_col.into()] })
-            }
-            Op::StreamSeek => {
-                if stream.kind != StreamKind::File {
-                    return Err(Errno::SPIPE);
-                }
-                let start = || u64::try_from(args[1] as i64).map_err(|_| Errno::INVAL);
-                let to = match args[2] {
-                    0 => SeekFrom::Start(start()?),
-                    1 => SeekFrom::Current(args[1] as i64),
-                    2 => SeekFrom::End(args[1] as i64),
-                    3 => SeekFrom::Data(start()?),
-                    4 => SeekFrom::Hole(start()?),
-                    _ => return Err(Errno::INVAL),
-                };
-                rustix::fs::seek(&stream.fd, to).map(Reply::of)
-            }
-            Op::StreamStat => {
-                out.put(bytemuck::bytes_of(&super::files::attr_of_fd(stream.fd.as_fd())?))?;
-                Ok(Reply::default())
-            }
-            _ => Err(Errno::NOSYS),
+    fn get_termios(&self, number: u64, out: &mut Output<'_>) -> Result<()> {
+        out.put(&terminal::attributes(self.stream(number)?.fd.as_fd())?)
+    }
+
+    fn set_termios(&mut self, set: StreamSetTermios, input: &[GuestSlice]) -> Result<()> {
+        let stream = self.stream(set.stream)?;
+        let wanted = copy_in(input, terminal::SIZE)?;
+        let guard = match self.guard {
+            Some(_) => None,
+            None => Some(TerminalGuard::new(stream.fd.as_fd())?),
+        };
+        let result = terminal::set_attributes(stream.fd.as_fd(), set.when, &wanted);
+        self.guard = self.guard.take().or(guard);
+        result
+    }
+
+    fn window_size(&self, number: u64) -> Result<WindowSize> {
+        let size = rustix::termios::tcgetwinsize(&self.stream(number)?.fd)?;
+        Ok(WindowSize { rows: size.ws_row, columns: size.ws_col })
+    }
+
+    fn seek(&self, seek: StreamSeek) -> Result<u64> {
+        let stream = self.stream(seek.stream)?;
+        if stream.kind != StreamKind::File {
+            return Err(Errno::SPIPE);
         }
+        let start = || u64::try_from(seek.offset).map_err(|_| Errno::INVAL);
+        let to = match seek.whence {
+            Whence::Start => SeekFrom::Start(start()?),
+            Whence::Current => SeekFrom::Current(seek.offset),
+            Whence::End => SeekFrom::End(seek.offset),
+            Whence::Data => SeekFrom::Data(start()?),
+            Whence::Hole => SeekFrom::Hole(start()?),
+        };
+        rustix::fs::seek(&stream.fd, to)
+    }
+
+    fn stat(&self, number: u64, out: &mut Output<'_>) -> Result<()> {
+        out.put(bytemuck::bytes_of(&super::files::attr_of_fd(self.stream(number)?.fd.as_fd())?))
     }
 }
 

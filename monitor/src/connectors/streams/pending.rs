@@ -1,9 +1,10 @@
 //! Operations that wait for a stream.
 
 use super::super::payload::Output;
-use super::super::{Errno, Reply, Result};
+use super::super::{Errno, Result};
 use super::stream::Stream;
 use crate::memory::io::{GuestSlice, Position, total};
+use abi::request::StreamPosition;
 use abi::ring::MAX_SEGMENTS;
 use rustix::event::PollFlags;
 
@@ -20,7 +21,7 @@ pub enum Work {
 
 impl Work {
     /// A read into guest memory.
-    pub fn read(into: &[GuestSlice], position: u64) -> Result<Self> {
+    pub fn read(into: &[GuestSlice], position: StreamPosition) -> Result<Self> {
         Self::check(into)?;
         match place(position)? {
             Position::Append => Err(Errno::INVAL),
@@ -29,15 +30,14 @@ impl Work {
     }
 
     /// A write of guest memory.
-    pub fn write(from: &[GuestSlice], position: u64) -> Result<Self> {
+    pub fn write(from: &[GuestSlice], position: StreamPosition) -> Result<Self> {
         Self::check(from)?;
         Ok(Self::Write(from.to_vec(), 0, place(position)?))
     }
 
     /// A wait for events in the encoding of poll(2).
-    pub fn poll(events: u64) -> Result<Self> {
-        let events = u16::try_from(events).map_err(|_| Errno::INVAL)?;
-        Ok(Self::Poll(PollFlags::from_bits_retain(events)))
+    pub fn poll(events: u16) -> Self {
+        Self::Poll(PollFlags::from_bits_retain(events))
     }
 
     fn check(slices: &[GuestSlice]) -> Result<()> {
@@ -62,12 +62,12 @@ impl Work {
     }
 }
 
-/// A position of the guest, see [`abi::request::Op::StreamRead`]; EINVAL if there is no such offset.
-fn place(position: u64) -> Result<Position> {
-    match position.checked_sub(1) {
-        None => Ok(Position::Current),
-        Some(_) if position == u64::MAX => Ok(Position::Append),
-        Some(offset) => i64::try_from(offset).map(Position::At).map_err(|_| Errno::INVAL),
+/// A position of the guest; EINVAL if there is no such offset.
+fn place(position: StreamPosition) -> Result<Position> {
+    match position {
+        StreamPosition::Current => Ok(Position::Current),
+        StreamPosition::Append => Ok(Position::Append),
+        StreamPosition::At(offset) => i64::try_from(offset).map(Position::At).map_err(|_| Errno::INVAL),
     }
 }
 
@@ -92,42 +92,42 @@ impl Pending {
     }
 
     /// Does what is possible now; `None` if the operation has to wait further.
-    pub fn advance(&mut self, stream: &Stream) -> Option<Result> {
+    pub fn advance(&mut self, stream: &Stream) -> Option<Result<u64>> {
         match &mut self.work {
             Work::Read(into, position) => match stream.read(into, *position) {
                 Err(Errno::AGAIN) => None,
-                other => Some(other.map(|bytes| Reply::of(bytes as u64))),
+                other => Some(other.map(|bytes| bytes as u64)),
             },
             Work::Write(from, done, position) => loop {
                 let left = Output::new(from).rest(*done);
                 if left.is_empty() && total(from) > 0 {
-                    return Some(Ok(Reply::of(*done as u64)));
+                    return Some(Ok(*done as u64));
                 }
                 let position = match *position {
                     Position::At(start) => Position::At(start.saturating_add_unsigned(*done as u64)),
                     other => other,
                 };
                 match stream.write(&left, position) {
-                    Ok(0) => return Some(Ok(Reply::of(*done as u64))),
+                    Ok(0) => return Some(Ok(*done as u64)),
                     Ok(bytes) => *done += bytes,
                     Err(Errno::AGAIN) => return None,
-                    Err(_) if *done > 0 => return Some(Ok(Reply::of(*done as u64))),
+                    Err(_) if *done > 0 => return Some(Ok(*done as u64)),
                     Err(error) => return Some(Err(error)),
                 }
             },
             Work::Poll(events) => match stream.poll(*events) {
                 Ok(held) if held.is_empty() => None,
-                other => Some(other.map(|held| Reply::of(held.bits().into()))),
+                other => Some(other.map(|held| held.bits().into())),
             },
         }
     }
 
     /// Ends the operation early: with `error`, or with what it has done so far.
-    pub fn give_up(self, error: Errno) -> Result {
+    pub fn give_up(self, error: Errno) -> Result<u64> {
         match self.work {
-            Work::Write(_, done, _) if done > 0 => Ok(Reply::of(done as u64)),
+            Work::Write(_, done, _) if done > 0 => Ok(done as u64),
             // Asked without waiting: no event holds.
-            Work::Poll(_) if error == Errno::AGAIN => Ok(Reply::default()),
+            Work::Poll(_) if error == Errno::AGAIN => Ok(0),
             _ => Err(error),
         }
     }

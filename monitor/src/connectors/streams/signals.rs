@@ -98,9 +98,9 @@ pub(super) fn take() -> Option<u32> {
 }
 
 /// The signal that the guest was given last, asked once: whether it may leave it to `hull`.
-pub(super) fn forget_given() -> Option<u64> {
+pub(super) fn forget_given() -> Option<u32> {
     match GIVEN.swap(0, Ordering::SeqCst) {
         0 => None,
-        signal => Some(signal.into()),
+        signal => Some(signal),
     }
 }

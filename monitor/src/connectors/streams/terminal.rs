@@ -1,6 +1,7 @@
 //! Attributes of the user's terminal, and their restoration when the pod ends.
 
 use super::super::{Errno, Result};
+use abi::request::TermiosWhen;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::termios::{
     ControlModes, InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, SpecialCodes, Termios,
@@ -56,14 +57,13 @@ pub fn attributes(fd: BorrowedFd<'_>) -> Result<[u8; SIZE]> {
     Ok(bytes)
 }
 
-/// Sets them. `when`: 0 now, 1 after the output is out, 2 also forgetting input. The line discipline
+/// Sets them. The line discipline
 /// and the speed stay as they are: they belong to the host.
-pub fn set_attributes(fd: BorrowedFd<'_>, when: u64, bytes: &[u8]) -> Result<()> {
+pub fn set_attributes(fd: BorrowedFd<'_>, when: TermiosWhen, bytes: &[u8]) -> Result<()> {
     let when = match when {
-        0 => OptionalActions::Now,
-        1 => OptionalActions::Drain,
-        2 => OptionalActions::Flush,
-        _ => return Err(Errno::INVAL),
+        TermiosWhen::Now => OptionalActions::Now,
+        TermiosWhen::Drain => OptionalActions::Drain,
+        TermiosWhen::Flush => OptionalActions::Flush,
     };
     let bytes: &[u8; SIZE] = bytes.try_into().map_err(|_| Errno::INVAL)?;
     let mut termios = tcgetattr(fd)?;

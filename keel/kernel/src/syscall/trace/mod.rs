@@ -11,7 +11,7 @@ use crate::signal::{SigInfo, code};
 use crate::task;
 use crate::task::watch;
 use abi::boot::{Stamp, Trace};
-use abi::request::Op;
+use abi::request::Log;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -103,7 +103,7 @@ fn string_limit() -> usize {
 
 fn send(line: &str) {
     // Errors of writing the trace are ignored.
-    let _ = connector::call(Op::Log, [1, 0, 0, 0, 0, 0], line.as_bytes(), &mut []);
+    let _ = connector::call(Log { trace: true }, line.as_bytes(), &mut ());
 }
 
 /// Prints a line of thread `tid`; what other threads have begun is printed first.

@@ -4,7 +4,7 @@ use super::{Stream, control};
 use crate::mm::user;
 use crate::sched::connector;
 use crate::tty::termio::{self, TERMIOS, with_speeds};
-use abi::request::Op;
+use abi::request::{StreamGetTermios, StreamGetWindow, StreamSetTermios, TermiosWhen};
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::ioctl;
@@ -13,7 +13,7 @@ use uapi::{Errno, Result};
 impl Stream {
     fn get_termios(&self) -> Result<[u8; TERMIOS]> {
         let mut termios = [0; TERMIOS];
-        connector::call(Op::StreamGetTermios, self.arguments(self.number, 0, 0), &[], &mut termios)?;
+        connector::call(StreamGetTermios { stream: self.number }, &(), &mut termios)?;
         Ok(termios)
     }
 
@@ -25,9 +25,9 @@ impl Stream {
         Ok(flags & uapi::raw::general::TOSTOP != 0)
     }
 
-    fn set_termios(&self, when: u64, termios: &[u8; TERMIOS]) -> Result<usize> {
+    fn set_termios(&self, when: TermiosWhen, termios: &[u8; TERMIOS]) -> Result<usize> {
         control().check_change()?;
-        connector::call(Op::StreamSetTermios, self.arguments(self.number, when, 0), termios, &mut [])?;
+        connector::call(StreamSetTermios { stream: self.number, when }, termios, &mut ())?;
         Ok(0)
     }
 
@@ -39,31 +39,35 @@ impl Stream {
                 user::write(arg, &termios2).map(|()| 0)
             }
             // In both structures the first 36 bytes are the same; a terminal emulator has no speed.
-            ioctl::TCSETS | ioctl::TCSETS2 => self.set_termios(0, &user::read(arg)?),
-            ioctl::TCSETSW | ioctl::TCSETSW2 => self.set_termios(1, &user::read(arg)?),
-            ioctl::TCSETSF | ioctl::TCSETSF2 => self.set_termios(2, &user::read(arg)?),
+            ioctl::TCSETS | ioctl::TCSETS2 => self.set_termios(TermiosWhen::Now, &user::read(arg)?),
+            ioctl::TCSETSW | ioctl::TCSETSW2 => self.set_termios(TermiosWhen::Drain, &user::read(arg)?),
+            ioctl::TCSETSF | ioctl::TCSETSF2 => self.set_termios(TermiosWhen::Flush, &user::read(arg)?),
             ioctl::TCGETA => user::write(arg, &termio::of(&self.get_termios()?)).map(|()| 0),
             ioctl::TCSETA | ioctl::TCSETAW | ioctl::TCSETAF => {
-                let when = u64::from(command - ioctl::TCSETA).min(2);
+                let when = match command {
+                    ioctl::TCSETA => TermiosWhen::Now,
+                    ioctl::TCSETAW => TermiosWhen::Drain,
+                    _ => TermiosWhen::Flush,
+                };
                 let old: [u8; termio::SIZE] = user::read(arg)?;
                 self.set_termios(when, &termio::onto(self.get_termios()?, &old))
             }
             ioctl::TIOCGWINSZ => {
-                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
-                let window = [reply.extra[0] as u16, reply.extra[1] as u16, 0, 0];
+                let size = connector::call(StreamGetWindow { stream: self.number }, &(), &mut ())?;
+                let window = [size.rows, size.columns, 0, 0];
                 user::write(arg, &window).map(|()| 0)
             }
             // The size is the user's to change. Shells set what they found.
             ioctl::TIOCSWINSZ => {
                 let wanted: [u16; 4] = user::read(arg)?;
-                let reply = connector::call(Op::StreamGetWindow, self.arguments(self.number, 0, 0), &[], &mut [])?;
-                let same = [wanted[0], wanted[1]] == [reply.extra[0] as u16, reply.extra[1] as u16];
+                let size = connector::call(StreamGetWindow { stream: self.number }, &(), &mut ())?;
+                let same = [wanted[0], wanted[1]] == [size.rows, size.columns];
                 if same { Ok(0) } else { Err(Errno::EPERM) }
             }
             // Writes are with the host's terminal when they return, and it sends no breaks.
             ioctl::TCSBRK | ioctl::TCSBRKP => Ok(0),
             ioctl::TCFLSH => match arg {
-                0 | 2 => self.set_termios(2, &self.get_termios()?),
+                0 | 2 => self.set_termios(TermiosWhen::Flush, &self.get_termios()?),
                 1 => Ok(0),
                 _ => Err(Errno::EINVAL),
             },

@@ -3,7 +3,7 @@
 use super::super::HostNode;
 use super::super::window::{CHUNK, Chunk};
 use super::{PAGE, TRIES};
-use abi::request::Op;
+use abi::request::{Map, Populate};
 use alloc::vec::Vec;
 use hal::frame::Frame;
 use uapi::{Errno, Result};
@@ -44,7 +44,7 @@ impl HostNode {
         if distrusted && (write || self.is_writable()) {
             // It is to be seen by all, so the window shows it, once the host has it.
             let (gpa, _) = self.window_range(first, 1, attr.size, write)?;
-            self.host().io.call(Op::Populate, [gpa, PAGE, u64::from(write), 0, 0, 0], &[], &mut [])?;
+            self.host().call(Populate { gpa, len: PAGE, write }, &(), &mut ())?;
             return Ok(alloc::vec![self.host().io.window_page(gpa).ok_or(Errno::ENODEV)?]);
         }
         if write {
@@ -158,9 +158,9 @@ impl HostNode {
             Some(chunk) if chunk.room >= bytes => (chunk.gpa, chunk.room),
             _ => self.host().window_room(&self.this, bytes)?,
         };
-        let mapped = self.on_handle(writable, |id| {
-            let args = [id, index * CHUNK, bytes, gpa, u64::from(writable), 0];
-            self.host().io.call(Op::Map, args, &[], &mut [])
+        let mapped = self.on_handle(writable, |handle| {
+            let map = Map { handle, offset: index * CHUNK, len: bytes, gpa, writable };
+            self.host().call(map, &(), &mut ())
         });
         let chunk = Chunk { gpa, room, mapped: bytes, writable };
         if let Err(errno) = mapped {

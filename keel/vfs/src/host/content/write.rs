@@ -5,7 +5,7 @@ use super::super::order::Asked;
 use super::super::{Host, HostNode, Key};
 use super::{Content, MAX_WRITE, PAGE, Stamp};
 use crate::Src;
-use abi::request::{NodeAttr, Op};
+use abi::request::{Fallocate, NodeAttr, Seek, Sync, Truncate, Write};
 use hal::frame::FRAME_SIZE;
 use uapi::Result;
 
@@ -54,22 +54,22 @@ impl HostNode {
                 let was_dense = is_small && self.writes_are_dense();
                 let offset = at.unwrap_or(u64::MAX);
                 let mut around = [NodeAttr::default(); 2];
-                let reply = self.on_handle(true, |id| {
+                let written = self.on_handle(true, |handle| {
                     // The requests before it get their numbers first.
                     self.host().flush();
                     let (asked, epoch, number) =
                         (self.host().ask(), self.content().epoch.get(), self.host().count_write());
-                    let room = bytemuck::cast_slice_mut(&mut around);
-                    let reply = self.host().io.call(Op::Write, [id, offset, 0, 0, 0, 0], data, room)?;
-                    Ok((reply, (asked, epoch, number)))
+                    let written = self.host().call(Write { handle, offset }, data, &mut around)?;
+                    Ok((written, (asked, epoch, number)))
                 });
-                let (reply, asked) = reply.inspect_err(|_| {
+                let (written, asked) = written.inspect_err(|_| {
                     // A disk that fails may have taken a part.
                     self.content().outdate(self.host());
                     self.stale();
                 })?;
-                let written = (reply.result as usize).min(got);
-                let after = if at.is_some() { offset + written as u64 } else { reply.extra[0] };
+                let end = written.end;
+                let written = (written.bytes as usize).min(got);
+                let after = if at.is_some() { offset + written as u64 } else { end };
                 let start = after - (written as u64).min(after);
                 self.written(start, &data[..written], &around, asked);
                 if is_small {
@@ -154,7 +154,7 @@ impl HostNode {
 
     /// Changes the size on the host.
     pub(in super::super) fn truncate_content(&self, size: u64) -> Result<()> {
-        self.on_handle(true, |id| self.host().io.call(Op::Truncate, [id, size, 0, 0, 0, 0], &[], &mut []))?;
+        self.on_handle(true, |handle| self.host().call(Truncate { handle, size }, &(), &mut ()))?;
         self.content().outdate(self.host());
         self.stale();
         Ok(())
@@ -163,7 +163,7 @@ impl HostNode {
     /// fallocate(2) on the host.
     pub(in super::super) fn fallocate_content(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
         let mode = u64::from(mode);
-        self.on_handle(true, |id| self.host().io.call(Op::Fallocate, [id, mode, offset, len, 0, 0], &[], &mut []))?;
+        self.on_handle(true, |handle| self.host().call(Fallocate { handle, mode, offset, len }, &(), &mut ()))?;
         self.content().outdate(self.host());
         self.stale();
         Ok(())
@@ -171,15 +171,14 @@ impl HostNode {
 
     /// Next data or hole of the host's file. ENXIO.
     pub(crate) fn seek_content(&self, offset: u64, hole: bool) -> Result<u64> {
-        let args = |id| [id, offset, u64::from(hole), 0, 0, 0];
-        self.on_handle(false, |id| self.host().io.call(Op::Seek, args(id), &[], &mut [])).map(|reply| reply.result)
+        self.on_handle(false, |handle| self.host().call(Seek { handle, offset, hole }, &(), &mut ()))
     }
 
     /// fsync(2) on the host.
     pub(in super::super) fn sync_content(&self, data_only: bool) -> Result<()> {
         // What was never opened was never written here.
         // Gathered writes are sent before any request.
-        let Some(id) = self.content.get().and_then(|c| c.handle()) else { return self.settle_content() };
-        self.host().io.call(Op::Sync, [id, u64::from(data_only), 0, 0, 0, 0], &[], &mut []).map(drop)
+        let Some(handle) = self.content.get().and_then(|c| c.handle()) else { return self.settle_content() };
+        self.host().call(Sync { handle, data_only }, &(), &mut ())
     }
 }

@@ -39,45 +39,49 @@ fn what_is_covered_is_out_of_reach() {
         {
             let refused = [Errno::ACCESS, Errno::BUSY, Errno::ROFS];
             assert_eq!(rig.open(export, open_flags::READ, path), Err(Errno::ACCESS), "{path:?}");
-            assert_eq!(rig.errno(Op::Fetch, &[export], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::ReadDir, &[export, 0], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::ReadLink, &[export], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::StatFs, &[export], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::ListXattr, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::Fetch::NUMBER, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::ReadDir::NUMBER, &[export, 0], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::ReadLink::NUMBER, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::StatFs::NUMBER, &[export], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::ListXattr::NUMBER, &[export], path), Errno::ACCESS);
             let write = open_flags::WRITE | open_flags::CREATE | open_flags::TRUNCATE;
             assert!(refused.contains(&rig.open(export, write, path).unwrap_err()));
             let new = open_flags::WRITE | open_flags::CREATE | open_flags::EXCLUSIVE | open_flags::OR_TELL;
             assert!(refused.contains(&rig.open(export, new, path).unwrap_err()));
             assert_eq!(rig.open(export, new, b"alias"), Err(Errno::ACCESS));
-            let set = SetAttr { valid: set_attr::MODE | set_attr::SIZE, ..SetAttr::default() };
+            let set = AttrChange { valid: set_attr::MODE | set_attr::SIZE, ..AttrChange::default() };
             let input = [bytemuck::bytes_of(&set), path].concat();
-            assert!(refused.contains(&rig.errno(Op::SetAttr, &[export], &input)));
+            assert!(refused.contains(&rig.errno(request::SetAttr::NUMBER, &[export], &input)));
             let (len, input) = two(path, b"user.av");
-            assert!(refused.contains(&rig.errno(Op::SetXattr, &[export, len, 6, 0], &input)));
-            for op in [Op::Mkdir, Op::Unlink] {
+            assert!(refused.contains(&rig.errno(request::SetXattr::NUMBER, &[export, len, 6, 0], &input)));
+            for op in [request::Mkdir::NUMBER, request::Unlink::NUMBER] {
                 assert!(refused.contains(&rig.errno(op, &[export, 0], path)), "{op:?} {path:?}");
             }
-            assert!(refused.contains(&rig.errno(Op::Unlink, &[export, 1], path)));
-            assert!(refused.contains(&rig.errno(Op::Mknod, &[export, 0o100644], path)));
+            assert!(refused.contains(&rig.errno(request::Unlink::NUMBER, &[export, 1], path)));
+            assert!(refused.contains(&rig.errno(request::Mknod::NUMBER, &[export, 0o100644], path)));
             let (len, input) = two(path, b"target");
-            assert!(refused.contains(&rig.errno(Op::Symlink, &[export, len], &input)));
+            assert!(refused.contains(&rig.errno(request::Symlink::NUMBER, &[export, len], &input)));
             for (from, to) in [(path, &b"moved"[..]), (b"hello", path), (b"apart", path)] {
                 let (len, input) = two(from, to);
                 for flags in [0, 1, 2] {
-                    assert!(refused.contains(&rig.errno(Op::Rename, &[export, len, flags], &input)), "{from:?} {to:?}");
+                    assert!(
+                        refused.contains(&rig.errno(request::Rename::NUMBER, &[export, len, flags], &input)),
+                        "{from:?} {to:?}"
+                    );
                 }
-                assert!(refused.contains(&rig.errno(Op::Link, &[export, len], &input)), "{from:?} {to:?}");
+                assert!(refused.contains(&rig.errno(request::Link::NUMBER, &[export, len], &input)), "{from:?} {to:?}");
             }
         }
         // Its attributes are seen, as the names in a directory are, and nothing beyond.
-        let (reply, out) = rig.call(Op::Walk, &[export, 0], b"a/b/hidden/secret", 4096).unwrap();
+        let (reply, out) = rig.call(request::Walk::NUMBER, &[export, 0], b"a/b/hidden/secret", 4096).unwrap();
         assert_eq!((reply.result, reply.extra), (3, [Errno::ACCESS.raw_os_error() as u64, 3]));
         assert_eq!(attrs(&out, 3)[2].mode & 0o170000, 0o040000);
-        assert_eq!(rig.errno(Op::Walk, &[export, 3], b"a/b/hidden/secret"), Errno::ACCESS);
-        let (reply, _) = rig.call(Op::Walk, &[export, 0], b"a/b/hidden", 4096).unwrap();
+        assert_eq!(rig.errno(request::Walk::NUMBER, &[export, 3], b"a/b/hidden/secret"), Errno::ACCESS);
+        let (reply, _) = rig.call(request::Walk::NUMBER, &[export, 0], b"a/b/hidden", 4096).unwrap();
         assert_eq!((reply.result, reply.extra), (3, [0, 3]));
         // Nor by listing ahead.
-        let (reply, out) = rig.call(Op::ReadDir, &[export, 0, 1 << 16, 1, 0], b"a\0a/b/hidden/deep", 1 << 16).unwrap();
+        let (reply, out) =
+            rig.call(request::ReadDir::NUMBER, &[export, 0, 1 << 16, 1, 0], b"a\0a/b/hidden/deep", 1 << 16).unwrap();
         let lists = listed_ahead(&out[..reply.result as usize]);
         assert_eq!(lists.iter().map(|list| list.0.as_str()).collect::<Vec<_>>(), ["a/b"]);
         // What lies beside is served.
@@ -95,48 +99,48 @@ fn other_names_lead_there_neither() {
     // A hard link that the host made.
     assert_eq!(rig.open(1, open_flags::READ, b"alias"), Err(Errno::ACCESS));
     assert_eq!(rig.open(1, open_flags::WRITE | open_flags::TRUNCATE, b"alias"), Err(Errno::ACCESS));
-    assert_eq!(rig.errno(Op::Fetch, &[1], b"alias"), Errno::ACCESS);
+    assert_eq!(rig.errno(request::Fetch::NUMBER, &[1], b"alias"), Errno::ACCESS);
     let (len, input) = two(b"alias", b"second");
-    assert_eq!(rig.errno(Op::Link, &[1, len], &input), Errno::BUSY);
-    assert_eq!(rig.errno(Op::Rename, &[1, len, 0], &input), Errno::BUSY);
+    assert_eq!(rig.errno(request::Link::NUMBER, &[1, len], &input), Errno::BUSY);
+    assert_eq!(rig.errno(request::Rename::NUMBER, &[1, len, 0], &input), Errno::BUSY);
     // The directories above keep their names, so that a covered path stays what it is.
     for above in [&b"a"[..], b"a/b"] {
         for (from, to) in [(above, &b"moved"[..]), (b"apart", above)] {
             let (len, input) = two(from, to);
             for flags in [0, 2] {
-                assert_eq!(rig.errno(Op::Rename, &[1, len, flags], &input), Errno::BUSY);
+                assert_eq!(rig.errno(request::Rename::NUMBER, &[1, len, flags], &input), Errno::BUSY);
             }
         }
-        assert_eq!(rig.errno(Op::Unlink, &[1, 1], above), Errno::BUSY);
+        assert_eq!(rig.errno(request::Unlink::NUMBER, &[1, 1], above), Errno::BUSY);
     }
     // Those that do not exist can be made, but only as directories, and put in no other's place.
     let (len, input) = two(b"apart", b"new");
-    assert_eq!(rig.errno(Op::Rename, &[1, len, 0], &input), Errno::BUSY);
+    assert_eq!(rig.errno(request::Rename::NUMBER, &[1, len, 0], &input), Errno::BUSY);
     let (len, input) = two(b"new", b"apart");
-    assert_eq!(rig.errno(Op::Symlink, &[1, len], &input), Errno::BUSY);
+    assert_eq!(rig.errno(request::Symlink::NUMBER, &[1, len], &input), Errno::BUSY);
     assert_eq!(rig.open(1, open_flags::WRITE | open_flags::CREATE, b"new"), Err(Errno::BUSY));
-    rig.call(Op::Mkdir, &[1, 0o755], b"new", 112).unwrap();
-    assert_eq!(rig.errno(Op::Mkdir, &[1, 0o755], b"new/place"), Errno::BUSY);
-    assert_eq!(rig.errno(Op::Unlink, &[1, 1], b"new"), Errno::BUSY);
-    rig.call(Op::Mkdir, &[1, 0o755], b"new/other", 112).unwrap();
+    rig.call(request::Mkdir::NUMBER, &[1, 0o755], b"new", 112).unwrap();
+    assert_eq!(rig.errno(request::Mkdir::NUMBER, &[1, 0o755], b"new/place"), Errno::BUSY);
+    assert_eq!(rig.errno(request::Unlink::NUMBER, &[1, 1], b"new"), Errno::BUSY);
+    rig.call(request::Mkdir::NUMBER, &[1, 0o755], b"new/other", 112).unwrap();
     // The host moves it; the guest finds it and gets no further.
     fs::rename(root.join("a/b/hidden"), root.join("apart/found")).unwrap();
     for path in [&b"apart/found/secret"[..], b"apart/found/deep/er"] {
         assert_eq!(rig.open(1, open_flags::READ, path), Err(Errno::ACCESS));
         assert_eq!(rig.open(2, open_flags::READ, path), Err(Errno::ACCESS));
     }
-    assert_eq!(rig.errno(Op::Unlink, &[1, 1], b"apart/found"), Errno::BUSY);
+    assert_eq!(rig.errno(request::Unlink::NUMBER, &[1, 1], b"apart/found"), Errno::BUSY);
     let (len, input) = two(b"apart/found", b"a/x");
-    assert_eq!(rig.errno(Op::Rename, &[1, len, 0], &input), Errno::BUSY);
-    let (reply, _) = rig.call(Op::Walk, &[1, 0], b"apart/found/deep/er", 4096).unwrap();
+    assert_eq!(rig.errno(request::Rename::NUMBER, &[1, len, 0], &input), Errno::BUSY);
+    let (reply, _) = rig.call(request::Walk::NUMBER, &[1, 0], b"apart/found/deep/er", 4096).unwrap();
     assert_eq!((reply.result, reply.extra), (2, [Errno::ACCESS.raw_os_error() as u64, 2]));
-    let (reply, out) = rig.call(Op::ReadDir, &[1, 0, 1 << 16], b"apart", 1 << 16).unwrap();
+    let (reply, out) = rig.call(request::ReadDir::NUMBER, &[1, 0, 1 << 16], b"apart", 1 << 16).unwrap();
     assert_eq!(listed_ahead(&out[..reply.result as usize]), [("apart/hidden".to_owned(), vec![])]);
     // Nothing takes its place either.
-    assert_eq!(rig.errno(Op::Mkdir, &[1, 0o755], b"a/b/hidden"), Errno::BUSY);
+    assert_eq!(rig.errno(request::Mkdir::NUMBER, &[1, 0o755], b"a/b/hidden"), Errno::BUSY);
     fs::create_dir(root.join("a/b/hidden")).unwrap();
     assert_eq!(rig.open(1, open_flags::WRITE | open_flags::CREATE, b"a/b/hidden/x"), Err(Errno::BUSY));
-    assert_eq!(rig.errno(Op::ReadDir, &[1, 0], b"a/b/hidden"), Errno::ACCESS);
+    assert_eq!(rig.errno(request::ReadDir::NUMBER, &[1, 0], b"a/b/hidden"), Errno::ACCESS);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::*;
 
 fn set_mode(rig: &mut Rig, path: &[u8], mode: u32) -> Result<u32> {
-    let set = SetAttr { valid: set_attr::MODE, mode, ..SetAttr::default() };
+    let set = AttrChange { valid: set_attr::MODE, mode, ..AttrChange::default() };
     let input = [bytemuck::bytes_of(&set), path].concat();
-    rig.call(Op::SetAttr, &[RW], &input, 112).map(|(_, out)| attrs(&out, 1)[0].mode & 0o7777)
+    rig.call(request::SetAttr::NUMBER, &[RW], &input, 112).map(|(_, out)| attrs(&out, 1)[0].mode & 0o7777)
 }
 
 #[test]
@@ -23,23 +23,26 @@ fn file_systems_of_the_kernel_are_refused() {
         rig.files = FilesConnector::new(vec![ExportConfig::open(1, Path::new("/"), writable, public).unwrap()]);
         for path in [&b"proc/1/mem"[..], b"proc/version", b"sys/fs/cgroup/x", b"dev/shm/x"] {
             assert_eq!(rig.open(1, flags, path), Err(Errno::ACCESS));
-            assert_eq!(rig.errno(Op::Fetch, &[1], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::ReadLink, &[1], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::StatFs, &[1], path), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::ListXattr, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::Fetch::NUMBER, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::ReadLink::NUMBER, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::StatFs::NUMBER, &[1], path), Errno::ACCESS);
+            assert_eq!(rig.errno(request::ListXattr::NUMBER, &[1], path), Errno::ACCESS);
             if writable {
                 assert_eq!(rig.open(1, flags | open_flags::WRITE, path), Err(Errno::ACCESS));
-                assert_eq!(rig.errno(Op::Unlink, &[1, 0], path), Errno::ACCESS);
-                let set = SetAttr { valid: set_attr::MODE, mode: 0o777, ..SetAttr::default() };
-                assert_eq!(rig.errno(Op::SetAttr, &[1], &[bytemuck::bytes_of(&set), path].concat()), Errno::ACCESS);
+                assert_eq!(rig.errno(request::Unlink::NUMBER, &[1, 0], path), Errno::ACCESS);
+                let set = AttrChange { valid: set_attr::MODE, mode: 0o777, ..AttrChange::default() };
+                assert_eq!(
+                    rig.errno(request::SetAttr::NUMBER, &[1], &[bytemuck::bytes_of(&set), path].concat()),
+                    Errno::ACCESS
+                );
             }
-            let (reply, out) = rig.call(Op::Walk, &[1, 0], path, 4096).unwrap();
+            let (reply, out) = rig.call(request::Walk::NUMBER, &[1, 0], path, 4096).unwrap();
             assert_eq!((reply.result, reply.extra), (1, [Errno::ACCESS.raw_os_error() as u64, 1]), "{path:?}");
             assert_eq!(attrs(&out, 1)[0].mode & 0o170000, 0o040000);
         }
         for directory in [&b"proc"[..], b"sys", b"sys/fs/cgroup"] {
-            assert_eq!(rig.errno(Op::ReadDir, &[1, 0], directory), Errno::ACCESS);
-            assert_eq!(rig.errno(Op::StatFs, &[1], directory), Errno::ACCESS);
+            assert_eq!(rig.errno(request::ReadDir::NUMBER, &[1, 0], directory), Errno::ACCESS);
+            assert_eq!(rig.errno(request::StatFs::NUMBER, &[1], directory), Errno::ACCESS);
         }
         assert!(rig.open(1, flags, b"etc/passwd").is_ok());
     }
@@ -48,9 +51,9 @@ fn file_systems_of_the_kernel_are_refused() {
 #[test]
 fn files_get_no_rights_of_their_owner() {
     let mut rig = Rig::new();
-    rig.call(Op::Open, &[RW, 2 | 4, 0o6755], b"opened", 112).unwrap();
-    rig.call(Op::Mknod, &[RW, 0o106755], b"made", 112).unwrap();
-    rig.call(Op::Mkdir, &[RW, 0o7755], b"dir", 112).unwrap();
+    rig.call(request::Open::NUMBER, &[RW, 2 | 4, 0o6755], b"opened", 112).unwrap();
+    rig.call(request::Mknod::NUMBER, &[RW, 0o106755], b"made", 112).unwrap();
+    rig.call(request::Mkdir::NUMBER, &[RW, 0o7755], b"dir", 112).unwrap();
     for (name, mode) in [("opened", 0o755), ("made", 0o755), ("dir", 0o1755)] {
         assert_eq!(fs::metadata(rig.root().join(name)).unwrap().mode() & 0o7777, mode, "{name}");
     }
@@ -58,7 +61,7 @@ fn files_get_no_rights_of_their_owner() {
     assert_eq!(set_mode(&mut rig, b"dir", 0o6700), Ok(0o2700));
     let value = [1, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let input = [&b"openedsecurity.capability"[..], &value].concat();
-    assert_eq!(rig.errno(Op::SetXattr, &[RW, 6, 19, 0], &input), Errno::PERM);
+    assert_eq!(rig.errno(request::SetXattr::NUMBER, &[RW, 6, 19, 0], &input), Errno::PERM);
     // A file of the host that has such bits loses them before the guest can store into it.
     let path = rig.root().join("opened");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
@@ -66,16 +69,16 @@ fn files_get_no_rights_of_their_owner() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
     let handle = rig.open(RW, open_flags::READ | open_flags::WRITE, b"opened").unwrap();
     let map = |writable| [handle, 0, 4096, abi::layout::WINDOW_BASE as u64, writable];
-    rig.call(Op::Map, &map(0), b"", 0).unwrap();
+    rig.call(request::Map::NUMBER, &map(0), b"", 0).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o6755);
-    rig.call(Op::Map, &map(1), b"", 0).unwrap();
+    rig.call(request::Map::NUMBER, &map(1), b"", 0).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
     // Unless the user wants them.
     let mut kept = ExportConfig::open(1, &rig.root(), true, false).unwrap();
     kept.keep_setid = true;
     rig.files = FilesConnector::new(vec![kept]);
     assert_eq!(set_mode(&mut rig, b"opened", 0o4755), Ok(0o4755));
-    rig.call(Op::Open, &[RW, 2 | 4, 0o4711], b"other", 112).unwrap();
+    rig.call(request::Open::NUMBER, &[RW, 2 | 4, 0o4711], b"other", 112).unwrap();
     assert_eq!(fs::metadata(rig.root().join("other")).unwrap().mode() & 0o7777, 0o4711);
 }
 
@@ -91,11 +94,11 @@ fn deep_paths_need_no_deep_stack() {
     let root = rig.root();
     let walk = move || {
         for export in [RW, RO, PUBLIC] {
-            let (reply, _) = rig.call(Op::ReadDir, &[export, 0], path.as_bytes(), 512).unwrap();
+            let (reply, _) = rig.call(request::ReadDir::NUMBER, &[export, 0], path.as_bytes(), 512).unwrap();
             assert_eq!(reply.result, 0);
-            let (reply, _) = rig.call(Op::Walk, &[export, 2046], path.as_bytes(), 512).unwrap();
+            let (reply, _) = rig.call(request::Walk::NUMBER, &[export, 2046], path.as_bytes(), 512).unwrap();
             assert_eq!((reply.result, reply.extra), (1, [0, 2047]));
-            rig.call(Op::ReadDir, &[export, 0, 1 << 20], b"", 1 << 20).unwrap();
+            rig.call(request::ReadDir::NUMBER, &[export, 0, 1 << 20], b"", 1 << 20).unwrap();
         }
         rig
     };

@@ -1,0 +1,167 @@
+//! Structures that requests carry, and the bits of their fields.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Flags of [`super::Open`].
+pub mod open_flags {
+    /// Open for reading.
+    pub const READ: u32 = 1;
+    /// Open for writing (EROFS if the export is read-only).
+    pub const WRITE: u32 = 2;
+    /// Create the file if it does not exist.
+    pub const CREATE: u32 = 4;
+    /// With `CREATE`: fail with EEXIST if it exists.
+    pub const EXCLUSIVE: u32 = 8;
+    /// Cut it to length 0.
+    pub const TRUNCATE: u32 = 16;
+    /// Make a file without a name; only with `READ` and `WRITE`.
+    pub const UNNAMED: u32 = 32;
+    /// With `EXCLUSIVE`: if the name exists, the result is 1 in place of EEXIST, the attributes are those of what has it,
+    /// and nothing is opened.
+    pub const OR_TELL: u32 = 64;
+}
+
+/// Attributes of a file, as statx(2) reports them on the host.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct NodeAttr {
+    /// Inode number.
+    pub ino: u64,
+    /// Device number (`makedev` encoding of the host).
+    pub dev: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file.
+    pub rdev: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// Preferred I/O size in bytes.
+    pub blksize: u32,
+    /// Nanoseconds of the four times.
+    pub atime_ns: u32,
+    /// Nanoseconds of the modification time.
+    pub mtime_ns: u32,
+    /// Nanoseconds of the status change time.
+    pub ctime_ns: u32,
+    /// Nanoseconds of the birth time.
+    pub btime_ns: u32,
+    /// [`node_flags`].
+    pub flags: u32,
+    /// Seconds of the access time.
+    pub atime: i64,
+    /// Seconds of the modification time.
+    pub mtime: i64,
+    /// Seconds of the status change time.
+    pub ctime: i64,
+    /// Seconds of the birth time.
+    pub btime: i64,
+}
+const _: () = assert!(core::mem::size_of::<NodeAttr>() == 112);
+
+/// Bits of [`NodeAttr::flags`].
+pub mod node_flags {
+    /// The file has no access control list, and a directory no default one. Only told where it is asked for,
+    /// [`crate::request::ListAttributes::WithLists`].
+    pub const NO_LISTS: u32 = 1;
+}
+
+/// Head of a directory record; the name, then the link target, follow; the whole is padded with
+/// zeros to a multiple of 8 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct DirRecord {
+    /// Attributes of the entry.
+    pub attr: NodeAttr,
+    /// Bytes of the name.
+    pub name_len: u16,
+    /// Bytes of the link target (0 unless a symbolic link).
+    pub target_len: u16,
+    /// One of [`dir_record`].
+    pub kind: u32,
+}
+const _: () = assert!(core::mem::size_of::<DirRecord>() == 120);
+
+/// Kinds of a [`DirRecord`].
+pub mod dir_record {
+    /// An entry of the directory that is being listed.
+    pub const ENTRY: u32 = 0;
+    /// From here on another directory is listed, completely. The name is its path beneath the export;
+    /// the attributes are its own.
+    pub const DIRECTORY: u32 = 1;
+}
+
+/// What [`struct@super::SetAttr`] changes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct AttrChange {
+    /// [`set_attr`] bits: which fields hold.
+    pub valid: u32,
+    /// New permission bits.
+    pub mode: u32,
+    /// New owner.
+    pub uid: u32,
+    /// New group.
+    pub gid: u32,
+    /// New size.
+    pub size: u64,
+    /// New access time, seconds.
+    pub atime: i64,
+    /// New modification time, seconds.
+    pub mtime: i64,
+    /// Nanoseconds of the access time.
+    pub atime_ns: u32,
+    /// Nanoseconds of the modification time.
+    pub mtime_ns: u32,
+}
+const _: () = assert!(core::mem::size_of::<AttrChange>() == 48);
+
+/// Bits of [`AttrChange::valid`].
+pub mod set_attr {
+    /// Change the mode.
+    pub const MODE: u32 = 1;
+    /// Change the owner.
+    pub const UID: u32 = 2;
+    /// Change the group.
+    pub const GID: u32 = 4;
+    /// Change the size.
+    pub const SIZE: u32 = 8;
+    /// Set the access time to the given value.
+    pub const ATIME: u32 = 16;
+    /// Set the modification time to the given value.
+    pub const MTIME: u32 = 32;
+    /// Set the access time to now.
+    pub const ATIME_NOW: u32 = 64;
+    /// Set the modification time to now.
+    pub const MTIME_NOW: u32 = 128;
+}
+
+/// statfs(2) of the host.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct FsStat {
+    /// Magic number of the file system type.
+    pub kind: u64,
+    /// Block size in bytes.
+    pub bsize: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub bfree: u64,
+    /// Free blocks for everybody.
+    pub bavail: u64,
+    /// Inodes.
+    pub files: u64,
+    /// Free inodes.
+    pub ffree: u64,
+    /// Longest name in bytes.
+    pub namelen: u64,
+}
+const _: () = assert!(core::mem::size_of::<FsStat>() == 64);
