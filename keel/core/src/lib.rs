@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod elf;
 pub mod fdset;
 pub mod patch;
+pub mod pieces;
 pub mod pipe_buf;
 pub mod runq;
 pub mod sigset;

@@ -82,6 +82,11 @@ impl<T> RunQueue<T> {
         self.heap.is_empty()
     }
 
+    /// Makes room for so many threads in all; `false`: there is no memory for it.
+    pub fn try_reserve(&mut self, threads: usize) -> bool {
+        self.heap.try_reserve(threads.saturating_sub(self.heap.len())).is_ok()
+    }
+
     /// Adds a thread with its virtual time and returns the time it is queued with: one that slept
     /// long is not owed more than `credit` ns against those that ran meanwhile.
     pub fn push(&mut self, value: T, time: u64, credit: u64) -> u64 {

@@ -25,7 +25,7 @@ pub struct Cred {
     /// File system group id.
     pub fsgid: u32,
     /// Supplementary groups, sorted.
-    pub groups: Vec<u32>,
+    pub groups: Rc<Vec<u32>>,
     /// Effective capabilities, one bit each.
     pub cap_effective: u64,
     /// Permitted capabilities.
@@ -55,7 +55,7 @@ impl Cred {
             egid: gid,
             sgid: gid,
             fsgid: gid,
-            groups,
+            groups: Rc::new(groups),
             cap_effective: caps,
             cap_permitted: caps,
             cap_inheritable: 0,

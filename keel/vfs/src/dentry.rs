@@ -5,11 +5,13 @@
 //! component. The file systems stay the authority: a child is used until its `expires`, then the
 //! directory's inode is asked again. Names that do not exist are remembered by the file systems.
 
+use crate::memory::{append, copy, push};
 use crate::{Inode, NAME_MAX, Name};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hashbrown::HashMap;
+use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
 /// A place in the tree: an inode and the name it was reached by.
@@ -47,7 +49,7 @@ pub struct Dentry {
 
 impl core::fmt::Debug for Dentry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Dentry({})", alloc::string::String::from_utf8_lossy(&self.path(None)))
+        write!(f, "Dentry({})", alloc::string::String::from_utf8_lossy(&self.name()))
     }
 }
 
@@ -155,43 +157,43 @@ impl Dentry {
     }
 
     /// Absolute path as seen from `root` (`None`: the tree's root). A place outside of `root` shows
-    /// its path in the whole tree. For an unnamed file, its name.
-    pub fn path(&self, root: Option<&PathRef>) -> Vec<u8> {
+    /// its path in the whole tree. For an unnamed file, its name. ENOMEM: programs make paths of any length.
+    pub fn path(&self, root: Option<&PathRef>) -> Result<Vec<u8>> {
         let mut names: Vec<Name> = Vec::new();
         let is_root = |d: &Dentry| root.is_some_and(|r| core::ptr::eq(Rc::as_ptr(r), d));
         if !is_root(self) {
             let mut at = match self.parent() {
                 Some(parent) => {
-                    names.push(self.name());
+                    push(&mut names, self.name())?;
                     parent
                 }
-                None if self.deleted.get() => return self.name().to_vec(),
-                None => return b"/".to_vec(),
+                None if self.deleted.get() => return copy(&self.name()),
+                None => return copy(b"/"),
             };
             while !is_root(&at) {
                 let Some(parent) = at.parent() else { break };
-                names.push(at.name());
+                push(&mut names, at.name())?;
                 at = parent;
             }
         }
         if names.is_empty() {
-            return b"/".to_vec();
+            return copy(b"/");
         }
-        let mut path = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum());
+        let mut path = Vec::new();
         for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
+            append(&mut path, b"/")?;
+            append(&mut path, name)?;
         }
-        path
+        Ok(path)
     }
 
-    /// The path as `/proc` shows it: with ` (deleted)` if the name is gone.
-    pub fn display_path(&self, root: Option<&PathRef>) -> Vec<u8> {
-        let mut path = self.path(root);
+    /// The path as `/proc` shows it: with ` (deleted)` if the name is gone. ENOMEM.
+    pub fn display_path(&self, root: Option<&PathRef>) -> Result<Vec<u8>> {
+        let mut path = self.path(root)?;
         if self.deleted.get() {
-            path.extend_from_slice(b" (deleted)");
+            append(&mut path, b" (deleted)")?;
         }
-        path
+        Ok(path)
     }
 
     /// The child `name` if it is known and still valid at `now` (asked for only if it matters).
@@ -313,10 +315,16 @@ impl Dentry {
             child.deleted.set(true);
             // What lies beneath a directory that vanished on the host goes with it; otherwise the
             // tables and parent links would keep each other alive.
-            let mut gone: Vec<PathRef> = alloc::vec![child];
-            while let Some(dentry) = gone.pop() {
-                COUNT.set(COUNT.get().saturating_sub(1));
-                gone.extend(dentry.children.take().into_values());
+            COUNT.set(COUNT.get().saturating_sub(1));
+            let mut gone = Pieces::new();
+            gone.push_back(child);
+            while let Some(dentry) = gone.pop_back() {
+                for child in dentry.children.take().into_values() {
+                    COUNT.set(COUNT.get().saturating_sub(1));
+                    if !child.children.borrow().is_empty() {
+                        gone.push_back(child);
+                    }
+                }
             }
         }
     }
@@ -425,21 +433,19 @@ impl Dentry {
 
     /// Drops all unused dentries beneath this one.
     pub fn shrink(self: &Rc<Self>) {
-        // Depth first with an explicit list: directories come before what lies in them.
-        let mut directories: Vec<PathRef> = alloc::vec![self.clone()];
+        // With an explicit list: directories come before what lies in them. Those for which there is no room stay.
+        let mut directories = Pieces::new();
+        directories.push_back(self.clone());
         let mut next = 0;
-        while next < directories.len() {
-            let children: Vec<PathRef> = directories[next]
-                .children
-                .borrow()
-                .values()
-                .filter(|c| !c.children.borrow().is_empty())
-                .cloned()
-                .collect();
-            directories.extend(children);
+        while let Some(directory) = directories.get(next).map(PathRef::clone) {
+            for child in directory.children.borrow().values().filter(|c| !c.children.borrow().is_empty()) {
+                if directories.try_push_back(child.clone()).is_err() {
+                    break;
+                }
+            }
             next += 1;
         }
-        while let Some(directory) = directories.pop() {
+        while let Some(directory) = directories.pop_back() {
             let mut unused: Vec<PathRef> = Vec::new();
             directory.children.borrow_mut().retain(|_, child| {
                 let keep = Rc::strong_count(child) > 1 || !child.children.borrow().is_empty();

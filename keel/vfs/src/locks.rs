@@ -183,9 +183,10 @@ impl Locks {
         whole.len() != before
     }
 
-    /// All record locks and flocks, for `/proc/locks`.
-    pub fn all(&self) -> (Vec<Record>, Vec<Whole>) {
-        (self.records.borrow().clone(), self.whole.borrow().clone())
+    /// All record locks and flocks, for `/proc/locks`. ENOMEM.
+    pub fn all(&self) -> Result<(Vec<Record>, Vec<Whole>)> {
+        let records = crate::memory::collect(self.records.borrow().iter().copied())?;
+        Ok((records, crate::memory::collect(self.whole.borrow().iter().copied())?))
     }
 }
 
@@ -200,7 +201,7 @@ impl Waits {
     }
 
     /// `waiter` is about to wait for `holder`. EDEADLK if `holder` waits for it already, directly or
-    /// through others. Descriptions are not checked, as in Linux.
+    /// through others. Descriptions are not checked, as in Linux. ENOMEM.
     pub fn begin(&self, waiter: Owner, holder: Owner) -> Result<()> {
         let mut waits = self.0.borrow_mut();
         if matches!(waiter, Owner::Process(_)) {
@@ -215,8 +216,7 @@ impl Waits {
                 }
             }
         }
-        waits.push((waiter, holder));
-        Ok(())
+        crate::memory::push(&mut waits, (waiter, holder))
     }
 
     /// `waiter` does not wait any more.
@@ -261,9 +261,9 @@ mod tests {
         for (start, end) in [(0, 9), (20, 29), (10, 19)] {
             locks.set(record(1, start, end, Kind::Read)).unwrap();
         }
-        assert_eq!(locks.all().0, [record(1, 0, 29, Kind::Read)]);
+        assert_eq!(locks.all().unwrap().0, [record(1, 0, 29, Kind::Read)]);
         locks.set(record(1, 5, 6, Kind::Write)).unwrap();
-        assert_eq!(locks.all().0.len(), 3);
+        assert_eq!(locks.all().unwrap().0.len(), 3);
         assert!(locks.set(record(2, 7, u64::MAX, Kind::Read)).is_ok());
         assert!(locks.set(record(2, 6, 6, Kind::Read)).is_err());
     }

@@ -1,10 +1,14 @@
 //! When memory for keel's own objects runs out: what a program makes many of is refused in time.
 
 use crate::host::Host;
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::fmt::Write;
+use core::ops::Bound;
 use hal::cell::Global;
+use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
 /// Pages that caches are asked to give back at once.
@@ -51,9 +55,26 @@ pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// Appends to a text of any length. ENOMEM.
+/// A list of items that exist already, such as frames: nothing but the list takes memory. ENOMEM.
+pub fn list<T>(items: impl Iterator<Item = T>) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    for item in items {
+        push(&mut list, item)?;
+    }
+    Ok(list)
+}
+
+/// Appends to a text of any length: a long one does not grow at the expense of keel's reserve. ENOMEM.
 pub fn append(text: &mut Vec<u8>, more: &[u8]) -> Result<()> {
-    text.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
+    /// Bytes of a text that is not long.
+    const FEW: usize = 4096;
+    let len = text.len() + more.len();
+    if len > text.capacity() {
+        if len > FEW && hal::frame::is_scarce() {
+            return Err(Errno::ENOMEM);
+        }
+        text.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
+    }
     text.extend_from_slice(more);
     Ok(())
 }
@@ -64,4 +85,154 @@ pub fn buffer(len: usize) -> Result<Vec<u8>> {
     bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
     bytes.resize(len, 0);
     Ok(bytes)
+}
+
+/// Appends to a list that can have any number of items. ENOMEM.
+#[inline]
+pub fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
+    list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    list.push(item);
+    Ok(())
+}
+
+/// A copy of bytes of which there can be any number. ENOMEM.
+pub fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+/// A text that may get long. One for which there is no memory stays empty, and [`Text::done`] fails: writing never does.
+#[derive(Debug, Default)]
+pub struct Text {
+    bytes: Vec<u8>,
+    failed: bool,
+}
+
+impl Text {
+    /// Appends bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        if !self.failed && append(&mut self.bytes, bytes).is_err() {
+            *self = Self { bytes: Vec::new(), failed: true };
+        }
+    }
+
+    /// Appends what `format_args!` gives.
+    pub fn print(&mut self, arguments: core::fmt::Arguments<'_>) {
+        // A lack of memory is kept for `done`.
+        let _ = self.write_fmt(arguments);
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing was written, or there was no memory for it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Puts bytes in the place of others, which begin at `at`.
+    pub fn replace(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// The text. ENOMEM.
+    pub fn done(self) -> Result<Vec<u8>> {
+        if self.failed { Err(Errno::ENOMEM) } else { Ok(self.bytes) }
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.add(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// The values of a table, which may change meanwhile: without a borrow and without a list of them.
+pub fn values<K: Ord + Copy, V: Clone>(
+    table: &RefCell<BTreeMap<K, V>>,
+) -> impl DoubleEndedIterator<Item = V> + use<'_, K, V> {
+    Values { table, after: Bound::Unbounded, before: Bound::Unbounded }
+}
+
+struct Values<'a, K, V> {
+    table: &'a RefCell<BTreeMap<K, V>>,
+    after: Bound<K>,
+    before: Bound<K>,
+}
+
+impl<K: Ord + Copy, V> Values<'_, K, V> {
+    /// The range panics if it is empty with both ends excluded.
+    fn is_over(&self) -> bool {
+        matches!((self.after, self.before), (Bound::Excluded(after), Bound::Excluded(before)) if after >= before)
+    }
+}
+
+impl<K: Ord + Copy, V: Clone> Iterator for Values<'_, K, V> {
+    type Item = V;
+
+    fn next(&mut self) -> Option<V> {
+        if self.is_over() {
+            return None;
+        }
+        let table = self.table.borrow();
+        let (key, value) = table.range((self.after, self.before)).next()?;
+        self.after = Bound::Excluded(*key);
+        Some(value.clone())
+    }
+}
+
+impl<K: Ord + Copy, V: Clone> DoubleEndedIterator for Values<'_, K, V> {
+    fn next_back(&mut self) -> Option<V> {
+        if self.is_over() {
+            return None;
+        }
+        let table = self.table.borrow();
+        let (key, value) = table.range((self.after, self.before)).next_back()?;
+        self.before = Bound::Excluded(*key);
+        Some(value.clone())
+    }
+}
+
+/// The items of a list, without a borrow and without a copy of it. It must not lose any meanwhile, or some are left out.
+pub fn items<T: Clone>(list: &RefCell<Pieces<T>>) -> impl Iterator<Item = T> + use<'_, T> {
+    (0..).map_while(|i| list.borrow().get(i).cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_from_both_ends_while_the_table_changes() {
+        let table = RefCell::new((0..100).map(|i| (i, i)).collect::<BTreeMap<_, _>>());
+        let mut all = values(&table);
+        assert_eq!((all.next(), all.next_back(), all.next()), (Some(0), Some(99), Some(1)));
+        table.borrow_mut().retain(|key, _| *key == 50);
+        table.borrow_mut().insert(0, 0);
+        assert_eq!((all.next(), all.next(), all.next_back()), (Some(50), None, None));
+        let table = RefCell::new(BTreeMap::from([(1, 'a')]));
+        let mut one = values(&table);
+        assert_eq!((one.next_back(), one.next()), (Some('a'), None));
+    }
+
+    #[test]
+    fn items_see_what_was_added() {
+        let list = RefCell::new(Pieces::new());
+        [1, 2].into_iter().for_each(|item| list.borrow_mut().push_back(item));
+        let mut seen = 0;
+        for item in items(&list) {
+            seen += item;
+            if item == 1 {
+                list.borrow_mut().push_back(10);
+            }
+        }
+        assert_eq!(seen, 13);
+    }
 }

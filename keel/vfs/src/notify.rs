@@ -6,12 +6,12 @@
 
 use crate::{FileType, Inode, PathRef};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use hal::cell::{Global, Padded};
+use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 
 /// Something that happened.
@@ -44,7 +44,7 @@ static COOKIE: Global<Cell<u32>> = Global::new(Cell::new(0));
 /// What hangs on an inode.
 #[derive(Default)]
 struct Listeners {
-    list: RefCell<Vec<Rc<dyn Listener>>>,
+    list: RefCell<Pieces<Rc<dyn Listener>>>,
     /// Its last name was removed.
     nameless: Cell<bool>,
 }
@@ -62,7 +62,7 @@ fn listeners(inode: &Rc<dyn Inode>) -> Option<Rc<Listeners>> {
 /// Subscribes `listener` to `inode`. Files that are made anew at each lookup have no events.
 pub fn listen(inode: &Rc<dyn Inode>, listener: Rc<dyn Listener>) {
     if let Some(attachments) = inode.attachments() {
-        attachments.get_or_insert(Listeners::default).list.borrow_mut().push(listener);
+        attachments.get_or_insert(Listeners::default).list.borrow_mut().push_back(listener);
         COUNT.fetch_add(1, Relaxed);
     }
 }
@@ -88,10 +88,12 @@ pub fn find<T>(inode: &Rc<dyn Inode>, f: impl Fn(&Rc<dyn Listener>) -> Option<T>
 
 fn tell(inode: &Rc<dyn Inode>, event: &Event<'_>) {
     if let Some(all) = listeners(inode) {
-        // A listener may unsubscribe during its callback.
-        let list = all.list.borrow().clone();
-        for listener in list {
+        let mut at = 0;
+        loop {
+            let Some(listener) = all.list.borrow().get(at).cloned() else { return };
             listener.hear(event);
+            // One that unsubscribed during its callback has left its place to the next.
+            at += usize::from(all.list.borrow().get(at).is_some_and(|now| Rc::ptr_eq(now, &listener)));
         }
     }
 }

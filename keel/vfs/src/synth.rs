@@ -17,11 +17,11 @@ use crate::inode::Attachments;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Mount, Name, NewNode, PathRef, Src};
 use abi::request::FsStat;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use hashbrown::HashMap;
 use uapi::{Errno, Result};
 
 /// `f_type` of procfs.
@@ -216,7 +216,7 @@ pub struct SynthInode {
     ino: u64,
     entry: Entry,
     /// Children in use, so that a name keeps its inode.
-    known: RefCell<HashMap<Name, Weak<SynthInode>>>,
+    known: RefCell<BTreeMap<Name, Weak<SynthInode>>>,
     attachments: Attachments,
 }
 

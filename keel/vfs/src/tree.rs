@@ -114,7 +114,7 @@ impl Tree {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         let at: Name = Rc::from(
-            [&dir.path(None)[..], b"/", name]
+            [&dir.path(None)?[..], b"/", name]
                 .concat()
                 .strip_prefix(b"/")
                 .map_or_else(|| path.to_vec(), |p| if p.starts_with(b"/") { p.to_vec() } else { [b"/", p].concat() }),

@@ -237,9 +237,9 @@ impl<'a> Walk<'a> {
                         if target[0] == b'/' {
                             at = self.jump_to_root(&at)?;
                         }
-                        let mut text = Vec::with_capacity(target.len() + after.len());
-                        text.extend_from_slice(&target);
-                        text.extend_from_slice(after);
+                        // What follows may have come from the targets of other links.
+                        let mut text = crate::memory::copy(&target)?;
+                        crate::memory::append(&mut text, after)?;
                         expanded = text;
                         is_expanded = true;
                         next = 0;

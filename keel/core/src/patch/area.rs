@@ -1,6 +1,6 @@
 //! Room for trampolines below a mapping.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
 /// Granularity of the room in bytes.
 const GRAIN: u64 = 8;
@@ -17,9 +17,12 @@ pub struct Area {
 }
 
 impl Area {
-    /// An empty area of `len` bytes (whole pages) at `base` (page aligned).
-    pub fn new(base: u64, len: usize) -> Self {
-        Self { base, taken: vec![false; len / GRAIN as usize], low: 0 }
+    /// An empty area of `len` bytes (whole pages) at `base` (page aligned). `None`: there is no memory for it.
+    pub fn new(base: u64, len: usize) -> Option<Self> {
+        let mut taken = Vec::new();
+        taken.try_reserve_exact(len / GRAIN as usize).ok()?;
+        taken.resize(len / GRAIN as usize, false);
+        Some(Self { base, taken, low: 0 })
     }
 
     /// Address of the first byte.

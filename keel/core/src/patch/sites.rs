@@ -5,7 +5,6 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use hashbrown::HashMap;
 
 /// Coordinate of a file's first byte: trampolines lie below.
 pub const ORIGIN: u64 = 1 << 48;
@@ -42,7 +41,7 @@ pub struct Sites(RefCell<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     area: Option<Area>,
-    pages: HashMap<u64, Page>,
+    pages: BTreeMap<u64, Page>,
     /// By trampoline.
     patches: BTreeMap<u64, Rc<Patch>>,
 }
@@ -89,6 +88,7 @@ impl Sites {
             let patch = installed.patch.clone();
             return if state.traps.is_multiple_of(TRAPS_BEFORE_SHOW) { Verdict::Show(patch) } else { Verdict::Wait };
         }
+        let has_room = state.seen.try_reserve(1).is_ok();
         match state.seen.iter_mut().find(|s| s.offset == offset) {
             Some(seen) => {
                 seen.traps += 1;
@@ -96,6 +96,8 @@ impl Sites {
                     return Verdict::Wait;
                 }
             }
+            // It is as if this trap had not been.
+            None if !has_room => return Verdict::Wait,
             None => state.seen.push(Seen { offset, number, traps: 1, unusual: false }),
         }
         // Another site of a patched page is cheap: no page needs to be exchanged.
@@ -121,7 +123,10 @@ impl Sites {
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
         let Some(base) = ORIGIN.checked_add_signed(distance as i64) else { return Vec::new() };
-        let area = inner.area.get_or_insert_with(|| Area::new(base, room));
+        if inner.area.is_none() {
+            inner.area = Area::new(base, room);
+        }
+        let Some(area) = &mut inner.area else { return Vec::new() };
         let state = inner.pages.entry(page).or_default();
         let start = coordinate(page, 0);
         let window = Window { addr: start, bytes: file.get(..PAGE as usize + BEHIND).unwrap_or(file) };

@@ -12,7 +12,7 @@ const BASE: u64 = 1 << 40;
 const AREA: usize = 64 << 10;
 
 fn area() -> Area {
-    Area::new(BASE - AREA as u64, AREA)
+    Area::new(BASE - AREA as u64, AREA).unwrap()
 }
 
 fn window(bytes: &[u8]) -> Window<'_> {
@@ -386,7 +386,7 @@ fn unusual_sites_wait() {
 #[test]
 fn full_area() {
     let (bytes, site) = page(64, &[0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff]);
-    let mut small = Area::new(BASE - AREA as u64, 4096);
+    let mut small = Area::new(BASE - AREA as u64, 4096).unwrap();
     while plan(&window(&bytes), site, 0, &mut small, GATE, true).is_ok() {}
     assert_eq!(plan(&window(&bytes), site, 0, &mut small, GATE, true).err(), Some(Refusal::NoRoom));
 }

@@ -63,7 +63,7 @@ fn sites_of_real_files() {
         for (offset, bytes) in corpus::segments(&file) {
             let segment = Window { addr: BASE + offset, bytes };
             let mut bench = Bench::new(&machine, segment);
-            let mut area = Area::new(BASE - AREA as u64, AREA);
+            let mut area = Area::new(BASE - AREA as u64, AREA).unwrap();
             for site in candidates(&segment) {
                 let window = page_of(&segment, site);
                 let number = number_before(&window, site);
@@ -166,7 +166,7 @@ fn instructions_of_real_files() {
                 }
                 let Some((page, site)) = made_up(&segment, &mut random) else { continue };
                 let window = Window { bytes: &page, ..page_of(&segment, site) };
-                let mut area = Area::new(BASE - AREA as u64, AREA);
+                let mut area = Area::new(BASE - AREA as u64, AREA).unwrap();
                 let planned = plan(&window, site, u64::MAX, &mut area, GATE_OFFSET, true);
                 let form = planned.as_ref().map_or_else(|r| format!("{r:?}"), |p| format!("{:?}", p.patch.form));
                 *forms.entry(form).or_default() += 1;
@@ -194,7 +194,7 @@ fn differences_are_found() {
     bytes[64..76].copy_from_slice(&[0x0f, 0x05, 0x8b, 0x05, 0, 0x10, 0x10, 0, 0x48, 0x01, 0xc3, 0x90]);
     let segment = Window { addr: BASE, bytes: &bytes };
     let window = page_of(&segment, BASE + 64);
-    let mut area = Area::new(BASE - AREA as u64, AREA);
+    let mut area = Area::new(BASE - AREA as u64, AREA).unwrap();
     let planned = plan(&window, BASE + 64, 0, &mut area, GATE_OFFSET, true).expect("planned");
     let mut bench = Bench::new(&machine, segment);
     let mut count = Count::default();

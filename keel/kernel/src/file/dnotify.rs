@@ -4,10 +4,10 @@ use super::caller::caller;
 use super::table::FdTable;
 use super::{File, sigio};
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
+use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::notify::{self, Event, Listener};
@@ -38,7 +38,7 @@ struct Watch {
 }
 
 /// All of them; few, if any.
-static WATCHES: Global<RefCell<Vec<Rc<Watch>>>> = Global::new(RefCell::new(Vec::new()));
+static WATCHES: Global<RefCell<Pieces<Rc<Watch>>>> = Global::new(RefCell::new(Pieces::new()));
 
 impl Listener for Watch {
     fn as_any(&self) -> &dyn Any {
@@ -70,7 +70,7 @@ impl Listener for Watch {
 impl Watch {
     fn end(&self) {
         let ended = WATCHES.borrow().iter().position(|watch| core::ptr::eq(Rc::as_ptr(watch), self));
-        let ended = ended.map(|at| WATCHES.borrow_mut().remove(at));
+        let ended = ended.and_then(|at| WATCHES.borrow_mut().remove(at));
         if let Some(watch) = ended {
             notify::leave(&watch.inode, &*watch);
         }
@@ -106,7 +106,7 @@ pub fn watch(table: &FdTable, file: &Rc<File>, fd: i32, kinds: u32) -> Result<us
         kinds: Cell::new(kinds),
         inode: inode.clone(),
     });
-    WATCHES.borrow_mut().push(new.clone());
+    WATCHES.borrow_mut().push_back(new.clone());
     notify::listen(&inode, new);
     Ok(0)
 }

@@ -2,14 +2,13 @@
 
 use super::{File, FileOps, Queues, anon, wait_on};
 use crate::sched::wait::WaitQueue;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 use vfs::{Attr, Dst, Src};
 
 /// Adds 1 to a file's counter, if there is one.
@@ -126,10 +125,10 @@ impl FileOps for EventFd {
         }
     }
 
-    fn describe(&self, _file: &File, out: &mut String) {
+    fn describe(&self, _file: &File, out: &mut Text) {
         let count = self.count.get();
         let semaphore = i32::from(self.semaphore);
-        out.push_str(&format!("eventfd-count: {count:16x}\neventfd-id: 1\neventfd-semaphore: {semaphore}\n"));
+        out.print(format_args!("eventfd-count: {count:16x}\neventfd-id: 1\neventfd-semaphore: {semaphore}\n"));
     }
 
     fn link_name(&self) -> Vec<u8> {

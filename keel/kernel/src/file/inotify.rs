@@ -5,15 +5,14 @@ use crate::mm::user;
 use crate::sched::wait::WaitQueue;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 use vfs::notify::{self, Event, Listener};
 use vfs::{Attr, Dst, Inode};
 
@@ -278,14 +277,13 @@ impl FileOps for Rc<Inotify> {
         Ok(0)
     }
 
-    fn describe(&self, _file: &File, out: &mut String) {
-        let watches: Vec<Rc<Watch>> = self.watches.borrow().values().cloned().collect();
-        for watch in watches.iter().rev() {
+    fn describe(&self, _file: &File, out: &mut Text) {
+        for watch in vfs::memory::values(&self.watches).rev() {
             let attr = watch.inode.attr().unwrap_or_default();
             let (major, minor) = vfs::attr::split_dev(attr.dev);
             let (wd, mask) = (watch.wd, watch.mask.get() & g::IN_ALL_EVENTS);
             let sdev = major << 20 | minor;
-            out.push_str(&format!(
+            out.print(format_args!(
                 "inotify wd:{wd:x} ino:{:x} sdev:{sdev:x} mask:{mask:x} ignored_mask:0 \n",
                 attr.ino
             ));

@@ -28,13 +28,13 @@ pub use table::FdTable;
 use crate::sched;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, OnceCell};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 use vfs::{Attr, Dst, Inode, Src, notify};
 
 /// An open file description, open(2).
@@ -275,7 +275,7 @@ pub trait FileOps: Any {
         Err(Errno::ENXIO)
     }
     /// Appends the lines of `/proc/PID/fdinfo/N` that only this kind of file has.
-    fn describe(&self, _file: &File, _out: &mut String) {}
+    fn describe(&self, _file: &File, _out: &mut Text) {}
     /// Waits until the host has what was written: for close(2) and fsync(2). The error of a write that failed after it was
     /// taken.
     fn stored(&self, _file: &File) -> Result<()> {

@@ -72,7 +72,7 @@ pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) -> uapi::Re
         let teller = Rc::new(Teller { file: Rc::downgrade(file), fd, reason });
         let weak: Weak<Teller> = Rc::downgrade(&teller);
         queue.subscribe(weak)?;
-        tellers.push(teller);
+        vfs::memory::push(&mut tellers, teller)?;
     }
     Ok(())
 }

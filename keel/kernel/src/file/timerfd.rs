@@ -4,15 +4,14 @@ use super::{File, FileOps, Queues, anon, wait_on};
 use crate::sched::timer::Timer;
 use crate::sched::timer::timespec;
 use crate::sched::wait::WaitQueue;
-use alloc::format;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
 use hal::clock::{monotonic_ns, realtime_ns};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 use vfs::{Attr, Dst};
 
 /// A timer that counts its expirations until they are read.
@@ -143,11 +142,11 @@ impl FileOps for TimerFd {
         b"anon_inode:[timerfd]".to_vec()
     }
 
-    fn describe(&self, _file: &File, out: &mut String) {
+    fn describe(&self, _file: &File, out: &mut Text) {
         let [[interval, interval_ns], [value, value_ns]] = self.setting();
         // Linux counts the expirations of an interval timer that rests when it is read.
         let (ticks, flags) = (u32::from(self.expired.get()), self.flags.get());
-        out.push_str(&format!(
+        out.print(format_args!(
             "clockid: {}\nticks: {ticks}\nsettime flags: 0{flags:o}\nit_value: ({value}, {value_ns})\n\
              it_interval: ({interval}, {interval_ns})\n",
             self.clock,

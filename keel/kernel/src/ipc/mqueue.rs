@@ -9,13 +9,14 @@ use crate::task::descriptors::current_file;
 use crate::task::path::Caller;
 use crate::task::{self, cred::cap};
 use crate::time::{clock::Clock, read_timespec};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
+use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, PATH_MAX};
@@ -47,7 +48,7 @@ struct Queue {
     max_messages: usize,
     message_size: usize,
     /// By falling priority, then by rising age.
-    messages: RefCell<BTreeMap<core::cmp::Reverse<u32>, VecDeque<Vec<u8>>>>,
+    messages: RefCell<BTreeMap<core::cmp::Reverse<u32>, Pieces<Vec<u8>>>>,
     count: Cell<usize>,
     bytes: Cell<usize>,
     /// Who wait for a message.

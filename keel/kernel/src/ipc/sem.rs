@@ -249,7 +249,7 @@ fn read_operations(at: usize, count: u32) -> Result<Vec<Operation>> {
         change: i32::from(change as i16),
         flags,
     };
-    Ok(raw.into_iter().map(operation).collect())
+    vfs::memory::collect(raw.into_iter().map(operation))
 }
 
 /// E2BIG, EACCES, EAGAIN, EFAULT, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ERANGE.

@@ -13,7 +13,6 @@ use abi::layout::PAGE_SIZE;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::paging::Prot;
@@ -245,11 +244,14 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
             Ok(highest)
         }
         SHM_INFO => {
-            let segments: Vec<Rc<Segment>> = SEGMENTS.borrow().items.values().cloned().collect();
-            let total: u64 = segments.iter().map(|segment| segment.pages()).sum();
-            let resident: u64 = segments.iter().map(|segment| segment.resident()).sum();
-            let highest = SEGMENTS.borrow().highest();
-            user::write(buffer, &[segments.len() as u64, total, resident, 0, 0, 0])?;
+            let (highest, words) = {
+                let segments = SEGMENTS.borrow();
+                let all = || segments.items.values();
+                let total: u64 = all().map(|segment| segment.pages()).sum();
+                let resident: u64 = all().map(|segment| segment.resident()).sum();
+                (segments.highest(), [all().len() as u64, total, resident, 0, 0, 0])
+            };
+            user::write(buffer, &words)?;
             Ok(highest)
         }
         IPC_STAT | SHM_STAT | SHM_STAT_ANY => {

@@ -7,7 +7,6 @@
 use super::{Access, Mm};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use hal::frame::Frame;
 use hal::paging::Prot;
 use vfs::Inode;
@@ -34,9 +33,8 @@ impl Mm {
         if core::mem::replace(&mut inner.plain_text, true) {
             return;
         }
-        let texts: Vec<_> = inner.vmas.iter().filter_map(|v| Some((v.clone(), v.attrs.patched_text()?))).collect();
-        for (vma, text) in texts {
-            let Some((_, first)) = vma.attrs.text_file() else { continue };
+        for vma in inner.vmas.iter() {
+            let Some((text, (_, first))) = vma.attrs.patched_text().zip(vma.attrs.text_file()) else { continue };
             for va in (vma.start..vma.end).step_by(PAGE_SIZE) {
                 let index = first + ((va - vma.start) / PAGE_SIZE) as u64;
                 if inner.space.get(va).is_some_and(|page| text.owns(index, &page.frame)) {

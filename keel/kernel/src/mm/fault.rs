@@ -245,7 +245,7 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     // A file gives what is in one piece: up to the end of what it has read so far, or of a chunk.
     while frames.len() < load.count {
         match load.ask(first + frames.len() as u64, load.count - frames.len()) {
-            Ok(more) if !more.is_empty() => frames.extend(more),
+            Ok(more) if !more.is_empty() && frames.try_reserve(more.len()).is_ok() => frames.extend(more),
             Err(errno) if load.before == 0 && frames.is_empty() => return Err(error(errno)),
             _ => break,
         }

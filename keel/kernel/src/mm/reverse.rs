@@ -4,13 +4,13 @@ use super::Mm;
 use super::area::{AreaFlags, same_inode};
 use abi::layout::{PAGE_SIZE, WINDOW_BASE};
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
+use keel_core::pieces::Pieces;
 use vfs::Inode;
 
 /// All address spaces.
-static SPACES: Global<RefCell<Vec<Weak<Mm>>>> = Global::new(RefCell::new(Vec::new()));
+static SPACES: Global<RefCell<Pieces<Weak<Mm>>>> = Global::new(RefCell::new(Pieces::new()));
 
 /// Visits of all mapped files so far, and files of which a visit found that they were cut.
 static VISITS: Global<Cell<u64>> = Global::new(Cell::new(0));
@@ -27,7 +27,7 @@ struct Mapped {
 
 /// Notes a new address space.
 pub(super) fn enter(mm: &Rc<Mm>) {
-    SPACES.borrow_mut().push(Rc::downgrade(mm));
+    SPACES.borrow_mut().push_back(Rc::downgrade(mm));
 }
 
 /// Notes that the file gets mapped.

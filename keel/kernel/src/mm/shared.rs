@@ -3,12 +3,12 @@
 use super::area::{Area, Backing};
 use super::{Inner, Mm};
 use abi::layout::PAGE_SIZE;
+use abi::layout::USER_TOP;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::frame::{FRAME_SIZE, Frame};
-use hashbrown::HashMap;
 use keel_core::vma::Vma;
 use uapi::{Errno, Result};
 
@@ -28,7 +28,7 @@ pub trait Segment {
 
 /// Pages of zeros that appear at their first touch and live as long as a mapping of the object.
 pub struct SharedObject {
-    pages: RefCell<HashMap<u64, Frame>>,
+    pages: RefCell<BTreeMap<u64, Frame>>,
     /// Pages from this one on do not exist.
     end: u64,
     /// What it is the content of, if it was made by shmget(2).
@@ -139,33 +139,37 @@ impl Mm {
     /// Unmaps what shmat(2) mapped at `address`, as far as it is still there. EINVAL.
     pub fn detach(&self, address: usize) -> Result<()> {
         let mut found: Option<Rc<SharedObject>> = None;
-        let mut ranges = Vec::new();
-        for vma in self.inner.borrow().vmas.iter().filter(|v| v.start >= address) {
-            let Some((object, _, page)) = segment_of(&vma.attrs) else { continue };
-            let belongs = (vma.start - address) as u64 == page * PAGE_SIZE as u64;
-            if belongs && found.as_ref().is_none_or(|f| Rc::ptr_eq(f, object)) {
-                found = Some(object.clone());
-                ranges.push((vma.start, vma.end));
-            }
-        }
-        if ranges.is_empty() {
-            return Err(Errno::EINVAL);
-        }
-        for (start, end) in ranges {
+        let mut from = address;
+        while let Some((object, start, end)) = self.shown(from, |object, vma, page| {
+            let belongs = vma.start.checked_sub(address) == Some(page as usize * PAGE_SIZE);
+            belongs && found.as_ref().is_none_or(|f| Rc::ptr_eq(f, object))
+        }) {
             self.unmap(start, end)?;
+            (found, from) = (Some(object), end);
         }
-        Ok(())
+        if found.is_some() { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// The first mapping from an address on that shows a segment of shared memory and that `wants` accepts.
+    fn shown(
+        &self,
+        from: usize,
+        wants: impl Fn(&Rc<SharedObject>, &Vma<Area>, u64) -> bool,
+    ) -> Option<(Rc<SharedObject>, usize, usize)> {
+        let inner = self.inner.borrow();
+        inner.vmas.overlapping(from, USER_TOP).iter().find_map(|vma| {
+            let (object, _, page) = segment_of(&vma.attrs)?;
+            wants(object, vma, page).then(|| (object.clone(), vma.start, vma.end))
+        })
     }
 
     /// Gives back all segments of shared memory: the current process ends.
     pub fn detach_all(&self) {
-        let inner = self.inner.borrow();
-        let shown = inner.vmas.iter().filter(|v| segment_of(&v.attrs).is_some());
-        let ranges: Vec<(usize, usize)> = shown.map(|v| (v.start, v.end)).collect();
-        drop(inner);
-        for (start, end) in ranges {
+        let mut from = 0;
+        while let Some((_, start, end)) = self.shown(from, |_, _, _| true) {
             // Whole mappings: nothing is split.
             let _ = self.unmap(start, end);
+            from = end;
         }
     }
 }

@@ -8,12 +8,12 @@
 use super::area::{Area, AreaFlags, Backing, FileBacking, TRAMPOLINE_ROOM, same_inode};
 use super::{Inner, Mm};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::Frame;
 use hal::paging::Prot;
-use hashbrown::HashMap;
 use keel_core::vma::Vma;
 use smallvec::SmallVec;
 use vfs::Inode;
@@ -50,8 +50,8 @@ pub struct PatchedText {
     /// What is known about the file's system call sites.
     pub sites: keel_core::patch::Sites,
     stamp: Stamp,
-    pages: RefCell<HashMap<u64, Frame>>,
-    trampolines: RefCell<HashMap<u64, Frame>>,
+    pages: RefCell<BTreeMap<u64, Frame>>,
+    trampolines: RefCell<BTreeMap<u64, Frame>>,
     distance: Cell<Option<isize>>,
 }
 
@@ -310,8 +310,7 @@ impl Inner {
             let page = v.attrs.patched_text().filter(|t| Rc::ptr_eq(t, text)).and_then(|_| v.attrs.file())?.1;
             (self::origin(v.start, page) == Some(origin)).then_some((v.start, v.end, page))
         };
-        let ranges: SmallVec<[_; 2]> = self.vmas.iter().filter_map(of_file).collect();
-        for (start, end, first) in ranges {
+        for (start, end, first) in self.vmas.iter().filter_map(of_file) {
             for (index, frame) in text.pages.borrow().iter() {
                 let Some(i) = index.checked_sub(first).filter(|i| *i < ((end - start) / PAGE_SIZE) as u64) else {
                     continue;

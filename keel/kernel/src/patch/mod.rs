@@ -233,7 +233,7 @@ fn ends_with_site(page: &[u8]) -> bool {
 fn file_bytes(site: &TextSite) -> Option<Vec<u8>> {
     let want = if site.end - site.page_address > PAGE_SIZE { 2 } else { 1 };
     let frames = site.inode.pages(site.file_page, want, false).ok()?;
-    let mut bytes = vec![0; frames.len().min(want) * PAGE_SIZE];
+    let mut bytes = vfs::memory::buffer(frames.len().min(want) * PAGE_SIZE).ok()?;
     for (frame, page) in frames.iter().zip(bytes.chunks_exact_mut(PAGE_SIZE)) {
         frame.read(0, page);
     }

@@ -4,6 +4,7 @@ use super::io::IoCounters;
 use super::load;
 use super::wait::Interrupt;
 use core::cell::Cell;
+use hal::cell::Global;
 use hal::clock::monotonic_ns;
 use keel_core::runq::virtual_ns;
 
@@ -98,6 +99,15 @@ pub struct Entity {
     pub nesting: Cell<u32>,
 }
 
+/// Threads that exist: so many may be in the run queue.
+pub(super) static ENTITIES: Global<Cell<usize>> = Global::new(Cell::new(0));
+
+impl Drop for Entity {
+    fn drop(&mut self) {
+        ENTITIES.set(ENTITIES.get() - 1);
+    }
+}
+
 /// `SCHED_RESET_ON_FORK`.
 const RESET_ON_FORK: u32 = 0x4000_0000;
 
@@ -114,6 +124,7 @@ fn inherited((policy, priority): (u32, u32), nice: i32) -> ((u32, u32), i32) {
 impl Entity {
     /// Of a new thread; inherits from its creator.
     pub fn new(from: Option<&Entity>) -> Self {
+        ENTITIES.set(ENTITIES.get() + 1);
         let (policy, nice) = from.map_or(((0, 0), 0), |e| inherited(e.policy.get(), e.nice.get()));
         Self {
             state: Cell::new(State::Stopped),

@@ -31,6 +31,7 @@ use hal::clock::monotonic_ns;
 use hal::thread::Thread;
 use hal::{percpu, ring, smp};
 use keel_core::runq::RunQueue;
+use uapi::{Errno, Result};
 
 /// How long a thread runs while others wait, in ns.
 pub const SLICE_NS: u64 = 10_000_000;
@@ -43,6 +44,12 @@ const PREEMPT_NS: u64 = 1_000_000;
 const CROWD: usize = 8;
 
 static QUEUE: Global<RefCell<RunQueue<Rc<dyn Schedulable>>>> = Global::new(RefCell::new(RunQueue::new()));
+
+/// Makes room in the queue for one more thread than exist, so that waking one takes no memory. ENOMEM.
+pub fn reserve() -> Result<()> {
+    if QUEUE.borrow_mut().try_reserve(entity::ENTITIES.get() + 1) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
 /// The scheduler's state of a virtual CPU.
 struct Cpu {
     /// A thread that ended: dropped by the next thread there, on another stack and in another address space.

@@ -2,12 +2,12 @@
 
 use super::{Schedulable, current, sleep, timer, wake};
 
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
 /// A subscriber that is called when a queue is woken. Must not block and must not call back into the queue.
@@ -23,7 +23,7 @@ pub trait Wake {
 /// Waiters for one condition, first come first served.
 #[derive(Default)]
 pub struct WaitQueue {
-    threads: RefCell<VecDeque<Rc<dyn Schedulable>>>,
+    threads: RefCell<Pieces<Rc<dyn Schedulable>>>,
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,
     /// Calls without the big lock may make the condition hold.
     unlocked: bool,
@@ -41,7 +41,7 @@ impl WaitQueue {
     /// An empty queue.
     pub const fn new() -> Self {
         Self {
-            threads: RefCell::new(VecDeque::new()),
+            threads: RefCell::new(Pieces::new()),
             subscribers: RefCell::new(Vec::new()),
             unlocked: false,
             watched: AtomicBool::new(false),
@@ -159,8 +159,9 @@ impl WaitQueue {
 
     fn leave(&self, task: &Rc<dyn Schedulable>) {
         let mut threads = self.threads.borrow_mut();
-        if let Some(i) = threads.iter().position(|t| Rc::ptr_eq(t, task)) {
-            threads.remove(i);
+        let at = threads.iter().position(|t| Rc::ptr_eq(t, task));
+        if let Some(at) = at {
+            threads.remove(at);
         }
         drop(threads);
         self.changed();

@@ -117,7 +117,7 @@ fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
     };
     let chosen = match target {
         Some(task) => Some(task.clone()).filter(|t| wants(t)),
-        None => process.main_thread().filter(|t| wants(t)).or_else(|| process.threads().into_iter().find(|t| wants(t))),
+        None => process.main_thread().filter(|t| wants(t)).or_else(|| process.threads().find(|t| wants(t))),
     };
     // Signalfd and sigtimedwait take signals without a handler.
     process.signals.arrivals.wake_all();

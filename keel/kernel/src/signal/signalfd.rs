@@ -6,15 +6,14 @@ use crate::signal::{SigInfo, UNBLOCKABLE, code};
 use crate::task;
 use crate::task::descriptors;
 use crate::task::descriptors::current_file;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
 use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 use vfs::{Attr, Dst};
 
 /// Bytes of `struct signalfd_siginfo`.
@@ -118,8 +117,8 @@ impl FileOps for SignalFd {
         out.push(task::current().process().signal_state().arrivals());
     }
 
-    fn describe(&self, _file: &File, out: &mut String) {
-        out.push_str(&format!("sigmask:\t{:016x}\n", self.mask.get().0));
+    fn describe(&self, _file: &File, out: &mut Text) {
+        out.print(format_args!("sigmask:\t{:016x}\n", self.mask.get().0));
     }
 
     fn link_name(&self) -> Vec<u8> {

@@ -87,7 +87,7 @@ impl file::caller::Caller for Current {
         id == pid::INIT
             || pid::find_task(id).is_some()
             || pid::find_process(id).is_some()
-            || !process::of_group(id).is_empty()
+            || process::of_group(id).next().is_some()
     }
 
     fn signal(&self, kind: u32, id: i32, info: SigInfo) {

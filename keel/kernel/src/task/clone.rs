@@ -238,6 +238,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     if r.stack != 0 {
         start.rsp = r.stack;
     }
+    sched::reserve()?;
     let thread = Thread::new(&start).ok_or(Errno::ENOMEM)?;
     thread.inherit_fpu(&me.thread);
     thread.set_fs_base(if has(SETTLS) { r.tls } else { me.thread.fs_base() });

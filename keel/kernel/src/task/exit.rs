@@ -189,7 +189,7 @@ fn tell_parent_ended(child: &Process, parent: i32) {
 
 /// A thread ends before its process: another one is the parent of its children.
 fn leave_children(process: &Rc<Process>, me: &Task) {
-    let Some(other) = process.threads().first().map(|thread| thread.tid()) else { return };
+    let Some(other) = process.threads().next().map(|thread| thread.tid()) else { return };
     for child in process.children() {
         if child.parent_thread.get() == me.tid() {
             child.parent_thread.set(other);

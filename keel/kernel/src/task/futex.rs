@@ -6,13 +6,13 @@ use crate::sched;
 use crate::sched::wait::{Interrupt, park};
 use crate::signal::Restart;
 use crate::time::{clock::Clock, deadline_after, read_timespec};
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::user as raw;
-use hashbrown::HashMap;
+use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -20,7 +20,7 @@ const MATCH_ANY: u32 = u32::MAX;
 const COMMANDS: u32 = !(g::FUTEX_PRIVATE_FLAG | g::FUTEX_CLOCK_REALTIME);
 
 /// What a futex is: a word of an address space, or of a shared object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// Address space (its identity) and address.
     Private(usize, usize),
@@ -71,12 +71,12 @@ impl Waiter {
 }
 
 /// Waiters by what they wait for, first come first served.
-type Waiters = HashMap<Key, VecDeque<Rc<Waiter>>>;
+type Waiters = BTreeMap<Key, Pieces<Rc<Waiter>>>;
 
-static WAITERS: Global<RefCell<Option<Waiters>>> = Global::new(RefCell::new(None));
+static WAITERS: Global<RefCell<Waiters>> = Global::new(RefCell::new(BTreeMap::new()));
 
 fn with_waiters<R>(f: impl FnOnce(&mut Waiters) -> R) -> R {
-    f(WAITERS.borrow_mut().get_or_insert_with(HashMap::new))
+    f(&mut WAITERS.borrow_mut())
 }
 
 /// Whether a futex can lie at an address; [`key`] says why not.
@@ -329,17 +329,22 @@ pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
             all.insert(from, queue);
             return Err(Errno::EINVAL);
         }
-        let rest = queue.split_off(n);
-        if !rest.is_empty() {
-            all.insert(from, rest);
-        }
-        for waiter in &queue {
-            waiter.key.set(to);
-        }
         futex_count::remove(from, n);
         futex_count::add(to, n);
+        let mut moved = Pieces::new();
+        for waiter in (0..n).map_while(|_| queue.pop_front()) {
+            waiter.key.set(to);
+            moved.push_back(waiter);
+        }
+        // `to` may be `from`.
+        if !queue.is_empty() {
+            all.insert(from, queue);
+        }
         if n > 0 {
-            all.entry(to).or_default().extend(queue);
+            let queue = all.entry(to).or_default();
+            while let Some(waiter) = moved.pop_front() {
+                queue.push_back(waiter);
+            }
         }
         Ok(n)
     })?;

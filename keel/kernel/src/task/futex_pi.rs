@@ -7,11 +7,11 @@ use super::{Task, current, futex_count, pid};
 use crate::mm::user;
 use crate::sched;
 use crate::sched::wait::{Interrupt, park};
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
-use hashbrown::HashMap;
+use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
 const WAITERS: u32 = 0x8000_0000;
@@ -30,13 +30,13 @@ pub(super) struct Waiter {
 /// A lock with waiters.
 struct Lock {
     owner: Rc<Task>,
-    waiters: VecDeque<Rc<Waiter>>,
+    waiters: Pieces<Rc<Waiter>>,
 }
 
-static LOCKS: Global<RefCell<Option<HashMap<Key, Lock>>>> = Global::new(RefCell::new(None));
+static LOCKS: Global<RefCell<BTreeMap<Key, Lock>>> = Global::new(RefCell::new(BTreeMap::new()));
 
-fn with_locks<R>(f: impl FnOnce(&mut HashMap<Key, Lock>) -> R) -> R {
-    f(LOCKS.borrow_mut().get_or_insert_with(HashMap::new))
+fn with_locks<R>(f: impl FnOnce(&mut BTreeMap<Key, Lock>) -> R) -> R {
+    f(&mut LOCKS.borrow_mut())
 }
 
 /// Changes the word until nothing else did meanwhile: `f` gives the new value. The value before.
@@ -81,7 +81,7 @@ fn take(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Option<
 fn enter(key: Key, owner: Rc<Task>, task: &Rc<Task>) -> Rc<Waiter> {
     let waiter = Rc::new(Waiter { task: task.clone(), owns: Cell::new(false), inherits: Cell::new(false) });
     with_locks(|all| {
-        let lock = all.entry(key).or_insert_with(|| Lock { owner, waiters: VecDeque::new() });
+        let lock = all.entry(key).or_insert_with(|| Lock { owner, waiters: Pieces::new() });
         lock.waiters.push_back(waiter.clone());
     });
     futex_count::add(key, 1);

@@ -91,7 +91,7 @@ pub fn kill_largest() {
         return;
     }
     // One that is on its way out already will give its memory back.
-    let dying = process::all().into_iter().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
+    let dying = process::all().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
     if !dying {
         let limit = hal::frame::ram_usage().limit;
         let mut largest: Option<(i64, Rc<Process>)> = None;

@@ -4,7 +4,6 @@ use super::process::Session;
 use super::{Process, Task};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::{Errno, Result};
@@ -127,8 +126,15 @@ pub fn find_process(pid: i32) -> Option<Rc<Process>> {
 }
 
 /// All processes by id.
-pub fn processes() -> Vec<Rc<Process>> {
-    TABLE.borrow().values().filter_map(|e| e.process.clone()).collect()
+pub fn processes() -> impl Iterator<Item = Rc<Process>> {
+    let mut after = 0;
+    core::iter::from_fn(move || {
+        let table = TABLE.borrow();
+        let mut later = table.range(after + 1..).filter_map(|(id, entry)| Some((*id, entry.process.clone()?)));
+        let (id, process) = later.next()?;
+        after = id;
+        Some(process)
+    })
 }
 
 /// Number of threads in the pod.

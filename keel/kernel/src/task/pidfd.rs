@@ -3,14 +3,13 @@
 use super::{Process, Task, access, current, pid};
 use crate::file::{File, FileOps, Queues};
 use crate::mm::user;
-use alloc::format;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::Attr;
+use vfs::memory::Text;
 
 /// `PIDFD_NONBLOCK`.
 const NONBLOCK: u32 = g::O_NONBLOCK;
@@ -132,9 +131,9 @@ impl FileOps for PidFd {
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[pidfd]".to_vec()
     }
-    fn describe(&self, _file: &File, out: &mut String) {
+    fn describe(&self, _file: &File, out: &mut Text) {
         let pid = if self.has_ended() { -1 } else { self.id };
-        out.push_str(&format!("Pid:\t{pid}\nNSpid:\t{pid}\n"));
+        out.print(format_args!("Pid:\t{pid}\nNSpid:\t{pid}\n"));
     }
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
         const READ_AND_WRITE: u32 = 3;

@@ -7,10 +7,12 @@ use crate::sched::wait::WaitQueue;
 use crate::signal::ProcessSignals;
 use crate::time::itimer::IntervalTimers;
 use crate::time::posix::PosixTimers;
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 
 /// Resource limits: soft and hard, `u64::MAX` is unlimited.
 pub type Limits = [(u64, u64); 16];
@@ -46,8 +48,8 @@ pub struct Process {
     parent_pid: Cell<i32>,
     /// The thread that made it; another one of the parent's once that has ended.
     pub(super) parent_thread: Cell<i32>,
-    children: RefCell<Vec<Rc<Process>>>,
-    threads: RefCell<Vec<Rc<Task>>>,
+    children: RefCell<BTreeMap<i32, Rc<Process>>>,
+    threads: RefCell<Pieces<Rc<Task>>>,
     group: Cell<i32>,
     session: RefCell<Rc<Session>>,
     /// Signal that its end sends to the parent; 0: none.
@@ -100,8 +102,8 @@ impl Process {
             parent: RefCell::new(Weak::new()),
             parent_pid: Cell::new(0),
             parent_thread: Cell::new(0),
-            children: RefCell::new(Vec::new()),
-            threads: RefCell::new(Vec::new()),
+            children: RefCell::default(),
+            threads: RefCell::default(),
             group: Cell::new(group),
             session: RefCell::new(session),
             exit_signal: Cell::new(0),
@@ -150,30 +152,26 @@ impl Process {
     pub(crate) fn adopt(self: &Rc<Self>, child: Rc<Process>) {
         *child.parent.borrow_mut() = Rc::downgrade(self);
         child.parent_pid.set(self.pid);
-        self.children.borrow_mut().push(child);
+        self.children.borrow_mut().insert(child.pid, child);
     }
 
-    /// Its children, zombies too.
-    pub fn children(&self) -> Vec<Rc<Process>> {
-        self.children.borrow().clone()
+    /// Its children, zombies too, by id.
+    pub fn children(&self) -> impl Iterator<Item = Rc<Process>> + '_ {
+        vfs::memory::values(&self.children)
     }
 
-    pub(crate) fn take_children(&self) -> Vec<Rc<Process>> {
-        self.children.take()
+    pub(crate) fn take_children(&self) -> impl Iterator<Item = Rc<Process>> {
+        self.children.take().into_values()
     }
 
     pub(crate) fn remove_child(&self, pid: i32) {
-        let mut children = self.children.borrow_mut();
-        if let Some(i) = children.iter().position(|c| c.pid == pid) {
-            let gone = children.remove(i);
-            drop(children);
-            drop(gone);
-        }
+        let gone = self.children.borrow_mut().remove(&pid);
+        drop(gone);
     }
 
     /// Its threads that have not ended, the oldest first.
-    pub fn threads(&self) -> Vec<Rc<Task>> {
-        self.threads.borrow().clone()
+    pub fn threads(&self) -> impl Iterator<Item = Rc<Task>> + '_ {
+        vfs::memory::items(&self.threads)
     }
 
     /// Number of threads that have not ended.
@@ -184,11 +182,11 @@ impl Process {
     /// Any thread that has not ended, the leader if it can be.
     pub fn main_thread(&self) -> Option<Rc<Task>> {
         let threads = self.threads.borrow();
-        threads.iter().find(|t| t.is_leader()).or_else(|| threads.first()).cloned()
+        threads.iter().find(|t| t.is_leader()).or_else(|| threads.front()).cloned()
     }
 
     pub(crate) fn add_thread(&self, task: Rc<Task>) {
-        self.threads.borrow_mut().push(task);
+        self.threads.borrow_mut().push_back(task);
     }
 
     /// Forgets an ended thread; whether it was the last.
@@ -304,15 +302,13 @@ impl Process {
 }
 
 /// All processes that a program can see, zombies too, by process id.
-pub fn all() -> Vec<Rc<Process>> {
+pub fn all() -> impl Iterator<Item = Rc<Process>> {
     pid::processes()
 }
 
 /// Members of a process group.
-pub fn of_group(group: i32) -> Vec<Rc<Process>> {
-    let mut found = all();
-    found.retain(|p| p.group() == group);
-    found
+pub fn of_group(group: i32) -> impl Iterator<Item = Rc<Process>> {
+    all().filter(move |p| p.group() == group)
 }
 
 /// Whether the process group is orphaned: a terminal's stop signals are ignored by default.
@@ -326,7 +322,7 @@ pub fn ignores_job_control(process: &Process) -> bool {
 /// Whether no member of the group has a parent in another group of the same session: stop signals
 /// of a terminal do nothing then, setpgid(2).
 pub fn is_orphaned(group: i32, ignored: Option<i32>) -> bool {
-    of_group(group).iter().filter(|p| Some(p.pid) != ignored && p.zombie.get().is_none()).all(|p| {
+    of_group(group).filter(|p| Some(p.pid) != ignored && p.zombie.get().is_none()).all(|p| {
         p.parent().is_none_or(|parent| parent.group() == group || parent.sid() != p.sid() || parent.pid == pid::INIT)
     })
 }

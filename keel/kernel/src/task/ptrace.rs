@@ -17,11 +17,10 @@ use super::{Process, Task};
 use crate::sched;
 use crate::signal::{SigInfo, code, send, send_to_process};
 use crate::task::watch;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::trap::TrapFrame;
+use keel_core::pieces::Pieces;
 use stops::{EVENT_CLONE, EVENT_FORK, EVENT_VFORK, Stop};
 use uapi::raw::general as g;
 
@@ -73,17 +72,17 @@ pub struct Traced {
 /// What a process traces.
 #[derive(Default)]
 pub struct Tracer {
-    tracees: RefCell<Vec<Weak<Task>>>,
+    tracees: RefCell<Pieces<Weak<Task>>>,
     /// Exits that only the tracer may collect: id, wait status, process.
-    ends: RefCell<VecDeque<(i32, i32, Rc<Process>)>>,
+    ends: RefCell<Pieces<(i32, i32, Rc<Process>)>>,
     /// Who traced this process's first thread, which has ended, and its wait status.
     leader_end: RefCell<Option<(Weak<Process>, i32)>>,
 }
 
 impl Tracer {
     /// Threads that are traced.
-    pub fn tracees(&self) -> Vec<Rc<Task>> {
-        self.tracees.borrow().iter().filter_map(Weak::upgrade).collect()
+    pub fn tracees(&self) -> impl Iterator<Item = Rc<Task>> + '_ {
+        vfs::memory::items(&self.tracees).filter_map(|task| task.upgrade())
     }
 
     /// The end of a thread that `wants` accepts, taken out unless it is only looked at.
@@ -95,7 +94,7 @@ impl Tracer {
 
     /// Whether the end of a thread that `wants` accepts is to be told.
     pub fn has_tracee(&self, wants: impl Fn(i32) -> bool) -> bool {
-        self.tracees().iter().any(|task| wants(task.tid()))
+        self.tracees().any(|task| wants(task.tid()))
     }
 }
 
@@ -161,7 +160,7 @@ fn attach(task: &Rc<Task>, tracer: &Rc<Process>, options: u32, seized: bool) {
     let _old = task.traced.inner.replace(inner);
     task.traced.attached.set(true);
     task.traced.left_stop.set(false);
-    tracer.tracer.tracees.borrow_mut().push(Rc::downgrade(task));
+    tracer.tracer.tracees.borrow_mut().push_back(Rc::downgrade(task));
 }
 
 /// Ends tracing; a stopped thread goes on with `signal`.
@@ -268,7 +267,9 @@ fn tell_end(tracer: &Rc<Process>, (id, status, process): (i32, i32, Rc<Process>)
 
 /// A process has ended: what it traced is free, or ends too.
 fn tracer_ended(process: &Process) {
-    for task in process.tracer.tracees() {
+    loop {
+        let Some(task) = process.tracer.tracees.borrow_mut().pop_front() else { break };
+        let Some(task) = task.upgrade() else { continue };
         let kill = task.traced.option(EXITKILL);
         detach(&task, 0);
         if kill {

@@ -131,9 +131,9 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
 /// Whether a child is the current thread's own. Those of threads that have ended are the oldest thread's.
 fn is_own(child: &Process) -> bool {
     let me = current();
-    let threads = me.process().threads();
-    let parent = threads.iter().find(|thread| thread.tid() == child.parent_thread.get());
-    parent.or(threads.first()).is_some_and(|thread| Rc::ptr_eq(thread, &me))
+    let threads = || me.process().threads();
+    let parent = threads().find(|thread| thread.tid() == child.parent_thread.get());
+    parent.or_else(|| threads().next()).is_some_and(|thread| Rc::ptr_eq(&thread, &me))
 }
 
 fn news_of(child: &Rc<Process>, options: u32) -> Option<News> {

@@ -309,11 +309,8 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
     if present + program.len() > MAX_INSTRUCTIONS {
         return Err(Errno::ENOMEM);
     }
-    let others: Vec<Rc<Task>> = match flags & FLAG_TSYNC {
-        0 => Vec::new(),
-        _ => me.process().threads().into_iter().filter(|task| !Rc::ptr_eq(task, &me)).collect(),
-    };
-    for task in &others {
+    let others = || me.process().threads().filter(|task| flags & FLAG_TSYNC != 0 && !Rc::ptr_eq(task, &me));
+    for task in others() {
         let inner = task.seccomp.0.borrow();
         // Only threads whose filters are among ours can have them all.
         let is_among = inner.filter.as_ref().is_none_or(|f| Filter::chain(&earlier).any(|own| Rc::ptr_eq(own, f)));
@@ -324,7 +321,7 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
     let listener = listens.then(|| Listener::new(flags & FLAG_WAIT_KILLABLE_RECV != 0));
     let descriptor = listener.as_ref().map_or(Ok(0), |listener| listener.install())?;
     let filter = Rc::new(Filter { program, earlier, listener });
-    for task in &others {
+    for task in others() {
         task.seccomp.set(FILTER, Some(filter.clone()));
         if me.no_new_privs() {
             task.no_new_privs.set(true);

@@ -7,13 +7,13 @@ use crate::sched::timer::{Timer, watch_cpu_time};
 use crate::signal::{self, SigInfo};
 use crate::task::{self, Process, Task, pid};
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 
 /// Largest overrun that is reported.
 const MAX_OVERRUN: u64 = i32::MAX as u64;
@@ -142,22 +142,22 @@ impl PosixTimers {
         self.timers.borrow().get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
-    /// The lines of `/proc/PID/timers`.
-    pub(crate) fn describe(&self, pid: i32) -> String {
-        let timers = self.timers.borrow();
-        let lines = timers.values().map(|timer| {
+    /// The lines of `/proc/PID/timers`. ENOMEM.
+    pub(crate) fn describe(&self, pid: i32) -> Result<Vec<u8>> {
+        let mut text = Text::default();
+        for timer in self.timers.borrow().values() {
             let (kind, whom, id) = match &timer.notify {
                 Notify::Nobody => ("none", "pid", pid),
                 Notify::Process(_) => ("signal", "pid", pid),
                 Notify::Thread(task) => ("signal", "tid", task.upgrade().map_or(0, |t| t.tid())),
             };
             let (signal, value) = (timer.signal, timer.value);
-            format!(
+            text.print(format_args!(
                 "ID: {}\nsignal: {signal}/{value:016x}\nnotify: {kind}/{whom}.{id}\nClockID: {}\n",
                 timer.id, timer.clock_id
-            )
-        });
-        lines.collect()
+            ));
+        }
+        text.done()
     }
 
     /// Deletes all of them: execve, exit.
@@ -183,16 +183,10 @@ pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) {
 
 /// At a tick: timers on processor time.
 pub(crate) fn check_cpu_time(process: &Rc<Process>) {
-    let due: alloc::vec::Vec<_> = process
-        .posix_timers
-        .timers
-        .borrow()
-        .values()
-        .filter(|t| t.clock.is_cpu() && t.at_ns.get() != 0 && t.clock.now() >= t.at_ns.get())
-        .cloned()
-        .collect();
-    for timer in due {
-        timer.expired(timer.clock.now());
+    for timer in vfs::memory::values(&process.posix_timers.timers) {
+        if timer.clock.is_cpu() && timer.at_ns.get() != 0 && timer.clock.now() >= timer.at_ns.get() {
+            timer.expired(timer.clock.now());
+        }
     }
 }
 

@@ -13,7 +13,6 @@ use abi::boot::{PodConfig, StreamKind};
 use abi::operation::Word;
 use abi::request::{SignalWait, StreamPoll, StreamPosition, StreamRead, StreamSeek, StreamStat, StreamWrite, Whence};
 use alloc::rc::{Rc, Weak};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -236,7 +235,7 @@ impl Stream {
         if self.is_terminal() {
             control().check_read()?;
         }
-        let mut buffer = vec![0; dst.remaining().min(CHUNK)];
+        let mut buffer = vfs::memory::buffer(dst.remaining().min(CHUNK))?;
         let mut done = 0;
         // Only a regular file fills the whole destination.
         while dst.remaining() > 0 {
@@ -265,11 +264,11 @@ impl Stream {
             control().check_change()?;
         }
         let mut small = [0; 512];
-        let mut large = Vec::new();
+        let mut large;
         let buffer: &mut [u8] = if src.remaining() <= small.len() {
             &mut small
         } else {
-            large.resize(src.remaining().min(CHUNK), 0);
+            large = vfs::memory::buffer(src.remaining().min(CHUNK))?;
             &mut large
         };
         // Linux appends also where an offset is given.

@@ -156,8 +156,7 @@ impl Control {
             return Err(Errno::EINVAL);
         }
         let sid = task::current().process().sid();
-        let members = of_group(group);
-        match members.first() {
+        match of_group(group).next() {
             None => return Err(Errno::ESRCH),
             Some(member) if member.sid() != sid => return Err(Errno::EPERM),
             Some(_) => {}

@@ -1,10 +1,9 @@
 //! Bounds of what is cached of the host: content pages, open handles, names.
 
 use super::HostNode;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 
 /// Most handles that stay open.
 const MAX_HANDLES: usize = 512;
@@ -19,13 +18,13 @@ const MAX_AHEAD: usize = 64;
 pub(super) struct Cache {
     pages: Cell<usize>,
     max_pages: usize,
-    with_pages: RefCell<VecDeque<Weak<HostNode>>>,
-    with_handles: RefCell<VecDeque<Weak<HostNode>>>,
+    with_pages: RefCell<Pieces<Weak<HostNode>>>,
+    with_handles: RefCell<Pieces<Weak<HostNode>>>,
     names: Cell<usize>,
     max_names: usize,
     /// These stay alive for their names.
-    with_names: RefCell<VecDeque<Rc<HostNode>>>,
-    ahead: RefCell<VecDeque<Rc<HostNode>>>,
+    with_names: RefCell<Pieces<Rc<HostNode>>>,
+    ahead: RefCell<Pieces<Rc<HostNode>>>,
 }
 
 impl Cache {
@@ -110,9 +109,16 @@ impl Cache {
         }
     }
 
-    /// Nodes of writable exports that may have open handles.
-    pub(super) fn handle_users(&self) -> Vec<Rc<HostNode>> {
-        self.with_handles.borrow().iter().filter_map(Weak::upgrade).filter(|node| node.is_writable()).collect()
+    /// Nodes of writable exports that may have open handles. The list goes round once.
+    pub(super) fn handle_users(&self) -> impl Iterator<Item = Rc<HostNode>> + '_ {
+        let count = self.with_handles.borrow().len();
+        let next = |_| {
+            let mut list = self.with_handles.borrow_mut();
+            let node = list.pop_front()?;
+            list.push_back(node.clone());
+            Some(node)
+        };
+        (0..count).map_while(next).filter_map(|node| node.upgrade()).filter(|node| node.is_writable())
     }
 
     /// `dir` remembers `count` more names.

@@ -332,8 +332,9 @@ impl HostNode {
         let entry = Entry { asked, changed, found, is_ordered: was_ordered || is_new, node };
         let old = map.insert(name.clone(), entry);
         drop(map);
-        if is_new {
-            names.order.borrow_mut().push(name);
+        if is_new && crate::memory::push(&mut names.order.borrow_mut(), name).is_err() {
+            // Until the next listing the order is not known.
+            names.listed.set(0);
         }
         if old.is_none() {
             self.export.host.cache.names_added(self, 1);

@@ -5,6 +5,7 @@ use super::order::Asked;
 use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
 use crate::inode::Attachments;
+use crate::memory::append;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::operation::Operation;
 use abi::request::{
@@ -435,7 +436,9 @@ impl Inode for HostNode {
             self.export.writable && name.starts_with(b"user.")
                 || name.split_last().is_some_and(|(_, name)| Kind::of(name).is_some())
         };
-        Ok(names.split_inclusive(|&b| b == 0).filter(is_shown).collect::<Vec<_>>().concat())
+        let mut shown = Vec::new();
+        names.split_inclusive(|&b| b == 0).filter(is_shown).try_for_each(|name| append(&mut shown, name))?;
+        Ok(shown)
     }
 
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {

@@ -2,11 +2,10 @@
 
 use super::{Host, HostNode};
 use abi::request::GrowWindow;
-use alloc::collections::VecDeque;
 use alloc::rc::Weak;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::FRAME_SIZE;
+use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
 /// Largest piece of a file that one mapping covers; pieces are multiples of it in the file.
@@ -31,13 +30,13 @@ pub(super) struct Chunk {
 /// Free space by size, and the users of the rest.
 #[derive(Default)]
 pub(super) struct Window {
-    free: RefCell<[Vec<u64>; CLASSES]>,
+    free: RefCell<[Pieces<u64>; CLASSES]>,
     /// Never handed out yet.
     fresh: Cell<(u64, u64)>,
     /// Pieces whose file is gone, but whose pages may still be in use.
-    retired: RefCell<Vec<Chunk>>,
+    retired: RefCell<Pieces<Chunk>>,
     /// Files with chunks, oldest first.
-    users: RefCell<VecDeque<Weak<HostNode>>>,
+    users: RefCell<Pieces<Weak<HostNode>>>,
     /// There is no window.
     absent: Cell<bool>,
 }
@@ -66,16 +65,16 @@ impl Host {
         let mut free = self.window.free.borrow_mut();
         let class = class_of(room);
         let from = (class..CLASSES).find(|&c| !free[c].is_empty())?;
-        let gpa = free[from].pop()?;
+        let gpa = free[from].pop_back()?;
         // The rest of a bigger piece, halved down.
         for smaller in class..from {
-            free[smaller].push(gpa + (SMALLEST << smaller));
+            free[smaller].push_back(gpa + (SMALLEST << smaller));
         }
         Some(gpa)
     }
 
     fn give_back(&self, chunk: &Chunk) {
-        self.window.free.borrow_mut()[class_of(chunk.room)].push(chunk.gpa);
+        self.window.free.borrow_mut()[class_of(chunk.room)].push_back(chunk.gpa);
     }
 
     /// Room of the window for `bytes` (at most [`CHUNK`]) of `node`.
@@ -112,7 +111,7 @@ impl Host {
         // Whole chunks, so that every piece is aligned to its size.
         let (start, end) = self.window.fresh.get();
         self.window.fresh.set((start + CHUNK, end));
-        self.window.free.borrow_mut()[CLASSES - 1].push(start);
+        self.window.free.borrow_mut()[CLASSES - 1].push_back(start);
         self.take_free(room).map(|gpa| (gpa, room)).ok_or(Errno::ENOMEM)
     }
 
@@ -122,7 +121,7 @@ impl Host {
         let retired = self.window.retired.take();
         for chunk in retired {
             if self.in_use(&chunk) {
-                self.window.retired.borrow_mut().push(chunk);
+                self.window.retired.borrow_mut().push_back(chunk);
             } else {
                 self.give_back(&chunk);
             }
@@ -168,6 +167,6 @@ impl Host {
 
     /// A chunk whose file is gone.
     pub(super) fn retire(&self, chunk: Chunk) {
-        self.window.retired.borrow_mut().push(chunk);
+        self.window.retired.borrow_mut().push_back(chunk);
     }
 }

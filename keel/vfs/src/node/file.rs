@@ -165,9 +165,12 @@ impl Node {
     }
 
     fn drop_pages(&self, first: u64, end: u64) -> Result<()> {
-        let mut gone: Vec<Frame> = Vec::new();
-        self.data()?.0.borrow_mut().remove_range(first, end, |frame| gone.push(frame));
-        self.fs.release(gone.len());
+        let mut gone = 0;
+        self.data()?.0.borrow_mut().remove_range(first, end, |frame| {
+            drop(frame);
+            gone += 1;
+        });
+        self.fs.release(gone);
         Ok(())
     }
 
@@ -187,10 +190,11 @@ impl Node {
         if first >= total {
             return Err(Errno::ENXIO);
         }
-        let mut frames = alloc::vec![self.page_for_write(first).map_err(|_| Errno::ENOMEM)?];
+        let frame = self.page_for_write(first).map_err(|_| Errno::ENOMEM)?;
         let map = pages.0.borrow();
         let end = first.saturating_add(count as u64).min(total);
-        frames.extend((first + 1..end).map_while(|index| map.get(index).cloned()));
+        let following = (first + 1..end).map_while(|index| map.get(index).cloned());
+        let frames = crate::memory::list(core::iter::once(frame).chain(following))?;
         drop(map);
         if write {
             self.touch_mtime();

@@ -191,7 +191,7 @@ impl Inode for Node {
     }
 
     fn list_xattrs(&self) -> Result<Vec<u8>> {
-        Ok(self.xattr_names())
+        self.xattr_names()
     }
 
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {

@@ -288,7 +288,7 @@ impl Node {
         let Some((dir, name)) = self.origin.take() else { return Ok(()) };
         let this = self.rc()?;
         if self.kind != FileType::Directory && self.attr.get().nlink > 1 {
-            self.fs.linked.borrow_mut().push(this.clone());
+            crate::memory::push(&mut self.fs.linked.borrow_mut(), this.clone())?;
         }
         dir.entries()?.pin(name, this);
         dir.pin()

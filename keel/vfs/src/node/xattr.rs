@@ -2,8 +2,8 @@
 
 use super::Node;
 use crate::acl::{Acl, Kind};
+use crate::memory::{append, copy};
 use crate::{Inode, Name, capability};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use uapi::{Errno, Result};
 /// Values by name, and access control lists.
 #[derive(Default)]
 pub(super) struct Xattrs {
-    values: BTreeMap<Name, Box<[u8]>>,
+    values: BTreeMap<Name, Vec<u8>>,
     access: Option<Rc<Acl>>,
     default: Option<Rc<Acl>>,
 }
@@ -36,7 +36,7 @@ impl Node {
     pub(super) fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         check_space(name)?;
         let xattrs = self.xattrs.borrow();
-        xattrs.as_ref().and_then(|x| x.values.get(name)).map(|v| v.to_vec()).ok_or(Errno::ENODATA)
+        xattrs.as_ref().and_then(|x| x.values.get(name)).map_or(Err(Errno::ENODATA), |v| copy(v))
     }
 
     pub(super) fn put_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
@@ -50,7 +50,8 @@ impl Node {
         }
         self.fs.check_memory()?;
         self.change(&crate::Change::default())?;
-        self.xattrs.borrow_mut().get_or_insert_default().values.insert(Name::from(name), Box::from(value));
+        let value = copy(value)?;
+        self.xattrs.borrow_mut().get_or_insert_default().values.insert(Name::from(name), value);
         Ok(())
     }
 
@@ -65,14 +66,19 @@ impl Node {
         drop(removed);
     }
 
-    pub(super) fn xattr_names(&self) -> Vec<u8> {
+    pub(super) fn xattr_names(&self) -> Result<Vec<u8>> {
         // What can't be asked for now is not listed.
         let has = |kind| self.list_of(kind).is_ok_and(|list| list.is_some());
         let lists = Kind::NAMES.map(|(name, kind)| has(kind).then_some(name));
         let lists = lists.into_iter().flatten();
         let xattrs = self.xattrs.borrow();
         let names = lists.chain(xattrs.iter().flat_map(|x| x.values.keys().map(|name| &name[..])));
-        names.flat_map(|name| name.iter().copied().chain(core::iter::once(0))).collect()
+        let mut all = Vec::new();
+        for name in names {
+            append(&mut all, name)?;
+            append(&mut all, b"\0")?;
+        }
+        Ok(all)
     }
 
     pub(super) fn list_of(&self, kind: Kind) -> Result<Option<Rc<Acl>>> {

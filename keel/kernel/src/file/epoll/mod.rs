@@ -7,17 +7,17 @@
 use super::{File, FileOps, Queues, anon};
 use crate::mm::user;
 use crate::sched::wait::{WaitQueue, Wake};
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::Attr;
+use vfs::memory::{Text, items, values};
 
 /// Bits of `epoll_event.events` that are no poll(2) events.
 const PRIVATE: u32 = g::EPOLLWAKEUP | g::EPOLLONESHOT | g::EPOLLET | g::EPOLLEXCLUSIVE;
@@ -48,10 +48,10 @@ pub struct Epoll {
     me: Weak<Self>,
     items: RefCell<BTreeMap<Key, Rc<Item>>>,
     /// Items that may be ready, in the order in which they became so.
-    ready: RefCell<VecDeque<Rc<Item>>>,
+    ready: RefCell<Pieces<Rc<Item>>>,
     pub(crate) queue: Rc<WaitQueue>,
     /// Instances that watch this one.
-    pub(crate) parents: RefCell<Vec<Weak<Epoll>>>,
+    pub(crate) parents: RefCell<Pieces<Weak<Epoll>>>,
     /// Some item's file needs [`FileOps::poll_prepare`].
     prepares: Cell<bool>,
     /// Sweep items of closed files when there are this many.
@@ -204,13 +204,12 @@ impl Epoll {
     fn sweep(&self) {
         let mut items = self.items.borrow_mut();
         if items.len() >= self.sweep_at.get() {
-            let gone: Vec<Rc<Item>> =
-                items.extract_if(.., |_, item| item.file.strong_count() == 0).map(|(_, i)| i).collect();
+            // Items own nothing whose drop could come back to this table.
+            items.retain(|_, item| {
+                item.dead.set(item.file.strong_count() == 0);
+                !item.dead.get()
+            });
             self.sweep_at.set((items.len() * 2).max(64));
-            drop(items);
-            for item in gone {
-                item.dead.set(true);
-            }
         }
     }
 
@@ -239,8 +238,7 @@ impl Epoll {
         if !self.prepares.get() {
             return;
         }
-        let items: Vec<Rc<Item>> = self.items.borrow().values().cloned().collect();
-        for item in items {
+        for item in values(&self.items) {
             if let Some(file) = item.file.upgrade()
                 && item.mask() != 0
                 && file.ops.poll_needs_prepare()
@@ -256,7 +254,8 @@ impl Epoll {
     /// Takes up to `max` events off the ready list.
     pub(crate) fn collect(&self, max: usize, out: &mut Events) {
         let mut left = self.ready.borrow().len();
-        while left > 0 && out.len() < max {
+        // What there is no memory for stays ready.
+        while left > 0 && out.len() < max && out.try_reserve(1).is_ok() {
             left -= 1;
             let Some(item) = self.ready.borrow_mut().pop_front() else { return };
             item.queued.set(false);
@@ -299,9 +298,8 @@ impl Epoll {
         if core::ptr::eq(self, target) {
             return None;
         }
-        let below: Vec<Rc<File>> = self.items.borrow().values().filter_map(|item| item.file.upgrade()).collect();
         let mut depth = 0;
-        for file in &below {
+        for file in values(&self.items).filter_map(|item| item.file.upgrade()) {
             if let Some(epoll) = file.downcast::<Instance>() {
                 depth = depth.max(1 + epoll.0.depth_without(target)?);
             }
@@ -312,8 +310,8 @@ impl Epoll {
     /// The longest chain of instances above this one.
     pub(crate) fn height(&self) -> usize {
         self.parents.borrow_mut().retain(|parent| parent.strong_count() > 0);
-        let parents: Vec<Rc<Epoll>> = self.parents.borrow().iter().filter_map(Weak::upgrade).collect();
-        parents.iter().map(|parent| 1 + parent.height()).max().unwrap_or(0)
+        let parents = items(&self.parents).filter_map(|parent| parent.upgrade());
+        parents.map(|parent| 1 + parent.height()).max().unwrap_or(0)
     }
 }
 
@@ -342,8 +340,7 @@ impl FileOps for Instance {
         Ok(file.pos.get())
     }
     fn poll(&self, _file: &File) -> u32 {
-        let candidates: Vec<Rc<Item>> = self.0.ready.borrow().iter().cloned().collect();
-        let any = candidates.iter().any(|item| !item.dead.get() && item.holds() != 0);
+        let any = items(&self.0.ready).any(|item| !item.dead.get() && item.holds() != 0);
         if any { g::POLLIN | g::POLLRDNORM } else { 0 }
     }
     fn poll_needs_prepare(&self) -> bool {
@@ -365,13 +362,12 @@ impl FileOps for Instance {
         Ok(0)
     }
 
-    fn describe(&self, _file: &File, out: &mut String) {
-        let items: Vec<_> = self.0.items.borrow().values().cloned().collect();
-        for item in items {
+    fn describe(&self, _file: &File, out: &mut Text) {
+        for item in values(&self.0.items) {
             let Some(file) = item.file.upgrade() else { continue };
             let Ok(attr) = file.ops.attr() else { continue };
             let (fd, events, data, pos) = (item.key.0, item.events.get(), item.data.get(), file.pos.get());
-            out.push_str(&format!(
+            out.print(format_args!(
                 "tfd: {fd:8} events: {events:8x} data: {data:16x}  pos:{pos} ino:{:x} sdev:{:x}\n",
                 attr.ino, attr.dev
             ));

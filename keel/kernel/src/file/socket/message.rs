@@ -167,6 +167,7 @@ impl MsgHdr {
                     _ => return Err(Errno::EINVAL),
                 }
             } else {
+                control.other.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
                 control.other.push(Part { level, kind, data: SmallVec::from_slice(data) });
             }
             rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);

@@ -338,7 +338,10 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         },
         net::SO_PEERGROUPS => {
             let groups = socket.ops.peer_groups().ok_or(Errno::ENODATA)?;
-            groups.groups.iter().flat_map(|id| id.to_ne_bytes()).collect()
+            let mut value = Value::new();
+            value.try_reserve(groups.groups.len() * size_of::<u32>()).map_err(|_| Errno::ENOMEM)?;
+            value.extend_from_slice(bytemuck::cast_slice(&groups.groups));
+            value
         }
         net::SO_PEERNAME => Value::from_slice(&socket.ops.peer()?),
         _ => return socket.ops.get_option(net::SOL_SOCKET as i32, name as i32),

@@ -1,10 +1,9 @@
 //! `/proc/PID/task/TID/children`.
 
 use super::subject::Subject;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use uapi::Result;
+use vfs::memory::Text;
 
 /// Ids of the children, which all belong to the leader here.
 pub fn text(subject: &Subject) -> Result<Vec<u8>> {
@@ -12,6 +11,7 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     if subject.id() != process.pid() {
         return Ok(Vec::new());
     }
-    let ids: String = process.children().iter().map(|child| format!("{} ", child.pid())).collect();
-    Ok(ids.into_bytes())
+    let mut ids = Text::default();
+    process.children().for_each(|child| ids.print(format_args!("{} ", child.pid())));
+    ids.done()
 }

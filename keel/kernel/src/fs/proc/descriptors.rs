@@ -7,12 +7,12 @@ use crate::fs::setup;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
+use vfs::memory::Text;
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
 
@@ -81,7 +81,7 @@ impl SynthLink for Link {
         match &file.path {
             Some(place) => {
                 let root = task::with_current(|t| t.fs()).root();
-                Ok(place.display_path(Some(&root)))
+                place.display_path(Some(&root))
             }
             None => Ok(file.ops.link_name()),
         }
@@ -162,9 +162,9 @@ fn info(subject: &Subject, fd: i32) -> Result<Vec<u8>> {
     }
     let mount = file.path.as_ref().map_or(NO_MOUNT, |place| place.mount().id);
     let ino = file.ops.attr()?.ino;
-    let mut text = String::new();
-    text.push_str(&format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.pos.get()));
-    text.push_str(&lock::held_by(&files, &file));
+    let mut text = Text::default();
+    text.print(format_args!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.pos.get()));
+    lock::held_by(&files, &file, &mut text)?;
     file.ops.describe(&file, &mut text);
-    Ok(text.into_bytes())
+    text.done()
 }

@@ -110,7 +110,7 @@ pub fn row(name: &str, bytes: u64) -> String {
 /// `vmstat`: the counters that programs look at.
 pub fn vm_statistics() -> String {
     let f = Figures::now();
-    let faults = process::all().iter().map(|p| p.usage().minor_faults).sum();
+    let faults = process::all().map(|p| p.usage().minor_faults).sum();
     let pages = |bytes: u64| bytes / PAGE_SIZE as u64;
     let rows = [
         ("nr_free_pages", pages(f.free)),

@@ -14,16 +14,16 @@ use vfs::synth::SynthFile;
 /// Most bytes of arguments or environment that are shown: what execve(2) takes at most.
 const MOST: usize = 8 << 20;
 
-/// Bytes of `[start, end)`, up to the first that is not there.
-fn read_range(mm: &Mm, start: usize, end: usize) -> Vec<u8> {
-    let mut bytes = vec![0; end.saturating_sub(start).min(MOST)];
+/// Bytes of `[start, end)`, up to the first that is not there. ENOMEM.
+fn read_range(mm: &Mm, start: usize, end: usize) -> Result<Vec<u8>> {
+    let mut bytes = vfs::memory::buffer(end.saturating_sub(start).min(MOST))?;
     let n = mm.peek(start, &mut bytes);
     bytes.truncate(n);
-    bytes
+    Ok(bytes)
 }
 
-/// The first bytes of the arguments.
-pub fn first_arguments(mm: &Mm, most: usize) -> Vec<u8> {
+/// The first bytes of the arguments. ENOMEM.
+pub fn first_arguments(mm: &Mm, most: usize) -> Result<Vec<u8>> {
     let layout = mm.layout();
     read_range(mm, layout.arg_start, layout.arg_end.min(layout.arg_start.saturating_add(most)))
 }
@@ -33,13 +33,13 @@ pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
     // World-readable.
     let Some(mm) = subject.task()?.and_then(|t| t.try_mm()) else { return Ok(Vec::new()) };
     let layout = mm.layout();
-    let mut line = read_range(&mm, layout.arg_start, layout.arg_end);
+    let mut line = read_range(&mm, layout.arg_start, layout.arg_end)?;
     let overwritten =
         line.last().is_some_and(|&b| b != 0) && line.len() == layout.arg_end.saturating_sub(layout.arg_start);
     if overwritten {
         // A program that wrote a title over its arguments may have gone on into the environment.
         if layout.env_start == layout.arg_end {
-            line.extend(read_range(&mm, layout.env_start, layout.env_end));
+            vfs::memory::append(&mut line, &read_range(&mm, layout.env_start, layout.env_end)?)?;
         }
         if let Some(end) = line.iter().position(|&b| b == 0) {
             line.truncate(end + 1);
@@ -51,7 +51,7 @@ pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
 /// `environ`: the environment that the program was started with.
 pub fn environment(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let layout = mm.layout();
-    Ok(read_range(mm, layout.env_start, layout.env_end))
+    read_range(mm, layout.env_start, layout.env_end)
 }
 
 /// `auxv`.

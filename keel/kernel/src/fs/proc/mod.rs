@@ -153,11 +153,9 @@ impl SynthDir for Root {
     }
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
-        let mut names = self.fixed.list()?;
-        names.push((b"1".to_vec(), FileType::Directory));
-        let ids = task::process::all().into_iter().map(|p| format!("{}", p.pid()).into_bytes());
-        names.extend(ids.map(|id| (id, FileType::Directory)));
-        Ok(names)
+        let fixed = self.fixed.list()?.into_iter().chain([(b"1".to_vec(), FileType::Directory)]);
+        let ids = task::process::all().map(|p| format!("{}", p.pid()).into_bytes());
+        vfs::memory::collect(fixed.chain(ids.map(|id| (id, FileType::Directory))))
     }
 }
 
@@ -179,7 +177,7 @@ fn number_in(text: &str, base: u32) -> Option<usize> {
 /// The process whose directory in `/proc` an open file is.
 pub fn process_of(file: &File) -> Option<i32> {
     let place = file.path.as_ref()?;
-    let path = place.display_path(None);
+    let path = place.display_path(None).ok()?;
     let id = number(path.strip_prefix(b"/proc/")?)?;
     let is_ours = place.inode().statfs().is_ok_and(|fs| fs.kind == PROC_MAGIC);
     is_ours.then_some(id)

@@ -104,7 +104,7 @@ fn snmp() -> String {
         packets.clone(),
         packets,
     ];
-    let connected = statistics::tcp().iter().filter(|row| row.remote.is_some()).count();
+    let connected = statistics::tcp().filter(|row| row.remote.is_some()).count();
     let segments = number(Count::TcpSegments);
     let tcp = [
         String::from("1"),
@@ -168,20 +168,10 @@ pub fn directory() -> Table {
         ("snmp", text(snmp)),
         ("sockstat", list(sockstat)),
         ("sockstat6", list(sockstat6)),
-        (
-            "tcp",
-            list(|| {
-                Ok((padded(TCP, TCP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_STREAM, TCP_WIDTH)?).into_bytes())
-            }),
-        ),
-        ("tcp6", list(|| Ok((String::from(TCP6) + &sockets::inet(net::AF_INET6, net::SOCK_STREAM, 0)?).into_bytes()))),
-        (
-            "udp",
-            list(|| {
-                Ok((padded(UDP, UDP_WIDTH) + &sockets::inet(net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH)?).into_bytes())
-            }),
-        ),
-        ("udp6", list(|| Ok((String::from(UDP6) + &sockets::inet(net::AF_INET6, net::SOCK_DGRAM, 0)?).into_bytes()))),
+        ("tcp", list(|| sockets::inet(&padded(TCP, TCP_WIDTH), net::AF_INET, net::SOCK_STREAM, TCP_WIDTH))),
+        ("tcp6", list(|| sockets::inet(TCP6, net::AF_INET6, net::SOCK_STREAM, 0))),
+        ("udp", list(|| sockets::inet(&padded(UDP, UDP_WIDTH), net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH))),
+        ("udp6", list(|| sockets::inet(UDP6, net::AF_INET6, net::SOCK_DGRAM, 0))),
         ("unix", Entry::file(0o444, sockets::unix)),
     ])
 }

@@ -76,8 +76,7 @@ impl OpenPageMap {
                 let private = areas.iter().find(|a| a.start <= at && at < a.end).is_none_or(is_private);
                 *entry = PRESENT | if private { 0 } else { OF_FILE } | if exclusive { EXCLUSIVE } else { 0 };
             });
-            let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_ne_bytes()).collect();
-            match dst.put(&bytes) {
+            match dst.put(bytemuck::cast_slice(&entries)) {
                 Ok(n) => done += n,
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => break,
@@ -129,7 +128,7 @@ struct MappedFile(PathRef);
 impl SynthLink for MappedFile {
     fn target(&self) -> Result<Vec<u8>> {
         let root = task::with_current(|t| t.fs()).root();
-        Ok(self.0.display_path(Some(&root)))
+        self.0.display_path(Some(&root))
     }
 
     /// EPERM without the capabilities that Linux requires.

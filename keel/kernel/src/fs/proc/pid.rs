@@ -186,7 +186,7 @@ struct Magic {
 impl SynthLink for Magic {
     fn target(&self) -> Result<Vec<u8>> {
         let root = task::with_current(|t| t.fs()).root();
-        Ok((self.find)(&self.subject)?.display_path(Some(&root)))
+        (self.find)(&self.subject)?.display_path(Some(&root))
     }
 
     fn place(&self) -> Option<Result<PathRef>> {
@@ -216,7 +216,7 @@ fn auxiliary_vector(subject: Subject) -> What {
 }
 
 fn timers(subject: Subject) -> What {
-    let make = |s: &Subject| Ok(s.process()?.posix_timers.describe(s.pid()).into_bytes());
+    let make = |s: &Subject| s.process()?.posix_timers.describe(s.pid());
     What::File(Rc::new(Guarded { subject, make }))
 }
 
@@ -231,10 +231,8 @@ impl SynthDir for Threads {
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
         let process = self.0.process().map_err(|_| Errno::ENOENT)?;
-        let mut ids: Vec<i32> = process.threads().iter().map(|t| t.tid()).collect();
-        if !ids.contains(&process.pid()) {
-            ids.insert(0, process.pid());
-        }
-        Ok(ids.into_iter().map(|id| (format!("{id}").into_bytes(), FileType::Directory)).collect())
+        let others = process.threads().map(|t| t.tid()).filter(|tid| *tid != process.pid());
+        let ids = core::iter::once(process.pid()).chain(others);
+        vfs::memory::collect(ids.map(|id| (format!("{id}").into_bytes(), FileType::Directory)))
     }
 }

@@ -11,6 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use hal::paging::Prot;
 use uapi::Result;
+use vfs::memory::Text;
 
 /// Figures of one mapping, or of all, in bytes.
 #[derive(Clone, Copy, Default)]
@@ -133,7 +134,7 @@ fn flags(area: &AreaInfo) -> String {
 /// `smaps`.
 pub fn text(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     let mut lines = Lines::new();
-    let mut out = Vec::new();
+    let mut out = Text::default();
     for area in mm.areas()? {
         lines.push(&mut out, &area)?;
         let figures = Figures::of(&area, mm.residency_of(area.start, area.end));
@@ -142,9 +143,9 @@ pub fn text(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
         text.push_str(&figures.text(false));
         text.push_str("THPeligible:           0\n");
         text.push_str(&flags(&area));
-        vfs::memory::append(&mut out, text.as_bytes())?;
+        out.add(text.as_bytes());
     }
-    Ok(out)
+    out.done()
 }
 
 /// `smaps_rollup`.

@@ -7,8 +7,9 @@ use crate::file::socket::{Socket, open_sockets};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use uapi::Result;
 use uapi::raw::net;
-use uapi::{Errno, Result};
+use vfs::memory::Text;
 
 /// `net/unix`. ENOMEM.
 pub fn unix() -> Result<Vec<u8>> {
@@ -16,32 +17,29 @@ pub fn unix() -> Result<Vec<u8>> {
     const LISTENS: u32 = 1 << 16;
     const UNCONNECTED: u32 = 1;
     const CONNECTED: u32 = 3;
-    /// A line with the longest name has less.
-    const MOST_LINE: usize = 256;
-    let mut out = b"Num       RefCount Protocol Flags    Type St Inode Path\n".to_vec();
+    let mut out = Text::default();
+    out.add(b"Num       RefCount Protocol Flags    Type St Inode Path\n");
     for (ino, file) in open_sockets(net::AF_UNIX)? {
         let Some(socket) = file.downcast::<Socket>() else { continue };
         let flags = if socket.ops.is_listening() { LISTENS } else { 0 };
         let (references, state) = if socket.ops.peer().is_ok() { (3, CONNECTED) } else { (2, UNCONNECTED) };
-        let line =
-            format!("{:016x}: {references:08X} 00000000 {flags:08X} {:04X} {state:02X} {ino:>5}", 0, socket.kind);
-        out.try_reserve(MOST_LINE).map_err(|_| Errno::ENOMEM)?;
-        out.extend_from_slice(line.as_bytes());
+        let kind = socket.kind;
+        out.print(format_args!("{:016x}: {references:08X} 00000000 {flags:08X} {kind:04X} {state:02X} {ino:>5}", 0));
         let address = socket.ops.local().unwrap_or_default();
         match address.get(2..) {
             Some([0, name @ ..]) => {
-                out.extend_from_slice(b" @");
-                out.extend(name.iter().map(|&b| if b == 0 { b'@' } else { b }));
+                out.add(b" @");
+                name.iter().for_each(|&b| out.add(&[if b == 0 { b'@' } else { b }]));
             }
             Some(path) if !path.is_empty() => {
-                out.push(b' ');
-                out.extend(path.iter().take_while(|&&b| b != 0));
+                out.add(b" ");
+                out.add(path.split(|&b| b == 0).next().unwrap_or_default());
             }
             _ => {}
         }
-        out.push(b'\n');
+        out.add(b"\n");
     }
-    Ok(out)
+    out.done()
 }
 
 /// An address in hexadecimal, words as they lie in memory.
@@ -53,12 +51,13 @@ fn hexadecimal(endpoint: Option<Endpoint>, family: u32) -> String {
     format!("{words}:{:04X}", endpoint.map_or(0, |endpoint| endpoint.port))
 }
 
-/// Rows of `net/tcp`, `net/udp` and their relatives for IPv6. `width`: lines are padded to that. ENOMEM.
-pub fn inet(family: u32, kind: u32, width: usize) -> Result<String> {
+/// `net/tcp`, `net/udp` and their relatives for IPv6, beginning with `head`. `width`: lines are padded to that. ENOMEM.
+pub fn inet(head: &str, family: u32, kind: u32, width: usize) -> Result<Vec<u8>> {
     let stream = kind == net::SOCK_STREAM;
-    let rows = if stream { statistics::tcp() } else { statistics::udp() };
-    let mut text = String::new();
-    for (number, row) in rows.into_iter().filter(|row| row.family == family).enumerate() {
+    let mut text = Text::default();
+    text.add(head.as_bytes());
+    let (tcp, udp) = (statistics::tcp().filter(|_| stream), statistics::udp().filter(|_| !stream));
+    for (number, row) in tcp.chain(udp).filter(|row| row.family == family).enumerate() {
         let (local, peer) = (hexadecimal(Some(row.local), family), hexadecimal(row.remote, family));
         let head = if stream { format!("{number:>4}") } else { format!("{number:>5}") };
         let tail = match (stream, row.state == State::Listen as u8) {
@@ -70,17 +69,15 @@ pub fn inet(family: u32, kind: u32, width: usize) -> Result<String> {
             "{head}: {local} {peer} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:>5}        0 {} 2 {:016x} {tail}",
             row.state, row.sent, row.received, row.uid, row.ino, 0
         );
-        let line = format!("{line:<width$}\n");
-        text.try_reserve(line.len()).map_err(|_| Errno::ENOMEM)?;
-        text.push_str(&line);
+        text.print(format_args!("{line:<width$}\n"));
     }
-    Ok(text)
+    text.done()
 }
 
 /// Sockets in use: all, TCP's and UDP's of a family. ENOMEM.
 pub fn in_use(family: u32) -> Result<[usize; 3]> {
-    let of = |rows: Vec<Row>| rows.iter().filter(|row| row.family == family).count();
-    let (tcp, udp) = (of(statistics::tcp()), of(statistics::udp()));
+    let of = |row: &Row| row.family == family;
+    let (tcp, udp) = (statistics::tcp().filter(of).count(), statistics::udp().filter(of).count());
     let others = open_sockets(net::AF_UNIX)?.len() + open_sockets(net::AF_NETLINK)?.len();
     Ok([tcp + udp + others, tcp, udp])
 }

@@ -9,9 +9,9 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use uapi::Result;
 use uapi::raw::general as g;
+use vfs::memory::Text;
 
 /// Words of the mask of memory nodes, of which there is one.
 const NODE_WORDS: usize = 32;
@@ -21,9 +21,10 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let process = subject.process()?;
     let task = subject.task()?;
     let task = task.as_ref();
-    let mut out = b"Name:\t".to_vec();
-    out.extend_from_slice(&escaped(&memory::comm(subject)?));
-    let mut text = String::from("\n");
+    let mut text = Text::default();
+    text.add(b"Name:\t");
+    text.add(&escaped(&memory::comm(subject)?));
+    text.add(b"\n");
     if let Some(fs) = task.and_then(|t| t.try_fs()) {
         line(&mut text, "Umask", &format!("{:04o}", fs.umask()));
     }
@@ -44,8 +45,11 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         line(&mut text, name, &format!("{real}\t{effective}\t{saved}\t{fs}"));
     }
     line(&mut text, "FDSize", &format!("{}", task.map_or(0, table_size)));
-    let groups: Vec<String> = task.map_or(Vec::new(), |t| t.cred().groups.iter().map(|g| format!("{g}")).collect());
-    line(&mut text, "Groups", &format!("{} ", groups.join(" ")));
+    text.add(b"Groups:\t");
+    if let Some(task) = task {
+        task.cred().groups.iter().for_each(|group| text.print(format_args!("{group} ")));
+    }
+    text.add(if task.is_some_and(|t| !t.cred().groups.is_empty()) { b"\n" } else { b" \n" });
     line(&mut text, "NStgid", &format!("{pid}"));
     line(&mut text, "NSpid", &format!("{id}"));
     line(&mut text, "NSpgid", &format!("{}", process.group()));
@@ -76,13 +80,11 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let used = task.map(|t| t.sched.usage()).unwrap_or_default();
     line(&mut text, "voluntary_ctxt_switches", &format!("{}", used.voluntary));
     line(&mut text, "nonvoluntary_ctxt_switches", &format!("{}", used.involuntary));
-    out.extend_from_slice(text.as_bytes());
-    Ok(out)
+    text.done()
 }
 
-fn line(text: &mut String, name: &str, value: &str) {
-    // Writing to a string can't fail.
-    let _ = writeln!(text, "{name}:\t{value}");
+fn line(text: &mut Text, name: &str, value: &str) {
+    text.print(format_args!("{name}:\t{value}\n"));
 }
 
 /// A name with its line ends and backslashes escaped.
@@ -115,7 +117,7 @@ fn table_size(task: &Rc<Task>) -> usize {
 }
 
 /// The `Vm` lines. `highest`: the largest resident size that was ever accounted.
-fn sizes(text: &mut String, mm: &Mm, highest: u64) {
+fn sizes(text: &mut Text, mm: &Mm, highest: u64) {
     let usage = mm.usage();
     let resident = usage.anonymous + usage.file + usage.shared;
     let program = stat::text_bytes(&mm.layout());
@@ -144,7 +146,7 @@ fn sizes(text: &mut String, mm: &Mm, highest: u64) {
     }
 }
 
-fn signals(text: &mut String, subject: &Subject, task: Option<&Rc<Task>>) -> Result<()> {
+fn signals(text: &mut Text, subject: &Subject, task: Option<&Rc<Task>>) -> Result<()> {
     let process = subject.process()?;
     let shared = process.signal_state().pending();
     let queued = process.signals.pending.borrow().len() + task.map_or(0, |t| t.signals.pending.borrow().len());
@@ -161,7 +163,7 @@ fn signals(text: &mut String, subject: &Subject, task: Option<&Rc<Task>>) -> Res
     Ok(())
 }
 
-fn capabilities(text: &mut String, task: Option<&Rc<Task>>) {
+fn capabilities(text: &mut Text, task: Option<&Rc<Task>>) {
     let sets = task.map_or([0; 5], |t| {
         let c = t.cred();
         [c.cap_inheritable, c.cap_permitted, c.cap_effective, c.cap_bounding, c.cap_ambient]

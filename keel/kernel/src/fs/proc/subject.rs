@@ -29,7 +29,7 @@ impl Subject {
     pub fn thread(&self, tid: i32) -> Result<Self> {
         let process = self.process().map_err(|_| Errno::ENOENT)?;
         // The leader's directory stays until the process is reaped.
-        let known = tid == self.pid || process.threads().iter().any(|t| t.tid() == tid);
+        let known = tid == self.pid || process.threads().any(|t| t.tid() == tid);
         if known { Ok(Self { tid, alone: true, ..*self }) } else { Err(Errno::ENOENT) }
     }
 
@@ -69,7 +69,7 @@ impl Subject {
         if self.tid == self.pid && !self.alone {
             return Ok(process.main_thread());
         }
-        match process.threads().into_iter().find(|t| t.tid() == self.tid) {
+        match process.threads().find(|t| t.tid() == self.tid) {
             None if self.tid != self.pid => Err(Errno::ESRCH),
             found => Ok(found),
         }

@@ -40,7 +40,7 @@ fn lossy(text: Vec<u8>) -> String {
 
 /// Descriptors in use: descriptions that are shared count each time.
 fn open_files() -> usize {
-    let tables = task::process::all().into_iter().filter_map(|p| p.main_thread()?.try_files());
+    let tables = task::process::all().filter_map(|p| p.main_thread()?.try_files());
     tables.map(|files| files.count()).sum()
 }
 

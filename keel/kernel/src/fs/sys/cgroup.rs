@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use uapi::{Errno, Result};
 use vfs::PathRef;
+use vfs::memory::Text;
 use vfs::synth::{Entry, SynthDir, SynthFs, Table, What, table};
 use vfs::tree::Tree;
 use vfs::{FileType, Inode, Mount};
@@ -69,10 +70,10 @@ fn directory() -> Table {
         ("cgroup.freeze", constant("0\n")),
         ("cgroup.max.depth", constant("max\n")),
         ("cgroup.max.descendants", constant("max\n")),
-        ("cgroup.procs", text(|| ids(false))),
+        ("cgroup.procs", Entry::file(0o444, || ids(false))),
         ("cgroup.stat", constant("nr_descendants 0\nnr_dying_descendants 0\n")),
         ("cgroup.subtree_control", constant("")),
-        ("cgroup.threads", text(|| ids(true))),
+        ("cgroup.threads", Entry::file(0o444, || ids(true))),
         ("cgroup.type", constant("domain\n")),
         ("cpu.idle", constant("0\n")),
         ("cpu.max", constant("max 100000\n")),
@@ -103,15 +104,16 @@ fn directory() -> Table {
 }
 
 /// Ids of all processes, or of all threads.
-fn ids(threads: bool) -> String {
-    let mut ids = Vec::new();
+fn ids(threads: bool) -> Result<Vec<u8>> {
+    let mut text = Text::default();
+    let mut add = |id: i32| text.print(format_args!("{id}\n"));
     for process in process::all() {
         match threads {
-            true => ids.extend(process.threads().iter().map(|t| t.tid())),
-            false => ids.push(process.pid()),
+            true => process.threads().for_each(|thread| add(thread.tid())),
+            false => add(process.pid()),
         }
     }
-    ids.into_iter().map(|id| format!("{id}\n")).collect()
+    text.done()
 }
 
 fn cpu_statistics() -> String {

@@ -55,7 +55,7 @@ pub fn sys_semctl(id: i32, number: i32, command: i32, argument: u64) -> Result<u
         GETALL => {
             let set = SETS.borrow().get(id)?;
             set.check(READ)?;
-            let values: Vec<u16> = set.semaphores.borrow().iter().map(|s| s.value as u16).collect();
+            let values = vfs::memory::collect(set.semaphores.borrow().iter().map(|s| s.value as u16))?;
             user::write_bytes(at, bytemuck::cast_slice(&values))?;
             Ok(0)
         }

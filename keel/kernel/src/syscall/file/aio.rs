@@ -16,10 +16,9 @@ use crate::syscall::mm::calls::{sys_mmap, sys_munmap};
 use crate::task;
 use crate::task::descriptors::current_file;
 use abi::layout::PAGE_SIZE;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 use poll::Polls;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -57,7 +56,7 @@ struct Context {
     id: usize,
     room: usize,
     /// `struct io_event`s to be collected.
-    events: RefCell<VecDeque<[u64; 4]>>,
+    events: RefCell<Pieces<[u64; 4]>>,
     polls: Polls,
     gone: Cell<bool>,
     queue: Rc<WaitQueue>,
@@ -73,7 +72,7 @@ impl Context {
 
 /// The contexts of an address space.
 #[derive(Debug, Default)]
-pub struct Contexts(RefCell<Vec<Rc<Context>>>);
+pub struct Contexts(RefCell<Pieces<Rc<Context>>>);
 
 /// Those of the current address space.
 fn contexts() -> Rc<Contexts> {
@@ -116,7 +115,7 @@ pub fn sys_io_setup(count: u32, address: usize) -> Result<()> {
         gone: Cell::new(false),
         queue: Rc::default(),
     };
-    contexts().0.borrow_mut().push(Rc::new(context));
+    contexts().0.borrow_mut().push_back(Rc::new(context));
     Ok(())
 }
 

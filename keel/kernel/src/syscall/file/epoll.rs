@@ -63,7 +63,7 @@ pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result
         (g::EPOLL_CTL_ADD, None) => {
             epoll.add(key, &file, events, data)?;
             if let Some(below) = nested {
-                below.0.parents.borrow_mut().push(Rc::downgrade(epoll));
+                below.0.parents.borrow_mut().push_back(Rc::downgrade(epoll));
             }
             Ok(())
         }
@@ -72,8 +72,9 @@ pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result
             epoll.remove(key);
             if let Some(below) = nested {
                 let mut parents = below.0.parents.borrow_mut();
-                if let Some(i) = parents.iter().position(|parent| core::ptr::eq(parent.as_ptr(), Rc::as_ptr(epoll))) {
-                    parents.swap_remove(i);
+                let at = parents.iter().position(|parent| core::ptr::eq(parent.as_ptr(), Rc::as_ptr(epoll)));
+                if let Some(at) = at {
+                    parents.remove(at);
                 }
             }
             Ok(())

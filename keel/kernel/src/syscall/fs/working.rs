@@ -8,6 +8,7 @@ use uapi::{Errno, Result};
 use vfs::FileType;
 use vfs::PathRef;
 use vfs::cred::{MAY_EXEC, cap};
+use vfs::memory::Text;
 
 /// A directory that the caller may search.
 fn searchable(caller: &Caller, place: PathRef) -> Result<PathRef> {
@@ -54,11 +55,13 @@ pub fn sys_getcwd(buf: usize, size: usize) -> Result<usize> {
     if cwd.is_deleted() {
         return Err(Errno::ENOENT);
     }
-    let mut text = cwd.path(Some(&root));
+    let mut text = Text::default();
     if !cwd.is_within(&root) {
-        text = [b"(unreachable)", &text[..]].concat();
+        text.add(b"(unreachable)");
     }
-    text.push(0);
+    text.add(&cwd.path(Some(&root))?);
+    text.add(b"\0");
+    let text = text.done()?;
     if text.len() > g::PATH_MAX as usize {
         return Err(Errno::ENAMETOOLONG);
     }

@@ -9,6 +9,7 @@ use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::acl::{self, Kind};
 use vfs::cred::{MAY_READ, MAY_WRITE, cap};
+use vfs::memory::Text;
 use vfs::{Cred, FileType, capability, notify, ops};
 
 /// The file of a path; a link at its end is followed or not.
@@ -113,9 +114,10 @@ fn set(
 fn list(place: &PathRef, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
     let all = place.inode().list_xattrs()?;
     let trusted = caller.cred().has(cap::SYS_ADMIN);
-    let shown: Vec<&[u8]> =
-        all.split_inclusive(|&b| b == 0).filter(|name| trusted || !name.starts_with(b"trusted.")).collect();
-    give(buf, size, &shown.concat())
+    let mut shown = Text::default();
+    let names = all.split_inclusive(|&b| b == 0);
+    names.filter(|name| trusted || !name.starts_with(b"trusted.")).for_each(|name| shown.add(name));
+    give(buf, size, &shown.done()?)
 }
 
 fn remove(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize) -> Result<()> {

@@ -4,7 +4,6 @@ use crate::mm::{Mm, advise, page_up, user};
 use crate::task::{access, pid, pidfd};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -23,7 +22,7 @@ fn read_vector(at: usize, count: usize) -> Result<Vec<(usize, usize)>> {
     if parts.iter().any(|part| part[1] > isize::MAX as usize) {
         return Err(Errno::EINVAL);
     }
-    Ok(parts.into_iter().map(|[address, len]| (address, len)).collect())
+    vfs::memory::list(parts.into_iter().map(|[address, len]| (address, len)))
 }
 
 /// Goes through the bytes of a vector.
@@ -55,7 +54,7 @@ impl Cursor {
 /// Copies between the current process and another one: the bytes that could be.
 fn copy(target: &Rc<Mm>, own: Vec<(usize, usize)>, other: Vec<(usize, usize)>, write: bool) -> Result<usize> {
     let (mut own, mut other) = (Cursor::new(own), Cursor::new(other));
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vfs::memory::buffer(CHUNK)?;
     let mut done = 0;
     while let (Some((here, n)), Some((there, m))) = (own.next(), other.next()) {
         let len = n.min(m).min(CHUNK).min(MOST - done);

@@ -20,6 +20,7 @@ use hal::trap::TrapFrame;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::KernelSrc;
+use vfs::memory::Text;
 
 /// Bit of a wait status: a core file was written.
 const DUMPED: i32 = 0x80;
@@ -77,14 +78,15 @@ fn write(me: &Rc<Task>, frame: &TrapFrame, info: &SigInfo) -> bool {
 fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -> Result<()> {
     let mut areas = mm.areas()?;
     areas.truncate(MOST_HEADERS - 1);
-    let notes = notes::all(me, mm, &areas, frame, info);
+    let notes = notes::all(me, mm, &areas, frame, info)?;
     // The others end; what they would still do does not belong into the file.
     send::kill_all(me.process(), info.signo);
     let filter = me.process().dump_filter.get();
     let headers = FILE_HEADER + (areas.len() + 1) * PROGRAM_HEADER;
     let start = (headers + notes.len()).next_multiple_of(PAGE_SIZE);
 
-    let mut head = file_header(areas.len() + 1);
+    let mut head = Text::default();
+    head.add(&file_header(areas.len() + 1));
     program_header(&mut head, PT_NOTE, 0, headers, 0, notes.len(), 0);
     let mut places = Vec::new();
     places.try_reserve_exact(areas.len()).map_err(|_| Errno::ENOMEM)?;
@@ -100,7 +102,8 @@ fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -
         program_header(&mut head, PT_LOAD, flags_of(area), at, area.start, len, area.end - area.start);
         at += len;
     }
-    head.extend_from_slice(&notes);
+    head.add(&notes);
+    let head = head.done()?;
 
     let file = open::create_core()?;
     let put = |offset: usize, bytes: &[u8]| {
@@ -112,15 +115,18 @@ fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -
     put(0, &head)?;
     let mut page = vec![0; PAGE_SIZE];
     for (area, (part, offset, len)) in areas.iter().zip(places) {
-        let pages: Vec<usize> = match part {
-            Part::Present => {
-                let mut present = Vec::new();
-                mm.present_pages(area.start, area.end, |va, _| present.push(va));
-                present
-            }
-            _ => (area.start..area.start + len).step_by(PAGE_SIZE).collect(),
-        };
-        for va in pages {
+        let mut present = Vec::new();
+        let mut listed = Ok(());
+        if matches!(part, Part::Present) {
+            mm.present_pages(area.start, area.end, |va, _| {
+                if listed.is_ok() {
+                    listed = vfs::memory::push(&mut present, va);
+                }
+            });
+        }
+        listed?;
+        let whole = if matches!(part, Part::Present) { 0 } else { len };
+        for va in present.into_iter().chain((area.start..area.start + whole).step_by(PAGE_SIZE)) {
             if mm.peek(va, &mut page) == PAGE_SIZE {
                 put(offset + (va - area.start), &page)?;
             }
@@ -184,11 +190,11 @@ fn file_header(count: usize) -> Vec<u8> {
 }
 
 /// Appends an `Elf64_Phdr`.
-fn program_header(out: &mut Vec<u8>, kind: u32, flags: u32, offset: usize, va: usize, len: usize, memory: usize) {
-    out.extend_from_slice(&kind.to_le_bytes());
-    out.extend_from_slice(&flags.to_le_bytes());
+fn program_header(out: &mut Text, kind: u32, flags: u32, offset: usize, va: usize, len: usize, memory: usize) {
+    out.add(&kind.to_le_bytes());
+    out.add(&flags.to_le_bytes());
     let align = if kind == PT_LOAD { PAGE_SIZE } else { 4 };
     for word in [offset, va, 0, len, memory, align] {
-        out.extend_from_slice(&(word as u64).to_le_bytes());
+        out.add(&(word as u64).to_le_bytes());
     }
 }

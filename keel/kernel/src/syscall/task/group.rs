@@ -60,7 +60,7 @@ pub fn sys_setpgid(target: i32, group: i32) -> Result<()> {
     if process.sid() == process.pid() {
         return Err(Errno::EPERM);
     }
-    if group != process.pid() && !process::of_group(group).iter().any(|p| p.sid() == own.sid()) {
+    if group != process.pid() && !process::of_group(group).any(|p| p.sid() == own.sid()) {
         return Err(Errno::EPERM);
     }
     process.set_group(group);
@@ -71,7 +71,7 @@ pub fn sys_setpgid(target: i32, group: i32) -> Result<()> {
 pub fn sys_setsid() -> Result<i32> {
     let me = current();
     let own = me.process();
-    let leads = own.sid() == own.pid() || !process::of_group(own.pid()).is_empty();
+    let leads = own.sid() == own.pid() || process::of_group(own.pid()).next().is_some();
     if leads {
         return Err(Errno::EPERM);
     }

@@ -3,6 +3,7 @@
 use crate::mm::user;
 use crate::task::cred::edit;
 use crate::task::{self, securebits};
+use alloc::rc::Rc;
 use uapi::{Errno, Result, cap};
 
 /// Capabilities that go with the file system user id.
@@ -217,7 +218,7 @@ pub fn sys_getgroups(size: i32, list: usize) -> Result<usize> {
         if cred.groups.len() > size {
             return Err(Errno::EINVAL);
         }
-        user::write_bytes(list, bytemuck::cast_slice(&cred.groups))?;
+        user::write_bytes(list, bytemuck::cast_slice(&cred.groups[..]))?;
     }
     Ok(cred.groups.len())
 }
@@ -236,7 +237,7 @@ pub fn sys_setgroups(size: i32, list: usize) -> Result<()> {
     }
     groups.sort_unstable();
     edit(|new, _| {
-        new.groups = groups;
+        new.groups = Rc::new(groups);
         Ok(())
     })
 }

@@ -13,6 +13,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::push;
 
 /// `SCHED_RESET_ON_FORK`.
 const RESET_ON_FORK: u32 = 0x4000_0000;
@@ -234,23 +235,25 @@ pub fn sys_sched_getaffinity(target: i32, len: u32, at: usize) -> Result<usize> 
     Ok(8)
 }
 
-/// The processes that getpriority and setpriority select. EINVAL, ESRCH.
+/// The processes that getpriority and setpriority select. EINVAL, ENOMEM, ESRCH.
 fn chosen(which: i32, who: i32) -> Result<Vec<Rc<Task>>> {
     let me = current();
-    let of = |process: &Rc<Process>| process.threads();
-    let found: Vec<_> = match which as u32 {
-        g::PRIO_PROCESS if who == 0 => alloc::vec![me],
-        g::PRIO_PROCESS => pid::find_task(who).into_iter().collect(),
+    let mut found = Vec::new();
+    let mut add = |process: Rc<Process>, wants: &dyn Fn(&Task) -> bool| {
+        process.threads().filter(|task| wants(task)).try_for_each(|task| push(&mut found, task))
+    };
+    match which as u32 {
+        g::PRIO_PROCESS => found.extend(if who == 0 { Some(me) } else { pid::find_task(who) }),
         g::PRIO_PGRP => {
             let group = if who == 0 { me.process().group() } else { who };
-            process::of_group(group).iter().flat_map(of).collect()
+            process::of_group(group).try_for_each(|process| add(process, &|_| true))?;
         }
         g::PRIO_USER => {
             let uid = if who == 0 { me.cred().uid } else { who as u32 };
-            process::all().iter().flat_map(of).filter(|t| t.cred().uid == uid).collect()
+            process::all().try_for_each(|process| add(process, &|task| task.cred().uid == uid))?;
         }
         _ => return Err(Errno::EINVAL),
-    };
+    }
     if found.is_empty() { Err(Errno::ESRCH) } else { Ok(found) }
 }
 

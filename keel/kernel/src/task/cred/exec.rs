@@ -94,6 +94,6 @@ fn is_watched(task: &Rc<Task>) -> bool {
     }
     let Some(fs) = task.try_fs() else { return false };
     let shares = |other: Rc<Task>| other.try_fs().is_some_and(|theirs| Rc::ptr_eq(&theirs, &fs));
-    let others = task::process::all().into_iter().filter(|process| process.pid() != task.pid());
-    others.flat_map(|process| process.threads()).any(shares)
+    let others = task::process::all().filter(|process| process.pid() != task.pid());
+    others.into_iter().any(|process| process.threads().any(shares))
 }

@@ -9,12 +9,12 @@ use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task::descriptors;
 use crate::task::descriptors::current_file;
 use crate::task::{Task, current};
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use keel_core::bpf::seccomp::DATA_LEN;
+use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::Attr;
@@ -77,7 +77,7 @@ impl Notification {
 /// Queue of the calls that a filter passes to its listener (SECCOMP_RET_USER_NOTIF).
 #[derive(Debug)]
 pub(super) struct Listener {
-    waiting: RefCell<VecDeque<Rc<Notification>>>,
+    waiting: RefCell<Pieces<Rc<Notification>>>,
     next_id: Cell<u64>,
     /// The listener is closed.
     closed: Cell<bool>,
@@ -300,8 +300,7 @@ impl FileOps for ListenerFile {
 
     fn release(&self, _file: &File) {
         self.0.closed.set(true);
-        let waiting: Vec<_> = self.0.waiting.borrow().iter().cloned().collect();
-        for notification in waiting {
+        for notification in vfs::memory::items(&self.0.waiting) {
             if matches!(notification.state.get(), State::New | State::Taken) {
                 notification.become_(State::Answered(-i64::from(Errno::ENOSYS.code())));
             }

@@ -45,8 +45,8 @@ impl SynthDir for Directory {
     }
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
-        let slaves = Pair::indices().into_iter().map(|index| (format!("{index}").into_bytes(), FileType::CharDevice));
-        Ok(slaves.chain([(b"ptmx".to_vec(), FileType::CharDevice)]).collect())
+        let slaves = Pair::indices().map(|index| (format!("{index}").into_bytes(), FileType::CharDevice));
+        vfs::memory::collect(slaves.chain([(b"ptmx".to_vec(), FileType::CharDevice)]))
     }
 }
 

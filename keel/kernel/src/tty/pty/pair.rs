@@ -103,7 +103,7 @@ impl Pair {
         });
         match pairs.get_mut(index) {
             Some(place) => *place = Some(pair.clone()),
-            None => pairs.push(Some(pair.clone())),
+            None => vfs::memory::push(&mut pairs, Some(pair.clone()))?,
         }
         Ok(pair)
     }
@@ -114,8 +114,8 @@ impl Pair {
     }
 
     /// Numbers of those whose master is open.
-    pub fn indices() -> Vec<u32> {
-        PAIRS.borrow().iter().flatten().filter(|pair| pair.master_open.get()).map(|pair| pair.index).collect()
+    pub fn indices() -> impl Iterator<Item = u32> {
+        (0..PAIRS.borrow().len() as u32).filter(|index| Self::find(*index).is_some())
     }
 
     /// The slave's side, which outlives its descriptors as long as a session has it.
@@ -154,10 +154,10 @@ impl Pair {
     /// The session loses its terminal, and all that have it open too.
     pub fn lose_session(&self) {
         if let Some(session) = self.control.session() {
-            for leader in process::all().iter().filter(|p| p.pid() == session.sid) {
+            for leader in process::all().filter(|p| p.pid() == session.sid) {
                 for signal in [g::SIGHUP, g::SIGCONT] {
                     // Standard signals from keel are never refused for lack of room.
-                    let _ = signal::send_to_process(leader, SigInfo::from_kernel(signal));
+                    let _ = signal::send_to_process(&leader, SigInfo::from_kernel(signal));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::super::HostNode;
 use super::super::window::{CHUNK, Chunk};
 use super::{PAGE, TRIES};
+use crate::memory::{list, push};
 use abi::request::{Map, Populate};
 use alloc::vec::Vec;
 use hal::frame::Frame;
@@ -63,7 +64,7 @@ impl HostNode {
                 return Err(Errno::ENOMEM);
             }
             let pages = content.pages.borrow();
-            let frames: Vec<Frame> = (first..first + count).map_while(|index| pages.get(index).cloned()).collect();
+            let frames = list((first..first + count).map_while(|index| pages.get(index).cloned()))?;
             drop(pages);
             if !frames.is_empty() {
                 return Ok(frames);
@@ -118,7 +119,11 @@ impl HostNode {
 
     fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
         let (gpa, count) = self.window_range(first, count, size, write)?;
-        (0..count).map(|page| self.host().io.window_page(gpa + page * PAGE).ok_or(Errno::ENODEV)).collect()
+        let mut frames = Vec::new();
+        for page in 0..count {
+            push(&mut frames, self.host().io.window_page(gpa + page * PAGE).ok_or(Errno::ENODEV)?)?;
+        }
+        Ok(frames)
     }
 
     /// Where the window shows page `first`, and how many follow it there, itself counted, up to `count`.

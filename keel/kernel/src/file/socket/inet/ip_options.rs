@@ -201,7 +201,7 @@ impl IpOptions {
         match (groups.iter().position(|&one| one == group), join) {
             (Some(_), true) => return Err(Errno::EADDRINUSE),
             (None, true) if groups.len() >= MAX_GROUPS => return Err(Errno::ENOBUFS),
-            (None, true) => groups.push(group),
+            (None, true) => vfs::memory::push(&mut groups, group)?,
             (Some(at), false) => {
                 groups.swap_remove(at);
             }

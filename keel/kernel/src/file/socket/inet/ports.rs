@@ -5,9 +5,9 @@ use super::address::Endpoint;
 use crate::random;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::IpAddr;
+use keel_core::pieces::Pieces;
 use smallvec::SmallVec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -36,8 +36,14 @@ struct Ended {
 }
 
 struct Port<T> {
-    members: Vec<Weak<T>>,
-    ended: Vec<Ended>,
+    members: Pieces<Weak<T>>,
+    ended: Pieces<Ended>,
+}
+
+impl<T> Default for Port<T> {
+    fn default() -> Self {
+        Self { members: Pieces::new(), ended: Pieces::new() }
+    }
 }
 
 /// The ports of a protocol.
@@ -89,18 +95,19 @@ impl<T: Member> Ports<T> {
         Self { ports: RefCell::new(BTreeMap::new()), ended: core::cell::Cell::new(0) }
     }
 
-    fn members(&self, port: u16) -> Vec<Rc<T>> {
-        self.ports.borrow().get(&port).map_or_else(Vec::new, |p| p.members.iter().filter_map(Weak::upgrade).collect())
+    fn members(&self, port: u16) -> impl Iterator<Item = Rc<T>> + '_ {
+        let member = move |i| self.ports.borrow().get(&port)?.members.get(i).cloned();
+        (0..).map_while(member).filter_map(|member: Weak<T>| member.upgrade())
     }
 
     fn is_free_for(&self, port: u16, wish: &Wish<'_>, except: &T) -> bool {
         let now = hal::clock::monotonic_ns();
-        let members_agree = self.members(port).iter().all(|member| {
-            core::ptr::eq(&raw const **member, except) || !wish.conflicts(member.base(), member.is_listening())
+        let members_agree = self.members(port).all(|member| {
+            core::ptr::eq(&raw const *member, except) || !wish.conflicts(member.base(), member.is_listening())
         });
         let ports = self.ports.borrow();
-        let ended = ports.get(&port).map_or(&[][..], |p| &p.ended);
-        members_agree && !ended.iter().any(|e| e.until_ns > now && wish.conflicts_with_ended(e))
+        let ended = ports.get(&port).map(|p| p.ended.iter());
+        members_agree && !ended.into_iter().flatten().any(|e| e.until_ns > now && wish.conflicts_with_ended(e))
     }
 
     /// Whether `socket`, which holds its port, could take it if it came now: listen(2) asks again.
@@ -136,7 +143,7 @@ impl<T: Member> Ports<T> {
     pub fn bind_for(&self, socket: &Rc<T>, ip: IpAddr, to: Endpoint) -> Result<()> {
         let nobody = |port: &u16| self.ports.borrow().get(port).is_none_or(|p| p.members.is_empty());
         let elsewhere =
-            |port: &u16| self.members(*port).iter().all(|m| m.base().remote.get().is_some_and(|remote| remote != to));
+            |port: &u16| self.members(*port).all(|m| m.base().remote.get().is_some_and(|remote| remote != to));
         // Few tries usually do; the pod has hardly more connections than ports.
         let port = Self::candidates().find(nobody).or_else(|| Self::candidates().find(elsewhere));
         let port = port.ok_or(Errno::EADDRNOTAVAIL)?;
@@ -148,8 +155,8 @@ impl<T: Member> Ports<T> {
     /// `socket` holds `port` too.
     pub fn join(&self, port: u16, socket: &Rc<T>) {
         let mut ports = self.ports.borrow_mut();
-        let entry = ports.entry(port).or_insert_with(|| Port { members: Vec::new(), ended: Vec::new() });
-        entry.members.push(Rc::downgrade(socket));
+        let entry = ports.entry(port).or_default();
+        entry.members.push_back(Rc::downgrade(socket));
     }
 
     /// `socket` gives its port back, if it has one.
@@ -176,28 +183,26 @@ impl<T: Member> Ports<T> {
             ports.retain(|_, port| !port.members.is_empty() || !port.ended.is_empty());
             self.ended.set(ports.values().map(|port| port.ended.len()).sum());
         }
-        let entry = ports.entry(local.port).or_insert_with(|| Port { members: Vec::new(), ended: Vec::new() });
+        let entry = ports.entry(local.port).or_default();
         let reuse = base.options.is_on(net::SO_REUSEADDR);
         let until_ns = now + TIME_WAIT_NS;
-        match entry.ended.iter_mut().find(|ended| ended.ip == local.ip && ended.reuse == reuse) {
-            Some(ended) => ended.until_ns = until_ns,
-            None => {
-                entry.ended.push(Ended { ip: local.ip, reuse, until_ns });
-                self.ended.set(self.ended.get() + 1);
-            }
+        let known = entry.ended.iter_mut().find(|ended| ended.ip == local.ip && ended.reuse == reuse);
+        if known.map(|ended| ended.until_ns = until_ns).is_none() {
+            entry.ended.push_back(Ended { ip: local.ip, reuse, until_ns });
+            self.ended.set(self.ended.get() + 1);
         }
     }
 
     /// The receivers of what is sent to `to`: those with the highest `score`.
     pub fn best(&self, to: Endpoint, score: impl Fn(&T) -> Option<u32>) -> SmallVec<[Rc<T>; 2]> {
         let mut best = (0, SmallVec::new());
-        for weak in self.ports.borrow().get(&to.port).map_or(&[][..], |p| &p.members) {
-            let Some(member) = weak.upgrade() else { continue };
+        for member in self.members(to.port) {
             let Some(score) = score(&member) else { continue };
             if score > best.0 {
                 best = (score, SmallVec::new());
             }
-            if score == best.0 {
+            // Without memory for more, one of those that are found is chosen.
+            if score == best.0 && best.1.try_reserve(1).is_ok() {
                 best.1.push(member);
             }
         }
@@ -205,8 +210,13 @@ impl<T: Member> Ports<T> {
     }
 
     /// All that hold a port, by port.
-    pub fn all(&self) -> Vec<Rc<T>> {
-        let ports = self.ports.borrow();
-        ports.values().flat_map(|port| port.members.iter().filter_map(Weak::upgrade)).collect()
+    pub fn all(&self) -> impl Iterator<Item = Rc<T>> + '_ {
+        let mut next = Some(0);
+        let used = core::iter::from_fn(move || {
+            let port = *self.ports.borrow().range(next?..).next()?.0;
+            next = port.checked_add(1);
+            Some(port)
+        });
+        used.flat_map(|port| self.members(port))
     }
 }

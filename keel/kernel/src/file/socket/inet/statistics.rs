@@ -2,7 +2,7 @@
 
 use super::tcp::{self, State};
 use super::{Endpoint, udp};
-use alloc::vec::Vec;
+use alloc::rc::Rc;
 use core::cell::Cell;
 use hal::cell::Global;
 
@@ -78,35 +78,31 @@ pub struct Row {
 }
 
 /// TCP sockets with a port, listening ones first.
-pub fn tcp() -> Vec<Row> {
-    let mut rows: Vec<Row> = tcp::PORTS
-        .all()
-        .into_iter()
-        .filter(|tcp| tcp.state() != State::Close)
-        .map(|tcp| {
-            let base = tcp.base();
-            let (received, sent) = tcp.waiting();
-            Row {
-                family: base.family,
-                local: base.local.get(),
-                remote: base.remote.get(),
-                state: tcp.state() as u8,
-                received,
-                sent,
-                backlog: tcp.backlog().1,
-                uid: base.uid,
-                ino: base.ino.get(),
-                drops: 0,
-            }
-        })
-        .collect();
-    rows.sort_by_key(|row| row.state != State::Listen as u8);
-    rows
+pub fn tcp() -> impl Iterator<Item = Row> {
+    let row = |tcp: Rc<tcp::Tcp>| {
+        let base = tcp.base();
+        let (received, sent) = tcp.waiting();
+        Row {
+            family: base.family,
+            local: base.local.get(),
+            remote: base.remote.get(),
+            state: tcp.state() as u8,
+            received,
+            sent,
+            backlog: tcp.backlog().1,
+            uid: base.uid,
+            ino: base.ino.get(),
+            drops: 0,
+        }
+    };
+    let listening = tcp::PORTS.all().filter(|tcp| tcp.state() == State::Listen);
+    let others = tcp::PORTS.all().filter(|tcp| !matches!(tcp.state(), State::Listen | State::Close));
+    listening.chain(others).map(row)
 }
 
 /// UDP sockets with a port.
-pub fn udp() -> Vec<Row> {
-    let row = |udp: alloc::rc::Rc<udp::Udp>| {
+pub fn udp() -> impl Iterator<Item = Row> {
+    let row = |udp: Rc<udp::Udp>| {
         let base = udp.base();
         let (received, drops) = udp.usage();
         let remote = base.remote.get();
@@ -124,5 +120,5 @@ pub fn udp() -> Vec<Row> {
             drops,
         }
     };
-    udp::PORTS.all().into_iter().map(row).collect()
+    udp::PORTS.all().map(row)
 }

@@ -26,9 +26,16 @@ pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if !matches!(u32::from(family), net::AF_INET | net::AF_INET6) {
         return Err(Errno::ENOENT);
     }
-    let rows = match u32::from(protocol) {
-        IPPROTO_TCP => statistics::tcp(),
-        IPPROTO_UDP => statistics::udp(),
+    let (mut tcp, mut udp);
+    let rows: &mut dyn Iterator<Item = Row> = match u32::from(protocol) {
+        IPPROTO_TCP => {
+            tcp = statistics::tcp();
+            &mut tcp
+        }
+        IPPROTO_UDP => {
+            udp = statistics::udp();
+            &mut udp
+        }
         _ => return Err(Errno::ENOENT),
     };
     if request.body.len() < REQUEST {
@@ -38,8 +45,8 @@ pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
         return Err(Errno::EOPNOTSUPP);
     }
     let states = u32_at(request.body, 4);
-    for row in rows.iter().filter(|row| row.family == u32::from(family) && states >> row.state & 1 != 0) {
-        describe(answer, row);
+    for row in rows.filter(|row| row.family == u32::from(family) && states >> row.state & 1 != 0) {
+        describe(answer, &row);
     }
     Ok(())
 }
@@ -126,10 +133,9 @@ fn describe_unix(answer: &mut Answer<'_>, row: &unix::statistics::Row, show: u32
         // UNIX_DIAG_NAME.
         answer.add(0, name);
     }
-    let bytes = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_ne_bytes()).collect() };
     if let Some(node) = row.node.filter(|_| show & SHOW_NODE != 0) {
         // UNIX_DIAG_VFS.
-        answer.add(1, &bytes(&node));
+        answer.add(1, bytemuck::cast_slice(&node));
     }
     if let Some(peer) = row.peer.filter(|_| show & SHOW_PEER != 0) {
         // UNIX_DIAG_PEER.
@@ -137,12 +143,11 @@ fn describe_unix(answer: &mut Answer<'_>, row: &unix::statistics::Row, show: u32
     }
     if show & SHOW_PENDING != 0 && !row.pending.is_empty() {
         // UNIX_DIAG_ICONS.
-        let pending: Vec<u32> = row.pending.iter().map(|ino| *ino as u32).collect();
-        answer.add(3, &bytes(&pending));
+        answer.add(3, bytemuck::cast_slice(&row.pending));
     }
     if show & SHOW_QUEUES != 0 {
         // UNIX_DIAG_RQLEN.
-        answer.add(4, &bytes(&row.queues));
+        answer.add(4, bytemuck::cast_slice(&row.queues));
     }
     // UNIX_DIAG_SHUTDOWN.
     answer.add(6, &[row.shutdown]);

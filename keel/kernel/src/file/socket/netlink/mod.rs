@@ -11,12 +11,13 @@ use super::{Address, IN, OUT, Protocol, Socket, family_of, wait};
 use crate::file::caller::caller;
 use crate::file::{File, Queues};
 use crate::sched::wait::WaitQueue;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
+use keel_core::pieces::Pieces;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
@@ -47,7 +48,7 @@ struct Netlink {
     groups: Cell<u32>,
     /// Options of the level SOL_NETLINK by number.
     switches: Cell<u32>,
-    inbox: RefCell<VecDeque<Rc<Vec<u8>>>>,
+    inbox: RefCell<Pieces<Rc<Vec<u8>>>>,
     waiting: Cell<usize>,
     error: Cell<Option<Errno>>,
     readable: Rc<WaitQueue>,
@@ -183,14 +184,12 @@ impl Protocol for Netlink {
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }
-        let answers = match self.protocol {
-            NETLINK_ROUTE => reply::answers(&data, self.id.get(), route::handle),
-            NETLINK_SOCK_DIAG => reply::answers(&data, self.id.get(), diag::handle),
+        let handle = match self.protocol {
+            NETLINK_ROUTE => route::handle,
+            NETLINK_SOCK_DIAG => diag::handle,
             _ => return Err(Errno::ECONNREFUSED),
         };
-        for message in answers {
-            self.answer(message);
-        }
+        reply::answers(&data, self.id.get(), handle, |message| self.answer(message));
         self.readable.wake_all();
         Ok(size)
     }

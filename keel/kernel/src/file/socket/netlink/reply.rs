@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 
 /// Bytes of `struct nlmsghdr`.
 pub const HEADER: usize = 16;
@@ -55,9 +56,13 @@ fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
     Some(Request { kind, flags, sequence: u32_at(whole, 8), body: &whole[HEADER..], whole, from })
 }
 
-/// Answers to all requests in `data` of the socket with address `from`, each as `handle` fills it.
-pub fn answers(mut data: &[u8], from: u32, handle: fn(&Request<'_>, &mut Answer<'_>) -> Result<()>) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
+/// Gives `take` the answers to all requests in `data` of the socket with address `from`, each as `handle` fills it.
+pub fn answers(
+    mut data: &[u8],
+    from: u32,
+    handle: fn(&Request<'_>, &mut Answer<'_>) -> Result<()>,
+    take: impl Fn(Vec<u8>),
+) {
     while let Some(request) = next(&mut data, from) {
         let mut answer = Answer::new(request);
         let result = if request.flags & NLM_F_REQUEST == 0 || request.kind < NLMSG_MIN_TYPE {
@@ -65,9 +70,8 @@ pub fn answers(mut data: &[u8], from: u32, handle: fn(&Request<'_>, &mut Answer<
         } else {
             handle(&request, &mut answer)
         };
-        out.append(&mut answer.finish(result));
+        answer.finish(result).into_iter().for_each(&take);
     }
-    out
 }
 
 /// The attributes in `data`: type and value.
@@ -85,7 +89,7 @@ pub fn attributes(mut data: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 #[derive(Debug)]
 pub struct Answer<'a> {
     request: Request<'a>,
-    bytes: Vec<u8>,
+    bytes: Text,
     start: usize,
     flags: u16,
 }
@@ -94,26 +98,26 @@ impl<'a> Answer<'a> {
     /// An empty one.
     pub fn new(request: Request<'a>) -> Self {
         let flags = if request.flags & NLM_F_DUMP != 0 { NLM_F_MULTI } else { 0 };
-        Self { request, bytes: Vec::new(), start: 0, flags }
+        Self { request, bytes: Text::default(), start: 0, flags }
     }
 
     /// Begins a message with its fixed part.
     pub fn begin(&mut self, kind: u16, fixed: &[u8]) {
         self.start = self.bytes.len();
-        self.bytes.extend([0; 4]);
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(self.flags.to_ne_bytes());
-        self.bytes.extend(self.request.sequence.to_ne_bytes());
-        self.bytes.extend(self.request.from.to_ne_bytes());
-        self.bytes.extend(fixed);
+        self.bytes.add(&[0; 4]);
+        self.bytes.add(&kind.to_ne_bytes());
+        self.bytes.add(&self.flags.to_ne_bytes());
+        self.bytes.add(&self.request.sequence.to_ne_bytes());
+        self.bytes.add(&self.request.from.to_ne_bytes());
+        self.bytes.add(fixed);
     }
 
     /// Adds an attribute.
     pub fn add(&mut self, kind: u16, value: &[u8]) {
-        self.bytes.extend((4 + value.len() as u16).to_ne_bytes());
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(value);
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self.bytes.add(&(4 + value.len() as u16).to_ne_bytes());
+        self.bytes.add(&kind.to_ne_bytes());
+        self.bytes.add(value);
+        self.pad();
     }
 
     /// Adds a number.
@@ -124,15 +128,23 @@ impl<'a> Answer<'a> {
     /// Ends the message.
     pub fn end(&mut self) {
         let len = (self.bytes.len() - self.start) as u32;
-        self.bytes[self.start..self.start + 4].copy_from_slice(&len.to_ne_bytes());
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self.bytes.replace(self.start, &len.to_ne_bytes());
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        let len = self.bytes.len();
+        self.bytes.add(&[0; 4][..len.next_multiple_of(4) - len]);
     }
 
     /// The messages, and what ends a table or confirms a request.
-    pub fn finish(self, result: Result<()>) -> Vec<Vec<u8>> {
+    pub fn finish(self, result: Result<()>) -> [Vec<u8>; 2] {
         let request = self.request;
-        let mut out = Vec::from([self.bytes]);
-        let mut last = Answer { request, bytes: Vec::new(), start: 0, flags: 0 };
+        let (bytes, result) = match self.bytes.done() {
+            Ok(bytes) => (bytes, result),
+            Err(errno) => (Vec::new(), Err(errno)),
+        };
+        let mut last = Answer { request, bytes: Text::default(), start: 0, flags: 0 };
         match result {
             Ok(()) if request.flags & NLM_F_DUMP != 0 => {
                 last.flags = NLM_F_MULTI;
@@ -141,18 +153,18 @@ impl<'a> Answer<'a> {
             Ok(()) if request.flags & NLM_F_ACK != 0 => {
                 last.flags = NLM_F_CAPPED;
                 last.begin(NLMSG_ERROR, &[0; 4]);
-                last.bytes.extend(&request.whole[..HEADER]);
+                last.bytes.add(&request.whole[..HEADER]);
             }
-            Ok(()) => return out,
+            Ok(()) => return [bytes, Vec::new()],
             Err(errno) => last.error(errno),
         }
         last.end();
-        out.push(last.bytes);
-        out
+        // Where not even that can be had, the program gets no answer.
+        [bytes, last.bytes.done().unwrap_or_default()]
     }
 
     fn error(&mut self, errno: Errno) {
         self.begin(NLMSG_ERROR, &(-errno.code()).to_ne_bytes());
-        self.bytes.extend(self.request.whole);
+        self.bytes.add(self.request.whole);
     }
 }

@@ -77,7 +77,7 @@ impl Unix {
         self.role.set(Role::Connected);
         let mut senders = target.senders.borrow_mut();
         senders.retain(|sender| sender.strong_count() > 0);
-        senders.push(self.me.clone());
+        senders.push_back(self.me.clone());
         Ok(())
     }
 

@@ -23,10 +23,10 @@ use crate::file::caller::caller;
 use crate::file::lock::SleepLock;
 use crate::sched::wait::WaitQueue;
 use address::UnixName;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 use queue::{Inbox, Packet};
 use rights::Rights;
 use uapi::raw::general as g;
@@ -98,12 +98,12 @@ pub struct Unix {
     /// Senders of datagrams that wait for room here.
     room: Rc<WaitQueue>,
     /// Datagram sockets connected to this one, for their POLLOUT.
-    senders: RefCell<Vec<Weak<Unix>>>,
+    senders: RefCell<Pieces<Weak<Unix>>>,
     read_ended: Cell<bool>,
     write_ended: Cell<bool>,
     closed: Cell<bool>,
     error: Cell<Option<Errno>>,
-    backlog: RefCell<VecDeque<Rc<Unix>>>,
+    backlog: RefCell<Pieces<Rc<Unix>>>,
     max_backlog: Cell<usize>,
 }
 
@@ -211,8 +211,7 @@ impl Unix {
             return;
         }
         self.room.wake_all();
-        let senders: Vec<Rc<Unix>> = self.senders.borrow().iter().filter_map(Weak::upgrade).collect();
-        for sender in senders {
+        for sender in vfs::memory::items(&self.senders).filter_map(|sender| sender.upgrade()) {
             sender.writable.wake_all();
         }
     }

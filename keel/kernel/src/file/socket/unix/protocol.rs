@@ -241,7 +241,7 @@ impl Protocol for Unix {
         }
         let unread = self.inbox.clear();
         let waiting = self.backlog.take();
-        for connection in &waiting {
+        for connection in waiting.iter() {
             connection.closed.set(true);
             if let Some(client) = connection.peer() {
                 client.error.set(Some(Errno::ECONNRESET));

@@ -4,10 +4,10 @@ use super::super::Address;
 use super::super::message::Credentials;
 use super::account::Charge;
 use super::rights::Rights;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 
 /// Bytes that were sent together, and what goes with them.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Packet {
 /// Packets in order.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    packets: RefCell<VecDeque<Rc<Packet>>>,
+    packets: RefCell<Pieces<Rc<Packet>>>,
     bytes: Cell<usize>,
     pushed: Cell<u64>,
 }

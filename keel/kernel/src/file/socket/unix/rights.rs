@@ -275,7 +275,7 @@ fn sweep() {
             && let Some(socket) = unix(&file)
         {
             socket.inbox.clear();
-            for connection in &*socket.backlog.borrow() {
+            for connection in socket.backlog.borrow().iter() {
                 connection.inbox.clear();
             }
         }

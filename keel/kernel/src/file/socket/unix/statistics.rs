@@ -2,9 +2,9 @@
 
 use super::super::{Socket, open_sockets};
 use super::{Kind, Role, Unix};
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::net;
+use vfs::memory::push;
 
 /// States, as those of TCP.
 const ESTABLISHED: u8 = 1;
@@ -26,7 +26,7 @@ pub struct Row {
     /// Inode number of the peer, 0 before it is accepted.
     pub peer: Option<u64>,
     /// Inode numbers of the connections in the backlog.
-    pub pending: Vec<u64>,
+    pub pending: Vec<u32>,
     /// What waits to be received and has been sent; for listeners: who waits, and how many may.
     pub queues: [u32; 2],
     /// Directions that were shut down, one bit each.
@@ -38,12 +38,15 @@ pub struct Row {
 /// All sockets that some process has open. ENOMEM.
 pub fn rows() -> uapi::Result<Vec<Row>> {
     let files = open_sockets(net::AF_UNIX)?;
-    let rows =
-        files.iter().filter_map(|(_, file)| Some(row(file.downcast::<Socket>()?.ops.as_any().downcast_ref()?)));
-    vfs::memory::collect(rows)
+    let mut rows = Vec::new();
+    for (_, file) in &files {
+        let socket = file.downcast::<Socket>().and_then(|socket| socket.ops.as_any().downcast_ref());
+        socket.map_or(Ok(()), |socket| push(&mut rows, row(socket)?))?;
+    }
+    Ok(rows)
 }
 
-fn row(socket: &Unix) -> Row {
+fn row(socket: &Unix) -> uapi::Result<Row> {
     let name = socket.name.borrow().as_ref().map(super::address::address_of);
     let (kind, state) = match (socket.kind, socket.role.get()) {
         (Kind::Datagram, _) => (net::SOCK_DGRAM, if socket.peer().is_some() { ESTABLISHED } else { CLOSED }),
@@ -57,7 +60,7 @@ fn row(socket: &Unix) -> Row {
             (number, state)
         }
     };
-    let backlog: Vec<Rc<Unix>> = socket.backlog.borrow().iter().cloned().collect();
+    let backlog = socket.backlog.borrow();
     let queues = if state == LISTENING {
         [backlog.len(), socket.max_backlog.get()]
     } else {
@@ -77,16 +80,18 @@ fn row(socket: &Unix) -> Row {
     };
     let shutdown = u8::from(read || peer_write) | u8::from(write || peer_read) << 1;
     let peer = socket.peer().filter(|peer| !peer.closed.get());
-    Row {
+    Ok(Row {
         ino: socket.ino.get(),
         kind: kind as u8,
         state,
         name: name.map(|name| name.get(2..).unwrap_or_default().to_vec()),
         node: socket.node.get(),
         peer: peer.map(|peer| peer.ino.get()),
-        pending: backlog.iter().filter_map(|one| one.peer()).map(|client| client.ino.get()).collect(),
+        pending: vfs::memory::collect(
+            backlog.iter().filter_map(|one| one.peer()).map(|client| client.ino.get() as u32),
+        )?,
         queues: queues.map(|n| n as u32),
         shutdown,
         uid: socket.credentials.get()[1],
-    }
+    })
 }

@@ -4,8 +4,8 @@ use super::Context;
 use crate::file::{File, Queues, eventfd};
 use crate::sched::wait::{WaitQueue, Wake};
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -51,7 +51,7 @@ impl core::fmt::Debug for Poll {
 
 /// The requests of a context that wait.
 #[derive(Debug, Default)]
-pub(crate) struct Polls(RefCell<Vec<Rc<Poll>>>);
+pub(crate) struct Polls(RefCell<Pieces<Rc<Poll>>>);
 
 impl Polls {
     pub fn len(&self) -> usize {
@@ -98,26 +98,28 @@ impl Polls {
         if ready != 0 {
             return Ok(Some(ready));
         }
-        self.0.borrow_mut().push(poll);
+        self.0.borrow_mut().push_back(poll);
         Ok(None)
     }
 
     /// Polls the files whose readiness changed: the results.
     pub fn settle(&self, context: &Context) {
-        let told: Vec<Rc<Poll>> = self.0.borrow().iter().filter(|poll| poll.told.take()).cloned().collect();
-        for poll in told {
-            let ready = poll.ready();
+        let mut at = 0;
+        loop {
+            let Some(poll) = self.0.borrow().get(at).cloned() else { return };
+            let ready = if poll.told.take() { poll.ready() } else { 0 };
             if ready != 0 {
+                // The next one comes to its place.
                 self.finish(context, &poll, ready);
+            } else {
+                at += 1;
             }
         }
     }
 
     /// Before a wait: files whose readiness the host knows are to tell about it.
     pub fn prepare(&self) {
-        let polls: Vec<Rc<Poll>> =
-            self.0.borrow().iter().filter(|poll| poll.file.ops.poll_needs_prepare()).cloned().collect();
-        for poll in polls {
+        for poll in vfs::memory::items(&self.0).filter(|poll| poll.file.ops.poll_needs_prepare()) {
             poll.file.ops.poll_prepare(&poll.file, poll.events, true);
             poll.told.set(true);
         }

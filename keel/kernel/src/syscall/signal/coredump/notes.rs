@@ -12,6 +12,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use hal::fpu;
 use hal::trap::TrapFrame;
+use uapi::Result;
+use vfs::memory::Text;
 
 /// Types.
 const NT_PRSTATUS: u32 = 1;
@@ -37,25 +39,28 @@ fn numbers(out: &mut Vec<u8>, values: &[i32]) {
 }
 
 /// Appends a note.
-fn note(out: &mut Vec<u8>, name: &[u8], kind: u32, content: &[u8]) {
-    numbers(out, &[name.len() as i32 + 1, content.len() as i32, kind as i32]);
-    for part in [&[name, &[0]].concat(), content] {
-        out.extend_from_slice(part);
-        out.resize(out.len().next_multiple_of(4), 0);
+fn note(out: &mut Text, name: &[u8], kind: u32, content: &[u8]) {
+    let mut head = Vec::new();
+    numbers(&mut head, &[name.len() as i32 + 1, content.len() as i32, kind as i32]);
+    head.extend_from_slice(name);
+    head.push(0);
+    for part in [&head, content] {
+        out.add(part);
+        out.add(&[0; 4][..part.len().next_multiple_of(4) - part.len()]);
     }
 }
 
-/// All notes; the current thread, which the signal ends, comes first.
-pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: &SigInfo) -> Vec<u8> {
-    let mut out = Vec::new();
+/// All notes; the current thread, which the signal ends, comes first. ENOMEM.
+pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: &SigInfo) -> Result<Vec<u8>> {
+    let mut out = Text::default();
     note(&mut out, b"CORE", NT_PRSTATUS, &status(me, frame, info));
-    note(&mut out, b"CORE", NT_PRPSINFO, &who(me, mm));
+    note(&mut out, b"CORE", NT_PRPSINFO, &who(me, mm)?);
     note(&mut out, b"CORE", NT_SIGINFO, bytemuck::bytes_of(info));
     let auxv: Vec<u8> = mm.auxv().iter().flat_map(|word| word.to_le_bytes()).collect();
     note(&mut out, b"CORE", NT_AUXV, &auxv);
-    note(&mut out, b"CORE", NT_FILE, &files(areas));
+    note(&mut out, b"CORE", NT_FILE, &files(areas)?);
     extended(&mut out, fpu::capture(frame));
-    for task in me.process().threads().into_iter().filter(|task| !Rc::ptr_eq(task, me)) {
+    for task in me.process().threads().filter(|task| !Rc::ptr_eq(task, me)) {
         // One that runs on another processor has its registers there.
         let Some(frame) = task.thread.frame() else { continue };
         note(&mut out, b"CORE", NT_PRSTATUS, &status(&task, &frame, info));
@@ -63,14 +68,13 @@ pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: 
             extended(&mut out, image);
         }
     }
-    out
+    out.done()
 }
 
 /// The extended registers.
-fn extended(out: &mut Vec<u8>, mut image: Vec<u8>) {
+fn extended(out: &mut Text, mut image: Vec<u8>) {
     if let Some(legacy) = image.get(..LEGACY) {
-        let legacy = legacy.to_vec();
-        note(out, b"CORE", NT_FPREGSET, &legacy);
+        note(out, b"CORE", NT_FPREGSET, legacy);
     }
     if let Some(place) = image.get_mut(XCR0..XCR0 + 8) {
         place.copy_from_slice(&fpu::xsave_mask().to_le_bytes());
@@ -95,7 +99,7 @@ fn status(task: &Task, frame: &TrapFrame, info: &SigInfo) -> Vec<u8> {
 }
 
 /// `struct elf_prpsinfo`.
-fn who(me: &Task, mm: &Mm) -> Vec<u8> {
+fn who(me: &Task, mm: &Mm) -> Result<Vec<u8>> {
     let (process, cred) = (me.process(), me.cred());
     let mut out = alloc::vec![0, b'R', 0, me.sched.nice.get() as u8];
     out.resize(8, 0);
@@ -103,28 +107,33 @@ fn who(me: &Task, mm: &Mm) -> Vec<u8> {
     numbers(&mut out, &[cred.uid as i32, cred.gid as i32]);
     numbers(&mut out, &[process.pid(), process.ppid(), process.group(), process.session().sid]);
     out.extend_from_slice(&me.comm().0);
-    let mut arguments = first_arguments(mm, ARGUMENTS);
+    let mut arguments = first_arguments(mm, ARGUMENTS)?;
     arguments.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
     arguments.resize(ARGUMENTS + 1, 0);
     out.extend_from_slice(&arguments);
-    out
+    Ok(out)
 }
 
-/// The mapped files.
-fn files(areas: &[AreaInfo]) -> Vec<u8> {
-    let (mut table, mut names, mut count) = (Vec::new(), Vec::new(), 0);
-    for area in areas {
-        let AreaName::File(name) = &area.name else { continue };
+/// The mapped files. ENOMEM.
+fn files(areas: &[AreaInfo]) -> Result<Vec<u8>> {
+    let named = || {
+        areas.iter().filter_map(|area| match &area.name {
+            AreaName::File(FileName::Unknown) => None,
+            AreaName::File(name) => Some((area, name)),
+            _ => None,
+        })
+    };
+    let mut out = Text::default();
+    let mut add = |words: &[u64]| out.add(bytemuck::cast_slice(words));
+    add(&[named().count() as u64, PAGE_SIZE as u64]);
+    named().for_each(|(area, _)| add(&[area.start as u64, area.end as u64, area.offset / PAGE_SIZE as u64]));
+    for (_, name) in named() {
         match name {
-            FileName::Path(place) => names.extend_from_slice(&place.display_path(None)),
-            FileName::Text(text) => names.extend_from_slice(text),
-            FileName::Unknown => continue,
+            FileName::Path(place) => out.add(&place.display_path(None)?),
+            FileName::Text(text) => out.add(text),
+            FileName::Unknown => {}
         }
-        names.push(0);
-        words(&mut table, &[area.start as u64, area.end as u64, area.offset / PAGE_SIZE as u64]);
-        count += 1;
+        out.add(&[0]);
     }
-    let mut out = Vec::new();
-    words(&mut out, &[count, PAGE_SIZE as u64]);
-    [out, table, names].concat()
+    out.done()
 }

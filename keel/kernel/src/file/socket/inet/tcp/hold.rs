@@ -83,7 +83,7 @@ impl Tcp {
             seconds => {
                 *server.deferred_by.borrow_mut() = self.me.clone();
                 server.after(seconds * SECOND, Self::came_alive);
-                self.deferred.borrow_mut().push(server);
+                self.deferred.borrow_mut().push_back(server);
             }
         }
     }
@@ -95,7 +95,7 @@ impl Tcp {
         self.stop_timer();
         let mut deferred = listener.deferred.borrow_mut();
         let found = deferred.iter().position(|tcp| core::ptr::eq(Rc::as_ptr(tcp), self));
-        let Some(server) = found.map(|at| deferred.remove(at)) else { return };
+        let Some(server) = found.and_then(|at| deferred.remove(at)) else { return };
         drop(deferred);
         listener.backlog.borrow_mut().push_back(server);
         listener.readable.wake_for_data();

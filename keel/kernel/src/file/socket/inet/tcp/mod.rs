@@ -17,13 +17,12 @@ use super::ports::{Member, Ports};
 use super::statistics::Count;
 use crate::sched::timer::Timer;
 use crate::sched::wait::WaitQueue;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use info::Counters;
 pub use info::State;
+use keel_core::pieces::Pieces;
 use options::TcpOptions;
 use queue::Bytes;
 use uapi::Errno;
@@ -81,15 +80,15 @@ pub struct Tcp {
     readable: Rc<WaitQueue>,
     writable: Rc<WaitQueue>,
     /// Connections to be accepted.
-    backlog: RefCell<VecDeque<Rc<Tcp>>>,
+    backlog: RefCell<Pieces<Rc<Tcp>>>,
     max_backlog: Cell<usize>,
     /// Sockets that connect to this one while the backlog is full.
-    pending: RefCell<VecDeque<Weak<Tcp>>>,
+    pending: RefCell<Pieces<Weak<Tcp>>>,
     counters: Counters,
     /// Bytes at the end of the inbox that the peer holds back.
     held: Cell<usize>,
     /// Connections that wait for their first byte (TCP_DEFER_ACCEPT), and the listener of this one.
-    deferred: RefCell<Vec<Rc<Tcp>>>,
+    deferred: RefCell<Pieces<Rc<Tcp>>>,
     deferred_by: RefCell<Weak<Tcp>>,
     timer: RefCell<Option<Rc<Timer>>>,
     /// `SO_PEEK_OFF`; negative: off.

@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use keel_core::pieces::Pieces;
 
 /// A datagram.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ fn charge(len: usize) -> usize {
 /// Datagrams in order.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    datagrams: RefCell<VecDeque<Rc<Datagram>>>,
+    datagrams: RefCell<Pieces<Rc<Datagram>>>,
     charged: Cell<usize>,
     drops: Cell<u64>,
 }

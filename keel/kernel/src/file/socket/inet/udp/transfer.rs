@@ -202,7 +202,8 @@ impl Udp {
             let header = [from[0], from[1], to[0], to[1], len[0], len[1], 0, 0];
             let Some(kept) = filter::keeps(&self.base.options, &header, &datagram.data) else { return };
             if kept < datagram.data.len() {
-                datagram.data = Rc::new(datagram.data[..kept].to_vec());
+                let Ok(data) = vfs::memory::copy(&datagram.data[..kept]) else { return Count::UdpDropped.add(1) };
+                datagram.data = Rc::new(data);
             }
         }
         if self.inbox.push(datagram, self.base.options.receive_buffer.get() as usize) {
@@ -315,5 +316,5 @@ impl Base {
 }
 
 fn anybody_joined(group: IpAddr) -> bool {
-    PORTS.all().iter().any(|udp| udp.base.ip.has_joined(group))
+    PORTS.all().any(|udp| udp.base.ip.has_joined(group))
 }
