@@ -16,6 +16,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", keel.join(path).display());
     }
     println!("cargo:rerun-if-env-changed=HULL_KEEL_PROFILE");
+    println!("cargo:rerun-if-env-changed=HULL_KEEL_FEATURES");
     let library = build_library(&keel, &out.join("keel-target"));
     link(&library, &keel.join("image/keel.ld"), &out.join("keel.elf"));
 }
@@ -39,6 +40,9 @@ fn cargo(keel: &Path, target_dir: &Path, offline: bool) -> Command {
     command
         .env("RUSTFLAGS", "-C no-redzone=yes -C force-frame-pointers=yes -C relocation-model=pic -C target-cpu=x86-64");
     command.args(["build", "--profile", &profile(), "--locked", "--package", "keel", "--target", TARGET]);
+    if let Ok(features) = std::env::var("HULL_KEEL_FEATURES") {
+        command.args(["--features", &features]);
+    }
     if offline {
         command.arg("--offline");
     }

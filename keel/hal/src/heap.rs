@@ -267,6 +267,27 @@ fn order_of(layout: Layout) -> usize {
     pages.next_power_of_two().trailing_zeros() as usize
 }
 
+/// Failures of large allocations, for a test: what fails with a large one must return an error, or do without it.
+#[cfg(feature = "failing-heap")]
+mod failing {
+    use super::PAGE_SIZE;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// Large allocations that succeed first: keel starts with them.
+    const FIRST: u64 = 64;
+
+    /// Whether an allocation of so many bytes is to fail: every third of the large ones does, in no regular order.
+    pub fn fails(bytes: usize) -> bool {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        if bytes <= PAGE_SIZE {
+            return false;
+        }
+        let number = COUNT.fetch_add(1, Relaxed);
+        // The high bits of a multiplicative hash.
+        number > FIRST && (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(3)
+    }
+}
+
 struct KeelHeap;
 
 #[global_allocator]
@@ -278,6 +299,10 @@ static GLOBAL: KeelHeap = KeelHeap;
 unsafe impl GlobalAlloc for KeelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(layout) else {
+            #[cfg(feature = "failing-heap")]
+            if failing::fails(layout.size()) {
+                return null_mut();
+            }
             return take_block_or_trim(order_of(layout)).map_or(null_mut(), |gpa| direct_map::address(gpa) as *mut u8);
         };
         let object =
