@@ -59,7 +59,7 @@ impl Thread {
     }
 
     /// The program's registers as they were when it entered keel; `None` if the thread runs now.
-    pub fn frame(&self) -> Option<TrapFrame> {
+    pub fn registers(&self) -> Option<TrapFrame> {
         if self.running.get() {
             return None;
         }
@@ -72,7 +72,7 @@ impl Thread {
     /// The extended registers as they were when it entered keel: an XSAVE image (standard format); `None` if the thread
     /// runs now.
     pub fn extended_state(&self) -> Option<alloc::vec::Vec<u8>> {
-        let frame = self.frame()?;
+        let frame = self.registers()?;
         // SAFETY: under the big lock nobody else uses the area of a thread that does not run.
         Some(unsafe { (*self.fpu.get()).image(&frame) })
     }

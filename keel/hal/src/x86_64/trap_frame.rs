@@ -63,6 +63,87 @@ pub struct TrapFrame {
 const _: () = assert!(core::mem::size_of::<TrapFrame>() == 256 + 22 * 8);
 
 impl TrapFrame {
+    /// Number of the system call that the program made; after it was made, what lies there is its [`result`](Self::result).
+    #[inline(always)]
+    pub const fn number(&self) -> u64 {
+        self.rax
+    }
+
+    /// Argument `n` (0 to 5) of the system call.
+    ///
+    /// # Panics
+    /// For any other `n`.
+    #[inline(always)]
+    pub const fn argument(&self, n: usize) -> u64 {
+        self.arguments()[n]
+    }
+
+    /// The six arguments of the system call.
+    #[inline(always)]
+    pub const fn arguments(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// The result of the system call, as far as it has one.
+    #[inline(always)]
+    pub const fn result(&self) -> u64 {
+        self.rax
+    }
+
+    /// Sets the result of the system call; or its number, for a call that the program makes again.
+    #[inline(always)]
+    pub const fn set_result(&mut self, result: u64) {
+        self.rax = result;
+    }
+
+    /// Where the program goes on.
+    #[inline(always)]
+    pub const fn instruction_pointer(&self) -> u64 {
+        self.rip
+    }
+
+    /// Sets where the program goes on.
+    #[inline(always)]
+    pub const fn set_instruction_pointer(&mut self, address: u64) {
+        self.rip = address;
+    }
+
+    /// The stack pointer.
+    #[inline(always)]
+    pub const fn stack_pointer(&self) -> u64 {
+        self.rsp
+    }
+
+    /// Sets the stack pointer.
+    #[inline(always)]
+    pub const fn set_stack_pointer(&mut self, address: u64) {
+        self.rsp = address;
+    }
+
+    /// Whether the program stops after each instruction.
+    #[inline(always)]
+    pub const fn is_stepped(&self) -> bool {
+        self.rflags & TRAP_FLAG != 0
+    }
+
+    /// Has the program stop after its next instruction, or not.
+    #[inline(always)]
+    pub const fn set_stepped(&mut self, on: bool) {
+        self.rflags = self.rflags & !TRAP_FLAG | if on { TRAP_FLAG } else { 0 };
+    }
+
+    /// Whether the program entered keel in this way.
+    #[inline(always)]
+    pub const fn is_by(&self, entry: Entry) -> bool {
+        self.entry == entry as u64
+    }
+
+    /// All registers changed, so none of the shorter ways back to the program may be taken, and no call is under way.
+    #[inline(always)]
+    pub const fn set_replaced(&mut self) {
+        self.entry = Entry::Fault as u64;
+    }
+
     /// The frame pointer, where a backtrace of the interrupted code begins.
     pub(crate) const fn frame_pointer(&self) -> u64 {
         self.rbp
@@ -103,8 +184,11 @@ impl TrapFrame {
     }
 }
 
+/// In the flags: a debug exception follows the next instruction.
+const TRAP_FLAG: u64 = 0x100;
+
 /// Flags that a program starts with: interrupts on.
-pub const RFLAGS_USER: u64 = 0x202;
+const RFLAGS_USER: u64 = 0x202;
 
 /// What interrupted the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

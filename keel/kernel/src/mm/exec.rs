@@ -101,7 +101,7 @@ impl Mm {
             inner.fill(interpreter, bias)?;
         }
         let limits = Limits { stack: request.stack_limit, ..Limits::default() };
-        let start = StartPoint { rip: entry as u64, rsp: stack.start as u64 };
+        let start = StartPoint { instruction: entry as u64, stack: stack.start as u64 };
         Ok((Self::new(inner, layout, limits, Some(program.file), stack.auxv), start))
     }
 }

@@ -144,9 +144,9 @@ pub enum FaultError {
 #[derive(Clone, Copy, Debug)]
 pub struct StartPoint {
     /// First instruction (the interpreter's, if there is one).
-    pub rip: u64,
+    pub instruction: u64,
     /// Stack pointer, at argc.
-    pub rsp: u64,
+    pub stack: u64,
 }
 
 /// A function that opens an ELF interpreter by path.

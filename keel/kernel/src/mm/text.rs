@@ -129,13 +129,13 @@ pub struct TextSite {
 }
 
 impl Mm {
-    /// Where `rip` lies, if its text may be patched: in an executable private mapping of a file that
+    /// Where `address` lies, if its text may be patched: in an executable private mapping of a file that
     /// was never writable, so that it shows the file's own pages.
-    pub fn text_site(&self, rip: usize) -> Option<TextSite> {
+    pub fn text_site(&self, address: usize) -> Option<TextSite> {
         let inner = self.inner.borrow();
-        let vma = inner.vmas.find(rip).filter(|_| !inner.plain_text)?;
+        let vma = inner.vmas.find(address).filter(|_| !inner.plain_text)?;
         let (file, first) = vma.attrs.text_file()?;
-        let page_address = rip & !(PAGE_SIZE - 1);
+        let page_address = address & !(PAGE_SIZE - 1);
         let file_page = first + ((page_address - vma.start) / PAGE_SIZE) as u64;
         Some(TextSite { inode: file.inode.clone(), file_page, page_address, start: vma.start, end: vma.end })
     }

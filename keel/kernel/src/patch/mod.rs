@@ -69,14 +69,17 @@ pub fn on_trap(frame: &mut TrapFrame) {
         return;
     }
     count(|s| s.traps += 1);
-    let Some(address) = frame.rip.checked_sub(SYSCALL_LEN).and_then(|a| usize::try_from(a).ok()) else { return };
+    let Some(address) = frame.instruction_pointer().checked_sub(SYSCALL_LEN).and_then(|a| usize::try_from(a).ok())
+    else {
+        return;
+    };
     let mm = caller().space();
     let Some((site, text)) = find(&mm, address) else {
         count(|s| s.foreign += 1);
         return;
     };
     let offset = address - site.page_address;
-    let change = match text.sites.note(site.file_page, offset as u16, frame.rax) {
+    let change = match text.sites.note(site.file_page, offset as u16, frame.number()) {
         Verdict::Wait => return,
         Verdict::Show(patch) => show(&mm, &site, &text, &patch),
         Verdict::Plan => plan(&mm, &site, &text),
@@ -85,27 +88,27 @@ pub fn on_trap(frame: &mut TrapFrame) {
         return;
     }
     if let Some(moved) = text.sites.resume_for(site.file_page, offset as u16 + SYSCALL_LEN as u16)
-        && let Some(rip) = address_of(&site, moved)
+        && let Some(moved) = address_of(&site, moved)
     {
-        frame.rip = rip;
+        frame.set_instruction_pointer(moved);
     }
 }
 
 /// The current thread raised an exception. True if it was one that stands for a moved instruction:
 /// the frame continues at the moved one, and there is nothing to report to the program.
 pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
-    let rip = match vector {
+    let place = match vector {
         // Reported behind the instruction.
-        BREAKPOINT => frame.rip.wrapping_sub(1),
-        UNDEFINED => frame.rip,
+        BREAKPOINT => frame.instruction_pointer().wrapping_sub(1),
+        UNDEFINED => frame.instruction_pointer(),
         _ => return false,
     };
     let mm = caller().space();
-    let Some((site, text)) = usize::try_from(rip).ok().and_then(|rip| find(&mm, rip)) else { return false };
-    let offset = (rip as usize - site.page_address) as u16;
+    let Some((site, text)) = usize::try_from(place).ok().and_then(|place| find(&mm, place)) else { return false };
+    let offset = (place as usize - site.page_address) as u16;
     let Some(moved) = text.sites.resume_for(site.file_page, offset) else { return false };
-    let Some(rip) = address_of(&site, moved) else { return false };
-    frame.rip = rip;
+    let Some(moved) = address_of(&site, moved) else { return false };
+    frame.set_instruction_pointer(moved);
     count(|s| s.landings += 1);
     if text.sites.landed(site.file_page, offset) {
         count(|s| (s.patched, s.refused) = (s.patched.saturating_sub(1), s.refused + 1));
@@ -115,23 +118,23 @@ pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
     true
 }
 
-/// Where the program of the current thread would be without patches: the same as `rip` unless that
+/// Where the program of the current thread would be without patches: the same as `place` unless that
 /// lies in a trampoline. What a signal frame must say, so that handlers and unwinders know the place.
 /// A program may continue there.
-pub fn program_rip(rip: u64) -> u64 {
-    let Ok(address) = usize::try_from(rip) else { return rip };
+pub fn program_address(place: u64) -> u64 {
+    let Ok(address) = usize::try_from(place) else { return place };
     let mm = caller().space();
-    let Some((text, origin)) = mm.trampoline_text(address) else { return rip };
+    let Some((text, origin)) = mm.trampoline_text(address) else { return place };
     let original = ORIGIN.checked_add_signed(address as i64 - origin as i64).and_then(|at| text.sites.original_for(at));
-    original.map_or(rip, |at| at.wrapping_sub(ORIGIN).wrapping_add(origin as u64))
+    original.map_or(place, |at| at.wrapping_sub(ORIGIN).wrapping_add(origin as u64))
 }
 
 /// Where a program must continue to do the system call again that it entered keel with: the frame's
-/// instruction pointer as it came in, or [`program_rip`] of it.
-pub const fn restart_address(rip: u64) -> u64 {
+/// instruction pointer as it came in, or [`program_address`] of it.
+pub const fn restart_address(place: u64) -> u64 {
     // A `syscall` stands before every place where a call returns to, in trampolines as well; the
     // place of a moved one holds the jump to its trampoline.
-    rip.wrapping_sub(SYSCALL_LEN)
+    place.wrapping_sub(SYSCALL_LEN)
 }
 
 fn find(mm: &Mm, address: usize) -> Option<(TextSite, Rc<PatchedText>)> {

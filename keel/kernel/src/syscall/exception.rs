@@ -21,8 +21,6 @@ const PF_USER: u64 = 4;
 const LINUX_TOP: u64 = 0x7fff_ffff_f000;
 /// End of the lower half of memory.
 const CANONICAL_END: u64 = 1 << 47;
-/// Trap flag.
-const TRAP_FLAG: u64 = 0x100;
 /// Exception vectors that programs may raise by `int n`.
 const BREAKPOINT: u8 = 3;
 const OVERFLOW: u8 = 4;
@@ -83,17 +81,17 @@ fn shown_code(info: FaultInfo) -> u64 {
 /// On the way back to a program: it does not go on in keel's part of memory, which is no place of a program.
 #[inline(always)]
 pub fn check_place(frame: &TrapFrame) {
-    if (USER_TOP as u64..CANONICAL_END).contains(&frame.rip) {
-        stray(frame.rip);
+    if (USER_TOP as u64..CANONICAL_END).contains(&frame.instruction_pointer()) {
+        stray(frame.instruction_pointer());
     }
 }
 
 #[cold]
-fn stray(rip: u64) {
+fn stray(address: u64) {
     let task = task::current();
-    let info = FaultInfo { vector: 14, code: PF_FETCH, address: rip };
-    task.signals.trap.set([14, shown_code(info), rip]);
-    send::force(&task, SigInfo::fault(g::SIGSEGV, 1, rip));
+    let info = FaultInfo { vector: 14, code: PF_FETCH, address };
+    task.signals.trap.set([14, shown_code(info), address]);
+    send::force(&task, SigInfo::fault(g::SIGSEGV, 1, address));
 }
 
 /// Most bytes of an instruction.
@@ -104,7 +102,7 @@ const INSTRUCTION: u64 = 15;
 fn interrupt_instruction(frame: &mut TrapFrame) -> Option<FaultInfo> {
     const INT: u8 = 0xcd;
     for length in 0..INSTRUCTION - 1 {
-        let at = frame.rip.wrapping_add(length);
+        let at = frame.instruction_pointer().wrapping_add(length);
         match user::read::<u8>(at as usize).ok()? {
             // Prefixes that change nothing: segments, sizes, repetition, REX.
             0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf2 | 0xf3 | 0x40..=0x4f => {}
@@ -112,7 +110,7 @@ fn interrupt_instruction(frame: &mut TrapFrame) -> Option<FaultInfo> {
                 let vector = user::read::<u8>(at.wrapping_add(1) as usize).ok()?;
                 // Breakpoint and overflow are for programs.
                 if matches!(vector, BREAKPOINT | OVERFLOW) {
-                    frame.rip = at.wrapping_add(2);
+                    frame.set_instruction_pointer(at.wrapping_add(2));
                     return Some(FaultInfo { vector, code: 0, address: 0 });
                 }
                 return Some(FaultInfo { vector: 13, code: u64::from(vector) * 8 + 2, address: 0 });
@@ -127,12 +125,12 @@ fn interrupt_instruction(frame: &mut TrapFrame) -> Option<FaultInfo> {
 fn exception(frame: &mut TrapFrame, info: FaultInfo) {
     let info = Some(info.vector).filter(|v| *v == 6).and_then(|_| interrupt_instruction(frame)).unwrap_or(info);
     let task = task::current();
-    if info.vector == 1 && frame.rflags & TRAP_FLAG != 0 {
+    if info.vector == 1 && frame.is_stepped() {
         // It steps through itself: it shall meet its own instructions, not those of trampolines.
         task.mm().show_plain_text();
-        frame.rip = patch::program_rip(frame.rip);
+        frame.set_instruction_pointer(patch::program_address(frame.instruction_pointer()));
     }
-    let here = frame.rip;
+    let here = frame.instruction_pointer();
     let [_, _, cr2] = task.signals.trap.get();
     task.signals.trap.set([u64::from(info.vector), info.code, cr2]);
     let sent = match info.vector {

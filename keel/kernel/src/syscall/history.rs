@@ -1,6 +1,6 @@
 //! The last system calls, for the report when keel fails.
 
-use super::{arguments, name};
+use super::name;
 use crate::task;
 use abi::layout::MAX_CPUS;
 use core::cell::Cell;
@@ -79,7 +79,7 @@ pub fn note(frame: &TrapFrame, number: u64, result: isize) {
     // While one virtual CPU is awake, order tells as much as the time.
     let time = if smp::several() { clock::tsc() } else { 0 };
     if let Some(place) = last.made.get(count % KEPT) {
-        place.set(Made { thread, number, args: arguments(frame), result, time });
+        place.set(Made { thread, number, args: frame.arguments(), result, time });
     }
 }
 
@@ -93,7 +93,7 @@ pub fn report(out: &mut dyn Write, frame: Option<&TrapFrame>) {
     // A report without room is cut; there is no way to report that.
     if let (Some(thread), Some(frame)) = (thread, frame) {
         let _ = write!(out, "\nthread {thread}, maybe in this call:");
-        let _ = call(out, thread, frame.rax, arguments(frame));
+        let _ = call(out, thread, frame.number(), frame.arguments());
     }
     let _ = write!(out, "\nlast calls, newest first:");
     let mut seen = [0; MAX_CPUS];

@@ -21,7 +21,7 @@ pub mod unlocked;
 
 use crate::patch;
 use crate::syscall::signal::deliver::{self, Next};
-use crate::task::call::{arguments, is_restart};
+use crate::task::call::is_restart;
 use crate::task::seccomp::{self, Verdict};
 use crate::task::{ptrace, user_dispatch, watch};
 use alloc::borrow::Cow;
@@ -36,8 +36,7 @@ use uapi::{Errno, Result};
 /// Entries of the dispatch table; larger numbers are unknown.
 pub const MAX_CALLS: usize = 512;
 
-/// A handler as it lies in the dispatch table: arguments from the registers, result or negated
-/// error for rax.
+/// A handler as it lies in the dispatch table: takes its arguments from the frame, gives the result or the negated error.
 pub type Handler = fn(&mut TrapFrame) -> isize;
 
 /// How well a call is supported.
@@ -93,7 +92,7 @@ pub enum ArgKind {
 /// What is known about a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Number in rax.
+    /// Its number.
     pub number: u16,
     /// Linux's name.
     pub name: &'static str,
@@ -123,7 +122,7 @@ from_arg!(i32, u32, i64, u64, usize, isize);
 
 /// A type that a handler may return on success.
 pub trait IntoReturn {
-    /// Value for rax.
+    /// The result as programs get it.
     fn into_return(self) -> isize;
 }
 
@@ -154,28 +153,6 @@ impl<T: IntoReturn> IntoReturn for Result<T> {
     }
 }
 
-/// Register of an argument by position.
-macro_rules! register {
-    ($f:ident 0) => {
-        $f.rdi
-    };
-    ($f:ident 1) => {
-        $f.rsi
-    };
-    ($f:ident 2) => {
-        $f.rdx
-    };
-    ($f:ident 3) => {
-        $f.r10
-    };
-    ($f:ident 4) => {
-        $f.r8
-    };
-    ($f:ident 5) => {
-        $f.r9
-    };
-}
-
 /// Calls a handler with the leading registers that its row names.
 macro_rules! invoke {
     ($f:ident [$($h:tt)*] ()) => {{
@@ -190,7 +167,7 @@ macro_rules! invoke {
     ($f:ident [$($h:tt)*] ($a:ident $b:ident $c:ident $d:ident $e:ident $g:ident)) => {
         invoke!(@ $f [$($h)*] 0 1 2 3 4 5)
     };
-    (@ $f:ident [$($h:tt)*] $($n:tt)*) => { $($h)*($(FromArg::from_arg(register!($f $n))),*) };
+    (@ $f:ident [$($h:tt)*] $($n:tt)*) => { $($h)*($(FromArg::from_arg($f.argument($n))),*) };
 }
 
 /// Like [`invoke`], with the frame as first argument.
@@ -204,7 +181,7 @@ macro_rules! invoke_frame {
         invoke_frame!(@ $f [$($h)*] 0 1 2 3 4)
     };
     (@ $f:ident [$($h:tt)*] $($n:tt)*) => {{
-        let arguments = arguments($f);
+        let arguments = $f.arguments();
         $($h)*($f, $(FromArg::from_arg(arguments[$n])),*)
     }};
 }
@@ -254,7 +231,7 @@ fn name(number: u64) -> Cow<'static, str> {
 
 /// Rows without a handler.
 fn unsupported(frame: &mut TrapFrame) -> isize {
-    if let Some(count) = UNSERVED.get(frame.rax as usize) {
+    if let Some(count) = UNSERVED.get(frame.number() as usize) {
         count.set(count.get().saturating_add(1));
     }
     -(Errno::ENOSYS.code() as isize)
@@ -272,15 +249,15 @@ pub fn unserved() -> impl Iterator<Item = (usize, u32)> {
 fn dispatch(frame: &mut TrapFrame, number: u64) -> isize {
     let handler = DISPATCH.get(number as usize).copied().unwrap_or(unsupported as Handler);
     let result = handler(frame);
-    frame.rax = result as u64;
+    frame.set_result(result as u64);
     history::note(frame, number, result);
     result
 }
 
 /// hal's hook: a system call of the current thread.
 pub fn syscall(frame: &mut TrapFrame) -> Exit {
-    let number = frame.rax;
-    if share::is_due() || frame.entry == Entry::Trap as u64 || watch::is_on() {
+    let number = frame.number();
+    if share::is_due() || frame.is_by(Entry::Trap) || watch::is_on() {
         return slowly(frame, number);
     }
     let result = dispatch(frame, number);
@@ -295,7 +272,7 @@ pub fn syscall(frame: &mut TrapFrame) -> Exit {
 #[cold]
 #[inline(never)]
 fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
-    if frame.entry == Entry::Trap as u64 {
+    if frame.is_by(Entry::Trap) {
         patch::on_trap(frame);
     }
     let meter = share::Meter::start(frame);
@@ -326,7 +303,7 @@ fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
     let number = ptrace::entering(frame, number);
     let number = judged(frame, number);
     ptrace::leaving(frame, number);
-    frame.rax as isize
+    frame.result() as isize
 }
 
 /// [`dispatch`], if the thread's filters let the call pass: its number.
@@ -335,16 +312,16 @@ fn judged(frame: &mut TrapFrame, number: u64) -> u64 {
         Verdict::Pass(number) => {
             match memory::admit(number) {
                 Ok(()) => drop(dispatch(frame, number)),
-                Err(errno) => frame.rax = -i64::from(errno.code()) as u64,
+                Err(errno) => frame.set_result(-i64::from(errno.code()) as u64),
             }
             return number;
         }
         Verdict::Result(result) => {
             // A filter can't have a call repeated: it would answer the same for ever.
             let repeats = is_restart(result as isize);
-            frame.rax = if repeats { -i64::from(Errno::EINTR.code()) as u64 } else { result };
+            frame.set_result(if repeats { -i64::from(Errno::EINTR.code()) as u64 } else { result });
         }
-        Verdict::Interrupted => frame.rax = -i64::from(Errno::ERESTARTSYS.code()) as u64,
+        Verdict::Interrupted => frame.set_result(-i64::from(Errno::ERESTARTSYS.code()) as u64),
     }
     number
 }

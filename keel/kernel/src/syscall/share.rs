@@ -65,7 +65,7 @@ impl Meter {
             here.set(EVERY);
         }
         let weight = match () {
-            () if frame.entry == Entry::Trap as u64 => 1,
+            () if frame.is_by(Entry::Trap) => 1,
             () if due => u64::from(EVERY),
             () => 0,
         };

@@ -24,10 +24,10 @@ pub fn serve(frame: &mut TrapFrame) -> Unlocked {
     if watch::is_on() || share::is_next() {
         return Unlocked::Left;
     }
-    let number = frame.rax;
+    let number = frame.number();
     let Some((result, outcome)) = attempt(frame, number as u32) else { return Unlocked::Left };
     share::pass();
-    frame.rax = result as u64;
+    frame.set_result(result as u64);
     history::note(frame, number, result);
     if outcome == Unlocked::Held && percpu::work_pending() {
         super::finish(frame, Some(number));
@@ -40,11 +40,11 @@ pub fn serve(frame: &mut TrapFrame) -> Unlocked {
 fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
     match number {
         g::__NR_futex => {
-            let [address, op, value, timeout, _, value3] = super::arguments(frame);
+            let [address, op, value, timeout, _, value3] = frame.arguments();
             let result = futex::unlocked(address as usize, op as u32, value as u32, timeout as usize, value3 as u32)?;
             Some((result, Unlocked::Served))
         }
-        g::__NR_read | g::__NR_write => transfer(number == g::__NR_write, super::arguments(frame)),
+        g::__NR_read | g::__NR_write => transfer(number == g::__NR_write, frame.arguments()),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use abi::layout::USER_TOP;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use hal::thread::Thread;
-use hal::trap::{Entry, TrapFrame};
+use hal::trap::TrapFrame;
 use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -230,13 +230,13 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     }
 
     let mut start = frame.clone();
-    start.rax = 0;
-    start.entry = Entry::Fault as u64;
+    start.set_result(0);
+    start.set_replaced();
     if me.traced.is_stepping() {
         ptrace::clear_step(&mut start);
     }
     if r.stack != 0 {
-        start.rsp = r.stack;
+        start.set_stack_pointer(r.stack);
     }
     sched::reserve()?;
     let thread = Thread::new(&start).ok_or(Errno::ENOMEM)?;

@@ -192,10 +192,10 @@ pub fn abort_section(frame: &mut TrapFrame) {
     if area == 0 {
         return;
     }
-    let done = refresh(&me, area).and_then(|()| section(&me, area, frame.rip));
+    let done = refresh(&me, area).and_then(|()| section(&me, area, frame.instruction_pointer()));
     match done {
         Ok(None) => {}
-        Ok(Some(abort)) => frame.rip = abort,
+        Ok(Some(abort)) => frame.set_instruction_pointer(abort),
         Err(_) => send::force(&me, SigInfo::from_kernel(g::SIGSEGV)),
     }
 }
@@ -210,9 +210,9 @@ fn refresh(me: &Task, area: usize) -> Result<()> {
     write_ids(area, cpu, cpu, cid)
 }
 
-/// Where to go on if the thread is in its critical section; `rip` is its frame's.
+/// Where to go on if the thread is in its critical section; `place` is its frame's.
 /// EFAULT, EINVAL: it is not well described.
-fn section(me: &Task, area: usize, rip: u64) -> Result<Option<u64>> {
+fn section(me: &Task, area: usize, place: u64) -> Result<Option<u64>> {
     let at: u64 = user::read(area + RSEQ_CS)?;
     if at == 0 {
         return Ok(None);
@@ -230,7 +230,7 @@ fn section(me: &Task, area: usize, rip: u64) -> Result<Option<u64>> {
     if signature != me.rseq.signature.get() {
         return Err(Errno::EINVAL);
     }
-    let inside = patch::program_rip(rip).wrapping_sub(start) < length;
+    let inside = patch::program_address(place).wrapping_sub(start) < length;
     // Sections that go on in spite of an event are a thing of the past.
     if inside && (flags != 0 || user::read::<u32>(area + FLAGS)? != 0) {
         return Err(Errno::EINVAL);

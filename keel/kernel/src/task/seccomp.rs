@@ -2,7 +2,6 @@
 
 mod notify;
 
-use super::call::arguments;
 use super::cred::cap;
 use super::{Task, current, ptrace};
 use crate::mm::user;
@@ -136,7 +135,7 @@ impl Seccomp {
 pub enum Verdict {
     /// It is made; its number, which a tracer may have changed.
     Pass(u64),
-    /// It is not made; rax.
+    /// It is not made; its result.
     Result(u64),
     /// A signal interrupted the wait for the listener's answer: the call restarts or fails with EINTR.
     Interrupted,
@@ -176,7 +175,7 @@ fn end(me: &Rc<Task>, signal: u32) {
 
 /// [`judge`] by filters. `traced`: a tracer has seen the call.
 fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<Rc<Filter>>, traced: bool) -> Verdict {
-    let place = patch::program_rip(frame.rip);
+    let place = patch::program_address(frame.instruction_pointer());
     let data = data(frame, number, place);
     let (mut answer, mut decisive) = (RET_ALLOW, None);
     for filter in Filter::chain(filter) {
@@ -194,7 +193,7 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
             None => Verdict::failed(Errno::ENOSYS),
             Some(_) if me.is_killed() => Verdict::Result(number),
             Some(Ok(number)) => filtered(me, frame, number, filter, true),
-            Some(Err(rax)) => Verdict::Result(rax),
+            Some(Err(result)) => Verdict::Result(result),
         },
         RET_USER_NOTIF => match decisive.and_then(|filter| filter.listener.clone()) {
             None => Verdict::failed(Errno::ENOSYS),
@@ -224,7 +223,7 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
 fn data(frame: &TrapFrame, number: u64, place: u64) -> Call {
     let mut data = [0; DATA_LEN];
     let head = [with_arch(number), place];
-    for (bytes, word) in data.chunks_exact_mut(8).zip(head.into_iter().chain(arguments(frame))) {
+    for (bytes, word) in data.chunks_exact_mut(8).zip(head.into_iter().chain(frame.arguments())) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     Call(data)

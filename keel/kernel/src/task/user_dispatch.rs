@@ -66,7 +66,7 @@ pub fn catches(frame: &TrapFrame, number: u64) -> bool {
     else {
         return false;
     };
-    let place = patch::program_rip(frame.rip);
+    let place = patch::program_address(frame.instruction_pointer());
     if place.wrapping_sub(start) < len {
         return false;
     }

@@ -1,7 +1,6 @@
 //! `syscall`: what a thread is doing in the kernel.
 
 use super::subject::Subject;
-use crate::task::call;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,13 +11,15 @@ use uapi::Result;
 /// the number if it is none that blocks.
 pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let task = subject.inspected_later()?;
-    let blocked = if task.state_letter() == 'R' { None } else { task.thread.frame() };
+    let blocked = if task.state_letter() == 'R' { None } else { task.thread.registers() };
     let line = match blocked {
         None => String::from("running\n"),
-        Some(frame) if frame.entry == Entry::Fault as u64 => format!("-1 {:#x} {:#x}\n", frame.rsp, frame.rip),
+        Some(frame) if frame.is_by(Entry::Fault) => {
+            format!("-1 {:#x} {:#x}\n", frame.stack_pointer(), frame.instruction_pointer())
+        }
         Some(frame) => {
-            let arguments = call::arguments(&frame).map(|argument| format!("{argument:#x} ")).concat();
-            format!("{} {arguments}{:#x} {:#x}\n", frame.rax, frame.rsp, frame.rip)
+            let arguments = frame.arguments().map(|argument| format!("{argument:#x} ")).concat();
+            format!("{} {arguments}{:#x} {:#x}\n", frame.number(), frame.stack_pointer(), frame.instruction_pointer())
         }
     };
     Ok(line.into_bytes())

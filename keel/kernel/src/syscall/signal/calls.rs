@@ -163,12 +163,16 @@ pub fn sys_sigaltstack(frame: &mut TrapFrame, new: usize, old: usize) -> Result<
     let before = task.signals.alt_stack.get();
     if new != 0 {
         let [sp, flags, size] = user::read::<[u64; 3]>(new)?;
-        set_alt_stack(&task, AltStack { sp: sp as usize, flags: flags as u32, size: size as usize }, frame.rsp)?;
+        set_alt_stack(
+            &task,
+            AltStack { sp: sp as usize, flags: flags as u32, size: size as usize },
+            frame.stack_pointer(),
+        )?;
     }
     if old != 0 {
         let state = match () {
             () if before.size == 0 => g::SS_DISABLE,
-            () if before.holds(frame.rsp) => g::SS_ONSTACK,
+            () if before.holds(frame.stack_pointer()) => g::SS_ONSTACK,
             () => 0,
         };
         let flags = state | before.flags & g::SS_AUTODISARM;

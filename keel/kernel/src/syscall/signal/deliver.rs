@@ -34,7 +34,7 @@ enum Action {
     Stop,
 }
 
-/// Looks after all that is pending. `call`: the number of the system call whose result lies in rax,
+/// Looks after all that is pending. `call`: the number of the system call whose result is in the frame,
 /// `None` after anything else. Does not return if the thread ends.
 pub fn leave(frame: &mut TrapFrame, call: Option<u64>) -> Next {
     match settle(frame, call) {
@@ -97,7 +97,7 @@ fn restore_mask() {
 
 /// A finished call that may have to be repeated.
 struct Pending {
-    /// Number of the call whose result lies in rax; `None` after anything else.
+    /// Number of the call whose result is in the frame; `None` after anything else.
     number: Option<u64>,
     /// The call is to be repeated.
     errno: Option<Errno>,
@@ -105,8 +105,8 @@ struct Pending {
 
 impl Pending {
     fn of(frame: &TrapFrame, call: Option<u64>) -> Self {
-        let errno = Errno::from_code((frame.rax as i64).wrapping_neg());
-        let errno = (call.is_some() && crate::syscall::is_restart(frame.rax as isize)).then_some(errno);
+        let errno = Errno::from_code((frame.result() as i64).wrapping_neg());
+        let errno = (call.is_some() && crate::syscall::is_restart(frame.result() as isize)).then_some(errno);
         Self { number: call, errno }
     }
 
@@ -119,18 +119,18 @@ impl Pending {
             _ => false,
         };
         let number = self.number.filter(|_| again);
-        frame.rax = number.unwrap_or(-i64::from(Errno::EINTR.code()) as u64);
+        frame.set_result(number.unwrap_or(-i64::from(Errno::EINTR.code()) as u64));
         number
     }
 
     /// No handler ran: the call is repeated.
     fn without_handler(&self, frame: &mut TrapFrame) -> Next {
-        frame.rax = match (self.errno, self.number) {
+        frame.set_result(match (self.errno, self.number) {
             (None, _) | (_, None) => return Next::Program,
             (Some(Errno::ERESTART_RESTARTBLOCK), _) => u64::from(g::__NR_restart_syscall),
             (Some(_), Some(number)) => number,
-        };
-        Next::Call(frame.rax)
+        });
+        Next::Call(frame.result())
     }
 }
 

@@ -11,7 +11,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
 use hal::fpu;
-use hal::trap::{Entry, TrapFrame};
+use hal::trap::TrapFrame;
 use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -63,7 +63,7 @@ struct Context {
 /// `struct rt_sigframe`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-struct Frame {
+struct SignalFrame {
     restorer: u64,
     uc_flags: u64,
     uc_link: u64,
@@ -75,7 +75,7 @@ struct Frame {
     mask: u64,
     info: SigInfo,
 }
-const _: () = assert!(size_of::<Frame>() == 440);
+const _: () = assert!(size_of::<SignalFrame>() == 440);
 
 /// Stores a frame on the program's stack and makes `frame` enter the handler. `restart`: number of
 /// a call to repeat afterwards. EFAULT if the stack can't be written.
@@ -96,7 +96,7 @@ pub(crate) fn push(
     }
     let image = fpu_image(frame);
     let fpstate = sp.wrapping_sub(image.len() as u64) & !63;
-    let at = (fpstate.wrapping_sub(size_of::<Frame>() as u64) & !15).wrapping_sub(8);
+    let at = (fpstate.wrapping_sub(size_of::<SignalFrame>() as u64) & !15).wrapping_sub(8);
     let overflows = (on_alt || switched) && !alt.contains(at);
     if overflows || at as usize >= USER_TOP {
         return Err(Errno::EFAULT);
@@ -114,7 +114,7 @@ pub(crate) fn push(
     }
     let mask = task.signals.saved_mask.take().unwrap_or(task.signals.blocked.get());
     context.old_mask = mask.0;
-    let stored = Frame {
+    let stored = SignalFrame {
         restorer: action.restorer as u64,
         uc_flags: UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
         uc_link: 0,
@@ -144,13 +144,13 @@ pub(crate) fn push(
     task.set_blocked(blocked);
 
     frame.rdi = u64::from(signal);
-    frame.rsi = at + core::mem::offset_of!(Frame, info) as u64;
-    frame.rdx = at + core::mem::offset_of!(Frame, uc_flags) as u64;
+    frame.rsi = at + core::mem::offset_of!(SignalFrame, info) as u64;
+    frame.rdx = at + core::mem::offset_of!(SignalFrame, uc_flags) as u64;
     frame.rax = 0;
     frame.rsp = at;
     frame.rip = action.handler as u64;
     frame.rflags &= !STEP_FLAGS;
-    frame.entry = Entry::Fault as u64;
+    frame.set_replaced();
     // A handler starts with fresh floating point state.
     frame.xmm = [[0; 2]; 16];
     task.thread.reset_fpu();
@@ -182,7 +182,7 @@ fn save(f: &TrapFrame) -> Context {
             f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax, f.rcx,
             f.rsp,
         ],
-        rip: patch::program_rip(f.rip),
+        rip: patch::program_address(f.rip),
         flags: f.rflags & !IOPL,
         cs: selector::USER_CS,
         ss: selector::USER_DS,
@@ -197,7 +197,7 @@ fn restore(f: &mut TrapFrame, context: &Context) {
     f.rflags = f.rflags & !CHANGEABLE_FLAGS | context.flags & CHANGEABLE_FLAGS;
     f.cs = u64::from(selector::USER_CS);
     f.ss = u64::from(selector::USER_DS);
-    f.entry = Entry::Fault as u64;
+    f.set_replaced();
 }
 
 /// rt_sigreturn(2). Its result is the restored rax. SIGSEGV for a bad frame.
@@ -212,7 +212,7 @@ pub fn sys_rt_sigreturn(frame: &mut TrapFrame) -> isize {
 }
 
 fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
-    let mut stored = Frame::default();
+    let mut stored = SignalFrame::default();
     user::read_bytes(frame.rsp.wrapping_sub(8) as usize, bytemuck::bytes_of_mut(&mut stored))?;
     let image = match stored.context.fpstate {
         0 => None,
@@ -238,7 +238,7 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
         if stored.uc_flags & UC_STRICT_RESTORE_SS == 0 { selector::USER_DS } else { stored.context.ss };
     crate::signal::selectors::check(task, stored.context.cs, stack_selector);
     let [magic, seen, real, ..] = stored.context.reserved;
-    if magic == SITE_MAGIC && seen == frame.rip && patch::program_rip(real) == seen {
+    if magic == SITE_MAGIC && seen == frame.rip && patch::program_address(real) == seen {
         frame.rip = real;
     }
     Ok(())

@@ -10,7 +10,7 @@ use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use hal::trap::{Entry, TrapFrame};
+use hal::trap::TrapFrame;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
@@ -305,8 +305,7 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
 
     me.thread.reset_fpu();
     me.thread.set_fs_base(0);
-    *frame = TrapFrame::new(new.start.rip, new.start.rsp);
-    frame.entry = Entry::Fault as u64;
+    *frame = TrapFrame::new(new.start.instruction, new.start.stack);
     // All of the frame changed: not the fast way back.
     me.set_work();
 }

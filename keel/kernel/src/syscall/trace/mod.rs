@@ -149,11 +149,11 @@ fn heading(tid: i32) -> String {
 /// Runs a call and prints it.
 pub fn run(frame: &mut TrapFrame, call: impl FnOnce(&mut TrapFrame) -> isize) -> isize {
     let settings = SETTINGS.get();
-    let number = frame.rax;
+    let number = frame.number();
     if !settings.wants(number) {
         return call(frame);
     }
-    let args = super::arguments(frame);
+    let args = frame.arguments();
     let tid = task::with_current(|t| t.tid());
     if settings.lines {
         begin(tid, number, &args);

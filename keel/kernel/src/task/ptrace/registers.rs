@@ -7,7 +7,7 @@ use crate::task::Task;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use hal::fpu;
-use hal::trap::{Entry, TrapFrame};
+use hal::trap::TrapFrame;
 use uapi::{Errno, Result};
 
 /// Code and data selectors that programs see.
@@ -15,8 +15,6 @@ const USER_CS: u64 = 0x33;
 const USER_SS: u64 = 0x2b;
 /// I/O privilege is keel's business; programs of Linux have none.
 const IOPL: u64 = 0x3000;
-/// The trap flag.
-pub(super) const TRAP_FLAG: u64 = 0x100;
 /// Flags that a tracer may change: CF, PF, AF, ZF, SF, TF, DF, OF, RF, AC.
 const CHANGEABLE_FLAGS: u64 = 0x5_0dd5;
 
@@ -63,7 +61,7 @@ pub(super) fn registers(me: &Task, f: &TrapFrame, kind: Kind, number: Option<u64
     if matches!(kind, Kind::Entry | Kind::Filter) {
         rax = -i64::from(Errno::ENOSYS.code()) as u64;
     }
-    let (rip, orig) = (patch::program_rip(f.rip), number.unwrap_or(u64::MAX));
+    let (rip, orig) = (patch::program_address(f.rip), number.unwrap_or(u64::MAX));
     [
         f.r15,
         f.r14,
@@ -113,7 +111,7 @@ pub(super) fn put_registers(me: &Rc<Task>, f: &mut TrapFrame, new: &Registers, o
     }
     crate::signal::selectors::check(me, new[CS] as u16, new[SS] as u16);
     // More than rax: not the fast way back.
-    f.entry = Entry::Fault as u64;
+    f.set_replaced();
 }
 
 /// PTRACE_PEEKUSER: a word of `struct user`: the registers come first, the rest is not kept. EIO.

@@ -1,6 +1,6 @@
 //! Where traced threads stop: at signals, system calls, events and after single steps.
 
-use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers, TRAP_FLAG};
+use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers};
 use super::{TRACEEXEC, TRACEEXIT, TRACESECCOMP, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
 use crate::patch;
 use crate::sched::wait::{Interrupt, park};
@@ -79,7 +79,7 @@ struct Resumed {
     number: Option<u64>,
     /// It has changed registers.
     changed: bool,
-    rax: u64,
+    result: u64,
 }
 
 impl Traced {
@@ -122,7 +122,7 @@ fn stop_here(
     // Who is killed goes on, to its end.
     let _ = park(None, interrupt, || resumed().then_some(()));
     let Some(stop) = me.traced.inner.borrow_mut().stop.take() else {
-        return Resumed { signal: 0, info, number, changed: false, rax: frame.rax };
+        return Resumed { signal: 0, info, number, changed: false, result: frame.result() };
     };
     if stop.changed {
         registers::put_registers(&me, frame, &stop.registers, &before, kind);
@@ -132,14 +132,14 @@ fn stop_here(
     }
     if me.try_mm().is_some_and(|mm| mm.shows_plain_text()) {
         // Out of a trampoline, so that it meets all breakpoints.
-        frame.rip = patch::program_rip(frame.rip);
+        frame.set_instruction_pointer(patch::program_address(frame.instruction_pointer()));
     }
     if stop.changed || stop.extended.is_some() || me.traced.stepping.get() {
         me.set_work();
     }
     let number = Some(stop.registers[ORIG_RAX]).filter(|number| (*number as i64) >= 0);
-    let rax = stop.registers[RAX];
-    Resumed { signal: stop.signal, info: stop.info, number, changed: stop.changed, rax }
+    let result = stop.registers[RAX];
+    Resumed { signal: stop.signal, info: stop.info, number, changed: stop.changed, result }
 }
 
 /// Status of a stop at a system call.
@@ -168,18 +168,18 @@ pub fn entering(frame: &mut TrapFrame, number: u64) -> u64 {
     if stops_at_calls() { call_stop(frame, Kind::Entry, number) } else { number }
 }
 
-/// After a call, whose result lies in rax.
+/// After a call, whose result is in the frame.
 pub fn leaving(frame: &mut TrapFrame, number: u64) {
     if stops_at_calls() {
         call_stop(frame, Kind::Exit, number);
     } else if with_current(|me| me.traced.stepping.get()) {
         // The call was the step.
-        let here = patch::program_rip(frame.rip);
+        let here = patch::program_address(frame.instruction_pointer());
         send::force(&current(), SigInfo::fault(g::SIGTRAP, TRAP_BRKPT, here));
     }
 }
 
-/// A filter leaves a call to the tracer, with `data`: the call's number, or what rax becomes if it shall not be made.
+/// A filter leaves a call to the tracer, with `data`: the call's number, or its result if it shall not be made.
 /// `None`: no tracer requested the event.
 pub fn filtered(frame: &mut TrapFrame, number: u64, data: u32) -> Option<core::result::Result<u64, u64>> {
     if !with_current(|me| me.traced.option(TRACESECCOMP)) {
@@ -188,14 +188,14 @@ pub fn filtered(frame: &mut TrapFrame, number: u64, data: u32) -> Option<core::r
     let status = SIGTRAP | EVENT_SECCOMP << 8;
     let info = SigInfo::new(g::SIGTRAP, status);
     let resumed = stop_here(frame, Kind::Filter, status, info, u64::from(data), Some(number));
-    Some(resumed.number.ok_or(resumed.rax))
+    Some(resumed.number.ok_or(resumed.result))
 }
 
 /// On the way back to the program: it shall run one instruction only, if the tracer wants that.
 #[inline(always)]
 pub fn arm(frame: &mut TrapFrame) {
     if with_current(|me| me.traced.stepping.get()) {
-        frame.rflags |= TRAP_FLAG;
+        frame.set_stepped(true);
     }
 }
 
@@ -208,7 +208,7 @@ fn disarm(me: &Task, frame: &mut TrapFrame) {
 
 /// Makes registers those of a thread that is not stepped through.
 pub fn clear_step(frame: &mut TrapFrame) {
-    frame.rflags &= !TRAP_FLAG;
+    frame.set_stepped(false);
 }
 
 /// A signal handler begins instead of the instruction that was to be stepped over.
@@ -231,7 +231,7 @@ pub fn interrupted(frame: &mut TrapFrame, call: Option<u64>) -> Option<Option<u6
     resumed.changed.then_some(resumed.number)
 }
 
-/// A signal is about to be delivered: what becomes of it. `call`: the number of the call whose result lies in rax.
+/// A signal is about to be delivered: what becomes of it. `call`: the number of the call whose result is in the frame.
 /// The second result is there if the tracer has changed registers: the call that they belong to now.
 pub fn delivering(frame: &mut TrapFrame, info: SigInfo, call: Option<u64>) -> (Option<SigInfo>, Option<Option<u64>>) {
     let resumed = stop_here(frame, Kind::Signal, info.signo, info, 0, call);
@@ -296,7 +296,7 @@ fn event(frame: &mut TrapFrame, event: i32, message: u64, number: Option<u64>) {
 /// The creator of a thread stops.
 pub fn create_stop(frame: &mut TrapFrame, which: Option<i32>, child: i32) {
     if let Some(which) = which {
-        let number = frame.rax;
+        let number = frame.number();
         event(frame, which, child as u64, Some(number));
     }
 }
@@ -304,7 +304,7 @@ pub fn create_stop(frame: &mut TrapFrame, which: Option<i32>, child: i32) {
 /// A vfork(2) is over.
 pub fn vfork_done(frame: &mut TrapFrame, child: i32) {
     if with_current(|me| me.traced.option(TRACEVFORKDONE)) {
-        let number = frame.rax;
+        let number = frame.number();
         event(frame, EVENT_VFORK_DONE, child as u64, Some(number));
     }
 }

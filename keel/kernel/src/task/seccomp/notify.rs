@@ -51,7 +51,7 @@ enum State {
     New,
     /// The supervisor has it.
     Taken,
-    /// Result for rax.
+    /// Result of the call.
     Answered(i64),
     /// The call shall be made.
     Passed,
@@ -92,7 +92,7 @@ pub(super) struct Listener {
 pub(super) enum Outcome {
     /// It is made.
     Pass,
-    /// It is not; result for rax.
+    /// It is not; its result.
     Result(i64),
     /// It is repeated, or interrupted, as the signal wants that came.
     Interrupted,

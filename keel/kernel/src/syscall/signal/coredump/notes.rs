@@ -62,7 +62,7 @@ pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: 
     extended(&mut out, fpu::capture(frame));
     for task in me.process().threads().filter(|task| !Rc::ptr_eq(task, me)) {
         // One that runs on another processor has its registers there.
-        let Some(frame) = task.thread.frame() else { continue };
+        let Some(frame) = task.thread.registers() else { continue };
         note(&mut out, b"CORE", NT_PRSTATUS, &status(&task, &frame, info));
         if let Some(image) = task.thread.extended_state() {
             extended(&mut out, image);
