@@ -1,6 +1,7 @@
-//! The platform of keel: everything that touches the machine, and the only guest crate with unsafe.
+//! Everything of keel that touches the machine, and the only guest crate with unsafe.
 //!
-//! Above it is plain Rust. Key types: [`frame::Frame`] (a counted 4 KiB page of memory),
+//! The processor is in a folder, and so is the platform; all others reach them through the contract (`contract.rs`,
+//! `docs/platform.md`). Above this crate is plain Rust. Key types: [`frame::Frame`] (a counted 4 KiB page of memory),
 //! [`paging::AddressSpace`] (page tables), [`thread::Thread`] (kernel stack and saved state of a
 //! thread), [`trap::TrapFrame`] (registers of a program at its entry into keel).
 //!
