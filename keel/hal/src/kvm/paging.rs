@@ -347,11 +347,6 @@ impl AddressSpace {
         Root(self.root)
     }
 
-    /// Whether this is the CPU's address space.
-    pub fn is_active(&self) -> bool {
-        active().get() == self.root
-    }
-
     /// Stops the other virtual CPUs that run in this space until this one leaves keel; they forget their
     /// cached translations before they go on. The methods that take permissions away do so themselves.
     pub fn stop_others(&self) {
@@ -362,14 +357,14 @@ impl AddressSpace {
 
     /// Forgets cached translations if this space is active; the next activation does otherwise.
     pub fn flush(&self) {
-        if self.is_active() {
+        if self.root().is_active() {
             load(self.root);
         }
     }
 
     /// Forgets one cached translation if this space is active.
     pub fn flush_page(&self, va: usize) {
-        if self.is_active() {
+        if self.root().is_active() {
             privileged::invalidate_page(va);
         }
     }
@@ -411,6 +406,13 @@ pub(crate) fn unmap_keel_page(va: usize) {
 /// The root table of an address space.
 #[derive(Clone, Copy, Debug)]
 pub struct Root(u64);
+
+impl Root {
+    /// Whether it is the CPU's.
+    pub fn is_active(self) -> bool {
+        active().get() == self.0
+    }
+}
 
 /// Makes a space the CPU's, as [`AddressSpace::activate`] does, without the big lock: under software-nested KVM loading a
 /// root table takes some 10 us. The caller holds no borrows, is the thread that runs in the space, and so keeps it.
@@ -467,7 +469,7 @@ fn free_tables(table: Table, level: usize) {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        if self.is_active() {
+        if self.root().is_active() {
             load(BOOT_TABLES as u64);
         }
         // Idle ones may still be in this space: the table stays a root table as long as they are.

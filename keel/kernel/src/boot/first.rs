@@ -102,7 +102,7 @@ pub fn first(
             fail(errno, &name);
         }
     }));
-    sched::resume(&task);
+    sched::resume(&task.sched);
     drop(task);
     drop(init);
     sched::run_first()

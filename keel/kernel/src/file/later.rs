@@ -45,7 +45,7 @@ pub(super) fn gone() -> Rc<dyn FileOps> {
 /// The last use of a description is over: now, or a little later.
 pub(super) fn close(file: &mut File) {
     let Some(me) = sched::try_current() else { return file.end() };
-    let nesting = &me.entity().nesting;
+    let nesting = &me.nesting;
     let depth = nesting.get();
     if depth >= MOST_NESTED {
         let mut waiting = WAITING.borrow_mut();

@@ -64,13 +64,13 @@ pub struct File {
 /// Counts a read for `/proc/PID/io`. What the quick way serves (the null device) is not counted.
 #[inline(always)]
 fn count_read(bytes: usize) {
-    sched::with_entity(|entity| entity.io.count_read(bytes));
+    sched::with_current(|thread| thread.io.count_read(bytes));
 }
 
 /// Counts a write for `/proc/PID/io`.
 #[inline(always)]
 fn count_write(bytes: usize) {
-    sched::with_entity(|entity| entity.io.count_write(bytes));
+    sched::with_current(|thread| thread.io.count_write(bytes));
 }
 
 impl File {

@@ -90,7 +90,7 @@ impl Request {
 
     fn finish(&self, outcome: Result<()>) {
         self.outcome.set(Some(outcome));
-        sched::wake(&self.task);
+        sched::wake(&self.task.sched);
     }
 
     /// Whether it waits for this semaphore to rise, or to become zero.

@@ -195,11 +195,6 @@ impl Mm {
         self.inner.borrow().space.root()
     }
 
-    /// Whether it is the CPU's address space.
-    pub fn is_active(&self) -> bool {
-        self.inner.borrow().space.is_active()
-    }
-
     /// Makes it the CPU's address space.
     pub fn activate(&self) {
         self.inner.borrow().space.activate();

@@ -22,7 +22,7 @@ pub fn access_ok(addr: usize, len: usize) -> Result<()> {
 /// Makes the stopped access possible. EFAULT if it can't be.
 #[cold]
 fn resolve(stopped: Stopped, access: Access) -> Result<()> {
-    sched::current().entity().count(|u| u.minor_faults += 1);
+    sched::with_current(|me| me.count(|u| u.minor_faults += 1));
     loop {
         match caller().space().fault(stopped.address, access) {
             Ok(()) => return Ok(()),

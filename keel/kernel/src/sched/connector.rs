@@ -5,7 +5,7 @@
 //! can before it re-enters. Dense requests ask the helper to poll: the monitor wakes it at the next exit if
 //! the host has a processor for it.
 
-use super::{Schedulable, current, try_current, wake};
+use super::{Thread, current, try_current, wake};
 use crate::sched::wait::{Interrupt, park};
 use abi::boot::flags;
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
@@ -28,7 +28,7 @@ type Callback = Box<dyn FnOnce(Result<Reply>)>;
 enum Slot {
     Free,
     /// A thread waits for it (`None`: on the spot, not parked).
-    Waited(Option<Rc<dyn Schedulable>>),
+    Waited(Option<Rc<Thread>>),
     /// A callback.
     Told(Callback),
     /// A callback, which may never run.

@@ -6,13 +6,13 @@
 //! No more virtual CPUs are kept busy than the host has processors: one that the host has descheduled may hold a lock.
 
 use super::thread::{set_current, try_current};
-use super::{CPUS, Entity, Schedulable, here};
+use super::{CPUS, Entity, Thread, here};
 use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
-use hal::thread::{self, Thread};
+use hal::thread::{self, Thread as Context};
 use hal::{percpu, ring, smp};
 
 /// Virtual CPUs that have nothing to run, one bit each: they poll, or wait in the monitor.
@@ -172,8 +172,8 @@ pub(crate) fn is_expected(entity: &Entity) -> bool {
 
 /// What running a queued thread on this virtual CPU costs more than running another one, as ns of virtual time; `None`: it
 /// shall not run here. Where the queue is `crowded`, all that may run here cost the same.
-pub(crate) fn cost(task: &dyn Schedulable, cpu: usize, crowded: bool) -> Option<u64> {
-    let entity = task.entity();
+pub(crate) fn cost(task: &Thread, cpu: usize, crowded: bool) -> Option<u64> {
+    let entity: &Entity = task;
     if !entity.may_use(cpu) || is_expected(entity) {
         return None;
     }
@@ -198,8 +198,8 @@ fn is_fresh(entity: &Entity) -> bool {
 
 /// Tells a polling virtual CPU of a queued thread: the one that it ran on last, or any if this one would have to load its
 /// address space. Whether there is one.
-pub(crate) fn tell_polling(task: &dyn Schedulable) -> bool {
-    let entity = task.entity();
+pub(crate) fn tell_polling(task: &Thread) -> bool {
+    let entity: &Entity = task;
     let polling = POLLING.get() & entity.affinity.get() as u32;
     if polling == 0 {
         return false;
@@ -271,7 +271,7 @@ fn start_cpu(cpu: usize) {
     for cpu in [percpu::cpu_index(), cpu] {
         let Some(slot) = CPUS.get(cpu) else { return };
         if slot.idle.borrow().is_none() {
-            let Some(thread) = Thread::idle() else { return };
+            let Some(thread) = Context::idle() else { return };
             *slot.idle.borrow_mut() = Some(Rc::new(thread));
         }
     }

@@ -155,11 +155,6 @@ impl Entity {
         self.switches.get()
     }
 
-    /// Whether it runs on this virtual CPU now.
-    pub(crate) fn runs_here(&self) -> bool {
-        self.state.get() == State::Running && self.cpu.get() == hal::percpu::cpu_index()
-    }
-
     pub(crate) fn may_use(&self, cpu: usize) -> bool {
         self.affinity.get() >> cpu & 1 != 0
     }

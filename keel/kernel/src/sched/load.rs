@@ -3,7 +3,7 @@
 //! Linux looks every five seconds. Keel has no clock that ticks for ever, so it makes up for the times that have
 //! passed when time is accounted: what ran is known exactly, and who waits is who waits now.
 
-use super::thread::with_current;
+use super::with_current;
 use core::cell::Cell;
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
@@ -68,7 +68,7 @@ fn advance(now_ns: u64) {
 /// Load averages over 1, 5 and 15 minutes times 65536.
 pub fn averages() -> [u64; 3] {
     // Accounts the running thread, too.
-    with_current(|me| me.entity().usage());
+    with_current(|me| me.usage());
     let now = monotonic_ns();
     add(0, now);
     STATE.get().loads.map(|load| load << SYSINFO_SHIFT)

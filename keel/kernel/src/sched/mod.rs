@@ -17,18 +17,19 @@ pub mod wait;
 
 pub use cpus::start_on_cpu;
 pub use entity::{Entity, State, Usage};
-pub use thread::{Schedulable, current, try_current, with_entity};
+pub use thread::{Owner, Thread, current, current_of, try_current, with_current};
 pub use wait::Interrupt;
 
 use cpus::{IDLE, all_cpus, call_cpu_for, start_another};
-use thread::{set_current, try_with_current, with_current};
+use thread::set_current;
 
 use abi::layout::MAX_CPUS;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
-use hal::thread::Thread;
+use hal::paging::Root;
+use hal::thread::Thread as Context;
 use hal::{percpu, ring, smp};
 use keel_core::runq::RunQueue;
 use uapi::{Errno, Result};
@@ -43,7 +44,7 @@ const PREEMPT_NS: u64 = 1_000_000;
 /// With more threads in the queue, a virtual CPU takes the first.
 const CROWD: usize = 8;
 
-static QUEUE: Global<RefCell<RunQueue<Rc<dyn Schedulable>>>> = Global::new(RefCell::new(RunQueue::new()));
+static QUEUE: Global<RefCell<RunQueue<Rc<Thread>>>> = Global::new(RefCell::new(RunQueue::new()));
 
 /// Makes room in the queue for one more thread than exist, so that waking one takes no memory. ENOMEM.
 pub fn reserve() -> Result<()> {
@@ -53,16 +54,23 @@ pub fn reserve() -> Result<()> {
 /// The scheduler's state of a virtual CPU.
 struct Cpu {
     /// A thread that ended: dropped by the next thread there, on another stack and in another address space.
-    ended: RefCell<Option<Rc<dyn Schedulable>>>,
+    ended: RefCell<Option<Rc<dyn Owner>>>,
+    /// The root page table of the thread that was switched to, until that has loaded it.
+    root: Cell<Option<Root>>,
     /// What runs when nothing else does, once several virtual CPUs were awake.
-    idle: RefCell<Option<Rc<Thread>>>,
+    idle: RefCell<Option<Rc<Context>>>,
     /// How long it polls for work before it idles.
     poll_ns: Cell<u64>,
 }
 
 impl Cpu {
     const fn new() -> Self {
-        Self { ended: RefCell::new(None), idle: RefCell::new(None), poll_ns: Cell::new(cpus::LEAST_POLL_NS) }
+        Self {
+            ended: RefCell::new(None),
+            root: Cell::new(None),
+            idle: RefCell::new(None),
+            poll_ns: Cell::new(cpus::LEAST_POLL_NS),
+        }
     }
 }
 
@@ -77,23 +85,23 @@ fn here() -> &'static Cpu {
 }
 
 /// Ends the sleep of a thread; whether it slept.
-pub fn wake<T: Schedulable + ?Sized>(task: &Rc<T>) -> bool {
-    if !matches!(task.entity().state.get(), State::Sleeping(_)) {
+pub fn wake(task: &Rc<Thread>) -> bool {
+    if !matches!(task.state.get(), State::Sleeping(_)) {
         return false;
     }
-    enqueue(task.clone().scheduled());
+    enqueue(task);
     true
 }
 
 /// Lets a stopped or new thread run.
-pub fn resume<T: Schedulable + ?Sized>(task: &Rc<T>) {
-    if task.entity().state.get() == State::Stopped {
-        enqueue(task.clone().scheduled());
+pub fn resume(task: &Rc<Thread>) {
+    if task.state.get() == State::Stopped {
+        enqueue(task);
     }
 }
 
-fn enqueue(task: Rc<dyn Schedulable>) {
-    let entity = task.entity();
+fn enqueue(task: &Rc<Thread>) {
+    let entity: &Entity = task;
     entity.state.set(State::Queued);
     let time = QUEUE.borrow_mut().push(task.clone(), entity.virtual_time.get(), SLEEP_CREDIT_NS);
     entity.virtual_time.set(time);
@@ -103,7 +111,7 @@ fn enqueue(task: Rc<dyn Schedulable>) {
         entity.queued_ns.set(monotonic_ns());
         if entity.free.get() {
             count_free(1);
-            if cpus::tell_polling(&*task) {
+            if cpus::tell_polling(task) {
                 return;
             }
         } else {
@@ -111,7 +119,7 @@ fn enqueue(task: Rc<dyn Schedulable>) {
         }
     }
     // A running thread sees to the tick, and whether it should give way, when its call is over.
-    if try_current().is_some_and(|me| me.entity().state.get() == State::Running) {
+    if try_current().is_some_and(|me| me.state.get() == State::Running) {
         percpu::set_work_pending();
     }
 }
@@ -136,11 +144,11 @@ fn leaves_queue() -> bool {
 }
 
 /// Takes the thread that runs next on this virtual CPU out of the queue.
-fn dequeue() -> Option<Rc<dyn Schedulable>> {
+fn dequeue() -> Option<Rc<Thread>> {
     let cpu = percpu::cpu_index();
     let crowded = is_crowded();
-    let next = QUEUE.borrow_mut().pop(|task| cpus::cost(&**task, cpu, crowded))?;
-    if next.entity().free.take() {
+    let next = QUEUE.borrow_mut().pop(|task| cpus::cost(task, cpu, crowded))?;
+    if next.free.take() {
         count_free(-1);
     }
     Some(next)
@@ -191,15 +199,15 @@ fn tick(on: bool) {
 /// Parks the current thread until it is woken.
 pub fn sleep(interrupt: Interrupt) {
     with_current(|me| {
-        me.entity().state.set(State::Sleeping(interrupt));
-        me.entity().count(|u| u.voluntary += 1);
+        me.state.set(State::Sleeping(interrupt));
+        me.count(|u| u.voluntary += 1);
     });
     schedule();
 }
 
 /// Parks the current thread until [`resume`].
 pub fn stop() {
-    with_current(|me| me.entity().state.set(State::Stopped));
+    with_current(|me| me.state.set(State::Stopped));
     schedule();
 }
 
@@ -209,29 +217,31 @@ pub fn yield_now() {
         return;
     }
     let me = current();
-    me.entity().account();
+    me.account();
     // Behind all threads that are queued now.
-    let last = QUEUE.borrow().iter().map(|t| t.entity().virtual_time.get()).max().unwrap_or(0);
-    me.entity().virtual_time.set(me.entity().virtual_time.get().max(last));
-    enqueue(me);
+    let last = QUEUE.borrow().iter().map(|t| t.virtual_time.get()).max().unwrap_or(0);
+    me.virtual_time.set(me.virtual_time.get().max(last));
+    enqueue(&me);
+    drop(me);
     schedule();
 }
 
 /// Lets another thread run if it has had less time than the current one.
 pub fn preempt() {
     let cpu = percpu::cpu_index();
-    let banned = !with_current(|me| me.entity().may_use(cpu));
-    let least = QUEUE.borrow().least(|task| task.entity().may_use(cpu) && !cpus::is_expected(task.entity()));
+    let banned = !with_current(|me| me.may_use(cpu));
+    let least = QUEUE.borrow().least(|task| task.may_use(cpu) && !cpus::is_expected(task));
     if least.is_none() && !banned {
         return;
     }
     let me = current();
-    me.entity().account();
-    if !banned && least.is_some_and(|least| least + PREEMPT_NS >= me.entity().virtual_time.get()) {
+    me.account();
+    if !banned && least.is_some_and(|least| least + PREEMPT_NS >= me.virtual_time.get()) {
         return;
     }
-    me.entity().count(|u| u.involuntary += 1);
-    enqueue(me);
+    me.count(|u| u.involuntary += 1);
+    enqueue(&me);
+    drop(me);
     schedule();
 }
 
@@ -242,7 +252,7 @@ pub fn poll_events() {
 }
 
 /// The next thread to run: waits until there is one. `None`: the idle thread does that.
-fn pick() -> Option<Rc<dyn Schedulable>> {
+fn pick() -> Option<Rc<Thread>> {
     loop {
         // What the last thread still has to look after is its own; while the flag stands, the CPU
         // does not idle. Taken before the look, so that a kick after it is not lost.
@@ -276,30 +286,40 @@ fn idle_until(deadline_ns: Option<u64>) {
 /// Gives the CPU to the next thread; the current one has set its state.
 fn schedule() {
     let me = current();
-    me.entity().account();
+    me.account();
     let next = pick();
     if let Some(next) = &next {
-        prepare(&**next);
+        prepare(next);
         if Rc::ptr_eq(&me, next) {
             return;
         }
     }
-    let from = me.thread().clone();
+    let from = me.context.clone();
     // Nothing on this stack may keep another thread alive while this one sleeps.
     drop(me);
     hand_over(from, next);
     finish_switch();
-    let me = current();
-    me.entity().switches.set(me.entity().switches.get().wrapping_add(1));
-    me.resumed();
+    with_current(|me| {
+        let switches = &me.switches;
+        switches.set(switches.get().wrapping_add(1));
+        if let Some(owner) = me.owner() {
+            owner.resumed();
+        }
+    });
+}
+
+/// Makes a thread the current one of this virtual CPU, which is about to switch to it.
+fn make_current(next: Rc<Thread>) {
+    here().root.set(next.root());
+    set_current(percpu::cpu_index(), next);
 }
 
 /// Leaves a thread for the next one, or for the idle thread.
-fn hand_over(from: Rc<Thread>, next: Option<Rc<dyn Schedulable>>) {
+fn hand_over(from: Rc<Context>, next: Option<Rc<Thread>>) {
     let to = match next {
         Some(next) => {
-            let to = next.thread().clone();
-            set_current(percpu::cpu_index(), next);
+            let to = next.context.clone();
+            make_current(next);
             to
         }
         None => match here().idle.borrow().as_ref() {
@@ -315,13 +335,13 @@ pub fn idle() -> ! {
     loop {
         finish_switch();
         let next = wait_for_work();
-        prepare(&*next);
+        prepare(&next);
         let Some(from) = here().idle.borrow().clone() else { unreachable!("this thread is gone") };
         hand_over(from, Some(next));
     }
 }
 
-fn wait_for_work() -> Rc<dyn Schedulable> {
+fn wait_for_work() -> Rc<Thread> {
     let own = 1 << percpu::cpu_index();
     // Until it is woken, which has a reason.
     let mut retires = leaves_queue();
@@ -353,8 +373,8 @@ fn wait_for_work() -> Rc<dyn Schedulable> {
 }
 
 /// Makes a thread ready to be switched to.
-fn prepare(next: &dyn Schedulable) {
-    let entity = next.entity();
+fn prepare(next: &Thread) {
+    let entity: &Entity = next;
     entity.state.set(State::Running);
     entity.cpu.set(percpu::cpu_index());
     let now = monotonic_ns();
@@ -375,9 +395,8 @@ fn prepare(next: &dyn Schedulable) {
 /// behind.
 pub fn finish_switch() {
     // Only now, since it is done without the lock: another virtual CPU may continue the thread before on its stack.
-    let root = try_with_current(|me| if me.entity().runs_here() { me.root() } else { None });
-    if root.is_some_and(hal::paging::activate_unlocked) && all_cpus() != 1 {
-        with_current(|me| cpus::note_load(me.entity()));
+    if here().root.take().is_some_and(hal::paging::activate_unlocked) && all_cpus() != 1 {
+        with_current(|me| cpus::note_load(me));
     }
     let ended = here().ended.take();
     if let Some(ended) = ended {
@@ -388,14 +407,15 @@ pub fn finish_switch() {
 /// Ends the current thread. The caller holds no counted handle, nothing on this stack is dropped any more.
 pub fn end() -> ! {
     let me = current();
-    me.entity().account();
-    me.entity().state.set(State::Dead);
-    here().ended.replace(Some(me));
+    me.account();
+    me.state.set(State::Dead);
+    here().ended.replace(me.owner());
+    drop(me);
     let next = pick();
     if let Some(next) = &next {
-        prepare(&**next);
+        prepare(next);
     }
-    let from = with_current(|me| me.thread().clone());
+    let from = with_current(|me| me.context.clone());
     hand_over(from, next);
     unreachable!("an ended thread runs again")
 }
@@ -403,9 +423,9 @@ pub fn end() -> ! {
 /// Starts the first thread from the boot stack.
 pub fn run_first() -> ! {
     let Some(next) = pick() else { unreachable!("one virtual CPU boots") };
-    prepare(&*next);
-    let thread = next.thread().clone();
-    set_current(percpu::cpu_index(), next);
+    prepare(&next);
+    let thread = next.context.clone();
+    make_current(next);
     hal::thread::switch(None, &thread);
     unreachable!("the boot stack is never switched to")
 }
@@ -413,10 +433,10 @@ pub fn run_first() -> ! {
 /// Work of a thread before it returns to its program, except signals.
 pub fn look_around() {
     percpu::take_work_pending();
-    with_current(|me| me.entity().work.set(false));
+    with_current(|me| me.work.set(false));
     poll_events();
     if timer::counts_cpu_time() {
-        current().check_cpu_time();
+        current().owner().inspect(|owner| owner.check_cpu_time());
     }
     preempt();
     timer::program();

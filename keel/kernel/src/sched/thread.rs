@@ -2,23 +2,16 @@
 
 use super::{Entity, Interrupt};
 use abi::layout::MAX_CPUS;
-use alloc::rc::Rc;
-use core::cell::RefCell;
+use alloc::rc::{Rc, Weak};
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use core::ops::Deref;
 use hal::cell::{Global, Padded};
 use hal::paging::Root;
-use hal::thread::Thread;
+use hal::thread::Thread as Context;
 
-/// What can be scheduled. The scheduler knows its own state of a thread, its kernel stack and its address space; what
-/// else belongs to a thread it reaches by these few calls.
-pub trait Schedulable {
-    /// The scheduler's state of it.
-    fn entity(&self) -> &Entity;
-    /// Kernel stack and registers.
-    fn thread(&self) -> &Rc<Thread>;
-    /// The root page table that it runs with; `None` once it has left its address space.
-    fn root(&self) -> Option<Root>;
-    /// Whether this virtual CPU would have to load its address space.
-    fn needs_load(&self) -> bool;
+/// What else belongs to a thread, from the layers above: the scheduler reaches it by these few calls.
+pub trait Owner {
     /// Whether something has come that ends a sleep of this kind.
     fn is_interrupted(&self, by: Interrupt) -> bool;
     /// It becomes the current thread of a virtual CPU.
@@ -29,14 +22,70 @@ pub trait Schedulable {
     fn check_cpu_time(&self);
     /// It ended, and another thread runs on another stack: drops what it could not drop itself.
     fn release(self: Rc<Self>);
-    /// The same thread for the scheduler's queues.
-    fn scheduled(self: Rc<Self>) -> Rc<dyn Schedulable>;
+    /// Itself, for the layer that it comes from.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A thread that can be scheduled: the scheduler's state, a kernel stack with registers, and an address space.
+pub struct Thread {
+    entity: Entity,
+    /// Kernel stack and registers.
+    pub(super) context: Rc<Context>,
+    /// The root page table that it runs with; `None` once it has left its address space.
+    root: Cell<Option<Root>>,
+    owner: Weak<dyn Owner>,
+}
+
+impl core::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Thread").field("entity", &self.entity).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Thread {
+    type Target = Entity;
+
+    #[inline(always)]
+    fn deref(&self) -> &Entity {
+        &self.entity
+    }
+}
+
+impl Thread {
+    /// A thread, stopped.
+    pub fn new(entity: Entity, context: Rc<Context>, root: Option<Root>, owner: Weak<dyn Owner>) -> Rc<Self> {
+        Rc::new(Self { entity, context, root: Cell::new(root), owner })
+    }
+
+    /// What else belongs to it; `None` once nobody holds that any more.
+    pub fn owner(&self) -> Option<Rc<dyn Owner>> {
+        self.owner.upgrade()
+    }
+
+    /// It runs with another root page table, or, after its end, with none of its own.
+    pub fn set_root(&self, root: Option<Root>) {
+        self.root.set(root);
+    }
+
+    pub(super) fn root(&self) -> Option<Root> {
+        self.root.get()
+    }
+
+    /// Whether this virtual CPU would have to load its address space.
+    pub(super) fn needs_load(&self) -> bool {
+        self.root.get().is_some_and(|root| !root.is_active())
+    }
+
+    /// Whether something has come that ends a sleep of this kind.
+    pub fn is_interrupted(&self, by: Interrupt) -> bool {
+        by != Interrupt::Never && self.owner().is_none_or(|owner| owner.is_interrupted(by))
+    }
 }
 
 /// A virtual CPU's current thread.
-type Current = Padded<RefCell<Option<Rc<dyn Schedulable>>>>;
+type Current = Padded<RefCell<Option<Rc<Thread>>>>;
 
-/// The thread that runs on each virtual CPU, for that CPU only.
+/// The thread that runs on each virtual CPU; under the big lock.
 static CURRENT: Global<[Current; MAX_CPUS]> = Global::new([const { Padded::new(RefCell::new(None)) }; MAX_CPUS]);
 
 /// The running thread.
@@ -44,7 +93,7 @@ static CURRENT: Global<[Current; MAX_CPUS]> = Global::new([const { Padded::new(R
 /// # Panics
 /// Outside of any thread (early boot).
 #[inline]
-pub fn current() -> Rc<dyn Schedulable> {
+pub fn current() -> Rc<Thread> {
     match try_current() {
         Some(thread) => thread,
         None => unreachable!("no thread runs yet"),
@@ -53,7 +102,7 @@ pub fn current() -> Rc<dyn Schedulable> {
 
 /// The running thread; `None` during boot.
 #[inline]
-pub fn try_current() -> Option<Rc<dyn Schedulable>> {
+pub fn try_current() -> Option<Rc<Thread>> {
     CURRENT.get(hal::percpu::cpu_index())?.borrow().clone()
 }
 
@@ -62,32 +111,26 @@ pub fn try_current() -> Option<Rc<dyn Schedulable>> {
 /// # Panics
 /// Outside of any thread (early boot).
 #[inline]
-pub(super) fn with_current<R>(f: impl FnOnce(&dyn Schedulable) -> R) -> R {
+pub fn with_current<R>(f: impl FnOnce(&Thread) -> R) -> R {
     match CURRENT[hal::percpu::cpu_index() % MAX_CPUS].borrow().as_ref() {
-        Some(thread) => f(&**thread),
+        Some(thread) => f(thread),
         None => unreachable!("no thread runs yet"),
     }
 }
 
-/// Runs `f` on the scheduler's state of the running thread. `f` must neither block nor exit.
-///
-/// # Panics
-/// Outside of any thread (early boot).
-#[inline(always)]
-pub fn with_entity<R>(f: impl FnOnce(&Entity) -> R) -> R {
-    with_current(|thread| f(thread.entity()))
-}
-
-/// Like [`with_current`], but `None` during boot.
-pub(super) fn try_with_current<R>(f: impl FnOnce(&dyn Schedulable) -> Option<R>) -> Option<R> {
-    f(&**CURRENT.get(hal::percpu::cpu_index())?.try_borrow().ok()?.as_ref()?)
+/// The thread that runs on a virtual CPU, or did last.
+pub fn current_of(cpu: usize) -> Option<Rc<Thread>> {
+    CURRENT.get(cpu)?.borrow().clone()
 }
 
 /// Makes a thread the current one of a virtual CPU: this one, or one that does not run yet.
-pub(super) fn set_current(cpu: usize, thread: Rc<dyn Schedulable>) {
+pub(super) fn set_current(cpu: usize, thread: Rc<Thread>) {
+    let owner = thread.owner();
     if let Some(current) = CURRENT.get(cpu) {
         // The replaced handle is dropped after the borrow ends.
-        let _old = current.replace(Some(thread.clone()));
-        thread.becomes_current(cpu);
+        let _old = current.replace(Some(thread));
+    }
+    if let Some(owner) = owner {
+        owner.becomes_current(cpu);
     }
 }

@@ -1,6 +1,6 @@
 //! Pending deadlines: threads to wake and timers to fire, and when the monitor interrupts a program for them.
 
-use super::{Schedulable, set_tick, wake};
+use super::{Thread, set_tick, wake};
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
@@ -13,7 +13,7 @@ pub const SECOND: u64 = 1_000_000_000;
 
 /// What happens at a deadline.
 enum Event {
-    Wake(Rc<dyn Schedulable>),
+    Wake(Rc<Thread>),
     Fire(Weak<Timer>),
 }
 
@@ -66,7 +66,7 @@ fn insert(deadline_ns: u64, event: Event) -> TimerKey {
 
 /// Wakes a sleeping thread at a deadline (monotonic ns). The monitor is notified when another
 /// program gets the CPU, or when the CPU idles.
-pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<dyn Schedulable>) -> TimerKey {
+pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<Thread>) -> TimerKey {
     insert(deadline_ns, Event::Wake(task.clone()))
 }
 

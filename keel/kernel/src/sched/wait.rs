@@ -1,6 +1,6 @@
 //! Blocking: queues of waiters, and the one function that parks a thread.
 
-use super::{Schedulable, current, sleep, timer, wake};
+use super::{Thread, current, sleep, timer, wake};
 
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ pub trait Wake {
 /// Waiters for one condition, first come first served.
 #[derive(Default)]
 pub struct WaitQueue {
-    threads: RefCell<Pieces<Rc<dyn Schedulable>>>,
+    threads: RefCell<Pieces<Rc<Thread>>>,
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,
     /// Calls without the big lock may make the condition hold.
     unlocked: bool,
@@ -152,12 +152,12 @@ impl WaitQueue {
         }
     }
 
-    fn enter(&self, task: &Rc<dyn Schedulable>) {
+    fn enter(&self, task: &Rc<Thread>) {
         self.threads.borrow_mut().push_back(task.clone());
         self.changed();
     }
 
-    fn leave(&self, task: &Rc<dyn Schedulable>) {
+    fn leave(&self, task: &Rc<Thread>) {
         let mut threads = self.threads.borrow_mut();
         let at = threads.iter().position(|t| Rc::ptr_eq(t, task));
         if let Some(at) = at {

@@ -96,7 +96,7 @@ fn prepare(process: &Rc<Process>, signal: u32) {
         process.signals.stopped_by.set(0);
         process.signals.stop_news.set(false);
         for task in process.threads() {
-            sched::resume(&task);
+            sched::resume(&task.sched);
             ptrace::continued(&task);
         }
         if was_stopped {
@@ -153,9 +153,9 @@ pub(crate) fn kill_thread(task: &Rc<Task>) {
     task.set_work();
     match task.sched.state() {
         sched::State::Sleeping(Interrupt::BySignal | Interrupt::ByKill) => {
-            sched::wake(task);
+            sched::wake(&task.sched);
         }
-        sched::State::Stopped => sched::resume(task),
+        sched::State::Stopped => sched::resume(&task.sched),
         _ => {}
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn kill_thread(task: &Rc<Task>) {
 pub(crate) fn tell(task: &Rc<Task>) {
     task.set_work();
     if task.sched.state() == sched::State::Sleeping(Interrupt::BySignal) {
-        sched::wake(task);
+        sched::wake(&task.sched);
     }
 }
 

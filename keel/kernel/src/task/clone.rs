@@ -209,7 +209,7 @@ fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
     let tid = child.tid();
     let gate = child.vfork.borrow().clone();
     let event = ptrace::created(&me, &child, gate.is_some(), request.exit_signal);
-    sched::resume(&child);
+    sched::resume(&child.sched);
     drop(child);
     ptrace::create_stop(frame, event, tid);
     if let Some(gate) = gate {

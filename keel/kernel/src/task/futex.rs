@@ -133,7 +133,7 @@ pub(crate) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
             return if futex_pi::has_waiters(key) { Err(Errno::EINVAL) } else { Ok(woken) };
         };
         waiter.woken.set(true);
-        sched::wake(&waiter.task);
+        sched::wake(&waiter.task.sched);
         woken += 1;
     }
     Ok(woken)
@@ -267,7 +267,7 @@ fn requeue_to_lock(address: usize, private: bool, move_count: usize, lock: usize
         let owns = moved.owns.get();
         waiter.moved.replace(Some(moved));
         if owns {
-            sched::wake(&waiter.task);
+            sched::wake(&waiter.task.sched);
         }
         done += 1;
     }

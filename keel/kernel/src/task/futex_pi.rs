@@ -190,6 +190,6 @@ fn hand_over(key: Key, inherits: bool) {
     if let Some(next) = next {
         next.inherits.set(inherits);
         next.owns.set(true);
-        sched::wake(&next.task);
+        sched::wake(&next.task.sched);
     }
 }

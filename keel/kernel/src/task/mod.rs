@@ -40,14 +40,14 @@ pub use process::Process;
 use crate::file::{FdTable, unlocked::Cores};
 use crate::ipc::sem;
 use crate::mm::{Mm, policy::Policy};
-use crate::sched::{self, Interrupt, Schedulable};
+use crate::sched::{self, Interrupt, Owner};
 use crate::signal::TaskSignals;
 use crate::time::itimer;
 use abi::layout::MAX_CPUS;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
+use core::any::Any;
 use core::cell::{Cell, Ref, RefCell};
 use hal::cell::{Global, Padded};
-use hal::paging::Root;
 use hal::sync::grace::Published;
 use hal::thread::Thread;
 
@@ -57,8 +57,6 @@ type ByCpu = Global<[Padded<RefCell<Option<Rc<Task>>>>; MAX_CPUS]>;
 /// The thread that runs on each virtual CPU. Quick calls borrow their own without the big lock, and borrows are counted
 /// without atomic operations: there is no other borrow while the virtual CPU runs.
 static CURRENT: ByCpu = Global::new([const { Padded::new(RefCell::new(None)) }; MAX_CPUS]);
-/// The same for others to look at, under the lock.
-static SHOWN: ByCpu = Global::new([const { Padded::new(RefCell::new(None)) }; MAX_CPUS]);
 
 /// A thread.
 pub struct Task {
@@ -77,7 +75,7 @@ pub struct Task {
     pub(crate) cred: RefCell<Rc<Cred>>,
     /// Name, at most 15 bytes and a zero byte.
     pub(crate) comm: Cell<[u8; 16]>,
-    pub(crate) sched: sched::Entity,
+    pub(crate) sched: Rc<sched::Thread>,
     pub(crate) signals: TaskSignals,
     /// Word to clear and wake at exit, set_tid_address(2); 0: none.
     pub(crate) clear_tid: Cell<usize>,
@@ -177,11 +175,6 @@ pub fn try_borrow_current() -> Option<Ref<'static, Option<Rc<Task>>>> {
     CURRENT[hal::percpu::cpu_index() % MAX_CPUS].try_borrow().ok()
 }
 
-/// The thread that runs on a virtual CPU, or did last.
-pub(crate) fn current_of(cpu: usize) -> Option<Rc<Task>> {
-    SHOWN.get(cpu)?.borrow().clone()
-}
-
 impl Task {
     /// Sets the timer slack; 0: to the default.
     pub(crate) fn set_timer_slack(&self, ns: u64) {
@@ -197,10 +190,13 @@ impl Task {
     pub(crate) fn new(tid: i32, parts: Parts) -> Rc<Self> {
         let unlocked_files = Published::empty();
         unlocked_files.replace(Some(parts.files.unlocked()));
-        Rc::new(Self {
+        let stack = Rc::new(parts.thread);
+        let root = parts.mm.as_ref().map(|mm| mm.root());
+        Rc::new_cyclic(|me: &Weak<Self>| Self {
             tid: Cell::new(tid),
             process: parts.process,
-            thread: Rc::new(parts.thread),
+            sched: sched::Thread::new(parts.sched, stack.clone(), root, me.clone()),
+            thread: stack,
             mm: RefCell::new(parts.mm),
             left_mm: RefCell::new(None),
             unlocked_files,
@@ -208,7 +204,6 @@ impl Task {
             fs: RefCell::new(Some(parts.fs)),
             cred: RefCell::new(parts.cred),
             comm: Cell::new(parts.comm),
-            sched: parts.sched,
             signals: parts.signals,
             clear_tid: Cell::new(0),
             set_tid: Cell::new(0),
@@ -324,12 +319,13 @@ impl Task {
         self.fs.replace(fs)
     }
 
-    /// Keeps the memory that it used until another thread runs, see [`Schedulable::release`].
+    /// Keeps the memory that it used until another thread runs, see [`Owner::release`].
     pub(crate) fn leave_mm(&self, mm: Option<Rc<Mm>>) {
         let _none = self.left_mm.replace(mm);
     }
 
     pub(crate) fn set_mm(&self, mm: Option<Rc<Mm>>) -> Option<Rc<Mm>> {
+        self.sched.set_root(mm.as_ref().map(|mm| mm.root()));
         self.mm.replace(mm)
     }
 
@@ -403,23 +399,7 @@ impl Task {
     }
 }
 
-impl Schedulable for Task {
-    fn entity(&self) -> &sched::Entity {
-        &self.sched
-    }
-
-    fn thread(&self) -> &Rc<Thread> {
-        &self.thread
-    }
-
-    fn root(&self) -> Option<Root> {
-        Some(self.try_mm()?.root())
-    }
-
-    fn needs_load(&self) -> bool {
-        self.mm.borrow().as_ref().is_some_and(|mm| !mm.is_active())
-    }
-
+impl Owner for Task {
     fn is_interrupted(&self, by: Interrupt) -> bool {
         match by {
             Interrupt::BySignal => self.has_signal() || self.traced.is_interrupted(),
@@ -429,9 +409,9 @@ impl Schedulable for Task {
     }
 
     fn becomes_current(self: Rc<Self>, cpu: usize) {
-        if let (Some(own), Some(shown)) = (CURRENT.get(cpu), SHOWN.get(cpu)) {
-            // The replaced handles are dropped after the borrows end.
-            let _old = (shown.replace(Some(self.clone())), own.replace(Some(self)));
+        if let Some(current) = CURRENT.get(cpu) {
+            // The replaced handle is dropped after the borrow ends.
+            let _old = current.replace(Some(self));
         }
     }
 
@@ -453,7 +433,7 @@ impl Schedulable for Task {
         }
     }
 
-    fn scheduled(self: Rc<Self>) -> Rc<dyn Schedulable> {
+    fn as_any(&self) -> &dyn Any {
         self
     }
 }
@@ -463,10 +443,12 @@ pub fn for_each_running_beside(me: &Task, mut f: impl FnMut(&Task)) {
     let Some(mm) = me.try_mm() else { return };
     let others = sched::others_at_work();
     for cpu in (0..MAX_CPUS).filter(|cpu| others >> cpu & 1 != 0) {
-        let Some(other) = current_of(cpu) else { continue };
+        let other = sched::current_of(cpu);
+        let Some(other) = other.and_then(|other| other.owner()) else { continue };
+        let Some(other) = other.as_any().downcast_ref::<Task>() else { continue };
         let runs = other.sched.state() == sched::State::Running && other.sched.cpu() == cpu;
         if runs && other.try_mm().is_some_and(|other| Rc::ptr_eq(&other, &mm)) {
-            f(&other);
+            f(other);
         }
     }
 }

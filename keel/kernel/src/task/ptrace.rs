@@ -186,7 +186,7 @@ fn resume(task: &Rc<Task>, signal: i32) {
         stop.resumed = true;
         stop.signal = signal;
     }
-    sched::wake(task);
+    sched::wake(&task.sched);
 }
 
 /// Notifies the tracer of a stop.

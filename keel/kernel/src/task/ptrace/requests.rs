@@ -99,7 +99,7 @@ fn start(me: &Rc<Task>, task: &Rc<Task>, seize: bool, address: usize, options: u
     attach(task, me.process(), if seize { options as u32 } else { 0 }, seize);
     if task.process().signals.stopped_by.get() != 0 {
         // It stops for its tracer instead.
-        crate::sched::resume(task);
+        crate::sched::resume(&task.sched);
     }
     if !seize {
         let _ = send_to_task(task, SigInfo::from_kernel(g::SIGSTOP));
