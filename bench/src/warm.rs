@@ -2,6 +2,7 @@
 //!
 //! Where the host is a virtual machine that gets memory on demand, a page that it has not used for long costs ten times what it
 //! costs otherwise. The first user would pay that, the host's program or the pod.
+#![allow(unsafe_code)]
 
 use std::ptr::null_mut;
 

@@ -3,6 +3,7 @@
 
 #![no_std]
 #![no_main]
+#![allow(unsafe_code)]
 
 use core::arch::{asm, global_asm};
 

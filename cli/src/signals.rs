@@ -3,6 +3,7 @@
 //! They are blocked in every thread and taken by one of its own, which passes them on. While there is no
 //! pod that takes them, and when it does not take them in time, they do to `hull` what they do to any
 //! program; the terminal is restored first. So it is before signals end `hull` that are not for the pod.
+#![allow(unsafe_code)]
 
 use monitor::connectors::streams::TerminalGuard;
 use monitor::connectors::streams::signals::{self as pod, Posted};

@@ -1,4 +1,5 @@
 //! An eventfd: one thread wakes another, or KVM wakes a thread.
+#![allow(unsafe_code)]
 
 use crate::error::Error;
 use rustix::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,5 @@
 //! One virtual CPU: its registers at boot, running it, interrupting it.
+#![allow(unsafe_code)]
 
 use crate::error::Error;
 use abi::layout::{BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KICK_VECTOR, PERCPU_BASE, PERCPU_STRIDE, percpu, selector};

@@ -1,4 +1,5 @@
 //! Runs one command with a deadline and collects what it printed.
+#![allow(unsafe_code)]
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

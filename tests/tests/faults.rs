@@ -1,6 +1,7 @@
 //! Failures of the host and of `hull` itself: nothing is lost, hangs or is left behind.
 //!
 //! `HULL_TEST_LONG=1` kills 500 pods instead of 50.
+#![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::fs;

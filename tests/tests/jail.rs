@@ -3,6 +3,7 @@
 //! Each attempt is a process of its own (this program, started again), because the jail ends it. All are made as each of
 //! the monitors that there are: root's, root's with `--user`, an ordinary user's, and root's where the host allows no
 //! namespaces.
+#![allow(unsafe_code)]
 
 use std::ffi::CString;
 use std::fs;

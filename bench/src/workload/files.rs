@@ -1,4 +1,5 @@
 //! Files by their names and by descriptors.
+#![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;

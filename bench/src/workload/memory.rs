@@ -1,4 +1,5 @@
 //! Memory: bandwidth, and fresh pages.
+#![allow(unsafe_code)]
 
 use std::ffi::CStr;
 use std::hint::black_box;

@@ -1,4 +1,5 @@
 //! What a second worker adds: the same operation in one worker and in several at once, each on objects of its own.
+#![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

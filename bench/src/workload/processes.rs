@@ -1,4 +1,5 @@
 //! Processes and threads that come and go.
+#![allow(unsafe_code)]
 
 use std::ffi::CStr;
 

@@ -1,4 +1,5 @@
 //! System calls through the C library, as programs make them.
+#![allow(unsafe_code)]
 
 use std::ffi::CStr;
 use std::io::{Read, Write};

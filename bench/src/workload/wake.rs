@@ -1,4 +1,5 @@
 //! Processes and threads that wait for each other.
+#![allow(unsafe_code)]
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::net::UnixStream;

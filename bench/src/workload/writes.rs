@@ -1,4 +1,5 @@
 //! Files that are made and written.
+#![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
 use std::os::fd::AsRawFd;

@@ -3,6 +3,7 @@
 //! The monitor reserves a table entry for each page that RAM may ever have; RAM itself is added in
 //! slots when the allocator runs dry. Once several virtual CPUs are awake each keeps some single frames of its own, which it
 //! takes and gives without the lock.
+#![allow(unsafe_code)]
 
 use crate::cell::Global;
 use crate::direct_map;

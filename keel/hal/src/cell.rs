@@ -1,4 +1,5 @@
 //! Statics under the big lock, and values for each virtual CPU.
+#![allow(unsafe_code)]
 
 use core::ops::Deref;
 

@@ -3,6 +3,7 @@
 //! Small objects come from free lists that are filled a frame at a time; when memory runs out, the frames without any
 //! object in use go back ([`trim`]). Larger ones are blocks of frames of their own. Once several virtual CPUs are awake each
 //! keeps some small objects, which it takes and gives without the lock.
+#![allow(unsafe_code)]
 
 use crate::buddy::{give_block, refs, take_block};
 use crate::cell::Global;

@@ -1,6 +1,7 @@
 //! The entry points of the kernel above: `hal` calls these, the image crate exports them.
 //!
 //! An `extern "Rust"` symbol keeps the kernel crate free of unsafe.
+#![allow(unsafe_code)]
 
 use crate::trap::{Exit, FaultInfo, TrapFrame};
 

@@ -1,4 +1,5 @@
 //! The report of a failure of keel: message, registers, backtrace, and what the kernel above knows.
+#![allow(unsafe_code)]
 
 use crate::cell::Global;
 use crate::direct_map;

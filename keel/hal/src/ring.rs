@@ -1,4 +1,5 @@
 //! Keel's end of the connector ring, and the ways to be served.
+#![allow(unsafe_code)]
 
 use crate::cell::Global;
 use crate::instructions::counter;

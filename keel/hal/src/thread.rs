@@ -1,4 +1,5 @@
 //! Threads of keel: a kernel stack each, switched to and from explicitly.
+#![allow(unsafe_code)]
 
 use crate::fpu::SavedState;
 use crate::instructions;

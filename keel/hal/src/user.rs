@@ -3,6 +3,7 @@
 //! Nothing here resolves a fault: the access stops, reports the address, and the caller (which
 //! holds no borrows) resolves it and tries again. Addresses are checked against
 //! [`abi::layout::USER_TOP`].
+#![allow(unsafe_code)]
 
 use crate::frame::{FRAME_SIZE, Frame};
 use crate::percpu::fault_address;

@@ -8,6 +8,7 @@ use hal::hooks::Hooks;
 
 /// What `hal` calls.
 // SAFETY: the name is unique in the image; `hal` declares it with this type.
+#[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 static KEEL_HOOKS: Hooks = keel_kernel::HOOKS;
 

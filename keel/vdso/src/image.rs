@@ -4,6 +4,7 @@
 //! It runs in programs, on whatever stack they have, so it calls nothing and touches only the data
 //! page and what it is given. Bad pointers fault in the program, as they do on Linux.
 #![no_std]
+#![allow(unsafe_code)]
 
 mod vvar;
 

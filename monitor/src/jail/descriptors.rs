@@ -1,4 +1,5 @@
 //! Descriptors that the process was started with.
+#![allow(unsafe_code)]
 
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 use std::io::{Error, Result};

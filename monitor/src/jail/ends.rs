@@ -2,6 +2,7 @@
 //!
 //! Each has a documented exit code and, if it is a mistake of Hull's, one line. The handlers allocate nothing and wait
 //! for nobody.
+#![allow(unsafe_code)]
 
 use super::Failure;
 use super::rights::check;

@@ -84,6 +84,7 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
 }
 
 /// Whether the host's kernel has seccomp filters as the jail needs them.
+#[allow(unsafe_code)]
 pub fn seccomp_available() -> bool {
     let action = libc::SECCOMP_RET_TRAP;
     // SAFETY: the operation reads the number behind the pointer.
@@ -91,6 +92,7 @@ pub fn seccomp_available() -> bool {
 }
 
 /// Installs the filter. `writable`: files of the host may be changed.
+#[allow(unsafe_code)]
 fn filter_calls(writable: bool) -> Result<(), Failure> {
     let program = filter::compile(calls::rules(std::process::id(), writable), libc::SECCOMP_RET_TRAP);
     let mut program = program.ok_or_else(|| Failure::new("seccomp", Error::other("too many rules")))?;

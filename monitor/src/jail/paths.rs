@@ -1,4 +1,5 @@
 //! Landlock: which files of the host the process may open.
+#![allow(unsafe_code)]
 
 use super::Failure;
 use crate::connectors::files::ExportConfig;

@@ -1,4 +1,5 @@
 //! What the process may do as such: its user, capabilities, dumps; and what it still knows of its caller.
+#![allow(unsafe_code)]
 
 use super::Failure;
 use crate::connectors::files::ExportConfig;

@@ -2,6 +2,7 @@
 //!
 //! The guest may change its memory at any moment. So no Rust reference to it ever exists: bytes are
 //! copied in or out through raw pointers, or the kernel moves them (`preadv2`, `pwritev2`).
+#![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::{Errno, Result};

@@ -1,4 +1,5 @@
 //! Pages of the window that the host can't provide: their file was cut or can't be read, or a store has no room on its disk.
+#![allow(unsafe_code)]
 
 use super::GuestMemory;
 use crate::error::Error;

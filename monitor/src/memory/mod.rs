@@ -3,6 +3,7 @@
 //! Both are address ranges that are reserved once and opened piece by piece: a slot of KVM costs
 //! host memory and time in proportion to its size, so nothing is added before the guest needs it.
 //! No Rust reference to guest memory ever exists; see [`io::GuestSlice`].
+#![allow(unsafe_code)]
 
 pub mod io;
 mod lost;

@@ -2,6 +2,7 @@
 
 mod coverage;
 mod paths;
+mod unsafe_modules;
 
 use std::fs;
 use std::path::Path;
@@ -29,6 +30,14 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     } else {
         fs::write(&path, page).with_context(|| format!("cannot write {COVERAGE}"))?;
     }
+    let (soundness, unnamed) = unsafe_modules::current(root)?;
+    let path = root.join(unsafe_modules::DOCUMENT);
+    if !check {
+        fs::write(&path, soundness)?;
+    } else if fs::read_to_string(&path)? != soundness {
+        faults.push(format!("{} is not current; run `cargo xtask docs`", unsafe_modules::DOCUMENT));
+    }
+    faults.extend(unnamed);
     faults.extend(paths::check(root)?);
     if faults.is_empty() {
         return Ok(ExitCode::SUCCESS);

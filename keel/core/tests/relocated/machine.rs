@@ -3,6 +3,7 @@
 //! It is a child that the test traces: it runs only where the test sends it, one instruction at a time, and its system
 //! calls have no effect (`PTRACE_SYSEMU`). The memory that it shares with the test lies at [`REGION`] and
 //! [`SCRATCH`].
+#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::marker::PhantomData;

@@ -1,4 +1,5 @@
 //! From the first instruction to the kernel's boot hook: what the monitor hands over.
+#![allow(unsafe_code)]
 
 use crate::direct_map;
 use abi::boot::{BootInfo, MAGIC, flags};

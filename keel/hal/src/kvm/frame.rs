@@ -1,4 +1,5 @@
 //! Counted frames of the virtual machine's memory and of its window.
+#![allow(unsafe_code)]
 
 use crate::buddy::{self, LARGE_ORDER, give_block, has_for_programs, take_any, take_block};
 /// Bytes of a frame.

@@ -3,6 +3,7 @@
 //! KVM without hardware support watches tables: it emulates every store to one, also after it went to other use, and shows
 //! the 2 MiB around it in small pages only, a fault for each eight. So tables lie apart as far as they can, in the
 //! memory below keel's image, and those that are not in use wait for the next use.
+#![allow(unsafe_code)]
 
 use crate::buddy::{give_block, has_for_programs, take_block};
 use crate::cell::Global;

@@ -1,4 +1,5 @@
 //! A count of references.
+#![allow(unsafe_code)]
 
 use super::atomic::AtomicU32;
 use super::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -7,8 +7,8 @@
 //!
 //! That is sound because either the reader's word is seen by who replaced the pointer, or the reader sees the new
 //! pointer: both do a store, and then a load of what the other one stores, in one order that all agree on.
-
 #![cfg_attr(loom, allow(dead_code, reason = "models have no statics"))]
+#![allow(unsafe_code)]
 
 use super::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use super::atomic::{AtomicPtr, AtomicU32, fence};

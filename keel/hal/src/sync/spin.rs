@@ -1,4 +1,5 @@
 //! A spin lock that holds the value it protects.
+#![allow(unsafe_code)]
 
 use super::atomic::AtomicU32;
 use super::atomic::Ordering::{Acquire, Relaxed, Release};

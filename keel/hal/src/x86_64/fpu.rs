@@ -2,6 +2,7 @@
 //!
 //! Keel uses only the low halves of xmm0 to xmm15, which the gate saves in the trap frame. All else
 //! stays live in the CPU while keel runs and is saved here when another thread gets the CPU.
+#![allow(unsafe_code)]
 
 use crate::buddy::{give_block, take_block};
 use crate::cell::Global;

@@ -4,6 +4,7 @@
 //! A way in saves the registers in a [`TrapFrame`] at the top of the thread's kernel stack and calls the kernel above; a way
 //! out tests for pending work, loads the registers and jumps. An interrupt between that test and the jump restarts the
 //! way out ([`super::restart`]).
+#![allow(unsafe_code)]
 
 use super::percpu::{FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, IN_KEEL, KSTACK_TOP, USER_RSP, WORK_PENDING};
 use crate::hooks::{Hooks, QUICK_CALLS, Unlocked};

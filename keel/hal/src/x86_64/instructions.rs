@@ -1,4 +1,5 @@
 //! Single instructions.
+#![allow(unsafe_code)]
 
 use core::arch::asm;
 

@@ -2,6 +2,7 @@
 //!
 //! The string instructions are fast for long blocks (ERMS, FSRM); short ones are copied with a few
 //! overlapping moves.
+#![allow(unsafe_code)]
 
 use core::arch::global_asm;
 

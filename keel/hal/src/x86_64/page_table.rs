@@ -1,4 +1,5 @@
 //! The format of page tables (SDM volume 3, 4.5).
+#![allow(unsafe_code)]
 
 use crate::direct_map;
 use crate::frame::FRAME_SIZE;

@@ -2,6 +2,7 @@
 //!
 //! A program could change the GS base (WRGSBASE is not privileged); it would only harm its own pod.
 //! `arch_prctl(ARCH_SET_GS)` is refused for that reason.
+#![allow(unsafe_code)]
 
 use abi::layout::{MAX_CPUS, PERCPU_STRIDE, percpu};
 use core::sync::atomic::AtomicU32;

@@ -3,6 +3,7 @@
 //! An `int3` is the cheapest way there, and programs have it for themselves: so its gate leads elsewhere meanwhile. The
 //! first 16 bits of a gate are those of the address within 64 KiB, which `keel.ld` checks. No program runs on this virtual
 //! CPU in between.
+#![allow(unsafe_code)]
 
 use super::percpu::gs_offset;
 use abi::layout::percpu;

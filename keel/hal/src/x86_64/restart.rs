@@ -1,6 +1,7 @@
 //! The restartable ranges: code of keel in which an exception or an interrupt is expected, and where keel goes on then.
 //!
 //! This is the only list of them. [`super::vectors`] searches it by the kind of event, everywhere in this order.
+#![allow(unsafe_code)]
 
 use core::arch::global_asm;
 

@@ -1,6 +1,7 @@
 //! The header of keel's image, and the first instructions of its virtual CPUs.
 //!
 //! The monitor finds the entry points in the header and starts each virtual CPU in ring 0 with its descriptor tables loaded.
+#![allow(unsafe_code)]
 
 use super::percpu::KSTACK_TOP;
 use abi::layout::selector;

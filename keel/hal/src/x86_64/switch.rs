@@ -1,4 +1,5 @@
 //! Switching kernel stacks.
+#![allow(unsafe_code)]
 
 use core::arch::global_asm;
 

@@ -2,6 +2,7 @@
 //!
 //! A page fault between the labels `keel_user_access` and `keel_user_access_end` continues at `keel_user_access_stopped`
 //! ([`super::restart`]): the routine returns how much is left, in rcx by then.
+#![allow(unsafe_code)]
 
 use core::arch::global_asm;
 

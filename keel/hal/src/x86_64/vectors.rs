@@ -6,6 +6,7 @@
 //!
 //! An exception in keel's text is the program's or an expected one if [`super::restart`] says so, and keel's own failure
 //! otherwise.
+#![allow(unsafe_code)]
 
 use super::percpu::{ENTRY_ADDRESS, ENTRY_RAX, ENTRY_RBX, SELF, WORK_PENDING, gs_offset};
 use super::percpu::{FAULT_ADDRESS, FAULT_CODE, FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, FAULT_VECTOR};

@@ -1,4 +1,5 @@
 //! The connector against real directories, with correct and with hostile requests.
+#![allow(unsafe_code)]
 
 mod covers;
 mod limits;

@@ -1,4 +1,5 @@
 //! The connector on pipes, files and pseudo-terminals.
+#![allow(unsafe_code)]
 
 use super::*;
 use crate::connectors::{Reply, errno_of};
