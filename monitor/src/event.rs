@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::Error;
+use crate::run::Signal;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::os::fd::AsRawFd;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
@@ -16,21 +17,21 @@ impl Event {
         EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK).map(Self).map_err(|e| Error::host("eventfd", e))
     }
 
-    /// Signals it.
-    pub fn signal(&self) {
+    /// For KVM.
+    pub fn eventfd(&self) -> &EventFd {
+        &self.0
+    }
+}
+
+impl Signal for Event {
+    fn signal(&self) {
         // The only failure is a counter at its maximum: then it is signalled already.
         let _ = self.0.write(1);
     }
 
-    /// Takes the signal; whether there was one.
-    pub fn clear(&self) -> bool {
+    fn clear(&self) {
         // EAGAIN: it was not signalled.
-        self.0.read().is_ok()
-    }
-
-    /// For KVM.
-    pub fn eventfd(&self) -> &EventFd {
-        &self.0
+        let _ = self.0.read();
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::image::Image;
 use crate::memory::GuestMemory;
+use crate::run::Signal;
 use crate::vcpu::Vcpu;
 use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{

@@ -6,6 +6,7 @@
 
 use crate::clocks::Reading;
 use crate::memory::GuestMemory;
+use crate::run::Words;
 use abi::ring::{Completion, ENTRIES, Submission, server_state};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -56,12 +57,6 @@ impl RingEnd {
         tail.wrapping_sub(field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)) as usize > ENTRIES
     }
 
-    /// Whether a submission waits.
-    pub fn has_submission(&self) -> bool {
-        field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst)
-            != field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)
-    }
-
     /// Whether a completion waits for keel.
     pub fn has_completion(&self) -> bool {
         field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst)
@@ -91,12 +86,6 @@ impl RingEnd {
             field!(self, losses, AtomicU32).fetch_add(1, Ordering::SeqCst);
         }
         any
-    }
-
-    /// Says whether a host thread polls the ring.
-    pub fn set_polling(&self, on: bool) {
-        let state = if on { server_state::POLLING } else { server_state::ASLEEP };
-        field!(self, server, AtomicU32).store(state, Ordering::SeqCst);
     }
 
     /// Whether keel wants the helper to poll.
@@ -129,17 +118,6 @@ impl RingEnd {
         field!(self, overdue, AtomicU32).store(1, Ordering::SeqCst);
     }
 
-    /// Publishes when the helper polls next, `CLOCK_MONOTONIC` ns; 0: soon. It polls once more after that before it
-    /// sleeps.
-    pub fn set_helper_looks(&self, ns: u64) {
-        field!(self, helper_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
-    }
-
-    /// Publishes when the virtual CPU on duty checks the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
-    pub fn set_duty_looks(&self, ns: u64) {
-        field!(self, duty_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
-    }
-
     /// Publishes a reading of the host's clocks. Only one thread at a time may call this.
     /// `tsc` is the guest's counter then.
     pub fn tell_clocks(&self, tsc: u64, reading: &Reading) {
@@ -152,9 +130,28 @@ impl RingEnd {
         field!(self, clocks.boottime_ns, AtomicU64).store(reading.boottime_ns, Ordering::SeqCst);
         sequence.store(changing.wrapping_add(1), Ordering::SeqCst);
     }
+}
 
-    /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.
-    pub fn deadline_ns(&self) -> u64 {
+impl Words for RingEnd {
+    fn has_submission(&self) -> bool {
+        field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst)
+            != field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)
+    }
+
+    fn deadline_ns(&self) -> u64 {
         field!(self, deadline_ns, AtomicU64).load(Ordering::SeqCst)
+    }
+
+    fn set_polling(&self, on: bool) {
+        let state = if on { server_state::POLLING } else { server_state::ASLEEP };
+        field!(self, server, AtomicU32).store(state, Ordering::SeqCst);
+    }
+
+    fn set_helper_looks(&self, ns: u64) {
+        field!(self, helper_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
+    }
+
+    fn set_duty_looks(&self, ns: u64) {
+        field!(self, duty_looks_ns, AtomicU64).store(ns, Ordering::SeqCst);
     }
 }

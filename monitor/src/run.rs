@@ -1,4 +1,4 @@
-//! Running a pod: the virtual CPUs' threads, the helper thread, and what each waits for.
+//! Running a pod: the virtual CPUs' threads, the helper thread, and what each waits for ([`state`]).
 //!
 //! A virtual CPU's own thread serves the ring when keel exits for it and waits when keel has
 //! nothing to run for it ([`idle`]). The helper thread waits for the doorbell, the tick, deadlines while a program
@@ -7,6 +7,7 @@
 mod ahead;
 mod helper;
 mod idle;
+mod state;
 
 use crate::clocks::Clocks;
 use crate::config::RunConfig;
@@ -23,7 +24,7 @@ use crate::vcpu::{Death, Event as VcpuEvent, Vcpu};
 use abi::layout::port;
 use rustix::event::{PollFd, poll};
 use rustix::time::{ClockId, Timespec};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub use state::{Signal, State, Words};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,23 +48,15 @@ struct Shared {
     /// Keel's doorbell, when it comes as an exit.
     bell: Mutex<Doorbell>,
     doorbell: Arc<Event>,
-    /// Wakes the helper for other reasons than the doorbell.
-    attend: Event,
+    /// Who waits.
+    state: State<Event>,
     more: MoreCpus,
-    /// The helper serves the tick.
-    ticks: AtomicBool,
     /// Processors that the pod may keep busy: the helper polls on one that no virtual CPU needs.
     processors: usize,
-    /// `CLOCK_MONOTONIC` ns before which the helper does not poll: the host has better use for its processors.
-    polls_from: AtomicU64,
     /// Threads of further virtual CPUs.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// How a further virtual CPU failed.
     failure: Mutex<Option<Error>>,
-    /// The pod is over: all threads leave.
-    over: AtomicBool,
-    /// `--timeout` passed.
-    timed_out: AtomicBool,
     end_at: Option<Instant>,
 }
 
@@ -80,36 +73,38 @@ impl Shared {
     /// Tells keel that there is something new for it: by the virtual CPU on duty, another idle one, or by an
     /// interrupt if keel wants that.
     fn notify(&self, force: bool) {
-        if !self.cpus.tell_idle() && (force || self.ring.kick_wanted()) {
-            self.cpus.kick_one();
+        if !self.state.tell_idle() && (force || self.ring.kick_wanted()) {
+            self.cpus.kick_one(&self.state);
         }
     }
 
     /// Whether the helper should see to the tick and does not know.
     fn is_tick_missing(&self) -> bool {
-        self.ring.tick_wanted() && !self.ticks.load(Ordering::SeqCst) && self.cpus.any_runs()
+        self.ring.tick_wanted() && !self.state.has_ticks() && self.cpus.any_runs(&self.state)
     }
 
     /// Whether the helper may poll: there is a processor for it.
     fn may_poll(&self) -> bool {
-        self.cpus.count_running() + usize::from(self.ahead.is_busy()) < self.processors
+        self.cpus.count_running(&self.state) + usize::from(self.ahead.is_busy()) < self.processors
     }
 
     /// Whether it may begin to.
     fn may_begin_to_poll(&self) -> bool {
-        self.may_poll() && clock_ns(ClockId::Monotonic) >= self.polls_from.load(Ordering::Relaxed)
+        self.may_poll() && self.state.may_poll_at(clock_ns(ClockId::Monotonic))
     }
 
     fn finish(&self) {
-        self.over.store(true, Ordering::SeqCst);
-        self.attend.signal();
+        self.state.finish();
         self.ahead.stop();
-        self.cpus.disturb_all();
+        for index in 0..self.cpus.count() {
+            self.state.disturb(index);
+            self.cpus.kick(index);
+        }
     }
 
     fn check_timeout(&self) {
         if self.end_at.is_some_and(|end| Instant::now() >= end) {
-            self.timed_out.store(true, Ordering::SeqCst);
+            self.state.set_timed_out();
             self.finish();
         }
     }
@@ -134,6 +129,8 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let streams = StreamsConnector::new().and(config.passed);
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());
+    let cpus = Cpus::new(count, config.busy_cpus);
+    let events = (0..cpus.count()).map(|_| Event::new()).collect::<Result<Vec<_>, _>>()?;
     let shared = Arc::new(Shared {
         server: Mutex::new(
             Server::new(memory.clone(), ring.clone(), files, streams).with_trace_output(config.trace_output),
@@ -141,19 +138,15 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         ring,
         memory,
         ahead: ahead::Ahead::new()?,
-        cpus: Cpus::new(count, config.busy_cpus)?,
+        cpus,
         clocks,
         doorbell: doorbell.event().clone(),
         bell: Mutex::new(doorbell),
-        attend: Event::new()?,
+        state: State::new(events, Event::new()?),
         more,
-        ticks: AtomicBool::new(false),
         processors,
-        polls_from: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
-        over: AtomicBool::new(false),
-        timed_out: AtomicBool::new(false),
         end_at,
     });
     shared.cpus.exists(0, vcpu.kick());
@@ -170,7 +163,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
             match shared.server.try_lock() {
                 Ok(server) => drop(attend_with(server, &shared)),
                 // Another thread serves the ring, perhaps for long: the caller handles signals and must not block on it.
-                Err(_) => shared.attend.signal(),
+                Err(_) => shared.state.call_helper(),
             }
             shared.notify(true);
         }
@@ -196,7 +189,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         let _ = thread.join();
     }
     let _ = helper.join();
-    if shared.timed_out.load(Ordering::SeqCst) {
+    if shared.state.is_timed_out() {
         return Ok(EXIT_TIMEOUT);
     }
     let death = result?;
@@ -219,7 +212,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
     vcpu.bind_thread();
     let mut yields = 0;
     loop {
-        if shared.over.load(Ordering::SeqCst) {
+        if shared.state.is_over() {
             return Ok(None);
         }
         let event = vcpu.run()?;
@@ -239,13 +232,13 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
                 have_watched(&mut server, shared);
                 drop(server);
                 if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
-                    shared.attend.signal();
+                    shared.state.call_helper();
                 }
                 ahead::look(shared);
             }
             VcpuEvent::Port(port::DOORBELL, _) => lock(&shared.bell).rung(),
             VcpuEvent::Port(port::KICK, cpu) => shared.cpus.kick(u32::from(cpu)),
-            VcpuEvent::Port(port::WAKE, cpu) => shared.cpus.wake(u32::from(cpu)),
+            VcpuEvent::Port(port::WAKE, cpu) => shared.state.wake(u32::from(cpu)),
             VcpuEvent::Port(port::START, cpu) => start(u32::from(cpu), shared),
             VcpuEvent::Port(port::PANIC, _) => return Ok(Some(Death::Halted)),
             // A program wrote some port: nothing listens there.
@@ -308,8 +301,8 @@ fn finish_if_ended(server: &Server, shared: &Shared) {
 /// Makes sure that a thread polls the streams that operations began to wait for just now: the virtual CPU on duty
 /// knows those that were there when it began to wait, and so does the helper.
 fn have_watched(server: &mut Server, shared: &Shared) {
-    if server.streams().take_unwatched() && !shared.cpus.remind_duty() {
-        shared.attend.signal();
+    if server.streams().take_unwatched() && !shared.state.remind_duty() {
+        shared.state.call_helper();
     }
 }
 

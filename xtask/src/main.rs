@@ -100,6 +100,12 @@ const STEPS: &[Step] = &[
         variable: Some(("RUSTFLAGS", "--cfg loom")),
     },
     Step {
+        name: "models, monitor",
+        workspace: Workspace::Host,
+        arguments: &["test", "-p", "hull-monitor", "--lib", "model"],
+        variable: Some(("RUSTFLAGS", "--cfg loom")),
+    },
+    Step {
         name: "tests, keel-core",
         workspace: Workspace::Keel,
         arguments: &["test", "-p", "keel-core"],

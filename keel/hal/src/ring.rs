@@ -224,7 +224,7 @@ pub fn take_overdue() -> bool {
 /// Whether a helper polls the ring now.
 #[inline]
 pub fn is_polled() -> bool {
-    ring().server.load(Acquire) == server_state::POLLING
+    ring().server.load(SeqCst) == server_state::POLLING
 }
 
 /// A reading of the host's clocks: see [`abi::ring::HostClocks`].

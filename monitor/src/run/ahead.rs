@@ -4,7 +4,7 @@
 //! memory comes on demand. A pod that uses one after the other gets the next ones ready meanwhile, by a thread of its
 //! own. One that uses little gets none.
 
-use super::Shared;
+use super::{Shared, Signal};
 use crate::event::Event;
 use abi::layout::LARGE_PAGE_SIZE;
 use rustix::event::{PollFd, PollFlags};
@@ -73,7 +73,7 @@ const fn ready(used: u64) -> u64 {
 fn take(shared: &Shared) {
     let (memory, ahead) = (&shared.memory, &shared.ahead);
     let mut taken = 0;
-    while !shared.over.load(Ordering::SeqCst) {
+    while !shared.state.is_over() {
         // The guest's word: whatever it is, not more than a few pages behind it are taken.
         let used = shared.ring.ram_used().min(memory.ram_end()) / LARGE * LARGE;
         let wanted = used + ready(used.saturating_sub(memory.huge_from()) / LARGE) * LARGE;

@@ -1,12 +1,11 @@
 //! The helper thread: what happens while virtual CPUs run.
 
-use super::{Shared, ahead, attend, wait_for};
+use super::{Shared, Words, ahead, attend, wait_for};
 use crate::cpus::Watch;
 use crate::server::clock_ns;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::ClockId;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Length of a tick: what a thread may run while others wait.
@@ -29,24 +28,24 @@ pub(super) fn help(shared: &Arc<Shared>) {
     let mut next_tick = None;
     let mut watch = Watch::default();
     let mut vain = 0;
-    while !shared.over.load(Ordering::SeqCst) {
+    while !shared.state.is_over() {
         let now = Instant::now();
         shared.check_timeout();
         shared.clocks.tell(now, &shared.ring);
         // While no virtual CPU waits for the streams, this thread does.
-        let unattended = !shared.cpus.has_duty();
+        let unattended = !shared.state.has_duty();
         let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
         let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
-        let ticks = shared.ring.tick_wanted() && shared.cpus.any_runs();
-        shared.ticks.store(ticks, Ordering::SeqCst);
+        let ticks = shared.ring.tick_wanted() && shared.cpus.any_runs(&shared.state);
+        shared.state.set_ticks(ticks);
         if ticks {
             let tick = *next_tick.get_or_insert(now + TICK);
             if now >= tick {
-                shared.cpus.kick_running();
+                shared.cpus.kick_running(&shared.state);
                 next_tick = Some(now + TICK);
             }
             until(next_tick.unwrap_or(now).saturating_duration_since(now));
-            if let Some(pause) = watch.look(now, &shared.ring, &shared.cpus) {
+            if let Some(pause) = watch.look(now, &shared.ring, &shared.cpus, &shared.state) {
                 until(pause);
             }
         } else {
@@ -58,7 +57,7 @@ pub(super) fn help(shared: &Arc<Shared>) {
             // Also while a virtual CPU is on duty: it may leave.
             let left = deadline.saturating_sub(clock_ns(ClockId::Monotonic));
             if left == 0 {
-                if !shared.cpus.has_duty() || shared.cpus.duty_deadline() > deadline {
+                if !shared.state.duty_checks_by(deadline) {
                     shared.notify(true);
                 }
                 until(TICK);
@@ -68,22 +67,17 @@ pub(super) fn help(shared: &Arc<Shared>) {
         }
         let streams = if unattended { shared.server().streams().waiting() } else { Vec::new() };
         let mut fds: Vec<PollFd<'_>> =
-            vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(&shared.attend, PollFlags::IN)];
+            vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(shared.state.attend(), PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
         let looks = wait.map_or(u64::MAX, |wait| {
             let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
             clock_ns(ClockId::Monotonic).saturating_add(wait)
         });
-        shared.ring.set_helper_looks(looks);
-        // What keel asked for before it could see that, it did not ring for.
-        let new = shared.ring.deadline_ns();
-        let asked_earlier = new != deadline && new < looks || shared.is_tick_missing();
-        if !asked_earlier && !shared.ring.has_submission() {
+        // What keel asked for before it could see `looks`, it did not ring for.
+        if shared.state.begin_sleep(&shared.ring, deadline, looks, || shared.is_tick_missing()) {
             wait_for(&mut fds, wait);
         }
-        shared.ring.set_helper_looks(0);
-        shared.doorbell.clear();
-        shared.attend.clear();
+        shared.state.end_sleep(&shared.ring, &shared.doorbell);
         if attend(shared) {
             shared.notify(false);
         }
@@ -100,7 +94,7 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
     let start = Instant::now();
     let mut last = start;
     let mut in_vain = true;
-    while start.elapsed() < POLL_STRETCH && shared.ring.poll_wanted() && !shared.over.load(Ordering::SeqCst) {
+    while start.elapsed() < POLL_STRETCH && shared.ring.poll_wanted() && !shared.state.is_over() {
         if shared.ring.has_submission() {
             if attend(shared) {
                 shared.notify(false);
@@ -112,9 +106,9 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
             break;
         } else if !(0..LOOKS).any(|_| look(shared)) {
             // Requests that come meanwhile are not kept waiting: their virtual CPU exits.
-            shared.ring.set_polling(false);
+            let came = shared.state.end_polling(&shared.ring);
             let now = Instant::now();
-            if !shared.ring.has_submission() {
+            if !came {
                 std::thread::yield_now();
             }
             if now.elapsed() > GIVEN_AWAY {
@@ -124,7 +118,7 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
             shared.ring.set_polling(true);
         }
     }
-    shared.ring.set_polling(false);
+    shared.state.end_polling(&shared.ring);
     if attend(shared) {
         shared.notify(false);
     }
@@ -132,7 +126,7 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
     if *vain >= MOST_IN_VAIN {
         *vain = 0;
         let respite = RESPITE.as_nanos() as u64;
-        shared.polls_from.store(clock_ns(ClockId::Monotonic) + respite, Ordering::Relaxed);
+        shared.state.pause_polling(clock_ns(ClockId::Monotonic) + respite);
     }
 }
 

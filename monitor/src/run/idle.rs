@@ -1,24 +1,21 @@
 //! A virtual CPU's thread while keel has nothing to run.
 
-use super::{Shared, finish_if_ended, wait_for};
+use super::{Shared, Signal, finish_if_ended, wait_for};
 use crate::server::clock_ns;
 use crate::vcpu::Vcpu;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::ClockId;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A virtual CPU has nothing to run. The first one that idles is *on duty*: it serves the ring and waits for
 /// the first event of any kind; the others wait until they are woken.
 pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
-    shared.cpus.begin_idle(index);
-    while !shared.over.load(Ordering::SeqCst) && !shared.cpus.take_wake(index) && !vcpu.kick_pending() {
-        let wake = shared.cpus.event(index);
-        if !shared.cpus.takes_duty(index) {
-            // The thread on duty may not have seen what keel posted for an idle virtual CPU.
-            if shared.ring.has_submission() || shared.ring.deadline_ns() < shared.cpus.duty_deadline() {
-                shared.cpus.remind_duty();
-            }
+    let state = &shared.state;
+    state.begin_idle(index);
+    while !state.is_over() && !state.take_wake(index) && !vcpu.kick_pending() {
+        let wake = state.event(index);
+        if !state.takes_duty(index) {
+            state.leave_to_duty(&shared.ring);
             wait_for(&mut [PollFd::new(wake, PollFlags::IN)], None);
             wake.clear();
             continue;
@@ -31,12 +28,7 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
             break;
         }
         let now = clock_ns(ClockId::Monotonic);
-        let deadline = shared.ring.deadline_ns();
-        shared.cpus.set_duty_deadline(deadline);
-        shared.ring.set_duty_looks(deadline);
-        if shared.ring.deadline_ns() != deadline {
-            continue;
-        }
+        let Some(deadline) = state.begin_wait(&shared.ring) else { continue };
         if deadline <= now {
             break;
         }
@@ -54,13 +46,9 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         shared.clocks.tell(Instant::now(), &shared.ring);
         shared.check_timeout();
     }
-    if shared.cpus.is_on_duty(index) {
-        // Keel asks who looks at its deadline whenever a program goes on, and this virtual CPU gets there.
-        shared.ring.set_duty_looks(u64::MAX);
-    }
-    let was_on_duty = shared.cpus.end_idle(index);
+    let was_on_duty = state.end_idle(index, &shared.ring);
     // While programs run and no thread is on duty, the helper polls the streams.
     if shared.is_tick_missing() || was_on_duty && shared.server().streams().pending() > 0 {
-        shared.attend.signal();
+        state.call_helper();
     }
 }

@@ -1,0 +1,321 @@
+//! Who waits, and who is woken by what: the words that the threads of a monitor share.
+//!
+//! # Threads
+//!
+//! | thread | state | waits for | woken by |
+//! |---|---|---|---|
+//! | of a virtual CPU | *runs* | nothing (it is in the guest) | a kick: `Cpus::kick_one`, if keel wants one |
+//! | | *idle* | its event | [`State::wake`], [`State::tell_idle`] |
+//! | | *on duty*: idle, and the first to be so | its event, the streams, the earliest deadline | the same, and [`State::remind_duty`] |
+//! | the helper | *asleep* | the doorbell, `attend`, ticks, the earliest deadline, the streams if none is on duty | keel's doorbell, [`State::call_helper`] |
+//! | | *polls* | nothing | |
+//!
+//! # Transitions and their order
+//!
+//! In each pair below both sides store first and load then, and the stores and loads are sequentially consistent: at
+//! least one side sees what the other one stored. An event stays signalled until its thread takes the signal, before it
+//! looks at anything: a signal between a look and the wait ends the wait.
+//!
+//! | one side | other side |
+//! |---|---|
+//! | keel submits, then rings unless a helper polls | the helper stops to poll ([`State::end_polling`]), or announces its sleep ([`State::begin_sleep`]), then looks for submissions |
+//! | keel sets a deadline or wants ticks, then rings unless the helper or the virtual CPU on duty looks in time | both announce when they look next ([`State::begin_sleep`], [`State::begin_wait`]), then read the deadline again |
+//! | keel sets a deadline and idles on a second virtual CPU, which reminds the one on duty of an earlier one ([`State::leave_to_duty`]) | [`State::begin_wait`], as above |
+//! | a thread completes a request under the server's lock, then looks who idles ([`State::tell_idle`]) | a virtual CPU takes the duty ([`State::takes_duty`]), then looks for completions under that lock; it leaves the duty ([`State::end_idle`]), then keel looks for completions |
+//! | a thread finds none on duty, then looks who idles | a virtual CPU idles ([`State::begin_idle`]), then finds one on duty and waits |
+//! | a thread lets a virtual CPU go on, then signals its event ([`State::wake`]) | the virtual CPU takes the signal, then the permission ([`State::take_wake`]) |
+//!
+//! `models.rs` goes through the interleavings of these pairs.
+
+use sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+/// The atomics: loom's where the models run.
+mod sync {
+    #[cfg(loom)]
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    #[cfg(not(loom))]
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+}
+use Ordering::{Relaxed, SeqCst};
+
+/// The words of the ring that take part. All accesses are sequentially consistent.
+pub trait Words {
+    /// Whether a submission waits.
+    fn has_submission(&self) -> bool;
+    /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.
+    fn deadline_ns(&self) -> u64;
+    /// Says whether a host thread polls the ring.
+    fn set_polling(&self, on: bool);
+    /// Publishes when the helper looks next, `CLOCK_MONOTONIC` ns; 0: soon. It looks once more after that before it
+    /// sleeps.
+    fn set_helper_looks(&self, ns: u64);
+    /// Publishes when the virtual CPU on duty checks the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
+    fn set_duty_looks(&self, ns: u64);
+}
+
+/// What a thread waits for until it is signalled.
+pub trait Signal {
+    /// Signals it, from now until it is cleared.
+    fn signal(&self);
+    /// Takes the signal.
+    fn clear(&self);
+}
+
+/// A virtual CPU's thread.
+#[derive(Debug)]
+struct Waiter<E> {
+    /// It waits in the monitor.
+    idle: AtomicBool,
+    /// It shall go on, now or when it idles next.
+    woken: AtomicBool,
+    /// Ends its wait.
+    event: E,
+}
+
+/// See the module. Numbers of virtual CPUs come from the guest: those that the pod can't have are ignored.
+#[derive(Debug)]
+pub struct State<E> {
+    waiters: Vec<Waiter<E>>,
+    /// Number of the virtual CPU on duty and one more; 0: none is.
+    duty: AtomicU32,
+    /// When the thread on duty checks again, `CLOCK_MONOTONIC` ns.
+    duty_deadline: AtomicU64,
+    /// Wakes the helper for other reasons than the doorbell.
+    attend: E,
+    /// The helper serves the tick.
+    ticks: AtomicBool,
+    /// `CLOCK_MONOTONIC` ns before which the helper does not poll: the host has better use for its processors.
+    polls_from: AtomicU64,
+    /// The pod is over: all threads leave.
+    over: AtomicBool,
+    /// `--timeout` passed.
+    timed_out: AtomicBool,
+}
+
+impl<E: Signal> State<E> {
+    /// Of a pod with one virtual CPU per event; `attend` wakes the helper.
+    pub fn new(events: impl IntoIterator<Item = E>, attend: E) -> Self {
+        let waiter = |event| Waiter { idle: AtomicBool::new(false), woken: AtomicBool::new(false), event };
+        Self {
+            waiters: events.into_iter().map(waiter).collect(),
+            duty: AtomicU32::new(0),
+            duty_deadline: AtomicU64::new(u64::MAX),
+            attend,
+            ticks: AtomicBool::new(false),
+            polls_from: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            timed_out: AtomicBool::new(false),
+        }
+    }
+
+    fn get(&self, index: u32) -> Option<&Waiter<E>> {
+        self.waiters.get(index as usize)
+    }
+
+    fn on_duty(&self) -> Option<&Waiter<E>> {
+        self.duty.load(SeqCst).checked_sub(1).and_then(|index| self.get(index))
+    }
+}
+
+/// A virtual CPU's thread about itself.
+impl<E: Signal> State<E> {
+    /// Runs, then idle.
+    pub fn begin_idle(&self, index: u32) {
+        if let Some(cpu) = self.get(index) {
+            cpu.idle.store(true, SeqCst);
+        }
+        fence(SeqCst);
+    }
+
+    /// Idle, then on duty if none is. Whether this one is on duty now.
+    pub fn takes_duty(&self, index: u32) -> bool {
+        let taken = match self.duty.compare_exchange(0, index + 1, SeqCst, SeqCst) {
+            Ok(_) => true,
+            Err(current) => current == index + 1,
+        };
+        fence(SeqCst);
+        taken
+    }
+
+    /// Not on duty and about to wait: has the one on duty look again if it may not have seen what keel posted.
+    pub fn leave_to_duty(&self, ring: &impl Words) {
+        fence(SeqCst);
+        if ring.has_submission() || ring.deadline_ns() < self.duty_deadline.load(SeqCst) {
+            self.remind_duty();
+        }
+    }
+
+    /// On duty and about to wait: announces until when. That deadline; `None` if keel has set another one meanwhile.
+    pub fn begin_wait(&self, ring: &impl Words) -> Option<u64> {
+        let deadline = ring.deadline_ns();
+        self.duty_deadline.store(deadline, SeqCst);
+        ring.set_duty_looks(deadline);
+        fence(SeqCst);
+        (ring.deadline_ns() == deadline).then_some(deadline)
+    }
+
+    /// Whether this one was allowed to go on; consumes the permission.
+    pub fn take_wake(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|cpu| cpu.woken.swap(false, SeqCst))
+    }
+
+    /// What ends the wait of one.
+    ///
+    /// # Panics
+    /// If the pod may not have it.
+    pub fn event(&self, index: u32) -> &E {
+        &self.waiters[index as usize].event
+    }
+
+    /// Idle or on duty, then runs. Whether it was on duty.
+    pub fn end_idle(&self, index: u32, ring: &impl Words) -> bool {
+        if self.duty.load(SeqCst) == index + 1 {
+            // Keel asks who looks at its deadline whenever a program goes on, and this virtual CPU gets there.
+            ring.set_duty_looks(u64::MAX);
+        }
+        if let Some(cpu) = self.get(index) {
+            cpu.idle.store(false, SeqCst);
+        }
+        self.duty.compare_exchange(index + 1, 0, SeqCst, SeqCst).is_ok()
+    }
+}
+
+/// Any thread about the virtual CPUs.
+impl<E: Signal> State<E> {
+    /// Lets one go on that idles or is about to.
+    pub fn wake(&self, index: u32) {
+        if let Some(cpu) = self.get(index) {
+            cpu.woken.swap(true, SeqCst);
+            cpu.event.signal();
+        }
+    }
+
+    /// Makes one that idles look again, without permission to go on.
+    pub fn disturb(&self, index: u32) {
+        if let Some(cpu) = self.get(index) {
+            cpu.event.signal();
+        }
+    }
+
+    /// Has keel look around on the one on duty or another idle one. Whether there was one.
+    pub fn tell_idle(&self) -> bool {
+        fence(SeqCst);
+        self.remind_duty() || self.wake_idle()
+    }
+
+    /// Lets an idle one go on. Whether there was one.
+    pub fn wake_idle(&self) -> bool {
+        fence(SeqCst);
+        let idle = self.waiters.iter().find(|cpu| cpu.idle.load(SeqCst) && !cpu.woken.load(SeqCst));
+        if let Some(cpu) = idle {
+            cpu.woken.swap(true, SeqCst);
+            cpu.event.signal();
+        }
+        idle.is_some()
+    }
+
+    /// Has the one on duty look again at what it waits for. Whether there is one.
+    pub fn remind_duty(&self) -> bool {
+        self.on_duty().inspect(|cpu| cpu.event.signal()).is_some()
+    }
+
+    /// Whether one is on duty.
+    pub fn has_duty(&self) -> bool {
+        self.on_duty().is_some()
+    }
+
+    /// Whether one is on duty that checks by `deadline_ns`.
+    pub fn duty_checks_by(&self, deadline_ns: u64) -> bool {
+        self.has_duty() && self.duty_deadline.load(SeqCst) <= deadline_ns
+    }
+
+    /// Whether this one waits in the monitor.
+    pub fn is_idle(&self, index: usize) -> bool {
+        self.waiters.get(index).is_some_and(|cpu| cpu.idle.load(SeqCst))
+    }
+}
+
+/// The helper.
+impl<E: Signal> State<E> {
+    /// About to sleep until `looks`: announces that. Whether it may: not if keel has posted a request or set an earlier
+    /// deadline than `seen` meanwhile, or a tick `is_missing`.
+    pub fn begin_sleep(&self, ring: &impl Words, seen: u64, looks: u64, is_missing: impl FnOnce() -> bool) -> bool {
+        ring.set_helper_looks(looks);
+        fence(SeqCst);
+        let deadline = ring.deadline_ns();
+        let asked_earlier = deadline != seen && deadline < looks || is_missing();
+        !asked_earlier && !ring.has_submission()
+    }
+
+    /// Woken: from now on it looks at everything once before it sleeps again.
+    pub fn end_sleep(&self, ring: &impl Words, doorbell: &E) {
+        ring.set_helper_looks(0);
+        doorbell.clear();
+        self.attend.clear();
+        fence(SeqCst);
+    }
+
+    /// Stops to poll: keel rings from now on. Whether a submission came before that.
+    pub fn end_polling(&self, ring: &impl Words) -> bool {
+        ring.set_polling(false);
+        fence(SeqCst);
+        ring.has_submission()
+    }
+
+    /// Makes the helper look around.
+    pub fn call_helper(&self) {
+        self.attend.signal();
+    }
+
+    /// What [`Self::call_helper`] signals.
+    pub fn attend(&self) -> &E {
+        &self.attend
+    }
+
+    /// Notes whether the helper serves the tick.
+    pub fn set_ticks(&self, on: bool) {
+        self.ticks.store(on, SeqCst);
+    }
+
+    /// Whether the helper serves the tick.
+    pub fn has_ticks(&self) -> bool {
+        self.ticks.load(SeqCst)
+    }
+
+    /// The helper does not begin to poll before `ns`, `CLOCK_MONOTONIC`. A hint.
+    pub fn pause_polling(&self, ns: u64) {
+        self.polls_from.store(ns, Relaxed);
+    }
+
+    /// Whether it may begin to poll at `now`.
+    pub fn may_poll_at(&self, now: u64) -> bool {
+        now >= self.polls_from.load(Relaxed)
+    }
+}
+
+/// The end of the pod.
+impl<E: Signal> State<E> {
+    /// All threads shall leave. They are to be disturbed then.
+    pub fn finish(&self) {
+        self.over.store(true, SeqCst);
+        self.attend.signal();
+    }
+
+    /// Whether all threads shall leave.
+    pub fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
+    }
+
+    /// `--timeout` passed.
+    pub fn set_timed_out(&self) {
+        self.timed_out.store(true, SeqCst);
+    }
+
+    /// Whether it passed.
+    pub fn is_timed_out(&self) -> bool {
+        self.timed_out.load(SeqCst)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;

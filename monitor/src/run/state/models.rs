@@ -1,0 +1,315 @@
+//! Models: `RUSTFLAGS="--cfg loom" cargo test -p hull-monitor --lib model`.
+//!
+//! Each has a thread that waits for its event as long as [`State`] lets it: where a wake-up can be lost, loom finds an
+//! execution in which all threads wait, and fails. What keel does is as in `keel/hal/src/ring.rs`.
+
+use super::*;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+/// An eventfd.
+struct Event(Mutex<bool>, Condvar);
+
+impl Event {
+    fn new() -> Self {
+        Self(Mutex::new(false), Condvar::new())
+    }
+
+    /// poll(2).
+    fn wait(&self) {
+        let mut signalled = self.0.lock().unwrap();
+        while !*signalled {
+            signalled = self.1.wait(signalled).unwrap();
+        }
+    }
+}
+
+impl Signal for Event {
+    fn signal(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+    fn clear(&self) {
+        *self.0.lock().unwrap() = false;
+    }
+}
+
+/// Words of the ring. Loom takes sequentially consistent accesses for acquire and release: fences make them such.
+struct Ring {
+    submitted: AtomicU32,
+    served: AtomicU32,
+    completed: AtomicU32,
+    deadline: AtomicU64,
+    polling: AtomicBool,
+    helper_looks: AtomicU64,
+    duty_looks: AtomicU64,
+    doorbell: Event,
+    server: Mutex<()>,
+}
+
+impl Ring {
+    fn new() -> Self {
+        Self {
+            submitted: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+            completed: AtomicU32::new(0),
+            deadline: AtomicU64::new(u64::MAX),
+            polling: AtomicBool::new(false),
+            helper_looks: AtomicU64::new(0),
+            duty_looks: AtomicU64::new(u64::MAX),
+            doorbell: Event::new(),
+            server: Mutex::new(()),
+        }
+    }
+
+    /// The monitor serves what there is. How much it has served.
+    fn serve(&self) -> u32 {
+        let submitted = self.submitted.load(SeqCst);
+        self.served.store(submitted, SeqCst);
+        submitted
+    }
+
+    /// Keel submits a request, and rings unless a helper polls.
+    fn submit(&self) {
+        let submitted = self.submitted.load(SeqCst);
+        self.submitted.store(submitted + 1, SeqCst);
+        fence(SeqCst);
+        if !self.polling.load(SeqCst) {
+            self.doorbell.signal();
+        }
+    }
+
+    /// Keel sets a deadline, and rings unless it is looked at in time.
+    fn set_deadline(&self, ns: u64) {
+        self.deadline.store(ns, SeqCst);
+        fence(SeqCst);
+        if ns < self.helper_looks.load(SeqCst) && ns < self.duty_looks.load(SeqCst) {
+            self.helper_looks.store(0, SeqCst);
+            self.doorbell.signal();
+        }
+    }
+}
+
+impl Words for Ring {
+    fn has_submission(&self) -> bool {
+        self.submitted.load(SeqCst) != self.served.load(SeqCst)
+    }
+    fn deadline_ns(&self) -> u64 {
+        self.deadline.load(SeqCst)
+    }
+    fn set_polling(&self, on: bool) {
+        self.polling.store(on, SeqCst);
+    }
+    fn set_helper_looks(&self, ns: u64) {
+        self.helper_looks.store(ns, SeqCst);
+    }
+    fn set_duty_looks(&self, ns: u64) {
+        self.duty_looks.store(ns, SeqCst);
+    }
+}
+
+type Model = (State<Event>, Ring);
+
+fn model(cpus: usize, run: impl Fn(Arc<Model>) + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    // Without a bound three threads take hours.
+    builder.preemption_bound = Some(3);
+    builder.check(move || run(Arc::new((State::new((0..cpus).map(|_| Event::new()), Event::new()), Ring::new()))));
+}
+
+/// As in `helper.rs`: sleeps and polls in turn until `count` requests are served.
+fn help((state, ring): &Model, count: u32) {
+    loop {
+        if state.begin_sleep(ring, u64::MAX, u64::MAX, || false) {
+            ring.doorbell.wait();
+        }
+        state.end_sleep(ring, &ring.doorbell);
+        if ring.serve() == count {
+            return;
+        }
+        ring.set_polling(true);
+        if ring.has_submission() && ring.serve() == count {
+            return;
+        }
+        if state.end_polling(ring) && ring.serve() == count {
+            return;
+        }
+    }
+}
+
+#[test]
+fn model_no_request_is_missed_by_the_helper() {
+    model(0, |model| {
+        let keel = thread::spawn({
+            let model = model.clone();
+            move || {
+                model.1.submit();
+                model.1.submit();
+            }
+        });
+        help(&model, 2);
+        keel.join().unwrap();
+    });
+}
+
+#[test]
+fn model_no_deadline_is_missed_by_the_helper() {
+    model(0, |model| {
+        let keel = thread::spawn({
+            let model = model.clone();
+            move || model.1.set_deadline(5)
+        });
+        let (state, ring) = &*model;
+        loop {
+            let seen = ring.deadline_ns();
+            if seen == 5 {
+                break; // it sleeps no longer than that
+            }
+            if state.begin_sleep(ring, seen, seen, || false) {
+                ring.doorbell.wait();
+            }
+            state.end_sleep(ring, &ring.doorbell);
+        }
+        keel.join().unwrap();
+    });
+}
+
+/// As in `idle.rs`, until there is a completion, a deadline, or permission to go on.
+fn idle((state, ring): &Model, index: u32) {
+    state.begin_idle(index);
+    while !state.take_wake(index) {
+        let event = state.event(index);
+        if state.takes_duty(index) {
+            let server = ring.server.lock().unwrap();
+            if ring.completed.load(SeqCst) > 0 {
+                break;
+            }
+            match state.begin_wait(ring) {
+                None => continue,
+                Some(u64::MAX) => {}
+                Some(_) => break, // it waits no longer than that
+            }
+            drop(server);
+        } else {
+            state.leave_to_duty(ring);
+        }
+        event.wait();
+        event.clear();
+    }
+    state.end_idle(index, ring);
+}
+
+/// A thread of the monitor completes a request. Whether it found an idle virtual CPU.
+fn complete((state, ring): &Model) -> bool {
+    {
+        let _server = ring.server.lock().unwrap();
+        ring.completed.store(1, SeqCst);
+    }
+    state.tell_idle()
+}
+
+#[test]
+fn model_no_completion_is_missed_by_an_idle_cpu() {
+    model(1, |model| {
+        let server = thread::spawn({
+            let model = model.clone();
+            move || complete(&model)
+        });
+        idle(&model, 0);
+        server.join().unwrap();
+    });
+}
+
+/// The one on duty leaves, for its own reasons, while a completion comes for the other one.
+#[test]
+fn model_no_completion_is_missed_when_duty_ends() {
+    model(2, |model| {
+        let (state, ring) = &*model;
+        state.begin_idle(0);
+        assert!(state.takes_duty(0));
+        let other = thread::spawn({
+            let model = model.clone();
+            move || idle(&model, 1)
+        });
+        let server = thread::spawn({
+            let model = model.clone();
+            move || complete(&model)
+        });
+        state.end_idle(0, ring);
+        fence(SeqCst);
+        if ring.completed.load(SeqCst) > 0 {
+            // Keel takes it, and lets the other one go on.
+            state.wake(1);
+        }
+        server.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn model_no_deadline_is_missed_by_the_cpu_on_duty() {
+    model(2, |model| {
+        let (state, ring) = &*model;
+        state.begin_idle(0);
+        assert!(state.takes_duty(0));
+        // Another virtual CPU sets a deadline and idles.
+        let other = thread::spawn({
+            let model = model.clone();
+            move || {
+                let (state, ring) = &*model;
+                ring.deadline.store(5, SeqCst);
+                state.begin_idle(1);
+                if !state.takes_duty(1) {
+                    state.leave_to_duty(ring);
+                }
+            }
+        });
+        loop {
+            match state.begin_wait(ring) {
+                Some(u64::MAX) => {
+                    state.event(0).wait();
+                    state.event(0).clear();
+                }
+                Some(_) => break,
+                None => {}
+            }
+        }
+        assert_eq!(ring.duty_looks.load(SeqCst), 5);
+        other.join().unwrap();
+    });
+}
+
+/// A program's deadline: keel does not ring if the one on duty looks in time, as it said before.
+#[test]
+fn model_no_deadline_of_a_program_is_missed_by_the_cpu_on_duty() {
+    model(1, |model| {
+        let (state, ring) = &*model;
+        state.begin_idle(0);
+        assert!(state.takes_duty(0));
+        ring.set_helper_looks(u64::MAX);
+        ring.set_duty_looks(4);
+        let program = thread::spawn({
+            let model = model.clone();
+            move || model.1.set_deadline(5)
+        });
+        let waits = loop {
+            if let Some(deadline) = state.begin_wait(ring) {
+                break deadline;
+            }
+        };
+        program.join().unwrap();
+        assert!(waits == 5 || *ring.doorbell.0.lock().unwrap(), "nobody looks");
+    });
+}
+
+#[test]
+fn model_permission_to_go_on_is_not_lost() {
+    model(1, |model| {
+        let waker = thread::spawn({
+            let model = model.clone();
+            move || model.0.wake(0)
+        });
+        idle(&model, 0);
+        waker.join().unwrap();
+    });
+}
