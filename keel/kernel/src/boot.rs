@@ -20,8 +20,8 @@ const EXIT_HULL: u8 = 125;
 /// Sets the pod up and runs its first program; the boot stack is never used again.
 pub fn boot(_info: &'static BootInfo) -> ! {
     timer::on_renewal(mm::vdso::renew_clocks);
-    mm::caller::register(&task::caller::Current);
-    file::caller::register(&task::caller::Current);
+    mm::caller::CALLER.set(&task::caller::Current);
+    file::caller::CALLER.set(&task::caller::Current);
     let Some(config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };

@@ -2,10 +2,9 @@
 
 use super::{FdTable, File};
 use crate::cred::Cred;
+use crate::sched::Registered;
 use crate::siginfo::SigInfo;
 use alloc::rc::Rc;
-use core::cell::Cell;
-use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::Inode;
 
@@ -42,22 +41,15 @@ pub trait Caller {
     fn find_socket_node(&self, name: &[u8]) -> Result<Rc<dyn Inode>>;
 }
 
-static CALLER: Global<Cell<Option<&'static dyn Caller>>> = Global::new(Cell::new(None));
-
-/// Names the implementation (boot).
-pub fn register(caller: &'static dyn Caller) {
-    CALLER.set(Some(caller));
-}
+/// The implementation.
+pub static CALLER: Registered<dyn Caller> = Registered::none();
 
 /// The running thread.
 ///
 /// # Panics
 /// During early boot.
 pub fn caller() -> &'static dyn Caller {
-    match CALLER.get() {
-        Some(caller) => caller,
-        None => unreachable!("no thread runs yet"),
-    }
+    CALLER.get()
 }
 
 /// Sends SIGPIPE to the running thread; the error to return.

@@ -1,8 +1,7 @@
-//! The pod's tree as processes see it: root, working directory, path system calls, /dev and /proc.
+//! The pod's tree as processes see it: open files of the tree ([`regular`], [`directory`], [`dev`]), `/proc`, `/sys`.
 //!
-//! The tree itself, path resolution and the file systems are in the `vfs` crate; here are what the
-//! monitor is asked ([`host`]), the tree at boot ([`setup`]), open files of the tree
-//! ([`regular`], [`directory`], [`dev`]) and the system calls by path.
+//! The tree itself, path resolution and the file systems are in the `vfs` crate; here are what the monitor is asked
+//! ([`host`]), the tree at boot ([`setup`]), and opening ([`open`]).
 
 pub mod dev;
 pub mod directory;

@@ -1,9 +1,8 @@
 //! What memory asks of the thread that runs, which it knows nothing else of.
 
 use super::Mm;
+use crate::sched::Registered;
 use alloc::rc::Rc;
-use core::cell::Cell;
-use hal::cell::Global;
 use uapi::Result;
 
 /// The running thread and its process, from the layer above.
@@ -21,20 +20,13 @@ pub trait Caller {
     fn may_map_low(&self) -> bool;
 }
 
-static CALLER: Global<Cell<Option<&'static dyn Caller>>> = Global::new(Cell::new(None));
-
-/// Names the implementation (boot).
-pub fn register(caller: &'static dyn Caller) {
-    CALLER.set(Some(caller));
-}
+/// The implementation.
+pub static CALLER: Registered<dyn Caller> = Registered::none();
 
 /// The running thread.
 ///
 /// # Panics
 /// During early boot.
 pub fn caller() -> &'static dyn Caller {
-    match CALLER.get() {
-        Some(caller) => caller,
-        None => unreachable!("no thread runs yet"),
-    }
+    CALLER.get()
 }

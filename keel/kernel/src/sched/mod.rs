@@ -11,12 +11,14 @@ mod cpus;
 mod entity;
 pub mod io;
 pub mod load;
+mod registered;
 pub mod thread;
 pub mod timer;
 pub mod wait;
 
 pub use cpus::start_on_cpu;
 pub use entity::{Entity, State, Usage};
+pub use registered::Registered;
 pub use thread::{Owner, Thread, current, current_of, try_current, with_current};
 pub use wait::Interrupt;
 
