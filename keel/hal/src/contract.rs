@@ -26,7 +26,7 @@ pub(crate) use platform::{direct_map, doorbell, stacks};
 pub use processor::{cpu, fpu, percpu};
 // Ways in and out, the registers of programs, access to their memory, switching stacks.
 #[cfg(not(feature = "hosted"))]
-pub(crate) use processor::{gate, init_cpu, instructions, switch, trap_frame, user_copy};
+pub(crate) use processor::{gate, init_cpu, instructions, mem, switch, trap_frame, user_copy};
 // For platforms whose guest has page tables of its own.
 #[cfg(not(feature = "hosted"))]
 pub(crate) use processor::{page_table, privileged};

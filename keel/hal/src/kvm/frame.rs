@@ -6,6 +6,7 @@ use crate::buddy::{self, LARGE_ORDER, give_block, has_for_programs, take_any, ta
 pub const FRAME_SIZE: usize = abi::layout::PAGE_SIZE;
 
 use crate::direct_map;
+use crate::mem::{keel_copy_shared, keel_fill_shared};
 use crate::sync::Count;
 use abi::layout::WINDOW_BASE;
 
@@ -105,8 +106,11 @@ impl Frame {
         frame
     }
 
-    /// From the address in a present page table entry, taking over the entry's reference.
-    pub(crate) fn from_entry(gpa: u64) -> Self {
+    /// From the address in a page table entry that holds a frame, taking over the entry's reference.
+    ///
+    /// # Safety
+    /// The reference is no longer the entry's.
+    pub(crate) unsafe fn from_entry(gpa: u64) -> Self {
         Self(gpa)
     }
 
@@ -135,31 +139,29 @@ impl Frame {
     pub fn read(&self, offset: usize, dst: &mut [u8]) {
         Self::check(offset, dst.len());
         // SAFETY: the frame is mapped in the direct map as long as this handle lives, the bounds
-        // were checked, and `dst` is keel memory that no frame handle covers.
-        unsafe { core::ptr::copy_nonoverlapping((self.address() + offset) as *const u8, dst.as_mut_ptr(), dst.len()) }
+        // were checked, and `dst` is keel memory that no frame handle covers. Programs may change the frame meanwhile.
+        unsafe { keel_copy_shared(dst.as_mut_ptr(), (self.address() + offset) as *const u8, dst.len()) };
     }
 
     /// Copies into the frame. Panics beyond its end.
     pub fn write(&self, offset: usize, src: &[u8]) {
         Self::check(offset, src.len());
         // SAFETY: as in `read`.
-        unsafe { core::ptr::copy_nonoverlapping(src.as_ptr(), (self.address() + offset) as *mut u8, src.len()) }
+        unsafe { keel_copy_shared((self.address() + offset) as *mut u8, src.as_ptr(), src.len()) };
     }
 
     /// Zeroes a part. Panics beyond its end.
     pub fn zero(&self, offset: usize, len: usize) {
         Self::check(offset, len);
         // SAFETY: as in `read`.
-        unsafe { core::ptr::write_bytes((self.address() + offset) as *mut u8, 0, len) }
+        unsafe { keel_fill_shared((self.address() + offset) as *mut u8, 0, len) };
     }
 
     /// Copies a whole frame.
     pub fn copy_from(&self, other: &Self) {
         if self.0 != other.0 {
             // SAFETY: as in `read`; the two frames are different, so they don't overlap.
-            unsafe {
-                core::ptr::copy_nonoverlapping(other.address() as *const u8, self.address() as *mut u8, FRAME_SIZE)
-            }
+            unsafe { keel_copy_shared(self.address() as *mut u8, other.address() as *const u8, FRAME_SIZE) };
         }
     }
 

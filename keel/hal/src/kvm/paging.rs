@@ -1,4 +1,5 @@
 //! Page tables of one address space.
+#![allow(unsafe_code)]
 
 use super::tables;
 use crate::cell::Global;
@@ -33,7 +34,13 @@ fn active() -> &'static Cell<u64> {
 
 /// Forgets the cached translations of this virtual CPU.
 pub(crate) fn reload() {
-    privileged::load_root(active().get() as usize);
+    load_cr3(active().get());
+}
+
+/// Loads one of this module's root tables, which no other module makes.
+fn load_cr3(root: u64) {
+    // SAFETY: `AddressSpace::new` makes keel's slot part of each root table, and none goes to other use while it is loaded.
+    unsafe { privileged::load_root(root as usize) }
 }
 
 /// Root tables of spaces that are gone, with the tables below them but without pages. The next space is
@@ -72,12 +79,14 @@ fn mapping(value: u64, frame: Frame) -> Mapping {
 /// Takes the frame out of an entry, with its reference.
 fn take(entry: &Entry) -> Mapping {
     let value = entry.replace(0);
-    mapping(value, Frame::from_entry(value & ADDRESS))
+    // SAFETY: the entry is empty now.
+    mapping(value, unsafe { Frame::from_entry(value & ADDRESS) })
 }
 
 /// Shows an entry with a handle of its own.
 fn show(value: u64) -> Mapping {
-    let held = core::mem::ManuallyDrop::new(Frame::from_entry(value & ADDRESS));
+    // SAFETY: the handle is not dropped, so the reference stays the entry's.
+    let held = core::mem::ManuallyDrop::new(unsafe { Frame::from_entry(value & ADDRESS) });
     mapping(value, Frame::clone(&held))
 }
 
@@ -280,7 +289,9 @@ impl AddressSpace {
                 let value = entry.replace(0);
                 for (i, va) in range.step_by(FRAME_SIZE).enumerate() {
                     let value = part(value, i);
-                    each.borrow_mut()(va, mapping(value, Frame::from_entry(value & ADDRESS)));
+                    // SAFETY: the directory's entry is empty now; it held a reference of each of its frames.
+                    let frame = unsafe { Frame::from_entry(value & ADDRESS) };
+                    each.borrow_mut()(va, mapping(value, frame));
                 }
                 removed.set(removed.get() + ENTRIES);
                 if let Some(table) = spare.pop() {
@@ -432,7 +443,7 @@ pub fn activate_unlocked(root: Root) -> bool {
     left.store(old, SeqCst);
     active().set(root.0);
     crate::smp::without_lock(|| {
-        privileged::load_root(root.0 as usize);
+        load_cr3(root.0);
         left.store(0, SeqCst);
     });
     true
@@ -440,7 +451,7 @@ pub fn activate_unlocked(root: Root) -> bool {
 
 fn load(root: u64) {
     active().set(root);
-    privileged::load_root(root as usize);
+    load_cr3(root);
 }
 
 /// Number of entries of a table of this level that belong to programs.

@@ -11,6 +11,8 @@ global_asm!(
     .section .text.mem,"ax",@progbits
     .balign 32
     .globl memcpy
+    .globl keel_copy_shared
+    .globl keel_fill_shared
     .globl memmove
     .globl memset
     .globl memcmp
@@ -18,6 +20,7 @@ global_asm!(
     .globl strlen
     .globl rust_eh_personality
     .globl _Unwind_Resume
+keel_copy_shared:
 memcpy:
     mov rax, rdi
     cmp rdx, 16
@@ -108,6 +111,7 @@ memmove:
 4:  ret
 
     .balign 32
+keel_fill_shared:
 memset:
     mov r8, rdi
     mov eax, esi
@@ -186,3 +190,12 @@ _Unwind_Resume:
     .text
 "#
 );
+
+// The same for memory that programs may change meanwhile: the compiler knows nothing of these, so it takes nothing for granted
+// of what they read, and what it makes of `core::ptr` stays with memory that is keel's alone.
+unsafe extern "C" {
+    /// Copies `len` bytes; the two do not overlap.
+    pub(crate) fn keel_copy_shared(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
+    /// Sets `len` bytes to one value.
+    pub(crate) fn keel_fill_shared(to: *mut u8, byte: i32, len: usize) -> *mut u8;
+}

@@ -4,7 +4,7 @@ pub mod cpu;
 pub mod fpu;
 pub(crate) mod gate;
 pub(crate) mod instructions;
-mod mem;
+pub(crate) mod mem;
 pub(crate) mod page_table;
 pub mod percpu;
 pub(crate) mod privileged;

@@ -45,8 +45,11 @@ unsafe extern "C" {
 }
 
 /// Loads a root table, which invalidates all cached translations.
-pub(crate) fn load_root(root: usize) {
-    // SAFETY: the routine traps into ring 0, which loads CR3 and returns; all root tables map keel.
+///
+/// # Safety
+/// It is a root table, and maps keel as all of them do.
+pub(crate) unsafe fn load_root(root: usize) {
+    // SAFETY: the routine traps into ring 0, which loads CR3 and returns; the caller vouches for the table.
     unsafe { keel_load_cr3(root) }
 }
 
