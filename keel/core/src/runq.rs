@@ -1,4 +1,5 @@
 //! Fair run queue: the thread that has had the least weighted processor time runs next.
+#![expect(clippy::disallowed_types, reason = "`try_reserve` makes room for all threads")]
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Ordering;

@@ -4,6 +4,7 @@
 //! keep their looked-up children, so a path that was walked before costs one table lookup per
 //! component. The file systems stay the authority: a child is used until its `expires`, then the
 //! directory's inode is asked again. Names that do not exist are remembered by the file systems.
+#![expect(clippy::disallowed_types, reason = "each insertion reserves first, or is left out")]
 
 use crate::memory::{append, copy, push};
 use crate::{Inode, NAME_MAX, Name};

@@ -3,6 +3,7 @@
 //! A [`Domain`] is a stack of layers, one for each ruleset that restricts the thread. An access to a file is allowed if
 //! each layer that handles it has a rule that allows it, for the file itself or for a directory above. Rules name
 //! places of the tree and keep them in use, so a place is found again by its inode.
+#![expect(clippy::disallowed_types, reason = "each insertion reserves first")]
 
 use crate::{Dentry, FileType, Inode, PathRef};
 use alloc::rc::Rc;
