@@ -34,6 +34,11 @@ pub fn binary() -> Result<&'static Path> {
     }
 }
 
+/// The workspace's `hull` with a keel whose large allocations fail often, built now beside the other one.
+pub fn failing_binary() -> Result<PathBuf> {
+    build(Some("failing-heap"))
+}
+
 /// Fails with a clear message when pods cannot run on this machine at all.
 pub fn require_kvm() -> Result<()> {
     std::fs::File::options().read(true).write(true).open("/dev/kvm").context(
@@ -45,7 +50,12 @@ pub fn require_kvm() -> Result<()> {
 
 /// `hull run OPTIONS -- COMMAND` with the tests' environment and time limit (unless the options have one), from a directory that grants nothing.
 pub fn run_command(options: &[&str], command: &[&str]) -> Result<Command> {
-    let mut hull = Command::new(binary()?);
+    run_command_of(binary()?, options, command)
+}
+
+/// The same with another `hull`.
+pub fn run_command_of(hull: &Path, options: &[&str], command: &[&str]) -> Result<Command> {
+    let mut hull = Command::new(hull);
     environment::set_variables(&mut hull);
     hull.current_dir("/").arg("run");
     if !options.contains(&"--timeout") {
@@ -67,6 +77,11 @@ fn locate() -> Result<PathBuf> {
         ensure!(path.is_file(), "HULL_BIN names {}, which is no file", path.display());
         return Ok(path);
     }
+    build(None)
+}
+
+/// Builds `hull` in the tests' own profile: with features of keel in a target directory of its own.
+fn build(features: Option<&str>) -> Result<PathBuf> {
     // The test executable lies in <target>/<profile>/deps.
     let test = std::env::current_exe()?;
     let directory = test.parent().and_then(Path::parent).context("the test executable has no profile directory")?;
@@ -74,12 +89,17 @@ fn locate() -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", "hull", "--manifest-path"]);
     cargo.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
-    cargo.arg("--target-dir").arg(directory.parent().context("the profile directory has no parent")?);
+    let target = directory.parent().context("the profile directory has no parent")?;
+    let target = features.map_or(target.to_path_buf(), |features| target.join(features));
+    cargo.arg("--target-dir").arg(&target);
+    if let Some(features) = features {
+        cargo.env("HULL_KEEL_FEATURES", features);
+    }
     if release {
         cargo.arg("--release");
     }
     ensure!(cargo.status().context("cannot start cargo")?.success(), "building hull failed");
-    let binary = directory.join("hull");
+    let binary = target.join(directory.file_name().unwrap_or_default()).join("hull");
     ensure!(binary.is_file(), "{} was not built", binary.display());
     Ok(binary)
 }

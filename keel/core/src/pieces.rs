@@ -97,6 +97,13 @@ impl<T> Pieces<T> {
         }
     }
 
+    /// Adds the items of another queue, which is empty afterwards.
+    pub fn append(&mut self, other: &mut Self) {
+        while let Some(item) = other.pop_front() {
+            self.push_back(item);
+        }
+    }
+
     /// The first item.
     pub fn front(&self) -> Option<&T> {
         self.first.front()

@@ -3,6 +3,7 @@
 //! Generic over what a mapping carries (its [`Attributes`]), so that the bookkeeping is tested
 //! without page tables. Addresses and lengths are in bytes; the caller gives page multiples.
 
+use crate::pieces::Pieces;
 use alloc::vec::Vec;
 
 #[cfg(test)]
@@ -150,12 +151,13 @@ impl<A: Attributes> VmaSet<A> {
     }
 
     /// Takes `[start, end)` out of the set, splitting the mappings at its edges; the pieces come back.
-    pub fn remove(&mut self, start: usize, end: usize) -> Vec<Vma<A>> {
-        if start >= end || self.is_free(start, end) {
-            return Vec::new();
+    pub fn remove(&mut self, start: usize, end: usize) -> Pieces<Vma<A>> {
+        let mut removed = Pieces::new();
+        if start < end && !self.is_free(start, end) {
+            let (first, last) = self.isolate(start, end);
+            self.items.drain(first..last).for_each(|vma| removed.push_back(vma));
         }
-        let (first, last) = self.isolate(start, end);
-        self.items.drain(first..last).collect()
+        removed
     }
 
     /// Changes the attributes of everything in `[start, end)`, splitting and merging as needed.

@@ -75,7 +75,7 @@ impl Thread {
     pub fn extended_state(&self) -> Option<alloc::vec::Vec<u8>> {
         let frame = self.registers()?;
         // SAFETY: under the big lock nobody else uses the area of a thread that does not run.
-        Some(unsafe { (*self.fpu.get()).image(&frame) })
+        unsafe { (*self.fpu.get()).image(&frame) }
     }
 
     /// Base of the FS segment (thread-local storage).

@@ -54,7 +54,8 @@ fn removal_splits_and_advances_the_backing() {
     set.insert(100, 200, Tag { tag: 1, offset: 1000, gap: 0 });
     let gone = set.remove(120, 130);
     assert_eq!(gone.len(), 1);
-    assert_eq!((gone[0].start, gone[0].end, gone[0].attrs.offset), (120, 130, 1020));
+    let gone = gone.front().unwrap();
+    assert_eq!((gone.start, gone.end, gone.attrs.offset), (120, 130, 1020));
     let upper = set.find(130).unwrap();
     assert_eq!((upper.start, upper.end, upper.attrs.offset), (130, 200, 1030));
     assert!(set.find(125).is_none());

@@ -76,16 +76,19 @@ impl SavedState {
         unsafe { _xsave64(self.address as *mut u8, u64::MAX) }
     }
 
-    /// What was saved, with the low xmm halves that lie in `frame`.
-    pub fn image(&mut self, frame: &TrapFrame) -> Vec<u8> {
-        let mut bytes = self.bytes().to_vec();
+    /// What was saved, with the low xmm halves that lie in `frame`, and room for a mark behind it. `None` when memory is
+    /// used up.
+    pub fn image(&mut self, frame: &TrapFrame) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(self.bytes().len() + size_of::<u32>()).ok()?;
+        bytes.extend_from_slice(self.bytes());
         for (i, half) in frame.xmm.iter().enumerate() {
             let at = XMM + i * 16;
             bytes[at..at + 8].copy_from_slice(&half[0].to_le_bytes());
             bytes[at + 8..at + 16].copy_from_slice(&half[1].to_le_bytes());
         }
         bytes[XSTATE_BV] |= 2;
-        bytes
+        Some(bytes)
     }
 
     /// Loads the state into the CPU.
@@ -106,7 +109,7 @@ impl Drop for SavedState {
 pub fn capture(frame: &TrapFrame) -> Vec<u8> {
     let Some(mut area) = SavedState::new() else { return Vec::new() };
     area.save();
-    area.image(frame)
+    area.image(frame).unwrap_or_default()
 }
 
 /// Loads an image that a program handed back (rt_sigreturn): invalid bits are cleared first, so it

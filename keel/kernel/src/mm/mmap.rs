@@ -5,9 +5,9 @@ use super::caller::caller;
 use super::text::PatchedText;
 use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
-use alloc::vec::Vec;
 use hal::frame::Frame;
 use hal::paging::Prot;
+use keel_core::pieces::Pieces;
 use keel_core::vma::{Attributes, Vma};
 use uapi::{Errno, Result};
 
@@ -77,7 +77,7 @@ const MOST_AT_ONCE: usize = 512;
 
 /// Mappings that were taken out of an address space. Dropping them may close files and so block: do it
 /// when nothing is borrowed.
-pub type Removed = Vec<Vma<Area>>;
+pub type Removed = Pieces<Vma<Area>>;
 
 impl Mm {
     /// Adds a mapping of `len` bytes (a page multiple, not 0): its address. ENOMEM, EEXIST, EPERM.
@@ -307,11 +307,11 @@ impl Inner {
     #[must_use]
     pub(super) fn unmap(&mut self, start: usize, end: usize) -> Removed {
         let mut removed = self.vmas.remove(start, end);
-        super::shared::note_detached(&removed);
+        super::shared::note_detached(removed.iter());
         let mut used = false;
         // Of the small mappings: they have pages, and data in them.
         let (mut present, mut written) = (false, false);
-        for vma in &removed {
+        for vma in removed.iter() {
             let small = vma.attrs.is_anonymous() && vma.end - vma.start <= PRESENT_AT_ONCE;
             self.space.unmap_range(vma.start, vma.end, |_, page| {
                 used |= page.accessed;

@@ -136,6 +136,7 @@ impl Inner {
         // Patched text works at its place only; the pages come back by faults.
         let drop_text = area.patched_text().is_some();
         let mut pages = Vec::new();
+        pages.try_reserve_exact(CHUNK / PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
         let mut done = 0;
         let mut moved = false;
         let mut failed = false;
@@ -157,10 +158,12 @@ impl Inner {
             done = end - old;
         }
         if failed {
-            let mut back = Vec::new();
-            self.space.unmap_range(new, new + len, |va, page| back.push((va, page)));
-            for (va, page) in back {
-                let _ = self.space.map(va - new + old, page.frame, page.prot);
+            for start in (new..new + len).step_by(CHUNK) {
+                let end = (start + CHUNK).min(new + len);
+                self.space.unmap_range(start, end, |va, page| pages.push((va, page)));
+                for (va, page) in pages.drain(..) {
+                    let _ = self.space.map(va - new + old, page.frame, page.prot);
+                }
             }
         }
         if moved {

@@ -116,7 +116,7 @@ fn segment_of(area: &Area) -> Option<(&Rc<SharedObject>, &Rc<dyn Segment>, u64)>
 }
 
 /// Mappings that an address space is about to lose.
-pub(super) fn note_detached(vmas: &[Vma<Area>]) {
+pub(super) fn note_detached<'a>(vmas: impl IntoIterator<Item = &'a Vma<Area>>) {
     for vma in vmas {
         if let Some((_, segment, _)) = segment_of(&vma.attrs) {
             segment.note_detach();

@@ -6,11 +6,11 @@
 //! trampolines lie there too.
 
 use super::area::{Area, AreaFlags, Backing, FileBacking, TRAMPOLINE_ROOM, same_inode};
+use super::mmap::Removed;
 use super::{Inner, Mm};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::Frame;
 use hal::paging::Prot;
@@ -278,9 +278,9 @@ impl Inner {
 impl Inner {
     /// Takes the trampolines of files whose text is not mapped any more out of the set; `gone` is what
     /// was just unmapped. Returns what is to be dropped.
-    pub(super) fn retire_trampolines(&mut self, gone: &[Vma<Area>]) -> Vec<Vma<Area>> {
-        let mut retired = Vec::new();
-        for old in gone {
+    pub(super) fn retire_trampolines(&mut self, gone: &Removed) -> Removed {
+        let mut retired = Removed::new();
+        for old in gone.iter() {
             if let Backing::Trampolines(text, first) = &old.attrs.backing {
                 self.hide_patched_pages(text, old.start, *first);
                 continue;

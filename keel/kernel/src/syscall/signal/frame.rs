@@ -259,6 +259,7 @@ fn read_image(at: usize) -> Result<Vec<u8>> {
         && word(SW_RESERVED + 4) as usize >= size
         && user::read::<u32>(at.wrapping_add(size)) == Ok(FP_XSTATE_MAGIC2);
     if whole {
+        image.try_reserve_exact(size - LEGACY_SIZE).map_err(|_| Errno::ENOMEM)?;
         image.resize(size, 0);
         user::read_bytes(at, &mut image)?;
     }
