@@ -5,13 +5,12 @@ use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task::{self, cred::cap};
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 
 /// Most bytes of a message, bytes of a queue at first, and queues: Linux's defaults.
 const MSGMAX: usize = 8192;
@@ -296,15 +295,16 @@ pub fn sys_msgctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
     }
 }
 
-/// `/proc/sysvipc/msg`.
-pub fn table() -> String {
-    let mut text = String::from(
+/// `/proc/sysvipc/msg`. ENOMEM.
+pub fn table() -> Result<Vec<u8>> {
+    let mut text = Text::default();
+    text.print(format_args!(
         "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      \
-         ctime\n",
-    );
+         ctime\n"
+    ));
     for q in QUEUES.borrow().items.values() {
         let p = &q.perm;
-        text.push_str(&format!(
+        text.print(format_args!(
             "{:10} {:10}  {:4o}  {:10} {:10} {:5} {:5} {:5} {:5} {:5} {:5} {:10} {:10} {:10}\n",
             p.key.get(),
             p.id,
@@ -322,5 +322,5 @@ pub fn table() -> String {
             q.changed.get(),
         ));
     }
-    text
+    text.done()
 }

@@ -15,14 +15,13 @@ use crate::sched;
 use crate::sched::wait::{Interrupt, park};
 use crate::task::{self, Task};
 use crate::time::{deadline_after, read_timespec};
-use alloc::format;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::{Errno, Result};
 use undo::Undo;
+use vfs::memory::Text;
 
 /// Most semaphores of a set, of all sets, operations of a call, and sets: Linux's defaults.
 const SEMMSL: u32 = 32000;
@@ -297,13 +296,13 @@ fn operate(id: i32, operations: usize, count: u32, timeout: Option<Result<u64>>)
     }
 }
 
-/// `/proc/sysvipc/sem`.
-pub fn table() -> String {
-    let mut text =
-        String::from("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n");
+/// `/proc/sysvipc/sem`. ENOMEM.
+pub fn table() -> Result<Vec<u8>> {
+    let mut text = Text::default();
+    text.print(format_args!("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"));
     for s in SETS.borrow().items.values() {
         let p = &s.perm;
-        text.push_str(&format!(
+        text.print(format_args!(
             "{:10} {:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}\n",
             p.key.get(),
             p.id,
@@ -317,5 +316,5 @@ pub fn table() -> String {
             s.changed.get(),
         ));
     }
-    text
+    text.done()
 }

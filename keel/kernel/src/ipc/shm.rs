@@ -13,11 +13,13 @@ use abi::layout::PAGE_SIZE;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::paging::Prot;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::Text;
 
 /// Most bytes of a segment, and most pages of all: Linux's defaults.
 const SHMMAX: u64 = u64::MAX - (1 << 24);
@@ -310,15 +312,16 @@ fn check_lock(segment: &Segment, task: &Task) -> Result<()> {
     if locked.saturating_add(pages(segment)) <= limit { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
-/// `/proc/sysvipc/shm`.
-pub fn table() -> String {
-    let mut text = String::from(
+/// `/proc/sysvipc/shm`. ENOMEM.
+pub fn table() -> Result<Vec<u8>> {
+    let mut text = Text::default();
+    text.print(format_args!(
         "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      \
-         ctime                   rss                  swap\n",
-    );
+         ctime                   rss                  swap\n"
+    ));
     for s in SEGMENTS.borrow().items.values() {
         let p = &s.perm;
-        text.push_str(&format!(
+        text.print(format_args!(
             "{:10} {:10}  {:4o} {:21} {:5} {:5}  {:5} {:5} {:5} {:5} {:5} {:10} {:10} {:10} {:21} {:21}\n",
             p.key.get(),
             p.id,
@@ -338,5 +341,5 @@ pub fn table() -> String {
             0,
         ));
     }
-    text
+    text.done()
 }

@@ -44,9 +44,9 @@ pub fn terminals() -> Table {
 /// `sysvipc`: the objects of each kind.
 pub fn sysvipc() -> Table {
     table([
-        ("msg", super::text(ipc::msg::table)),
-        ("sem", super::text(ipc::sem::table)),
-        ("shm", super::text(ipc::shm::table)),
+        ("msg", super::list(ipc::msg::table)),
+        ("sem", super::list(ipc::sem::table)),
+        ("shm", super::list(ipc::shm::table)),
     ])
 }
 
