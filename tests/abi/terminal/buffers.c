@@ -77,7 +77,7 @@ int main(void) {
     line[99] = '\n';
     for (int i = 0; i < 100; i++) {
         MUST(write(master, line, 100));
-        usleep(500);
+        usleep(2000);
     }
     events();
     N(waiting(slave));
@@ -88,7 +88,7 @@ int main(void) {
     memset(bytes, 'x', sizeof bytes);
     for (int i = 0; i < 100; i++) {
         MUST(write(master, bytes, 100));
-        usleep(300);
+        usleep(2000);
     }
     events();
     N(waiting(slave));
