@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     let len = numbers.len().min(bytes.len() - start);
     bytes[start..start + len].copy_from_slice(&numbers[..len]);
     let window = Window { addr: BASE, bytes: &bytes };
-    let mut area = Area::new(BASE - AREA as u64, AREA);
+    let mut area = Area::new(BASE - AREA as u64, AREA).expect("memory of the host");
     assert!(candidates(&window).all(|site| (BASE..BASE + 2 * PAGE).contains(&site)));
     let sites = bytes.windows(2).enumerate().filter(|(_, pair)| *pair == [0x0f, 0x05]).map(|(at, _)| BASE + at as u64);
     for site in sites.take(16) {
