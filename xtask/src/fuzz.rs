@@ -32,7 +32,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
         .current_dir(root.join("fuzz"))
         .env("CARGO_TARGET_DIR", &build)
         .env("RUSTFLAGS", COVERAGE)
-        .env("HULL_KEEL_PROFILE", "quick")
+        .env("HULL_KEEL_PROFILE", "none")
         .status()
         .context("cannot start cargo")?;
     ensure!(status.success(), "the fuzz targets do not build");

@@ -24,6 +24,16 @@ struct Step {
     variable: Option<(&'static str, &'static str)>,
 }
 
+impl Step {
+    /// It builds the monitor with flags of its own and starts no pod: keel need not be built once more for it.
+    fn starts_no_pod(&self) -> bool {
+        matches!(self.workspace, Workspace::Fuzz) || self.variable == Some(LOOM)
+    }
+}
+
+/// Builds the models of the primitives.
+const LOOM: (&str, &str) = ("RUSTFLAGS", "--cfg loom");
+
 #[derive(Clone, Copy)]
 enum Workspace {
     /// What runs on the host.
@@ -97,13 +107,13 @@ const STEPS: &[Step] = &[
         name: "models, keel-hal",
         workspace: Workspace::Keel,
         arguments: &["test", "-p", "keel-hal", "--features", "hosted", "--lib", "model"],
-        variable: Some(("RUSTFLAGS", "--cfg loom")),
+        variable: Some(LOOM),
     },
     Step {
         name: "models, monitor",
         workspace: Workspace::Host,
         arguments: &["test", "-p", "hull-monitor", "--lib", "model"],
-        variable: Some(("RUSTFLAGS", "--cfg loom")),
+        variable: Some(LOOM),
     },
     Step {
         name: "tests, keel-core",
@@ -200,8 +210,8 @@ fn run(step: &Step) -> Result<(bool, Excerpt)> {
     if let (Some(name), Some(target)) = (target, std::env::var_os("CARGO_TARGET_DIR")) {
         cargo.env("CARGO_TARGET_DIR", Path::new(&target).join(name));
     }
-    if let Workspace::Fuzz = step.workspace {
-        cargo.env("HULL_KEEL_PROFILE", "quick");
+    if step.starts_no_pod() {
+        cargo.env("HULL_KEEL_PROFILE", "none");
     }
     cargo.current_dir(directory);
     let (output, input) = std::io::pipe().context("cannot make a pipe")?;
