@@ -33,6 +33,8 @@ pub enum Kind {
     StartAtOnce(Starter),
     /// Pods that wait for nothing: what they cost.
     Idle,
+    /// A pod that used much memory and gave it back a second ago: what it still has.
+    Returned,
     /// What several workers gain over one: operation, kind of worker and their number, see `workload::parallel`.
     Gain(&'static str),
     /// A shell script that prints nanoseconds per operation. `SCRATCH` is an empty directory, removed
@@ -194,6 +196,12 @@ const ONE: &[Benchmark] = &[
         name: "idle",
         what: "a pod that waits: PSS, page tables and KVM's; all that it takes of the host's memory; wakeups and CPU time per second",
         kind: Kind::Idle,
+        options: &[],
+    },
+    Benchmark {
+        name: "idle-returned",
+        what: "a pod that waits since one second, after it used 400 MB of memory and gave them back: PSS and page tables",
+        kind: Kind::Returned,
         options: &[],
     },
     dynamic("cpu-integer", "integer arithmetic", &["cpu-integer"]),

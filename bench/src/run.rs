@@ -42,7 +42,7 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
             break;
         }
         for (side, samples) in [(Side::Host, &mut host), (Side::Pod, &mut pod)] {
-            if side == Side::Host && matches!(benchmark.kind, Kind::Idle) {
+            if side == Side::Host && matches!(benchmark.kind, Kind::Idle | Kind::Returned) {
                 continue;
             }
             match sample(benchmark, place, side) {
@@ -58,7 +58,7 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
     rows.map(|(name, (host, pod))| Row {
         unit: match (&benchmark.kind, name.as_str()) {
             (Kind::Idle, "idle-wakeups") => Unit::PerSecond,
-            (Kind::Idle, "idle-memory" | "idle-memory-all") => Unit::Bytes,
+            (Kind::Idle, "idle-memory" | "idle-memory-all") | (Kind::Returned, _) => Unit::Bytes,
             (Kind::Gain(_), _) => Unit::Gain,
             _ => Unit::Ns,
         },
@@ -89,6 +89,7 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
         Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
         Kind::StartAtOnce(starter) => starts_at_once(place, side, starter).map(|number| vec![number]),
         Kind::Idle => idle::measure(place),
+        Kind::Returned => idle::measure_returned(place),
         Kind::Bare(host, bare) => {
             let name = if side == Side::Host { host } else { bare };
             numbers(&["hull", "bench-workload", name], benchmark.options, place, Side::Host)

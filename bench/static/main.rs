@@ -1,5 +1,5 @@
 //! The static workload: system calls from its own text, no C library. `static NAME` prints nanoseconds per operation;
-//! `static pause` prints a line and waits; `static` alone ends at once.
+//! `static pause` prints a line and waits, `static use` does so after it used 400 MB of memory and gave them back; `static` alone ends at once.
 
 #![no_std]
 #![no_main]
@@ -10,12 +10,16 @@ use core::arch::{asm, global_asm};
 const READ: usize = 0;
 const WRITE: usize = 1;
 const OPEN: usize = 2;
+const MMAP: usize = 9;
+const MUNMAP: usize = 11;
 const PAUSE: usize = 34;
 const GETPPID: usize = 110;
 const CLOCK_GETTIME: usize = 228;
 const EXIT_GROUP: usize = 231;
 const O_RDWR: usize = 2;
 const CLOCK_MONOTONIC: usize = 1;
+/// What `static use` uses, in bytes.
+const MUCH: usize = 400 << 20;
 /// Operations between two readings of the clock.
 const BATCH: u64 = 20_000;
 /// How long a measurement runs.
@@ -42,12 +46,10 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
     let name = unsafe { if *stack > 1 { *(*stack.add(2) as *const u8) } else { 0 } };
     match name {
         b'd' => devnull(),
-        b'p' => {
-            // SAFETY: writes from a constant, then waits for a signal.
-            unsafe {
-                call(WRITE, 1, b"waiting\n".as_ptr() as usize, 8);
-                call(PAUSE, 0, 0, 0);
-            }
+        b'p' => pause(),
+        b'u' => {
+            use_memory();
+            pause();
         }
         b'g' => measure(|| {
             // SAFETY: touches no memory.
@@ -58,6 +60,40 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
     // SAFETY: ends the program.
     unsafe { call(EXIT_GROUP, 0, 0, 0) };
     loop {}
+}
+
+fn pause() {
+    // SAFETY: writes from a constant, then waits for a signal.
+    unsafe {
+        call(WRITE, 1, b"waiting\n".as_ptr() as usize, 8);
+        call(PAUSE, 0, 0, 0);
+    }
+}
+
+/// Maps, touches and unmaps memory.
+fn use_memory() {
+    // SAFETY: a mapping of its own at an address of the kernel's choice, touched within its bounds, or an errno.
+    unsafe {
+        let start = map_anonymous(MUCH);
+        if start > 0 {
+            for page in (0..MUCH).step_by(4096) {
+                ((start as usize + page) as *mut u8).write_volatile(1);
+            }
+            call(MUNMAP, start as usize, MUCH, 0);
+        }
+    }
+}
+
+/// # Safety
+/// As mmap(2).
+unsafe fn map_anonymous(len: usize) -> isize {
+    let result;
+    // SAFETY: a system call of Linux: readable and writable, private, anonymous, no descriptor.
+    unsafe {
+        asm!("syscall", inlateout("rax") MMAP => result, in("rdi") 0, in("rsi") len, in("rdx") 3, in("r10") 0x22,
+            in("r8") -1_isize, in("r9") 0, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
 }
 
 fn devnull() {

@@ -5,6 +5,10 @@
 //! takes and gives without the lock.
 #![allow(unsafe_code)]
 
+mod unused;
+
+pub use unused::{KEPT_PIECES, Unused, least_unused, take_unused, unused};
+
 use crate::cell::Global;
 use crate::direct_map;
 use crate::frame::FRAME_SIZE;
@@ -32,25 +36,40 @@ const STATE_USED: u32 = 0xff;
 /// added it, so it is no longer known to be zero.
 const TOUCHED: u32 = 0x100;
 
+/// Flag beside [`TOUCHED`]: the smaller free blocks there are for what keel needs.
+const KEELS: u32 = 0x200;
+/// Blocks below 2 MiB for programs and blocks for keel come from different pieces of 2 MiB once so many frames are in use:
+/// what keel keeps for long must not hold what programs give back in bulk.
+const FEW: u32 = 16 << 20 >> FRAME_SIZE.trailing_zeros();
+
+/// Who a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Pages of programs and of files.
+    Program = 0,
+    /// The heap, page tables, stacks.
+    Keel = 1,
+}
+
 /// Table entry of a RAM frame.
 #[repr(C)]
 struct Meta {
     /// References; 0 while free or owned by the heap.
     refs: Count,
-    /// Order of the free block that starts here, or [`STATE_USED`]; and [`TOUCHED`]. As what follows, it is used under the
-    /// allocator's lock only.
-    state: Cell<u32>,
+    /// Order of the free block that starts here, or [`STATE_USED`]; and [`TOUCHED`], [`KEELS`]. As what follows, it is used
+    /// under the allocator's lock only; but `KEELS` of a piece is looked at, and does not change, while a frame there is in use.
+    state: AtomicU32,
     next: Cell<u32>,
     prev: Cell<u32>,
 }
 
 impl Meta {
     fn state(&self) -> u32 {
-        self.state.get() & !TOUCHED
+        self.state.load(Relaxed) & !(TOUCHED | KEELS)
     }
 
     fn set_state(&self, state: u32) {
-        self.state.set(self.state.get() & TOUCHED | state);
+        self.state.store(self.state.load(Relaxed) & (TOUCHED | KEELS) | state, Relaxed);
     }
 }
 
@@ -95,40 +114,61 @@ pub(crate) fn window_pages() -> usize {
     TABLES.window_pages.get()
 }
 
+/// Who the smaller blocks of the 2 MiB that a frame lies in are for.
+fn use_of(index: u32) -> Use {
+    let state = &meta(index >> LARGE_ORDER << LARGE_ORDER).state;
+    if state.load(Relaxed) & KEELS == 0 { Use::Program } else { Use::Keel }
+}
+
+/// How many of the pieces of 2 MiB that a block lies in, or that it consists of, are [`TOUCHED`].
+fn touched(index: u32, order: usize) -> u32 {
+    let (first, last) = (index >> LARGE_ORDER, (index + (1 << order) - 1) >> LARGE_ORDER);
+    (first..=last).filter(|large| meta(large << LARGE_ORDER).state.load(Relaxed) & TOUCHED != 0).count() as u32
+}
+
 /// The free blocks.
 struct Buddy {
     /// RAM pages that exist.
     pages: u32,
     free: u32,
     limit: u32,
-    heads: [u32; MAX_ORDER + 1],
+    /// By [`Use`] and order; blocks of 2 MiB and more are all [`Use::Program`]'s.
+    heads: [[u32; MAX_ORDER + 1]; 2],
+    unused: unused::Counts,
 }
 
-static BUDDY: SpinLock<Buddy> =
-    SpinLock::new(Rank::Frames, Buddy { pages: 0, free: 0, limit: 0, heads: [NONE; MAX_ORDER + 1] });
+static BUDDY: SpinLock<Buddy> = SpinLock::new(
+    Rank::Frames,
+    Buddy { pages: 0, free: 0, limit: 0, heads: [[NONE; MAX_ORDER + 1]; 2], unused: unused::Counts::new() },
+);
 /// [`Buddy::free`] to read without the lock; what virtual CPUs keep for themselves is in use.
 static FREE: AtomicU32 = AtomicU32::new(0);
 /// [`Buddy::pages`] to read without the lock, stored after the new pages are counted as free.
 static PAGES: AtomicU32 = AtomicU32::new(0);
 
 impl Buddy {
+    /// The list of a free block.
+    fn head(&mut self, index: u32, order: usize) -> &mut u32 {
+        let user = if order < LARGE_ORDER { use_of(index) } else { Use::Program };
+        &mut self.heads[user as usize][order]
+    }
+
     fn push(&mut self, index: u32, order: usize) {
         let block = meta(index);
-        let head = self.heads[order];
+        let head = core::mem::replace(self.head(index, order), index);
         block.set_state(order as u32);
         block.prev.set(NONE);
         block.next.set(head);
         if head != NONE {
             meta(head).prev.set(index);
         }
-        self.heads[order] = index;
     }
 
     fn remove(&mut self, index: u32, order: usize) {
         let block = meta(index);
         let (prev, next) = (block.prev.get(), block.next.get());
         if prev == NONE {
-            self.heads[order] = next;
+            *self.head(index, order) = next;
         } else {
             meta(prev).next.set(next);
         }
@@ -141,29 +181,50 @@ impl Buddy {
     /// Notes that frames are handed out; whether the 2 MiB that the first lies in were untouched.
     fn touch(&self, index: u32, order: usize) -> bool {
         let first = index >> LARGE_ORDER;
-        let fresh = meta(first << LARGE_ORDER).state.get() & TOUCHED == 0;
+        let fresh = meta(first << LARGE_ORDER).state.load(Relaxed) & TOUCHED == 0;
         let last = (index + (1 << order) - 1) >> LARGE_ORDER;
         if fresh {
             crate::ring::set_ram_used((u64::from(last) + 1) << LARGE_ORDER << FRAME_SIZE.trailing_zeros());
         }
         for large in first..=last {
             let state = &meta(large << LARGE_ORDER).state;
-            state.set(state.get() | TOUCHED);
+            state.store(state.load(Relaxed) | TOUCHED, Relaxed);
         }
         fresh
     }
 
     /// Takes a block of 2^order frames; whether the 2 MiB that it begins in were untouched.
-    fn take(&mut self, order: usize) -> Option<(u32, bool)> {
-        let from = (order..=MAX_ORDER).find(|o| self.heads[*o] != NONE)?;
-        let index = self.heads[from];
+    fn take(&mut self, order: usize, user: Use) -> Option<(u32, bool)> {
+        let user = if self.pages - self.free < FEW { Use::Program } else { user };
+        let (index, from) = self.find(order, user)?;
         self.remove(index, from);
+        if from >= LARGE_ORDER && order < LARGE_ORDER {
+            let state = &meta(index).state;
+            state.store(
+                if user == Use::Keel { state.load(Relaxed) | KEELS } else { state.load(Relaxed) & !KEELS },
+                Relaxed,
+            );
+        }
         for o in (order..from).rev() {
             self.push(index + (1 << o), o);
+        }
+        if from >= LARGE_ORDER {
+            self.unused.less(touched(index, order));
         }
         self.free -= 1 << order;
         self.note_left();
         Some((index, self.touch(index, order)))
+    }
+
+    /// The block to take 2^order frames of, and its order.
+    fn find(&self, order: usize, user: Use) -> Option<(u32, usize)> {
+        let other = if user == Use::Keel { Use::Program } else { Use::Keel };
+        let first = |user: Use, orders: core::ops::RangeInclusive<usize>| {
+            orders.map(|o| (self.heads[user as usize][o], o)).find(|(head, _)| *head != NONE)
+        };
+        let small = order..=LARGE_ORDER - 1;
+        let large = order.max(LARGE_ORDER)..=MAX_ORDER;
+        first(user, small.clone()).or_else(|| first(Use::Program, large)).or_else(|| first(other, small))
     }
 
     /// Publishes how much is left, after each change of the number of free frames.
@@ -176,6 +237,7 @@ impl Buddy {
     fn give(&mut self, mut index: u32, mut order: usize) {
         self.free += 1 << order;
         self.note_left();
+        let given = (index, order);
         while order < MAX_ORDER {
             let buddy = index ^ (1 << order);
             if buddy + (1 << order) > self.pages || meta(buddy).state() != order as u32 {
@@ -186,6 +248,9 @@ impl Buddy {
             order += 1;
         }
         self.push(index, order);
+        if order >= LARGE_ORDER {
+            self.unused.more(touched(given.0, given.1));
+        }
     }
 
     /// Adds the frames `[start, end)`.
@@ -247,9 +312,9 @@ impl Cache {
             return Some(index);
         }
         let mut buddy = BUDDY.lock();
-        let (first, _) = buddy.take(0)?;
+        let (first, _) = buddy.take(0, Use::Program)?;
         for _ in 1..BATCH {
-            let Some((index, _)) = buddy.take(0) else { break };
+            let Some((index, _)) = buddy.take(0, Use::Program) else { break };
             self.push(index);
         }
         Some(first)
@@ -285,26 +350,30 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
     buddy.add(first, (info.ram_bytes / FRAME_SIZE as u64) as u32);
 }
 
-/// Takes 2^order contiguous frames, asking the monitor for more RAM if needed; guest-physical
-/// address. Not counted: the caller owns them.
-pub(crate) fn take_block(order: usize) -> Option<u64> {
-    if order == 0
-        && several()
+/// Takes a frame for a program, asking the monitor for more RAM if needed; guest-physical address. Not counted: the caller
+/// owns it.
+pub(crate) fn take_frame() -> Option<u64> {
+    if several()
         && let Some(index) = Cache::here().take()
     {
         return Some(u64::from(index) * FRAME_SIZE as u64);
     }
-    take_any(order).map(|(gpa, _)| gpa)
+    take_any(0, Use::Program).map(|(gpa, _)| gpa)
 }
 
-/// As [`take_block`], and whether the 2 MiB that the block begins in were never used before.
-pub(crate) fn take_any(order: usize) -> Option<(u64, bool)> {
+/// As [`take_frame`], 2^order contiguous frames for keel.
+pub(crate) fn take_block(order: usize) -> Option<u64> {
+    take_any(order, Use::Keel).map(|(gpa, _)| gpa)
+}
+
+/// As [`take_block`] for anybody, and whether the 2 MiB that the block begins in were never used before.
+pub(crate) fn take_any(order: usize, user: Use) -> Option<(u64, bool)> {
     if order > MAX_ORDER {
         return None;
     }
     loop {
         let mut buddy = BUDDY.lock();
-        if let Some((index, fresh)) = buddy.take(order) {
+        if let Some((index, fresh)) = buddy.take(order, user) {
             return Some((u64::from(index) * FRAME_SIZE as u64, fresh));
         }
         let before = buddy.pages;
@@ -326,7 +395,7 @@ pub(crate) fn take_any(order: usize) -> Option<(u64, bool)> {
 /// Gives a block from [`take_block`] back.
 pub(crate) fn give_block(gpa: u64, order: usize) {
     let index = (gpa / FRAME_SIZE as u64) as u32;
-    if order == 0 && several() {
+    if order == 0 && several() && use_of(index) == Use::Program {
         Cache::here().give(index);
     } else {
         BUDDY.lock().give(index, order);

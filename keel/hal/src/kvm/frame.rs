@@ -1,7 +1,7 @@
 //! Counted frames of the virtual machine's memory and of its window.
 #![allow(unsafe_code)]
 
-use crate::buddy::{self, LARGE_ORDER, give_block, has_for_programs, take_any, take_block};
+use crate::buddy::{self, LARGE_ORDER, Use, give_block, has_for_programs, take_any, take_frame};
 /// Bytes of a frame.
 pub const FRAME_SIZE: usize = abi::layout::PAGE_SIZE;
 
@@ -10,7 +10,9 @@ use crate::mem::{keel_copy_shared, keel_fill_shared};
 use crate::sync::Count;
 use abi::layout::WINDOW_BASE;
 
-pub use crate::buddy::{RamUsage, is_critical, is_scarce, ram_usage};
+pub use crate::buddy::{
+    KEPT_PIECES, RamUsage, Unused, is_critical, is_scarce, least_unused, ram_usage, take_unused, unused,
+};
 
 /// 2 MiB of RAM in one aligned piece, not counted: for a large page.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub struct LargeFrame(u64);
 impl LargeFrame {
     /// A large frame of zeros; `None` when there is no such piece of memory.
     pub fn alloc_zeroed() -> Option<Self> {
-        let (gpa, fresh) = take_any(LARGE_ORDER)?;
+        let (gpa, fresh) = take_any(LARGE_ORDER, Use::Program)?;
         if !fresh {
             // SAFETY: the block was just taken: nobody else uses it, and the direct map covers RAM.
             unsafe { core::ptr::write_bytes(direct_map::address(gpa) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
@@ -83,7 +85,7 @@ impl Frame {
         if !has_for_programs() {
             return None;
         }
-        let frame = Self(take_block(0)?);
+        let frame = Self(take_frame()?);
         frame.counter().set(1);
         Some(frame)
     }

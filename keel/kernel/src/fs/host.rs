@@ -1,11 +1,11 @@
 //! The files connector: requests of the vfs crate go to the monitor.
 
 use crate::sched::connector;
-use crate::sched::timer::Timer;
+use crate::sched::timer::{SECOND, Timer};
 use abi::operation::{Encoded, Operation, Reply};
-use abi::request::{Close, Read, Walk, Write};
+use abi::request::{Close, Read, Unmap, Walk, Write};
 use abi::ring::{MAX_SEGMENTS, Segment};
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
 use hal::clock::monotonic_ns;
@@ -18,17 +18,62 @@ use vfs::host::{HostFiles, Part, Parts, WriteDone};
 const TRIP_NS: u64 = 30_000;
 const MOST_TRIP_NS: u64 = 60_000;
 
+/// How long pages whose file is gone may stay in the window, in ns: while programs map them, the time is doubled.
+const TIDY_NS: core::ops::RangeInclusive<u64> = SECOND / 2..=SECOND * 32;
+
+/// Gives pages of the window back whose file is gone.
+#[derive(Debug)]
+struct Tidying {
+    timer: Rc<Timer>,
+    interval_ns: Cell<u64>,
+}
+
+impl Tidying {
+    fn new() -> Rc<Self> {
+        Rc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            let timer = Timer::new(Rc::new(move || {
+                if let Some(this) = this.upgrade() {
+                    this.tidy();
+                }
+            }));
+            Self { timer, interval_ns: Cell::new(*TIDY_NS.start()) }
+        })
+    }
+
+    /// Pages have lost their file.
+    fn soon(&self) {
+        if !self.timer.is_armed() || self.interval_ns.get() > *TIDY_NS.start() {
+            self.wait(*TIDY_NS.start());
+        }
+    }
+
+    fn wait(&self, interval_ns: u64) {
+        self.interval_ns.set(interval_ns);
+        self.timer.arm(monotonic_ns() + interval_ns);
+    }
+
+    fn tidy(&self) {
+        if super::setup::tidy() {
+            self.wait((self.interval_ns.get() * 2).min(*TIDY_NS.end()));
+        }
+        connector::let_go();
+    }
+}
+
 /// The monitor.
 #[derive(Debug)]
 pub struct Monitor {
     trip_ns: Cell<u64>,
     /// Sends gathered writes that nothing else has sent.
     timer: OnceCell<Rc<Timer>>,
+    /// Has the monitor let go of pages whose file is gone.
+    tidying: OnceCell<Rc<Tidying>>,
 }
 
 impl Default for Monitor {
     fn default() -> Self {
-        Self { trip_ns: Cell::new(TRIP_NS), timer: OnceCell::new() }
+        Self { trip_ns: Cell::new(TRIP_NS), timer: OnceCell::new(), tidying: OnceCell::new() }
     }
 }
 
@@ -97,6 +142,14 @@ impl HostFiles for Monitor {
             // Otherwise the program is interrupted at that time for nothing.
             hal::percpu::set_work_pending();
         }
+    }
+
+    fn unmap(&self, unmap: Unmap) {
+        connector::start_quietly(unmap, |_| {});
+    }
+
+    fn retired(&self) {
+        self.tidying.get_or_init(Tidying::new).soon();
     }
 
     fn window_page(&self, gpa: u64) -> Option<Frame> {

@@ -57,6 +57,12 @@ pub fn flush() {
     }
 }
 
+/// Gives pages of the window back whose file is gone; whether programs still map some.
+pub fn tidy() -> bool {
+    let host = HOST.borrow().clone();
+    host.is_some_and(|host| host.tidy())
+}
+
 /// Gives up to `pages` pages of cached file content back; returns how many.
 fn shrink(pages: usize) -> usize {
     let host = HOST.borrow().clone();

@@ -12,6 +12,7 @@ mod entity;
 pub mod io;
 pub mod load;
 mod registered;
+mod reporting;
 pub mod thread;
 pub mod timer;
 pub mod wait;
@@ -251,6 +252,7 @@ pub fn preempt() {
 pub fn poll_events() {
     connector::poll_completions();
     timer::run_due();
+    reporting::look();
 }
 
 /// The next thread to run: waits until there is one. `None`: the idle thread does that.

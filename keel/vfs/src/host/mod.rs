@@ -23,7 +23,7 @@ pub use gather::{End, Landing};
 pub use node::HostNode;
 
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
-use abi::request::{Close, NodeAttr, Read, Walk, Write, Written};
+use abi::request::{Close, NodeAttr, Read, Unmap, Walk, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -63,6 +63,10 @@ pub trait HostFiles {
     fn all_landed(&self) {}
     /// A handle on a page of the window, by guest-physical address; `None` where there is no window.
     fn window_page(&self, gpa: u64) -> Option<Frame>;
+    /// Shows pages of the window no more. Never waits; what is sent later finds them gone.
+    fn unmap(&self, _unmap: Unmap) {}
+    /// Pieces of the window have lost their files: [`Host::tidy`] is to be called in a while.
+    fn retired(&self) {}
     /// Whether the host lost pages of the window, which read as zeros since, and nobody has called
     /// [`crate::Inode::drop_window`].
     fn has_losses(&self) -> bool {

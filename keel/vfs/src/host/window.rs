@@ -1,7 +1,7 @@
 //! The window: guest-physical address space in which the host's page cache appears (DAX).
 
 use super::{Host, HostNode};
-use abi::request::GrowWindow;
+use abi::request::{GrowWindow, Unmap};
 use alloc::rc::Weak;
 use core::cell::{Cell, RefCell};
 use hal::frame::FRAME_SIZE;
@@ -168,5 +168,22 @@ impl Host {
     /// A chunk whose file is gone.
     pub(super) fn retire(&self, chunk: Chunk) {
         self.window.retired.borrow_mut().push_back(chunk);
+        self.io.retired();
+    }
+
+    /// Has the monitor let go of pages whose file is gone: as long as it maps them, a removed file keeps its room on the
+    /// host's disk. Whether programs still map some of them.
+    pub fn tidy(&self) -> bool {
+        for chunk in self.window.retired.take() {
+            if self.in_use(&chunk) {
+                self.window.retired.borrow_mut().push_back(chunk);
+                continue;
+            }
+            if chunk.mapped > 0 {
+                self.io.unmap(Unmap { gpa: chunk.gpa, len: chunk.room });
+            }
+            self.give_back(&chunk);
+        }
+        !self.window.retired.borrow().is_empty()
     }
 }
