@@ -79,6 +79,13 @@ impl<T> Pieces<T> {
         item
     }
 
+    /// Whether the next item needs no memory.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        let last = self.more.back().unwrap_or(&self.first);
+        last.len() < last.capacity().min(Self::MOST)
+    }
+
     /// Adds an item at the end if there is memory for it; gives it back otherwise.
     pub fn try_push_back(&mut self, item: T) -> Result<(), T> {
         let last = self.more.back().unwrap_or(&self.first);

@@ -1,7 +1,7 @@
 //! Statics under the big lock, and values for each virtual CPU.
 #![allow(unsafe_code)]
 
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 
 /// A static value that only code inside keel touches; see the crate's invariant.
 ///
@@ -26,6 +26,12 @@ impl<T> Deref for Global<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+impl<T> DerefMut for Global<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
     }
 }
 

@@ -12,10 +12,12 @@ mod count;
 pub mod grace;
 mod rank;
 mod spin;
+mod sum;
 
 pub use count::Count;
 pub use rank::Rank;
 pub use spin::{Guard, SpinLock};
+pub use sum::Sum;
 
 use crate::cell::Padded;
 pub(crate) use crate::relax;

@@ -12,6 +12,8 @@ pub enum Rank {
     Grace,
     /// The bytes of a pipe.
     Pipe,
+    /// What waits in a socket to be received.
+    Socket,
 }
 
 impl Rank {

@@ -3,8 +3,6 @@
 mod end;
 mod unlocked;
 
-pub use unlocked::Moved;
-
 pub use end::{PipeEnd, new_pipe, open_fifo};
 
 use super::caller::broken_pipe;

@@ -4,12 +4,14 @@
 //! look at ([`Core`]); see [`crate::syscall::unlocked`].
 
 use super::File;
-use super::pipe::{Moved, Pipe};
+use super::pipe::Pipe;
+use super::socket::unix::End;
 use crate::mm::user::MAX_RW_COUNT;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use hal::sync::grace::Slots;
+use hal::sync::grace::{self, Reading, Slots};
+use hal::user as raw;
 use uapi::raw::general as g;
 
 /// What a table of descriptors has beside its descriptions.
@@ -39,6 +41,54 @@ pub enum Kind {
     Null,
     /// An end of a pipe.
     Pipe(Arc<Pipe>),
+    /// A local socket.
+    Unix(Arc<End>),
+}
+
+/// Bytes that were moved, and whether waiters have to be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Bytes.
+    pub bytes: usize,
+    /// Somebody waits for what was made possible.
+    pub wakes: bool,
+}
+
+/// Buffers of the program: addresses and lengths, which can belong to a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers<'a>(pub &'a [(usize, usize)]);
+
+impl Buffers<'_> {
+    /// Bytes in all.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, len)| len).sum()
+    }
+
+    /// Fills `to` with their first bytes, of which there are so many. `None`: a page is missing.
+    pub fn fill(&self, to: &mut [u8]) -> Option<()> {
+        let mut rest = to;
+        for (address, len) in self.0 {
+            let (now, later) = rest.split_at_mut((*len).min(rest.len()));
+            raw::copy_in(now, *address).ok()?;
+            rest = later;
+        }
+        Some(())
+    }
+
+    /// Stores bytes behind the first `skip` ones. `None`: a page is missing, or there is no room.
+    pub fn store(&self, mut skip: usize, from: &[u8]) -> Option<()> {
+        let mut rest = from;
+        for (address, len) in self.0 {
+            if rest.is_empty() {
+                break;
+            }
+            let now = len.saturating_sub(skip).min(rest.len());
+            raw::copy_out(address + skip.min(*len), rest.get(..now)?).ok()?;
+            rest = rest.get(now..)?;
+            skip = skip.saturating_sub(*len);
+        }
+        rest.is_empty().then_some(())
+    }
 }
 
 impl core::fmt::Debug for Kind {
@@ -46,6 +96,7 @@ impl core::fmt::Debug for Kind {
         f.write_str(match self {
             Self::Null => "Null",
             Self::Pipe(_) => "Pipe",
+            Self::Unix(_) => "Unix",
         })
     }
 }
@@ -61,13 +112,29 @@ impl Core {
     pub fn label(&self) -> u32 {
         match self.kind {
             Kind::Null => (u32::from(self.readable) * GIVES_NOTHING) | (u32::from(self.writable) * TAKES_ALL),
-            Kind::Pipe(_) => 0,
+            Kind::Pipe(_) | Kind::Unix(_) => 0,
         }
     }
 
     /// read(2) or write(2) without the big lock; `enter` takes that if somebody has to be woken. `None`: nothing was done.
-    pub fn transfer(&self, write: bool, address: usize, count: usize, enter: impl FnOnce()) -> Option<Moved> {
-        let Kind::Pipe(pipe) = &self.kind else { return None };
+    #[inline(always)]
+    pub fn transfer(
+        &self,
+        write: bool,
+        buffers: &Buffers<'_>,
+        reading: &Reading,
+        enter: impl FnOnce(),
+    ) -> Option<Moved> {
+        match &self.kind {
+            Kind::Null => None,
+            Kind::Pipe(pipe) => self.through_pipe(pipe, write, buffers, enter),
+            Kind::Unix(_) if write => self.send(buffers, reading, enter),
+            Kind::Unix(_) => self.receive(buffers, || Some(()), enter),
+        }
+    }
+
+    fn through_pipe(&self, pipe: &Pipe, write: bool, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
+        let [(address, count)] = *buffers.0 else { return None };
         // Events are for files with names, as FIFOs have them; packets are left to the handler.
         if vfs::notify::is_on() || write && self.direct.load(Relaxed) {
             return None;
@@ -77,6 +144,33 @@ impl Core {
         if moved.wakes {
             enter();
             if write { pipe.was_written() } else { pipe.was_read() }
+        }
+        Some(moved)
+    }
+
+    /// send(2) without flags that mean something, as [`Core::transfer`].
+    pub fn send(&self, buffers: &Buffers<'_>, reading: &Reading, enter: impl FnOnce()) -> Option<Moved> {
+        let Kind::Unix(end) = &self.kind else { return None };
+        let moved = end.send(buffers, reading)?;
+        if moved.wakes {
+            enter();
+            end.was_sent(reading);
+        }
+        Some(moved)
+    }
+
+    /// recv(2) in the same way. `finish` stores what else the program gets, before anything changes.
+    pub fn receive(
+        &self,
+        buffers: &Buffers<'_>,
+        finish: impl FnOnce() -> Option<()>,
+        enter: impl FnOnce(),
+    ) -> Option<Moved> {
+        let Kind::Unix(end) = &self.kind else { return None };
+        let moved = end.receive(buffers, finish)?;
+        if moved.wakes {
+            enter();
+            end.was_received();
         }
         Some(moved)
     }
@@ -97,13 +191,28 @@ impl File {
     /// are there, and room that is. `None`: nothing was done.
     #[inline]
     pub fn move_at_once(&self, write: bool, address: usize, count: usize) -> Option<usize> {
-        let moved = self.unlocked.get()?.transfer(write, address, count, || ())?;
+        let core = self.unlocked.get()?;
+        let buffers = Buffers(&[(address, count)]);
+        let moved = grace::read(|reading| core.transfer(write, &buffers, reading, || ()))?;
         if write {
             super::count_write(moved.bytes)
         } else {
             super::count_read(moved.bytes)
         }
         Some(moved.bytes)
+    }
+
+    /// send(2) in the same way.
+    pub fn send_at_once(&self, address: usize, count: usize) -> Option<usize> {
+        let core = self.unlocked.get()?;
+        let moved = grace::read(|reading| core.send(&Buffers(&[(address, count)]), reading, || ()))?;
+        Some(moved.bytes)
+    }
+
+    /// recv(2) in the same way.
+    pub fn receive_at_once(&self, address: usize, count: usize) -> Option<usize> {
+        let core = self.unlocked.get()?;
+        Some(core.receive(&Buffers(&[(address, count)]), || Some(()), || ())?.bytes)
     }
 
     /// Flags were changed by fcntl(2).

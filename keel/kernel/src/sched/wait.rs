@@ -5,8 +5,8 @@ use super::{Thread, current, sleep, timer, wake};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, fence};
 use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
@@ -49,7 +49,8 @@ impl WaitQueue {
     }
 
     /// An empty queue for a condition that calls without the big lock may make hold. They ask [`WaitQueue::is_watched`] under
-    /// the lock of what the condition is about, which who waits takes after it has entered the queue.
+    /// the lock of what the condition is about, which who waits takes after it has entered the queue; or behind a change
+    /// of a [`Sum`](hal::sync::Sum).
     pub fn for_unlocked() -> Rc<Self> {
         Rc::new(Self { unlocked: true, ..Self::new() })
     }
@@ -204,6 +205,7 @@ pub fn wait_until<T>(
         }
         if hal::sync::several() && queues.iter().any(|queue| queue.unlocked) {
             // Calls without the big lock that did not see it wait yet.
+            fence(SeqCst);
             if let Some(value) = ready() {
                 for queue in queues {
                     queue.leave(&me);

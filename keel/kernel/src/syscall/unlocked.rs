@@ -9,12 +9,15 @@
 //! A call is either served as a whole, or left to its handler as if nothing had happened: when it would wait, when it
 //! fails, when a page is missing. One that has to wake others is served and then takes the lock for that.
 
+pub mod socket;
+
 use super::{history, share};
+use crate::file::unlocked::{Buffers, Core, Moved};
 use crate::mm::user::access_ok;
 use crate::task::watch;
-use crate::task::{futex, try_borrow_current};
+use crate::task::{Task, futex, try_borrow_current};
 use hal::hooks::Unlocked;
-use hal::sync::grace;
+use hal::sync::grace::{self, Reading};
 use hal::trap::TrapFrame;
 use hal::{percpu, smp};
 use uapi::raw::general as g;
@@ -45,25 +48,39 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
             Some((result, Unlocked::Served))
         }
         g::__NR_read | g::__NR_write => transfer(number == g::__NR_write, frame.arguments()),
+        g::__NR_sendto | g::__NR_recvfrom | g::__NR_sendmsg | g::__NR_recvmsg => socket::attempt(frame, number),
         _ => None,
     }
+}
+
+/// Calls `f` with what is known of an open file.
+#[inline(always)]
+fn with_core<R>(fd: u64, f: impl FnOnce(&Core, &Task, &Reading) -> Option<R>) -> Option<R> {
+    let current = try_borrow_current()?;
+    let task = current.as_ref()?;
+    grace::read(|reading| {
+        let files = task.unlocked_files.get(reading)?;
+        f(files.get(fd as u32 as usize, reading)?, task, reading)
+    })
+}
+
+/// What a call that moved bytes gives.
+fn outcome(moved: Moved) -> (isize, Unlocked) {
+    (moved.bytes as isize, if moved.wakes { Unlocked::Held } else { Unlocked::Served })
 }
 
 /// read(2) and write(2).
 fn transfer(write: bool, [fd, address, count, ..]: [u64; 6]) -> Option<(isize, Unlocked)> {
     let (address, count) = (address as usize, count as usize);
     access_ok(address, count).ok()?;
-    let current = try_borrow_current()?;
-    let task = current.as_ref()?;
-    grace::read(|reading| {
-        let files = task.unlocked_files.get(reading)?;
-        let core = files.get(fd as u32 as usize, reading).filter(|core| core.allows(write))?;
-        let moved = core.transfer(write, address, count, smp::enter)?;
+    with_core(fd, |core, task, reading| {
+        let core = Some(core).filter(|core| core.allows(write))?;
+        let moved = core.transfer(write, &Buffers(&[(address, count)]), reading, smp::enter)?;
         if write {
             task.sched.io.count_write(moved.bytes);
         } else {
             task.sched.io.count_read(moved.bytes);
         }
-        Some((moved.bytes as isize, if moved.wakes { Unlocked::Held } else { Unlocked::Served }))
+        Some(outcome(moved))
     })
 }

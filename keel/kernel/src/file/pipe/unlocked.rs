@@ -5,19 +5,11 @@
 //! it is where the call would wait, fail, or take memory.
 
 use super::{PAGE, Piece, Pipe, State};
+use crate::file::unlocked::Moved;
 use hal::user as raw;
 
 /// Most bytes that are moved under the lock.
 const MOST: usize = 4 * PAGE;
-
-/// Bytes that were moved, and whether waiters have to be told.
-#[derive(Clone, Copy, Debug)]
-pub struct Moved {
-    /// Bytes.
-    pub bytes: usize,
-    /// Somebody waits for what was made possible.
-    pub wakes: bool,
-}
 
 impl Pipe {
     /// read(2). `None`: left to the handler.

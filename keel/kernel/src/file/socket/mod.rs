@@ -100,6 +100,8 @@ pub trait Protocol: Any {
     }
     /// `SO_SNDBUF` was set: wakes senders that wait for room.
     fn send_buffer_changed(&self) {}
+    /// An option was set.
+    fn options_changed(&self) {}
     /// setsockopt(2) of options that are the family's own. ENOPROTOOPT.
     fn set_option(&self, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
         Err(Errno::ENOPROTOOPT)

@@ -227,6 +227,12 @@ const STAMPS: [u32; 4] =
 
 /// setsockopt(2) of SOL_SOCKET.
 pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
+    change(socket, name, value)?;
+    socket.ops.options_changed();
+    Ok(())
+}
+
+fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = socket.ops.options();
     if name == net::SO_BINDTODEVICE {
         options.on_loopback.set(names_loopback(value)?);

@@ -32,6 +32,11 @@ impl Open {
         self.0.downcast().ok_or(Errno::ENOTSOCK)
     }
 
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
     /// The file's `O_NONBLOCK`.
     pub fn nonblocking(&self) -> bool {
         self.0.nonblocking()

@@ -3,6 +3,7 @@
 use super::calls::{MAX_ADDRESS, Open, read_address, write_address};
 use crate::file::socket::message::{Control, MSGHDR, MsgHdr, Received};
 use crate::mm::user::{self, UserDst, UserSrc};
+use crate::syscall::unlocked::socket::IGNORED;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
@@ -10,6 +11,12 @@ use uapi::{Errno, Result};
 pub fn sys_sendto(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: i32) -> Result<usize> {
     let mut src = UserSrc::new(buf, len)?;
     let open = Open::new(fd)?;
+    if address == 0
+        && flags & !IGNORED == 0
+        && let Some(done) = open.file().send_at_once(buf, len)
+    {
+        return Ok(done);
+    }
     let to = if address == 0 { None } else { Some(read_address(address, address_len)?) };
     open.socket()?.ops.send(&mut src, to.as_deref(), Control::default(), open.flags(flags))
 }
@@ -18,6 +25,12 @@ pub fn sys_sendto(fd: i32, buf: usize, len: usize, flags: u32, address: usize, a
 pub fn sys_recvfrom(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: usize) -> Result<usize> {
     let mut dst = UserDst::new(buf, len)?;
     let open = Open::new(fd)?;
+    if address == 0
+        && flags & !IGNORED == 0
+        && let Some(done) = open.file().receive_at_once(buf, len)
+    {
+        return Ok(done);
+    }
     let received = open.socket()?.ops.receive(&mut dst, address != 0, open.flags(flags))?;
     if address != 0 {
         write_address(received.from.as_deref().unwrap_or(&[]), address, address_len)?;

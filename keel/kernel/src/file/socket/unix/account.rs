@@ -1,7 +1,13 @@
 //! What a sender has on its way: `SO_SNDBUF` limits it, and readers give it back.
 
 use super::Unix;
-use alloc::rc::Weak;
+use crate::sched::wait::WaitQueue;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use hal::cell::Global;
+use hal::sync::Sum;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
@@ -21,6 +27,8 @@ const STREAM_BLOCK: usize = 3776;
 const PACKET_BLOCK: usize = 16_064;
 /// Most bytes of a stream that are queued at a time.
 const STREAM_PIECE: usize = STREAM_BLOCK + 32_768;
+/// Most that a message counts: sums stay below 2^32.
+pub const MOST: usize = 1 << 30;
 /// Most bytes of a packet that are in pages.
 const PACKET_PAGES: usize = 17 * PAGE;
 
@@ -41,52 +49,84 @@ pub fn packet_charge(bytes: usize) -> usize {
     block(bytes - paged) + paged.next_multiple_of(PAGE)
 }
 
-/// What one queued message counts, until it is dropped.
+/// A sender: what it has on its way.
 #[derive(Debug)]
-pub struct Charge {
-    sender: Weak<Unix>,
-    bytes: usize,
+pub struct Account {
+    /// Its number: a new one when it gets a name.
+    id: AtomicU64,
+    /// What was sent and not received yet, as `SO_SNDBUF` counts.
+    pub sent: Sum,
+    /// `SO_SNDBUF`.
+    limit: AtomicU32,
+    /// Waiters for room.
+    pub writable: Rc<WaitQueue>,
 }
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if let Some(sender) = self.sender.upgrade() {
-            sender.sent.set(sender.sent.get().saturating_sub(self.bytes));
-            sender.tell_of_room();
+impl Account {
+    /// Of a new socket.
+    pub fn new(limit: u32) -> Rc<Self> {
+        let account = Self {
+            id: AtomicU64::new(0),
+            sent: Sum::default(),
+            limit: AtomicU32::new(limit),
+            writable: WaitQueue::for_unlocked(),
+        };
+        account.renew();
+        Rc::new(account)
+    }
+
+    /// Gives it a new number.
+    pub fn renew(&self) {
+        static LAST: Global<Cell<u64>> = Global::new(Cell::new(0));
+        LAST.set(LAST.get() + 1);
+        self.id.store(LAST.get(), Relaxed);
+    }
+
+    /// Its number, never 0.
+    #[inline(always)]
+    pub fn id(&self) -> u64 {
+        self.id.load(Relaxed)
+    }
+
+    /// `SO_SNDBUF`.
+    #[inline(always)]
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed) as usize
+    }
+
+    /// `SO_SNDBUF` was set.
+    pub fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    /// Another message may be queued.
+    #[inline(always)]
+    pub fn may_send(&self) -> bool {
+        (self.sent.get() as usize) < self.limit()
+    }
+
+    /// poll(2) reports POLLOUT only when three quarters have been read: fewer wake-ups.
+    #[inline(always)]
+    pub fn has_much_room(&self) -> bool {
+        self.sent.get() as usize * 4 <= self.limit()
+    }
+
+    /// Wakes who waits for room, if there is much.
+    pub fn tell_of_room(&self) {
+        if self.has_much_room() {
+            self.writable.wake_all();
         }
     }
 }
 
 impl Unix {
-    /// Counts a message of this sender.
-    pub(super) fn charge(&self, bytes: usize) -> Charge {
-        self.sent.set(self.sent.get() + bytes);
-        Charge { sender: self.me.clone(), bytes }
-    }
-
-    /// Another message may be queued.
-    pub(super) fn may_send(&self) -> bool {
-        self.sent.get() < self.options.send_buffer.get() as usize
-    }
-
-    /// poll(2) reports POLLOUT only when three quarters have been read: fewer wake-ups.
-    pub(super) fn has_much_room(&self) -> bool {
-        self.sent.get() * 4 <= self.options.send_buffer.get() as usize
-    }
-
-    pub(super) fn tell_of_room(&self) {
-        if self.has_much_room() {
-            self.writable.wake_all();
-        }
-    }
-
     /// Waits until another message may be queued, or the stream has ended. EAGAIN.
     pub(super) fn wait_to_send(&self, deadline: Option<u64>, flags: u32) -> Result<()> {
-        let check = || (self.may_send() || self.write_ended.get() || self.error.get().is_some()).then_some(());
+        let check = || (self.account.may_send() || self.write_ended.get() || self.error.get().is_some()).then_some(());
         match check() {
             Some(()) => Ok(()),
             None if flags & net::MSG_DONTWAIT != 0 => Err(Errno::EAGAIN),
-            None => super::wait(&self.writable, deadline, check),
+            None => super::wait(&self.account.writable, deadline, check),
         }
     }
 }

@@ -56,11 +56,13 @@ impl Unix {
         other.options.inherit_passing(&listener.options);
         self.role.set(Role::Connected);
         self.set_peer(&other);
+        self.join();
+        other.join();
         self.peer_credentials.set(Some(listener.credentials.get()));
         self.peer_cred.borrow_mut().clone_from(&listener.peer_cred.borrow());
         listener.backlog.borrow_mut().push_back(other);
         listener.readable.wake_for_data();
-        self.writable.wake_all();
+        self.account.writable.wake_all();
         Ok(())
     }
 
@@ -75,6 +77,7 @@ impl Unix {
         self.forget_peer();
         self.set_peer(&target);
         self.role.set(Role::Connected);
+        self.join();
         let mut senders = target.senders.borrow_mut();
         senders.retain(|sender| sender.strong_count() > 0);
         senders.push_back(self.me.clone());
@@ -89,6 +92,8 @@ impl Unix {
         *self.peer.borrow_mut() = Weak::new();
         *self.peer_name.borrow_mut() = None;
         self.role.set(Role::Fresh);
+        self.inbox.set_accepts(0);
+        self.end.set_peer(None);
     }
 
     /// Where datagrams to a name go. EPROTOTYPE; EPERM if it is connected to another peer.

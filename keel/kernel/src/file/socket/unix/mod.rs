@@ -12,6 +12,7 @@ mod queue;
 pub mod rights;
 pub mod statistics;
 mod stream;
+mod unlocked;
 mod urgent;
 
 use super::message::{Control, Credentials, NOBODY, Received, own_credentials, sender_credentials};
@@ -20,18 +21,20 @@ use super::{Address, Socket, broken, wait};
 use crate::cred::Cred;
 use crate::file::File;
 use crate::file::caller::caller;
-use crate::file::lock::SleepLock;
 use crate::sched::wait::WaitQueue;
+use account::Account;
 use address::UnixName;
 use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use keel_core::pieces::Pieces;
-use queue::{Inbox, Packet};
+use queue::{Inbox, Packet, Turn};
 use rights::Rights;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
+pub use unlocked::End;
 use vfs::landlock::Domain;
 
 /// Most datagrams that wait (`net.unix.max_dgram_qlen`).
@@ -82,19 +85,18 @@ pub struct Unix {
     domain: Option<Rc<Domain>>,
     /// Credentials of the caller of listen or connect.
     credentials: Cell<Credentials>,
-    inbox: Inbox,
-    /// What was sent and not received yet, as `SO_SNDBUF` counts.
-    sent: Cell<usize>,
+    inbox: Arc<Inbox>,
+    /// What it sent.
+    account: Rc<Account>,
+    /// What calls without the big lock know of it.
+    end: Arc<End>,
     /// The packet with the urgent byte.
     urgent: RefCell<Weak<Packet>>,
     /// `SO_PEEK_OFF`; negative: off.
     peek_offset: Cell<i32>,
     /// The open file, for its owner's signals.
     file: RefCell<Weak<File>>,
-    /// One receiver at a time.
-    receiving: SleepLock,
     readable: Rc<WaitQueue>,
-    writable: Rc<WaitQueue>,
     /// Senders of datagrams that wait for room here.
     room: Rc<WaitQueue>,
     /// Datagram sockets connected to this one, for their POLLOUT.
@@ -120,6 +122,7 @@ pub fn pair(kind: u32, protocol: i32, flags: u32) -> Result<(Rc<File>, Rc<File>)
     for (one, other) in [(&a, &b), (&b, &a)] {
         one.role.set(Role::Connected);
         one.set_peer(other);
+        one.join();
         one.remember_peer();
     }
     Ok((open(a, shown, flags), open(b, shown, flags)))
@@ -143,10 +146,15 @@ fn check(kind: u32, protocol: i32) -> Result<(Kind, u32)> {
 
 impl Unix {
     fn new(kind: Kind) -> Rc<Self> {
+        let options = Options::default();
+        let readable = WaitQueue::for_unlocked();
+        let inbox = Arc::new(Inbox::new(readable.clone()));
+        let account = Account::new(options.send_buffer.get());
+        let end = Arc::new(End::new(kind, inbox.clone(), account.clone()));
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             ino: Cell::new(0),
-            options: Options::default(),
+            options,
             kind,
             role: Cell::new(Role::Fresh),
             name: RefCell::default(),
@@ -157,14 +165,13 @@ impl Unix {
             peer_cred: RefCell::default(),
             domain: caller().cred().domain.clone(),
             credentials: Cell::new(own_credentials()),
-            inbox: Inbox::default(),
-            sent: Cell::new(0),
+            inbox,
+            account,
+            end,
             urgent: RefCell::default(),
             peek_offset: Cell::new(-1),
             file: RefCell::default(),
-            receiving: SleepLock::default(),
-            readable: Rc::default(),
-            writable: Rc::default(),
+            readable,
             room: Rc::default(),
             senders: RefCell::default(),
             read_ended: Cell::new(false),
@@ -190,13 +197,49 @@ impl Unix {
         *self.peer_name.borrow_mut() = Some(peer.address());
     }
 
+    /// What is sent goes to the peer from now on, also without the big lock. What came to a connection is its peer's alone.
+    fn join(&self) {
+        let Some(peer) = self.peer() else { return };
+        if self.kind == Kind::Datagram {
+            self.inbox.set_accepts(peer.account.id());
+        } else {
+            self.inbox.set_sender(peer.account.clone());
+        }
+        self.end.set_peer(Some(peer.inbox.clone()));
+    }
+
+    /// Calls without the big lock leave the socket alone where an option makes a difference to them, or a half has ended.
+    /// Before accept(2) messages have their sender's credentials.
+    fn review(&self) {
+        let options = &self.options;
+        let is_plain = self.ino.get() != 0
+            && !options.wants_sender()
+            && options.low_water.get() == 1
+            && options.filter.borrow().is_none()
+            && self.peek_offset.get() < 0
+            && !self.read_ended.get()
+            && !self.write_ended.get();
+        self.inbox.set_special(!is_plain);
+        self.account.set_limit(options.send_buffer.get());
+    }
+
+    /// Ends halves for good.
+    fn end_halves(&self, read: bool, write: bool) {
+        self.read_ended.set(self.read_ended.get() | read);
+        self.write_ended.set(self.write_ended.get() | write);
+        if self.read_ended.get() {
+            self.inbox.close();
+        }
+        self.review();
+    }
+
     fn address(&self) -> Address {
         self.name.borrow().as_ref().map_or_else(address::unnamed, address::address_of)
     }
 
     fn wake_all(&self) {
         self.readable.wake_all();
-        self.writable.wake_all();
+        self.account.writable.wake_all();
     }
 
     /// The current process is the peer, or stands for it.
@@ -212,7 +255,7 @@ impl Unix {
         }
         self.room.wake_all();
         for sender in vfs::memory::items(&self.senders).filter_map(|sender| sender.upgrade()) {
-            sender.writable.wake_all();
+            sender.account.writable.wake_all();
         }
     }
 
@@ -237,20 +280,31 @@ impl Unix {
     }
 
     /// A message for `to`. EPERM if it takes no descriptors.
-    fn packet(&self, to: &Unix, data: Vec<u8>, charge: usize, control: &mut Control) -> Result<Packet> {
+    fn packet(
+        &self,
+        to: &Unix,
+        data: Vec<u8>,
+        charge: usize,
+        control: &mut Control,
+        urgent: bool,
+    ) -> Result<Rc<Packet>> {
         if !control.rights.is_empty() && !to.options.pass_rights.get() {
             return Err(Errno::EPERM);
         }
         // Before accept there is no receiver that could have set the option.
         let wanted = self.options.wants_sender() || to.options.wants_sender() || to.ino.get() == 0;
-        Ok(Packet {
+        let plain = !urgent && control.rights.is_empty();
+        Ok(Rc::new(Packet {
             data,
             taken: Cell::new(0),
             from: self.address(),
             credentials: control.credentials.or_else(|| wanted.then(sender_credentials)),
             rights: RefCell::new(Rights::new(core::mem::take(&mut control.rights))?),
-            _charge: self.charge(charge),
-        })
+            plain,
+            charge: Cell::new(charge.min(account::MOST) as u32),
+            sender: self.account.id(),
+            account: (self.kind == Kind::Datagram).then(|| self.account.clone()),
+        }))
     }
 
     /// Adds who sent it to what is received, as far as the socket asks for it.
@@ -274,6 +328,8 @@ impl Unix {
         let mode = self.file.borrow().upgrade().and_then(|file| file.ops.attr().ok()).map_or(0o777, |attr| attr.mode);
         let name = address::bind(&me, name, mode & 0o7777)?;
         *self.name.borrow_mut() = Some(name);
+        // Packets that were kept have the old name.
+        self.account.renew();
         Ok(())
     }
 
@@ -299,17 +355,19 @@ impl Unix {
 
     /// The peer is gone: both halves of the connection have ended.
     fn end_both(&self) {
-        self.read_ended.set(true);
-        self.write_ended.set(true);
+        self.end_halves(true, true);
     }
 
-    /// Waits until a packet or datagram can be received, behind the first `skip` bytes: it, and what is skipped of it;
-    /// `None` at the end.
-    fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, skip: usize) -> Result<Option<(Rc<Packet>, usize)>> {
+    /// Waits until a packet or datagram can be received, behind the first `skip` bytes: it, what is skipped of it, and the
+    /// receiver's turn; `None` at the end.
+    fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, skip: usize) -> Result<Option<Next<'_>>> {
         loop {
-            if let Some(found) = self.packet_behind(skip) {
-                return Ok(Some(found));
+            let seen = self.inbox.pushed();
+            let turn = self.inbox.turn();
+            if let Some((packet, skip)) = self.packet_behind(skip, &turn) {
+                return Ok(Some((turn, packet, skip)));
             }
+            drop(turn);
             if let Some(errno) = self.error.take() {
                 return Err(errno);
             }
@@ -320,15 +378,14 @@ impl Unix {
             if ended {
                 return Ok(None);
             }
-            let seen = self.inbox.pushed();
             let check = || (self.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
             wait(&self.readable, deadline, check)?;
         }
     }
 
-    fn packet_behind(&self, mut skip: usize) -> Option<(Rc<Packet>, usize)> {
+    fn packet_behind(&self, mut skip: usize, turn: &Turn<'_>) -> Option<(Rc<Packet>, usize)> {
         for index in 0.. {
-            let packet = self.inbox.get(index)?;
+            let packet = self.inbox.get(index, turn)?;
             if skip < packet.left() || skip == 0 {
                 return Some((packet, skip));
             }
@@ -337,3 +394,6 @@ impl Unix {
         None
     }
 }
+
+/// What is received next: the receiver's turn, a packet, and what is skipped of it.
+type Next<'a> = (Turn<'a>, Rc<Packet>, usize);

@@ -2,7 +2,7 @@
 
 use super::super::message::{Control, Received};
 use super::super::{filter, wait};
-use super::{Kind, Role, Unix, account, address};
+use super::{Kind, Role, Unix, account, address, queue};
 use alloc::rc::Rc;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -35,7 +35,7 @@ impl Unix {
         if self.write_ended.get() {
             return Err(Errno::EPIPE);
         }
-        let mut data = vfs::memory::buffer(size)?;
+        let mut data = queue::buffer(size)?;
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }
@@ -51,7 +51,7 @@ impl Unix {
             if !target.is_full_for(self) {
                 let Some(kept) = filter::keeps(&target.options, &[], &data) else { return Ok(size) };
                 data.truncate(kept);
-                let packet = self.packet(&target, data, account::packet_charge(size), &mut control)?;
+                let packet = self.packet(&target, data, account::packet_charge(size), &mut control, false)?;
                 target.inbox.push(packet);
                 target.readable.wake_for_data();
                 return Ok(size);
@@ -84,16 +84,8 @@ impl Unix {
         }
         let peek = flags & net::MSG_PEEK != 0;
         let skip = self.peek_start(flags);
-        let (_guard, packet, skip) = loop {
-            let Some((seen, skip)) = self.wait_for_packet(self.options.receive_deadline(), flags, skip)? else {
-                return Ok(Received::default());
-            };
-            let guard = self.receiving.lock();
-            // Another receiver may have been faster.
-            if peek || self.inbox.get(0).is_some_and(|first| Rc::ptr_eq(&first, &seen)) {
-                break (guard, seen, skip);
-            }
-        };
+        let next = self.wait_for_packet(self.options.receive_deadline(), flags, skip)?;
+        let Some((_turn, packet, skip)) = next else { return Ok(Received::default()) };
         let mut received = Received::default();
         let size = packet.data.len();
         let n = (size - skip).min(dst.remaining());

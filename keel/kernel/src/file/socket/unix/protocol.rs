@@ -6,7 +6,7 @@ use super::super::{Address, IN, Protocol, wait};
 use super::address::{self, UnixName};
 use super::{Kind, MAX_BACKLOG, MSG_OOB, OUT, Role, Unix};
 use crate::cred::Cred;
-use crate::file::{File, Queues};
+use crate::file::{File, Queues, unlocked};
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;
@@ -26,6 +26,8 @@ impl Protocol for Unix {
     fn opened(&self, file: &Rc<File>, ino: u64) {
         self.ino.set(ino);
         *self.file.borrow_mut() = Rc::downgrade(file);
+        self.review();
+        file.give_unlocked_way(unlocked::Kind::Unix(self.end.clone()));
     }
 
     fn bind(&self, address: &[u8]) -> Result<()> {
@@ -123,15 +125,13 @@ impl Protocol for Unix {
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
-        self.read_ended.set(self.read_ended.get() | read);
-        self.write_ended.set(self.write_ended.get() | write);
+        self.end_halves(read, write);
         self.wake_all();
         self.room.wake_all();
         if self.kind != Kind::Datagram
             && let Some(peer) = self.peer()
         {
-            peer.read_ended.set(peer.read_ended.get() | write);
-            peer.write_ended.set(peer.write_ended.get() | read);
+            peer.end_halves(write, read);
             peer.wake_all();
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Protocol for Unix {
         if gone || both || self.kind != Kind::Datagram && self.role.get() == Role::Fresh {
             events |= g::POLLHUP;
         }
-        if !listening && self.has_much_room() && !peer.is_some_and(|peer| peer.is_full_for(self)) {
+        if !listening && self.account.has_much_room() && !peer.is_some_and(|peer| peer.is_full_for(self)) {
             events |= OUT;
         }
         events
@@ -170,7 +170,7 @@ impl Protocol for Unix {
             out.push(self.readable.clone());
         }
         if events & OUT != 0 {
-            out.push(self.writable.clone());
+            out.push(self.account.writable.clone());
         }
     }
 
@@ -179,10 +179,10 @@ impl Protocol for Unix {
             return Err(Errno::EINVAL);
         }
         if sent {
-            return Ok(self.sent.get());
+            return Ok(self.account.sent.get() as usize);
         }
         Ok(match self.kind {
-            Kind::Datagram => self.inbox.get(0).map_or(0, |packet| packet.left()),
+            Kind::Datagram => self.inbox.with(0, |packet| packet.left()).unwrap_or(0),
             Kind::Stream | Kind::SeqPacket => self.inbox.bytes(),
         })
     }
@@ -205,7 +205,12 @@ impl Protocol for Unix {
     }
 
     fn send_buffer_changed(&self) {
-        self.tell_of_room();
+        self.review();
+        self.account.tell_of_room();
+    }
+
+    fn options_changed(&self) {
+        self.review();
     }
 
     fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
@@ -219,6 +224,7 @@ impl Protocol for Unix {
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEEK_OFF {
             self.peek_offset.set(read_int(value)?);
+            self.review();
             return Ok(());
         }
         Err(if level as u32 == net::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
@@ -239,6 +245,7 @@ impl Protocol for Unix {
         {
             address::unbind(&name, self.kind);
         }
+        self.inbox.close();
         let unread = self.inbox.clear();
         let waiting = self.backlog.take();
         for connection in waiting.iter() {
@@ -258,7 +265,7 @@ impl Protocol for Unix {
             }
             peer.wake_all();
         }
-        self.read_ended.set(true);
+        self.end_halves(true, false);
         self.wake_all();
         self.room.wake_all();
         super::rights::socket_ended();

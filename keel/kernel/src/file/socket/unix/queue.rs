@@ -1,13 +1,27 @@
 //! What waits in a local socket to be received.
+//!
+//! Calls without the big lock use it, too ([`super::unlocked`]): they take and add packets with nothing but bytes
+//! ([`Packet::plain`]). A handler that holds a packet while it copies has its [`Turn`]: those calls take nothing then.
 
 use super::super::Address;
 use super::super::message::Credentials;
-use super::account::Charge;
+use super::account::Account;
 use super::rights::Rights;
+use crate::file::lock::{SleepGuard, SleepLock};
+use crate::sched::wait::WaitQueue;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use hal::cell::Global;
+use hal::sync::{Guard, Rank, SpinLock};
 use keel_core::pieces::Pieces;
+use uapi::{Errno, Result};
+
+/// Emptied packets that are kept for the next ones, and bytes of memory that they may have together.
+const SPARE: usize = 32;
+const SPARE_BYTES: usize = 8192;
 
 /// Bytes that were sent together, and what goes with them.
 #[derive(Debug)]
@@ -22,8 +36,14 @@ pub struct Packet {
     pub credentials: Option<Credentials>,
     /// Descriptions that travel along.
     pub rights: RefCell<Rights>,
-    /// What it counts against the sender's buffer.
-    pub _charge: Charge,
+    /// Nothing travels along, and it has no urgent byte.
+    pub plain: bool,
+    /// What it counts against the sender's buffer; 0 once that was given back.
+    pub charge: Cell<u32>,
+    /// The sender's number ([`Account::id`]).
+    pub sender: u64,
+    /// The account of a sender who is not the only one ([`Inbox::set_sender`]).
+    pub account: Option<Rc<Account>>,
 }
 
 impl Packet {
@@ -31,78 +51,293 @@ impl Packet {
     pub fn left(&self) -> usize {
         self.data.len() - self.taken.get()
     }
+
+    /// The bytes left.
+    pub fn rest(&self) -> &[u8] {
+        self.data.get(self.taken.get()..).unwrap_or_default()
+    }
+}
+
+/// Room for the bytes of a packet, all zero. Small ones have some to spare, for the next bytes that it is used for. ENOMEM.
+pub fn buffer(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let room = if len <= SPARE_BYTES { len.next_power_of_two().max(64) } else { len };
+    bytes.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
 }
 
 /// Packets in order.
-#[derive(Debug, Default)]
 pub struct Inbox {
-    packets: RefCell<Pieces<Rc<Packet>>>,
-    bytes: Cell<usize>,
-    pushed: Cell<u64>,
+    queue: SpinLock<Global<Queue>>,
+    /// Calls without the big lock neither send here nor receive: an option makes a difference, or a half has ended.
+    special: AtomicBool,
+    big: Global<Big>,
+}
+
+/// What the big lock covers.
+struct Big {
+    /// One receiver at a time.
+    receiving: SleepLock,
+    /// Waiters for packets.
+    readable: Rc<WaitQueue>,
+}
+
+/// What any virtual CPU may use. The counts of handles are changed under the big lock only, except of packets that
+/// nobody else has.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) packets: Pieces<Rc<Packet>>,
+    /// Packets that were received, for the next ones.
+    pub(super) spare: Vec<Rc<Packet>>,
+    /// Bytes of memory that they have.
+    spare_bytes: usize,
+    pub(super) bytes: usize,
+    pub(super) pushed: u64,
+    /// A handler receives.
+    pub(super) busy: bool,
+    /// What is sent here can still be received.
+    pub(super) open: bool,
+    /// The number of the only sender that may send here; 0: all may.
+    pub(super) accepts: u64,
+    /// The account of all packets that have none of their own.
+    pub(super) sender: Option<Rc<Account>>,
+}
+
+impl Queue {
+    /// Whether a packet that was received would be kept.
+    pub(super) fn keeps(&self, packet: &Packet) -> bool {
+        packet.plain
+            && self.spare.len() < self.spare.capacity()
+            && self.spare_bytes + packet.data.capacity() <= SPARE_BYTES
+    }
+
+    /// Keeps a packet for the next one. `None`: it was kept.
+    pub(super) fn keep(&mut self, packet: Rc<Packet>) -> Option<Rc<Packet>> {
+        if !self.keeps(&packet) {
+            return Some(packet);
+        }
+        self.spare_bytes += packet.data.capacity();
+        self.spare.push(packet);
+        None
+    }
+
+    /// Takes a packet out that was kept.
+    pub(super) fn take_spare(&mut self, at: usize) -> Rc<Packet> {
+        let packet = self.spare.swap_remove(at);
+        self.spare_bytes -= packet.data.capacity();
+        packet
+    }
+
+    /// Takes the oldest packet out.
+    pub(super) fn pop(&mut self) -> Option<Rc<Packet>> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= packet.left();
+        Some(packet)
+    }
+
+    /// Gives what a packet counts back to its sender: who that is, unless it was given back before.
+    pub(super) fn settle<'a>(&'a self, packet: &'a Packet) -> Option<&'a Rc<Account>> {
+        let account = packet.account.as_ref().or(self.sender.as_ref())?;
+        match packet.charge.take() {
+            0 => None,
+            charge => {
+                account.sent.remove(charge);
+                Some(account)
+            }
+        }
+    }
+}
+
+/// A handler receives: others wait, or leave what they do without the big lock.
+pub struct Turn<'a>(&'a Inbox, #[allow(dead_code, reason = "held")] SleepGuard<'a>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().busy = false;
+    }
 }
 
 impl Inbox {
+    /// An empty one.
+    pub fn new(readable: Rc<WaitQueue>) -> Self {
+        let queue = Queue { open: true, ..Queue::default() };
+        Self {
+            queue: SpinLock::new(Rank::Socket, Global::new(queue)),
+            special: AtomicBool::new(true),
+            big: Global::new(Big { receiving: SleepLock::default(), readable }),
+        }
+    }
+
+    /// The packets, also for calls without the big lock.
+    #[inline(always)]
+    pub(super) fn queue(&self) -> Guard<'_, Global<Queue>> {
+        self.queue.lock()
+    }
+
+    /// Waiters for packets.
+    pub(super) fn readable(&self) -> &Rc<WaitQueue> {
+        &self.big.readable
+    }
+
+    /// Calls without the big lock leave it alone.
+    #[inline(always)]
+    pub(super) fn is_special(&self) -> bool {
+        self.special.load(Relaxed)
+    }
+
+    /// Whether calls without the big lock leave it alone from now on.
+    pub fn set_special(&self, special: bool) {
+        // Those that looked before have ended when the lock was theirs, or find the packets changed.
+        self.special.store(special, Relaxed);
+    }
+
+    /// All packets without an account of their own are this one's.
+    pub fn set_sender(&self, account: Rc<Account>) {
+        self.queue.lock().sender = Some(account);
+    }
+
+    /// The only sender that may send here; 0: all may.
+    pub fn set_accepts(&self, sender: u64) {
+        self.queue.lock().accepts = sender;
+    }
+
+    /// Nothing more is received of what is sent from now on.
+    pub fn close(&self) {
+        self.queue.lock().open = false;
+    }
+
+    /// Waits until no other handler receives.
+    pub fn turn(&self) -> Turn<'_> {
+        let guard = self.big.receiving.lock();
+        self.queue.lock().busy = true;
+        Turn(self, guard)
+    }
+
     /// Packets that ever came.
     pub fn pushed(&self) -> u64 {
-        self.pushed.get()
+        self.queue.lock().pushed
     }
 
     /// Bytes waiting.
     pub fn bytes(&self) -> usize {
-        self.bytes.get()
+        self.queue.lock().bytes
     }
 
     /// Packets waiting.
     pub fn len(&self) -> usize {
-        self.packets.borrow().len()
+        self.queue.lock().packets.len()
     }
 
     /// Nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.packets.borrow().is_empty()
+        self.queue.lock().packets.is_empty()
     }
 
-    /// The packet number `index`, oldest first.
-    pub fn get(&self, index: usize) -> Option<Rc<Packet>> {
-        self.packets.borrow().get(index).cloned()
+    /// The packet number `index`, oldest first, for who has the turn.
+    pub fn get(&self, index: usize, _turn: &Turn<'_>) -> Option<Rc<Packet>> {
+        self.queue.lock().packets.get(index).cloned()
+    }
+
+    /// Calls `f` with the packet number `index`, oldest first.
+    pub fn with<R>(&self, index: usize, f: impl FnOnce(&Rc<Packet>) -> R) -> Option<R> {
+        self.queue.lock().packets.get(index).map(f)
     }
 
     /// Adds a packet.
-    pub fn push(&self, packet: Packet) {
-        self.bytes.set(self.bytes.get() + packet.left());
-        self.pushed.set(self.pushed.get() + 1);
-        self.packets.borrow_mut().push_back(Rc::new(packet));
+    pub fn push(&self, packet: Rc<Packet>) {
+        let mut guard = self.queue.lock();
+        let queue = &mut **guard;
+        if let Some(account) = packet.account.as_ref().or(queue.sender.as_ref()) {
+            account.sent.add(packet.charge.get());
+        }
+        queue.bytes += packet.left();
+        queue.pushed += 1;
+        queue.packets.push_back(packet);
+        // What is kept did not serve: it makes room for this one.
+        let old = if queue.spare.is_empty() { None } else { Some(queue.take_spare(0)) };
+        // Without memory nothing is kept.
+        let _ = if queue.spare.capacity() == 0 { queue.spare.try_reserve_exact(SPARE) } else { Ok(()) };
+        drop(guard);
+        drop(old);
     }
 
     /// Takes `n` bytes of a packet, which stays in the queue.
     pub fn take_from(&self, packet: &Packet, n: usize) {
         let n = n.min(packet.left());
+        let mut queue = self.queue.lock();
         packet.taken.set(packet.taken.get() + n);
-        self.bytes.set(self.bytes.get() - n);
+        queue.bytes -= n;
     }
 
     /// Takes `n` bytes of the oldest packet, and the packet itself if no byte is left.
     pub fn consume(&self, n: usize) {
-        let Some(front) = self.get(0) else { return };
-        self.take_from(&front, n);
-        if front.left() == 0 {
-            let _gone = self.packets.borrow_mut().pop_front();
+        let mut queue = self.queue.lock();
+        let Some(front) = queue.packets.front() else { return };
+        let n = n.min(front.left());
+        front.taken.set(front.taken.get() + n);
+        let is_over = front.left() == 0;
+        queue.bytes -= n;
+        drop(queue);
+        if is_over {
+            self.drop_front();
         }
     }
 
     /// Drops the oldest packet.
     pub fn drop_front(&self) {
-        if let Some(front) = self.get(0) {
-            self.bytes.set(self.bytes.get() - front.left());
-            let _gone = self.packets.borrow_mut().pop_front();
+        let mut guard = self.queue.lock();
+        let queue = &mut **guard;
+        let Some(packet) = queue.pop() else { return };
+        let sender = queue.settle(&packet).cloned();
+        drop(guard);
+        drop(packet);
+        if let Some(sender) = sender {
+            sender.tell_of_room();
+        }
+    }
+
+    /// Tells those of whose packets calls without the big lock took some that there is room.
+    pub(super) fn tell_senders(&self) {
+        let mut at = 0;
+        let common = self.queue.lock().sender.clone();
+        if let Some(sender) = common {
+            return sender.tell_of_room();
+        }
+        loop {
+            let next = self.queue.lock().spare.get(at).map(|packet| packet.account.clone());
+            match next {
+                Some(Some(sender)) => sender.tell_of_room(),
+                Some(None) => {}
+                None => return,
+            }
+            at += 1;
         }
     }
 
     /// Forgets everything; returns whether there was something, but for an urgent byte that was received.
     pub fn clear(&self) -> bool {
-        let gone = self.packets.take();
-        self.bytes.set(0);
+        let mut guard = self.queue.lock();
+        let queue = &mut **guard;
+        let gone = core::mem::take(&mut queue.packets);
+        let spare = core::mem::take(&mut queue.spare);
+        (queue.bytes, queue.spare_bytes) = (0, 0);
+        let common = queue.sender.clone();
+        drop(guard);
         let read = gone.front().is_some_and(|first| first.left() == 0 && first.taken.get() > 0);
-        gone.len() > usize::from(read)
+        let some = gone.len() > usize::from(read);
+        for packet in gone {
+            let Some(account) = packet.account.as_ref().or(common.as_ref()) else { continue };
+            account.sent.remove(packet.charge.take());
+            account.tell_of_room();
+        }
+        drop(spare);
+        some
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

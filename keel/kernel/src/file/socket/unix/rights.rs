@@ -7,6 +7,7 @@
 
 use super::super::Socket;
 use super::Unix;
+use super::queue::Packet;
 use crate::file::File;
 use crate::file::caller::caller;
 use alloc::collections::BTreeMap;
@@ -172,8 +173,9 @@ pub fn socket_ended() {
 fn each_waiting(socket: &Unix, f: &mut dyn FnMut(usize)) {
     let mut of = |socket: &Unix| {
         let mut index = 0;
-        while let Some(packet) = socket.inbox.get(index) {
-            packet.rights.borrow().files().iter().for_each(|file| f(key(file)));
+        // What is done for each touches no inbox.
+        let mut each = |packet: &Rc<Packet>| packet.rights.borrow().files().iter().for_each(|file| f(key(file)));
+        while socket.inbox.with(index, &mut each).is_some() {
             index += 1;
         }
     };

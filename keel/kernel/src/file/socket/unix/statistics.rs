@@ -65,10 +65,10 @@ fn row(socket: &Unix) -> uapi::Result<Row> {
         [backlog.len(), socket.max_backlog.get()]
     } else {
         let waiting = match socket.kind {
-            Kind::Datagram => socket.inbox.get(0).map_or(0, |packet| packet.left()),
+            Kind::Datagram => socket.inbox.with(0, |packet| packet.left()).unwrap_or(0),
             _ => socket.inbox.bytes(),
         };
-        [waiting, socket.sent.get()]
+        [waiting, socket.account.sent.get() as usize]
     };
     // What a connected one shuts down is shut down for its peer as well.
     let connected = socket.kind != Kind::Datagram && socket.role.get() == Role::Connected;

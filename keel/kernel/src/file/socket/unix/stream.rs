@@ -3,7 +3,8 @@
 use super::super::message::{Control, Received};
 use super::super::wait;
 use super::urgent::{Piece, Place};
-use super::{Role, Unix, account};
+use super::{Role, Unix, account, queue};
+use alloc::rc::Rc;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
@@ -26,7 +27,7 @@ impl Unix {
             if src.remaining() == 0 {
                 return Ok(done);
             }
-            if !self.may_send() {
+            if !self.account.may_send() {
                 if let Err(errno) = self.wait_to_send(deadline, flags) {
                     return end(done, errno);
                 }
@@ -34,7 +35,7 @@ impl Unix {
             }
             let ordinary = src.remaining() - urgent;
             let piece = account::stream_piece(self.options.send_buffer.get() as usize).min(ordinary.max(urgent));
-            let mut data = match vfs::memory::buffer(piece) {
+            let mut data = match queue::buffer(piece) {
                 Ok(data) => data,
                 Err(errno) => return end(done, errno),
             };
@@ -44,12 +45,15 @@ impl Unix {
                 Err(errno) => return end(done, errno),
             };
             data.truncate(got);
-            match self.packet(&peer, data, account::stream_charge(got), &mut control) {
-                Ok(packet) => peer.inbox.push(packet),
+            let is_urgent = ordinary == 0 && urgent > 0;
+            let packet = match self.packet(&peer, data, account::stream_charge(got), &mut control, is_urgent) {
+                Ok(packet) => packet,
                 Err(errno) => return end(done, errno),
-            }
-            if ordinary == 0 && urgent > 0 {
-                peer.urgent_came();
+            };
+            let newest = is_urgent.then(|| Rc::downgrade(&packet));
+            peer.inbox.push(packet);
+            if let Some(newest) = newest {
+                peer.urgent_came(newest);
             }
             peer.readable.wake_for_data();
             done += got;
@@ -70,13 +74,13 @@ impl Unix {
         let mut sender = None;
         // Even an empty read looks for something to read.
         loop {
-            let guard = self.receiving.lock();
-            let packet = match self.find_piece(&mut place, received.len > 0, peek) {
+            let seen = self.inbox.pushed();
+            let turn = self.inbox.turn();
+            let packet = match self.find_piece(&mut place, received.len > 0, peek, &turn) {
                 Piece::Packet(packet) => packet,
                 Piece::Mark => break,
                 Piece::Nothing => {
-                    drop(guard);
-                    let seen = self.inbox.pushed();
+                    drop(turn);
                     match self.wait_for_more(received.len >= target, seen, deadline, flags) {
                         Ok(true) => continue,
                         Ok(false) => break,
@@ -90,7 +94,7 @@ impl Unix {
             if other_sender {
                 break;
             }
-            let rest = &packet.data[packet.taken.get() + place.skip..];
+            let rest = packet.rest().get(place.skip..).unwrap_or_default();
             let n = rest.len().min(dst.remaining());
             match dst.put_all(&rest[..n]) {
                 Ok(()) => {}
@@ -113,7 +117,8 @@ impl Unix {
                 self.inbox.consume(n);
                 packet.left() > 0
             };
-            drop(guard);
+            drop(packet);
+            drop(turn);
             if over || !received.rights.is_empty() || dst.remaining() == 0 {
                 break;
             }

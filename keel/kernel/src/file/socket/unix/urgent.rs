@@ -1,7 +1,7 @@
 //! The urgent byte of a stream, `MSG_OOB`: a packet of its own, at which receives stop.
 
 use super::super::message::Received;
-use super::queue::Packet;
+use super::queue::{Packet, Turn};
 use super::{Kind, Unix};
 use crate::file::sigio;
 use alloc::rc::{Rc, Weak};
@@ -46,11 +46,8 @@ impl Unix {
     }
 
     /// The newest packet is an urgent byte: an older one becomes part of the stream.
-    pub(super) fn urgent_came(&self) {
-        let newest = self.inbox.len().checked_sub(1).and_then(|last| self.inbox.get(last));
-        if let Some(packet) = newest {
-            *self.urgent.borrow_mut() = Rc::downgrade(&packet);
-        }
+    pub(super) fn urgent_came(&self, newest: Weak<Packet>) {
+        *self.urgent.borrow_mut() = newest;
         let file = self.file.borrow().upgrade();
         if let Some(file) = file {
             sigio::urgent(&file);
@@ -59,9 +56,9 @@ impl Unix {
 
     /// What a receive gets next. `some`: it has got bytes already. The urgent byte is passed over unless
     /// `SO_OOBINLINE`.
-    pub(super) fn find_piece(&self, place: &mut Place, some: bool, peek: bool) -> Piece {
+    pub(super) fn find_piece(&self, place: &mut Place, some: bool, peek: bool, turn: &Turn<'_>) -> Piece {
         loop {
-            let Some(packet) = self.inbox.get(place.index) else { return Piece::Nothing };
+            let Some(packet) = self.inbox.get(place.index, turn) else { return Piece::Nothing };
             let urgent = self.is_urgent(&packet);
             if packet.left() == 0 {
                 // An urgent byte that was received out of turn.
@@ -104,14 +101,15 @@ impl Unix {
         if self.kind != Kind::Stream {
             return Err(Errno::EOPNOTSUPP);
         }
-        let Some(first) = self.inbox.get(0) else { return Ok(false) };
-        let next_is_urgent = || self.inbox.get(1).is_some_and(|next| self.is_urgent(&next));
-        Ok(self.is_urgent(&first) || first.left() == 0 && (!self.has_urgent() || next_is_urgent()))
+        let first = self.inbox.with(0, |first| (self.is_urgent(first), first.left()));
+        let Some((is_urgent, left)) = first else { return Ok(false) };
+        let next_is_urgent = || self.inbox.with(1, |next| self.is_urgent(next)) == Some(true);
+        Ok(is_urgent || left == 0 && (!self.has_urgent() || next_is_urgent()))
     }
 
     /// recv(2) with `MSG_OOB`. EINVAL.
     pub(super) fn receive_urgent(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
-        let _guard = self.receiving.lock();
+        let _turn = self.inbox.turn();
         let packet = self.urgent_packet().filter(|_| !self.urgent_inline()).ok_or(Errno::EINVAL)?;
         let shown = packet.data.get(packet.taken.get()..).unwrap_or_default();
         let n = shown.len().min(1).min(dst.remaining());

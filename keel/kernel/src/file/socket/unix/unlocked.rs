@@ -1,0 +1,150 @@
+//! Bytes and messages between connected local sockets without the big lock.
+//!
+//! The lock of the receiver's inbox is held while the bytes are copied, as that of a [pipe](crate::file::pipe). A message
+//! goes into the memory of one that was received: so nothing is allocated. What needs more than bytes (names, descriptors,
+//! credentials, urgent bytes, options), and all that waits or fails, is left to the handler, with nothing changed.
+
+use super::account::{self, Account};
+use super::queue::{Inbox, Packet};
+use super::{Kind, MAX_DATAGRAMS};
+use crate::file::unlocked::{Buffers, Moved};
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use hal::cell::Global;
+use hal::sync::grace::{Published, Reading};
+
+/// Most bytes that are received at a time.
+const MOST: usize = 16384;
+/// Most bytes that are sent at a time: messages with more memory are not kept.
+const MOST_SENT: usize = 4096;
+
+/// What calls without the big lock know of a local socket.
+pub struct End {
+    kind: Kind,
+    inbox: Arc<Inbox>,
+    account: Global<Rc<Account>>,
+    /// Where what it sends goes, if it is connected.
+    peer: Published<Inbox>,
+}
+
+impl End {
+    pub(super) fn new(kind: Kind, inbox: Arc<Inbox>, account: Rc<Account>) -> Self {
+        Self { kind, inbox, account: Global::new(account), peer: Published::empty() }
+    }
+
+    pub(super) fn set_peer(&self, peer: Option<Arc<Inbox>>) {
+        self.peer.replace(peer);
+    }
+
+    /// send(2). `None`: left to the handler.
+    pub fn send(&self, from: &Buffers<'_>, reading: &Reading) -> Option<Moved> {
+        let bytes = from.bytes();
+        let account: &Account = &self.account;
+        if bytes == 0 || bytes > MOST_SENT || self.inbox.is_special() || !account.may_send() {
+            return None;
+        }
+        let (most, charge) = match self.kind {
+            Kind::Stream => (account::stream_piece(account.limit()), account::stream_charge(bytes)),
+            Kind::Datagram | Kind::SeqPacket => (account.limit() - 32, account::packet_charge(bytes)),
+        };
+        let peer = self.peer.get(reading).filter(|peer| bytes <= most && !peer.is_special())?;
+        let mut guard = peer.queue();
+        let queue = &mut **guard;
+        let is_full = self.kind == Kind::Datagram && queue.packets.len() > MAX_DATAGRAMS;
+        let accepts = queue.accepts == 0 || queue.accepts == account.id();
+        if !queue.open || is_full || !accepts || !queue.packets.has_room() {
+            return None;
+        }
+        let fits = |packet: &Packet| packet.sender == account.id() && packet.data.capacity() >= bytes;
+        let at = queue.spare.iter().rposition(|packet| fits(packet))?;
+        // Nobody else has it: no handler receives a packet that was received.
+        let packet = queue.spare.get_mut(at).and_then(Rc::get_mut)?;
+        packet.data.clear();
+        packet.data.resize(bytes, 0);
+        from.fill(&mut packet.data)?;
+        packet.taken.set(0);
+        packet.charge.set(charge as u32);
+        packet.credentials = None;
+        let packet = queue.take_spare(at);
+        account.sent.add(charge as u32);
+        queue.bytes += bytes;
+        queue.pushed += 1;
+        queue.packets.push_back(packet);
+        Some(Moved { bytes, wakes: peer.readable().is_watched() })
+    }
+
+    /// Tells receivers that there are bytes; under the big lock.
+    pub fn was_sent(&self, reading: &Reading) {
+        if let Some(peer) = self.peer.get(reading) {
+            peer.readable().wake_for_data();
+        }
+    }
+
+    /// recv(2). `finish` stores what else the program gets; it is called before anything changes. `None`: left to the
+    /// handler.
+    pub fn receive(&self, into: &Buffers<'_>, finish: impl FnOnce() -> Option<()>) -> Option<Moved> {
+        let room = into.bytes();
+        if room == 0 || self.inbox.is_special() {
+            return None;
+        }
+        let mut guard = self.inbox.queue();
+        let queue = &mut **guard;
+        let bytes = room.min(queue.bytes);
+        if queue.busy || bytes == 0 {
+            return None;
+        }
+        // Packets that end, and bytes of the next one.
+        let (mut done, mut over, mut part) = (0, 0, 0);
+        if self.kind == Kind::Stream {
+            if bytes > MOST {
+                return None;
+            }
+            while done < bytes {
+                let packet = queue.packets.get(over).filter(|packet| packet.plain)?;
+                let rest = packet.rest();
+                part = rest.len().min(bytes - done);
+                into.store(done, rest.get(..part)?)?;
+                done += part;
+                if part == rest.len() {
+                    (over, part) = (over + 1, 0);
+                }
+            }
+        } else {
+            let packet = queue.packets.front().filter(|packet| packet.plain)?;
+            let (data, crowded) = (&packet.data, queue.packets.len() > MAX_DATAGRAMS);
+            if data.is_empty() || data.len() > bytes || self.kind == Kind::Datagram && crowded {
+                return None;
+            }
+            into.store(0, data)?;
+            (done, over) = (data.len(), 1);
+        }
+        // The handle of a sender is counted under the big lock only: a packet that has one must be kept.
+        let has_own = |packet: &Rc<Packet>| packet.account.is_some();
+        if queue.packets.front().is_some_and(|packet| has_own(packet) && !queue.keeps(packet)) {
+            return None;
+        }
+        finish()?;
+        if hal::ring::has_losses() {
+            return None;
+        }
+        let mut wakes = false;
+        for _ in 0..over {
+            let packet = queue.pop()?;
+            let sender = queue.settle(&packet);
+            wakes |= sender.is_some_and(|sender| sender.has_much_room() && sender.writable.is_watched());
+            drop(queue.keep(packet));
+        }
+        if let Some(packet) = queue.packets.front()
+            && part > 0
+        {
+            packet.taken.set(packet.taken.get() + part);
+            queue.bytes -= part;
+        }
+        Some(Moved { bytes: done, wakes })
+    }
+
+    /// Tells senders that there is room; under the big lock.
+    pub fn was_received(&self) {
+        self.inbox.tell_senders();
+    }
+}
