@@ -136,8 +136,11 @@ mod here {
 
     /// Drops a value that was published, now or later; and those before it that nobody reads any more.
     pub(super) fn retire(old: Old) {
-        let waited = READERS.reading(if several() { MAX_CPUS } else { 1 });
         let mut kept = KEPT.lock();
+        if !several() && READERS.word(0).load(Relaxed) & 1 == 0 && kept.0.is_empty() {
+            return free_now(kept, Vec::new(), old);
+        }
+        let waited = READERS.reading(if several() { MAX_CPUS } else { 1 });
         let mut free = Vec::new();
         while let Some(i) = kept.0.iter().position(|(_, waited)| READERS.ended(waited)) {
             // Dropped when the lock is free; without memory for the list, one by one by later calls.
@@ -220,7 +223,13 @@ impl<T: Send + Sync + 'static> Published<T> {
     /// The value that was replaced: others may still read it.
     fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
         let new = new.map_or(null_mut(), |new| Arc::into_raw(new).cast_mut());
-        let old = self.pointer.swap(new, SeqCst);
+        let old = if several() || cfg!(loom) {
+            self.pointer.swap(new, SeqCst)
+        } else {
+            let old = self.pointer.load(Relaxed);
+            self.pointer.store(new, Relaxed);
+            old
+        };
         // SAFETY: a pointer that is not null came from `Arc::into_raw`, and its reference was this place's until now.
         if old.is_null() { None } else { Some(unsafe { Arc::from_raw(old) }) }
     }
@@ -283,21 +292,21 @@ impl<T: Send + Sync + 'static> Slots<T> {
     /// time: of several, only one may have done anything.
     pub fn set(&self, index: usize, new: Option<(Arc<T>, u32)>) {
         let (value, label) = new.map_or((None, 0), |(value, label)| (Some(value), label));
-        read(|reading| {
+        let old: Option<Old> = read(|reading| {
             let array = self.array.get(reading);
             if let Some(place) = array.and_then(|array| array.0.get(index)) {
                 place.label.store(label, Relaxed);
-                return place.value.replace(value);
+                return place.value.swap(value).map(|old| old as Old);
             }
             if value.is_none() {
-                return;
+                return None;
             }
             let old = array.map_or(&[][..], |array| &array.0);
             // Twice as much at least, so that what is put away on the way is less than what there is.
             let len = (index + 1).max(old.len() * 2).next_multiple_of(8);
             let mut new = Vec::new();
             if new.try_reserve_exact(len).is_err() {
-                return;
+                return None;
             }
             new.extend((0..len).map(|i| {
                 let before = old.get(i);
@@ -308,8 +317,16 @@ impl<T: Send + Sync + 'static> Slots<T> {
                 drop(place.value.swap(value));
                 place
             }));
-            self.array.replace(Some(Arc::new(Array(new.into_boxed_slice()))));
+            self.array.swap(Some(Arc::new(Array(new.into_boxed_slice())))).map(|old| old as Old)
         });
+        if let Some(old) = old {
+            here::retire(old);
+        }
+    }
+
+    /// Whether there is a value at a place.
+    pub fn has(&self, index: usize) -> bool {
+        read(|reading| self.get(index, reading).is_some())
     }
 
     /// The same values at the same places.

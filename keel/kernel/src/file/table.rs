@@ -2,11 +2,12 @@
 
 use super::File;
 use super::caller::caller;
-use super::unlocked::Cores;
+use super::unlocked::{Core, Cores};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use hal::sync::several;
 use keel_core::fdset::FdSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -56,14 +57,20 @@ impl Inner {
     fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool, unlocked: &Cores) -> Option<Rc<File>> {
         self.used.insert(fd);
         self.close_on_exec.set(fd, close_on_exec);
-        let core = file.unlocked.get().cloned();
+        // While one virtual CPU is awake only labels are asked for; the others follow when they are used.
+        let core = file.unlocked.get().filter(|core| several() || core.label() != 0).cloned();
         let is_there = core.is_some();
         let old = self.slots.get_mut(fd)?.replace(file);
         if is_there || old.as_ref().is_some_and(|old| old.unlocked.get().is_some()) {
-            unlocked.set(fd, core.map(|core| (core.clone(), core.label())));
+            unlocked.set(fd, core.map(labelled));
         }
         old
     }
+}
+
+fn labelled(core: Arc<Core>) -> (Arc<Core>, u32) {
+    let label = core.label();
+    (core, label)
 }
 
 /// Index of a descriptor; negative ones become too large for any table.
@@ -85,6 +92,17 @@ impl FdTable {
         match self.inner.borrow().slots.get(index(fd)) {
             Some(Some(file)) if !file.is_path() => Ok(file.clone()),
             _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Lets calls without the big lock know of a file that has a way for them: it came while one virtual CPU was awake.
+    pub fn publish(&self, fd: i32) {
+        let inner = self.inner.borrow();
+        let core = inner.slots.get(index(fd)).and_then(|slot| slot.as_ref()?.unlocked.get());
+        if let Some(core) = core
+            && !self.unlocked.has(index(fd))
+        {
+            self.unlocked.set(index(fd), Some(labelled(core.clone())));
         }
     }
 

@@ -10,7 +10,7 @@ use crate::mm::user::MAX_RW_COUNT;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use hal::sync::grace::{self, Reading, Slots};
+use hal::sync::grace::Slots;
 use hal::user as raw;
 use uapi::raw::general as g;
 
@@ -118,17 +118,11 @@ impl Core {
 
     /// read(2) or write(2) without the big lock; `enter` takes that if somebody has to be woken. `None`: nothing was done.
     #[inline(always)]
-    pub fn transfer(
-        &self,
-        write: bool,
-        buffers: &Buffers<'_>,
-        reading: &Reading,
-        enter: impl FnOnce(),
-    ) -> Option<Moved> {
+    pub fn transfer(&self, write: bool, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
         match &self.kind {
             Kind::Null => None,
             Kind::Pipe(pipe) => self.through_pipe(pipe, write, buffers, enter),
-            Kind::Unix(_) if write => self.send(buffers, reading, enter),
+            Kind::Unix(_) if write => self.send(buffers, enter),
             Kind::Unix(_) => self.receive(buffers, || Some(()), enter),
         }
     }
@@ -149,17 +143,19 @@ impl Core {
     }
 
     /// send(2) without flags that mean something, as [`Core::transfer`].
-    pub fn send(&self, buffers: &Buffers<'_>, reading: &Reading, enter: impl FnOnce()) -> Option<Moved> {
+    #[inline(never)]
+    pub fn send(&self, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
         let Kind::Unix(end) = &self.kind else { return None };
-        let moved = end.send(buffers, reading)?;
+        let moved = end.send(buffers)?;
         if moved.wakes {
             enter();
-            end.was_sent(reading);
+            end.was_sent();
         }
         Some(moved)
     }
 
     /// recv(2) in the same way. `finish` stores what else the program gets, before anything changes.
+    #[inline(never)]
     pub fn receive(
         &self,
         buffers: &Buffers<'_>,
@@ -193,7 +189,7 @@ impl File {
     pub fn move_at_once(&self, write: bool, address: usize, count: usize) -> Option<usize> {
         let core = self.unlocked.get()?;
         let buffers = Buffers(&[(address, count)]);
-        let moved = grace::read(|reading| core.transfer(write, &buffers, reading, || ()))?;
+        let moved = core.transfer(write, &buffers, || ())?;
         if write {
             super::count_write(moved.bytes)
         } else {
@@ -205,8 +201,7 @@ impl File {
     /// send(2) in the same way.
     pub fn send_at_once(&self, address: usize, count: usize) -> Option<usize> {
         let core = self.unlocked.get()?;
-        let moved = grace::read(|reading| core.send(&Buffers(&[(address, count)]), reading, || ()))?;
-        Some(moved.bytes)
+        Some(core.send(&Buffers(&[(address, count)]), || ())?.bytes)
     }
 
     /// recv(2) in the same way.

@@ -17,7 +17,7 @@ use crate::mm::user::access_ok;
 use crate::task::watch;
 use crate::task::{Task, futex, try_borrow_current};
 use hal::hooks::Unlocked;
-use hal::sync::grace::{self, Reading};
+use hal::sync::grace;
 use hal::trap::TrapFrame;
 use hal::{percpu, smp};
 use uapi::raw::general as g;
@@ -55,12 +55,12 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
 
 /// Calls `f` with what is known of an open file.
 #[inline(always)]
-fn with_core<R>(fd: u64, f: impl FnOnce(&Core, &Task, &Reading) -> Option<R>) -> Option<R> {
+fn with_core<R>(fd: u64, f: impl FnOnce(&Core, &Task) -> Option<R>) -> Option<R> {
     let current = try_borrow_current()?;
     let task = current.as_ref()?;
     grace::read(|reading| {
         let files = task.unlocked_files.get(reading)?;
-        f(files.get(fd as u32 as usize, reading)?, task, reading)
+        f(files.get(fd as u32 as usize, reading)?, task)
     })
 }
 
@@ -73,9 +73,9 @@ fn outcome(moved: Moved) -> (isize, Unlocked) {
 fn transfer(write: bool, [fd, address, count, ..]: [u64; 6]) -> Option<(isize, Unlocked)> {
     let (address, count) = (address as usize, count as usize);
     access_ok(address, count).ok()?;
-    with_core(fd, |core, task, reading| {
+    with_core(fd, |core, task| {
         let core = Some(core).filter(|core| core.allows(write))?;
-        let moved = core.transfer(write, &Buffers(&[(address, count)]), reading, smp::enter)?;
+        let moved = core.transfer(write, &Buffers(&[(address, count)]), smp::enter)?;
         if write {
             task.sched.io.count_write(moved.bytes);
         } else {

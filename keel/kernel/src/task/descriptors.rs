@@ -13,6 +13,22 @@ pub fn current_file(fd: i32) -> Result<Rc<File>> {
     with_current(|task| task.with_files(|files| files.get(fd)))
 }
 
+/// Like [`current_file`], for a call that has a way without the big lock: the next one finds it.
+#[inline(always)]
+pub fn current_file_in_use(fd: i32) -> Result<Rc<File>> {
+    let file = current_file(fd)?;
+    if hal::sync::several() && file.unlocked.get().is_some() {
+        publish(fd);
+    }
+    Ok(file)
+}
+
+#[cold]
+#[inline(never)]
+fn publish(fd: i32) {
+    with_current(|task| task.with_files(|files| files.publish(fd)));
+}
+
 /// Like [`current_file`], but gives `O_PATH` descriptions too.
 pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
     with_current(|task| task.with_files(|files| files.get_raw(fd)))

@@ -2,7 +2,7 @@
 
 use crate::file::File;
 use crate::mm::user::{UserDst, UserSrc};
-use crate::task::descriptors::current_file;
+use crate::task::descriptors::{current_file, current_file_in_use};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::KernelDst;
@@ -11,14 +11,14 @@ use vfs::{Dst, Src};
 /// The description, if it was opened for reading. EBADF.
 #[inline(always)]
 fn reader(fd: i32) -> Result<alloc::rc::Rc<File>> {
-    let file = current_file(fd)?;
+    let file = current_file_in_use(fd)?;
     if file.readable() { Ok(file) } else { Err(Errno::EBADF) }
 }
 
 /// The description, if it was opened for writing. EBADF.
 #[inline(always)]
 fn writer(fd: i32) -> Result<alloc::rc::Rc<File>> {
-    let file = current_file(fd)?;
+    let file = current_file_in_use(fd)?;
     if file.writable() { Ok(file) } else { Err(Errno::EBADF) }
 }
 

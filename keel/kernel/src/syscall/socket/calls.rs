@@ -4,7 +4,7 @@ use crate::file::File;
 use crate::file::socket::{Address, Socket, inet, netlink, options, unix};
 use crate::mm::user;
 use crate::task::descriptors;
-use crate::task::descriptors::current_file;
+use crate::task::descriptors::{current_file, current_file_in_use};
 use alloc::rc::Rc;
 use alloc::vec;
 use uapi::raw::general as g;
@@ -21,7 +21,15 @@ pub(crate) struct Open(Rc<File>);
 
 impl Open {
     pub fn new(fd: i32) -> Result<Self> {
-        let file = current_file(fd)?;
+        Self::of(current_file(fd)?)
+    }
+
+    /// The same, for sends and receives.
+    pub fn in_use(fd: i32) -> Result<Self> {
+        Self::of(current_file_in_use(fd)?)
+    }
+
+    fn of(file: Rc<File>) -> Result<Self> {
         if file.downcast::<Socket>().is_none() {
             return Err(Errno::ENOTSOCK);
         }

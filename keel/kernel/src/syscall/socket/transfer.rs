@@ -10,7 +10,7 @@ use uapi::{Errno, Result};
 /// sendto(2).
 pub fn sys_sendto(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: i32) -> Result<usize> {
     let mut src = UserSrc::new(buf, len)?;
-    let open = Open::new(fd)?;
+    let open = Open::in_use(fd)?;
     if address == 0
         && flags & !IGNORED == 0
         && let Some(done) = open.file().send_at_once(buf, len)
@@ -24,7 +24,7 @@ pub fn sys_sendto(fd: i32, buf: usize, len: usize, flags: u32, address: usize, a
 /// recvfrom(2).
 pub fn sys_recvfrom(fd: i32, buf: usize, len: usize, flags: u32, address: usize, address_len: usize) -> Result<usize> {
     let mut dst = UserDst::new(buf, len)?;
-    let open = Open::new(fd)?;
+    let open = Open::in_use(fd)?;
     if address == 0
         && flags & !IGNORED == 0
         && let Some(done) = open.file().receive_at_once(buf, len)
@@ -40,7 +40,7 @@ pub fn sys_recvfrom(fd: i32, buf: usize, len: usize, flags: u32, address: usize,
 
 /// sendmsg(2).
 pub fn sys_sendmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    let open = Open::new(fd)?;
+    let open = Open::in_use(fd)?;
     send_message(&open, message, flags)
 }
 
@@ -58,7 +58,7 @@ fn send_message(open: &Open, message: usize, flags: u32) -> Result<usize> {
 
 /// recvmsg(2).
 pub fn sys_recvmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    let open = Open::new(fd)?;
+    let open = Open::in_use(fd)?;
     receive_message(&open, message, open.flags(flags)).map(|received| received.len)
 }
 
@@ -85,7 +85,7 @@ const MMSGHDR: usize = MSGHDR + 8;
 
 /// sendmmsg(2).
 pub fn sys_sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<usize> {
-    let open = Open::new(fd)?;
+    let open = Open::in_use(fd)?;
     let mut done = 0;
     for i in 0..(count as usize).min(user::IOV_MAX) {
         let at = messages.checked_add(i * MMSGHDR).ok_or(Errno::EFAULT)?;
@@ -103,7 +103,7 @@ pub fn sys_sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<
 pub fn sys_recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
     use crate::syscall::file::poll::Timeout;
     let until = Timeout::from_timespec(timeout)?;
-    let open = Open::new(fd)?;
+    let open = Open::in_use(fd)?;
     let mut done = 0;
     let mut now = open.flags(flags & !MSG_WAITFORONE);
     for i in 0..(count as usize).min(user::IOV_MAX) {

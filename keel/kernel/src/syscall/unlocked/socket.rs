@@ -31,9 +31,9 @@ pub(super) fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked
     let mut list = [(0, 0); MOST_BUFFERS];
     let list = if is_message { import(address, sends, &mut list)? } else { single(address, third, &mut list)? };
     let buffers = Buffers(list);
-    with_core(fd, |core, _, reading| {
+    with_core(fd, |core, _| {
         let moved = if sends {
-            core.send(&buffers, reading, smp::enter)
+            core.send(&buffers, smp::enter)
         } else {
             let finish = || if is_message { finish_header(address) } else { Some(()) };
             core.receive(&buffers, finish, smp::enter)

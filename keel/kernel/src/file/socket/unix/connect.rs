@@ -92,7 +92,7 @@ impl Unix {
         *self.peer.borrow_mut() = Weak::new();
         *self.peer_name.borrow_mut() = None;
         self.role.set(Role::Fresh);
-        self.inbox.set_accepts(0);
+        self.end.inbox.set_accepts(0);
         self.end.set_peer(None);
     }
 

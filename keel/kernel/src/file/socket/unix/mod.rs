@@ -85,7 +85,6 @@ pub struct Unix {
     domain: Option<Rc<Domain>>,
     /// Credentials of the caller of listen or connect.
     credentials: Cell<Credentials>,
-    inbox: Arc<Inbox>,
     /// What it sent.
     account: Rc<Account>,
     /// What calls without the big lock know of it.
@@ -148,9 +147,8 @@ impl Unix {
     fn new(kind: Kind) -> Rc<Self> {
         let options = Options::default();
         let readable = WaitQueue::for_unlocked();
-        let inbox = Arc::new(Inbox::new(readable.clone()));
         let account = Account::new(options.send_buffer.get());
-        let end = Arc::new(End::new(kind, inbox.clone(), account.clone()));
+        let end = Arc::new(End::new(kind, Inbox::new(readable.clone()), account.clone()));
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             ino: Cell::new(0),
@@ -165,7 +163,6 @@ impl Unix {
             peer_cred: RefCell::default(),
             domain: caller().cred().domain.clone(),
             credentials: Cell::new(own_credentials()),
-            inbox,
             account,
             end,
             urgent: RefCell::default(),
@@ -201,11 +198,11 @@ impl Unix {
     fn join(&self) {
         let Some(peer) = self.peer() else { return };
         if self.kind == Kind::Datagram {
-            self.inbox.set_accepts(peer.account.id());
+            self.end.inbox.set_accepts(peer.account.id());
         } else {
-            self.inbox.set_sender(peer.account.clone());
+            self.end.inbox.set_sender(peer.account.clone());
         }
-        self.end.set_peer(Some(peer.inbox.clone()));
+        self.end.set_peer(Some(peer.end.clone()));
     }
 
     /// Calls without the big lock leave the socket alone where an option makes a difference to them, or a half has ended.
@@ -219,7 +216,7 @@ impl Unix {
             && self.peek_offset.get() < 0
             && !self.read_ended.get()
             && !self.write_ended.get();
-        self.inbox.set_special(!is_plain);
+        self.end.inbox.set_special(!is_plain);
         self.account.set_limit(options.send_buffer.get());
     }
 
@@ -228,7 +225,7 @@ impl Unix {
         self.read_ended.set(self.read_ended.get() | read);
         self.write_ended.set(self.write_ended.get() | write);
         if self.read_ended.get() {
-            self.inbox.close();
+            self.end.inbox.close();
         }
         self.review();
     }
@@ -250,7 +247,7 @@ impl Unix {
 
     /// Wakes senders of datagrams: the inbox has room again.
     fn made_room(&self) {
-        if self.kind != Kind::Datagram || self.inbox.len() > MAX_DATAGRAMS {
+        if self.kind != Kind::Datagram || self.end.inbox.len() > MAX_DATAGRAMS {
             return;
         }
         self.room.wake_all();
@@ -263,7 +260,7 @@ impl Unix {
     /// their own buffers.
     fn is_full_for(&self, sender: &Unix) -> bool {
         let mutual = self.peer.borrow().as_ptr() == core::ptr::from_ref(sender);
-        self.kind == Kind::Datagram && !mutual && self.inbox.len() > MAX_DATAGRAMS
+        self.kind == Kind::Datagram && !mutual && self.end.inbox.len() > MAX_DATAGRAMS
     }
 
     /// The end of a connection that may be written to. EPIPE and SIGPIPE unless `MSG_NOSIGNAL`.
@@ -362,8 +359,8 @@ impl Unix {
     /// receiver's turn; `None` at the end.
     fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, skip: usize) -> Result<Option<Next<'_>>> {
         loop {
-            let seen = self.inbox.pushed();
-            let turn = self.inbox.turn();
+            let seen = self.end.inbox.pushed();
+            let turn = self.end.inbox.turn();
             if let Some((packet, skip)) = self.packet_behind(skip, &turn) {
                 return Ok(Some((turn, packet, skip)));
             }
@@ -378,20 +375,28 @@ impl Unix {
             if ended {
                 return Ok(None);
             }
-            let check = || (self.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
+            let check =
+                || (self.end.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
             wait(&self.readable, deadline, check)?;
         }
     }
 
     fn packet_behind(&self, mut skip: usize, turn: &Turn<'_>) -> Option<(Rc<Packet>, usize)> {
         for index in 0.. {
-            let packet = self.inbox.get(index, turn)?;
+            let packet = self.end.inbox.get(index, turn)?;
             if skip < packet.left() || skip == 0 {
                 return Some((packet, skip));
             }
             skip -= packet.left();
         }
         None
+    }
+}
+
+impl Drop for Unix {
+    fn drop(&mut self) {
+        // Two that are connected refer to each other.
+        self.end.set_peer(None);
     }
 }
 

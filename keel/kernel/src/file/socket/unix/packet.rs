@@ -52,7 +52,7 @@ impl Unix {
                 let Some(kept) = filter::keeps(&target.options, &[], &data) else { return Ok(size) };
                 data.truncate(kept);
                 let packet = self.packet(&target, data, account::packet_charge(size), &mut control, false)?;
-                target.inbox.push(packet);
+                target.end.inbox.push(packet);
                 target.readable.wake_for_data();
                 return Ok(size);
             }
@@ -94,7 +94,7 @@ impl Unix {
             self.move_peek(n, true);
         } else {
             self.move_peek(size, false);
-            self.inbox.drop_front();
+            self.end.inbox.drop_front();
             self.made_room();
         }
         put?;

@@ -143,7 +143,7 @@ impl Protocol for Unix {
             events |= g::POLLERR;
         }
         let listening = self.role.get() == Role::Listening;
-        if !self.inbox.is_empty() || listening && !self.backlog.borrow().is_empty() {
+        if !self.end.inbox.is_empty() || listening && !self.backlog.borrow().is_empty() {
             events |= IN;
         }
         if self.has_urgent() {
@@ -182,8 +182,8 @@ impl Protocol for Unix {
             return Ok(self.account.sent.get() as usize);
         }
         Ok(match self.kind {
-            Kind::Datagram => self.inbox.with(0, |packet| packet.left()).unwrap_or(0),
-            Kind::Stream | Kind::SeqPacket => self.inbox.bytes(),
+            Kind::Datagram => self.end.inbox.with(0, |packet| packet.left()).unwrap_or(0),
+            Kind::Stream | Kind::SeqPacket => self.end.inbox.bytes(),
         })
     }
 
@@ -245,8 +245,8 @@ impl Protocol for Unix {
         {
             address::unbind(&name, self.kind);
         }
-        self.inbox.close();
-        let unread = self.inbox.clear();
+        self.end.inbox.close();
+        let unread = self.end.inbox.clear();
         let waiting = self.backlog.take();
         for connection in waiting.iter() {
             connection.closed.set(true);

@@ -175,7 +175,7 @@ fn each_waiting(socket: &Unix, f: &mut dyn FnMut(usize)) {
         let mut index = 0;
         // What is done for each touches no inbox.
         let mut each = |packet: &Rc<Packet>| packet.rights.borrow().files().iter().for_each(|file| f(key(file)));
-        while socket.inbox.with(index, &mut each).is_some() {
+        while socket.end.inbox.with(index, &mut each).is_some() {
             index += 1;
         }
     };
@@ -276,9 +276,9 @@ fn sweep() {
             && let Some(file) = file_of(key)
             && let Some(socket) = unix(&file)
         {
-            socket.inbox.clear();
+            socket.end.inbox.clear();
             for connection in socket.backlog.borrow().iter() {
-                connection.inbox.clear();
+                connection.end.inbox.clear();
             }
         }
     });

@@ -65,8 +65,8 @@ fn row(socket: &Unix) -> uapi::Result<Row> {
         [backlog.len(), socket.max_backlog.get()]
     } else {
         let waiting = match socket.kind {
-            Kind::Datagram => socket.inbox.with(0, |packet| packet.left()).unwrap_or(0),
-            _ => socket.inbox.bytes(),
+            Kind::Datagram => socket.end.inbox.with(0, |packet| packet.left()).unwrap_or(0),
+            _ => socket.end.inbox.bytes(),
         };
         [waiting, socket.account.sent.get() as usize]
     };

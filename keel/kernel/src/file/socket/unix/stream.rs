@@ -51,7 +51,7 @@ impl Unix {
                 Err(errno) => return end(done, errno),
             };
             let newest = is_urgent.then(|| Rc::downgrade(&packet));
-            peer.inbox.push(packet);
+            peer.end.inbox.push(packet);
             if let Some(newest) = newest {
                 peer.urgent_came(newest);
             }
@@ -74,8 +74,8 @@ impl Unix {
         let mut sender = None;
         // Even an empty read looks for something to read.
         loop {
-            let seen = self.inbox.pushed();
-            let turn = self.inbox.turn();
+            let seen = self.end.inbox.pushed();
+            let turn = self.end.inbox.turn();
             let packet = match self.find_piece(&mut place, received.len > 0, peek, &turn) {
                 Piece::Packet(packet) => packet,
                 Piece::Mark => break,
@@ -111,10 +111,10 @@ impl Unix {
                 received.rights.extend(packet.rights.borrow().files().iter().cloned());
                 place = Place { index: place.index + 1, skip: 0 };
                 // A peek waits for nothing more.
-                place.index >= self.inbox.len()
+                place.index >= self.end.inbox.len()
             } else {
                 received.rights.append(&mut packet.rights.borrow_mut().take());
-                self.inbox.consume(n);
+                self.end.inbox.consume(n);
                 packet.left() > 0
             };
             drop(packet);
@@ -141,7 +141,7 @@ impl Unix {
         if flags & net::MSG_DONTWAIT != 0 {
             return Err(Errno::EAGAIN);
         }
-        let check = || (self.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
+        let check = || (self.end.inbox.pushed() != seen || self.error.get().is_some() || self.at_end()).then_some(());
         wait(&self.readable, deadline, check)?;
         Ok(true)
     }

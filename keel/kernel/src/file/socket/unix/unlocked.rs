@@ -11,7 +11,7 @@ use crate::file::unlocked::{Buffers, Moved};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use hal::cell::Global;
-use hal::sync::grace::{Published, Reading};
+use hal::sync::grace::{self, Published, Reading};
 
 /// Most bytes that are received at a time.
 const MOST: usize = 16384;
@@ -21,23 +21,27 @@ const MOST_SENT: usize = 4096;
 /// What calls without the big lock know of a local socket.
 pub struct End {
     kind: Kind,
-    inbox: Arc<Inbox>,
+    pub(super) inbox: Inbox,
     account: Global<Rc<Account>>,
-    /// Where what it sends goes, if it is connected.
-    peer: Published<Inbox>,
+    /// Where what it sends goes, if it is connected: until one of the two sockets has gone.
+    peer: Published<End>,
 }
 
 impl End {
-    pub(super) fn new(kind: Kind, inbox: Arc<Inbox>, account: Rc<Account>) -> Self {
+    pub(super) fn new(kind: Kind, inbox: Inbox, account: Rc<Account>) -> Self {
         Self { kind, inbox, account: Global::new(account), peer: Published::empty() }
     }
 
-    pub(super) fn set_peer(&self, peer: Option<Arc<Inbox>>) {
+    pub(super) fn set_peer(&self, peer: Option<Arc<Self>>) {
         self.peer.replace(peer);
     }
 
     /// send(2). `None`: left to the handler.
-    pub fn send(&self, from: &Buffers<'_>, reading: &Reading) -> Option<Moved> {
+    pub fn send(&self, from: &Buffers<'_>) -> Option<Moved> {
+        grace::read(|reading| self.send_to_peer(from, reading))
+    }
+
+    fn send_to_peer(&self, from: &Buffers<'_>, reading: &Reading) -> Option<Moved> {
         let bytes = from.bytes();
         let account: &Account = &self.account;
         if bytes == 0 || bytes > MOST_SENT || self.inbox.is_special() || !account.may_send() {
@@ -47,7 +51,7 @@ impl End {
             Kind::Stream => (account::stream_piece(account.limit()), account::stream_charge(bytes)),
             Kind::Datagram | Kind::SeqPacket => (account.limit() - 32, account::packet_charge(bytes)),
         };
-        let peer = self.peer.get(reading).filter(|peer| bytes <= most && !peer.is_special())?;
+        let peer = &self.peer.get(reading).filter(|peer| bytes <= most && !peer.inbox.is_special())?.inbox;
         let mut guard = peer.queue();
         let queue = &mut **guard;
         let is_full = self.kind == Kind::Datagram && queue.packets.len() > MAX_DATAGRAMS;
@@ -74,9 +78,9 @@ impl End {
     }
 
     /// Tells receivers that there are bytes; under the big lock.
-    pub fn was_sent(&self, reading: &Reading) {
-        if let Some(peer) = self.peer.get(reading) {
-            peer.readable().wake_for_data();
+    pub fn was_sent(&self) {
+        if let Some(peer) = grace::read(|reading| self.peer.share(reading)) {
+            peer.inbox.readable().wake_for_data();
         }
     }
 

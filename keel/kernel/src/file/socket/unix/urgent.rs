@@ -58,7 +58,7 @@ impl Unix {
     /// `SO_OOBINLINE`.
     pub(super) fn find_piece(&self, place: &mut Place, some: bool, peek: bool, turn: &Turn<'_>) -> Piece {
         loop {
-            let Some(packet) = self.inbox.get(place.index, turn) else { return Piece::Nothing };
+            let Some(packet) = self.end.inbox.get(place.index, turn) else { return Piece::Nothing };
             let urgent = self.is_urgent(&packet);
             if packet.left() == 0 {
                 // An urgent byte that was received out of turn.
@@ -92,7 +92,7 @@ impl Unix {
         if peek {
             place.index += 1;
         } else {
-            self.inbox.drop_front();
+            self.end.inbox.drop_front();
         }
     }
 
@@ -101,21 +101,21 @@ impl Unix {
         if self.kind != Kind::Stream {
             return Err(Errno::EOPNOTSUPP);
         }
-        let first = self.inbox.with(0, |first| (self.is_urgent(first), first.left()));
+        let first = self.end.inbox.with(0, |first| (self.is_urgent(first), first.left()));
         let Some((is_urgent, left)) = first else { return Ok(false) };
-        let next_is_urgent = || self.inbox.with(1, |next| self.is_urgent(next)) == Some(true);
+        let next_is_urgent = || self.end.inbox.with(1, |next| self.is_urgent(next)) == Some(true);
         Ok(is_urgent || left == 0 && (!self.has_urgent() || next_is_urgent()))
     }
 
     /// recv(2) with `MSG_OOB`. EINVAL.
     pub(super) fn receive_urgent(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
-        let _turn = self.inbox.turn();
+        let _turn = self.end.inbox.turn();
         let packet = self.urgent_packet().filter(|_| !self.urgent_inline()).ok_or(Errno::EINVAL)?;
         let shown = packet.data.get(packet.taken.get()..).unwrap_or_default();
         let n = shown.len().min(1).min(dst.remaining());
         if flags & net::MSG_PEEK == 0 {
             *self.urgent.borrow_mut() = Weak::new();
-            self.inbox.take_from(&packet, 1);
+            self.end.inbox.take_from(&packet, 1);
         }
         let len = if n > 0 { dst.put(&packet.data[packet.data.len() - n..])? } else { 0 };
         Ok(Received { len, flags: net::MSG_OOB, ..Received::default() })
