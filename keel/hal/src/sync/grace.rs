@@ -298,9 +298,7 @@ impl<T: Send + Sync + 'static> Slots<T> {
                 place.label.store(label, Relaxed);
                 return place.value.swap(value).map(|old| old as Old);
             }
-            if value.is_none() {
-                return None;
-            }
+            value.as_ref()?;
             let old = array.map_or(&[][..], |array| &array.0);
             // Twice as much at least, so that what is put away on the way is less than what there is.
             let len = (index + 1).max(old.len() * 2).next_multiple_of(8);
