@@ -140,7 +140,7 @@ fn kvm() -> Check {
             return Check::fail("kvm", what, remedy);
         }
     };
-    let price = match monitor::exit_price(&kvm) {
+    let price = match monitor::exit_cost(&kvm) {
         Ok(price) => price,
         Err(error) => {
             let remedy = "see whether other virtual machines run, and the kernel's log (dmesg)";

@@ -112,13 +112,13 @@ impl Cpus {
 
 /// Watches for how long threads wait in keel's queue.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct QueueWatch {
     /// What the ring said, and since when.
     seen: Option<(u32, Instant)>,
     in_vain: u32,
 }
 
-impl Watch {
+impl QueueWatch {
     /// Looks whether the same threads still wait, and sees to a virtual CPU for them. When to look again.
     pub fn look(&mut self, now: Instant, ring: &RingEnd, cpus: &Cpus, state: &State<Event>) -> Option<Duration> {
         let any_idle =

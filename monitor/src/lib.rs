@@ -7,6 +7,7 @@
 mod clocks;
 pub mod config;
 pub mod connectors;
+mod costs;
 mod cpuid;
 mod cpus;
 mod error;
@@ -18,15 +19,14 @@ pub mod jail;
 pub mod kvm;
 mod machine;
 pub mod memory;
-mod prices;
 mod ring;
 mod run;
 mod server;
 mod vcpu;
 
 pub use config::{Doorbell, KeelFailure, RunConfig, Syscalls};
+pub use costs::{exit_cost, switch_cost};
 pub use cpus::processors;
 pub use error::Error;
 pub use machine::MIN_MEMORY;
-pub use prices::{exit_price, switch_price};
 pub use run::{EXIT_TIMEOUT, run};

@@ -4,9 +4,9 @@
 //! nothing to run for it ([`idle`]). The helper thread waits for the doorbell, the tick, deadlines while a program
 //! runs, and polls the ring when keel asks for that ([`helper`]).
 
-mod ahead;
 mod helper;
 mod idle;
+mod prefault;
 mod state;
 
 use crate::clocks::Clocks;
@@ -42,7 +42,7 @@ struct Shared {
     server: Mutex<Server>,
     ring: RingEnd,
     memory: Arc<GuestMemory>,
-    ahead: ahead::Ahead,
+    prefault: prefault::Prefault,
     cpus: Cpus,
     clocks: Clocks,
     /// Keel's doorbell, when it comes as an exit.
@@ -85,7 +85,7 @@ impl Shared {
 
     /// Whether the helper may poll: there is a processor for it.
     fn may_poll(&self) -> bool {
-        self.cpus.count_running(&self.state) + usize::from(self.ahead.is_busy()) < self.processors
+        self.cpus.count_running(&self.state) + usize::from(self.prefault.is_busy()) < self.processors
     }
 
     /// Whether it may begin to.
@@ -95,7 +95,7 @@ impl Shared {
 
     fn finish(&self) {
         self.state.finish();
-        self.ahead.stop();
+        self.prefault.stop();
         for index in 0..self.cpus.count() {
             self.state.disturb(index);
             self.cpus.kick(index);
@@ -137,7 +137,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         ),
         ring,
         memory,
-        ahead: ahead::Ahead::new()?,
+        prefault: prefault::Prefault::new()?,
         cpus,
         clocks,
         doorbell: doorbell.event().clone(),
@@ -234,7 +234,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
                 if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
                     shared.state.call_helper();
                 }
-                ahead::look(shared);
+                prefault::look(shared);
             }
             VcpuEvent::Port(port::DOORBELL, _) => lock(&shared.bell).rung(),
             VcpuEvent::Port(port::KICK, cpu) => shared.cpus.kick(u32::from(cpu)),

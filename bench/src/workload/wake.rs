@@ -89,7 +89,7 @@ pub fn switch() -> Result<f64> {
 /// The part of it that a guest can't avoid: two changes of the page tables.
 pub fn switch_bare() -> Result<f64> {
     bind()?;
-    Ok(monitor::switch_price(&monitor::kvm::open()?)?.as_nanos() as f64)
+    Ok(monitor::switch_cost(&monitor::kvm::open()?)?.as_nanos() as f64)
 }
 
 /// A byte through a pipe to another thread and back, on one processor.

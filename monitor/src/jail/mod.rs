@@ -7,20 +7,20 @@
 
 mod calls;
 mod descriptors;
-mod ends;
 mod filter;
 mod masks;
 mod namespaces;
 mod paths;
 mod rights;
+mod termination;
 
 pub use calls::allowed as allowed_calls;
 pub use descriptors::{close_inherited, inherited, is_standard_open};
-pub(crate) use ends::end_of;
-pub use ends::{limit_time, report_faults};
 pub use namespaces::available as namespaces_available;
 pub use paths::version as landlock_version;
 pub use rights::{Identity, can_schedule_apart};
+pub(crate) use termination::end_of;
+pub use termination::{limit_time, report_faults};
 
 use crate::connectors::files::ExportConfig;
 use rights::check;
@@ -79,7 +79,7 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
     if !seccomp {
         return Ok(());
     }
-    ends::report_violations()?;
+    termination::report_violations()?;
     filter_calls(exports.iter().any(|export| export.writable))
 }
 

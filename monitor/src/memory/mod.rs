@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod io;
-mod lost;
+mod lost_pages;
 
 use crate::connectors::{Errno, Window};
 use crate::error::Error;
@@ -90,7 +90,7 @@ pub struct GuestMemory {
     window_limit: u64,
     window_end: AtomicU64,
     next_slot: AtomicU32,
-    substitutes: lost::Substitutes,
+    substitutes: lost_pages::Substitutes,
 }
 
 impl GuestMemory {
@@ -110,7 +110,7 @@ impl GuestMemory {
             window_limit,
             window_end: AtomicU64::new(WINDOW_BASE as u64),
             next_slot: AtomicU32::new(0),
-            substitutes: lost::Substitutes::new()?,
+            substitutes: lost_pages::Substitutes::new()?,
         };
         memory.add_ram(boot)?;
         Ok(memory)

@@ -1,7 +1,7 @@
 //! The helper thread: what happens while virtual CPUs run.
 
-use super::{Shared, Words, ahead, attend, wait_for};
-use crate::cpus::Watch;
+use super::{Shared, Words, attend, prefault, wait_for};
+use crate::cpus::QueueWatch;
 use crate::server::clock_ns;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::ClockId;
@@ -26,7 +26,7 @@ const POLL_STRETCH: Duration = Duration::from_millis(5);
 /// The helper thread.
 pub(super) fn help(shared: &Arc<Shared>) {
     let mut next_tick = None;
-    let mut watch = Watch::default();
+    let mut watch = QueueWatch::default();
     let mut vain = 0;
     while !shared.state.is_over() {
         let now = Instant::now();
@@ -50,7 +50,7 @@ pub(super) fn help(shared: &Arc<Shared>) {
             }
         } else {
             next_tick = None;
-            watch = Watch::default();
+            watch = QueueWatch::default();
         }
         let deadline = shared.ring.deadline_ns();
         if deadline != u64::MAX {
@@ -99,7 +99,7 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
             if attend(shared) {
                 shared.notify(false);
             }
-            ahead::look(shared);
+            prefault::look(shared);
             (in_vain, *vain) = (false, 0);
             last = Instant::now();
         } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) || !shared.may_poll() {

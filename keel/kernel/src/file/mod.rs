@@ -7,12 +7,12 @@
 
 pub mod anon;
 pub mod caller;
+mod deferred_close;
 pub(crate) mod dnotify;
 pub mod epoll;
 pub mod eventfd;
 pub mod inotify;
 pub mod landlock;
-mod later;
 pub mod lock;
 pub mod owner;
 pub mod pipe;
@@ -189,7 +189,7 @@ impl File {
                 if self.flags.get() & g::O_ACCMODE == g::O_RDONLY { g::IN_CLOSE_NOWRITE } else { g::IN_CLOSE_WRITE };
             self.happened(1, closed);
         }
-        drop(core::mem::replace(&mut self.ops, later::gone()));
+        drop(core::mem::replace(&mut self.ops, deferred_close::gone()));
     }
 }
 
@@ -198,7 +198,7 @@ impl Drop for File {
         if !self.is_path() {
             lock::description_released(self);
         }
-        later::close(self);
+        deferred_close::close(self);
     }
 }
 

@@ -322,8 +322,8 @@ syscalls! {
     307 sendmmsg Full [crate::syscall::socket::transfer::sys_sendmmsg] (fd: Fd, msgvec: Ptr, vlen: Uint, flags: Hex) "";
     308 setns None [crate::syscall::task::calls::sys_setns] (fd: Fd, nskind: Hex) "";
     309 getcpu Full [crate::syscall::task::calls::sys_getcpu] (cpu: Ptr, node: Ptr, tcache: Ptr) "";
-    310 process_vm_readv Full [crate::syscall::mm::other::sys_process_vm_readv] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";
-    311 process_vm_writev Full [crate::syscall::mm::other::sys_process_vm_writev] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";
+    310 process_vm_readv Full [crate::syscall::mm::process_vm::sys_process_vm_readv] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";
+    311 process_vm_writev Full [crate::syscall::mm::process_vm::sys_process_vm_writev] (pid: Pid, lvec: Ptr, liovcnt: Size, rvec: Ptr, riovcnt: Size, flags: Hex) "";
     312 kcmp Full [crate::syscall::task::calls::sys_kcmp] (pid1: Pid, pid2: Pid, kind: Int, idx1: Ptr, idx2: Ptr) "";
     313 finit_module None [= EPERM] (fd: Fd, params: Path, flags: Hex) "no loadable modules";
     314 sched_setattr Partial [crate::syscall::task::policy::sys_sched_setattr] (pid: Pid, attr: Ptr, flags: Hex) "real-time policies are kept but do not change who runs";
@@ -342,7 +342,7 @@ syscalls! {
     327 preadv2 Full [crate::syscall::file::rw::sys_preadv2] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size, flags: Hex) "";
     328 pwritev2 Full [crate::syscall::file::rw::sys_pwritev2] (fd: Fd, iov: Ptr, iovcnt: Size, pos_l: Size, pos_h: Size, flags: Hex) "";
     329 pkey_mprotect Partial [crate::syscall::mm::calls::sys_pkey_mprotect] (addr: Ptr, len: Size, prot: Hex, pkey: Int) "no protection keys";
-    330 pkey_alloc None [crate::syscall::mm::other::sys_pkey_alloc] (flags: Hex, access_rights: Hex) "no protection keys: ENOSPC";
+    330 pkey_alloc None [crate::syscall::mm::process_vm::sys_pkey_alloc] (flags: Hex, access_rights: Hex) "no protection keys: ENOSPC";
     331 pkey_free None [= EINVAL] (pkey: Int) "no protection keys";
     332 statx Full [crate::syscall::fs::stat::sys_statx] (dirfd: Fd, path: Path, flags: Hex, mask: Hex, statxbuf: Ptr) "";
     333 io_pgetevents Full [crate::syscall::file::aio::sys_io_pgetevents] (ctx: Ptr, min_nr: Long, nr: Long, events: Ptr, timeout: Timespec, sig: Ptr) "";
@@ -363,7 +363,7 @@ syscalls! {
     437 openat2 Full [crate::fs::open::sys_openat2] (dirfd: Fd, path: Path, how: Ptr, size: Size) "";
     438 pidfd_getfd Full [crate::task::pidfd::sys_pidfd_getfd] (pidfd: Fd, targetfd: Fd, flags: Hex) "";
     439 faccessat2 Full [crate::syscall::fs::stat::sys_faccessat2] (dirfd: Fd, path: Path, mode: Mode, flags: Hex) "";
-    440 process_madvise Full [crate::syscall::mm::other::sys_process_madvise] (pidfd: Fd, vec: Ptr, vlen: Size, advice: Int, flags: Hex) "";
+    440 process_madvise Full [crate::syscall::mm::process_vm::sys_process_madvise] (pidfd: Fd, vec: Ptr, vlen: Size, advice: Int, flags: Hex) "";
     441 epoll_pwait2 Full [crate::syscall::file::epoll::sys_epoll_pwait2] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Timespec, sigmask: Ptr, sigsetsize: Size) "";
     442 mount_setattr None [= EPERM] (dirfd: Fd, path: Path, flags: Hex, uattr: Ptr, usize: Size) "mounts are fixed when the pod starts";
     443 quotactl_fd None [= EPERM] (fd: Fd, cmd: Hex, id: Int, addr: Ptr) "no disk quotas";
@@ -371,7 +371,7 @@ syscalls! {
     445 landlock_add_rule Full [crate::syscall::task::landlock::sys_landlock_add_rule] (ruleset_fd: Fd, rule_kind: Int, rule_attr: Ptr, flags: Hex) "";
     446 landlock_restrict_self Full [crate::syscall::task::landlock::sys_landlock_restrict_self] (ruleset_fd: Fd, flags: Hex) "";
     447 memfd_secret None [] (flags: Hex) "no secret memory";
-    448 process_mrelease Full [crate::syscall::mm::other::sys_process_mrelease] (pidfd: Fd, flags: Hex) "";
+    448 process_mrelease Full [crate::syscall::mm::process_vm::sys_process_mrelease] (pidfd: Fd, flags: Hex) "";
     449 futex_waitv Full [crate::syscall::task::futex2::sys_futex_waitv] (waiters: Ptr, nr_futexes: Uint, flags: Hex, timeout: Timespec, clockid: Int) "";
     450 set_mempolicy_home_node Full [crate::syscall::mm::policy::sys_set_mempolicy_home_node] (start: Ptr, len: Size, home_node: Size, flags: Hex) "";
     451 cachestat None [] (fd: Fd, range: Ptr, cstat: Ptr, flags: Hex) "not built in";

@@ -1,7 +1,7 @@
 //! Names of a host directory.
 
-use super::near::{Misses, Order};
 use super::order::Asked;
+use super::prefetch::{Misses, Order};
 use super::{HostNode, now};
 use crate::{FileType, Listing, Name};
 use abi::request::{ListAttributes, NodeAttr, Walk};
@@ -69,7 +69,7 @@ pub(super) struct Names {
     pub(super) map: RefCell<BTreeMap<Name, Entry>>,
     /// All names, in the host's order, as of `listed`.
     pub(super) order: RefCell<Vec<Name>>,
-    pub(super) sought: super::near::Sought,
+    pub(super) sought: super::prefetch::Sought,
     pub(super) misses: Cell<Misses>,
     /// The last one.
     pub(super) missed: RefCell<Option<Name>>,

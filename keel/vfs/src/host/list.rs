@@ -1,7 +1,7 @@
 //! Listing host directories: the requested one, and readahead of others for a walk through a tree.
 
-use super::near::{Order, SMALL};
 use super::order::Asked;
+use super::prefetch::{Order, SMALL};
 use super::{Export, Host, HostNode};
 use crate::{Listing, Name};
 use abi::request::{DirRecord, ListAttributes, NodeAttr, ReadDir, dir_record};

@@ -4,7 +4,7 @@
 //! Exports that seldom change (the host's `/usr` and the like) have none for the pod: their files are those that everybody
 //! may read, so no list decides anything there.
 
-use super::near::price;
+use super::prefetch::price;
 use super::{HostNode, SETTLED_NS, now};
 use crate::acl::{Acl, Kind};
 use crate::{Change, FileType, Inode};

@@ -14,9 +14,9 @@ mod gather;
 mod list;
 mod lists;
 mod mounted;
-mod near;
 mod node;
 mod order;
+mod prefetch;
 mod window;
 
 pub use gather::{End, Landing};

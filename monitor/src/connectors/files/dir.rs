@@ -2,11 +2,11 @@
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
-use super::ahead::Ahead;
 use super::attr;
 use super::export::ExportConfig;
 use super::handles::{Handle, Handles, Stream};
 use super::path::{MAX_PATH, RelPath};
+use super::readahead::TreeReadahead;
 use super::xattr;
 use abi::request::{DirRecord, ListAttributes, Listed, NodeAttr, ReadDir, dir_record, node_flags};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -48,9 +48,9 @@ pub fn read(
         let end = records.bytes.len().saturating_add(usize::try_from(ahead).unwrap_or(usize::MAX));
         records.limit = end.min(records.limit);
         let names = std::mem::take(&mut records.directories);
-        let mut ahead = Ahead::new(export, &mut records, flat);
-        if ahead.beneath(dir.as_fd(), path.bytes(), names) && others > 0 {
-            paths.take(usize::try_from(others).unwrap_or(usize::MAX)).all(|path| ahead.another(path));
+        let mut readahead = TreeReadahead::new(export, &mut records, flat);
+        if readahead.beneath(dir.as_fd(), path.bytes(), names) && others > 0 {
+            paths.take(usize::try_from(others).unwrap_or(usize::MAX)).all(|path| readahead.another(path));
         }
     }
     out.put(&records.bytes)?;

@@ -3,7 +3,6 @@
 //! Every path is opened beneath a descriptor that was opened before the guest ran, with
 //! `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: the monitor follows no symbolic link, ever.
 
-mod ahead;
 mod attr;
 mod change;
 mod covers;
@@ -11,20 +10,21 @@ mod dir;
 mod export;
 mod handles;
 mod kernelfs;
-mod late;
 mod open;
 mod path;
+mod readahead;
 mod recent;
 mod subject;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod workers;
 mod xattr;
 
 pub use export::ExportConfig;
 pub use kernelfs::OfKernel;
-pub use late::Waker;
 pub use path::RelPath;
+pub use workers::Waker;
 
 use super::payload::{Output, copy_in};
 use super::{Errno, Result, Window, reply};
@@ -32,9 +32,9 @@ use crate::memory::GuestMemory;
 use crate::memory::io::{GuestSlice, Wait};
 use abi::request::{FileRequest, NodeAttr};
 use handles::Handles;
-use late::{Late, SyncTimes};
 use rustix::fd::BorrowedFd;
 use std::sync::Arc;
+use workers::{SyncTimes, Workers};
 
 /// Attributes of an open file in the guest's form.
 pub fn attr_of_fd(fd: BorrowedFd<'_>) -> Result<NodeAttr> {
@@ -52,7 +52,7 @@ const LONG_RANGE: u64 = 16 << 20;
 pub struct FilesConnector {
     exports: Vec<ExportConfig>,
     handles: Handles,
-    late: Late,
+    workers: Workers,
     syncs: Arc<SyncTimes>,
 }
 
@@ -64,22 +64,22 @@ impl FilesConnector {
         let share = (recent::MAX / exports.len().max(1)).max(1);
         exports.iter_mut().for_each(|export| export.recent.max = share);
         exports.sort_by_key(|export| export.id);
-        Self { exports, handles: Handles::new(), late: Late::default(), syncs: Arc::default() }
+        Self { exports, handles: Handles::new(), workers: Workers::default(), syncs: Arc::default() }
     }
 
     /// Whom to wake when operations that took long are done.
     pub fn set_waker(&self, waker: Waker) {
-        self.late.set_waker(waker);
+        self.workers.set_waker(waker);
     }
 
     /// Operations under way that complete late.
     pub fn pending(&self) -> usize {
-        self.late.pending()
+        self.workers.pending()
     }
 
     /// Late operations that are done by now.
     pub fn ready(&mut self) -> Vec<(u64, Result)> {
-        let done = self.late.take();
+        let done = self.workers.take();
         done.into_iter().map(|(id, finish)| (id, finish(&mut self.handles))).collect()
     }
 
@@ -104,7 +104,7 @@ impl FilesConnector {
             _ => return Some(self.handle(request, input, output, &**memory)),
         };
         match work {
-            Ok(work) => self.late.start(id, work, &mut self.handles),
+            Ok(work) => self.workers.start(id, work, &mut self.handles),
             Err(errno) => Some(Err(errno)),
         }
     }

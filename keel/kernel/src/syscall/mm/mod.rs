@@ -2,5 +2,5 @@
 
 pub mod barrier;
 pub mod calls;
-pub mod other;
 pub mod policy;
+pub mod process_vm;

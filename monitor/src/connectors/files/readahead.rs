@@ -20,7 +20,7 @@ const NAMES: usize = 32 << 10;
 
 /// Lists directories until the room ends. One that may not be listed, or that vanishes, is left out: who
 /// asks for it itself gets the reason.
-pub struct Ahead<'a> {
+pub struct TreeReadahead<'a> {
     export: &'a ExportConfig,
     records: &'a mut Records,
     names: Vec<MaybeUninit<u8>>,
@@ -37,7 +37,7 @@ struct Level {
 /// The room is used up.
 struct Full;
 
-impl<'a> Ahead<'a> {
+impl<'a> TreeReadahead<'a> {
     /// Appends to `records`; if `flat`, nothing that lies beneath other directories.
     pub fn new(export: &'a ExportConfig, records: &'a mut Records, flat: bool) -> Self {
         let max_depth = if flat { 0 } else { MAX_DEPTH };

@@ -15,7 +15,7 @@ const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 
 /// What the pod's threads and the one that takes memory share.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct Prefault {
     /// Guest-physical end of what the guest had used when it was looked at last.
     seen: AtomicU64,
     started: AtomicBool,
@@ -23,7 +23,7 @@ pub(super) struct Ahead {
     event: Event,
 }
 
-impl Ahead {
+impl Prefault {
     pub(super) fn new() -> Result<Self, crate::error::Error> {
         Ok(Self {
             seen: AtomicU64::new(0),
@@ -46,13 +46,14 @@ impl Ahead {
 
 /// Looks whether the guest has used more memory than before. Cheap.
 pub(super) fn look(shared: &Arc<Shared>) {
-    let ahead = &shared.ahead;
+    let prefault = &shared.prefault;
     let used = shared.ring.ram_used();
-    if shared.processors < 2 || used <= shared.memory.huge_from() || ahead.seen.swap(used, Ordering::SeqCst) == used {
+    if shared.processors < 2 || used <= shared.memory.huge_from() || prefault.seen.swap(used, Ordering::SeqCst) == used
+    {
         return;
     }
-    if ahead.started.swap(true, Ordering::SeqCst) {
-        ahead.event.signal();
+    if prefault.started.swap(true, Ordering::SeqCst) {
+        prefault.event.signal();
         return;
     }
     let own = shared.clone();
@@ -71,20 +72,20 @@ const fn ready(used: u64) -> u64 {
 }
 
 fn take(shared: &Shared) {
-    let (memory, ahead) = (&shared.memory, &shared.ahead);
+    let (memory, prefault) = (&shared.memory, &shared.prefault);
     let mut taken = 0;
     while !shared.state.is_over() {
         // The guest's word: whatever it is, not more than a few pages behind it are taken.
         let used = shared.ring.ram_used().min(memory.ram_end()) / LARGE * LARGE;
         let wanted = used + ready(used.saturating_sub(memory.huge_from()) / LARGE) * LARGE;
         let next = used.max(taken);
-        ahead.is_busy.store(next < wanted, Ordering::Relaxed);
+        prefault.is_busy.store(next < wanted, Ordering::Relaxed);
         if next < wanted && memory.take_large(next) {
             taken = next + LARGE;
             continue;
         }
-        ahead.is_busy.store(false, Ordering::Relaxed);
-        super::wait_for(&mut [PollFd::new(&ahead.event, PollFlags::IN)], None);
-        ahead.event.clear();
+        prefault.is_busy.store(false, Ordering::Relaxed);
+        super::wait_for(&mut [PollFd::new(&prefault.event, PollFlags::IN)], None);
+        prefault.event.clear();
     }
 }

@@ -103,15 +103,15 @@ impl SyncTimes {
 
 /// The threads and their work.
 #[derive(Default)]
-pub struct Late(Arc<Queue>);
+pub struct Workers(Arc<Queue>);
 
-impl fmt::Debug for Late {
+impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Late").field("pending", &self.0.state().pending).finish_non_exhaustive()
+        f.debug_struct("Workers").field("pending", &self.0.state().pending).finish_non_exhaustive()
     }
 }
 
-impl Late {
+impl Workers {
     /// Sets what is woken at a completion; nothing at first.
     pub fn set_waker(&self, waker: Waker) {
         self.0.state().waker = Some(waker);
@@ -160,24 +160,24 @@ mod tests {
 
     #[test]
     fn long_work_keeps_nothing_waiting() {
-        let late = Late::default();
+        let workers = Workers::default();
         let mut handles = Handles::with_limit(1);
         let (woken, wakes) = channel();
-        late.set_waker(Arc::new(move || woken.send(()).unwrap()));
+        workers.set_waker(Arc::new(move || woken.send(()).unwrap()));
         let (release, released) = channel::<()>();
         let long: Work = Box::new(move || {
             released.recv().unwrap();
             Box::new(|_| Ok(1.encode()))
         });
-        assert!(late.start(7, long, &mut handles).is_none());
-        assert!(late.start(8, Box::new(|| Box::new(|_| Ok(2.encode()))), &mut handles).is_none());
+        assert!(workers.start(7, long, &mut handles).is_none());
+        assert!(workers.start(8, Box::new(|| Box::new(|_| Ok(2.encode()))), &mut handles).is_none());
         wakes.recv().unwrap();
         let mut take =
-            || late.take().into_iter().map(|(id, end)| (id, end(&mut handles).unwrap().result)).collect::<Vec<_>>();
+            || workers.take().into_iter().map(|(id, end)| (id, end(&mut handles).unwrap().result)).collect::<Vec<_>>();
         assert_eq!(take(), [(8, 2)]);
-        assert_eq!(late.pending(), 1);
+        assert_eq!(workers.pending(), 1);
         release.send(()).unwrap();
         wakes.recv().unwrap();
-        assert_eq!((take(), late.pending()), (vec![(7, 1)], 0));
+        assert_eq!((take(), workers.pending()), (vec![(7, 1)], 0));
     }
 }

@@ -38,7 +38,7 @@ impl Bare {
 }
 
 /// What one exit of a virtual CPU to the monitor costs, and the way back: the median over some exits.
-pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
+pub fn exit_cost(kvm: &Kvm) -> Result<Duration, Error> {
     const EXITS: usize = 201;
     // mov dx, DOORBELL; again: out dx, al; jmp again
     let [low, high] = port::DOORBELL.to_le_bytes();
@@ -52,7 +52,7 @@ pub fn exit_price(kvm: &Kvm) -> Result<Duration, Error> {
 /// What a change from CPL 3 to other page tables costs, and the way back, if each side does nothing but look at a few
 /// pages, whose translations the processor has forgotten: the mean of a tenth of a second. Two processes that wait for
 /// each other can't take less.
-pub fn switch_price(kvm: &Kvm) -> Result<Duration, Error> {
+pub fn switch_cost(kvm: &Kvm) -> Result<Duration, Error> {
     const ROUNDS: u32 = 1000;
     const SPAN: Duration = Duration::from_millis(100);
     const BREAKPOINT: usize = 3;
