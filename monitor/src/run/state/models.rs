@@ -117,6 +117,12 @@ fn model(cpus: usize, run: impl Fn(Arc<Model>) + Sync + Send + 'static) {
     builder.check(move || run(Arc::new((State::new((0..cpus).map(|_| Event::new()), Event::new()), Ring::new()))));
 }
 
+/// Another thread of the model.
+fn spawn<R: 'static>(model: &Arc<Model>, run: impl FnOnce(&Model) -> R + 'static) -> thread::JoinHandle<R> {
+    let model = model.clone();
+    thread::spawn(move || run(&model))
+}
+
 /// As in `helper.rs`: sleeps and polls in turn until `count` requests are served.
 fn help((state, ring): &Model, count: u32) {
     loop {
@@ -140,12 +146,9 @@ fn help((state, ring): &Model, count: u32) {
 #[test]
 fn model_no_request_is_missed_by_the_helper() {
     model(0, |model| {
-        let keel = thread::spawn({
-            let model = model.clone();
-            move || {
-                model.1.submit();
-                model.1.submit();
-            }
+        let keel = spawn(&model, |model| {
+            model.1.submit();
+            model.1.submit();
         });
         help(&model, 2);
         keel.join().unwrap();
@@ -155,10 +158,7 @@ fn model_no_request_is_missed_by_the_helper() {
 #[test]
 fn model_no_deadline_is_missed_by_the_helper() {
     model(0, |model| {
-        let keel = thread::spawn({
-            let model = model.clone();
-            move || model.1.set_deadline(5)
-        });
+        let keel = spawn(&model, |model| model.1.set_deadline(5));
         let (state, ring) = &*model;
         loop {
             let seen = ring.deadline_ns();
@@ -211,10 +211,7 @@ fn complete((state, ring): &Model) -> bool {
 #[test]
 fn model_no_completion_is_missed_by_an_idle_cpu() {
     model(1, |model| {
-        let server = thread::spawn({
-            let model = model.clone();
-            move || complete(&model)
-        });
+        let server = spawn(&model, complete);
         idle(&model, 0);
         server.join().unwrap();
     });
@@ -227,14 +224,8 @@ fn model_no_completion_is_missed_when_duty_ends() {
         let (state, ring) = &*model;
         state.begin_idle(0);
         assert!(state.takes_duty(0));
-        let other = thread::spawn({
-            let model = model.clone();
-            move || idle(&model, 1)
-        });
-        let server = thread::spawn({
-            let model = model.clone();
-            move || complete(&model)
-        });
+        let other = spawn(&model, |model| idle(model, 1));
+        let server = spawn(&model, complete);
         state.end_idle(0, ring);
         fence(SeqCst);
         if ring.completed.load(SeqCst) > 0 {
@@ -253,15 +244,12 @@ fn model_no_deadline_is_missed_by_the_cpu_on_duty() {
         state.begin_idle(0);
         assert!(state.takes_duty(0));
         // Another virtual CPU sets a deadline and idles.
-        let other = thread::spawn({
-            let model = model.clone();
-            move || {
-                let (state, ring) = &*model;
-                ring.deadline.store(5, SeqCst);
-                state.begin_idle(1);
-                if !state.takes_duty(1) {
-                    state.leave_to_duty(ring);
-                }
+        let other = spawn(&model, |model| {
+            let (state, ring) = model;
+            ring.deadline.store(5, SeqCst);
+            state.begin_idle(1);
+            if !state.takes_duty(1) {
+                state.leave_to_duty(ring);
             }
         });
         loop {
@@ -288,10 +276,7 @@ fn model_no_deadline_of_a_program_is_missed_by_the_cpu_on_duty() {
         assert!(state.takes_duty(0));
         ring.set_helper_looks(u64::MAX);
         ring.set_duty_looks(4);
-        let program = thread::spawn({
-            let model = model.clone();
-            move || model.1.set_deadline(5)
-        });
+        let program = spawn(&model, |model| model.1.set_deadline(5));
         let waits = loop {
             if let Some(deadline) = state.begin_wait(ring) {
                 break deadline;
@@ -305,10 +290,7 @@ fn model_no_deadline_of_a_program_is_missed_by_the_cpu_on_duty() {
 #[test]
 fn model_permission_to_go_on_is_not_lost() {
     model(1, |model| {
-        let waker = thread::spawn({
-            let model = model.clone();
-            move || model.0.wake(0)
-        });
+        let waker = spawn(&model, |model| model.0.wake(0));
         idle(&model, 0);
         waker.join().unwrap();
     });
