@@ -371,6 +371,7 @@ pub(crate) fn take_any(order: usize, user: Use) -> Option<(u64, bool)> {
     if order > MAX_ORDER {
         return None;
     }
+    direct_map::prepare();
     loop {
         let mut buddy = BUDDY.lock();
         if let Some((index, fresh)) = buddy.take(order, user) {

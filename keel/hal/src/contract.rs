@@ -7,26 +7,42 @@
 use crate::hosted as platform;
 #[cfg(not(feature = "hosted"))]
 use crate::kvm as platform;
-#[cfg(all(not(feature = "hosted"), target_arch = "x86_64"))]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 use crate::x86_64 as processor;
 
-// Every platform: time, page frames, and waiting for another virtual CPU.
+// The ways in and out, and what reaches the processor's own tables: a simulated machine has none of a processor.
+#[cfg(all(feature = "hosted", not(loom)))]
+use crate::hosted as entry;
+#[cfg(all(not(feature = "hosted"), target_arch = "x86_64"))]
+use crate::x86_64 as entry;
+
+// Waiting for another virtual CPU: all that loom's models need.
 pub(crate) use platform::relax;
-pub use platform::{clock, frame};
 
-// Every platform that runs programs: what was handed over at the start, and spaces.
-#[cfg(not(feature = "hosted"))]
-pub use platform::{boot, paging};
-// Where memory lies, how the monitor is reached, stacks of threads.
-#[cfg(not(feature = "hosted"))]
-pub(crate) use platform::{direct_map, doorbell, stacks};
+#[cfg(not(loom))]
+pub use all::*;
 
-// Every processor: what it says about itself, extended registers, data of each virtual CPU.
-#[cfg(not(feature = "hosted"))]
-pub use processor::{cpu, fpu, percpu};
-// Ways in and out, the registers of programs, access to their memory, switching stacks.
-#[cfg(not(feature = "hosted"))]
-pub(crate) use processor::{gate, init_cpu, instructions, mem, switch, trap_frame, user_copy};
-// For platforms whose guest has page tables of its own.
-#[cfg(not(feature = "hosted"))]
-pub(crate) use processor::{page_table, privileged};
+#[cfg(not(loom))]
+mod all {
+    use super::{entry, platform, processor};
+
+    // Every platform: what was handed over at the start, where memory lies, how the monitor is reached, stacks of threads.
+    pub use platform::boot;
+    pub(crate) use platform::{direct_map, doorbell, stacks};
+    // Page frames, time and spaces: those of a machine with RAM, a counter and page tables.
+    pub use crate::machine::{clock, frame, paging};
+
+    // Every processor: what it says about itself, extended registers, registers of programs, switching stacks.
+    pub use processor::{cpu, fpu};
+    pub(crate) use processor::{switch, trap_frame};
+    // Data of each virtual CPU, ways in and out, access to programs' memory.
+    pub use entry::percpu;
+    pub(crate) use entry::{gate, init_cpu, instructions, mem, user_copy};
+    // For platforms whose guest has page tables of its own.
+    pub(crate) use entry::privileged;
+    pub(crate) use processor::page_table;
+
+    // How a test runs a kernel.
+    #[cfg(feature = "hosted")]
+    pub use platform::harness;
+}

@@ -289,8 +289,12 @@ mod failing {
     }
 }
 
-struct KeelHeap;
+/// The allocator.
+#[derive(Debug)]
+pub struct KeelHeap;
 
+/// A process of the host has its own.
+#[cfg(not(feature = "hosted"))]
 #[global_allocator]
 static GLOBAL: KeelHeap = KeelHeap;
 

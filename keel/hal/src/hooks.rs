@@ -5,6 +5,9 @@
 
 use crate::trap::{Exit, FaultInfo, TrapFrame};
 
+#[cfg(not(feature = "hosted"))]
+pub(crate) use image::*;
+
 /// Calls that may be quick have numbers below.
 pub const QUICK_CALLS: usize = 256;
 
@@ -62,45 +65,51 @@ pub struct Hooks {
     pub start_cpu: fn() -> !,
 }
 
-unsafe extern "Rust" {
-    /// The kernel's entry points, exported by the image crate.
-    pub(crate) safe static KEEL_HOOKS: Hooks;
-}
+/// The hooks in an image, and what its assembly calls them by.
+#[cfg(not(feature = "hosted"))]
+mod image {
+    use super::*;
 
-pub(crate) extern "C" fn rust_syscall(frame: &mut TrapFrame) -> Exit {
-    (KEEL_HOOKS.syscall)(frame)
-}
+    unsafe extern "Rust" {
+        /// The kernel's entry points, exported by the image crate.
+        pub(crate) safe static KEEL_HOOKS: Hooks;
+    }
 
-pub(crate) extern "C" fn rust_unlocked(frame: &mut TrapFrame) -> Unlocked {
-    (KEEL_HOOKS.unlocked)(frame)
-}
+    pub(crate) extern "C" fn rust_syscall(frame: &mut TrapFrame) -> Exit {
+        (KEEL_HOOKS.syscall)(frame)
+    }
 
-/// A call that may be served at once. Uses no vector registers, calls nothing and has no string
-/// instructions: the build looks at its code.
-// SAFETY: the name is unique in the image.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn keel_quick(a: u64, b: u64, c: u64, number: u64) -> Quick {
-    (KEEL_HOOKS.quick)(number, [a, b, c])
-}
+    pub(crate) extern "C" fn rust_unlocked(frame: &mut TrapFrame) -> Unlocked {
+        (KEEL_HOOKS.unlocked)(frame)
+    }
 
-pub(crate) extern "C" fn rust_fault(frame: &mut TrapFrame) -> Exit {
-    let info: FaultInfo = crate::percpu::fault_record();
-    (KEEL_HOOKS.fault)(frame, info)
-}
+    /// A call that may be served at once. Uses no vector registers, calls nothing and has no string
+    /// instructions: the build looks at its code.
+    // SAFETY: the name is unique in the image.
+    #[unsafe(no_mangle)]
+    pub(crate) extern "C" fn keel_quick(a: u64, b: u64, c: u64, number: u64) -> Quick {
+        (KEEL_HOOKS.quick)(number, [a, b, c])
+    }
 
-pub(crate) extern "C" fn rust_thread_start(frame: &mut TrapFrame) -> Exit {
-    (KEEL_HOOKS.thread_start)(frame)
-}
+    pub(crate) extern "C" fn rust_fault(frame: &mut TrapFrame) -> Exit {
+        let info: FaultInfo = crate::percpu::fault_record();
+        (KEEL_HOOKS.fault)(frame, info)
+    }
 
-pub(crate) extern "C" fn rust_resume(frame: &mut TrapFrame) {
-    (KEEL_HOOKS.resume)(frame);
-}
+    pub(crate) extern "C" fn rust_thread_start(frame: &mut TrapFrame) -> Exit {
+        (KEEL_HOOKS.thread_start)(frame)
+    }
 
-pub(crate) extern "C" fn rust_idle() -> ! {
-    (KEEL_HOOKS.idle)()
-}
+    pub(crate) extern "C" fn rust_resume(frame: &mut TrapFrame) {
+        (KEEL_HOOKS.resume)(frame);
+    }
 
-pub(crate) extern "C" fn rust_start_cpu() -> ! {
-    crate::smp::rust_enter();
-    (KEEL_HOOKS.start_cpu)()
+    pub(crate) extern "C" fn rust_idle() -> ! {
+        (KEEL_HOOKS.idle)()
+    }
+
+    pub(crate) extern "C" fn rust_start_cpu() -> ! {
+        crate::smp::rust_enter();
+        (KEEL_HOOKS.start_cpu)()
+    }
 }

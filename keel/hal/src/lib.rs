@@ -15,35 +15,39 @@ extern crate alloc;
 #[cfg(feature = "hosted")]
 extern crate std;
 
-#[cfg(not(feature = "hosted"))]
+// Loom's models are of the primitives in `sync` alone: what has statics of these is not built with it.
+#[cfg(not(loom))]
 mod buddy;
 pub mod cell;
 mod contract;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod heap;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod hooks;
 #[cfg(feature = "hosted")]
 mod hosted;
 #[cfg(not(feature = "hosted"))]
 mod kvm;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
+mod machine;
+#[cfg(not(loom))]
 mod mapping;
 #[cfg(not(feature = "hosted"))]
 pub mod report;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod ring;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod smp;
 pub mod sync;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod thread;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod trap;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 pub mod user;
+#[cfg(not(loom))]
 pub mod watch;
-#[cfg(not(feature = "hosted"))]
+#[cfg(not(loom))]
 mod x86_64;
 
 pub use contract::*;

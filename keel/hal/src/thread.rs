@@ -9,6 +9,7 @@ use crate::trap::TrapFrame;
 use core::cell::{Cell, UnsafeCell};
 
 /// What a starting virtual CPU leaves free at the top of its idle thread's stack, where that was prepared.
+#[cfg(not(feature = "hosted"))]
 pub(crate) const START_ROOM: usize = STACK_BYTES / 2;
 
 /// Kernel stack and saved state of one thread. Its [`TrapFrame`] lies at the stack's top.

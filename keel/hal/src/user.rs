@@ -7,7 +7,8 @@
 
 use crate::frame::{FRAME_SIZE, Frame};
 use crate::percpu::fault_address;
-use crate::user_copy::{keel_user_clear, keel_user_cmpxchg, keel_user_copy, keel_user_load, keel_user_string};
+use crate::user_copy::{keel_user_clear, keel_user_cmpxchg, keel_user_copy_in, keel_user_copy_out};
+use crate::user_copy::{keel_user_load, keel_user_string};
 use abi::layout::USER_TOP;
 
 /// An access that a page fault stopped.
@@ -33,25 +34,37 @@ fn stopped(left: usize, len: usize) -> Stopped {
 }
 
 #[inline(always)]
-fn copy(to: usize, from: usize, len: usize) -> Result<(), Stopped> {
+fn outcome(left: usize, len: usize) -> Result<(), Stopped> {
+    if left == 0 { Ok(()) } else { Err(stopped(left, len)) }
+}
+
+/// Copies from the program to keel's memory at `to`.
+#[inline(always)]
+fn raw_in(to: usize, from: usize, len: usize) -> Result<(), Stopped> {
     // SAFETY: the program side was checked to lie below keel; a fault there ends the routine. The
     // keel side is valid for `len` bytes by the callers' slices and frames.
-    let left = unsafe { keel_user_copy(to, from, len) };
-    if left == 0 { Ok(()) } else { Err(stopped(left, len)) }
+    outcome(unsafe { keel_user_copy_in(to, from, len) }, len)
+}
+
+/// Copies to the program from keel's memory at `from`.
+#[inline(always)]
+fn raw_out(to: usize, from: usize, len: usize) -> Result<(), Stopped> {
+    // SAFETY: as in `raw_in`.
+    outcome(unsafe { keel_user_copy_out(to, from, len) }, len)
 }
 
 /// Copies from the program.
 #[inline]
 pub fn copy_in(dst: &mut [u8], src: usize) -> Result<(), Stopped> {
     check(src, dst.len())?;
-    copy(dst.as_mut_ptr() as usize, src, dst.len())
+    raw_in(dst.as_mut_ptr() as usize, src, dst.len())
 }
 
 /// Copies to the program.
 #[inline]
 pub fn copy_out(dst: usize, src: &[u8]) -> Result<(), Stopped> {
     check(dst, src.len())?;
-    copy(dst, src.as_ptr() as usize, src.len())
+    raw_out(dst, src.as_ptr() as usize, src.len())
 }
 
 /// Copies a value from the program; all bit patterns of `T` are valid.
@@ -59,7 +72,7 @@ pub fn copy_out(dst: usize, src: &[u8]) -> Result<(), Stopped> {
 pub fn copy_in_value<T: uapi::UserAbi>(src: usize) -> Result<T, Stopped> {
     check(src, size_of::<T>())?;
     let mut value = core::mem::MaybeUninit::<T>::uninit();
-    copy(value.as_mut_ptr() as usize, src, size_of::<T>())?;
+    raw_in(value.as_mut_ptr() as usize, src, size_of::<T>())?;
     // SAFETY: every byte was written, and `UserAbi` types accept any bytes.
     Ok(unsafe { value.assume_init() })
 }
@@ -68,29 +81,28 @@ pub fn copy_in_value<T: uapi::UserAbi>(src: usize) -> Result<T, Stopped> {
 #[inline]
 pub fn copy_out_value<T: uapi::UserAbi>(dst: usize, value: &T) -> Result<(), Stopped> {
     check(dst, size_of::<T>())?;
-    copy(dst, core::ptr::from_ref(value) as usize, size_of::<T>())
+    raw_out(dst, core::ptr::from_ref(value) as usize, size_of::<T>())
 }
 
 /// Zeroes program memory.
 pub fn clear(dst: usize, len: usize) -> Result<(), Stopped> {
     check(dst, len)?;
-    // SAFETY: as in `copy`.
-    let left = unsafe { keel_user_clear(dst, 0, len) };
-    if left == 0 { Ok(()) } else { Err(stopped(left, len)) }
+    // SAFETY: as in `raw_in`.
+    outcome(unsafe { keel_user_clear(dst, 0, len) }, len)
 }
 
 /// Copies from a frame to the program. Panics beyond the frame's end.
 pub fn copy_frame_out(dst: usize, frame: &Frame, offset: usize, len: usize) -> Result<(), Stopped> {
     assert!(offset <= FRAME_SIZE && len <= FRAME_SIZE - offset);
     check(dst, len)?;
-    copy(dst, frame.address() + offset, len)
+    raw_out(dst, frame.address() + offset, len)
 }
 
 /// Copies from the program into a frame. Panics beyond the frame's end.
 pub fn copy_frame_in(frame: &Frame, offset: usize, src: usize, len: usize) -> Result<(), Stopped> {
     assert!(offset <= FRAME_SIZE && len <= FRAME_SIZE - offset);
     check(src, len)?;
-    copy(frame.address() + offset, src, len)
+    raw_in(frame.address() + offset, src, len)
 }
 
 /// Copies a string that ends in a zero byte, at most `dst.len()` bytes: `Ok(Some(n))` with the
@@ -98,7 +110,7 @@ pub fn copy_frame_in(frame: &Frame, offset: usize, src: usize, len: usize) -> Re
 pub fn copy_in_str(dst: &mut [u8], src: usize) -> Result<Option<usize>, Stopped> {
     check(src, 0)?;
     let room = dst.len().min(USER_TOP - src);
-    // SAFETY: as in `copy`; `room` bounds both sides.
+    // SAFETY: as in `raw_in`; `room` bounds both sides.
     let left = unsafe { keel_user_string(dst.as_mut_ptr(), src, room) };
     if left != 0 {
         return Err(stopped(left, room));
@@ -114,7 +126,7 @@ pub fn copy_in_str(dst: &mut [u8], src: usize) -> Result<Option<usize>, Stopped>
 pub fn load_u32(addr: usize) -> Result<u32, Stopped> {
     check(addr, 4)?;
     let mut value = 0;
-    // SAFETY: as in `copy`; the result is written to a local.
+    // SAFETY: as in `raw_in`; the result is written to a local.
     if unsafe { keel_user_load(addr, &raw mut value) } == 0 { Ok(value) } else { Err(stopped(0, 0)) }
 }
 
@@ -122,6 +134,6 @@ pub fn load_u32(addr: usize) -> Result<u32, Stopped> {
 pub fn cmpxchg_u32(addr: usize, old: u32, new: u32) -> Result<u32, Stopped> {
     check(addr, 4)?;
     let mut value = 0;
-    // SAFETY: as in `copy`; the result is written to a local.
+    // SAFETY: as in `raw_in`; the result is written to a local.
     if unsafe { keel_user_cmpxchg(addr, &raw mut value, old, 0, new) } == 0 { Ok(value) } else { Err(stopped(0, 0)) }
 }

@@ -23,7 +23,6 @@ pub fn is_scarce() -> bool {
 }
 
 /// Sets or clears the reason of scarce memory; under the frame allocator's lock.
-#[cfg(not(feature = "hosted"))]
 pub(crate) fn set_scarce(scarce: bool) {
     if is_scarce() == scarce {
         return;

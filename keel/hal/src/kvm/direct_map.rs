@@ -18,3 +18,7 @@ pub(crate) const fn gpa(address: usize) -> u64 {
 pub(crate) const fn is_above_programs(address: usize) -> bool {
     address >= DIRECT_BASE
 }
+
+/// Called before RAM is used. Boot set it up.
+#[inline(always)]
+pub(crate) const fn prepare() {}

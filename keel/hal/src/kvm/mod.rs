@@ -1,13 +1,10 @@
 //! The platform: a virtual machine of KVM, and the monitor beside it.
 
 pub mod boot;
-pub mod clock;
 pub(crate) mod direct_map;
 pub(crate) mod doorbell;
-pub mod frame;
-pub mod paging;
+mod own_pages;
 pub(crate) mod stacks;
-mod tables;
 
 /// Waits a moment for another virtual CPU, which the host may have descheduled. `round` counts the moments.
 pub(crate) fn relax(round: &mut u32) {

@@ -5,6 +5,7 @@
 //! pages. Here only the stacks are. A stack that was given back stays mapped for the next thread, because a new one costs
 //! a store to a table in use and a fault; more than [`MOST_KEPT`] are unmapped together, with one flush.
 
+use super::own_pages;
 use crate::buddy::{give_block, take_block};
 use crate::cell::Global;
 use crate::paging;
@@ -57,7 +58,7 @@ fn map(place: usize) -> Option<usize> {
     let gpa = take_block(ORDER)?;
     for offset in (0..STACK_BYTES).step_by(PAGE_SIZE) {
         // All pages of a stack lie in one table: none or all of them can be mapped.
-        if paging::map_keel_page(stack + offset, gpa + offset as u64).is_none() {
+        if own_pages::map_keel_page(stack + offset, gpa + offset as u64).is_none() {
             give_block(gpa, ORDER);
             return None;
         }
@@ -89,9 +90,9 @@ fn release(stacks: &[usize]) {
     crate::smp::stop_others();
     let mut blocks = [None; MOST_KEPT];
     for (block, stack) in blocks.iter_mut().zip(stacks) {
-        *block = paging::keel_page(*stack);
+        *block = own_pages::keel_page(*stack);
         for offset in (0..STACK_BYTES).step_by(PAGE_SIZE) {
-            paging::unmap_keel_page(stack + offset);
+            own_pages::unmap_keel_page(stack + offset);
         }
     }
     paging::reload();
@@ -106,7 +107,7 @@ fn release(stacks: &[usize]) {
 
 /// Guest-physical address of a byte of a stack; 0 if none is there.
 pub(crate) fn gpa_of(address: usize) -> u64 {
-    paging::keel_page(address & !(PAGE_SIZE - 1)).map_or(0, |page| page + (address & (PAGE_SIZE - 1)) as u64)
+    own_pages::keel_page(address & !(PAGE_SIZE - 1)).map_or(0, |page| page + (address & (PAGE_SIZE - 1)) as u64)
 }
 
 /// Whether 16 bytes of a stack lie there.

@@ -4,7 +4,7 @@
 use super::atomic::AtomicU32;
 use super::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::atomic::fence;
-use super::several;
+use super::shared;
 
 /// A count of references that several virtual CPUs change.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ impl Count {
     /// One reference more. The caller has one, or excludes the release of the last one.
     #[inline(always)]
     pub fn add(&self) {
-        self.add_with(several());
+        self.add_with(shared());
     }
 
     /// One reference less; whether it was the last one. All that others did with the object happened before then.
     #[inline(always)]
     #[must_use]
     pub fn remove(&self) -> bool {
-        self.remove_with(several())
+        self.remove_with(shared())
     }
 
     #[inline(always)]

@@ -104,20 +104,12 @@ mod here {
     pub(super) static READERS: Readers<MAX_CPUS> = Readers([const { Padded::new(AtomicU32::new(0)) }; MAX_CPUS]);
     static KEPT: SpinLock<Kept> = SpinLock::new(Rank::Grace, Kept(Vec::new()));
 
-    #[cfg(not(feature = "hosted"))]
     #[inline(always)]
     pub(super) fn cpu() -> usize {
         crate::percpu::cpu_index()
     }
 
-    /// Tests have a thread for each virtual CPU, or one for all.
-    #[cfg(feature = "hosted")]
-    pub(super) fn cpu() -> usize {
-        0
-    }
-
     /// Whether this virtual CPU reads.
-    #[cfg(not(feature = "hosted"))]
     pub(crate) fn is_reading() -> bool {
         READERS.word(cpu()).load(Relaxed) & 1 != 0
     }
@@ -173,7 +165,7 @@ mod here {
         drop(old);
     }
 }
-#[cfg(all(not(loom), not(feature = "hosted")))]
+#[cfg(not(loom))]
 pub(crate) use here::is_reading;
 #[cfg(not(loom))]
 pub use here::read;

@@ -33,8 +33,14 @@ pub fn several() -> bool {
     SEVERAL.load(Relaxed)
 }
 
+/// Whether locks and counts need locked instructions: unit tests use them from several threads of the host.
+#[inline(always)]
+fn shared() -> bool {
+    cfg!(feature = "hosted") || several()
+}
+
 /// Another virtual CPU is about to be started.
-#[cfg_attr(feature = "hosted", allow(dead_code, reason = "hosted tests have one flag per model"))]
+#[cfg_attr(loom, allow(dead_code, reason = "models have a flag of their own"))]
 pub(crate) fn set_several() {
     SEVERAL.store(true, SeqCst);
 }

@@ -4,7 +4,7 @@
 use super::atomic::AtomicU32;
 use super::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::rank::{self, Rank};
-use super::{relax, several};
+use super::{relax, shared};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
@@ -79,7 +79,7 @@ impl<T> SpinLock<T> {
     #[inline(always)]
     pub fn lock(&self) -> Guard<'_, T> {
         rank::taken(self.rank);
-        self.raw.acquire(several());
+        self.raw.acquire(shared());
         Guard { lock: self }
     }
 }

@@ -8,8 +8,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const PRESENT: u64 = 1;
-const WRITABLE: u64 = 2;
-const USER: u64 = 4;
+pub(crate) const WRITABLE: u64 = 2;
+pub(crate) const USER: u64 = 4;
 pub(crate) const ACCESSED: u64 = 0x20;
 pub(crate) const DIRTY: u64 = 0x40;
 /// In an entry of a page directory: maps a large page itself.
@@ -18,7 +18,7 @@ pub(crate) const LARGE: u64 = 0x80;
 const HIDDEN: u64 = 0x200;
 /// The entry holds a frame.
 pub(crate) const OCCUPIED: u64 = PRESENT | HIDDEN;
-const NO_EXEC: u64 = 1 << 63;
+pub(crate) const NO_EXEC: u64 = 1 << 63;
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 pub(crate) const ENTRIES: usize = 512;
 

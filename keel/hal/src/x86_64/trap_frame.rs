@@ -1,6 +1,7 @@
 //! The registers of a program at its entry into keel.
 
 use crate::trap::Entry;
+#[cfg(not(feature = "hosted"))]
 use core::fmt::{Result, Write};
 
 /// All general and xmm registers of the interrupted program; lies at the top of its thread's kernel
@@ -145,11 +146,13 @@ impl TrapFrame {
     }
 
     /// The frame pointer, where a backtrace of the interrupted code begins.
+    #[cfg(not(feature = "hosted"))]
     pub(crate) const fn frame_pointer(&self) -> u64 {
         self.rbp
     }
 
     /// Writes where the program is into a report.
+    #[cfg(not(feature = "hosted"))]
     pub(crate) fn write_place(&self, out: &mut dyn Write) -> Result {
         write!(out, "rip {:#x} rsp {:#x} rflags {:#x}, entry {}", self.rip, self.rsp, self.rflags, self.entry)
     }
@@ -211,6 +214,7 @@ impl FaultInfo {
     }
 
     /// Writes what happened, and all registers, into a report.
+    #[cfg(not(feature = "hosted"))]
     pub(crate) fn write(&self, out: &mut dyn Write, frame: &TrapFrame) -> Result {
         write!(
             out,

@@ -67,8 +67,12 @@ keel_user_access_stopped:
 );
 
 unsafe extern "C" {
-    /// Copies `len` bytes: how many were not copied.
-    pub(crate) fn keel_user_copy(to: usize, from: usize, len: usize) -> usize;
+    /// Copies `len` bytes of the program: how many were not copied.
+    #[link_name = "keel_user_copy"]
+    pub(crate) fn keel_user_copy_in(to: usize, from: usize, len: usize) -> usize;
+    /// Copies `len` bytes to the program: how many were not copied.
+    #[link_name = "keel_user_copy"]
+    pub(crate) fn keel_user_copy_out(to: usize, from: usize, len: usize) -> usize;
     /// Zeroes `len` bytes: how many were not zeroed.
     pub(crate) fn keel_user_clear(to: usize, unused: usize, len: usize) -> usize;
     /// Reads a word: 0, or not 0 if a fault stopped it.

@@ -329,6 +329,11 @@ pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
             all.insert(from, queue);
             return Err(Errno::EINVAL);
         }
+        if from == to {
+            // They keep their places.
+            all.insert(from, queue);
+            return Ok(n);
+        }
         futex_count::remove(from, n);
         futex_count::add(to, n);
         let mut moved = Pieces::new();
@@ -336,7 +341,6 @@ pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
             waiter.key.set(to);
             moved.push_back(waiter);
         }
-        // `to` may be `from`.
         if !queue.is_empty() {
             all.insert(from, queue);
         }

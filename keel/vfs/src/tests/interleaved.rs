@@ -207,7 +207,7 @@ fn what_the_host_does_meanwhile_is_seen() {
             }
             world.host.meanwhile.replace(None);
             world.flush();
-            std::thread::sleep(std::time::Duration::from_nanos(BRIEF * 2));
+            super::pass(BRIEF * 2);
             assert_eq!(content(&**world.get("/w/d/f").unwrap().inode()).unwrap(), fs::read(&path).unwrap(), "{seed}");
         }
     }

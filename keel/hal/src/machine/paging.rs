@@ -27,6 +27,12 @@ fn is_root_used(root: u64) -> bool {
     ACTIVE.iter().any(|active| active.get() == root) || LEFT.iter().any(|left| left.load(SeqCst) == root)
 }
 
+/// The root table that this virtual CPU translates with.
+#[cfg(feature = "hosted")]
+pub(crate) fn active_root() -> Table {
+    Table(active().get())
+}
+
 /// Root table in this virtual CPU.
 fn active() -> &'static Cell<u64> {
     &ACTIVE[crate::percpu::cpu_index() % MAX_CPUS]
@@ -34,11 +40,11 @@ fn active() -> &'static Cell<u64> {
 
 /// Forgets the cached translations of this virtual CPU.
 pub(crate) fn reload() {
-    load_cr3(active().get());
+    load_root(active().get());
 }
 
 /// Loads one of this module's root tables, which no other module makes.
-fn load_cr3(root: u64) {
+fn load_root(root: u64) {
     // SAFETY: `AddressSpace::new` makes keel's slot part of each root table, and none goes to other use while it is loaded.
     unsafe { privileged::load_root(root as usize) }
 }
@@ -63,7 +69,7 @@ fn new_table() -> Option<Table> {
 }
 
 /// The table that an entry holds; a new one if there was none. `None` when memory is used up.
-fn child_or_new(table: Table, index: usize) -> Option<Table> {
+pub(crate) fn child_or_new(table: Table, index: usize) -> Option<Table> {
     if let Some(child) = table.child(index) {
         return Some(child);
     }
@@ -381,39 +387,6 @@ impl AddressSpace {
     }
 }
 
-/// Maps a page of keel's own, outside of the direct map: in all spaces, which share these tables. `None` if there is no memory for
-/// a table.
-pub(crate) fn map_keel_page(va: usize, gpa: u64) -> Option<()> {
-    let mut table = Table(BOOT_TABLES as u64);
-    for level in (1..4).rev() {
-        table = child_or_new(table, index(va, level))?;
-    }
-    table.entry(index(va, 0)).set(entry_of(gpa, Prot::READ | Prot::WRITE));
-    Some(())
-}
-
-/// The entry of a page of keel's own, outside of the direct map.
-fn keel_entry(va: usize) -> Option<&'static Entry> {
-    let mut table = Table(BOOT_TABLES as u64);
-    for level in (1..4).rev() {
-        table = table.child(index(va, level))?;
-    }
-    Some(table.entry(index(va, 0)))
-}
-
-/// Guest-physical address of a page of keel's own, outside of the direct map.
-pub(crate) fn keel_page(va: usize) -> Option<u64> {
-    let value = keel_entry(va)?.get();
-    (value & PRESENT != 0).then_some(value & ADDRESS)
-}
-
-/// Takes a page of keel's own away, outside of the direct map. Cached translations stay.
-pub(crate) fn unmap_keel_page(va: usize) {
-    if let Some(entry) = keel_entry(va) {
-        entry.set(0);
-    }
-}
-
 /// The root table of an address space.
 #[derive(Clone, Copy, Debug)]
 pub struct Root(u64);
@@ -443,7 +416,7 @@ pub fn activate_unlocked(root: Root) -> bool {
     left.store(old, SeqCst);
     active().set(root.0);
     crate::smp::without_lock(|| {
-        load_cr3(root.0);
+        load_root(root.0);
         left.store(0, SeqCst);
     });
     true
@@ -451,7 +424,7 @@ pub fn activate_unlocked(root: Root) -> bool {
 
 fn load(root: u64) {
     active().set(root);
-    load_cr3(root);
+    load_root(root);
 }
 
 /// Number of entries of a table of this level that belong to programs.

@@ -1,4 +1,4 @@
-//! Time from the time stamp counter, without leaving the virtual machine.
+//! Time from the processor's counter, without leaving the machine.
 //!
 //! The counter's rate is known to a few parts in 10^7 and the host's own clocks are corrected all the time (NTP), so
 //! keel follows the host's: the monitor notes their state in the ring when it has something to do anyway, and
@@ -52,7 +52,7 @@ const JUMP_NS: i64 = 50_000_000;
 const SET_NS: u64 = 1_000_000;
 
 /// Sets the calibration (boot).
-pub(super) fn init(info: &abi::boot::BootInfo) {
+pub(crate) fn init(info: &abi::boot::BootInfo) {
     let rate = (1_000_000u128 << 64) / u128::from(info.tsc_khz.max(1));
     CALIBRATION.set(Calibration {
         tsc_base: info.tsc_base,

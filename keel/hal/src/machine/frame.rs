@@ -1,4 +1,4 @@
-//! Counted frames of the virtual machine's memory and of its window.
+//! Counted frames of the machine's memory and of its window.
 #![allow(unsafe_code)]
 
 use crate::buddy::{self, LARGE_ORDER, Use, give_block, has_for_programs, take_any, take_frame};

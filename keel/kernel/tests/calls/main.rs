@@ -1,0 +1,11 @@
+//! System calls to a kernel in a process of the host, without a virtual machine: `cargo test -p keel-kernel --features
+//! hal/hosted --test calls`.
+
+mod any_call;
+mod futex;
+mod harness;
+mod memory;
+mod pipes;
+mod process;
+mod signals;
+mod sockets;
