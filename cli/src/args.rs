@@ -13,9 +13,9 @@ const ABOUT: &str = "Run unmodified Linux programs, each in its own thin virtual
 const LONG_ABOUT: &str = "\
 Run unmodified Linux programs, each in its own thin virtual machine.
 
-A pod sees only what its command line grants. Everything else of the host (files, processes, devices, \
-network) does not exist in it. Writes to files that were granted read-only stay in the pod's memory and \
-vanish with it.";
+A pod sees only the files that its command line grants. The rest of the host (other files, processes, \
+devices, network) does not exist in it. Writes to files that were granted read-only stay in the pod's memory \
+and are lost when the pod ends.";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -50,28 +50,28 @@ pub enum Command {
     #[command(override_usage = "hull run [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), long_about = "\
 Run a program of the host in a pod.
 
-The pod sees the host's /usr, /bin, /sbin, /lib*, /etc and /opt as far as everybody may read them, and the \
-current directory, all read-only: what the program writes there stays in the pod. The home directory, those above \
-it and those at the top are granted only by name (--ro .). The program gets PATH, HOME, USER, LOGNAME, SHELL, TERM, \
-COLORTERM, LANG, LC_* and TZ of hull's environment (see --env and --env-all) and its standard streams.")]
+The pod sees the world-readable files of the host's /usr, /bin, /sbin, /lib*, /etc and /opt, and the current \
+directory, all read-only: writes there stay in the pod. The home directory, its parents and top-level \
+directories must be granted explicitly (--ro .). The program gets PATH, HOME, USER, LOGNAME, SHELL, TERM, \
+COLORTERM, LANG, LC_* and TZ of hull's environment (see --env and --env-all) and hull's standard streams.")]
     Run(RunArgs),
     /// Run a program and print its system calls to standard error
     #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES,
         mut_arg("env", |env| env.short(None)), mut_arg("tty", |tty| tty.short(None)), long_about = "\
-Run a program in a pod and print its system calls, and those of its children, to standard error: each with the \
-thread's id, its arguments and its result. Options are named as strace has them, besides those of `hull run`, of \
-which --env and --tty have no short form here.")]
+Run a program in a pod and print its system calls, and those of its children, to standard error: thread id, \
+arguments and result of each. Takes the options of `hull run` (--env and --tty have no short form here) and \
+some of strace's, under strace's names.")]
     Trace(TraceArgs),
     /// Check whether this machine can run pods
     #[command(long_about = "\
-Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check with what to do \
-about it; exits with 0 if pods can run, with 125 otherwise.")]
+Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check, with a remedy \
+if it fails; exits with 0 if pods can run, with 125 otherwise.")]
     Doctor(DoctorArgs),
     /// Measure pods side by side with the host
     #[command(long_about = "\
 Measure pods side by side with the host: system calls, processor, processes, files, commands, starts. Each is \
-measured alternately on the host and in a pod; the table has medians, half the distance of the quartiles, and \
-host time through pod time (above 1: the pod is faster).")]
+measured alternately on the host and in a pod; the table shows the medians, half the interquartile range, and \
+host time divided by pod time (above 1: the pod is faster).")]
     Bench(bench::Options),
     /// One of the programs that `bench` measures
     #[command(hide = true)]
@@ -89,10 +89,10 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// Most virtual CPUs of a pod that was not told how many.
+/// Upper limit of the default of `--cpus`.
 const DEFAULT_CPUS: usize = 4;
 
-/// As many virtual CPUs as this process may use of the host's, within reason.
+/// Default of `--cpus`: the host processors that this process may use, up to [`DEFAULT_CPUS`].
 fn default_cpus() -> u32 {
     monitor::processors().min(DEFAULT_CPUS) as u32
 }
@@ -100,16 +100,16 @@ fn default_cpus() -> u32 {
 /// Options of `run` and `trace`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Most memory of the pod in bytes; suffixes K, M, G, T [default: 512M, or what the host's control group leaves]
+    /// Memory limit of the pod in bytes; suffixes K, M, G, T [default: 512M, or less if the host's cgroup limits hull]
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
 
-    /// Most bytes that files in the pod's memory take together, beyond it ENOSPC [default: half of the memory for each
-    /// file system]
+    /// Limit for files in the pod's memory in bytes, all file systems together; writes beyond it fail with ENOSPC
+    /// [default: half of the memory for each file system]
     #[arg(long, value_name = "SIZE", value_parser = amount)]
     pub private_size: Option<u64>,
 
-    /// Virtual CPUs; those that are not needed are not made
+    /// Number of virtual CPUs; all but the first are created on demand
     #[arg(long, value_name = "N", default_value_t = default_cpus(), value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
     pub cpus: u32,
 
@@ -129,16 +129,16 @@ pub struct RunArgs {
     #[arg(long)]
     pub no_shared_pages: bool,
 
-    /// Grant nothing by default: only what --ro and --rw name
+    /// Omit the default grants: the pod sees only --ro and --rw
     #[arg(long)]
     pub no_host: bool,
 
-    /// Pass an open descriptor of hull's above 2, as M in the pod: a file, a pipe, a connected stream socket, the terminal.
-    /// Repeatable
+    /// Pass hull's open file descriptor N (3 or more) to the pod as M [default: N]: a file, a pipe, a connected stream
+    /// socket or the terminal. Repeatable
     #[arg(long, value_name = "N[:M]", value_parser = pass_fd)]
     pub pass_fd: Vec<PassFd>,
 
-    /// Set a variable, or pass it from hull's environment if there is no value. Repeatable
+    /// Set a variable; without a value, pass it from hull's environment. Repeatable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
 
@@ -158,8 +158,8 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "USER[:GROUP]")]
     pub user: Option<String>,
 
-    /// Run also where the host can't lock up the monitor with Landlock and seccomp: what a guest that broke out of its
-    /// machine could do is more then
+    /// Run even if the host lacks Landlock or seccomp to confine the monitor: a guest that breaks out of its virtual
+    /// machine then has more access to the host
     #[arg(long)]
     pub weak_jail: bool,
 
@@ -167,7 +167,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,
 
-    /// End the pod after this time with exit code 124; suffixes ms, s, m, h, d; 0: never
+    /// End the pod after this time with exit code 124; suffixes ms, s, m, h, d; 0: no limit
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
 
@@ -175,23 +175,23 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = Syscalls::Call)]
     pub syscalls: Syscalls,
 
-    /// How requests reach the host
+    /// How the pod notifies the host of requests
     #[arg(long, value_enum, default_value_t = Doorbell::Adaptive)]
     pub doorbell: Doorbell,
 
-    /// Let the pod's kernel fail when the program ends, to see its report
+    /// Make the pod's kernel fail when the program ends, to test its report
     #[arg(long, value_enum, hide = true)]
     pub fail_keel: Option<FailKeel>,
 
-    /// Keep as many virtual CPUs busy as if the host had so many processors, to test locks
+    /// Keep up to N virtual CPUs busy, whatever the number of host processors, to test locks
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub busy_cpus: Option<u32>,
 
-    /// Keep standard input open: always so, accepted for habit
+    /// Ignored: standard input is always open
     #[arg(short, long)]
     pub interactive: bool,
 
-    /// Use the terminal: always so if there is one, accepted for habit
+    /// Ignored: the terminal is always connected
     #[arg(short, long)]
     pub tty: bool,
 
@@ -214,18 +214,18 @@ pub enum FailKeel {
 /// `--syscalls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Syscalls {
-    /// Trap once, then call
+    /// Patch call sites into calls after they trapped
     Call,
-    /// Trap always
+    /// Trap on every call
     Trap,
 }
 
 /// `--doorbell`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Doorbell {
-    /// Chosen by load
+    /// Choose by load
     Adaptive,
-    /// The virtual CPU leaves the pod for each batch
+    /// The virtual CPU exits once for each batch
     Exit,
     /// An event wakes a helper thread
     Event,

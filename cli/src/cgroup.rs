@@ -1,7 +1,8 @@
-//! What the host's control groups let this process have of memory, cgroups(7).
+//! Memory limits of the host's control groups, cgroups(7).
 //!
-//! Beyond such a limit the host kills the monitor, and the pod with it, without a word. So a pod that was not told how much
-//! memory it has gets what the limit leaves; the pod's own limits then end the program that wants too much.
+//! The host's OOM killer kills the monitor, and with it the pod, without a message when such a limit is exceeded. So
+//! the default of `--memory` is what the limit leaves; keel's own OOM handling then ends the program that uses too
+//! much.
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsString;
@@ -10,33 +11,33 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Memory of a pod that was not told how much, unless the host permits less.
+/// Default of `--memory`, unless a cgroup limit permits less.
 pub const DEFAULT_MEMORY: u64 = 512 << 20;
 
-/// What the monitor itself and the file pages that it works with need, in bytes.
+/// Bytes reserved for the monitor itself and for the page cache of its files.
 const RESERVE: u64 = 16 << 20;
-/// KVM's tables, and the host's, of a pod of many processes on software-nested KVM: one part of so many. On hardware
-/// they are much smaller.
+/// Divisor: share of the limit that KVM's and the host's page tables take for a pod of many processes on
+/// software-nested KVM. They are much smaller on hardware KVM.
 const TABLES: u64 = 16;
 
-/// The tightest limit.
+/// A memory limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Most bytes that the processes of the group have.
+    /// Limit in bytes.
     pub bytes: u64,
-    /// The file that says so.
+    /// The file of the limit.
     pub file: PathBuf,
 }
 
 impl Limit {
-    /// Most memory of a pod so that the limit holds also what the monitor and KVM need for it.
+    /// Largest `--memory` with which pod, monitor and KVM together stay below the limit.
     pub fn for_pod(&self) -> u64 {
         let large = abi::layout::LARGE_PAGE_SIZE as u64;
         self.bytes.saturating_sub(self.bytes / TABLES).saturating_sub(RESERVE) / large * large
     }
 }
 
-/// The lowest memory limit of this process's control groups, in bytes; `None` without a limit.
+/// The lowest memory limit of this process's control groups and their ancestors, in bytes; `None` without a limit.
 pub fn memory_limit() -> Option<Limit> {
     let read = |path: &Path| read(path).ok();
     let groups = read(Path::new("/proc/self/cgroup"))?;
@@ -44,7 +45,7 @@ pub fn memory_limit() -> Option<Limit> {
     directories(&groups, &mounts).into_iter().filter_map(|group| tightest(&group, read)).min_by_key(|limit| limit.bytes)
 }
 
-/// Memory of the pod: what was asked for, or what is usual and possible. Warns of more than the host permits.
+/// Memory of the pod: `asked`, or the default. Warns if the host's limit is lower.
 pub fn pod_memory(asked: Option<u64>) -> Result<u64> {
     let Some(limit) = memory_limit() else { return Ok(asked.unwrap_or(DEFAULT_MEMORY)) };
     let (most, file) = (limit.for_pod(), limit.file.display());
@@ -60,7 +61,7 @@ pub fn pod_memory(asked: Option<u64>) -> Result<u64> {
             } else {
                 format!("use --memory {} or raise that limit", show(most))
             };
-            // Nothing can be done about a standard error that takes nothing.
+            // Ignore write errors on standard error.
             let _ = writeln!(
                 std::io::stderr(),
                 "hull: warning: --memory {}: the host permits {} ({file}) and kills what uses more, the pod and its monitor together; {remedy}",
@@ -73,7 +74,7 @@ pub fn pod_memory(asked: Option<u64>) -> Result<u64> {
     }
 }
 
-/// A number of bytes as options take it.
+/// Formats a number of bytes as options take it.
 pub fn show(bytes: u64) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
@@ -82,19 +83,19 @@ pub fn show(bytes: u64) -> String {
     }
 }
 
-/// The directory of a group that limits memory.
+/// A group of a controller that limits memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Group {
-    /// Where its tree is mounted.
+    /// Mount point of its hierarchy.
     mount: PathBuf,
-    /// Beneath `mount`.
+    /// Directory of the group, beneath `mount`.
     directory: PathBuf,
-    /// Name of the file with the limit.
+    /// Name of the limit's file.
     file: &'static str,
 }
 
-/// The groups of this process: of the first version's controller of memory, of the second version's tree, or both.
-/// `groups`: `/proc/self/cgroup`, `mounts`: `/proc/self/mountinfo`.
+/// The groups of this process: in the memory controller's hierarchy (version 1), in the unified hierarchy (version 2),
+/// or both. `groups`: `/proc/self/cgroup`, `mounts`: `/proc/self/mountinfo`.
 fn directories(groups: &[u8], mounts: &[u8]) -> Vec<Group> {
     let mut found = Vec::new();
     for line in groups.split(|byte| *byte == b'\n') {
@@ -109,7 +110,7 @@ fn directories(groups: &[u8], mounts: &[u8]) -> Vec<Group> {
         };
         let mount = mounts.split(|byte| *byte == b'\n').find_map(|line| mounted(line, kind, option));
         let Some((root, mount)) = mount else { continue };
-        // In a container the path may be that of the host, or lead out of what is mounted.
+        // In a container the path may be relative to the host's root cgroup, or outside of the mounted subtree.
         let inside = Path::new(std::ffi::OsStr::from_bytes(path)).strip_prefix(&root).unwrap_or(Path::new(""));
         let is_plain = inside.components().all(|part| matches!(part, Component::Normal(_)));
         let directory = if is_plain { mount.join(inside) } else { mount.clone() };
@@ -118,7 +119,8 @@ fn directories(groups: &[u8], mounts: &[u8]) -> Vec<Group> {
     found
 }
 
-/// Root and place of a mounted file system of this kind; its own options must have `option`, if that is not empty.
+/// Root and mount point if the line is a file system of type `kind`; its super options must contain `option` unless
+/// that is empty.
 fn mounted(line: &[u8], kind: &[u8], option: &[u8]) -> Option<(PathBuf, PathBuf)> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let end = fields.iter().position(|field| *field == b"-")?;
@@ -126,12 +128,12 @@ fn mounted(line: &[u8], kind: &[u8], option: &[u8]) -> Option<(PathBuf, PathBuf)
     is_it.then_some((plain(fields.get(3)?), plain(fields.get(4)?)))
 }
 
-/// Whether a list separated by commas has this member.
+/// Whether a comma-separated list has this member.
 fn has(list: &[u8], member: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|other| other == member)
 }
 
-/// A path of `mountinfo`, where spaces and the like are octal numbers.
+/// Decodes a path of `mountinfo`, where white space is escaped as octal numbers.
 fn plain(escaped: &[u8]) -> PathBuf {
     let (mut path, mut rest) = (Vec::new(), escaped);
     while let [byte, tail @ ..] = rest {
@@ -150,13 +152,13 @@ fn plain(escaped: &[u8]) -> PathBuf {
     OsString::from_vec(path).into()
 }
 
-/// The tightest limit of a group and those around it, as far as they are mounted.
+/// The lowest limit of a group and its mounted ancestors.
 fn tightest(group: &Group, read: impl Fn(&Path) -> Option<Vec<u8>>) -> Option<Limit> {
     let around = group.directory.ancestors().take_while(|directory| directory.starts_with(&group.mount));
     let limits = around.filter_map(|directory| {
         let file = directory.join(group.file);
         let text = read(&file)?;
-        // "max", or a number that no machine has: none.
+        // "max" or a number that exceeds any machine's memory: no limit.
         let bytes = std::str::from_utf8(&text).ok()?.trim().parse().ok()?;
         (bytes < i64::MAX as u64 / 2).then_some(Limit { bytes, file })
     });
@@ -190,7 +192,7 @@ mod tests {
         let both = directories(b"3:memory:/a\n0::/b\n", FIRST);
         let both: Vec<_> = both.iter().map(|group| group.directory.to_str().unwrap()).collect();
         assert_eq!(both, ["/sys/fs/cgroup/memory/a", "/sys/fs/cgroup/unified/b"]);
-        // In containers: the mount shows only a part of the tree, and the path is inside, outside or above.
+        // In a container the mount shows only a subtree; the path is inside of it, outside, or above.
         let part = b"40 23 0:26 /docker/1 /sys/fs/c\\040d rw - cgroup2 cgroup2 rw\n";
         for path in ["/docker/1", "/", "/docker/2", "/docker/1/../2"] {
             assert_eq!(only(format!("0::{path}\n").as_bytes(), part), place("/sys/fs/c d", "memory.max"), "{path}");

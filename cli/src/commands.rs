@@ -1,10 +1,10 @@
-//! From a parsed command line to the code that serves it.
+//! Dispatches a parsed command line to its implementation.
 
 use crate::args::Command;
 use crate::failure::{Failure, Result};
 use crate::{doctor, keeper, run, trace};
 
-/// The exit code of a command that measures.
+/// Exit code of `hull bench`.
 fn measured(result: anyhow::Result<()>) -> Result<u8> {
     match result {
         Ok(()) => Ok(0),
@@ -12,7 +12,7 @@ fn measured(result: anyhow::Result<()>) -> Result<u8> {
     }
 }
 
-/// Runs a command; its exit code.
+/// Runs a command; returns its exit code.
 pub fn dispatch(command: Command) -> Result<u8> {
     let options = match &command {
         Command::Run(options) => Some(options),
@@ -20,7 +20,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         _ => None,
     };
     if let Some(options) = options {
-        // Whatever else the caller left open is no business of the pod's monitor.
+        // Close the other inherited descriptors: the monitor must not hold them.
         let passed: Vec<i32> = options.pass_fd.iter().map(|passed| passed.host).collect();
         monitor::jail::close_inherited(&passed);
         monitor::jail::report_faults().map_err(|failure| Failure::Pod(failure.into()))?;

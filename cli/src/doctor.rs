@@ -1,4 +1,4 @@
-//! `hull doctor`: whether this machine can run pods.
+//! `hull doctor`: checks whether this machine can run pods.
 
 use crate::args::DoctorArgs;
 use crate::cgroup::{self, Limit};
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Fine.
+    /// No problem.
     Ok,
-    /// Pods run, but less well.
+    /// Pods run, with reduced speed or protection.
     Warn,
-    /// No pod runs.
+    /// Pods can't run.
     Fail,
 }
 
@@ -25,7 +25,7 @@ struct Check {
     what: &'static str,
     state: State,
     text: String,
-    /// What to do, unless all is well.
+    /// How to fix it; `None` if the check passed.
     remedy: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Check {
         Self { what, state: State::Fail, text: text.into(), remedy: Some(remedy.into()) }
     }
 
-    /// For people.
+    /// The check as a line of text.
     fn line(&self) -> String {
         let state = match self.state {
             State::Ok => "ok",
@@ -53,7 +53,7 @@ impl Check {
         format!("{state:<5} {:<12} {}{remedy}", self.what, self.text)
     }
 
-    /// For programs.
+    /// The check as a JSON object.
     fn json(&self) -> String {
         let state = match self.state {
             State::Ok => "ok",
@@ -66,7 +66,7 @@ impl Check {
     }
 }
 
-/// A string of JSON.
+/// Quotes a JSON string.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
@@ -80,19 +80,19 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Instructions that the pod's kernel uses without asking.
+/// CPU features that keel uses without a check.
 const NEEDED_FLAGS: [&str; 5] = ["fsgsbase", "xsave", "xsaveopt", "cx16", "rdtscp"];
-/// Fewer open files than this are too few for big programs.
+/// With fewer open files, large programs fail.
 const ENOUGH_FILES: u64 = 4096;
-/// Less available memory than this in KiB is too little.
+/// Warn below this amount of available memory, in KiB.
 const ENOUGH_MEMORY: u64 = 256 << 10;
 
-/// Fewer processes and threads than this are too few for a handful of pods.
+/// Warn below this number of processes and threads.
 const ENOUGH_PROCESSES: u64 = 64;
-/// An exit that costs more than this comes of software-nested KVM.
+/// An exit that costs more indicates software-nested KVM.
 const CHEAP_EXIT: Duration = Duration::from_micros(10);
 
-/// Prints the report; exit code 0 if pods can run.
+/// Prints the report; returns exit code 0 if pods can run.
 pub fn doctor(options: &DoctorArgs) -> u8 {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let checks = [
@@ -130,7 +130,7 @@ pub fn doctor(options: &DoctorArgs) -> u8 {
     if failed { EXIT_FAILURE } else { 0 }
 }
 
-/// The kind of KVM, and what an exit of a virtual CPU costs here.
+/// Checks the kind of KVM and the cost of an exit.
 fn kvm() -> Check {
     let kvm = match monitor::kvm::open() {
         Ok(kvm) => kvm,
@@ -143,7 +143,7 @@ fn kvm() -> Check {
     let price = match monitor::exit_cost(&kvm) {
         Ok(price) => price,
         Err(error) => {
-            let remedy = "see whether other virtual machines run, and the kernel's log (dmesg)";
+            let remedy = "check whether other virtual machines run, and the kernel's log (dmesg)";
             return Check::fail("kvm", format!("/dev/kvm opens, but no machine runs: {error}"), remedy);
         }
     };
@@ -215,9 +215,11 @@ fn memory(meminfo: &str) -> Check {
             Check::warn("memory", format!("only {} MiB available", kib >> 10), "end other programs")
         }
         Some(kib) => Check::ok("memory", format!("{} MiB available", kib >> 10)),
-        None => {
-            Check::warn("memory", "/proc/meminfo tells nothing", "mount /proc, or mind that pods may run out of memory")
-        }
+        None => Check::warn(
+            "memory",
+            "/proc/meminfo has no MemAvailable",
+            "mount /proc, or mind that pods may run out of memory",
+        ),
     }
 }
 
@@ -241,7 +243,7 @@ fn files() -> Check {
 
 fn seccomp() -> Check {
     if monitor::jail::seccomp_available() {
-        Check::ok("seccomp", "a pod's monitor makes only the host calls below")
+        Check::ok("seccomp", "a pod's monitor can make only the system calls listed below")
     } else {
         Check::fail(
             "seccomp",
@@ -254,7 +256,7 @@ fn seccomp() -> Check {
 fn landlock() -> Check {
     match monitor::jail::landlock_version() {
         Some(version) => {
-            Check::ok("landlock", format!("version {version}: a pod's monitor opens nothing but what is granted"))
+            Check::ok("landlock", format!("version {version}: a pod's monitor can open granted files only"))
         }
         None => Check::fail(
             "landlock",
@@ -269,7 +271,7 @@ fn host_calls() -> Check {
     Check::ok("host calls", format!("{} allowed: {}", calls.len(), calls.join(" ")))
 }
 
-/// Each pod needs a few threads; the limit counts all of the user.
+/// Each pod needs a few threads; the limit counts all processes and threads of the user.
 fn processes() -> Check {
     let limit = rustix::process::getrlimit(Resource::Nproc).current.unwrap_or(u64::MAX);
     match limit {
@@ -281,10 +283,10 @@ fn processes() -> Check {
     }
 }
 
-/// What memory groups of processes may have: pods are ordinary processes, so that it holds for them.
+/// Checks the memory limits of control groups: they apply to pods, which are ordinary processes.
 fn control_groups(limit: Option<&Limit>) -> Check {
     const WHAT: &str = "cgroups";
-    let Some(limit) = limit else { return Check::ok(WHAT, "no limit of memory but that of --memory") };
+    let Some(limit) = limit else { return Check::ok(WHAT, "no memory limit except --memory") };
     let (most, bytes, file) = (limit.for_pod(), cgroup::show(limit.bytes), limit.file.display());
     if most < monitor::MIN_MEMORY {
         return Check::fail(
@@ -296,13 +298,13 @@ fn control_groups(limit: Option<&Limit>) -> Check {
     Check::ok(WHAT, format!("at most {bytes} of memory ({file}), {} of it for a pod", cgroup::show(most)))
 }
 
-/// A root of its own takes the right to administer mounts.
+/// A root directory of its own requires the right to mount.
 fn namespaces(available: bool, root: bool) -> Check {
     const WHAT: &str = "namespaces";
     if available {
         Check::ok(WHAT, "a pod's monitor sees no other files, has its own IPC and UTS namespaces")
     } else if root {
-        let text = "the host does not let root make any: a pod's monitor sees names and attributes of other files";
+        let text = "root can't create namespaces here: a pod's monitor sees names and attributes of other files";
         Check::warn(WHAT, text, "give hull CAP_SYS_ADMIN and CAP_SYS_CHROOT where it runs, on Linux 5.12 or later")
     } else {
         Check::ok(WHAT, "for root only: as this user a pod's monitor sees names and attributes of other files")
@@ -310,7 +312,7 @@ fn namespaces(available: bool, root: bool) -> Check {
 }
 
 fn timers() -> Check {
-    Check::ok("time limit", "--timeout is held by timers of the host's kernel")
+    Check::ok("time limit", "timers of the host's kernel enforce --timeout")
 }
 
 fn hardware_threads(active: &str, can_schedule_apart: bool) -> Check {
@@ -328,11 +330,11 @@ fn hardware_threads(active: &str, can_schedule_apart: bool) -> Check {
             )
         }
         ("0", _) => Check::ok(WHAT, "one thread per core"),
-        _ => Check::ok(WHAT, "the host does not tell"),
+        _ => Check::ok(WHAT, "unknown: no /sys/devices/system/cpu/smt/active"),
     }
 }
 
-/// What the kernel knows of mistakes of the processor: name and state.
+/// CPU vulnerabilities that the kernel reports: name and state.
 fn vulnerabilities() -> Vec<(String, String)> {
     let Ok(entries) = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return Vec::new() };
     let entry = |entry: std::fs::DirEntry| {
@@ -354,14 +356,14 @@ fn speculation(all: &[(String, String)]) -> Check {
         |state: &str| state.starts_with("Vulnerable") || state.contains("vulnerable") || state.starts_with("Unknown");
     let vulnerable = list(&open);
     if all.is_empty() {
-        return Check::warn(WHAT, "the kernel does not tell about mitigations", "mount /sys, or use a newer kernel");
+        return Check::warn(WHAT, "the kernel does not report vulnerabilities", "mount /sys, or use a newer kernel");
     }
     let mitigated = list(&|state| !open(state) && state != "Not affected");
     let mitigated = if mitigated.is_empty() { "no other".into() } else { mitigated };
     if vulnerable.is_empty() {
         Check::ok(WHAT, format!("mitigated: {mitigated}"))
     } else {
-        let text = format!("a hostile program may read memory of others: {vulnerable}; mitigated: {mitigated}");
+        let text = format!("a hostile program may read other programs' memory: {vulnerable}; mitigated: {mitigated}");
         Check::warn(WHAT, text, "update the kernel and the processor's microcode, and boot with mitigations=auto")
     }
 }
@@ -370,11 +372,11 @@ fn page_merging(run: &str) -> Check {
     const WHAT: &str = "ksm";
     match run.trim() {
         "1" => {
-            let text = "the host merges pages of equal content, but not those of pods, which are excluded";
+            let text = "the host merges pages of equal content; pages of pods are excluded";
             Check::ok(WHAT, text)
         }
-        "" => Check::ok(WHAT, "not there: no pages of equal content are merged"),
-        _ => Check::ok(WHAT, "off: no pages of equal content are merged"),
+        "" => Check::ok(WHAT, "not supported: pages of equal content are not merged"),
+        _ => Check::ok(WHAT, "off: pages of equal content are not merged"),
     }
 }
 

@@ -6,28 +6,27 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What a pod gets of hull's environment unless more is asked for: what programs need to behave as the
-/// user knows them, and nothing that commonly holds secrets. `LC_*` and `PWD` besides.
+/// Variables of hull's environment that every pod gets: those that programs commonly need and that rarely hold secrets.
+/// `LC_*` and `PWD` are passed too.
 const KEPT: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "TZ"];
-/// `PATH` if there is none.
+/// `PATH` if hull's environment has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables by name.
 pub type Variables = BTreeMap<OsString, OsString>;
 
-/// What the command line says about the environment.
+/// Environment options of the command line.
 #[derive(Debug, Default)]
 pub struct Wanted<'o> {
     /// `--env-all`.
     pub all: bool,
-    /// `--env-file`, in their order.
+    /// `--env-file`, in command line order.
     pub files: &'o [PathBuf],
-    /// `--env`, in their order.
+    /// `--env`, in command line order.
     pub set: &'o [OsString],
 }
 
-/// Builds the environment: the part of hull's own that is passed, then `forced`, then the files, then
-/// what `--env` says.
+/// Builds the environment in this order: the passed part of hull's own, `forced`, the files, `--env`.
 pub fn build(host: &Variables, forced: Variables, wanted: &Wanted) -> Result<Variables> {
     let kept =
         |name: &OsStr| wanted.all || KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(b"LC_");
@@ -41,7 +40,7 @@ pub fn build(host: &Variables, forced: Variables, wanted: &Wanted) -> Result<Var
         };
         let content = std::fs::read(path)
             .map_err(|error| Failure::request(what(0), reason(&error), "name a file that can be read"))?;
-        // Editors of some systems begin a file so.
+        // Skip a byte order mark.
         let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&content);
         for (number, line) in (1..).zip(content.split(|&byte| byte == b'\n')) {
             let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
@@ -63,7 +62,7 @@ pub fn build(host: &Variables, forced: Variables, wanted: &Wanted) -> Result<Var
     Ok(variables)
 }
 
-/// Does what `NAME=VALUE` or `NAME` says; why not.
+/// Applies `NAME=VALUE` or `NAME`; returns the reason if it is malformed.
 fn assign(variables: &mut Variables, host: &Variables, text: &[u8]) -> std::result::Result<(), &'static str> {
     let (name, value) = match text.iter().position(|&byte| byte == b'=') {
         Some(index) => (&text[..index], Some(OsStr::from_bytes(&text[index + 1..]).to_owned())),
@@ -78,19 +77,19 @@ fn assign(variables: &mut Variables, host: &Variables, text: &[u8]) -> std::resu
     let name = OsStr::from_bytes(name).to_owned();
     match value {
         Some(value) => variables.insert(name, value),
-        // A variable that hull itself doesn't have is not set in the pod either.
+        // A variable that hull itself does not have is removed, as docker does.
         None => variables.remove(&name),
     };
     Ok(())
 }
 
-/// As `NAME=value` strings.
+/// The variables as `NAME=value` strings.
 pub fn strings(variables: Variables) -> Vec<Vec<u8>> {
     let string = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
     variables.into_iter().map(string).collect()
 }
 
-/// hull's own environment. It may hold secrets that the pod is not given, so these copies are overwritten when they go.
+/// hull's own environment. It may hold secrets that the pod must not see, so `drop` overwrites the copies.
 #[derive(Debug, Default)]
 pub struct Host(Variables);
 
@@ -114,11 +113,11 @@ impl Drop for Host {
 fn wipe(text: OsString) {
     let mut bytes = text.into_vec();
     bytes.fill(0);
-    // The compiler may not leave it out.
+    // Keeps the compiler from removing the write.
     std::hint::black_box(&bytes);
 }
 
-/// The host's environment; names without a value are left out.
+/// hull's environment; entries without `=` are skipped.
 pub fn host() -> Host {
     let mut variables = Variables::new();
     for (name, value) in std::env::vars_os() {

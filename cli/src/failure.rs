@@ -1,4 +1,4 @@
-//! Why a command failed, as one line for the user, and the exit code that goes with it.
+//! Errors of a command: one line for the user, and the exit code.
 
 /// Hull itself failed (as in container engines).
 pub const EXIT_FAILURE: u8 = 125;
@@ -8,30 +8,30 @@ pub const EXIT_NOT_FOUND: u8 = 127;
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A request of the user is wrong or impossible.
+    /// The request is invalid or impossible.
     #[error("{what}: {why}; {remedy}")]
     Request {
-        /// The option, the file or the device.
+        /// The option, file or device.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
-    /// The program is not in the pod.
+    /// The program is not visible in the pod.
     #[error("{program}: the pod does not see this file of the host; grant its directory: --ro {directory}")]
     NotVisible {
         /// The program.
         program: String,
-        /// A directory that would do.
+        /// A directory whose grant would make it visible.
         directory: String,
     },
     /// The pod's kernel failed.
     #[error("the pod's kernel failed: {report}\n{reproduction}")]
     Keel {
-        /// What it said: one line, then details.
+        /// The report: one line, then details.
         report: String,
-        /// How to make it happen again.
+        /// How to reproduce the failure.
         reproduction: String,
     },
     /// The pod could not run.
@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// Text of an error of the host without Rust's "(os error 2)".
+/// Text of an I/O error without Rust's "(os error 2)".
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {

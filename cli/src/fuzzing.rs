@@ -1,4 +1,4 @@
-//! Command lines under fuzz: everything up to the start of the pod, which reads the host and changes nothing of it.
+//! Command lines under fuzz: all code up to the start of the pod; it reads the host and changes nothing.
 
 mod grants;
 
@@ -12,7 +12,7 @@ use clap::Parser;
 use crate::args::{Command, Hull};
 use crate::{run, trace};
 
-/// Words that options begin with, so that inputs get far.
+/// Common beginnings of options, so that inputs reach deep code.
 const WORDS: [&str; 32] = [
     "run",
     "trace",
@@ -48,8 +48,8 @@ const WORDS: [&str; 32] = [
     "/tmp/..:/x",
 ];
 
-/// Reads one command line: arguments end with a newline; a byte of 128 and more at the start of one stands for a whole
-/// word, or for the beginning of one.
+/// Parses one command line: arguments end with a newline; a first byte of 128 or more stands for a word of `WORDS`, or
+/// a prefix of one.
 pub fn command_line(data: &[u8]) {
     let argument = |text: &[u8]| match text {
         [first @ 128..=255, rest @ ..] => {
@@ -58,7 +58,7 @@ pub fn command_line(data: &[u8]) {
         }
         _ => OsString::from_vec(text.to_vec()),
     };
-    // The kernel passes no zeros.
+    // The kernel passes no zero bytes in arguments.
     let data: Vec<u8> = data.iter().copied().filter(|byte| *byte != 0).collect();
     let line = std::iter::once("hull".into()).chain(data.split(|byte| *byte == b'\n').map(argument));
     match Hull::try_parse_from(line) {
@@ -72,7 +72,7 @@ pub fn command_line(data: &[u8]) {
     }
 }
 
-/// What a command line leads to: either something to start, or one line that says what is wrong and what to do.
+/// Checks the outcome: a configuration, or one line with the problem and a remedy.
 fn configured(outcome: crate::failure::Result<monitor::RunConfig>) {
     match outcome {
         Ok(config) => {

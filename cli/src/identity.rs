@@ -1,10 +1,10 @@
-//! The user and the groups of the program.
+//! User and groups of the program.
 
 use crate::failure::{Failure, Result};
 use crate::view::Caller;
 use std::path::PathBuf;
 
-/// Who the program is.
+/// Credentials of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// User id.
@@ -17,7 +17,7 @@ pub struct Identity {
     pub account: Option<(String, String)>,
 }
 
-/// Who runs hull.
+/// Credentials of this process.
 pub fn own() -> Identity {
     let groups = rustix::process::getgroups().unwrap_or_default();
     Identity {
@@ -28,7 +28,7 @@ pub fn own() -> Identity {
     }
 }
 
-/// Who runs hull, for the default view.
+/// The caller of hull, as the default view needs it.
 pub fn caller() -> Caller {
     let user = rustix::process::geteuid();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -36,20 +36,20 @@ pub fn caller() -> Caller {
     let homes = listed.map(|(_, home)| home.into()).into_iter().chain(std::env::var_os("HOME"));
     let real = |home| {
         let home = PathBuf::from(home);
-        // One that does not exist contains nothing that is to be kept.
+        // A home directory that does not exist needs no protection.
         home.canonicalize().unwrap_or(home)
     };
     Caller { root: user.is_root(), homes: homes.map(real).collect() }
 }
 
-/// Whom `--user USER[:GROUP]` means, by the host's `/etc/passwd` and `/etc/group`.
+/// Credentials of `--user USER[:GROUP]`, looked up in the host's `/etc/passwd` and `/etc/group`.
 pub fn chosen(text: &str) -> Result<Identity> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     resolve(text, &read("/etc/passwd"), &read("/etc/group"))
 }
 
 fn number(text: &str) -> Option<u32> {
-    // All ones means "none" to the kernel.
+    // The kernel reserves -1 ("no change").
     text.parse().ok().filter(|&id| id != u32::MAX)
 }
 

@@ -1,7 +1,7 @@
-//! A process that puts the user's terminal in order if `hull` is killed.
+//! A process that restores the terminal's attributes if `hull` is killed.
 //!
-//! Nothing that a process could do itself survives SIGKILL. So where a standard stream is a terminal, a second process
-//! waits for the end of `hull` and sets the terminal's attributes as they were, unless `hull` has said that it did.
+//! A process can't clean up after SIGKILL. So if a standard stream is a terminal, a second process waits for the end of
+//! `hull` and restores the terminal's attributes, unless `hull` has already done so.
 
 use clap::Args;
 use monitor::connectors::streams::terminal::{attributes, set_attributes};
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// The hang-up of this pipe reports the end of `hull` to the keeper.
+/// The keeper detects the end of `hull` by the hang-up of this pipe.
 static KEEPER: Mutex<Option<PipeWriter>> = Mutex::new(None);
 
 /// Options of the keeper.
@@ -21,8 +21,8 @@ pub struct Options {
     attributes: Vec<u8>,
 }
 
-/// Starts the keeper if a standard stream is a terminal. One that can't be started is no failure: only SIGKILL
-/// leaves traces then.
+/// Starts the keeper if a standard stream is a terminal. Errors are ignored: only SIGKILL leaves the terminal changed
+/// then.
 pub fn start() {
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let terminal = if input.is_terminal() {
@@ -41,7 +41,7 @@ pub fn start() {
         .args(attributes.map(|byte| byte.to_string()))
         .env_clear()
         .current_dir("/")
-        // Keys of the terminal are not meant for it.
+        // Keeps terminal signals such as SIGINT away from it.
         .process_group(0)
         .stdin(OwnedFd::from(end))
         .stdout(terminal)
@@ -52,7 +52,7 @@ pub fn start() {
     }
 }
 
-/// The terminal's attributes are restored: the keeper must not touch it any more.
+/// Ends the keeper: the terminal's attributes are restored already.
 pub fn dismiss() {
     if let Some(mut pipe) = KEEPER.lock().unwrap_or_else(PoisonError::into_inner).take() {
         // Ignore EPIPE: the keeper may have ended.
@@ -60,14 +60,14 @@ pub fn dismiss() {
     }
 }
 
-/// What the keeper does.
+/// Main function of the keeper.
 pub fn keep(options: &Options) {
     if crate::signals::ignore_terminal().is_err() {
         return;
     }
     let told = std::io::stdin().read(&mut [0]);
     if matches!(told, Ok(0)) {
-        // The terminal may be gone.
+        // Ignore errors: the terminal may be gone.
         let _ = set_attributes(std::io::stdout().as_fd(), abi::request::TermiosWhen::Now, &options.attributes);
     }
 }

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The command: reads the command line, does what it says, and tells how it ended.
+/// Parses the command line, runs the command, and reports errors.
 pub fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| panicked(info)));
     if let Err(failure) = limits::check_stack() {
@@ -37,13 +37,13 @@ pub fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let arguments = match args::Hull::try_parse_from(&words) {
         Ok(arguments) => arguments,
-        // Nothing can be done about a closed standard error, or output.
+        // Ignore write errors on standard error and output.
         Err(error) if error.use_stderr() => {
             let failure = usage::explain(&error, &words);
             let _ = writeln!(std::io::stderr(), "hull: {failure}");
             return ExitCode::from(failure.code());
         }
-        // Help and version are no errors.
+        // Help and version are successes.
         Err(error) => {
             let _ = error.print();
             return ExitCode::SUCCESS;
@@ -55,15 +55,15 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            // Nothing can be done about a standard error that takes nothing.
+            // Ignore write errors on standard error.
             let _ = writeln!(std::io::stderr(), "hull: {failure}");
             ExitCode::from(failure.code())
         }
     }
 }
 
-/// A mistake of Hull's own, in whatever thread: one line, and the end. What the other threads would make of the state
-/// that it left is not worth knowing.
+/// Ends the process with one line after a panic in any thread: the other threads can't continue with inconsistent
+/// state.
 fn panicked(info: &std::panic::PanicHookInfo<'_>) -> ! {
     TerminalGuard::restore();
     keeper::dismiss();

@@ -1,12 +1,12 @@
-//! Resource limits: those that `hull` itself needs, and those that the pod gets.
+//! Resource limits: those that `hull` needs, and those of the pod.
 
 use crate::failure::{Failure, Result};
 use rustix::process::{Resource, Rlimit};
 
-/// A smaller stack than this overflows before a pod runs, in bytes.
+/// Minimum stack in bytes: with a smaller one `hull` overflows it before the pod runs.
 const LEAST_STACK: u64 = 96 << 10;
 
-/// Refuses to go on with too small a stack, rather than overflowing it.
+/// Fails if the stack limit is too small; the stack would overflow later.
 pub fn check_stack() -> Result<()> {
     match rustix::process::getrlimit(Resource::Stack).current {
         Some(limit) if limit < LEAST_STACK => {
@@ -17,10 +17,10 @@ pub fn check_stack() -> Result<()> {
     }
 }
 
-/// Fewer open files than this, and neither the monitor nor any program gets far.
+/// Minimum number of open files for the monitor and a small program.
 const LEAST_FILES: u64 = 192;
 
-/// Refuses to start with too few descriptors, rather than failing anywhere later.
+/// Fails if the limit of open files is too small; operations would fail later.
 pub fn check_files() -> Result<()> {
     match rustix::process::getrlimit(Resource::Nofile).maximum {
         Some(limit) if limit < LEAST_FILES => {
@@ -31,10 +31,10 @@ pub fn check_files() -> Result<()> {
     }
 }
 
-/// Allows as many open files as the host permits: each file that the pod has open is one here.
+/// Raises the soft limit of open files to the hard limit: each open file of the pod takes a descriptor of the monitor.
 pub fn raise_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    // Less is no failure: the pod then gets EMFILE earlier.
+    // Ignore errors: with the lower limit the pod gets EMFILE earlier.
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 

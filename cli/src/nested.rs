@@ -1,15 +1,15 @@
-//! Grants inside grants: where exactly they lie, and which of them cover parts of which.
+//! Nested grants: their places inside other grants, and which grants cover parts of others.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The deepest of `places` that `at` lies in, but `at` itself.
+/// The deepest of `places` that contains `at`, other than `at` itself.
 pub fn around<'p>(at: &Path, places: impl Iterator<Item = &'p Path>) -> Option<&'p Path> {
     places.filter(|place| *place != at && at.starts_with(place)).max_by_key(|place| place.components().count())
 }
 
-/// `at`, which lies in what is granted of `host` at `outer`, without the symbolic links of the host that lead there. Its last
-/// name stays. `InvalidInput` if one leads out of `host`.
+/// Resolves the host's symbolic links in `at`, which lies in the grant of `host` at `outer`; the last component is not
+/// resolved. Returns `InvalidInput` if a link leads out of `host`.
 pub fn without_links(at: &Path, outer: &Path, host: &Path) -> Result<PathBuf, Error> {
     let (Ok(beneath), Some(name)) = (at.strip_prefix(outer), at.file_name()) else { return Ok(at.into()) };
     let host = host.canonicalize()?;
@@ -23,7 +23,7 @@ pub fn without_links(at: &Path, outer: &Path, host: &Path) -> Result<PathBuf, Er
                 place.extend(missing.iter().rev());
                 return Ok(place.join(name));
             }
-            // It will be made in the pod.
+            // The component does not exist; the pod creates it.
             Err(error) if error.kind() == ErrorKind::NotFound && parent.file_name().is_some() => {
                 missing.extend(parent.file_name());
                 parent = parent.parent().unwrap_or(Path::new(""));
@@ -33,7 +33,7 @@ pub fn without_links(at: &Path, outer: &Path, host: &Path) -> Result<PathBuf, Er
     }
 }
 
-/// `PATH:AT` whose AT does not begin with a slash: both parts, if there is no file of the whole name.
+/// Splits `PATH:AT` with a relative AT, unless a file has the whole name.
 pub fn relative_place<'g>(host: &'g Path, cwd: &Path) -> Option<(&'g Path, PathBuf)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = host.as_os_str().as_bytes();

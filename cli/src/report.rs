@@ -1,13 +1,13 @@
-//! What a report of a failure adds to what the pod's kernel says: how to make it happen again.
+//! Additions of `hull` to keel's failure report: how to reproduce the failure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// The command line and the versions of all that takes part. Made before the pod runs: the jail allows little.
+/// The command line and the component versions. Call it before the pod runs: the jail forbids some of the calls.
 pub fn reproduction() -> String {
     let name = rustix::system::uname();
     let processors = monitor::processors();
-    // Relative paths, and what is granted by default, depend on it.
+    // Relative paths and the default grants depend on the working directory.
     let cd = std::env::current_dir().map(|dir| format!("cd {} && ", word(dir.as_os_str()))).unwrap_or_default();
     let kvm = if monitor::kvm::is_software_nested() { "software-nested KVM" } else { "hardware KVM" };
     format!(
@@ -20,12 +20,12 @@ pub fn reproduction() -> String {
     )
 }
 
-/// Arguments as a shell takes them.
+/// Quotes arguments for a shell.
 fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     arguments.map(|argument| word(&argument)).collect::<Vec<_>>().join(" ")
 }
 
-/// One word for a shell, on one line. What is no text is written as bash knows it.
+/// Quotes one word for a shell, on one line. Non-UTF-8 and control bytes use bash's `$'...'`.
 fn word(argument: &OsStr) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
     match argument.to_str() {
@@ -35,7 +35,7 @@ fn word(argument: &OsStr) -> String {
             let byte = |byte: &u8| match byte {
                 b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
                 b' '..=b'~' => char::from(*byte).to_string(),
-                // Always three digits: what follows may be one.
+                // Three digits: the next character may be a digit.
                 other => format!("\\{other:03o}"),
             };
             format!("$'{}'", argument.as_bytes().iter().map(byte).collect::<String>())

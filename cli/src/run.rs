@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// Longest host name in bytes (Linux `__NEW_UTS_LEN`).
 const MAX_HOSTNAME: usize = 64;
 
-/// Runs a program in a pod; its exit code. `trace`: what to tell of its calls, and the file for it.
+/// Runs a program in a pod; returns its exit code. `trace`: the trace configuration and its output file.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     limits::check_files()?;
     let memory = Some(cgroup::pod_memory(options.memory)?);
@@ -39,26 +39,20 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     })
 }
 
-/// Tells what the host lacks for a jail that keeps.
+/// Warns about missing jail layers.
 fn warn_of_weakness() {
     let lacks = [
-        (
-            monitor::jail::landlock_version().is_some(),
-            "Landlock: a monitor that a guest took over could open other files",
-        ),
-        (
-            monitor::jail::seccomp_available(),
-            "seccomp: a monitor that a guest took over could make every call of the host",
-        ),
+        (monitor::jail::landlock_version().is_some(), "Landlock: a compromised monitor could open other files"),
+        (monitor::jail::seccomp_available(), "seccomp: a compromised monitor could make any system call of the host"),
     ];
     for (_, what) in lacks.iter().filter(|(there, _)| !there) {
-        // Nothing can be done about a standard error that takes nothing.
+        // Ignore write errors on standard error.
         let _ =
             writeln!(std::io::stderr(), "hull: warning: --weak-jail: the host has no {what}; run only what you trust");
     }
 }
 
-/// What a command line means. Opens what it grants.
+/// Builds the configuration of a run. Opens the granted files.
 pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {
     let (trace, trace_output) = trace.map_or((None, None), |(trace, output)| (Some(trace), output));
     let here = std::env::current_dir().map_err(|error| {
@@ -79,7 +73,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
     {
         let text =
             format!("hull: warning: the current directory is not granted: {why}; grant it with --ro . or --rw .");
-        // Nothing can be done about a standard error that takes nothing.
+        // Ignore write errors on standard error.
         let _ = writeln!(std::io::stderr(), "{text}");
     }
     let cwd = match &options.workdir {
@@ -91,7 +85,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         Some(user) => identity::chosen(user)?,
         None => identity::own(),
     };
-    // Without --user the pod runs as the caller of `hull`, and so does its monitor.
+    // Without --user both the pod and its monitor run as the caller of `hull`.
     let monitor_identity = options.user.is_some().then(|| monitor::jail::Identity {
         uid: identity.uid,
         gid: identity.gid,
@@ -152,7 +146,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
     })
 }
 
-/// What `--pass-fd` passes: descriptors of the host, and what they are in the pod.
+/// Descriptors of `--pass-fd`: the host's, and their numbers in the pod.
 fn passed(wanted: &[PassFd]) -> Result<(Vec<OwnedFd>, Vec<Passed>)> {
     let (mut fds, mut descriptors): (Vec<OwnedFd>, Vec<Passed>) = Default::default();
     for PassFd { host, pod } in wanted {
@@ -169,7 +163,7 @@ fn passed(wanted: &[PassFd]) -> Result<(Vec<OwnedFd>, Vec<Passed>)> {
     Ok((fds, descriptors))
 }
 
-/// The mask of modes of new files, which is read by setting it.
+/// The umask; it can be read only by setting it.
 fn mask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
@@ -188,12 +182,12 @@ fn hostname(option: Option<String>) -> Result<Vec<u8>> {
     Ok(name.into_bytes())
 }
 
-/// Fails early, with the remedy, if the program exists on the host but not in the pod. Whatever else is
-/// wrong with it the pod reports, as a system would.
+/// Fails early, with a remedy, if the program exists on the host but not in the pod. keel reports all other errors of
+/// the program, as execve(2) does.
 fn check_visible(view: &View, program: &[OsString], path: &OsStr, here: &Path, cwd: &Path) -> Result<()> {
     let Some(name) = program.first() else { return Ok(()) };
     let hidden: Option<PathBuf> = if name.as_bytes().contains(&b'/') {
-        // A relative name means another file if the pod starts elsewhere.
+        // A relative name is resolved in the pod's working directory.
         let file = if cwd == here { here.join(name) } else { PathBuf::from(name) };
         (file.is_absolute() && file.is_file() && !view.shows(&file)).then_some(file)
     } else {

@@ -1,8 +1,8 @@
-//! Signals for the pod.
+//! Signal forwarding to the pod.
 //!
-//! They are blocked in every thread and taken by one of its own, which passes them on. While there is no
-//! pod that takes them, and when it does not take them in time, they do to `hull` what they do to any
-//! program; the terminal is restored first. So it is before signals end `hull` that are not for the pod.
+//! The signals are blocked in every thread; a dedicated thread takes and forwards them. Before the pod runs, and if the
+//! pod does not take a signal in time, the signal has its default effect on `hull`; the terminal is restored first. The
+//! terminal is also restored before a signal that is not forwarded ends `hull`.
 #![allow(unsafe_code)]
 
 use monitor::connectors::streams::TerminalGuard;
@@ -10,7 +10,7 @@ use monitor::connectors::streams::signals::{self as pod, Posted};
 use rustix::process::{Resource, Rlimit};
 use std::time::{Duration, Instant};
 
-/// Those that are passed on.
+/// Forwarded signals.
 const PASSED_ON: [libc::c_int; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -22,7 +22,7 @@ const PASSED_ON: [libc::c_int; 8] = [
     libc::SIGWINCH,
 ];
 
-/// Others that end a program by default: they end `hull`.
+/// Other signals that end a process by default: they end `hull`.
 const ENDING: [libc::c_int; 8] = [
     libc::SIGABRT,
     libc::SIGALRM,
@@ -36,23 +36,23 @@ const ENDING: [libc::c_int; 8] = [
 
 /// A second SIGINT or SIGTERM within this time ends `hull` if the pod does not react.
 const INSISTENCE: Duration = Duration::from_secs(2);
-/// How long a pod may take to react.
+/// Time that a pod has to react.
 const REACTION: Duration = Duration::from_millis(200);
 
-/// The signals are held back.
+/// The signals are blocked but not taken yet.
 pub struct Held(libc::sigset_t);
 
 impl Held {
-    /// Takes them from now on.
+    /// Starts the thread that takes the signals.
     pub fn pass_on(self) -> std::io::Result<()> {
         std::thread::Builder::new().name("signals".into()).spawn(move || pass_on(&self.0))?;
         Ok(())
     }
 }
 
-/// Blocks the signals that are not ignored (as nohup(1) does it with SIGHUP); these stay so. A write beyond the host's
-/// limit of a file's size (`RLIMIT_FSIZE`) fails from now on, which the program in the pod is told, instead of ending
-/// `hull`. Call it before any other thread exists: the mask is inherited.
+/// Blocks the signals that are not ignored (nohup(1) ignores SIGHUP); ignored signals stay ignored. Ignores SIGXFSZ: a
+/// write beyond the host's file size limit (`RLIMIT_FSIZE`) then fails, and the program in the pod gets the error. Call
+/// it before any other thread exists: threads inherit the mask.
 pub fn hold() -> std::io::Result<Held> {
     // SAFETY: sigset_t and sigaction are plain data that the calls fill; every pointer is to a local.
     unsafe {
@@ -77,7 +77,7 @@ pub fn hold() -> std::io::Result<Held> {
     }
 }
 
-/// Ignores what a terminal sends to a process in the background that changes it or whose session ends.
+/// Ignores the signals that a terminal sends to a background process that changes it, or when the session ends.
 pub fn ignore_terminal() -> std::io::Result<()> {
     for signal in [libc::SIGTTOU, libc::SIGHUP] {
         // SAFETY: a plain system call; no handler is installed.
@@ -99,7 +99,7 @@ fn wait(set: &libc::sigset_t) -> libc::c_int {
     }
 }
 
-/// Passes signals on to the pod for ever.
+/// Forwards signals to the pod, for ever.
 fn pass_on(set: &libc::sigset_t) {
     let mut last: Option<Instant> = None;
     loop {
@@ -129,19 +129,19 @@ fn pass_on(set: &libc::sigset_t) {
 
 /// Stops the process as SIGTSTP would.
 fn stop() {
-    // SAFETY: a plain system call. It can't fail for a signal to oneself.
+    // SAFETY: a plain system call. raise can't fail for a valid signal.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// Ends the process by the signal itself, so that a shell that runs `hull` sees what happened: it reports
-/// 128 + the signal's number, and a script stops at an interrupt.
+/// Ends the process by the signal itself, so that the shell sees the cause: it reports 128 + the signal's number, and a
+/// script stops at an interrupt.
 fn end_by(signal: libc::c_int) -> ! {
     TerminalGuard::restore();
     crate::keeper::dismiss();
-    // A core of the monitor (SIGQUIT) would hold the whole memory of the pod. If the limit can't be
-    // set, the user's own decides.
+    // Disable core dumps (SIGQUIT): a core would contain the pod's memory. If that fails, the user's limit applies.
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // SAFETY: plain system calls on a signal of `PASSED_ON` or `ENDING`; none of them does harm by its default action.
+    // SAFETY: plain system calls on a signal of `PASSED_ON` or `ENDING`, whose default action is harmless to memory
+    // safety.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         let mut set = std::mem::zeroed();

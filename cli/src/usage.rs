@@ -1,25 +1,25 @@
-//! Wrong command lines: one line for each, which names the right words.
+//! Errors in command lines: one line for each, with the correct option.
 
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Where all options are told.
+/// Where all options are documented.
 const SEE: &str = "see hull --help";
-/// How a program is named.
+/// Syntax of a run.
 const LINE: &str = "write hull run [OPTIONS] -- PROGRAM [ARGS]...";
 
 const GRANT_RO: &str = "grant with --ro PATH[:AT] (--rw: writable)";
 const GRANT_RW: &str = "grant with --rw PATH[:AT]";
 const OWN: &str = "leave it out: every pod has its own";
 const ISOLATED: &str = "leave it out: a pod shares none with the host";
-const NO_TRACE: &str = "leave it out: a pod leaves nothing behind";
+const NO_TRACE: &str = "leave it out: a pod leaves no files behind";
 const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
-const RIGHTS: &str = "leave it out: rights in a pod are rights over that pod only";
-const LOOPBACK: &str = "there is none: a pod has its own loopback device and no way out of it or into it";
+const RIGHTS: &str = "leave it out: privileges in a pod apply to that pod only";
+const LOOPBACK: &str = "leave it out: a pod has only its own loopback device, without connection to the host";
 const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
-/// Options of other tools that start programs apart (docker, podman, bubblewrap) and what Hull has for them.
+/// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
 const FOREIGN: [(&str, &str); 113] = [
     ("-v", GRANT_RO),
     ("--volume", GRANT_RO),
@@ -139,7 +139,7 @@ const FOREIGN: [(&str, &str); 113] = [
     ("--cpuset-cpus", "choose processors with taskset(1), and their number with --cpus N"),
 ];
 
-/// What is said of an option that Hull does not have but others do.
+/// The remedy for an option of another tool.
 fn counterpart(option: &str) -> Option<&'static str> {
     if option.starts_with("--unshare-") {
         return Some(ISOLATED);
@@ -147,7 +147,7 @@ fn counterpart(option: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(name, _)| *name == option).map(|(_, text)| *text)
 }
 
-/// What is wrong with a command line, by what the reader of command lines says. `arguments` are all its words.
+/// Converts a parser error into a failure with a remedy. `arguments` is the whole command line.
 pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -268,7 +268,7 @@ mod tests {
         assert!(line("hull run --memroy 1G -- ls").contains("did you mean --memory?"));
     }
 
-    /// What is said to have no meaning has none, and what is advised exists.
+    /// Options of `FOREIGN` are not Hull's; options in its remedies are.
     #[test]
     fn the_table_is_true() {
         let mut hull = Hull::command();

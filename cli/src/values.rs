@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// A number of bytes: `1048576`, `1024K`, `1M` (also `1MB`, `1MiB`); binary multiples.
+/// Parses a number of bytes: `1048576`, `1024K`, `1M` (also `1MB`, `1MiB`); binary multiples.
 pub fn amount(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -21,13 +21,13 @@ pub fn amount(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large; write a number such as 512M".into())
 }
 
-/// An [`amount`] of memory for a pod.
+/// Parses an [`amount`] of memory for a pod.
 pub fn size(text: &str) -> Result<u64, String> {
     let bytes = amount(text)?;
     if bytes < monitor::MIN_MEMORY {
         return Err(format!("too small; give at least {}M", monitor::MIN_MEMORY >> 20));
     }
-    // What the direct map of the pod's kernel covers, short of the window.
+    // The direct map ends where the window begins.
     let most = abi::layout::WINDOW_BASE as u64;
     if bytes > most {
         return Err(format!("too large; give at most {}G", most >> 30));
@@ -35,7 +35,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// A time: `10`, `1.5s`, `200ms`, `2m`, `1h`, `1d`; seconds if there is no unit.
+/// Parses a duration: `10`, `1.5s`, `200ms`, `2m`, `1h`, `1d`; seconds without a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || String::from("not a duration; write a number with an optional suffix ms, s, m, h or d, such as 30s");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -52,19 +52,19 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| "too long; leave the option out for no limit".into())
 }
 
-/// A descriptor of hull's and its number in the pod.
+/// A file descriptor of hull's and its number in the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassFd {
-    /// Above the standard streams.
+    /// Number in hull, 3 or more.
     pub host: i32,
-    /// The same.
+    /// Number in the pod.
     pub pod: u32,
 }
 
-/// Most descriptors of a process unless its limit is raised: numbers that are passed lie below.
+/// Default of RLIMIT_NOFILE: passed numbers must lie below.
 const MOST_DESCRIPTORS: u32 = 1024;
 
-/// `N` or `N:M`.
+/// Parses `N` or `N:M`.
 pub fn pass_fd(text: &str) -> Result<PassFd, String> {
     let (host, pod) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str| text.parse().ok().filter(|number| (3..MOST_DESCRIPTORS).contains(number));
@@ -77,17 +77,17 @@ pub fn pass_fd(text: &str) -> Result<PassFd, String> {
     }
 }
 
-/// A host path and where the pod sees it.
+/// A host path and its place in the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The path on the host as given.
+    /// The path on the host, as given.
     pub host: PathBuf,
-    /// The absolute path in the pod; `None`: the same.
+    /// The absolute path in the pod; `None`: the host path.
     pub at: Option<PathBuf>,
 }
 
 impl Grant {
-    /// Reads `PATH[:AT]`. The last colon that a slash follows separates.
+    /// Parses `PATH[:AT]`. The last colon before a slash separates the parts.
     pub fn parse(text: OsString) -> Result<Self, String> {
         let bytes = text.into_vec();
         let split = bytes.windows(2).rposition(|pair| pair == b":/");
@@ -106,7 +106,7 @@ impl Grant {
     }
 }
 
-/// An absolute path without `.`, double slashes and a slash at the end; `..` is refused.
+/// Normalises an absolute path: removes `.`, double slashes and a trailing slash; rejects `..`.
 pub fn normal(path: &Path) -> Result<PathBuf, String> {
     let mut clean = PathBuf::from("/");
     if !path.is_absolute() {

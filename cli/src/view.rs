@@ -1,4 +1,4 @@
-//! What the pod sees of the host.
+//! The pod's view of the host's files.
 
 use crate::failure::{Failure, Result, reason};
 use crate::nested;
@@ -11,45 +11,45 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Directories of the host's system that every pod sees, as far as everybody may read them. On a host
-/// with merged directories some are symbolic links; they stay such.
+/// System directories of the host that every pod sees as far as they are world-readable. On a host with merged
+/// directories some are symbolic links, and stay links in the pod.
 const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec", "/etc", "/opt"];
-/// Directories that the pod's kernel provides itself.
+/// Directories that keel provides itself.
 const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// The host's package databases, which every pod sees with the same rule.
+/// The host's package databases, also in every pod's view.
 const PACKAGES: [&str; 3] = ["/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman"];
-/// Where software expects directories that its packages made, and how deep. Pods have empty ones of the same names.
+/// Directories whose subdirectories packages create, and the depth. Pods get empty directories of the same names.
 const EXPECTED: [(&str, u32); 5] =
     [("/run", 1), ("/var/cache", 1), ("/var/lib", 1), ("/var/log", 1), ("/var/spool", 2)];
-/// Signs of a running system that a pod is not.
+/// Excluded: they indicate that systemd or udev runs.
 const UNEXPECTED: [&str; 3] = ["/run/systemd", "/run/udev", "/run/user"];
-/// Most such directories: a host may have very many.
+/// Maximum number of such directories: a host may have very many.
 const MOST_EXPECTED: usize = 512;
 
-/// What is granted at one place.
+/// A grant at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Granted {
     host: PathBuf,
     writable: bool,
     public_only: bool,
-    /// The host's own software.
+    /// Whether it is the host's own software, which changes rarely.
     settled: bool,
-    /// How the user wrote it; `None` if by default.
+    /// The option as the user wrote it; `None` for a default grant.
     option: Option<String>,
 }
 
-/// The caller of hull, as far as it decides what a pod gets by default.
+/// The caller of hull, as far as the default grants depend on it.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// The root user: its rights are no sign of what a program is meant to read.
+    /// Whether it is root, whose access rights do not show which files a program should see.
     pub root: bool,
-    /// Home directories: by the environment and by the host's list of users.
+    /// Home directories: from `HOME` and from the host's `/etc/passwd`.
     pub homes: Vec<PathBuf>,
 }
 
 impl Caller {
-    /// Why the directory `cwd` is granted only by name.
+    /// The reason if the directory `cwd` is granted by name only.
     fn withholds(&self, cwd: &Path) -> Option<&'static str> {
         if self.homes.iter().any(|home| home == cwd) {
             return Some("it is the home directory");
@@ -66,7 +66,7 @@ impl Caller {
     }
 }
 
-/// Everything that the pod sees of the host, by place in the pod.
+/// All files of the host that the pod sees, by place in the pod.
 #[derive(Debug, Default)]
 pub struct View {
     grants: BTreeMap<PathBuf, Granted>,
@@ -74,7 +74,7 @@ pub struct View {
 }
 
 impl View {
-    /// Adds the host's system directories and the current directory; why the latter is left out.
+    /// Adds the host's system directories and the current directory; returns the reason if the latter is left out.
     pub fn add_host(&mut self, cwd: &Path, caller: &Caller) -> Option<&'static str> {
         for path in SYSTEM.into_iter().chain(PACKAGES).map(Path::new) {
             let Ok(metadata) = path.symlink_metadata() else { continue };
@@ -88,7 +88,7 @@ impl View {
                 self.grants.insert(path.into(), grant);
             }
         }
-        // The whole host is never meant, and what is visible needs no second way to it.
+        // Skip `/`, directories that are visible already, and directories that keel provides.
         if cwd == Path::new("/") || self.shows(cwd) || OWN.iter().any(|own| cwd.starts_with(own)) {
             return None;
         }
@@ -101,7 +101,7 @@ impl View {
         withheld
     }
 
-    /// Adds what `--ro` or `--rw` says; it replaces a default at the same place.
+    /// Adds a grant of `--ro` or `--rw`; it replaces a default grant at the same place.
     pub fn add(&mut self, grant: &Grant, writable: bool, cwd: &Path) -> Result<()> {
         let name = if writable { "--rw" } else { "--ro" };
         let option = format!("{name} {}", grant.host.display());
@@ -127,14 +127,14 @@ impl View {
             return Err(wrong(format!("something is granted at {} already", at.display()), "grant each place once"));
         }
         self.links.remove(&at);
-        // What the host has there by default is not meant by who grants another /var.
+        // A grant of /var (or beneath) replaces the default grants inside of it.
         let hidden = |place: &Path| place.starts_with("/var") && place != at && place.starts_with(&at);
         self.grants.retain(|place, other| other.option.is_some() || !hidden(place));
         self.grants.insert(at, Granted { host, writable, public_only: false, settled: false, option: Some(option) });
         Ok(())
     }
 
-    /// Whether a path of the pod leads into something that is granted (not whether it exists there).
+    /// Whether a path of the pod lies in a grant (not whether the file exists).
     pub fn shows(&self, path: &Path) -> bool {
         let path = match self.links.iter().find_map(|(at, target)| Some((target, path.strip_prefix(at).ok()?))) {
             Some((target, rest)) => Path::new("/").join(target).join(rest),
@@ -143,7 +143,7 @@ impl View {
         self.grants.keys().any(|at| path.starts_with(at))
     }
 
-    /// Directories and files that the host's software expects and that are made for the pod.
+    /// Directories and files to create in the pod because the host's software expects them.
     pub fn given(&self) -> Vec<Given> {
         let mut all = Vec::new();
         for (path, depth) in EXPECTED {
@@ -168,10 +168,10 @@ impl View {
         all
     }
 
-    /// Adds the directories in `path`, after that they lie in.
+    /// Adds the subdirectories of `path`, recursively, parents first.
     fn expected(&self, path: &Path, depth: u32, all: &mut Vec<Given>) {
         let Ok(entries) = path.read_dir() else { return };
-        // The kind stands in the directory itself: only what is a directory costs a call.
+        // d_type tells directories from other files without a stat(2) for each entry.
         let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let mut names: Vec<PathBuf> = directories.map(|entry| entry.path()).collect();
         names.sort_unstable();
@@ -194,8 +194,8 @@ impl View {
         }
     }
 
-    /// Takes out the current directory, granted by default, if a grant that the user named shows it, and finds where those
-    /// lie that are in others.
+    /// Removes the default grant of the current directory if an explicit grant shows it, and finds the places of nested
+    /// grants.
     fn arranged(mut self) -> Result<Self> {
         let same = |at: &Path, grant: &Granted| {
             let inner = grant.host.canonicalize().ok();
@@ -210,7 +210,7 @@ impl View {
             self.grants.iter().filter(|(at, grant)| is_shown(at, grant)).map(|(at, _)| at.clone()).collect();
         self.grants.retain(|at, _| !shown.contains(at));
         let mut arranged: BTreeMap<PathBuf, Granted> = BTreeMap::new();
-        // What lies in something comes after it.
+        // Parents come before their contents.
         for (at, grant) in std::mem::take(&mut self.grants) {
             let outer = nested::around(&at, arranged.keys().map(PathBuf::as_path)).map(Path::to_owned);
             let place = match outer.and_then(|outer| Some((arranged.get(&outer)?.host.clone(), outer))) {
@@ -237,7 +237,7 @@ impl View {
         Ok(self)
     }
 
-    /// Opens everything; what the monitor serves and what keel mounts.
+    /// Opens all grants; returns the exports for the monitor and the mounts for keel.
     pub fn open(self) -> Result<(Vec<ExportConfig>, Vec<Export>, Vec<RootLink>)> {
         let view = self.arranged()?;
         let mut configs = Vec::new();
@@ -284,20 +284,20 @@ impl View {
     }
 }
 
-/// A directory that everybody may list and pass.
+/// Whether a directory has o+rx.
 fn is_public(data: &Metadata) -> bool {
     data.is_dir() && data.permissions().mode() & 0o005 == 0o005
 }
 
-/// A line for each name that begins a line of `list`, of an account that no password opens.
+/// A line for each name in `list`, with no valid password.
 fn locked(list: &str, rest: &str) -> Vec<u8> {
     let names = list.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
     let names = names.filter(|name| !name.is_empty() && !name.starts_with(['+', '-', '#']));
     names.flat_map(|name| [name, rest]).collect::<String>().into_bytes()
 }
 
-/// `path` with its directory's real name, so that `..` and links on the way are gone; its last name stays
-/// what the user wrote. Unchanged if it doesn't exist: opening it reports that.
+/// `path` with its parent resolved (no `..`, no symbolic links); the last component stays as the user wrote it. Returns
+/// `path` unchanged if the parent does not exist: opening it reports the error.
 fn real_parent(path: &Path) -> PathBuf {
     match (path.parent().map(Path::canonicalize), path.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),

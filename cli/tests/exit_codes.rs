@@ -1,4 +1,4 @@
-//! What `hull` tells its caller when no pod is started.
+//! Messages and exit codes of `hull` when no pod is started.
 
 use std::process::{Command, Output};
 
@@ -60,7 +60,7 @@ fn a_directory_is_no_program() {
     let output = hull(&["run", "--", "/"]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(126), "{text}");
-    // There is nothing to grant.
+    // The remedy must not advise a grant.
     assert!(!text.contains("--ro"), "{text}");
 }
 

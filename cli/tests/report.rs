@@ -1,4 +1,4 @@
-//! What `hull` reports when the pod's kernel fails.
+//! The report of `hull` when keel fails.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn has_in_order(text: &str, parts: &[&str]) {
     }
 }
 
-/// What both kinds of failure have.
+/// Parts of both kinds of report.
 const COMMON: [&str; 10] = [
     "program: rip 0x",
     "backtrace:\n  0x",
@@ -60,7 +60,7 @@ fn a_stack_that_is_too_small_is_reported() {
     has_in_order(&text, &["thread 2, maybe in this call:\n  [2] exit_group(0x3, ", "reproduce: "]);
 }
 
-/// The line that a report ends with fails in the same way, wherever it is run.
+/// The `reproduce:` line of a report causes the same failure, in any working directory.
 #[test]
 fn a_report_says_how_to_get_it_again() {
     let first = report("panic");

@@ -1,4 +1,4 @@
-//! Grants in grants: whatever combination of them is planned, an export leads to nothing that the pod sees by another one.
+//! Nested grants: in any combination, an export must not reach files that the pod sees through another export.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -13,11 +13,11 @@ use monitor::connectors::files::{ExportConfig, RelPath};
 use crate::args::{Command, Hull};
 use crate::run;
 
-/// Most grants of one input.
+/// Maximum number of grants per input.
 const MOST: usize = 6;
-/// What may be granted, beneath the tree's root.
+/// Host paths to grant, beneath the tree's root.
 const HOST: [&str; 12] = ["", "g", "g/a", "g/a/b", "g/a/b/c", "g/a/f", "g/link", "g/alias", "h", "h/x", "h/f", "g/d"];
-/// Where.
+/// Places in the pod.
 const AT: [&str; 16] = [
     "/at",
     "/at/a",
@@ -37,7 +37,7 @@ const AT: [&str; 16] = [
     "/other",
 ];
 
-/// The tree, made once for a process.
+/// The test tree, created once per process.
 fn tree() -> &'static Path {
     static TREE: OnceLock<PathBuf> = OnceLock::new();
     TREE.get_or_init(|| {
@@ -56,7 +56,7 @@ fn tree() -> &'static Path {
     })
 }
 
-/// Plans up to six grants, three bytes each: how, what, and where.
+/// Plans up to six grants, three bytes each: option, host path, place.
 pub fn grants(data: &[u8]) {
     let root = tree();
     let mut line: Vec<OsString> = ["hull", "run", "--no-host"].map(Into::into).to_vec();
@@ -80,8 +80,8 @@ pub fn grants(data: &[u8]) {
     }
 }
 
-/// Everything that the host has beneath an export is reached by it, but what lies at `covers` and beneath; and what leads
-/// there keeps its name.
+/// Every file of the host beneath an export is reachable through it, except `covers` and everything beneath them;
+/// directories on the way to a cover can't be renamed.
 fn check(export: &ExportConfig, covers: &[&Path]) {
     if export.is_file() {
         assert!(covers.is_empty(), "something lies in a file");

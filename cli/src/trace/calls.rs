@@ -1,4 +1,4 @@
-//! The pod's kernel's table of system calls, as far as filters need it, and classes of calls.
+//! The system call table of keel, as far as filters need it, and strace's classes of calls.
 
 /// Name and arguments of a call.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct Call {
 
 macro_rules! syscalls {
     ($($number:literal $name:ident $level:ident [$($handler:tt)*] ($($arg:ident : $kind:ident),*) $note:literal;)*) => {
-        /// All calls, by rising number.
+        /// All calls, by ascending number.
         pub static CALLS: &[Call] = &[$( Call {
             number: $number,
             name: stringify!($name),
@@ -36,11 +36,11 @@ const IPC: &str = "shmget shmat shmctl shmdt semget semop semtimedop semctl msgg
 const CLOCK: &str = "gettimeofday settimeofday adjtimex time clock_gettime clock_settime clock_getres clock_adjtime";
 const CREDS: &str = "getuid getgid setuid setgid geteuid getegid setreuid setregid getgroups setgroups setresuid \
     getresuid setresgid getresgid setfsuid setfsgid capget capset prctl";
-/// Calls that make descriptors, or take many of them, besides those that take one.
+/// Calls that create descriptors or take several, in addition to calls with a descriptor argument.
 const DESC: &str = "open creat pipe pipe2 select pselect6 poll ppoll epoll_create epoll_create1 eventfd eventfd2 \
     inotify_init inotify_init1 memfd_create timerfd_create pidfd_open io_uring_setup userfaultfd bpf fanotify_init \
     perf_event_open open_by_handle_at mq_open";
-/// Names of arguments that name files.
+/// Arguments that are file names.
 const FILE_ARGUMENTS: [&str; 11] = [
     "path",
     "oldpath",
@@ -64,7 +64,7 @@ fn takes_descriptor(call: &Call) -> bool {
     !network && (DESC.split(' ').any(|name| name == call.name) || call.args.iter().any(|(_, kind)| *kind == "Fd"))
 }
 
-/// The calls of a class of strace(1), if there is one of this name.
+/// The calls of a strace(1) class, if the class exists.
 pub fn class(name: &str) -> Option<Vec<&'static Call>> {
     let list = match name {
         "file" => return Some(CALLS.iter().filter(|call| names_file(call)).collect()),

@@ -1,16 +1,16 @@
-//! `-e`: which calls are shown, in strace(1)'s notation.
+//! `-e`: selects the calls to print, in strace(1)'s notation.
 
 use super::calls::{CALLS, Call, class};
 
-/// Calls have numbers below.
+/// Upper bound of call numbers.
 const MOST: usize = 512;
 
 /// The value of one `-e`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Calls as a set of bits.
+    /// Set of calls, as a bitmap.
     Calls(Vec<u64>),
-    /// Whether signals are shown.
+    /// Whether to print signals.
     Signals(bool),
 }
 
@@ -25,7 +25,7 @@ fn insert(set: &mut [u64], call: &Call) {
     }
 }
 
-/// Reads `[trace=][!]CALL,…` or `signal=all|none`.
+/// Parses `[trace=][!]CALL,…` or `signal=all|none`.
 pub fn parse(text: &str) -> Result<Filter, String> {
     let (key, value) = match text.split_once('=') {
         Some((key, value)) => (key, value),
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Filter, String> {
         "signal" | "signals" | "s" => match value {
             "all" | "!none" => Ok(Filter::Signals(true)),
             "none" | "!all" => Ok(Filter::Signals(false)),
-            _ => Err("signals are shown all or none; write signal=none".into()),
+            _ => Err("single signals can't be selected; write signal=none".into()),
         },
         _ => Err(format!("`{key}=` is not known here; write trace=CALLS or signal=none")),
     }
@@ -49,7 +49,7 @@ fn calls(list: &str) -> Result<Vec<u64>, String> {
     };
     let mut set = vec![0; MOST / 64];
     for name in list.split(',') {
-        // A question mark allows that there is no such call.
+        // A question mark: ignore an unknown name.
         let (optional, name) = match name.strip_prefix('?') {
             Some(rest) => (true, rest),
             None => (false, name),
@@ -65,7 +65,7 @@ fn calls(list: &str) -> Result<Vec<u64>, String> {
                 let found = CALLS.iter().find(|call| call.name == name || Ok(call.number) == name.parse());
                 match (found, class(name)) {
                     (Some(call), _) => insert(&mut set, call),
-                    // As older versions had it, without the percent sign.
+                    // Older notation of a class, without the percent sign.
                     (None, Some(members)) => members.into_iter().for_each(|call| insert(&mut set, call)),
                     (None, None) if optional => {}
                     (None, None) => return Err(format!("no system call is named `{name}`")),

@@ -1,4 +1,4 @@
-//! `hull trace`: its options, and what the pod's kernel is told to tell.
+//! `hull trace`: its options, and the trace configuration for keel.
 
 mod calls;
 mod filter;
@@ -12,11 +12,11 @@ use filter::Filter;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Options of `trace`, named as strace(1) has them, besides those of `run`.
+/// Options of `trace`, with strace(1)'s names, in addition to those of `run`.
 #[derive(Args, Debug)]
 pub struct TraceArgs {
     /// Calls to show: names, numbers and classes (%file %process %network %signal %memory %desc %ipc %clock %creds),
-    /// separated by commas; `!` before the first inverts. `signal=none` leaves out signals. The last one of a kind counts
+    /// separated by commas; `!` before the first inverts. `signal=none` leaves out signals. The last of each kind wins
     #[arg(short = 'e', long = "expr", value_name = "[trace=]CALLS", value_parser = filter::parse)]
     pub filters: Vec<Filter>,
 
@@ -40,24 +40,24 @@ pub struct TraceArgs {
     #[arg(short = 't', long = "absolute-timestamps", action = ArgAction::Count)]
     pub times: u8,
 
-    /// Show the time since the line before
+    /// Show the time since the previous line
     #[arg(short, long, conflicts_with = "times")]
     pub relative_timestamps: bool,
 
-    /// Bytes of strings that are shown
+    /// Maximum number of bytes to print of each string
     #[arg(short, long, value_name = "BYTES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=2048))]
     pub string_limit: u32,
 
-    /// Follow children: always so, accepted for habit
+    /// Ignored: children are always followed
     #[arg(short, long)]
     pub follow_forks: bool,
 
-    /// What to run, and where.
+    /// Options of `run`.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Runs a program in a pod and prints its system calls; its exit code.
+/// Runs a program in a pod and prints its system calls; returns its exit code.
 pub fn trace(options: TraceArgs) -> Result<u8> {
     let trace = request(&options);
     let output = options.output.as_ref().map(|path| {
@@ -69,7 +69,7 @@ pub fn trace(options: TraceArgs) -> Result<u8> {
     run::run(options.run, Some((trace, output.transpose()?)))
 }
 
-/// The options as the pod's kernel takes them.
+/// Converts the options to keel's trace configuration.
 pub(crate) fn request(options: &TraceArgs) -> Trace {
     let mut wanted = filter::all();
     let mut signals = true;
