@@ -1,4 +1,4 @@
-//! What the monitor hands to keel before its first instruction.
+//! Boot information that the monitor passes to keel.
 
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
@@ -52,8 +52,8 @@ pub struct BootInfo {
     pub xcr0: u64,
     /// [`flags`].
     pub flags: u64,
-    /// Processors of the host that the pod may use at once: it keeps no more virtual CPUs busy than that, unless
-    /// programs pin threads to further ones.
+    /// Host processors that the pod may use at once: keel keeps at most as many virtual CPUs busy, unless programs pin
+    /// threads to further ones.
     pub processors: u32,
     /// Zero.
     pub reserved: u32,
@@ -63,11 +63,11 @@ pub struct BootInfo {
 pub mod flags {
     /// Never patch system call sites (`--syscalls=trap`).
     pub const TRAP_ONLY: u64 = 1;
-    /// Page faults are expensive (software-nested KVM): map ahead, copy ahead.
+    /// Page faults are expensive (software-nested KVM): use fault-around and copy ahead.
     pub const SLOW_FAULTS: u64 = 2;
-    /// Requests leave by exits only (`--doorbell=exit`).
+    /// Requests are submitted by exits only (`--doorbell=exit`).
     pub const DOORBELL_EXIT: u64 = 4;
-    /// Requests leave by doorbell only (`--doorbell=event`).
+    /// Requests are submitted by doorbell only (`--doorbell=event`).
     pub const DOORBELL_EVENT: u64 = 8;
     /// The helper polls while there is work (`--doorbell=poll`).
     pub const DOORBELL_POLL: u64 = 16;
@@ -94,20 +94,20 @@ pub struct Export {
     pub writable: bool,
     /// A single file, not a directory.
     pub is_file: bool,
-    /// Software of the host that seldom changes: what is known of it is believed for longer.
+    /// The host's own software, which seldom changes: keel caches its attributes for longer.
     pub settled: bool,
 }
 
-/// A symbolic link that the pod's root has (`/bin -> usr/bin` on a merged-usr host).
+/// A symbolic link in the pod's root directory (`/bin -> usr/bin` on a merged-usr host).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootLink {
     /// Absolute path inside the pod.
     pub at: Vec<u8>,
-    /// What it points to.
+    /// Target of the link.
     pub target: Vec<u8>,
 }
 
-/// A directory or a file that stands in the pod's own memory from the start.
+/// A directory or a file that keel creates in the pod's memory at boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
     /// Absolute path inside the pod, without `.` or `..`.
@@ -118,7 +118,7 @@ pub struct Given {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// What the file holds; `None`: a directory.
+    /// Content of the file; `None`: a directory.
     pub content: Option<Vec<u8>>,
 }
 
@@ -137,21 +137,21 @@ pub enum StreamKind {
     Device,
 }
 
-/// A descriptor that the first process has besides its standard streams; served like these.
+/// A file descriptor that the first process inherits in addition to its standard streams; served like these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// Its number there.
+    /// Its number in the process.
     pub number: u32,
-    /// What it is, not `Closed`.
+    /// Its kind, not `Closed`.
     pub kind: StreamKind,
     /// `O_*` flags of open(2): access mode and status.
     pub flags: u32,
 }
 
-/// When a traced call began, as it is printed.
+/// Format of the start time of traced calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stamp {
-    /// Not at all.
+    /// Not printed.
     #[default]
     None,
     /// Time of the day, UTC.
@@ -160,14 +160,14 @@ pub enum Stamp {
     TimeMicros,
     /// Seconds since the epoch, with microseconds.
     Epoch,
-    /// Seconds since the line before.
+    /// Seconds since the previous line.
     Relative,
 }
 
-/// What `hull trace` shall tell.
+/// Options of `hull trace`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Calls that count: a bit for each number, 64 in a word.
+    /// Bitmap of the traced calls: a bit for each number, 64 in a word.
     pub calls: Vec<u64>,
     /// Print each call.
     pub lines: bool,
@@ -177,13 +177,13 @@ pub struct Trace {
     pub signals: bool,
     /// Print how long each call took.
     pub duration: bool,
-    /// What stands before each call.
+    /// Time before each call.
     pub stamp: Stamp,
-    /// Bytes of strings that are printed.
+    /// Maximum number of bytes printed of a string.
     pub string_limit: u32,
 }
 
-/// What to run and in which surroundings.
+/// The program to run and its environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodConfig {
     /// Program and arguments. `argv[0]` is looked up in `PATH` of `env` unless it has a slash.
@@ -192,7 +192,7 @@ pub struct PodConfig {
     pub env: Vec<Vec<u8>>,
     /// Working directory inside the pod.
     pub cwd: Vec<u8>,
-    /// The user asked for it: the pod does not start without it.
+    /// `cwd` is an option of the user: the pod does not start without it.
     pub cwd_named: bool,
     /// User id of the first process.
     pub uid: u32,
@@ -208,14 +208,14 @@ pub struct PodConfig {
     pub host_release: Vec<u8>,
     /// `uname -v` of the host.
     pub host_version: Vec<u8>,
-    /// Resource limits of the first process by `RLIMIT_*` number, soft and hard; `u64::MAX` is
-    /// unlimited. Those that are missing have the values of Linux's own first process.
+    /// Resource limits of the first process by `RLIMIT_*` number, soft and hard; `u64::MAX` is unlimited. Missing
+    /// entries have the values of Linux's init process.
     pub limits: Vec<(u64, u64)>,
     /// Host directories that the pod sees.
     pub exports: Vec<Export>,
     /// Symbolic links of the root view.
     pub links: Vec<RootLink>,
-    /// Directories that are made where they are missing, each after those it lies in, and files.
+    /// Directories to create if they do not exist, parents first, and files.
     pub given: Vec<Given>,
     /// Most bytes of files in memory, of all file systems together; `None`: half of the memory each.
     pub private_limit: Option<u64>,
@@ -225,7 +225,7 @@ pub struct PodConfig {
     pub passed: Vec<Passed>,
     /// `(rows, columns)` of the terminal, if a stream is one.
     pub window: Option<(u16, u16)>,
-    /// Tell of system calls (`hull trace`).
+    /// Trace system calls (`hull trace`).
     pub trace: Option<Trace>,
 }
 

@@ -1,4 +1,4 @@
-//! Where things lie in guest-physical and in virtual memory.
+//! Layout of guest-physical and virtual memory.
 //!
 //! Virtual memory is the lower canonical half only. The last slot of the root page table
 //! (`DIRECT_BASE ..`) belongs to keel and is the same in every address space: it maps guest-physical
@@ -57,8 +57,8 @@ pub mod percpu {
     pub const IDT: usize = 0x1000;
     /// End (highest address) of the stack that interrupts use in ring 0.
     pub const INTERRUPT_STACK_END: usize = 0x3000;
-    /// End (highest address) of the ring-0 stack, which exceptions use. Keel finds what the processor wrote
-    /// there at CPL 3, so nothing else may come there meanwhile.
+    /// End (highest address) of the ring-0 stack, which exceptions use. At CPL 3 keel reads the frame that the
+    /// processor pushed there, so nothing else may overwrite it meanwhile.
     pub const STACK0_END: usize = 0x4000;
 }
 
@@ -79,23 +79,23 @@ pub mod selector {
 
 /// I/O ports that keel writes (one byte) to reach the monitor.
 pub mod port {
-    /// Doorbell: an ioeventfd wakes the helper thread; the virtual CPU goes on.
+    /// Doorbell: an ioeventfd wakes the helper thread; the virtual CPU continues.
     pub const DOORBELL: u16 = 0x510;
-    /// The virtual CPU has nothing to run: serve the ring, wait for the first event, re-enter.
+    /// No thread is runnable: serve the ring, wait for the first event, re-enter.
     pub const IDLE: u16 = 0x511;
     /// Serve the ring now and re-enter without waiting.
     pub const SERVE: u16 = 0x512;
-    /// A ring-0 handler met something that it can't reflect: the monitor prints what it knows.
+    /// A ring-0 handler can't reflect an exception: the monitor prints its report.
     pub const PANIC: u16 = 0x513;
-    /// Interrupt the virtual CPU whose number is written: it runs a program.
+    /// Interrupt the virtual CPU whose number is written; it runs a program.
     pub const KICK: u16 = 0x514;
-    /// Let the virtual CPU whose number is written go on: it is idle, or about to be.
+    /// Wake the virtual CPU whose number is written; it is idle or about to idle.
     pub const WAKE: u16 = 0x515;
-    /// Make the virtual CPU whose number is written, and let it run.
+    /// Create and start the virtual CPU whose number is written.
     pub const START: u16 = 0x516;
-    /// The virtual CPU waits for another one: let other threads of the host run for a moment.
+    /// The virtual CPU spins for another one: yield the host's processor.
     pub const YIELD: u16 = 0x517;
 }
 
-/// Interrupt vector that the monitor injects to make a virtual CPU look at the ring and its timers.
+/// Interrupt vector that the monitor injects to make a virtual CPU check the ring and its timers.
 pub const KICK_VECTOR: u8 = 0x20;

@@ -1,28 +1,28 @@
-//! What every operation of [`crate::request`] is: a structure with a number that stands in the ring as words.
+//! Encoding of the operations of [`crate::request`]: each is a structure with a number and a list of words in the ring.
 //!
-//! One declaration (the macro `operations`) makes the structure with its arguments, its results, and what encodes and decodes
-//! them. Keel encodes arguments and decodes results, the monitor the opposite. Decoding validates: a number outside of
-//! its type's range or a word behind the last argument is refused.
+//! One declaration (the macro `operations`) makes the structure with its arguments, its results, and what encodes and
+//! decodes them. Keel encodes arguments and decodes results, the monitor the opposite. Decoding validates: a number
+//! outside of its type's range or a non-zero word after the last argument is rejected.
 
 use crate::ring::Completion;
 use bytemuck::{Pod, Zeroable};
 
-/// Most arguments of an operation.
+/// Maximum number of arguments of an operation.
 pub const MAX_ARGUMENTS: usize = 6;
 
-/// The number and the arguments of an operation as they stand in a [`crate::ring::Submission`].
+/// The arguments of an operation as encoded in a [`crate::ring::Submission`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Arguments([u64; MAX_ARGUMENTS]);
 
 impl Arguments {
-    /// Any words: what a guest may write that is not keel.
+    /// Arbitrary words, as a hostile guest may write.
     pub const fn raw(words: [u64; MAX_ARGUMENTS]) -> Self {
         Self(words)
     }
 }
 
-/// An operation as it stands in the ring.
+/// An encoded operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// [`Operation::NUMBER`].
@@ -31,7 +31,7 @@ pub struct Encoded {
     pub arguments: Arguments,
 }
 
-/// The results of an operation as they stand in a [`Completion`].
+/// The results of an operation as encoded in a [`Completion`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// First result, at most `i64::MAX`.
@@ -50,20 +50,20 @@ impl Reply {
     }
 }
 
-/// Why a request is no operation.
+/// Reason why a request is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// No operation has this number.
     Number,
-    /// An argument is none that the operation takes.
+    /// An argument is out of range.
     Argument,
 }
 
 /// A value of one word.
 pub trait Word: Copy {
-    /// As it stands in the ring.
+    /// Encodes the value.
     fn to_word(self) -> u64;
-    /// The value of a word; `None` if it has none.
+    /// Decodes a word; `None` if it is out of range.
     fn from_word(word: u64) -> Option<Self>;
 }
 
@@ -103,11 +103,11 @@ impl Word for bool {
     }
 }
 
-/// Results of an operation, in the order in which they stand in a [`Reply`].
+/// Results of an operation, in the order of the words of a [`Reply`].
 pub trait Results: Sized {
-    /// As they stand in the ring.
+    /// Encodes the results.
     fn encode(self) -> Reply;
-    /// The results in a reply; `None` if it has others.
+    /// Decodes a reply; `None` if it is malformed.
     fn decode(reply: Reply) -> Option<Self>;
 }
 
@@ -129,11 +129,11 @@ impl Results for u64 {
     }
 }
 
-/// What an operation reads or fills: plain bytes, plain structures, or nothing.
+/// Input or output of an operation: plain bytes, plain structures, or nothing.
 pub trait Payload {
-    /// The bytes that are read.
+    /// The bytes of an input.
     fn bytes(&self) -> &[u8];
-    /// The bytes that are filled.
+    /// The bytes of an output.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
@@ -159,14 +159,14 @@ impl<T: Pod> Payload for [T] {
 pub trait Operation: Copy {
     /// Its number in the ring.
     const NUMBER: u32;
-    /// What it reads of keel's memory.
+    /// Type of the input in keel's memory.
     type Input: Payload + ?Sized;
-    /// What it fills there.
+    /// Type of the output in keel's memory.
     type Output: Payload + ?Sized;
-    /// What its completion brings.
+    /// Results of its completion.
     type Results: Results;
 
-    /// The arguments as they stand in the ring.
+    /// Encodes the arguments.
     fn arguments(&self) -> Arguments;
 
     /// Number and arguments.
@@ -174,13 +174,13 @@ pub trait Operation: Copy {
         Encoded { number: Self::NUMBER, arguments: self.arguments() }
     }
 
-    /// Its completion's results as they stand in the ring.
+    /// Encodes the results of its completion.
     fn reply(&self, results: Self::Results) -> Reply {
         results.encode()
     }
 }
 
-/// Reads arguments one after the other.
+/// Decodes arguments in order.
 pub(crate) struct Reader<'a>(core::slice::Iter<'a, u64>);
 
 impl<'a> Reader<'a> {
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         self.0.next().and_then(|&word| W::from_word(word)).ok_or(Invalid::Argument)
     }
 
-    /// `operation`, unless words follow that it does not have.
+    /// Returns `operation`, unless further words are not zero.
     pub(crate) fn end<O>(mut self, operation: O) -> Result<O, Invalid> {
         if self.0.all(|&word| word == 0) { Ok(operation) } else { Err(Invalid::Argument) }
     }
@@ -265,10 +265,10 @@ macro_rules! operations {
         }
 
         impl $group {
-            /// Number and how many arguments each has.
+            /// Number and argument count of each operation.
             pub const ALL: &[(u32, usize)] = &[$(($number, <[&str]>::len(&[$(stringify!($field)),*]))),*];
 
-            /// The operation with its arguments.
+            /// Decodes an operation.
             pub fn decode(operation: &Encoded) -> Result<Self, Invalid> {
                 #[allow(unused_mut, reason = "some have no arguments")]
                 let mut words = $crate::operation::Reader::new(&operation.arguments);

@@ -14,7 +14,7 @@ use crate::operation::{Arguments, Encoded, Invalid, Operation, Reply, Results, W
 operations! {
     /// Operations on the pod itself.
     PodRequest {
-        /// Nothing; completes at once, and so after all requests that were sent before it and complete at once.
+        /// No operation; completes at once, after all earlier requests that complete at once.
         Nop = 0 {} () => () -> ();
         /// End the pod. Input: a line for the user, or nothing. Never completes.
         Exit = 1 {
@@ -25,22 +25,22 @@ operations! {
         Crash = 2 {} [u8] => () -> ();
         /// A line for the user. Input: text without the newline.
         Log = 3 {
-            /// Where `hull trace` writes; otherwise to standard error.
+            /// Write to the output of `hull trace`; otherwise to standard error.
             trace: bool,
         } [u8] => () -> ();
-        /// More RAM. Result: its new end. ENOMEM at the limit.
+        /// Grow RAM. Result: its new end. ENOMEM at the limit.
         GrowRam = 5 {
             /// Bytes wanted.
             bytes: u64,
         } () => () -> u64;
-        /// Give RAM back to the host; it reads as zeros then.
+        /// Return RAM to the host; it reads as zeros then.
         Release = 7 {
             /// Guest-physical address, a multiple of a page.
             gpa: u64,
             /// Bytes, a multiple of a page.
             len: u64,
         } () => () -> ();
-        /// More window. Result: its new end (guest-physical).
+        /// Grow the window. Result: its new end (guest-physical).
         GrowWindow = 6 {
             /// Bytes wanted.
             bytes: u64,
@@ -92,7 +92,7 @@ operations! {
         StreamSetTermios = 21 {
             /// Number of the stream.
             stream: u64,
-            /// When.
+            /// When the change takes effect.
             when: TermiosWhen,
         } [u8] => () -> ();
         /// Window size of a stream.
@@ -109,7 +109,7 @@ operations! {
         StreamSeek = 23 {
             /// Number of the stream.
             stream: u64,
-            /// Bytes, from where `whence` tells.
+            /// Bytes, relative to `whence`.
             offset: i64,
             /// What the offset counts from.
             whence: Whence,
@@ -119,10 +119,10 @@ operations! {
             /// Number of the stream.
             stream: u64,
         } () => [NodeAttr] -> ();
-        /// A signal that `hull` got and the pod is meant to. Completes late; one at a time (EBUSY). Result: the signal's
-        /// number.
+        /// Wait for a signal to `hull` that is forwarded to the pod. Completes late; one at a time (EBUSY). Result: the
+        /// signal's number.
         SignalWait = 25 {
-            /// 0, or the last one if `hull` is to take it itself (SIGTSTP: it stops, and the pod with it).
+            /// 0, or the previous signal if `hull` must take it itself (SIGTSTP: it stops, and the pod with it).
             returned: u32,
         } () => () -> u64;
     }
@@ -150,19 +150,19 @@ operations! {
         ReadDir = 33 {
             /// Number of the export.
             export: u32,
-            /// Handle of an earlier call that was not the last, or 0.
+            /// Handle of an earlier, unfinished listing, or 0.
             handle: u64,
-            /// Most bytes of records that may follow about directories which will be wanted next, each as
-            /// a record of [`dir_record::DIRECTORY`] and the records of all its entries. They are those beneath
-            /// the path, depth first, then likewise `others`, named in the input after the path, each after a
-            /// zero byte. Any of them may be left out. Only with a `handle` of 0.
+            /// Maximum bytes of records that may follow about directories that keel probably lists next: for each a
+            /// record of [`dir_record::DIRECTORY`] and the records of all its entries. They are the directories beneath
+            /// the path, depth first, then likewise those beneath `others`, named in the input after the path, each
+            /// after a zero byte. The monitor may leave out any of them. Only with a `handle` of 0.
             ahead: u64,
             /// Paths in the input after the first.
             others: u64,
-            /// Of which entries the attributes are wanted. Of all others come just the inode number and
-            /// the type; `nlink` 0 tells so, here and where the attributes can't be had.
+            /// Selects the entries whose attributes are returned. For all others only the inode number and the type are
+            /// returned, with `nlink` 0; the same if the attributes can't be read.
             attributes: ListAttributes,
-            /// The `others` alone, without what lies beneath them and beneath the path.
+            /// List only the `others`, not the directories beneath them and beneath the path.
             flat: bool,
         } [u8] => [u8] -> Listed {
             /// Bytes of records.
@@ -184,7 +184,7 @@ operations! {
             /// Group of a new file.
             gid: u32,
         } [u8] => [NodeAttr] -> Opened {
-            /// Nothing was opened, [`open_flags::OR_TELL`].
+            /// The name exists and was not opened, [`open_flags::OR_TELL`].
             exists: bool,
             /// Handle of the file.
             handle: u64,
@@ -314,10 +314,10 @@ operations! {
         Unlink = 49 {
             /// Number of the export.
             export: u32,
-            /// It is a directory's.
+            /// The name is a directory's.
             directory: bool,
         } [u8] => () -> ();
-        /// Rename. Input: old path, then new path. Output: attributes of what has the new name then.
+        /// Rename. Input: old path, then new path. Output: attributes of the file under its new name.
         Rename = 50 {
             /// Number of the export.
             export: u32,
@@ -326,14 +326,14 @@ operations! {
             /// `flags` of renameat2(2).
             flags: u32,
         } [u8] => [NodeAttr] -> ();
-        /// Change attributes. Input: [`AttrChange`], then path. Output: the attributes then.
+        /// Change attributes. Input: [`AttrChange`], then path. Output: the new attributes.
         SetAttr = 51 {
             /// Number of the export.
             export: u32,
             /// 0, or a handle that names the file in place of a path (which is empty then).
             handle: u64,
         } [u8] => [NodeAttr] -> ();
-        /// statfs(2). Input: path. Output: what it tells.
+        /// statfs(2). Input: path. Output: its result.
         StatFs = 52 {
             /// Number of the export.
             export: u32,
@@ -388,8 +388,8 @@ operations! {
             /// Handle if the file is longer than the room, or 0 if all of it was delivered (nothing stays open then).
             handle: u64,
         };
-        /// Take window pages from the host before they are used. EFAULT if the host can't provide one: the file was cut,
-        /// can't be read, or has no room on its disk; EINVAL for stores to pages that are mapped read-only.
+        /// Populate window pages before the guest accesses them. EFAULT if the host can't provide one: the file was
+        /// truncated, can't be read, or has no room on its disk; EINVAL for stores to pages that are mapped read-only.
         Populate = 58 {
             /// Guest-physical address, a multiple of a page.
             gpa: u64,
@@ -404,7 +404,7 @@ operations! {
             handle: u64,
             /// Where to begin.
             offset: u64,
-            /// A hole is sought.
+            /// Seek a hole.
             hole: bool,
         } () => () -> u64;
     }
@@ -422,7 +422,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// What keel asks for.
+    /// Decodes a request of keel.
     pub fn decode(operation: &Encoded) -> Result<Self, Invalid> {
         match operation.number {
             0..16 => PodRequest::decode(operation).map(Self::Pod),
@@ -461,17 +461,17 @@ impl Word for StreamPosition {
 }
 
 named_numbers! {
-    /// When attributes of a terminal change.
+    /// When new terminal attributes take effect.
     TermiosWhen {
         /// At once.
         #[default]
         Now = 0,
-        /// After the output is out.
+        /// After pending output was sent.
         Drain = 1,
-        /// The same, and input that was not read is dropped.
+        /// After pending output was sent; unread input is discarded.
         Flush = 2,
     }
-    /// What an offset of [`StreamSeek`] counts from.
+    /// Reference point of the offset of [`StreamSeek`].
     Whence {
         /// The beginning.
         #[default]
@@ -480,9 +480,9 @@ named_numbers! {
         Current = 1,
         /// The end.
         End = 2,
-        /// It doesn't: the next data from there on is sought.
+        /// No reference point: seek the next data from the offset on.
         Data = 3,
-        /// It doesn't: the next hole from there on is sought.
+        /// No reference point: seek the next hole from the offset on.
         Hole = 4,
     }
     /// Entries with attributes in the answer to [`ReadDir`].
@@ -494,7 +494,7 @@ named_numbers! {
         Directories = 1,
         /// None.
         None = 2,
-        /// All, and whether they have access control lists, [`node_flags::NO_LISTS`].
+        /// All, and whether each has an access control list, [`node_flags::NO_LISTS`].
         WithLists = 3,
     }
 }

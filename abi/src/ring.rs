@@ -34,7 +34,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// The operation that is asked for.
+    /// Decodes the operation.
     pub fn operation(&self) -> Encoded {
         Encoded { number: self.op, arguments: self.arguments }
     }

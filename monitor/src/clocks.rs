@@ -1,4 +1,4 @@
-//! The host's clocks for keel, which has only the time stamp counter: see [`abi::ring::HostClocks`].
+//! Publishes the host's clocks to keel, which reads only the time stamp counter: see [`abi::ring::HostClocks`].
 
 use crate::ring::RingEnd;
 use crate::server::clock_ns;
@@ -7,13 +7,13 @@ use rustix::time::ClockId;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How often keel is told at most.
+/// Minimum period between two publications.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Ticks between two readings of the counter for which what was read between them is taken as read at one moment: a
-/// few us.
+/// If two readings of the counter differ by at most this many ticks (a few us), clocks read between them count as read
+/// at one moment.
 const AT_ONCE: u64 = 10_000;
 
-/// Readings of the clocks of which the quickest is taken.
+/// Number of readings, of which the quickest is used.
 const TRIES: usize = 5;
 
 /// The host's clocks at one moment.
@@ -27,7 +27,7 @@ pub struct Reading {
     pub realtime_ns: u64,
     /// `CLOCK_BOOTTIME` in ns.
     pub boottime_ns: u64,
-    /// Ticks that it took.
+    /// Ticks between the first and the last reading.
     took: u64,
 }
 
@@ -38,11 +38,11 @@ impl Reading {
         let realtime_ns = clock_ns(ClockId::Realtime);
         let boottime_ns = clock_ns(ClockId::Boottime);
         let took = host_tsc().wrapping_sub(before);
-        // The monotonic clock matters most: it was read first.
+        // The monotonic clock, which matters most, was read first.
         Self { tsc: before.wrapping_add(took / 6), monotonic_ns, realtime_ns, boottime_ns, took }
     }
 
-    /// Reads them. The thread may lose its processor meanwhile, so more than once if it takes long.
+    /// Reads the clocks. Repeats a reading that took long, because the thread may have been preempted.
     pub fn take() -> Self {
         let mut best = Self::once();
         for _ in 1..TRIES {
@@ -58,21 +58,22 @@ impl Reading {
     }
 }
 
-/// Tells keel the time.
+/// Publishes the host's clocks to keel.
 #[derive(Debug)]
 pub struct Clocks {
-    /// What the guest's counter is ahead of the host's.
+    /// Guest counter minus host counter.
     tsc_offset: u64,
     last: Mutex<Option<Instant>>,
 }
 
 impl Clocks {
-    /// For a guest whose counter is `tsc_offset` ahead.
+    /// `tsc_offset`: guest counter minus host counter.
     pub fn new(tsc_offset: u64) -> Self {
         Self { tsc_offset, last: Mutex::new(None) }
     }
 
-    /// Tells keel the time unless it was told lately, another thread does it, or this one was held up at it.
+    /// Publishes the clocks unless that was done recently, another thread is doing it, or this thread was preempted
+    /// meanwhile.
     pub fn tell(&self, now: Instant, ring: &RingEnd) {
         let Ok(mut last) = self.last.try_lock() else { return };
         if last.is_some_and(|last| now.duration_since(last) < PERIOD) {

@@ -1,4 +1,4 @@
-//! What a pod may use and what it runs.
+//! Configuration of a pod.
 
 use crate::connectors::files::ExportConfig;
 use abi::boot::PodConfig;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How system calls enter keel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Syscalls {
-    /// Sites are patched into calls after they trapped.
+    /// Patch call sites into calls after they trapped.
     #[default]
     Call,
     /// Every system call traps.
@@ -44,11 +44,11 @@ pub enum KeelFailure {
 /// One pod.
 #[derive(Debug)]
 pub struct RunConfig {
-    /// Most bytes of RAM.
+    /// Limit of RAM in bytes.
     pub memory_limit: u64,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// Most of them that are kept busy at once, as long as programs pin no threads to others: the host's processors.
+    /// Maximum number of busy virtual CPUs, unless programs pin threads to others: the host's processors.
     pub busy_cpus: u32,
     /// How system calls enter keel.
     pub syscalls: Syscalls,
@@ -64,10 +64,10 @@ pub struct RunConfig {
     pub exports: Vec<ExportConfig>,
     /// Descriptors of the host for those of `pod.passed`, in the same order.
     pub passed: Vec<OwnedFd>,
-    /// How the monitor is locked up.
+    /// Settings of the monitor's jail.
     pub jail: crate::jail::Settings,
     /// Where traced calls are written; `None`: standard error.
     pub trace_output: Option<File>,
-    /// What keel is told.
+    /// Configuration that is passed to keel.
     pub pod: PodConfig,
 }

@@ -1,4 +1,4 @@
-//! What a machine's KVM takes for things that keel can't avoid, measured in guests that do nothing else.
+//! Measures what KVM operations that keel can't avoid cost on this machine, in guests that do nothing else.
 
 use crate::error::Error;
 use crate::machine::{MIN_MEMORY, WINDOW_LIMIT, write_descriptors, write_tables};
@@ -9,7 +9,7 @@ use kvm_ioctls::Kvm;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A guest with keel's page tables and descriptor tables, and this code in place of keel.
+/// A guest with keel's page tables and descriptor tables, running test code instead of keel.
 struct Bare {
     memory: GuestMemory,
     vcpu: Vcpu,
@@ -27,7 +27,7 @@ impl Bare {
         Ok(Self { memory, vcpu })
     }
 
-    /// The time until it rings the doorbell.
+    /// Time until the guest writes the doorbell port.
     fn ring(&mut self) -> Result<Duration, Error> {
         let before = Instant::now();
         match self.vcpu.run()? {
@@ -37,7 +37,7 @@ impl Bare {
     }
 }
 
-/// What one exit of a virtual CPU to the monitor costs, and the way back: the median over some exits.
+/// Cost of one exit of a virtual CPU to the monitor and back: the median of some exits.
 pub fn exit_cost(kvm: &Kvm) -> Result<Duration, Error> {
     const EXITS: usize = 201;
     // mov dx, DOORBELL; again: out dx, al; jmp again
@@ -49,14 +49,13 @@ pub fn exit_cost(kvm: &Kvm) -> Result<Duration, Error> {
     Ok(times[EXITS / 2])
 }
 
-/// What a change from CPL 3 to other page tables costs, and the way back, if each side does nothing but look at a few
-/// pages, whose translations the processor has forgotten: the mean of a tenth of a second. Two processes that wait for
-/// each other can't take less.
+/// Cost of a switch from CPL 3 to other page tables and back, with TLB misses on a few pages on each side: the mean
+/// over a tenth of a second. It is the lower bound for two processes that wait for each other.
 pub fn switch_cost(kvm: &Kvm) -> Result<Duration, Error> {
     const ROUNDS: u32 = 1000;
     const SPAN: Duration = Duration::from_millis(100);
     const BREAKPOINT: usize = 3;
-    /// Code and data of a program, its C library, its stack, and of keel.
+    /// Pages of a program's code and data, its C library, its stack, and keel.
     const PAGES: usize = 16;
     let root = BOOT_TABLES as u32;
     let other = (KEEL_IMAGE + 16 * PAGE_SIZE) as u32;
@@ -103,7 +102,7 @@ pub fn switch_cost(kvm: &Kvm) -> Result<Duration, Error> {
     guest.memory.write(place as u64, &gate.to_le_bytes())?;
     guest.memory.write(place as u64 + 8, &(handler as u64 >> 32).to_le_bytes())?;
     guest.vcpu.bind_thread();
-    // The first ring comes before the first round.
+    // Wait for the first doorbell write, before the first round.
     guest.ring()?;
     guest.ring()?;
     let (mut time, mut rounds) = (Duration::ZERO, 0);

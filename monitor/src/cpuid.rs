@@ -1,17 +1,17 @@
-//! The processor as a guest sees it: an allow-list of CPUID leaves and bits, and model-specific registers.
+//! CPUID and model-specific registers of the guest: an allow-list of leaves and bits.
 //!
-//! A guest gets what programs compute with. What only a kernel could use, keel doesn't: no performance counters, no
-//! virtualisation inside (VMX, SVM), no paravirtual services of KVM, no power management, no protection keys. Whatever a
-//! later processor or KVM adds is not there until it is listed.
+//! A guest gets features that user-space code uses. Features that only a kernel could use are hidden, because keel does
+//! not use them: performance counters, nested virtualisation (VMX, SVM), paravirtual services of KVM, power management,
+//! protection keys. New features of a later processor or KVM are hidden until they are listed.
 //!
-//! Where KVM runs programs without hardware virtualisation, CPUID at CPL 3 is the processor's own, and only ring 0 sees
-//! this.
+//! Where KVM runs programs without hardware virtualisation, CPUID at CPL 3 returns the processor's own leaves; only
+//! ring 0 sees this list.
 
 use crate::error::Error;
 use kvm_bindings::{CpuId, KVM_CAP_PMU_CAPABILITY, kvm_cpuid_entry2, kvm_enable_cap};
 use kvm_ioctls::{Cap, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd};
 
-/// Everything.
+/// All bits.
 const ALL: u32 = !0;
 
 /// Bits of a register by their numbers.
@@ -24,7 +24,7 @@ const fn bits(list: &[u32]) -> u32 {
     mask
 }
 
-/// A leaf, one subleaf of it or all (`None`), and what of EAX, EBX, ECX and EDX is passed on.
+/// A leaf, one subleaf or all (`None`), and the allowed bits of EAX, EBX, ECX and EDX.
 type Leaf = (u32, Option<u32>, [u32; 4]);
 
 /// Features of leaf 1 in ECX: SSE3, PCLMUL, SSSE3, FMA, CMPXCHG16B, SSE4.1, SSE4.2, MOVBE, POPCNT, AES, XSAVE, OSXSAVE, AVX,
@@ -54,7 +54,7 @@ const INVARIANT_TSC: u32 = bits(&[8]);
 /// No nested data breakpoints, LFENCE serialises, a null selector clears the base.
 const EXTENDED2_A: u32 = bits(&[0, 2, 6]);
 
-/// What is passed on. Leaves that are not here read as zeros.
+/// Allowed leaves. All others read as zeros.
 const ALLOWED: [Leaf; 26] = [
     (0, None, [ALL; 4]),
     (1, None, [ALL, ALL, BASIC_C, BASIC_D]),
@@ -84,10 +84,10 @@ const ALLOWED: [Leaf; 26] = [
     (0x8000_0021, None, [EXTENDED2_A, 0, 0, 0]),
 ];
 
-/// AMD's topology has the identifier of the virtual CPU, which KVM fills in.
+/// AMD's topology leaf contains the APIC id of the virtual CPU, which KVM fills in.
 const TOPOLOGY: u32 = 0x8000_001e;
 
-/// Takes what is not allowed out of what the host's KVM supports.
+/// Removes the bits that are not allowed from those that the host's KVM supports.
 pub fn restrict(supported: &mut CpuId) {
     supported.retain(|entry| entry.function == TOPOLOGY || allowed(entry).is_some());
     for entry in supported.as_mut_slice() {
@@ -105,13 +105,13 @@ fn allowed(entry: &kvm_cpuid_entry2) -> Option<[u32; 4]> {
     ALLOWED.iter().find(applies).map(|(.., masks)| *masks)
 }
 
-/// Denies ring 0 of the guest every model-specific register (#GP): keel uses none, what it needs the monitor sets. Where the
-/// host's KVM can't do that (before Linux 5.10), KVM's own list holds.
+/// Denies ring 0 of the guest every model-specific register (#GP): keel uses none, and the monitor sets those that it
+/// needs. Without support in the host's KVM (before Linux 5.10) KVM's own list applies.
 pub fn deny_registers(vm: &VmFd) -> Result<(), Error> {
     if !vm.check_extension(Cap::X86MsrFilter) {
         return Ok(());
     }
-    // A filter has at least one range, with a bitmap of what it allows: nothing.
+    // A filter needs at least one range; its bitmap allows no register.
     let nothing = MsrFilterRange {
         flags: MsrFilterRangeFlags::READ | MsrFilterRangeFlags::WRITE,
         base: 0,
@@ -121,7 +121,8 @@ pub fn deny_registers(vm: &VmFd) -> Result<(), Error> {
     vm.set_msr_filter(MsrFilterDefaultAction::DENY, &[nothing]).map_err(|e| Error::kvm("KVM_X86_SET_MSR_FILTER", e))
 }
 
-/// Turns off performance counters, where the host's KVM can (Linux 5.18). Call it before there is a virtual CPU.
+/// Disables performance counters if the host's KVM supports that (Linux 5.18). Call it before the first virtual CPU is
+/// created.
 pub fn deny_counters(vm: &VmFd) -> Result<(), Error> {
     const KVM_PMU_CAP_DISABLE: i32 = 1;
     if vm.check_extension_raw(KVM_CAP_PMU_CAPABILITY.into()) & KVM_PMU_CAP_DISABLE == 0 {

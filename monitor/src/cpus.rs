@@ -1,6 +1,6 @@
-//! The virtual CPUs of a pod as the threads of the monitor see them. Which of them wait tells [`crate::run::State`].
+//! The virtual CPUs of a pod, for the monitor's threads. [`crate::run::State`] records which of them wait.
 //!
-//! Everything here is asked for by the guest: numbers of virtual CPUs that do not exist are ignored.
+//! The guest chooses the arguments here: numbers of virtual CPUs that do not exist are ignored.
 
 use crate::event::Event;
 use crate::ring::RingEnd;
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Processors of the host that this process may use at once: by its affinity and its control groups. Read once, as that
-/// takes a dozen system calls.
+/// Host processors that this process may use at once, by its affinity and its control groups. Cached, because reading
+/// them takes a dozen system calls.
 pub fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
-/// How long threads wait before an idle virtual CPU takes one: about what it takes to wake that.
+/// How long threads wait in the run queue before an idle virtual CPU is woken for one: about the cost of the wake-up.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// How long they wait before a further virtual CPU is started.
+/// How long threads wait in the run queue before another virtual CPU is started.
 const MORE_PATIENCE: Duration = Duration::from_micros(1500);
-/// Looks in vain after which the next ones are as seldom as `MORE_PATIENCE`.
+/// Number of unsuccessful checks after which the period grows to `MORE_PATIENCE`.
 const MOST_IN_VAIN: u32 = 30;
 
 /// One virtual CPU.
@@ -31,23 +31,23 @@ struct Cpu {
     kick: OnceLock<Arc<Kick>>,
 }
 
-/// The virtual CPUs of a pod: which exist, and what interrupts them.
+/// The virtual CPUs of a pod: which exist, and their kicks.
 #[derive(Debug)]
 pub struct Cpus {
     cpus: Vec<Cpu>,
-    /// Most that are kept busy.
+    /// Maximum number of busy virtual CPUs.
     most_busy: usize,
 }
 
 impl Cpus {
-    /// Those that a pod may have, `most_busy` of them at once; the first is taken.
+    /// A pod may have `count` of them, `most_busy` busy at once; the first exists.
     pub fn new(count: u32, most_busy: u32) -> Self {
         let cpus = Self { cpus: (0..count.max(1)).map(|_| Cpu::default()).collect(), most_busy: most_busy as usize };
         cpus.claim(0);
         cpus
     }
 
-    /// How many a pod may have.
+    /// Maximum number of virtual CPUs.
     pub fn count(&self) -> u32 {
         self.cpus.len() as u32
     }
@@ -56,70 +56,70 @@ impl Cpus {
         self.cpus.get(index as usize)
     }
 
-    /// Claims the making of this one, if the pod may have it and it was not made yet.
+    /// Claims the creation of a virtual CPU; `false` if the pod may not have it or it exists.
     pub fn claim(&self, index: u32) -> bool {
         self.get(index).is_some_and(|cpu| !cpu.claimed.swap(true, SeqCst))
     }
 
-    /// Notes what interrupts a new one.
+    /// Registers the kick of a new virtual CPU.
     pub fn exists(&self, index: u32, kick: Arc<Kick>) {
         if let Some(cpu) = self.get(index) {
             let _ = cpu.kick.set(kick);
         }
     }
 
-    /// Interrupts the program that one runs.
+    /// Interrupts the program that a virtual CPU runs.
     pub fn kick(&self, index: u32) {
         if let Some(kick) = self.get(index).and_then(|cpu| cpu.kick.get()) {
             kick.send();
         }
     }
 
-    /// Those that exist and do not idle.
+    /// The virtual CPUs that exist and are not idle.
     fn running(&self, state: &State<Event>) -> impl Iterator<Item = &Kick> {
         let running = self.cpus.iter().enumerate().filter(|(index, _)| !state.is_idle(*index));
         running.filter_map(|(_, cpu)| cpu.kick.get().map(|kick| &**kick))
     }
 
-    /// Interrupts one that runs.
+    /// Interrupts one running virtual CPU.
     pub fn kick_one(&self, state: &State<Event>) {
         if let Some(kick) = self.running(state).next() {
             kick.send();
         }
     }
 
-    /// Interrupts all that run.
+    /// Interrupts all running virtual CPUs.
     pub fn kick_running(&self, state: &State<Event>) {
         self.running(state).for_each(Kick::send);
     }
 
-    /// How many run.
+    /// Number of running virtual CPUs.
     pub fn count_running(&self, state: &State<Event>) -> usize {
         self.running(state).count()
     }
 
-    /// Whether any runs.
+    /// Whether any virtual CPU runs.
     pub fn any_runs(&self, state: &State<Event>) -> bool {
         self.running(state).next().is_some()
     }
 
-    /// Whether another virtual CPU can be made, and the host has a processor for it.
+    /// Whether another virtual CPU may be created and the host has a processor for it.
     fn can_grow(&self) -> bool {
         let made = self.cpus.iter().filter(|cpu| cpu.claimed.load(SeqCst)).count();
         made < self.cpus.len().min(self.most_busy)
     }
 }
 
-/// Watches for how long threads wait in keel's queue.
+/// Measures how long threads wait in keel's run queue.
 #[derive(Debug, Default)]
 pub struct QueueWatch {
-    /// What the ring said, and since when.
+    /// Last value of the ring's counter, and when it was first seen.
     seen: Option<(u32, Instant)>,
     in_vain: u32,
 }
 
 impl QueueWatch {
-    /// Looks whether the same threads still wait, and sees to a virtual CPU for them. When to look again.
+    /// If the same threads still wait, wakes or starts a virtual CPU for them. Returns the time of the next check.
     pub fn look(&mut self, now: Instant, ring: &RingEnd, cpus: &Cpus, state: &State<Event>) -> Option<Duration> {
         let any_idle =
             (0..cpus.cpus.len()).any(|index| state.is_idle(index)) && cpus.count_running(state) < cpus.most_busy;

@@ -1,8 +1,8 @@
-//! Why a pod could not run.
+//! Errors of a pod that could not run.
 
 use std::path::PathBuf;
 
-/// A failure of Hull itself (exit code 125). Each message names the thing and the remedy.
+/// A failure of Hull itself (exit code 125). Each message names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// `/dev/kvm` does not exist.
@@ -19,7 +19,7 @@ pub enum Error {
     Kvm {
         /// The ioctl.
         call: &'static str,
-        /// What it said.
+        /// The errno.
         source: std::io::Error,
     },
     /// No memory for the guest.
@@ -28,9 +28,9 @@ pub enum Error {
         reason(.source)
     )]
     Memory {
-        /// Bytes that were wanted.
+        /// Bytes requested.
         bytes: u64,
-        /// What the host said.
+        /// The errno.
         source: std::io::Error,
     },
     /// A host path that was granted can't be opened.
@@ -38,32 +38,32 @@ pub enum Error {
     Export {
         /// The path.
         path: PathBuf,
-        /// What the host said.
+        /// The errno.
         source: std::io::Error,
     },
-    /// The monitor can't lock itself up.
+    /// The monitor can't confine itself.
     #[error("jail: {0}")]
     Jail(#[from] crate::jail::Failure),
     /// A host resource is missing.
     #[error("{what}: {}; run hull doctor", reason(.source))]
     Host {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the host said.
+        /// The errno.
         source: std::io::Error,
     },
     /// A thread can't be started.
     #[error("{what}: {}; raise the limit on processes (ulimit -u, pids.max of the control group)", reason(.source))]
     Thread {
-        /// What it is for.
+        /// Purpose of the thread.
         what: &'static str,
-        /// What the host said.
+        /// The errno.
         source: std::io::Error,
     },
     /// The kernel inside the machine failed.
     #[error("keel failed: {0}")]
     Keel(String),
-    /// A mistake of Hull's own.
+    /// A bug in Hull.
     #[error("internal error: {0}")]
     Internal(&'static str),
 }

@@ -25,12 +25,12 @@ impl Event {
 
 impl Signal for Event {
     fn signal(&self) {
-        // The only failure is a counter at its maximum: then it is signalled already.
+        // write(2) fails only if the counter is at its maximum: the event is signalled already.
         let _ = self.0.write(1);
     }
 
     fn clear(&self) {
-        // EAGAIN: it was not signalled.
+        // EAGAIN: the event was not signalled.
         let _ = self.0.read();
     }
 }

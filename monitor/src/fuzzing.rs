@@ -15,14 +15,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A server over a few files, and memory of its guest.
+/// A server over a few files, and the guest's memory.
 #[derive(Debug)]
 pub struct Rig {
     memory: Arc<GuestMemory>,
     directory: std::path::PathBuf,
 }
 
-/// Random bytes as decisions.
+/// Random bytes as a source of decisions.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -32,7 +32,7 @@ impl Choices<'_> {
         Some(first)
     }
 
-    /// A number: small, near a border, or any.
+    /// A number: small, near a limit, or arbitrary.
     fn number(&mut self) -> Option<u64> {
         Some(match self.byte()? % 8 {
             0 => 0,
@@ -46,7 +46,7 @@ impl Choices<'_> {
         })
     }
 
-    /// Arguments: of an operation as many as it has, most of the time, as others are refused.
+    /// Arguments: usually as many as the operation has; others are rejected.
     fn arguments(&mut self, op: u32) -> Option<Arguments> {
         let mut all = [PodRequest::ALL, StreamRequest::ALL, FileRequest::ALL].into_iter().flatten();
         let known = all.find(|(number, _)| *number == op).map_or(MAX_ARGUMENTS, |(_, count)| *count);
@@ -79,8 +79,7 @@ impl Rig {
 
     /// Runs one input.
     ///
-    /// # Errors
-    /// When the server over the files can't be made.
+    /// # Errors If the server can't be created.
     pub fn run(&self, data: &[u8]) -> std::io::Result<()> {
         let zeros = [0u8; size_of::<Ring>()];
         self.memory.write(RING as u64, &zeros).map_err(std::io::Error::other)?;
@@ -99,10 +98,10 @@ impl Rig {
         Ok(())
     }
 
-    /// What the guest does next. `None` when the input is used up.
+    /// Performs the guest's next action. `None` at the end of the input.
     fn act(&self, action: u8, choices: &mut Choices<'_>, tail: &mut u32) -> Option<()> {
         match action % 8 {
-            // Any word anywhere, the indices of the ring among them.
+            // Any word anywhere, including the indices of the ring.
             0 => {
                 let at = choices.number()? % LARGE_PAGE_SIZE as u64 & !7;
                 let value = choices.number()?;
@@ -113,7 +112,7 @@ impl Rig {
                 let value = choices.number()? as u32;
                 self.poke(at, &value.to_le_bytes());
             }
-            // A text, for paths and names.
+            // A text for paths and names.
             2 => {
                 let at = (LARGE_PAGE_SIZE / 2) as u64 + u64::from(choices.byte()?) * 8;
                 let len = usize::from(choices.byte()? % 32);
@@ -121,7 +120,7 @@ impl Rig {
                 self.poke(at, text);
                 choices.0 = rest;
             }
-            // A request in its place.
+            // A request in the submission queue.
             _ => {
                 let op = u32::from(choices.byte()?);
                 let arguments = choices.arguments(op)?;
@@ -140,7 +139,7 @@ impl Rig {
                 self.poke((RING + slot) as u64, bytemuck::bytes_of(&request));
                 *tail = tail.wrapping_add(1);
                 self.poke((RING + core::mem::offset_of!(Ring, sub_tail)) as u64, &tail.to_le_bytes());
-                // The guest takes what came.
+                // The guest consumes the completions.
                 if action & 0x80 != 0 {
                     self.poke((RING + core::mem::offset_of!(Ring, comp_head)) as u64, &tail.to_le_bytes());
                 }
@@ -149,7 +148,7 @@ impl Rig {
         Some(())
     }
 
-    /// Writes to the guest's memory; beyond its end nothing happens.
+    /// Writes to the guest's memory; ignores writes beyond its end.
     fn poke(&self, at: u64, bytes: &[u8]) {
         let _ = self.memory.write(at, bytes);
     }

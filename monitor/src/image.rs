@@ -8,17 +8,17 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 /// Keel, linked by the build script.
 static KEEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keel.elf"));
 
-/// More bytes than the image has.
+/// Upper bound of the image's size in bytes.
 const MOST_IMAGE: u64 = 16 << 20;
 /// "HULLKEEL": first word of the image.
 const MAGIC: u64 = u64::from_le_bytes(*b"HULLKEEL");
 
-/// Where keel begins.
+/// Entry points of keel.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     /// First instruction.
     pub entry: u64,
-    /// Where `syscall` goes.
+    /// Target of `syscall`.
     pub lstar: u64,
     /// First instruction of a further virtual CPU.
     pub start_cpu: u64,
@@ -30,7 +30,7 @@ pub struct Header {
 #[derive(Debug)]
 pub struct Image {
     file: object::File<'static>,
-    /// Where keel begins.
+    /// Entry points of keel.
     pub header: Header,
 }
 
@@ -73,7 +73,7 @@ pub fn symbol(address: u64) -> Option<String> {
         .symbols()
         .filter(|s| s.kind() != SymbolKind::File && s.address() <= address && s.name().is_ok_and(|n| !n.is_empty()))
         .max_by_key(|s| s.address())?;
-    // Behind the image's end no function lies.
+    // No function lies behind the end of the image.
     let name = best.name().ok().filter(|name| *name != "__bss_end")?;
     Some(format!("{:#}+{:#x}", rustc_demangle::demangle(name), address - best.address()))
 }

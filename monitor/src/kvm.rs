@@ -1,4 +1,4 @@
-//! Opening `/dev/kvm` and learning what kind of KVM it is.
+//! Opens `/dev/kvm` and detects the kind of KVM.
 
 use crate::error::Error;
 use kvm_ioctls::{Cap, Kvm};
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// Capabilities without which no pod can run.
+/// Capabilities that a pod requires.
 const NEEDED: [(Cap, &str); 4] = [
     (Cap::UserMemory, "user memory"),
     (Cap::Ioeventfd, "ioeventfd"),
@@ -32,8 +32,8 @@ pub fn open() -> Result<Kvm, Error> {
     Ok(kvm)
 }
 
-/// Whether page faults of the guest are expensive: a software-nested KVM, recognised by a processor
-/// that shows no hardware virtualisation to this host (or whose firmware turned it off).
+/// Whether page faults of the guest are expensive: a software-nested KVM, detected by a processor that does not offer
+/// hardware virtualisation to this host (or whose firmware turned it off).
 pub fn is_software_nested() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -43,9 +43,9 @@ pub fn is_software_nested() -> bool {
     })
 }
 
-/// Whether the kernel's flags of the first processor name VMX or SVM.
+/// Whether /proc/cpuinfo lists VMX or SVM for the first processor.
 fn kernel_sees_virtualisation() -> bool {
-    // One processor's text is shorter than this; the file of a large machine takes milliseconds.
+    // The entry of one processor is shorter; reading the whole file takes milliseconds on a large machine.
     let mut text = [0; 8192];
     let n = File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text)).unwrap_or(0);
     let text = String::from_utf8_lossy(&text[..n]);

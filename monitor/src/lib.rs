@@ -1,8 +1,7 @@
 //! The monitor: the host process of one pod.
 //!
-//! It owns the virtual machine, serves its connectors and enforces the policy. Everything in guest
-//! memory is hostile input: it is copied in, bounded, validated, and answered with a typed error.
-//! Unsafe code lives in `vcpu`, `memory`, `ring` and `jail`, each block with its reason.
+//! It owns the virtual machine, serves its connectors and enforces the policy. Everything in guest memory is hostile
+//! input: it is copied in, bounded, validated, and answered with a typed error.
 
 mod clocks;
 pub mod config;

@@ -19,15 +19,15 @@ use std::sync::Arc;
 const FRAME_ENTRY: u64 = 16;
 /// Bytes of a window table entry.
 const WINDOW_ENTRY: u64 = 4;
-/// Most window of a pod: what four page directories cover.
+/// Maximum window of a pod: the range of four page directories.
 pub(crate) const WINDOW_LIMIT: u64 = 4 << 30;
 /// Free RAM at boot, beyond image and tables.
 const BOOT_FREE: u64 = 24 << 20;
-/// Of that, at least so much is on small host pages: what keel and a small program use.
+/// Part of it that is on small host pages: enough for keel and a small program.
 const SMALL_FREE: u64 = 1 << 20;
-/// What even the smallest of pods uses at once.
+/// RAM that every pod uses at boot.
 const SURELY_USED: u64 = 256 << 10;
-/// Least `--memory`.
+/// Minimum of `--memory`.
 pub const MIN_MEMORY: u64 = 32 << 20;
 const GIB: u64 = 1 << 30;
 
@@ -36,17 +36,17 @@ const GIB: u64 = 1 << 30;
 pub struct Machine {
     /// Its first virtual CPU.
     pub vcpu: Vcpu,
-    /// Makes the others.
+    /// Creates the other virtual CPUs.
     pub more: MoreCpus,
     /// Its memory.
     pub memory: Arc<GuestMemory>,
-    /// Tells keel the time.
+    /// Publishes the clocks to keel.
     pub clocks: Clocks,
     /// Keel's doorbell.
     pub doorbell: Doorbell,
 }
 
-/// Makes further virtual CPUs of a machine.
+/// Creates further virtual CPUs of a machine.
 pub struct MoreCpus {
     kvm: Kvm,
     vm: Arc<VmFd>,
@@ -56,7 +56,7 @@ pub struct MoreCpus {
 }
 
 impl MoreCpus {
-    /// Virtual CPU `index`, whose block keel has prepared.
+    /// Creates virtual CPU `index`, whose per-CPU block keel has prepared.
     pub fn make(&self, index: u32) -> Result<Vcpu, Error> {
         write_descriptors(&self.memory, index)?;
         Vcpu::new(&self.kvm, &self.vm, u64::from(index), self.entry, self.lstar)
@@ -80,8 +80,8 @@ pub(crate) fn write_descriptors(memory: &GuestMemory, index: u32) -> Result<(), 
 
 /// The port by which keel wakes the helper thread.
 ///
-/// KVM can signal an event for it without an exit, but then the end of the machine waits for a grace
-/// period of KVM's, 15 ms after that was set up. So the first rings come as exits.
+/// KVM can signal an ioeventfd for the port without an exit, but destroying the machine then waits for a grace period
+/// of KVM, which ends 15 ms after the ioeventfd was set up. So the first doorbells are exits.
 #[derive(Debug)]
 pub struct Doorbell {
     vm: Arc<VmFd>,
@@ -89,21 +89,21 @@ pub struct Doorbell {
     rings: u32,
 }
 
-/// Rings that come as exits.
+/// Number of doorbells that are exits.
 const RINGS_BY_EXIT: u32 = 16;
 
 impl Doorbell {
-    /// Readable when keel rang.
+    /// Readable after a doorbell.
     pub fn event(&self) -> &Arc<Event> {
         &self.event
     }
 
-    /// Keel rang, and the virtual CPU exited for it.
+    /// Counts a doorbell that was an exit.
     pub fn rung(&mut self) {
         self.rings = self.rings.saturating_add(1);
         if self.rings == RINGS_BY_EXIT {
             let address = IoEventAddress::Pio(u64::from(port::DOORBELL));
-            // Without it, the rings go on to come as exits.
+            // On failure the doorbells remain exits.
             let _ = self.vm.register_ioevent(self.event.eventfd(), &address, NoDatamatch);
         }
         self.event.signal();
@@ -124,7 +124,7 @@ impl Machine {
             abi::layout::KEEL_IMAGE as u64 + image_room + tables + pod.len() as u64 + BOOT_FREE,
             LARGE_PAGE_SIZE as u64,
         );
-        // The frame table must cover what exists at boot even if that is above `--memory`.
+        // The frame table must cover the RAM at boot even if that exceeds `--memory`.
         let limit = limit.max(boot);
         let image = Image::embedded()?;
         let header = image.header;
@@ -208,8 +208,8 @@ fn round_up(value: u64, to: u64) -> u64 {
     value.next_multiple_of(to)
 }
 
-/// Builds the boot page tables: keel's slot of the root, mapped with large pages for all RAM that may
-/// ever exist and for the window. Nothing else.
+/// Builds the boot page tables. They map only keel's slot of the root: all RAM up to the limit, and the window, with
+/// large pages.
 pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Error> {
     const TABLE: u64 = 7; // present, writable, for CPL 3
     const LARGE: u64 = TABLE | 0x80;

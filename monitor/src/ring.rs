@@ -1,7 +1,7 @@
 //! The monitor's end of the connector ring.
 //!
-//! The ring lies in guest memory: indices are atomics, entries are copied out once. A guest that
-//! writes nonsense gets nonsense answers; it can't make the monitor read or write elsewhere.
+//! The ring lies in guest memory: indices are atomics, entries are copied out once. A guest that writes invalid entries
+//! gets errors; it can't make the monitor access memory outside the guest's.
 #![allow(unsafe_code)]
 
 use crate::clocks::Reading;
@@ -29,7 +29,7 @@ impl RingEnd {
     /// The ring of a pod's memory, before the guest runs.
     pub fn new(memory: Arc<GuestMemory>) -> Self {
         let end = Self { memory };
-        // Zero would mean a deadline that passed long ago.
+        // Zero would be a deadline in the past.
         field!(end, deadline_ns, AtomicU64).store(u64::MAX, Ordering::SeqCst);
         end.set_duty_looks(u64::MAX);
         end
@@ -51,19 +51,19 @@ impl RingEnd {
         Some(entry)
     }
 
-    /// Whether the indices tell of more submissions than there is room for: no correct guest gets there.
+    /// Whether the indices imply more submissions than the queue holds: the guest is hostile.
     pub fn is_overrun(&self) -> bool {
         let tail = field!(self, sub_tail, AtomicU32).load(Ordering::SeqCst);
         tail.wrapping_sub(field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)) as usize > ENTRIES
     }
 
-    /// Whether a completion waits for keel.
+    /// Whether a completion is pending in the queue.
     pub fn has_completion(&self) -> bool {
         field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst)
             != field!(self, comp_head, AtomicU32).load(Ordering::SeqCst)
     }
 
-    /// Publishes a completion; `false` if the queue is full (keel will take some first).
+    /// Publishes a completion; `false` if the queue is full (keel will consume some first).
     pub fn complete(&self, completion: &Completion) -> bool {
         let tail_field = field!(self, comp_tail, AtomicU32);
         let tail = tail_field.load(Ordering::Relaxed);
@@ -71,15 +71,15 @@ impl RingEnd {
             return false;
         }
         let ring = self.memory.ring();
-        // SAFETY: the index is reduced to the queue; nobody else writes completions (callers hold the
-        // server's lock), and the guest reads them after the release of the tail.
+        // SAFETY: the index is reduced to the queue; there is no other writer of completions (callers hold the server's
+        // lock), and the guest reads them after the release of the tail.
         unsafe { (&raw const (*ring).completions[tail as usize % ENTRIES]).cast_mut().write_volatile(*completion) };
         tail_field.store(tail.wrapping_add(1), Ordering::SeqCst);
         true
     }
 
-    /// Replaces pages of the window that the host can't provide, and notifies keel; `false` if there are none. `at`: where, if
-    /// that is known.
+    /// Replaces pages of the window that the host can't provide, and notifies keel; `false` if there are none. `at`:
+    /// the faulting address, if known.
     pub fn lose_pages(&self, at: Option<u64>) -> bool {
         let any = self.memory.replace_lost_pages(at) > 0;
         if any {
@@ -88,38 +88,38 @@ impl RingEnd {
         any
     }
 
-    /// Whether keel wants the helper to poll.
+    /// Whether keel requests polling by the helper.
     pub fn poll_wanted(&self) -> bool {
         field!(self, poll_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
-    /// Whether keel wants an interrupt every tick.
+    /// Whether keel requests an interrupt every tick.
     pub fn tick_wanted(&self) -> bool {
         field!(self, tick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a completion shall interrupt the running program.
+    /// Whether a completion must interrupt the running program.
     pub fn kick_wanted(&self) -> bool {
         field!(self, kick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
-    /// End of the RAM that the guest says it has used, guest-physical.
+    /// High-water mark of the RAM that the guest has used, guest-physical.
     pub fn ram_used(&self) -> u64 {
         field!(self, ram_used, AtomicU64).load(Ordering::SeqCst)
     }
 
-    /// Odd while threads wait that any virtual CPU may run; another number each time that they do.
+    /// Sequence number: odd while threads wait in the run queue; changes each time.
     pub fn waiting(&self) -> u32 {
         field!(self, waiting, AtomicU32).load(Ordering::SeqCst)
     }
 
-    /// Tells keel that threads have waited for long.
+    /// Notifies keel that threads have waited for long.
     pub fn set_overdue(&self) {
         field!(self, overdue, AtomicU32).store(1, Ordering::SeqCst);
     }
 
-    /// Publishes a reading of the host's clocks. Only one thread at a time may call this.
-    /// `tsc` is the guest's counter then.
+    /// Publishes a reading of the host's clocks. Only one thread at a time may call this. `tsc` is the guest's counter
+    /// at the time of the reading.
     pub fn tell_clocks(&self, tsc: u64, reading: &Reading) {
         let sequence = field!(self, clocks.sequence, AtomicU32);
         let changing = sequence.load(Ordering::Relaxed) | 1;

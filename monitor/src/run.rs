@@ -1,8 +1,8 @@
-//! Running a pod: the virtual CPUs' threads, the helper thread, and what each waits for ([`state`]).
+//! Runs a pod: the threads of the virtual CPUs, the helper thread, and their waits ([`state`]).
 //!
-//! A virtual CPU's own thread serves the ring when keel exits for it and waits when keel has
-//! nothing to run for it ([`idle`]). The helper thread waits for the doorbell, the tick, deadlines while a program
-//! runs, and polls the ring when keel asks for that ([`helper`]).
+//! The thread of a virtual CPU serves the ring when keel exits for it and waits while keel has no runnable thread
+//! ([`idle`]). The helper thread waits for the doorbell, the tick and deadlines while a program runs, and polls the
+//! ring when keel requests that ([`helper`]).
 
 mod helper;
 mod idle;
@@ -29,14 +29,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after `--timeout` a pod that can't be ended takes the process with it; after twice that by SIGKILL.
+/// Time after `--timeout` after which the process ends even if the pod can't be ended; after twice that, SIGKILL.
 const STUCK: Duration = Duration::from_secs(2);
-/// How long a virtual CPU that waits for another one leaves its processor to others.
+/// How long a virtual CPU that spins for another one sleeps.
 const YIELD_NAP: Duration = Duration::from_micros(50);
-/// Exit code of a pod that ran out of `--timeout`, as timeout(1) has it.
+/// Exit code of a pod that exceeded `--timeout`, as timeout(1) has it.
 pub const EXIT_TIMEOUT: u8 = 124;
 
-/// What the threads of a monitor share.
+/// State that the monitor's threads share.
 #[derive(Debug)]
 struct Shared {
     server: Mutex<Server>,
@@ -45,22 +45,22 @@ struct Shared {
     prefault: prefault::Prefault,
     cpus: Cpus,
     clocks: Clocks,
-    /// Keel's doorbell, when it comes as an exit.
+    /// Keel's doorbell, while it is an exit.
     bell: Mutex<Doorbell>,
     doorbell: Arc<Event>,
-    /// Who waits.
+    /// Which threads wait.
     state: State<Event>,
     more: MoreCpus,
-    /// Processors that the pod may keep busy: the helper polls on one that no virtual CPU needs.
+    /// Processors that the pod may keep busy: the helper polls only if a virtual CPU leaves one idle.
     processors: usize,
     /// Threads of further virtual CPUs.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// How a further virtual CPU failed.
+    /// The first error of a further virtual CPU.
     failure: Mutex<Option<Error>>,
     end_at: Option<Instant>,
 }
 
-/// A panic of another thread while it held the lock is a bug of ours; the state is still usable for the end.
+/// A thread that panicked while it held the lock is a bug in the monitor; the state is still usable to end the pod.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,25 +70,25 @@ impl Shared {
         lock(&self.server)
     }
 
-    /// Tells keel that there is something new for it: by the virtual CPU on duty, another idle one, or by an
-    /// interrupt if keel wants that.
+    /// Notifies keel of new completions or events: wakes the virtual CPU on duty or another idle one, or interrupts a
+    /// program if keel requests that.
     fn notify(&self, force: bool) {
         if !self.state.tell_idle() && (force || self.ring.kick_wanted()) {
             self.cpus.kick_one(&self.state);
         }
     }
 
-    /// Whether the helper should see to the tick and does not know.
+    /// Whether the helper must start the tick and has not been woken for it.
     fn is_tick_missing(&self) -> bool {
         self.ring.tick_wanted() && !self.state.has_ticks() && self.cpus.any_runs(&self.state)
     }
 
-    /// Whether the helper may poll: there is a processor for it.
+    /// Whether the helper may poll: the host has an idle processor for it.
     fn may_poll(&self) -> bool {
         self.cpus.count_running(&self.state) + usize::from(self.prefault.is_busy()) < self.processors
     }
 
-    /// Whether it may begin to.
+    /// Whether the helper may start to poll.
     fn may_begin_to_poll(&self) -> bool {
         self.may_poll() && self.state.may_poll_at(clock_ns(ClockId::Monotonic))
     }
@@ -110,8 +110,8 @@ impl Shared {
     }
 }
 
-/// Runs a pod to its end; the exit code of its first program. `jailed` is called when the process is in its jail:
-/// the caller's own threads start there.
+/// Runs a pod to its end; returns the exit code of its first program. Calls `jailed` when the process is in its jail,
+/// so that the caller can start its own threads.
 pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
@@ -162,7 +162,8 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         move || {
             match shared.server.try_lock() {
                 Ok(server) => drop(attend_with(server, &shared)),
-                // Another thread serves the ring, perhaps for long: the caller handles signals and must not block on it.
+                // Another thread serves the ring, perhaps for long: the caller handles signals and must not block on
+                // the lock.
                 Err(_) => shared.state.call_helper(),
             }
             shared.notify(true);
@@ -183,7 +184,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let result = drive(&mut vcpu, 0, &shared);
     signals::set_waker(None);
     shared.finish();
-    // No thread has a failure of its own to report beyond what it noted; a panic there was printed.
+    // Ignore join errors: a thread stores its error itself, and the panic hook prints a panic.
     let threads = std::mem::take(&mut *lock(&shared.threads));
     for thread in threads {
         let _ = thread.join();
@@ -207,7 +208,7 @@ fn died(death: Death, vcpu: &Vcpu) -> Error {
     Error::Keel(crate::image::symbolise(&format!("{death}; {}", vcpu.describe())))
 }
 
-/// Runs a virtual CPU until the pod is over; how it died, if it did.
+/// Runs a virtual CPU until the pod ends; returns how it died, if it did.
 fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Death>, Error> {
     vcpu.bind_thread();
     let mut yields = 0;
@@ -227,7 +228,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
             VcpuEvent::Port(port::SERVE, _) => {
                 let mut server = shared.server();
                 server.serve();
-                server.serve_late(); // reports what was cancelled just now
+                server.serve_late(); // completes operations that were just cancelled
                 finish_if_ended(&server, shared);
                 have_watched(&mut server, shared);
                 drop(server);
@@ -241,7 +242,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
             VcpuEvent::Port(port::WAKE, cpu) => shared.state.wake(u32::from(cpu)),
             VcpuEvent::Port(port::START, cpu) => start(u32::from(cpu), shared),
             VcpuEvent::Port(port::PANIC, _) => return Ok(Some(Death::Halted)),
-            // A program wrote some port: nothing listens there.
+            // A program wrote to a port that has no device: ignored.
             VcpuEvent::Port(..) | VcpuEvent::Interrupted => {}
             VcpuEvent::Dead(Death::HostPage(at)) if lose_pages(at, shared) => shared.cpus.kick(index),
             VcpuEvent::Dead(death) => return Ok(Some(death)),
@@ -249,13 +250,13 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
     }
 }
 
-/// The host could not provide a page: whether the virtual CPU can go on without it.
+/// Handles a page that the host can't provide. Returns whether the virtual CPU can continue.
 fn lose_pages(at: Option<u64>, shared: &Shared) -> bool {
     let _nobody_maps_meanwhile = shared.server();
     shared.ring.lose_pages(at)
 }
 
-/// A virtual CPU waits for another one, whose thread may need this processor.
+/// Yields the host processor: a virtual CPU spins for another one, whose thread may need it.
 fn give_way(before: u32) {
     if before < 4 {
         std::thread::yield_now();
@@ -264,7 +265,7 @@ fn give_way(before: u32) {
     }
 }
 
-/// Makes a further virtual CPU with a thread of its own, unless it exists or the pod may not have it.
+/// Creates a further virtual CPU with a thread, unless it exists or the pod may not have it.
 fn start(index: u32, shared: &Arc<Shared>) {
     if !shared.cpus.claim(index) {
         return;
@@ -298,8 +299,8 @@ fn finish_if_ended(server: &Server, shared: &Shared) {
     }
 }
 
-/// Makes sure that a thread polls the streams that operations began to wait for just now: the virtual CPU on duty
-/// knows those that were there when it began to wait, and so does the helper.
+/// Ensures that a thread polls the streams of new operations: a virtual CPU or a helper that polls already uses the set
+/// of streams from when it began.
 fn have_watched(server: &mut Server, shared: &Shared) {
     if server.streams().take_unwatched() && !shared.state.remind_duty() {
         shared.state.call_helper();
@@ -308,11 +309,11 @@ fn have_watched(server: &mut Server, shared: &Shared) {
 
 fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     let timeout = wait.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: i64::from(w.subsec_nanos()) });
-    // EINTR (a kick) and ENOMEM: the caller checks its events in either case.
+    // Ignore EINTR (a kick) and ENOMEM: the caller checks its events in either case.
     let _ = poll(fds, timeout.as_ref());
 }
 
-/// Serves what there is. Whether anything was done.
+/// Serves the ring. Returns whether there was work.
 fn attend(shared: &Shared) -> bool {
     attend_with(shared.server(), shared)
 }

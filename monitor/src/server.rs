@@ -1,4 +1,4 @@
-//! Serving the ring: takes submissions, gives them to the connectors, publishes completions.
+//! Serves the ring: takes submissions, passes them to the connectors, publishes completions.
 
 use crate::connectors::files::{FilesConnector, Waker};
 use crate::connectors::streams::StreamsConnector;
@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Most requests that may be pending or answered but not taken; keel never has more than the ring
-/// holds, so a guest with more is hostile.
+/// Maximum number of requests that are pending or completed but not consumed; keel never has more than the ring holds,
+/// so a guest with more is hostile.
 const MAX_BACKLOG: usize = 4 * abi::ring::ENTRIES;
-/// Most requests of one pass: a guest that writes the ring while it is served must not keep the server for ever.
+/// Maximum number of requests of one pass: bounds the time in the server if a guest writes the ring meanwhile.
 const MAX_PASS: usize = 4 * abi::ring::ENTRIES;
-/// Requests of a pod that does little. One with more soon uses all memory that lies on small pages.
+/// Request limit of a small pod. A pod with more soon uses all memory that is on small pages.
 const REQUESTS_OF_SMALL: u64 = 16;
 /// Longest text of a log line or a crash report in bytes.
 const MAX_TEXT: usize = 8192;
@@ -54,12 +54,12 @@ impl Server {
         Self { memory, ring, files, streams, backlog: VecDeque::new(), ending: None, served: 0, trace_output: None }
     }
 
-    /// Lines about traced calls go there instead of standard error.
+    /// Sets the output of traced calls instead of standard error.
     pub fn with_trace_output(self, trace_output: Option<File>) -> Self {
         Self { trace_output, ..self }
     }
 
-    /// How the guest ended, once it did.
+    /// How the guest ended, if it did.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
@@ -69,7 +69,7 @@ impl Server {
         &mut self.streams
     }
 
-    /// Serves what waits in the ring. Whether anything was done.
+    /// Serves the pending submissions. Returns whether there were any.
     pub fn serve(&mut self) -> bool {
         let before = self.served;
         self.flush();
@@ -96,12 +96,13 @@ impl Server {
         self.served != before
     }
 
-    /// Whom to wake when file operations that took long are done: [`Self::serve_late`] publishes them.
+    /// Sets the waker that workers call when slow file operations are done: [`Self::serve_late`] publishes them.
     pub fn set_waker(&self, waker: Waker) {
         self.files.set_waker(waker);
     }
 
-    /// Completes late operations: those whose streams are ready, and those of files. Whether there were any.
+    /// Completes late operations: those with ready streams, and finished file operations. Returns whether there were
+    /// any.
     pub fn serve_late(&mut self) -> bool {
         let mut ready = self.streams.ready();
         ready.extend(self.files.ready());
@@ -175,7 +176,7 @@ impl Server {
             PodRequest::Log(log) => {
                 let line = text(input);
                 match &mut self.trace_output {
-                    // An error of writing the message is ignored.
+                    // Ignore write errors.
                     Some(file) if log.trace => drop(writeln!(file, "{line}")),
                     _ => drop(writeln!(std::io::stderr(), "{line}")),
                 }
@@ -188,7 +189,7 @@ impl Server {
         Ok(Some(reply))
     }
 
-    /// The payloads of a request as pieces of guest memory that exist.
+    /// The payloads of a request as checked slices of guest memory.
     fn payloads(&self, request: &Submission) -> Result<(Vec<GuestSlice>, Vec<GuestSlice>)> {
         let list = |gpa, len, is_list| self.pieces(gpa, len, is_list);
         Ok((

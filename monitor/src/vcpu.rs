@@ -17,8 +17,8 @@ const MSR_FMASK: u32 = 0xc000_0084;
 
 /// Flags that `syscall` clears: trap, direction, nested task, alignment check.
 const SYSCALL_FLAG_MASK: u64 = 0x4_4500;
-/// And the interrupt flag, where `syscall` lands in ring 0: an interrupt there would find the
-/// program's stack. Under software-nested KVM it lands at CPL 3, whence nothing could set it again.
+/// The interrupt flag too, if `syscall` enters ring 0: an interrupt there would use the program's stack. Under
+/// software-nested KVM `syscall` enters CPL 3, which could not set the flag again.
 const SYSCALL_FLAG_MASK_RING0: u64 = SYSCALL_FLAG_MASK | 0x200;
 /// CR0: PE, MP, ET, NE, WP, AM, PG.
 const CR0: u64 = 0x8005_0033;
@@ -29,14 +29,14 @@ const EFER: u64 = 0xd01;
 /// XSTATE components that programs get: x87, SSE, AVX, AVX-512.
 pub(crate) const XCR0_KNOWN: u64 = 0xe7;
 
-/// Why the virtual CPU came back to the monitor.
+/// Reason for an exit to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Keel wrote this byte to this port.
     Port(u16, u8),
     /// A signal to its thread ended the run.
     Interrupted,
-    /// It waits for nothing that could come: triple fault, HLT, or an access to nowhere.
+    /// It can't continue: triple fault, HLT, or an access to unmapped guest-physical memory.
     Dead(Death),
 }
 
@@ -49,11 +49,11 @@ pub enum Death {
     /// An access to guest-physical memory that does not exist.
     #[error("the virtual processor used memory that does not exist ({0:#x})")]
     Nowhere(u64),
-    /// The host can't provide a page: a file behind the window was cut or its disk is full, or there is no memory. The
-    /// guest-physical address, where KVM reports it.
+    /// The host can't provide a page: a file behind the window was truncated or its disk is full, or there is no
+    /// memory. The guest-physical address, if KVM reports it.
     #[error("the host can't provide a page of memory")]
     HostPage(Option<u64>),
-    /// KVM gave up.
+    /// KVM_EXIT_INTERNAL_ERROR or an unknown exit reason.
     #[error("KVM can't go on (exit reason {0})")]
     Kvm(u32),
 }
@@ -68,14 +68,14 @@ pub struct Vcpu {
     tsc_khz: u64,
 }
 
-/// Interrupts a virtual CPU from any thread.
+/// Interrupts a virtual CPU; may be sent by any thread.
 #[derive(Debug, Default)]
 pub struct Kick {
     requested: AtomicBool,
     target: Mutex<Option<Target>>,
 }
 
-/// What a kick reaches while the virtual CPU exists.
+/// Target of a kick while the virtual CPU exists.
 #[derive(Debug)]
 struct Target {
     /// Byte of the kvm_run page that makes KVM_RUN return at once.
@@ -88,21 +88,21 @@ struct Target {
 unsafe impl Send for Target {}
 
 impl Kick {
-    /// Makes the virtual CPU leave the guest, take an interrupt and look around. The flag stays until
-    /// it did, so a kick between two runs isn't lost.
+    /// Makes the virtual CPU leave the guest, take an interrupt and check for work. The flag stays set until then, so a
+    /// kick between two runs isn't lost.
     pub fn send(&self) {
         self.requested.store(true, Ordering::SeqCst);
         let target = self.target();
         let Some(target) = target.as_ref().filter(|target| target.thread != 0) else { return };
-        // SAFETY: the pointer is into the kvm_run page, which `Vcpu::drop` gives up only after it took
-        // the target away, under the lock that is held here. The kernel reads the byte at any time.
+        // SAFETY: the pointer is into the kvm_run page; `Vcpu::drop` removes the target under the lock that is held
+        // here before it unmaps the page. The kernel reads the byte at any time.
         unsafe { AtomicU8::from_ptr(target.immediate_exit.as_ptr()) }.store(1, Ordering::SeqCst);
         // SAFETY: a signal to a thread of this process; its handler does nothing.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target.thread, kick_signal()) };
     }
 
     fn target(&self) -> MutexGuard<'_, Option<Target>> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,7 +113,7 @@ fn kick_signal() -> i32 {
 
 extern "C" fn ignore_signal(_signal: i32) {}
 
-/// Lets the kick signal end KVM_RUN; once per process.
+/// Installs an empty handler so that the kick signal interrupts KVM_RUN; once per process.
 fn install_kick_handler() {
     // SAFETY: the handler does nothing; an all-zero sigaction is valid.
     unsafe {
@@ -125,7 +125,8 @@ fn install_kick_handler() {
 
 /// The host's time stamp counter.
 pub fn host_tsc() -> u64 {
-    // SAFETY: RDTSC is available to programs on every x86-64 Linux, but under prctl(PR_SET_TSC), which nobody uses here.
+    // SAFETY: RDTSC is available to programs on every x86-64 Linux, unless disabled by prctl(PR_SET_TSC), which Hull
+    // does not use.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -176,10 +177,10 @@ impl Vcpu {
         Ok(msrs.as_slice().first().map_or(0, |m| m.data))
     }
 
-    /// What the guest's counter is ahead of [`host_tsc`], which may be negative (the difference wraps).
+    /// Guest counter minus [`host_tsc`]; may be negative (the difference wraps).
     pub fn tsc_offset(&self) -> Result<u64, Error> {
         let mut best = (u64::MAX, 0);
-        // The thread may lose its processor meanwhile.
+        // Repeat: the thread may be preempted between the readings.
         for _ in 0..3 {
             let before = host_tsc();
             let guest = self.tsc()?;
@@ -189,24 +190,24 @@ impl Vcpu {
         Ok(best.1)
     }
 
-    /// What interrupts this virtual CPU.
+    /// Returns the kick of this virtual CPU.
     pub fn kick(&self) -> std::sync::Arc<Kick> {
         self.kick.clone()
     }
 
-    /// Makes the calling thread the one that runs this virtual CPU.
+    /// Makes the calling thread the target of kicks for this virtual CPU.
     pub fn bind_thread(&self) {
         if let Some(target) = self.kick.target().as_mut() {
             target.thread = rustix::thread::gettid().as_raw_nonzero().get();
         }
     }
 
-    /// Whether a kick waits to be taken.
+    /// Whether a kick is pending.
     pub fn kick_pending(&self) -> bool {
         self.kick.requested.load(Ordering::SeqCst)
     }
 
-    /// Runs the guest until it needs the monitor.
+    /// Runs the guest until the next exit to the monitor.
     pub fn run(&mut self) -> Result<Event, Error> {
         if self.kick.requested.swap(false, Ordering::SeqCst) {
             self.interrupt_due = true;
@@ -251,7 +252,7 @@ impl Vcpu {
             return Ok(());
         }
         let source = std::io::Error::last_os_error();
-        // One is queued already: that will do.
+        // An interrupt is queued already.
         if source.raw_os_error() == Some(libc::EEXIST) {
             self.interrupt_due = false;
             return Ok(());
@@ -283,8 +284,8 @@ fn supported_xcr0(cpuid: &CpuId) -> u64 {
     if all & 0xe4 == 0xe4 { all } else { all & 7 }
 }
 
-/// Segments, control registers and tables: the virtual CPU starts in ring 0 in 64-bit mode and needs
-/// only an IRETQ to go on at CPL 3.
+/// Segments, control registers and tables: the virtual CPU starts in ring 0 in 64-bit mode; a single IRETQ continues at
+/// CPL 3.
 fn set_system_registers(fd: &VcpuFd, index: u64) -> Result<(), Error> {
     let block = (DIRECT_BASE + PERCPU_BASE + index as usize * PERCPU_STRIDE) as u64;
     let mut sregs = fd.get_sregs().map_err(|e| Error::kvm("KVM_GET_SREGS", e))?;

@@ -1,4 +1,4 @@
-//! Connectors: the only ways out of a pod.
+//! Connectors: the only interfaces between a pod and the host.
 //!
 //! Each takes requests of [`abi::request`] whose arguments and payloads come from a hostile guest:
 //! it validates everything and returns an errno for bad input.
@@ -21,7 +21,7 @@ fn reply<O: Operation>(operation: O, results: Result<O::Results>) -> Result {
     results.map(|results| operation.reply(results))
 }
 
-/// What a request fails with that is no operation.
+/// Errno of a malformed request.
 pub fn errno_of(invalid: Invalid) -> Errno {
     match invalid {
         Invalid::Number => Errno::NOSYS,
@@ -31,15 +31,15 @@ pub fn errno_of(invalid: Invalid) -> Errno {
 
 /// The part of guest-physical memory in which pages of host files appear.
 pub trait Window {
-    /// Shows `len` bytes of `file` from `offset` at guest-physical `gpa`. All three are multiples of a
-    /// page; the range was not checked against the window's present size (EINVAL if outside).
+    /// Maps `len` bytes of `file` from `offset` at guest-physical `gpa`. All three are multiples of a page; the caller
+    /// has not checked the range against the window's current size (EINVAL if outside).
     fn map(&self, gpa: u64, file: BorrowedFd<'_>, offset: u64, len: u64, writable: bool) -> Result<()>;
 
-    /// Takes the pages at `gpa .. gpa + len` from the host ahead of the guest's reading, or storing. EFAULT if it can't provide
-    /// one: the file was cut, can't be read, or has no room for what would be stored.
+    /// Populates the pages at `gpa .. gpa + len` for reads, or stores, ahead of the guest. EFAULT if the host can't
+    /// provide one: the file was truncated, can't be read, or has no room for the store.
     fn populate(&self, gpa: u64, len: u64, write: bool) -> Result<()>;
 
-    /// Takes the file pages at `gpa .. gpa + len` away; what remains there must be memory that holds
-    /// no file page, so that late access is harmless.
+    /// Unmaps the file pages at `gpa .. gpa + len`; harmless memory without a file page replaces them, so that late
+    /// accesses do no harm.
     fn unmap(&self, gpa: u64, len: u64) -> Result<()>;
 }

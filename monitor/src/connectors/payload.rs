@@ -19,7 +19,7 @@ pub fn copy_in(input: &[GuestSlice], limit: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes an output piece by piece into the room that the guest offers.
+/// Writes an output piece by piece into the guest's buffers.
 #[derive(Debug)]
 pub struct Output<'a> {
     slices: &'a [GuestSlice],
@@ -30,7 +30,7 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// An output that fills `slices` from the first byte on.
+    /// An output that fills `slices` from the beginning.
     pub fn new(slices: &'a [GuestSlice]) -> Self {
         Self { slices, used: 0, room: total(slices), written: 0 }
     }
@@ -68,7 +68,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// The room that is left, without its first `skip` bytes.
+    /// The remaining room, without its first `skip` bytes.
     pub fn rest(&self, skip: usize) -> Vec<GuestSlice> {
         let mut skip = skip.saturating_add(self.used);
         let mut rest = Vec::with_capacity(self.slices.len());
@@ -82,7 +82,7 @@ impl<'a> Output<'a> {
         rest
     }
 
-    /// Appends `value` if the guest offered room for it; it may do without.
+    /// Appends `value` if the guest offered room for it; otherwise does nothing.
     pub fn put_optional<T: bytemuck::Pod>(&mut self, value: &T) -> Result<()> {
         let bytes = bytemuck::bytes_of(value);
         if bytes.len() > self.room { Ok(()) } else { self.put(bytes) }

@@ -1,9 +1,9 @@
-//! The calls of the host that a monitor makes once a pod runs.
+//! System calls that the monitor makes while a pod runs.
 
 use super::filter::{Call, Rule, Test};
 use libc::*;
 
-/// ioctls of KVM on a machine that exists. None makes another machine or a device.
+/// ioctls on an existing virtual machine. None creates another machine or a device.
 const KVM: [u32; 20] = [
     0xae03,      // KVM_CHECK_EXTENSION
     0xae41,      // KVM_CREATE_VCPU
@@ -27,7 +27,7 @@ const KVM: [u32; 20] = [
     0xc018_ae85, // KVM_TRANSLATE
 ];
 
-/// Attributes and size of a terminal; not TIOCSTI, which types in the user's name.
+/// Attributes and size of a terminal; not TIOCSTI, which would inject input.
 const TERMINAL: [u32; 9] = [
     0x5401,      // TCGETS
     0x5402,      // TCSETS
@@ -40,7 +40,7 @@ const TERMINAL: [u32; 9] = [
     0x402c_542d, // TCSETSF2
 ];
 
-/// Flags of clone(2) by which C libraries make a thread, but for the obsolete `CLONE_DETACHED`.
+/// Flags of clone(2) with which C libraries create a thread, without the obsolete `CLONE_DETACHED`.
 const THREAD: i32 = CLONE_VM
     | CLONE_FS
     | CLONE_FILES
@@ -51,9 +51,9 @@ const THREAD: i32 = CLONE_VM
     | CLONE_PARENT_SETTID
     | CLONE_CHILD_CLEARTID;
 
-/// Calls that are allowed whatever their arguments are.
+/// Calls allowed with any arguments.
 const FREE: &[(c_long, &str)] = &[
-    // Descriptors that are open.
+    // Open descriptors.
     (SYS_read, "read"),
     (SYS_write, "write"),
     (SYS_pread64, "pread64"),
@@ -84,7 +84,7 @@ const FREE: &[(c_long, &str)] = &[
     (SYS_timerfd_settime, "timerfd_settime"),
     (SYS_memfd_create, "memfd_create"),
     (SYS_pipe2, "pipe2"),
-    // Paths: which, Landlock and the way they are opened decide.
+    // Paths: Landlock and the base descriptors restrict them.
     (SYS_openat2, "openat2"),
     (SYS_newfstatat, "newfstatat"),
     (SYS_statx, "statx"),
@@ -93,12 +93,12 @@ const FREE: &[(c_long, &str)] = &[
     (SYS_lgetxattr, "lgetxattr"),
     (SYS_listxattr, "listxattr"),
     (SYS_umask, "umask"),
-    // Memory of one's own.
+    // The process's own memory.
     (SYS_brk, "brk"),
     (SYS_munmap, "munmap"),
     (SYS_mremap, "mremap"),
     (SYS_madvise, "madvise"),
-    // Threads, time, signals to oneself.
+    // Threads, time, signals to the process itself.
     (SYS_futex, "futex"),
     (SYS_set_robust_list, "set_robust_list"),
     (SYS_rseq, "rseq"),
@@ -122,7 +122,7 @@ const FREE: &[(c_long, &str)] = &[
     (SYS_exit_group, "exit_group"),
 ];
 
-/// Calls that change names and attributes of files, whatever their arguments are: only where something is granted for that.
+/// Calls that change names and attributes of files, with any arguments: only if a grant is writable.
 const CHANGES: &[(c_long, &str)] = &[
     (SYS_mkdirat, "mkdirat"),
     (SYS_symlinkat, "symlinkat"),
@@ -134,7 +134,7 @@ const CHANGES: &[(c_long, &str)] = &[
     (SYS_removexattr, "removexattr"),
 ];
 
-/// The rules for the process `pid`, which may change files of the host if they are `writable`.
+/// The rules for the process `pid`; `writable`: a grant is writable.
 pub fn rules(pid: u32, writable: bool) -> Vec<Call> {
     let call = |number: c_long, text, rule| Call { number: number as u32, text, rule };
     let when = |tests| Rule::When(vec![tests]);
@@ -191,7 +191,8 @@ pub fn rules(pid: u32, writable: bool) -> Vec<Call> {
             call(SYS_fchownat, "fchownat(an open file)", when(vec![Test::OneOf(4, vec![AT_EMPTY_PATH as u32])])),
         ]);
     }
-    // Libraries try these and have another way: C libraries for threads, Rust's to print where a panic came from.
+    // Libraries try these calls and have a fallback: C libraries for threads, Rust's standard library for panic
+    // backtraces.
     let refused = |numbers: &[c_long], errno| -> Vec<Call> {
         numbers.iter().map(|number| call(*number, "", Rule::Fail(errno))).collect()
     };
@@ -200,7 +201,7 @@ pub fn rules(pid: u32, writable: bool) -> Vec<Call> {
     calls
 }
 
-/// The allowed calls in words, by name.
+/// Descriptions of the allowed calls, by name.
 pub fn allowed() -> Vec<&'static str> {
     let calls = rules(0, true).into_iter().filter(|call| !matches!(call.rule, Rule::Fail(_)));
     let mut names: Vec<_> = calls.map(|call| call.text).collect();

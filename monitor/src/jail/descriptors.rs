@@ -1,4 +1,4 @@
-//! Descriptors that the process was started with.
+//! Inherited file descriptors.
 #![allow(unsafe_code)]
 
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
@@ -6,13 +6,13 @@ use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The standard streams that were open when the process began, a bit for each.
+/// Bitmap of the standard streams that were open at start.
 static OPEN: AtomicU8 = AtomicU8::new(0);
 
-/// Descriptors above these that were open and are kept, for as long as the process lives: no others get their numbers.
+/// Kept descriptors above these; they stay open for the life of the process, so their numbers are not reused.
 static KEPT: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
-/// Runs before Rust's runtime opens /dev/null in place of standard streams that are closed.
+/// Runs before Rust's runtime opens /dev/null for closed standard streams.
 extern "C" fn look() {
     for number in 0..3 {
         // SAFETY: a plain system call.
@@ -28,13 +28,13 @@ extern "C" fn look() {
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// Whether a standard stream was open when the process began.
+/// Whether a standard stream was open at start.
 pub fn is_standard_open(number: usize) -> bool {
     number < 3 && OPEN.load(Ordering::Relaxed) & 1 << number != 0
 }
 
-/// Closes every descriptor but the standard streams and those that are `kept`; these are not handed to programs that
-/// this process starts. Call it before anything is opened: it closes what it finds.
+/// Closes every descriptor except the standard streams and those in `kept`, which get FD_CLOEXEC. Call it before any
+/// descriptor is opened: it closes all others.
 pub fn close_inherited(kept: &[RawFd]) {
     let mut kept: Vec<RawFd> = kept.iter().copied().filter(|number| *number > 2).collect();
     kept.sort_unstable();
@@ -53,12 +53,12 @@ pub fn close_inherited(kept: &[RawFd]) {
 }
 
 fn close_range(first: RawFd, last: RawFd) {
-    // SAFETY: nothing in this process owns a descriptor above the standard streams yet: that is the obligation of the code that
-    // calls `close_inherited`.
+    // SAFETY: no code in this process owns a descriptor above the standard streams yet; the caller of `close_inherited`
+    // guarantees that.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
-/// A duplicate of a descriptor that the process was started with and that [`close_inherited`] kept. EBADF.
+/// Duplicates an inherited descriptor that [`close_inherited`] kept. EBADF.
 pub fn inherited(number: RawFd) -> Result<OwnedFd> {
     if !KEPT.lock().unwrap_or_else(PoisonError::into_inner).contains(&number) {
         return Err(Error::from_raw_os_error(libc::EBADF));

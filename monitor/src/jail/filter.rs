@@ -1,35 +1,35 @@
 //! A seccomp filter from a list of rules: a small assembler for classic BPF.
 //!
-//! The numbers are found by a binary search. The kernel runs a filter for every number when it is loaded, to
-//! learn which calls it need not ask about again: a chain of comparisons would cost ten times as much there.
-//! It translates each instruction, so a short program starts faster, too.
+//! The call number is found by binary search. When a filter is loaded, the kernel runs it for every call number to
+//! precompute which calls are always allowed; a linear chain of comparisons would make that ten times slower. It also
+//! compiles each instruction, so a short program loads faster.
 //!
-//! Only the low words of arguments are compared: the kernel itself uses no more of those that are compared
-//! (descriptors, flags, commands). Pointers can be compared with null alone.
+//! Only the low words of arguments are compared: the kernel uses only 32 bits of those arguments (descriptors, flags,
+//! commands). Pointers are compared with null only.
 
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
 /// A condition on an argument.
 #[derive(Clone, Debug)]
 pub enum Test {
-    /// It is one of these; at most 200.
+    /// Equals one of these; at most 200.
     OneOf(u8, Vec<u32>),
-    /// It is anything else.
+    /// Differs from this value.
     Not(u8, u32),
-    /// With this mask it has this value.
+    /// Equals this value under the mask.
     Masked(u8, u32, u32),
-    /// It is a null pointer.
+    /// Is a null pointer.
     Null(u8),
 }
 
-/// What happens to a call.
+/// Verdict for a call.
 #[derive(Clone, Debug)]
 pub enum Rule {
-    /// It is made.
+    /// Allow.
     Allow,
-    /// It is made if all tests of one of the lists hold.
+    /// Allow if all tests of one of the lists hold.
     When(Vec<Vec<Test>>),
-    /// It is not made and gives this errno: libraries try it and do without.
+    /// Fail with this errno: libraries try the call and have a fallback.
     Fail(i32),
 }
 
@@ -38,7 +38,7 @@ pub enum Rule {
 pub struct Call {
     /// Number (x86-64).
     pub number: u32,
-    /// Its name, and the condition in words.
+    /// Its name, and a description of the condition.
     pub text: &'static str,
     /// The rule.
     pub rule: Rule,
@@ -51,16 +51,16 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// A place in the program that is not known yet.
+/// A forward reference in the program.
 #[derive(Clone, Copy, Debug)]
 struct Label(usize);
 
-/// Where a comparison goes on.
+/// Jump target of a comparison.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// With the next instruction.
+    /// The next instruction.
     Next,
-    /// At this place, at most 255 instructions ahead.
+    /// A label, at most 255 instructions ahead.
     Near(Label),
 }
 
@@ -68,7 +68,7 @@ enum Then {
 struct Assembler {
     code: Vec<sock_filter>,
     labels: Vec<usize>,
-    /// Instructions whose targets are filled in at the end.
+    /// Jumps whose targets are patched at the end.
     branches: Vec<(usize, [Then; 2])>,
     jumps: Vec<(usize, Label)>,
 }
@@ -105,7 +105,7 @@ impl Assembler {
         self.labels[label.0] = self.code.len();
     }
 
-    /// The program; `None` if something that shall be near is far.
+    /// The program; `None` if a near label is too far.
     fn finish(mut self) -> Option<Vec<sock_filter>> {
         let distance = |from: usize, label: Label| self.labels[label.0].checked_sub(from + 1);
         for (from, label) in self.jumps {
@@ -121,7 +121,7 @@ impl Assembler {
         Some(self.code)
     }
 
-    /// Goes on behind itself if the test holds.
+    /// Falls through if the test holds.
     fn test(&mut self, test: &Test, fail: Label) {
         let low = |arg: u8| ARGUMENTS + 8 * u32::from(arg);
         match test {
@@ -151,7 +151,7 @@ impl Assembler {
         }
     }
 
-    /// What follows once the number is known to be this call's.
+    /// The code of a call's rule, after its number matched.
     fn rule(&mut self, rule: &Rule, default: Label) {
         match rule {
             Rule::Allow => self.answer(libc::SECCOMP_RET_ALLOW),
@@ -168,7 +168,7 @@ impl Assembler {
         }
     }
 
-    /// Finds the number in a sorted list.
+    /// Binary search of the number in a sorted list.
     fn search(&mut self, calls: &[(u32, Label)], allow: Label, default: Label) {
         match calls {
             [] => self.jump(default),
@@ -191,7 +191,8 @@ impl Assembler {
     }
 }
 
-/// The program for these calls; all others, and those whose tests fail, get `otherwise`. `None` if there are too many.
+/// The program for these calls; all others, and those whose tests fail, get `otherwise`. `None` if the program is too
+/// large.
 pub fn compile(mut calls: Vec<Call>, otherwise: u32) -> Option<Vec<sock_filter>> {
     calls.sort_by_key(|call| call.number);
     let mut program = Assembler::default();
@@ -230,7 +231,7 @@ pub fn compile(mut calls: Vec<Call>, otherwise: u32) -> Option<Vec<sock_filter>>
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel does, on a call's number and arguments.
+    /// Interprets a program as the kernel does, with a call's number and arguments.
     fn answer(program: &[sock_filter], arch: u32, number: u32, args: [u64; 6]) -> u32 {
         let mut data = [number, arch, 0, 0].to_vec();
         data.extend(args.iter().flat_map(|arg| [*arg as u32, (*arg >> 32) as u32]));
@@ -272,7 +273,7 @@ mod tests {
                 _ => libc::SECCOMP_RET_TRAP,
             };
             assert_eq!(run(number, [1; 6]), expected, "{number}");
-            // The calls of another architecture, and those of x32.
+            // Calls of another architecture and of x32.
             assert_eq!(answer(&program, 0x4000_0003, number, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
             assert_eq!(run(number | 0x4000_0000, [0; 6]), libc::SECCOMP_RET_TRAP);
         }

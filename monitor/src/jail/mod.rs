@@ -1,9 +1,9 @@
-//! The jail of the monitor: what remains of its rights once a guest runs.
+//! The jail of the monitor: its remaining rights while a guest runs.
 //!
-//! The virtual machine is the first wall. Should a guest break it by a mistake of the monitor or of KVM, the
-//! second is here, in the host's kernel: a seccomp filter ([`calls`] lists what it lets through), Landlock
-//! ([`paths`]), a root with nothing but the grants ([`namespaces`]), given up rights ([`rights`]) and timers ([`ends`]).
-//! docs/security.md tells what they leave.
+//! The virtual machine is the first boundary. If a guest breaks out of it through a bug in the monitor or KVM, the
+//! host's kernel enforces the second one: a seccomp filter ([`calls`] lists the allowed calls), Landlock ([`paths`]), a
+//! root directory with only the grants ([`namespaces`]), dropped capabilities ([`rights`]) and timers ([`ends`]).
+//! docs/security.md lists the remaining rights.
 
 mod calls;
 mod descriptors;
@@ -26,15 +26,15 @@ use crate::connectors::files::ExportConfig;
 use rights::check;
 use std::io::Error;
 
-/// A part of the jail that the host refused.
+/// A part of the jail that the host does not support.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {}; {remedy}", crate::error::reason(.source))]
 pub struct Failure {
     /// The part.
     pub what: &'static str,
-    /// What the host said.
+    /// The errno.
     pub source: Error,
-    /// What to do.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
@@ -45,18 +45,19 @@ impl Failure {
     }
 }
 
-/// How the process is locked up.
+/// Settings of the jail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whom it becomes, if it is the root user's.
+    /// User to change to, if the process runs as root.
     pub identity: Option<Identity>,
-    /// It also goes on where the host has no Landlock or no seccomp.
+    /// Continue without Landlock or seccomp.
     pub weak: bool,
 }
 
-/// Locks the process up for good. Threads that start later are in the jail, too; none may exist yet.
+/// Enters the jail, irrevocably. Later threads inherit it; no other thread may exist yet.
 ///
-/// `exports` are the files that the monitor goes on to open. They are opened anew where they get a root of their own.
+/// `exports` are the exports that the monitor serves. They are reopened if the process gets a root directory of its
+/// own.
 pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Failure> {
     let (landlock, seccomp) = (landlock_version().is_some(), seccomp_available());
     if !(settings.weak || landlock && seccomp) {
@@ -68,7 +69,7 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
     }
     rights::wipe_arguments();
     rights::schedule_apart();
-    // Without the filter, the process could make sockets.
+    // Without the filter the process could create sockets.
     namespaces::enter(exports, !seccomp);
     if let Some(identity) = &settings.identity {
         rights::become_user(identity)?;
@@ -83,7 +84,7 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
     filter_calls(exports.iter().any(|export| export.writable))
 }
 
-/// Whether the host's kernel has seccomp filters as the jail needs them.
+/// Whether the host's kernel supports the seccomp actions that the jail needs.
 #[allow(unsafe_code)]
 pub fn seccomp_available() -> bool {
     let action = libc::SECCOMP_RET_TRAP;
@@ -91,14 +92,14 @@ pub fn seccomp_available() -> bool {
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) }).is_ok()
 }
 
-/// Installs the filter. `writable`: files of the host may be changed.
+/// Installs the filter. `writable`: a grant is writable.
 #[allow(unsafe_code)]
 fn filter_calls(writable: bool) -> Result<(), Failure> {
     let program = filter::compile(calls::rules(std::process::id(), writable), libc::SECCOMP_RET_TRAP);
     let mut program = program.ok_or_else(|| Failure::new("seccomp", Error::other("too many rules")))?;
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // All threads, should there be others. The mitigations for speculation stay as the host's administrator set
-    // them for all processes: older kernels would slow the guest down otherwise.
+    // Apply to all threads, if there are others. Keep the administrator's global setting of speculation mitigations:
+    // older kernels would otherwise slow the guest down.
     let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     // SAFETY: the program lives across the call, which copies it.
     let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };

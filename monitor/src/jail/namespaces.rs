@@ -1,11 +1,11 @@
-//! Namespaces: which names of the host the process sees at all.
+//! Namespaces: restrict which host files the process can name.
 //!
-//! The process gets a root of its own, a small file system in memory that covers the host's. In it are the granted
-//! directories and files, as mounts of their own that lead nowhere else, and the directory of its own descriptors. The
-//! host's tree stays below as it is: to detach it, the kernel would wait for a grace period in every start.
+//! The process gets a new root: a small tmpfs mounted over the host's. It contains the granted directories and files,
+//! each as a separate mount, and the directory of the process's descriptors. The host's tree stays mounted below:
+//! detaching it would wait for a grace period at every start.
 //!
-//! This takes the right to administer the host's mounts, which root has. An ordinary user could have it in a user
-//! namespace, but there files of other users appear to belong to the overflow id: see the decision about it.
+//! This requires CAP_SYS_ADMIN over the host's mounts, which root has. An ordinary user could get it in a user
+//! namespace, but there the files of other users have the overflow id: see the decision.
 #![allow(unsafe_code)]
 
 use super::rights::check;
@@ -41,7 +41,7 @@ struct MountAttr {
     user_namespace: u64,
 }
 
-/// Where the process finds its own descriptors.
+/// Directory of the process's own descriptors.
 const DESCRIPTORS: &CStr = c"/proc/self/fd";
 
 fn descriptor(result: c_long) -> Result<OwnedFd> {
@@ -56,19 +56,19 @@ fn done(result: c_long) -> Result<()> {
     check(result).map_err(|()| Error::last_os_error())
 }
 
-/// A mount of its own of what is there, with all mounts beneath it if `flags` say so.
+/// Clones a mount at a path, with all mounts beneath it if `flags` say so.
 pub(super) fn clone_mount(dir: BorrowedFd<'_>, path: &CStr, flags: c_uint) -> Result<OwnedFd> {
     let flags = flags | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
     // SAFETY: the path lives across the call.
     descriptor(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
 }
 
-/// Restricts a mount and those beneath it: by `attributes`, and so that nothing there runs or is a device.
+/// Restricts a mount and those beneath it: by `attributes`, noexec and nodev.
 pub(super) fn set_attributes(mount: &OwnedFd, attributes: u64) -> Result<()> {
     let attributes = MountAttr {
         set: attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
         clear: 0,
-        // What the host mounts or unmounts there is seen, and nothing goes the other way.
+        // Mounts of the host propagate into it, not the other way.
         propagation: libc::MS_SLAVE,
         user_namespace: 0,
     };
@@ -85,7 +85,7 @@ pub(super) fn set_attributes(mount: &OwnedFd, attributes: u64) -> Result<()> {
     })
 }
 
-/// The mount of an export, restricted to what it may be used for.
+/// The mount of an export, restricted to its rights.
 fn export_mount(export: &ExportConfig) -> Result<OwnedFd> {
     let mount = match &export.file {
         None => clone_mount(export.dir.as_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE)?,
@@ -99,7 +99,7 @@ fn export_mount(export: &ExportConfig) -> Result<OwnedFd> {
     Ok(mount)
 }
 
-/// An empty file system in memory with room for the names of mounts.
+/// An empty tmpfs with room for mount points.
 fn empty_root() -> Result<OwnedFd> {
     // SAFETY: all texts live across the calls, and the descriptors are open.
     unsafe {
@@ -115,7 +115,7 @@ fn empty_root() -> Result<OwnedFd> {
     }
 }
 
-/// Attaches a mount at a name, on whatever is mounted there already.
+/// Attaches a mount at a name, over an existing mount.
 pub(super) fn attach(mount: &OwnedFd, dir: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
     move_mount(mount, dir, &std::ffi::CString::new(path)?, 0)
 }
@@ -131,7 +131,7 @@ fn move_mount(mount: &OwnedFd, dir: BorrowedFd<'_>, path: &CStr, flags: c_uint) 
     done(unsafe { libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), to, path.as_ptr(), flags) })
 }
 
-/// Puts the mounts beneath the new root; what the exports are opened beneath from now on.
+/// Attaches the mounts beneath the new root; returns the new base directories of the exports.
 fn furnish(
     root: &OwnedFd,
     descriptors: &OwnedFd,
@@ -150,7 +150,7 @@ fn furnish(
             attach(&mount, root.as_fd(), &path)?;
             return Ok(mount);
         };
-        // A file keeps its name, in a directory of its own.
+        // Keep the name of a file, in a separate directory.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(root, path.as_slice(), flags, Mode::empty())?;
         path.push(b'/');
@@ -162,31 +162,30 @@ fn furnish(
     mounts.into_iter().zip(exports).map(place).collect()
 }
 
-/// Lets the process see nothing of the host's tree but the exports, which are opened anew, and gives it IPC and UTS
-/// namespaces of its own, and a network without any device if `network` says so. False, with nothing changed that
-/// matters, where the host does not let it.
+/// Changes the root to one that contains only the exports, which are reopened, and unshares the IPC and UTS namespaces,
+/// and the network namespace if `network`. Returns false, with no relevant change, if the host does not permit it.
 pub fn enter(exports: &mut [ExportConfig], network: bool) -> bool {
-    // One that can't be made separate would be a way out: then all stay as they are.
+    // If one export can't be mounted separately it would be a way out: then leave all unchanged.
     let Ok(dirs) = try_enter(exports, network) else { return false };
     exports.iter_mut().zip(dirs).for_each(|(export, dir)| export.move_to(dir));
     true
 }
 
-/// Whether the host lets a monitor have namespaces of its own: tried, on a thread that ends with them.
+/// Whether the host permits these namespaces: tries it on a thread that then ends.
 pub fn available() -> bool {
     let trial = std::thread::Builder::new().spawn(|| enter(&mut [], false));
     trial.is_ok_and(|thread| thread.join().unwrap_or(false))
 }
 
 fn try_enter(exports: &[ExportConfig], network: bool) -> Result<Vec<OwnedFd>> {
-    // The host's mounts can be cloned in their own namespace only.
+    // The host's mounts can be cloned only in their own mount namespace.
     let descriptors = clone_mount(CWD, DESCRIPTORS, 0)?;
     let mounts = exports.iter().map(export_mount).collect::<Result<Vec<_>>>()?;
     let root = empty_root()?;
     let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     let network = if network { libc::CLONE_NEWNET } else { 0 };
     let everything = libc::MS_REC | libc::MS_SLAVE;
-    // SAFETY: plain system calls on texts that live across them. No other thread exists that would be left behind.
+    // SAFETY: plain system calls on strings that live across them. There is no other thread to leave behind.
     unsafe {
         done(libc::unshare(spaces | network).into())?;
         done(libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), everything, std::ptr::null()).into())?;

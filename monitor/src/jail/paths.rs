@@ -1,4 +1,4 @@
-//! Landlock: which files of the host the process may open.
+//! Landlock: restricts which files of the host the process may open.
 #![allow(unsafe_code)]
 
 use super::Failure;
@@ -9,12 +9,12 @@ use landlock::{
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 
-/// The oldest version that is used: the first one with which files can be moved between directories.
+/// The oldest supported ABI: the first that allows renames between directories.
 const OLDEST: i64 = 2;
-/// The newest that this code knows.
+/// The newest supported ABI.
 const KNOWN: ABI = ABI::V6;
 
-/// The version of Landlock that the host offers; `None`: none, or one that is too old.
+/// The host's Landlock ABI version; `None`: no Landlock, or too old.
 pub fn version() -> Option<u32> {
     const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
     // SAFETY: with this flag the call takes no structure and returns a number.
@@ -29,7 +29,7 @@ pub fn version() -> Option<u32> {
     if version >= OLDEST { u32::try_from(version).ok() } else { None }
 }
 
-/// Lets this thread, and those that it starts, open what is granted and nothing else. False if the host has no Landlock.
+/// Restricts this thread and its future threads to the granted files. False if the host has no Landlock.
 pub fn restrict(exports: &[ExportConfig]) -> Result<bool, Failure> {
     if version().is_none() {
         return Ok(false);
@@ -48,7 +48,7 @@ fn apply(exports: &[ExportConfig]) -> Result<(), landlock::RulesetError> {
         let rights = rights(export.writable);
         rules = match &export.file {
             None => rules.add_rule(PathBeneath::new(export.dir.as_fd(), rights))?,
-            // Vanished meanwhile: nothing is allowed then.
+            // The file was removed meanwhile: no access.
             Some(name) => match rustix::fs::openat(
                 &export.dir,
                 name.as_slice(),
@@ -64,7 +64,7 @@ fn apply(exports: &[ExportConfig]) -> Result<(), landlock::RulesetError> {
     Ok(())
 }
 
-/// What may be done beneath an export. Nothing is ever executed, no device made or asked.
+/// Access rights beneath an export: never execute, no device nodes, no device ioctls.
 fn rights(writable: bool) -> BitFlags<AccessFs> {
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     if !writable {

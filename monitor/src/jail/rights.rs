@@ -1,18 +1,18 @@
-//! What the process may do as such: its user, capabilities, dumps; and what it still knows of its caller.
+//! Rights of the process: user, capabilities, dumps; and removal of the caller's secrets.
 #![allow(unsafe_code)]
 
 use super::Failure;
 use crate::connectors::files::ExportConfig;
 use std::io::Error;
 
-/// Overrides permission bits of files, as the root user expects.
+/// Bypass permission checks of files, as root expects.
 const CAP_DAC_OVERRIDE: u32 = 1;
-/// The same for reading only.
+/// The same for reading and searching only.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-/// Capabilities for changes of other users' files in writable grants: owners, modes.
+/// Change other users' files in writable grants: owners, modes.
 const CAP_CHOWN: u32 = 0;
 const CAP_FOWNER: u32 = 3;
-/// Set-id bits that stay when a file is written, and capabilities of files.
+/// Keep set-id bits when a file is written; set file capabilities.
 const CAP_FSETID: u32 = 4;
 const CAP_SETFCAP: u32 = 31;
 
@@ -35,7 +35,7 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up every capability but those by which the root user works on these files: none for what everybody may read.
+/// Drops every capability except those that root needs for these exports: none for world-readable files.
 pub fn drop_capabilities(exports: &[ExportConfig]) -> Result<(), Failure> {
     let failed = |_| Failure::new("capabilities", Error::last_os_error());
     let header = Header { version: VERSION, pid: 0 };
@@ -58,7 +58,7 @@ pub fn drop_capabilities(exports: &[ExportConfig]) -> Result<(), Failure> {
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, wanted.as_ptr()) }).map_err(failed)
 }
 
-/// Who the monitor is to be.
+/// Credentials that the monitor takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// User id.
@@ -69,7 +69,7 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
-/// Takes this user and these groups, for good, if the process runs as root.
+/// Changes to this user and these groups, irrevocably, if the process runs as root.
 pub fn become_user(identity: &Identity) -> Result<(), Failure> {
     let failed = |()| Failure {
         remedy: "let hull take that user and group where it runs (CAP_SETUID, CAP_SETGID, ids that the user namespace knows)",
@@ -87,16 +87,16 @@ pub fn become_user(identity: &Identity) -> Result<(), Failure> {
     }
 }
 
-/// Wipes the arguments, but for the name of the program, and the environment that the process was started with: they
-/// may hold secrets that the pod was not given. Needed values were copied before.
+/// Overwrites the arguments, except the program's name, and the initial environment: they may contain secrets that the
+/// pod must not see. Needed values were copied before.
 pub fn wipe_arguments() {
     unsafe extern "C" {
-        /// Of the C library: the first argument.
+        /// glibc: the first argument.
         static program_invocation_name: *const libc::c_char;
     }
     // SAFETY: the C library set the pointer before `main`; it is not changed after.
     let name = unsafe { program_invocation_name };
-    // SAFETY: a plain call; the kernel put the name of the file behind the environment.
+    // SAFETY: a plain call; the kernel placed the file name behind the environment.
     let end = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
     if name.is_null() {
         return;
@@ -104,26 +104,27 @@ pub fn wipe_arguments() {
     // SAFETY: arguments are terminated.
     let len = unsafe { libc::strlen(name) } + 1;
     let start = name.addr() + len;
-    // Arguments, environment and the name of the file lie behind one another on the stack, unless something moved them.
+    // Arguments, environment and file name are contiguous on the stack, unless prctl(PR_SET_MM) moved them.
     const MOST: usize = 64 << 20;
     if start >= end || end - start > MOST {
         return;
     }
-    // SAFETY: this part of the first stack belongs to the process and holds only these strings, which are not borrowed:
-    // Rust's standard library and the C library read them anew each time, and find empty strings. No other thread exists.
+    // SAFETY: this part of the initial stack belongs to the process and contains only these strings, which are not
+    // borrowed: Rust's standard library and the C library read them anew each time, and then find empty strings. No
+    // other thread exists.
     unsafe { std::ptr::write_bytes(name.add(len).cast_mut(), 0, end - start) };
 }
 
-/// Makes the process and what it starts unable to gain rights, and keeps its memory, which is the pod's, out of
-/// dumps and from other processes of the same user.
+/// Sets no_new_privs, and protects the process's memory, which includes the pod's, against core dumps and other
+/// processes of the same user.
 pub fn restrict_process() -> Result<(), Failure> {
     let failed = |what| move |_| Failure::new(what, Error::last_os_error());
     // SAFETY: these options take plain numbers.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into()).map_err(failed("no_new_privs"))?;
         check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0).into()).map_err(failed("PR_SET_DUMPABLE"))?;
-        // The caller of `hull` may have enabled KSM for its children: the time of a write would reveal merged pages.
-        // Hosts that know nothing of this do not do it.
+        // The caller of `hull` may have enabled KSM for its children: write latency would reveal merged pages. Ignore
+        // errors of hosts without this option.
         libc::prctl(PR_SET_MEMORY_MERGE, 0, 0, 0, 0);
     }
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
@@ -131,14 +132,14 @@ pub fn restrict_process() -> Result<(), Failure> {
         .map_err(|source| Failure::new("RLIMIT_CORE", source))
 }
 
-/// Keeps programs of others, other pods among them, off the processor core whose other hardware thread runs this process,
-/// where the host's kernel can do that (it has several threads per core, and core scheduling is built in).
+/// Enables core scheduling, so that other programs and pods do not share a processor core with this process, if the
+/// host supports it (SMT, CONFIG_SCHED_CORE).
 pub fn schedule_apart() {
-    // SAFETY: the option takes plain numbers. That it fails where there is nothing to be kept apart is no failure.
+    // SAFETY: the option takes plain numbers. Ignore the error of a host without SMT.
     unsafe { libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_CREATE, 0, SCOPE_PROCESS, 0) };
 }
 
-/// Whether [`schedule_apart`] has an effect here.
+/// Whether [`schedule_apart`] has an effect on this host.
 pub fn can_schedule_apart() -> bool {
     let mut cookie = 0_u64;
     // SAFETY: the pointer is to a local.

@@ -1,7 +1,7 @@
-//! Ends of the process that are not its own choice: a forbidden call, a fault, a time limit that it does not keep.
+//! Forced ends of the process: a forbidden call, a fault, an exceeded time limit.
 //!
-//! Each has a documented exit code and, if it is a mistake of Hull's, one line. The handlers allocate nothing and wait
-//! for nobody.
+//! Each has a documented exit code and, if it is a bug in Hull, one line of text. The handlers do not allocate and take
+//! no locks.
 #![allow(unsafe_code)]
 
 use super::Failure;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Hull itself failed.
 const EXIT_FAILURE: c_int = 125;
 
-/// What the kernel passes to a handler: `siginfo_t`, of 128 bytes, of which only the first are looked at.
+/// `siginfo_t` (128 bytes); only the first fields are declared.
 #[repr(C)]
 struct Info {
     signal: c_int,
@@ -31,7 +31,7 @@ struct Info {
 
 type Handler = extern "C" fn(c_int, *const Info, *const libc::c_void);
 
-/// Has `handler` take a signal, on the alternate stack of its thread if that has one, with all signals blocked.
+/// Installs `handler` for a signal, on the thread's alternate stack if it has one, with all signals blocked.
 fn take(signal: c_int, handler: Handler, flags: c_int) -> Result<(), Failure> {
     // SAFETY: the handlers of this module make only system calls. An all-zero sigaction is valid, and so is the
     // pointer to it.
@@ -45,30 +45,30 @@ fn take(signal: c_int, handler: Handler, flags: c_int) -> Result<(), Failure> {
     check(result.into()).map_err(|()| Failure::new("a handler of signals", Error::last_os_error()))
 }
 
-/// Puts the terminal in order and ends the process.
+/// Restores the terminal and ends the process.
 fn end(code: c_int) -> ! {
     TerminalGuard::restore_from_handler();
     // SAFETY: a plain system call.
     unsafe { libc::_exit(code) }
 }
 
-/// Prints a line to standard error from a handler.
+/// Prints a line to standard error from a signal handler.
 fn print(text: std::fmt::Arguments<'_>) {
     let mut line = [0; 200];
     let mut left = line.as_mut_slice();
-    // The texts are shorter than the line.
+    // The buffer is longer than all messages.
     let _ = left.write_fmt(text);
     let len = 200 - left.len();
     // SAFETY: a plain system call on a buffer that lives.
     unsafe { libc::write(2, line.as_ptr().cast(), len) };
 }
 
-/// Has a call that the filter forbids end the process with a message.
+/// Makes calls that the filter forbids end the process with a message.
 pub fn report_violations() -> Result<(), Failure> {
     take(libc::SIGSYS, violated, 0)
 }
 
-/// Handler of SIGSYS, which the filter raises instead of a call.
+/// Handler of SIGSYS, which the filter raises for a forbidden call.
 extern "C" fn violated(_signal: c_int, info: *const Info, _context: *const libc::c_void) {
     // SAFETY: the kernel passes a siginfo_t that lives during the handler.
     let number = unsafe { (*info).call }.unsigned_abs();
@@ -78,11 +78,11 @@ extern "C" fn violated(_signal: c_int, info: *const Info, _context: *const libc:
     end(EXIT_FAILURE);
 }
 
-/// Signals that a mistake of the process raises.
+/// Signals of faults in the process.
 const FAULTS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
 
-/// Has faults of the process (also a stack that overflows, and abort(3)) end it with a message and code 125. The same
-/// signals from others end it as they do any program.
+/// Makes faults of the process (including a stack overflow and abort(3)) end it with a message and code 125. The same
+/// signals from other processes have their default action.
 pub fn report_faults() -> Result<(), Failure> {
     FAULTS.into_iter().try_for_each(|signal| take(signal, faulted, 0))
 }
@@ -92,7 +92,7 @@ extern "C" fn faulted(signal: c_int, info: *const Info, _context: *const libc::c
     let (code, value) = unsafe { ((*info).code, (*info).value) };
     // SAFETY: a plain system call.
     let own = unsafe { libc::getpid() };
-    // Of a signal that a process sent, the value is that process and its user.
+    // For a signal sent by a process, the value is that process and its user.
     if code <= 0 && value as u32 != own.unsigned_abs() {
         TerminalGuard::restore_from_handler();
         // SAFETY: plain system calls. The signal is blocked here and ends the process when the handler returns.
@@ -112,24 +112,23 @@ extern "C" fn faulted(signal: c_int, info: *const Info, _context: *const libc::c
     end(EXIT_FAILURE);
 }
 
-/// When the process ends with code 124 if it lives, in nanoseconds of `CLOCK_MONOTONIC`; all ones: never.
+/// Time after which the process ends with code 124, in ns of `CLOCK_MONOTONIC`; `u64::MAX`: never.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 fn monotonic_ns() -> u64 {
     crate::server::clock_ns(rustix::time::ClockId::Monotonic)
 }
 
-/// Has the host's kernel end the process some time after `limit`, whatever it does: the calls that could change these
-/// timers are not among those that the jail allows.
+/// Makes the host's kernel end the process some time after `limit`, even if it hangs or is compromised: the jail does
+/// not allow the calls that could change these timers.
 ///
-/// At the limit SIGCONT lets a process that was stopped go on, so that it can end the pod. If it has not done that
-/// `grace` later (a call of the host may wait for ever, for a file system whose server is gone or a reader of standard
-/// error that does not read), the handler ends it with code 124. If even that can't run, SIGKILL comes after another
-/// `grace`.
+/// At the limit SIGCONT continues a stopped process, so that it can end the pod. If it has not ended `grace` later (a
+/// system call may block for ever, on an unreachable network file system or a full pipe on standard error), the handler
+/// ends it with code 124. If the handler can't run either, SIGKILL follows after another `grace`.
 pub fn limit_time(limit: Duration, grace: Duration) -> Result<(), Failure> {
     let overdue = limit.saturating_add(grace);
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    // A little earlier than the timer's second expiry.
+    // Shortly before the timer's second expiry.
     let end = monotonic_ns().saturating_add(ns(overdue.saturating_sub(grace / 8)));
     OVERDUE_NS.store(end, Ordering::SeqCst);
     take(libc::SIGCONT, time_passed, libc::SA_RESTART)?;
@@ -137,14 +136,14 @@ pub fn limit_time(limit: Duration, grace: Duration) -> Result<(), Failure> {
     set_timer(libc::SIGKILL, overdue.saturating_add(grace), Duration::ZERO)
 }
 
-/// Handler of SIGCONT, which is sent by the timer and by processes that continue a stopped one.
+/// Handler of SIGCONT, which the timer sends, and any process that continues a stopped one.
 extern "C" fn time_passed(_signal: c_int, _info: *const Info, _context: *const libc::c_void) {
     if monotonic_ns() >= OVERDUE_NS.load(Ordering::SeqCst) {
         end(EXIT_TIMEOUT.into());
     }
 }
 
-/// Sends `signal` to this process after a time, then again and again if `interval` is not zero.
+/// Sends `signal` to this process after a delay, then periodically if `interval` is not zero.
 fn set_timer(signal: c_int, after: Duration, interval: Duration) -> Result<(), Failure> {
     let failed = |()| {
         const WHAT: &str = "the timer of --timeout";
@@ -155,7 +154,7 @@ fn set_timer(signal: c_int, after: Duration, interval: Duration) -> Result<(), F
         }
         Failure::new(WHAT, source)
     };
-    // Longer than any machine runs.
+    // Maximum of the timer; longer than any uptime.
     const LONGEST: u64 = 1 << 32;
     let spec = |time: Duration| libc::timespec {
         tv_sec: time.as_secs().min(LONGEST) as i64,
@@ -173,7 +172,7 @@ fn set_timer(signal: c_int, after: Duration, interval: Duration) -> Result<(), F
     }
 }
 
-/// When a limit that begins now ends; `None` for one beyond all time.
+/// End of a limit that begins now; `None` if out of range.
 pub fn end_of(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit)
 }

@@ -1,7 +1,7 @@
 //! Guest memory as the source and target of copies and of host reads and writes.
 //!
-//! The guest may change its memory at any moment. So no Rust reference to it ever exists: bytes are
-//! copied in or out through raw pointers, or the kernel moves them (`preadv2`, `pwritev2`).
+//! The guest may change its memory at any moment. So there are no Rust references to it: bytes are copied in or out
+//! through raw pointers, or the kernel moves them (`preadv2`, `pwritev2`).
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -15,8 +15,8 @@ pub struct GuestSlice {
     copyable: bool,
 }
 
-// SAFETY: a `GuestSlice` is an address and a length; its maker guaranteed (`new`) that the range
-// is valid in the whole process for as long as the slice is used, so the thread doesn't matter.
+// SAFETY: a `GuestSlice` is an address and a length; the caller of its constructor guaranteed that the range is valid
+// in the whole process for as long as the slice is used, on any thread.
 unsafe impl Send for GuestSlice {}
 // SAFETY: as above; all access goes through raw pointers, none of it forms a reference.
 unsafe impl Sync for GuestSlice {}
@@ -25,8 +25,8 @@ impl GuestSlice {
     /// Guest RAM: anonymous memory that the monitor itself may read and write.
     ///
     /// # Safety
-    /// `ptr .. ptr + len` must stay mapped readable and writable, not backed by a file that others
-    /// else can cut, and unused by any Rust reference, for as long as the slice or a copy of it is used.
+    /// `ptr .. ptr + len` must stay mapped readable and writable, not backed by a file that others can truncate, and
+    /// unused by any Rust reference, for as long as the slice or a copy of it is used.
     pub unsafe fn ram(ptr: *mut u8, len: usize) -> Self {
         Self { ptr, len, copyable: true }
     }
@@ -65,8 +65,8 @@ impl GuestSlice {
         if !self.copyable || to.len() > self.len {
             return Err(Errno::FAULT);
         }
-        // SAFETY: the range is mapped (`ram`) and within the slice; `to` is ours alone. The guest may
-        // write at the same time: the bytes are then arbitrary, which every reader must expect anyway.
+        // SAFETY: the range is mapped (`ram`) and within the slice; `to` is exclusively borrowed. The guest may write
+        // at the same time: the bytes are then arbitrary, which every reader must expect anyway.
         unsafe { std::ptr::copy_nonoverlapping(self.ptr, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
@@ -87,26 +87,26 @@ pub fn total(slices: &[GuestSlice]) -> usize {
     slices.iter().fold(0, |sum, slice| sum.saturating_add(slice.len))
 }
 
-/// Pieces that one call to the kernel takes (`UIO_MAXIOV`).
+/// Maximum number of segments of one system call (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
 
-/// What a transfer does with the position of the file.
+/// File position of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Transfer at this offset, leave the position alone.
+    /// Transfer at this offset, without the file position.
     At(i64),
-    /// Use and move the position.
+    /// Use and advance the file position.
     Current,
-    /// Write at the end; the position is then behind what was written.
+    /// Append; the file position is then the end of the written bytes.
     Append,
 }
 
-/// How a transfer may wait.
+/// Blocking behaviour of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// As the descriptor says.
+    /// As the descriptor's flags say.
     Default,
-    /// EAGAIN instead of waiting; EOPNOTSUPP if this kind of file can't promise that.
+    /// EAGAIN instead of blocking; EOPNOTSUPP if the file does not support RWF_NOWAIT.
     Never,
 }
 
@@ -127,7 +127,7 @@ fn transfer(fd: BorrowedFd<'_>, slices: &[GuestSlice], position: Position, wait:
         flags |= libc::RWF_NOWAIT;
     }
     loop {
-        // SAFETY: every vector covers memory that its `GuestSlice` vouches for; the list outlives the call.
+        // SAFETY: each iovec covers the memory of a `GuestSlice`, which is valid; the list outlives the call.
         let moved = unsafe {
             let (fd, count) = (fd.as_raw_fd(), list.len() as libc::c_int);
             if write {

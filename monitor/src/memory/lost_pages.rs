@@ -1,4 +1,5 @@
-//! Pages of the window that the host can't provide: their file was cut or can't be read, or a store has no room on its disk.
+//! Pages of the window that the host can't provide: the file was truncated or can't be read, or a store has no room on
+//! its disk.
 #![allow(unsafe_code)]
 
 use super::GuestMemory;
@@ -9,13 +10,13 @@ use rustix::fs::MemfdFlags;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Pages with the content of what could not be stored to; the oldest is used again.
+/// Number of copies of pages that can be read but not stored to; the oldest is reused.
 const COPIES: u64 = 16;
 
-/// The memory that is shown in the place of lost pages: the same few pages in all places, so that a guest gains none.
+/// Memory that replaces lost pages: the same few pages everywhere, so that a guest gains no memory.
 #[derive(Debug)]
 pub(super) struct Substitutes {
-    /// Page 0 is for all that can't be read, the others are copies.
+    /// Page 0 replaces all unreadable pages, the others are copies.
     fd: OwnedFd,
     next: AtomicU64,
 }
@@ -29,7 +30,7 @@ impl Substitutes {
     }
 }
 
-/// What the host can't do with a page.
+/// Operation that the host can't do on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// Read it.
@@ -39,9 +40,9 @@ enum Lost {
 }
 
 impl GuestMemory {
-    /// Puts memory of the monitor in the place of pages of the window that the host can't provide, so that the virtual CPU
-    /// can go on. `at` is the page that it wanted, guest-physical, if that is known; else they are sought, first those that
-    /// can't be read, then those that can't be stored to. How many there were.
+    /// Replaces pages of the window that the host can't provide by memory of the monitor, so that the virtual CPU can
+    /// continue. `at` is the faulting guest-physical address, if known; otherwise searches first for pages that can't
+    /// be read, then for pages that can't be stored to. Returns the number of replaced pages.
     pub fn replace_lost_pages(&self, at: Option<u64>) -> usize {
         let end = self.window_end.load(Ordering::Acquire) - WINDOW_BASE as u64;
         if let Some(at) = at {
@@ -52,13 +53,14 @@ impl GuestMemory {
         let pages = |piece: u64| (piece..piece + LARGE_PAGE_SIZE as u64).step_by(PAGE_SIZE);
         let unreadable = pieces().filter(|piece| !self.provides(*piece, LARGE_PAGE_SIZE, libc::MADV_POPULATE_READ));
         let lost: usize = unreadable.flat_map(pages).map(|at| self.replace_if_unreadable(at)).sum();
-        // Stores take room on the disk for holes, so this is tried only where nothing else explains the fault.
+        // Populating for stores allocates disk blocks for holes, so try it only if nothing else explains the fault.
         if lost > 0 { lost } else { pieces().flat_map(pages).map(|at| self.replace_if_lost(at)).sum() }
     }
 
-    /// Whether the host has the pages of the window at `at` for an access; also true if they may not be accessed so.
+    /// Whether the host can populate the window pages at `at` for an access; also true if the mapping forbids that
+    /// access.
     fn provides(&self, at: u64, len: usize, advice: libc::c_int) -> bool {
-        // SAFETY: the range lies in the window's reservation; taking its pages ahead changes no content.
+        // SAFETY: the range lies in the window's reservation; populating pages changes no content.
         let result = unsafe { libc::madvise(self.window.at(at).cast(), len, advice) };
         result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
     }
@@ -82,11 +84,11 @@ impl GuestMemory {
         let fd = self.substitutes.fd.as_raw_fd();
         let offset = match lost {
             Lost::Content => 0,
-            // Another virtual CPU may read it before keel has taken it away.
+            // Another virtual CPU may read it before keel has unmapped it.
             Lost::Room => {
                 let next = 1 + self.substitutes.next.fetch_add(1, Ordering::Relaxed) % COPIES;
                 let offset = (next * PAGE) as libc::off_t;
-                // SAFETY: the kernel copies from the window's reservation; it answers EFAULT where there is no page.
+                // SAFETY: the kernel copies from the window's reservation; it returns EFAULT if there is no page.
                 unsafe { libc::pwrite(fd, self.window.at(at).cast(), PAGE_SIZE, offset) };
                 offset
             }
@@ -106,7 +108,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::sync::Arc;
 
-    /// The places of lost pages share a few pages of memory, whatever is stored there.
+    /// The places of lost pages share a few pages of memory, even after stores.
     #[test]
     fn lost_pages_are_no_memory() {
         const LEN: u64 = 8 << 20;
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!(memory.replace_lost_pages(Some(gpa - 1)), 0);
         assert_eq!(memory.replace_lost_pages(None) as u64, LEN / PAGE - 2);
         for at in (PAGE..LEN).step_by(PAGE_SIZE) {
-            // SAFETY: a mapped page of the window without other users.
+            // SAFETY: a mapped page of the window that nothing else uses.
             unsafe { memory.window.at(at).write_volatile(1) };
         }
         let used = rustix::fs::fstat(&memory.substitutes.fd).unwrap().st_blocks as u64 * 512;
@@ -140,7 +142,7 @@ mod tests {
             Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
         };
         let inside = maps.lines().filter(|line| range(line).is_some_and(|(start, end)| start < to && end > from));
-        // No anonymous memory among them.
+        // The mapping contains no anonymous memory.
         assert!(inside.clone().count() > 1 && inside.clone().all(|line| line.contains('/')), "{maps}");
     }
 }

@@ -1,8 +1,8 @@
 //! Memory of the virtual machine: RAM that grows in slots, and the window for pages of host files.
 //!
-//! Both are address ranges that are reserved once and opened piece by piece: a slot of KVM costs
-//! host memory and time in proportion to its size, so nothing is added before the guest needs it.
-//! No Rust reference to guest memory ever exists; see [`io::GuestSlice`].
+//! Both are address ranges that are reserved once and made accessible piece by piece: a KVM memory slot costs host
+//! memory and time in proportion to its size, so none is added before the guest needs it. There are no Rust references
+//! to guest memory; see [`io::GuestSlice`].
 #![allow(unsafe_code)]
 
 pub mod io;
@@ -18,15 +18,15 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What stays on small host pages before and after keel's image at boot is little and sparse. The image itself lies on
-/// a huge one: a fault there costs as much for 2 MiB as for 4 KiB, and nearly all of it is written anyway.
+/// At boot, RAM before and after keel's image is used sparsely and stays on small host pages. The image itself is on a
+/// huge page: a fault there costs as much for 2 MiB as for 4 KiB, and nearly all of it is written anyway.
 const IMAGE_END: u64 = (KEEL_IMAGE + LARGE_PAGE_SIZE) as u64;
-/// RAM is added at least by this much.
+/// RAM grows by at least this much.
 const RAM_STEP: u64 = 64 << 20;
-/// The window is opened by this much.
+/// The window grows by this much.
 const WINDOW_STEP: u64 = 64 << 20;
 
-/// An address range of the monitor, given back when dropped.
+/// An address range of the monitor, unmapped when dropped.
 #[derive(Debug)]
 struct Reservation {
     start: *mut u8,
@@ -83,7 +83,7 @@ pub struct GuestMemory {
     ram: Reservation,
     ram_limit: u64,
     huge_from: u64,
-    /// What is taken from the host ahead ends here.
+    /// End of the populated small pages.
     small_from: AtomicU64,
     ram_end: AtomicU64,
     window: Reservation,
@@ -94,9 +94,9 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Memory with `boot` bytes of RAM (a multiple of a large page), which may grow to `ram_limit`. From `huge_from` on it
-    /// lies on huge pages of the host, which are cheap for a pod that uses much; one that uses little is small below. A
-    /// `window_limit` of 0: no file is ever mapped.
+    /// Creates memory with `boot` bytes of RAM (a multiple of a large page), which may grow to `ram_limit`. From
+    /// `huge_from` on it is on huge pages of the host, which are cheaper for a pod that uses much memory; a pod that
+    /// uses little stays on the small pages below. With a `window_limit` of 0 no file is ever mapped.
     pub fn new(vm: Arc<VmFd>, boot: u64, huge_from: u64, ram_limit: u64, window_limit: u64) -> Result<Self, Error> {
         let memory = Self {
             vm,
@@ -105,7 +105,7 @@ impl GuestMemory {
             huge_from,
             small_from: AtomicU64::new(huge_from),
             ram_end: AtomicU64::new(0),
-            // Without a window, one page to which nothing leads.
+            // Without a window, one unused page.
             window: Reservation::new(window_limit.max(PAGE_SIZE as u64))?,
             window_limit,
             window_end: AtomicU64::new(WINDOW_BASE as u64),
@@ -121,7 +121,7 @@ impl GuestMemory {
         self.ram_end.load(Ordering::Acquire)
     }
 
-    /// Adds RAM so that at least `wanted` bytes more exist, or what the limit leaves. The new end.
+    /// Grows RAM by at least `wanted` bytes, or up to the limit. Returns the new end.
     pub fn grow_ram(&self, wanted: u64) -> Result<u64, Error> {
         let end = self.ram_end();
         let step = wanted.max(RAM_STEP).min(self.ram_limit - end) / LARGE_PAGE_SIZE as u64 * LARGE_PAGE_SIZE as u64;
@@ -143,7 +143,7 @@ impl GuestMemory {
         for huge in [KEEL_IMAGE as u64..IMAGE_END, self.huge_from..u64::MAX] {
             let (from, to) = (huge.start.max(start), huge.end.min(start + len));
             if from < to {
-                // SAFETY: as above. Huge pages are a matter of speed: a host without them may refuse.
+                // SAFETY: as above. Ignore errors: huge pages only improve speed.
                 unsafe { libc::madvise(self.ram.at(from).cast(), (to - from) as usize, libc::MADV_HUGEPAGE) };
             }
         }
@@ -152,7 +152,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Opens more of the window. The new end (guest-physical).
+    /// Grows the window. Returns the new end (guest-physical).
     pub fn grow_window(&self, wanted: u64) -> Result<u64, Error> {
         let end = self.window_end.load(Ordering::Acquire);
         let left = self.window_limit - (end - WINDOW_BASE as u64);
@@ -198,32 +198,32 @@ impl GuestMemory {
         Err(Errno::FAULT)
     }
 
-    /// Takes RAM from the host before the guest touches it: one call for many pages is cheaper than their faults.
+    /// Populates RAM before the guest touches it: one call for many pages is cheaper than their faults.
     pub fn populate(&self, gpa: u64, len: u64) {
         self.small_from.store(gpa.saturating_add(len), Ordering::Relaxed);
         self.take(gpa, len);
     }
 
-    /// The same for what of keel's image, which ends at `end`, does not lie on its huge page.
+    /// The same for the part of keel's image, which ends at `end`, that is not on its huge page.
     pub fn populate_image(&self, end: u64) {
         self.take(IMAGE_END, end.saturating_sub(IMAGE_END));
     }
 
     fn take(&self, gpa: u64, len: u64) {
         if gpa.checked_add(len).is_some_and(|end| end <= self.ram_end()) {
-            // SAFETY: inside RAM; contents stay. A host that can't leaves it to faults.
+            // SAFETY: inside RAM; the content does not change. On failure the pages are populated by faults.
             unsafe { libc::madvise(self.ram.at(gpa).cast(), len as usize, libc::MADV_POPULATE_WRITE) };
         }
     }
 
-    /// Takes the rest of the RAM on small pages from the host: the guest is about to use it.
+    /// Populates the rest of the RAM on small pages: the guest is about to use it.
     pub fn warm(&self) {
         let from = self.small_from.load(Ordering::Relaxed);
         self.populate(from, self.huge_from.saturating_sub(from));
     }
 
-    /// Takes the 2 MiB of RAM at `gpa` from the host, ahead of the guest; false if they don't lie on huge pages, or do not
-    /// exist yet.
+    /// Populates the 2 MiB of RAM at `gpa` ahead of the guest; false if they are not on a huge page, or do not exist
+    /// yet.
     pub fn take_large(&self, gpa: u64) -> bool {
         let large = LARGE_PAGE_SIZE as u64;
         let exists = gpa.checked_add(large).is_some_and(|end| end <= self.ram_end());
@@ -234,7 +234,7 @@ impl GuestMemory {
         true
     }
 
-    /// Where RAM on huge pages begins.
+    /// Start of the RAM on huge pages.
     pub fn huge_from(&self) -> u64 {
         self.huge_from
     }
@@ -245,7 +245,7 @@ impl GuestMemory {
         slice.and_then(|s| s.write(bytes)).map_err(|_| Error::Internal("the boot memory is too small"))
     }
 
-    /// Gives RAM back to the host; it reads as zeros afterwards.
+    /// Returns RAM to the host; it reads as zeros afterwards.
     pub fn release(&self, gpa: u64, len: u64) -> Result<(), Errno> {
         let end = gpa.checked_add(len).ok_or(Errno::INVAL)?;
         if !gpa.is_multiple_of(PAGE_SIZE as u64) || !len.is_multiple_of(PAGE_SIZE as u64) || end > self.ram_end() {
@@ -286,7 +286,7 @@ impl Window for GuestMemory {
     fn populate(&self, gpa: u64, len: u64, write: bool) -> Result<(), Errno> {
         let host = self.window_range(gpa, len)?;
         let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-        // SAFETY: the range lies in the window's reservation; taking its pages ahead changes no content.
+        // SAFETY: the range lies in the window's reservation; populating pages changes no content.
         let result = unsafe { libc::madvise(host.cast(), len as usize, advice) };
         if result == 0 { Ok(()) } else { Err(last_errno()) }
     }
@@ -300,12 +300,12 @@ impl Window for GuestMemory {
     }
 }
 
-/// Takes constant bytes of this program out of its resident memory; a later use reads them from the file again.
+/// Drops constant bytes of this program from its resident memory; a later access reads them from the file again.
 pub fn forget(bytes: &'static [u8]) {
     let start = bytes.as_ptr().map_addr(|a| a.next_multiple_of(PAGE_SIZE));
     let len = bytes.as_ptr_range().end.addr().saturating_sub(start.addr()) / PAGE_SIZE * PAGE_SIZE;
-    // SAFETY: whole pages of a constant, which the loader mapped read-only from the program's file:
-    // their content comes back from there.
+    // SAFETY: whole pages of a constant, which the loader mapped read-only from the program's file; later accesses read
+    // them from there.
     unsafe { libc::madvise(start.cast_mut().cast(), len, libc::MADV_DONTNEED) };
 }
 

@@ -1,4 +1,4 @@
-//! The helper thread: what happens while virtual CPUs run.
+//! The helper thread: its work while virtual CPUs run.
 
 use super::{Shared, Words, attend, prefault, wait_for};
 use crate::cpus::QueueWatch;
@@ -8,19 +8,19 @@ use rustix::time::ClockId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Length of a tick: what a thread may run while others wait.
+/// Length of a tick: the time slice of a thread while others are runnable.
 const TICK: Duration = Duration::from_millis(10);
 /// How long the helper polls an empty ring before it sleeps.
 const POLL_PATIENCE: Duration = Duration::from_micros(500);
-/// Looks at the ring before other threads of the host get a chance: some 20 us.
+/// Polls between two sched_yield calls: some 20 us.
 const LOOKS: u32 = 600;
-/// A processor that was given away for longer than this is one that others need.
+/// If sched_yield takes longer than this, other threads need the processor.
 const GIVEN_AWAY: Duration = Duration::from_micros(300);
-/// Times in a row that the helper may poll in vain.
+/// Maximum number of consecutive unsuccessful polling phases.
 const MOST_IN_VAIN: u32 = 3;
 /// How long the helper does not poll after either.
 const RESPITE: Duration = Duration::from_millis(20);
-/// How long the helper polls before it checks ticks, deadlines and the time limit again.
+/// Maximum polling time between checks of ticks, deadlines and the time limit.
 const POLL_STRETCH: Duration = Duration::from_millis(5);
 
 /// The helper thread.
@@ -32,7 +32,7 @@ pub(super) fn help(shared: &Arc<Shared>) {
         let now = Instant::now();
         shared.check_timeout();
         shared.clocks.tell(now, &shared.ring);
-        // While no virtual CPU waits for the streams, this thread does.
+        // While no virtual CPU polls the streams, this thread does.
         let unattended = !shared.state.has_duty();
         let mut wait = shared.end_at.map(|end| end.saturating_duration_since(now));
         let mut until = |left: Duration| wait = Some(wait.map_or(left, |w| w.min(left)));
@@ -54,7 +54,7 @@ pub(super) fn help(shared: &Arc<Shared>) {
         }
         let deadline = shared.ring.deadline_ns();
         if deadline != u64::MAX {
-            // Also while a virtual CPU is on duty: it may leave.
+            // Also while a virtual CPU is on duty: it may stop idling.
             let left = deadline.saturating_sub(clock_ns(ClockId::Monotonic));
             if left == 0 {
                 if !shared.state.duty_checks_by(deadline) {
@@ -73,7 +73,7 @@ pub(super) fn help(shared: &Arc<Shared>) {
             let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
             clock_ns(ClockId::Monotonic).saturating_add(wait)
         });
-        // What keel asked for before it could see `looks`, it did not ring for.
+        // keel did not ring for requests that it posted before it could see `looks`.
         if shared.state.begin_sleep(&shared.ring, deadline, looks, || shared.is_tick_missing()) {
             wait_for(&mut fds, wait);
         }
@@ -87,8 +87,8 @@ pub(super) fn help(shared: &Arc<Shared>) {
     }
 }
 
-/// Polls the ring until it stayed empty for a while, another deadline than `seen` is due, or the virtual CPUs need the
-/// processor. Whatever else the host runs goes first.
+/// Polls the ring until it stayed empty for a while, a deadline other than `seen` is due, or the virtual CPUs need the
+/// processor. Yields to other host threads.
 fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
     shared.ring.set_polling(true);
     let start = Instant::now();
@@ -105,7 +105,7 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
         } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) || !shared.may_poll() {
             break;
         } else if !(0..LOOKS).any(|_| look(shared)) {
-            // Requests that come meanwhile are not kept waiting: their virtual CPU exits.
+            // Requests that arrive meanwhile are not delayed: their virtual CPU exits.
             let came = shared.state.end_polling(&shared.ring);
             let now = Instant::now();
             if !came {
@@ -135,7 +135,7 @@ fn look(shared: &Shared) -> bool {
     shared.ring.has_submission()
 }
 
-/// Whether a deadline has passed that is not the one `seen` before.
+/// Whether a deadline other than `seen` has passed.
 fn is_due(deadline_ns: u64, seen: u64) -> bool {
     deadline_ns != seen && deadline_ns <= clock_ns(ClockId::Monotonic)
 }

@@ -1,4 +1,4 @@
-//! A virtual CPU's thread while keel has nothing to run.
+//! A virtual CPU's thread while keel has no runnable thread.
 
 use super::{Shared, Signal, finish_if_ended, wait_for};
 use crate::server::clock_ns;
@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
-/// A virtual CPU has nothing to run. The first one that idles is *on duty*: it serves the ring and waits for
-/// the first event of any kind; the others wait until they are woken.
+/// Idles a virtual CPU. The first one to idle is *on duty*: it serves the ring and waits for the first event of any
+/// kind; the others wait for a wake-up.
 pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
     let state = &shared.state;
     state.begin_idle(index);
@@ -47,7 +47,7 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         shared.check_timeout();
     }
     let was_on_duty = state.end_idle(index, &shared.ring);
-    // While programs run and no thread is on duty, the helper polls the streams.
+    // While programs run and no virtual CPU is on duty, the helper polls the streams.
     if shared.is_tick_missing() || was_on_duty && shared.server().streams().pending() > 0 {
         state.call_helper();
     }

@@ -1,8 +1,8 @@
-//! Taking memory from the host before the guest needs it.
+//! Populates guest memory before the guest uses it.
 //!
-//! A huge page costs the host a fifth of a millisecond, and several where the host is itself a virtual machine whose
-//! memory comes on demand. A pod that uses one after the other gets the next ones ready meanwhile, by a thread of its
-//! own. One that uses little gets none.
+//! A fault on a huge page costs the host a fifth of a millisecond, and several milliseconds if the host is itself a
+//! virtual machine whose memory is populated on demand. For a pod that uses one huge page after the other, a thread
+//! populates the next ones meanwhile. A pod that uses little memory has no such thread.
 
 use super::{Shared, Signal};
 use crate::event::Event;
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 
-/// What the pod's threads and the one that takes memory share.
+/// State that the pod's threads share with the prefault thread.
 #[derive(Debug)]
 pub(super) struct Prefault {
-    /// Guest-physical end of what the guest had used when it was looked at last.
+    /// High-water mark of the guest's memory at the last check, guest-physical.
     seen: AtomicU64,
     started: AtomicBool,
     is_busy: AtomicBool,
@@ -33,18 +33,18 @@ impl Prefault {
         })
     }
 
-    /// Whether the thread needs a processor now.
+    /// Whether the thread is running.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
     }
 
-    /// Ends the thread's wait.
+    /// Stops the thread.
     pub(super) fn stop(&self) {
         self.event.signal();
     }
 }
 
-/// Looks whether the guest has used more memory than before. Cheap.
+/// Checks whether the guest's memory use has grown. Cheap.
 pub(super) fn look(shared: &Arc<Shared>) {
     let prefault = &shared.prefault;
     let used = shared.ring.ram_used();
@@ -57,12 +57,12 @@ pub(super) fn look(shared: &Arc<Shared>) {
         return;
     }
     let own = shared.clone();
-    // Without the thread the guest waits for its memory itself. Its end is not awaited, as it may take as long as a
-    // page does: it owns all that it uses.
+    // If no thread can be started, the guest takes the faults itself. The thread is not joined, because a page fault
+    // may take long: it owns all that it uses.
     drop(std::thread::Builder::new().name("memory".into()).spawn(move || take(&own)));
 }
 
-/// Large pages to have ready behind those that are used.
+/// Number of large pages to populate behind those in use.
 const fn ready(used: u64) -> u64 {
     match used {
         0 | 1 => 1,
@@ -75,7 +75,7 @@ fn take(shared: &Shared) {
     let (memory, prefault) = (&shared.memory, &shared.prefault);
     let mut taken = 0;
     while !shared.state.is_over() {
-        // The guest's word: whatever it is, not more than a few pages behind it are taken.
+        // The guest controls this value: at most a few pages behind it are populated.
         let used = shared.ring.ram_used().min(memory.ram_end()) / LARGE * LARGE;
         let wanted = used + ready(used.saturating_sub(memory.huge_from()) / LARGE) * LARGE;
         let next = used.max(taken);

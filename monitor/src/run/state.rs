@@ -1,4 +1,4 @@
-//! Who waits, and who is woken by what: the words that the threads of a monitor share.
+//! Wait and wake-up protocol of the monitor's threads.
 //!
 //! # Threads
 //!
@@ -12,9 +12,9 @@
 //!
 //! # Transitions and their order
 //!
-//! In each pair below both sides store first and load then, and the stores and loads are sequentially consistent: at
-//! least one side sees what the other one stored. An event stays signalled until its thread takes the signal, before it
-//! looks at anything: a signal between a look and the wait ends the wait.
+//! In each pair below both sides store first and then load, and the stores and loads are sequentially consistent: at
+//! least one side sees the other's store. An event stays signalled until its thread clears it, before it checks its
+//! conditions: a signal between the check and the wait ends the wait.
 //!
 //! | one side | other side |
 //! |---|---|
@@ -25,11 +25,11 @@
 //! | a thread finds none on duty, then looks who idles | a virtual CPU idles ([`State::begin_idle`]), then finds one on duty and waits |
 //! | a thread lets a virtual CPU go on, then signals its event ([`State::wake`]) | the virtual CPU takes the signal, then the permission ([`State::take_wake`]) |
 //!
-//! `models.rs` goes through the interleavings of these pairs.
+//! `models.rs` checks the interleavings of these pairs.
 
 use sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-/// The atomics: loom's where the models run.
+/// Atomics: loom's in the models.
 mod sync {
     #[cfg(loom)]
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -38,62 +38,62 @@ mod sync {
 }
 use Ordering::{Relaxed, SeqCst};
 
-/// The words of the ring that take part. All accesses are sequentially consistent.
+/// Words of the ring that take part. All accesses are sequentially consistent.
 pub trait Words {
-    /// Whether a submission waits.
+    /// Whether a submission is pending.
     fn has_submission(&self) -> bool;
-    /// When keel wants to be woken, `CLOCK_MONOTONIC` ns; `u64::MAX`: never.
+    /// keel's next deadline, `CLOCK_MONOTONIC` ns; `u64::MAX`: none.
     fn deadline_ns(&self) -> u64;
-    /// Says whether a host thread polls the ring.
+    /// Publishes whether a host thread polls the ring.
     fn set_polling(&self, on: bool);
-    /// Publishes when the helper looks next, `CLOCK_MONOTONIC` ns; 0: soon. It looks once more after that before it
-    /// sleeps.
+    /// Publishes the time of the helper's next check, `CLOCK_MONOTONIC` ns; 0: soon. The helper checks once more after
+    /// that before it sleeps.
     fn set_helper_looks(&self, ns: u64);
     /// Publishes when the virtual CPU on duty checks the deadline next, `CLOCK_MONOTONIC` ns; `u64::MAX`: none is on duty.
     fn set_duty_looks(&self, ns: u64);
 }
 
-/// What a thread waits for until it is signalled.
+/// An event that a thread waits for.
 pub trait Signal {
-    /// Signals it, from now until it is cleared.
+    /// Signals it; it stays signalled until it is cleared.
     fn signal(&self);
-    /// Takes the signal.
+    /// Clears the signal.
     fn clear(&self);
 }
 
 /// A virtual CPU's thread.
 #[derive(Debug)]
 struct Waiter<E> {
-    /// It waits in the monitor.
+    /// Whether it waits in the monitor.
     idle: AtomicBool,
-    /// It shall go on, now or when it idles next.
+    /// Permission to re-enter the guest, now or at the next idle.
     woken: AtomicBool,
     /// Ends its wait.
     event: E,
 }
 
-/// See the module. Numbers of virtual CPUs come from the guest: those that the pod can't have are ignored.
+/// See the module. The guest chooses the numbers of virtual CPUs: invalid ones are ignored.
 #[derive(Debug)]
 pub struct State<E> {
     waiters: Vec<Waiter<E>>,
-    /// Number of the virtual CPU on duty and one more; 0: none is.
+    /// Number of the virtual CPU on duty plus one; 0: none.
     duty: AtomicU32,
-    /// When the thread on duty checks again, `CLOCK_MONOTONIC` ns.
+    /// Time of the next check by the thread on duty, `CLOCK_MONOTONIC` ns.
     duty_deadline: AtomicU64,
-    /// Wakes the helper for other reasons than the doorbell.
+    /// Wakes the helper for reasons other than the doorbell.
     attend: E,
-    /// The helper serves the tick.
+    /// Whether the helper serves the tick.
     ticks: AtomicBool,
-    /// `CLOCK_MONOTONIC` ns before which the helper does not poll: the host has better use for its processors.
+    /// `CLOCK_MONOTONIC` ns before which the helper does not poll, because the host's processors are busy.
     polls_from: AtomicU64,
-    /// The pod is over: all threads leave.
+    /// The pod has ended: all threads leave.
     over: AtomicBool,
     /// `--timeout` passed.
     timed_out: AtomicBool,
 }
 
 impl<E: Signal> State<E> {
-    /// Of a pod with one virtual CPU per event; `attend` wakes the helper.
+    /// One virtual CPU per event; `attend` wakes the helper.
     pub fn new(events: impl IntoIterator<Item = E>, attend: E) -> Self {
         let waiter = |event| Waiter { idle: AtomicBool::new(false), woken: AtomicBool::new(false), event };
         Self {
@@ -117,9 +117,9 @@ impl<E: Signal> State<E> {
     }
 }
 
-/// A virtual CPU's thread about itself.
+/// Called by a virtual CPU's thread.
 impl<E: Signal> State<E> {
-    /// Runs, then idle.
+    /// State: runs to idle.
     pub fn begin_idle(&self, index: u32) {
         if let Some(cpu) = self.get(index) {
             cpu.idle.store(true, SeqCst);
@@ -127,7 +127,7 @@ impl<E: Signal> State<E> {
         fence(SeqCst);
     }
 
-    /// Idle, then on duty if none is. Whether this one is on duty now.
+    /// State: idle to on duty, if none is. Returns whether this one is on duty now.
     pub fn takes_duty(&self, index: u32) -> bool {
         let taken = match self.duty.compare_exchange(0, index + 1, SeqCst, SeqCst) {
             Ok(_) => true,
@@ -137,7 +137,7 @@ impl<E: Signal> State<E> {
         taken
     }
 
-    /// Not on duty and about to wait: has the one on duty look again if it may not have seen what keel posted.
+    /// Not on duty and about to wait: makes the one on duty check again if it may have missed a deadline of keel.
     pub fn leave_to_duty(&self, ring: &impl Words) {
         fence(SeqCst);
         if ring.has_submission() || ring.deadline_ns() < self.duty_deadline.load(SeqCst) {
@@ -145,7 +145,8 @@ impl<E: Signal> State<E> {
         }
     }
 
-    /// On duty and about to wait: announces until when. That deadline; `None` if keel has set another one meanwhile.
+    /// On duty and about to wait: publishes the time of the next check. Returns that deadline; `None` if keel has set
+    /// another one meanwhile.
     pub fn begin_wait(&self, ring: &impl Words) -> Option<u64> {
         let deadline = ring.deadline_ns();
         self.duty_deadline.store(deadline, SeqCst);
@@ -154,12 +155,12 @@ impl<E: Signal> State<E> {
         (ring.deadline_ns() == deadline).then_some(deadline)
     }
 
-    /// Whether this one was allowed to go on; consumes the permission.
+    /// Whether this one got permission to re-enter; clears it.
     pub fn take_wake(&self, index: u32) -> bool {
         self.get(index).is_some_and(|cpu| cpu.woken.swap(false, SeqCst))
     }
 
-    /// What ends the wait of one.
+    /// The event that ends the wait of one.
     ///
     /// # Panics
     /// If the pod may not have it.
@@ -167,10 +168,10 @@ impl<E: Signal> State<E> {
         &self.waiters[index as usize].event
     }
 
-    /// Idle or on duty, then runs. Whether it was on duty.
+    /// State: idle or on duty to runs. Returns whether it was on duty.
     pub fn end_idle(&self, index: u32, ring: &impl Words) -> bool {
         if self.duty.load(SeqCst) == index + 1 {
-            // Keel asks who looks at its deadline whenever a program goes on, and this virtual CPU gets there.
+            // keel checks who watches its deadline whenever a program continues; this virtual CPU will do so.
             ring.set_duty_looks(u64::MAX);
         }
         if let Some(cpu) = self.get(index) {
@@ -180,9 +181,9 @@ impl<E: Signal> State<E> {
     }
 }
 
-/// Any thread about the virtual CPUs.
+/// Called by any thread, for a virtual CPU.
 impl<E: Signal> State<E> {
-    /// Lets one go on that idles or is about to.
+    /// Wakes a virtual CPU that idles or is about to.
     pub fn wake(&self, index: u32) {
         if let Some(cpu) = self.get(index) {
             cpu.woken.swap(true, SeqCst);
@@ -190,20 +191,20 @@ impl<E: Signal> State<E> {
         }
     }
 
-    /// Makes one that idles look again, without permission to go on.
+    /// Makes an idle virtual CPU check its conditions, without permission to re-enter.
     pub fn disturb(&self, index: u32) {
         if let Some(cpu) = self.get(index) {
             cpu.event.signal();
         }
     }
 
-    /// Has keel look around on the one on duty or another idle one. Whether there was one.
+    /// Makes keel check the ring on the virtual CPU on duty or on another idle one. Returns whether there was one.
     pub fn tell_idle(&self) -> bool {
         fence(SeqCst);
         self.remind_duty() || self.wake_idle()
     }
 
-    /// Lets an idle one go on. Whether there was one.
+    /// Wakes an idle virtual CPU. Returns whether there was one.
     pub fn wake_idle(&self) -> bool {
         fence(SeqCst);
         let idle = self.waiters.iter().find(|cpu| cpu.idle.load(SeqCst) && !cpu.woken.load(SeqCst));
@@ -214,7 +215,7 @@ impl<E: Signal> State<E> {
         idle.is_some()
     }
 
-    /// Has the one on duty look again at what it waits for. Whether there is one.
+    /// Makes the one on duty check its conditions again. Returns whether there is one.
     pub fn remind_duty(&self) -> bool {
         self.on_duty().inspect(|cpu| cpu.event.signal()).is_some()
     }
@@ -224,7 +225,7 @@ impl<E: Signal> State<E> {
         self.on_duty().is_some()
     }
 
-    /// Whether one is on duty that checks by `deadline_ns`.
+    /// Whether the one on duty checks before `deadline_ns`.
     pub fn duty_checks_by(&self, deadline_ns: u64) -> bool {
         self.has_duty() && self.duty_deadline.load(SeqCst) <= deadline_ns
     }
@@ -235,9 +236,9 @@ impl<E: Signal> State<E> {
     }
 }
 
-/// The helper.
+/// Called by the helper.
 impl<E: Signal> State<E> {
-    /// About to sleep until `looks`: announces that. Whether it may: not if keel has posted a request or set an earlier
+    /// About to sleep until `looks`: publishes that. Returns false if keel has posted a request or set an earlier
     /// deadline than `seen` meanwhile, or a tick `is_missing`.
     pub fn begin_sleep(&self, ring: &impl Words, seen: u64, looks: u64, is_missing: impl FnOnce() -> bool) -> bool {
         ring.set_helper_looks(looks);
@@ -247,7 +248,7 @@ impl<E: Signal> State<E> {
         !asked_earlier && !ring.has_submission()
     }
 
-    /// Woken: from now on it looks at everything once before it sleeps again.
+    /// After a wake-up: clears the signals before the checks.
     pub fn end_sleep(&self, ring: &impl Words, doorbell: &E) {
         ring.set_helper_looks(0);
         doorbell.clear();
@@ -255,24 +256,24 @@ impl<E: Signal> State<E> {
         fence(SeqCst);
     }
 
-    /// Stops to poll: keel rings from now on. Whether a submission came before that.
+    /// Stops polling: keel rings from now on. Returns whether a submission came before that.
     pub fn end_polling(&self, ring: &impl Words) -> bool {
         ring.set_polling(false);
         fence(SeqCst);
         ring.has_submission()
     }
 
-    /// Makes the helper look around.
+    /// Makes the helper check for work.
     pub fn call_helper(&self) {
         self.attend.signal();
     }
 
-    /// What [`Self::call_helper`] signals.
+    /// The event of [`Self::call_helper`].
     pub fn attend(&self) -> &E {
         &self.attend
     }
 
-    /// Notes whether the helper serves the tick.
+    /// Records whether the helper serves the tick.
     pub fn set_ticks(&self, on: bool) {
         self.ticks.store(on, SeqCst);
     }
@@ -282,31 +283,31 @@ impl<E: Signal> State<E> {
         self.ticks.load(SeqCst)
     }
 
-    /// The helper does not begin to poll before `ns`, `CLOCK_MONOTONIC`. A hint.
+    /// The helper does not start to poll before `ns`, `CLOCK_MONOTONIC`. A hint.
     pub fn pause_polling(&self, ns: u64) {
         self.polls_from.store(ns, Relaxed);
     }
 
-    /// Whether it may begin to poll at `now`.
+    /// Whether the helper may start to poll at `now`.
     pub fn may_poll_at(&self, now: u64) -> bool {
         now >= self.polls_from.load(Relaxed)
     }
 }
 
-/// The end of the pod.
+/// End of the pod.
 impl<E: Signal> State<E> {
-    /// All threads shall leave. They are to be disturbed then.
+    /// All threads must leave. The caller disturbs them afterwards.
     pub fn finish(&self) {
         self.over.store(true, SeqCst);
         self.attend.signal();
     }
 
-    /// Whether all threads shall leave.
+    /// Whether all threads must leave.
     pub fn is_over(&self) -> bool {
         self.over.load(SeqCst)
     }
 
-    /// `--timeout` passed.
+    /// Records that `--timeout` passed.
     pub fn set_timed_out(&self) {
         self.timed_out.store(true, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Attributes as statx(2) reports them, and their change.
+//! File attributes as statx(2) returns them, and their changes.
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
@@ -52,14 +52,14 @@ pub fn node_attr(stat: &Statx) -> NodeAttr {
     }
 }
 
-/// Path of an open descriptor in `/proc`: the way to calls that take no descriptor of `O_PATH`.
-/// The kernel resolves it to the open file itself, not to a name that could be renamed in between.
+/// Path of an open descriptor in `/proc`, for calls that do not take an `O_PATH` descriptor. The kernel resolves it to
+/// the open file itself, so renames do not matter.
 pub fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn owner(value: u32) -> Result<u32> {
-    // All ones means "unchanged" to the kernel, so it can't be asked for.
+    // The kernel takes -1 as "unchanged", so it is not a valid id.
     if value == u32::MAX { Err(Errno::INVAL) } else { Ok(value) }
 }
 
@@ -76,7 +76,7 @@ fn time(valid: u32, given: u32, now: u32, seconds: i64, nanoseconds: u32) -> Res
     }
 }
 
-/// Changes the owner of an open node. The root user's kernel calls clear set-id bits with it.
+/// Changes the owner of an open node. For root the kernel clears set-id bits.
 pub fn change_owner(node: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
     rustix::fs::chownat(node, b"".as_slice(), uid, gid, AtFlags::EMPTY_PATH)
@@ -88,7 +88,7 @@ pub fn change_mode(node: BorrowedFd<'_>, mode: u32) -> Result<()> {
     rustix::fs::chmodat(rustix::fs::CWD, proc_path(node), mode, AtFlags::empty())
 }
 
-/// Takes set-id bits and capabilities from an open file, by a change of owner that changes none.
+/// Clears set-id bits and capabilities of an open file, by a chown(2) that changes nothing.
 pub fn take_privileges(file: BorrowedFd<'_>) -> Result<()> {
     let setid = of_fd(file)?.stx_mode & 0o6000 != 0;
     if setid || rustix::fs::getxattr_query(proc_path(file), c"security.capability").is_ok() {
@@ -97,8 +97,8 @@ pub fn take_privileges(file: BorrowedFd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// [`struct@SetAttr`]: owner, mode, size, times, in this order. An error leaves what came
-/// before it changed, as separate calls would.
+/// [`struct@SetAttr`]: owner, mode, size, times, in this order. After an error the earlier changes remain, as with
+/// separate calls.
 pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8], out: &mut Output<'_>) -> Result<()> {
     let (wanted, path) = input.split_at_checked(size_of::<AttrChange>()).ok_or(Errno::INVAL)?;
     let (wanted, path): (AttrChange, _) = (bytemuck::pod_read_unaligned(wanted), RelPath::new(path)?);

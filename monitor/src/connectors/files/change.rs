@@ -11,8 +11,8 @@ use abi::request::{Link, Mkdir, Mknod, Rename, Symlink, Unlink};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Statx};
 
-/// Gives a new node to the user and group of the program that made it, as far as the monitor may: only
-/// the host's root can. In a set-group-id directory the group stays the directory's. The node's attributes then.
+/// Changes the owner of a new node to the user and group of the program that created it, if the monitor is root. In a
+/// set-group-id directory the directory's group remains. Returns the node's new attributes.
 pub fn give(dir: BorrowedFd<'_>, node: BorrowedFd<'_>, uid: u32, gid: u32) -> Result<Statx> {
     let before = attr::of_fd(node)?;
     if !rustix::process::geteuid().is_root() || uid == u32::MAX || gid == u32::MAX {
@@ -30,7 +30,7 @@ pub fn give(dir: BorrowedFd<'_>, node: BorrowedFd<'_>, uid: u32, gid: u32) -> Re
     attr::of_fd(node)
 }
 
-/// Finishes the making of a node: its owner, and its attributes for the guest.
+/// Finishes the creation of a node: its owner, and its attributes for the guest.
 fn finish(place: &Place<'_>, uid: u32, gid: u32, out: &mut Output<'_>) -> Result<()> {
     let node = place.node()?;
     let stat = give(place.dir.as_fd(), node.as_fd(), uid, gid)?;
@@ -82,8 +82,8 @@ pub fn symlink(export: &ExportConfig, new: Symlink, input: &[u8], out: &mut Outp
     finish(&place, new.uid, new.gid, out)
 }
 
-/// [`struct@Link`]: a symbolic link itself is linked, not what it points to. A file that is named by its handle
-/// gets a name if it was made without one; ENOENT if it lost its last one.
+/// [`struct@Link`]: links a symbolic link itself, not its target. A handle names a file that was created without a
+/// name; ENOENT if the file lost its last name.
 pub fn link(export: &ExportConfig, handles: &Handles, link: Link, input: &[u8], out: &mut Output<'_>) -> Result<()> {
     let (old, new) = split_path(input, link.path_len)?;
     let new = export.place_to_change(RelPath::new(new)?)?;
@@ -115,7 +115,7 @@ pub fn rename(export: &ExportConfig, rename: Rename, input: &[u8], out: &mut Out
     let old = export.place_to_change(old)?;
     let new = export.place_to_change(RelPath::new(new)?)?;
     rustix::fs::renameat_with(old.dir.as_fd(), old.name, new.dir.as_fd(), new.name, flags)?;
-    // Should it be gone already, nothing is told of it.
+    // If the file is gone already, return no attributes.
     if let Ok(stat) = new.attr() {
         out.put_optional(&attr::node_attr(&stat))?;
     }

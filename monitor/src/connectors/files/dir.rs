@@ -1,4 +1,4 @@
-//! Directories with the attributes of their entries.
+//! Directory listings with attributes of the entries.
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
@@ -13,11 +13,10 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::{CStr, CString};
 
-/// Most bytes of records in one answer, whatever room the guest offers.
+/// Maximum bytes of records in one answer, even if the guest offers more room.
 const MAX_RECORDS: usize = 1 << 20;
 
-/// [`ReadDir`]: records as many as fit; EINVAL if not even one does. `input`: the path,
-/// and the others to list ahead.
+/// [`ReadDir`]: as many records as fit; EINVAL if none does. `input`: the path, and the others to list ahead.
 pub fn read(
     export: &ExportConfig,
     handles: &mut Handles,
@@ -57,7 +56,7 @@ pub fn read(
     Ok(Listed { bytes: out.written() as u64, handle: 0 })
 }
 
-/// The next part of a directory that is being read.
+/// The next part of an unfinished listing.
 fn go_on(
     export: &ExportConfig,
     handles: &mut Handles,
@@ -77,7 +76,7 @@ fn go_on(
     Ok(Listed { bytes: out.written() as u64, handle: if more { number } else { 0 } })
 }
 
-/// Appends records until the directory ends (false) or the room does (true).
+/// Appends records until the end of the directory (false) or of the room (true).
 fn fill(stream: &mut Stream, records: &mut Records) -> Result<bool> {
     if let Some(name) = stream.waiting.take()
         && !records.entry(stream.dir.fd()?, &name, None)
@@ -111,19 +110,19 @@ pub fn is_dots(name: &CStr) -> bool {
 /// Records of an answer.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// What was written so far.
+    /// The records so far.
     pub bytes: Vec<u8>,
-    /// Most bytes.
+    /// Maximum size in bytes.
     pub limit: usize,
-    /// Which entries come with attributes.
+    /// Selects the entries with attributes.
     pub attributes: ListAttributes,
     /// Names of the directories among the entries.
     pub directories: Vec<CString>,
 }
 
 impl Records {
-    /// Appends the record of `name` in `dir`; false if it doesn't fit. An entry that vanished meanwhile is
-    /// left out. `known`: what the directory itself tells of it.
+    /// Appends the record of `name` in `dir`; false if it doesn't fit. Skips an entry that was removed meanwhile.
+    /// `known`: inode number and type from getdents(2).
     pub fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr, known: Option<(u64, FileType)>) -> bool {
         if let Some((ino, kind)) = known
             && !self.are_wanted(kind)
@@ -134,7 +133,7 @@ impl Records {
         let mut attr = match (attr::at(dir, name.to_bytes()), known) {
             (Ok(stat), _) => attr::node_attr(&stat),
             (Err(Errno::NOENT), _) => return true,
-            // The directory may be listed but not searched.
+            // The directory may be listed (r) but not searched (x).
             (Err(_), Some((ino, kind))) => NodeAttr { ino, mode: kind.as_raw_mode(), ..NodeAttr::default() },
             (Err(_), None) => NodeAttr::default(),
         };
@@ -155,7 +154,7 @@ impl Records {
         fits
     }
 
-    /// Whether attributes of such an entry are wanted, or its type isn't known without them.
+    /// Whether attributes of the entry are requested, or its type is unknown without them.
     fn are_wanted(&self, kind: FileType) -> bool {
         match self.attributes {
             ListAttributes::All | ListAttributes::WithLists => true,

@@ -1,4 +1,4 @@
-//! What the policy grants: directories and files of the host, and how paths are opened beneath them.
+//! Granted directories and files of the host, and how paths beneath them are opened.
 
 use super::super::{Errno, Result};
 use super::attr;
@@ -24,20 +24,19 @@ pub struct ExportConfig {
     pub file: Option<Vec<u8>>,
     /// The guest may change the host's files.
     pub writable: bool,
-    /// Only what everybody on the host may read: a file needs `o+r`, a directory `o+r` to be listed and
-    /// `o+x` to be passed, whatever the monitor's own rights are. Excludes `writable`.
+    /// Only world-readable files: a file needs `o+r`, a directory `o+r` to be listed and `o+x` to be searched, whatever
+    /// the monitor's own rights are. Excludes `writable`.
     pub public_only: bool,
     /// The guest may set set-user-id and set-group-id bits, and file capabilities, on the host's files.
     pub keep_setid: bool,
     /// Places in it where the pod sees other exports.
     pub(super) covers: Covers,
-    /// Directories that were opened lately; none are kept until the connector gives it room.
+    /// Cache of open directories; empty until the connector assigns it room.
     pub(super) recent: Recent,
 }
 
 impl ExportConfig {
-    /// Opens a directory or a regular file of the host. The user's own path: symbolic links are
-    /// followed here, once, and never again.
+    /// Opens a directory or a regular file of the host. Follows symbolic links in the user's path; no later open does.
     pub fn open(id: u32, host: &Path, writable: bool, public_only: bool) -> std::io::Result<Self> {
         let real = host.canonicalize()?;
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -66,8 +65,8 @@ impl ExportConfig {
         Self { id, dir, file, writable, public_only, keep_setid: false, covers, recent }
     }
 
-    /// Puts what the host has at `path` beneath this directory, or would have, out of its reach: the pod sees another
-    /// export there. ELOOP if a symbolic link is on the way.
+    /// Covers the place `path` beneath this directory, where the pod sees another export; the host's file there need
+    /// not exist. ELOOP if a symbolic link is on the way.
     pub fn cover(&mut self, path: &[u8]) -> std::io::Result<()> {
         let path = RelPath::new(path)?;
         if path.is_empty() || self.is_file() {
@@ -76,24 +75,25 @@ impl ExportConfig {
         Ok(self.covers.add(self.dir.as_fd(), path)?)
     }
 
-    /// Where the host has something, beneath this directory, that other exports cover.
+    /// The covered places with an existing host file.
     pub(crate) fn covered_places(&self) -> impl Iterator<Item = &[u8]> {
         self.covers.places()
     }
 
-    /// Where the jail puts empty mounts over what other exports cover.
+    /// The places over which the jail mounts empty file systems.
     #[cfg(feature = "fuzzing")]
     pub fn masks(&self) -> impl Iterator<Item = &[u8]> {
         self.covered_places()
     }
 
-    /// From now on the export is opened beneath `dir`, the same directory in another mount, where mounts hold what is covered.
+    /// Opens the export beneath `dir` from now on: the same directory in a mount tree that hides the covered files by
+    /// mounts.
     pub(crate) fn move_to(&mut self, dir: OwnedFd) {
         self.dir = dir;
         self.covers.move_to(self.dir.as_fd());
     }
 
-    /// The export of a number among those of a pod, which are sorted by it; EINVAL if there is none.
+    /// Finds an export by its number in a list that is sorted by number; EINVAL if there is none.
     pub fn find(exports: &[Self], id: u32) -> Result<&Self> {
         let index = exports.binary_search_by_key(&id, |export| export.id).map_err(|_| Errno::INVAL)?;
         exports.get(index).ok_or(Errno::INVAL)
@@ -105,25 +105,25 @@ impl ExportConfig {
     }
 }
 
-/// No way out of the export: no `..` above it, no symbolic link at all.
+/// Flags that keep a path inside the export: no `..` above it, no symbolic link.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// Tries of an `openat2` that met a concurrent rename (EAGAIN).
+/// Attempts of an `openat2` that fails with EAGAIN because of a concurrent rename.
 const TRIES: usize = 16;
 
-/// Opens `path` beneath `dir`. A symbolic link anywhere gives ELOOP, except as the last name with
-/// `O_PATH | O_NOFOLLOW`: then the link itself is opened. What lies in a file system of the host's kernel gives
-/// EACCES; `dir` itself must not.
+/// Opens `path` beneath `dir`. A symbolic link anywhere gives ELOOP, except as the last component with `O_PATH |
+/// O_NOFOLLOW`, which opens the link itself. A file in a kernel file system of the host gives EACCES; the caller has
+/// checked `dir` itself.
 pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     match open_by(dir, path, flags, mode, BENEATH | ResolveFlags::NO_XDEV) {
         Err(Errno::XDEV) => open_mounted(dir, path, flags, mode),
-        // Nothing is mounted on the way: it is the file system of `dir`.
+        // No mount is crossed: the file is in the file system of `dir`.
         other => other,
     }
 }
 
-/// The same where other file systems are mounted beneath `dir`: name by name, so that none is passed unseen. Opening
-/// alone may have an effect in one of the kernel's, so it is looked at first.
+/// The same if other file systems are mounted beneath `dir`: component by component, to check each mount. A kernel file
+/// system is checked before the open, because opening alone may have an effect.
 fn open_mounted(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     let mut above: Option<OwnedFd> = None;
     let mut names = path.split(|&byte| byte == b'/').peekable();
@@ -144,7 +144,7 @@ fn open_mounted(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> 
 }
 
 fn open_by(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, how: ResolveFlags) -> Result<OwnedFd> {
-    // `O_PATH` takes few other flags, and needs no protection against a terminal.
+    // `O_PATH` allows few other flags and does not need `O_NOCTTY`.
     let extra = if flags.contains(OFlags::PATH) { OFlags::CLOEXEC } else { OFlags::CLOEXEC | OFlags::NOCTTY };
     for _ in 0..TRIES {
         match rustix::fs::openat2(dir, path, flags | extra, mode, how) {
@@ -155,13 +155,13 @@ fn open_by(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, how: Res
     Err(Errno::AGAIN)
 }
 
-/// Opens the directory `name` in `dir` to read its names, unless another file system is attached there.
+/// Opens the directory `name` in `dir` for reading, unless another file system is mounted there.
 pub fn open_to_list(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::fs::openat2(dir, name, flags, Mode::empty(), BENEATH | ResolveFlags::NO_XDEV)
 }
 
-/// Flags that open a directory as a place to start from.
+/// Flags to open a directory as a base for further opens.
 const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// A directory on the way to a file: the export's own or one opened for this request.
@@ -169,9 +169,9 @@ const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 pub enum Dir<'e> {
     /// The export's.
     Root(BorrowedFd<'e>),
-    /// One beneath.
+    /// A directory beneath it, opened for this request.
     Beneath(OwnedFd),
-    /// One that was opened lately.
+    /// A cached directory.
     Recent(Arc<OwnedFd>),
 }
 
@@ -185,22 +185,22 @@ impl AsFd for Dir<'_> {
     }
 }
 
-/// Where a path leads: a directory and the last name in it (empty: the directory itself).
+/// The place of a path: its parent directory and last component (empty: the directory itself).
 #[derive(Debug)]
 pub struct Place<'e> {
     /// The directory.
     pub dir: Dir<'e>,
-    /// One plain name, or nothing.
+    /// One component, or empty.
     pub name: &'e [u8],
 }
 
 impl Place<'_> {
-    /// Attributes of what is there; symbolic links are not followed.
+    /// Attributes of the file; symbolic links are not followed.
     pub fn attr(&self) -> Result<Statx> {
         attr::at(self.dir.as_fd(), self.name)
     }
 
-    /// The thing itself as an `O_PATH` descriptor, whatever it is.
+    /// An `O_PATH` descriptor of the file, of any type.
     pub fn node(&self) -> Result<OwnedFd> {
         if self.name.is_empty() {
             return rustix::io::fcntl_dupfd_cloexec(self.dir.as_fd(), 0);
@@ -218,7 +218,7 @@ impl ExportConfig {
     /// Opens the directory that `path` names (`O_PATH`).
     pub fn directory(&self, path: RelPath<'_>) -> Result<Dir<'_>> {
         if self.is_file() {
-            return Err(Errno::NOTDIR); // `dir` is not granted then, only one name in it
+            return Err(Errno::NOTDIR); // the grant is one name in `dir`, not `dir` itself
         }
         if path.is_empty() {
             if self.public_only {
@@ -231,7 +231,7 @@ impl ExportConfig {
             return self.stepwise(path);
         }
         if self.writable {
-            // The guest's own changes must be seen at once.
+            // Do not use the cache: the guest must see its own changes at once.
             return Ok(Dir::Beneath(open_beneath(self.dir.as_fd(), path.bytes(), DIR, Mode::empty())?));
         }
         if let Some(dir) = self.recent.get(path.bytes()) {
@@ -242,9 +242,9 @@ impl ExportConfig {
         Ok(Dir::Recent(dir))
     }
 
-    /// [`Self::directory`] where each directory that is passed matters: it must let everybody pass, or not be covered.
+    /// [`Self::directory`] with a check of each directory on the way: it must be searchable by others, and not covered.
     fn stepwise(&self, path: RelPath<'_>) -> Result<Dir<'_>> {
-        // From the deepest directory on the way that was open lately.
+        // Begin at the deepest cached directory on the way.
         let mut above = (!self.writable).then_some(path);
         let mut dir = None;
         while let Some(at) = above.filter(|at| !at.is_empty()) {
@@ -277,14 +277,14 @@ impl ExportConfig {
         Ok(dir)
     }
 
-    /// Opens one directory further down. Whether it may be passed is for the caller to check.
+    /// Opens a subdirectory. The caller checks whether it may be searched.
     pub fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<(OwnedFd, Statx)> {
         let next = open_beneath(dir, name, DIR, Mode::empty())?;
         let stat = attr::of_fd(next.as_fd())?;
         Ok((next, stat))
     }
 
-    /// Finds the place of `path` without looking at its last name. EACCES if it is covered.
+    /// Finds the place of `path` without opening its last component. EACCES if it is covered.
     pub fn place<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
         if let Some(name) = &self.file {
             if !path.is_empty() {
@@ -301,12 +301,12 @@ impl ExportConfig {
         }
     }
 
-    /// What `path` names, as an `O_PATH` descriptor.
+    /// Opens the file `path` as an `O_PATH` descriptor.
     pub fn node(&self, path: RelPath<'_>) -> Result<OwnedFd> {
         self.open_node(&self.place(path)?)
     }
 
-    /// What is at `place`, as an `O_PATH` descriptor. EACCES if it is covered.
+    /// Opens the file at `place` as an `O_PATH` descriptor. EACCES if it is covered.
     pub fn open_node(&self, place: &Place<'_>) -> Result<OwnedFd> {
         let node = place.node()?;
         if !self.covers.is_empty() {
@@ -315,8 +315,8 @@ impl ExportConfig {
         Ok(node)
     }
 
-    /// Like [`Self::place`], for something that will be made, renamed or removed there: EROFS, or EBUSY for the root, for
-    /// what is covered and for the directories above that.
+    /// Like [`Self::place`], for a name that will be created, renamed or removed: EROFS, or EBUSY for the root, for a
+    /// covered file and for the directories above it.
     pub fn place_to_change<'e>(&'e self, path: RelPath<'e>) -> Result<Place<'e>> {
         self.check_writable()?;
         self.covers.check_name(path)?;
@@ -342,24 +342,24 @@ impl ExportConfig {
         if self.is_file() || place.name.is_empty() { Err(Errno::BUSY) } else { Ok(place) }
     }
 
-    /// EBUSY for a name that a new file may not have, for it would lie on the way to a covered place.
+    /// EBUSY for a new file whose name is on the way to a covered place.
     pub fn check_new(&self, path: RelPath<'_>) -> Result<()> {
         self.covers.check_name(path)
     }
 
-    /// EACCES for what is covered, whatever its name is.
+    /// EACCES for a covered file, whatever its name is.
     pub fn check_node(&self, stat: &Statx) -> Result<()> {
         self.covers.check_node(stat)
     }
 
-    /// EACCES for what is covered.
+    /// EACCES for a covered file.
     pub fn check_covers(&self, path: RelPath<'_>, stat: &Statx) -> Result<()> {
         self.covers.check_path(path)?;
         self.covers.check_node(stat)
     }
 
-    /// The permission bits of a file of type `kind` that the guest asked for, as it gets them: what would give others the
-    /// rights of the host's owner is left out. A directory's set-group-id bit only hands its group down.
+    /// Filters the requested permission bits of a file of type `kind`: removes set-id bits, which would give other
+    /// users the rights of the host's owner. A directory's set-group-id bit only makes new files inherit its group.
     pub fn mode(&self, kind: FileType, wanted: u32) -> u32 {
         match kind {
             _ if self.keep_setid => wanted & 0o7777,
@@ -368,8 +368,8 @@ impl ExportConfig {
         }
     }
 
-    /// Takes such bits, and capabilities, from a file that the guest is about to map: stores there, unlike write(2),
-    /// leave them. The kernel does it at writes, as the jail gives `CAP_FSETID` up.
+    /// Clears set-id bits and capabilities of a file before the guest maps it for writing: unlike write(2), stores do
+    /// not clear them. The kernel clears them at writes, because the jail drops `CAP_FSETID`.
     pub fn make_plain(&self, file: BorrowedFd<'_>) -> Result<()> {
         if self.keep_setid {
             return Ok(());
@@ -377,12 +377,12 @@ impl ExportConfig {
         attr::take_privileges(file)
     }
 
-    /// EACCES if only some users may pass this directory and the export is public.
+    /// EACCES if the export is public and the directory lacks `o+x`.
     pub fn check_search(&self, stat: &Statx) -> Result<()> {
         self.check_public(stat, 0o001)
     }
 
-    /// EACCES if only some users may read this and the export is public.
+    /// EACCES if the export is public and the file lacks `o+r`.
     pub fn check_read(&self, stat: &Statx) -> Result<()> {
         self.check_public(stat, 0o004)
     }

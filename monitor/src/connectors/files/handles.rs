@@ -1,15 +1,14 @@
-//! Open files and directory streams, named by numbers that the guest can't confuse.
+//! Handles of open files and directory streams, protected against reuse.
 
 use super::super::{Errno, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
-/// Most handles of a pod, whatever the limit on descriptors is.
+/// Maximum number of handles, independent of the limit on descriptors.
 const MAX_HANDLES: u64 = 1 << 14;
-/// Most directory streams of a pod: each has a buffer of some 13 KB in the monitor.
+/// Maximum number of directory streams: each has a buffer of some 13 KB in the monitor.
 const MAX_STREAMS: usize = 256;
-/// Descriptors that the monitor keeps for itself: its own, directories opened lately, those on the way down
-/// a tree that is listed ahead.
+/// Descriptors reserved for the monitor: its own, cached directories, and those open while a tree is listed ahead.
 const RESERVED: u64 = 160;
 
 /// An open regular file.
@@ -25,14 +24,14 @@ pub struct OpenFile {
     pub export: u32,
 }
 
-/// A directory that is read piece by piece.
+/// A directory that is read in pieces.
 #[derive(Debug)]
 pub struct Stream {
     /// Number of the export that it belongs to.
     pub export: u32,
     /// Position in the directory.
     pub dir: Dir,
-    /// Name that was read but whose record did not fit.
+    /// An entry that was read but whose record did not fit.
     pub waiting: Option<std::ffi::CString>,
 }
 
@@ -63,7 +62,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// An empty table, limited by the process's present limit on open files.
+    /// An empty table, limited by the current RLIMIT_NOFILE.
     pub fn new() -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         Self::with_limit(files.saturating_sub(RESERVED).clamp(1, MAX_HANDLES) as usize)
@@ -126,7 +125,7 @@ impl Handles {
     pub fn remove(&mut self, number: u64) -> Result<Handle> {
         let slot = self.slot(number)?;
         let handle = slot.handle.take().ok_or(Errno::BADF)?;
-        // Generation 0 is never given, so no handle is ever 0.
+        // Generation 0 is never used, so no handle is ever 0.
         slot.generation = slot.generation.checked_add(1).unwrap_or(1);
         self.free.push(number as u32);
         self.streams -= usize::from(matches!(handle, Handle::Stream(_)));

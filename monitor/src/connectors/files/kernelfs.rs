@@ -1,7 +1,7 @@
-//! File systems by which the host's kernel shows itself: never part of a grant, wherever they are mounted.
+//! Kernel file systems of the host (proc, sysfs, ...): never part of a grant, wherever they are mounted.
 //!
-//! Their files are no data but switches: `/proc/self/mem` is the monitor's own memory, a file in a control group
-//! moves processes. So they are refused by the type of the file system that was reached, not by path.
+//! Their files control the kernel: `/proc/self/mem` is the monitor's own memory, a file in a control group moves
+//! processes. So files are rejected by the type of their file system, not by path.
 
 use super::super::{Errno, Result};
 use super::attr;
@@ -45,12 +45,12 @@ const KERNEL: [u32; 29] = [
 /// `f_type` of tmpfs and of ramfs, and so of devtmpfs.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Why a grant is refused.
+/// The reason for rejecting a grant.
 #[derive(Debug, thiserror::Error)]
 #[error("belongs to a file system of the host's kernel, which no pod gets")]
 pub struct OfKernel;
 
-/// Device number of the file system of the host's `/dev`, if that is one of its own. Asked once, before the jail.
+/// Device number of the devtmpfs on the host's `/dev`, if there is one. Read once, before the jail.
 fn of_devices() -> Option<(u32, u32)> {
     static DEVICES: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *DEVICES.get_or_init(|| {
@@ -59,7 +59,7 @@ fn of_devices() -> Option<(u32, u32)> {
     })
 }
 
-/// Whether an open file (`O_PATH` will do) lies in such a file system.
+/// Whether an open file (`O_PATH` suffices) is in such a file system.
 pub fn is_of_kernel(fd: BorrowedFd<'_>) -> Result<bool> {
     let StatFs { f_type, .. } = fstatfs(fd)?;
     let kind = f_type as u32;
@@ -71,7 +71,7 @@ pub fn is_of_kernel(fd: BorrowedFd<'_>) -> Result<bool> {
     Ok(KERNEL.contains(&kind))
 }
 
-/// EACCES for what lies in such a file system.
+/// EACCES for a file in such a file system.
 pub fn refuse(fd: BorrowedFd<'_>) -> Result<()> {
     if is_of_kernel(fd)? { Err(Errno::ACCESS) } else { Ok(()) }
 }

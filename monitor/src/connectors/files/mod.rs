@@ -1,7 +1,7 @@
-//! The files connector: host directories and files that the policy grants.
+//! The files connector: granted directories and files of the host.
 //!
-//! Every path is opened beneath a descriptor that was opened before the guest ran, with
-//! `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: the monitor follows no symbolic link, ever.
+//! Every path is opened beneath a descriptor that was opened before the guest ran, with `openat2(RESOLVE_BENEATH |
+//! RESOLVE_NO_SYMLINKS)`: the monitor never follows a symbolic link.
 
 mod attr;
 mod change;
@@ -44,7 +44,7 @@ pub fn attr_of_fd(fd: BorrowedFd<'_>) -> Result<NodeAttr> {
 /// Longest input of an operation on names: two paths, a name and a value.
 const MAX_INPUT: usize = 2 * (path::MAX_PATH + 1) + 256 + xattr::MAX_SIZE;
 
-/// fallocate(2) of this many bytes may take long.
+/// fallocate(2) of at least this many bytes runs on a worker thread.
 const LONG_RANGE: u64 = 16 << 20;
 
 /// Serves the file operations of one pod.
@@ -57,8 +57,8 @@ pub struct FilesConnector {
 }
 
 impl FilesConnector {
-    /// A connector for `exports`, whose numbers must differ. Sets the process's file mode creation mask
-    /// to 0: modes come from the guest, which has applied its program's mask already.
+    /// A connector for `exports`, whose numbers must differ. Sets the process's umask to 0: keel has applied the
+    /// program's umask to the modes already.
     pub fn new(mut exports: Vec<ExportConfig>) -> Self {
         rustix::process::umask(rustix::fs::Mode::empty());
         let share = (recent::MAX / exports.len().max(1)).max(1);
@@ -67,24 +67,23 @@ impl FilesConnector {
         Self { exports, handles: Handles::new(), workers: Workers::default(), syncs: Arc::default() }
     }
 
-    /// Whom to wake when operations that took long are done.
+    /// Sets the waker that workers call when an operation is done.
     pub fn set_waker(&self, waker: Waker) {
         self.workers.set_waker(waker);
     }
 
-    /// Operations under way that complete late.
+    /// Number of late operations under way.
     pub fn pending(&self) -> usize {
         self.workers.pending()
     }
 
-    /// Late operations that are done by now.
+    /// Completed late operations.
     pub fn ready(&mut self) -> Vec<(u64, Result)> {
         let done = self.workers.take();
         done.into_iter().map(|(id, finish)| (id, finish(&mut self.handles))).collect()
     }
 
-    /// Serves a request: at once, or late where it may take long (`None`). Everything in it and in its payload is the
-    /// guest's.
+    /// Serves a request: at once, or late if it may block (`None`). The guest controls all arguments and payloads.
     pub fn start(
         &mut self,
         id: u64,
@@ -96,7 +95,7 @@ impl FilesConnector {
             FileRequest::Sync(op) if self.syncs.are_slow() => open::late_sync(&self.handles, op, &self.syncs),
             FileRequest::Fallocate(op) if op.len >= LONG_RANGE => open::late_fallocate(&self.handles, op),
             FileRequest::Read(op) => match open::read(&self.handles, op, output, Wait::Never) {
-                // Not in the page cache: a disk or server has to be read.
+                // Not in the page cache: the read needs I/O.
                 Err(Errno::AGAIN) => open::late_read(&self.handles, op, output, memory),
                 Err(Errno::OPNOTSUPP) => return Some(self.handle(request, input, output, &**memory)),
                 other => return Some(reply(op, other)),
@@ -109,7 +108,7 @@ impl FilesConnector {
         }
     }
 
-    /// Serves a request at once. Everything in it, `input` and `output` is the guest's.
+    /// Serves a request at once. The guest controls the request, `input` and `output`.
     pub fn handle(
         &mut self,
         request: FileRequest,

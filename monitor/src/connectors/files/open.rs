@@ -1,4 +1,4 @@
-//! Opening regular files, and what is done with them.
+//! Opens regular files, and operations on open files.
 
 use super::super::payload::Output;
 use super::super::{Errno, Result, Window, reply};
@@ -20,11 +20,11 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Statx};
 use std::sync::Arc;
 
-/// Times that a file may appear or vanish between a look at it and its opening.
+/// Retries if a file appears or disappears between lookup and open.
 const TRIES: usize = 8;
 
-/// [`Open`]. Only regular files: EISDIR for a directory, ELOOP for a symbolic link,
-/// ENXIO for anything else (a FIFO or a device of the host has no counterpart in the pod).
+/// [`Open`]. Only regular files: EISDIR for a directory, ELOOP for a symbolic link, ENXIO for other types (FIFOs and
+/// devices of the host can't be opened in a pod).
 pub fn open(
     export: &ExportConfig,
     handles: &mut Handles,
@@ -79,10 +79,10 @@ fn make_unnamed(
     make(export, (dir.as_fd(), b"."), OFlags::RDWR | OFlags::TMPFILE, mode, owner)
 }
 
-/// What became of a request to open.
+/// Outcome of an open.
 enum Found {
     File(OwnedFd, Statx),
-    /// It was to be new, and is not.
+    /// The file exists, but was to be created exclusively.
     Exists(Statx),
 }
 
@@ -97,7 +97,7 @@ fn open_or_create(
     let how = access(wanted) | OFlags::CREATE | OFlags::EXCL;
     let make = || make(export, (place.dir.as_fd(), place.name), how, mode, owner);
     if is_new && !export.is_file() && !place.name.is_empty() && export.check_writable().is_ok() {
-        // Most often it does not exist.
+        // The common case: it does not exist.
         match make() {
             Err(Errno::EXIST | Errno::ACCESS) => {}
             made => return made.map(|(fd, stat)| Found::File(fd, stat)),
@@ -129,7 +129,7 @@ fn access(wanted: u32) -> OFlags {
         (false, true) => OFlags::WRONLY,
         _ => OFlags::RDONLY,
     };
-    // O_NONBLOCK: should the file be exchanged for a FIFO at the last moment, opening it can't hang.
+    // O_NONBLOCK: if the file is replaced by a FIFO at the last moment, open must not block.
     access | OFlags::NONBLOCK | OFlags::NOFOLLOW
 }
 
@@ -149,14 +149,14 @@ fn open_existing(export: &ExportConfig, place: &Place<'_>, wanted: u32, seen: &S
     let fd = open_beneath(place.dir.as_fd(), place.name, access(wanted) | cut, Mode::empty())?;
     let stat = attr::of_fd(fd.as_fd())?;
     if kind(&stat) != FileType::RegularFile {
-        return Err(Errno::STALE); // exchanged meanwhile: look again
+        return Err(Errno::STALE); // replaced meanwhile: try again
     }
     export.check_read(&stat)?;
     export.check_node(&stat)?;
     Ok((fd, stat))
 }
 
-/// Opens a name in a directory so that a regular file is made, and gives that its owner.
+/// Creates a regular file in a directory and changes its owner.
 fn make(
     export: &ExportConfig,
     (dir, name): (BorrowedFd<'_>, &[u8]),
@@ -170,23 +170,23 @@ fn make(
     Ok((fd, stat))
 }
 
-/// A file offset or length of the guest as the kernel takes it; EINVAL if it is negative there.
+/// Converts an offset or a length of the guest; EINVAL if it exceeds i64.
 fn offset(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| Errno::INVAL)
 }
 
-/// [`Read`]: from the host's page cache straight into guest memory.
+/// [`Read`]: from the host's page cache directly into guest memory.
 pub fn read(handles: &Handles, read: Read, into: &[GuestSlice], wait: Wait) -> Result<u64> {
     let file = handles.file(read.handle)?;
     io::read(file.fd.as_fd(), into, Position::At(offset(read.offset)?), wait).map(|bytes| bytes as u64)
 }
 
-/// A descriptor of the same file for a thread: the handle may be closed meanwhile.
+/// Duplicates the descriptor for a worker thread: the guest may close the handle meanwhile.
 fn again(handles: &Handles, number: u64) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(&handles.file(number)?.fd, 0)
 }
 
-/// Work that ends with the results of an operation.
+/// Wraps an operation for a worker thread.
 fn work<O>(operation: O, long: impl FnOnce() -> Result<O::Results> + Send + 'static) -> Work
 where
     O: Operation + Send + 'static,
@@ -197,7 +197,7 @@ where
     })
 }
 
-/// [`read`] that waits, on a thread; the memory that `into` lies in stays until then.
+/// [`read`] on a worker thread, which may block; `into` stays mapped until then.
 pub fn late_read(handles: &Handles, read: Read, into: &[GuestSlice], memory: &Arc<GuestMemory>) -> Result<Work> {
     let (fd, at) = (again(handles, read.handle)?, offset(read.offset)?);
     let (into, memory) = (into.to_vec(), memory.clone());
@@ -208,15 +208,15 @@ pub fn late_read(handles: &Handles, read: Read, into: &[GuestSlice], memory: &Ar
     }))
 }
 
-/// [`Write`]: straight from guest memory. The attributes around it tell keel whether anybody else changed
-/// the file since it asked last.
+/// [`Write`]: directly from guest memory. By the attributes before and after it keel detects changes by other processes
+/// since its last request.
 pub fn write(handles: &Handles, write: Write, from: &[GuestSlice], out: &mut Output<'_>) -> Result<Written> {
     let (fd, at) = (handles.file(write.handle)?.fd.as_fd(), write.offset);
     let position = if at == u64::MAX { Position::Append } else { Position::At(offset(at)?) };
     let tells = out.room() >= 2 * size_of::<NodeAttr>();
     let before = if tells { Some(attr::of_fd(fd)?) } else { None };
     let bytes = io::write(fd, from, position, Wait::Default)? as u64;
-    // The open file is this handle's alone, so its position is where the append ended.
+    // Only this handle uses the open file description, so its position is the end of the append.
     let end = if at == u64::MAX { rustix::fs::tell(fd)? } else { at.saturating_add(bytes) };
     if let Some(before) = before {
         out.put(bytemuck::bytes_of(&attr::node_attr(&before)))?;
@@ -238,7 +238,7 @@ pub fn fetch(export: &ExportConfig, handles: &mut Handles, path: RelPath<'_>, ou
     while done < room && !ended {
         let at = offset(done as u64)?;
         let bytes = match io::read(fd.as_fd(), &out.rest(attr_room + done), Position::At(at), Wait::Default) {
-            // The beginning can be read. Later reads return their error.
+            // Return the part that was read; a later read returns the error.
             Err(_) if done > 0 => break,
             bytes => bytes?,
         };
@@ -246,7 +246,7 @@ pub fn fetch(export: &ExportConfig, handles: &mut Handles, path: RelPath<'_>, ou
         ended = bytes == 0 || done as u64 == stat.stx_size;
     }
     if ended {
-        stat.stx_size = done as u64; // what was delivered, should the file have been cut meanwhile
+        stat.stx_size = done as u64; // bytes delivered; the file may have been truncated
     }
     out.put(bytemuck::bytes_of(&attr::node_attr(&stat)))?;
     let complete = ended || stat.stx_size == done as u64;
@@ -275,7 +275,7 @@ pub fn fallocate(handles: &Handles, range: Fallocate) -> Result<()> {
     allocate(handles.file(range.handle)?.fd.as_fd(), range)
 }
 
-/// The same on a thread.
+/// The same on a worker thread.
 pub fn late_fallocate(handles: &Handles, range: Fallocate) -> Result<Work> {
     let fd = again(handles, range.handle)?;
     Ok(work(range, move || allocate(fd.as_fd(), range)))
@@ -311,7 +311,7 @@ pub fn sync(handles: &Handles, sync: Sync, times: &SyncTimes) -> Result<()> {
     store(handles.file(sync.handle)?.fd.as_fd(), sync, times)
 }
 
-/// The same on a thread.
+/// The same on a worker thread.
 pub fn late_sync(handles: &Handles, sync: Sync, times: &Arc<SyncTimes>) -> Result<Work> {
     let (fd, times) = (again(handles, sync.handle)?, times.clone());
     Ok(work(sync, move || store(fd.as_fd(), sync, &times)))

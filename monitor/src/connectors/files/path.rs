@@ -1,4 +1,4 @@
-//! Paths beneath an export, as the guest gives them.
+//! Paths beneath an export, as sent by the guest.
 
 use super::super::{Errno, Result};
 
@@ -7,13 +7,13 @@ pub const MAX_PATH: usize = 4095;
 /// Longest component in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// A path that names something beneath a directory by plain names only: relative, no empty component,
-/// no `.` or `..`, no zero byte, within Linux's limits. Empty: the directory itself.
+/// A relative path of plain names: no empty component, no `.` or `..`, no zero byte, within Linux's limits. Empty: the
+/// directory itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelPath<'a>(&'a [u8]);
 
 impl<'a> RelPath<'a> {
-    /// Checks `bytes`: EINVAL for what no correct guest sends, ENAMETOOLONG for what is too long.
+    /// Checks `bytes`: EINVAL if malformed, ENAMETOOLONG if too long.
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         if bytes.len() > MAX_PATH {
             return Err(Errno::NAMETOOLONG);
@@ -42,13 +42,13 @@ impl<'a> RelPath<'a> {
         self.0
     }
 
-    /// The names from the first to the last; none for the empty path.
+    /// The components in order; none for the empty path.
     pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let count = if self.0.is_empty() { 0 } else { usize::MAX };
         self.0.split(|&byte| byte == b'/').take(count)
     }
 
-    /// The names behind the first `known` bytes, which end with a name (0: all), each with the path up to it.
+    /// The components after the first `known` bytes, which end with a component (0: all), each with the path up to it.
     pub fn steps(&self, known: usize) -> impl Iterator<Item = (&'a [u8], Self)> + use<'a> {
         let path = self.0;
         let mut at = known;
@@ -61,7 +61,7 @@ impl<'a> RelPath<'a> {
         })
     }
 
-    /// The parent's path and the last name; `None` for the empty path.
+    /// The parent's path and the last component; `None` for the empty path.
     pub fn split_last(&self) -> Option<(Self, &'a [u8])> {
         if self.0.is_empty() {
             return None;
@@ -73,7 +73,7 @@ impl<'a> RelPath<'a> {
         }
     }
 
-    /// The path of the first `count` names and that of the others; all and none if there are fewer.
+    /// The path of the first `count` components, and the rest; if there are fewer, all and an empty path.
     pub fn split_names(&self, count: usize) -> (Self, Self) {
         let empty: &[u8] = &[];
         if count == 0 {

@@ -1,7 +1,7 @@
 //! Readahead of directories.
 //!
-//! A program that goes through a tree asks for one directory after the other, and a trip costs more than
-//! reading a directory. So one answer brings many.
+//! A program that walks a tree lists one directory after the other, and a round trip costs more than reading a
+//! directory. So one answer contains many directories.
 
 use super::attr;
 use super::dir::{Records, is_dots};
@@ -13,13 +13,13 @@ use rustix::fs::RawDir;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
-/// Deepest that it goes beneath a path: each level keeps a descriptor open.
+/// Maximum depth beneath a path: each level keeps a descriptor open.
 const MAX_DEPTH: usize = 32;
-/// Bytes of names that are read from a directory at once.
+/// Buffer of a getdents(2), in bytes.
 const NAMES: usize = 32 << 10;
 
-/// Lists directories until the room ends. One that may not be listed, or that vanishes, is left out: who
-/// asks for it itself gets the reason.
+/// Lists directories until the room is used up. Skips a directory that can't be listed or was removed: a request for it
+/// returns the errno.
 pub struct TreeReadahead<'a> {
     export: &'a ExportConfig,
     records: &'a mut Records,
@@ -27,7 +27,7 @@ pub struct TreeReadahead<'a> {
     max_depth: usize,
 }
 
-/// A directory that was listed, and those in it that are not yet.
+/// A listed directory, and its subdirectories that are not listed yet.
 struct Level {
     dir: OwnedFd,
     path: Vec<u8>,
@@ -38,19 +38,19 @@ struct Level {
 struct Full;
 
 impl<'a> TreeReadahead<'a> {
-    /// Appends to `records`; if `flat`, nothing that lies beneath other directories.
+    /// Appends to `records`; if `flat`, does not descend.
     pub fn new(export: &'a ExportConfig, records: &'a mut Records, flat: bool) -> Self {
         let max_depth = if flat { 0 } else { MAX_DEPTH };
         Self { export, records, names: vec![MaybeUninit::uninit(); NAMES], max_depth }
     }
 
-    /// Lists the directories `names` in `dir`, whose path is `path`, and those beneath them. Whether there
-    /// is room for more.
+    /// Lists the directories `names` in `dir`, whose path is `path`, and those beneath them. Returns whether there is
+    /// room for more.
     pub fn beneath(&mut self, dir: BorrowedFd<'_>, path: &[u8], names: Vec<CString>) -> bool {
         self.max_depth == 0 || names.iter().all(|name| self.tree(dir, path, name, 1).is_ok())
     }
 
-    /// Lists the directory at `path` and those beneath it. Whether there is room for more.
+    /// Lists the directory at `path` and those beneath it. Returns whether there is room for more.
     pub fn another(&mut self, path: &[u8]) -> bool {
         let place = RelPath::new(path).ok().and_then(|path| path.split_last());
         let Some((parent, name)) = place else { return true };
@@ -58,7 +58,7 @@ impl<'a> TreeReadahead<'a> {
         self.tree(dir.as_fd(), parent.bytes(), &name, 0).is_ok()
     }
 
-    /// Lists a directory, which counts as `depth` levels deep, and those beneath it, each after the one it lies in.
+    /// Lists a directory at depth `depth` and those beneath it, parents first.
     fn tree(&mut self, parent: BorrowedFd<'_>, path: &[u8], name: &CStr, depth: usize) -> Result<(), Full> {
         let mut levels = Vec::new();
         let top = self.directory(parent, path, name)?;
@@ -76,7 +76,7 @@ impl<'a> TreeReadahead<'a> {
         Ok(())
     }
 
-    /// Lists one directory; `None` if it is left out.
+    /// Lists one directory; `None` if it is skipped.
     fn directory(&mut self, parent: BorrowedFd<'_>, parent_path: &[u8], name: &CStr) -> Result<Option<Level>, Full> {
         let mut path = parent_path.to_vec();
         if !path.is_empty() {
@@ -97,7 +97,7 @@ impl<'a> TreeReadahead<'a> {
         }
         let start = self.records.bytes.len();
         if !self.entries(dir.as_fd(), &path, attr::node_attr(&stat)) {
-            // Only whole directories.
+            // Remove an incomplete directory.
             self.records.bytes.truncate(start);
             self.records.directories.clear();
             return Err(Full);
@@ -106,7 +106,7 @@ impl<'a> TreeReadahead<'a> {
         Ok(Some(Level { dir, path, directories }))
     }
 
-    /// Appends a whole directory; false if it does not fit or can't be read to its end.
+    /// Appends the entries of a directory; false if they do not fit or the directory can't be read completely.
     fn entries(&mut self, dir: BorrowedFd<'_>, path: &[u8], attr: NodeAttr) -> bool {
         if !self.records.put(dir_record::DIRECTORY, attr, path, &[]) {
             return false;

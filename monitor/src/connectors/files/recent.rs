@@ -1,4 +1,4 @@
-//! Directories that were opened lately, so that files of one directory do not each cost the whole way.
+//! Cache of open directories, so that a lookup of several files in one directory resolves its path once.
 
 use rustix::fd::OwnedFd;
 use std::cell::RefCell;
@@ -6,17 +6,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a directory is found at the path at which it was opened. What the host renames or closes to the
-/// public meanwhile is noticed that much later.
+/// Lifetime of an entry. A rename on the host, or a removed `o+x`, takes effect for the pod after at most this time.
 const KEPT: Duration = Duration::from_millis(250);
-/// Most directories that are kept open in all exports.
+/// Maximum number of entries in all exports.
 pub const MAX: usize = 64;
 
-/// Open directories by their paths, the oldest first.
+/// Open directories by path, the oldest first.
 #[derive(Debug, Default)]
 pub struct Recent {
     list: RefCell<VecDeque<Entry>>,
-    /// Most entries.
+    /// Maximum number of entries.
     pub max: usize,
 }
 
@@ -28,14 +27,14 @@ struct Entry {
 }
 
 impl Recent {
-    /// The directory that was opened at `path`.
+    /// The cached directory of `path`.
     pub fn get(&self, path: &[u8]) -> Option<Arc<OwnedFd>> {
         let list = self.list.borrow();
         let entry = list.iter().rev().find(|entry| entry.path == path)?;
         (entry.opened.elapsed() < KEPT).then(|| entry.dir.clone())
     }
 
-    /// Keeps a directory that was opened just now.
+    /// Adds a directory that was just opened.
     pub fn keep(&self, path: &[u8], dir: Arc<OwnedFd>) {
         if self.max == 0 {
             return;

@@ -1,4 +1,4 @@
-//! The file that a request is about: what a path leads to, or a file that is open, which may have no name any more.
+//! The file of a request: named by a path, or by the handle of an open file, which may have no name any more.
 
 use super::super::{Errno, Result};
 use super::export::ExportConfig;
@@ -9,15 +9,15 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 /// See the module.
 #[derive(Debug)]
 pub enum Subject<'h> {
-    /// Found by its path, as an `O_PATH` descriptor.
+    /// Found by path, as an `O_PATH` descriptor.
     Named(OwnedFd),
-    /// Open.
+    /// An open file.
     Open(BorrowedFd<'h>),
 }
 
 impl<'h> Subject<'h> {
-    /// The file of the handle `number`, or what `path` names if that is 0. EBADF for handles of other exports, EINVAL for
-    /// a handle with a path.
+    /// The file of the handle `number`, or of `path` if that is 0. EBADF for handles of other exports, EINVAL for a
+    /// handle with a path.
     pub fn find(export: &ExportConfig, handles: &'h Handles, number: u64, path: RelPath<'_>) -> Result<Self> {
         if number == 0 {
             return export.node(path).map(Self::Named);

@@ -92,7 +92,7 @@ impl Rig {
         let request = FileRequest::decode(&Encoded { number, arguments: Arguments::raw(all) }).map_err(errno_of)?;
         let mut input = input.to_vec();
         let mut output = vec![0; room];
-        // Two pieces each, cut at an odd place.
+        // Two pieces each, split at an odd offset.
         let third = input.len() / 3;
         let (a, b) = input.split_at_mut(third);
         let (c, d) = output.split_at_mut(room / 3);
@@ -256,13 +256,13 @@ fn directories_come_ahead() {
     let list = |path: &str, name: &str| (path.to_owned(), vec![name.to_owned()]);
     assert_eq!(ahead(RO, 0, b"", 0), []);
     assert_eq!(ahead(RO, 4096, b"", 0), [list("closed", "inside"), list("sub", "deep"), list("sub/deep", "file")]);
-    // Only what everybody may see.
+    // World-readable files only.
     assert_eq!(ahead(PUBLIC, 4096, b"", 0), [list("sub", "deep"), list("sub/deep", "file")]);
     assert_eq!(ahead(PUBLIC, 4096, b"sub/deep\0closed\0sub", 2), [list("sub", "deep"), list("sub/deep", "file")]);
-    // Whole directories, as many as there is room for.
+    // Only complete directories, as many as fit.
     assert_eq!(ahead(RO, 300, b"sub", 0), [list("sub/deep", "file")]);
     assert_eq!(ahead(RO, 200, b"sub", 0), []);
-    // Bad ones are left out; links are not followed.
+    // Malformed paths are skipped; links are not followed.
     let others = b"sub/deep\0up\0\0escape\0../outside\0none\0hello\0sub/../closed\0closed";
     assert_eq!(ahead(RO, 4096, others, 9), [list("closed", "inside")]);
     // Without attributes, except those of directories.
@@ -431,7 +431,7 @@ fn directories_change() {
     assert_eq!(rig.errno(request::ReadLink::NUMBER, &[RW], b"hello"), Errno::INVAL);
     let (_, out) = rig.call(request::Link::NUMBER, &[RW, 5], b"hellomade/hard", 112).unwrap();
     assert_eq!(attrs(&out, 1)[0].nlink, 2);
-    // A link to a symbolic link is a link to it, not to its target.
+    // A link to a symbolic link links the symbolic link itself.
     rig.call(request::Link::NUMBER, &[RW, 6], b"escapemade/alsolink", 112).unwrap();
     assert!(root.join("made/alsolink").is_symlink());
     rig.call(request::Unlink::NUMBER, &[RW, 0], b"made/alsolink", 0).unwrap();
@@ -470,7 +470,7 @@ fn attributes_change() {
     assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], b"short"), Errno::INVAL);
     let bad = AttrChange { valid: set_attr::MTIME, mtime_ns: 1_000_000_000, ..AttrChange::default() };
     assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], &input(bad, b"hello")), Errno::INVAL);
-    // A symbolic link itself is meant, never its target.
+    // Operates on the symbolic link itself, never on its target.
     let before = fs::metadata(rig.dir.path().join("outside")).unwrap();
     rig.call(request::SetAttr::NUMBER, &[RW], &input(set(set_attr::MTIME), b"escape"), 112).unwrap();
     assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], &input(set(set_attr::MODE), b"escape")), Errno::OPNOTSUPP);
@@ -486,7 +486,7 @@ fn attributes_change() {
 fn extended_attributes() {
     let mut rig = Rig::new();
     match rig.call(request::SetXattr::NUMBER, &[RW, 5, 6, 0], b"hellouser.avalue", 0) {
-        Err(Errno::OPNOTSUPP) => return, // a file system without them
+        Err(Errno::OPNOTSUPP) => return, // the file system does not support them
         other => other.unwrap(),
     };
     let (reply, _) = rig.call(request::GetXattr::NUMBER, &[RW, 5], b"hellouser.a", 0).unwrap();
@@ -527,7 +527,7 @@ fn maps_are_checked() {
     ] {
         assert!(rig.call(request::Map::NUMBER, &[handle, offset, len, gpa, 0], b"", 0).is_err());
     }
-    // Its one page is all that it has.
+    // The file has only one page.
     for (offset, len) in [(0, 8192), (4096, 4096), (1 << 40, 4096)] {
         assert_eq!(rig.errno(request::Map::NUMBER, &[handle, offset, len, base, 0], b""), Errno::NXIO);
     }
@@ -557,7 +557,7 @@ fn window_memory_is_never_copied() {
     assert_eq!(rig.files.handle(stat.into(), &[slice], &[], &rig.window), Err(Errno::FAULT));
 }
 
-/// A host process exchanges a directory and a link to the outside as fast as it can while the guest asks.
+/// A host process swaps a directory with a link to the outside in a loop while the guest sends requests.
 #[test]
 fn exchanged_directories_never_lead_outside() {
     let mut rig = Rig::new();
@@ -610,7 +610,7 @@ fn exchanged_directories_never_lead_outside() {
     assert!(!rig.dir.path().join("secret/made").exists());
 }
 
-/// All that one request changes, it changes of one file, whatever happens to the name meanwhile.
+/// All changes of one request apply to the same file, even if the name is moved meanwhile.
 #[test]
 fn attributes_change_together() {
     let mut rig = Rig::new();
@@ -641,7 +641,7 @@ fn attributes_change_together() {
     assert!(together);
 }
 
-/// Arguments that a hostile guest may try: numbers of exports, handles, limits.
+/// Arguments of a hostile guest: export numbers, handles, limits.
 fn argument() -> impl proptest::strategy::Strategy<Value = u64> {
     use proptest::prelude::*;
     prop_oneof![
@@ -654,7 +654,7 @@ fn argument() -> impl proptest::strategy::Strategy<Value = u64> {
     ]
 }
 
-/// Inputs: paths that try to leave, pairs of them, and noise.
+/// Inputs: paths that try to leave the export, pairs of them, and random bytes.
 fn payload() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
     use proptest::prelude::*;
     let names = ["hello", "sub", "deep", "file", "escape", "up", "..", ".", "", "outside", "closed", "private", "new"];
@@ -677,7 +677,7 @@ fn payload() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Arbitrary requests in arbitrary order: no panic, no byte from outside, no change outside.
+    /// Random requests in random order: no panic, no data from outside, no change outside.
     #[test]
     fn random_requests_stay_inside(
         requests in proptest::collection::vec(
@@ -692,7 +692,7 @@ proptest::proptest! {
     ) {
         let mut rig = Rig::new();
         for (number, args, input, room) in requests {
-            // Often as many arguments as the operation has.
+            // Often the correct number of arguments.
             let known = FileRequest::ALL.iter().find(|(other, _)| *other == number).map_or(args.len(), |(_, count)| *count);
             if let Ok((_, output)) = rig.call(number, &args[..known], &input, room) {
                 proptest::prop_assert!(!output.windows(7).any(|window| window == b"OUTSIDE"));

@@ -8,8 +8,8 @@ use super::path::{MAX_PATH, RelPath};
 use abi::request::{NodeAttr, Walk, Walked};
 use rustix::fd::AsFd;
 
-/// [`Walk`]: reports every component after the first `skip`, until one is missing,
-/// is no directory, may not be entered, or the output is full.
+/// [`Walk`]: reports every component after the first `skip`, until one does not exist, is no directory or may not be
+/// searched, or the output is full.
 pub fn walk(export: &ExportConfig, walk: Walk, path: RelPath<'_>, out: &mut Output<'_>) -> Result<Walked> {
     if path.is_empty() {
         out.put(bytemuck::bytes_of(&attr::node_attr(&export.place(path)?.attr()?)))?;
@@ -30,8 +30,8 @@ pub fn walk(export: &ExportConfig, walk: Walk, path: RelPath<'_>, out: &mut Outp
         if out.room() < size_of::<NodeAttr>() {
             break None;
         }
-        // A directory that is passed is looked at through its own descriptor, so that its attributes
-        // and its children stay consistent during concurrent renames.
+        // Stat a directory on the way through its own descriptor, so that its attributes and its children stay
+        // consistent during concurrent renames.
         let entered = if names.peek().is_some() { export.enter(dir.as_fd(), name) } else { Err(Errno::NOTDIR) };
         let (stat, next) = match entered {
             Ok((next, stat)) => {
@@ -63,7 +63,7 @@ pub fn walk(export: &ExportConfig, walk: Walk, path: RelPath<'_>, out: &mut Outp
     Ok(Walked { reported, stopped, exist })
 }
 
-/// [`abi::request::ReadLink`]: as much of the target as the output takes.
+/// [`abi::request::ReadLink`]: the target, truncated to the output.
 pub fn read_link(export: &ExportConfig, path: RelPath<'_>, out: &mut Output<'_>) -> Result<u64> {
     let place = export.place(path)?;
     if !export.covers.is_empty() {

@@ -1,4 +1,4 @@
-//! Operations that may take long: they run on threads of their own, so that they keep nothing else waiting.
+//! Worker threads for operations that may block, so that they do not delay other requests.
 
 use super::super::Result;
 use super::handles::Handles;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most threads; what comes beyond waits for one of them.
+/// Maximum number of threads; further operations are queued.
 const MAX_THREADS: usize = 4;
-/// How long a thread waits for more work before it ends.
+/// Idle time after which a thread ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The end of an operation, back under the server's lock.
+/// Completion of an operation, called under the server's lock.
 pub type Finish = Box<dyn FnOnce(&mut Handles) -> Result + Send>;
-/// The long part of an operation.
+/// The blocking part of an operation.
 pub type Work = Box<dyn FnOnce() -> Finish + Send>;
 /// Wakes the thread that collects completions.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -24,7 +24,7 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 struct State {
     jobs: VecDeque<(u64, Work)>,
     done: Vec<(u64, Finish)>,
-    /// Operations that were not taken yet.
+    /// Number of queued operations.
     pending: usize,
     threads: usize,
     idle: usize,
@@ -39,11 +39,11 @@ struct Queue {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that runs under the lock panics half-way.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works until there was nothing to do for a while.
+    /// Runs operations until the queue stays empty for a while.
     fn work(&self) {
         let mut state = self.state();
         loop {
@@ -72,25 +72,25 @@ impl Queue {
     }
 }
 
-/// Whether fsync(2) takes long here: on a disk it does, on a tmpfs handing it to a thread would.
+/// Measures whether fsync(2) blocks: on a disk it does; on a tmpfs the handover to a thread would take longer.
 #[derive(Debug, Default)]
 pub struct SyncTimes {
-    /// Quick ones in a row.
+    /// Number of consecutive quick calls.
     quick: AtomicU32,
 }
 
 impl SyncTimes {
-    /// Below this one is quick.
+    /// A call below this time is quick.
     const QUICK: Duration = Duration::from_micros(200);
-    /// So many in a row are believed.
+    /// After this many consecutive quick calls fsync runs without a thread.
     const ENOUGH: u32 = 16;
 
-    /// The next one may take long.
+    /// Whether the next call may block.
     pub fn are_slow(&self) -> bool {
         self.quick.load(Ordering::Relaxed) < Self::ENOUGH
     }
 
-    /// Times one.
+    /// Measures a call.
     pub fn time<R>(&self, sync: impl FnOnce() -> R) -> R {
         let start = Instant::now();
         let result = sync();
@@ -101,7 +101,7 @@ impl SyncTimes {
     }
 }
 
-/// The threads and their work.
+/// The worker threads and their queue.
 #[derive(Default)]
 pub struct Workers(Arc<Queue>);
 
@@ -112,18 +112,18 @@ impl fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// Sets what is woken at a completion; nothing at first.
+    /// Sets the waker for completions; initially none.
     pub fn set_waker(&self, waker: Waker) {
         self.0.state().waker = Some(waker);
     }
 
-    /// Operations under way.
+    /// Number of operations under way.
     pub fn pending(&self) -> usize {
         self.0.state().pending
     }
 
-    /// Starts the long part of request `id`. `None`: it completes later; otherwise there was no thread for it,
-    /// and it ran here.
+    /// Starts the blocking part of request `id`. `None`: it completes later. Otherwise no thread could be started, and
+    /// the operation ran on the caller's.
     pub fn start(&self, id: u64, work: Work, handles: &mut Handles) -> Option<Result> {
         let mut state = self.0.state();
         if state.idle <= state.jobs.len() && state.threads < MAX_THREADS {
@@ -143,7 +143,7 @@ impl Workers {
         None
     }
 
-    /// Takes what is done.
+    /// Takes the finished operations.
     pub fn take(&self) -> Vec<(u64, Finish)> {
         let mut state = self.0.state();
         let done = std::mem::take(&mut state.done);

@@ -1,8 +1,8 @@
 //! Extended attributes.
 //!
-//! The guest sees and changes `user.*` and POSIX access control lists, and reads `security.*`. It never
-//! reaches `trusted.*` (host administration) and never writes `security.*` (labels would take effect on the host, and so
-//! would file capabilities, unless the user asked for them).
+//! The guest reads and changes `user.*` and POSIX access control lists, and reads `security.*`. It can't access
+//! `trusted.*` (host administration) and can't write `security.*` (labels and file capabilities would take effect on
+//! the host), except file capabilities if the user allowed them.
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
@@ -35,7 +35,7 @@ fn hidden(name: &[u8]) -> bool {
     name.starts_with(b"trusted.")
 }
 
-/// EPERM for names that only the host's administrator may change.
+/// EPERM for names that the guest may not change.
 fn check_change(export: &ExportConfig, name: &[u8]) -> Result<()> {
     check_name(name)?;
     export.check_writable()?;
@@ -52,7 +52,7 @@ pub fn get(export: &ExportConfig, handles: &Handles, get: GetXattr, input: &[u8]
         return Err(Errno::NODATA);
     }
     if name.starts_with(b"user.") {
-        // These are contents, so to speak: the same right as for reading.
+        // Values count as content: the right to read the file is required.
         export.check_read(&of_fd(node.as_fd())?)?;
     }
     let file = proc_path(node.as_fd());
@@ -66,8 +66,8 @@ pub fn get(export: &ExportConfig, handles: &Handles, get: GetXattr, input: &[u8]
     Ok(len as u64)
 }
 
-/// Whether what has this name in a directory certainly has no access control list, and no default one. A symbolic link is
-/// not followed.
+/// Whether this name in a directory certainly has no access control list and no default one. Does not follow a symbolic
+/// link.
 pub fn has_no_lists(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> bool {
     let path = [proc_path(dir).as_bytes(), b"/", name.to_bytes()].concat();
     let has_none = |list| rustix::fs::lgetxattr_query(&path, list) == Err(Errno::NODATA);
@@ -118,8 +118,8 @@ pub fn remove(export: &ExportConfig, handles: &Handles, remove: RemoveXattr, inp
     rustix::fs::removexattr(proc_path(node.as_fd()), name)
 }
 
-/// EPERM unless this is a file or a directory: nothing else holds attributes of a user. Access control lists may belong to
-/// FIFOs and sockets, too, and never to links.
+/// EPERM unless this is a file or a directory: other types have no `user.*` attributes. FIFOs and sockets may have
+/// access control lists, symbolic links never.
 fn check_holder(node: &Subject<'_>, name: &[u8]) -> Result<()> {
     match kind(&of_fd(node.as_fd())?) {
         FileType::RegularFile | FileType::Directory => Ok(()),

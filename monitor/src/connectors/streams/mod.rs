@@ -1,9 +1,9 @@
 //! The standard streams connector: descriptors 0 to 2 of `hull`, and those of `--pass-fd`.
 //!
-//! They are shared with other processes of the user (a shell, a pipeline), so their open file
-//! descriptions are never switched to non-blocking. Instead a transfer is tried only when poll(2) says
-//! that it can't block, in a way that can't block where the kernel offers one, and in amounts that fit
-//! where it doesn't. What can't be done at once stays pending until the event loop reports readiness.
+//! Other processes of the user (a shell, a pipeline) share them, so the monitor never sets O_NONBLOCK on their open
+//! file descriptions. Instead it starts a transfer only when poll(2) reports readiness, with RWF_NOWAIT where the
+//! kernel supports it, and otherwise in sizes that can't block. An operation that would block stays pending until the
+//! event loop reports readiness.
 
 pub mod passed;
 mod pending;
@@ -28,25 +28,25 @@ use rustix::fs::SeekFrom;
 use std::sync::Arc;
 use stream::Stream;
 
-/// Most operations that wait at a time; more are refused with EBUSY.
+/// Maximum number of pending operations; further ones fail with EBUSY.
 const MAX_PENDING: usize = 256;
 
-/// The only signal that a guest may leave to `hull`.
+/// The only signal that a guest may return to `hull`.
 const TSTP: u32 = libc::SIGTSTP as u32;
 
 /// Serves the stream operations of one pod.
 #[derive(Debug)]
 pub struct StreamsConnector {
-    /// The standard streams, then those that are passed on.
+    /// The standard streams, then the passed ones.
     streams: Vec<Option<Stream>>,
     pending: Vec<Pending>,
-    /// A pending operation began to wait after the last call of [`Self::waiting`].
+    /// An operation became pending after the last call of [`Self::waiting`].
     unwatched: bool,
-    /// Cancelled operations that are not reported yet.
+    /// Cancelled operations that are not completed yet.
     cancelled: Vec<(u64, Result)>,
-    /// The operation that waits for a signal.
+    /// The pending [`SignalWait`].
     signal_wait: Option<u64>,
-    /// Restores the terminal at the end; made when the guest first changes it.
+    /// Restores the terminal at the end; created at the guest's first change.
     guard: Option<TerminalGuard>,
 }
 
@@ -57,7 +57,7 @@ impl StreamsConnector {
         Self { streams, pending: Vec::new(), unwatched: false, cancelled: Vec::new(), signal_wait: None, guard: None }
     }
 
-    /// Serves the process's own standard streams (through duplicates), as far as they were open when it began.
+    /// Serves the process's own standard streams (through duplicates); those that were closed at start stay closed.
     pub fn new() -> Self {
         let copy = |number| {
             let fd = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()][number];
@@ -66,13 +66,13 @@ impl StreamsConnector {
         Self::with([copy(0), copy(1), copy(2)])
     }
 
-    /// Serves these, too, by the numbers from 3.
+    /// Adds the passed streams, numbered from 3.
     pub fn and(mut self, passed: Vec<OwnedFd>) -> Self {
         self.streams.extend(passed.into_iter().map(|fd| Some(Stream::new(fd))));
         self
     }
 
-    /// What the standard streams are.
+    /// Kinds of the standard streams.
     pub fn kinds(&self) -> [StreamKind; 3] {
         let kind = |number: usize| self.streams.get(number)?.as_ref().map(|stream| stream.kind);
         std::array::from_fn(|number| kind(number).unwrap_or(StreamKind::Closed))
@@ -84,8 +84,9 @@ impl StreamsConnector {
         self.streams.iter().flatten().find_map(size).map(|size| (size.ws_row, size.ws_col))
     }
 
-    /// Starts an operation; `None` if it waits: [`Self::ready`] reports its end. One that is pending uses the memory of
-    /// `input` and `output` until it ends. A cancelled one is reported by the next [`Self::ready`].
+    /// Starts an operation; `None` if it is pending: [`Self::ready`] reports its completion. A pending operation uses
+    /// the memory of `input` and `output` until it completes. The next [`Self::ready`] also completes a cancelled
+    /// operation.
     pub fn start(
         &mut self,
         id: u64,
@@ -114,7 +115,7 @@ impl StreamsConnector {
         usize::try_from(number).ok().and_then(|index| self.streams.get(index)?.as_ref()).ok_or(Errno::BADF)
     }
 
-    /// Tries an operation, or keeps it.
+    /// Tries an operation, or makes it pending.
     fn begin(&mut self, id: u64, number: u64, nonblocking: bool, work: Result<Work>) -> Option<Result<u64>> {
         let (stream, work) = match (self.stream(number), work) {
             (Ok(stream), Ok(work)) if stream.takes(&work) => (stream, work),
@@ -122,7 +123,7 @@ impl StreamsConnector {
             _ => return Some(Err(Errno::INVAL)),
         };
         let mut pending = Pending { id, stream: number as usize, work };
-        // What waits already comes first.
+        // Earlier pending operations go first.
         let behind = self.pending.iter().any(|other| other.precedes(&pending));
         if !behind && let Some(result) = pending.advance(stream) {
             return Some(result);
@@ -145,7 +146,7 @@ impl StreamsConnector {
         let given = signals::forget_given();
         match returned {
             0 => {}
-            // Only one that came from the user: a guest that stops `hull` as it likes would stop its time limit, too.
+            // Only for a signal from the user: a guest that could stop `hull` at will would also stop its time limit.
             _ if returned == TSTP && given == Some(returned) => {
                 // Stops all threads of `hull` until the user's shell continues them.
                 if let Err(error) =
@@ -166,17 +167,17 @@ impl StreamsConnector {
         }
     }
 
-    /// Number of operations that wait.
+    /// Number of pending operations.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Whether a wait was added since the last call of [`Self::waiting`]; clears the mark.
+    /// Whether an operation became pending since the last call of [`Self::waiting`]; clears the flag.
     pub fn take_unwatched(&mut self) -> bool {
         std::mem::take(&mut self.unwatched)
     }
 
-    /// What to wait for; when any of it is ready, call [`Self::ready`].
+    /// Descriptors and events to poll; when one is ready, call [`Self::ready`].
     pub fn waiting(&mut self) -> Vec<(Arc<OwnedFd>, PollFlags)> {
         self.unwatched = false;
         let wait = |pending: &Pending| {
@@ -186,7 +187,7 @@ impl StreamsConnector {
         self.pending.iter().filter_map(wait).collect()
     }
 
-    /// Goes on with everything that waits; the ids and results of what finished, also by `Cancel`.
+    /// Advances all pending operations; returns the ids and results of completed and cancelled ones.
     pub fn ready(&mut self) -> Vec<(u64, Result)> {
         let mut done = std::mem::take(&mut self.cancelled);
         if let Some(id) = self.signal_wait
@@ -214,7 +215,7 @@ impl StreamsConnector {
         done
     }
 
-    /// ENOENT if the operation is not waiting (any more): its completion is on the way then.
+    /// ENOENT if the operation is not pending (any more): its completion is already queued.
     fn cancel(&mut self, id: u64) -> Result<()> {
         if self.signal_wait.take_if(|waiting| *waiting == id).is_some() {
             self.cancelled.push((id, Err(Errno::CANCELED)));

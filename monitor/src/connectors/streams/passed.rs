@@ -1,17 +1,17 @@
-//! Descriptors above the standard streams that the user passes on (`--pass-fd`).
+//! Descriptors above the standard streams that the user passes (`--pass-fd`).
 
 use abi::boot::StreamKind;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{SocketType, sockopt};
 
-/// Why a descriptor can't be passed on, and what to do.
+/// Why a descriptor can't be passed, and the remedy.
 pub type Refusal = (&'static str, &'static str);
 
-/// Minor numbers of the memory devices (major 1) that hold nothing: null, zero, full, random, urandom.
+/// Minor numbers of harmless memory devices (major 1): null, zero, full, random, urandom.
 const PLAIN_DEVICES: [u32; 5] = [3, 5, 7, 8, 9];
 
-/// What a descriptor is and its flags of `F_GETFL`, if a pod can use it as it does a standard stream.
+/// Kind and `F_GETFL` flags of a descriptor, if a pod can use it like a standard stream.
 pub fn look(fd: &OwnedFd) -> Result<(StreamKind, u32), Refusal> {
     let unknown = |_| ("it can't be looked at", "pass another one");
     let flags = rustix::fs::fcntl_getfl(fd).map_err(unknown)?;
@@ -50,7 +50,7 @@ pub fn look(fd: &OwnedFd) -> Result<(StreamKind, u32), Refusal> {
     Ok((kind, (flags & told).bits()))
 }
 
-/// Whether a standard stream is this terminal: job control is for one.
+/// Whether a standard stream is this terminal: only one terminal has job control.
 fn is_own_terminal(device: u64) -> bool {
     let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     standard

@@ -1,4 +1,4 @@
-//! Operations that wait for a stream.
+//! Pending operations on streams.
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
@@ -8,12 +8,12 @@ use abi::request::StreamPosition;
 use abi::ring::MAX_SEGMENTS;
 use rustix::event::PollFlags;
 
-/// What an operation does.
+/// Kind of operation.
 #[derive(Debug)]
 pub enum Work {
     /// Read into this memory.
     Read(Vec<GuestSlice>, Position),
-    /// Write this memory; so many bytes are out already.
+    /// Write this memory; the number of bytes written so far.
     Write(Vec<GuestSlice>, usize, Position),
     /// Wait for these events.
     Poll(PollFlags),
@@ -44,7 +44,7 @@ impl Work {
         if slices.len() > MAX_SEGMENTS { Err(Errno::INVAL) } else { Ok(()) }
     }
 
-    /// Where in the stream it begins.
+    /// Start position in the stream.
     pub fn position(&self) -> Position {
         match self {
             Work::Read(_, position) | Work::Write(_, _, position) => *position,
@@ -52,7 +52,7 @@ impl Work {
         }
     }
 
-    /// What to wait for.
+    /// Events to wait for.
     pub fn events(&self) -> PollFlags {
         match self {
             Work::Read(..) => PollFlags::IN,
@@ -62,7 +62,7 @@ impl Work {
     }
 }
 
-/// A position of the guest; EINVAL if there is no such offset.
+/// Converts a position of the guest; EINVAL if it is out of range.
 fn place(position: StreamPosition) -> Result<Position> {
     match position {
         StreamPosition::Current => Ok(Position::Current),
@@ -78,20 +78,20 @@ pub struct Pending {
     pub id: u64,
     /// Number of the stream.
     pub stream: usize,
-    /// What it does.
+    /// The operation.
     pub work: Work,
 }
 
 impl Pending {
-    /// Whether this one, being older, must finish before `other` may start: transfers on one stream in
-    /// one direction keep their order.
+    /// Whether this older operation must complete before `other` may start: transfers on one stream in one direction
+    /// keep their order.
     pub fn precedes(&self, other: &Self) -> bool {
         let same =
             matches!((&self.work, &other.work), (Work::Read(..), Work::Read(..)) | (Work::Write(..), Work::Write(..)));
         same && self.stream == other.stream
     }
 
-    /// Does what is possible now; `None` if the operation has to wait further.
+    /// Advances without blocking; `None` if the operation is still pending.
     pub fn advance(&mut self, stream: &Stream) -> Option<Result<u64>> {
         match &mut self.work {
             Work::Read(into, position) => match stream.read(into, *position) {
@@ -122,11 +122,11 @@ impl Pending {
         }
     }
 
-    /// Ends the operation early: with `error`, or with what it has done so far.
+    /// Ends the operation early: with the bytes transferred so far, or with `error`.
     pub fn give_up(self, error: Errno) -> Result<u64> {
         match self.work {
             Work::Write(_, done, _) if done > 0 => Ok(done as u64),
-            // Asked without waiting: no event holds.
+            // Non-blocking: no event holds.
             Work::Poll(_) if error == Errno::AGAIN => Ok(0),
             _ => Err(error),
         }

@@ -1,44 +1,44 @@
-//! Signals that the user sends to `hull` and that the pod gets.
+//! Signals to `hull` that are forwarded to the pod.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What became of a signal.
+/// Outcome of forwarding a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// There is no pod that takes signals (yet, or any more).
+    /// No pod takes signals (yet, or any more).
     Refused,
-    /// It is on its way.
+    /// The pod will take it.
     Sent,
-    /// The pod has not taken an earlier one yet; this one waits behind it.
+    /// The pod has not taken an earlier signal yet; this one is queued behind it.
     Waiting,
 }
 
-/// Gets the requests of the pod served and the pod told.
+/// Makes the monitor serve pending requests and notify keel.
 type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// One per process, as signals are.
+/// The queue; one per process, as signals are.
 static QUEUE: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
 static WAKER: Mutex<Option<Waker>> = Mutex::new(None);
 /// The pod subscribed to signals.
 static LISTENING: AtomicBool = AtomicBool::new(false);
-/// The pod is over: its exit code is what remains to be told.
+/// The pod has ended; only its exit code is still to be reported.
 static OVER: AtomicBool = AtomicBool::new(false);
-/// The queue is not empty: spares others the lock.
+/// Whether the queue is not empty; avoids taking the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// What the guest was given last and did not answer for yet; 0: nothing.
+/// The last signal that the guest took and has not returned; 0: none.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
-/// Most signals that wait.
+/// Maximum length of the queue.
 const MAX_WAITING: usize = 64;
 
 fn queue() -> MutexGuard<'static, VecDeque<u32>> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Passes a signal to the pod.
+/// Forwards a signal to the pod.
 pub fn post(signal: u32) -> Posted {
     let waker = WAKER.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let Some(waker) = waker else { return refused() };
@@ -58,8 +58,8 @@ pub fn post(signal: u32) -> Posted {
     if is_waiting() { Posted::Waiting } else { Posted::Sent }
 }
 
-/// There is no receiver: not yet, or not any more. In the latter case a signal must not take the place of the pod's exit
-/// code, unless it comes again because that does not appear.
+/// There is no receiver: not yet, or not any more. After the end of the pod a first signal is dropped, so that it does
+/// not replace the pod's exit code; a second one ends `hull`.
 fn refused() -> Posted {
     if !OVER.load(Ordering::SeqCst) {
         return Posted::Refused;
@@ -68,24 +68,24 @@ fn refused() -> Posted {
     Posted::Waiting
 }
 
-/// Whether the pod has not taken all signals yet.
+/// Whether signals are still queued.
 pub fn is_waiting() -> bool {
     ANY.load(Ordering::SeqCst)
 }
 
-/// Sets what gets the pod told of a signal; `None` when it is over.
+/// Sets the waker for new signals; `None` at the end of the pod.
 pub fn set_waker(waker: Option<Waker>) {
     OVER.store(waker.is_none(), Ordering::SeqCst);
     LISTENING.store(false, Ordering::SeqCst);
     *WAKER.lock().unwrap_or_else(PoisonError::into_inner) = waker;
 }
 
-/// The pod waits for signals.
+/// The pod subscribes to signals.
 pub(super) fn listen() {
     LISTENING.store(true, Ordering::SeqCst);
 }
 
-/// The oldest signal.
+/// Takes the oldest signal.
 pub(super) fn take() -> Option<u32> {
     if !is_waiting() {
         return None;
@@ -97,7 +97,7 @@ pub(super) fn take() -> Option<u32> {
     signal
 }
 
-/// The signal that the guest was given last, asked once: whether it may leave it to `hull`.
+/// Takes the last signal given to the guest: only that one it may return to `hull`.
 pub(super) fn forget_given() -> Option<u32> {
     match GIVEN.swap(0, Ordering::SeqCst) {
         0 => None,

@@ -1,4 +1,4 @@
-//! One standard stream and transfers on it that don't block.
+//! One standard stream, and non-blocking transfers on it.
 
 use super::super::{Errno, Result};
 use super::pending::Work;
@@ -9,11 +9,11 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use std::sync::Arc;
 
-/// Bytes that a pipe takes without blocking when poll(2) reports it writable (`PIPE_BUF`).
+/// Bytes that a write to a pipe accepts without blocking after POLLOUT (`PIPE_BUF`).
 const PIPE_CHUNK: usize = 4096;
-/// The same for a terminal, of which poll(2) says little: any room at all.
+/// The same for a terminal, where POLLOUT means only that there is some room.
 const TERMINAL_CHUNK: usize = 256;
-/// Most bytes of one transfer, so that a stream can't keep the others waiting for long.
+/// Maximum bytes of one transfer, to bound the delay of other streams.
 const CHUNK: usize = 1 << 20;
 
 /// A descriptor of the user.
@@ -21,12 +21,12 @@ const CHUNK: usize = 1 << 20;
 pub struct Stream {
     /// The descriptor.
     pub fd: Arc<OwnedFd>,
-    /// What it is.
+    /// Its kind.
     pub kind: StreamKind,
 }
 
 impl Stream {
-    /// Looks at what `fd` is.
+    /// Detects the kind of `fd`.
     pub fn new(fd: OwnedFd) -> Self {
         let kind = match rustix::fs::fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::RegularFile | FileType::Directory | FileType::BlockDevice) => StreamKind::File,
@@ -37,7 +37,7 @@ impl Stream {
         Self { fd: Arc::new(fd), kind }
     }
 
-    /// Whether it can do such work: only files have positions.
+    /// Whether the stream supports the operation: only files have positions.
     pub fn takes(&self, work: &Work) -> bool {
         self.kind == StreamKind::File || work.position() == Position::Current
     }
@@ -54,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there: EAGAIN if nothing is, 0 bytes at the end.
+    /// Reads available bytes: EAGAIN if there are none, 0 at the end.
     pub fn read(&self, into: &[GuestSlice], position: Position) -> Result<usize> {
         let fd = self.fd.as_fd();
         if self.kind == StreamKind::File {
@@ -63,7 +63,7 @@ impl Stream {
         if self.poll(PollFlags::IN)?.is_empty() {
             return Err(Errno::AGAIN);
         }
-        // Another reader of the same pipe may be faster: then only the kernel's own promise helps.
+        // Another reader of the same pipe may be faster: only RWF_NOWAIT avoids blocking then.
         if self.kind == StreamKind::Pipe {
             match io::read(fd, into, Position::Current, Wait::Never) {
                 Err(Errno::OPNOTSUPP) => {}
@@ -74,7 +74,7 @@ impl Stream {
         io::read(fd, into, Position::Current, Wait::Default)
     }
 
-    /// Writes as much of `from` as goes without blocking: EAGAIN if nothing does.
+    /// Writes as much of `from` as possible without blocking: EAGAIN if nothing.
     pub fn write(&self, from: &[GuestSlice], position: Position) -> Result<usize> {
         let fd = self.fd.as_fd();
         if self.kind == StreamKind::File {

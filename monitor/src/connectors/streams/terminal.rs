@@ -1,4 +1,4 @@
-//! Attributes of the user's terminal, and their restoration when the pod ends.
+//! Terminal attributes, and their restoration when the pod ends.
 
 use super::super::{Errno, Result};
 use abi::request::TermiosWhen;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 pub const SIZE: usize = 36;
 /// Offset of `c_line`.
 const LINE: usize = 16;
-/// Offset of `c_cc`, of 19 bytes, of which the last two have no meaning.
+/// Offset of `c_cc`, 19 bytes; the last two are unused.
 const CODES: usize = 17;
 
 /// Indices of `c_cc` in order.
@@ -57,8 +57,7 @@ pub fn attributes(fd: BorrowedFd<'_>) -> Result<[u8; SIZE]> {
     Ok(bytes)
 }
 
-/// Sets them. The line discipline
-/// and the speed stay as they are: they belong to the host.
+/// Sets terminal attributes, except the line discipline and the speed, which belong to the host.
 pub fn set_attributes(fd: BorrowedFd<'_>, when: TermiosWhen, bytes: &[u8]) -> Result<()> {
     let when = match when {
         TermiosWhen::Now => OptionalActions::Now,
@@ -87,16 +86,16 @@ fn set_codes(codes: &mut SpecialCodes, bytes: &[u8]) {
     }
 }
 
-/// The terminal that must be restored and how it was; one per process, so that a signal handler's
-/// thread and a panic hook can reach it.
+/// The terminal to restore and its saved attributes; one per process, so that a signal handler's thread and a panic
+/// hook can reach it.
 static SAVED: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 
-/// Remembers a terminal's attributes and sets them again when dropped.
+/// Saves a terminal's attributes and restores them when dropped.
 #[derive(Debug)]
 pub struct TerminalGuard(());
 
 impl TerminalGuard {
-    /// Remembers the attributes of this terminal; ENOTTY if it is none.
+    /// Saves the attributes of this terminal; ENOTTY if it is none.
     pub fn new(fd: BorrowedFd<'_>) -> Result<Self> {
         let termios = tcgetattr(fd)?;
         let fd = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 3)?;
@@ -105,7 +104,7 @@ impl TerminalGuard {
         Ok(Self(()))
     }
 
-    /// [`Self::restore`] for the handler of a signal, which can't wait for a thread that it interrupted.
+    /// [`Self::restore`] for a signal handler, which must not wait for a lock of the interrupted thread.
     pub(crate) fn restore_from_handler() {
         if let Ok(mut saved) = SAVED.try_lock()
             && let Some((fd, termios)) = saved.as_ref()
@@ -115,12 +114,12 @@ impl TerminalGuard {
         }
     }
 
-    /// Sets the remembered attributes, if there are any. For paths on which nothing is dropped: a
-    /// panic, the end by a signal, `process::exit`.
+    /// Restores the saved attributes, if any. For ends of the process without destructors: a panic, a fatal signal,
+    /// `process::exit`.
     pub fn restore() {
         let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((fd, termios)) = saved {
-            // The terminal may have gone away: nothing is left to be restored then.
+            // Ignore errors: the terminal may be gone.
             let _ = tcsetattr(fd, OptionalActions::Now, &termios);
         }
     }

@@ -22,7 +22,7 @@ fn pipes() -> (OwnedFd, OwnedFd, StreamsConnector) {
     (feed, drain, StreamsConnector::with([Some(stdin), Some(stdout), None]))
 }
 
-/// An operation and its id and result if it finished.
+/// A completed operation: id and result.
 type Completed = (u64, Result);
 
 fn run(
@@ -102,7 +102,7 @@ fn cancelled_operations_complete() {
     assert_eq!(run(&mut streams, 2, request::Cancel::NUMBER, &[1], &mut [], &mut []), [ok(2, 0)]);
     assert_eq!(streams.ready(), [failed(1, Errno::CANCELED)]);
     assert_eq!(run(&mut streams, 3, request::Cancel::NUMBER, &[1], &mut [], &mut []), [failed(3, Errno::NOENT)]);
-    // A write that got half its bytes out reports these.
+    // A cancelled write that was half done returns its byte count.
     let mut big = vec![1; 100_000];
     assert_eq!(run(&mut streams, 4, request::StreamWrite::NUMBER, &[1], &mut big, &mut []), []);
     assert_eq!(run(&mut streams, 5, request::Cancel::NUMBER, &[4], &mut [], &mut []), [ok(5, 0)]);
@@ -234,7 +234,7 @@ fn terminals_are_restored() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Arbitrary requests in arbitrary order: no panic, no wait, and each operation completes exactly once.
+    /// Random requests in random order: no panic, no blocking, and each operation completes exactly once.
     #[test]
     fn random_requests_end_once(
         requests in proptest::collection::vec(
@@ -268,7 +268,7 @@ proptest::proptest! {
                 proptest::prop_assert!(ended.insert(id), "{} ended twice", id);
             }
         }
-        // The wait for a signal is kept apart: it may never end.
+        // The wait for a signal may never complete.
         let waiting = usize::from(streams.signal_wait.is_some());
         proptest::prop_assert_eq!(ended.len() + streams.pending() + waiting, started);
     }

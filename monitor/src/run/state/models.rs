@@ -1,7 +1,7 @@
 //! Models: `RUSTFLAGS="--cfg loom" cargo test -p hull-monitor --lib model`.
 //!
-//! Each has a thread that waits for its event as long as [`State`] lets it: where a wake-up can be lost, loom finds an
-//! execution in which all threads wait, and fails. What keel does is as in `keel/hal/src/ring.rs`.
+//! Each model has a thread that waits for its event as long as [`State`] lets it: if a wake-up can be lost, loom finds
+//! an execution in which all threads wait, and fails. keel's side is as in `keel/hal/src/ring.rs`.
 
 use super::*;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -34,7 +34,7 @@ impl Signal for Event {
     }
 }
 
-/// Words of the ring. Loom takes sequentially consistent accesses for acquire and release: fences make them such.
+/// Words of the ring. Loom treats sequentially consistent accesses as acquire and release, so fences are added.
 struct Ring {
     submitted: AtomicU32,
     served: AtomicU32,
@@ -62,7 +62,7 @@ impl Ring {
         }
     }
 
-    /// The monitor serves what there is. How much it has served.
+    /// The monitor serves the submissions. Returns how many it has served.
     fn serve(&self) -> u32 {
         let submitted = self.submitted.load(SeqCst);
         self.served.store(submitted, SeqCst);
@@ -79,7 +79,7 @@ impl Ring {
         }
     }
 
-    /// Keel sets a deadline, and rings unless it is looked at in time.
+    /// keel sets a deadline, and rings unless a check in time is published.
     fn set_deadline(&self, ns: u64) {
         self.deadline.store(ns, SeqCst);
         fence(SeqCst);
@@ -112,7 +112,7 @@ type Model = (State<Event>, Ring);
 
 fn model(cpus: usize, run: impl Fn(Arc<Model>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Without a bound three threads take hours.
+    // Without a bound a model of three threads takes hours.
     builder.preemption_bound = Some(3);
     builder.check(move || run(Arc::new((State::new((0..cpus).map(|_| Event::new()), Event::new()), Ring::new()))));
 }
@@ -123,7 +123,7 @@ fn spawn<R: 'static>(model: &Arc<Model>, run: impl FnOnce(&Model) -> R + 'static
     thread::spawn(move || run(&model))
 }
 
-/// As in `helper.rs`: sleeps and polls in turn until `count` requests are served.
+/// As in `helper.rs`: alternates between sleeping and polling until `count` requests are served.
 fn help((state, ring): &Model, count: u32) {
     loop {
         if state.begin_sleep(ring, u64::MAX, u64::MAX, || false) {
@@ -163,7 +163,7 @@ fn model_no_deadline_is_missed_by_the_helper() {
         loop {
             let seen = ring.deadline_ns();
             if seen == 5 {
-                break; // it sleeps no longer than that
+                break; // it does not sleep longer
             }
             if state.begin_sleep(ring, seen, seen, || false) {
                 ring.doorbell.wait();
@@ -174,7 +174,7 @@ fn model_no_deadline_is_missed_by_the_helper() {
     });
 }
 
-/// As in `idle.rs`, until there is a completion, a deadline, or permission to go on.
+/// As in `idle.rs`: until a completion, a deadline, or a permission to re-enter.
 fn idle((state, ring): &Model, index: u32) {
     state.begin_idle(index);
     while !state.take_wake(index) {
@@ -187,7 +187,7 @@ fn idle((state, ring): &Model, index: u32) {
             match state.begin_wait(ring) {
                 None => continue,
                 Some(u64::MAX) => {}
-                Some(_) => break, // it waits no longer than that
+                Some(_) => break, // it does not wait longer
             }
             drop(server);
         } else {
@@ -199,7 +199,7 @@ fn idle((state, ring): &Model, index: u32) {
     state.end_idle(index, ring);
 }
 
-/// A thread of the monitor completes a request. Whether it found an idle virtual CPU.
+/// A thread of the monitor completes a request. Returns whether there was an idle virtual CPU.
 fn complete((state, ring): &Model) -> bool {
     {
         let _server = ring.server.lock().unwrap();
@@ -217,7 +217,7 @@ fn model_no_completion_is_missed_by_an_idle_cpu() {
     });
 }
 
-/// The one on duty leaves, for its own reasons, while a completion comes for the other one.
+/// The one on duty leaves for its own reasons while a completion for the other one arrives.
 #[test]
 fn model_no_completion_is_missed_when_duty_ends() {
     model(2, |model| {
@@ -229,7 +229,7 @@ fn model_no_completion_is_missed_when_duty_ends() {
         state.end_idle(0, ring);
         fence(SeqCst);
         if ring.completed.load(SeqCst) > 0 {
-            // Keel takes it, and lets the other one go on.
+            // keel takes it, and wakes the other one.
             state.wake(1);
         }
         server.join().unwrap();
@@ -267,7 +267,7 @@ fn model_no_deadline_is_missed_by_the_cpu_on_duty() {
     });
 }
 
-/// A program's deadline: keel does not ring if the one on duty looks in time, as it said before.
+/// A program's deadline: keel does not ring if the one on duty has published an earlier check.
 #[test]
 fn model_no_deadline_of_a_program_is_missed_by_the_cpu_on_duty() {
     model(1, |model| {

@@ -1,4 +1,4 @@
-//! Grants inside grants: what the outer export must not reach, whatever the request.
+//! Nested grants: what the outer export must not reach, by any request.
 
 use super::*;
 
@@ -72,19 +72,19 @@ fn what_is_covered_is_out_of_reach() {
                 assert!(refused.contains(&rig.errno(request::Link::NUMBER, &[export, len], &input)), "{from:?} {to:?}");
             }
         }
-        // Its attributes are seen, as the names in a directory are, and nothing beyond.
+        // Its attributes are visible, as an entry of its directory, and nothing beyond.
         let (reply, out) = rig.call(request::Walk::NUMBER, &[export, 0], b"a/b/hidden/secret", 4096).unwrap();
         assert_eq!((reply.result, reply.extra), (3, [Errno::ACCESS.raw_os_error() as u64, 3]));
         assert_eq!(attrs(&out, 3)[2].mode & 0o170000, 0o040000);
         assert_eq!(rig.errno(request::Walk::NUMBER, &[export, 3], b"a/b/hidden/secret"), Errno::ACCESS);
         let (reply, _) = rig.call(request::Walk::NUMBER, &[export, 0], b"a/b/hidden", 4096).unwrap();
         assert_eq!((reply.result, reply.extra), (3, [0, 3]));
-        // Nor by listing ahead.
+        // Not by readahead either.
         let (reply, out) =
             rig.call(request::ReadDir::NUMBER, &[export, 0, 1 << 16, 1, 0], b"a\0a/b/hidden/deep", 1 << 16).unwrap();
         let lists = listed_ahead(&out[..reply.result as usize]);
         assert_eq!(lists.iter().map(|list| list.0.as_str()).collect::<Vec<_>>(), ["a/b"]);
-        // What lies beside is served.
+        // Neighbouring files are accessible.
         assert!(rig.open(export, open_flags::READ, b"a/b/open").is_ok());
         assert!(rig.open(4, open_flags::READ, b"file").is_ok());
     }
@@ -103,7 +103,7 @@ fn other_names_lead_there_neither() {
     let (len, input) = two(b"alias", b"second");
     assert_eq!(rig.errno(request::Link::NUMBER, &[1, len], &input), Errno::BUSY);
     assert_eq!(rig.errno(request::Rename::NUMBER, &[1, len, 0], &input), Errno::BUSY);
-    // The directories above keep their names, so that a covered path stays what it is.
+    // The directories above can't be renamed, so that the covered path stays valid.
     for above in [&b"a"[..], b"a/b"] {
         for (from, to) in [(above, &b"moved"[..]), (b"apart", above)] {
             let (len, input) = two(from, to);
@@ -113,7 +113,7 @@ fn other_names_lead_there_neither() {
         }
         assert_eq!(rig.errno(request::Unlink::NUMBER, &[1, 1], above), Errno::BUSY);
     }
-    // Those that do not exist can be made, but only as directories, and put in no other's place.
+    // Missing ones can be created, but only as directories, and no rename may replace their place.
     let (len, input) = two(b"apart", b"new");
     assert_eq!(rig.errno(request::Rename::NUMBER, &[1, len, 0], &input), Errno::BUSY);
     let (len, input) = two(b"new", b"apart");
@@ -123,7 +123,7 @@ fn other_names_lead_there_neither() {
     assert_eq!(rig.errno(request::Mkdir::NUMBER, &[1, 0o755], b"new/place"), Errno::BUSY);
     assert_eq!(rig.errno(request::Unlink::NUMBER, &[1, 1], b"new"), Errno::BUSY);
     rig.call(request::Mkdir::NUMBER, &[1, 0o755], b"new/other", 112).unwrap();
-    // The host moves it; the guest finds it and gets no further.
+    // The host moves it; the guest can see it but not open it.
     fs::rename(root.join("a/b/hidden"), root.join("apart/found")).unwrap();
     for path in [&b"apart/found/secret"[..], b"apart/found/deep/er"] {
         assert_eq!(rig.open(1, open_flags::READ, path), Err(Errno::ACCESS));
@@ -136,7 +136,7 @@ fn other_names_lead_there_neither() {
     assert_eq!((reply.result, reply.extra), (2, [Errno::ACCESS.raw_os_error() as u64, 2]));
     let (reply, out) = rig.call(request::ReadDir::NUMBER, &[1, 0, 1 << 16], b"apart", 1 << 16).unwrap();
     assert_eq!(listed_ahead(&out[..reply.result as usize]), [("apart/hidden".to_owned(), vec![])]);
-    // Nothing takes its place either.
+    // Nothing can be created in its place.
     assert_eq!(rig.errno(request::Mkdir::NUMBER, &[1, 0o755], b"a/b/hidden"), Errno::BUSY);
     fs::create_dir(root.join("a/b/hidden")).unwrap();
     assert_eq!(rig.open(1, open_flags::WRITE | open_flags::CREATE, b"a/b/hidden/x"), Err(Errno::BUSY));

@@ -1,4 +1,4 @@
-//! What no request reaches or leaves behind, whatever is granted.
+//! Limits of all requests, whatever is granted.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn file_systems_of_the_kernel_are_refused() {
             assert!(error.get_ref().is_some_and(|inner| inner.is::<OfKernel>()), "{path}: {error}");
         }
     }
-    // The host's root, in which they are mounted.
+    // The host's root, with the kernel file systems mounted.
     let flags = open_flags::READ;
     for (writable, public) in [(true, false), (false, false), (false, true)] {
         let mut rig = Rig::new();
@@ -62,7 +62,7 @@ fn files_get_no_rights_of_their_owner() {
     let value = [1, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let input = [&b"openedsecurity.capability"[..], &value].concat();
     assert_eq!(rig.errno(request::SetXattr::NUMBER, &[RW, 6, 19, 0], &input), Errno::PERM);
-    // A file of the host that has such bits loses them before the guest can store into it.
+    // The host's set-id bits are cleared before the guest can store into the file.
     let path = rig.root().join("opened");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
     fs::write(&path, [0; 4096]).unwrap();
@@ -73,7 +73,7 @@ fn files_get_no_rights_of_their_owner() {
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o6755);
     rig.call(request::Map::NUMBER, &map(1), b"", 0).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
-    // Unless the user wants them.
+    // Unless `--keep-setid` was given.
     let mut kept = ExportConfig::open(1, &rig.root(), true, false).unwrap();
     kept.keep_setid = true;
     rig.files = FilesConnector::new(vec![kept]);
@@ -102,11 +102,11 @@ fn deep_paths_need_no_deep_stack() {
         }
         rig
     };
-    // A thread of the monitor has more, but what lies on it must not depend on the guest.
+    // The monitor's threads have larger stacks, but stack use must not depend on the guest.
     let small = std::thread::scope(|scope| {
         std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, || walk().dir).unwrap().join().unwrap()
     });
-    // The standard library removes directories recursively.
+    // std's remove_dir_all is recursive.
     assert!(std::process::Command::new("rm").args(["-rf", "--"]).arg(root).status().unwrap().success());
     drop(small);
 }

@@ -1,4 +1,4 @@
-//! Files that are named by their handles: those made without a name, and requests that misuse handles.
+//! Files named by handles: files without a name, and misused handles.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const ALL: u32 = open_flags::READ | open_flags::WRITE | open_flags::UNNAMED;
 fn a_file_without_a_name_gets_one() {
     let mut rig = Rig::new();
     let handle = match rig.open(RW, ALL, b"sub") {
-        Err(Errno::OPNOTSUPP) => return, // a file system without such files
+        Err(Errno::OPNOTSUPP) => return, // the file system does not support O_TMPFILE
         other => other.unwrap(),
     };
     rig.call(request::Write::NUMBER, &[handle, 0], b"text", 0).unwrap();
@@ -42,7 +42,7 @@ fn files_without_a_name_are_made_only_where_files_may_be() {
 fn a_handle_stands_for_files_of_its_own_export_only() {
     let mut rig = Rig::new();
     let handle = rig.open(RO, open_flags::READ, b"hello").unwrap();
-    // Not even where both exports are the same directory: a read-only grant would be linked into a writable one.
+    // Not even if both exports are the same directory: a read-only grant could be linked into a writable one.
     assert_eq!(rig.errno(request::Link::NUMBER, &[RW, 0, handle], b"sub/stolen"), Errno::BADF);
     let set = AttrChange { valid: set_attr::MODE, mode: 0o777, ..AttrChange::default() };
     assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW, handle], bytemuck::bytes_of(&set)), Errno::BADF);
