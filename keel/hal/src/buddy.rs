@@ -350,8 +350,8 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
     buddy.add(first, (info.ram_bytes / FRAME_SIZE as u64) as u32);
 }
 
-/// Takes a frame for a program, asking the monitor for more RAM if needed; guest-physical address. Not counted: the caller
-/// owns it.
+/// Takes a frame for a program, asking the monitor for more RAM if needed and if the caller has the big lock; guest-physical
+/// address. Not counted: the caller owns it.
 pub(crate) fn take_frame() -> Option<u64> {
     if several()
         && let Some(index) = Cache::here().take()
@@ -379,6 +379,9 @@ pub(crate) fn take_any(order: usize, user: Use) -> Option<(u64, bool)> {
         }
         let before = buddy.pages;
         drop(buddy);
+        if !crate::smp::is_held() {
+            return None;
+        }
         // New RAM begins anywhere: twice the size holds an aligned block.
         let wanted = ((2usize << order) * FRAME_SIZE) as u64;
         let end = crate::ring::call_now(GrowRam { bytes: wanted })?;

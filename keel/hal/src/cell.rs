@@ -3,10 +3,10 @@
 
 use core::ops::{Deref, DerefMut};
 
-/// A static value that only code inside keel touches; see the crate's invariant.
+/// A value that only code inside keel touches; see the crate's invariant.
 ///
-/// Built for `static X: Global<Cell<…>>` and `Global<RefCell<…>>`.
-#[derive(Debug)]
+/// Built for `static X: Global<Cell<…>>` and `Global<RefCell<…>>`, and for counted handles inside of a value under a lock.
+#[derive(Debug, Default)]
 pub struct Global<T>(T);
 
 // SAFETY: keel code runs under the big lock and is never preempted (crate invariant), so no two

@@ -50,6 +50,9 @@ pub struct Hooks {
     /// A system call from a patched site, before the big lock is taken; asked while several virtual CPUs are awake.
     /// What it looks at is the thread's own, or fit for being shared between virtual CPUs.
     pub unlocked: fn(&mut TrapFrame) -> Unlocked,
+    /// An exception or interrupt of the current thread, before the big lock is taken; asked while several virtual CPUs are
+    /// awake. Whether it was served: nothing in the frame changed.
+    pub unlocked_fault: fn(FaultInfo) -> bool,
     /// An exception or interrupt of the current thread while it ran program code.
     pub fault: fn(&mut TrapFrame, FaultInfo) -> Exit,
     /// First code of a new thread on its own kernel stack; returns to the program.
@@ -81,6 +84,10 @@ mod image {
 
     pub(crate) extern "C" fn rust_unlocked(frame: &mut TrapFrame) -> Unlocked {
         (KEEL_HOOKS.unlocked)(frame)
+    }
+
+    pub(crate) extern "C" fn rust_unlocked_fault() -> u32 {
+        u32::from((KEEL_HOOKS.unlocked_fault)(crate::percpu::fault_record()))
     }
 
     /// A call that may be served at once. Uses no vector registers, calls nothing and has no string

@@ -30,7 +30,7 @@ pub(crate) static LOCK: Line = Line(AtomicU32::new(0));
 /// Ticks of the time stamp counter that virtual CPUs have waited for the lock.
 static CONTENDED: Global<Cell<u64>> = Global::new(Cell::new(0));
 /// Virtual CPUs that were started, one bit each.
-static ONLINE: Global<Cell<u32>> = Global::new(Cell::new(1));
+static ONLINE: AtomicU32 = AtomicU32::new(1);
 
 /// For how long virtual CPUs have waited for the lock since this was asked last, all together, in ns.
 pub fn take_contended_ns() -> u64 {
@@ -39,12 +39,12 @@ pub fn take_contended_ns() -> u64 {
 
 /// The virtual CPUs that were started, one bit each.
 pub fn online() -> u32 {
-    ONLINE.get()
+    ONLINE.load(SeqCst)
 }
 
 /// The virtual CPUs that were started, but for this one.
-fn others() -> impl Iterator<Item = usize> {
-    let mask = ONLINE.get() & !(1 << percpu::cpu_index());
+pub(crate) fn others() -> impl Iterator<Item = usize> {
+    let mask = online() & !(1 << percpu::cpu_index());
     (0..u32::BITS as usize).filter(move |cpu| mask >> cpu & 1 != 0)
 }
 
@@ -67,6 +67,12 @@ pub(crate) extern "C" fn rust_enter() {
 /// Takes the big lock in the middle of a call that began without it; see [`crate::hooks::Unlocked`].
 pub fn enter() {
     rust_enter();
+}
+
+/// Whether this virtual CPU has the big lock, if there is one.
+#[inline(always)]
+pub(crate) fn is_held() -> bool {
+    !several() || percpu::is_in_keel()
 }
 
 /// Waits for another virtual CPU, which the host may have descheduled.
@@ -101,7 +107,7 @@ pub fn start(cpu: usize, idle: &Thread) {
         LOCK.0.store(1, SeqCst);
         sync::set_several();
     }
-    ONLINE.set(ONLINE.get() | 1 << cpu);
+    ONLINE.fetch_or(1 << cpu, SeqCst);
     doorbell::start(cpu);
 }
 
@@ -131,7 +137,10 @@ pub fn call_attention(cpu: usize) {
 /// Stops the others that `which` chooses until this virtual CPU gives the lock back: none runs a program
 /// then, and each forgets its cached translations before it does again, by an instruction that also makes
 /// it see changed code.
+///
+/// Panics without the big lock.
 pub(crate) fn stop(which: impl Fn(usize) -> bool) {
+    assert!(is_held(), "programs are stopped under the big lock");
     let mut waiting = 0u32;
     for cpu in others().filter(|cpu| which(*cpu)) {
         word_of(cpu, FLUSH).store(1, SeqCst);

@@ -32,6 +32,7 @@ pub const HOOKS: hal::hooks::Hooks = hal::hooks::Hooks {
     quick_calls: syscall::quick::CALLS,
     quick: syscall::quick::quick,
     unlocked: syscall::unlocked::serve,
+    unlocked_fault: syscall::unlocked::fault,
     fault: syscall::exception::fault,
     thread_start: syscall::exception::thread_start,
     report: syscall::history::report,

@@ -50,6 +50,11 @@ pub(crate) fn set_in_keel() {
     word_of(cpu_index(), IN_KEEL).store(1, Relaxed);
 }
 
+/// Whether this virtual CPU has, or waits for, the big lock.
+pub(crate) fn is_in_keel() -> bool {
+    word_of(cpu_index(), IN_KEEL).load(Relaxed) != 0
+}
+
 /// Takes the request to forget cached translations.
 pub(crate) fn take_flush() -> bool {
     word_of(cpu_index(), FLUSH).swap(0, Relaxed) != 0

@@ -129,8 +129,13 @@ pub(crate) fn ticks(ns: u64) -> u64 {
     ns.saturating_mul(crate::boot::boot_info().tsc_khz) / 1_000_000
 }
 
+/// Ticks of the time stamp counter now, for [`ns_of`]: without the big lock, too.
+pub fn stamp() -> u64 {
+    counter()
+}
+
 /// ns of so many ticks of the counter, roughly.
-pub(crate) fn ns_of(ticks: u64) -> u64 {
+pub fn ns_of(ticks: u64) -> u64 {
     ticks.saturating_mul(1_000_000) / crate::boot::boot_info().tsc_khz.max(1)
 }
 

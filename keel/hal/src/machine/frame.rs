@@ -123,9 +123,11 @@ impl Frame {
         gpa
     }
 
-    /// Handles and mappings that hold this frame.
+    /// Handles and mappings that hold this frame. Those that are gone have accessed it for the last time.
     pub fn refs(&self) -> usize {
-        self.counter().get() as usize
+        let refs = self.counter().get() as usize;
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        refs
     }
 
     /// Guest-physical address.

@@ -11,36 +11,41 @@ use abi::layout::{BOOT_TABLES, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, MAX_CPUS, USER_T
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU64, fence};
 
 pub use crate::mapping::{Mapping, Prot};
 
 /// Root table in each virtual CPU.
-static ACTIVE: Global<[Cell<u64>; MAX_CPUS]> = Global::new([const { Cell::new(BOOT_TABLES as u64) }; MAX_CPUS]);
+static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(BOOT_TABLES as u64) }; MAX_CPUS];
 
 /// Root table that a virtual CPU still has while it loads another one without the big lock; 0: none.
 static LEFT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Whether a virtual CPU has this root table, or is about to leave it.
 fn is_root_used(root: u64) -> bool {
-    ACTIVE.iter().any(|active| active.get() == root) || LEFT.iter().any(|left| left.load(SeqCst) == root)
+    ACTIVE.iter().any(|active| active.load(SeqCst) == root) || LEFT.iter().any(|left| left.load(SeqCst) == root)
+}
+
+/// Whether a virtual CPU has this root table.
+fn is_active_in(cpu: usize, root: u64) -> bool {
+    ACTIVE.get(cpu).is_some_and(|active| active.load(SeqCst) == root)
 }
 
 /// The root table that this virtual CPU translates with.
 #[cfg(feature = "hosted")]
 pub(crate) fn active_root() -> Table {
-    Table(active().get())
+    Table(active().load(Relaxed))
 }
 
 /// Root table in this virtual CPU.
-fn active() -> &'static Cell<u64> {
+fn active() -> &'static AtomicU64 {
     &ACTIVE[crate::percpu::cpu_index() % MAX_CPUS]
 }
 
 /// Forgets the cached translations of this virtual CPU.
 pub(crate) fn reload() {
-    load_root(active().get());
+    load_root(active().load(Relaxed));
 }
 
 /// Loads one of this module's root tables, which no other module makes.
@@ -96,6 +101,14 @@ fn show(value: u64) -> Mapping {
     mapping(value, Frame::clone(&held))
 }
 
+/// Whether a large page may take the place of what an entry of a page directory holds: nothing, or under the big lock a table
+/// without pages.
+fn is_vacant(directory: u64) -> bool {
+    let pages = Table(directory & ADDRESS);
+    let is_empty = || (0..ENTRIES).all(|i| pages.entry(i).get() & OCCUPIED == 0);
+    directory & PRESENT == 0 || directory & LARGE == 0 && crate::smp::is_held() && is_empty()
+}
+
 /// Turns a large page into a table of small ones that allow the same. Cached translations stay right.
 fn split(directory: &Entry, spare: &mut Vec<Table>) -> Table {
     let large = directory.get();
@@ -111,6 +124,8 @@ fn split(directory: &Entry, spare: &mut Vec<Table>) -> Table {
 ///
 /// A present entry holds one reference of its frame. Changes that only add permissions need no
 /// flush; after changes that take any away, call [`AddressSpace::flush`] before relying on them.
+///
+/// Pages may be added, and permissions may grow, without the big lock; nothing else but what [`AddressSpace::map`] says.
 #[derive(Debug)]
 pub struct AddressSpace {
     root: u64,
@@ -156,7 +171,8 @@ impl AddressSpace {
     }
 
     /// Maps a page (4 KiB aligned `va` below `USER_TOP`), replacing what was there.
-    /// `None` when memory for a table is used up.
+    /// `None` when memory for a table is used up; and without the big lock if another frame is there and another virtual
+    /// CPU has this space, whose translation would have to be forgotten.
     pub fn map(&mut self, va: usize, frame: Frame, prot: Prot) -> Option<()> {
         assert!(va < USER_TOP && va.is_multiple_of(FRAME_SIZE), "mapping outside the program's half");
         let mut table = Table(self.root);
@@ -171,10 +187,17 @@ impl AddressSpace {
         let entry = table.entry(index(va, 0));
         let old = entry.get();
         if old & OCCUPIED != 0 {
-            if old & ADDRESS != frame.gpa() || !prot.contains(prot_of(old)) {
+            let shrinks = old & ADDRESS != frame.gpa() || !prot.contains(prot_of(old));
+            if shrinks && crate::smp::is_held() {
                 self.stop_others();
             }
-            drop(take(entry));
+            let gone = take(entry);
+            if shrinks && !crate::smp::is_held() && self.is_elsewhere() {
+                entry.set(old);
+                gone.frame.into_entry();
+                return None;
+            }
+            drop(gone);
         } else {
             self.pages += 1;
         }
@@ -182,19 +205,24 @@ impl AddressSpace {
         Some(())
     }
 
+    /// Whether [`Self::map_large`] would find room at `va`.
+    pub fn is_vacant(&self, va: usize) -> bool {
+        self.directory_entry(va).is_none_or(|entry| is_vacant(entry.get()))
+    }
+
     /// Maps a large page (2 MiB aligned `va` below `USER_TOP`, `prot` with `READ`). `None` if something is mapped there, or
-    /// when memory for a table is used up.
+    /// when memory for a table is used up; and without the big lock if there is a table.
     pub fn map_large(&mut self, va: usize, frame: LargeFrame, prot: Prot) -> Option<()> {
         assert!(va < USER_TOP && va.is_multiple_of(LARGE_PAGE_SIZE) && prot.contains(Prot::READ));
         let table = child_or_new(child_or_new(Table(self.root), index(va, 3))?, index(va, 2))?;
         let entry = table.entry(index(va, 1));
         let old = entry.get();
         self.spare.try_reserve(1).ok()?;
+        if !is_vacant(old) {
+            return None;
+        }
         if old & PRESENT != 0 {
             let pages = Table(old & ADDRESS);
-            if old & LARGE != 0 || (0..ENTRIES).any(|i| pages.entry(i).get() & OCCUPIED != 0) {
-                return None;
-            }
             // An empty table left from earlier; the CPU must forget that it was one.
             self.stop_others();
             entry.set(0);
@@ -354,7 +382,7 @@ impl AddressSpace {
 
     /// Makes this the CPU's address space; nothing if it is already.
     pub fn activate(&self) {
-        if active().get() != self.root {
+        if active().load(Relaxed) != self.root {
             load(self.root);
         }
     }
@@ -368,8 +396,15 @@ impl AddressSpace {
     /// cached translations before they go on. The methods that take permissions away do so themselves.
     pub fn stop_others(&self) {
         if crate::smp::several() {
-            crate::smp::stop(|cpu| ACTIVE.get(cpu).is_some_and(|root| root.get() == self.root));
+            crate::smp::stop(|cpu| is_active_in(cpu, self.root));
         }
+    }
+
+    /// Whether another virtual CPU has this space, and so may have cached a translation from before the last change of an
+    /// entry. One that loads the root table now does so after it said so, and then sees the changed entry.
+    fn is_elsewhere(&self) -> bool {
+        fence(SeqCst);
+        crate::smp::others().any(|cpu| is_active_in(cpu, self.root))
     }
 
     /// Forgets cached translations if this space is active; the next activation does otherwise.
@@ -394,7 +429,7 @@ pub struct Root(u64);
 impl Root {
     /// Whether it is the CPU's.
     pub fn is_active(self) -> bool {
-        active().get() == self.0
+        active().load(Relaxed) == self.0
     }
 }
 
@@ -404,7 +439,7 @@ impl Root {
 /// Meanwhile the CPU counts as one that runs in the new space, for TLB flushes, and the old root table is not used for
 /// anything else. Whether it was another one.
 pub fn activate_unlocked(root: Root) -> bool {
-    let old = active().get();
+    let old = active().load(Relaxed);
     if old == root.0 {
         return false;
     }
@@ -414,7 +449,7 @@ pub fn activate_unlocked(root: Root) -> bool {
     }
     let left = &LEFT[crate::percpu::cpu_index() % MAX_CPUS];
     left.store(old, SeqCst);
-    active().set(root.0);
+    active().store(root.0, SeqCst);
     crate::smp::without_lock(|| {
         load_root(root.0);
         left.store(0, SeqCst);
@@ -423,7 +458,7 @@ pub fn activate_unlocked(root: Root) -> bool {
 }
 
 fn load(root: u64) {
-    active().set(root);
+    active().store(root, SeqCst);
     load_root(root);
 }
 

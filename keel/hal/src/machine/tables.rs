@@ -6,54 +6,82 @@
 #![allow(unsafe_code)]
 
 use crate::buddy::{give_block, has_for_programs, take_block};
-use crate::cell::Global;
 use crate::direct_map;
 use crate::frame::FRAME_SIZE;
+use crate::sync::{Rank, SpinLock};
 use abi::layout::KEEL_IMAGE;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
 
-/// Tables of zeros below the image that wait for use; has room for all.
-static LOW_WAITING: Global<RefCell<Vec<u64>>> = Global::new(RefCell::new(Vec::new()));
-/// Others.
-static WAITING: Global<RefCell<Vec<u64>>> = Global::new(RefCell::new(Vec::new()));
-/// Most others.
+/// Most tables above the image that wait.
 const MOST_WAITING: usize = 64;
-/// Memory below the image that was never used; 0: not looked at yet.
-static LOW: Global<Cell<u64>> = Global::new(Cell::new(0));
+
+/// Tables of zeros that wait for use.
+struct Waiting {
+    /// Below the image; has room for all.
+    low: Vec<u64>,
+    others: Vec<u64>,
+    /// Memory below the image that was never used; 0: not looked at yet.
+    unused: u64,
+}
+
+static WAITING: SpinLock<Waiting> =
+    SpinLock::new(Rank::Tables, Waiting { low: Vec::new(), others: Vec::new(), unused: 0 });
 
 const fn is_low(gpa: u64) -> bool {
     gpa < KEEL_IMAGE as u64
 }
 
-/// Takes the next piece of memory below the image.
-fn take_low() -> Option<u64> {
-    if LOW.get() == 0 {
-        let start = crate::boot::boot_info().low_start;
-        let count = (KEEL_IMAGE as u64).saturating_sub(start) as usize / FRAME_SIZE;
-        let has_room = LOW_WAITING.borrow_mut().try_reserve_exact(count).is_ok();
-        LOW.set(if has_room { start } else { KEEL_IMAGE as u64 });
+/// A table that was found: of zeros, or to be cleared.
+enum Found {
+    Zeros(u64),
+    Unused(u64),
+}
+
+impl Waiting {
+    /// Takes the next piece of memory below the image.
+    fn take_unused(&mut self) -> Option<u64> {
+        if self.unused == 0 {
+            let start = crate::boot::boot_info().low_start;
+            let count = (KEEL_IMAGE as u64).saturating_sub(start) as usize / FRAME_SIZE;
+            let has_room = self.low.try_reserve_exact(count).is_ok();
+            self.unused = if has_room { start } else { KEEL_IMAGE as u64 };
+        }
+        let gpa = self.unused;
+        is_low(gpa).then(|| {
+            self.unused = gpa + FRAME_SIZE as u64;
+            gpa
+        })
     }
-    let gpa = LOW.get();
-    is_low(gpa).then(|| {
-        LOW.set(gpa + FRAME_SIZE as u64);
-        gpa
-    })
+
+    fn take(&mut self) -> Option<Found> {
+        if let Some(gpa) = self.low.pop() {
+            return Some(Found::Zeros(gpa));
+        }
+        let unused = self.take_unused().map(Found::Unused);
+        unused.or_else(|| self.others.pop().map(Found::Zeros))
+    }
+
+    /// Keeps a table; whether there was room.
+    fn keep(&mut self, gpa: u64) -> bool {
+        if is_low(gpa) {
+            self.low.push(gpa);
+            return true;
+        }
+        let has_room = self.others.len() < MOST_WAITING && self.others.try_reserve(1).is_ok();
+        if has_room {
+            self.others.push(gpa);
+        }
+        has_room
+    }
 }
 
 /// Takes a table of zeros, by its guest-physical address; `None` if there is no memory.
 pub(crate) fn take() -> Option<u64> {
-    let kept = LOW_WAITING.borrow_mut().pop();
-    if kept.is_some() {
-        return kept;
-    }
-    let new = take_low();
-    let kept = if new.is_none() { WAITING.borrow_mut().pop() } else { None };
-    if kept.is_some() {
-        return kept;
-    }
-    let gpa = match new {
-        Some(gpa) => gpa,
+    // Without the lock from here on: more memory may have to be asked for.
+    let found = WAITING.lock().take();
+    let gpa = match found {
+        Some(Found::Zeros(gpa)) => return Some(gpa),
+        Some(Found::Unused(gpa)) => gpa,
         None if has_for_programs() => take_block(0)?,
         None => return None,
     };
@@ -64,14 +92,7 @@ pub(crate) fn take() -> Option<u64> {
 
 /// Gives a table back, which is zero again.
 pub(crate) fn give(gpa: u64) {
-    if is_low(gpa) {
-        LOW_WAITING.borrow_mut().push(gpa);
-        return;
-    }
-    let mut waiting = WAITING.borrow_mut();
-    if waiting.len() < MOST_WAITING && waiting.try_reserve(1).is_ok() {
-        waiting.push(gpa);
-    } else {
+    if !WAITING.lock().keep(gpa) {
         give_block(gpa, 0);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Each lock has a [`Rank`]. A virtual CPU takes locks in descending rank only; builds with the feature `lock-ranks`
 //! check that at each acquisition. A lock is not held across a switch of threads, an access to program memory or a
-//! request to the monitor.
+//! request to the monitor; but for an address space's, whose holder may ask for more RAM and stop programs under the big lock.
 
 mod count;
 pub mod grace;

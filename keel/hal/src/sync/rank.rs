@@ -8,12 +8,16 @@ pub enum Rank {
     Frames,
     /// The heap's free lists.
     Heap,
+    /// Tables that are not in use.
+    Tables,
     /// Values that were replaced while others read them.
     Grace,
     /// The bytes of a pipe.
     Pipe,
     /// What waits in a socket to be received.
     Socket,
+    /// Mappings and page tables of an address space.
+    Space,
 }
 
 impl Rank {

@@ -29,6 +29,19 @@ impl RawLock {
         self.0.store(1, Relaxed);
     }
 
+    /// Takes the lock while others are awake, unless `gives_up` says so while it is held; whether it was taken.
+    #[inline(always)]
+    fn acquire_unless(&self, gives_up: impl Fn() -> bool) -> bool {
+        let mut round = 0;
+        while !self.looks_free() || self.0.swap(1, Acquire) != 0 {
+            if gives_up() {
+                return false;
+            }
+            relax(&mut round);
+        }
+        true
+    }
+
     #[cold]
     fn wait(&self) {
         let mut round = 0;
@@ -81,6 +94,19 @@ impl<T> SpinLock<T> {
         rank::taken(self.rank);
         self.raw.acquire(shared());
         Guard { lock: self }
+    }
+
+    /// Locks the value, as [`Self::lock`] does, while several virtual CPUs are awake; `None` if `gives_up` became true while
+    /// another one held it.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn lock_unless(&self, gives_up: impl Fn() -> bool) -> Option<Guard<'_, T>> {
+        rank::taken(self.rank);
+        if self.raw.acquire_unless(gives_up) {
+            return Some(Guard { lock: self });
+        }
+        rank::released(self.rank);
+        None
     }
 }
 
@@ -162,6 +188,36 @@ mod model {
             other.join().unwrap();
             // SAFETY: the other thread ended.
             assert_eq!(shared.1.with(|value| unsafe { *value }), 2);
+        });
+    }
+
+    /// One that is asked to give up either has the lock or leaves the value alone: two hold a lock each other's holder waits
+    /// for, as the big lock's holder, who stops programs, and a call without the big lock.
+    #[test]
+    fn gives_up_or_excludes() {
+        use loom::sync::atomic::AtomicBool;
+        loom::model(|| {
+            let shared = Arc::new((RawLock(AtomicU32::new(0)), UnsafeCell::new(0), AtomicBool::new(false)));
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    if !shared.0.acquire_unless(|| shared.2.load(Acquire)) {
+                        return 0;
+                    }
+                    // SAFETY: under the lock.
+                    shared.1.with_mut(|value| unsafe { *value += 1 });
+                    shared.0.release();
+                    1
+                })
+            };
+            shared.0.acquire(true);
+            shared.2.store(true, Release);
+            // SAFETY: under the lock.
+            shared.1.with_mut(|value| unsafe { *value += 1 });
+            shared.0.release();
+            let added = other.join().unwrap();
+            // SAFETY: the other thread ended.
+            assert_eq!(shared.1.with(|value| unsafe { *value }), 1 + added);
         });
     }
 

@@ -243,8 +243,13 @@ keel_gate_stepped:      /* a patched call under the trap flag: it comes back wit
 keel_fault_entry:       /* what happened is written down; all registers but rip, rsp, rflags are the program's */
     mov rsp, gs:[{kstack}]
     fault_frame
+    cmp byte ptr [rip + {several}], 0
+    je 7f
+    call {unlocked_fault}   /* several virtual CPUs: as with calls, it counts as the program until it needs the lock */
+    test eax, eax
+    jnz .Lleaving
     call {enter}
-    mov rdi, rsp
+7:  mov rdi, rsp
     call {fault}
     jmp keel_leave
 
@@ -317,6 +322,7 @@ keel_own_fault_entry:   /* keel itself faulted, for want of stack perhaps: the r
     quick_calls = const core::mem::offset_of!(Hooks, quick_calls),
     calls = const QUICK_CALLS,
     fault = sym crate::hooks::rust_fault,
+    unlocked_fault = sym crate::hooks::rust_unlocked_fault,
     enter = sym crate::smp::rust_enter,
     resume = sym crate::hooks::rust_resume,
     idle = sym crate::hooks::rust_idle,

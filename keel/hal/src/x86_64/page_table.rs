@@ -22,7 +22,7 @@ pub(crate) const NO_EXEC: u64 = 1 << 63;
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 pub(crate) const ENTRIES: usize = 512;
 
-/// An entry of a table. Keel changes it under the big lock only; processors set its accessed and dirty bits at any moment,
+/// An entry of a table. Keel changes it under its space's lock; processors set its accessed and dirty bits at any moment,
 /// so it is an atomic. No bit that they set can be lost, though no locked instruction is used: [`entry_of`] marks entries as
 /// accessed, and as dirty if they allow stores.
 #[derive(Debug)]

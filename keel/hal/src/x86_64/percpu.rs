@@ -105,6 +105,12 @@ pub(crate) fn set_in_keel() {
     gs_write!(IN_KEEL, 1u32, ":e");
 }
 
+/// Whether this virtual CPU has, or waits for, the big lock.
+#[inline(always)]
+pub(crate) fn is_in_keel() -> bool {
+    gs_read!(IN_KEEL, u32, ":e") != 0
+}
+
 /// Takes the request to forget cached translations.
 pub(crate) fn take_flush() -> bool {
     let stood = gs_read!(FLUSH, u32, ":e") != 0;

@@ -108,7 +108,7 @@ impl Mm {
             at = to;
             check(&area, advice)?;
             if let Some((set, clear)) = flag_change(advice) {
-                let mut inner = self.inner.borrow_mut();
+                let mut inner = self.inner();
                 inner.make_room(2)?;
                 inner.vmas.update(from, to, |area| area.flags = (area.flags - clear) | set);
             } else {
@@ -120,7 +120,7 @@ impl Mm {
 
     /// mseal(2) of page-aligned `[start, end)`. ENOMEM if not all of it is mapped.
     pub fn seal(&self, start: usize, end: usize) -> Result<()> {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         if !inner.vmas.is_covered(start, end) {
             return Err(Errno::ENOMEM);
         }
@@ -131,7 +131,7 @@ impl Mm {
 
     /// What is mapped in `[start, end)`, cut to it. ENOMEM.
     pub(crate) fn pieces(&self, start: usize, end: usize) -> Result<Vec<(usize, usize, Area)>> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let cut = |v: &Vma<Area>| {
             let from = v.start.max(start);
             (from, v.end.min(end), keel_core::vma::Attributes::advance(&v.attrs, from - v.start))
@@ -142,10 +142,10 @@ impl Mm {
     fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) -> Result<()> {
         match advice {
             GUARD_INSTALL => {
-                self.inner.borrow_mut().vmas.update(from, to, |area| area.flags |= AreaFlags::GUARD);
+                self.inner().vmas.update(from, to, |area| area.flags |= AreaFlags::GUARD);
                 self.discard(from, to);
             }
-            GUARD_REMOVE => self.inner.borrow_mut().vmas.update(from, to, |area| area.flags -= AreaFlags::GUARD),
+            GUARD_REMOVE => self.inner().vmas.update(from, to, |area| area.flags -= AreaFlags::GUARD),
             g::MADV_DONTNEED | g::MADV_DONTNEED_LOCKED | g::MADV_FREE => self.discard(from, to),
             g::MADV_REMOVE => {
                 let pages = ((to - from) / PAGE_SIZE) as u64;
@@ -170,7 +170,7 @@ impl Mm {
 
     /// Drops the pages of a range: private ones are lost.
     fn discard(&self, start: usize, end: usize) {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let mut used = false;
         inner.space.unmap_range(start, end, |_, page| used |= page.accessed);
         if used {
@@ -182,11 +182,11 @@ impl Mm {
     fn populate_strictly(&self, start: usize, end: usize, access: Access) -> Result<()> {
         for va in (start..end).step_by(PAGE_SIZE) {
             let wanted = if access == Access::Write { Prot::WRITE } else { Prot::READ };
-            if self.inner.borrow().space.get(va).is_some_and(|page| page.prot.contains(wanted)) {
+            if self.inner().space.get(va).is_some_and(|page| page.prot.contains(wanted)) {
                 continue;
             }
             let guarded = |vma: &Vma<Area>| vma.attrs.flags.contains(AreaFlags::GUARD);
-            if self.inner.borrow().vmas.find(va).is_some_and(guarded) {
+            if self.inner().vmas.find(va).is_some_and(guarded) {
                 return Err(Errno::EFAULT);
             }
             self.fault(va, access).map_err(|error| match error {
@@ -201,7 +201,7 @@ impl Mm {
     /// mincore(2): one byte for each page of `[start, end)`, 1 if it is present. ENOMEM if not all of it
     /// is mapped.
     pub fn residency(&self, start: usize, end: usize) -> Result<Vec<u8>> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         if !inner.vmas.is_covered(start, end) {
             return Err(Errno::ENOMEM);
         }
@@ -227,7 +227,7 @@ impl Mm {
     /// The shared writable files in `[start, end)`, for msync(2), whether all of it is mapped and whether
     /// any of it is locked.
     pub fn shared_files(&self, start: usize, end: usize) -> (Vec<Rc<FileBacking>>, bool, bool) {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let mut files: Vec<Rc<FileBacking>> = Vec::new();
         let mut locked = false;
         for vma in inner.vmas.overlapping(start, end) {
@@ -244,7 +244,7 @@ impl Mm {
     /// Marks `[start, end)` locked or not; locking makes it present unless `on_fault`. ENOMEM if not all
     /// of it is mapped.
     pub fn lock(&self, start: usize, end: usize, lock: bool, on_fault: bool) -> Result<()> {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let covered = inner.vmas.is_covered(start, end);
         inner.make_room(2)?;
         inner.vmas.update(start, end, |area| {
@@ -257,7 +257,7 @@ impl Mm {
         if lock && !on_fault {
             // A PROT_NONE mapping can't be populated.
             let untouchable = |v: &Vma<Area>| v.attrs.prot.is_empty();
-            if self.inner.borrow().vmas.overlapping(start, end).iter().any(untouchable) {
+            if self.inner().vmas.overlapping(start, end).iter().any(untouchable) {
                 return Err(Errno::ENOMEM);
             }
             self.populate(start, end).map_err(|error| match error {
@@ -270,9 +270,9 @@ impl Mm {
 
     /// mlockall(2) and munlockall(2): what is mapped now (`current`), what will be (`future`).
     pub fn lock_all(&self, current: bool, future: bool, on_fault: bool) {
-        self.inner.borrow_mut().lock_future = future;
+        self.inner().lock_future = future;
         if current || !future {
-            self.inner.borrow_mut().vmas.update(0, USER_TOP, |area| {
+            self.inner().vmas.update(0, USER_TOP, |area| {
                 area.flags.set(AreaFlags::LOCKED, current && !area.flags.contains(AreaFlags::SPECIAL));
             });
         }
@@ -284,12 +284,12 @@ impl Mm {
 
     /// Bytes locked.
     pub fn locked_bytes(&self) -> u64 {
-        self.inner.borrow().locked_bytes()
+        self.inner().locked_bytes()
     }
 
     /// Bytes locked in `[start, end)`.
     pub fn locked_within(&self, start: usize, end: usize) -> u64 {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let within = |v: &Vma<Area>| (v.end.min(end) - v.start.max(start)) as u64;
         let locked = inner.vmas.overlapping(start, end).iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
         locked.map(within).sum()

@@ -1,5 +1,6 @@
 //! What a mapping of a program is: protection, flags and backing.
 
+use super::Access;
 use super::policy::Policy;
 use super::shared::SharedObject;
 use super::special::Special;
@@ -182,6 +183,15 @@ impl Area {
     /// Whether stores stay in this address space.
     pub fn is_private(&self) -> bool {
         matches!(self.backing, Backing::Anonymous | Backing::File(..)) && !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether the program may do that.
+    pub fn allows(&self, access: Access) -> bool {
+        match access {
+            Access::Read => !self.prot.is_empty(),
+            Access::Write => self.prot.contains(Prot::WRITE),
+            Access::Exec => self.prot.contains(Prot::EXEC),
+        }
     }
 
     /// Whether both are shared mappings of the same object with the same rights.

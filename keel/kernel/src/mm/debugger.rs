@@ -14,13 +14,13 @@ use vfs::Inode;
 impl Mm {
     /// Whether the text is the file's own.
     pub fn shows_plain_text(&self) -> bool {
-        self.inner.borrow().plain_text
+        self.inner().plain_text
     }
 
     /// The program maps text of a file. One that no dynamic linker loaded and that maps others' text itself is a
     /// translator such as valgrind: it reads that text, and does not know what trampolines are.
     pub fn maps_text(&self) {
-        if self.inner.borrow().freestanding {
+        if self.inner().freestanding {
             self.show_plain_text();
         }
     }
@@ -28,7 +28,7 @@ impl Mm {
     /// Takes all patches out of this address space, and lets none in any more. Threads that are in a trampoline
     /// may go on there.
     pub fn show_plain_text(&self) {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let inner = &mut *inner;
         if core::mem::replace(&mut inner.plain_text, true) {
             return;
@@ -47,7 +47,7 @@ impl Mm {
 
     /// The file and its page that a patched page at `va` stands for.
     fn below_patch(&self, va: usize, frame: &Frame) -> Option<(Rc<dyn Inode>, u64)> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let vma = inner.vmas.find(va)?;
         let (file, first) = vma.attrs.text_file()?;
         let index = first + ((va - vma.start) / PAGE_SIZE) as u64;
@@ -87,7 +87,7 @@ impl Mm {
     fn own_page(&self, va: usize) -> Option<Frame> {
         let page_address = va & !(PAGE_SIZE - 1);
         let is_text = {
-            let inner = self.inner.borrow();
+            let inner = self.inner();
             let area = &inner.vmas.find(va)?.attrs;
             let special = !area.is_anonymous() && area.file().is_none();
             if !area.is_private() || area.prot.contains(Prot::WRITE) || area.prot.is_empty() || special {
@@ -98,7 +98,7 @@ impl Mm {
         if is_text {
             self.show_plain_text();
         }
-        let present = || self.inner.borrow().space.get(page_address);
+        let present = || self.inner().space.get(page_address);
         let page = match present() {
             Some(page) => page,
             None => {
@@ -111,7 +111,7 @@ impl Mm {
         }
         let copy = Frame::alloc()?;
         copy.copy_from(&page.frame);
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         inner.space.map(page_address, copy.clone(), page.prot)?;
         inner.space.flush_page(page_address);
         Some(copy)

@@ -107,7 +107,7 @@ impl Mm {
         }
         let va = page_down(address);
         loop {
-            let step = self.inner.borrow_mut().fault(va, access, &self.limits.get());
+            let step = self.inner().fault(va, access, &self.limits.get());
             if super::answer_losses() {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Mm {
                 }
                 fetched => fetched?,
             };
-            let installed = self.inner.borrow_mut().install(&load, first, &frames, access);
+            let installed = self.inner().install(&load, first, &frames, access);
             // The mapping may have changed during the file's request.
             if !super::answer_losses() && installed? {
                 return Ok(());
@@ -131,7 +131,7 @@ impl Mm {
     /// Makes the beginning of a new file mapping present as far as that is cheap.
     pub(super) fn map_ahead(&self, start: usize, pages: usize, access: Access) {
         let load = {
-            let inner = self.inner.borrow();
+            let inner = self.inner();
             let Some(vma) = inner.vmas.find(start) else { return };
             let Some((file, first)) = vma.attrs.file() else { return };
             if !vma.attrs.is_private() && vma.attrs.prot.contains(Prot::WRITE) {
@@ -143,7 +143,7 @@ impl Mm {
         };
         if let Ok((first, frames)) = fetch(&load) {
             // What can't be had now is had by a fault later.
-            let _ = self.inner.borrow_mut().install(&load, first, &frames, access);
+            let _ = self.inner().install(&load, first, &frames, access);
         }
     }
 
@@ -153,7 +153,7 @@ impl Mm {
         let mut va = start;
         while va < end {
             let access = {
-                let inner = self.inner.borrow();
+                let inner = self.inner();
                 let Some(vma) = inner.vmas.first_above(va).filter(|v| v.start < end) else { return Ok(()) };
                 if va < vma.start || vma.attrs.prot.is_empty() {
                     va = if va < vma.start { vma.start } else { vma.end };
@@ -282,12 +282,7 @@ impl Inner {
         if area.flags.contains(AreaFlags::GUARD) {
             return Err(FaultError::NotMapped);
         }
-        let allowed = match access {
-            Access::Read => !area.prot.is_empty(),
-            Access::Write => area.prot.contains(Prot::WRITE),
-            Access::Exec => area.prot.contains(Prot::EXEC),
-        };
-        if !allowed {
+        if !area.allows(access) {
             return Err(FaultError::Forbidden);
         }
         match self.space.get(va) {
@@ -296,8 +291,14 @@ impl Inner {
         }
     }
 
-    /// The page is there.
-    fn present(&mut self, vma: &Vma<Area>, va: usize, access: Access, page: &Mapping) -> Result<Step, FaultError> {
+    /// The page is there. Whether that was all: it need not become writable.
+    pub(super) fn refreshed(
+        &mut self,
+        vma: &Vma<Area>,
+        va: usize,
+        access: Access,
+        page: &Mapping,
+    ) -> Result<bool, FaultError> {
         let needed = match access {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,
@@ -306,15 +307,24 @@ impl Inner {
         if page.prot.contains(needed) {
             // Stale translation: another thread resolved it, or permissions grew.
             self.space.flush_page(va);
+            return Ok(true);
+        }
+        if access == Access::Write {
+            return Ok(false);
+        }
+        // A permission that the mapping has gained since.
+        let prot = vma.attrs.page_prot();
+        let prot = if page.prot.contains(Prot::WRITE) { prot } else { prot - Prot::WRITE };
+        self.set(va, page.frame.clone(), prot)?;
+        Ok(true)
+    }
+
+    /// The page is there.
+    fn present(&mut self, vma: &Vma<Area>, va: usize, access: Access, page: &Mapping) -> Result<Step, FaultError> {
+        if self.refreshed(vma, va, access, page)? {
             return Ok(Step::Done);
         }
         let prot = vma.attrs.page_prot();
-        if access != Access::Write {
-            // A permission that the mapping has gained since.
-            let prot = if page.prot.contains(Prot::WRITE) { prot } else { prot - Prot::WRITE };
-            self.set(va, page.frame.clone(), prot)?;
-            return Ok(Step::Done);
-        }
         match &vma.attrs.backing {
             Backing::File(file, first) if !vma.attrs.is_private() => {
                 let page = first + ((va - vma.start) / PAGE_SIZE) as u64;
@@ -332,7 +342,7 @@ impl Inner {
     }
 
     /// A store to a private page that is not writable yet.
-    fn copy_on_write(&mut self, vma: &Vma<Area>, va: usize, page: &Mapping) -> Result<(), FaultError> {
+    pub(super) fn copy_on_write(&mut self, vma: &Vma<Area>, va: usize, page: &Mapping) -> Result<(), FaultError> {
         let prot = vma.attrs.page_prot();
         if !is_sole(page) {
             self.set(va, copy_of(page)?, prot)?;
@@ -356,7 +366,7 @@ impl Inner {
         let last = self.copied.pages * PAGE_SIZE;
         let near = va.wrapping_add(last).wrapping_sub(self.copied.end) < last + AROUND * PAGE_SIZE;
         let most = match vma.attrs.file() {
-            Some(_) if vma.attrs.flags.contains(AreaFlags::IMAGE) => MOST_COPIED,
+            _ if vma.attrs.flags.contains(AreaFlags::IMAGE) => MOST_COPIED,
             Some((file, _)) if file.inode.is_host_content() => MOST_READ,
             Some(_) => 1,
             None => MOST_COPIED,
@@ -371,7 +381,8 @@ impl Inner {
     /// of a host's file. Its neighbours cost less than one more fault each, as long as memory is not short.
     fn range_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> (usize, usize) {
         let pages = self.pages_to_copy(vma, va);
-        let host = vma.attrs.file().is_some_and(|(file, _)| file.inode.is_host_content());
+        let host = vma.attrs.flags.contains(AreaFlags::IMAGE)
+            || vma.attrs.file().is_some_and(|(file, _)| file.inode.is_host_content());
         if pages > 1 || !host || vma.attrs.flags.contains(AreaFlags::RANDOM) || !hal::frame::ram_usage().abounds() {
             return (va, va + pages * PAGE_SIZE);
         }
@@ -453,7 +464,7 @@ impl Inner {
     }
 
     /// Zeroed pages at `va` and around it.
-    fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
+    pub(super) fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
         let prot = vma.attrs.page_prot();
         let walk = self.ahead.at(va);
         let around = if self.ahead.begun <= FEW_WALKS { AROUND } else { 2 * AROUND };
@@ -495,7 +506,7 @@ impl Inner {
         if !fits || !self.rules.permit_huge(&vma.attrs) || !prot.contains(Prot::READ) {
             return false;
         }
-        if !hal::frame::ram_usage().abounds() {
+        if !hal::frame::ram_usage().abounds() || !self.space.is_vacant(va) {
             return false;
         }
         LargeFrame::alloc_zeroed().is_some_and(|frame| self.space.map_large(va, frame, prot).is_some())

@@ -4,6 +4,7 @@ use super::area::AreaFlags;
 use super::{Inner, Mm};
 use abi::layout::USER_TOP;
 use alloc::rc::Rc;
+use hal::cell::Global;
 use hal::frame::Frame;
 use hal::paging::Prot;
 use keel_core::vma::VmaSet;
@@ -17,7 +18,7 @@ impl Mm {
     /// A copy for fork(2). ENOMEM.
     pub fn fork(&self) -> Result<Rc<Self>> {
         let limits = self.limits.get();
-        let mut guard = self.inner.borrow_mut();
+        let mut guard = self.inner();
         let parent = &mut *guard;
         let mut child = Inner::new(limits.stack)?;
         child.mmap_base = parent.mmap_base;
@@ -25,7 +26,7 @@ impl Mm {
         child.plain_text = parent.plain_text;
         child.freestanding = parent.freestanding;
         child.rules = parent.rules.inherited();
-        child.vmas = inherited(parent).ok_or(Errno::ENOMEM)?;
+        child.vmas = Global::new(inherited(parent).ok_or(Errno::ENOMEM)?);
         parent.copy_pages(&mut child)?;
         child.note_attached();
         Ok(Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone()))

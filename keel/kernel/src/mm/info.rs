@@ -87,7 +87,7 @@ impl Mm {
     /// All mappings, ascending. ENOMEM.
     pub fn areas(&self) -> uapi::Result<Vec<AreaInfo>> {
         let (heap_start, heap_end) = (self.layout().start_brk, self.brk_end());
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         vfs::memory::collect(inner.vmas.iter().map(|vma| {
             let (mut offset, mut inode) = (0, None);
             let name = match &vma.attrs.backing {
@@ -117,7 +117,7 @@ impl Mm {
     /// What a futex in shared memory is known by: its object (an address, unique while the mapping
     /// lives) and the offset in bytes there. `None` for private memory.
     pub fn shared_key(&self, address: usize) -> Option<(usize, u64)> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let vma = inner.vmas.find(address)?;
         let offset = |first: u64| first * PAGE_SIZE as u64 + (address - vma.start) as u64;
         match &vma.attrs.backing {
@@ -164,7 +164,7 @@ impl Mm {
             let offset = at % PAGE_SIZE;
             let part = (PAGE_SIZE - offset).min(len - done);
             let there = |mm: &Self| {
-                let page = mm.inner.borrow().space.get(at - offset);
+                let page = mm.inner().space.get(at - offset);
                 page.filter(|p| access != Access::Write || p.prot.contains(Prot::WRITE))
             };
             let page = match there(self) {
@@ -184,7 +184,7 @@ impl Mm {
     /// What of a mapping is present.
     pub fn residency_of(&self, start: usize, end: usize) -> Residency {
         let mut sum = Residency::default();
-        self.inner.borrow().space.for_each(start, end, |_, page| {
+        self.inner().space.for_each(start, end, |_, page| {
             let bytes = PAGE_SIZE as u64;
             sum.present += bytes;
             let count = match (page.frame.refs() <= 2, page.dirty) {
@@ -200,17 +200,17 @@ impl Mm {
 
     /// Calls `f` with the address of each present page of a range, and whether the page has no other mapping.
     pub fn present_pages(&self, start: usize, end: usize, mut f: impl FnMut(usize, bool)) {
-        self.inner.borrow().space.for_each(start, end, |at, page| f(at, page.frame.refs() <= 2));
+        self.inner().space.for_each(start, end, |at, page| f(at, page.frame.refs() <= 2));
     }
 
     /// Bytes mapped, touched or not.
     pub fn mapped_bytes(&self) -> u64 {
-        self.inner.borrow().mapped_bytes()
+        self.inner().mapped_bytes()
     }
 
     /// Figures for /proc/PID/statm and status; goes through all present pages.
     pub fn usage(&self) -> Usage {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let mut usage = Usage::default();
         for vma in inner.vmas.iter() {
             let (len, area) = (vma.len() as u64, &vma.attrs);

@@ -85,7 +85,7 @@ impl Mm {
         if let Some((file, _)) = area.text_file() {
             PatchedText::refresh(&file.inode);
         }
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         inner.make_room(1)?;
         let start = inner.place(placement, len, &area)?;
         inner.check_seals(start, start + len)?;
@@ -111,7 +111,7 @@ impl Mm {
         if inner.vmas.overlapping(start, start + len).len() > MOST_AT_ONCE {
             drop(inner);
             self.unmap(start, start + len)?;
-            inner = self.inner.borrow_mut();
+            inner = self.inner();
             inner.make_room(1)?;
         }
         let removed = inner.unmap(start, start + len);
@@ -136,10 +136,10 @@ impl Mm {
 
     /// munmap(2) of page-aligned `[start, end)`. ENOMEM: too many mappings; EPERM: sealed.
     pub fn unmap(&self, start: usize, end: usize) -> Result<()> {
-        self.inner.borrow().check_seals(start, end)?;
+        self.inner().check_seals(start, end)?;
         let mut at = start;
         while at < end {
-            let mut inner = self.inner.borrow_mut();
+            let mut inner = self.inner();
             let splits = inner.vmas.find(at).is_some_and(|v| v.start < at && end < v.end);
             if splits {
                 inner.make_room(1)?;
@@ -156,7 +156,7 @@ impl Mm {
     /// mprotect(2) of page-aligned `[start, end)`. ENOMEM: something there is not mapped; EACCES: a shared file
     /// that was not opened for writing. What lies below the failing mapping has changed then.
     pub fn protect(&self, start: usize, end: usize, prot: Prot) -> Result<()> {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let mut at = start;
         let mut result = Ok(());
         for vma in inner.vmas.overlapping(start, end) {
@@ -192,7 +192,7 @@ impl Mm {
     /// Start of the stack that PROT_GROWSDOWN extends a change of `[addr, end)` to; `None` if what is there is
     /// no stack. ENOMEM if nothing is mapped.
     pub fn stack_start(&self, addr: usize, end: usize) -> Result<Option<usize>> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let vma = inner.vmas.first_above(addr).filter(|v| v.start < end).ok_or(Errno::ENOMEM)?;
         Ok(vma.attrs.flags.contains(AreaFlags::GROWS_DOWN).then_some(vma.start))
     }
@@ -201,7 +201,7 @@ impl Mm {
     pub fn brk(&self, wanted: usize) -> usize {
         let start = self.layout.get().start_brk;
         let limits = self.limits.get();
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let old = inner.brk;
         let (Some(old_end), Some(new_end)) = (page_up(old), page_up(wanted)) else { return old };
         if wanted < start || new_end > USER_TOP || (wanted - start) as u64 > limits.data {
@@ -212,7 +212,7 @@ impl Mm {
             if self.unmap(new_end, old_end).is_err() {
                 return old;
             }
-            self.inner.borrow_mut().brk = wanted;
+            self.inner().brk = wanted;
             return wanted;
         }
         if inner.make_room(1).is_err() {

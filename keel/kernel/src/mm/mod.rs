@@ -23,17 +23,21 @@ mod rules;
 pub mod shared;
 pub mod special;
 pub mod text;
+mod unlocked;
 pub mod user;
 mod user_io;
 pub mod vdso;
 
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use area::{Area, FileBacking};
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use hal::cell::Global;
 use hal::paging::{AddressSpace, Root};
+use hal::sync::{Guard, Rank, SpinLock};
 use keel_core::vma::VmaSet;
 pub use program::Program;
 pub use reverse::answer_losses;
@@ -46,7 +50,7 @@ pub const MAX_MAPPINGS: usize = 65_530;
 
 /// Memory of a program, shared by its threads (and by a vfork child).
 pub struct Mm {
-    inner: RefCell<Inner>,
+    space: Arc<Space>,
     layout: Cell<Layout>,
     limits: Cell<Limits>,
     exe: Option<Rc<FileBacking>>,
@@ -57,9 +61,15 @@ pub struct Mm {
     pub(crate) aio: RefCell<Option<Rc<dyn Any>>>,
 }
 
-/// What changes with every mapping; never borrowed across anything that may block.
+/// Mappings and page tables, which page faults without the big lock use as well ([`unlocked`]).
+pub(crate) struct Space {
+    inner: SpinLock<Inner>,
+}
+
+/// What changes with every mapping; never locked across anything that may block.
 struct Inner {
-    vmas: VmaSet<Area>,
+    /// The counts of files and other objects in it are changed under the big lock only.
+    vmas: Global<VmaSet<Area>>,
     space: AddressSpace,
     /// Mappings without a wish are placed below this.
     mmap_base: usize,
@@ -178,7 +188,7 @@ pub struct ExecRequest<'a> {
 impl Mm {
     fn new(inner: Inner, layout: Layout, limits: Limits, exe: Option<Rc<FileBacking>>, auxv: Vec<u64>) -> Rc<Self> {
         let mm = Rc::new(Self {
-            inner: RefCell::new(inner),
+            space: Arc::new(Space { inner: SpinLock::new(Rank::Space, inner) }),
             layout: Cell::new(layout),
             limits: Cell::new(limits),
             exe,
@@ -190,24 +200,34 @@ impl Mm {
         mm
     }
 
+    /// Its mappings and page tables, locked. The holder may stop programs: page faults without the big lock give up then.
+    fn inner(&self) -> Guard<'_, Inner> {
+        self.space.inner.lock()
+    }
+
+    /// What page faults without the big lock use.
+    pub(crate) fn unlocked(&self) -> Arc<Space> {
+        self.space.clone()
+    }
+
     /// Its root page table.
     pub fn root(&self) -> Root {
-        self.inner.borrow().space.root()
+        self.inner().space.root()
     }
 
     /// Makes it the CPU's address space.
     pub fn activate(&self) {
-        self.inner.borrow().space.activate();
+        self.inner().space.activate();
     }
 
     /// Interrupts the programs that run in it on other virtual CPUs; they go on when this one leaves keel.
     pub fn stop_others(&self) {
-        self.inner.borrow().space.stop_others();
+        self.inner().space.stop_others();
     }
 
     /// Drops all mappings (last user gone), while keel goes on in another space.
     pub fn clear(&self) {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         inner.space.unmap_range(0, USER_TOP, |_, page| drop(page));
         inner.space.flush();
         let gone = core::mem::take(&mut inner.vmas);
@@ -219,7 +239,7 @@ impl Mm {
 
     /// Resident bytes, for the out-of-memory choice.
     pub fn resident_bytes(&self) -> u64 {
-        (self.inner.borrow().space.pages() * PAGE_SIZE) as u64
+        (self.inner().space.pages() * PAGE_SIZE) as u64
     }
 
     /// Addresses of the program's parts.
@@ -229,7 +249,7 @@ impl Mm {
 
     /// Current end of the heap.
     pub fn brk_end(&self) -> usize {
-        self.inner.borrow().brk
+        self.inner().brk
     }
 
     /// Limits in force.
@@ -277,7 +297,7 @@ impl Inner {
     /// An address space with nothing mapped. ENOMEM.
     fn new(stack_limit: u64) -> Result<Self> {
         Ok(Self {
-            vmas: VmaSet::new(),
+            vmas: Global::new(VmaSet::new()),
             space: AddressSpace::new().ok_or(Errno::ENOMEM)?,
             mmap_base: mmap_base(stack_limit),
             brk: 0,

@@ -66,13 +66,13 @@ impl Policy {
 impl Mm {
     /// The policy of the mapping at an address. EFAULT.
     pub(crate) fn policy_at(&self, addr: usize) -> Result<Option<Policy>> {
-        self.inner.borrow().vmas.find(addr).map(|vma| vma.attrs.policy).ok_or(Errno::EFAULT)
+        self.inner().vmas.find(addr).map(|vma| vma.attrs.policy).ok_or(Errno::EFAULT)
     }
 
     /// Sets the policy of all mappings in `[start, end)`. EFAULT: there is none, or a hole, which only the default policy
     /// permits.
     pub(crate) fn bind(&self, start: usize, end: usize, policy: Option<Policy>) -> Result<()> {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let empty = inner.vmas.overlapping(start, end).is_empty();
         if empty || policy.is_some() && !inner.vmas.is_covered(start, end) {
             return Err(Errno::EFAULT);
@@ -84,7 +84,7 @@ impl Mm {
 
     /// Whether a page is on the node. EFAULT: nothing is mapped; ENOENT: there is no page yet.
     pub(crate) fn node_of(&self, addr: usize) -> Result<()> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         inner.vmas.find(addr).ok_or(Errno::EFAULT)?;
         inner.space.get(addr & !(PAGE_SIZE - 1)).map(|_| ()).ok_or(Errno::ENOENT)
     }

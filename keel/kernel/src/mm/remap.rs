@@ -28,7 +28,7 @@ impl Mm {
     /// mremap(2) with page-aligned `old` and page multiples as lengths (`new_len` not 0): the address.
     /// `keep`: MREMAP_DONTUNMAP. EFAULT, EINVAL, ENOMEM.
     pub fn remap(&self, old: usize, old_len: usize, new_len: usize, target: Target, keep: bool) -> Result<usize> {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let limits = self.limits.get();
         let mut removed = Removed::new();
         let result = inner.remap(old, old_len, new_len, target, keep, limits.address_space, &mut removed);

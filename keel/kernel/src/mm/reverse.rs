@@ -94,7 +94,7 @@ fn each_file(mut f: impl FnMut(&Rc<dyn Inode>)) {
         let mut free = files.iter_mut();
         let mut is_full = false;
         each_space(|mm| {
-            for (file, _) in mm.inner.borrow().vmas.iter().filter_map(|vma| vma.attrs.file()) {
+            for (file, _) in mm.inner().vmas.iter().filter_map(|vma| vma.attrs.file()) {
                 let Some(mapped) = file.inode.attachments().and_then(|a| a.get::<Mapped>()) else { continue };
                 if mapped.visit.get() >= visit {
                     continue;
@@ -135,7 +135,7 @@ pub fn is_mapped_writable(inode: &Rc<dyn Inode>) -> bool {
 
 impl Mm {
     fn maps_writable(&self, inode: &Rc<dyn Inode>) -> bool {
-        self.inner.borrow().vmas.iter().any(|vma| {
+        self.inner().vmas.iter().any(|vma| {
             let flags = vma.attrs.flags;
             flags.contains(AreaFlags::SHARED)
                 && !flags.contains(AreaFlags::NEVER_WRITE)
@@ -144,7 +144,7 @@ impl Mm {
     }
 
     fn forget(&self, inode: &Rc<dyn Inode>, first: u64, end: u64) {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let inner = &mut *inner;
         let mut used = false;
         for vma in inner.vmas.iter() {
@@ -166,7 +166,7 @@ impl Mm {
 
 impl Mm {
     fn forget_window(&self) {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let inner = &mut *inner;
         let mut used = false;
         for vma in inner.vmas.iter().filter(|vma| vma.attrs.file().is_some()) {

@@ -44,17 +44,17 @@ impl Rules {
 impl Mm {
     /// What this program hands down.
     pub(super) fn inherited_rules(&self) -> Rules {
-        self.inner.borrow().rules.inherited()
+        self.inner().rules.inherited()
     }
 
     /// Whether huge pages are used at all.
     pub fn has_huge_pages(&self) -> bool {
-        self.inner.borrow().rules.no_huge != 1
+        self.inner().rules.no_huge != 1
     }
 
     /// `PR_GET_THP_DISABLE`.
     pub fn huge_disabled(&self) -> u32 {
-        self.inner.borrow().rules.no_huge
+        self.inner().rules.no_huge
     }
 
     /// `PR_SET_THP_DISABLE`: pages that are there stay. EINVAL.
@@ -62,13 +62,13 @@ impl Mm {
         if flags & !u64::from(EXCEPT_ADVISED) != 0 || !on && flags != 0 {
             return Err(Errno::EINVAL);
         }
-        self.inner.borrow_mut().rules.no_huge = if on { 1 | flags as u32 } else { 0 };
+        self.inner().rules.no_huge = if on { 1 | flags as u32 } else { 0 };
         Ok(())
     }
 
     /// `PR_GET_MDWE`.
     pub fn execution_rules(&self) -> u32 {
-        self.inner.borrow().rules.execution
+        self.inner().rules.execution
     }
 
     /// `PR_SET_MDWE`: what was set stays. EINVAL, EPERM.
@@ -78,7 +78,7 @@ impl Mm {
         if flags & !BOTH != 0 || flags != 0 && flags & REFUSE == 0 {
             return Err(Errno::EINVAL);
         }
-        let rules = &mut self.inner.borrow_mut().rules;
+        let rules = &mut self.inner().rules;
         if rules.execution != 0 && u64::from(rules.execution) != flags {
             return Err(Errno::EPERM);
         }

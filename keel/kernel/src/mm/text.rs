@@ -132,7 +132,7 @@ impl Mm {
     /// Where `address` lies, if its text may be patched: in an executable private mapping of a file that
     /// was never writable, so that it shows the file's own pages.
     pub fn text_site(&self, address: usize) -> Option<TextSite> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let vma = inner.vmas.find(address).filter(|_| !inner.plain_text)?;
         let (file, first) = vma.attrs.text_file()?;
         let page_address = address & !(PAGE_SIZE - 1);
@@ -144,7 +144,7 @@ impl Mm {
     /// call for a file fixes the distance. `None` if the area is taken in this address space.
     pub fn trampoline_area(&self, site: &TextSite) -> Option<usize> {
         let text = PatchedText::existing(&site.inode)?;
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let origin = origin(site.page_address, site.file_page)?;
         if text.distance.get().is_none() {
             let base = inner.image_base(&site.inode, site.page_address)?;
@@ -160,7 +160,7 @@ impl Mm {
     /// Makes trampolines present that were added since [`Mm::trampoline_area`] mapped them.
     pub fn show_trampolines(&self, site: &TextSite) {
         let Some(text) = PatchedText::existing(&site.inode) else { return };
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let area = origin(site.page_address, site.file_page).and_then(|origin| inner.trampolines_at(&text, origin));
         if let Some(area) = area {
             inner.map_trampolines(&text, area);
@@ -169,7 +169,7 @@ impl Mm {
 
     /// The text whose trampolines lie at `address`, and where its file page 0 would be mapped.
     pub fn trampoline_text(&self, address: usize) -> Option<(Rc<PatchedText>, usize)> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         let vma = inner.vmas.find(address)?;
         let Backing::Trampolines(text, first) = &vma.attrs.backing else { return None };
         let area = origin(vma.start, *first)?;
@@ -181,7 +181,7 @@ impl Mm {
     pub fn replace_text_page(&self, inode: &Rc<dyn Inode>, page: u64, frame: &Frame) {
         let Some(text) = PatchedText::existing(inode) else { return };
         text.set_page(page, frame.clone());
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         let inner = &mut *inner;
         if inner.plain_text {
             return;

@@ -4,6 +4,8 @@ use super::io::IoCounters;
 use super::load;
 use super::wait::Interrupt;
 use core::cell::Cell;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
 use keel_core::runq::virtual_ns;
@@ -37,6 +39,13 @@ impl Usage {
         self.voluntary += other.voluntary;
         self.involuntary += other.involuntary;
         self.max_resident = self.max_resident.max(other.max_resident);
+    }
+
+    /// Moves time from the program's share to keel's.
+    fn move_to_system(&mut self, ns: u64) {
+        let ns = ns.min(self.user_ns);
+        self.user_ns -= ns;
+        self.system_ns += ns;
     }
 }
 
@@ -95,8 +104,17 @@ pub struct Entity {
     pub work: Cell<bool>,
     /// What it read and wrote.
     pub io: IoCounters,
+    /// Its page faults without the big lock, which [`Entity::account`] adds to the rest.
+    faults: UnlockedFaults,
     /// Releases of objects that lie in each other on its stack.
     pub nesting: Cell<u32>,
+}
+
+/// Page faults that were served without the big lock, and the ticks of the time stamp counter that they took.
+#[derive(Debug, Default)]
+struct UnlockedFaults {
+    count: AtomicU64,
+    ticks: AtomicU64,
 }
 
 /// Threads that exist: so many may be in the run queue.
@@ -140,6 +158,7 @@ impl Entity {
             queued_ns: Cell::new(0),
             work: Cell::new(false),
             io: IoCounters::default(),
+            faults: UnlockedFaults::default(),
             nesting: Cell::new(0),
         }
     }
@@ -184,6 +203,14 @@ impl Entity {
         let now = monotonic_ns();
         let ns = now.saturating_sub(self.since_ns.replace(now));
         self.count(|u| u.user_ns += ns);
+        if self.faults.count.load(Relaxed) != 0 {
+            let faults = self.faults.count.swap(0, Relaxed);
+            let ticks = self.faults.ticks.swap(0, Relaxed);
+            self.count(|u| {
+                u.minor_faults += faults;
+                u.move_to_system(hal::clock::ns_of(ticks));
+            });
+        }
         load::add(ns, now);
         self.virtual_time.set(self.virtual_time.get() + virtual_ns(ns, self.nice.get()));
     }
@@ -191,10 +218,12 @@ impl Entity {
     /// Moves `ns` of the accounted time from the program's share to keel's.
     pub fn was_system(&self, ns: u64) {
         self.account();
-        self.count(|u| {
-            let ns = ns.min(u.user_ns);
-            u.user_ns -= ns;
-            u.system_ns += ns;
-        });
+        self.count(|u| u.move_to_system(ns));
+    }
+
+    /// The running thread's page fault was served without the big lock.
+    pub fn count_unlocked_fault(&self, ticks: u64) {
+        self.faults.count.fetch_add(1, Relaxed);
+        self.faults.ticks.fetch_add(ticks, Relaxed);
     }
 }

@@ -9,6 +9,8 @@ use hal::trap::{Exit, FaultInfo, TrapFrame};
 use hal::{fpu, percpu};
 use uapi::raw::general as g;
 
+/// Vector of page faults.
+pub(super) const PAGE_FAULT: u8 = 14;
 /// Page fault error code: the page is there, but forbids it.
 const PF_PRESENT: u64 = 1;
 /// Page fault error code: a store.
@@ -37,7 +39,7 @@ pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
             // The host may also say so that it lost pages: what follows looks.
             crate::sched::kicked();
         }
-        14 => page_fault(info),
+        PAGE_FAULT => page_fault(info),
         vector if patch::on_fault(frame, vector) => {}
         _ => exception(frame, info),
     }
@@ -47,14 +49,19 @@ pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
     Exit::Full
 }
 
-fn page_fault(info: FaultInfo) {
-    let access = if info.code & PF_WRITE != 0 {
+/// What an access wanted, by its error code.
+pub(super) fn access(code: u64) -> Access {
+    if code & PF_WRITE != 0 {
         Access::Write
-    } else if info.code & PF_FETCH != 0 {
+    } else if code & PF_FETCH != 0 {
         Access::Exec
     } else {
         Access::Read
-    };
+    }
+}
+
+fn page_fault(info: FaultInfo) {
+    let access = access(info.code);
     let task = task::current();
     let began = hal::clock::monotonic_ns();
     let outcome = task.mm().fault(info.address as usize, access);

@@ -1,4 +1,4 @@
-//! Calls that are served without the big lock while several virtual CPUs are awake.
+//! Calls and page faults that are served without the big lock while several virtual CPUs are awake.
 //!
 //! Until it takes the lock, a call counts as the program for the other virtual CPUs: who stops the program
 //! ([`hal::smp`]) waits until the call is over, so program memory and page tables stay, and no thread runs here meanwhile.
@@ -11,15 +11,15 @@
 
 pub mod socket;
 
-use super::{history, share};
+use super::{exception, history, share};
 use crate::file::unlocked::{Buffers, Core, Moved};
 use crate::mm::user::access_ok;
 use crate::task::watch;
 use crate::task::{Task, futex, try_borrow_current};
 use hal::hooks::Unlocked;
 use hal::sync::grace;
-use hal::trap::TrapFrame;
-use hal::{percpu, smp};
+use hal::trap::{FaultInfo, TrapFrame};
+use hal::{clock, percpu, smp};
 use uapi::raw::general as g;
 
 /// hal's hook: a call of the current thread.
@@ -37,6 +37,24 @@ pub fn serve(frame: &mut TrapFrame) -> Unlocked {
         return Unlocked::Full;
     }
     outcome
+}
+
+/// hal's hook: an exception of the current thread; whether it was served. What the program shall learn of it is left.
+pub fn fault(info: FaultInfo) -> bool {
+    if info.vector != exception::PAGE_FAULT || hal::watch::is_scarce() {
+        return false;
+    }
+    let began = clock::stamp();
+    let Some(current) = try_borrow_current() else { return false };
+    let Some(task) = current.as_ref() else { return false };
+    let access = exception::access(info.code);
+    let served = grace::read(|reading| {
+        task.unlocked_space.get(reading).is_some_and(|space| space.fault(info.address as usize, access))
+    });
+    if served {
+        task.sched.count_unlocked_fault(clock::stamp().wrapping_sub(began));
+    }
+    served
 }
 
 #[inline(always)]

@@ -39,7 +39,7 @@ pub use process::Process;
 
 use crate::file::{FdTable, unlocked::Cores};
 use crate::ipc::sem;
-use crate::mm::{Mm, policy::Policy};
+use crate::mm::{Mm, Space, policy::Policy};
 use crate::sched::{self, Interrupt, Owner};
 use crate::signal::TaskSignals;
 use crate::time::itimer;
@@ -66,6 +66,8 @@ pub struct Task {
     /// Kernel stack and registers.
     pub thread: Rc<Thread>,
     mm: RefCell<Option<Rc<Mm>>>,
+    /// What page faults without the big lock know of it.
+    pub(crate) unlocked_space: Published<Space>,
     /// The memory that it left at its end: emptied when another thread runs.
     left_mm: RefCell<Option<Rc<Mm>>>,
     files: RefCell<Option<Rc<FdTable>>>,
@@ -191,6 +193,8 @@ impl Task {
         let unlocked_files = Published::empty();
         unlocked_files.replace(Some(parts.files.unlocked()));
         let stack = Rc::new(parts.thread);
+        let unlocked_space = Published::empty();
+        unlocked_space.replace(parts.mm.as_ref().map(|mm| mm.unlocked()));
         let root = parts.mm.as_ref().map(|mm| mm.root());
         Rc::new_cyclic(|me: &Weak<Self>| Self {
             tid: Cell::new(tid),
@@ -198,6 +202,7 @@ impl Task {
             sched: sched::Thread::new(parts.sched, stack.clone(), root, me.clone()),
             thread: stack,
             mm: RefCell::new(parts.mm),
+            unlocked_space,
             left_mm: RefCell::new(None),
             unlocked_files,
             files: RefCell::new(Some(parts.files)),
@@ -325,6 +330,7 @@ impl Task {
     }
 
     pub(crate) fn set_mm(&self, mm: Option<Rc<Mm>>) -> Option<Rc<Mm>> {
+        self.unlocked_space.replace(mm.as_ref().map(|mm| mm.unlocked()));
         self.sched.set_root(mm.as_ref().map(|mm| mm.root()));
         self.mm.replace(mm)
     }
