@@ -16,6 +16,12 @@ pub enum Rank {
     Pipe,
     /// What waits in a socket to be received.
     Socket,
+    /// An event counter.
+    Counter,
+    /// What is ready of an epoll instance.
+    Ready,
+    /// Who is told of what happens to a file.
+    Told,
     /// Mappings and page tables of an address space.
     Space,
 }

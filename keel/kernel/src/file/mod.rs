@@ -196,6 +196,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if !self.is_path() {
+            self.set_gone();
             lock::description_released(self);
         }
         deferred_close::close(self);

@@ -4,9 +4,12 @@
 //! look at ([`Core`]); see [`crate::syscall::unlocked`].
 
 use super::File;
+use super::epoll::Ready;
+use super::eventfd::Counter;
 use super::pipe::Pipe;
 use super::socket::unix::End;
 use crate::mm::user::MAX_RW_COUNT;
+use crate::sched::wait::{Told, WaitQueue};
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -31,6 +34,8 @@ pub struct Core {
     writable: bool,
     /// `O_DIRECT` is set: a pipe of packets.
     direct: AtomicBool,
+    /// The description was closed.
+    gone: AtomicBool,
     /// What it is.
     pub kind: Kind,
 }
@@ -43,14 +48,18 @@ pub enum Kind {
     Pipe(Arc<Pipe>),
     /// A local socket.
     Unix(Arc<End>),
+    /// An event counter.
+    Counter(Arc<Counter>),
+    /// An epoll instance.
+    Epoll(Arc<Ready>),
 }
 
-/// Bytes that were moved, and whether waiters have to be told.
+/// Bytes that were moved, and whether waiters may have to be told, or the big lock was taken for that.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     /// Bytes.
     pub bytes: usize,
-    /// Somebody waits for what was made possible.
+    /// What others may wait for was made possible; then: the big lock is held.
     pub wakes: bool,
 }
 
@@ -97,6 +106,8 @@ impl core::fmt::Debug for Kind {
             Self::Null => "Null",
             Self::Pipe(_) => "Pipe",
             Self::Unix(_) => "Unix",
+            Self::Counter(_) => "Counter",
+            Self::Epoll(_) => "Epoll",
         })
     }
 }
@@ -112,7 +123,7 @@ impl Core {
     pub fn label(&self) -> u32 {
         match self.kind {
             Kind::Null => (u32::from(self.readable) * GIVES_NOTHING) | (u32::from(self.writable) * TAKES_ALL),
-            Kind::Pipe(_) | Kind::Unix(_) => 0,
+            Kind::Pipe(_) | Kind::Unix(_) | Kind::Counter(_) | Kind::Epoll(_) => 0,
         }
     }
 
@@ -120,10 +131,14 @@ impl Core {
     #[inline(always)]
     pub fn transfer(&self, write: bool, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
         match &self.kind {
-            Kind::Null => None,
+            Kind::Null | Kind::Epoll(_) => None,
             Kind::Pipe(pipe) => self.through_pipe(pipe, write, buffers, enter),
             Kind::Unix(_) if write => self.send(buffers, enter),
             Kind::Unix(_) => self.receive(buffers, || Some(()), enter),
+            Kind::Counter(counter) => {
+                let bytes = if write { counter.write_unlocked(buffers)? } else { counter.read_unlocked(buffers)? };
+                Some(Moved { bytes, wakes: announce(counter.waiters(write), write, enter) })
+            }
         }
     }
 
@@ -135,23 +150,15 @@ impl Core {
         }
         let count = count.min(MAX_RW_COUNT);
         let moved = if write { pipe.write_unlocked(address, count)? } else { pipe.read_unlocked(address, count)? };
-        if moved.wakes {
-            enter();
-            if write { pipe.was_written() } else { pipe.was_read() }
-        }
-        Some(moved)
+        let wakes = moved.wakes && announce(pipe.waiters(write), write, enter);
+        Some(Moved { wakes, ..moved })
     }
 
     /// send(2) without flags that mean something, as [`Core::transfer`].
     #[inline(never)]
     pub fn send(&self, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
         let Kind::Unix(end) = &self.kind else { return None };
-        let moved = end.send(buffers)?;
-        if moved.wakes {
-            enter();
-            end.was_sent();
-        }
-        Some(moved)
+        end.send(buffers, |readable| announce(readable, true, enter))
     }
 
     /// recv(2) in the same way. `finish` stores what else the program gets, before anything changes.
@@ -164,19 +171,62 @@ impl Core {
     ) -> Option<Moved> {
         let Kind::Unix(end) = &self.kind else { return None };
         let moved = end.receive(buffers, finish)?;
-        if moved.wakes {
-            enter();
-            end.was_received();
-        }
-        Some(moved)
+        let wakes = moved.wakes
+            && match end.tell_sender() {
+                Told::All => false,
+                Told::Sleepers | Told::Waiters => {
+                    enter();
+                    end.was_received();
+                    true
+                }
+            };
+        Some(Moved { wakes, ..moved })
     }
+
+    /// Whether [`Core::poll`] may know something.
+    pub fn can_poll(&self) -> bool {
+        matches!(self.kind, Kind::Pipe(_) | Kind::Unix(_) | Kind::Counter(_))
+    }
+
+    /// poll(2) events now, without the big lock. `None`: the file has to be asked.
+    #[inline]
+    pub fn poll(&self) -> Option<u32> {
+        if self.gone.load(Relaxed) {
+            return None;
+        }
+        match &self.kind {
+            Kind::Null | Kind::Epoll(_) => None,
+            Kind::Pipe(pipe) => pipe.poll_unlocked(self.readable, self.writable),
+            Kind::Unix(end) => end.poll(),
+            Kind::Counter(counter) => Some(counter.poll()),
+        }
+    }
+}
+
+/// Tells those who wait for what a call without the big lock did; if some have to be woken, `enter` takes the lock. Whether
+/// it did.
+#[inline]
+fn announce(queue: &WaitQueue, data: bool, enter: impl FnOnce()) -> bool {
+    match queue.tell() {
+        Told::All => return false,
+        Told::Sleepers => {
+            enter();
+            queue.wake_told();
+        }
+        Told::Waiters => {
+            enter();
+            if data { queue.wake_for_data() } else { queue.wake_all() }
+        }
+    }
+    true
 }
 
 impl File {
     /// The file has an unlocked way from now on. It is not behind a descriptor yet.
     pub fn give_unlocked_way(&self, kind: Kind) {
         let direct = AtomicBool::new(self.flags.get() & g::O_DIRECT != 0);
-        let core = Core { readable: self.readable(), writable: self.writable(), direct, kind };
+        let core =
+            Core { readable: self.readable(), writable: self.writable(), direct, gone: AtomicBool::new(false), kind };
         if self.flags.get() & g::O_PATH == 0 {
             // A second one would change nothing.
             let _ = self.unlocked.set(Arc::new(core));
@@ -208,6 +258,13 @@ impl File {
     pub fn receive_at_once(&self, address: usize, count: usize) -> Option<usize> {
         let core = self.unlocked.get()?;
         Some(core.receive(&Buffers(&[(address, count)]), || Some(()), || ())?.bytes)
+    }
+
+    /// It was closed: its epoll items end.
+    pub fn set_gone(&self) {
+        if let Some(core) = self.unlocked.get() {
+            core.gone.store(true, Relaxed);
+        }
     }
 
     /// Flags were changed by fcntl(2).

@@ -3,10 +3,12 @@
 use super::{Thread, current, sleep, timer, wake};
 
 use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, fence};
+use hal::sync::{Rank, SpinLock};
 use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
@@ -20,15 +22,44 @@ pub trait Wake {
     }
 }
 
+/// A subscriber that calls without the big lock tell themselves.
+pub trait Tell: Send + Sync {
+    /// Notes that the condition may hold, without the big lock; whether [`Tell::wake`] has to follow. Takes no memory, and
+    /// changes no count of handles that is not atomic.
+    fn tell(&self) -> bool;
+    /// Under the big lock: wakes who waits for what was noted.
+    fn wake(&self);
+}
+
+/// What follows when a call without the big lock has told of what it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    All,
+    /// [`WaitQueue::wake_told`], under the big lock.
+    Sleepers,
+    /// Waking the queue, under the big lock.
+    Waiters,
+}
+
 /// Waiters for one condition, first come first served.
-#[derive(Default)]
 pub struct WaitQueue {
     threads: RefCell<Pieces<Rc<Thread>>>,
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,
     /// Calls without the big lock may make the condition hold.
     unlocked: bool,
-    /// There are waiters or subscribers: for those calls, kept for them only.
+    /// There are waiters or subscribers, but for those in `told`: for those calls, kept for them only.
     watched: AtomicBool,
+    /// `told` is not empty.
+    tells: AtomicBool,
+    /// Subscribers that those calls tell themselves. Entries come and go under the big lock too.
+    told: SpinLock<Vec<Arc<dyn Tell>>>,
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl core::fmt::Debug for WaitQueue {
@@ -45,6 +76,8 @@ impl WaitQueue {
             subscribers: RefCell::new(Vec::new()),
             unlocked: false,
             watched: AtomicBool::new(false),
+            tells: AtomicBool::new(false),
+            told: SpinLock::new(Rank::Told, Vec::new()),
         }
     }
 
@@ -61,16 +94,80 @@ impl WaitQueue {
         self.watched.load(Relaxed)
     }
 
+    /// Whether calls without the big lock have to tell somebody, or to have somebody woken.
+    #[inline(always)]
+    pub fn is_of_interest(&self) -> bool {
+        self.is_watched() || self.tells.load(Relaxed)
+    }
+
+    /// Without the big lock, after the condition was made to hold and its lock was given back: tells those that can be told so.
+    #[inline]
+    pub fn tell(&self) -> Told {
+        if self.is_watched() {
+            return Told::Waiters;
+        }
+        if self.tells.load(Relaxed) && self.tell_all() { Told::Sleepers } else { Told::All }
+    }
+
+    #[inline(never)]
+    fn tell_all(&self) -> bool {
+        // None of them goes meanwhile: who ends one has taken it out first.
+        self.told.lock().iter().fold(false, |wakes, who| who.tell() || wakes)
+    }
+
+    /// Under the big lock: wakes for those that were told.
+    pub fn wake_told(&self) {
+        for i in 0.. {
+            let next = self.told.lock().get(i).cloned();
+            let Some(who) = next else { return };
+            who.wake();
+        }
+    }
+
+    /// Under the big lock: tells them, and wakes for them.
+    fn tell_told(&self) {
+        if self.tells.load(Relaxed) && self.tell_all() {
+            self.wake_told();
+        }
+    }
+
+    /// Whether calls without the big lock may make the condition hold.
+    pub fn is_unlocked(&self) -> bool {
+        self.unlocked
+    }
+
+    /// Subscribes one that calls without the big lock tell themselves, until [`WaitQueue::unsubscribe_told`]. ENOMEM.
+    pub fn subscribe_told(&self, who: Arc<dyn Tell>) -> Result<()> {
+        let mut told = self.told.lock();
+        told.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        told.push(who);
+        self.tells.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Ends such a subscription.
+    pub fn unsubscribe_told(&self, who: &Arc<dyn Tell>) {
+        let mut told = self.told.lock();
+        told.retain(|other| !Arc::ptr_eq(other, who));
+        self.tells.store(!told.is_empty(), Relaxed);
+    }
+
     /// Waiters or subscribers came or went.
     #[inline]
     fn changed(&self) {
         if self.unlocked {
-            self.watched.store(!self.is_empty(), Relaxed);
+            self.watched.store(!self.has_nobody(), Relaxed);
         }
+    }
+
+    #[inline]
+    fn has_nobody(&self) -> bool {
+        self.threads.borrow().is_empty() && self.subscribers.borrow().is_empty()
     }
 
     /// Wakes up to `count` waiters; returns how many.
     pub fn wake(&self, count: usize) -> usize {
+        self.tell_told();
         let mut woken = self.tell_subscribers(false);
         while woken < count {
             // Taken out first: waking must not run under the borrow.
@@ -95,6 +192,7 @@ impl WaitQueue {
     #[inline]
     pub fn wake_for_data(&self) {
         if !self.is_empty() {
+            self.tell_told();
             self.tell_subscribers(true);
             self.wake_threads();
         }
@@ -112,7 +210,7 @@ impl WaitQueue {
     /// Whether there are no waiters and no subscribers.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.threads.borrow().is_empty() && self.subscribers.borrow().is_empty()
+        self.has_nobody() && !self.tells.load(Relaxed)
     }
 
     /// Subscribes `who` to every wake-up until the weak reference is dropped (epoll). ENOMEM.

@@ -11,8 +11,9 @@
 
 pub mod socket;
 
+use super::file::{epoll, poll};
 use super::{exception, history, share};
-use crate::file::unlocked::{Buffers, Core, Moved};
+use crate::file::unlocked::{Buffers, Core, Kind, Moved};
 use crate::mm::user::access_ok;
 use crate::task::watch;
 use crate::task::{Task, futex, try_borrow_current};
@@ -66,6 +67,8 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
             Some((result, Unlocked::Served))
         }
         g::__NR_read | g::__NR_write => transfer(number == g::__NR_write, frame.arguments()),
+        g::__NR_epoll_wait | g::__NR_epoll_pwait => wait_for_events(frame.arguments(), number == g::__NR_epoll_pwait),
+        g::__NR_poll => look(frame.arguments()),
         g::__NR_sendto | g::__NR_recvfrom | g::__NR_sendmsg | g::__NR_recvmsg => socket::attempt(frame, number),
         _ => None,
     }
@@ -79,6 +82,29 @@ fn with_core<R>(fd: u64, f: impl FnOnce(&Core, &Task) -> Option<R>) -> Option<R>
     grace::read(|reading| {
         let files = task.unlocked_files.get(reading)?;
         f(files.get(fd as u32 as usize, reading)?, task)
+    })
+}
+
+/// epoll_wait(2), and epoll_pwait(2) without a mask.
+fn wait_for_events([fd, events, max, timeout, mask, _]: [u64; 6], has_mask: bool) -> Option<(isize, Unlocked)> {
+    if has_mask && mask != 0 {
+        return None;
+    }
+    with_core(fd, |core, _| {
+        let Kind::Epoll(ready) = &core.kind else { return None };
+        let found = epoll::wait_unlocked(ready, events as usize, max as i32, timeout as i32 == 0)?;
+        Some((found as isize, Unlocked::Served))
+    })
+}
+
+/// poll(2).
+fn look([fds, count, timeout, ..]: [u64; 6]) -> Option<(isize, Unlocked)> {
+    let current = try_borrow_current()?;
+    let task = current.as_ref()?;
+    grace::read(|reading| {
+        let files = task.unlocked_files.get(reading)?;
+        let ready = poll::poll_unlocked(files, reading, [fds as usize, count as u32 as usize], timeout as i32 == 0)?;
+        Some((ready as isize, Unlocked::Served))
     })
 }
 

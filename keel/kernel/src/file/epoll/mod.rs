@@ -1,17 +1,23 @@
 //! epoll(7).
 //!
 //! An [`Item`] per watched descriptor subscribes to the wait queues of its file. A wake puts it on
-//! the instance's ready list; epoll_wait(2) polls the files on that list. Items refer
+//! the instance's ready list ([`ready`]); epoll_wait(2) polls the files on that list. Items refer
 //! to files weakly: a description that is closed drops out by itself.
+
+mod ready;
+
+pub use ready::{Ready, Watch};
 
 use super::{File, FileOps, Queues, anon};
 use crate::mm::user;
-use crate::sched::wait::{WaitQueue, Wake};
+use crate::sched::wait::{Tell, Wake};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::Ordering::Relaxed;
 use keel_core::pieces::Pieces;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
@@ -44,16 +50,11 @@ pub(crate) const MAX_NESTING: usize = 5;
 
 /// An epoll instance.
 pub struct Epoll {
-    /// Itself, for its items.
-    me: Weak<Self>,
     items: RefCell<BTreeMap<Key, Rc<Item>>>,
-    /// Items that may be ready, in the order in which they became so.
-    ready: RefCell<Pieces<Rc<Item>>>,
-    pub(crate) queue: Rc<WaitQueue>,
+    /// What may be ready, and who waits for that.
+    pub(crate) ready: Arc<Ready>,
     /// Instances that watch this one.
     pub(crate) parents: RefCell<Pieces<Weak<Epoll>>>,
-    /// Some item's file needs [`FileOps::poll_prepare`].
-    prepares: Cell<bool>,
     /// Sweep items of closed files when there are this many.
     sweep_at: Cell<usize>,
     /// `struct epoll_params`: how long to poll network devices, of which there are none that would be polled.
@@ -65,73 +66,68 @@ type Key = (i32, usize);
 
 /// A watched descriptor.
 pub(crate) struct Item {
-    me: Weak<Self>,
     key: Key,
-    epoll: Weak<Epoll>,
     file: Weak<File>,
-    /// Events wanted, with private bits; a one-shot item that fired keeps only those.
-    pub(crate) events: Cell<u32>,
-    pub(crate) data: Cell<u64>,
-    /// On the ready list.
-    queued: Cell<bool>,
-    /// Taken out of the instance while on the ready list.
+    /// What calls without the big lock use of it.
+    pub(crate) watch: Arc<Watch>,
+    /// Where it has subscribed.
+    queues: Queues,
+    /// Taken out of the instance.
     dead: Cell<bool>,
 }
 
 impl Item {
-    /// The poll(2) events that count; none while a one-shot item rests.
-    fn mask(&self) -> u32 {
-        match self.events.get() & !PRIVATE {
-            0 => 0,
-            events => events | g::EPOLLERR | g::EPOLLHUP,
-        }
-    }
-
     /// What holds now of what is wanted.
     fn holds(&self) -> u32 {
-        let mask = self.mask();
+        let mask = self.watch.mask();
         if mask == 0 {
             return 0;
         }
         self.file.upgrade().map_or(0, |file| file.ops.poll(&file) & mask)
     }
 
-    fn enqueue(&self, epoll: &Epoll) {
-        if !self.queued.get()
-            && let Some(me) = self.me.upgrade()
-        {
-            self.queued.set(true);
-            epoll.ready.borrow_mut().push_back(me);
+    /// Ends its subscriptions, and takes it off the list.
+    fn retire(self: &Rc<Self>) {
+        if self.dead.replace(true) {
+            return;
         }
+        let weak: Weak<Self> = Rc::downgrade(self);
+        let weak: Weak<dyn Wake> = weak;
+        let told: Arc<dyn Tell> = self.watch.clone();
+        for queue in &self.queues {
+            if self.watch.is_told() && queue.is_unlocked() {
+                queue.unsubscribe_told(&told);
+            } else {
+                queue.unsubscribe(&weak);
+            }
+        }
+        self.watch.dequeue();
     }
 }
 
 impl Wake for Item {
     fn wake(&self) -> bool {
-        let Some(epoll) = self.epoll.upgrade() else { return false };
-        if self.mask() == 0 {
+        let ready = self.watch.ready();
+        if self.dead.get() || self.watch.mask() == 0 {
             return false;
         }
-        let waited_for = !epoll.queue.is_empty();
-        self.enqueue(&epoll);
-        epoll.queue.wake_all();
+        let waited_for = !ready.queue().is_empty();
+        self.watch.enqueue();
+        ready.queue().wake_all();
         waited_for && self.is_exclusive()
     }
 
     fn is_exclusive(&self) -> bool {
-        self.events.get() & g::EPOLLEXCLUSIVE != 0
+        self.watch.events() & g::EPOLLEXCLUSIVE != 0
     }
 }
 
 impl Epoll {
     pub(crate) fn new() -> Rc<Self> {
-        Rc::new_cyclic(|me| Self {
-            me: me.clone(),
+        Rc::new(Self {
             items: RefCell::default(),
-            ready: RefCell::default(),
-            queue: Rc::default(),
+            ready: Ready::new(),
             parents: RefCell::default(),
-            prepares: Cell::new(false),
             sweep_at: Cell::new(64),
             params: Cell::new([0; 8]),
         })
@@ -150,24 +146,27 @@ impl Epoll {
                 return Err(Errno::EPERM);
             }
         }
+        let core = file.unlocked.get().filter(|core| core.can_poll()).cloned();
         let item = Rc::new_cyclic(|me| Item {
-            me: me.clone(),
             key,
-            epoll: self.me.clone(),
             file: Rc::downgrade(file),
-            events: Cell::new(events),
-            data: Cell::new(data),
-            queued: Cell::new(false),
+            watch: Watch::new(self.ready.clone(), me.clone(), core, events, data),
+            queues,
             dead: Cell::new(false),
         });
-        for queue in &queues {
-            let weak: Weak<Item> = Rc::downgrade(&item);
-            queue.subscribe(weak)?;
+        for queue in &item.queues {
+            let subscribed = if item.watch.is_told() && queue.is_unlocked() {
+                queue.subscribe_told(item.watch.clone())
+            } else {
+                let weak: Weak<Item> = Rc::downgrade(&item);
+                queue.subscribe(weak)
+            };
+            subscribed.inspect_err(|_| item.retire())?;
         }
         self.sweep();
         self.items.borrow_mut().insert(key, item.clone());
         if file.ops.poll_needs_prepare() {
-            self.prepares.set(true);
+            self.ready.prepares.store(true, Relaxed);
             file.ops.poll_prepare(file, events & !PRIVATE, true);
         }
         self.check(&item);
@@ -177,26 +176,14 @@ impl Epoll {
     /// Puts an item on the ready list if something holds.
     fn check(&self, item: &Item) {
         if item.holds() != 0 {
-            item.enqueue(self);
-            self.queue.wake_all();
+            item.watch.enqueue();
+            self.ready.queue().wake_all();
         }
     }
 
     pub(crate) fn remove(&self, key: Key) -> Option<Rc<Item>> {
         let item = self.items.borrow_mut().remove(&key)?;
-        item.dead.set(true);
-        if let Some(file) = item.file.upgrade() {
-            let mut queues = Queues::new();
-            file.ops.poll_queues(&file, u32::MAX, &mut queues);
-            let weak: Weak<Item> = Rc::downgrade(&item);
-            let weak: Weak<dyn Wake> = weak;
-            for queue in &queues {
-                queue.unsubscribe(&weak);
-            }
-        }
-        if item.queued.get() {
-            self.ready.borrow_mut().retain(|other| !Rc::ptr_eq(other, &item));
-        }
+        item.retire();
         Some(item)
     }
 
@@ -206,8 +193,11 @@ impl Epoll {
         if items.len() >= self.sweep_at.get() {
             // Items own nothing whose drop could come back to this table.
             items.retain(|_, item| {
-                item.dead.set(item.file.strong_count() == 0);
-                !item.dead.get()
+                let is_open = item.file.strong_count() > 0;
+                if !is_open {
+                    item.retire();
+                }
+                is_open
             });
             self.sweep_at.set((items.len() * 2).max(64));
         }
@@ -220,12 +210,11 @@ impl Epoll {
     /// Changes an item. What it subscribed to depends on its events, so others make a new one.
     pub(crate) fn modify(&self, item: &Rc<Item>, file: &Rc<File>, events: u32, data: u64) -> Result<()> {
         let interest = g::EPOLLIN | g::EPOLLRDNORM | g::EPOLLRDHUP | g::EPOLLPRI | g::EPOLLOUT | g::EPOLLWRNORM;
-        if (item.events.get() ^ events) & interest != 0 {
+        if (item.watch.events() ^ events) & interest != 0 {
             self.remove(item.key);
             return self.add(item.key, file, events, data);
         }
-        item.events.set(events);
-        item.data.set(data);
+        item.watch.set(events, data);
         if file.ops.poll_needs_prepare() {
             file.ops.poll_prepare(file, events & !PRIVATE, true);
         }
@@ -235,17 +224,17 @@ impl Epoll {
 
     /// Refreshes the readiness of files that cache it.
     pub(crate) fn prepare(&self, will_wait: bool) {
-        if !self.prepares.get() {
+        if !self.ready.prepares.load(Relaxed) {
             return;
         }
         for item in values(&self.items) {
             if let Some(file) = item.file.upgrade()
-                && item.mask() != 0
+                && item.watch.mask() != 0
                 && file.ops.poll_needs_prepare()
             {
-                file.ops.poll_prepare(&file, item.mask(), will_wait);
-                if item.events.get() & g::EPOLLET == 0 && item.holds() != 0 {
-                    item.enqueue(self);
+                file.ops.poll_prepare(&file, item.watch.mask(), will_wait);
+                if item.watch.events() & g::EPOLLET == 0 && item.holds() != 0 {
+                    item.watch.enqueue();
                 }
             }
         }
@@ -253,15 +242,12 @@ impl Epoll {
 
     /// Takes up to `max` events off the ready list.
     pub(crate) fn collect(&self, max: usize, out: &mut Events) {
-        let mut left = self.ready.borrow().len();
+        let mut left = self.ready.len();
         // What there is no memory for stays ready.
         while left > 0 && out.len() < max && out.try_reserve(1).is_ok() {
             left -= 1;
-            let Some(item) = self.ready.borrow_mut().pop_front() else { return };
-            item.queued.set(false);
-            if item.dead.get() {
-                continue;
-            }
+            let Some(watch) = self.ready.pop() else { return };
+            let Some(item) = watch.item.upgrade().filter(|item| !item.dead.get()) else { continue };
             if item.file.strong_count() == 0 {
                 self.remove(item.key);
                 continue;
@@ -270,11 +256,9 @@ impl Epoll {
             if events == 0 {
                 continue;
             }
-            let wanted = item.events.get();
-            if wanted & g::EPOLLONESHOT != 0 {
-                item.events.set(wanted & PRIVATE);
-            } else if wanted & g::EPOLLET == 0 {
-                item.enqueue(self);
+            let Some(wanted) = watch.fire() else { continue };
+            if wanted & (g::EPOLLONESHOT | g::EPOLLET) == 0 {
+                watch.enqueue();
             }
             out.push(Found { events, wanted, item });
         }
@@ -283,14 +267,12 @@ impl Epoll {
     /// Events that could not be stored in the program's memory: they are for the next call.
     pub(crate) fn put_back(&self, rest: &[Found]) {
         for Found { wanted, item, .. } in rest {
-            if wanted & g::EPOLLONESHOT != 0 && item.events.get() == wanted & PRIVATE {
-                item.events.set(*wanted);
-            }
+            item.watch.restore(*wanted);
             if !item.dead.get() {
-                item.enqueue(self);
+                item.watch.enqueue();
             }
         }
-        self.queue.wake_all();
+        self.ready.queue().wake_all();
     }
 
     /// Instances below this one: the longest chain. `None` if `target` is among them.
@@ -312,6 +294,14 @@ impl Epoll {
         self.parents.borrow_mut().retain(|parent| parent.strong_count() > 0);
         let parents = items(&self.parents).filter_map(|parent| parent.upgrade());
         parents.map(|parent| 1 + parent.height()).max().unwrap_or(0)
+    }
+}
+
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        for item in self.items.get_mut().values() {
+            item.retire();
+        }
     }
 }
 
@@ -340,17 +330,18 @@ impl FileOps for Instance {
         Ok(file.pos.get())
     }
     fn poll(&self, _file: &File) -> u32 {
-        let any = items(&self.0.ready).any(|item| !item.dead.get() && item.holds() != 0);
+        let ready = |watch: Arc<Watch>| watch.item.upgrade().is_some_and(|item| !item.dead.get() && item.holds() != 0);
+        let any = (0..).map_while(|i| self.0.ready.get(i)).any(ready);
         if any { g::POLLIN | g::POLLRDNORM } else { 0 }
     }
     fn poll_needs_prepare(&self) -> bool {
-        self.0.prepares.get()
+        self.0.ready.prepares.load(Relaxed)
     }
     fn poll_prepare(&self, _file: &File, _events: u32, will_wait: bool) {
         self.0.prepare(will_wait);
     }
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
-        out.push(self.0.queue.clone());
+        out.push(self.0.ready.queue().clone());
     }
 
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
@@ -366,7 +357,7 @@ impl FileOps for Instance {
         for item in values(&self.0.items) {
             let Some(file) = item.file.upgrade() else { continue };
             let Ok(attr) = file.ops.attr() else { continue };
-            let (fd, events, data, pos) = (item.key.0, item.events.get(), item.data.get(), file.pos.get());
+            let (fd, events, data, pos) = (item.key.0, item.watch.events(), item.watch.data(), file.pos.get());
             out.print(format_args!(
                 "tfd: {fd:8} events: {events:8x} data: {data:16x}  pos:{pos} ino:{:x} sdev:{:x}\n",
                 attr.ino, attr.dev

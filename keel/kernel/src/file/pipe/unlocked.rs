@@ -6,7 +6,9 @@
 
 use super::{PAGE, Piece, Pipe, State};
 use crate::file::unlocked::Moved;
+use crate::sched::wait::WaitQueue;
 use hal::user as raw;
+use uapi::raw::general as g;
 
 /// Most bytes that are moved under the lock.
 const MOST: usize = 4 * PAGE;
@@ -42,12 +44,7 @@ impl Pipe {
             }
         }
         // A pipe with room has no waiting writer.
-        Some(Moved { bytes, wakes: was_full && self.big.writable.is_watched() })
-    }
-
-    /// Tells writers that there is room; under the big lock.
-    pub fn was_read(&self) {
-        self.big.writable.wake_all();
+        Some(Moved { bytes, wakes: was_full })
     }
 
     /// write(2). `None`: left to the handler.
@@ -70,12 +67,28 @@ impl Pipe {
         } else {
             add_piece(&mut state, address, bytes)?;
         }
-        Some(Moved { bytes, wakes: self.big.readable.is_watched() })
+        Some(Moved { bytes, wakes: true })
     }
 
-    /// Tells readers that there are bytes; under the big lock.
-    pub fn was_written(&self) {
-        self.big.readable.wake_for_data();
+    /// Those who wait for what a write, or a read, makes possible.
+    pub fn waiters(&self, write: bool) -> &WaitQueue {
+        if write { &self.big.readable } else { &self.big.writable }
+    }
+
+    /// poll(2) events of an end, as long as the pipe has both.
+    pub fn poll_unlocked(&self, reads: bool, writes: bool) -> Option<u32> {
+        let state = self.state.lock();
+        if reads && self.writers() == 0 || writes && self.readers() == 0 {
+            return None;
+        }
+        let mut events = 0;
+        if reads && !state.ring.is_empty() {
+            events |= g::POLLIN | g::POLLRDNORM;
+        }
+        if writes && !state.ring.is_full() {
+            events |= g::POLLOUT | g::POLLWRNORM;
+        }
+        Some(events)
     }
 }
 

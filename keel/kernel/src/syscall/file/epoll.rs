@@ -1,12 +1,14 @@
 //! The calls of epoll(7).
 
 use crate::file::File;
-use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING};
+use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING, Ready};
+use crate::file::unlocked::Kind;
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::syscall::file::poll::{Timeout, with_mask};
-use crate::task::descriptors::{current_file, install};
+use crate::task::descriptors::{current_file, current_file_in_use, install};
 use alloc::rc::Rc;
+use hal::user as raw;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -20,7 +22,11 @@ pub fn sys_epoll_create1(flags: u32) -> Result<i32> {
     if flags & !g::EPOLL_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    install(File::new(Rc::new(Instance(Epoll::new())), g::O_RDWR, None), flags)
+    let epoll = Epoll::new();
+    let ready = epoll.ready.clone();
+    let file = File::new(Rc::new(Instance(epoll)), g::O_RDWR, None);
+    file.give_unlocked_way(Kind::Epoll(ready));
+    install(file, flags)
 }
 
 /// epoll_ctl(2).
@@ -80,7 +86,7 @@ pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result
             Ok(())
         }
         (g::EPOLL_CTL_MOD, Some(item)) => {
-            if item.events.get() & g::EPOLLEXCLUSIVE != 0 {
+            if item.watch.events() & g::EPOLLEXCLUSIVE != 0 {
                 return Err(Errno::EINVAL);
             }
             epoll.modify(&item, &file, events, data)
@@ -127,16 +133,35 @@ pub fn sys_epoll_pwait2(
     with_mask(mask, mask_size, || wait(epfd, events, max, timeout))
 }
 
-fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> {
-    const SIZE: usize = size_of::<g::epoll_event>();
+/// Bytes of a `struct epoll_event`.
+const SIZE: usize = size_of::<g::epoll_event>();
+
+/// The room for events. EINVAL, EFAULT.
+fn checked(address: usize, max: i32) -> Result<usize> {
     let max = match usize::try_from(max) {
         Ok(max) if max > 0 && max <= i32::MAX as usize / SIZE => max,
         _ => return Err(Errno::EINVAL),
     };
     user::access_ok(address, max * SIZE)?;
-    let holder = current_file(epfd)?;
-    let epoll = holder.downcast::<Instance>().map(|instance| instance.0.clone()).ok_or(Errno::EINVAL)?;
+    Ok(max)
+}
 
+/// Events that are there, without the big lock: their number. `None`: left to the handler.
+pub fn wait_unlocked(ready: &Ready, address: usize, max: i32, at_once: bool) -> Option<usize> {
+    let max = checked(address, max).ok()?;
+    ready.take(max, at_once, |i, events, data| {
+        raw::copy_out_value(address + i * SIZE, &g::epoll_event { events, data }).ok()
+    })
+}
+
+fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> {
+    let max = checked(address, max)?;
+    let holder = current_file_in_use(epfd)?;
+    let epoll = &holder.downcast::<Instance>().ok_or(Errno::EINVAL)?.0;
+    if let Some(found) = wait_unlocked(&epoll.ready, address, max as i32, timeout == Timeout::Now) {
+        return Ok(found);
+    }
+    let epoll = epoll.clone();
     epoll.prepare(timeout != Timeout::Now);
     let mut found = Events::new();
     epoll.collect(max, &mut found);
@@ -145,14 +170,14 @@ fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> 
             epoll.collect(max, &mut found);
             (!found.is_empty()).then_some(())
         };
-        match wait_until(core::slice::from_ref(&epoll.queue), timeout.deadline(), Interrupt::BySignal, check) {
+        match wait_until(core::slice::from_ref(epoll.ready.queue()), timeout.deadline(), Interrupt::BySignal, check) {
             Ok(()) | Err(Errno::ETIMEDOUT) => {}
             Err(Errno::ERESTARTSYS) => return Err(Errno::EINTR),
             Err(errno) => return Err(errno),
         }
     }
     for (i, one) in found.iter().enumerate() {
-        let event = g::epoll_event { events: one.events, data: one.item.data.get() };
+        let event = g::epoll_event { events: one.events, data: one.item.watch.data() };
         if let Err(errno) = user::write(address + i * SIZE, &event) {
             epoll.put_back(&found[i..]);
             return if i > 0 { Ok(i) } else { Err(errno) };

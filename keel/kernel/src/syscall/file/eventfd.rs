@@ -1,9 +1,7 @@
 //! Calls that make event counters, eventfd(2).
 
-use crate::file::File;
 use crate::file::eventfd::EventFd;
 use crate::task::descriptors::install;
-use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
@@ -20,7 +18,5 @@ pub fn sys_eventfd2(count: u32, flags: u32) -> Result<i32> {
     if flags & !(EFD_SEMAPHORE | g::O_CLOEXEC | g::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    let ops = EventFd::new(u64::from(count), flags & EFD_SEMAPHORE != 0);
-    let file = File::new(Rc::new(ops), g::O_RDWR | flags & g::O_NONBLOCK, None);
-    install(file, flags)
+    install(EventFd::open(u64::from(count), flags & EFD_SEMAPHORE != 0, flags & g::O_NONBLOCK), flags)
 }

@@ -1,11 +1,14 @@
 //! poll(2), and the wait for readiness that select(2) uses too.
 
+use crate::file::unlocked::Cores;
 use crate::file::{File, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::task;
-use crate::task::descriptors::current_file;
+use crate::task::descriptors::current_file_in_use;
 use alloc::rc::Rc;
+use hal::sync::grace::Reading;
+use hal::user as raw;
 use keel_core::sigset::SigSet;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
@@ -132,18 +135,51 @@ pub fn sys_ppoll(fds: usize, count: u32, timeout: usize, mask: usize, mask_size:
     result
 }
 
+/// Most descriptors of a poll without the big lock.
+const MOST_UNLOCKED: usize = 16;
+
+/// Looks at descriptors without the big lock: how many are ready. `None`: left to the handler, also if none is ready, unless
+/// it shall be `at_once`.
+pub fn poll_unlocked(files: &Cores, reading: &Reading, [fds, count]: [usize; 2], at_once: bool) -> Option<usize> {
+    if count > MOST_UNLOCKED {
+        return None;
+    }
+    user::access_ok(fds, count * SIZE).ok()?;
+    let mut found = [0u16; MOST_UNLOCKED];
+    let mut ready = 0;
+    for (i, found) in found.iter_mut().enumerate().take(count) {
+        let entry: g::pollfd = raw::copy_in_value(fds + i * SIZE).ok()?;
+        if entry.fd >= 0 {
+            let events = u32::from(entry.events as u16) | g::POLLERR | g::POLLHUP;
+            *found = (files.get(entry.fd as usize, reading)?.poll()? & events) as u16;
+        }
+        ready += usize::from(*found != 0);
+    }
+    if ready == 0 && !at_once {
+        return None;
+    }
+    for (i, found) in found.iter().enumerate().take(count) {
+        raw::copy_out_value(fds + i * SIZE + REVENTS, found).ok()?;
+    }
+    (!hal::ring::has_losses()).then_some(ready)
+}
+
+/// Bytes of a `struct pollfd`, and where its events are stored.
+const SIZE: usize = size_of::<g::pollfd>();
+const REVENTS: usize = core::mem::offset_of!(g::pollfd, revents);
+
 fn poll(fds: usize, count: usize, timeout: Timeout) -> Result<usize> {
     if count > crate::file::table::limit() {
         return Err(Errno::EINVAL);
     }
-    user::access_ok(fds, count * size_of::<g::pollfd>())?;
+    user::access_ok(fds, count * SIZE)?;
     let mut watches: SmallVec<[Watch; 8]> = SmallVec::new();
     watches.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
     for i in 0..count {
-        let entry: g::pollfd = user::read(fds + i * size_of::<g::pollfd>())?;
+        let entry: g::pollfd = user::read(fds + i * SIZE)?;
         let mut watch = Watch { file: None, events: u32::from(entry.events as u16), found: 0 };
         if entry.fd >= 0 {
-            match current_file(entry.fd) {
+            match current_file_in_use(entry.fd) {
                 Ok(file) => watch.file = Some(file),
                 Err(_) => watch.found = g::POLLNVAL,
             }
@@ -153,8 +189,7 @@ fn poll(fds: usize, count: usize, timeout: Timeout) -> Result<usize> {
     let bad = watches.iter().any(|watch| watch.found != 0);
     let ready = wait_ready(&mut watches, if bad { Timeout::Now } else { timeout })?;
     for (i, watch) in watches.iter().enumerate() {
-        let revents = fds + i * size_of::<g::pollfd>() + core::mem::offset_of!(g::pollfd, revents);
-        user::write(revents, &(watch.found as u16))?;
+        user::write(fds + i * SIZE + REVENTS, &(watch.found as u16))?;
     }
     Ok(ready)
 }

@@ -214,6 +214,7 @@ impl Unix {
             && options.low_water.get() == 1
             && options.filter.borrow().is_none()
             && self.peek_offset.get() < 0
+            && !self.has_urgent()
             && !self.read_ended.get()
             && !self.write_ended.get();
         self.end.inbox.set_special(!is_plain);

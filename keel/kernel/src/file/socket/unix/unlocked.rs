@@ -4,14 +4,16 @@
 //! goes into the memory of one that was received: so nothing is allocated. What needs more than bytes (names, descriptors,
 //! credentials, urgent bytes, options), and all that waits or fails, is left to the handler, with nothing changed.
 
+use super::super::IN;
 use super::account::{self, Account};
 use super::queue::{Inbox, Packet};
-use super::{Kind, MAX_DATAGRAMS};
+use super::{Kind, MAX_DATAGRAMS, OUT};
 use crate::file::unlocked::{Buffers, Moved};
+use crate::sched::wait::{Told, WaitQueue};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use hal::cell::Global;
-use hal::sync::grace::{self, Published, Reading};
+use hal::sync::grace::{self, Published};
 
 /// Most bytes that are received at a time.
 const MOST: usize = 16384;
@@ -36,22 +38,28 @@ impl End {
         self.peer.replace(peer);
     }
 
-    /// send(2). `None`: left to the handler.
-    pub fn send(&self, from: &Buffers<'_>) -> Option<Moved> {
-        grace::read(|reading| self.send_to_peer(from, reading))
+    /// send(2). `announce` tells the receivers of the bytes; whether it took the big lock. `None`: left to the handler.
+    pub fn send(&self, from: &Buffers<'_>, announce: impl FnOnce(&WaitQueue) -> bool) -> Option<Moved> {
+        grace::read(|reading| {
+            let peer = &self.peer.get(reading)?.inbox;
+            let bytes = self.put(from, peer)?;
+            Some(Moved { bytes, wakes: announce(peer.readable()) })
+        })
     }
 
-    fn send_to_peer(&self, from: &Buffers<'_>, reading: &Reading) -> Option<Moved> {
+    fn put(&self, from: &Buffers<'_>, peer: &Inbox) -> Option<usize> {
         let bytes = from.bytes();
         let account: &Account = &self.account;
-        if bytes == 0 || bytes > MOST_SENT || self.inbox.is_special() || !account.may_send() {
+        if bytes == 0 || bytes > MOST_SENT || self.inbox.is_special() || peer.is_special() || !account.may_send() {
             return None;
         }
         let (most, charge) = match self.kind {
             Kind::Stream => (account::stream_piece(account.limit()), account::stream_charge(bytes)),
             Kind::Datagram | Kind::SeqPacket => (account.limit() - 32, account::packet_charge(bytes)),
         };
-        let peer = &self.peer.get(reading).filter(|peer| bytes <= most && !peer.inbox.is_special())?.inbox;
+        if bytes > most {
+            return None;
+        }
         let mut guard = peer.queue();
         let queue = &mut **guard;
         let is_full = self.kind == Kind::Datagram && queue.packets.len() > MAX_DATAGRAMS;
@@ -74,14 +82,7 @@ impl End {
         queue.bytes += bytes;
         queue.pushed += 1;
         queue.packets.push_back(packet);
-        Some(Moved { bytes, wakes: peer.readable().is_watched() })
-    }
-
-    /// Tells receivers that there are bytes; under the big lock.
-    pub fn was_sent(&self) {
-        if let Some(peer) = grace::read(|reading| self.peer.share(reading)) {
-            peer.inbox.readable().wake_for_data();
-        }
+        Some(bytes)
     }
 
     /// recv(2). `finish` stores what else the program gets; it is called before anything changes. `None`: left to the
@@ -135,7 +136,7 @@ impl End {
         for _ in 0..over {
             let packet = queue.pop()?;
             let sender = queue.settle(&packet);
-            wakes |= sender.is_some_and(|sender| sender.has_much_room() && sender.writable.is_watched());
+            wakes |= sender.is_some_and(|sender| sender.has_much_room() && sender.writable.is_of_interest());
             drop(queue.keep(packet));
         }
         if let Some(packet) = queue.packets.front()
@@ -145,6 +146,32 @@ impl End {
             queue.bytes -= part;
         }
         Some(Moved { bytes: done, wakes })
+    }
+
+    /// Tells the sender that there is room, and those who watch for that.
+    pub fn tell_sender(&self) -> Told {
+        if self.kind == Kind::Datagram {
+            // It may have been anybody.
+            return Told::Waiters;
+        }
+        grace::read(|reading| self.peer.get(reading).map_or(Told::All, |peer| peer.account.writable.tell()))
+    }
+
+    /// poll(2) events of a connection both of whose halves are open. `None`: the socket has to be asked.
+    pub fn poll(&self) -> Option<u32> {
+        if self.kind == Kind::Datagram || self.inbox.is_special() {
+            return None;
+        }
+        grace::read(|reading| self.peer.get(reading).map(drop))?;
+        let received = {
+            let queue = self.inbox.queue();
+            if !queue.open {
+                return None;
+            }
+            !queue.packets.is_empty()
+        };
+        let room = if self.account.has_much_room() { OUT } else { 0 };
+        Some(if received { IN | room } else { room })
     }
 
     /// Tells senders that there is room; under the big lock.

@@ -48,6 +48,7 @@ impl Unix {
     /// The newest packet is an urgent byte: an older one becomes part of the stream.
     pub(super) fn urgent_came(&self, newest: Weak<Packet>) {
         *self.urgent.borrow_mut() = newest;
+        self.review();
         let file = self.file.borrow().upgrade();
         if let Some(file) = file {
             sigio::urgent(&file);
