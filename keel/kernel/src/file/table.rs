@@ -7,6 +7,8 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use hal::sync::several;
 use keel_core::fdset::FdSet;
 use uapi::raw::general as g;
@@ -263,6 +265,22 @@ impl Drop for FdTable {
     fn drop(&mut self) {
         self.close_all();
     }
+}
+
+/// More descriptors than so many are left to the handlers by calls without the big lock once some process may not have them.
+pub const FEW: u64 = 16;
+static FEWER: AtomicBool = AtomicBool::new(false);
+
+/// RLIMIT_NOFILE of some process was set.
+pub fn limit_was_set(limit: u64) {
+    if limit < FEW {
+        FEWER.store(true, Relaxed);
+    }
+}
+
+/// Whether the limit of each process is at least [`FEW`].
+pub fn all_may_have_few() -> bool {
+    !FEWER.load(Relaxed)
 }
 
 /// RLIMIT_NOFILE of the current process; none while the first one's descriptors are made.

@@ -112,7 +112,11 @@ impl WaitQueue {
     #[inline(never)]
     fn tell_all(&self) -> bool {
         // None of them goes meanwhile: who ends one has taken it out first.
-        self.told.lock().iter().fold(false, |wakes, who| who.tell() || wakes)
+        let mut wakes = false;
+        for who in self.told.lock().iter() {
+            wakes |= who.tell();
+        }
+        wakes
     }
 
     /// Under the big lock: wakes for those that were told.

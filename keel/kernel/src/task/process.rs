@@ -231,6 +231,9 @@ impl Process {
     }
 
     pub(crate) fn set_limit(&self, resource: u32, value: (u64, u64)) {
+        if resource == uapi::raw::general::RLIMIT_NOFILE {
+            crate::file::table::limit_was_set(value.0);
+        }
         let mut limits = self.limits.get();
         if let Some(limit) = limits.get_mut(resource as usize) {
             *limit = value;

@@ -1,5 +1,6 @@
 //! poll(2), and the wait for readiness that select(2) uses too.
 
+use crate::file::table;
 use crate::file::unlocked::Cores;
 use crate::file::{File, Queues};
 use crate::mm::user;
@@ -136,12 +137,12 @@ pub fn sys_ppoll(fds: usize, count: u32, timeout: usize, mask: usize, mask_size:
 }
 
 /// Most descriptors of a poll without the big lock.
-const MOST_UNLOCKED: usize = 16;
+const MOST_UNLOCKED: usize = table::FEW as usize;
 
 /// Looks at descriptors without the big lock: how many are ready. `None`: left to the handler, also if none is ready, unless
 /// it shall be `at_once`.
 pub fn poll_unlocked(files: &Cores, reading: &Reading, [fds, count]: [usize; 2], at_once: bool) -> Option<usize> {
-    if count > MOST_UNLOCKED {
+    if count > MOST_UNLOCKED || !table::all_may_have_few() {
         return None;
     }
     user::access_ok(fds, count * SIZE).ok()?;
@@ -169,7 +170,7 @@ const SIZE: usize = size_of::<g::pollfd>();
 const REVENTS: usize = core::mem::offset_of!(g::pollfd, revents);
 
 fn poll(fds: usize, count: usize, timeout: Timeout) -> Result<usize> {
-    if count > crate::file::table::limit() {
+    if count > table::limit() {
         return Err(Errno::EINVAL);
     }
     user::access_ok(fds, count * SIZE)?;
