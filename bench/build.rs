@@ -10,7 +10,7 @@ fn main() {
         .args(["--edition=2024", "--crate-name=workload", "--crate-type=bin", "-Copt-level=3", "-Cpanic=abort"])
         .args(["-Crelocation-model=static", "-Cstrip=symbols", "-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib"])
         .args(["-Clink-arg=-static", "-Clink-arg=-Wl,--build-id=none"])
-        // The precompiled core library names it; with panic=abort nothing calls it.
+        // The precompiled core library references it; it is never called with panic=abort.
         .args(["-Clink-arg=-Wl,--defsym=rust_eh_personality=0", "-o"])
         .arg(&out)
         .arg("static/main.rs")

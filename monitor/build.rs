@@ -1,7 +1,7 @@
 //! Builds keel, the guest kernel, and links it into one file that the monitor embeds.
 //!
-//! Keel's crates are a workspace of their own: another panic strategy, no red zone. Cargo builds them
-//! into a static library for the host's own target; the system's linker places it with `keel.ld`.
+//! keel's crates are a separate workspace, with another panic strategy and without red zone. Cargo builds them into a
+//! static library for the host target; the system's linker places it with `keel.ld`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,7 @@ fn main() {
     link(&library, &keel.join("image/keel.ld"), &image);
 }
 
-/// A cargo command without what the outer cargo put into the environment.
+/// A cargo command without the variables that the outer cargo set.
 fn cargo(keel: &Path, target_dir: &Path, offline: bool) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -55,15 +55,15 @@ fn cargo(keel: &Path, target_dir: &Path, offline: bool) -> Command {
     command
 }
 
-/// Keel's own profile, whatever the host's crates are built with: its speed and size are always those
-/// of a release. `HULL_KEEL_PROFILE=quick` builds it several times faster for work on keel itself; with `none` the
-/// monitor has no keel and refuses to start a pod.
+/// keel's own profile, independent of the host crates' profile: always a release profile. `HULL_KEEL_PROFILE=quick`
+/// builds several times faster, for work on keel itself; with `none` the monitor has no keel and refuses to start a
+/// pod.
 fn profile() -> String {
     std::env::var("HULL_KEEL_PROFILE").unwrap_or("release".into())
 }
 
 fn build_library(keel: &Path, target_dir: &Path) -> PathBuf {
-    // Offline first: a build must not reach for the network when all crates are there.
+    // Offline first: do not access the network if all crates are cached.
     let offline = cargo(keel, target_dir, true).output().expect("cargo runs");
     if !offline.status.success() {
         let text = String::from_utf8_lossy(&offline.stderr).into_owned();
@@ -74,7 +74,8 @@ fn build_library(keel: &Path, target_dir: &Path) -> PathBuf {
     target_dir.join(TARGET).join(profile()).join("libkeel.a")
 }
 
-/// Links keel with the gate that asks `keel_quick` first, if that keeps off what the gate does not save.
+/// Links keel with the gate that calls `keel_quick` first, if `keel_quick` uses no registers that the gate does not
+/// save.
 fn link(library: &Path, script: &Path, image: &Path) {
     link_with("keel_gate", library, script, image);
     if !quick_is_harmless(image) {
@@ -83,7 +84,7 @@ fn link(library: &Path, script: &Path, image: &Path) {
     }
 }
 
-/// Whether the code of `keel_quick` uses general registers alone and calls nothing.
+/// Whether `keel_quick` uses general registers only and makes no calls.
 fn quick_is_harmless(image: &Path) -> bool {
     let output = Command::new("objdump")
         .args(["-d", "-Mintel", "--no-show-raw-insn", "--disassemble=keel_quick"])

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The list of benchmarks.
 
 mod parallel;
 mod servers;
@@ -8,43 +8,43 @@ mod servers;
 pub struct Benchmark {
     /// Its name, unique.
     pub name: &'static str,
-    /// One line about it.
+    /// One-line description.
     pub what: &'static str,
-    /// How it is run.
+    /// How to run it.
     pub kind: Kind,
     /// Further options of `hull run`.
     pub options: &'static [&'static str],
 }
 
-/// How a benchmark is run.
+/// Kinds of benchmarks.
 #[derive(Debug)]
 pub enum Kind {
-    /// A workload of this binary that measures itself.
+    /// A workload of this binary that measures its own time.
     Dynamic(&'static [&'static str]),
-    /// The same with two numbers, two rows: the first use in a new process (and pod) and later ones.
+    /// The same with two results and rows: the first use in a new process (and pod), and later ones.
     Twice(&'static [&'static str]),
-    /// A workload of the static program that measures itself.
+    /// A workload of the static program that measures its own time.
     Static(&'static str),
     /// A shell command that one process runs twice: two rows, first and again.
     Command(&'static str),
-    /// From start to exit of the static program that does nothing.
+    /// Time from start to exit of the static program.
     Start(Starter),
-    /// The same of several that are started at once, per program.
+    /// The same for several simultaneous starts, per program.
     StartAtOnce(Starter),
-    /// Pods that wait for nothing: what they cost.
+    /// Resources of idle pods.
     Idle,
-    /// A pod that used much memory and gave it back a second ago: what it still has.
+    /// Memory of a pod one second after it freed much memory.
     Returned,
-    /// What several workers gain over one: operation, kind of worker and their number, see `workload::parallel`.
+    /// Speed-up of several workers over one: operation, kind of worker and their number, see `workload::parallel`.
     Gain(&'static str),
     /// A shell script that prints nanoseconds per operation. `SCRATCH` is an empty directory, removed
     /// afterwards.
     Script(&'static str),
-    /// A workload of the host that measures itself, and another one there that measures a guest without keel.
+    /// A workload of the host, compared with a workload in a guest without keel.
     Bare(&'static str, &'static str),
 }
 
-/// What the start of a pod is compared with.
+/// The other side of a comparison with the start of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starter {
     /// fork, exec and wait.
@@ -66,7 +66,7 @@ impl Benchmark {
         suffixes.iter().map(|suffix| format!("{}{suffix}", self.name)).collect()
     }
 
-    /// Programs of the host that it runs, by absolute path.
+    /// Programs of the host that it runs, as absolute paths.
     pub fn programs(&self) -> impl Iterator<Item = &'static str> {
         let line = match self.kind {
             Kind::Command(line) | Kind::Script(line) => line,
@@ -112,7 +112,7 @@ const fn granted_exit(name: &'static str, arguments: &'static [&'static str]) ->
     }
 }
 
-/// Unpacks an archive in the grant, then removes what it had.
+/// Unpacks an archive in the grant, and removes the old files.
 const UNTAR: &[&str] =
     &["once", "mkdir PLACE/work/untar && /usr/bin/tar -xf PLACE/files.tar -C PLACE/work/untar\nrm -r PLACE/work/untar"];
 /// Clones a repository into the grant, then removes it.
@@ -126,7 +126,7 @@ pub fn all() -> impl Iterator<Item = &'static Benchmark> {
     ONE.iter().chain(parallel::GAINS.iter().flatten()).chain(servers::ALL)
 }
 
-/// Those that need no second processor.
+/// Benchmarks for one processor.
 const ONE: &[Benchmark] = &[
     dynamic("devnull", "write and read of 64 bytes on /dev/null, dynamic program", &["devnull"]),
     Benchmark {

@@ -1,4 +1,4 @@
-//! What pods cost that wait: memory, wakeups, processor time.
+//! Resources of idle pods: memory, wake-ups, processor time.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,9 +11,9 @@ use anyhow::{Context, Result, ensure};
 use crate::place::Place;
 use crate::run::pod;
 
-/// Pods that wait at the same time.
+/// Number of idle pods.
 const PODS: usize = 8;
-/// How long they are watched.
+/// Duration of the measurement.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// A pod that waits until it is dropped.
@@ -21,18 +21,18 @@ struct Waiting(Child);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // It may be gone already.
+        // Ignore the error if it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Per pod: bytes of its processes with page tables and KVM's tables, bytes that the host has less, wakeups per
-/// second, nanoseconds of processor time per second.
+/// Per pod: memory of its processes with page tables and KVM's tables in bytes, decrease of the host's MemAvailable in
+/// bytes, wake-ups per second, nanoseconds of processor time per second.
 pub fn measure(place: &Place) -> Result<Vec<f64>> {
     let (tables_before, available_before) = (memory("SecPageTables:")?, memory("MemAvailable:")?);
     let pods: Vec<Waiting> = (0..PODS).map(|_| start(place, "pause")).collect::<Result<_>>()?;
-    // What the start leaves behind (threads that look around once more) is no part of waiting.
+    // Skip the activity after the start, such as threads that check once more.
     sleep(WATCH / 4);
     let processes: Vec<u32> = pods.iter().flat_map(|pod| family(pod.0.id())).collect();
     let before = activity(&processes)?;
@@ -51,7 +51,7 @@ pub fn measure(place: &Place) -> Result<Vec<f64>> {
     ])
 }
 
-/// Bytes of a pod with page tables and KVM's, one second after it gave 400 MB back.
+/// Memory of a pod with page tables and KVM's tables, in bytes, one second after it freed 400 MB.
 pub fn measure_returned(place: &Place) -> Result<Vec<f64>> {
     let before = memory("SecPageTables:")?;
     let pod = start(place, "use")?;
@@ -87,7 +87,7 @@ fn memory(name: &str) -> Result<f64> {
     Ok(field(&fs::read_to_string("/proc/meminfo")?, name))
 }
 
-/// Bytes of a process: its share of its pages, and its page tables.
+/// Memory of a process in bytes: PSS and page tables.
 fn resident(process: u32) -> Result<f64> {
     let pages = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -100,14 +100,14 @@ struct Activity {
     nanoseconds: f64,
 }
 
-/// What all threads of these processes did so far.
+/// Total activity of all threads of these processes.
 fn activity(processes: &[u32]) -> Result<Activity> {
     let mut sum = Activity::default();
     for process in processes {
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {
             let thread = thread?.path();
             let times = fs::read_to_string(thread.join("schedstat"))?;
-            // Time on a processor in ns, time that it waited for one, turns there.
+            // Time on a processor in ns, time in the run queue, number of time slices.
             let mut times = times.split_ascii_whitespace().map(|word| word.parse::<f64>().unwrap_or(0.0));
             sum.nanoseconds += times.next().unwrap_or(0.0);
             sum.wakeups += times.nth(1).unwrap_or(0.0);

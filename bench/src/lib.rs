@@ -1,7 +1,7 @@
 //! `hull bench`: the same programs on the host and in a pod, measured alternately in one run.
 //!
-//! The programs are this binary itself (`hull bench-workload`, linked dynamically like most programs) and a tiny
-//! static one that the library embeds. Each measures itself and prints nanoseconds per operation; see [`workload`].
+//! The programs are this binary itself (`hull bench-workload`, linked dynamically like most programs) and a tiny static
+//! one that the library embeds. Each measures its own time and prints nanoseconds per operation; see [`workload`].
 
 mod catalog;
 mod idle;
@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long)]
     pub list: bool,
 
-    /// How often each is measured on each side
+    /// Samples of each benchmark on each side
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
 
@@ -35,7 +35,7 @@ pub struct Options {
     pub names: Vec<String>,
 }
 
-/// Runs the benchmarks and prints what they measured.
+/// Runs the benchmarks and prints the results.
 pub fn bench(options: &Options) -> Result<()> {
     let chosen: Vec<&catalog::Benchmark> = catalog::all()
         .filter(|b| options.names.is_empty() || options.names.iter().any(|name| b.name.contains(name.as_str())))

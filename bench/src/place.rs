@@ -1,4 +1,4 @@
-//! The directory with the programs that are measured, and with bundles for other runtimes.
+//! The directory with the benchmark programs, and with bundles for other runtimes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// Runs a command that must succeed; one that does not exist leaves its rows out.
+/// Runs a command that must succeed; if it does not exist, its rows are skipped.
 fn run(command: &mut Command) -> Result<()> {
     match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status() {
         Ok(status) => ensure!(status.success(), "{command:?} failed"),
@@ -107,21 +107,21 @@ fn write_repository(directory: &Path) -> Result<()> {
     run(git().args(["init", "-q"]))?;
     run(git().args(["add", "--all"]))?;
     run(git().args(["commit", "-q", "-m", "all"]))?;
-    // Git looks again at what changed in the second of its index.
+    // Git reads files again that changed in the same second as its index.
     std::thread::sleep(std::time::Duration::from_secs(1));
     run(git().args(["status", "--short"]))
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What remains is a few files in the directory for temporary ones.
+        // Ignore errors: a few files remain in the temporary directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// C files that a project has beside the one with main().
+/// Number of C files besides the one with main().
 const SOURCES: u32 = 7;
-/// Functions of each.
+/// Functions in each.
 const FUNCTIONS: u32 = 60;
 
 /// A small C project.
@@ -161,7 +161,7 @@ fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The least that a container runtime needs to run the static program, with the usual isolation.
+/// The minimal configuration of a container runtime to run the static program, with the usual isolation.
 fn oci_config() -> serde_json::Value {
     let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
     json!({

@@ -1,11 +1,11 @@
-//! Prints what was measured.
+//! Prints the results.
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::statistics::Summary;
 
-/// What the numbers of a row are.
+/// Unit of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -15,42 +15,41 @@ pub enum Unit {
     Bytes,
     /// Events per second and pod.
     PerSecond,
-    /// Throughput of several workers through that of one.
+    /// Throughput of several workers divided by that of one.
     Gain,
 }
 
 /// One line of the table.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
-    /// Of both sides.
+    /// Unit of both sides.
     pub unit: Unit,
     /// On the host (or by the other runtime).
     pub host: Option<Summary>,
     /// In a pod.
     pub pod: Option<Summary>,
-    /// Why it was not measured, if something that it needs is missing.
+    /// Why it was skipped, if a requirement is missing.
     pub skipped: Option<String>,
-    /// Why it could not be measured.
+    /// The error, if it failed.
     pub error: Option<String>,
 }
 
 impl Row {
-    /// Time of the host through time of the pod, or gain of the pod through gain of the host: above 1, the pod is
-    /// better.
+    /// Host time divided by pod time, or the pod's speed-up divided by the host's: above 1, the pod is better.
     fn ratio(&self) -> Option<f64> {
         let (host, pod) = (self.host?.median, self.pod?.median);
         Some(if self.unit == Unit::Gain { pod / host } else { host / pod })
     }
 }
 
-/// The head of the table.
+/// Prints the head of the table.
 pub fn print_head() {
     println!("{:<29} {:>20} {:>20} {:>9}", "", "host", "pod", "host/pod");
 }
 
-/// A row of the table.
+/// Prints a row of the table.
 pub fn print_row(row: &Row) {
     if let Some(why) = row.error.as_deref().or(row.skipped.as_deref()) {
         println!("{:<29} {why}", row.name);
@@ -60,7 +59,7 @@ pub fn print_row(row: &Row) {
     println!("{:<29} {:>20} {:>20} {ratio:>9}", row.name, summary(row.host, row.unit), summary(row.pod, row.unit));
 }
 
-/// All rows as one JSON document.
+/// Prints all rows as one JSON document.
 pub fn print_json(rows: &[Row]) -> Result<()> {
     let rows = rows.iter().map(|row| {
         let mut value = serde_json::to_value(row)?;
@@ -84,7 +83,7 @@ fn summary(summary: Option<Summary>, unit: Unit) -> String {
     format!("{text} ±{percent:3.0}%")
 }
 
-/// Nanoseconds with a unit that suits them.
+/// Formats nanoseconds with a suitable unit.
 fn duration(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.1} ns"),

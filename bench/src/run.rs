@@ -1,4 +1,4 @@
-//! Takes the samples, host and pod in turn.
+//! Takes the samples, alternately on the host and in a pod.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -15,9 +15,9 @@ use crate::warm;
 
 /// Starts of a program in one sample.
 const STARTS: u32 = 10;
-/// Programs that are started at once.
+/// Number of simultaneous starts.
 const AT_ONCE: u32 = Place::BUNDLES;
-/// Seconds that a pod may take.
+/// Time limit of a pod in seconds.
 const LIMIT: &str = "120";
 
 /// Where a program runs.
@@ -27,7 +27,7 @@ enum Side {
     Pod,
 }
 
-/// Measures one benchmark; a row for each number that it prints.
+/// Runs one benchmark; returns a row for each number that it prints.
 pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
     let names = benchmark.rows();
     let missing = match benchmark.kind {
@@ -97,7 +97,7 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
     }
 }
 
-/// Runs a program of the place on one side and reads the numbers that it prints.
+/// Runs a program on one side and parses the numbers that it prints.
 fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Result<Vec<f64>> {
     let base = match side {
         Side::Host => place.directory.display().to_string(),
@@ -126,7 +126,7 @@ fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Resul
     text.split_whitespace().map(|word| word.parse().context("printed something else than numbers")).collect()
 }
 
-/// The environment that a pod gets, on both sides: a large one would cost the host's programs alone.
+/// Sets the environment of a pod, on both sides: a large environment would slow down the host side only.
 fn small_environment(command: &mut Command) {
     let kept = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "TZ"];
     let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
@@ -180,7 +180,7 @@ fn starts(place: &Place, side: Side, starter: Starter) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / f64::from(STARTS))
 }
 
-/// The same of several at once, per program.
+/// The same for simultaneous starts, per program.
 fn starts_at_once(place: &Place, side: Side, starter: Starter) -> Result<f64> {
     let start = Instant::now();
     let children: Vec<_> =
@@ -191,7 +191,7 @@ fn starts_at_once(place: &Place, side: Side, starter: Starter) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / f64::from(AT_ONCE))
 }
 
-/// Why another runtime can't be measured here: it isn't installed, or refuses this machine.
+/// Why another runtime can't be measured: it is not installed, or does not work on this machine.
 fn unusable(place: &Place, starter: Starter) -> Option<String> {
     let name = match starter {
         Starter::Host => return None,

@@ -1,16 +1,16 @@
-//! Memory that is new to the machine.
+//! Warms up memory of the machine.
 //!
-//! Where the host is a virtual machine that gets memory on demand, a page that it has not used for long costs ten times what it
-//! costs otherwise. The first user would pay that, the host's program or the pod.
+//! If the host is a virtual machine whose memory is populated on demand, a page that it has not used for long costs ten
+//! times as much as others. The first side to run would pay for that.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
 
-/// Bytes that are used before a program which needs much: more than it needs.
+/// Bytes to touch before a program that needs much memory: more than it needs.
 const BYTES: usize = 256 << 20;
 const PAGE: usize = 4096;
 
-/// Has the host use memory, on large pages as far as it has them, and gives it back. A host that has not so much goes without.
+/// Touches memory of the host, on huge pages if possible, and frees it. Does nothing if the host has less memory.
 pub fn memory() {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping without other users; it is written within its bounds and unmapped again.

@@ -18,20 +18,20 @@ const CLOCK_GETTIME: usize = 228;
 const EXIT_GROUP: usize = 231;
 const O_RDWR: usize = 2;
 const CLOCK_MONOTONIC: usize = 1;
-/// What `static use` uses, in bytes.
+/// Memory that `static use` touches, in bytes.
 const MUCH: usize = 400 << 20;
-/// Operations between two readings of the clock.
+/// Operations between two clock readings.
 const BATCH: u64 = 20_000;
-/// How long a measurement runs.
+/// Duration of a measurement, in ns.
 const SPAN: u64 = 100_000_000;
 
 global_asm!(".globl _start", "_start:", "mov rdi, rsp", "and rsp, -16", "call {begin}", "ud2", begin = sym begin);
 
 /// # Safety
-/// As the system call.
+/// The safety requirements of the system call.
 unsafe fn call(number: usize, a: usize, b: usize, c: usize) -> isize {
     let result;
-    // SAFETY: a system call of Linux; the caller vouches for its effects on memory.
+    // SAFETY: a system call of Linux; the caller guarantees that its effects on memory are sound.
     unsafe {
         asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
             lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -40,7 +40,7 @@ unsafe fn call(number: usize, a: usize, b: usize, c: usize) -> isize {
 }
 
 /// # Safety
-/// `stack` is what the kernel hands to a new program.
+/// `stack` is the initial stack of a new program.
 unsafe extern "C" fn begin(stack: *const usize) -> ! {
     // SAFETY: the stack begins with argc and argv.
     let name = unsafe { if *stack > 1 { *(*stack.add(2) as *const u8) } else { 0 } };

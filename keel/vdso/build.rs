@@ -1,4 +1,4 @@
-//! Builds the virtual shared object: `src/image.rs` by rustc, linked by the C compiler's linker.
+//! Builds the virtual shared object: `src/image.rs` by rustc, linked with the C compiler's linker.
 
 use std::env;
 use std::path::{Path, PathBuf};

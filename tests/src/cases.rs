@@ -1,4 +1,4 @@
-//! The list of known differences, and the verdict on one case with respect to it.
+//! The list of known differences, and the verdict on a case.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ pub struct Expected {
     /// Case name to the reason of its failure.
     #[serde(default)]
     pub fails: BTreeMap<String, String>,
-    /// Cases whose oracle is an older kernel than the one that pods take after.
+    /// Cases whose oracle would be an older kernel than the one that pods implement.
     #[serde(default)]
     older_hosts: BTreeMap<String, OlderHost>,
     /// Directory of the recorded outcomes.
@@ -28,11 +28,11 @@ pub struct Expected {
     recorded: PathBuf,
 }
 
-/// What differs where the host's kernel is older.
+/// A difference on older host kernels.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OlderHost {
-    /// First kernel version that answers as a pod does.
+    /// First kernel version that behaves as a pod does.
     before: String,
     reason: String,
 }
@@ -55,7 +55,7 @@ impl Expected {
         Ok(Self { recorded: path.with_file_name("recorded"), ..list })
     }
 
-    /// Names on the list that no case has.
+    /// Names on the list without a case.
     pub fn unknown<'a>(&'a self, names: &[String]) -> Vec<&'a str> {
         self.fails
             .keys()
@@ -65,7 +65,7 @@ impl Expected {
             .collect()
     }
 
-    /// Whether the host's kernel is one of those for which this case is listed as different.
+    /// Whether this case is listed as different on the host's kernel version.
     pub fn has_older_host(&self, name: &str) -> bool {
         self.older_hosts.get(name).is_some_and(|older| host_kernel() < version(&older.before))
     }

@@ -1,4 +1,4 @@
-//! Tells the differences between two outcomes in words that help to find the fault.
+//! Describes the differences between two outcomes.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Builds the C programs of `tests/abi` once per run, each as its first comment line says.
+//! Builds the C programs of `tests/abi` once per run, with the flags in their comments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ pub fn build(program: &Program, header: &Path) -> Result<()> {
     }
     let directory = program.executable.parent().context("an executable has a directory")?;
     fs::create_dir_all(directory)?;
-    // Several cases, in threads of several test binaries, run one program: each sees a whole file.
+    // Test threads and binaries may build the same program at once: write to a temporary name, then rename.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let new = program.executable.with_extension(format!("{}.{number}", std::process::id()));

@@ -1,4 +1,4 @@
-//! The same surroundings for a program on the host and in a pod.
+//! The same environment for a program on the host and in a pod.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 const VARIABLES: [(&str, &str); 6] =
     [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("USER", "test"), ("LC_ALL", "C"), ("TZ", "UTC"), ("TERM", "dumb")];
 
-/// Gives `command` the environment of the tests and nothing else.
+/// Sets the environment of the tests and clears the rest.
 pub fn set_variables(command: &mut Command) {
     command.env_clear().envs(VARIABLES);
 }
@@ -40,7 +40,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A program may have left a directory without permissions: what it holds remains, a few kilobytes.
+        // Ignore errors: a program may have left a directory without permissions, with a few kilobytes.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -10,17 +10,17 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::environment;
 use crate::process::{self, Outcome};
 
-/// Seconds that a pod may run before `hull run --timeout` ends it.
+/// Time limit of a pod in seconds (`hull run --timeout`).
 pub fn pod_seconds() -> u32 {
     60 * slowness()
 }
 
-/// When the host side kills `hull` itself: only if its own time limit failed.
+/// Time after which the host side kills `hull` itself, if its own time limit failed.
 pub fn host_limit() -> Duration {
     Duration::from_secs(u64::from(pod_seconds()) + 15)
 }
 
-/// How many times slower than usual this machine may be: `HULL_TEST_SLOWNESS`, for emulated ones.
+/// Factor by which this machine is slower than usual: `HULL_TEST_SLOWNESS`, for emulated machines.
 pub fn slowness() -> u32 {
     std::env::var("HULL_TEST_SLOWNESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
@@ -34,12 +34,12 @@ pub fn binary() -> Result<&'static Path> {
     }
 }
 
-/// The workspace's `hull` with a keel whose large allocations fail often, built now beside the other one.
+/// The workspace's `hull` with a keel whose large allocations fail often, built in a separate directory.
 pub fn failing_binary() -> Result<PathBuf> {
     build(Some("failing-heap"))
 }
 
-/// Fails with a clear message when pods cannot run on this machine at all.
+/// Fails with a clear message if pods can't run on this machine.
 pub fn require_kvm() -> Result<()> {
     std::fs::File::options().read(true).write(true).open("/dev/kvm").context(
         "these tests run programs in virtual machines and need read and write access to /dev/kvm; \

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How long output may still arrive after the command itself has ended (a background child may hold the pipe).
+/// Time to read output after the command has ended (a background child may hold the pipe).
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// What a command printed and how it ended.
@@ -38,7 +38,7 @@ pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outco
     let (status, timed_out) = wait_until(&mut child, group, Instant::now() + limit)?;
     let out = stdout.recv_timeout(DRAIN);
     let err = stderr.recv_timeout(if out.is_ok() { DRAIN } else { Duration::ZERO });
-    // Whatever of the group is left must not outlive the test.
+    // Kill remaining processes of the group.
     kill_group(group);
     Ok(Outcome {
         stdout: out.or_else(|_| stdout.recv_timeout(DRAIN)).unwrap_or_default(),
@@ -48,8 +48,8 @@ pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outco
     })
 }
 
-/// Keeps descriptors that this process inherited, beyond the standard streams, from the command: they would shift the
-/// numbers of those that it opens.
+/// Sets FD_CLOEXEC on inherited descriptors above the standard streams: they would shift the numbers of the command's
+/// own.
 fn close_inherited() -> std::io::Result<()> {
     // SAFETY: marks descriptors to be closed on exec; none is closed in this process image.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
@@ -82,7 +82,7 @@ fn wait_until(child: &mut Child, group: libc::pid_t, deadline: Instant) -> Resul
         }
         if Instant::now() >= deadline {
             kill_group(group);
-            // The command may have left its first group; its own id is still ours to end.
+            // The command may have left its process group; it is still our child.
             let _ = child.kill();
             return Ok((child.wait()?, true));
         }

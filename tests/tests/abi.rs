@@ -1,6 +1,6 @@
-//! Every program of `tests/abi` must print the same and end the same way in a pod as on the host. Those about files run
-//! twice: in the pod's own memory beside a tmpfs, and, as `NAME@granted`, in a directory of the host that the pod may
-//! write beside another one there.
+//! Every program of `tests/abi` must have the same output and exit status in a pod as on the host. Programs about files
+//! run twice: in the pod's tmpfs against a tmpfs of the host, and, as `NAME@granted`, in a writable grant against
+//! another directory of the same host file system.
 //!
 //! `HULL_TEST_ORACLE=N` runs each program N times on the host only and demands stable output: for work on the
 //! programs themselves. 0 only builds them.
@@ -18,11 +18,11 @@ use hull_tests::process::Outcome;
 use hull_tests::{compare, hull, process};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A program on the host gets this long.
+/// Time limit of a program on the host.
 const NATIVE_LIMIT: Duration = Duration::from_secs(60);
 /// Where a pod sees the programs.
 const IN_POD: &str = "/tests";
-/// Programs that run in a granted directory, too: the beginnings of their names.
+/// Prefixes of the programs that also run in a granted directory.
 const ABOUT_FILES: [&str; 7] = [
     "files/",
     "fuzz/contents",
@@ -32,9 +32,9 @@ const ABOUT_FILES: [&str; 7] = [
     "memory/shared",
     "process/text_busy",
 ];
-/// But those that would take minutes there, as they make many files.
+/// Exceptions that would take minutes there, because they create many files.
 const LONG_THERE: [&str; 1] = ["files/inotify_corners"];
-/// What the names of such cases end with.
+/// Suffix of such cases.
 const GRANTED: &str = "@granted";
 
 fn main() -> Result<ExitCode> {
@@ -75,13 +75,13 @@ fn failed(error: anyhow::Error) -> Failed {
     format!("{error:#}").into()
 }
 
-/// A new directory: of the file system that the tests are built in, or of the kind that a pod's `/tmp` is.
+/// A new directory: in the file system of the build directory, or in a tmpfs as the pod's `/tmp`.
 fn scratch(on_disk: bool) -> Result<Scratch> {
     if on_disk { Scratch::new_in(Path::new(env!("CARGO_TARGET_TMPDIR"))) } else { Scratch::new() }
 }
 
-/// The program on the host, in a new directory. It succeeds, unless it `may_fail`: a kernel that lacks what the program
-/// uses is no oracle for it.
+/// Runs the program on the host, in a new directory. It must succeed, unless it `may_fail`: then the host's kernel
+/// lacks a feature and is no oracle.
 fn native(program: &Program, granted: bool, may_fail: bool) -> Result<Outcome> {
     let directory = scratch(granted)?;
     let mut command = Command::new(&program.executable);
@@ -99,7 +99,7 @@ fn native(program: &Program, granted: bool, may_fail: bool) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The program on the host and in a pod.
+/// Runs the program on the host and in a pod.
 fn on_both(
     program: &Program,
     header: &Path,
@@ -117,7 +117,7 @@ fn on_both(
     }
     let directory = scratch(true)?;
     let place = format!("{}:/granted", directory.0.to_str().context(not_utf8)?);
-    // Set-id bits belong to what is compared.
+    // Set-id bits are compared too.
     let pod = hull::run(&["--ro", &grant, "--rw", &place, "--keep-setid", "-w", "/granted"], &[&command])?;
     Ok((host, pod))
 }

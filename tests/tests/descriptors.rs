@@ -1,4 +1,4 @@
-//! Descriptors that `hull` is started with: those of the pod's first program are the same, on the host and in a pod.
+//! Inherited descriptors of `hull`: the pod's first program gets the same, on the host and in a pod.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a command, the pod's or the host's, from a shell with these redirections.
+/// Runs a command from a shell with these redirections.
 #[track_caller]
 fn redirected(command: &Command, redirections: &str, input: Stdio) -> Outcome {
     let mut shell = Command::new("/bin/sh");
@@ -49,7 +49,7 @@ fn closed_standard_streams_are_closed() {
         assert_eq!(host(&command, &closed, Stdio::null()).status, open, "{closed} on the host");
         assert_eq!(pod(&[], &command, &closed, Stdio::null()).status, open, "{closed} in a pod");
     }
-    // What is opened next takes the place.
+    // The next open reuses the number.
     let command = ["/bin/sh", "-c", "exec </etc/passwd && readlink /proc/self/fd/0"];
     let outcome = pod(&[], &command, "0<&-", Stdio::null());
     assert_eq!((outcome.status, text(&outcome.stdout).trim_end()), (0, "/etc/passwd"), "{}", text(&outcome.stderr));
@@ -117,7 +117,7 @@ fn passed_descriptors_take_other_numbers() {
     let outcome = pod(&options, &command, "3</etc/passwd 4</dev/null", Stdio::null());
     let first = std::fs::read_to_string("/etc/passwd").unwrap().lines().next().unwrap().to_owned();
     assert_eq!((outcome.status, text(&outcome.stdout).trim_end()), (0, &*first), "{}", text(&outcome.stderr));
-    // What is not passed does not exist.
+    // Other descriptors do not exist.
     let command = ["/bin/sh", "-c", "[ ! -e /proc/self/fd/3 ] && [ ! -e /proc/self/fd/4 ]"];
     assert_eq!(pod(&["--pass-fd", "5"], &command, "3</dev/null 4</dev/null 5</dev/null", Stdio::null()).status, 0);
 }

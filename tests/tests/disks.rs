@@ -1,4 +1,4 @@
-//! Disks of the host that fail: programs are told what they are told on the host, and all else goes on.
+//! Failing disks of the host: programs get the same errors as on the host, and the rest of the pod works.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -30,7 +30,7 @@ fn program(name: &str) -> PathBuf {
     executable
 }
 
-/// The same program on the host and in a pod, in a file system that loses parts of its files and finds them again.
+/// The same program on the host and in a pod, in a file system whose files become unreadable and readable again.
 #[test]
 fn lost_parts_of_files() {
     hull::require_kvm().unwrap();
@@ -52,8 +52,9 @@ fn lost_parts_of_files() {
     assert_eq!(mounts(), before);
 }
 
-/// The same program on the host and in a pod, in a new file system that `mount` mounts at `$0`, full but for what the program
-/// frees: enough for all of `sparse`, since a store may need blocks for a whole large folio of the host's page cache.
+/// The same program on the host and in a pod, in a new file system mounted by `mount` at `$0`. It is full except for
+/// the space that the program frees: enough for all of `sparse`, because a store may need blocks for a whole large
+/// folio of the page cache.
 fn stores_to_a_full_disk(mount: &str) {
     hull::require_kvm().unwrap();
     let full = program("full");
@@ -93,7 +94,7 @@ fn stores_to_a_full_ext4() {
     ));
 }
 
-/// Has the host refuse reads and writes beyond 4 GiB, and to store anything, with EIO; no privileges are needed.
+/// Makes the host reject reads and writes beyond 4 GiB, and block allocation, with EIO; needs no privileges.
 fn fail_far_away() -> std::io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -118,7 +119,7 @@ fn fail_far_away() -> std::io::Result<()> {
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: a filter for the calling process, which is about to become another program; the kernel copies it.
+    // SAFETY: a filter for the calling process before its exec; the kernel copies it.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
@@ -147,7 +148,7 @@ fn reads_and_writes_that_fail() {
     assert_eq!(error.matches("Input/output error").count(), 3, "{error}");
 }
 
-/// Small writes that fail after they were taken: a later write, or close at the latest, reports it.
+/// Small writes that fail after keel accepted them: a later write, or close at the latest, reports the error.
 #[test]
 fn small_writes_that_fail() {
     const PROGRAM: &str = r#"

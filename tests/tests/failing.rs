@@ -1,5 +1,5 @@
-//! Programs in pods whose keel gets no memory for every third allocation of more than a page: calls fail, programs may
-//! end, but not the pod. An allocation that has to succeed ends it with a message that names the function.
+//! Programs in pods whose keel fails every third allocation of more than a page: calls may fail and programs may end,
+//! but the pod must survive. An infallible allocation ends the pod with a message that names the function.
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -13,9 +13,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Where a pod sees the programs.
 const IN_POD: &str = "/tests";
-/// A program that waits for what failed is ended after this.
+/// Time limit of a program that waits for ever after a failure.
 const POD_LIMIT: &str = "15s";
-/// When `hull` itself must have ended: long after, for a loaded machine.
+/// Time limit of `hull` itself: much longer, for a loaded machine.
 const HOST_LIMIT: Duration = Duration::from_secs(90);
 /// The pod's kernel failed.
 const BROKEN: i32 = 125;
@@ -58,7 +58,7 @@ fn main() -> Result<ExitCode> {
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
 
-/// Runs a program; whatever becomes of it, the pod's kernel goes on.
+/// Runs a program; the pod's kernel must survive.
 fn survives(hull: &Path, header: &Path, program: &Program, words: &[&str]) -> Result<()> {
     compile::build(program, header)?;
     let directory = program.executable.parent().unwrap_or(Path::new("/"));

@@ -1,4 +1,4 @@
-//! Failures of the host and of `hull` itself: nothing is lost, hangs or is left behind.
+//! Failures of the host and of `hull` itself: no data is lost, no process hangs, no resource leaks.
 //!
 //! `HULL_TEST_LONG=1` kills 500 pods instead of 50.
 #![allow(unsafe_code)]
@@ -21,20 +21,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Fails unless the caller may mount file systems.
+/// Fails if the caller may not mount file systems.
 #[track_caller]
 fn require_root() {
     // SAFETY: asks for a number.
     assert_eq!(unsafe { libc::geteuid() }, 0, "mounting a small file system needs the root user");
 }
 
-/// `hull run OPTIONS -- /bin/sh -c SCRIPT`, ready to be changed and started.
+/// The command `hull run OPTIONS -- /bin/sh -c SCRIPT`.
 fn pod(options: &[&str], script: &str) -> Command {
     hull::require_kvm().unwrap();
     hull::run_command(options, &["/bin/sh", "-c", script]).unwrap()
 }
 
-/// Runs a shell on the host in which `$HULL` is the command of [`pod`].
+/// Runs a host shell in which `$HULL` is the command of [`pod`].
 #[track_caller]
 fn from_shell(host: &str, options: &[&str], script: &str) -> Outcome {
     let pod = pod(options, script);
@@ -45,7 +45,7 @@ fn from_shell(host: &str, options: &[&str], script: &str) -> Outcome {
     outcome
 }
 
-/// One line of Hull's own on standard error, which names a remedy.
+/// Checks that standard error is one line of Hull's with a remedy.
 #[track_caller]
 fn one_line(outcome: &Outcome) {
     let error = text(&outcome.stderr);
@@ -64,7 +64,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Reads up to this line; what came before it.
+    /// Reads up to this line; returns the text before it.
     fn until(&mut self, wanted: &str) -> String {
         let mut before = String::new();
         loop {
@@ -98,7 +98,7 @@ impl Running {
 fn names(directory: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.file_name());
     let names = entries.map(|name| name.to_string_lossy().into_owned());
-    // Other tests and measurements work beside this one.
+    // Other tests and benchmarks run at the same time.
     names.filter(|name| name.contains("hull") && !name.starts_with("hull-")).collect()
 }
 
@@ -133,17 +133,17 @@ fn killed_at_any_moment_nothing_remains() {
         std::thread::sleep(delay);
         child.kill().unwrap();
         assert_eq!(process::shell_status(child.wait().unwrap()), 128 + 9, "round {round}");
-        // SAFETY: asks for processes of a group that this test made; none is signalled.
+        // SAFETY: checks for processes of a group that this test created; sends no signal.
         let left = unsafe { libc::kill(-(id as libc::pid_t), 0) };
         assert_eq!(left, -1, "round {round}: a process of the group lives");
     }
     assert_eq!(before, look());
     if long {
-        // A pod takes more than 8 MB. Others use the machine, too.
+        // A leaked pod has more than 8 MB. Other processes use the machine too.
         let lost = memory.saturating_sub(available());
         assert!(lost < (count * 8) << 10, "{lost} KiB less memory");
     }
-    // What the pods wrote is whole files of the host, and the grant is usable.
+    // Files written by the pods are complete, and the grant is usable.
     let outcome = from_shell("exec \"$@\"", &["--rw", &grant], "cd /granted; rm -f f*; echo x >g; cat g");
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (0, "x\n"));
 }
@@ -163,7 +163,7 @@ fn streams_that_take_nothing() {
     let outcome = from_shell("exec \"$@\" >/dev/full", &[], "cat /etc/passwd; exit $?");
     assert_ne!(outcome.status, 0);
     assert!(text(&outcome.stderr).to_lowercase().contains("no space"), "{}", text(&outcome.stderr));
-    // A message that can't be written changes no exit code.
+    // A failed write of the message does not change the exit code.
     assert_eq!(from_shell("exec \"$@\" 2>/dev/full", &["--ro", "/no/such"], "true").status, 125);
     assert_eq!(from_shell("\"$@\" 2>/dev/full; exit $?", &["--memory", "64M"], "exit 4").status, 4);
     let binary = hull::binary().unwrap().display().to_string();
@@ -197,13 +197,13 @@ fn a_full_target_is_told_to_the_program() {
 fn a_full_directory_for_temporary_files_is_no_matter() {
     require_root();
     let full = "mount -t tmpfs -o size=4k none /tmp && head -c 4096 /dev/zero >/tmp/full";
-    // The binary may lie in there.
+    // The binary may be in that directory.
     let host = format!("exec 9<\"$1\"; shift; exec unshare -m sh -c '{full} && exec /proc/self/fd/9 \"$@\"' sh \"$@\"");
     let outcome = from_shell(&host, &[], "cd /tmp; head -c 3000000 /dev/zero >own; wc -c <own; exit 5");
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (5, "3000000\n"), "{}", text(&outcome.stderr));
 }
 
-/// The pod has the host's limit; but a program may raise its own, and hull can't.
+/// The pod has the host's limit; a program may raise its own, but hull can't.
 #[test]
 fn files_that_may_not_grow() {
     let scratch = Scratch::new().unwrap();
@@ -217,14 +217,14 @@ fn files_that_may_not_grow() {
     assert_eq!(error.matches("File too large").count(), 2, "{error}");
 }
 
-/// A group of processes of the host whose memory is limited, and its removal.
+/// A cgroup of the host with a memory limit; removed on drop.
 struct Group {
     directory: PathBuf,
     file: PathBuf,
 }
 
 impl Group {
-    /// One with a limit in bytes. `None`: it can't be made here.
+    /// Creates a group with a limit in bytes. `None`: not possible here.
     fn new(name: &str, limit: u64) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
         let groups = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -234,7 +234,7 @@ impl Group {
             });
             found.map(|mount| PathBuf::from(mount[1]))
         };
-        // The first version names its controllers, the second has them all in one tree.
+        // cgroup v1 names its controllers, v2 has one hierarchy.
         let (root, file) = match mount("cgroup", "memory") {
             Some(root) => (root, "memory.limit_in_bytes"),
             None => {
@@ -253,7 +253,7 @@ impl Group {
         fs::write(&self.file, bytes.to_string())
     }
 
-    /// A command of the host that runs a pod in the group.
+    /// A host command that runs a pod in the group.
     fn enter(&self) -> String {
         format!("echo $$ >{}/cgroup.procs && exec \"$@\"", self.directory.display())
     }
@@ -271,8 +271,8 @@ impl Drop for Group {
     }
 }
 
-/// A pod that was told to have more memory than the monitor's group: `hull` warns, the host kills the monitor, and the
-/// pod ends as a program would.
+/// `--memory` above the limit of the monitor's cgroup: `hull` warns, the host kills the monitor, and the exit code is
+/// that of SIGKILL.
 #[test]
 fn less_memory_for_the_group_than_for_the_pod() {
     let group =
@@ -300,7 +300,7 @@ fn less_memory_for_the_group_than_for_the_pod() {
     group.is_empty();
 }
 
-/// Unless it is told, a pod takes no more than the monitor's group may have, and ends the program that wants more itself.
+/// Without `--memory` a pod stays below the limit of the monitor's cgroup, and keel ends the program that exceeds it.
 #[test]
 fn pods_respect_the_memory_of_their_group() {
     let group =
@@ -313,7 +313,7 @@ fn pods_respect_the_memory_of_their_group() {
     // 96 MiB less 16 MiB and a sixteenth, in pages of 2 MiB.
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (5, "75776\n1\n137\nalive\n"), "{error}");
     assert!(error.contains("No space left") && error.contains("hull: out of memory (limit 74 MiB): killed"), "{error}");
-    // What was asked for fits.
+    // The requested memory fits.
     let outcome = from_shell(&group.enter(), &["--memory", "64M"], "exit 5");
     assert_eq!((outcome.status, text(&outcome.stderr).as_str()), (5, ""));
     group.limit(32 << 20).unwrap();
@@ -332,7 +332,7 @@ fn few_descriptors() {
         one_line(&outcome);
         assert!(text(&outcome.stderr).contains("ulimit -Hn"));
     }
-    // The soft limit is the program's, and no matter for hull.
+    // The soft limit applies to the program, not to hull.
     let script =
         "ulimit -n; i=0; while [ $i -lt 300 ]; do cat /etc/passwd >/dev/null || exit 1; i=$((i+1)); done; exit 5";
     for limit in ["ulimit -Sn 16", "ulimit -n 200"] {
@@ -353,7 +353,7 @@ fn too_little_memory_on_the_host() {
     }
 }
 
-/// What a start needs of the host is missing: one line that names it, and code 125.
+/// A missing requirement of the start: one line that names it, and code 125.
 #[test]
 fn starts_without_what_they_need() {
     require_root();
@@ -377,7 +377,7 @@ fn starts_without_what_they_need() {
     }
 }
 
-/// Runs a pod on a terminal of its own, whose mode the pod changes, and kills the process beside the monitor or the monitor.
+/// Runs a pod on a terminal whose mode the pod changes, and kills the monitor or its keeper.
 const ON_A_TERMINAL: &str = r#"
 import os, pty, sys, termios, time
 script = 'stty raw -echo; echo ready; sleep 2; exit 7'
@@ -408,7 +408,7 @@ fn killed_at_a_terminal_nothing_remains() {
     assert_eq!(text(&outcome.stdout), expected, "{}", text(&outcome.stderr));
 }
 
-/// What `hull doctor --json` promises to programs.
+/// The format of `hull doctor --json`.
 #[test]
 fn doctor_is_read_by_programs() {
     let check = "import json, sys\nd = json.load(sys.stdin)\nassert set(d) == {'version', 'ready', 'checks'}, d\n\
@@ -423,7 +423,7 @@ fn doctor_is_read_by_programs() {
     assert_eq!(outcome.status, 0, "{}", text(&outcome.stderr));
 }
 
-/// Standard error is a pipe without a reader: messages are lost, exit codes are not, and nothing waits.
+/// Standard error is a pipe without a reader: messages are lost, exit codes are not, and no process blocks.
 #[test]
 fn nobody_reads_messages() {
     let host = |command: &str| format!("exec 9>&1; {{ {command}; echo $? >&9; }} 2>&1 >/dev/null | true");
@@ -471,13 +471,13 @@ fn stopped_and_continued() {
     let times: Vec<u128> = output.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(times.len(), 10);
     assert!(times.is_sorted(), "{times:?}");
-    // The pod's clock did not stand still while it was stopped.
+    // The pod's clock continued while it was stopped.
     let behind = now.abs_diff(times[9]);
     assert!(behind < 30_000_000_000, "{behind} ns off");
     assert!(times[9] - times[0] > 1_400_000_000, "{times:?}");
 }
 
-/// A time limit goes on while the pod is stopped, and nobody needs to continue it for its end.
+/// The time limit also ends a stopped pod, without a SIGCONT from outside.
 #[test]
 fn stopped_over_its_time_limit() {
     let started = Instant::now();
@@ -487,7 +487,7 @@ fn stopped_over_its_time_limit() {
     assert_eq!(running.end().1, 124);
     let took = started.elapsed();
     assert!(took > Duration::from_millis(1500) && took < Duration::from_secs(10), "{took:?}");
-    // Stopped and continued within it: nothing is noticed.
+    // Stopped and continued within the limit: no effect.
     let mut running = Running::start(pod(&["--timeout", "30s"], "echo ready; read line; exit 6"));
     running.until("ready");
     running.signal(libc::SIGSTOP);
@@ -497,7 +497,7 @@ fn stopped_over_its_time_limit() {
     assert_eq!(running.end().1, 6);
 }
 
-/// Builds a program of `tests/hostile` for a pod: the directory to grant, and its name there.
+/// Builds a program of `tests/hostile` for a pod: returns the directory to grant, and its name there.
 fn guest(name: &str) -> (PathBuf, String) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
@@ -512,7 +512,7 @@ fn guest(name: &str) -> (PathBuf, String) {
     (output, executable.file_name().unwrap().to_string_lossy().into_owned())
 }
 
-/// What the program that maps a file tells after something happened to the file, and whether the monitor had mapped it.
+/// The output of the program that maps a file, after a change to the file, and whether the monitor had mapped it.
 fn mapped_by(options: &[&str], change: impl FnOnce(&Path)) -> (String, bool) {
     let (output, name) = guest("mapped");
     let scratch = Scratch::new().unwrap();
@@ -537,14 +537,14 @@ fn mapped(change: impl FnOnce(&Path)) -> String {
     mapped_by(&[], change).0
 }
 
-/// With `--no-shared-pages` the monitor maps no file, and what the pod has are copies.
+/// With `--no-shared-pages` the monitor maps no file; the pod has copies.
 #[test]
 fn pages_of_files_are_copies() {
     require_root();
     let whole = "page 4095 a\npage 2048 a\npage 0 a\npage 1365 a\ncopy 4096\n";
     assert_eq!(mapped_by(&[], |_| {}), (whole.into(), true));
     assert_eq!(mapped_by(&["--no-shared-pages"], |_| {}), (whole.into(), false));
-    // A store into a shared mapping of a writable file has no way to the host.
+    // A shared writable mapping of a writable file is not possible.
     let scratch = Scratch::new().unwrap();
     let granted = format!("{}:/granted", scratch.0.display());
     let script = "import mmap\nf = open('/granted/f', 'w+b'); f.write(b'x' * 5000); f.flush()\n\

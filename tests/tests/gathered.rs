@@ -1,4 +1,4 @@
-//! Small writes to granted files, which keel gathers: what the host sees of them and when, and how failures are reported.
+//! Small writes to granted files, which keel gathers: when they are visible to the host, and how errors are reported.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,9 +11,9 @@ use hull_tests::hull;
 use hull_tests::process::{self, Outcome};
 
 const CPUS: [&str; 3] = ["--cpus=1", "--cpus=2", "--cpus=4"];
-/// Ways to be served, with a helper that polls and without.
+/// Modes with and without a polling helper.
 const DOORBELLS: [&str; 3] = ["--doorbell=adaptive", "--doorbell=exit", "--doorbell=event"];
-/// Far more than a gathered write waits, for a busy machine, and far less than the programs here go on.
+/// Much longer than the delay of a gathered write, for a busy machine, and much shorter than the programs run.
 const SOON: Duration = Duration::from_secs(2);
 
 fn text(bytes: &[u8]) -> String {
@@ -34,14 +34,14 @@ fn run(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// Starts a pod; the lines that it prints.
+/// Starts a pod; returns the lines that it prints.
 fn start(command: &mut Command) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     (child, lines.map_while(Result::ok))
 }
 
-/// Lines of 64 bytes with their numbers, without a gap.
+/// Number of consecutive 64-byte lines with ascending numbers.
 #[track_caller]
 fn count_lines(path: &Path) -> usize {
     let bytes = fs::read(path).unwrap_or_default();
@@ -51,7 +51,7 @@ fn count_lines(path: &Path) -> usize {
     bytes.len() / 64
 }
 
-/// A program that goes on without a system call after its last write.
+/// A program without a system call after its last write.
 #[test]
 fn the_host_sees_soon() {
     const PROGRAM: &str = r#"
@@ -81,7 +81,7 @@ while True: number += 1
     }
 }
 
-/// A host process that learns of a write from the pod finds it in the file.
+/// A host process that is notified of a write by the pod finds it in the file.
 #[test]
 fn nothing_is_told_before_it_is_there() {
     const PROGRAM: &str = r#"
@@ -117,7 +117,7 @@ for step in range(40):
     }
 }
 
-/// SIGKILL of the monitor: what was reported is there, and nothing behind a gap.
+/// SIGKILL of the monitor: reported writes are in the file, and there are no gaps.
 #[test]
 fn a_killed_monitor_loses_only_the_last() {
     const PROGRAM: &str = r#"
@@ -148,7 +148,7 @@ while True:
     }
 }
 
-/// Others in the pod see each write at once: by other descriptors, mappings and attributes.
+/// Other processes in the pod see each write at once: by other descriptors, mappings and attributes.
 #[test]
 fn the_pod_sees_at_once() {
     const PROGRAM: &str = r#"
@@ -190,7 +190,7 @@ print(os.stat("/granted/log").st_size)
     }
 }
 
-/// On a full disk the write itself fails, as on the host: the same program there and in a pod.
+/// On a full disk the write itself fails, as on the host.
 #[test]
 fn a_full_disk() {
     const PROGRAM: &str = r#"

@@ -1,4 +1,4 @@
-//! What grants of host directories and files promise, and that no program gets beyond them.
+//! Grants of host directories and files: their semantics, and their limits for hostile programs.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use hull_tests::environment::Scratch;
 use hull_tests::hull;
 use hull_tests::process::Outcome;
 
-/// A shell script in `hull run OPTIONS`.
+/// Runs a shell script in `hull run OPTIONS`.
 #[track_caller]
 fn sh(options: &[&str], script: &str) -> Outcome {
     hull::require_kvm().unwrap();
@@ -18,7 +18,7 @@ fn sh(options: &[&str], script: &str) -> Outcome {
     outcome
 }
 
-/// Output of a script that succeeds.
+/// Output of a script, which must succeed.
 #[track_caller]
 fn output(options: &[&str], script: &str) -> String {
     let outcome = sh(options, script);
@@ -26,7 +26,7 @@ fn output(options: &[&str], script: &str) -> String {
     text(&outcome.stdout)
 }
 
-/// What `hull` says when it refuses to start.
+/// The message of `hull` when it refuses to start.
 #[track_caller]
 fn refusal(options: &[&str]) -> String {
     let outcome = sh(options, "true");
@@ -48,7 +48,7 @@ fn set_id_bits_do_not_reach_the_host() {
     assert_eq!(output(&["--rw", &grant], script), "755\n755\n711\n755\n2775\n644\n");
     let mode = |name: &str| fs::symlink_metadata(scratch.0.join(name)).unwrap().mode() & 0o7777;
     assert_eq!(["a", "b", "c", "t/a", "d", "f"].map(mode), [0o755, 0o755, 0o711, 0o755, 0o2775, 0o644]);
-    // What is there keeps them until it is written.
+    // Existing files keep them until a write.
     for name in ["a", "b"] {
         fs::set_permissions(scratch.0.join(name), fs::Permissions::from_mode(0o4755)).unwrap();
     }
@@ -77,7 +77,7 @@ fn file_systems_of_the_host_s_kernel_are_no_grants() {
     }
 }
 
-/// A directory of the host whose place a pod can have, too; removed with its owner.
+/// A directory of the host whose path a pod can also have; removed on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -107,7 +107,7 @@ fn nested() -> (Place, Place) {
     (outer, beside)
 }
 
-/// A script in a pod that starts in `directory`; what it prints.
+/// Runs a script in a pod from `directory`; returns its output.
 #[track_caller]
 fn output_in(directory: &Path, options: &[&str], script: &str) -> String {
     let mut command = hull::run_command(options, &["/bin/sh", "-c", script]).unwrap();
@@ -144,7 +144,7 @@ fn grants_cover_what_lies_below_them() {
         assert_eq!(outer.0.join("a/b/new").exists(), option == "--rw");
         let _ = fs::remove_file(outer.0.join("a/b/new"));
     }
-    // One that the host does not have is seen, too, and not made.
+    // A place that does not exist on the host is visible and not created there.
     let shown = output_in(
         &outer.0,
         &["--rw", ".", "--ro", &format!("{beside}:{}/a/none", outer.0.display())],
@@ -169,7 +169,7 @@ fn grants_combine() {
     let grants = [format!("{here}:/x"), format!("{here}:/y"), format!("{here}/a:/z")];
     let options = ["--rw", &grants[0], "--rw", &grants[1], "--rw", &grants[2]];
     assert_eq!(output(&options, script), "plain\n1\nfile\n2\nfile 2 3 ");
-    // A file in a directory, a directory in that in a file system of the pod, three deep.
+    // A granted file in a granted directory in a directory of the pod, three levels deep.
     let script = "echo pod >a/file; cat a/file; echo pod >>plain; cat a/b/mark; echo rw >a/b/new; echo x >a/other; ls a | tr '\\n' ' '";
     let inner = format!("{}:a/b", beside.0.display());
     let shown = output_in(&outer.0, &["--rw", ".", "--ro", "a", "--ro", "a/file", "--rw", &inner], script);
@@ -178,7 +178,7 @@ fn grants_combine() {
     assert!(fs::read_to_string(outer.0.join("plain")).unwrap().ends_with("pod\n"));
     assert_eq!(fs::read_to_string(beside.0.join("new")).unwrap(), "rw\n");
     assert!(!outer.0.join("a/other").exists());
-    // The same grant twice is one; two at one place are none.
+    // The same grant twice is accepted; two different ones at one place are rejected.
     assert_eq!(output_in(&outer.0, &["--rw", ".", "--rw", here], "cat a/b/.git/config"), "config\n");
     let message = refusal(&["--rw", &grants[0], "--ro", &grants[0]]);
     assert!(message.ends_with("grant each place once\n"), "{message}");

@@ -1,7 +1,7 @@
 //! Programs that attack their pod, its keel, its ring and the monitor (`tests/hostile/*.c`).
 //!
-//! Whatever such a program does, `hull` ends with a code that it documents, in bounded time and without a panic, and
-//! leaves nothing; meanwhile other pods go on.
+//! In each case `hull` ends with a documented code, in bounded time, without a panic and without leaks; other pods are
+//! not affected.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,26 +16,26 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Where a pod sees the programs.
 const IN_POD: &str = "/tests";
-/// Time limit of a pod whose program goes on for ever.
+/// Time limit of a pod whose program never ends.
 const POD_LIMIT: &str = "6s";
-/// When `hull` itself must have ended: long after, for a loaded machine.
+/// Time limit of `hull` itself: much longer, for a loaded machine.
 const HOST_LIMIT: Duration = Duration::from_secs(60);
 
-/// The pod goes on, unharmed.
+/// The pod survives.
 const FINE: &[i32] = &[0];
-/// The pod ends; the message names keel.
+/// The pod ends with a message about keel.
 const BROKEN: &[i32] = &[125];
 /// The time limit ends it.
 const ENDLESS: &[i32] = &[124];
-/// Any documented end: what happens depends on chance.
+/// Any documented end: the outcome is random.
 const ANY: &[i32] = &[0, 1, 124, 125, 132, 133, 134, 135, 136, 137, 139];
-/// Limited, told so or killed.
+/// The program gets an error, or is killed.
 const LIMITED: &[i32] = &[0, 124, 137];
 
-/// How many virtual CPUs the attackers have: the same attacks on one and on several.
+/// Numbers of virtual CPUs: the same attacks run on one and on several.
 const CPUS: [&str; 2] = ["1", "2"];
 
-/// Pods in which as many objects are made as there can be.
+/// Memory and CPUs of pods that create as many objects as possible.
 const OBJECTS: [(&str, &str); 4] = [("32M", "1"), ("32M", "4"), ("64M", "2"), ("64M", "1")];
 
 /// Program, attack, exit codes, text on standard error.
@@ -51,11 +51,11 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("ring", "many-waiting", FINE, ""),
     ("ring", "many-handles", FINE, ""),
     ("ring", "stop-hull", FINE, ""),
-    // Keel without its data halts or spins.
+    // keel without its data halts or spins.
     ("ring", "give-away-everything", &[124, 125], ""),
     ("ring", "strange-words", BROKEN, "[31m last words"),
     ("machine", "jump-into-keel", ANY, ""),
-    // Random words are instructions, too: where they lead depends on where keel's image has what.
+    // Random words are executed as instructions: the outcome depends on the layout of keel's image.
     ("machine", "overwrite-keel", &[124, 125], ""),
     ("machine", "overwrite-keel-slowly", ANY, ""),
     ("machine", "other-page-tables", BROKEN, "hull: the pod's kernel failed: "),
@@ -72,7 +72,7 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("machine", "read-ports", &[124, 125], ""),
     ("machine", "reset-ports", &[124, 125], ""),
     ("machine", "no-tables", BROKEN, "hull: the pod's kernel failed: "),
-    // It says that its virtual CPU idles: if another one is there to wait for everything, nobody wakes it.
+    // It reports its virtual CPU as idle: if another one is on duty, no event wakes it.
     ("machine", "ports", &[0, 124], ""),
     ("machine", "string-port", &[0, 124], ""),
     ("machine", "panic-port", BROKEN, "hull: the pod's kernel failed: the virtual processor halted; rip 0x"),
@@ -159,13 +159,13 @@ fn attack(directory: &Path, cpus: &str, program: &str, name: &str, codes: &[i32]
     ensure!(error.contains(text), "the message is {head}");
     ensure!(!error.contains("thread '") && !error.contains("internal error"), "the monitor failed: {head}");
     ensure!(outcome.status != 125 || error.contains("hull: "), "no message");
-    // What the guest says can't reach the terminal as anything but text.
+    // Control characters of the guest do not reach the terminal.
     ensure!(name != "strange-words" || !error.contains('\u{1b}'), "{head:?}");
     Ok(())
 }
 
-/// A program makes as many objects as it gets, of one kind after the other, with as many descriptors as there are: each
-/// kind ends with an error of a call, and the pod works on when they are gone.
+/// A program creates as many objects of each kind as possible, with as many descriptors as possible: each kind ends
+/// with an errno, and the pod works after they are freed.
 fn objects(directory: &Path, memory: &str, cpus: &str) -> Result<()> {
     hull::require_kvm()?;
     let grant = format!("{}:{IN_POD}", directory.display());
@@ -181,10 +181,10 @@ fn objects(directory: &Path, memory: &str, cpus: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the monitor may take beside the pod's memory, in KiB (docs/security.md, *Memory*).
+/// Maximum memory of the monitor besides the pod's memory, in KiB (docs/security.md, *Memory*).
 const BESIDE_MEMORY: u64 = 24 << 10;
 
-/// All memory of the host that a guest can get is bounded.
+/// All host memory that a guest can allocate is bounded.
 fn memory(directory: &Path) -> Result<()> {
     const LIMIT: u64 = 64 << 10;
     hull::require_kvm()?;
@@ -223,12 +223,12 @@ fn memory(directory: &Path) -> Result<()> {
         parts.iter().sum::<u64>() <= LIMIT + BESIDE_MEMORY,
         "{parts:?} KiB (anonymous, shared, page tables); {error}"
     );
-    // It did take what it may have.
+    // It did use its limit.
     ensure!(parts[0] > LIMIT * 3 / 4, "only {parts:?} KiB");
     Ok(())
 }
 
-/// A pod beside an attacker must not notice it.
+/// An attacker must not affect another pod.
 fn bystander(directory: &Path) -> Result<()> {
     let script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); seq 1 300 | sort -rn | md5sum; ls /usr/bin | wc -l; done | uniq | wc -l";
     let alone = hull::run(&[], &["/bin/sh", "-c", script])?;
@@ -244,7 +244,7 @@ fn bystander(directory: &Path) -> Result<()> {
             .spawn()
             .context("cannot start hull")?;
         let beside = hull::run(&[], &["/bin/sh", "-c", script])?;
-        // It ends within its time limit, whatever it did.
+        // It ends within its time limit in any case.
         attacker.wait()?;
         ensure!(beside == alone, "beside {name}: {beside:?} instead of {alone:?}");
     }

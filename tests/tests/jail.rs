@@ -1,8 +1,7 @@
-//! A monitor that a guest took over: this program enters the monitor's own jail and then tries what an attacker would.
+//! A compromised monitor: this program enters the monitor's jail and then tries attacks.
 //!
-//! Each attempt is a process of its own (this program, started again), because the jail ends it. All are made as each of
-//! the monitors that there are: root's, root's with `--user`, an ordinary user's, and root's where the host allows no
-//! namespaces.
+//! Each attempt is a separate process (this program, started again), because the jail ends it. All are made with each
+//! kind of monitor: root's, root's with `--user`, an ordinary user's, and root's where the host permits no namespaces.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -16,17 +15,17 @@ use hull_tests::process;
 use libtest_mimic::{Arguments, Failed, Trial};
 use monitor::connectors::files::ExportConfig;
 
-/// Names the attempt in the environment of the process that makes it.
+/// Environment variable: name of the attempt.
 const ATTEMPT: &str = "HULL_JAIL_ATTEMPT";
-/// Names its scratch directory.
+/// Environment variable: its scratch directory.
 const SCRATCH: &str = "HULL_JAIL_SCRATCH";
 
-/// Names what the process is, in its environment.
+/// Environment variable: kind of the monitor.
 const AS: &str = "HULL_JAIL_AS";
 /// An ordinary user.
 const NOBODY: u32 = 65534;
 
-/// Whose monitor it is.
+/// Kind of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Monitor {
     Root,
@@ -43,38 +42,38 @@ const MONITORS: [(Monitor, &str); 4] = [
 ];
 
 impl Monitor {
-    /// It sees no other names.
+    /// Whether it has a mount namespace.
     fn is_apart(self) -> bool {
         matches!(self, Self::Root | Self::RootForUser)
     }
 }
 
-/// How an attempt must end.
+/// Expected outcome of an attempt.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
-    /// It works: the monitor needs it.
+    /// Works: the monitor needs it.
     Works,
-    /// The process is ended with the jail's message.
+    /// The jail ends the process with its message.
     Ended,
-    /// The process is ended with this code and one line.
+    /// The process ends with this code and one line.
     EndedWith(i32),
-    /// The host's kernel kills the process when its time is over.
+    /// The host's kernel kills the process at its time limit.
     OutOfTime,
     /// The call fails with this errno.
     Fails(i32),
-    /// The name does not exist; where the monitor sees the host's names, Landlock gives this errno.
+    /// The name does not exist; without a mount namespace Landlock gives this errno.
     Unseen(i32),
-    /// The name does not exist; where the monitor sees the host's names, it works: docs/security.md says so.
+    /// The name does not exist; without a mount namespace it works, as docs/security.md says.
     OnlyUnseen,
-    /// Fails with EROFS where the monitor has mounts of its own, else by Landlock.
+    /// Fails with EROFS in a mount namespace, else by Landlock.
     ReadOnly,
-    /// Fails with EROFS where the monitor has mounts of its own; else it works, as docs/security.md says.
+    /// Fails with EROFS in a mount namespace; else it works, as docs/security.md says.
     ReadOnlyMount,
-    /// Fails with EBUSY where the monitor has mounts of its own; else it works, as docs/security.md says.
+    /// Fails with EBUSY in a mount namespace; else it works, as docs/security.md says.
     Mounted,
 }
 
-/// What the attempt finds: descriptors that were open before, as a monitor has them.
+/// Descriptors that were open before the jail, as in a monitor.
 struct Scene {
     granted: ExportConfig,
     read_only: ExportConfig,
@@ -97,7 +96,7 @@ fn c(text: impl Into<Vec<u8>>) -> CString {
     CString::new(text).unwrap()
 }
 
-/// openat2 as an attacker would make it: without any restriction.
+/// openat2 without restrictions, as an attacker would call it.
 fn open(directory: i32, path: &str, flags: i32) -> i64 {
     let how = [flags as u64, if flags & libc::O_CREAT != 0 { 0o600 } else { 0 }, 0];
     call!(libc::SYS_openat2, directory, c(path).as_ptr(), how.as_ptr(), 24)
@@ -113,14 +112,14 @@ fn look(directory: i32, path: &str) -> i64 {
     call!(libc::SYS_statx, directory, c(path).as_ptr(), 0, libc::STATX_ALL, found.as_mut_ptr())
 }
 
-/// Uses up a stack.
+/// Overflows the stack.
 fn deep(depth: i64) -> i64 {
     let room = std::hint::black_box([depth; 512]);
     if depth == 0 { 0 } else { deep(std::hint::black_box(depth + 1)) + room[7] }
 }
 
 const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
-    // What the monitor does must go on to work.
+    // Calls that the monitor needs must still work.
     ("read a granted file", Outcome::Works, |s| beneath(s, "file", libc::O_RDONLY)),
     ("make a granted file", Outcome::Works, |s| beneath(s, "new", libc::O_RDWR | libc::O_CREAT)),
     ("move a granted file", Outcome::Works, |s| {
@@ -234,7 +233,7 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
         });
         if found { 0 } else { open(-100, "/secret", libc::O_RDONLY) }
     }),
-    // Nothing is granted for writing.
+    // No grant is writable.
     ("change a mode where nothing is writable", Outcome::Ended, |s| {
         call!(libc::SYS_fchmodat, s.read_only.dir.as_raw_fd(), c("kept").as_ptr(), 0o644)
     }),
@@ -308,7 +307,7 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
     ("ignore the jail", Outcome::Ended, |_| call!(libc::SYS_rt_sigaction, libc::SIGSYS, 0, 0, 8)),
     ("loosen the jail", Outcome::Ended, |_| call!(libc::SYS_prctl, libc::PR_SET_SECCOMP, 0, 0, 0, 0)),
     ("call as another architecture", Outcome::Ended, |_| call!(0x4000_0000 + libc::SYS_getpid)),
-    // Its end.
+    // End of the process.
     ("stop beyond the time limit", Outcome::OutOfTime, |_| {
         let all = [!0_u64];
         loop {
@@ -325,7 +324,7 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
     ("disarm the time limit", Outcome::Ended, |_| call!(libc::SYS_timer_delete, 0)),
     ("prolong the time limit", Outcome::Ended, |_| call!(libc::SYS_timer_settime, 0, 0, [0_u64; 4].as_ptr(), 0)),
     ("read where nothing is", Outcome::EndedWith(125), |_| {
-        // SAFETY: none; the process is to end by this.
+        // SAFETY: none; this must crash the process.
         unsafe { std::ptr::without_provenance::<i64>(4096 + 8).read_volatile() }
     }),
     ("overflow a stack", Outcome::EndedWith(125), |_| std::thread::spawn(|| deep(1)).join().unwrap_or(-1)),
@@ -362,7 +361,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Has the host refuse a system call to this process and its children, with ENOSYS or another errno.
+/// Makes the host reject a system call of this process and its children with ENOSYS or another errno.
 fn refuse(call: libc::c_long, errno: i32) -> std::io::Result<()> {
     let line = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut lines = [
@@ -380,7 +379,7 @@ fn refuse(call: libc::c_long, errno: i32) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// In the process that makes an attempt: 0 if it worked, else its errno.
+/// Runs an attempt in its process: 0 if it worked, else its errno.
 fn attempt(name: &str) -> ExitCode {
     let Some((.., attempt)) = ATTEMPTS.iter().find(|(other, ..)| *other == name) else { return ExitCode::from(200) };
     let (scratch, who) = (std::env::var(SCRATCH).unwrap_or_default(), std::env::var(AS).unwrap_or_default());
@@ -473,7 +472,7 @@ fn judge(name: &str, outcome: Outcome, monitor: Monitor, who: &str) -> anyhow::R
     Ok(())
 }
 
-/// What the host's `/proc` tells about the monitor of a pod.
+/// Checks a running pod's monitor through the host's `/proc`.
 fn running_monitor() -> anyhow::Result<()> {
     let scratch = Scratch::new()?;
     let grant = format!("{}:/granted", scratch.0.display());
@@ -488,7 +487,7 @@ fn running_monitor() -> anyhow::Result<()> {
         let options: Vec<&str> = plain.iter().chain(options).copied().collect();
         let mut command = hull_tests::hull::run_command(&options, &["/usr/bin/sh", "-c", "echo ready; read line"])?;
         let secret = format!("secret {} of the test", std::process::id());
-        // An allocator writes over the first bytes of what is given back to it.
+        // An allocator overwrites the first bytes of freed memory.
         let long = format!("{}{secret}", "-".repeat(64));
         command.env("HULL_TEST_SECRET", &long).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut pod = command.spawn()?;
@@ -527,7 +526,7 @@ fn running_monitor() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this is found in what a process can write of its memory, but in regions as large as the pod's.
+/// Whether the writable memory of a process contains the bytes, except regions as large as the pod's.
 fn contains(process: u32, wanted: &[u8]) -> anyhow::Result<bool> {
     use std::os::unix::fs::FileExt;
     let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
@@ -552,7 +551,7 @@ fn contains(process: u32, wanted: &[u8]) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// No pod starts where a layer is missing, unless it is told to.
+/// A pod must not start without a jail layer, unless `--weak-jail` is given.
 fn without(call: libc::c_long, failure: &str, warning: &str) -> anyhow::Result<()> {
     for weak in [false, true] {
         let options: &[&str] = if weak { &["--weak-jail"] } else { &[] };

@@ -1,4 +1,4 @@
-//! Memory that a pod used and gave back is the host's again.
+//! Memory that a pod frees is returned to the host.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
 
-/// What the programs use.
+/// Memory that the programs use.
 const USED_KIB: u64 = 200 << 10;
-/// How long a pod may take; it takes half a second on a machine that does nothing else.
+/// Time limit; half a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A pod whose program is told to go on by lines.
+/// A pod whose program advances at each line of input.
 struct Pod {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -45,7 +45,7 @@ impl Pod {
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// What the monitor's process has of the host's memory.
+    /// Resident memory of the monitor's process.
     fn resident_kib(&self) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
@@ -58,7 +58,7 @@ impl Pod {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 fn comes(mut so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + PATIENCE;
     while !so() {
@@ -123,7 +123,7 @@ fn removed_host_files_are_let_go() {
     let script = script("window.py");
     let mut pod = Pod::start(hull::run_command(&["--rw", &grant, "--ro", &script], &["python3", &script]).unwrap());
     pod.expect("removed");
-    // The time after which keel looks is over.
+    // keel's check period has passed.
     sleep(Duration::from_secs(1));
     assert!(pod.maps("/big"), "the pod still maps it");
     pod.go_on();

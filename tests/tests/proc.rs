@@ -1,4 +1,4 @@
-//! `/proc` and `/sys` of a pod: every file can be read, and the programs that live by them find what they need.
+//! `/proc` and `/sys` of a pod: every file can be read, and programs that depend on them work.
 
 use hull_tests::hull;
 
@@ -12,7 +12,8 @@ fn output(script: &str) -> String {
     text(&outcome.stdout)
 }
 
-/// Walks all of it as one program: reads each file to its end (1 MiB at most), lists each directory, reads each link.
+/// Walks the whole tree in one program: reads each file to its end (1 MiB at most), lists each directory, reads each
+/// link.
 const WALK: &str = r#"
 use Fcntl; use Errno;
 my %ignored = map { $_ => 1 } (Errno::EACCES, Errno::ENOENT, Errno::ESRCH, Errno::EINVAL, Errno::EPERM);
@@ -95,6 +96,6 @@ fn mounts_are_listed() {
         assert!(table.lines().any(|line| line == target), "no {target} in {table}");
     }
     assert!(table.ends_with("\n2\n"), "{table}");
-    // Eight kinds, all of them the first ones; keel and what it runs are in each.
+    // Eight kinds of namespaces, all the initial ones, for keel's processes and programs.
     assert_eq!(output("lsns -n -o TYPE | sort | tr '\\n' ' '"), "cgroup ipc mnt net pid time user uts ");
 }

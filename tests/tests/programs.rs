@@ -1,4 +1,4 @@
-//! Every command of `tests/programs/*.toml` must print the same and end the same way in a pod as on the host.
+//! Every command of `tests/programs/*.toml` must have the same output and exit status in a pod as on the host.
 //!
 //! `HULL_TEST_LONG=1` adds the long ones. `HULL_TEST_ORACLE=N` runs each N times on the host only.
 
@@ -16,9 +16,9 @@ use hull_tests::{compare, hull, process};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 
-/// A command on the host gets this long.
+/// Time limit of a command on the host.
 const NATIVE_LIMIT: Duration = Duration::from_secs(240);
-/// Where a pod sees what a case's `build` made.
+/// Where a pod sees the result of a case's `build`.
 const BUILT: &str = "/built";
 
 /// A file of cases.
@@ -28,11 +28,11 @@ struct Table {
     case: Vec<Case>,
 }
 
-/// One command and how it is run.
+/// A command and its settings.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// Unique name, after the table's own.
+    /// Unique name, prefixed with the table's name.
     name: String,
     /// Script for `/bin/sh -c`, run in an empty directory.
     #[serde(default)]
@@ -48,7 +48,7 @@ struct Case {
     /// Programs that the case needs, as names or paths. It fails without them.
     #[serde(default)]
     needs: Vec<String>,
-    /// Exit status on the host; any other one there means that the host is no oracle.
+    /// Exit status on the host; any other status means that the host is no oracle.
     #[serde(default)]
     status: i32,
     /// Only with `HULL_TEST_LONG=1`.
@@ -113,7 +113,7 @@ impl Case {
         self.command.iter().map(String::as_str).collect()
     }
 
-    /// Fails if the host lacks a program: a case that is left out would prove nothing.
+    /// Fails if the host lacks a program: a skipped case would prove nothing.
     fn require_programs(&self) -> Result<()> {
         for program in &self.needs {
             ensure!(is_installed(program), "{program} is not installed; .ci/run installs what the tests need");

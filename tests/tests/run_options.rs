@@ -1,4 +1,4 @@
-//! What the options of `hull run` promise, and that nothing of a pod remains after it.
+//! Tests the documented options of `hull run`, and that a pod leaves no resources behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ fn sh(options: &[&str], script: &str) -> Outcome {
     run(options, &["/bin/sh", "-c", script])
 }
 
-/// Output of a script that succeeds.
+/// Output of a script, which must succeed.
 #[track_caller]
 fn output(options: &[&str], script: &str) -> String {
     let outcome = sh(options, script);
@@ -69,14 +69,14 @@ fn a_timeout_ends_the_pod_with_124() {
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
-/// The pod's root user may raise the limit that came from the host.
+/// The pod's root user may raise the limit that the pod got from the host.
 #[test]
 fn crashes_leave_core_files_if_the_limit_permits() {
     let script = "mkdir /tmp/c; cd /tmp/c; ulimit -c unlimited
         ulimit -S -c 0; sh -c 'kill -SEGV $$'; echo $?; ls core
         ulimit -S -c unlimited; sh -c 'kill -SEGV $$'; echo $?; od -An -c -N4 core; od -An -d -j16 -N2 core
         rm core; ln -s other core; sh -c 'kill -SEGV $$'; ls";
-    // Neither where none may be nor through a link; an ELF file of type 4.
+    // No core file where none is permitted, nor through a link; otherwise an ELF file of type 4.
     let expected = "139\n139\n 177   E   L   F\n     4\ncore\n";
     assert_eq!(output(&["--user", "0:0"], &format!("({script}) 2>/dev/null")), expected);
 }
@@ -94,7 +94,7 @@ fn ungranted_files_do_not_exist() {
     let (_scratch, path) = with_file("secret", "secret");
     assert_eq!(output(&[], &format!("ls -d {path} 2>/dev/null || echo none")), "none\n");
     assert_eq!(
-        // Of passwords there is only that none opens an account.
+        // The password field matches no password.
         output(&[], "grep -v ':[*]:' /etc/shadow /etc/gshadow; ls /root 2>/dev/null; ls /home 2>/dev/null; echo end"),
         "end\n"
     );
@@ -199,7 +199,7 @@ fn output_in(here: &Path, home: &Path, options: &[&str], script: &str) -> (Strin
 
 #[test]
 fn the_current_directory_is_granted_with_care() {
-    // Not beneath /dev, which is the pod's own.
+    // Not beneath /dev, which keel provides.
     let home = Scratch(std::env::temp_dir().join(format!("hull-tests-home-{}", std::process::id())));
     fs::create_dir(&home.0).unwrap();
     let project = home.0.join("project");
@@ -208,7 +208,7 @@ fn the_current_directory_is_granted_with_care() {
     fs::write(project.join("secret"), "secret").unwrap();
     fs::set_permissions(project.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     let script = "pwd; cat public secret 2>/dev/null";
-    // Root's rights are no sign of what the program is meant to read.
+    // Root's own access rights do not decide what the program may read.
     let expected = format!("{}\npublic{}", project.display(), if is_root() { "" } else { "secret" });
     assert_eq!(output_in(&project, &home.0, &[], script), (expected, String::new()));
     let (shown, _) = output_in(&project, &home.0, &["--ro", "."], script);
@@ -258,7 +258,7 @@ fn the_host_s_software_finds_its_directories() {
         stat -c '%a %U %G' /etc/shadow /etc/gshadow";
     let expected = "1777 '/run/lock'\n777 '/var/run' -> '/run'\n777 '/var/lock' -> '/run/lock'\n0\nx\ndpkg\ndaemon:*:::::::\n640 root shadow\n640 root shadow\n";
     assert_eq!(output(&["-u", "0:0"], script), expected);
-    // The host's directory that is granted in their place stays as it is; the pod's /var/tmp is mounted in it.
+    // The granted host directory in their place is unchanged; the pod's /var/tmp is mounted in it.
     let (scratch, path) = with_file("f", "granted");
     let script = "ls /var; test -d /var/lib || echo none; getent shadow daemon";
     assert_eq!(output(&["-u", "0:0", "--rw", &format!("{path}:/var")], script), "f\ntmp\nnone\ndaemon:*:::::::\n");
@@ -300,7 +300,7 @@ fn directory_user_and_host_name() {
 fn memory_is_bounded() {
     let script = "x = []\nwhile True: x.append(bytearray(1 << 20))";
     let outcome = run(&["--memory", "96M"], &["/usr/bin/python3", "-c", script]);
-    // Killed for lack of memory, or told so by malloc.
+    // OOM-killed, or malloc failed.
     assert!(matches!(outcome.status, 1 | 137), "{} {}", outcome.status, text(&outcome.stderr));
     let script = "x = bytearray(200 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint(sum(x) > 0)";
     let outcome = run(&["--memory", "400M"], &["/usr/bin/python3", "-c", script]);
@@ -316,10 +316,10 @@ fn large_directories_do_not_need_large_memory() {
             .unwrap();
     }
     let grant = format!("{path}:/many");
-    // Listing it may fail, the pod must not.
+    // The listing may fail, the pod must not.
     let listed = output(&["--memory", "64M", "--ro", &grant], "ls -f /many 2>&1 | wc -l; echo alive");
     assert!(listed == "300003\nalive\n" || listed == "1\nalive\n", "{listed}");
-    // The pod's own files fill its memory: whoever needs more fails or is killed.
+    // The pod's files fill its memory: a process that needs more fails or is killed.
     let made = sh(&["--memory", "64M"], "cd /tmp; seq 300000 | xargs touch 2>/dev/null; ls -f >/dev/null; exit 3");
     assert!(matches!(made.status, 3 | 137), "{} {}", made.status, text(&made.stderr));
 }
@@ -340,13 +340,13 @@ fn standard_streams_are_connected() {
     assert_eq!((text(&outcome.stdout).as_str(), text(&outcome.stderr).as_str()), ("out\n0\n", "err\n"));
 }
 
-/// Input must be seen that comes while others run or idle, whoever waited for something before.
+/// Input that arrives while other processes run or idle must be read, whichever process waited before.
 #[test]
 fn late_input_is_seen() {
     let scripts = [
         // Another process computes.
         "exec 3<&0; (while :; do :; done) & timeout 20 head -n 3 <&3; kill $!",
-        // Others wait for what comes from the first one.
+        // Others wait for output of the first one.
         "head -n 3 | cat | cat",
     ];
     for script in scripts {
@@ -460,7 +460,7 @@ fn nothing_remains_after_any_end() {
     let names = |directory: &str| -> BTreeSet<String> {
         let entries = fs::read_dir(directory).unwrap().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        // Other tests of this program work beside this one.
+        // Other tests of this program run at the same time.
         names.filter(|name| !name.starts_with("hull-tests-") && !name.starts_with("hull-bench-")).collect()
     };
     let before = (mounts(), names("/dev/shm"), names("/tmp"));

@@ -1,4 +1,5 @@
-//! Files that several processes write at the same time, in a pod and beside it: no byte is lost, doubled or zeroed.
+//! Files that several processes write at the same time, in a pod and on the host: no byte is lost, duplicated or
+//! zeroed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +43,7 @@ fn run(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// Every line of every process is there once, and nothing else.
+/// Checks that each line of each process exists exactly once, and no others.
 #[track_caller]
 fn all_lines(bytes: &[u8], processes: usize, lines: usize, how: &str) {
     let mut seen = BTreeSet::new();
@@ -95,7 +96,7 @@ fn the_host_appends_too() {
     }
 }
 
-/// Standard output is a file: writes of several processes with signals in between, and others at a fixed place.
+/// Standard output is a file: several processes write with signals in between, and others write at a fixed offset.
 #[test]
 fn standard_output_is_a_file() {
     let program = writers();

@@ -9,18 +9,18 @@ use std::process::Stdio;
 
 use hull_tests::{compile, hull};
 
-/// A round: long enough for thousands of each kind of work.
+/// Length of a round: enough for thousands of operations of each kind.
 const ROUND_SECONDS: u32 = 10;
-/// How much more may be in use at the end of a quarter than at the end of the one before, in percent.
+/// Permitted growth of the memory in use between the ends of two quarters, in percent.
 const GROWTH: u64 = 2;
-/// And at least, in KiB: a few pages, which matter only where little is in use.
+/// Permitted growth in KiB, which matters only if little memory is in use.
 const SLACK: u64 = 64;
-/// The host backs a pod's memory with pages of 2 MiB: a peak a little above the last one may touch one more, and what
-/// lies between two of them another. Single pages come beside these.
+/// The host backs a pod's memory with 2 MiB pages: a slightly higher peak may touch one more, and fragmentation
+/// another. Single pages are added to these.
 const SLACK_OF_HOST: u64 = 2 * 2048 + SLACK;
 
-/// What a monitor has on the host in KiB: its own anonymous memory (pages of its program are shared with other monitors,
-/// so their proportional size depends on these), and the proportional set size of its pod's memory.
+/// Memory of a monitor on the host in KiB: its own anonymous memory (pages of its binary are shared with other
+/// monitors, so their PSS depends on these), and the PSS of its pod's memory.
 fn monitor_kib(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
     let (mut own, mut pod, mut size, mut anonymous) = (0, 0, 0, 0);
@@ -31,7 +31,7 @@ fn monitor_kib(pid: u32) -> (u64, u64) {
         match name {
             Some("Pss:") => size = number(),
             Some("Anonymous:") => anonymous = number(),
-            // No swap is reserved for the pod's memory (nor for stacks of threads, which are small).
+            // No swap is reserved for the pod's memory (nor for thread stacks, which are small).
             Some("VmFlags:") if words.any(|flag| flag == "nr") => pod += size,
             Some("VmFlags:") => own += anonymous,
             _ => (),
@@ -41,7 +41,7 @@ fn monitor_kib(pid: u32) -> (u64, u64) {
 }
 
 fn assert_flat(what: &str, samples: &[u64], slack: u64) {
-    // The first quarter fills caches; its end is the base.
+    // Caches fill in the first quarter; its end is the baseline.
     let ends: Vec<u64> = (1..=4).map(|quarter| samples[(samples.len() * quarter).div_ceil(4) - 1]).collect();
     for (number, pair) in ends.windows(2).enumerate() {
         let limit = pair[0] + (pair[0] * GROWTH / 100).max(slack);
@@ -76,6 +76,6 @@ fn memory_does_not_grow() {
     println!("in use by the pod: {kernel:?} KiB, of the host: {memory:?} KiB; by its monitor: {monitor:?} KiB");
     assert_flat("the pod's kernel", &kernel, SLACK);
     assert_flat("the monitor", &monitor, SLACK);
-    // What the pod gave back is seen only when the host wants it: this is bounded by the peak.
+    // Memory that the pod freed lazily remains until the host reclaims it, so this is bounded by the peak.
     assert_flat("the pod's memory on the host", &memory, SLACK_OF_HOST);
 }

@@ -1,11 +1,11 @@
-//! What a failed check printed about its failure, repeated at the end of the run: a log of some thousand lines is
-//! often shown by its last ones only.
+//! The failure messages of a failed check, repeated at the end of the run: of a log of some thousand lines often only
+//! the last ones are shown.
 
 use std::collections::VecDeque;
 
-/// Most lines that are kept of one check.
+/// Maximum number of lines kept of one check.
 const MOST: usize = 120;
-/// Lines kept of a check that names no failed test, such as a build.
+/// Lines kept of a check without a named failed test, such as a build.
 const LAST: usize = 40;
 
 /// Follows the lines of one check.
@@ -18,7 +18,7 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Takes the next line of the check's output, without its end.
+    /// Adds the next line of the check's output, without its newline.
     pub fn line(&mut self, line: &str) {
         if self.last.len() == LAST {
             self.last.pop_front();
@@ -37,7 +37,7 @@ impl Excerpt {
         }
     }
 
-    /// The lines that tell of the failure.
+    /// The lines about the failure.
     pub fn lines(&self) -> Vec<&str> {
         if self.failures.is_empty() {
             return self.last.iter().map(String::as_str).collect();

@@ -5,15 +5,15 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Where they are built for; naming it keeps the counters out of build scripts.
+/// Target triple; naming it keeps the instrumentation out of build scripts.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// What libFuzzer needs to see its progress.
+/// Coverage instrumentation for libFuzzer.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
 
-/// `fuzz [TARGET|all] [SECONDS]`: each target runs that long (10 s unless told), from the inputs in
-/// `fuzz/corpus` and what earlier runs found.
+/// `fuzz [TARGET|all] [SECONDS]`: runs each target that long (10 s by default), from the inputs in `fuzz/corpus` and
+/// the corpus of earlier runs.
 pub fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     let targets = targets(root)?;
     let (target, seconds) = match arguments {
@@ -71,7 +71,7 @@ fn fuzz(root: &Path, build: &Path, name: &str, seconds: u32) -> Result<bool> {
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-timeout=30", "-rss_limit_mb=2048", "-max_len=2048", "-verbosity=0", "-print_final_stats=1"])
         .arg(&found);
-    // The files of the targets live in memory where that is possible, and are gone afterwards.
+    // Temporary files of the targets go to a tmpfs if there is one, and are removed afterwards.
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let scratch = base.join(format!("hull-fuzz-{}-{name}", std::process::id()));
@@ -81,7 +81,7 @@ fn fuzz(root: &Path, build: &Path, name: &str, seconds: u32) -> Result<bool> {
         command.arg(&seeds);
     }
     let status = command.status().with_context(|| format!("cannot start the target {name}"));
-    // A leftover is harmless: it is small.
+    // Ignore errors: a leftover is small.
     let _ = std::fs::remove_dir_all(&scratch);
     Ok(status?.success())
 }

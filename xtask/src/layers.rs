@@ -1,4 +1,4 @@
-//! `cargo xtask layers`: the kernel's modules lie in layers, and none imports from a layer above its own.
+//! `cargo xtask layers`: the kernel's modules are in layers; a module must not import from a layer above its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-/// Where the kernel's modules lie, from the repository's root.
+/// Folder of the kernel's modules.
 const SOURCE: &str = "keel/kernel/src";
 
-/// The layers from the ground up, above `hal`, `core`, `uapi` and `vfs`; each with its top-level modules. ARCHITECTURE.md
-/// has a sentence about each.
+/// The layers from the lowest, above `hal`, `core`, `uapi` and `vfs`; each with its top-level modules. ARCHITECTURE.md
+/// describes each.
 const LAYERS: [(&str, &[&str]); 6] = [
     ("scheduling", &["random", "sched"]),
     ("memory", &["cred", "mm", "patch", "siginfo"]),
@@ -26,7 +26,7 @@ fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|(_, modules)| modules.contains(&module))
 }
 
-/// Names each import that points up, and each module without a layer.
+/// Reports each import from a higher layer, and each module without a layer.
 pub fn run(root: &Path) -> Result<ExitCode> {
     let source = root.join(SOURCE);
     let mut faults = Vec::new();
@@ -75,7 +75,7 @@ fn path_of(file: &Path) -> Result<Vec<String>> {
     Ok(path)
 }
 
-/// What is wrong with the imports of a module.
+/// The faulty imports of a module.
 fn check(module: &[String], text: &str) -> Vec<String> {
     let Some(own) = layer(&module[0]) else {
         return vec![format!("module {} lies in no layer (xtask/src/layers.rs)", module[0])];

@@ -1,4 +1,4 @@
-//! The repository's own commands: `cargo xtask test` runs every check, in the order in which they are cheap.
+//! The repository's commands: `cargo xtask test` runs all checks, the cheap ones first.
 
 mod docs;
 mod excerpt;
@@ -25,7 +25,7 @@ struct Step {
 }
 
 impl Step {
-    /// It builds the monitor with flags of its own and starts no pod: keel need not be built once more for it.
+    /// It builds the monitor with special flags and starts no pod: skip the build of keel.
     fn starts_no_pod(&self) -> bool {
         matches!(self.workspace, Workspace::Fuzz) || self.variable == Some(LOOM)
     }
@@ -36,7 +36,7 @@ const LOOM: (&str, &str) = ("RUSTFLAGS", "--cfg loom");
 
 #[derive(Clone, Copy)]
 enum Workspace {
-    /// What runs on the host.
+    /// The host workspace.
     Host,
     /// The guest kernel.
     Keel,
@@ -109,7 +109,7 @@ const STEPS: &[Step] = &[
         arguments: &["clippy", "--locked", "--all-targets", "--", "-D", "warnings"],
         variable: None,
     },
-    // What was kept of earlier runs, and a few seconds more.
+    // The seed corpus and the corpus of earlier runs, and a few seconds of fuzzing.
     Step {
         name: "fuzz targets",
         workspace: Workspace::Host,
@@ -169,7 +169,7 @@ const STEPS: &[Step] = &[
         name: "tests, four virtual CPUs",
         workspace: Workspace::Host,
         arguments: &["test", "--package", "hull-tests", "--release", "--test", "abi"],
-        // All four at once, also where the host has fewer processors.
+        // All four busy, even if the host has fewer processors.
         variable: Some(("HULL_TEST_OPTIONS", "--cpus=4 --busy-cpus=4")),
     },
 ];
@@ -219,7 +219,7 @@ fn test(words: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Runs one check, passing on what it prints. Standard error goes the same way, so that lines keep their order.
+/// Runs one check and forwards its output. Standard error is merged into it, to keep the order of lines.
 fn run(step: &Step) -> Result<(bool, Excerpt)> {
     let root = root()?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -232,7 +232,7 @@ fn run(step: &Step) -> Result<(bool, Excerpt)> {
         Workspace::Keel => (root.join("keel"), Some("keel-checks")),
         Workspace::Fuzz => (root.join("fuzz"), Some("fuzz-checks")),
     };
-    // The workspaces build the shared crates in different ways: separate directories keep all caches.
+    // The workspaces build the shared crates with different settings: separate target directories keep all caches.
     if let (Some(name), Some(target)) = (target, std::env::var_os("CARGO_TARGET_DIR")) {
         cargo.env("CARGO_TARGET_DIR", Path::new(&target).join(name));
     }
@@ -243,7 +243,7 @@ fn run(step: &Step) -> Result<(bool, Excerpt)> {
     let (output, input) = std::io::pipe().context("cannot make a pipe")?;
     cargo.stdout(input.try_clone().context("cannot duplicate a pipe's end")?).stderr(input);
     let mut child = cargo.spawn().context("cannot start cargo")?;
-    // The command keeps the pipe's input open.
+    // Drop the command, which holds the write end of the pipe.
     drop(cargo);
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -256,7 +256,7 @@ fn run(step: &Step) -> Result<(bool, Excerpt)> {
         done.send(excerpt).ok();
     });
     let passed = child.wait().context("cannot wait for cargo")?.success();
-    // A process that a test left behind would keep the pipe open.
+    // A process that a test left running would keep the pipe open.
     let excerpt =
         ended.recv_timeout(Duration::from_secs(10)).context("a process outlived the check that started it")?;
     Ok((passed, excerpt))

@@ -1,16 +1,16 @@
-//! Subjects of commits, as CONTRIBUTING.md wants them.
+//! Checks the subjects of commits against the rules of CONTRIBUTING.md.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-/// The rule is checked from this day on.
+/// Commits since this date are checked.
 const SINCE: &str = "2026-11-22T21:00:00Z";
-/// Most characters of a subject.
+/// Maximum length of a subject in characters.
 const MOST: usize = 72;
 
-/// Checks the subjects of the commits since then. Without git, or outside of a repository, there are none.
+/// Checks the subjects of the commits since then. Without git, or outside of a repository, checks none.
 pub fn run(root: &Path) -> Result<ExitCode> {
     let log = ["log", "--no-merges", "--format=%h %s", "--since", SINCE];
     let output = Command::new("git").arg("-C").arg(root).args(log).output().context("cannot start git")?;
@@ -26,7 +26,7 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is wrong with a subject.
+/// The rule that a subject violates.
 fn objection(subject: &str) -> Option<&'static str> {
     let Some((component, what)) = subject.split_once(": ") else { return Some("not COMPONENT: WHAT") };
     if subject.chars().count() > MOST {

@@ -1,4 +1,5 @@
-//! What a second worker gains, `hull bench parallel`, and what four gain on four virtual CPUs, `hull bench parallel4`.
+//! Speed-up by a second worker, `hull bench parallel`, and by four workers on four virtual CPUs, `hull bench
+//! parallel4`.
 
 use super::{Benchmark, Kind};
 

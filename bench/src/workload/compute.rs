@@ -1,4 +1,4 @@
-//! Work of the processor alone.
+//! CPU-bound work.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{_mm256_add_pd, _mm256_mul_pd, _mm256_set1_pd, _mm256_storeu_pd};

@@ -1,4 +1,4 @@
-//! Files by their names and by descriptors.
+//! Operations on paths and descriptors.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 /// Files `0`, `1` … in the directory of [`open_stat_close`].
 pub const FILES: u32 = 256;
 
-/// Nanoseconds for one of `names`: when all are visited the first time, and later.
+/// Nanoseconds per name: in the first pass over all names, and later.
 fn first_and_again(names: &[CString], mut visit: impl FnMut(&CString) -> libc::c_int) -> Result<Vec<f64>> {
     let count = names.len() as f64;
     let start = Instant::now();
@@ -31,7 +31,7 @@ fn first_and_again(names: &[CString], mut visit: impl FnMut(&CString) -> libc::c
     Ok(vec![first, again / count])
 }
 
-/// The files of a directory opened, asked for their attributes and closed: the first time, and later.
+/// open, fstat and close of the files of a directory: the first time, and later.
 pub fn open_stat_close(directory: &CStr) -> Result<Vec<f64>> {
     let directory = directory.to_str()?;
     let names = (0..FILES).map(|number| CString::new(format!("{directory}/{number}")));
@@ -48,7 +48,7 @@ pub fn open_stat_close(directory: &CStr) -> Result<Vec<f64>> {
     first_and_again(&names, visit)
 }
 
-/// The files of a tree (20 directories of 50) looked at and opened: the first time, and later.
+/// stat and open of the files of a tree (20 directories of 50): the first time, and later.
 pub fn host_open(tree: &CStr) -> Result<Vec<f64>> {
     let tree = tree.to_str()?;
     let names = (0..1000).map(|number| CString::new(format!("{tree}/{}/{}", number / 50, number % 50)));
@@ -66,7 +66,7 @@ pub fn host_open(tree: &CStr) -> Result<Vec<f64>> {
     first_and_again(&names, visit)
 }
 
-/// The position set to the start.
+/// lseek to the start.
 pub fn lseek(path: &CStr) -> Result<f64> {
     let file = open(path, libc::O_RDONLY)?;
     Ok(measure(BATCH, || {
@@ -75,7 +75,7 @@ pub fn lseek(path: &CStr) -> Result<f64> {
     }))
 }
 
-/// The attributes of an open file.
+/// fstat.
 pub fn fstat(path: &CStr) -> Result<f64> {
     let file = open(path, libc::O_RDONLY)?;
     let mut attributes = MaybeUninit::<libc::stat>::uninit();
@@ -85,7 +85,7 @@ pub fn fstat(path: &CStr) -> Result<f64> {
     }))
 }
 
-/// The attributes of a path.
+/// stat.
 pub fn stat(path: &CStr) -> Result<f64> {
     let mut attributes = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the path is a C string, the attributes are valid for writing.
@@ -96,26 +96,26 @@ pub fn stat(path: &CStr) -> Result<f64> {
     }))
 }
 
-/// A file opened and closed.
+/// open and close.
 pub fn open_close(path: &CStr) -> Result<f64> {
     drop(open(path, libc::O_RDONLY)?);
     Ok(measure(100, || {
-        // The first one worked.
+        // Ignore the result: the first call succeeded.
         let _ = open(path, libc::O_RDONLY);
     }))
 }
 
-/// 4 KiB from the start of a file.
+/// pread of 4 KiB from the start of a file.
 pub fn read_4k(path: &CStr) -> Result<f64> {
     read(path, PAGE)
 }
 
-/// 64 KiB from the start of a file.
+/// pread of 64 KiB from the start of a file.
 pub fn read_64k(path: &CStr) -> Result<f64> {
     read(path, 64 << 10)
 }
 
-/// `size` bytes from the start of a file.
+/// pread of `size` bytes from the start of a file.
 fn read(path: &CStr, size: usize) -> Result<f64> {
     let file = open(path, libc::O_RDONLY)?;
     let (fd, mut buffer) = (file.as_raw_fd(), vec![0_u8; size]);

@@ -60,7 +60,7 @@ fn touch_fresh(bytes: usize) -> Result<()> {
 pub fn touch() -> Result<f64> {
     touch_fresh(AREA)?;
     Ok(measure(1, || {
-        // The first one worked.
+        // Ignore the result: the first call succeeded.
         let _ = touch_fresh(AREA);
     }) / (AREA / PAGE) as f64)
 }
@@ -69,7 +69,7 @@ pub fn touch() -> Result<f64> {
 pub fn touch_1m() -> Result<f64> {
     touch_fresh(1 << 20)?;
     Ok(measure(1, || {
-        // The first one worked.
+        // Ignore the result: the first call succeeded.
         let _ = touch_fresh(1 << 20);
     }))
 }
@@ -100,12 +100,12 @@ pub fn touch_64m() -> Result<Vec<f64>> {
     Ok(costs)
 }
 
-/// The first store to a page of a private mapping of a file, in an order without a pattern; mapping and unmapping included.
+/// The first store to a page of a private file mapping, in a random-like order; including mmap and munmap.
 pub fn private_write(path: &CStr) -> Result<f64> {
     let file = open(path, libc::O_RDONLY)?;
     let pages = std::fs::metadata(path.to_str()?)?.len() as usize / PAGE;
     ensure!(pages > 1, "the file is too small");
-    // A step without a common factor with the count visits each page once.
+    // A step that is coprime to the number of pages visits each page once.
     let step = (pages * 5 / 8..).find(|step| gcd(*step, pages) == 1).unwrap_or(1);
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
     let mut failed = false;
@@ -135,7 +135,8 @@ fn gcd(a: usize, b: usize) -> usize {
     a
 }
 
-/// A thread's stack as C libraries make it: 8 MiB mapped, all but a guard page opened, three pages touched, unmapped.
+/// A thread's stack as C libraries create it: 8 MiB mmap, mprotect of all but a guard page, stores to three pages,
+/// munmap.
 pub fn thread_stack() -> Result<f64> {
     const SIZE: usize = 8 << 20;
     let mut failed = false;

@@ -1,4 +1,4 @@
-//! The programs that are measured. Each runs for a tenth of a second and prints nanoseconds per operation.
+//! The workloads. Each runs for a tenth of a second and prints nanoseconds per operation.
 
 mod compute;
 mod files;
@@ -27,11 +27,11 @@ pub use files::FILES;
 pub struct Options {
     /// The workload
     pub name: String,
-    /// What it works on
+    /// Argument of the workload
     pub argument: Option<String>,
 }
 
-/// Runs a workload and prints what it measured.
+/// Runs a workload and prints the result.
 pub fn run(options: &Options) -> Result<()> {
     let path = || -> Result<CString> {
         Ok(CString::new(options.argument.as_deref().context("the workload needs an argument")?)?)
@@ -114,7 +114,7 @@ fn measure(batch: u32, mut operation: impl FnMut()) -> f64 {
     }
 }
 
-/// Runs a shell command twice; its output goes through a pipe, as it usually does.
+/// Runs a shell command twice, with its output in a pipe.
 fn command(line: &str) -> Result<()> {
     for _ in 0..2 {
         let start = Instant::now();
@@ -135,7 +135,7 @@ fn command(line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a shell script that prints what it measured. `SCRATCH` is a new directory, removed whatever becomes of the script.
+/// Runs a shell script that prints its result. `SCRATCH` is a new directory, removed in any case.
 fn script(script: &str) -> Result<()> {
     let scratch = std::env::temp_dir().join(format!("hull-bench-script-{}", std::process::id()));
     std::fs::create_dir(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;

@@ -8,12 +8,12 @@ use anyhow::Result;
 use super::measure;
 use super::wake::{answer, exchange, process, reap};
 
-/// Bytes that are sent and received at a time in a stream.
+/// Size of a send or receive of a stream, in bytes.
 const BLOCK: usize = 64 << 10;
-/// KiB that are received between two readings of the clock.
+/// KiB received between two clock readings.
 const ROUND: usize = 1024;
 
-/// A connection with itself: both ends.
+/// Both ends of a loopback connection.
 fn pair() -> Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -23,7 +23,7 @@ fn pair() -> Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-/// Runs `body` beside the caller with the other end of a connection: in a thread or in a process.
+/// Runs `body` with the other end of a connection, in a thread or in a process.
 fn beside(in_process: bool, body: fn(&TcpStream), measured: impl FnOnce(&TcpStream) -> Result<f64>) -> Result<f64> {
     let (own, theirs) = pair()?;
     if in_process {
@@ -41,7 +41,7 @@ fn beside(in_process: bool, body: fn(&TcpStream), measured: impl FnOnce(&TcpStre
     let thread = std::thread::spawn(move || body(&theirs));
     let cost = measured(&own);
     drop(own);
-    // The thread has nothing to report.
+    // The thread has no result.
     let _ = thread.join();
     cost
 }
@@ -75,7 +75,7 @@ pub fn tcp_stream(in_process: bool) -> Result<f64> {
     beside(in_process, send, receive)
 }
 
-/// A connection that is made, accepted and closed, by one thread.
+/// connect, accept and close, in one thread.
 pub fn tcp_connect() -> Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! What a second worker adds: the same operation in one worker and in several at once, each on objects of its own.
+//! Speed-up by more workers: the same operation in one worker and in several, each on separate objects.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::wake::{process, reap};
 use super::{check, compute, files, memory, processes, system_calls};
 
-/// Most workers of one measurement.
+/// Maximum number of workers.
 const MOST: usize = 16;
 
-/// What workers run beside each other.
+/// Kinds of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Processes,
@@ -43,7 +43,7 @@ impl Shared {
     }
 }
 
-/// Operations per nanosecond of `count` workers together.
+/// Total operations per nanosecond of `count` workers.
 fn rate(kind: Kind, count: usize, operation: &str) -> Result<f64> {
     let shared = Shared::new()?;
     let work = |number: usize| {
@@ -60,7 +60,7 @@ fn rate(kind: Kind, count: usize, operation: &str) -> Result<f64> {
         Kind::Processes => {
             let children: Vec<_> = (0..count).map(|number| process(|| work(number))).collect();
             if children.iter().any(Result::is_err) {
-                // Those that were made must not wait for the others.
+                // Release the workers that were started.
                 shared.ready.store(count as u32, Ordering::SeqCst);
             }
             children.iter().flatten().copied().for_each(reap);
@@ -99,7 +99,7 @@ fn cost(operation: &str) -> Result<f64> {
     })
 }
 
-/// `OPERATION,processes|threads,WORKERS`: the rate of that many workers through the rate of one.
+/// `OPERATION,processes|threads,WORKERS`: the rate of that many workers divided by the rate of one.
 pub fn gain(description: &str) -> Result<f64> {
     let mut words = description.split(',');
     let (operation, kind, workers) = (words.next(), words.next(), words.next());

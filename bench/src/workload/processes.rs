@@ -1,4 +1,4 @@
-//! Processes and threads that come and go.
+//! Creation and end of processes and threads.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -28,7 +28,7 @@ pub fn fork_exit() -> Result<f64> {
     let child = || unsafe { libc::_exit(0) };
     fork_and_wait(child)?;
     Ok(measure(1, || {
-        // The first one worked.
+        // Ignore the result: the first call succeeded.
         let _ = fork_and_wait(child);
     }))
 }
@@ -43,7 +43,7 @@ pub fn fork_exec(program: &CStr) -> Result<f64> {
     };
     anyhow::ensure!(fork_and_wait(child)? == 0, "the program does not run");
     Ok(measure(1, || {
-        // The first one worked.
+        // Ignore the result: the first call succeeded.
         let _ = fork_and_wait(child);
     }))
 }
@@ -51,18 +51,18 @@ pub fn fork_exec(program: &CStr) -> Result<f64> {
 /// A thread that ends at once.
 pub fn thread_create() -> f64 {
     measure(1, || {
-        // A thread that does nothing does not panic.
+        // An empty thread does not panic.
         let _ = std::thread::spawn(|| ()).join();
     })
 }
 
-/// A hundred threads that are made one after the other and then joined, per thread.
+/// A hundred threads that are created one after the other and then joined, per thread.
 pub fn threads_100() -> f64 {
     const COUNT: usize = 100;
     measure(1, || {
         let threads: Vec<_> = (0..COUNT).map(|_| std::thread::spawn(|| ())).collect();
         for thread in threads {
-            // A thread that does nothing does not panic.
+            // An empty thread does not panic.
             let _ = thread.join();
         }
     }) / COUNT as f64

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::{check, measure};
 
-/// Calls between two readings of the clock.
+/// Calls between two clock readings.
 pub const BATCH: u32 = 2000;
 
 /// Opens a file.
@@ -48,7 +48,7 @@ pub fn clock_gettime() -> f64 {
     })
 }
 
-/// A wake of a futex without waiters.
+/// futex wake without waiters.
 pub fn futex_wake() -> f64 {
     let word = 0_u32;
     measure(BATCH, || {
@@ -57,19 +57,19 @@ pub fn futex_wake() -> f64 {
     })
 }
 
-/// A byte through a pipe, by one thread.
+/// A byte through a pipe, in one thread.
 pub fn pipe_self() -> Result<f64> {
     let (from, to) = std::io::pipe()?;
     through(from, to)
 }
 
-/// A byte through a pair of AF_UNIX sockets, by one thread.
+/// A byte through a pair of AF_UNIX sockets, in one thread.
 pub fn unix_self() -> Result<f64> {
     let (from, to) = std::os::unix::net::UnixStream::pair()?;
     through(from, to)
 }
 
-/// A byte written to `to` and read from `from`.
+/// Writes a byte to `to` and reads it from `from`.
 fn through(mut from: impl Read, mut to: impl Write) -> Result<f64> {
     let mut failed = Ok(());
     let cost = measure(BATCH, || {
@@ -82,7 +82,7 @@ fn through(mut from: impl Read, mut to: impl Write) -> Result<f64> {
     Ok(cost)
 }
 
-/// A wait for events of which one is there already.
+/// epoll_wait with a ready event.
 pub fn epoll_ready() -> Result<f64> {
     let (from, mut to) = std::io::pipe()?;
     to.write_all(&[1])?;

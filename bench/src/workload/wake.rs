@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use super::{check, measure};
 
-/// Sends a byte and waits for the answer, again and again.
+/// Sends a byte and waits for the answer, in a loop.
 pub(super) fn exchange(mut to: impl Write, mut from: impl Read) -> Result<f64> {
     let mut failed = Ok(());
     let cost = measure(10, || {
@@ -24,7 +24,7 @@ pub(super) fn exchange(mut to: impl Write, mut from: impl Read) -> Result<f64> {
     Ok(cost)
 }
 
-/// Answers each byte until there are no more.
+/// Answers each byte until the end of the stream.
 pub(super) fn answer(mut from: impl Read, mut to: impl Write) {
     let mut byte = [0];
     while matches!(from.read(&mut byte), Ok(1)) && to.write_all(&byte).is_ok() {}
@@ -66,7 +66,7 @@ pub fn pipe() -> Result<f64> {
     cost
 }
 
-/// Binds this process to one processor, and what it starts.
+/// Pins this process and its children to one processor.
 fn bind() -> Result<()> {
     // SAFETY: the set is valid; a set of all zeros is one without processors.
     unsafe {
@@ -80,13 +80,13 @@ fn bind() -> Result<()> {
     Ok(())
 }
 
-/// The same with both on one processor.
+/// The same with both processes on one processor.
 pub fn switch() -> Result<f64> {
     bind()?;
     pipe()
 }
 
-/// The part of it that a guest can't avoid: two changes of the page tables.
+/// The lower bound for a guest: two switches of page tables.
 pub fn switch_bare() -> Result<f64> {
     bind()?;
     Ok(monitor::switch_cost(&monitor::kvm::open()?)?.as_nanos() as f64)
@@ -99,7 +99,7 @@ pub fn pipe_threads() -> Result<f64> {
     let (from_thread, out_thread) = std::io::pipe()?;
     let thread = std::thread::spawn(move || answer(in_thread, out_thread));
     let cost = exchange(to_thread, from_thread);
-    // The thread has nothing to report.
+    // The thread has no result.
     let _ = thread.join();
     cost
 }
@@ -114,8 +114,7 @@ fn batch(mut operation: impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-/// A page whose permissions change and come back, after which the processor has forgotten its translations, in a pod by
-/// way of its host.
+/// A page whose permissions are changed and restored, which flushes the TLB, in a pod through its host.
 struct Forgetful(*mut libc::c_void);
 
 // SAFETY: the page is not accessed after it was made.
@@ -143,8 +142,8 @@ impl Forgetful {
     }
 }
 
-/// [`pipe_threads`] where each thread finds its caches as a switch between processes leaves them: before each answer its
-/// translations are forgotten. Without the time that this takes by itself.
+/// [`pipe_threads`] with the TLB flushed before each answer, as after a switch between processes. Excludes the time of
+/// the flush itself.
 pub fn pipe_threads_cold() -> Result<f64> {
     bind()?;
     let (mut in_thread, mut to_thread) = std::io::pipe()?;
@@ -168,7 +167,7 @@ pub fn pipe_threads_cold() -> Result<f64> {
             failed = Err(error);
         }
     };
-    // A small difference of two long times: the best of many short batches, in turn.
+    // The result is a small difference of two long times: take the best of many short, alternating batches.
     let mut best = [Duration::MAX; 2];
     for _ in 0..ROUNDS {
         best[0] = best[0].min(batch(|| own.forget()));
@@ -176,20 +175,20 @@ pub fn pipe_threads_cold() -> Result<f64> {
     }
     failed?;
     drop(to_thread);
-    // The thread has nothing to report.
+    // The thread has no result.
     let _ = thread.join();
     let [forgetting, both] = best.map(|time| time.as_nanos() as f64 / f64::from(BATCH));
     Ok((both - 2.0 * forgetting).max(0.0))
 }
 
-/// Gives way to others until the process ends.
+/// Calls sched_yield until the end of the process.
 fn give_way(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         std::thread::yield_now();
     }
 }
 
-/// Gives way to another thread and comes back, on one processor.
+/// sched_yield to another thread and back, on one processor.
 pub fn yield_threads() -> Result<f64> {
     bind()?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -199,12 +198,12 @@ pub fn yield_threads() -> Result<f64> {
     });
     let cost = measure(100, std::thread::yield_now);
     stop.store(true, Ordering::Relaxed);
-    // The thread has nothing to report.
+    // The thread has no result.
     let _ = thread.join();
     Ok(cost)
 }
 
-/// Gives way to another process and comes back, on one processor.
+/// sched_yield to another process and back, on one processor.
 pub fn yield_processes() -> Result<f64> {
     bind()?;
     let pid = process(|| give_way(&AtomicBool::new(false)))?;
@@ -221,7 +220,7 @@ pub fn unix_threads() -> Result<f64> {
     let thread = std::thread::spawn(move || answer(&theirs, &theirs));
     let cost = exchange(&own, &own);
     drop(own);
-    // The thread has nothing to report.
+    // The thread has no result.
     let _ = thread.join();
     cost
 }
@@ -241,7 +240,7 @@ pub fn unix_processes() -> Result<f64> {
     cost
 }
 
-/// Two threads that take turns.
+/// Two threads that alternate with a condition variable.
 pub fn threads() -> f64 {
     let shared = Arc::new((Mutex::new(false), Condvar::new(), AtomicBool::new(false)));
     let other = {
@@ -272,12 +271,12 @@ pub fn threads() -> f64 {
         stop.store(true, Ordering::Relaxed);
         changed.notify_one();
     }
-    // The thread has nothing to report.
+    // The thread has no result.
     let _ = other.join();
     cost
 }
 
-/// The lock; a panic while it was held would have ended the program.
+/// Takes the lock; a panic while it was held would have ended the program.
 fn lock(turn: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
     turn.lock().unwrap_or_else(|error| error.into_inner())
 }

@@ -1,4 +1,4 @@
-//! Files that are made and written.
+//! Creating and writing files.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -49,7 +49,7 @@ pub fn small(directory: &CStr, size: usize) -> Result<f64> {
     Ok(elapsed.as_nanos() as f64 / count as f64)
 }
 
-/// Files made, written, closed and removed one after the other, per file.
+/// Create, write, close and unlink files, per file.
 pub fn create_unlink(directory: &CStr) -> Result<f64> {
     let names = (0..FILES).map(|number| file_in(directory, &format!("file-{number}")));
     let names = names.collect::<Result<Vec<CString>>>()?;
@@ -73,7 +73,7 @@ pub fn append_4(directory: &CStr) -> Result<f64> {
         if check(i64::from(unsafe { libc::fork() }))? == 0 {
             let log = open(&path, libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND);
             let done = log.and_then(|log| (0..LINES).try_for_each(|_| write(log.as_raw_fd(), &[b'x'; LINE])));
-            // SAFETY: ends the child without what the parent would do at its end; descriptors are closed.
+            // SAFETY: ends the child without running the parent's exit handlers; descriptors are closed.
             unsafe { libc::_exit(i32::from(done.is_err())) };
         }
     }
@@ -90,7 +90,7 @@ pub fn append_4(directory: &CStr) -> Result<f64> {
     Ok(elapsed.as_nanos() as f64 / (PROCESSES * LINES) as f64)
 }
 
-/// The first line of `commands`, in ns; the second one cleans up.
+/// Time of the first line of `commands`, in ns; the second line cleans up.
 pub fn once(commands: &str) -> Result<f64> {
     let (line, clean) = commands.split_once('\n').context("there are two commands")?;
     let shell = |line: &str| -> Result<()> {

@@ -1,8 +1,8 @@
 //! Classic BPF: checking and running programs, over `struct seccomp_data` (seccomp(2)) and over packets
 //! (`SO_ATTACH_FILTER`, socket(7)), which differ in what they may load.
 //!
-//! A program is checked once ([`Program::new`]); a checked one always ends and never reads what it did not
-//! write. The rules are those of Linux's `bpf_check_classic` and `seccomp_check_filter`.
+//! A program is checked once ([`Program::new`]); a checked program always terminates and never reads uninitialised
+//! scratch memory. The rules are those of Linux's `bpf_check_classic` and `seccomp_check_filter`.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -12,7 +12,7 @@ pub mod seccomp;
 #[cfg(test)]
 mod tests;
 
-/// Most instructions of a program.
+/// Maximum number of instructions of a program.
 pub const MAX_LEN: usize = 4096;
 /// Words of scratch memory.
 const MEMORY: usize = 16;
@@ -26,7 +26,7 @@ const ALU: u16 = 4;
 const JMP: u16 = 5;
 const RET: u16 = 6;
 const MISC: u16 = 7;
-/// Sizes of loads: a word is 0.
+/// Sizes of loads; a word is 0.
 const HALF: u16 = 8;
 const BYTE: u16 = 0x10;
 const IMM: u16 = 0;
@@ -69,7 +69,7 @@ const ALU_NEG: u16 = ALU | NEG;
 /// `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// Opcode.
     pub code: u16,
     /// Instructions to skip if a comparison holds.
     pub jt: u8,
@@ -80,12 +80,12 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// From the word as it lies in memory.
+    /// Decodes the word as stored in memory.
     pub const fn from_raw(raw: u64) -> Self {
         Self { code: raw as u16, jt: (raw >> 16) as u8, jf: (raw >> 24) as u8, k: (raw >> 32) as u32 }
     }
 
-    /// Whether its kind, operand and place (`left` instructions follow) are allowed in programs over `D`.
+    /// Whether opcode, operand and position (`left` instructions follow) are allowed in programs over `D`.
     fn is_valid<D: Data>(&self, left: usize) -> bool {
         let k = self.k as usize;
         match self.code {
@@ -111,18 +111,18 @@ impl Instruction {
     }
 }
 
-/// What programs of one kind look at.
+/// Input of a kind of programs.
 pub trait Data {
-    /// Whether they may compute remainders.
+    /// Whether BPF_MOD is allowed.
     const HAS_MOD: bool;
 
-    /// Whether they may have this load of the data.
+    /// Whether this load of the data is allowed.
     fn allows(load: &Instruction) -> bool;
 
     /// Its length in bytes.
     fn length(&self) -> u32;
 
-    /// What an allowed load gives, with the index register `x`. `None` ends the program with 0.
+    /// Result of an allowed load, with the index register `x`. `None` ends the program with 0.
     fn load(&self, load: &Instruction, x: u32) -> Option<u32>;
 }
 
@@ -134,7 +134,7 @@ pub struct Program<D> {
 }
 
 impl<D: Data> Program<D> {
-    /// `None` if Linux would refuse it.
+    /// Checks a program; `None` if Linux would reject it.
     pub fn new(instructions: Vec<Instruction>) -> Option<Self> {
         let len = instructions.len();
         if len == 0 || len > MAX_LEN {
@@ -151,7 +151,7 @@ impl<D: Data> Program<D> {
         self.instructions.len()
     }
 
-    /// What it returns for `data`; 0 also after a load that failed and a division by zero.
+    /// Runs the program on `data`; returns 0 after a failed load or a division by zero.
     pub fn run(&self, data: &D) -> u32 {
         self.execute(data).unwrap_or(0)
     }
@@ -159,7 +159,7 @@ impl<D: Data> Program<D> {
     fn execute(&self, data: &D) -> Option<u32> {
         let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY]);
         let mut at = 0;
-        // Jumps lead forward only, so this ends; and the last instruction returns.
+        // Terminates: jumps go forward only, and the last instruction returns.
         loop {
             let i = self.instructions.get(at)?;
             at += 1;
@@ -203,7 +203,7 @@ const fn holds(code: u16, a: u32, operand: u32) -> bool {
     }
 }
 
-/// The result of an operation on numbers. `None`: a division by zero.
+/// Result of an arithmetic operation. `None`: a division by zero.
 fn compute(code: u16, a: u32, operand: u32) -> Option<u32> {
     Some(match code & !X & !7 {
         ADD => a.wrapping_add(operand),
@@ -219,9 +219,9 @@ fn compute(code: u16, a: u32, operand: u32) -> Option<u32> {
     })
 }
 
-/// Whether every load from scratch memory follows a store there on each path. `None` without memory.
+/// Whether a store precedes every load from scratch memory on each path. `None`: out of memory.
 fn loads_follow_stores(instructions: &[Instruction]) -> Option<bool> {
-    // Words that are written on all paths to an instruction that is jumped to.
+    // Words that all paths to a jump target have written.
     let mut at_target = Vec::new();
     at_target.try_reserve_exact(instructions.len()).ok()?;
     at_target.resize(instructions.len(), u16::MAX);

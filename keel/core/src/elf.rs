@@ -1,7 +1,7 @@
 //! ELF64 executables for x86-64, as execve(2) needs them; elf(5).
 //!
-//! Works on bytes that anybody may have written: nothing here panics, and what [`Image`] says is
-//! consistent (ranges don't overflow, stay below the limit given, and loadable segments are sorted).
+//! The input is untrusted: no code here panics, and an [`Image`] is consistent (ranges don't overflow and stay below
+//! the given limit, and loadable segments are sorted).
 
 use alloc::vec::Vec;
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ mod tests;
 pub const HEADER_SIZE: usize = 64;
 /// Bytes of one program header.
 pub const PROGRAM_HEADER_SIZE: usize = 56;
-/// Longest path of an interpreter, its terminator included.
+/// Longest path of an interpreter, including its terminator.
 pub const PATH_MAX: u64 = 4096;
 const PAGE: u64 = 4096;
 
@@ -28,7 +28,7 @@ const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 
-/// Whether the file fixes its addresses.
+/// Whether the addresses are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ET_EXEC: linked to its addresses.
@@ -51,7 +51,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a file's first bytes. ENOEXEC if they are not an x86-64 ELF executable.
+    /// Parses the beginning of a file. ENOEXEC if it is not an x86-64 ELF executable.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let bytes: &[u8; HEADER_SIZE] = bytes.first_chunk().ok_or(Errno::ENOEXEC)?;
         // Magic, 64-bit class, little-endian, version 1.
@@ -65,7 +65,7 @@ impl Header {
         };
         let table_count = u16_at(bytes, 56);
         let table_bytes = usize::from(table_count) * PROGRAM_HEADER_SIZE;
-        // Linux's bound on the table: 64 KiB.
+        // Linux's limit of the table: 64 KiB.
         if usize::from(u16_at(bytes, 54)) != PROGRAM_HEADER_SIZE || table_count == 0 || table_bytes > 0x1_0000 {
             return Err(Errno::ENOEXEC);
         }
@@ -116,7 +116,7 @@ impl Segment {
     }
 }
 
-/// What the program headers say.
+/// The parsed program headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The file header.
@@ -125,21 +125,20 @@ pub struct Image {
     pub segments: SmallVec<[Segment; 6]>,
     /// File offset and bytes of the interpreter's path with its terminator.
     pub interpreter: Option<(u64, usize)>,
-    /// What PT_GNU_STACK asks for; `None` without one.
+    /// The flags of PT_GNU_STACK; `None` without one.
     pub exec_stack: Option<bool>,
     /// Address of the program headers in memory, if a segment holds them (AT_PHDR).
     pub table_addr: Option<u64>,
-    /// What the load bias is a multiple of: the largest alignment of a segment, a power of two of at
-    /// least a page.
+    /// Alignment of the load bias: the largest alignment of a segment, a power of two of at least a page.
     pub align: u64,
 }
 
 impl Image {
     /// Checks the program headers. `limit` is the first address that a program can't use.
     ///
-    /// ENOEXEC: the table is cut short, a bad interpreter path. EINVAL: nothing to load, a segment that
-    /// is shorter in memory than in the file, out of range, out of order or overlapping, an offset that
-    /// does not match its address, an entry point out of range. ENOMEM: more than can be mapped.
+    /// ENOEXEC: a truncated table, a bad interpreter path. EINVAL: no loadable segment, a segment that is shorter in
+    /// memory than in the file, out of range, out of order or overlapping, an offset that does not match its address,
+    /// an entry point out of range. ENOMEM: more than can be mapped.
     pub fn parse(header: Header, table: &[u8], limit: u64) -> Result<Self> {
         if table.len() < header.table_len() {
             return Err(Errno::ENOEXEC);
@@ -168,7 +167,7 @@ impl Image {
                         exec: flags & PF_X != 0,
                     };
                     image.add_segment(segment, limit)?;
-                    // Linux ignores what is no power of two; beyond 1 GiB nothing could be placed.
+                    // Linux ignores values that are not a power of two; more than 1 GiB could not be mapped.
                     let align = u64_at(entry, 48);
                     if align.is_power_of_two() && align <= 1 << 30 {
                         image.align = image.align.max(align);
@@ -184,7 +183,7 @@ impl Image {
                 _ => {}
             }
         }
-        // An entry point that leads nowhere is found out by the program, as on Linux.
+        // As on Linux, an unmapped entry point makes the program fault.
         if image.segments.is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -209,8 +208,8 @@ impl Image {
         if s.offset.checked_add(s.file_len).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::EINVAL);
         }
-        // Linux maps segments in file order, later ones over earlier ones; the ELF specification
-        // wants them ascending, and every linker writes them so. Bytes of two may share a page.
+        // Linux maps segments in file order, later ones over earlier ones; the ELF specification requires ascending
+        // order, which every linker produces. Two segments may share a page.
         if self.segments.last().is_some_and(|prev| prev.addr + prev.mem_len > s.addr) {
             return Err(Errno::EINVAL);
         }

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 const WORD: usize = u64::BITS as usize;
 
-/// A growing bitmap with a summary: bit `w` of the summary says that word `w` is full, so that the
-/// lowest free number among thousands is found with a few word scans.
+/// A growing bitmap with a summary: bit `w` of the summary says that word `w` is full, so that a few word scans find
+/// the lowest free number among thousands.
 #[derive(Clone, Debug, Default)]
 pub struct FdSet {
     words: Vec<u64>,
@@ -23,7 +23,7 @@ impl FdSet {
         self.words.get(n / WORD).is_some_and(|w| w & (1 << (n % WORD)) != 0)
     }
 
-    /// Makes room for `n`: whether there is memory for it.
+    /// Reserves memory for `n`; `false`: out of memory.
     pub fn try_reserve(&mut self, n: usize) -> bool {
         fn grow(list: &mut Vec<u64>, len: usize) -> bool {
             let more = len.saturating_sub(list.len());
@@ -37,7 +37,7 @@ impl FdSet {
         grow(&mut self.words, word + 1) && grow(&mut self.full, word / WORD + 1)
     }
 
-    /// A copy; `None` if there is no memory for it.
+    /// Copies the set; `None`: out of memory.
     pub fn try_clone(&self) -> Option<Self> {
         let copy = |list: &Vec<u64>| {
             let mut copy = Vec::new();
@@ -48,17 +48,17 @@ impl FdSet {
         Some(Self { words: copy(&self.words)?, full: copy(&self.full)? })
     }
 
-    /// How many are in the set.
+    /// Number of members.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Adds `n`. Takes memory unless there is room for it.
+    /// Adds `n`. Allocates unless there is room.
     pub fn insert(&mut self, n: usize) {
         let word = n / WORD;
         if word >= self.words.len() {
@@ -71,7 +71,7 @@ impl FdSet {
         }
     }
 
-    /// Takes `n` out.
+    /// Removes `n`.
     pub fn remove(&mut self, n: usize) {
         let word = n / WORD;
         if let Some(bits) = self.words.get_mut(word) {
@@ -80,7 +80,7 @@ impl FdSet {
         }
     }
 
-    /// Adds or takes out.
+    /// Adds or removes `n`.
     pub fn set(&mut self, n: usize, present: bool) {
         if present { self.insert(n) } else { self.remove(n) }
     }
@@ -127,7 +127,7 @@ impl FdSet {
         })
     }
 
-    /// Takes everything out.
+    /// Removes all members.
     pub fn clear(&mut self) {
         self.words.clear();
         self.full.clear();

@@ -1,4 +1,4 @@
-//! Pure algorithms of keel, tested on the host.
+//! Algorithms of keel without hardware access, tested on the host.
 #![no_std]
 
 extern crate alloc;

@@ -1,12 +1,12 @@
-//! A queue whose memory comes in pieces of at most a page: it grows where nothing large can be allocated and no error can
-//! be returned, however long it gets.
+//! A queue in pieces of at most a page: it can grow to any length without large allocations, where no error can be
+//! returned.
 
 use alloc::collections::{LinkedList, VecDeque};
 
-/// Bytes of a piece at most.
+/// Maximum size of a piece in bytes.
 const PIECE: usize = 4096;
 
-/// A queue. One of up to a page is a [`VecDeque`]; of longer ones, the rest is in further pieces, none of which is empty.
+/// A queue. Up to a page it is a [`VecDeque`]; the rest of a longer queue is in further pieces, which are never empty.
 #[derive(Debug)]
 pub struct Pieces<T> {
     first: VecDeque<T>,
@@ -20,7 +20,7 @@ impl<T> Default for Pieces<T> {
 }
 
 impl<T> Pieces<T> {
-    /// Items of a piece: a power of two, as capacities are.
+    /// Items per piece: a power of two, as capacities are.
     const MOST: usize = {
         let items = PIECE / if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
         assert!(items >= 4, "items are small");
@@ -59,7 +59,7 @@ impl<T> Pieces<T> {
         self.more.back_mut().unwrap_or(&mut self.first)
     }
 
-    /// Takes the first item.
+    /// Removes the first item.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
         let item = self.first.pop_front()?;
@@ -69,7 +69,7 @@ impl<T> Pieces<T> {
         Some(item)
     }
 
-    /// Takes the last item.
+    /// Removes the last item.
     pub fn pop_back(&mut self) -> Option<T> {
         let Some(last) = self.more.back_mut() else { return self.first.pop_back() };
         let item = last.pop_back();
@@ -79,17 +79,17 @@ impl<T> Pieces<T> {
         item
     }
 
-    /// Whether the next item needs no memory.
+    /// Whether the next item needs no allocation.
     #[inline]
     pub fn has_room(&self) -> bool {
         let last = self.more.back().unwrap_or(&self.first);
         last.len() < last.capacity().min(Self::MOST)
     }
 
-    /// Adds an item at the end if there is memory for it; gives it back otherwise.
+    /// Adds an item at the end; returns it if out of memory.
     pub fn try_push_back(&mut self, item: T) -> Result<(), T> {
         let last = self.more.back().unwrap_or(&self.first);
-        // A new piece also needs its place in the list, which is small.
+        // A new piece also needs a slot in the list, which is small.
         if last.len() == last.capacity() && VecDeque::<T>::new().try_reserve(Self::MOST).is_err() {
             return Err(item);
         }
@@ -97,14 +97,14 @@ impl<T> Pieces<T> {
         Ok(())
     }
 
-    /// After the first piece lost its items.
+    /// Moves a piece to the front when the first piece is empty.
     fn refill(&mut self) {
         if let Some(next) = self.more.pop_front() {
             self.first = next;
         }
     }
 
-    /// Adds the items of another queue, which is empty afterwards.
+    /// Moves all items of another queue to the end.
     pub fn append(&mut self, other: &mut Self) {
         while let Some(item) = other.pop_front() {
             self.push_back(item);
@@ -121,7 +121,7 @@ impl<T> Pieces<T> {
         self.more.back().unwrap_or(&self.first).back()
     }
 
-    /// The item that `index` come before.
+    /// The item at `index`.
     pub fn get(&self, mut index: usize) -> Option<&T> {
         for piece in self.pieces() {
             if index < piece.len() {
@@ -132,7 +132,7 @@ impl<T> Pieces<T> {
         None
     }
 
-    /// Takes the item out that `index` come before.
+    /// Removes the item at `index`.
     pub fn remove(&mut self, mut index: usize) -> Option<T> {
         for piece in core::iter::once(&mut self.first).chain(&mut self.more) {
             if index < piece.len() {
@@ -145,7 +145,7 @@ impl<T> Pieces<T> {
         None
     }
 
-    /// Keeps the items for which `keep` holds.
+    /// Retains the items for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for piece in core::iter::once(&mut self.first).chain(&mut self.more) {
             piece.retain(&mut keep);
@@ -171,7 +171,7 @@ impl<T> Pieces<T> {
         self.pieces().flatten()
     }
 
-    /// The items, to be changed.
+    /// Mutable references to the items.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         core::iter::once(&mut self.first).chain(&mut self.more).flatten()
     }
@@ -186,7 +186,7 @@ impl<T> IntoIterator for Pieces<T> {
     }
 }
 
-/// Takes the items out, from the first one on.
+/// Iterator that removes the items from the front.
 #[derive(Debug)]
 pub struct IntoIter<T>(Pieces<T>);
 
@@ -202,7 +202,7 @@ impl<T> Iterator for IntoIter<T> {
 mod tests {
     use super::*;
 
-    /// A queue does what a [`VecDeque`] does, over several pieces.
+    /// Behaves like a [`VecDeque`], over several pieces.
     #[test]
     fn is_a_queue() {
         let (mut queue, mut model) = (Pieces::<u64>::new(), VecDeque::new());

@@ -1,6 +1,6 @@
-//! The ring of page pieces inside a pipe. Only bookkeeping: the owner moves the bytes.
+//! The ring of page pieces in a pipe. Only bookkeeping: the owner copies the bytes.
 //!
-//! Generic over the page handle, so that it is tested without memory.
+//! Generic over the page handle, so that tests need no page frames.
 
 use alloc::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use alloc::collections::VecDeque;
 pub const PAGE: usize = 4096;
 /// Slots of a new pipe (64 KiB), pipe(7).
 pub const DEFAULT_SLOTS: usize = 16;
-/// Most slots (1 MiB: `/proc/sys/fs/pipe-max-size`).
+/// Maximum number of slots (1 MiB: `/proc/sys/fs/pipe-max-size`).
 pub const MAX_SLOTS: usize = 256;
 
-/// Bytes `start .. start + len` of a page.
+/// The bytes `start .. start + len` of a page.
 #[derive(Clone, Debug)]
 pub struct Piece<P> {
     /// The page.
@@ -20,10 +20,9 @@ pub struct Piece<P> {
     pub start: usize,
     /// Bytes.
     pub len: usize,
-    /// A later write may be added behind these bytes: the page is the pipe's own and this is no
-    /// packet.
+    /// A later write may append to these bytes: the pipe owns the page and this is no packet.
     pub mergeable: bool,
-    /// A read takes no more than this piece and drops the rest of it (`O_DIRECT`).
+    /// A read returns at most this piece and discards the rest of it (`O_DIRECT`).
     pub packet: bool,
 }
 
@@ -42,27 +41,27 @@ impl<P> Default for PipeRing<P> {
 }
 
 impl<P> PipeRing<P> {
-    /// An empty ring that allocates nothing before more slots are asked for.
+    /// An empty ring; allocates only when slots are added.
     pub fn with_room() -> Self {
         Self { pieces: VecDeque::with_capacity(DEFAULT_SLOTS), ..Self::default() }
     }
-    /// Most pieces.
+    /// Number of slots.
     pub fn slots(&self) -> usize {
         self.slots
     }
-    /// Pieces now.
+    /// Number of pieces.
     pub fn used(&self) -> usize {
         self.pieces.len()
     }
-    /// Bytes now (`FIONREAD`).
+    /// Number of bytes (`FIONREAD`).
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-    /// No piece.
+    /// Whether there is no piece.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
-    /// No free slot.
+    /// Whether there is no free slot.
     pub fn is_full(&self) -> bool {
         self.pieces.len() >= self.slots
     }
@@ -74,26 +73,26 @@ impl<P> PipeRing<P> {
     pub fn get(&self, index: usize) -> Option<&Piece<P>> {
         self.pieces.get(index)
     }
-    /// Page, first free byte and room behind the newest piece, if `len` bytes may be added there.
+    /// Page, first free byte and room behind the newest piece, if `len` bytes can be appended.
     pub fn merge_room(&self, len: usize) -> Option<(&P, usize)> {
         let last = self.pieces.back().filter(|p| p.mergeable)?;
         let end = last.start + last.len;
         (end + len <= PAGE).then_some((&last.page, end))
     }
-    /// The newest piece grew by `len` bytes.
+    /// Records that `len` bytes were appended to the newest piece.
     pub fn merged(&mut self, len: usize) {
         if let Some(last) = self.pieces.back_mut() {
             last.len += len;
             self.bytes += len;
         }
     }
-    /// Nothing more is added behind piece number `index`.
+    /// Forbids appending to piece number `index`.
     pub fn seal(&mut self, index: usize) {
         if let Some(piece) = self.pieces.get_mut(index) {
             piece.mergeable = false;
         }
     }
-    /// Adds a piece; gives it back if there is no slot.
+    /// Adds a piece; returns it if there is no slot.
     pub fn push(&mut self, piece: Piece<P>) -> Result<(), Piece<P>> {
         if self.is_full() {
             return Err(piece);
@@ -102,12 +101,12 @@ impl<P> PipeRing<P> {
         self.pieces.push_back(piece);
         Ok(())
     }
-    /// Puts a piece back in front, even beyond the slots.
+    /// Puts a piece back in front, even if all slots are in use.
     pub fn push_front(&mut self, piece: Piece<P>) {
         self.bytes += piece.len;
         self.pieces.push_front(piece);
     }
-    /// Takes `len` bytes off the oldest piece; returns its page when nothing is left of it.
+    /// Removes `len` bytes from the oldest piece; returns its page when the piece is empty.
     pub fn consume(&mut self, len: usize) -> Option<P> {
         let front = self.pieces.front_mut()?;
         let len = len.min(front.len);
@@ -116,7 +115,7 @@ impl<P> PipeRing<P> {
         front.len -= len;
         if front.len > 0 { None } else { self.pieces.pop_front().map(|p| p.page) }
     }
-    /// Takes the oldest piece off.
+    /// Removes the oldest piece.
     pub fn pop(&mut self) -> Option<Piece<P>> {
         let piece = self.pieces.pop_front()?;
         self.bytes -= piece.len;
@@ -130,7 +129,7 @@ impl<P> PipeRing<P> {
         }
         ok
     }
-    /// Forgets everything.
+    /// Removes all pieces.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.bytes = 0;

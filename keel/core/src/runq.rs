@@ -1,4 +1,4 @@
-//! Fair run queue: the thread that has had the least weighted processor time runs next.
+//! Fair run queue: the thread with the least virtual time (weighted processor time) runs next.
 #![expect(clippy::disallowed_types, reason = "`try_reserve` makes room for all threads")]
 
 use alloc::collections::BinaryHeap;
@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 /// Weight of nice 0.
 pub const WEIGHT_NICE_0: u32 = 1024;
 
-/// Weights of nice -20 to 19: each level is worth a factor of about 1.25, sched(7).
+/// Weights of nice -20 to 19: each level is a factor of about 1.25, sched(7).
 const WEIGHTS: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// Weight of a nice value; values out of range count as the nearest.
+/// Weight of a nice value, clamped to the range.
 pub fn weight(nice: i32) -> u32 {
     WEIGHTS[(nice.clamp(-20, 19) + 20) as usize]
 }
@@ -43,21 +43,21 @@ impl<T> PartialOrd for Entry<T> {
     }
 }
 impl<T> Ord for Entry<T> {
-    // Reversed: the heap's greatest is the one with the least time.
+    // Reversed, because the heap is a max-heap.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time, other.order).cmp(&(self.time, self.order))
     }
 }
 
-/// Threads that [`RunQueue::pop`] compares: with more in the queue, each is soon the first.
+/// Number of threads that [`RunQueue::pop`] compares; in a longer queue each soon becomes one of the first.
 const COMPARED: usize = 8;
 
-/// Runnable threads by virtual time, equal ones in the order of their arrival.
+/// Runnable threads by virtual time, FIFO among equal ones.
 #[derive(Debug)]
 pub struct RunQueue<T> {
     heap: BinaryHeap<Entry<T>>,
     order: u64,
-    /// Virtual time up to which the queue has got: never falls.
+    /// Minimum virtual time of the queue; monotonic.
     floor: u64,
 }
 
@@ -83,13 +83,13 @@ impl<T> RunQueue<T> {
         self.heap.is_empty()
     }
 
-    /// Makes room for so many threads in all; `false`: there is no memory for it.
+    /// Reserves memory for this many threads in all; `false`: out of memory.
     pub fn try_reserve(&mut self, threads: usize) -> bool {
         self.heap.try_reserve(threads.saturating_sub(self.heap.len())).is_ok()
     }
 
-    /// Adds a thread with its virtual time and returns the time it is queued with: one that slept
-    /// long is not owed more than `credit` ns against those that ran meanwhile.
+    /// Adds a thread with its virtual time and returns the time used: a thread that slept long gets at most `credit` ns
+    /// of advantage over those that ran.
     pub fn push(&mut self, value: T, time: u64, credit: u64) -> u64 {
         let time = time.max(self.floor.saturating_sub(credit));
         self.order += 1;
@@ -97,18 +97,18 @@ impl<T> RunQueue<T> {
         time
     }
 
-    /// Takes the thread with the least virtual time of those that may run, where `cost` adds to it what running the thread
-    /// costs more than another one; `None`: it may not run. Of those that may, only the first [`COMPARED`] are looked at.
+    /// Takes the allowed thread with the least sum of virtual time and `cost`, the extra cost of running that thread
+    /// here; `None`: not allowed. Compares only the first [`COMPARED`] allowed threads.
     pub fn pop(&mut self, cost: impl Fn(&T) -> Option<u64>) -> Option<T> {
         let mut passed: SmallVec<[Entry<T>; COMPARED]> = SmallVec::new();
         let mut best: Option<(u64, Entry<T>)> = None;
         let mut compared = 0;
         while compared < COMPARED {
-            // What follows has no less virtual time.
+            // The rest has no less virtual time.
             if best.as_ref().zip(self.heap.peek()).is_some_and(|((total, _), next)| *total <= next.time) {
                 break;
             }
-            // Without memory for those that are passed over, the best so far is taken.
+            // Without memory for the skipped threads, take the best so far.
             if passed.try_reserve(1).is_err() {
                 break;
             }
@@ -129,7 +129,7 @@ impl<T> RunQueue<T> {
         Some(entry.value)
     }
 
-    /// The least virtual time of those in the queue that `may` run.
+    /// The least virtual time of the queued threads for which `may` returns true.
     pub fn least(&self, may: impl Fn(&T) -> bool) -> Option<u64> {
         match self.heap.peek() {
             Some(first) if !may(&first.value) => self.heap.iter().filter(|e| may(&e.value)).map(|e| e.time).min(),
@@ -137,7 +137,7 @@ impl<T> RunQueue<T> {
         }
     }
 
-    /// All queued threads, in no order.
+    /// All queued threads, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.heap.iter().map(|e| &e.value)
     }
@@ -180,7 +180,7 @@ mod tests {
         for v in 0..=COMPARED {
             q.push(char::from(b'a' + v as u8), 100 + v as u64, 0);
         }
-        // The last one costs nothing, but others that may run come before it.
+        // The last one has no cost, but other allowed threads come before it.
         let last = char::from(b'a' + COMPARED as u8);
         assert_eq!(q.pop(|v| Some(if *v == last { 0 } else { 1000 })), Some('a'));
         assert_eq!((q.len(), q.pop(|v| (*v == last).then_some(0))), (COMPARED, Some(last)));

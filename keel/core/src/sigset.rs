@@ -62,7 +62,7 @@ impl SigSet {
     }
 }
 
-/// Pending signals, each with what came along with it.
+/// Pending signals with their siginfo.
 #[derive(Debug)]
 pub struct SigQueue<T> {
     set: SigSet,
@@ -81,22 +81,22 @@ impl<T> SigQueue<T> {
         self.set
     }
 
-    /// Number of queued entries.
+    /// Number of queued signals.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is pending.
+    /// Whether no signal is pending.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 
-    /// Makes room for one more entry, and for one of each standard signal besides: whether there is memory for it.
+    /// Reserves memory for one more entry and one of each standard signal; `false`: out of memory.
     pub fn try_reserve(&mut self) -> bool {
         self.entries.try_reserve(FIRST_REALTIME as usize).is_ok()
     }
 
-    /// Adds a signal. A standard signal that is pending already stays as it is: `false`.
+    /// Adds a signal. Returns `false` for a standard signal that is pending already, and leaves that unchanged.
     pub fn push(&mut self, signal: u32, info: T) -> bool {
         if signal < FIRST_REALTIME && self.set.has(signal) {
             return false;
@@ -106,8 +106,7 @@ impl<T> SigQueue<T> {
         true
     }
 
-    /// Takes the next signal of `wanted`: those that `first` names before others, lower numbers
-    /// before higher ones, equal ones in the order of their arrival.
+    /// Takes the next signal of `wanted`: signals in `first` before others, then by number, FIFO among equal ones.
     pub fn pop(&mut self, wanted: SigSet, first: SigSet) -> Option<(u32, T)> {
         let candidates = self.set.intersection(wanted);
         let signal = candidates.intersection(first).first().or_else(|| candidates.first())?;

@@ -1,19 +1,19 @@
-//! The first stack of a program: strings, vectors and the auxiliary vector, as the x86-64 ABI has them.
+//! Initial stack of a program: strings, vectors and the auxiliary vector, by the x86-64 ABI.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 use uapi::raw::auxvec as a;
 use uapi::{Errno, Result};
 
-/// Longest string in bytes, its terminator included: MAX_ARG_STRLEN.
+/// Longest string in bytes, including its terminator: MAX_ARG_STRLEN.
 const MAX_STRING: usize = 32 * 4096;
-/// Room that strings always have, whatever RLIMIT_STACK says: ARG_MAX.
+/// Minimum room for strings, whatever RLIMIT_STACK is: ARG_MAX.
 const MIN_TOTAL: u64 = 32 * 4096;
-/// Most bytes of strings and pointers: three quarters of the default stack limit.
+/// Maximum bytes of strings and pointers: three quarters of the default stack limit.
 const MAX_TOTAL: u64 = 6 << 20;
 const PLATFORM: &[u8] = b"x86_64\0";
 
-/// What the stack holds at the start; strings without their terminators.
+/// Contents of the stack; strings without terminators.
 #[derive(Debug)]
 pub struct Contents<'a> {
     /// Arguments.
@@ -24,7 +24,7 @@ pub struct Contents<'a> {
     pub filename: &'a [u8],
     /// AT_RANDOM.
     pub random: [u8; 16],
-    /// Auxiliary vector without what lies on the stack itself and without the terminator.
+    /// Auxiliary vector without entries that point into the stack and without the terminator.
     pub auxv: Vec<[u64; 2]>,
     /// RLIMIT_STACK in bytes.
     pub limit: u64,
@@ -45,9 +45,9 @@ pub struct Image {
     pub env: Range<usize>,
 }
 
-/// Lays the first stack out, as Linux does: from `top` down a zero word, the file name, the environment,
-/// the arguments, the platform's name, random bytes; then the vectors. `top` is a page's end, more than 16
-/// MiB above 0. E2BIG, ENOMEM.
+/// Builds the initial stack as Linux does: from `top` downward a zero word, the file name, the environment, the
+/// arguments, the platform's name, random bytes; then the vectors. `top` is a page's end, more than 16 MiB above 0.
+/// E2BIG, ENOMEM.
 pub fn build(contents: &Contents<'_>, top: usize) -> Result<Image> {
     let strings = contents.argv.iter().chain(contents.envp);
     let mut total = (contents.argv.len() + contents.envp.len()) as u64 * 8;

@@ -2,14 +2,14 @@
 
 use alloc::collections::BTreeMap;
 
-/// Names a pending timer of one [`TimerQueue`].
+/// Key of a pending timer of one [`TimerQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerKey {
     deadline: u64,
     order: u64,
 }
 
-/// Values by deadline in ns; equal deadlines in the order of their arrival.
+/// Values by deadline in ns, FIFO among equal deadlines.
 #[derive(Debug)]
 pub struct TimerQueue<T> {
     pending: BTreeMap<TimerKey, T>,
@@ -36,7 +36,7 @@ impl<T> TimerQueue<T> {
         key
     }
 
-    /// Takes a timer back; `None` if it went off already.
+    /// Removes a timer; `None` if it has expired.
     pub fn remove(&mut self, key: TimerKey) -> Option<T> {
         self.pending.remove(&key)
     }
@@ -46,7 +46,7 @@ impl<T> TimerQueue<T> {
         self.pending.first_key_value().map(|(key, _)| key.deadline)
     }
 
-    /// Takes the earliest timer if it is due.
+    /// Takes the earliest timer if it has expired.
     pub fn pop_due(&mut self, now: u64) -> Option<T> {
         if self.earliest()? > now {
             return None;

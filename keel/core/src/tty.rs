@@ -1,7 +1,6 @@
-//! The line discipline of a terminal (N_TTY): what typed bytes become before a program reads them, what
-//! is echoed, and what written bytes become before they are shown. termios(3).
+//! Line discipline of a terminal (N_TTY): input processing, echo, and output processing. termios(3).
 //!
-//! Pure: bytes go in, bytes come out, and signals are told to the caller.
+//! Without side effects: takes bytes, returns bytes, and returns signals to the caller.
 
 mod edit;
 mod output;
@@ -14,64 +13,64 @@ pub use termios::{SIZE, Termios};
 use alloc::collections::VecDeque;
 use uapi::raw::general as g;
 
-/// Room for input in bytes, as in Linux; the last is kept for the end of a line.
+/// Size of the input buffer in bytes, as in Linux; the last byte is reserved for the end of a line.
 pub const CAPACITY: usize = 4096;
-/// Echo beyond this many bytes that nobody took is dropped.
+/// Echo beyond this many unread bytes is discarded.
 const MAX_ECHO: usize = 64 << 10;
 
-/// Marks of a byte in the buffer: it ends a line; it is no byte but the end of the file.
+/// Flags of a byte in the buffer: it ends a line; it is not a byte but the end of the file.
 const END: u16 = 0x100;
 const EOF: u16 = 0x200 | END;
 
-/// What a typed byte caused beyond input and echo.
+/// Effect of an input byte besides input and echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Nothing.
     None,
-    /// This signal goes to the foreground.
+    /// A signal to the foreground process group.
     Signal {
         /// Its number.
         number: u32,
-        /// Input was flushed; unread output is to be.
+        /// Input was flushed; the caller must flush unread output.
         flushed: bool,
-        /// Output that was stopped goes on.
+        /// Stopped output was restarted.
         started: bool,
     },
     /// Output was stopped.
     Stopped,
-    /// Output goes on.
+    /// Output was restarted.
     Started,
 }
 
-/// What a read found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// So many bytes; 0 is the end of the file.
+    /// The number of bytes; 0 is the end of the file.
     Bytes(usize),
-    /// Nothing to be read yet.
+    /// No input yet.
     Nothing,
 }
 
-/// A terminal's line.
+/// A terminal's line discipline.
 #[derive(Debug, Default)]
 pub struct Line {
     termios: Termios,
     input: VecDeque<u16>,
     /// Bytes of `input` in complete lines.
     complete: usize,
-    /// The next byte is taken as it is.
+    /// The next byte is taken literally (`VLNEXT`).
     literal: bool,
     /// Within the `\…/` of `ECHOPRT`.
     erasing: bool,
-    /// Column of the output, and where the line being typed begins.
+    /// Column of the output, and the column where the current input line begins.
     column: usize,
     start_column: usize,
-    /// Output is stopped, and by tcflow(3): then keys don't start it.
+    /// Output is stopped; stopped by tcflow(3), which keys don't restart.
     stopped: bool,
     held: bool,
     /// The last read ended at the end of a line.
     at_start: bool,
-    /// Bytes of output that a key for a signal leaves: those that were there before the bytes typed with it.
+    /// Bytes of output that a signal key does not flush: those queued before the bytes typed with it.
     kept: usize,
 }
 
@@ -81,12 +80,12 @@ impl Line {
         &self.termios
     }
 
-    /// Whether lines are edited and read one by one, not by a program at the other end (`EXTPROC`).
+    /// Whether lines are edited here, and not by a program at the other end (`EXTPROC`).
     fn is_canonical(&self) -> bool {
         self.termios.is(g::ICANON) && !self.termios.is(g::EXTPROC)
     }
 
-    /// Sets the attributes. Whether output that was stopped goes on.
+    /// Sets the attributes. Returns whether stopped output is restarted.
     pub fn set_termios(&mut self, new: Termios) -> bool {
         let changed = (self.termios.lflag ^ new.lflag) & (g::ICANON | g::EXTPROC) != 0;
         let ignores_stops = self.termios.input_flag(g::IXON) && !new.input_flag(g::IXON);
@@ -107,12 +106,12 @@ impl Line {
         ignores_stops && self.start()
     }
 
-    /// Whether output waits for a key or tcflow(3).
+    /// Whether output is stopped until a key or tcflow(3).
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Stops output or lets it go on: tcflow(3).
+    /// Stops or restarts output: tcflow(3).
     pub fn hold(&mut self, on: bool) -> Event {
         if core::mem::replace(&mut self.held, on) == on {
             Event::None
@@ -125,7 +124,7 @@ impl Line {
         }
     }
 
-    /// Forgets all input.
+    /// Discards all input.
     pub fn flush(&mut self) {
         self.input.clear();
         self.complete = 0;
@@ -133,24 +132,24 @@ impl Line {
         self.erasing = false;
     }
 
-    /// Bytes and ends of the file that reads could get now.
+    /// Bytes and ends of the file that reads can return now.
     pub fn available(&self) -> usize {
         if self.is_canonical() { self.complete } else { self.input.len() }
     }
 
-    /// Bytes that reads could get now (`FIONREAD`).
+    /// Bytes that reads can return now (`FIONREAD`).
     pub fn readable(&self) -> usize {
         let available = self.available();
         let ends = if self.is_canonical() { self.input.iter().filter(|entry| **entry == EOF).count() } else { 0 };
         available.saturating_sub(ends)
     }
 
-    /// Whether [`Line::receive`] has to wait until somebody reads.
+    /// Whether [`Line::receive`] must wait for a read.
     pub fn is_full(&self) -> bool {
         self.input.len() >= CAPACITY - 1 && (!self.is_canonical() || self.complete > 0)
     }
 
-    /// Takes input: up to a line's end, or whatever is there. `into` is not empty.
+    /// Takes input: up to the end of a line, or all available bytes. `into` is not empty.
     pub fn take(&mut self, into: &mut [u8]) -> Taken {
         if self.available() == 0 {
             return Taken::Nothing;
@@ -176,7 +175,7 @@ impl Line {
         Taken::Bytes(done)
     }
 
-    /// Whether the last byte taken ended a line (and none was taken since it began).
+    /// Whether the last read ended at the end of a line.
     pub fn at_line_start(&self) -> bool {
         self.at_start
     }
@@ -186,13 +185,12 @@ impl Line {
         self.complete = self.complete.saturating_sub(1);
     }
 
-    /// Bytes that were typed together follow; `waiting` bytes of output have not been taken yet. What the other end has
-    /// ready already no key takes away.
+    /// Begins a batch of input; `waiting` bytes of output are unread. Signal keys do not flush that output.
     pub fn begin(&mut self, waiting: usize) {
         self.kept = waiting.min(CAPACITY - 1);
     }
 
-    /// A byte was typed. Echo goes to `echo`.
+    /// Processes an input byte. Echo goes to `echo`.
     pub fn receive(&mut self, byte: u8, echo: &mut VecDeque<u8>) -> Event {
         let termios = self.termios;
         let mut byte = byte;
@@ -236,7 +234,7 @@ impl Line {
         if core::mem::replace(&mut self.stopped, true) { Event::None } else { Event::Stopped }
     }
 
-    /// Lets output go on unless tcflow(3) holds it. Whether it was stopped.
+    /// Restarts output unless tcflow(3) stopped it. Returns whether it was stopped.
     fn start(&mut self) -> bool {
         !self.held && core::mem::take(&mut self.stopped)
     }
@@ -267,7 +265,7 @@ impl Line {
         }
     }
 
-    /// The keys of canonical mode. Whether `byte` was one.
+    /// Handles the keys of canonical mode. Returns whether `byte` was one.
     fn canonical(&mut self, byte: u8, echo: &mut VecDeque<u8>) -> bool {
         let termios = self.termios;
         let key = |key: u32| termios.is_key(key, byte);
@@ -310,7 +308,7 @@ impl Line {
         }
     }
 
-    /// A byte without a meaning of its own.
+    /// Handles a byte without special meaning.
     fn ordinary(&mut self, byte: u8, echo: &mut VecDeque<u8>) {
         if self.input.len() >= CAPACITY - 1 {
             if self.termios.input_flag(g::IMAXBEL) {
@@ -333,7 +331,7 @@ impl Line {
         self.input.push_back(u16::from(byte));
     }
 
-    /// Remembers where the line being typed begins on the screen.
+    /// Records the column where the input line begins.
     fn begin_line(&mut self) {
         if self.complete == self.input.len() {
             self.start_column = self.column;

@@ -1,7 +1,7 @@
-//! The mappings of an address space, ordered by address: split, merge, punch holes, find room.
+//! The mappings of an address space, ordered by address: split, merge, punch holes, find free ranges.
 //!
-//! Generic over what a mapping carries (its [`Attributes`]), so that the bookkeeping is tested
-//! without page tables. Addresses and lengths are in bytes; the caller gives page multiples.
+//! Generic over the attributes of a mapping ([`Attributes`]), so that tests need no page tables. Addresses and lengths
+//! are in bytes; the caller passes multiples of a page.
 
 use crate::pieces::Pieces;
 use alloc::vec::Vec;
@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
-/// What a mapping carries besides its range.
+/// Attributes of a mapping besides its range.
 pub trait Attributes: Clone {
-    /// The same attributes `bytes` further into the backing: what the upper part of a split carries.
+    /// The same attributes `bytes` further into the backing file: those of the upper part after a split.
     fn advance(&self, bytes: usize) -> Self;
-    /// Whether `next` goes on where these end after `len` bytes, so that the two can be one mapping.
+    /// Whether `next` continues these attributes after `len` bytes, so that the two mappings can merge.
     fn continues(&self, len: usize, next: &Self) -> bool;
-    /// Bytes below the mapping that [`VmaSet::find_free`] keeps free: a stack's guard gap.
+    /// Bytes below the mapping that [`VmaSet::find_free`] keeps free: the guard gap of a stack.
     fn gap_below(&self) -> usize {
         0
     }
@@ -28,12 +28,12 @@ pub struct Vma<A> {
     pub start: usize,
     /// First byte after it.
     pub end: usize,
-    /// What it is.
+    /// Its attributes.
     pub attrs: A,
 }
 
 impl<A> Vma<A> {
-    /// Bytes.
+    /// Length in bytes.
     pub const fn len(&self) -> usize {
         self.end - self.start
     }
@@ -49,7 +49,7 @@ impl<A> Vma<A> {
     }
 }
 
-/// Mappings in ascending order that never overlap; neighbours that can be one are one.
+/// Non-overlapping mappings in ascending order; adjacent mappings are merged if possible.
 #[derive(Clone, Debug)]
 pub struct VmaSet<A> {
     items: Vec<Vma<A>>,
@@ -109,7 +109,7 @@ impl<A: Attributes> VmaSet<A> {
         &self.items[first..last]
     }
 
-    /// Whether nothing is mapped in `[start, end)`.
+    /// Whether `[start, end)` is not mapped.
     pub fn is_free(&self, start: usize, end: usize) -> bool {
         self.overlapping(start, end).is_empty()
     }
@@ -126,12 +126,12 @@ impl<A: Attributes> VmaSet<A> {
         at >= end
     }
 
-    /// Makes room for `count` mappings more: whether there is memory for it.
+    /// Reserves memory for `count` more mappings; `false`: out of memory.
     pub fn try_reserve(&mut self, count: usize) -> bool {
         self.items.try_reserve(count).is_ok()
     }
 
-    /// A copy; `None` if there is no memory for it.
+    /// Copies the set; `None`: out of memory.
     pub fn try_clone(&self) -> Option<Self> {
         let mut items = Vec::new();
         items.try_reserve_exact(self.items.len()).ok()?;
@@ -139,7 +139,7 @@ impl<A: Attributes> VmaSet<A> {
         Some(Self { items })
     }
 
-    /// Adds a mapping, replacing what was in `[start, end)`, and merges it with its neighbours.
+    /// Adds a mapping, replaces existing ones in `[start, end)`, and merges it with its neighbours.
     pub fn insert(&mut self, start: usize, end: usize, attrs: A) {
         if start >= end {
             return;
@@ -150,7 +150,7 @@ impl<A: Attributes> VmaSet<A> {
         self.merge(at, at + 1);
     }
 
-    /// Takes `[start, end)` out of the set, splitting the mappings at its edges; the pieces come back.
+    /// Removes `[start, end)`, splitting the mappings at its edges; returns the removed parts.
     pub fn remove(&mut self, start: usize, end: usize) -> Pieces<Vma<A>> {
         let mut removed = Pieces::new();
         if start < end && !self.is_free(start, end) {
@@ -160,7 +160,7 @@ impl<A: Attributes> VmaSet<A> {
         removed
     }
 
-    /// Changes the attributes of everything in `[start, end)`, splitting and merging as needed.
+    /// Changes the attributes of all mappings in `[start, end)`, splitting and merging as needed.
     pub fn update(&mut self, start: usize, end: usize, mut change: impl FnMut(&mut A)) {
         if start >= end {
             return;
@@ -172,8 +172,7 @@ impl<A: Attributes> VmaSet<A> {
         self.merge(first, last);
     }
 
-    /// Moves the start of the mapping at `start` down to `new_start`; the room must be free. `attrs`
-    /// becomes what it carries.
+    /// Moves the start of the mapping at `start` down to `new_start` and sets its attributes; the range must be free.
     pub fn grow_down(&mut self, start: usize, new_start: usize, attrs: A) {
         let at = self.index_above(start);
         if let Some(v) = self.items.get_mut(at).filter(|v| v.start == start && new_start < start) {
@@ -183,11 +182,11 @@ impl<A: Attributes> VmaSet<A> {
         }
     }
 
-    /// Finds the highest `[start, start + len)` inside `[low, high)` that is free, leaves `gap` bytes
-    /// free below itself, and stays out of the gaps of the mappings above. `len` is not 0.
+    /// Finds the highest free `[start, start + len)` inside `[low, high)` that has `gap` free bytes below it and does
+    /// not overlap the gaps of the mappings above. `len` is not 0.
     pub fn find_free(&self, len: usize, low: usize, high: usize, gap: usize) -> Option<usize> {
         let need = len.checked_add(gap)?;
-        // The free room right below mapping `i` (or below `high`) ends at `ceiling`.
+        // The free range below mapping `i` (or below `high`) ends at `ceiling`.
         let mut i = self.items.partition_point(|v| v.start < high);
         let mut ceiling = match self.items.get(i) {
             Some(above) => high.min(above.start.saturating_sub(above.attrs.gap_below())),
@@ -210,7 +209,7 @@ impl<A: Attributes> VmaSet<A> {
         }
     }
 
-    /// Makes the edges of `[start, end)` edges of mappings: the indices of those inside.
+    /// Splits mappings at both ends of `[start, end)`; returns the indices of those inside.
     fn isolate(&mut self, start: usize, end: usize) -> (usize, usize) {
         self.split(start);
         self.split(end);
@@ -219,7 +218,7 @@ impl<A: Attributes> VmaSet<A> {
         (first, last)
     }
 
-    /// Splits the mapping that has `addr` strictly inside.
+    /// Splits the mapping that contains `addr`, unless `addr` is its start.
     fn split(&mut self, addr: usize) {
         let at = self.index_above(addr);
         let Some(v) = self.items.get_mut(at).filter(|v| v.start < addr) else { return };
@@ -228,7 +227,7 @@ impl<A: Attributes> VmaSet<A> {
         self.items.insert(at + 1, upper);
     }
 
-    /// Joins the mappings `first .. last` and their two neighbours where they continue each other.
+    /// Merges the mappings `first .. last` and their two neighbours where possible.
     fn merge(&mut self, first: usize, last: usize) {
         let mut i = first.saturating_sub(1);
         let mut last = last;

@@ -8,7 +8,7 @@ pub const DAC_OVERRIDE: u32 = 1;
 pub const DAC_READ_SEARCH: u32 = 2;
 /// Act as the owner of any file.
 pub const FOWNER: u32 = 3;
-/// Keep set-id bits at changes.
+/// Keep set-id bits when a file is changed.
 pub const FSETID: u32 = 4;
 /// Signal any process.
 pub const KILL: u32 = 5;
@@ -26,7 +26,7 @@ pub const NET_BIND_SERVICE: u32 = 10;
 pub const NET_RAW: u32 = 13;
 /// Lock memory.
 pub const IPC_LOCK: u32 = 14;
-/// Everything with every object of System V IPC.
+/// Bypass permission checks of System V IPC objects.
 pub const IPC_OWNER: u32 = 15;
 /// Raw memory and ports.
 pub const SYS_RAWIO: u32 = 17;
@@ -44,7 +44,7 @@ pub const SYS_NICE: u32 = 23;
 pub const SYS_RESOURCE: u32 = 24;
 /// Set clocks.
 pub const SYS_TIME: u32 = 25;
-/// Make device files.
+/// Create device nodes.
 pub const MKNOD: u32 = 27;
 /// Configure audits.
 pub const AUDIT_CONTROL: u32 = 30;
@@ -52,10 +52,10 @@ pub const AUDIT_CONTROL: u32 = 30;
 pub const SETFCAP: u32 = 31;
 /// Change the rules of mandatory access control.
 pub const MAC_OVERRIDE: u32 = 32;
-/// Look at performance, and for that into other processes.
+/// Performance monitoring, also of other processes.
 pub const PERFMON: u32 = 38;
 /// Checkpoint and restore processes.
 pub const CHECKPOINT_RESTORE: u32 = 40;
 
-/// All capabilities that Linux has, one bit each: 0 to [`CHECKPOINT_RESTORE`].
+/// All capabilities of Linux, one bit each: 0 to [`CHECKPOINT_RESTORE`].
 pub const ALL: u64 = (1 << (CHECKPOINT_RESTORE + 1)) - 1;

@@ -5,7 +5,7 @@ use core::fmt;
 /// Result of anything that can fail with an [`Errno`].
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// A Linux error number; turned into a negative register value in exactly one place.
+/// A Linux error number; converted to a negative register value in exactly one place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(u16);
 
@@ -15,7 +15,7 @@ impl Errno {
         self.0 as i32
     }
 
-    /// From a number as it travels through the ring (positive); numbers out of range become EIO.
+    /// Converts a number from the ring (positive); numbers out of range become EIO.
     pub const fn from_code(code: i64) -> Self {
         if code > 0 && code < 4096 { Self(code as u16) } else { Self::EIO }
     }
@@ -174,7 +174,7 @@ impl Errno {
     /// ENOTSUP is EOPNOTSUPP on Linux.
     pub const ENOTSUP: Self = Self::EOPNOTSUPP;
 
-    /// Restart codes never reach a program: signal delivery turns them into EINTR or a restart.
+    /// Restart codes are never visible to a program: signal delivery converts them to EINTR or a restart.
     pub const fn is_restart(self) -> bool {
         self.0 >= 512
     }

@@ -1,8 +1,7 @@
-//! The Linux x86-64 user ABI as keel sees it: [`Errno`], constants and structures.
+//! The Linux x86-64 user ABI that keel implements: [`Errno`], constants and structures.
 //!
-//! Numbers and structures come from `linux-raw-sys` (generated from the kernel's own headers) and
-//! are re-exported as [`raw`]. [`UserAbi`] marks those that may cross between program and keel as
-//! plain bytes.
+//! Numbers and structures come from `linux-raw-sys` (generated from the kernel's own headers) and are re-exported as
+//! [`raw`]. [`UserAbi`] marks those that may be copied between program and keel as plain bytes.
 #![no_std]
 
 pub mod cap;

@@ -1,4 +1,4 @@
-//! Which structures may be copied to and from programs byte by byte.
+//! Structures that may be copied to and from programs byte by byte.
 #![allow(unsafe_code)]
 
 use crate::raw::general as g;
@@ -6,8 +6,8 @@ use crate::raw::general as g;
 /// A structure that may be copied to and from program memory byte by byte.
 ///
 /// # Safety
-/// Every bit pattern is a valid value and the type holds no references. Padding may exist: values
-/// that go to a program are built from [`zeroed`], so it carries nothing of keel's.
+/// Every bit pattern is a valid value and the type holds no references. Padding is allowed: values for a program are
+/// built from [`zeroed`], so padding leaks no data of keel.
 pub unsafe trait UserAbi: Sized {}
 
 macro_rules! user_abi { ($($t:ty),* $(,)?) => { $(
@@ -47,6 +47,6 @@ unsafe impl<T: UserAbi, const N: usize> UserAbi for [T; N] {}
 
 /// A value whose every byte, padding included, is zero.
 pub fn zeroed<T: UserAbi>() -> T {
-    // SAFETY: `UserAbi` promises that every bit pattern is valid.
+    // SAFETY: `UserAbi` guarantees that every bit pattern is valid.
     unsafe { core::mem::zeroed() }
 }

@@ -1,8 +1,8 @@
 //! The code of the virtual shared object. Not a module of the crate: the build script compiles this
 //! file alone.
 //!
-//! It runs in programs, on whatever stack they have, so it calls nothing and touches only the data
-//! page and what it is given. Bad pointers fault in the program, as they do on Linux.
+//! It runs in programs, on any stack, so it makes no calls and accesses only the data page and its arguments. Bad
+//! pointers fault in the program, as on Linux.
 #![no_std]
 #![allow(unsafe_code)]
 
@@ -47,34 +47,34 @@ fn vvar() -> *const Vvar {
     page
 }
 
-/// The time stamp counter, read after every load before it.
+/// Reads the time stamp counter after all earlier loads.
 #[inline(always)]
 fn counter() -> u64 {
     let (low, high): (u64, u64);
-    // SAFETY: RDTSC is enabled for programs. Without `nomem`: loads must stay on their side.
+    // SAFETY: RDTSC is enabled for programs. Without `nomem`, so that loads are not moved across it.
     unsafe { asm!("lfence", "rdtsc", out("rax") low, out("rdx") high, options(nostack, preserves_flags)) }
     high << 32 | low
 }
 
-/// The upper half of a product.
+/// Upper half of a product.
 #[inline(always)]
 fn high(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
-/// The same value, in a place that the compiler must branch to: waiting for it would take longer than
-/// the branch, which goes the other way nearly always.
+/// Returns `value`, but hides it from the optimiser, so that it uses a branch and not a conditional move: the branch is
+/// predicted nearly always, and a conditional move would wait for the value.
 #[inline(always)]
 fn stay_branch(mut value: u64) -> u64 {
-    // SAFETY: no instruction at all.
+    // SAFETY: emits no instruction.
     unsafe { asm!("/* {} */", inout(reg) value, options(nomem, nostack, preserves_flags)) }
     value
 }
 
 /// The time of a clock: seconds and ns.
 ///
-/// Reading the counter takes longest, and the next reading waits for everything before it. So little
-/// is computed from the counter: seconds are divided off only when the base is old.
+/// Reading the counter takes longest, and the next reading waits for all earlier instructions. So little is computed
+/// from the counter: seconds are divided off only if the base is old.
 #[inline(always)]
 fn now(clock: usize) -> (u64, u64) {
     let page = vvar();
@@ -86,9 +86,9 @@ fn now(clock: usize) -> (u64, u64) {
             let mut elapsed = counter().wrapping_sub(read_volatile(addr_of!((*page).tsc_base)));
             let mult = read_volatile(addr_of!((*page).mult));
             let Base { mut seconds, ns } = read_volatile(addr_of!((*page).bases).cast::<Base>().add(clock));
-            // Loads are not reordered with loads on x86; volatile keeps the compiler from it.
+            // x86 does not reorder loads with loads; volatile keeps the compiler from doing so.
             if sequence & 1 == 0 && read_volatile(addr_of!((*page).sequence)) == sequence {
-                // Another CPU's counter may be a little behind.
+                // The counter of another CPU may be slightly behind.
                 if (elapsed as i64) < 0 {
                     elapsed = stay_branch(0);
                 }
@@ -114,7 +114,7 @@ fn is_in(clock: i32, set: u32) -> bool {
     (clock as u32) < CLOCK_LIMIT as u32 && set >> clock & 1 != 0
 }
 
-/// A real system call.
+/// Makes a system call.
 #[inline(always)]
 fn syscall(number: usize, a: usize, b: usize, c: usize) -> isize {
     let result;
@@ -133,7 +133,7 @@ pub extern "C" fn __vdso_clock_gettime(clock: i32, time: *mut Timespec) -> i32 {
         return syscall(SYS_CLOCK_GETTIME, clock as usize, time as usize, 0) as i32;
     }
     let (seconds, ns) = now(clock as usize);
-    // SAFETY: the program's pointer; a bad one is its own fault.
+    // SAFETY: the program's pointer; a bad one faults in the program.
     unsafe { time.write(Timespec { seconds: seconds as i64, nanoseconds: ns as i64 }) }
     0
 }
@@ -145,7 +145,7 @@ pub extern "C" fn __vdso_clock_getres(clock: i32, resolution: *mut Timespec) -> 
         return syscall(SYS_CLOCK_GETRES, clock as usize, resolution as usize, 0) as i32;
     }
     if !resolution.is_null() {
-        // SAFETY: the program's pointer; a bad one is its own fault.
+        // SAFETY: the program's pointer; a bad one faults in the program.
         unsafe { resolution.write(Timespec { seconds: 0, nanoseconds: 1 }) }
     }
     0
@@ -154,7 +154,7 @@ pub extern "C" fn __vdso_clock_getres(clock: i32, resolution: *mut Timespec) -> 
 /// gettimeofday(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_gettimeofday(time: *mut Timeval, zone: *mut Timezone) -> i32 {
-    // SAFETY: the program's pointers; a bad one is its own fault.
+    // SAFETY: the program's pointers; a bad one faults in the program.
     unsafe {
         if !time.is_null() {
             let (seconds, ns) = now(REALTIME);
@@ -172,7 +172,7 @@ pub extern "C" fn __vdso_gettimeofday(time: *mut Timeval, zone: *mut Timezone) -
 pub extern "C" fn __vdso_time(time: *mut i64) -> i64 {
     let seconds = now(REALTIME).0 as i64;
     if !time.is_null() {
-        // SAFETY: the program's pointer; a bad one is its own fault.
+        // SAFETY: the program's pointer; a bad one faults in the program.
         unsafe { time.write(seconds) }
     }
     seconds
@@ -181,8 +181,8 @@ pub extern "C" fn __vdso_time(time: *mut i64) -> i64 {
 /// getcpu(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_getcpu(cpu: *mut u32, node: *mut u32, _cache: *mut u8) -> i32 {
-    // SAFETY: the data page is mapped; the GS base leads to keel's data of this virtual CPU, which programs may read;
-    // the pointers are the program's, a bad one is its own fault.
+    // SAFETY: the data page is mapped; the GS base points to keel's per-CPU data, which programs may read; a bad
+    // pointer of the program faults in the program.
     unsafe {
         if !cpu.is_null() {
             let at = u64::from(read_volatile(addr_of!((*vvar()).cpu_at)));
@@ -197,7 +197,7 @@ pub extern "C" fn __vdso_getcpu(cpu: *mut u32, node: *mut u32, _cache: *mut u8) 
     0
 }
 
-// The names without the prefix, weak as Linux has them.
+// The names without prefix, weak as in Linux.
 global_asm!(
     ".macro weak_alias name",
     ".weak \\name",

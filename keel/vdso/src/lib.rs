@@ -1,19 +1,19 @@
 //! The virtual shared object (vDSO) that keel maps into every program, and the data page before it.
 //!
-//! [`IMAGE`] is an ELF shared object, built by this crate's build script from `image.rs`: it gives
-//! programs the time, vdso(7), from the time stamp counter and the numbers in a [`Vvar`] that keel
-//! writes into the page right before the image.
+//! [`IMAGE`] is an ELF shared object, built by this crate's build script from `image.rs`: it computes the time,
+//! vdso(7), from the time stamp counter and the numbers in a [`Vvar`] that keel writes into the page right before the
+//! image.
 #![no_std]
 
 pub mod vvar;
 
 pub use vvar::Vvar;
 
-/// The shared object: map it page aligned, readable and executable, behind the page with the [`Vvar`].
+/// The shared object: map it page-aligned, readable and executable, behind the page with the [`Vvar`].
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
 
 impl Vvar {
-    /// Its bytes as they lie in memory.
+    /// The structure as bytes in memory.
     pub fn to_bytes(&self) -> [u8; size_of::<Self>()] {
         let mut bytes = [0; size_of::<Self>()];
         bytes[0..4].copy_from_slice(&self.sequence.to_ne_bytes());

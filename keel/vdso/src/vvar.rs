@@ -1,26 +1,26 @@
-//! The data page: numbers that turn the time stamp counter into clocks.
+//! The data page: numbers to convert the time stamp counter to clocks.
 
-/// What lies at the start of the page before the image.
+/// Content of the page before the image.
 ///
-/// A clock's time is its base and `(counter - tsc_base) * mult / 2^64` ns. To change anything, keel
-/// makes `sequence` odd, writes, and makes it even again; readers try again when they saw it odd or
-/// changed. Keel sets the bases anew from time to time, since no more than a second after them is read fastest.
+/// A clock's time is its base plus `(counter - tsc_base) * mult / 2^64` ns. For an update keel makes `sequence` odd,
+/// writes, and makes it even again; readers retry if it was odd or changed. keel renews the bases periodically, because
+/// readings within a second of them are fastest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vvar {
-    /// Even while the rest is consistent.
+    /// Even while the other fields are consistent.
     pub sequence: u32,
-    /// GS offset of the number of the virtual CPU.
+    /// GS offset of the virtual CPU's number.
     pub cpu_at: u32,
-    /// Counter at which the bases hold.
+    /// Counter at the time of the bases.
     pub tsc_base: u64,
     /// ns per tick, 0.64 fixed point.
     pub mult: u64,
-    /// Each clock at the base (real time: since the epoch), by its number. Only those of [`CLOCKS`] are read.
+    /// Time of each clock at the base (real time: since the epoch), by its number. Only those of [`CLOCKS`] are used.
     pub bases: [Base; CLOCK_LIMIT],
 }
 
-/// A time: seconds, and ns below one of them.
+/// A time in seconds and ns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
@@ -30,7 +30,7 @@ pub struct Base {
     pub ns: u64,
 }
 
-/// First number that isn't a clock's.
+/// Upper bound of clock numbers.
 pub const CLOCK_LIMIT: usize = 12;
 
 /// `CLOCK_REALTIME`.
@@ -48,7 +48,7 @@ pub const BOOTTIME: usize = 7;
 /// `CLOCK_TAI`.
 pub const TAI: usize = 11;
 
-/// Bit set of the clocks that the shared object serves, clock_gettime(2).
+/// Bit set of the clocks that the vDSO implements, clock_gettime(2).
 pub const CLOCKS: u32 = PRECISE_CLOCKS | 1 << REALTIME_COARSE | 1 << MONOTONIC_COARSE;
-/// Those with a resolution of 1 ns.
+/// Clocks with a resolution of 1 ns.
 pub const PRECISE_CLOCKS: u32 = 1 << REALTIME | 1 << MONOTONIC | 1 << MONOTONIC_RAW | 1 << BOOTTIME | 1 << TAI;

@@ -1,4 +1,4 @@
-//! The image on this machine: as a shared object, and at work with a data page of the test's own.
+//! Tests the image on the host: as a shared object, and with a data page of the test.
 
 use std::{env, fs, process::Command};
 

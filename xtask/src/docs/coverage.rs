@@ -1,10 +1,10 @@
-//! The coverage page of the system calls, made of the kernel's own table.
+//! Generates the coverage page of the system calls from the kernel's table.
 
 use std::fmt::Write;
 
 use anyhow::{Result, ensure};
 
-/// What the page says before the totals.
+/// Text before the totals.
 const HEAD: &str = include_str!("coverage.md");
 
 /// A row of the kernel's table.
@@ -81,7 +81,7 @@ impl Level {
 }
 
 impl Call {
-    /// The note, after the error that the call always fails with if the table fixes one.
+    /// The note, prefixed with the errno of a call that always fails.
     fn remark(&self) -> String {
         let errno = match self.handler.strip_prefix('=') {
             Some(errno) => errno.trim(),

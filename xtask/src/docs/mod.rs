@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: writes the pages that are made of code, and checks what the documents say about the tree.
+//! `cargo xtask docs`: writes the generated pages, and checks the paths that documents name.
 
 mod coverage;
 mod paths;

@@ -1,4 +1,4 @@
-//! Paths that documents name in backticks or link to must exist.
+//! Checks that paths in backticks and links of documents exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Where documents lie, from the root: Markdown files there, and everywhere beneath `docs`.
+/// Folder of the documents; Markdown files in the repository's root are checked too.
 const DOCS: &str = "docs";
-/// First parts of paths that a build makes.
+/// First components of paths that a build creates.
 const BUILT: &[&str] = &["target"];
-/// What the name of a file without a folder must end in to be taken for a path.
+/// File endings by which a name without a folder counts as a path.
 const FILE_ENDINGS: &[&str] = &[".rs", ".md", ".toml", ".ld", ".sh", ".c", ".h"];
 
-/// One line per path that a document names and that does not exist.
+/// One line per missing path.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let mut documents = markdown(root)?;
     let mut folders = vec![root.join(DOCS)];
@@ -57,7 +57,7 @@ fn without_blocks(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// What stands in backticks and looks like a path from the repository's root.
+/// Texts in backticks that look like paths from the repository's root.
 fn named(prose: &str) -> impl Iterator<Item = &str> {
     prose.split('`').skip(1).step_by(2).filter(|text| is_path(text))
 }
@@ -70,7 +70,7 @@ fn is_path(text: &str) -> bool {
     plain && inside && shaped && !BUILT.contains(&first)
 }
 
-/// Whether a path exists; of one with wildcards, the folder before them.
+/// Whether a path exists; of a pattern, the folder before the wildcard.
 fn exists(root: &Path, path: &str) -> bool {
     let fixed = match path.split_once('*') {
         Some((before, _)) => before.rsplit_once('/').map_or("", |(folder, _)| folder),

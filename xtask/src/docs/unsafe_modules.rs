@@ -1,4 +1,5 @@
-//! The list of modules with unsafe code in `docs/soundness.md`: written from the attributes that allow it, and each needs a row.
+//! The list of modules with unsafe code in `docs/soundness.md`: generated from the attributes that allow it. Each
+//! module needs a row.
 
 use std::fs;
 use std::path::Path;
@@ -7,15 +8,15 @@ use anyhow::{Context, Result, ensure};
 
 /// The document, from the root.
 pub const DOCUMENT: &str = "docs/soundness.md";
-/// Where the list begins and ends in it.
+/// Markers of the list's beginning and end.
 const BEGIN: &str = "<!-- written by `cargo xtask docs` from here -->\n";
 const END: &str = "<!-- to here -->\n";
-/// What a file with unsafe code has: both workspaces deny it otherwise.
+/// The attribute of a file with unsafe code: both workspaces deny it otherwise.
 const ATTRIBUTE: &str = "[allow(unsafe_code)]";
 /// Folders of the repository without modules of the two workspaces.
 const OTHER: &[&str] = &["target", ".git", "fuzz", "docs"];
 
-/// The document with the list as it should be, and a line per module that no row names, itself or by a folder.
+/// The document with the current list, and a line for each module that no row names (by file or folder).
 pub fn current(root: &Path) -> Result<(String, Vec<String>)> {
     let text = fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("cannot read {DOCUMENT}"))?;
     let modules = modules(root)?;

@@ -1,17 +1,17 @@
-//! Programs of `SO_ATTACH_FILTER`: they load from the bytes of a packet, and return how many of them are kept.
+//! Programs of `SO_ATTACH_FILTER`: they load bytes of a packet and return the number of bytes to keep.
 //!
-//! Linux's extensions (what is known about a packet besides its bytes) are refused.
+//! Linux's extensions (packet metadata) are rejected.
 
 use super::{ABS, BYTE, Data, HALF, IND, Instruction, LD, LDX};
 
-/// Where loads keep the size.
+/// Mask of the size in a load's opcode.
 const SIZES: u16 = 0x18;
 /// The low half of a byte, times four: the length of an IPv4 header.
 const LDX_MSH: u16 = LDX | BYTE | 0xa0;
-/// Offsets from here on are no offsets: Linux's extensions.
+/// Offsets from here on address Linux's extensions.
 const EXTENSIONS: u32 = 0xffff_f000;
 
-/// A load from the packet: its mode and the bytes that it takes.
+/// A load from the packet: its mode and its size in bytes.
 fn load(code: u16) -> Option<(u16, usize)> {
     let bytes = match code & SIZES {
         0 => 4,
@@ -23,7 +23,7 @@ fn load(code: u16) -> Option<(u16, usize)> {
     (mode == LD | ABS || mode == LD | IND).then_some((mode & !7, bytes))
 }
 
-/// A packet in two parts: a header that was made for the filter, and the bytes of the program.
+/// A packet in two parts: a header built for the filter, and the program's payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// First part.
@@ -56,7 +56,7 @@ impl Data for Packet<'_> {
 }
 
 impl Packet<'_> {
-    /// So many bytes as a number, the most significant first. `None` beyond the end.
+    /// A big-endian number of `bytes` bytes. `None` beyond the end.
     fn number(&self, at: u32, bytes: usize) -> Option<u32> {
         (0..bytes).try_fold(0, |value, i| {
             let at = (at as usize).checked_add(i)?;

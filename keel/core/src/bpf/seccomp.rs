@@ -5,7 +5,7 @@ use super::{ABS, Data, Instruction, LD};
 /// Bytes of `struct seccomp_data`.
 pub const DATA_LEN: usize = 64;
 
-/// A system call as programs see it.
+/// A system call as seccomp programs see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call(pub [u8; DATA_LEN]);
 

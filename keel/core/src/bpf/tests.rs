@@ -60,7 +60,7 @@ fn refused() {
     assert!(refused(vec![i(JMP_JA, u32::MAX), i(RET_K, 0)]));
     assert!(refused(vec![j(JMP | JEQ, 0, 0, 1), i(RET_K, 0)]));
     assert!(refused(vec![i(LD_MEM, 0), i(RET_K, 0)]));
-    // Written on one of two paths only.
+    // Written on only one of two paths.
     assert!(refused(vec![j(JMP | JEQ, 0, 0, 1), i(ST, 0), i(LD_MEM, 0), i(RET_A, 0)]));
     assert!(!refused(vec![i(ST, 0), j(JMP | JEQ, 0, 0, 1), i(ST, 1), i(LD_MEM, 0), i(RET_A, 0)]));
 }

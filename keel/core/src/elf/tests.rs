@@ -109,7 +109,7 @@ fn interpreter_needs_a_terminator() {
     assert_eq!(interpreter_path(b""), Err(Errno::ENOEXEC));
 }
 
-/// Whatever the bytes are: no panic, and what is accepted keeps its promises.
+/// With any input: no panic, and an accepted image is consistent.
 #[test]
 fn survives_random_bytes() {
     let mut seed = 1u64;

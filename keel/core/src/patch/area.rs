@@ -7,17 +7,17 @@ const GRAIN: u64 = 8;
 /// Grains of a page: no trampoline crosses one.
 const PAGE_GRAINS: usize = (super::PAGE / GRAIN) as usize;
 
-/// Which bytes of an area of trampolines are taken.
+/// Bitmap of the used bytes of a trampoline area.
 #[derive(Clone, Debug)]
 pub struct Area {
     base: u64,
     taken: Vec<bool>,
-    /// Everything below this grain is taken.
+    /// All grains below this one are used.
     low: usize,
 }
 
 impl Area {
-    /// An empty area of `len` bytes (whole pages) at `base` (page aligned). `None`: there is no memory for it.
+    /// An empty area of `len` bytes (whole pages) at `base` (page aligned). `None`: out of memory.
     pub fn new(base: u64, len: usize) -> Option<Self> {
         let mut taken = Vec::new();
         taken.try_reserve_exact(len / GRAIN as usize).ok()?;
@@ -30,7 +30,7 @@ impl Area {
         self.base
     }
 
-    /// Takes `len` bytes within one page at the lowest free address that `fits`.
+    /// Allocates `len` bytes within one page at the lowest free address for which `fits` returns true.
     pub(super) fn take(&mut self, len: usize, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
         let need = len.div_ceil(GRAIN as usize);
         let mut start = self.low;
@@ -55,7 +55,7 @@ impl Area {
         None
     }
 
-    /// Gives back what [`Area::take`] gave.
+    /// Frees an allocation of [`Area::take`].
     pub(super) fn give_back(&mut self, address: u64, len: usize) {
         let start = ((address - self.base) / GRAIN) as usize;
         self.taken[start..start + len.div_ceil(GRAIN as usize)].fill(false);

@@ -1,17 +1,17 @@
-//! Instructions as far as moving them needs to know them.
+//! Instruction decoding, as needed to move instructions.
 
 use super::{CALL_LEN, JUMP_LEN, Refusal, SYSCALL, Window};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register, RflagsBits};
 
-/// Most bytes of an instruction.
+/// Maximum length of an instruction in bytes.
 const MAX_LEN: usize = 15;
 
-/// How an instruction moves.
+/// How to move an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// As it is.
+    /// Unchanged.
     Plain,
-    /// With a new displacement at this offset; the operand lies at this address.
+    /// With a new displacement at this offset; the operand's address.
     RipRelative(usize, u64),
     /// A conditional jump: low half of its opcode, and its target.
     Conditional(u8, u64),
@@ -23,14 +23,14 @@ pub(super) enum Kind {
     Call,
 }
 
-/// An instruction that moves.
+/// An instruction to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
-    /// Where it is.
+    /// Its address.
     pub address: u64,
-    /// Its bytes there.
+    /// Its length in bytes.
     pub len: usize,
-    /// How it moves.
+    /// How to move it.
     pub kind: Kind,
 }
 
@@ -40,12 +40,12 @@ impl Instruction {
         self.address + self.len as u64
     }
 
-    /// Whether what follows is not reached from here.
+    /// Whether execution never continues at the next instruction.
     pub fn ends_flow(&self) -> bool {
         matches!(self.kind, Kind::Return | Kind::Jump(_))
     }
 
-    /// Its bytes where it moves to.
+    /// Its length after the move.
     pub fn moved_len(&self) -> usize {
         match self.kind {
             Kind::Conditional(..) => 6,
@@ -56,8 +56,8 @@ impl Instruction {
     }
 }
 
-/// Decodes one instruction. `thorough` allows the real decoder, whose first use builds its tables, which
-/// takes most of a millisecond; without it only what usually follows a system call is known.
+/// Decodes one instruction. `thorough` allows the full decoder, whose first use builds its tables and takes most of a
+/// millisecond; without it only common instructions after system calls are decoded.
 pub(super) fn decode(window: &Window<'_>, address: u64, thorough: bool) -> Result<Instruction, Refusal> {
     let bytes = window.from(address).ok_or(Refusal::NotASite)?;
     if bytes.starts_with(&SYSCALL) {
@@ -70,7 +70,7 @@ pub(super) fn decode(window: &Window<'_>, address: u64, thorough: bool) -> Resul
     }
 }
 
-/// Knows comparisons and moves of registers, comparisons with constants, `ret` and jumps.
+/// Decodes comparisons and moves of registers, comparisons with constants, `ret` and jumps.
 pub(super) fn usual(bytes: &[u8], address: u64) -> Option<Instruction> {
     let rex = usize::from(matches!(bytes.first()?, 0x40..=0x4f));
     let registers = |at: usize| bytes.get(at).is_some_and(|modrm| *modrm >= 0xc0);
@@ -99,9 +99,8 @@ pub(super) fn usual(bytes: &[u8], address: u64) -> Option<Instruction> {
     (bytes.len() >= len).then_some(Instruction { address, len, kind })
 }
 
-/// Whether the program looks at the flags at `address` as a system call leaves them: Linux keeps them,
-/// the gate doesn't. Looks a few instructions far, as far as they are usual ones, or known to the real decoder if
-/// `thorough` allows it.
+/// Whether the code at `address` reads the flags that a system call leaves: Linux preserves them, the gate doesn't.
+/// Examines a few instructions, as far as [`usual`] can decode them, or the full decoder if `thorough`.
 pub(super) fn reads_flags(window: &Window<'_>, mut address: u64, thorough: bool) -> bool {
     for _ in 0..4 {
         let Some(bytes) = window.from(address) else { return false };
@@ -119,7 +118,7 @@ pub(super) fn reads_flags(window: &Window<'_>, mut address: u64, thorough: bool)
         }
         match usual(bytes, address) {
             Some(Instruction { kind: Kind::Jump(target), .. }) => address = target,
-            // mov changes no flags; everything else that is usual sets them.
+            // mov changes no flags; all other common instructions set them.
             Some(mov) if matches!(opcode, 0x89 | 0x8b | 0xb8..=0xbf) => address = mov.end(),
             None if thorough && !bytes.starts_with(&SYSCALL) => return reads_flags_thoroughly(window, address),
             _ => return false,
@@ -128,13 +127,13 @@ pub(super) fn reads_flags(window: &Window<'_>, mut address: u64, thorough: bool)
     false
 }
 
-/// The same with the real decoder.
+/// The same with the full decoder.
 fn reads_flags_thoroughly(window: &Window<'_>, mut address: u64) -> bool {
     let mut written = 0;
     for _ in 0..4 {
         let Some(bytes) = window.from(address) else { return false };
         let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-        // A further system call keeps them: its own site tells.
+        // A further system call preserves them: the check of its own site applies.
         if instruction.code() == Code::Syscall {
             return false;
         }
@@ -153,7 +152,7 @@ fn reads_flags_thoroughly(window: &Window<'_>, mut address: u64) -> bool {
 /// The flags of arithmetic.
 const STATUS: u32 = RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
 
-/// Knows all instructions; `None` for those that can't be moved.
+/// Decodes any instruction; `None` if it can't be moved.
 pub(super) fn any(bytes: &[u8], address: u64) -> Option<Instruction> {
     let bytes = bytes.get(..MAX_LEN).unwrap_or(bytes);
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -168,7 +167,7 @@ pub(super) fn any(bytes: &[u8], address: u64) -> Option<Instruction> {
             Kind::RipRelative(offset, instruction.ip_rel_memory_address())
         }
         FlowControl::Next => Kind::Plain,
-        // Prefixed jumps are left alone: a prefix changes the displacement's size or means nothing.
+        // Prefixed jumps are not moved: a prefix changes the displacement's size or has no effect.
         FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() && matches!(len, 2 | 6) => {
             let opcode = *bytes.get(if len == 2 { 0 } else { 1 })?;
             Kind::Conditional(opcode & 0x0f, instruction.near_branch_target())

@@ -7,8 +7,8 @@ use super::{
 };
 use smallvec::SmallVec;
 
-/// One-byte opcodes that are undefined in 64-bit mode, and `int3`. D5 is missing because newer
-/// processors give it a meaning (REX2).
+/// One-byte opcodes that are undefined in 64-bit mode, and `int3`. D5 is missing because newer processors define it
+/// (REX2).
 const FAULTING: [u8; 20] = [
     0xcc, 0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x60, 0x61, 0x82, 0x9a, 0xce, 0xd4, 0xd6,
     0xea,
@@ -23,8 +23,8 @@ const IS_FAULTING: [bool; 256] = {
     }
     table
 };
-/// Fills what the jump leaves over of moved instructions: undefined by itself, and as ModRM byte behind
-/// FE or FF. There it names a register: an operand in memory might fault before the opcode does.
+/// Fills the remaining bytes of moved instructions: undefined as an opcode, and as ModRM byte after FE or FF. There it
+/// encodes a register operand: a memory operand might fault before the opcode does.
 const FILL: u8 = 0xea;
 
 /// Plans [`Form::Displace`].
@@ -42,7 +42,7 @@ pub(super) fn plan(
     check_padding(window, end, covered_end)?;
     let boundaries: SmallVec<[u64; 4]> =
         moved.iter().map(|m| m.address).filter(|address| *address < site + JUMP_LEN as u64).collect();
-    // An instruction at the last byte of the jump needs a fill byte behind it.
+    // If an instruction begins at the last byte of the jump, a fill byte must follow.
     let filled = boundaries.contains(&(site + 4));
     let overwritten = covered_end.min(site + JUMP_LEN as u64 + u64::from(filled));
     if site / PAGE != (overwritten - 1) / PAGE {
@@ -73,8 +73,8 @@ pub(super) fn plan(
     })
 }
 
-/// The instructions that a jump at `start - 2` covers. A `syscall` right behind them belongs to them if
-/// the load of its number does: then it has no room for a jump of its own.
+/// The instructions that a jump at `start - 2` covers. If they include the load of a number for an adjacent `syscall`,
+/// that is covered too: it has no room for a separate jump.
 fn covered(window: &Window<'_>, start: u64, thorough: bool) -> Result<SmallVec<[Instruction; 4]>, Refusal> {
     let mut moved = SmallVec::<[Instruction; 4]>::new();
     let mut address = start;
@@ -99,7 +99,7 @@ fn covered(window: &Window<'_>, start: u64, thorough: bool) -> Result<SmallVec<[
     Ok(moved)
 }
 
-/// Whether a `syscall` follows `last` that only `last` loads the number for.
+/// Whether a `syscall` follows `last`, and `last` is the instruction that loads its number.
 fn loads_number(window: &Window<'_>, last: &Instruction) -> bool {
     let load = window.get(last.address, last.len);
     window.get(last.end(), SYSCALL.len()) == Some(&SYSCALL)
@@ -107,11 +107,11 @@ fn loads_number(window: &Window<'_>, last: &Instruction) -> bool {
         && !scan::branches_into(window, &[last.end()])
 }
 
-/// Behind the end of a function there must be padding, and no function may begin in it.
+/// Checks that padding follows the end of a function, and that no function begins in it.
 fn check_padding(window: &Window<'_>, start: u64, end: u64) -> Result<(), Refusal> {
     let Some(len) = end.checked_sub(start).filter(|len| *len > 0) else { return Ok(()) };
     let bytes = window.get(start, len as usize).ok_or(Refusal::NotASite)?;
-    // At most two bytes are missing, which a multi-byte `nop` has.
+    // At most two bytes are needed, which a multi-byte `nop` has.
     let padding = bytes.iter().all(|b| matches!(b, 0x90 | 0xcc)) || begins_nop(window, start);
     let entry = (start..end).any(|at| at.is_multiple_of(16));
     if padding && !entry { Ok(()) } else { Err(Refusal::Immovable) }

@@ -1,26 +1,22 @@
 //! Turns `syscall` instructions of a program's text into jumps to keel's gate.
 //!
-//! A `syscall` is two bytes, a `jmp rel32` to a trampoline is five. [`plan`] finds room in one of two
-//! ways:
+//! A `syscall` has two bytes, a `jmp rel32` to a trampoline five. [`plan`] makes room in one of two ways:
 //!
-//! * **Before the site** ([`Form::Number`]), used for four sites in five: the instruction in front is
-//!   `mov eax, number`, itself five bytes long. It becomes the jump and moves into the trampoline; the
-//!   `syscall` stays where it is. Nothing can branch into the middle of one instruction, the program
-//!   continues right behind the `syscall` as it always did, and a restarted call finds the original
-//!   instruction.
-//! * **Behind the site** ([`Form::Displace`]): the jump covers the `syscall` and the instructions
-//!   behind it, which move into the trampoline. Something may still want to continue at one of the
-//!   covered instructions: a jump table, a thread that was stopped there, a signal frame. So the
-//!   trampoline is placed where the bytes of the jump that lie at such an instruction raise an
-//!   exception (`int3` or an undefined opcode); keel's fault handler asks [`Patch::resume_for`] and
-//!   sends the program to the moved copy. Direct branches nearby that would make this frequent are
-//!   looked for, and the site is left alone. Covered instructions may be further `syscall`s: one
-//!   trampoline then makes all of their calls.
+//! * **Before the site** ([`Form::Number`]), used for four sites in five: the instruction in front is `mov eax,
+//!   number`, itself five bytes long. It becomes the jump and moves into the trampoline; the `syscall` stays in place.
+//!   No code can branch into the middle of one instruction, the program continues right behind the `syscall` as before,
+//!   and a restarted call executes the original instruction.
+//! * **Behind the site** ([`Form::Displace`]): the jump covers the `syscall` and the instructions behind it, which move
+//!   into the trampoline. A program may still resume at one of the covered instructions, from a jump table, a stopped
+//!   thread or a signal frame. So the trampoline's address is chosen such that the bytes of the jump at each such
+//!   instruction raise an exception (`int3` or an undefined opcode); keel's fault handler calls [`Patch::resume_for`]
+//!   and resumes the program at the moved copy. If a nearby direct branch would make this frequent, the site is not
+//!   patched. Covered instructions may be further `syscall`s: one trampoline then makes all of these calls.
 //!
-//! A site that doesn't fit keeps trapping, which is always correct.
+//! A site that can't be patched keeps trapping, which is always correct.
 //!
-//! Addresses are plain numbers in one coordinate system of the caller's choice: everything generated
-//! is relative, so it holds wherever the file and its trampolines are mapped at the same distance.
+//! Addresses are plain numbers in one coordinate system of the caller's choice: the generated code is
+//! position-independent, so it is valid wherever the file and its trampolines are mapped at the same distance.
 
 mod area;
 mod decode;
@@ -36,19 +32,19 @@ pub use sites::{ORIGIN, Sites, Verdict};
 
 use smallvec::SmallVec;
 
-/// Bytes of a `jmp rel32`.
+/// Length of a `jmp rel32`.
 const JUMP_LEN: usize = 5;
-/// The instruction that this is about.
+/// The `syscall` instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov eax, 15` and such: the number of rt_sigreturn(2). Unwinders and debuggers recognise signal
 /// frames by the bytes of its site, so it stays as it is.
 const RT_SIGRETURN: u32 = 15;
-/// System call numbers are below this; larger constants in front of a site are something else.
+/// Upper bound of system call numbers; a larger constant in front of a site is not a number.
 const NUMBER_LIMIT: u32 = 1024;
-/// Pages are replaced one by one, so a patch lies within one.
+/// Pages are replaced one by one, so a patch must not cross a page boundary.
 const PAGE: u64 = 4096;
 
-/// Bytes that a program has in memory from `addr` on.
+/// The bytes in a program's memory from `addr` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     /// Address of the first byte.
@@ -58,7 +54,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The bytes of `[start, start + len)`, if the window has them all.
+    /// The bytes of `[start, start + len)`, if the window contains all.
     fn get(&self, start: u64, len: usize) -> Option<&'a [u8]> {
         let at = usize::try_from(start.checked_sub(self.addr)?).ok()?;
         self.bytes.get(at..at.checked_add(len)?)
@@ -71,69 +67,68 @@ impl<'a> Window<'a> {
     }
 }
 
-/// How room for the jump was found.
+/// Kinds of patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The jump replaces the instruction in front that loads the number.
     Number,
-    /// The jump replaces the `syscall` and what follows.
+    /// The jump replaces the `syscall` and the instructions behind it.
     Displace,
 }
 
-/// Why a site keeps trapping.
+/// Reasons for not patching a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No `syscall` there, or its surroundings are not in the window.
+    /// No `syscall` there, or the window is too small.
     NotASite,
     /// The site of rt_sigreturn(2).
     Sigreturn,
-    /// The jump would lie in two pages.
+    /// The jump would cross a page boundary.
     CrossesPage,
-    /// What follows can't be moved.
+    /// An instruction behind it can't be moved.
     Immovable,
-    /// What follows is known to the thorough decoder at best.
+    /// An instruction behind it may need the full decoder.
     Unusual,
-    /// A branch lands behind the site.
+    /// A branch targets an instruction behind the site.
     BranchTarget,
-    /// What follows looks at the flags.
+    /// An instruction behind it reads the flags.
     FlagsUsed,
-    /// No fitting place for a trampoline, or none near enough.
+    /// No suitable place for a trampoline within reach.
     NoRoom,
 }
 
-/// An instruction in a trampoline and the one that it stands for.
+/// An instruction in a trampoline and the original that it replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
-    /// Bytes from the trampoline's start.
+    /// Offset from the trampoline's start.
     moved: u8,
-    /// Bytes from the site to where the program would be without the patch.
+    /// Offset from the site of the equivalent original instruction.
     original: i8,
-    /// A program that wants to continue at the original may continue here: in particular it does not
-    /// come from the gate, for which rcx is set before.
+    /// A program that resumes at the original may enter here: in particular, rcx is not expected to come from the gate.
     entry: bool,
 }
 
-/// A patch: what is written over the program's text, and what is needed to find one's way in it.
+/// A patch: the replaced bytes, and the data to translate addresses in it.
 #[derive(Clone, Debug)]
 pub struct Patch {
     /// Address of the `syscall`.
     pub site: u64,
     /// First overwritten byte.
     pub at: u64,
-    /// First byte behind what the patch relies on: overwritten bytes, the site, moved instructions.
+    /// End of the bytes that the patch depends on: overwritten bytes, the site, moved instructions.
     pub end: u64,
     /// Address of the trampoline.
     pub trampoline: u64,
-    /// How room was found.
+    /// Kind of the patch.
     pub form: Form,
     /// Bytes of the trampoline.
     len: u8,
-    /// What replaces the bytes at `at`; stays within one page.
+    /// The new bytes at `at`; within one page.
     pub bytes: SmallVec<[u8; 8]>,
     points: SmallVec<[Point; 8]>,
 }
 
-/// A trampoline's code; stays within one page.
+/// A trampoline's code; within one page.
 pub type TrampolineCode = SmallVec<[u8; 64]>;
 
 /// A patch that was just planned.
@@ -146,11 +141,10 @@ pub struct Planned {
 }
 
 impl Patch {
-    /// Where a program must continue that wants to continue at `rip`, an instruction that the patch
-    /// has moved away.
+    /// The address at which a program must resume whose next instruction, `rip`, was moved by the patch.
     pub fn resume_for(&self, rip: u64) -> Option<u64> {
-        // The first byte of the patch is the jump itself. A number's load has nothing behind it, and what
-        // was not overwritten is executed where it is.
+        // The first byte of the patch is the jump itself. Behind a number's load no instruction was moved, and
+        // instructions that were not overwritten run in place.
         if self.form == Form::Number || rip <= self.at || rip >= self.at + self.bytes.len() as u64 {
             return None;
         }
@@ -164,9 +158,8 @@ impl Patch {
         rip.checked_sub(self.trampoline).is_some_and(|offset| offset < u64::from(self.len))
     }
 
-    /// Where a program that stopped in the trampoline would be without the patch: what signal
-    /// handlers, unwinders and restarted system calls must see. Equivalent in every register but
-    /// rcx, which belongs to the `syscall`.
+    /// The original address that corresponds to a place in the trampoline: signal handlers, unwinders and restarted
+    /// system calls must see it. All registers are equivalent except rcx, which the `syscall` clobbers.
     pub fn original_for(&self, rip: u64) -> Option<u64> {
         let offset = u8::try_from(rip.checked_sub(self.trampoline)?).ok()?;
         let point = self.points.iter().find(|p| p.moved == offset)?;
@@ -174,12 +167,12 @@ impl Patch {
     }
 }
 
-/// Plans the patch of the `syscall` at `site`, taking room for its trampoline from `area`.
+/// Plans the patch of the `syscall` at `site`, and allocates its trampoline from `area`.
 ///
-/// `window` holds at least the site's page from its start, and a few bytes more if the site is near its end.
-/// `number` is what rax held when the site was seen at work. `gate_offset` is where the gate's
-/// address lies relative to the GS base. Without `thorough`, sites that need a complete decoder are
-/// refused as [`Refusal::Unusual`]: its first use takes most of a millisecond.
+/// `window` contains at least the site's page from its start, and a few bytes more if the site is near its end.
+/// `number` is the value of rax at the trap. `gate_offset` is the offset of the gate's address from the GS base.
+/// Without `thorough`, sites that need the full decoder are rejected as [`Refusal::Unusual`]: its first use takes most
+/// of a millisecond.
 pub fn plan(
     window: &Window<'_>,
     site: u64,
@@ -203,8 +196,8 @@ pub fn plan(
     }
 }
 
-/// Plans the patch of a site that was not seen at work: only if its bytes leave no doubt. A number that
-/// is loaded right behind another site is left for that one's patch to cover.
+/// Plans the patch of a site that has not trapped, if its bytes are unambiguous. A number load right behind another
+/// site is left for that site's patch.
 pub fn plan_unseen(window: &Window<'_>, site: u64, area: &mut Area, gate_offset: u32) -> Result<Planned, Refusal> {
     let load = scan::number_load(window, site, false).ok_or(Refusal::NotASite)?;
     let at = site - load.bytes.len() as u64;
@@ -244,14 +237,14 @@ fn plan_number(site: u64, load: scan::NumberLoad<'_>, area: &mut Area, gate_offs
 
 /// Bytes of `lea rcx, [rip + …]`.
 const LEA_LEN: usize = 7;
-/// Bytes of what [`emit_enter`] emits.
+/// Length of the code of [`emit_enter`].
 const ENTER_LEN: usize = LEA_LEN + 8;
 
 /// Bytes of a moved `syscall`: entry, the `syscall` for restarts, rcx for what follows.
 const CALL_LEN: usize = ENTER_LEN + SYSCALL.len() + LEA_LEN;
 
-/// `lea rcx, [rip + back]; jmp qword ptr gs:[gate_offset]`: the gate continues the program at rcx.
-/// Touches neither the stack (the caller's red zone) nor the flags.
+/// `lea rcx, [rip + back]; jmp qword ptr gs:[gate_offset]`: the gate returns to rcx. Uses neither the stack (the
+/// caller's red zone) nor the flags.
 fn emit_enter(code: &mut TrampolineCode, at: u64, back: u64, gate_offset: u32) -> Option<()> {
     emit_rcx(code, at, back)?;
     emit_gate(code, gate_offset);

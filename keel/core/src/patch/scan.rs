@@ -1,8 +1,8 @@
-//! What the bytes around a site say.
+//! Analysis of the bytes around a site.
 
 use super::{NUMBER_LIMIT, RT_SIGRETURN, Window};
 
-/// An instruction in front of a site that loads the system call's number.
+/// The instruction in front of a site that loads the system call number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberLoad<'a> {
     /// The number.
@@ -11,8 +11,8 @@ pub(super) struct NumberLoad<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Recognises `mov eax, number` or `mov rax, number` in front of the `syscall` at `site`, if there is no doubt:
-/// no other instruction could end with these bytes. `seen`: rax had this number there.
+/// Finds `mov eax, number` or `mov rax, number` in front of the `syscall` at `site`, if it is unambiguous: no other
+/// instruction could end with these bytes. `seen`: rax had this number at the trap.
 pub(super) fn number_load<'a>(window: &Window<'a>, site: u64, seen: bool) -> Option<NumberLoad<'a>> {
     let number = u32::from_le_bytes(window.get(site.checked_sub(4)?, 4)?.try_into().ok()?);
     if number >= NUMBER_LIMIT {
@@ -31,15 +31,15 @@ pub(super) fn number_load<'a>(window: &Window<'a>, site: u64, seen: bool) -> Opt
         .then_some(NumberLoad { number, bytes })
 }
 
-/// Whether the number of rt_sigreturn(2) is loaded in front of the `syscall` at `site`, as far as one can tell.
+/// Whether the code in front of the `syscall` at `site` seems to load the number of rt_sigreturn(2).
 pub(super) fn loads_sigreturn(window: &Window<'_>, site: u64) -> bool {
     let [low, high] = (RT_SIGRETURN as u16).to_le_bytes();
     let bytes = site.checked_sub(5).and_then(|start| window.get(start, 5));
     bytes.is_some_and(|bytes| matches!(bytes[0], 0xb8 | 0xc0) && bytes[1..] == [low, high, 0, 0])
 }
 
-/// Whether B8 and the four bytes behind it may end an instruction that begins in `before`, with an immediate.
-/// Says yes too often rather than too rarely.
+/// Whether B8 and the next four bytes may be the end of an instruction that begins in `before`, with an immediate. May
+/// return false positives, never false negatives.
 fn has_immediate(before: [u8; 6]) -> bool {
     let [sixth, fifth, fourth, third, second, first] = before;
     // A prefix of `mov r8d, imm32` and such.
@@ -74,8 +74,8 @@ fn has_displacement(before: [u8; 6], seen: bool) -> bool {
         0x00..=0x03 | 0x08..=0x0b | 0x10..=0x13 | 0x18..=0x1b | 0x20..=0x23 | 0x28..=0x2b | 0x30..=0x33 | 0x38..=0x3b
             | 0x62 | 0x63 | 0x6b | 0x80..=0x8e | 0xc0 | 0xc1 | 0xd0..=0xd3 | 0xd8..=0xdf | 0xf6
     );
-    // … which would have accessed the address rax + number, where nothing can be, unless it accesses none
-    // (lea), changes rax (idiv), uses r8 instead (REX.B) or a segment with a base.
+    // … which would have faulted at the address rax + number, unless it accesses no memory (lea), changes rax (idiv),
+    // uses r8 instead (REX.B) or a segment with a base.
     let rex_b = matches!(second, 0x40..=0x4f) && second & 1 != 0;
     let based = [second, third].iter().any(|b| matches!(b, 0x64 | 0x65));
     let impossible = seen && !(rex_b || based || matches!(first, 0x8d | 0xf6));
@@ -99,7 +99,7 @@ pub struct Candidates<'a> {
     next: usize,
 }
 
-/// Everything in `window` that looks like a `syscall`; some may be parts of other instructions.
+/// All byte sequences in `window` that look like a `syscall`; some may be parts of other instructions.
 pub fn candidates<'a>(window: &Window<'a>) -> Candidates<'a> {
     Candidates { window: *window, next: 0 }
 }
@@ -116,8 +116,8 @@ impl Iterator for Candidates<'_> {
     }
 }
 
-/// Whether a direct branch in `window` lands on one of `targets`. Looks at every byte as if an
-/// instruction began there, so it may see branches that don't exist, but misses none.
+/// Whether a direct branch in `window` targets one of `targets`. Decodes a branch at every byte, so it may find false
+/// branches, but misses none.
 pub(super) fn branches_into(window: &Window<'_>, targets: &[u64]) -> bool {
     targets.iter().any(|&target| {
         let Some(target) = target.checked_sub(window.addr).and_then(|t| usize::try_from(t).ok()) else { return false };
@@ -138,9 +138,9 @@ fn short_branch_to(bytes: &[u8], target: usize) -> bool {
 /// Calls and jumps with 32-bit displacement anywhere.
 fn near_branch_to(bytes: &[u8], target: usize) -> bool {
     bytes.windows(4).enumerate().skip(1).any(|(i, d)| {
-        // The displacement first: it hardly ever fits.
+        // Compare the displacement first: it rarely matches.
         let d = u32::from_le_bytes([d[0], d[1], d[2], d[3]]);
-        // The second byte of a conditional near jump counts like a one-byte opcode.
+        // The second byte of a conditional near jump is handled like a one-byte opcode.
         d.wrapping_add(i as u32 + 4) == target as u32 && matches!(bytes[i - 1], 0xe8 | 0xe9 | 0x80..=0x8f)
     })
 }

@@ -1,4 +1,4 @@
-//! The system call sites of one file: how often they trapped, what was planned for them.
+//! The system call sites of one file: their trap counts and patches.
 
 use super::{Area, PAGE, Patch, Planned, Refusal, TrampolineCode, Window, candidates, plan, plan_unseen};
 use alloc::collections::BTreeMap;
@@ -6,31 +6,31 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// Coordinate of a file's first byte: trampolines lie below.
+/// Coordinate of a file's first byte; trampolines are below.
 pub const ORIGIN: u64 = 1 << 48;
 
-/// Bytes behind a page that its last instructions may reach.
+/// Bytes behind a page that its last instructions may extend to.
 const BEHIND: usize = 32;
 
-/// A page is patched when its sites have trapped this often. Where page tables are shadowed patching
-/// costs as much as sixty traps, but it serves every later program of the pod.
+/// A page is patched after this many traps of its sites. With shadow page tables patching costs as much as sixty traps,
+/// but every later program of the pod benefits.
 const TRAPS_BEFORE_PATCH: u32 = 32;
-/// A program that shows the unpatched page gets the patched one after this many of its traps.
+/// A program that maps the unpatched page gets the patched one after this many of its traps.
 const TRAPS_BEFORE_SHOW: u32 = 4;
-/// A site that only the thorough decoder knows must have trapped this often.
+/// Minimum number of traps of a site that needs the full decoder.
 const TRAPS_BEFORE_THOROUGH: u32 = 512;
-/// A site whose moved instructions are continued at more often than this has a branch to them:
-/// trapping is cheaper.
+/// If programs resume at a site's moved instructions more often than this, a branch targets them, and trapping is
+/// cheaper.
 const LANDINGS_BEFORE_REMOVAL: u32 = 32;
 
-/// What to do about a trap.
+/// Action for a trap.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// Nothing.
+    /// None.
     Wait,
-    /// The site is patched; show the program the page with this patch.
+    /// The site is patched; map the page with this patch into the program.
     Show(Rc<Patch>),
-    /// Plan the page.
+    /// Plan patches for the page.
     Plan,
 }
 
@@ -42,29 +42,29 @@ pub struct Sites(RefCell<Inner>);
 struct Inner {
     area: Option<Area>,
     pages: BTreeMap<u64, Page>,
-    /// By trampoline.
+    /// By trampoline address.
     patches: BTreeMap<u64, Rc<Patch>>,
 }
 
 #[derive(Debug, Default)]
 struct Page {
     traps: u32,
-    /// Sites that trapped and wait.
+    /// Sites that have trapped and are not patched yet.
     seen: Vec<Seen>,
-    /// Offsets of sites that keep trapping.
+    /// Offsets of sites that can't be patched.
     refused: Vec<u16>,
     patches: Vec<Installed>,
-    /// Patches taken back: programs may still show them.
+    /// Removed patches: programs may still map them.
     removed: Vec<Rc<Patch>>,
 }
 
 #[derive(Debug)]
 struct Seen {
     offset: u16,
-    /// What was in rax.
+    /// Value of rax.
     number: u64,
     traps: u32,
-    /// Found to need the thorough decoder.
+    /// Needs the full decoder.
     unusual: bool,
 }
 
@@ -96,11 +96,11 @@ impl Sites {
                     return Verdict::Wait;
                 }
             }
-            // It is as if this trap had not been.
+            // Ignore the trap if out of memory.
             None if !has_room => return Verdict::Wait,
             None => state.seen.push(Seen { offset, number, traps: 1, unusual: false }),
         }
-        // Another site of a patched page is cheap: no page needs to be exchanged.
+        // A further site of a patched page is cheap: no page is replaced.
         if state.traps < TRAPS_BEFORE_PATCH && state.patches.is_empty() {
             return Verdict::Wait;
         }
@@ -108,10 +108,9 @@ impl Sites {
         Verdict::Plan
     }
 
-    /// Plans the sites of a page that trapped, and those beside them that are beyond doubt. `file` has
-    /// the page's bytes and some of those behind; `room` bytes for trampolines lie `distance` bytes from the
-    /// file's first byte (the same in every call). The code of the trampolines is to be written before
-    /// the patches.
+    /// Plans patches for the sites of a page that trapped, and for unambiguous sites in it. `file` contains the page
+    /// and some bytes behind it; the trampoline area of `room` bytes is `distance` bytes from the file's first byte
+    /// (the same in every call). The caller must write the code of the trampolines before the patches.
     pub fn plan(
         &self,
         page: u64,
@@ -157,12 +156,12 @@ impl Sites {
         new
     }
 
-    /// Number of sites of a page that keep trapping.
+    /// Number of sites of a page that can't be patched.
     pub fn refused(&self, page: u64) -> usize {
         self.0.borrow().pages.get(&page).map_or(0, |p| p.refused.len())
     }
 
-    /// Where the trampolines begin, once something was planned.
+    /// Start of the trampoline area, if any patch was planned.
     pub fn area_base(&self) -> Option<u64> {
         self.0.borrow().area.as_ref().map(Area::base)
     }
@@ -174,7 +173,7 @@ impl Sites {
         }
     }
 
-    /// Where the instruction at `offset` of a page is now, if it was moved.
+    /// New address of the instruction at `offset` of a page, if it was moved.
     pub fn resume_for(&self, page: u64, offset: u16) -> Option<u64> {
         let at = coordinate(page, offset);
         let inner = self.0.borrow();
@@ -183,8 +182,8 @@ impl Sites {
         installed.chain(&state.removed).find_map(|p| p.resume_for(at))
     }
 
-    /// Counts that a program continued at a moved instruction. True if its patch was taken back: the
-    /// page must be made anew.
+    /// Counts that a program resumed at a moved instruction. Returns true if its patch was removed: the page must be
+    /// rebuilt.
     pub fn landed(&self, page: u64, offset: u16) -> bool {
         let at = coordinate(page, offset);
         let mut inner = self.0.borrow_mut();
@@ -201,7 +200,7 @@ impl Sites {
         true
     }
 
-    /// What a place in a trampoline stands for.
+    /// The original address of a place in a trampoline.
     pub fn original_for(&self, at: u64) -> Option<u64> {
         let inner = self.0.borrow();
         let (_, patch) = inner.patches.range(..=at).next_back()?;
@@ -210,7 +209,7 @@ impl Sites {
 }
 
 impl Page {
-    /// Adds a patch, or gives its room back if it would touch what another one covers.
+    /// Adds a patch; frees its trampoline if it overlaps another patch.
     fn install(&mut self, planned: Planned, area: &mut Area) -> Option<(Rc<Patch>, TrampolineCode)> {
         let Planned { patch, code } = planned;
         if self.patches.iter().any(|p| p.patch.at < patch.end && patch.at < p.patch.end) {

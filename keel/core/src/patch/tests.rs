@@ -1,4 +1,4 @@
-//! Against real text of this machine, and against noise.
+//! Tests with real program text of this machine, and with random bytes.
 
 extern crate std;
 
@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, Instruction, Int
 use std::{collections::BTreeMap, fs, println, string::String, time::Instant, vec::Vec};
 
 const GATE: u32 = 0x40;
-/// Where tests put text: any address is as good.
+/// Address of the tests' text; arbitrary.
 const BASE: u64 = 1 << 40;
 const AREA: usize = 64 << 10;
 
@@ -78,7 +78,7 @@ fn verify(window: &Window<'_>, patch: &Patch, code: &[u8]) {
                 assert_eq!(patch.original_for(new.ip()), Some(at));
                 at = old.next_ip();
                 if new.ip() + 5 == patch.trampoline + code_len && new.near_branch_target() == old.ip() {
-                    // The way back.
+                    // The jump back.
                     assert!(old.ip() >= patch.site + 5);
                     return;
                 }
@@ -179,7 +179,7 @@ fn number_forms() {
     assert_eq!((patch.form, patch.at), (Form::Number, site - 5));
     verify(&window(&bytes), &patch, &code);
     assert!(plan_unseen(&window(&bytes), site, &mut area, GATE).is_ok());
-    // The number came from elsewhere: a branch to the syscall.
+    // The number was loaded elsewhere: a branch targets the syscall.
     let other = plan(&window(&bytes), site, 1, &mut area, GATE, true).expect("planned");
     assert_eq!(other.patch.form, Form::Displace);
     // mov rax, 39; syscall
@@ -220,7 +220,7 @@ fn number_forms() {
         let seen = plan(&window(&bytes), site, 39, &mut area, GATE, true).map(|planned| planned.patch.form);
         assert_eq!(seen, Ok(Form::Displace), "{tail:x?}");
     }
-    // je over it: 13 B8 would be an adc from [rax+39], which is nowhere.
+    // je over it: 13 B8 would be an adc from [rax+39], which would fault.
     let (bytes, site) = page(64, &[0x90, 0x90, 0x90, 0x74, 0x13, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]);
     assert_eq!(plan_unseen(&window(&bytes), site, &mut area, GATE).err(), Some(Refusal::NotASite));
     let Planned { patch, .. } = plan(&window(&bytes), site, 39, &mut area, GATE, true).expect("planned");
@@ -274,7 +274,7 @@ fn refusals() {
     assert_eq!(refused(64, &[0x0f, 0x05, 0x0f, 0x92, 0xc2]), Some(Refusal::FlagsUsed));
     // syscall; push 0; setg cl
     assert_eq!(refused(64, &[0x0f, 0x05, 0x6a, 0x00, 0x0f, 0x9f, 0xc1]), Some(Refusal::FlagsUsed));
-    // Over the end of the page.
+    // Across the end of the page.
     assert_eq!(refused(4093, &[0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff]), Some(Refusal::CrossesPage));
     assert_eq!(plan(&window(&[]), BASE, 0, &mut area(), GATE, true).err(), Some(Refusal::NotASite));
     assert_eq!(plan(&window(&[0x0f, 0x05]), 0, 0, &mut area(), GATE, true).err(), Some(Refusal::NotASite));
@@ -406,7 +406,7 @@ fn sites_of_a_page() {
     let waits = (0..1000).take_while(|_| matches!(sites.note(3, 200, 39), Verdict::Wait)).count();
     assert!((2..100).contains(&waits), "{waits}");
     let new = sites.plan(3, &file, -0x10000, AREA, GATE);
-    // The one that trapped, and the ones that are beyond doubt.
+    // The site that trapped, and the unambiguous ones.
     let mut at: Vec<_> = new.iter().map(|(p, _)| p.site - ORIGIN - 3 * PAGE).collect();
     at.sort_unstable();
     assert_eq!(at, [105, 200, 305]);
@@ -415,7 +415,7 @@ fn sites_of_a_page() {
     for (patch, code) in &new {
         verify(&Window { addr: ORIGIN + 3 * PAGE, bytes: &file }, patch, code);
     }
-    // Another program still shows the file's page.
+    // Another program still maps the file's page.
     assert!((0..4).any(|_| matches!(sites.note(3, 200, 39), Verdict::Show(p) if p.site == ORIGIN + 3 * PAGE + 200)));
     let resume = sites.resume_for(3, 202).expect("moved");
     assert_eq!(sites.original_for(resume), Some(ORIGIN + 3 * PAGE + 202));
@@ -424,7 +424,7 @@ fn sites_of_a_page() {
     assert_eq!(sites.resume_for(4, 202), None);
     // Planned once.
     assert!(sites.plan(3, &file, -0x10000, AREA, GATE).is_empty());
-    // Continued at too often.
+    // Too many resumes.
     let landings = (0..1000).take_while(|_| !sites.landed(3, 202)).count();
     assert!((8..200).contains(&landings));
     assert_eq!(sites.resume_for(3, 202), Some(resume), "programs that show the old page");

@@ -1,11 +1,11 @@
-//! Editing of the line that is being typed.
+//! Line editing.
 
 use super::Line;
 use alloc::collections::VecDeque;
 use uapi::raw::general as g;
 
 impl Line {
-    /// `VERASE`, `VWERASE` or `VKILL` was typed.
+    /// Handles `VERASE`, `VWERASE` and `VKILL`.
     pub(super) fn erase(&mut self, key: u8, echo: &mut VecDeque<u8>) {
         if self.input.len() == self.complete {
             return;
@@ -47,7 +47,7 @@ impl Line {
         }
     }
 
-    /// Where the last character of the line begins, and its first byte.
+    /// Start of the last character of the line, and its first byte.
     fn last_character(&self) -> Option<(usize, u8)> {
         let mut at = self.input.len();
         while at > self.complete {
@@ -60,7 +60,7 @@ impl Line {
         None
     }
 
-    /// Takes the last character away, also from the screen.
+    /// Erases the last character, also on the screen.
     fn rub_out(&mut self, start: usize, byte: u8, one: bool, echo: &mut VecDeque<u8>) {
         let termios = self.termios;
         let printed = self.input.split_off(start);
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// Columns of a tab that stood behind what is left of the line.
+    /// Width of a tab at the end of the line.
     fn width_of_tab(&self) -> usize {
         let mut columns = 0;
         let mut since_tab = false;
@@ -119,14 +119,14 @@ impl Line {
         8 - (columns & 7)
     }
 
-    /// Ends the part of the screen that `ECHOPRT` uses for erased characters.
+    /// Ends the `\.../` echo of `ECHOPRT`.
     pub(super) fn finish_erasing(&mut self, echo: &mut VecDeque<u8>) {
         if core::mem::take(&mut self.erasing) {
             self.show_raw(b'/', echo);
         }
     }
 
-    /// `VREPRINT` was typed: the line is shown anew.
+    /// Handles `VREPRINT`: echoes the line again.
     pub(super) fn reprint(&mut self, key: u8, echo: &mut VecDeque<u8>) {
         self.finish_erasing(echo);
         self.echo_byte(key, echo);

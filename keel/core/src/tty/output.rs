@@ -1,11 +1,11 @@
-//! From what a program writes to what the terminal shows, and the echo of single bytes.
+//! Output processing, and the echo of single bytes.
 
 use super::{Line, MAX_ECHO};
 use alloc::collections::VecDeque;
 use uapi::raw::general as g;
 
 impl Line {
-    /// A program writes `bytes`: what is to be shown is added to `out`.
+    /// Processes output `bytes` of a program; appends the result to `out`.
     pub fn write(&mut self, bytes: &[u8], out: &mut VecDeque<u8>) {
         if self.termios.oflag & g::OPOST == 0 {
             out.extend(bytes);
@@ -16,7 +16,7 @@ impl Line {
         }
     }
 
-    /// One byte of output, with its post-processing.
+    /// Processes one byte of output.
     pub(super) fn show(&mut self, byte: u8, out: &mut VecDeque<u8>) {
         let is = |flag: u32| self.termios.oflag & flag != 0;
         match byte {
@@ -66,12 +66,12 @@ impl Line {
         }
     }
 
-    /// A byte of UTF-8 that is no beginning of a character, if the terminal knows UTF-8.
+    /// Whether the byte is a UTF-8 continuation byte and the terminal has IUTF8.
     pub(super) fn continues(&self, byte: u8) -> bool {
         self.termios.input_flag(g::IUTF8) && byte & 0xc0 == 0x80
     }
 
-    /// Echoes a byte as it is, but for the post-processing of output.
+    /// Echoes a byte without `^X` notation, with output processing.
     pub(super) fn show_raw(&mut self, byte: u8, echo: &mut VecDeque<u8>) {
         if echo.len() >= MAX_ECHO {
             return;
@@ -83,7 +83,7 @@ impl Line {
         }
     }
 
-    /// Echoes a byte, control characters as `^X`.
+    /// Echoes a byte; control characters as `^X`.
     pub(super) fn echo_byte(&mut self, byte: u8, echo: &mut VecDeque<u8>) {
         if self.termios.is(g::ECHOCTL) && byte.is_ascii_control() && byte != b'\t' {
             if echo.len() < MAX_ECHO {

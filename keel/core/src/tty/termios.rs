@@ -16,14 +16,14 @@ pub struct Termios {
     pub cflag: u32,
     /// Local modes.
     pub lflag: u32,
-    /// Line discipline: a number that is kept and has no meaning.
+    /// Line discipline: stored, without effect.
     pub line: u8,
     /// Keys.
     pub keys: [u8; 19],
 }
 
 impl Default for Termios {
-    /// A new pseudo-terminal's: cooked, with echo, 38400 bit/s.
+    /// Defaults of a new pseudo-terminal: cooked, with echo, 38400 bit/s.
     fn default() -> Self {
         let mut keys = [0; 19];
         let ctrl = |c: u8| c & 0x1f;
@@ -60,7 +60,7 @@ impl Default for Termios {
 }
 
 impl Termios {
-    /// From the kernel's structure.
+    /// Decodes the kernel's structure.
     pub fn from_bytes(bytes: &[u8; SIZE]) -> Self {
         let word = |at: usize| {
             let mut word = [0; 4];
@@ -72,7 +72,7 @@ impl Termios {
         Self { iflag: word(0), oflag: word(4), cflag: word(8), lflag: word(12), line: bytes[16], keys }
     }
 
-    /// As the kernel's structure.
+    /// Encodes the kernel's structure.
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         for (place, word) in bytes.chunks_exact_mut(4).zip([self.iflag, self.oflag, self.cflag, self.lflag]) {

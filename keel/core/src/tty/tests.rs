@@ -93,7 +93,7 @@ fn what_tcflow_stopped_no_key_starts() {
     assert!(line.is_stopped());
     assert_eq!(line.hold(false), Event::Started);
     assert!(!line.is_stopped());
-    // tcflow starts what a key stopped before.
+    // tcflow restarts output that a key stopped.
     typed(&mut line, b"\x13");
     assert_eq!(line.hold(true), Event::None);
     assert_eq!(line.hold(false), Event::Started);

@@ -41,7 +41,7 @@ fn merges_neighbours_that_continue() {
     assert_eq!(ranges(&set), [(10, 40, 1)]);
     set.insert(40, 50, anon(2));
     assert_eq!(set.len(), 2);
-    // File mappings merge only where the offsets go on.
+    // File mappings merge only if their offsets are contiguous.
     set.insert(100, 110, Tag { tag: 3, offset: 0, gap: 0 });
     set.insert(110, 120, Tag { tag: 3, offset: 10, gap: 0 });
     set.insert(120, 130, Tag { tag: 3, offset: 0, gap: 0 });

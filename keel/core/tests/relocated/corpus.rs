@@ -1,4 +1,4 @@
-//! Text of this machine.
+//! Program text of this machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ pub fn segments(file: &[u8]) -> Vec<(u64, &[u8])> {
         .collect()
 }
 
-/// C libraries, interpreters, Go's own programs (static, without C), Java's machine and its libraries; further ones
-/// as `HULL_TEST_TEXT=PATH:PATH`. Files that are missing are left out.
+/// C libraries, interpreters, Go's tools (static, without C), Java's virtual machine and libraries; further files as
+/// `HULL_TEST_TEXT=PATH:PATH`. Missing files are skipped.
 pub fn files() -> Vec<PathBuf> {
     let usual = [
         "/lib/x86_64-linux-gnu/libc.so.6",

@@ -1,8 +1,7 @@
-//! A process that executes single instructions in states of the test's choice.
+//! A process that executes single instructions in given states.
 //!
-//! It is a child that the test traces: it runs only where the test sends it, one instruction at a time, and its system
-//! calls have no effect (`PTRACE_SYSEMU`). The memory that it shares with the test lies at [`REGION`] and
-//! [`SCRATCH`].
+//! It is a traced child of the test: it executes one instruction at a time, and its system calls have no effect
+//! (`PTRACE_SYSEMU`). The memory that it shares with the test is at [`REGION`] and [`SCRATCH`].
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -11,12 +10,12 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
-/// Where the shared memory lies in the child.
+/// Address of the shared memory in the child.
 pub const REGION: u64 = 1 << 40;
-/// Its bytes: text and data of the largest file fit on both sides of the middle.
+/// Its size: text and data of the largest file fit on both sides of the middle.
 pub const REGION_LEN: u64 = 512 << 20;
 
-/// Where more of the shared memory lies, with nothing else for 2 GiB on both sides: for operands in registers.
+/// Address of more shared memory, with 2 GiB unmapped on both sides: for operands in registers.
 pub const SCRATCH: u64 = 2 << 40;
 pub const SCRATCH_LEN: usize = 16 << 10;
 
@@ -40,7 +39,7 @@ const XSTATE_BV: usize = 512;
 /// General registers, in the order of their numbers in instructions.
 pub type General = [u64; 16];
 
-/// What an instruction can see and change besides memory.
+/// State of the processor before or after an instruction, without memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub rip: u64,
@@ -65,7 +64,7 @@ pub struct Machine {
     memory: File,
     template: libc::user_regs_struct,
     vectors: Vec<u8>,
-    /// Only the thread that started the child may trace it.
+    /// Not Send: only the thread that started the child may trace it.
     own: PhantomData<*const ()>,
 }
 
@@ -73,9 +72,9 @@ pub struct Machine {
 ///
 /// # Safety
 ///
-/// `data` must be what the request asks for: a number, or memory that stays valid during the call.
+/// `data` must be the argument of the request: a number, or memory that stays valid during the call.
 unsafe fn ptrace(request: libc::c_uint, child: libc::pid_t, address: usize, data: *mut libc::c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let result = unsafe { libc::ptrace(request, child, address, data) };
     assert_ne!(result, -1, "ptrace({request}): {}", std::io::Error::last_os_error());
 }
@@ -87,10 +86,10 @@ fn offset(address: u64) -> u64 {
 
 impl Machine {
     pub fn start() -> Self {
-        // SAFETY: the name is a string; the descriptor is new and belongs to nobody else.
+        // SAFETY: the name is a C string; the descriptor is new and has no other owner.
         let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"machine".as_ptr(), 0)) };
         memory.set_len(REGION_LEN + SCRATCH_LEN as u64).expect("memory");
-        // SAFETY: the child calls only what is safe after a fork of a process with threads, and ends in the loop.
+        // SAFETY: the child makes only async-signal-safe calls, and ends in the loop.
         let child = unsafe { libc::fork() };
         assert_ne!(child, -1, "fork: {}", std::io::Error::last_os_error());
         if child == 0 {
@@ -98,7 +97,7 @@ impl Machine {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
             let map = |at: u64, len: u64, protection, offset: u64| {
                 let at = ptr::without_provenance_mut(at as usize);
-                // SAFETY: maps where nothing is.
+                // SAFETY: maps at an unused address.
                 unsafe { libc::mmap(at, len as usize, protection, flags, memory.as_raw_fd(), offset as i64) == at }
             };
             let mapped = map(REGION, REGION_LEN, protection | libc::PROT_EXEC, 0)
@@ -112,7 +111,7 @@ impl Machine {
                 libc::_exit(2);
             }
         }
-        // SAFETY: plain numbers, for which zeros are values.
+        // SAFETY: plain integers; all zero is valid.
         let template = unsafe { std::mem::zeroed() };
         let mut machine = Self { child, memory, template, vectors: vec![0; XSTATE_LEN], own: PhantomData };
         assert_eq!(machine.wait(), libc::SIGSTOP);
@@ -165,7 +164,7 @@ impl Machine {
             r13: g[13],
             r14: g[14],
             r15: g[15],
-            // Not in a system call: nothing is to be restarted.
+            // Not in a system call, so that no restart happens.
             orig_rax: u64::MAX,
             ..self.template
         };
@@ -189,7 +188,7 @@ impl Machine {
         }
     }
 
-    /// Sets the registers of SSE, everything else of the extended state as it was at first.
+    /// Sets the SSE registers; resets the rest of the extended state.
     pub fn set_vectors(&self, xmm: &[u8; 256]) {
         let mut state = self.vectors.clone();
         state[XMM].copy_from_slice(xmm);
@@ -226,7 +225,7 @@ impl Machine {
         unsafe { ptrace(PTRACE_SYSEMU_SINGLESTEP, self.child, 0, ptr::null_mut()) };
         match self.wait() {
             libc::SIGTRAP => {
-                // SAFETY: plain numbers, for which zeros are values.
+                // SAFETY: plain integers; all zero is valid.
                 let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
                 // SAFETY: written to a structure of the right type.
                 unsafe { ptrace(libc::PTRACE_GETSIGINFO, self.child, 0, (&raw mut info).cast()) };
@@ -240,7 +239,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let mut status = 0;
-        // SAFETY: the child was not waited for: its number is its own.
+        // SAFETY: the child was not waited for, so its id is not reused.
         unsafe {
             libc::kill(self.child, libc::SIGKILL);
             libc::waitpid(self.child, &raw mut status, libc::__WALL);

@@ -1,8 +1,8 @@
-//! Instructions that the patcher moves do what the original ones do: both are executed, from the same states, and
-//! everything that they can change is compared.
+//! Checks that moved instructions behave like the originals: executes both in the same states and compares everything
+//! that they can change.
 //!
-//! Two sets: every system call site of real files, and for more variety of instructions, sites that are put in front of
-//! randomly chosen instructions of the same files.
+//! Two sets: every system call site of real files, and, for more variety, made-up sites in front of random instructions
+//! of the same files.
 
 mod corpus;
 mod machine;
@@ -19,20 +19,20 @@ use machine::{Machine, REGION, REGION_LEN};
 use random::Random;
 use run::{Bench, Count, GATE_OFFSET};
 
-/// Where files' first bytes lie: in the middle, so that data before and behind text has room.
+/// Address of a file's first byte: in the middle, with room for data before and behind the text.
 const BASE: u64 = REGION + REGION_LEN / 2;
 /// Room for trampolines below, as in keel.
 const AREA: usize = 64 << 10;
 const PAGE: u64 = 4096;
-/// Bytes behind a page that keel shows the planner.
+/// Bytes behind a page that keel passes to the planner.
 const BEHIND: u64 = 32;
-/// States that each patch is tried in.
+/// Number of states per patch.
 const STATES: usize = 4;
-/// Sites that are made up per file, and how long that may take for all files.
+/// Made-up sites per file, and the time limit for all files.
 const MADE_UP: usize = 1500;
 const MADE_UP_TIME: Duration = Duration::from_secs(8);
 
-/// A page of a segment and the bytes behind it, as keel shows them to the planner.
+/// A page of a segment and the bytes behind it, as keel passes them to the planner.
 fn page_of<'a>(segment: &Window<'a>, site: u64) -> Window<'a> {
     let from = (site & !(PAGE - 1)).max(segment.addr);
     let until = ((site & !(PAGE - 1)) + PAGE + BEHIND).min(segment.addr + segment.bytes.len() as u64);
@@ -67,7 +67,7 @@ fn sites_of_real_files() {
             for site in candidates(&segment) {
                 let window = page_of(&segment, site);
                 let number = number_before(&window, site);
-                // As most sites are seen, and as if the number came from elsewhere.
+                // As at most traps, and as if the number was loaded elsewhere.
                 for number in [number, number ^ 1] {
                     let planned = plan(&window, site, number, &mut area, GATE_OFFSET, true);
                     let form = planned.as_ref().map_or_else(|r| format!("{r:?}"), |p| format!("{:?}", p.patch.form));
@@ -88,7 +88,7 @@ fn sites_of_real_files() {
     assert!(total.ended * 2 > total.runs, "most runs must get to their end");
 }
 
-/// Instructions whose results differ from one time to the next, or that store where they are.
+/// Instructions with varying results, or whose result depends on their address.
 fn unsteady(mnemonic: Mnemonic) -> bool {
     use Mnemonic::*;
     matches!(
@@ -118,7 +118,7 @@ fn unsteady(mnemonic: Mnemonic) -> bool {
 
 /// A page of `segment` in which a system call stands in front of a random instruction.
 fn made_up(segment: &Window<'_>, random: &mut Random) -> Option<(Vec<u8>, u64)> {
-    // Decoders find back to the instructions' boundaries.
+    // Decoders resynchronise with the instruction boundaries.
     let from = random.below(segment.bytes.len() as u64) as usize;
     let until = (from + 256).min(segment.bytes.len());
     let mut decoder = Decoder::with_ip(64, &segment.bytes[from..until], 0, DecoderOptions::NONE);
@@ -184,7 +184,7 @@ fn instructions_of_real_files() {
     assert!(total.patches > 300, "the machine has hardly any text");
 }
 
-/// The comparison finds what it is to find.
+/// The comparison detects differences.
 #[test]
 fn differences_are_found() {
     let machine = Machine::start();
@@ -206,6 +206,6 @@ fn differences_are_found() {
         wrong.code[at] ^= 0x40;
         found += usize::from(bench.first_difference(&wrong, &mut random, STATES, &mut Count::default()).is_some());
     }
-    // A restarted call's `syscall` and the call's prefix matter only sometimes.
+    // A restarted call's `syscall` and the prefix of the call matter only in some states.
     assert!(found + 2 >= planned.code.len(), "{found} of {}", planned.code.len());
 }

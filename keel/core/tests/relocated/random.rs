@@ -1,6 +1,6 @@
-//! States at random, from a seed.
+//! Random states from a seed.
 
-/// Numbers that look random: xorshift.
+/// Pseudo-random numbers: xorshift.
 pub struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
         (self.next() >> 16) % limit.max(1)
     }
 
-    /// A number like programs have them, or an address near `middle`.
+    /// A typical value of a program, or an address near `middle`.
     pub fn value(&mut self, middle: u64) -> u64 {
         match self.below(8) {
             0 => self.below(16),
@@ -34,7 +34,7 @@ impl Random {
         }
     }
 
-    /// What a system call returns.
+    /// A return value of a system call.
     pub fn result(&mut self, middle: u64) -> u64 {
         match self.below(4) {
             0 => 0,

@@ -9,16 +9,16 @@ use keel_core::patch::{Form, Patch, Planned, Window};
 use crate::machine::{General, Machine, REGION, REGION_LEN, SCRATCH, SCRATCH_LEN, State, Step};
 use crate::random::Random;
 
-/// Where the gate's address lies relative to the GS base.
+/// Offset of the gate's address from the GS base.
 pub const GATE_OFFSET: u32 = 0x40;
 const GS_BASE: u64 = REGION + 0x1000;
-/// Where the gate would be; nothing is there, as the test does its work.
+/// Address of the gate; unmapped, the test emulates it.
 const GATE: u64 = REGION + 0x2000;
-/// Registers point around here.
+/// Registers point near this address.
 const MIDDLE: u64 = SCRATCH + SCRATCH_LEN as u64 / 2;
-/// Bytes that an operand has at most.
+/// Maximum size of an operand in bytes.
 const OPERAND: usize = 64;
-/// Steps and system calls of a run before it is given up: something that repeats.
+/// Maximum steps and system calls of a run; detects endless loops.
 const STEPS: usize = 64;
 const CALLS: usize = 4;
 /// Flags of arithmetic, and the direction.
@@ -45,13 +45,13 @@ pub struct Count {
     pub kinds: BTreeSet<Code>,
     /// Pairs of runs.
     pub runs: usize,
-    /// Of those, ended behind the patch. Others ended with an exception, in the same place.
+    /// Of those, runs that left the patch. The others ended with the same exception at the same place.
     pub ended: usize,
-    /// Of those, given up because something repeats.
+    /// Of those, aborted endless loops.
     pub endless: usize,
-    /// Patches that differ from what they replace.
+    /// Patches that behave differently.
     pub differing: usize,
-    /// Patches that can't be compared: see [`reads_itself`].
+    /// Skipped patches: see [`reads_itself`].
     pub left_out: usize,
 }
 
@@ -91,7 +91,7 @@ pub fn covered(window: &Window<'_>, planned: &Planned) -> Vec<Instruction> {
         .collect()
 }
 
-/// Whether an operand is addressed by rcx, where a system call left the address behind it: a program that looks at its
+/// Whether an operand is addressed by rcx, which contains the return address of a system call: a program that reads its
 /// own text sees the patch.
 fn reads_itself(instruction: &Instruction) -> bool {
     [instruction.memory_base(), instruction.memory_index()].into_iter().any(|r| r.full_register() == Register::RCX)
@@ -100,17 +100,17 @@ fn reads_itself(instruction: &Instruction) -> bool {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
-    /// Left the patch; where to is the instruction pointer.
+    /// Left the patch; the instruction pointer is the target.
     Left,
     /// An exception.
     Signal(i32),
-    /// One call too many.
+    /// Too many calls.
     Calls,
-    /// One step too many.
+    /// Too many steps.
     Steps,
 }
 
-/// Everything that a run can have changed.
+/// Final state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct End {
     exit: Exit,
@@ -119,7 +119,7 @@ struct End {
     memory: Vec<Vec<u8>>,
 }
 
-/// What a run begins with.
+/// Initial state of a run.
 #[derive(Clone, Debug)]
 struct Begin {
     general: General,
@@ -127,20 +127,20 @@ struct Begin {
     xmm: Box<[u8; 256]>,
     /// Address and content.
     memory: Vec<(u64, Vec<u8>)>,
-    /// Of the calls, one after the other: result, and what is left in r11 and the flags. The gate leaves anything.
+    /// Results of the calls in order: return value, r11 and flags. The gate may leave any flags and r11.
     calls: [(u64, u64, u64); CALLS],
 }
 
-/// Which text a run executes, and what happens to it on the way.
+/// The text that a run executes, and events during it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum World {
     Original,
-    /// The original with a call that keeps the flags, as Linux does: what was moved must not look at them.
+    /// The original, with calls that preserve the flags as Linux does: moved instructions must not read them.
     Kept,
     Patched,
     /// The first call is restarted.
     Restarted,
-    /// Before this step the program gets a signal, and continues where its frame says.
+    /// Before this step a signal interrupts the program, which then resumes at its frame's address.
     Interrupted(usize),
 }
 
@@ -171,14 +171,14 @@ impl<'a> Bench<'a> {
         self.machine.write(site, &self.segment.bytes[at..at + 2]);
     }
 
-    /// Compares a patch in some states, and fails if it differs.
+    /// Compares a patch in several states; fails if it differs.
     pub fn compare(&mut self, planned: &Planned, random: &mut Random, states: usize, count: &mut Count) {
         if let Some(difference) = self.first_difference(planned, random, states, count) {
             panic!("{difference}");
         }
     }
 
-    /// Compares a patch in some states.
+    /// Compares a patch in several states.
     pub fn first_difference(
         &mut self,
         planned: &Planned,
@@ -201,7 +201,7 @@ impl<'a> Bench<'a> {
         self.machine.write(patch.trampoline, &planned.code);
         let mut difference = None;
         'states: for _ in 0..states {
-            // The site itself, what the patch begins with, and every instruction that moved.
+            // Entry points: the site, the start of the patch, and every moved instruction.
             let entries = (patch.at..patch.end)
                 .filter(|&rip| rip == patch.at || rip == patch.site || patch.resume_for(rip).is_some());
             let begin = self.begin(&instructions, random);
@@ -240,13 +240,13 @@ impl<'a> Bench<'a> {
         difference
     }
 
-    /// A state in which the operands of most instructions exist.
+    /// A state in which most memory operands are mapped.
     fn begin(&self, instructions: &[Instruction], random: &mut Random) -> Begin {
         let mut general = [0; 16].map(|_: u64| random.value(MIDDLE));
         general[RSP] = MIDDLE + random.below(64) * 8;
         let mut xmm = Box::new([0; 256]);
         xmm.iter_mut().for_each(|byte| *byte = random.next() as u8);
-        // What is popped or loaded may become an address.
+        // Popped or loaded words may be used as addresses.
         let words = (0..SCRATCH_LEN / 8).flat_map(|_| random.value(MIDDLE).to_le_bytes());
         let mut memory = vec![(SCRATCH, words.collect())];
         let mut result = None;
@@ -255,7 +255,7 @@ impl<'a> Bench<'a> {
                 let at = instruction.ip_rel_memory_address();
                 let text = self.segment.addr..self.segment.addr + self.segment.bytes.len() as u64;
                 let room = REGION + 0x10_0000..REGION + REGION_LEN - 4096;
-                // Below the text lie trampolines.
+                // Trampolines are below the text.
                 let trampolines = text.start - (1 << 20)..text.start;
                 if room.contains(&at) && !text.contains(&at) && !trampolines.contains(&at) {
                     memory.push((at, (0..OPERAND).map(|_| random.next() as u8).collect()));
@@ -305,7 +305,7 @@ impl<'a> Bench<'a> {
                 && let Some(rip) = patch.original_for(state.rip)
             {
                 if state.rip == state.general[RCX] {
-                    // Right behind a call. What it leaves in rcx is the only thing that a frame may show wrongly.
+                    // Right behind a call. Only the rcx that it leaves may be wrong in a frame.
                     state.general[RCX] = rip;
                 }
                 (state.rip, changed) = (rip, true);
@@ -313,7 +313,7 @@ impl<'a> Bench<'a> {
             }
             let inside = (patch.at..patch.end).contains(&state.rip);
             if state.rip == GATE && !restarted {
-                // Keel sends it to the `syscall` in front of where it was to continue.
+                // keel restarts at the `syscall` in front of the return address.
                 (state.rip, restarted, changed) = (state.general[RCX].wrapping_sub(2), true, true);
                 continue;
             }
@@ -375,10 +375,10 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What differs, if something does.
+/// Describes the first difference, if any.
 fn differs(expected: &End, end: &End) -> Option<String> {
     if matches!(end.exit, Exit::Calls | Exit::Steps) && expected.exit == end.exit {
-        // Stopped somewhere: in another place.
+        // Both were aborted, at different places.
         return None;
     }
     if expected.exit != end.exit {
