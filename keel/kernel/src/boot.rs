@@ -17,7 +17,7 @@ use uapi::Errno;
 /// Exit code of a failure of Hull's own.
 const EXIT_HULL: u8 = 125;
 
-/// Sets the pod up and runs its first program; the boot stack is never used again.
+/// Initialises the pod and runs its first program; the boot stack is not used again.
 pub fn boot(_info: &'static BootInfo) -> ! {
     timer::on_renewal(mm::vdso::renew_clocks);
     mm::caller::CALLER.set(&task::caller::Current);
@@ -42,7 +42,7 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     first::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
 }
 
-/// The directory that the user named can't be the first program's.
+/// Reports that the working directory of `--workdir` can't be used.
 fn no_directory(name: &[u8], errno: Errno) -> ! {
     let reason = match errno {
         Errno::ENOENT => "no such directory in the pod",

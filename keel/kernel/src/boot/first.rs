@@ -20,19 +20,19 @@ use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// What the first thread does before it has a program.
+/// Work of the first thread before it runs a program.
 type Beginning = Box<dyn FnOnce(&mut TrapFrame)>;
 
 static BEGINNING: Global<RefCell<Option<Beginning>>> = Global::new(RefCell::new(None));
 
-/// Exit code if the program can't be found, and if it can't be run; as shells have it.
+/// Exit codes if the program can't be found or can't be executed, as in shells.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
 const UNLIMITED: u64 = u64::MAX;
 
-/// Limits of the first process by `RLIMIT_*` number: Linux's own at its start, with as many
-/// descriptors, processes and signals as machines of today allow.
+/// Default limits of the first process by `RLIMIT_*` number: those of Linux's init process, with the usual numbers of
+/// descriptors, processes and signals.
 const LIMITS: Limits = [
     (UNLIMITED, UNLIMITED), // CPU
     (UNLIMITED, UNLIMITED), // FSIZE
@@ -52,11 +52,11 @@ const LIMITS: Limits = [
     (UNLIMITED, UNLIMITED), // RTTIME
 ];
 
-/// Makes the first process, with the process that `prepare` gets still without a program, and runs
-/// it. `prepare` opens its files, now that there is a current thread.
+/// Creates the first process, calls `prepare` with it before it has a program, and runs the program. `prepare` opens
+/// its files, which needs a current thread.
 ///
 /// # Panics
-/// When memory for one thread is missing.
+/// If there is no memory for one thread.
 pub fn first(
     config: PodConfig,
     fs: Rc<FsContext>,
@@ -69,7 +69,7 @@ pub fn first(
     }
     let init = pid::init_process();
     let tid = pid::FIRST;
-    // The next ids follow.
+    // Reserve the id.
     let _ = pid::allocate();
     let mut limits = LIMITS;
     for (limit, given) in limits.iter_mut().zip(&config.limits) {
@@ -108,7 +108,7 @@ pub fn first(
     sched::run_first()
 }
 
-/// Runs what the first thread begins with; nothing for all others.
+/// Runs the first thread's initial work; does nothing for others.
 pub(crate) fn begin(frame: &mut TrapFrame) {
     let beginning = BEGINNING.take();
     if let Some(beginning) = beginning {

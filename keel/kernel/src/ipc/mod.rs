@@ -1,9 +1,9 @@
 //! System V IPC: shared memory ([`shm`]), semaphores ([`sem`]), message queues ([`msg`]); sysvipc(7). And the
 //! message queues of POSIX ([`mqueue`]).
 //!
-//! System V objects of a kind lie in a [`Table`] and are known by an id: the index in the table and, above it, how
-//! often the indices went round, so that an old id rarely means a new object. Who may do what is in a
-//! [`Perm`], which all kinds begin with.
+//! System V objects of a kind are in a [`Table`] and have an id: the index in the table in the low bits, and above it a
+//! sequence number that is incremented when indices wrap, so that a stale id rarely names a new object. Each kind
+//! begins with a [`Perm`], which has its owner and mode.
 
 pub mod mqueue;
 pub mod msg;
@@ -17,9 +17,9 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use uapi::{Errno, Result};
 
-/// Key of objects that only their id leads to.
+/// Key of objects that can be found by id only.
 const IPC_PRIVATE: i32 = 0;
-/// Make it if it does not exist.
+/// Create the object if it does not exist.
 const IPC_CREAT: u32 = 0o1000;
 /// Fail if it exists.
 const IPC_EXCL: u32 = 0o2000;
@@ -32,14 +32,14 @@ const IPC_STAT: i32 = 2;
 const IPC_INFO: i32 = 3;
 /// Permission bits of a mode.
 const MODE_BITS: u32 = 0o777;
-/// Wanted permissions, for whichever class the asker is of.
+/// Requested permissions, in all three classes.
 const READ: u32 = 0o444;
 const WRITE: u32 = 0o222;
 const EXEC: u32 = 0o111;
 
-/// Bits of an id that are the index.
+/// Bits of the index in an id.
 const INDEX_BITS: u32 = 15;
-/// Indices are taken again after this many at the earliest.
+/// Minimum number of indices before one is reused.
 const MIN_CYCLE: usize = 64;
 
 /// `struct ipc64_perm` as it is copied to programs.
@@ -58,7 +58,7 @@ pub struct Perm {
 }
 
 impl Perm {
-    /// Of an object that the current thread makes.
+    /// For a new object of the current thread.
     fn new(id: i32, key: i32, flags: u32) -> Self {
         let cred = task::current().cred();
         Self {
@@ -87,7 +87,7 @@ impl Perm {
         Ok(())
     }
 
-    /// Whether the current thread's user owns or made it.
+    /// Whether the current thread's user is owner or creator.
     fn is_own(&self) -> bool {
         let euid = task::current().cred().euid;
         euid == self.uid.get() || euid == self.creator_uid
@@ -136,7 +136,7 @@ trait Object {
 /// All objects of a kind, by index.
 struct Table<T> {
     items: BTreeMap<usize, Rc<T>>,
-    /// Index that was given last, and how often they went round.
+    /// The last allocated index, and the number of wraps.
     last: Option<usize>,
     round: i32,
 }
@@ -152,7 +152,7 @@ impl<T: Object> Table<T> {
         if found.perm().id == id { Ok(found) } else { Err(Errno::EINVAL) }
     }
 
-    /// The object at an index; as in Linux the index of any id does. EINVAL.
+    /// The object at the index of any id, as in Linux (`*_STAT`). EINVAL.
     fn at(&self, id: i32) -> Result<Rc<T>> {
         self.items.get(&index_of(id)).cloned().ok_or(Errno::EINVAL)
     }
@@ -161,7 +161,7 @@ impl<T: Object> Table<T> {
         self.items.values().find(|item| item.perm().key.get() == key).cloned()
     }
 
-    /// Adds the object that `make` gives for its id. ENOSPC if there are `limit`.
+    /// Adds the object that `make` returns for its id. ENOSPC if there are `limit` objects.
     fn insert(&mut self, limit: usize, make: impl FnOnce(i32) -> Result<Rc<T>>) -> Result<i32> {
         let count = self.items.len();
         if count >= limit {
@@ -181,27 +181,27 @@ impl<T: Object> Table<T> {
         Ok(id)
     }
 
-    /// Takes an object out, if it is still there.
+    /// Removes an object, if it is still in the table.
     fn remove(&mut self, perm: &Perm) -> Option<Rc<T>> {
         let index = index_of(perm.id);
         if self.items.get(&index)?.perm().id == perm.id { self.items.remove(&index) } else { None }
     }
 
-    /// Highest index in use, 0 if there is none: what the `INFO` commands return.
+    /// The highest used index, or 0: the return value of the `INFO` commands.
     fn highest(&self) -> usize {
         self.items.last_key_value().map_or(0, |(index, _)| *index)
     }
 }
 
-/// What a `get` call found under its key.
+/// Result of looking up a key.
 enum Got<T> {
-    /// This object; the caller checks the size, then the permissions.
+    /// An object; the caller checks the size, then the permissions.
     Existing(Rc<T>),
-    /// Nothing, and it shall be made.
+    /// No object; the caller must create it.
     New,
 }
 
-/// Looks a key up as the `get` calls do. ENOENT, EEXIST.
+/// Looks a key up for a `get` call. ENOENT, EEXIST.
 fn find<T: Object>(table: &Table<T>, key: i32, flags: u32) -> Result<Got<T>> {
     if key == IPC_PRIVATE {
         return Ok(Got::New);
@@ -214,12 +214,12 @@ fn find<T: Object>(table: &Table<T>, key: i32, flags: u32) -> Result<Got<T>> {
     }
 }
 
-/// Seconds of the wall clock.
+/// Wall-clock time in seconds.
 fn now() -> i64 {
     (hal::clock::realtime_ns() / crate::time::SECOND) as i64
 }
 
-/// Process id of the caller, for the objects' last users.
+/// Process id of the caller, recorded as an object's last user.
 fn caller() -> i32 {
     task::try_current().map_or(0, |task| task.pid())
 }

@@ -21,22 +21,22 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attr, Dst, PATH_MAX};
 
-/// Linux's defaults of new queues, and their maxima without CAP_SYS_RESOURCE.
+/// Linux's defaults of new queues, and the maxima without CAP_SYS_RESOURCE.
 const MSG_DEFAULT: i64 = 10;
 const MSGSIZE_DEFAULT: i64 = 8192;
 const MSG_MAX: i64 = 10;
 const MSGSIZE_MAX: i64 = 8192;
 const QUEUES_MAX: usize = 256;
-/// Most that anybody may ask for.
+/// Absolute maximum of messages.
 const HARD_MSG_MAX: i64 = 65_536;
 const HARD_MSGSIZE_MAX: i64 = 16 << 20;
 /// Priorities are below this.
 const PRIO_MAX: u32 = 32_768;
 /// Longest name.
 const NAME_MAX: usize = 255;
-/// Size that queues show as files.
+/// Size of a queue's file in stat(2).
 const FILE_SIZE: u64 = 80;
-/// What Linux counts against RLIMIT_MSGQUEUE per message besides its text, in bytes.
+/// Bytes per message besides its text that count against RLIMIT_MSGQUEUE, as in Linux.
 const MESSAGE_OVERHEAD: u64 = 48;
 
 static QUEUES: Global<RefCell<BTreeMap<Vec<u8>, Rc<Queue>>>> = Global::new(RefCell::new(BTreeMap::new()));
@@ -47,11 +47,11 @@ struct Queue {
     attr: Attr,
     max_messages: usize,
     message_size: usize,
-    /// By falling priority, then by rising age.
+    /// By descending priority, then FIFO.
     messages: RefCell<BTreeMap<core::cmp::Reverse<u32>, Pieces<Vec<u8>>>>,
     count: Cell<usize>,
     bytes: Cell<usize>,
-    /// Who wait for a message.
+    /// Number of threads that wait for a message.
     receivers: Cell<usize>,
     notification: RefCell<Option<Notification>>,
     readable: Rc<WaitQueue>,
@@ -59,7 +59,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Bytes that count against RLIMIT_MSGQUEUE of its owner.
+    /// Bytes that count against the owner's RLIMIT_MSGQUEUE.
     fn charge(&self) -> u64 {
         charge(self.max_messages, self.message_size)
     }
@@ -119,7 +119,7 @@ impl FileOps for OpenQueue {
         self
     }
 
-    /// A line about the state of the queue.
+    /// Reads a line with the queue's state.
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
         let n = self.read_at(file, file.pos.get(), dst)?;
         file.pos.set(file.pos.get() + n as u64);
@@ -178,7 +178,7 @@ fn open_queue(fd: i32) -> Result<(Rc<File>, Rc<Queue>)> {
     Ok((file, queue))
 }
 
-/// The name of a queue; the C library has taken the slash off. EACCES, EFAULT, ENAMETOOLONG, ENOENT.
+/// Reads a queue's name; the C library has removed the slash. EACCES, EFAULT, ENAMETOOLONG, ENOENT.
 fn read_name(at: usize) -> Result<Vec<u8>> {
     let name = user::read_cstr(at, PATH_MAX)?;
     match &name[..] {
@@ -189,7 +189,7 @@ fn read_name(at: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Makes a queue. EINVAL, EMFILE, ENOSPC.
+/// Creates a queue. EINVAL, EMFILE, ENOSPC.
 fn create(name: &[u8], mode: u32, attributes: Option<[i64; 8]>) -> Result<Rc<Queue>> {
     let task = task::current();
     let privileged = task.cred().capable(cap::SYS_RESOURCE);
@@ -254,7 +254,7 @@ pub fn sys_mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Res
 pub fn sys_mq_unlink(name: usize) -> Result<()> {
     let name = read_name(name)?;
     let queue = QUEUES.borrow().get(&name).cloned().ok_or(Errno::ENOENT)?;
-    // The directory of queues is root's, anybody may write to it, and it is sticky.
+    // The directory of queues is owned by root, world-writable and sticky.
     let caller = Caller::current();
     let cred = caller.cred();
     if cred.uid != 0 && !cred.owns(queue.attr.uid) {

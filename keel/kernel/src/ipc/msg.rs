@@ -12,7 +12,7 @@ use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
 
-/// Most bytes of a message, bytes of a queue at first, and queues: Linux's defaults.
+/// Maximum size of a message, default size of a queue in bytes, maximum number of queues: Linux's defaults.
 const MSGMAX: usize = 8192;
 const MSGMNB: usize = 16384;
 const MSGMNI: usize = 32000;
@@ -20,7 +20,7 @@ const MSGMNI: usize = 32000;
 const MSGSSZ: u32 = 16;
 const MSGSEG: u32 = 0xffff;
 
-/// Flags of msgrcv: cut long messages off, take any other type, leave the message.
+/// Flags of msgrcv: truncate long messages, take any other type, copy the message.
 const MSG_NOERROR: u32 = 0o10000;
 const MSG_EXCEPT: u32 = 0o20000;
 const MSG_COPY: u32 = 0o40000;
@@ -40,7 +40,7 @@ struct Message {
 struct Queue {
     perm: Perm,
     messages: RefCell<VecDeque<Message>>,
-    /// Bytes in the queue, and most of them.
+    /// Bytes in the queue, and their limit.
     bytes: Cell<usize>,
     limit: Cell<usize>,
     sent: Cell<i64>,
@@ -59,15 +59,15 @@ impl Object for Queue {
     }
 }
 
-/// Which message msgrcv takes.
+/// The message that msgrcv takes.
 #[derive(Clone, Copy)]
 enum Wanted {
     First,
     Of(i64),
     NotOf(i64),
-    /// The first of the lowest type up to this.
+    /// The first message of the lowest type up to this.
     UpTo(i64),
-    /// The n-th, which stays (`MSG_COPY`).
+    /// The n-th, which stays in the queue (`MSG_COPY`).
     Copy(i64),
 }
 
@@ -97,7 +97,7 @@ impl Wanted {
 }
 
 impl Queue {
-    /// Puts a message in if there is room; gives it back otherwise. EACCES, EIDRM.
+    /// Sends a message if there is room; returns it otherwise. EACCES, EIDRM.
     fn try_send(&self, message: &mut Option<Message>) -> Option<Result<()>> {
         if let Err(errno) = self.check(WRITE) {
             return Some(Err(errno));
@@ -118,7 +118,7 @@ impl Queue {
         Some(Ok(()))
     }
 
-    /// Takes a message out. E2BIG, EACCES, EIDRM.
+    /// Receives a message. E2BIG, EACCES, EIDRM.
     fn try_receive(&self, wanted: Wanted, room: usize, flags: u32) -> Option<Result<Message>> {
         if let Err(errno) = self.check(READ) {
             return Some(Err(errno));
@@ -158,7 +158,7 @@ impl Queue {
     }
 }
 
-/// Waits on a queue: these calls are never restarted after a handler. EINTR, and what `ready` gives.
+/// Waits on a queue; these calls are never restarted after a handler. EINTR, and the errors of `ready`.
 fn wait<T>(queue: &Rc<WaitQueue>, ready: impl FnMut() -> Option<Result<T>>) -> Result<T> {
     match wait_until(core::slice::from_ref(queue), None, Interrupt::BySignal, ready) {
         Ok(outcome) => outcome,
@@ -276,7 +276,7 @@ pub fn sys_msgctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
             queue.perm.set([raw[0], raw[1], raw[2], raw[3], raw[4], raw[5]])?;
             queue.limit.set(limit);
             queue.changed.set(super::now());
-            // Permissions and room are others now.
+            // Permissions and limits may have changed.
             queue.readable.wake_all();
             queue.writable.wake_all();
             Ok(0)

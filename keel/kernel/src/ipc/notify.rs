@@ -47,7 +47,7 @@ impl Notification {
         (self.kind, self.signal, self.pid)
     }
 
-    /// Whether it is that process's registration.
+    /// Whether the process `pid` registered it.
     pub fn is_for(&self, pid: i32) -> bool {
         self.pid == pid
     }
@@ -63,7 +63,7 @@ impl Notification {
         let sender = task::current();
         let mut info = SigInfo::from_process(self.signal, SI_MESGQ, sender.pid(), sender.cred().uid);
         info.fields[1] = self.value;
-        // A full queue of signals loses it, as in Linux.
+        // Lost if the signal queue is full, as in Linux.
         let _ = send_to_process(&process, info);
     }
 }

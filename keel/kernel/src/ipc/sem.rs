@@ -1,7 +1,7 @@
 //! System V semaphores: semget(2), semop(2), semctl(2).
 //!
-//! As in Linux, the thread that changes a value carries out the waiting operations that it makes possible, in the
-//! order of their arrival, on behalf of the waiters: they wake up to a finished call.
+//! As in Linux, the thread that changes a value carries out the pending operations that become possible, in FIFO order,
+//! on behalf of the waiters: a waiter wakes up with a completed call.
 
 mod control;
 mod undo;
@@ -23,17 +23,17 @@ use uapi::{Errno, Result};
 use undo::Undo;
 use vfs::memory::Text;
 
-/// Most semaphores of a set, of all sets, operations of a call, and sets: Linux's defaults.
+/// Maximum semaphores of a set, semaphores in all, operations per call, and sets: Linux's defaults.
 const SEMMSL: u32 = 32000;
 const SEMMNS: u32 = 1_024_000_000;
 const SEMOPM: u32 = 500;
 const SEMMNI: u32 = 32000;
-/// Highest value, and most that an exit gives back.
+/// Maximum value of a semaphore, and maximum undo adjustment.
 const SEMVMX: i32 = 32767;
-/// Size of an undo structure, as seminfo has it.
+/// Size of an undo structure, as in seminfo.
 const SEMUSZ: u32 = 20;
 
-/// Flag of an operation: give it back at exit.
+/// Flag of an operation: undo it at exit.
 const SEM_UNDO: u16 = 0x1000;
 
 static SETS: Global<RefCell<Table<Set>>> = Global::new(RefCell::new(Table::new()));
@@ -53,7 +53,7 @@ pub struct Set {
     changed: Cell<i64>,
     removed: Cell<bool>,
     waiting: RefCell<Vec<Rc<Request>>>,
-    /// What exits give back.
+    /// Undo structures of this set.
     undos: RefCell<Vec<Weak<Undo>>>,
 }
 
@@ -77,7 +77,7 @@ struct Request {
     undo: Option<Rc<Undo>>,
     pid: i32,
     task: Rc<Task>,
-    /// Operation that can't be carried out now.
+    /// Index of the operation that blocks.
     blocked_by: Cell<usize>,
     outcome: Cell<Option<Result<()>>>,
 }
@@ -92,7 +92,7 @@ impl Request {
         sched::wake(&self.task.sched);
     }
 
-    /// Whether it waits for this semaphore to rise, or to become zero.
+    /// Whether it waits for this semaphore to increase, or to become zero.
     fn waits_for(&self, number: usize, zero: bool) -> bool {
         let blocking = self.operations.get(self.blocked_by.get());
         blocking.is_some_and(|op| op.number == number && (op.change == 0) == zero)
@@ -104,11 +104,11 @@ impl Set {
         self.semaphores.borrow().len()
     }
 
-    /// Carries all operations out, or none: `None` if one has to wait. EAGAIN, ERANGE.
+    /// Carries out all operations or none: `None` if one must wait. EAGAIN, ERANGE.
     fn attempt(&self, request: &Request) -> Option<Result<()>> {
         let mut semaphores = self.semaphores.borrow_mut();
         for (i, op) in request.operations.iter().enumerate() {
-            // Checked when the call began.
+            // Checked at the start of the call.
             let Some(semaphore) = semaphores.get_mut(op.number) else { return Some(Err(Errno::EFBIG)) };
             let value = semaphore.value + op.change;
             let blocks = value < 0 || op.change == 0 && semaphore.value != 0;
@@ -140,12 +140,12 @@ impl Set {
         Some(Ok(()))
     }
 
-    /// Carries out what has become possible.
+    /// Carries out all pending operations that have become possible.
     fn update(&self) {
         while self.update_once(false) || self.update_once(true) {}
     }
 
-    /// One pass over the waiters for a change, or for zero; whether a value has changed.
+    /// One pass over the waiters for a change, or for zero; returns whether a value changed.
     fn update_once(&self, altering: bool) -> bool {
         let mut i = 0;
         loop {
@@ -181,7 +181,7 @@ impl Set {
         raw
     }
 
-    /// Forgets what exits would give back to some semaphores.
+    /// Clears undo adjustments of one semaphore or all.
     fn forget_undo(&self, number: Option<usize>) {
         for undo in self.undos.borrow().iter().filter_map(Weak::upgrade) {
             undo.clear(number);
@@ -233,7 +233,7 @@ pub fn sys_semtimedop(id: i32, operations: usize, count: u32, timeout: usize) ->
     if timeout == 0 {
         return operate(id, operations, count, None);
     }
-    // A bad time is reported after bad operations, a bad address before.
+    // A bad timeout is reported after bad operations, a bad timeout address before.
     let time = match read_timespec(timeout) {
         Err(Errno::EFAULT) => return Err(Errno::EFAULT),
         other => other,

@@ -1,7 +1,7 @@
 //! System V shared memory: shmget(2), shmat(2), shmctl(2).
 //!
-//! The pages of a segment are a [`SharedObject`], which mappings and, until it is removed, the segment hold:
-//! so it is attached as often as it is held by mappings, and goes with the last of them.
+//! The pages of a segment are a [`SharedObject`]. Its mappings hold references to it, and the segment until it is
+//! removed: so the number of attachments follows from the refcount, and the last detach frees the pages.
 
 use super::{EXEC, Got, IPC_INFO, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
 use crate::mm::area::{Area, AreaFlags, Backing};
@@ -21,10 +21,10 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
 
-/// Most bytes of a segment, and most pages of all: Linux's defaults.
+/// Maximum bytes of a segment, and maximum pages of all segments: Linux's defaults.
 const SHMMAX: u64 = u64::MAX - (1 << 24);
 const SHMALL: u64 = SHMMAX;
-/// Most segments.
+/// Maximum number of segments.
 const SHMMNI: usize = 4096;
 
 /// Flags of shmget: large pages, no reservation.
@@ -53,9 +53,9 @@ static SEGMENTS: Global<RefCell<Table<Segment>>> = Global::new(RefCell::new(Tabl
 #[derive(Debug)]
 pub struct Segment {
     perm: Perm,
-    /// In bytes, as requested.
+    /// Requested size in bytes.
     size: usize,
-    /// Until it is removed.
+    /// `None` after IPC_RMID.
     kept: RefCell<Option<Rc<SharedObject>>>,
     object: Weak<SharedObject>,
     attached: Cell<i64>,
@@ -101,7 +101,7 @@ impl Segment {
         (self.size as u64).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// How many mappings there are.
+    /// Number of attachments.
     fn attachments(&self) -> usize {
         self.object.strong_count() - usize::from(self.kept.borrow().is_some())
     }
@@ -142,7 +142,7 @@ pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
     if total.saturating_add(pages) > SHMALL {
         return Err(Errno::ENOSPC);
     }
-    // No huge pages are reserved; and what the machine can't hold is not promised.
+    // There are no reserved huge pages; a segment larger than the pod's memory fails.
     if flags & SHM_HUGETLB != 0 || pages > hal::frame::ram_usage().limit / PAGE_SIZE as u64 {
         return Err(Errno::ENOMEM);
     }
@@ -226,7 +226,7 @@ pub fn sys_shmdt(address: usize) -> Result<()> {
     task::current().mm().detach(address)
 }
 
-/// Marks a segment as removed; it goes with its last mapping.
+/// Marks a segment as removed; its last detach frees it.
 fn remove(segment: &Rc<Segment>) {
     segment.perm.key.set(IPC_PRIVATE);
     segment.perm.mode.set(segment.perm.mode.get() | SHM_DEST);
@@ -280,7 +280,7 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => {
-            // All memory of a pod is resident: what remains is the mark.
+            // All memory of a pod is resident, so only the flag is set.
             let segment = SEGMENTS.borrow().get(id)?;
             let task = task::current();
             if !task.cred().capable(cap::IPC_LOCK)
@@ -299,7 +299,7 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
     }
 }
 
-/// Whether a segment may be locked: with the user's others it stays within RLIMIT_MEMLOCK. ENOMEM.
+/// Whether a segment may be locked: the total of the user stays within RLIMIT_MEMLOCK. ENOMEM.
 fn check_lock(segment: &Segment, task: &Task) -> Result<()> {
     let limit = task.limit(g::RLIMIT_MEMLOCK);
     if segment.perm.mode.get() & SHM_LOCKED != 0 || task.cred().capable(cap::IPC_LOCK) {

@@ -1,12 +1,12 @@
 //! Patches the `syscall` instructions of programs so that they call keel instead of trapping.
 //!
-//! A site that traps is counted ([`keel_core::patch::Sites`], one per file); when the sites of a page have
-//! trapped often enough, `keel_core::patch` plans jumps for them, and the page is replaced by a
-//! patched copy that hangs on the file ([`crate::mm::text::PatchedText`]). Every program of the pod that
-//! maps the file sees the copy from then on, so a page is patched once per pod.
+//! Traps are counted by site ([`keel_core::patch::Sites`], one per file). After enough traps in a page
+//! `keel_core::patch` plans jumps for its sites, and a patched copy, which is attached to the file
+//! ([`crate::mm::text::PatchedText`]), replaces the page in all programs of the pod that map it. So a page is patched
+//! once per pod.
 //!
-//! Only private, executable mappings of files that were never writable are patched: they show the
-//! file's own bytes. Generated code keeps trapping.
+//! Only private, executable mappings of files that were never mapped writable are patched: their content is the file's.
+//! Generated code keeps trapping.
 
 use crate::mm::area::TRAMPOLINE_ROOM;
 use crate::mm::caller::caller;
@@ -22,27 +22,27 @@ use hal::trap::TrapFrame;
 use keel_core::patch::{ORIGIN, Patch, Verdict};
 use smallvec::SmallVec;
 
-/// Bytes behind a page that instructions of its last site may reach.
+/// Bytes behind a page that instructions at its last site may extend to.
 const BEHIND: usize = 32;
-/// Bytes of a `syscall` instruction.
+/// Length of a `syscall` instruction.
 const SYSCALL_LEN: u64 = 2;
 /// Exception vector of `int3`.
 const BREAKPOINT: u8 = 3;
 /// Exception vector of undefined opcodes.
 const UNDEFINED: u8 = 6;
 
-/// What was patched so far in this pod.
+/// Statistics of the pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// System calls that trapped.
     pub traps: u64,
-    /// Of those, from code that is not a file's unchanged text.
+    /// Of those, traps from code that is not unmodified file text.
     pub foreign: u64,
-    /// Sites that call.
+    /// Patched sites.
     pub patched: u64,
-    /// Sites that were tried and keep trapping.
+    /// Sites that can't be patched.
     pub refused: u64,
-    /// Times that a program continued at a moved instruction.
+    /// Number of resumes at moved instructions.
     pub landings: u64,
 }
 
@@ -55,14 +55,13 @@ fn count(change: impl FnOnce(&mut Stats)) {
     STATS.set(stats);
 }
 
-/// What was patched so far.
+/// Returns the statistics.
 pub fn stats() -> Stats {
     STATS.get()
 }
 
-/// A system call of the current thread has trapped (`Entry::Trap`); called before it is handled, with
-/// the frame as it came in. May block. May move the frame's instruction pointer to where the
-/// instructions behind the site are now.
+/// Called after a trapped system call of the current thread (`Entry::Trap`), before it is handled, with the unmodified
+/// frame. May block. May change the frame's instruction pointer to the new address of the instructions behind the site.
 pub fn on_trap(frame: &mut TrapFrame) {
     let info = hal::boot::boot_info();
     if info.flags & abi::boot::flags::TRAP_ONLY != 0 {
@@ -94,11 +93,11 @@ pub fn on_trap(frame: &mut TrapFrame) {
     }
 }
 
-/// The current thread raised an exception. True if it was one that stands for a moved instruction:
-/// the frame continues at the moved one, and there is nothing to report to the program.
+/// Called after an exception of the current thread. Returns true if it was raised by an overwritten instruction: the
+/// frame continues at the moved instruction, and the program gets no signal.
 pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
     let place = match vector {
-        // Reported behind the instruction.
+        // The instruction pointer is behind `int3`.
         BREAKPOINT => frame.instruction_pointer().wrapping_sub(1),
         UNDEFINED => frame.instruction_pointer(),
         _ => return false,
@@ -112,15 +111,14 @@ pub fn on_fault(frame: &mut TrapFrame, vector: u8) -> bool {
     count(|s| s.landings += 1);
     if text.sites.landed(site.file_page, offset) {
         count(|s| (s.patched, s.refused) = (s.patched.saturating_sub(1), s.refused + 1));
-        // Without the patch; the others of the page stay.
+        // Rebuild without this patch; the others of the page stay.
         let _ = file_bytes(&site).and_then(|bytes| rebuild(&mm, &site, &text, &bytes));
     }
     true
 }
 
-/// Where the program of the current thread would be without patches: the same as `place` unless that
-/// lies in a trampoline. What a signal frame must say, so that handlers and unwinders know the place.
-/// A program may continue there.
+/// The original address of a place in the program: `place`, unless that is in a trampoline. A signal frame must contain
+/// it, so that handlers and unwinders find the code. The program may resume there.
 pub fn program_address(place: u64) -> u64 {
     let Ok(address) = usize::try_from(place) else { return place };
     let mm = caller().space();
@@ -129,11 +127,11 @@ pub fn program_address(place: u64) -> u64 {
     original.map_or(place, |at| at.wrapping_sub(ORIGIN).wrapping_add(origin as u64))
 }
 
-/// Where a program must continue to do the system call again that it entered keel with: the frame's
-/// instruction pointer as it came in, or [`program_address`] of it.
+/// The address that repeats the system call: `place` is the frame's instruction pointer at entry, or
+/// [`program_address`] of it.
 pub const fn restart_address(place: u64) -> u64 {
-    // A `syscall` stands before every place where a call returns to, in trampolines as well; the
-    // place of a moved one holds the jump to its trampoline.
+    // A `syscall` precedes every return address of a call, also in trampolines; at the original place of a moved
+    // `syscall` is the jump to its trampoline.
     place.wrapping_sub(SYSCALL_LEN)
 }
 
@@ -143,16 +141,16 @@ fn find(mm: &Mm, address: usize) -> Option<(TextSite, Rc<PatchedText>)> {
     Some((site, text))
 }
 
-/// Address in the program of a place in the coordinates of [`keel_core::patch::Sites`].
+/// Address in the program of a coordinate of [`keel_core::patch::Sites`].
 fn address_of(site: &TextSite, at: u64) -> Option<u64> {
     let page = ORIGIN.checked_add(site.file_page.checked_mul(PAGE_SIZE as u64)?)?;
     Some(at.wrapping_sub(page).wrapping_add(site.page_address as u64))
 }
 
-/// The page is patched but this program still shows the file's: shows it the patched one.
+/// Maps a patched page into a program that still maps the file's page.
 fn show(mm: &Mm, site: &TextSite, text: &PatchedText, patch: &Patch) -> Option<()> {
     if shows(site, patch)? {
-        // Reached by a branch to the `syscall` that stayed.
+        // Trapped by a branch to the `syscall` that stayed in place.
         return None;
     }
     mm.trampoline_area(site)?;
@@ -160,7 +158,7 @@ fn show(mm: &Mm, site: &TextSite, text: &PatchedText, patch: &Patch) -> Option<(
     Some(())
 }
 
-/// Whether the program sees a patch in the page of `site`.
+/// Whether the program maps the patched page with this patch.
 fn shows(site: &TextSite, patch: &Patch) -> Option<bool> {
     let at = usize::try_from(address_of(site, patch.at)?).ok()?;
     let mut seen: SmallVec<[u8; 8]> = SmallVec::from_elem(0, patch.bytes.len());
@@ -168,7 +166,7 @@ fn shows(site: &TextSite, patch: &Patch) -> Option<bool> {
     Some(seen == patch.bytes)
 }
 
-/// Patches what can be patched in the page of `site`. `None` if nothing new was.
+/// Patches the sites of the page of `site`. `None` if no patch was added.
 fn plan(mm: &Mm, site: &TextSite, text: &PatchedText) -> Option<()> {
     mm.trampoline_area(site)?;
     let distance = text.distance()?;
@@ -191,7 +189,7 @@ fn plan(mm: &Mm, site: &TextSite, text: &PatchedText) -> Option<()> {
         frame.write(at as usize % PAGE_SIZE, code);
     }
     match old {
-        // All programs that show the page shall see the change; none runs in it now.
+        // All programs that map the page must see the change; none of them runs now.
         Some(frame) => {
             hal::smp::stop_others();
             for (patch, _) in &new {
@@ -210,7 +208,7 @@ fn plan(mm: &Mm, site: &TextSite, text: &PatchedText) -> Option<()> {
     }
 }
 
-/// Makes the patched page anew and shows it.
+/// Rebuilds the patched page and maps it.
 fn rebuild(mm: &Mm, site: &TextSite, text: &PatchedText, file: &[u8]) -> Option<()> {
     let frame = Frame::alloc()?;
     frame.write(0, file.get(..PAGE_SIZE)?);
@@ -219,7 +217,7 @@ fn rebuild(mm: &Mm, site: &TextSite, text: &PatchedText, file: &[u8]) -> Option<
     Some(())
 }
 
-/// The bytes of a page that was never patched, as the program sees them: they are at hand.
+/// The bytes of an unpatched page, read from the program's mapping.
 fn unpatched_bytes(site: &TextSite) -> Option<Vec<u8>> {
     let mut page = vec![0; PAGE_SIZE];
     user::read_bytes(site.page_address, &mut page).ok()?;
@@ -227,7 +225,7 @@ fn unpatched_bytes(site: &TextSite) -> Option<Vec<u8>> {
     if ends_with_site(&page) { file_bytes(site) } else { Some(page) }
 }
 
-/// Whether a site at the end of a page may be followed by instructions that reach beyond it.
+/// Whether a site at the end of a page may be followed by instructions that cross into the next page.
 fn ends_with_site(page: &[u8]) -> bool {
     page.get(PAGE_SIZE - BEHIND..).is_some_and(|end| end.windows(2).any(|pair| pair == [0x0f, 0x05]))
 }

@@ -18,7 +18,7 @@ pub use send::{send_to_group, send_to_process, send_to_task};
 
 /// Default action: stop the process.
 pub const STOP_SIGNALS: SigSet = SigSet::of_all(&[g::SIGSTOP, g::SIGTSTP, g::SIGTTIN, g::SIGTTOU]);
-/// Default action: nothing.
+/// Default action: ignore.
 pub const IGNORED_BY_DEFAULT: SigSet = SigSet::of_all(&[g::SIGCHLD, g::SIGCONT, g::SIGURG, g::SIGWINCH]);
 /// Default action: terminate and dump core.
 pub const CORE_SIGNALS: SigSet = SigSet::of_all(&[
@@ -33,9 +33,9 @@ pub const CORE_SIGNALS: SigSet = SigSet::of_all(&[
     g::SIGXFSZ,
     g::SIGSYS,
 ]);
-/// Raised by what the program does itself: delivered before others.
+/// Caused by the program's own instruction: delivered before others.
 pub const SYNCHRONOUS: SigSet = SigSet::of_all(&[g::SIGSEGV, g::SIGBUS, g::SIGILL, g::SIGTRAP, g::SIGFPE, g::SIGSYS]);
-/// Neither blocked, nor ignored, nor handled.
+/// Can't be blocked, ignored or handled.
 pub const UNBLOCKABLE: SigSet = SigSet::of_all(&[g::SIGKILL, g::SIGSTOP]);
 
 /// Handler value for the default action.
@@ -43,16 +43,16 @@ pub const SIG_DFL: usize = 0;
 /// Handler value for "ignore".
 pub const SIG_IGN: usize = 1;
 
-/// What a process does about a signal: `struct sigaction` of the kernel.
+/// Action for a signal: `struct sigaction` of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SigAction {
     /// [`SIG_DFL`], [`SIG_IGN`] or the handler's address.
     pub handler: usize,
     /// `SA_*`.
     pub flags: u64,
-    /// Where the handler returns to.
+    /// Return address of the handler.
     pub restorer: usize,
-    /// Blocked meanwhile.
+    /// Signals blocked during the handler.
     pub mask: SigSet,
 }
 
@@ -79,7 +79,7 @@ impl Actions {
         }
     }
 
-    /// A copy for fork(2).
+    /// A copy, for fork(2).
     pub fn fork(&self) -> Rc<Self> {
         let copy = Self::default();
         for (to, from) in copy.0.iter().zip(&self.0) {
@@ -88,7 +88,7 @@ impl Actions {
         Rc::new(copy)
     }
 
-    /// Handled signals back to their default: execve(2).
+    /// Resets handled signals to the default: execve(2).
     pub fn reset_handlers(&self) {
         for cell in &self.0 {
             let handler = if cell.get().handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
@@ -96,7 +96,7 @@ impl Actions {
         }
     }
 
-    /// Signals that are ignored, and those that have a handler.
+    /// The ignored signals, and those with a handler.
     pub fn sets(&self) -> (SigSet, SigSet) {
         let (mut ignored, mut caught) = (SigSet::EMPTY, SigSet::EMPTY);
         for (signal, cell) in (1..).zip(&self.0) {
@@ -131,7 +131,7 @@ pub struct AltStack {
 }
 
 impl AltStack {
-    /// None set.
+    /// No alternate stack.
     pub const NONE: Self = Self { sp: 0, flags: g::SS_DISABLE, size: 0 };
 
     /// Whether a stack pointer lies in it.
@@ -140,8 +140,7 @@ impl AltStack {
         sp > self.sp && sp - self.sp <= self.size
     }
 
-    /// Whether a program with this stack pointer runs on it. One that is disarmed at its use can't
-    /// be told from an ordinary stack.
+    /// Whether a program with this stack pointer runs on it. A stack with SS_AUTODISARM counts as an ordinary one.
     pub fn holds(&self, sp: u64) -> bool {
         self.flags & g::SS_AUTODISARM == 0 && self.contains(sp)
     }
@@ -154,14 +153,14 @@ pub enum Restart {
     Sleep {
         /// Monotonic ns.
         deadline_ns: u64,
-        /// Where the rest of the time goes; 0: nowhere.
+        /// Address for the remaining time; 0: none.
         remaining: usize,
     },
     /// futex wait.
     Futex {
         /// The word.
         address: usize,
-        /// What it should hold.
+        /// Expected value.
         value: u32,
         /// Wake-up bits.
         bitset: u32,
@@ -177,14 +176,14 @@ pub enum Restart {
 pub struct TaskSignals {
     pub(crate) pending: RefCell<SigQueue<SigInfo>>,
     pub(crate) blocked: Cell<SigSet>,
-    /// Signals that sigtimedwait waits for but that are blocked otherwise: they do not kill.
+    /// Blocked signals that sigtimedwait waits for: they don't kill.
     pub(crate) awaited: Cell<SigSet>,
-    /// Mask to restore after a handler, or without one at the end of the call (sigsuspend, ppoll).
+    /// Mask to restore after a handler, or at the end of the call if none runs (sigsuspend, ppoll).
     pub(crate) saved_mask: Cell<Option<SigSet>>,
     pub(crate) alt_stack: Cell<AltStack>,
     pub(crate) actions: RefCell<Rc<Actions>>,
     pub(crate) restart: Cell<Option<Restart>>,
-    /// Vector, error code and address of the last fault, for the context of its handler.
+    /// Vector, error code and address of the last fault, for the handler's context.
     pub(crate) trap: Cell<[u64; 3]>,
 }
 
@@ -208,7 +207,7 @@ impl TaskSignals {
         self.blocked.get()
     }
 
-    /// Signals pending for this thread alone.
+    /// Signals pending for this thread only.
     pub fn pending(&self) -> SigSet {
         self.pending.borrow().set()
     }
@@ -223,15 +222,15 @@ impl TaskSignals {
 #[derive(Debug, Default)]
 pub struct ProcessSignals {
     pub(crate) pending: RefCell<SigQueue<SigInfo>>,
-    /// Wait status that all threads end with.
+    /// Wait status of the process if all its threads must end.
     pub(crate) group_exit: Cell<Option<i32>>,
-    /// Signal that stopped (or is stopping) the process; 0: it runs.
+    /// Signal that stopped (or is stopping) the process; 0: running.
     pub(crate) stopped_by: Cell<u32>,
-    /// Threads that still have to stop.
+    /// Number of threads that have not stopped yet.
     pub(crate) stopping: Cell<usize>,
-    /// The stop was not reported by wait yet.
+    /// The stop was not yet reported by wait.
     pub(crate) stop_news: Cell<bool>,
-    /// The continuation was not reported by wait yet.
+    /// The continuation was not yet reported by wait.
     pub(crate) continue_news: Cell<bool>,
     /// Woken when a signal was queued for the process or one of its threads (signalfd).
     pub(crate) arrivals: Rc<WaitQueue>,
@@ -260,7 +259,7 @@ impl Task {
         &self.signals
     }
 
-    /// Whether something waits that this thread must handle before it returns to its program.
+    /// Whether a signal is pending that this thread must handle before it returns to its program.
     pub fn has_signal(&self) -> bool {
         let process = &self.process().signals;
         let pending = self.signals.pending().union(process.pending());
@@ -269,7 +268,7 @@ impl Task {
             || process.stopped_by.get() != 0 && self.traced.joins_stop()
     }
 
-    /// Whether it is going to be killed.
+    /// Whether a fatal signal is pending.
     pub fn is_killed(&self) -> bool {
         self.process().signals.group_exit.get().is_some() || self.signals.pending().has(g::SIGKILL)
     }
@@ -283,12 +282,12 @@ impl Task {
         send::retarget(self);
     }
 
-    /// Blocks `mask` until the end of the current call, or until the handler that ends it returns:
-    /// ppoll, pselect, sigsuspend, epoll_pwait.
+    /// Sets the mask until the end of the current call, or until the handler that ends it returns: ppoll, pselect,
+    /// sigsuspend, epoll_pwait.
     pub fn set_mask_for_call(self: &Rc<Self>, mask: SigSet) {
         self.signals.saved_mask.set(Some(self.signals.blocked.get()));
         self.set_blocked(mask);
-        // The exit path puts the mask back even without a signal.
+        // The exit path restores the mask even without a signal.
         self.set_work();
     }
 }

@@ -1,4 +1,4 @@
-//! Taking pending signals.
+//! Dequeues pending signals.
 
 use super::{SYNCHRONOUS, SigInfo, code};
 use crate::task::Task;
@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 
-/// Takes the next pending signal of `wanted`: the thread's own before the process's.
+/// Dequeues the next pending signal of `wanted`: the thread's before the process's.
 pub fn take(task: &Rc<Task>, wanted: SigSet) -> Option<SigInfo> {
     let own = task.signals.pending.borrow_mut().pop(wanted, SYNCHRONOUS);
     let (_, mut info) = match own {

@@ -1,4 +1,4 @@
-//! Segments of a program's registers.
+//! Segment selectors of a program.
 
 use super::{SigInfo, send};
 use crate::task::Task;
@@ -6,8 +6,8 @@ use abi::layout::selector;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 
-/// A program asks to go on with other segments than a program has. There are none that it could: what the processor would
-/// do on the way back.
+/// Checks the selectors that a program wants to continue with. Only the standard ones are valid: others raise the
+/// exception that IRETQ would raise.
 pub fn check(task: &Rc<Task>, code: u16, stack: u16) {
     const PRIVILEGE: u16 = 3;
     let wrong = match (code | PRIVILEGE, stack | PRIVILEGE) {
@@ -16,7 +16,7 @@ pub fn check(task: &Rc<Task>, code: u16, stack: u16) {
         (code, _) => code,
     };
     let [_, _, cr2] = task.signals.trap.get();
-    // Local tables are empty, and their selectors are named as they are, but for the privilege.
+    // The LDT is empty. The error code is the selector without its privilege level.
     task.signals.trap.set([13, u64::from(wrong & !PRIVILEGE), cr2]);
     send::force(task, SigInfo::from_kernel(g::SIGSEGV));
 }

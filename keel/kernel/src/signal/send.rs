@@ -1,4 +1,4 @@
-//! Sending: from a cause to a queue, and to the thread that will handle it.
+//! Sends signals: queues them and selects the thread to handle them.
 
 use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
 use crate::sched;
@@ -23,13 +23,13 @@ pub fn send_to_task(task: &Rc<Task>, info: SigInfo) -> Result<()> {
 /// Sends a signal to all members of a process group (a terminal's characters and hang-ups).
 pub fn send_to_group(group: i32, info: SigInfo) {
     for process in process::of_group(group) {
-        // Standard signals from keel are never refused for lack of room.
+        // Never fails: there is always room for standard signals from keel.
         let _ = send_to_process(&process, info);
     }
 }
 
-/// Sends a signal that the program can't escape: it is unblocked, and its default action is taken
-/// if it was blocked or ignored.
+/// Sends a signal that can't be blocked or ignored: it is unblocked, and gets the default action if it was blocked or
+/// ignored.
 pub fn force(task: &Rc<Task>, info: SigInfo) {
     let signal = info.signal();
     let actions = task.signals.actions();
@@ -57,7 +57,7 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
     }
     let queue = if target.is_some() { &first.signals.pending } else { &process.signals.pending };
     if signal >= FIRST_REALTIME && info.code != code::KERNEL && !has_room(queue, process) {
-        // Beyond the limit kill(2) still gets through, without its information.
+        // Beyond the limit kill(2) still queues the signal, without its siginfo.
         if info.code != code::USER && info.code != code::TIMER {
             return Err(Errno::EAGAIN);
         }
@@ -71,14 +71,14 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
     Ok(())
 }
 
-/// Whether one more signal may be queued: the limit and memory allow it.
+/// Whether one more signal may be queued: within the limit, and memory is available.
 fn has_room(queue: &RefCell<SigQueue<SigInfo>>, process: &Rc<Process>) -> bool {
     let mut queue = queue.borrow_mut();
     let below_limit = (queue.len() as u64) < process.limit(g::RLIMIT_SIGPENDING).0;
     below_limit && !hal::frame::is_scarce() && queue.try_reserve()
 }
 
-/// Stop signals cancel a pending SIGCONT and the other way round; SIGCONT continues at once.
+/// Stop signals discard a pending SIGCONT and vice versa; SIGCONT continues the process at once.
 fn prepare(process: &Rc<Process>, signal: u32) {
     let gone = if STOP_SIGNALS.has(signal) {
         SigSet::of(g::SIGCONT)
@@ -106,9 +106,9 @@ fn prepare(process: &Rc<Process>, signal: u32) {
     }
 }
 
-/// Finds a thread for a queued signal and wakes it; kills at once where that is the outcome.
+/// Finds a thread for a queued signal and wakes it; ends the process at once if the signal is fatal.
 fn complete(process: &Rc<Process>, target: Option<&Rc<Task>>, signal: u32) {
-    // A stopped thread checks when it is continued.
+    // A stopped thread checks its signals when it is continued.
     let wants = |t: &Rc<Task>| match t.sched.state() {
         sched::State::Dead => false,
         _ if signal == g::SIGKILL => true,
@@ -160,7 +160,7 @@ pub(crate) fn kill_thread(task: &Rc<Task>) {
     }
 }
 
-/// Makes a thread look at its signals.
+/// Makes a thread check its signals.
 pub(crate) fn tell(task: &Rc<Task>) {
     task.set_work();
     if task.sched.state() == sched::State::Sleeping(Interrupt::BySignal) {
@@ -186,7 +186,7 @@ pub(crate) fn notify_parent(process: &Rc<Process>, code: i32, status: i32) {
 /// A clock tick of times(2) in ns.
 pub const TICK_NS: u64 = 10_000_000;
 
-/// After `task` blocked more signals: those that are pending for its process may be for others.
+/// `task` has blocked more signals: signals pending for its process may need another thread.
 pub(crate) fn retarget(task: &Rc<Task>) {
     let process = task.process();
     if process.thread_count() < 2 {

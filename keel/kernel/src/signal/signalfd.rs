@@ -1,4 +1,4 @@
-//! Signals as readable records, signalfd(2).
+//! Reading signals from a file, signalfd(2).
 
 use crate::file::{File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
@@ -25,7 +25,7 @@ struct SignalFd {
 }
 
 impl SignalFd {
-    /// Takes a pending signal of the current thread or its process.
+    /// Dequeues a pending signal of the current thread or its process.
     fn take(&self) -> Option<SigInfo> {
         let task = task::current();
         let mask = self.mask.get();
@@ -34,7 +34,7 @@ impl SignalFd {
     }
 }
 
-/// `struct signalfd_siginfo` of a signal.
+/// Converts a signal to `struct signalfd_siginfo`.
 fn record(info: &SigInfo) -> [u8; RECORD] {
     let mut out = [0; RECORD];
     let mut put32 = |at: usize, value: u32| out[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -146,7 +146,7 @@ pub fn sys_signalfd4(fd: i32, mask: usize, size: usize, flags: u32) -> Result<i3
     }
     let file = current_file(fd)?;
     file.downcast::<SignalFd>().ok_or(Errno::EINVAL)?.mask.set(mask);
-    // Readers that wait look again.
+    // Waiting readers must check the new mask.
     task::current().process().signal_state().arrivals().wake_all();
     Ok(fd)
 }

@@ -1,4 +1,4 @@
-//! Stops of a process by SIGSTOP and relatives.
+//! Group stops by SIGSTOP and other stop signals.
 
 use super::{code, send};
 use crate::task::Process;
@@ -14,7 +14,7 @@ pub fn begin(process: &Rc<Process>, signal: u32) {
     }
 }
 
-/// A thread goes to its stop; the last one tells the parent.
+/// A thread enters the group stop; the last one notifies the parent.
 pub fn enter(process: &Rc<Process>) {
     let left = process.signals.stopping.get().saturating_sub(1);
     let was = process.signals.stopping.replace(left);
@@ -24,7 +24,7 @@ pub fn enter(process: &Rc<Process>) {
     }
 }
 
-/// A thread ends while its process stops: the group stop no longer waits for it.
+/// A thread ends during a group stop, which no longer waits for it.
 pub fn leave(process: &Rc<Process>) {
     enter(process);
 }

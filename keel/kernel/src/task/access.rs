@@ -1,10 +1,10 @@
-//! ptrace(2), "Ptrace access mode checking": whether a thread may look into another one.
+//! Access checks of one thread to another: ptrace(2), "Ptrace access mode checking".
 
 use super::cred::cap;
 use super::{Task, landlock};
 use alloc::rc::Rc;
 
-/// Which ids of the caller count.
+/// Which ids of the caller are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
     /// The real ones, for system calls (`PTRACE_MODE_REALCREDS`).
@@ -13,7 +13,7 @@ pub enum Ids {
     FileSystem,
 }
 
-/// Whether the current thread may look into `target`.
+/// Whether the current thread may inspect `target`.
 pub fn may_look(target: &Rc<Task>, ids: Ids) -> bool {
     super::with_current(|me| {
         if me.pid() == target.pid() {
@@ -27,7 +27,7 @@ pub fn may_look(target: &Rc<Task>, ids: Ids) -> bool {
             Ids::Real => (own.uid, own.gid),
             Ids::FileSystem => (own.fsuid, own.fsgid),
         };
-        // To calls one that has ended has no memory to protect.
+        // For system calls, an ended thread has no memory to protect.
         let dumpable = ids == Ids::Real && target.try_mm().is_none() || target.process().dumpable.get() == 1;
         own.capable(cap::SYS_PTRACE)
             || [other.uid, other.euid, other.suid].iter().all(|id| *id == uid)

@@ -1,6 +1,6 @@
-//! What tells system calls apart, for filters, tracers and restarts.
+//! System call results that request a restart.
 
-/// Whether a result is one of the codes that ask for the call to be repeated.
+/// Whether a result is one of the restart codes.
 #[inline(always)]
 pub fn is_restart(result: isize) -> bool {
     (-516..=-512).contains(&result)

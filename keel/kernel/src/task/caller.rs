@@ -1,4 +1,4 @@
-//! The running thread, as memory and open files ask for it.
+//! Properties of the running thread, for memory management and open files.
 
 use super::cred::cap;
 use super::{current, oom, pid, pidfd, process, try_with_current, with_current};
@@ -75,7 +75,7 @@ impl file::caller::Caller for Current {
     fn broken_pipe(&self) {
         let me = current();
         let info = SigInfo::from_process(g::SIGPIPE, code::USER, me.pid(), me.cred().uid);
-        // Standard signals are never refused for lack of room.
+        // Never fails: there is always room for standard signals.
         let _ = signal::send_to_task(&me, info);
     }
 

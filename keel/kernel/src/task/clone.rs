@@ -1,4 +1,4 @@
-//! Making threads and processes; clone(2).
+//! Creates threads and processes; clone(2).
 
 use super::namespaces;
 use super::process::Process;
@@ -39,7 +39,7 @@ const EXIT_SIGNAL: u64 = 0xff;
 /// New namespaces.
 const NAMESPACES: u64 = namespaces::ALL_TYPES as u64;
 
-/// What a vfork(2) parent waits for.
+/// A vfork(2) parent waits for it.
 #[derive(Debug, Default)]
 pub struct VforkGate {
     open: Cell<bool>,
@@ -47,14 +47,14 @@ pub struct VforkGate {
 }
 
 impl VforkGate {
-    /// The child no longer uses the parent's memory.
+    /// Called when the child no longer uses the parent's memory.
     pub fn open(&self) {
         self.open.set(true);
         self.queue.wake_all();
     }
 }
 
-/// Arguments of clone3(2), which the others are made into.
+/// Arguments of clone3(2); those of the other calls are converted to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Request {
     flags: u64,
@@ -62,10 +62,10 @@ struct Request {
     child_tid: usize,
     parent_tid: usize,
     exit_signal: u32,
-    /// New stack pointer; 0: as the caller's.
+    /// New stack pointer; 0: the caller's.
     stack: u64,
     tls: u64,
-    /// Wanted thread id.
+    /// Requested thread id.
     set_tid: Option<i32>,
 }
 
@@ -78,7 +78,7 @@ pub fn sys_clone(
     child_tid: usize,
     tls: u64,
 ) -> Result<i32> {
-    // clone takes 32 bits of flags.
+    // The flags of clone are 32 bits.
     let flags = flags & 0xffff_ffff;
     if flags & PIDFD != 0 && flags & (PARENT_SETTID | DETACHED) != 0 {
         return Err(Errno::EINVAL);
@@ -131,7 +131,7 @@ pub fn sys_clone3(frame: &mut TrapFrame, args: usize, size: usize) -> Result<i32
     if set_tid_size > MAX_PID_LEVELS || (set_tid == 0) != (set_tid_size == 0) {
         return Err(Errno::EINVAL);
     }
-    // One id per nested pid namespace: there is one.
+    // One id per nested pid namespace: there is only one namespace.
     if set_tid_size > 1 {
         return Err(Errno::EINVAL);
     }
@@ -168,7 +168,7 @@ pub fn sys_clone3(frame: &mut TrapFrame, args: usize, size: usize) -> Result<i32
     run(frame, &request)
 }
 
-/// Combinations that clone(2) refuses.
+/// Rejects invalid combinations of flags.
 fn check(r: &Request) -> Result<()> {
     let has = |flag: u64| r.flags & flag != 0;
     if has(SIGHAND) && !has(VM) || has(THREAD) && !has(SIGHAND) {
@@ -181,7 +181,7 @@ fn check(r: &Request) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     if has(NAMESPACES) {
-        // The machine is the namespace: nested ones are not offered.
+        // Nested namespaces are not supported.
         return Err(Errno::EPERM);
     }
     if has(SETTLS) && r.tls as usize >= USER_TOP {
@@ -190,7 +190,7 @@ fn check(r: &Request) -> Result<()> {
     Ok(())
 }
 
-/// An id that the caller chose, clone3(2) `set_tid`. EEXIST, EINVAL, EPERM.
+/// The id of clone3(2) `set_tid`. EEXIST, EINVAL, EPERM.
 fn chosen_id(me: &Rc<Task>, wanted: i32) -> Result<i32> {
     let cred = me.cred();
     if !(1..pid::PID_MAX).contains(&wanted) {
@@ -213,7 +213,7 @@ fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
     drop(child);
     ptrace::create_stop(frame, event, tid);
     if let Some(gate) = gate {
-        // A parent that is killed meanwhile does not wait: the memory lives on with the child.
+        // A parent that is killed does not wait: the child keeps the memory alive.
         let _ =
             wait_until(core::slice::from_ref(&gate.queue), None, Interrupt::ByKill, || gate.open.get().then_some(()));
         ptrace::vfork_done(frame, tid);
@@ -254,7 +254,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     if has(CLEAR_SIGHAND) {
         actions.reset_handlers();
     }
-    // A thread has an alternate stack of its own to set; a vfork child uses its parent's.
+    // A thread starts without an alternate stack; a vfork child keeps its parent's.
     let keeps_stack = !has(VM) || has(VFORK);
     let alt_stack = if keeps_stack { me.signals.alt_stack.get() } else { AltStack::NONE };
     let process = if has(THREAD) {
@@ -310,7 +310,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     if has(PIDFD) {
         let fd = pidfd::open(&process, 0)?;
         if let Err(errno) = user::write(r.pidfd, &fd) {
-            // The program has not seen the descriptor; another thread may have closed it meanwhile.
+            // Ignore errors: another thread may have closed the descriptor meanwhile.
             let _ = me.files().close(fd);
             return Err(errno);
         }
@@ -333,12 +333,12 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
             stopping.set(stopping.get() + 1);
         }
     }
-    // It looks at signals that its group got meanwhile.
+    // It must check signals that its group got meanwhile.
     task.sched.work.set(true);
     Ok(task)
 }
 
-/// First thing that a new thread does for itself.
+/// Initial work of a new thread.
 pub fn begin() {
     let me = current();
     let at = me.set_tid.take();

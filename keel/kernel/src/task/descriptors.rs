@@ -13,7 +13,7 @@ pub fn current_file(fd: i32) -> Result<Rc<File>> {
     with_current(|task| task.with_files(|files| files.get(fd)))
 }
 
-/// Like [`current_file`], for a call that has a way without the big lock: the next one finds it.
+/// Like [`current_file`], for a call that has a path without the big lock: lets the next call take that path.
 #[inline(always)]
 pub fn current_file_in_use(fd: i32) -> Result<Rc<File>> {
     let file = current_file(fd)?;
@@ -29,37 +29,37 @@ fn publish(fd: i32) {
     with_current(|task| task.with_files(|files| files.publish(fd)));
 }
 
-/// Like [`current_file`], but gives `O_PATH` descriptions too.
+/// Like [`current_file`], but also returns `O_PATH` descriptions.
 pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
     with_current(|task| task.with_files(|files| files.get_raw(fd)))
 }
 
-/// Puts a new description at the lowest free descriptor of the current process; the flag is
-/// `O_CLOEXEC` of `flags`. EMFILE.
+/// Installs a new description at the lowest free descriptor of the current process, with `O_CLOEXEC` of `flags`.
+/// EMFILE.
 pub fn install(file: Rc<File>, flags: u32) -> Result<i32> {
     current().files().insert(file, flags & g::O_CLOEXEC != 0)
 }
 
-/// Puts a description at the lowest free descriptor and writes its number to the program; undone if that fails. EMFILE,
-/// EFAULT.
+/// Installs a description at the lowest free descriptor and writes its number to the program; closes it if the write
+/// fails. EMFILE, EFAULT.
 pub fn install_at(address: usize, file: Rc<File>, flags: u32) -> Result<()> {
     let files = current().files();
     let fd = files.insert(file, flags & g::O_CLOEXEC != 0)?;
     user::write(address, &fd).inspect_err(|_| {
-        // Another thread may have closed it meanwhile; then there is nothing to undo.
+        // Ignore errors: another thread may have closed it meanwhile.
         let _ = files.close(fd);
     })
 }
 
-/// Puts two descriptions at the lowest free descriptors and writes their numbers to the program;
-/// undone if either fails. EMFILE, EFAULT.
+/// Installs two descriptions at the lowest free descriptors and writes their numbers to the program; closes them if one
+/// step fails. EMFILE, EFAULT.
 pub fn install_pair(address: usize, first: Rc<File>, second: Rc<File>, flags: u32) -> Result<()> {
     let files = current().files();
     let close_on_exec = flags & g::O_CLOEXEC != 0;
     let a = files.insert(first, close_on_exec)?;
     let undo = |errno, fds: &[i32]| {
         for &fd in fds {
-            // Another thread may have closed it meanwhile; then there is nothing to undo.
+            // Ignore errors: another thread may have closed it meanwhile.
             let _ = files.close(fd);
         }
         Err(errno)

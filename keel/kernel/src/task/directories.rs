@@ -38,7 +38,7 @@ impl FsContext {
         self.umask.get()
     }
 
-    /// Sets the mask; returns the one before.
+    /// Sets the umask; returns the previous one.
     pub fn set_umask(&self, mask: u32) -> u32 {
         self.umask.replace(mask & 0o777)
     }

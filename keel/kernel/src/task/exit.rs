@@ -39,7 +39,7 @@ fn kill_group(status: i32) -> i32 {
     status
 }
 
-/// Who is told of ends: tracing of calls.
+/// Callbacks at ends, for the tracing of calls.
 #[derive(Clone, Copy)]
 pub struct Observer {
     /// The current thread ends with this wait status.
@@ -50,12 +50,12 @@ pub struct Observer {
 
 static OBSERVER: Global<Cell<Option<Observer>>> = Global::new(Cell::new(None));
 
-/// Tells `observer` of ends from now on.
+/// Registers `observer`.
 pub fn observe(observer: Observer) {
     OBSERVER.set(Some(observer));
 }
 
-/// Ends the current thread. The caller holds no counted handle: its stack is never unwound.
+/// Ends the current thread. The caller must not hold a refcounted handle: its stack is never unwound.
 pub fn exit_thread(status: i32) -> ! {
     ptrace::ending(status);
     clean_up(status);
@@ -69,7 +69,7 @@ fn clean_up(status: i32) {
     if let Some(observer) = OBSERVER.get() {
         (observer.ended)(process.signals.group_exit.get().unwrap_or(status));
     }
-    // Nothing wakes or interrupts it from here on.
+    // No signal wakes or interrupts it from here on.
     me.signals.blocked.set(keel_core::sigset::SigSet(!0));
     robust::release_all(&me);
     release_memory(&me);
@@ -102,7 +102,7 @@ fn clean_up(status: i32) {
     }
     process.ended_usage.set(usage);
     drop(pid::remove_task(me.tid()));
-    // Who began to wait for a lock of this thread while files were closed.
+    // Waiters that queued for a lock of this thread while files were closed.
     futex_pi::owner_ended(&me);
     if last {
         end_process(&process, &me, process.signals.group_exit.get().unwrap_or(status));
@@ -116,7 +116,7 @@ fn clean_up(status: i32) {
     me.leave_mm(me.set_mm(None));
 }
 
-/// What others wait for when a thread stops using its memory: exit and execve.
+/// Wakes the waiters of `clear_tid` and the vfork parent when a thread stops using its memory: exit and execve.
 pub(crate) fn release_memory(me: &Rc<Task>) {
     let at = me.clear_tid.take();
     if at != 0 && user::write(at, &0u32).is_ok() {
@@ -154,7 +154,7 @@ fn end_process(process: &Rc<Process>, last: &Rc<Task>, status: i32) {
     parent.child_events.wake_all();
 }
 
-/// siginfo of a process's end.
+/// siginfo of the end of a process.
 pub(super) fn child_info(process: &Process, uid: u32, status: i32) -> SigInfo {
     let (code, value) = match status & 0x7f {
         0 => (code::CLD_EXITED, status >> 8 & 0xff),
@@ -165,7 +165,7 @@ pub(super) fn child_info(process: &Process, uid: u32, status: i32) -> SigInfo {
     SigInfo::child(code, process.pid(), uid, value, usage.user_ns / send::TICK_NS, usage.system_ns / send::TICK_NS)
 }
 
-/// Removes a zombie for good. What it used counts for its parent if that waited for it, otherwise for keel.
+/// Removes a zombie. Its resource usage is added to its parent if the parent waited for it, else to keel.
 pub(super) fn reap(parent: &Rc<Process>, process: &Rc<Process>, waited: bool) {
     let init = pid::init_process();
     let payer = if waited { parent } else { &init };
@@ -177,7 +177,7 @@ pub(super) fn reap(parent: &Rc<Process>, process: &Rc<Process>, waited: bool) {
     pid::remove_process(process.pid());
 }
 
-/// Sends the threads of a child the signal that they want when their parent ends, prctl(2).
+/// Sends the parent death signal (prctl(2)) to the threads of a child.
 fn tell_parent_ended(child: &Process, parent: i32) {
     for thread in child.threads() {
         let signal = thread.parent_death_signal.get();
@@ -187,7 +187,7 @@ fn tell_parent_ended(child: &Process, parent: i32) {
     }
 }
 
-/// A thread ends before its process: another one is the parent of its children.
+/// A thread ends before its process: another thread becomes the parent of its children.
 fn leave_children(process: &Rc<Process>, me: &Task) {
     let Some(other) = process.threads().next().map(|thread| thread.tid()) else { return };
     for child in process.children() {
@@ -198,7 +198,7 @@ fn leave_children(process: &Rc<Process>, me: &Task) {
     }
 }
 
-/// Children go to the nearest subreaper, or to keel, which reaps at once; prctl(2).
+/// Reparents children to the nearest subreaper, or to keel, which reaps at once; prctl(2).
 fn find_heirs(process: &Rc<Process>) {
     let mut heir = process.parent();
     while let Some(candidate) = heir.take() {
@@ -232,7 +232,7 @@ fn find_heirs(process: &Rc<Process>) {
     }
 }
 
-/// The end of a session leader takes the terminal from the session: SIGHUP to the foreground.
+/// The end of a session leader detaches the terminal: SIGHUP to the foreground group.
 fn hang_up(process: &Rc<Process>) {
     let session = process.session();
     if session.sid != process.pid() {
@@ -249,7 +249,7 @@ fn hang_up(process: &Rc<Process>) {
     }
 }
 
-/// The pod's first program has ended, and with it the pod.
+/// Ends the pod after the end of its first program.
 fn end_pod(status: i32) -> ! {
     let code = match status & 0x7f {
         0 => status >> 8 & 0xff,

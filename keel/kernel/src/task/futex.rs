@@ -19,12 +19,12 @@ use uapi::{Errno, Result};
 const MATCH_ANY: u32 = u32::MAX;
 const COMMANDS: u32 = !(g::FUTEX_PRIVATE_FLAG | g::FUTEX_CLOCK_REALTIME);
 
-/// What a futex is: a word of an address space, or of a shared object.
+/// Identity of a futex: a word of an address space or of a shared object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// Address space (its identity) and address.
     Private(usize, usize),
-    /// The same of a call without `FUTEX_PRIVATE_FLAG`: the two kinds never meet.
+    /// Private memory accessed without `FUTEX_PRIVATE_FLAG`; never matches [`Key::Private`].
     Own(usize, usize),
     /// Object (its identity) and offset.
     Shared(usize, u64),
@@ -35,14 +35,14 @@ pub(super) struct Waiter {
     bits: u32,
     key: Cell<Key>,
     woken: Cell<bool>,
-    /// The lock that it wants to be moved to (`FUTEX_WAIT_REQUEUE_PI`).
+    /// Target lock of `FUTEX_WAIT_REQUEUE_PI`.
     pub(super) lock: Option<Key>,
-    /// It was moved there.
+    /// Its entry at the lock, after it was requeued.
     pub(super) moved: RefCell<Option<Rc<futex_pi::Waiter>>>,
 }
 
 impl Waiter {
-    /// The current thread starts to wait.
+    /// Queues the current thread.
     fn enter(key: Key, bits: u32, lock: Option<Key>) -> Rc<Self> {
         let (task, key) = (current(), Cell::new(key));
         let waiter = Rc::new(Self { task, bits, key, woken: Cell::new(false), lock, moved: RefCell::default() });
@@ -51,7 +51,7 @@ impl Waiter {
         waiter
     }
 
-    /// It waits no longer.
+    /// Dequeues it.
     fn leave(self: &Rc<Self>) {
         if self.woken.get() {
             return;
@@ -70,7 +70,7 @@ impl Waiter {
     }
 }
 
-/// Waiters by what they wait for, first come first served.
+/// Waiters by key, FIFO.
 type Waiters = BTreeMap<Key, Pieces<Rc<Waiter>>>;
 
 static WAITERS: Global<RefCell<Waiters>> = Global::new(RefCell::new(BTreeMap::new()));
@@ -79,7 +79,7 @@ fn with_waiters<R>(f: impl FnOnce(&mut Waiters) -> R) -> R {
     f(&mut WAITERS.borrow_mut())
 }
 
-/// Whether a futex can lie at an address; [`key`] says why not.
+/// Whether an address can hold a futex; [`key`] returns the errno.
 #[inline(always)]
 fn can_be_at(address: usize) -> bool {
     address.is_multiple_of(4) && address < abi::layout::USER_TOP
@@ -94,7 +94,7 @@ pub(crate) fn key(address: usize, private: bool) -> Result<Key> {
         return Err(Errno::EFAULT);
     }
     if !private {
-        // The word must be there, since its memory is what counts.
+        // The word must be mapped, because its page identifies the futex.
         user::load_u32(address)?;
     }
     let mm = current().mm();
@@ -108,7 +108,8 @@ pub(crate) fn key(address: usize, private: bool) -> Result<Key> {
     })
 }
 
-/// Wakes up to `count` waiters of `key` that wait for one of `bits`. EINVAL where it meets one that wants a lock with an
+/// Wakes up to `count` waiters of `key` with one of `bits`. EINVAL if one of them waits for requeueing to a lock with
+/// an owner.
 /// owner.
 pub(crate) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
     let mut woken = 0;
@@ -139,14 +140,14 @@ pub(crate) fn wake(key: Key, count: usize, bits: u32) -> Result<usize> {
     Ok(woken)
 }
 
-/// Wakes a waiter of a word that a thread left behind. Those with `FUTEX_PRIVATE_FLAG` are not meant.
+/// Wakes a waiter of a robust futex, without `FUTEX_PRIVATE_FLAG`.
 pub(super) fn wake_one_shared(address: usize) {
     if let Ok(key) = key(address, false) {
         let _ = wake(key, 1, MATCH_ANY);
     }
 }
 
-/// Whether the word of who has just begun to wait has another value, as calls without the big lock may have changed it:
+/// Whether a word has changed after the thread was queued, because calls without the big lock may have changed it:
 /// EAGAIN, EFAULT.
 fn changed(address: usize, value: u32) -> Option<Errno> {
     if !hal::sync::several() {
@@ -158,8 +159,7 @@ fn changed(address: usize, value: u32) -> Option<Errno> {
     }
 }
 
-/// A call without the big lock: that there is nobody to wake, or that a word has changed. `None`: leave it to the
-/// handler.
+/// A call without the big lock: there is no waiter to wake, or the word has another value. `None`: call the handler.
 pub fn unlocked(address: usize, op: u32, value: u32, timeout: usize, value3: u32) -> Option<isize> {
     let private = op & g::FUTEX_PRIVATE_FLAG != 0;
     if !can_be_at(address) {
@@ -176,7 +176,7 @@ pub fn unlocked(address: usize, op: u32, value: u32, timeout: usize, value3: u32
         _ => return None,
     }
     if !private {
-        // The word must be there.
+        // The word must be mapped.
         raw::load_u32(address).ok()?;
     }
     futex_count::nobody_waits(address, private).then_some(0)
@@ -192,7 +192,7 @@ pub(crate) fn wait(address: usize, private: bool, value: u32, bits: u32, deadlin
     }
     let waiter = Waiter::enter(key, bits, None);
     let outcome = match changed(address, value) {
-        // Looking at the word may block: who wakes meanwhile is not missed.
+        // Reading the word may block: honour a wake-up meanwhile.
         Some(errno) => waiter.woken.get().then_some(()).ok_or(errno),
         None => park(deadline_ns, Interrupt::BySignal, || waiter.woken.get().then_some(())),
     };
@@ -202,7 +202,8 @@ pub(crate) fn wait(address: usize, private: bool, value: u32, bits: u32, deadlin
     outcome
 }
 
-/// `FUTEX_WAIT_REQUEUE_PI`: waits until it was moved to a lock and got it. EAGAIN, EFAULT, EINTR, EINVAL, ETIMEDOUT.
+/// `FUTEX_WAIT_REQUEUE_PI`: waits until it was requeued to a lock and owns it. EAGAIN, EFAULT, EINTR, EINVAL,
+/// ETIMEDOUT.
 fn wait_for_lock(
     address: usize,
     private: bool,
@@ -241,8 +242,8 @@ fn wait_for_lock(
     }
 }
 
-/// `FUTEX_CMP_REQUEUE_PI`: gives a lock to the first waiter if it is free, and lets up to `move_count` more wait for it.
-/// EAGAIN, EFAULT, EINVAL.
+/// `FUTEX_CMP_REQUEUE_PI`: makes the first waiter the owner of the lock if it is free, and requeues up to `move_count`
+/// more to it. EAGAIN, EFAULT, EINVAL.
 fn requeue_to_lock(address: usize, private: bool, move_count: usize, lock: usize, value: u32) -> Result<usize> {
     let (from, to) = (key(address, private)?, key(lock, private)?);
     if from == to {
@@ -274,12 +275,12 @@ fn requeue_to_lock(address: usize, private: bool, move_count: usize, lock: usize
     Ok(done)
 }
 
-/// Waits for the first of several words: its index. `each`: address, whether private, value. EAGAIN, EFAULT, EINVAL,
-/// ERESTARTSYS, ETIMEDOUT.
+/// Waits for the first of several words; returns its index. `each`: address, whether private, value. EAGAIN, EFAULT,
+/// EINVAL, ERESTARTSYS, ETIMEDOUT.
 pub(crate) fn wait_any(each: &[(usize, bool, u32)], deadline_ns: Option<u64>) -> Result<usize> {
     let keys: Vec<Key> = each.iter().map(|(address, private, _)| key(*address, *private)).collect::<Result<_>>()?;
     let waiters: Vec<Rc<Waiter>> = keys.into_iter().map(|key| Waiter::enter(key, MATCH_ANY, None)).collect();
-    // Looking at the words may block: who wakes meanwhile is not missed.
+    // Reading the words may block: honour a wake-up meanwhile.
     let changed = each.iter().find_map(|(address, _, value)| match user::load_u32(*address) {
         Ok(word) if word == *value => None,
         Ok(_) => Some(Errno::EAGAIN),
@@ -296,7 +297,7 @@ pub(crate) fn wait_any(each: &[(usize, bool, u32)], deadline_ns: Option<u64>) ->
     outcome
 }
 
-/// Waits, and remembers how to go on after a signal.
+/// Waits, and saves the state for a restart after a signal.
 fn wait_restartable(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<usize> {
     match wait(address, private, value, bits, deadline_ns) {
         Err(Errno::ERESTARTSYS) => {
@@ -310,13 +311,13 @@ fn wait_restartable(address: usize, private: bool, value: u32, bits: u32, deadli
     }
 }
 
-/// Continues a wait that a stop interrupted.
+/// Restarts a wait that a stop interrupted.
 pub(crate) fn wait_restarted(address: usize, value: u32, bits: u32, flags: u32, deadline_ns: u64) -> Result<usize> {
     wait_restartable(address, flags & g::FUTEX_PRIVATE_FLAG != 0, value, bits, Some(deadline_ns))
 }
 
-/// Moves waiters: wakes up to `wake_count`, then up to `move_count` wait for `to` instead. EINVAL where it meets one that
-/// wants a lock with an owner.
+/// Requeues waiters: wakes up to `wake_count`, then moves up to `move_count` to `to`. EINVAL if one waits for
+/// requeueing to a lock with an owner.
 pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) -> Result<usize> {
     let woken = wake(from, wake_count, MATCH_ANY)?;
     if move_count > 0 && futex_pi::has_waiters(from) {
@@ -330,7 +331,7 @@ pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
             return Err(Errno::EINVAL);
         }
         if from == to {
-            // They keep their places.
+            // Same key: the queue does not change.
             all.insert(from, queue);
             return Ok(n);
         }
@@ -355,7 +356,7 @@ pub(crate) fn requeue(from: Key, to: Key, wake_count: usize, move_count: usize) 
     Ok(woken + moved)
 }
 
-/// `FUTEX_WAKE_OP`: changes the second word; whether its old value passes the comparison.
+/// `FUTEX_WAKE_OP`: changes the second word; returns whether its old value satisfies the comparison.
 fn change_word(address: usize, code: u32) -> Result<bool> {
     const ARG_SHIFT: u32 = 8;
     let mut arg = ((code << 8) as i32 >> 20) as u32;
@@ -407,7 +408,7 @@ fn deadline_of(op: u32, at: usize) -> Result<Option<u64>> {
     }
     let ns = read_timespec(at)?;
     Ok(Some(match op & COMMANDS {
-        // Relative, whatever the clock.
+        // Relative, for any clock.
         g::FUTEX_WAIT => deadline_after(ns),
         _ if op & g::FUTEX_CLOCK_REALTIME != 0 => Clock::Realtime.to_monotonic(ns),
         _ => ns,
@@ -416,7 +417,7 @@ fn deadline_of(op: u32, at: usize) -> Result<Option<u64>> {
 
 /// futex(2). EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT.
 pub fn sys_futex(address: usize, op: u32, value: u32, timeout: usize, address2: usize, value3: u32) -> Result<usize> {
-    // Most wakes find nobody.
+    // Most wakes find no waiter.
     if op == g::FUTEX_WAKE | g::FUTEX_PRIVATE_FLAG
         && can_be_at(address)
         && futex_count::is_quiet(Key::Private(0, address))
@@ -434,7 +435,7 @@ fn perform(address: usize, op: u32, value: u32, timeout: usize, address2: usize,
     if op & g::FUTEX_CLOCK_REALTIME != 0 && !takes_clock.contains(&command) {
         return Err(Errno::ENOSYS);
     }
-    // Linux: negative counts wake at least one for WAKE, and are refused for REQUEUE.
+    // As in Linux, a negative count wakes at least one for WAKE and is rejected for REQUEUE.
     let count = |n: u32| usize::try_from(n as i32).map_err(|_| Errno::EINVAL);
     let wake_count = (value as i32).max(1) as usize;
     match command {
@@ -460,7 +461,7 @@ fn perform(address: usize, op: u32, value: u32, timeout: usize, address2: usize,
             }
             Ok(woken)
         }
-        // The time limit of the first version is one of the wall clock.
+        // The timeout of the first version is CLOCK_REALTIME.
         g::FUTEX_LOCK_PI => {
             futex_pi::lock(address, private, deadline_of(op | g::FUTEX_CLOCK_REALTIME, timeout)?, false)
         }

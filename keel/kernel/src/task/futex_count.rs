@@ -1,7 +1,7 @@
-//! Counts of futex waiters, which tell wakers without the big lock whether there is anybody to wake.
+//! Counts of futex waiters, so that a waker without the big lock can check whether there is a waiter.
 //!
-//! Who begins to wait counts itself and then looks at the word (again); who wakes has changed the word and then looks at
-//! the count. So one of the two sees what the other did.
+//! A waiter increments the count and then reads the word (again); a waker changes the word and then reads the count. So
+//! at least one of them sees the other's store.
 
 use super::futex::Key;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -10,7 +10,7 @@ use hal::cell::Padded;
 
 const BUCKETS: usize = 256;
 
-/// Waiters for words with `FUTEX_PRIVATE_FLAG`, by a part of the address.
+/// Waiters for words with `FUTEX_PRIVATE_FLAG`, hashed by address.
 static PRIVATE: [Padded<AtomicU32>; BUCKETS] = [const { Padded::new(AtomicU32::new(0)) }; BUCKETS];
 /// All others.
 static OTHERS: Padded<AtomicU32> = Padded::new(AtomicU32::new(0));
@@ -27,7 +27,7 @@ fn count(key: Key) -> &'static AtomicU32 {
     }
 }
 
-/// `n` waiters more. What the caller loads afterwards is newer.
+/// Adds `n` waiters. Later loads by the caller are ordered after this.
 pub(super) fn add(key: Key, n: usize) {
     let count = count(key);
     count.store(count.load(Relaxed).wrapping_add(n as u32), Relaxed);
@@ -36,20 +36,20 @@ pub(super) fn add(key: Key, n: usize) {
     }
 }
 
-/// `n` waiters less.
+/// Subtracts `n` waiters.
 pub(super) fn remove(key: Key, n: usize) {
     let count = count(key);
     count.store(count.load(Relaxed).wrapping_sub(n as u32), Relaxed);
 }
 
-/// Whether nobody waits for a word, or for one of those that it is counted with; under the big lock.
+/// Whether there are no waiters in the word's bucket; under the big lock.
 #[inline(always)]
 pub(super) fn is_quiet(key: Key) -> bool {
     count(key).load(Relaxed) == 0
 }
 
-/// Whether nobody waits for the word at an address, in any address space. What the program stored before is visible to
-/// whoever begins to wait now.
+/// Whether there are no waiters in the bucket of the word at an address, in any address space. Earlier stores of the
+/// program are visible to threads that begin to wait after this.
 pub(super) fn nobody_waits(address: usize, is_private: bool) -> bool {
     fence(SeqCst);
     let count = if is_private { private(address) } else { &*OTHERS };

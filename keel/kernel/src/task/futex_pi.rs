@@ -1,6 +1,6 @@
-//! Futexes with an owner: locks that keel hands over, `FUTEX_LOCK_PI` and relatives; futex(2).
+//! Futexes with an owner, which keel hands over: `FUTEX_LOCK_PI` and the like; futex(2).
 //!
-//! Priorities are not inherited: all threads share the processors fairly, so that no owner starves.
+//! There is no priority inheritance: fair scheduling ensures that no owner starves.
 
 use super::futex::{Key, key};
 use super::{Task, current, futex_count, pid};
@@ -21,9 +21,9 @@ const TID_MASK: u32 = 0x3fff_ffff;
 /// A thread that waits for a lock.
 pub(super) struct Waiter {
     task: Rc<Task>,
-    /// It was made the owner.
+    /// It is the owner now.
     pub(super) owns: Cell<bool>,
-    /// The owner before it ended with the lock: the word is still to be written.
+    /// The previous owner ended while it held the lock: the word must still be written.
     inherits: Cell<bool>,
 }
 
@@ -39,7 +39,7 @@ fn with_locks<R>(f: impl FnOnce(&mut BTreeMap<Key, Lock>) -> R) -> R {
     f(&mut LOCKS.borrow_mut())
 }
 
-/// Changes the word until nothing else did meanwhile: `f` gives the new value. The value before.
+/// Changes the word atomically with a compare-and-exchange loop: `f` returns the new value. Returns the old value.
 fn update(address: usize, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     let mut old = user::load_u32(address)?;
     loop {
@@ -51,7 +51,7 @@ fn update(address: usize, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
     }
 }
 
-/// The owner that the futex word names. EINVAL if the kernel's state has another owner, ESRCH if that thread ended.
+/// The owner in the futex word. EINVAL if keel's state has another owner, ESRCH if that thread has ended.
 fn owner_of(word: u32, key: Key) -> Result<Rc<Task>> {
     let tid = word & TID_MASK;
     let known = with_locks(|all| all.get(&key).map(|lock| lock.owner.clone()));
@@ -62,8 +62,8 @@ fn owner_of(word: u32, key: Key) -> Result<Rc<Task>> {
     }
 }
 
-/// Takes a free lock for `task`, or marks its word as waited for: who owns it then, if another does. `mark`: the word of a
-/// lock that is taken says, too, that there are waiters. EDEADLK, EFAULT, EINVAL, ESRCH.
+/// Takes a free lock for `task`, or sets FUTEX_WAITERS; returns the other owner, if any. `mark`: sets FUTEX_WAITERS
+/// also when the lock is taken. EDEADLK, EFAULT, EINVAL, ESRCH.
 fn take(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Option<Rc<Task>>> {
     let tid = task.tid() as u32;
     let waiting = has_waiters(key);
@@ -71,7 +71,7 @@ fn take(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Option<
         owner if owner == tid => Err(Errno::EDEADLK),
         0 if waiting => owner_of(word, key).map(|_| word | WAITERS),
         0 => Ok(tid | word & OWNER_DIED | if mark { WAITERS } else { 0 }),
-        // Keel's knowledge of the owner is looked at before the word is touched.
+        // Check keel's state of the owner before changing the word.
         _ if waiting => owner_of(word, key).map(|_| word | WAITERS),
         _ => Ok(word | WAITERS),
     })?;
@@ -103,13 +103,13 @@ pub(super) fn lock(address: usize, private: bool, deadline_ns: Option<u64>, only
         Ok(done) => settle(address, &waiter).map(|()| done),
         Err(errno) => {
             leave(key, &waiter);
-            // An interrupted call starts anew: its time limit is absolute.
+            // An interrupted call is restarted: its timeout is absolute.
             Err(if errno == Errno::ERESTARTSYS { Errno::ERESTARTNOINTR } else { errno })
         }
     }
 }
 
-/// Writes the word of a lock whose last owner ended. The current thread is the new owner. EFAULT.
+/// Writes the word of a lock whose owner ended. The current thread is the new owner. EFAULT.
 pub(super) fn settle(address: usize, waiter: &Waiter) -> Result<()> {
     if waiter.inherits.get() {
         let tid = waiter.task.tid() as u32;
@@ -130,8 +130,7 @@ pub(super) fn leave(key: Key, waiter: &Rc<Waiter>) {
     drop(gone);
 }
 
-/// Makes another thread the owner of a lock, or lets it wait for it. `mark` as for [`take`]. EDEADLK, EFAULT, EINVAL,
-/// ESRCH.
+/// Makes another thread the owner of a lock, or queues it. `mark` as for [`take`]. EDEADLK, EFAULT, EINVAL, ESRCH.
 pub(super) fn enqueue(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Rc<Waiter>> {
     Ok(match take(address, key, task, mark)? {
         None => Rc::new(Waiter { task: task.clone(), owns: Cell::new(true), inherits: Cell::new(false) }),
@@ -139,10 +138,10 @@ pub(super) fn enqueue(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> 
     })
 }
 
-/// `FUTEX_UNLOCK_PI`: gives the lock to the first waiter. EFAULT, EINVAL, EPERM.
+/// `FUTEX_UNLOCK_PI`: makes the first waiter the owner. EFAULT, EINVAL, EPERM.
 pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
     let me = current();
-    // Linux reads the word of any address first.
+    // Linux reads the word before it checks the address.
     let word: u32 = user::read(address)?;
     if word & TID_MASK != me.tid() as u32 {
         return Err(Errno::EPERM);
@@ -164,7 +163,7 @@ pub(super) fn has_waiters(key: Key) -> bool {
     with_locks(|all| all.contains_key(&key))
 }
 
-/// A thread ends or runs another program: what it holds goes to who has waited longest, who learns of it by
+/// A thread ends or executes another program: each lock that it holds goes to the first waiter, with
 /// `FUTEX_OWNER_DIED`.
 pub(super) fn owner_ended(me: &Rc<Task>) {
     while let Some(key) =

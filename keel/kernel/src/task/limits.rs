@@ -7,7 +7,7 @@ use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Most descriptors that a hard limit may allow, `/proc/sys/fs/nr_open`.
+/// Maximum hard limit of descriptors, `/proc/sys/fs/nr_open`.
 const NR_OPEN: u64 = 1 << 20;
 
 fn check(resource: i32) -> Result<u32> {
@@ -48,7 +48,7 @@ pub fn sys_prlimit64(target: i32, resource: i32, new: usize, old: usize) -> Resu
     Ok(())
 }
 
-/// prlimit(2): ids of caller and target match, or CAP_SYS_RESOURCE.
+/// prlimit(2): the ids of caller and target match, or CAP_SYS_RESOURCE.
 fn may_change(me: &Rc<Task>, target: &Rc<Task>) -> bool {
     let (own, other) = (me.cred(), target.cred());
     let same = [other.uid, other.euid, other.suid].iter().all(|id| *id == own.uid)
@@ -80,7 +80,7 @@ fn change(task: &Rc<Task>, resource: u32, [soft, hard]: [u64; 2]) -> Result<()> 
     Ok(())
 }
 
-/// Limits of a process that concern its memory.
+/// Limits of a process on its memory.
 pub(crate) fn of_memory(process: &Process) -> mm::Limits {
     mm::Limits {
         stack: process.limit(g::RLIMIT_STACK).0,

@@ -54,8 +54,8 @@ use hal::thread::Thread;
 /// A thread for each virtual CPU.
 type ByCpu = Global<[Padded<RefCell<Option<Rc<Task>>>>; MAX_CPUS]>;
 
-/// The thread that runs on each virtual CPU. Quick calls borrow their own without the big lock, and borrows are counted
-/// without atomic operations: there is no other borrow while the virtual CPU runs.
+/// The running thread of each virtual CPU. Quick calls borrow their own without the big lock; borrow counts are not
+/// atomic: only the virtual CPU itself borrows its entry while it runs.
 static CURRENT: ByCpu = Global::new([const { Padded::new(RefCell::new(None)) }; MAX_CPUS]);
 
 /// A thread.
@@ -66,12 +66,12 @@ pub struct Task {
     /// Kernel stack and registers.
     pub thread: Rc<Thread>,
     mm: RefCell<Option<Rc<Mm>>>,
-    /// What page faults without the big lock know of it.
+    /// State of the address space for page faults without the big lock.
     pub(crate) unlocked_space: Published<Space>,
-    /// The memory that it left at its end: emptied when another thread runs.
+    /// Memory of the ended thread; released when another thread runs.
     left_mm: RefCell<Option<Rc<Mm>>>,
     files: RefCell<Option<Rc<FdTable>>>,
-    /// What its calls without the big lock know of its open files.
+    /// State of the open files for calls without the big lock.
     pub(crate) unlocked_files: Published<Cores>,
     fs: RefCell<Option<Rc<FsContext>>>,
     pub(crate) cred: RefCell<Rc<Cred>>,
@@ -81,34 +81,34 @@ pub struct Task {
     pub(crate) signals: TaskSignals,
     /// Word to clear and wake at exit, set_tid_address(2); 0: none.
     pub(crate) clear_tid: Cell<usize>,
-    /// Where the new thread writes its id when it first runs (`CLONE_CHILD_SETTID`); 0: nowhere.
+    /// Address to which the new thread writes its id (`CLONE_CHILD_SETTID`); 0: none.
     pub(crate) set_tid: Cell<usize>,
     /// Head of the robust futex list; 0: none.
     pub(crate) robust_list: Cell<usize>,
     /// Woken when this thread no longer uses its parent's memory (vfork(2)).
     pub(crate) vfork: RefCell<Option<Rc<clone::VforkGate>>>,
     pub(crate) no_new_privs: Cell<bool>,
-    /// Signal that the parent's exit sends, prctl(2) `PR_SET_PDEATHSIG`.
+    /// Signal at the parent's exit, prctl(2) `PR_SET_PDEATHSIG`.
     pub(crate) parent_death_signal: Cell<u32>,
     pub(crate) personality: Cell<u32>,
     pub(crate) securebits: Cell<u32>,
     pub(crate) timer_slack_ns: Cell<u64>,
-    /// What setting it to 0 gives: the creator's.
+    /// Default slack, inherited from the creator.
     timer_slack_default_ns: Cell<u64>,
     /// loginuid and sessionid, for audit records; `u32::MAX` before a login.
     pub(crate) login: Cell<(u32, u32)>,
     /// Start, `CLOCK_BOOTTIME`-like ns of the monotonic clock.
     pub(crate) started_ns: u64,
     pub(crate) io_priority: Cell<i32>,
-    /// Processor time used when one of its calls was measured last, ns.
+    /// Processor time in ns at the last measured call.
     pub(crate) sampled_ns: Cell<u64>,
-    /// What its end gives back to semaphores, semop(2).
+    /// Undo adjustments of semaphores, semop(2).
     pub(crate) sem_undo: RefCell<Option<Rc<sem::UndoList>>>,
-    /// Who traces it.
+    /// Tracing state.
     pub(crate) traced: ptrace::Traced,
-    /// What it may call.
+    /// System call filters.
     pub(crate) seccomp: seccomp::Seccomp,
-    /// Which of its calls it handles itself.
+    /// Syscall user dispatch.
     pub(crate) user_dispatch: user_dispatch::UserDispatch,
     /// Restartable sequences.
     pub(crate) rseq: rseq::Rseq,
@@ -122,7 +122,7 @@ impl core::fmt::Debug for Task {
     }
 }
 
-/// What a new thread shares with, or got copied from, its creator.
+/// State that a new thread shares with its creator, or copies.
 pub(crate) struct Parts {
     pub process: Rc<Process>,
     pub thread: Thread,
@@ -153,7 +153,7 @@ pub fn try_current() -> Option<Rc<Task>> {
     CURRENT.get(hal::percpu::cpu_index())?.borrow().clone()
 }
 
-/// Runs `f` on the running thread without counting a reference. `f` must neither block nor exit.
+/// Runs `f` on the running thread without a refcount. `f` must neither block nor exit.
 ///
 /// # Panics
 /// Outside of any thread (early boot).
@@ -178,12 +178,12 @@ pub fn try_borrow_current() -> Option<Ref<'static, Option<Rc<Task>>>> {
 }
 
 impl Task {
-    /// Sets the timer slack; 0: to the default.
+    /// Sets the timer slack; 0: the default.
     pub(crate) fn set_timer_slack(&self, ns: u64) {
         self.timer_slack_ns.set(if ns == 0 { self.timer_slack_default_ns.get() } else { ns });
     }
 
-    /// A new thread has the slack of its creator, also as its default.
+    /// A new thread inherits its creator's slack, also as default.
     fn inherit_timer_slack(&self, creator: &Self) {
         self.timer_slack_ns.set(creator.timer_slack_ns.get());
         self.timer_slack_default_ns.set(creator.timer_slack_ns.get());
@@ -266,7 +266,7 @@ impl Task {
         self.files.borrow().clone()
     }
 
-    /// Runs `f` on its open files without counting a reference; `f` must not block.
+    /// Runs `f` on its open files without a refcount; `f` must not block.
     ///
     /// # Panics
     /// If the thread has exited.
@@ -278,10 +278,10 @@ impl Task {
         }
     }
 
-    /// Gives the thread a copy of its open files, if it shares them. ENOMEM.
+    /// Copies the thread's open files if they are shared. ENOMEM.
     pub fn unshare_files(&self) -> uapi::Result<()> {
         let files = self.files();
-        // Ours and this handle.
+        // The thread's reference and this handle.
         if Rc::strong_count(&files) > 2 {
             let _old = self.set_files(Some(files.fork()?));
         }
@@ -314,7 +314,7 @@ impl Task {
         let _old = self.cred.replace(Rc::new(cred));
     }
 
-    /// Of the running thread.
+    /// Sets the open files of the running thread.
     pub(crate) fn set_files(&self, files: Option<Rc<FdTable>>) -> Option<Rc<FdTable>> {
         self.unlocked_files.replace(files.as_ref().map(|files| files.unlocked()));
         self.files.replace(files)
@@ -324,7 +324,7 @@ impl Task {
         self.fs.replace(fs)
     }
 
-    /// Keeps the memory that it used until another thread runs, see [`Owner::release`].
+    /// Keeps the memory alive until another thread runs, see [`Owner::release`].
     pub(crate) fn leave_mm(&self, mm: Option<Rc<Mm>>) {
         let _none = self.left_mm.replace(mm);
     }
@@ -372,12 +372,12 @@ impl Task {
         self.comm.set(comm);
     }
 
-    /// State as `/proc/PID/stat` shows it: R, S, D, T, Z.
+    /// State letter of `/proc/PID/stat`: R, S, D, T, Z.
     pub fn state_letter(&self) -> char {
         if self.traced.is_stopped() { 't' } else { self.sched.state().letter() }
     }
 
-    /// Start in ns of the monotonic clock.
+    /// Start time in ns of the monotonic clock.
     pub fn started_ns(&self) -> u64 {
         self.started_ns
     }
@@ -398,7 +398,7 @@ impl Task {
         self.process.limit(resource).0
     }
 
-    /// Asks this thread to look around before it returns to its program.
+    /// Makes this thread check for work before it returns to its program.
     pub(crate) fn set_work(self: &Rc<Self>) {
         self.sched.work.set(true);
         sched::call_attention(&self.sched);
@@ -444,7 +444,7 @@ impl Owner for Task {
     }
 }
 
-/// Calls `f` with the threads that run on other virtual CPUs now in the memory of `me`.
+/// Calls `f` with the threads that run in the memory of `me` on other virtual CPUs.
 pub fn for_each_running_beside(me: &Task, mut f: impl FnMut(&Task)) {
     let Some(mm) = me.try_mm() else { return };
     let others = sched::others_at_work();

@@ -1,4 +1,4 @@
-//! The types of namespaces, of which a pod has one each.
+//! The types of namespaces; a pod has one of each.
 
 use uapi::raw::general as g;
 
@@ -14,7 +14,7 @@ pub const TYPES: [(&str, u32); 8] = [
     ("uts", g::CLONE_NEWUTS),
 ];
 
-/// All types: what clone(2), unshare(2) and setns(2) may name.
+/// All types that clone(2), unshare(2) and setns(2) accept.
 pub const ALL_TYPES: u32 = {
     let (mut all, mut i) = (0, 0);
     while i < TYPES.len() {

@@ -1,4 +1,4 @@
-//! When memory is used up: one process has to go.
+//! Out of memory: selects and kills a process.
 
 use super::pid;
 use super::process::{self, Process};
@@ -14,12 +14,12 @@ use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Pages of cached files that are given back at once.
+/// Pages of cached files to free at once.
 const CACHE_STEP: usize = 1024;
 
-/// Runs `operation`, again for as long as it finds no memory and cached files can be given back for it.
+/// Runs `operation`; repeats it while it fails with ENOMEM and the page cache can be shrunk.
 pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
-    // Not all that is out of memory is for want of frames.
+    // ENOMEM does not always mean a lack of frames.
     let is_short = || {
         let ram = hal::frame::ram_usage();
         ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 8
@@ -32,10 +32,10 @@ pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
     }
 }
 
-/// Whether memory for keel's own objects is no longer scarce, after what can be had again was given back. Must not be
-/// asked while a cache is borrowed.
+/// Frees reclaimable memory; returns whether memory for keel's own objects is no longer scarce. Must not be called
+/// while a cache is borrowed.
 pub fn restore() -> bool {
-    // What walks all caches and gets nothing is not done for each call.
+    // Do not walk all caches in vain at each call.
     static IN_VAIN: Global<Cell<u32>> = Global::new(Cell::new(0));
     const PAUSE: u32 = 64;
     if hal::frame::is_scarce() {
@@ -57,7 +57,7 @@ pub fn restore() -> bool {
     !hal::frame::is_scarce()
 }
 
-/// Ends processes until keel has enough memory for those that go on. EINTR if the caller is one that ends.
+/// Kills processes until keel has enough memory for the others. EINTR if the caller is killed.
 pub fn relieve() -> Result<()> {
     while hal::frame::is_critical() {
         if super::current().is_killed() {
@@ -69,11 +69,11 @@ pub fn relieve() -> Result<()> {
     Ok(())
 }
 
-/// What keel keeps for an open file, roughly.
+/// Approximate memory of keel per open file, in bytes.
 const FILE_BYTES: i64 = 1024;
 
-/// How bad it is to keep a process: resident bytes and what its files take, changed by `oom_score_adj` in thousandths of
-/// the pod's memory; `None` for one that must not be killed.
+/// OOM score of a process: resident bytes and the memory of its files, adjusted by `oom_score_adj` in thousandths of
+/// the pod's memory; `None` if it must not be killed.
 fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
     let adjust = i64::from(process.oom_score_adj.get());
     let mm = process.main_thread()?.try_mm()?;
@@ -84,13 +84,13 @@ fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
     Some(mm.resident_bytes() as i64 + files + adjust * (limit / 1000) as i64)
 }
 
-/// Kills the largest process and lets others run; the current thread tries again afterwards.
+/// Kills the largest process and yields; the current thread then tries again.
 pub fn kill_largest() {
-    // Cached files of the host can be read again.
+    // Cached pages of host files can be read again.
     if reclaim::shrink(CACHE_STEP) > 0 {
         return;
     }
-    // One that is on its way out already will give its memory back.
+    // A dying process will free its memory.
     let dying = process::all().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
     if !dying {
         let limit = hal::frame::ram_usage().limit;
@@ -102,7 +102,7 @@ pub fn kill_largest() {
                 largest = Some((score, process));
             }
         }
-        // The first process is all that can be left.
+        // Otherwise only the first process can be left.
         let Some(victim) = largest.map(|(_, p)| p).or_else(|| pid::find_process(pid::FIRST)) else { return };
         let (comm, len) = victim.main_thread().map_or(([0; 16], 0), |t| t.comm());
         let text = alloc::format!(
@@ -111,7 +111,7 @@ pub fn kill_largest() {
             victim.pid(),
             String::from_utf8_lossy(&comm[..len]),
         );
-        // An error of writing the message is ignored.
+        // Ignore write errors.
         let _ = connector::call(Log { trace: false }, text.as_bytes(), &mut ());
         let _ = send_to_process(&victim, SigInfo::from_kernel(g::SIGKILL));
     }

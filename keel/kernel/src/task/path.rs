@@ -1,4 +1,4 @@
-//! Paths as system calls give them, resolved for the calling process.
+//! Path arguments of system calls, resolved for the calling process.
 
 use crate::mm::user;
 use crate::task::FsContext;
@@ -13,7 +13,7 @@ use vfs::cred::MAY_WRITE;
 use vfs::walk::{Parent, Walk};
 use vfs::{Cred, Inode, NewNode, PATH_MAX, ops};
 
-/// Who makes the call: credentials and directories.
+/// Context of a path resolution: credentials and directories.
 #[derive(Debug)]
 pub struct Caller {
     cred: Rc<cred::Cred>,
@@ -50,8 +50,8 @@ impl Caller {
         Walk::new(self.fs.root(), self.cred())
     }
 
-    /// Where a relative path starts: the working directory, or what `fd` names. An absolute path
-    /// starts anywhere. EBADF, ENOTDIR.
+    /// Start of a relative path: the working directory, or the directory `fd`. For an absolute path the start does not
+    /// matter. EBADF, ENOTDIR.
     pub fn base(&self, fd: i32, path: &[u8]) -> Result<PathRef> {
         if fd == g::AT_FDCWD || path.first() == Some(&b'/') {
             return Ok(self.fs.cwd());
@@ -94,23 +94,23 @@ impl Caller {
     }
 }
 
-/// A path from the program. ENAMETOOLONG, EFAULT.
+/// Reads a path from the program. ENAMETOOLONG, EFAULT.
 pub fn read(address: usize) -> Result<Vec<u8>> {
     user::read_cstr(address, PATH_MAX)
 }
 
-/// A path from the program that may be missing where `AT_EMPTY_PATH` is given.
+/// Reads a path from the program, which may be null with `AT_EMPTY_PATH`.
 pub fn read_at(address: usize, flags: u32) -> Result<Vec<u8>> {
     if address == 0 && flags & g::AT_EMPTY_PATH != 0 { Ok(Vec::new()) } else { read(address) }
 }
 
-/// EINVAL if `flags` has others than `known`.
+/// EINVAL if `flags` has bits outside of `known`.
 pub fn check_flags(flags: u32, known: u32) -> Result<()> {
     if flags & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Checks a structure that may be longer or shorter than the `known` version of it: nothing is set in what is longer.
-/// E2BIG, EFAULT, EINVAL.
+/// Checks a structure whose size may differ from the `known` version: additional bytes must be zero. E2BIG, EFAULT,
+/// EINVAL.
 pub fn check_struct_size(at: usize, size: usize, known: usize) -> Result<()> {
     if size < known {
         return Err(Errno::EINVAL);
@@ -122,12 +122,12 @@ pub fn check_struct_size(at: usize, size: usize, known: usize) -> Result<()> {
     if rest.iter().any(|&byte| byte != 0) { Err(Errno::E2BIG) } else { Ok(()) }
 }
 
-/// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
+/// Creates the node of a Unix socket, bind(2). EEXIST, EACCES …
 pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
     let caller = Caller::current();
     let cred = caller.cred();
     let parent = caller.parent(g::AT_FDCWD, name)?;
-    // The mask counts here whatever the directory's default list says.
+    // The umask applies here even if the directory has a default ACL.
     let new = NewNode::plain(0o140000 | mode & !caller.fs.umask(), cred.uid, cred.gid);
     Ok(ops::create(&parent, &new, &cred)?.inode().clone())
 }

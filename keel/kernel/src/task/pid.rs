@@ -35,34 +35,34 @@ pub fn init_process() -> Rc<Process> {
     init
 }
 
-/// The id given last, for `/proc/loadavg`.
+/// The last allocated id, for `/proc/loadavg`.
 pub fn last() -> i32 {
     LAST.get()
 }
 
-/// An id was chosen, so one that was not reached yet may be a group's or a session's.
+/// Whether ids were chosen by clone3(2): then an id that was not allocated yet may be in use by a group or a session.
 static CHOSEN: Global<Cell<bool>> = Global::new(Cell::new(false));
 
-/// Whether a thread, process, group or session has an id. Groups and sessions can outlive their leaders: for those, all
-/// processes are searched.
+/// Whether an id belongs to a thread, process, group or session. Groups and sessions may outlive their leaders: for
+/// those, searches all processes.
 fn is_used(id: i32, with_groups: bool) -> bool {
     let table = TABLE.borrow();
     let of_group = |p: &Rc<Process>| p.group() == id || p.sid() == id;
     table.contains_key(&id) || with_groups && table.values().filter_map(|e| e.process.as_ref()).any(of_group)
 }
 
-/// Takes an id that clone3(2) asked for. EEXIST.
+/// Allocates the id that clone3(2) requested. EEXIST.
 pub(super) fn choose(id: i32) -> Result<i32> {
     CHOSEN.set(true);
     if id == INIT || is_used(id, true) { Err(Errno::EEXIST) } else { Ok(id) }
 }
 
-/// A free id: no thread, process, group or session has it. EAGAIN.
+/// Allocates a free id: of no thread, process, group or session. EAGAIN.
 pub fn allocate() -> Result<i32> {
     let mut pid = LAST.get();
     for _ in 0..PID_MAX {
         pid = if pid + 1 >= PID_MAX { 300 } else { pid + 1 };
-        // A number that was given before can only come again once they have wrapped.
+        // Ids can be reused only after they have wrapped.
         let wrapped = pid <= LAST.get() || LAST.get() >= PID_MAX;
         if !is_used(pid, wrapped || CHOSEN.get()) {
             LAST.set(pid);
@@ -72,7 +72,7 @@ pub fn allocate() -> Result<i32> {
     Err(Errno::EAGAIN)
 }
 
-/// Enters a thread, and the process that it leads.
+/// Registers a thread, and the process that it leads.
 pub(crate) fn enter(tid: i32, task: Rc<Task>, process: Option<Rc<Process>>) {
     let mut table = TABLE.borrow_mut();
     let entry = table.entry(tid).or_default();
@@ -82,7 +82,7 @@ pub(crate) fn enter(tid: i32, task: Rc<Task>, process: Option<Rc<Process>>) {
     }
 }
 
-/// Forgets a thread. The entry stays while it names a process.
+/// Removes a thread. The entry stays while it names a process.
 pub(crate) fn remove_task(tid: i32) -> Option<Rc<Task>> {
     let mut table = TABLE.borrow_mut();
     let entry = table.get_mut(&tid)?;
@@ -93,7 +93,7 @@ pub(crate) fn remove_task(tid: i32) -> Option<Rc<Task>> {
     task
 }
 
-/// Forgets a reaped process.
+/// Removes a reaped process.
 pub(crate) fn remove_process(pid: i32) {
     let gone = {
         let mut table = TABLE.borrow_mut();
@@ -112,7 +112,8 @@ pub fn find_task(tid: i32) -> Option<Rc<Task>> {
     TABLE.borrow().get(&tid)?.task.clone()
 }
 
-/// The thread with this id, for a call that needs rights over it: keel's own process (pid 1) gives EPERM. EPERM, ESRCH.
+/// The thread with this id, for a call that requires rights over it: EPERM for keel's own process (pid 1). EPERM,
+/// ESRCH.
 pub fn find_subject(tid: i32) -> Result<Rc<Task>> {
     if tid == INIT {
         return Err(Errno::EPERM);

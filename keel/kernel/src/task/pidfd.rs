@@ -1,4 +1,4 @@
-//! Descriptors of processes; pidfd_open(2).
+//! Process descriptors; pidfd_open(2).
 
 use super::{Process, Task, access, current, pid};
 use crate::file::{File, FileOps, Queues};
@@ -20,23 +20,23 @@ const THREAD: u32 = g::O_EXCL;
 const SELF_THREAD: i32 = -10000;
 const SELF_PROCESS: i32 = -10001;
 
-/// Requests about the process of a descriptor are of this kind.
+/// Type byte of the ioctls.
 const REQUESTS: u32 = 0xff;
-/// `PIDFD_GET_INFO`: its number, and the bytes of the first version of what it fills.
+/// `PIDFD_GET_INFO`: its number, and the size of the first version of its structure.
 const GET_INFO: u32 = 11;
 const INFO_SIZE: usize = 64;
 
-/// A process as a file: readable once it has ended; with `PIDFD_THREAD`, a thread.
+/// A process as a file: readable after its end; with `PIDFD_THREAD`, a thread.
 struct PidFd {
     process: Rc<Process>,
-    /// The thread, unless the process as a whole is meant.
+    /// The thread, with `PIDFD_THREAD`.
     thread: Option<Weak<Task>>,
     /// Id of the thread or the process.
     id: i32,
 }
 
 impl PidFd {
-    /// Its thread, if it means one that has not ended.
+    /// Its thread, if it refers to one that has not ended.
     fn living_thread(&self) -> Option<Rc<Task>> {
         let task = self.thread.as_ref()?.upgrade()?;
         pid::find_task(self.id).filter(|found| Rc::ptr_eq(found, &task))
@@ -49,7 +49,7 @@ impl PidFd {
         }
     }
 
-    /// Nothing is left of it: its id may be another's now.
+    /// Whether it was reaped: its id may be reused.
     fn is_reaped(&self) -> bool {
         if self.id == self.process.pid() { !is_there(&self.process) } else { self.has_ended() }
     }
@@ -100,8 +100,8 @@ const FIRST_NAMESPACE: u32 = 0xff01;
 const NAMESPACES: [&str; 10] =
     ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
 
-/// The name of the namespace of its process that a request to a descriptor of a process asks for; `None` if it asks for none.
-/// EACCES, EINVAL, ESRCH.
+/// The namespace that an ioctl on a process descriptor requests, by name; `None` for other ioctls. EACCES, EINVAL,
+/// ESRCH.
 pub fn wanted_namespace(file: &File, command: u32, arg: usize) -> Option<Result<&'static str>> {
     let pidfd: &PidFd = file.downcast()?;
     let name = command.checked_sub(FIRST_NAMESPACE).and_then(|i| NAMESPACES.get(i as usize))?;
@@ -156,7 +156,7 @@ impl FileOps for PidFd {
     }
 }
 
-/// Whether a process has not been reaped yet.
+/// Whether a process was not reaped yet.
 fn is_there(process: &Rc<Process>) -> bool {
     process.pid() == pid::INIT || pid::find_process(process.pid()).is_some_and(|found| Rc::ptr_eq(&found, process))
 }
@@ -168,29 +168,29 @@ pub(super) fn open(process: &Rc<Process>, flags: u32) -> Result<i32> {
 
 fn insert(pidfd: PidFd, flags: u32) -> Result<i32> {
     let file = File::new(Rc::new(pidfd), g::O_RDWR, None);
-    // The flag of threads is one that others lose when they are open.
+    // PIDFD_THREAD is O_EXCL, which open would clear.
     file.flags.set(g::O_RDWR | flags & (NONBLOCK | THREAD));
     current().files().insert(file, true)
 }
 
-/// Opens a descriptor of the process with this id, closed by exec. ESRCH, EMFILE.
+/// Opens a descriptor of the process with this id, close-on-exec. ESRCH, EMFILE.
 pub fn open_by_id(id: i32) -> Result<i32> {
     open(&pid::find_process(id).ok_or(Errno::ESRCH)?, 0)
 }
 
-/// What a descriptor means.
+/// Target of a descriptor.
 pub struct Target {
     /// The process, or that of the thread.
     pub process: Rc<Process>,
     /// Id of the thread or the process.
     pub id: i32,
-    /// It was opened for a thread.
+    /// It refers to a thread.
     pub is_thread: bool,
     /// It was reaped.
     pub is_gone: bool,
 }
 
-/// What a descriptor, or one of the names for the caller, means. EBADF.
+/// The target of a descriptor, or of one of the constants for the caller. EBADF.
 pub fn target_of(fd: i32) -> Result<Target> {
     if matches!(fd, SELF_THREAD | SELF_PROCESS) {
         let (me, is_thread) = (current(), fd == SELF_THREAD);
@@ -203,12 +203,12 @@ pub fn target_of(fd: i32) -> Result<Target> {
     Ok(Target { process: pidfd.process.clone(), id: pidfd.id, is_thread, is_gone })
 }
 
-/// The process behind a descriptor or one of the names for the caller. EBADF.
+/// The process of a descriptor or of one of the constants for the caller. EBADF.
 pub fn process_of(fd: i32) -> Result<Rc<Process>> {
     Ok(target_of(fd)?.process)
 }
 
-/// Whether waits on a descriptor of a process return at once. EBADF.
+/// Whether waits on a process descriptor are non-blocking. EBADF.
 pub(super) fn is_nonblocking(fd: i32) -> Result<bool> {
     Ok(current().files().get(fd)?.flags.get() & NONBLOCK != 0)
 }

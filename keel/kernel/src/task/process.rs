@@ -1,4 +1,4 @@
-//! Processes: thread groups, their family, sessions and process groups.
+//! Processes: thread groups, parents and children, sessions and process groups.
 
 use super::{Task, pid, ptrace};
 use crate::sched::Usage;
@@ -46,45 +46,45 @@ pub struct Process {
     parent: RefCell<Weak<Process>>,
     /// Process id of the last parent: getppid(2) without a counted reference.
     parent_pid: Cell<i32>,
-    /// The thread that made it; another one of the parent's once that has ended.
+    /// The thread that created it; after its end another thread of the parent.
     pub(super) parent_thread: Cell<i32>,
     children: RefCell<BTreeMap<i32, Rc<Process>>>,
     threads: RefCell<Pieces<Rc<Task>>>,
     group: Cell<i32>,
     session: RefCell<Rc<Session>>,
-    /// Signal that its end sends to the parent; 0: none.
+    /// Signal to the parent at its end; 0: none.
     pub(crate) exit_signal: Cell<u32>,
     pub(crate) signals: ProcessSignals,
-    /// Woken when a child changed state.
+    /// Woken when a child changes state.
     pub(crate) child_events: Rc<WaitQueue>,
-    /// Woken when a thread ended (execve waits) and when the process did (pidfd).
+    /// Woken when a thread ends (execve waits) and when the process ends (pidfd).
     pub(crate) exit_events: Rc<WaitQueue>,
     /// Real user id of the last thread.
     pub(crate) ended_uid: Cell<u32>,
     /// Name of the last thread.
     pub(crate) ended_comm: Cell<[u8; 16]>,
-    /// Wait status of the ended process; it waits to be reaped.
+    /// Wait status of a zombie.
     pub(crate) zombie: Cell<Option<i32>>,
     limits: Cell<Limits>,
-    /// What its ended threads used.
+    /// Resource usage of its ended threads.
     pub(crate) ended_usage: Cell<Usage>,
-    /// What its reaped children used.
+    /// Resource usage of its reaped children.
     pub(crate) children_usage: Cell<Usage>,
     pub(crate) did_exec: Cell<bool>,
     pub(crate) subreaper: Cell<bool>,
-    /// Some ancestor is a subreaper.
+    /// An ancestor is a subreaper.
     pub(crate) has_subreaper: Cell<bool>,
     /// prctl(2) `PR_SET_DUMPABLE`.
     pub(crate) dumpable: Cell<i32>,
-    /// What it runs: for `/proc/PID/exe`.
+    /// Its executable, for `/proc/PID/exe`.
     pub(crate) exe: RefCell<Option<vfs::PathRef>>,
     pub(crate) itimers: IntervalTimers,
     pub(crate) posix_timers: PosixTimers,
     pub(crate) tracer: ptrace::Tracer,
     pub(crate) oom_score_adj: Cell<i32>,
-    /// Kinds of memory that a core file holds, core(5).
+    /// Kinds of memory in a core file, core(5).
     pub(crate) dump_filter: Cell<u32>,
-    /// What its ended threads read and wrote.
+    /// I/O of its ended threads.
     pub(crate) ended_io: IoCounters,
     pub(crate) started_ns: u64,
 }
@@ -137,12 +137,12 @@ impl Process {
         self.pid
     }
 
-    /// Its parent; `None` once that has gone without an heir (pod's end).
+    /// Its parent; `None` after that ended without a new parent (end of the pod).
     pub fn parent(&self) -> Option<Rc<Process>> {
         self.parent.borrow().upgrade()
     }
 
-    /// Process id of the parent, 0 if there never was one.
+    /// Process id of the parent, or 0.
     #[inline]
     pub fn ppid(&self) -> i32 {
         self.parent_pid.get()
@@ -179,7 +179,7 @@ impl Process {
         self.threads.borrow().len()
     }
 
-    /// Any thread that has not ended, the leader if it can be.
+    /// The leader, or another thread that has not ended.
     pub fn main_thread(&self) -> Option<Rc<Task>> {
         let threads = self.threads.borrow();
         threads.iter().find(|t| t.is_leader()).or_else(|| threads.front()).cloned()
@@ -189,7 +189,7 @@ impl Process {
         self.threads.borrow_mut().push_back(task);
     }
 
-    /// Forgets an ended thread; whether it was the last.
+    /// Removes an ended thread; returns whether it was the last.
     pub(crate) fn remove_thread(&self, task: &Rc<Task>) -> bool {
         let mut threads = self.threads.borrow_mut();
         threads.retain(|t| !Rc::ptr_eq(t, task));
@@ -241,22 +241,22 @@ impl Process {
         self.limits.set(limits);
     }
 
-    /// Wait status if the process has ended and was not reaped yet.
+    /// Wait status of a zombie.
     pub fn zombie_status(&self) -> Option<i32> {
         self.zombie.get()
     }
 
-    /// Real user id: of a living thread, else that of the last one.
+    /// Real user id of a living thread, or of the last one.
     pub fn last_uid(&self) -> u32 {
         self.main_thread().map_or(self.ended_uid.get(), |t| t.cred().uid)
     }
 
-    /// Name that the last thread had, once it has ended.
+    /// Name of the last thread, after its end.
     pub fn ended_comm(&self) -> Vec<u8> {
         self.ended_comm.get().into_iter().take_while(|b| *b != 0).collect()
     }
 
-    /// State as `/proc/PID/stat` shows it.
+    /// State letter of `/proc/PID/stat`.
     pub fn state_letter(&self) -> char {
         match self.main_thread() {
             Some(task) => task.state_letter(),
@@ -264,7 +264,7 @@ impl Process {
         }
     }
 
-    /// What all its threads, ended ones too, used.
+    /// Resource usage of all its threads, including ended ones.
     pub fn usage(&self) -> Usage {
         let mut sum = self.ended_usage.get();
         for task in self.threads.borrow().iter() {
@@ -273,7 +273,7 @@ impl Process {
         sum
     }
 
-    /// What all its threads, ended ones too, read and wrote.
+    /// I/O of all its threads, including ended ones.
     pub fn io(&self) -> IoCounters {
         let sum = IoCounters::default();
         sum.add(&self.ended_io);
@@ -283,12 +283,12 @@ impl Process {
         sum
     }
 
-    /// What its reaped children used.
+    /// Resource usage of its reaped children.
     pub fn children_usage(&self) -> Usage {
         self.children_usage.get()
     }
 
-    /// Start in ns of the monotonic clock.
+    /// Start time in ns of the monotonic clock.
     pub fn started_ns(&self) -> u64 {
         self.started_ns
     }
@@ -298,13 +298,13 @@ impl Process {
         self.exe.borrow().clone()
     }
 
-    /// Wait queue woken when the process ends.
+    /// Wait queue that is woken when the process ends.
     pub fn exit_events(&self) -> Rc<WaitQueue> {
         self.exit_events.clone()
     }
 }
 
-/// All processes that a program can see, zombies too, by process id.
+/// All processes that are visible to programs, including zombies, by process id.
 pub fn all() -> impl Iterator<Item = Rc<Process>> {
     pid::processes()
 }
@@ -314,16 +314,16 @@ pub fn of_group(group: i32) -> impl Iterator<Item = Rc<Process>> {
     all().filter(move |p| p.group() == group)
 }
 
-/// Whether the process group is orphaned: a terminal's stop signals are ignored by default.
+/// Whether the process group is orphaned: the default action of terminal stop signals is then to ignore them.
 ///
-/// The group of the pod's first program counts as one that a shell controls, as it would be on the
-/// host, but for that program itself: the pod would stand still.
+/// The group of the pod's first program counts as controlled by a shell, as on the host, except for that program
+/// itself: its stop would stop the pod.
 pub fn ignores_job_control(process: &Process) -> bool {
     process.pid == pid::FIRST || (process.group() != pid::FIRST && is_orphaned(process.group(), None))
 }
 
-/// Whether no member of the group has a parent in another group of the same session: stop signals
-/// of a terminal do nothing then, setpgid(2).
+/// Whether no member of the group has a parent in another group of the same session: terminal stop signals have no
+/// effect then, setpgid(2).
 pub fn is_orphaned(group: i32, ignored: Option<i32>) -> bool {
     of_group(group).filter(|p| Some(p.pid) != ignored && p.zombie.get().is_none()).all(|p| {
         p.parent().is_none_or(|parent| parent.group() == group || parent.sid() != p.sid() || parent.pid == pid::INIT)

@@ -1,7 +1,7 @@
 //! Tracing of threads by other processes, ptrace(2).
 //!
-//! A traced thread stops at its signals, calls and events: it leaves its registers in its [`Traced`], tells the tracer
-//! and parks until the tracer lets it go on. Who traces is a process here, not one of its threads.
+//! A traced thread stops at its signals, calls and events: it saves its registers in its [`Traced`], notifies the
+//! tracer and parks until the tracer resumes it. The tracer is a process here, not one of its threads.
 
 mod registers;
 mod requests;
@@ -34,7 +34,7 @@ const TRACEVFORKDONE: u32 = 1 << 5;
 const TRACEEXIT: u32 = 1 << 6;
 const TRACESECCOMP: u32 = 1 << 7;
 const EXITKILL: u32 = 1 << 20;
-/// All that can be set.
+/// All options.
 pub const OPTIONS: u32 = TRACESYSGOOD
     | TRACEFORK
     | TRACEVFORK
@@ -56,26 +56,26 @@ struct Inner {
     _watched: Option<watch::Reason>,
 }
 
-/// How a thread is traced.
+/// Tracing state of a thread.
 #[derive(Default)]
 pub struct Traced {
     attached: Cell<bool>,
-    /// It shall stop (PTRACE_INTERRUPT).
+    /// It must stop (PTRACE_INTERRUPT).
     interrupted: Cell<bool>,
-    /// It shall stop after one instruction.
+    /// It must stop after one instruction.
     stepping: Cell<bool>,
-    /// Its tracer let it go on while its process is stopped.
+    /// Its tracer resumed it while its process is stopped.
     left_stop: Cell<bool>,
     inner: RefCell<Inner>,
 }
 
-/// What a process traces.
+/// Tracer state of a process.
 #[derive(Default)]
 pub struct Tracer {
     tracees: RefCell<Pieces<Weak<Task>>>,
-    /// Exits that only the tracer may collect: id, wait status, process.
+    /// Exits that only the tracer may reap: id, wait status, process.
     ends: RefCell<Pieces<(i32, i32, Rc<Process>)>>,
-    /// Who traced this process's first thread, which has ended, and its wait status.
+    /// Tracer of this process's first thread, which has ended, and its wait status.
     leader_end: RefCell<Option<(Weak<Process>, i32)>>,
 }
 
@@ -85,14 +85,14 @@ impl Tracer {
         vfs::memory::items(&self.tracees).filter_map(|task| task.upgrade())
     }
 
-    /// The end of a thread that `wants` accepts, taken out unless it is only looked at.
+    /// The end of a thread that `wants` accepts; removed unless `keep`.
     pub fn end(&self, keep: bool, wants: impl Fn(i32) -> bool) -> Option<(i32, i32, Rc<Process>)> {
         let mut ends = self.ends.borrow_mut();
         let at = ends.iter().position(|(id, ..)| wants(*id))?;
         if keep { ends.get(at).cloned() } else { ends.remove(at) }
     }
 
-    /// Whether the end of a thread that `wants` accepts is to be told.
+    /// Whether an end of a thread that `wants` accepts is still to be reported.
     pub fn has_tracee(&self, wants: impl Fn(i32) -> bool) -> bool {
         self.tracees().any(|task| wants(task.tid()))
     }
@@ -104,27 +104,27 @@ impl Traced {
         self.attached.get()
     }
 
-    /// It shall stop after one instruction.
+    /// Whether it must stop after one instruction.
     pub fn is_stepping(&self) -> bool {
         self.stepping.get()
     }
 
-    /// It shall stop for its tracer.
+    /// Whether it must stop for its tracer.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.get()
     }
 
-    /// It stands still with its process, unless its tracer let it go on.
+    /// Whether it takes part in group stops: not if its tracer resumed it.
     pub fn joins_stop(&self) -> bool {
         !self.left_stop.get()
     }
 
-    /// It stands still for its tracer.
+    /// Whether it is stopped for its tracer.
     pub fn is_stopped(&self) -> bool {
         self.attached.get() && self.inner.borrow().stop.as_ref().is_some_and(|stop| !stop.resumed)
     }
 
-    /// The status of a stop that wait(2) has not told yet; `take`: it has now.
+    /// Status of a stop that wait(2) has not reported; `take`: marks it as reported.
     pub fn news(&self, take: bool) -> Option<i32> {
         let mut inner = self.inner.borrow_mut();
         let stop = inner.stop.as_mut().filter(|stop| !stop.told && !stop.resumed)?;
@@ -163,7 +163,7 @@ fn attach(task: &Rc<Task>, tracer: &Rc<Process>, options: u32, seized: bool) {
     tracer.tracer.tracees.borrow_mut().push_back(Rc::downgrade(task));
 }
 
-/// Ends tracing; a stopped thread goes on with `signal`.
+/// Ends tracing; resumes a stopped thread with `signal`.
 fn detach(task: &Rc<Task>, signal: i32) {
     task.traced.attached.set(false);
     task.traced.left_stop.set(false);
@@ -180,7 +180,7 @@ fn detach(task: &Rc<Task>, signal: i32) {
     resume(task, signal);
 }
 
-/// Lets a stopped thread go on.
+/// Resumes a stopped thread.
 fn resume(task: &Rc<Task>, signal: i32) {
     if let Some(stop) = task.traced.inner.borrow_mut().stop.as_mut() {
         stop.resumed = true;
@@ -205,7 +205,7 @@ fn tell(task: &Rc<Task>) {
     tracer.child_events.wake_all();
 }
 
-/// A new thread or process: traced as its creator is, if PTRACE_O_TRACE* is set. The event to stop at.
+/// A new thread or process: traced like its creator if PTRACE_O_TRACE* is set. Returns the event to stop at.
 pub fn created(me: &Rc<Task>, child: &Rc<Task>, vfork: bool, exit_signal: u32) -> Option<i32> {
     let (option, event) = match () {
         () if vfork => (TRACEVFORK, EVENT_VFORK),
@@ -265,7 +265,7 @@ fn tell_end(tracer: &Rc<Process>, (id, status, process): (i32, i32, Rc<Process>)
     tracer.child_events.wake_all();
 }
 
-/// A process has ended: what it traced is free, or ends too.
+/// A process has ended: detaches or kills its tracees.
 fn tracer_ended(process: &Process) {
     loop {
         let Some(task) = process.tracer.tracees.borrow_mut().pop_front() else { break };

@@ -1,4 +1,4 @@
-//! Waiting for children; wait(2).
+//! Waits for children; wait(2).
 
 use super::process::Process;
 use super::{Task, current, exit, pid, pidfd};
@@ -16,7 +16,7 @@ const WALL: u32 = g::__WALL;
 const WCLONE: u32 = g::__WCLONE;
 const WNOTHREAD: u32 = g::__WNOTHREAD;
 
-/// Which children.
+/// Selects children.
 #[derive(Clone)]
 enum Which {
     Any,
@@ -25,18 +25,18 @@ enum Which {
     Process(Rc<Process>),
 }
 
-/// What happened to a child.
+/// State change of a child.
 #[derive(Clone, Copy, Debug)]
 enum News {
     Ended(i32),
     Stopped(u32),
     Continued,
-    /// For its tracer; signal and event.
+    /// A ptrace stop; signal and event.
     Traced(i32),
 }
 
 struct Found {
-    /// Of the process, or of a traced thread.
+    /// Id of the process, or of a traced thread.
     id: i32,
     child: Rc<Process>,
     news: News,
@@ -53,7 +53,7 @@ impl Which {
         }
     }
 
-    /// Whether a traced thread is meant.
+    /// Whether it selects a traced thread.
     fn has_thread(&self, task: &Task) -> bool {
         match self {
             Self::Pid(id) => task.tid() == *id,
@@ -61,7 +61,7 @@ impl Which {
         }
     }
 
-    /// Whether a traced thread that has ended is meant.
+    /// Whether it selects an ended traced thread.
     fn has_id(&self, id: i32) -> bool {
         match self {
             Self::Any => true,
@@ -106,7 +106,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
         if !which.has(&child) || !eligible || options & WNOTHREAD != 0 && !is_own(&child) {
             continue;
         }
-        // Nothing but its end is to be heard of one that has ended.
+        // A zombie can only report its end.
         any |= options & g::WEXITED != 0 || child.zombie.get().is_none();
         if let Some(news) = news_of(&child, options) {
             let mut usage = child.usage();
@@ -128,7 +128,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
     None
 }
 
-/// Whether a child is the current thread's own. Those of threads that have ended are the oldest thread's.
+/// Whether a child belongs to the current thread. Children of ended threads belong to the oldest thread.
 fn is_own(child: &Process) -> bool {
     let me = current();
     let threads = || me.process().threads();
@@ -179,7 +179,7 @@ pub fn sys_wait4(target: i32, status: usize, options: u32, rusage: usize) -> Res
 pub fn sys_waitid(kind: i32, id: i32, info: usize, options: u32, rusage: usize) -> Result<()> {
     let told = waitid(kind, id, options, rusage);
     if info != 0 {
-        // Linux writes these fields only, even without a child to report, and leaves the rest as it was.
+        // Linux writes only these fields, even without a child to report, and leaves the rest unchanged.
         let told = told.as_ref().copied().unwrap_or_default();
         user::write(info, &[told.signo, 0, told.code])?;
         user::write(info.wrapping_add(16), &told.fields[0])?;

@@ -1,4 +1,4 @@
-//! Robust futexes: locks whose owner ended; get_robust_list(2).
+//! Robust futexes: handles the locks of an ended owner; get_robust_list(2).
 
 use super::{Task, access, current, futex, futex_pi, pid};
 use crate::mm::user;
@@ -7,7 +7,7 @@ use uapi::{Errno, Result};
 
 /// `sizeof(struct robust_list_head)`.
 const HEAD_SIZE: usize = 24;
-/// Entries that are looked at, against lists without end.
+/// Maximum number of entries, to limit circular lists.
 const MOST: usize = 2048;
 
 const WAITERS: u32 = 0x8000_0000;
@@ -33,11 +33,11 @@ pub fn sys_get_robust_list(tid: i32, head: usize, len: usize) -> Result<()> {
     user::write(head, &target.robust_list.get())
 }
 
-/// The current thread ends, or runs another program: its locks are marked, one waiter each woken.
+/// The current thread ends, or executes another program: marks its locks and wakes one waiter of each.
 pub(crate) fn release_all(me: &Rc<Task>) {
     let head = me.robust_list.take();
     if head != 0 {
-        // A list that can't be read ends there: the thread is exiting and can get no error.
+        // Stop at an unreadable entry: an exiting thread can't get an error.
         let _ = walk(me, head);
     }
     futex_pi::owner_ended(me);
@@ -47,7 +47,7 @@ fn walk(me: &Rc<Task>, head: usize) -> Result<()> {
     let [mut entry, offset, pending] = user::read::<[usize; 3]>(head)?;
     let mut left = MOST;
     while entry & !1 != head && left > 0 {
-        // The next pointer is read first: the entry is free once its lock is.
+        // Read the next pointer first: the entry may be freed after its lock is released.
         let next = user::read::<usize>(entry & !1);
         if entry & !1 != pending & !1 {
             release(me, (entry & !1).wrapping_add(offset), entry & 1 != 0, false)?;
@@ -82,7 +82,7 @@ fn release(me: &Rc<Task>, address: usize, priority_inherits: bool, pending: bool
         }
         word = seen;
     }
-    // Waiters of a lock with an owner become owners by keel's hand.
+    // futex_pi hands PI locks over.
     if !priority_inherits && word & WAITERS != 0 {
         futex::wake_one_shared(address);
     }

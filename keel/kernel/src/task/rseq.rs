@@ -1,9 +1,9 @@
 //! Restartable sequences, rseq(2).
 //!
-//! A thread registers a `struct rseq` of its memory. Keel stores there on which processor it runs; the thread may describe
-//! a short run of instructions (`struct rseq_cs`) that must not be continued after another thread ran in between, or a
-//! signal handler: then it goes on at the place for that case. Threads give way on their way back to the program
-//! only, so that is where [`settle`] looks, and only after a switch.
+//! A thread registers a `struct rseq` in its memory. keel stores the current processor there. The thread may describe a
+//! critical section (`struct rseq_cs`) that must be aborted after a context switch or a signal handler: then it
+//! continues at the abort address. Context switches happen only on the return to the program, so [`settle`] checks
+//! there, and only after a switch.
 
 use super::{Task, current, with_current};
 use crate::mm::exec::RSEQ_ALIGN;
@@ -27,23 +27,23 @@ const RSEQ_CS: usize = 8;
 const FLAGS: usize = 16;
 const NODE_ID: usize = 20;
 
-/// What a thread has registered.
+/// Registration of a thread.
 #[derive(Debug, Default)]
 pub struct Rseq {
-    /// Address of its `struct rseq`, 0 if there is none.
+    /// Address of its `struct rseq`, or 0.
     area: Cell<usize>,
     len: Cell<u32>,
     signature: Cell<u32>,
     /// Processor and concurrency id stored in the area.
     told: Cell<(u32, u32)>,
-    /// The thread's switches when it entered keel by a fault or an interrupt, or was settled last.
+    /// The thread's switch count at the last fault or interrupt, or the last [`settle`].
     switches: Cell<u32>,
-    /// Its critical section has to be aborted although it was not switched: membarrier(2).
+    /// membarrier(2) requests an abort of the critical section without a switch.
     fence: Cell<bool>,
 }
 
 impl Rseq {
-    /// Of a new process: a copy of its creator's, whose memory it has a copy of.
+    /// For a new process: copies its creator's registration, because it has a copy of the memory.
     pub fn inherit(&self, from: &Self) {
         self.area.set(from.area.get());
         self.len.set(from.len.get());
@@ -51,7 +51,7 @@ impl Rseq {
         self.told.set(from.told.get());
     }
 
-    /// The thread runs another program.
+    /// The thread executes another program: removes the registration.
     pub fn forget(&self) {
         self.area.set(0);
         self.len.set(0);
@@ -64,17 +64,17 @@ impl Rseq {
         self.area.get() != 0
     }
 
-    /// Address, length and signature of what is registered, zeros if nothing is.
+    /// Address, length and signature of the registration, or zeros.
     pub fn configuration(&self) -> (usize, u32, u32) {
         (self.area.get(), self.len.get(), self.signature.get())
     }
 
-    /// Has the thread's critical section aborted before it goes on.
+    /// Aborts the thread's critical section before it continues.
     pub fn set_fence(&self) {
         self.fence.set(true);
     }
 
-    /// A fault or an interrupt came.
+    /// Records a fault or an interrupt.
     #[inline(always)]
     pub fn entered(&self, switches: u32) {
         self.switches.set(switches);
@@ -111,7 +111,7 @@ pub fn sys_rseq(area: usize, len: u32, flags: u32, signature: u32) -> Result<()>
         return Err(Errno::EINVAL);
     }
     user::access_ok(area, len as usize)?;
-    // What an earlier owner of this memory left there.
+    // A previous user of this memory may have left it set.
     if user::read::<u64>(area + RSEQ_CS)? != 0 {
         user::write(area + RSEQ_CS, &0u64)?;
     }
@@ -126,12 +126,12 @@ pub fn sys_rseq(area: usize, len: u32, flags: u32, signature: u32) -> Result<()>
 
 fn write_ids(area: usize, start: u32, cpu: u32, cid: u32) -> Result<()> {
     user::write(area, &[start, cpu])?;
-    // One memory node: number 0.
+    // There is one NUMA node: 0.
     user::write(area + NODE_ID, &[0, cid])
 }
 
-/// Processor of the current thread, and its concurrency id: the least number that no other running thread
-/// with the same memory has.
+/// Processor of the current thread, and its concurrency id: the lowest number that is not used by another running
+/// thread with the same memory.
 fn ids(me: &Task) -> (u32, u32) {
     let cpu = percpu::cpu_index();
     if !smp::several() {
@@ -164,14 +164,14 @@ fn tell(me: &Task) {
     let written = hal::user::copy_out_value(area, &[cpu, cpu])
         .and_then(|()| hal::user::copy_out_value(area + NODE_ID, &[0u32, cid]));
     if written.is_err() {
-        // The page is not there now: on the way back to the program.
+        // The page is not mapped now: update on the return to the program.
         rseq.told.set((UNINITIALIZED, 0));
         me.sched.work.set(true);
         percpu::set_work_pending();
     }
 }
 
-/// On the way back to the program: aborts the critical section if other threads ran meanwhile.
+/// On the return to the program: aborts the critical section if other threads ran meanwhile.
 #[inline(always)]
 pub fn settle(frame: &mut TrapFrame) {
     let due = with_current(|me| {
@@ -184,7 +184,7 @@ pub fn settle(frame: &mut TrapFrame) {
     }
 }
 
-/// A signal handler is about to run, or other threads ran: the critical section is not continued.
+/// Aborts the critical section before a signal handler, or after other threads ran.
 #[cold]
 pub fn abort_section(frame: &mut TrapFrame) {
     let me = current();
@@ -200,7 +200,7 @@ pub fn abort_section(frame: &mut TrapFrame) {
     }
 }
 
-/// Writes the ids if that was not possible before.
+/// Writes the ids if an earlier attempt failed.
 fn refresh(me: &Task, area: usize) -> Result<()> {
     if me.rseq.told.get().0 != UNINITIALIZED {
         return Ok(());
@@ -210,8 +210,8 @@ fn refresh(me: &Task, area: usize) -> Result<()> {
     write_ids(area, cpu, cpu, cid)
 }
 
-/// Where to go on if the thread is in its critical section; `place` is its frame's.
-/// EFAULT, EINVAL: it is not well described.
+/// The abort address if the thread is in its critical section; `place` is its frame's instruction pointer. EFAULT,
+/// EINVAL: malformed.
 fn section(me: &Task, area: usize, place: u64) -> Result<Option<u64>> {
     let at: u64 = user::read(area + RSEQ_CS)?;
     if at == 0 {
@@ -231,7 +231,7 @@ fn section(me: &Task, area: usize, place: u64) -> Result<Option<u64>> {
         return Err(Errno::EINVAL);
     }
     let inside = patch::program_address(place).wrapping_sub(start) < length;
-    // Sections that go on in spite of an event are a thing of the past.
+    // Flags that keep sections from being aborted are obsolete.
     if inside && (flags != 0 || user::read::<u32>(area + FLAGS)? != 0) {
         return Err(Errno::EINVAL);
     }

@@ -37,7 +37,7 @@ const FLAG_NEW_LISTENER: u32 = 8;
 const FLAG_TSYNC_ESRCH: u32 = 16;
 const FLAG_WAIT_KILLABLE_RECV: u32 = 32;
 
-/// Actions, by falling precedence if they are compared as signed numbers.
+/// Actions; as signed numbers, a lower one has precedence.
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
 const RET_KILL_THREAD: u32 = 0;
 const RET_TRAP: u32 = 0x0003_0000;
@@ -51,13 +51,13 @@ const RET_DATA: u32 = 0xffff;
 
 /// si_code of SIGSYS.
 const SYS_SECCOMP: i32 = 1;
-/// Most instructions of all filters of a thread; each filter counts as so many more.
+/// Maximum number of instructions of all filters of a thread; each filter adds a constant.
 const MAX_INSTRUCTIONS: usize = (1 << 18) / 8;
 const FILTER_OVERHEAD: usize = 4;
 /// Largest error number.
 const MAX_ERRNO: u32 = 4095;
 
-/// A filter and those that were set before it.
+/// A filter and the filters installed before it.
 #[derive(Debug)]
 struct Filter {
     program: Program<Call>,
@@ -72,7 +72,7 @@ impl Filter {
 }
 
 impl Drop for Filter {
-    /// One after the other: a chain may be long, and stacks are small.
+    /// Iterative: a chain may be long, and stacks are small.
     fn drop(&mut self) {
         if let Some(listener) = &self.listener {
             listener.orphan();
@@ -91,19 +91,19 @@ struct Inner {
     watched: Option<watch::Reason>,
 }
 
-/// What a thread may call.
+/// Filter state of a thread.
 #[derive(Debug, Default)]
 pub struct Seccomp(RefCell<Inner>);
 
 impl Seccomp {
-    /// For a new thread of this one.
+    /// For a new thread of this thread.
     pub fn inherited(&self) -> Self {
         let inner = self.0.borrow();
         let watched = inner.watched.is_some().then(watch::Reason::new);
         Self(RefCell::new(Inner { mode: inner.mode, filter: inner.filter.clone(), watched }))
     }
 
-    /// The thread has ended and calls nothing any more.
+    /// The thread has ended and makes no more calls.
     pub(super) fn release(&self) {
         let filter = self.0.borrow_mut().filter.take();
         // Wake the listener.
@@ -116,7 +116,7 @@ impl Seccomp {
         (inner.mode, Filter::chain(&inner.filter).count())
     }
 
-    /// Becomes what `from` is.
+    /// Replaces the state with `from`.
     pub(super) fn replace(&self, from: Self) {
         let _old = self.0.replace(from.0.into_inner());
     }
@@ -131,11 +131,11 @@ impl Seccomp {
     }
 }
 
-/// What becomes of a call.
+/// Verdict on a call.
 pub enum Verdict {
-    /// It is made; its number, which a tracer may have changed.
+    /// Make the call with this number, which a tracer may have changed.
     Pass(u64),
-    /// It is not made; its result.
+    /// Do not make it; return this result.
     Result(u64),
     /// A signal interrupted the wait for the listener's answer: the call restarts or fails with EINTR.
     Interrupted,
@@ -147,7 +147,7 @@ impl Verdict {
     }
 }
 
-/// Judges the call that the current thread is about to make.
+/// Filters the call that the current thread is about to make.
 pub fn judge(frame: &mut TrapFrame, number: u64) -> Verdict {
     let me = current();
     let (mode, filter) = {
@@ -168,12 +168,12 @@ pub fn judge(frame: &mut TrapFrame, number: u64) -> Verdict {
     }
 }
 
-/// Ends the thread, and with the last one its process.
+/// Ends the thread, and its process if it is the last one.
 fn end(me: &Rc<Task>, signal: u32) {
     if me.process().thread_count() == 1 { send::kill_all(me.process(), signal as i32) } else { send::kill_thread(me) }
 }
 
-/// [`judge`] by filters. `traced`: a tracer has seen the call.
+/// [`judge`] for filter mode. `traced`: a tracer has seen the call.
 fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<Rc<Filter>>, traced: bool) -> Verdict {
     let place = patch::program_address(frame.instruction_pointer());
     let data = data(frame, number, place);
@@ -205,7 +205,7 @@ fn filtered(me: &Rc<Task>, frame: &mut TrapFrame, number: u64, filter: &Option<R
         },
         RET_TRAP => {
             send::force(me, SigInfo { errno: value as i32, ..SigInfo::call(SYS_SECCOMP, place, number) });
-            // The registers are as they were before the call.
+            // The registers keep their values from before the call.
             Verdict::Result(number)
         }
         RET_KILL_THREAD => {
@@ -288,7 +288,7 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
     const KNOWN: u32 =
         FLAG_TSYNC | FLAG_LOG | FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_TSYNC_ESRCH | FLAG_WAIT_KILLABLE_RECV;
     let listens = flags & FLAG_NEW_LISTENER != 0;
-    // A descriptor and the id of a thread that stands in the way could not be told apart.
+    // The return value could not distinguish a descriptor from the id of a failing thread.
     let is_ambiguous = listens && flags & FLAG_TSYNC != 0 && flags & FLAG_TSYNC_ESRCH == 0;
     if flags & !KNOWN != 0 || is_ambiguous || flags & FLAG_WAIT_KILLABLE_RECV != 0 && !listens {
         return Err(Errno::EINVAL);
@@ -311,7 +311,7 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
     let others = || me.process().threads().filter(|task| flags & FLAG_TSYNC != 0 && !Rc::ptr_eq(task, &me));
     for task in others() {
         let inner = task.seccomp.0.borrow();
-        // Only threads whose filters are among ours can have them all.
+        // Synchronisation requires that the other thread's filters are among this thread's.
         let is_among = inner.filter.as_ref().is_none_or(|f| Filter::chain(&earlier).any(|own| Rc::ptr_eq(own, f)));
         if inner.mode == STRICT || inner.mode == FILTER && !is_among {
             return if flags & FLAG_TSYNC_ESRCH != 0 { Err(Errno::ESRCH) } else { Ok(task.tid()) };

@@ -1,5 +1,4 @@
-//! Which rules about user 0 hold for a thread; capabilities(7), "The securebits flags". Each bit has a
-//! lock in the bit above it.
+//! Flags that disable special rules of user 0; capabilities(7), "The securebits flags". The bit above each is its lock.
 
 use super::Task;
 use alloc::rc::Rc;
@@ -7,7 +6,7 @@ use uapi::{Errno, Result, cap};
 
 /// Programs of user 0 gain no capabilities.
 pub const NOROOT: u32 = 1 << 0;
-/// A change of user ids leaves the capabilities.
+/// A change of user ids keeps the capabilities.
 pub const NO_SETUID_FIXUP: u32 = 1 << 2;
 /// Permitted capabilities survive a change from user 0 to others; ends with execve(2).
 pub const KEEP_CAPS: u32 = 1 << 4;
@@ -42,12 +41,12 @@ pub fn set_keep_caps(me: &Rc<Task>, keep: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether a rule is switched off.
+/// Whether a rule is disabled.
 pub fn has(me: &Rc<Task>, bit: u32) -> bool {
     me.securebits.get() & bit != 0
 }
 
-/// A program starts.
+/// Called at execve.
 pub fn executed(me: &Rc<Task>) {
     me.securebits.set(me.securebits.get() & !KEEP_CAPS);
 }

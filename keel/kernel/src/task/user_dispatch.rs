@@ -1,7 +1,7 @@
-//! Calls that a program handles itself: prctl(2) `PR_SET_SYSCALL_USER_DISPATCH`.
+//! Syscall user dispatch: prctl(2) `PR_SET_SYSCALL_USER_DISPATCH`.
 //!
-//! Calls from outside of one range of text raise SIGSYS while a byte in the program's memory is set to block, for programs that
-//! run foreign text with a system call interface of its own.
+//! Calls from outside of one code range raise SIGSYS while a selector byte in the program's memory says block, for
+//! programs that run foreign code with another system call ABI.
 
 use super::current;
 use crate::mm::user;
@@ -26,15 +26,15 @@ const SYS_USER_DISPATCH: i32 = 2;
 
 #[derive(Debug)]
 struct Rule {
-    /// Text whose calls are always made.
+    /// Code whose calls are always allowed.
     start: u64,
     len: u64,
-    /// Address of the selector; 0: all others are caught.
+    /// Address of the selector byte; 0: dispatch all other calls.
     selector: usize,
     _watched: watch::Reason,
 }
 
-/// What of a thread's calls it handles itself.
+/// Dispatch setting of a thread.
 #[derive(Debug, Default)]
 pub struct UserDispatch(RefCell<Option<Rule>>);
 
@@ -59,7 +59,7 @@ pub fn set(mode: u64, start: u64, len: u64, selector: usize) -> Result<i32> {
     Ok(0)
 }
 
-/// Whether the program handles the call that the current thread is about to make: its signal is on the way then.
+/// Whether the program handles the call that the current thread is about to make: SIGSYS is pending then.
 pub fn catches(frame: &TrapFrame, number: u64) -> bool {
     let me = current();
     let Some((start, len, selector)) = me.user_dispatch.0.borrow().as_ref().map(|r| (r.start, r.len, r.selector))

@@ -20,10 +20,10 @@ pub struct SystemNames {
 
 static NAMES: Global<RefCell<Option<SystemNames>>> = Global::new(RefCell::new(None));
 
-/// Release if the monitor gives none.
+/// Release if the configuration has none.
 const RELEASE: &[u8] = b"6.12.0-hull";
 
-/// Takes the names from the configuration (boot).
+/// Sets the names from the configuration (boot).
 pub fn init(config: &PodConfig) {
     let or = |given: &Vec<u8>, other: &[u8]| if given.is_empty() { other.to_vec() } else { given.clone() };
     *NAMES.borrow_mut() = Some(SystemNames {

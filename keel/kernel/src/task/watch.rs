@@ -1,19 +1,19 @@
-//! Whether system calls must be looked at one by one: a tracer or a filter exists, or memory is scarce.
+//! Counts the reasons to check each system call: a tracer or filter exists, or memory is scarce.
 
 pub use hal::watch::is_on;
 
-/// A reason; gone when it is dropped.
+/// A reason, until it is dropped.
 #[derive(Debug)]
 pub struct Reason(());
 
 impl Reason {
-    /// One more.
+    /// Adds a reason.
     pub fn new() -> Self {
         hal::watch::add();
         Self(())
     }
 
-    /// Stays for ever.
+    /// Keeps the reason for ever.
     pub fn keep(self) {
         core::mem::forget(self);
     }

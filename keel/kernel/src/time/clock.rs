@@ -12,25 +12,25 @@ use uapi::{Errno, Result};
 /// Resolution of the coarse clocks and of processor clocks' ticks: that of a kernel with `HZ=250`.
 const COARSE_NS: u64 = 4_000_000;
 
-/// A clock that a program may name.
+/// A clock id.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// Wall clock.
     Realtime,
-    /// Time since some start; also `CLOCK_MONOTONIC_RAW`.
+    /// Monotonic time; also `CLOCK_MONOTONIC_RAW`.
     Monotonic,
-    /// Time since boot, suspension included.
+    /// Time since boot, including suspension.
     Boottime,
     /// International atomic time: without leap seconds, as on a Linux without a time daemon.
     Tai,
-    /// Processor time of a process; `true`: of the program's part only.
+    /// Processor time of a process; `true`: user time only.
     Process(Rc<Process>, bool),
-    /// Processor time of a thread; `true`: of the program's part only.
+    /// Processor time of a thread; `true`: user time only.
     Thread(Rc<Task>, bool),
 }
 
 impl Clock {
-    /// From a `clockid_t`. EINVAL.
+    /// Decodes a `clockid_t`. EINVAL.
     pub fn of(id: i32) -> Result<Self> {
         if id < 0 {
             return Self::of_cpu(id);
@@ -38,7 +38,7 @@ impl Clock {
         Ok(match id as u32 {
             g::CLOCK_REALTIME | g::CLOCK_REALTIME_COARSE => Self::Realtime,
             g::CLOCK_MONOTONIC | g::CLOCK_MONOTONIC_RAW | g::CLOCK_MONOTONIC_COARSE => Self::Monotonic,
-            // No clock here could wake a sleeping machine: the alarm clocks don't exist.
+            // There are no alarm clocks: no clock here could wake a suspended machine.
             g::CLOCK_BOOTTIME => Self::Boottime,
             g::CLOCK_TAI => Self::Tai,
             g::CLOCK_PROCESS_CPUTIME_ID => Self::Process(task::current().process().clone(), false),
@@ -47,8 +47,7 @@ impl Clock {
         })
     }
 
-    /// Clocks that show time but wait for none, and those that wake a sleeping machine, which has no such clock here.
-    /// EOPNOTSUPP.
+    /// EOPNOTSUPP for clocks that can't be waited for, and for alarm clocks.
     pub fn check_waits(id: i32) -> Result<()> {
         const SHOWING: [u32; 5] = [
             g::CLOCK_MONOTONIC_RAW,
@@ -60,7 +59,7 @@ impl Clock {
         if u32::try_from(id).is_ok_and(|id| SHOWING.contains(&id)) { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 
-    /// Clocks of other processes and threads: `~pid << 3 | per_thread << 2 | kind`.
+    /// Decodes a clock of another process or thread: `~pid << 3 | per_thread << 2 | kind`.
     fn of_cpu(id: i32) -> Result<Self> {
         const PROF: i32 = 0;
         const VIRT: i32 = 1;
@@ -85,7 +84,7 @@ impl Clock {
         Ok(Self::Process(process, kind == VIRT))
     }
 
-    /// Its time in ns.
+    /// Current time in ns.
     pub fn now(&self) -> u64 {
         match self {
             Self::Realtime | Self::Tai => realtime_ns(),
@@ -101,7 +100,7 @@ impl Clock {
         matches!(self, Self::Process(..) | Self::Thread(..))
     }
 
-    /// Monotonic time at which a clock that runs evenly shows `ns`.
+    /// Monotonic time at which a clock with constant rate reaches `ns`.
     pub fn to_monotonic(&self, ns: u64) -> u64 {
         let ahead = i128::from(ns) - i128::from(self.now());
         u64::try_from(i128::from(monotonic_ns()) + ahead).unwrap_or(if ahead < 0 { 0 } else { u64::MAX })
@@ -112,7 +111,7 @@ fn used(usage: Usage, user_only: bool) -> u64 {
     if user_only { usage.user_ns } else { usage.user_ns + usage.system_ns }
 }
 
-/// `CLOCK_BOOTTIME` in ns: the monotonic clock and what the host slept before the pod's start.
+/// `CLOCK_BOOTTIME` in ns: the monotonic clock plus the host's suspended time before the pod's start.
 pub fn boottime_ns() -> u64 {
     let c = hal::clock::calibration();
     monotonic_ns() + c.boottime_ns.saturating_sub(c.monotonic_ns)
@@ -121,7 +120,7 @@ pub fn boottime_ns() -> u64 {
 /// clock_gettime(2). EINVAL, EFAULT.
 pub fn sys_clock_gettime(id: i32, at: usize) -> Result<()> {
     let ns = match id as u32 {
-        // The ones that programs ask for most, without counting references.
+        // The most frequent clocks, without refcounts.
         g::CLOCK_MONOTONIC => monotonic_ns(),
         g::CLOCK_REALTIME => realtime_ns(),
         _ => Clock::of(id)?.now(),
@@ -178,7 +177,7 @@ const TIMEX_SIZE: usize = 208;
 pub fn sys_adjtimex(at: usize) -> Result<i32> {
     const TIME_OK: i32 = 0;
     let modes = user::read::<u32>(at)?;
-    // ADJ_OFFSET_SS_READ reads the remaining adjustment: there is none.
+    // ADJ_OFFSET_SS_READ reads the remaining adjustment, which is 0.
     const OFFSET_SS_READ: u32 = 0xa001;
     if modes != 0 && modes != OFFSET_SS_READ {
         return Err(Errno::EPERM);

@@ -14,7 +14,7 @@ use uapi::{Errno, Result};
 /// A timer on processor time.
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuTimer {
-    /// Processor time at which it goes off; 0: not armed.
+    /// Processor time of its expiry; 0: not armed.
     at_ns: u64,
     interval_ns: u64,
 }
@@ -27,11 +27,11 @@ pub struct IntervalTimers {
     real_interval: Cell<u64>,
     user: Cell<CpuTimer>,
     all: Cell<CpuTimer>,
-    /// Processor time in s at which SIGXCPU was sent last.
+    /// Processor time in s of the last SIGXCPU.
     cpu_warned: Cell<u64>,
 }
 
-/// Sends a standard signal to a process: there is always room for those.
+/// Sends a standard signal to a process; never fails.
 fn raise(process: &Rc<Process>, signal: u32) {
     let _ = signal::send_to_process(process, SigInfo::from_kernel(signal));
 }
@@ -72,8 +72,8 @@ impl IntervalTimers {
         self.rearm_real(hal::clock::monotonic_ns() + UNTAKEN_NS);
     }
 
-    /// An interval timer goes off next at the first multiple that lies ahead (missed ones are not made up for), but not
-    /// before `earliest`.
+    /// Re-arms the interval timer for the first multiple in the future (missed expiries are skipped), but not before
+    /// `earliest`.
     fn rearm_real(&self, earliest: u64) {
         let (deadline, interval) = (self.real_deadline.get(), self.real_interval.get());
         let timer = self.real.borrow().clone();
@@ -90,7 +90,7 @@ impl IntervalTimers {
         }
     }
 
-    /// SIGALRM was taken: as on Linux an interval timer goes on then.
+    /// SIGALRM was dequeued: as on Linux, re-arms the interval timer then.
     pub(crate) fn alarm_taken(&self) {
         self.rearm_real(0);
     }
@@ -130,7 +130,7 @@ impl IntervalTimers {
         }
     }
 
-    /// Stops all of them (exit; execve keeps them).
+    /// Disarms all timers (exit; execve keeps them).
     pub(crate) fn stop(&self, process: &Rc<Process>) {
         for which in [g::ITIMER_REAL, g::ITIMER_VIRTUAL, g::ITIMER_PROF] {
             self.set(process, which, 0, 0);
@@ -139,7 +139,7 @@ impl IntervalTimers {
     }
 }
 
-/// At a tick: sends what is due by processor time.
+/// At a tick: sends the signals of expired processor-time timers.
 pub(crate) fn check_cpu_time(process: &Rc<Process>) {
     let usage = process.usage();
     let timers = &process.itimers;
@@ -190,7 +190,7 @@ pub fn sys_getitimer(which: i32, at: usize) -> Result<()> {
 pub fn sys_setitimer(which: i32, new: usize, old: usize) -> Result<()> {
     let which_result = check_which(which);
     let (value, interval) = match new {
-        // Linux takes a null pointer for a disarmed timer.
+        // As on Linux, a null pointer disarms the timer.
         0 => (0, 0),
         at => {
             let [interval, value] = user::read::<[[i64; 2]; 2]>(at)?;
@@ -208,13 +208,13 @@ pub fn sys_setitimer(which: i32, new: usize, old: usize) -> Result<()> {
     Ok(())
 }
 
-/// alarm(2): seconds that were left.
+/// alarm(2): returns the remaining seconds.
 pub fn sys_alarm(seconds: u32) -> u32 {
     let task = task::current();
     let process = task.process();
     let (left, _) = process.itimers.get(process, g::ITIMER_REAL);
     process.itimers.set(process, g::ITIMER_REAL, u64::from(seconds) * SECOND, 0);
-    // Rounded, but never to 0 while something was left.
+    // Rounded, but not to 0 if any time remains.
     let rounded = ((left + SECOND / 2) / SECOND) as u32;
     if left > 0 { rounded.max(1) } else { 0 }
 }

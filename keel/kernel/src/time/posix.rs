@@ -15,7 +15,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
 
-/// Largest overrun that is reported.
+/// Maximum reported overrun.
 const MAX_OVERRUN: u64 = i32::MAX as u64;
 /// Interval, in ns, at which a timer with a pending signal is re-armed: its overruns are counted then, not one by one.
 pub(super) const UNTAKEN_NS: u64 = 1_000_000;
@@ -37,23 +37,23 @@ enum Notify {
 struct PosixTimer {
     id: i32,
     clock: Clock,
-    /// The clock's number as it was given.
+    /// The clock id.
     clock_id: i32,
     signal: u32,
     value: u64,
     notify: Notify,
     timer: RefCell<Option<Rc<Timer>>>,
-    /// When it goes off: monotonic ns, or processor time of its clock; 0: not armed.
+    /// Expiry: monotonic ns, or processor time of its clock; 0: not armed.
     at_ns: Cell<u64>,
     interval_ns: Cell<u64>,
-    /// Expiries since its signal was queued, and as of the last delivery.
+    /// Expiries since its signal was queued, and those at the last delivery.
     missed: Cell<u64>,
     overrun: Cell<u64>,
     queued: Cell<bool>,
 }
 
 impl PosixTimer {
-    /// Expiries up to `now`; `at_ns` lies ahead after that.
+    /// Counts the expiries up to `now`; afterwards `at_ns` is in the future.
     fn count_expiries(&self, now: u64) -> u64 {
         let at = self.at_ns.get();
         if at == 0 || at > now {
@@ -71,7 +71,7 @@ impl PosixTimer {
         }
     }
 
-    /// Goes off next at `at_ns`, but not before `earliest`.
+    /// Arms the timer for `at_ns`, but not before `earliest`.
     fn arm(&self, earliest: u64) {
         if self.at_ns.get() != 0
             && !self.clock.is_cpu()
@@ -81,8 +81,8 @@ impl PosixTimer {
         }
     }
 
-    /// It went off: queues the signal, or counts an overrun if one is queued still. As on Linux the interval goes on
-    /// when the signal is taken.
+    /// Handles the expiry: queues the signal, or counts an overrun if one is still queued. As on Linux, the timer is
+    /// re-armed when the signal is dequeued.
     fn expired(&self, now: u64) {
         let times = self.count_expiries(now);
         self.arm(now + UNTAKEN_NS);
@@ -103,7 +103,7 @@ impl PosixTimer {
         self.queued.set(matches!(sent, Some(Ok(()))));
     }
 
-    /// Whether its signal was sent and neither taken nor dropped since.
+    /// Whether its signal is queued.
     fn is_queued(&self) -> bool {
         let pending = match &self.notify {
             Notify::Nobody => return false,
@@ -122,7 +122,7 @@ impl PosixTimer {
         }
     }
 
-    /// Time on the scale of `at_ns`.
+    /// The time that `at_ns` is compared with.
     fn now(&self) -> u64 {
         if self.clock.is_cpu() { self.clock.now() } else { hal::clock::monotonic_ns() }
     }
@@ -160,7 +160,7 @@ impl PosixTimers {
         text.done()
     }
 
-    /// Deletes all of them: execve, exit.
+    /// Deletes all timers: execve, exit.
     pub(crate) fn clear(&self) {
         let gone = self.timers.take();
         for timer in gone.values() {
@@ -169,7 +169,7 @@ impl PosixTimers {
     }
 }
 
-/// A timer's signal is about to be delivered: fills in the overrun.
+/// Before a timer's signal is delivered: fills in the overrun.
 pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) {
     let id = info.fields[0] as i32;
     if let Ok(timer) = process.posix_timers.find(id) {
@@ -181,7 +181,7 @@ pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) {
     }
 }
 
-/// At a tick: timers on processor time.
+/// At a tick: expires timers on processor time.
 pub(crate) fn check_cpu_time(process: &Rc<Process>) {
     for timer in vfs::memory::values(&process.posix_timers.timers) {
         if timer.clock.is_cpu() && timer.at_ns.get() != 0 && timer.clock.now() >= timer.at_ns.get() {
@@ -194,7 +194,7 @@ pub(crate) fn check_cpu_time(process: &Rc<Process>) {
 pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     const SIGEV_SIGNAL: i32 = 0;
     const SIGEV_NONE: i32 = 1;
-    /// For libraries: to the kernel the same as SIGEV_SIGNAL.
+    /// For libraries; the kernel handles it as SIGEV_SIGNAL.
     const SIGEV_THREAD: i32 = 2;
     const SIGEV_THREAD_ID: i32 = 4;
     let clock_id = clock;

@@ -9,8 +9,8 @@ use crate::task;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Sleeps until the monotonic clock shows `deadline_ns`; when a signal ends it, the remaining time
-/// goes to `remaining` unless that is 0. EINTR.
+/// Sleeps until the monotonic clock reaches `deadline_ns`; if a signal ends the sleep, writes the remaining time to
+/// `remaining` unless that is 0. EINTR.
 pub(crate) fn sleep_until(deadline_ns: u64, remaining: usize) -> Result<()> {
     match wait::park(Some(deadline_ns), Interrupt::BySignal, || None::<()>) {
         Err(Errno::ETIMEDOUT) | Ok(()) => Ok(()),
@@ -34,7 +34,7 @@ pub fn sys_nanosleep(request: usize, remaining: usize) -> Result<()> {
 pub fn sys_clock_nanosleep(id: i32, flags: u32, request: usize, remaining: usize) -> Result<()> {
     Clock::check_waits(id)?;
     let clock = Clock::of(id)?;
-    // A thread can't wait for its own processor time to pass.
+    // A sleeping thread's own processor time does not advance.
     if id == g::CLOCK_THREAD_CPUTIME_ID as i32 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -53,7 +53,7 @@ pub fn sys_clock_nanosleep(id: i32, flags: u32, request: usize, remaining: usize
     }
 }
 
-/// Waits until a processor clock shows `until`: looks whenever it could have got there.
+/// Waits until a processor-time clock reaches `until`: checks at each time when it could have.
 fn sleep_cpu(clock: &Clock, until: u64) -> Result<()> {
     loop {
         let now = clock.now();

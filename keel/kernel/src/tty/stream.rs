@@ -1,5 +1,5 @@
-//! The standard streams and other descriptors that the first program inherits from the user's side: terminals, pipes,
-//! files and devices of the host, reached through the monitor.
+//! The standard streams and other inherited descriptors of the first program: terminals, pipes, files and devices of
+//! the host, accessed through the monitor.
 
 mod requests;
 
@@ -21,34 +21,34 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Attachments, Attr, Dst, Src};
 
-/// Most bytes of one request.
+/// Maximum bytes of one request.
 const CHUNK: usize = 256 << 10;
 
 const IN: u32 = g::POLLIN | g::POLLRDNORM;
 const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
 
-/// A standard stream, or another descriptor that the first program was given.
+/// A standard stream, or another inherited descriptor.
 pub struct Stream {
     /// Itself.
     me: Weak<Self>,
     /// Its number in requests.
     number: u64,
     kind: StreamKind,
-    /// Where reads and writes go: a terminal is one thing on three descriptors.
+    /// Stream numbers for reads and writes: one terminal may be on three descriptors.
     reader: Cell<u64>,
     writer: Cell<u64>,
     readiness: Rc<Readiness>,
 }
 
-/// What is known about the readiness of a stream.
+/// Cached readiness of a stream.
 #[derive(Default)]
 struct Readiness {
     stream: u64,
     /// Events that hold.
     ready: Cell<u32>,
-    /// Events that were requested of the monitor; none was ready then.
+    /// Events of the pending poll request to the monitor; none was ready when it was sent.
     armed: Cell<u32>,
-    /// Input was read since the question: its answer may be old.
+    /// Input was read since the poll request was sent: its answer may be outdated.
     stale: Cell<bool>,
     queue: Rc<WaitQueue>,
 }
@@ -77,7 +77,7 @@ impl Readiness {
         self.queue.wake_all();
     }
 
-    /// Events that were known may hold no longer.
+    /// Invalidates cached events.
     fn forget(&self, events: u32) {
         self.ready.set(self.ready.get() & !events);
         if self.armed.get() & events != 0 {
@@ -86,20 +86,20 @@ impl Readiness {
     }
 }
 
-/// A file of the host behind a stream: its device and number, and what hangs on it.
+/// A host file behind a stream: its device and inode number, and its attachments (locks).
 type HostFile = ((u64, u64), Rc<Attachments>);
 
-/// Those of the streams, one for each at most.
+/// The host files of the streams, at most one for each.
 static HOST_FILES: Global<RefCell<Vec<HostFile>>> = Global::new(RefCell::new(Vec::new()));
 
-/// The terminal of the pod, if one of its streams is one.
+/// The controlling terminal of the pod, if one of its streams is a terminal.
 static CONTROL: Global<RefCell<Option<Rc<Control>>>> = Global::new(RefCell::new(None));
 
 fn control() -> Rc<Control> {
     CONTROL.borrow_mut().get_or_insert_with(Rc::default).clone()
 }
 
-/// The process group that a key such as Ctrl-C on the user's terminal concerns; `None` without a
+/// The foreground process group of the user's terminal, which gets the signal of keys such as Ctrl-C; `None` without a
 /// terminal.
 pub fn foreground_group() -> Option<i32> {
     CONTROL.borrow().as_ref().map(|control| control.foreground()).filter(|&group| group > 0)
@@ -125,7 +125,7 @@ pub fn standard(config: &PodConfig) -> [Option<Rc<File>>; 3] {
             _ => g::O_WRONLY,
         };
         let stream = Stream::new(number, kind, (reader, writer));
-        // Whatever open(2) opens may be large.
+        // open(2) sets O_LARGEFILE on 64-bit Linux.
         let opened = if kind == StreamKind::Pipe { 0 } else { g::O_LARGEFILE };
         Some(File::new(stream, access | opened, None))
     })
@@ -149,7 +149,7 @@ pub fn give_terminal(streams: &[Option<Rc<File>>; 3], process: &Rc<Process>) {
     take_signals(process, 0);
 }
 
-/// Starts to take the signals that the user sends to `hull`. `returned`: one that is left to it.
+/// Subscribes to the user's signals to `hull`. `returned`: a signal to return to `hull`.
 fn take_signals(first: &Rc<Process>, returned: u32) {
     let process = Rc::downgrade(first);
     let done = move |answer: Result<u64>| {
@@ -166,9 +166,8 @@ fn take_signals(first: &Rc<Process>, returned: u32) {
     connector::start_quietly(SignalWait { returned }, done);
 }
 
-/// Forwards a signal of the user: those of terminal keys to the foreground process group,
-/// all others to the first program. `false`: `hull` itself is to stop, as nobody here could continue
-/// what is in the foreground.
+/// Forwards a signal of the user: signals of terminal keys to the foreground process group, all others to the first
+/// program. `false`: `hull` must stop itself, because no process in the pod could continue the foreground.
 fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
     let from_keys = matches!(signal, g::SIGINT | g::SIGQUIT | g::SIGTSTP | g::SIGWINCH);
     let group = foreground_group().filter(|_| from_keys);
@@ -179,7 +178,7 @@ fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
     match group {
         Some(group) => signal::send_to_group(group, info),
         None => {
-            // Standard signals from keel are never refused for lack of room.
+            // Never fails: there is always room for standard signals from keel.
             let _ = signal::send_to_process(first, info);
         }
     }
@@ -187,7 +186,7 @@ fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
 }
 
 impl Stream {
-    /// The stream `number` of the host's, which reads from one and writes to another.
+    /// Stream `number` of the host, which reads from one stream and writes to another.
     fn new(number: usize, kind: StreamKind, (reader, writer): (usize, usize)) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -203,7 +202,7 @@ impl Stream {
         self.kind == StreamKind::Terminal
     }
 
-    /// Has positions on the host.
+    /// Whether it has a file position on the host.
     fn is_seekable(&self) -> bool {
         matches!(self.kind, StreamKind::File | StreamKind::Device)
     }
@@ -271,7 +270,7 @@ impl Stream {
             large = vfs::memory::buffer(src.remaining().min(CHUNK))?;
             &mut large
         };
-        // Linux appends also where an offset is given.
+        // Linux ignores the offset with O_APPEND.
         let appends = self.kind == StreamKind::File && file.flags.get() & g::O_APPEND != 0;
         let place = |done: usize| match at {
             _ if appends => StreamPosition::Append,
@@ -302,7 +301,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// Where a transfer at an offset takes place: devices have none. ESPIPE for what has no positions.
+    /// The offset of a transfer: devices have none. ESPIPE for pipes and terminals.
     fn offset(&self, offset: u64) -> Result<Option<u64>> {
         match self.kind {
             StreamKind::File => Ok(Some(offset)),
@@ -317,8 +316,8 @@ impl FileOps for Stream {
         self
     }
 
-    // What hangs on the host's file: locks, which count in the pod alone. `None` if the host does not tell what it is, or
-    // without memory.
+    // The attachments of the host's file: locks, which are local to the pod. `None` if the host does not identify the
+    // file, or out of memory.
     fn host_attachments(&self) -> Option<Rc<Attachments>> {
         let attr = self.attr().ok()?;
         let key = (attr.dev, attr.ino);
@@ -351,7 +350,7 @@ impl FileOps for Stream {
     fn seek(&self, _file: &File, offset: i64, whence: u32) -> Result<u64> {
         match self.kind {
             StreamKind::File => {}
-            // As /dev/null has it.
+            // As for /dev/null.
             StreamKind::Device => return Ok(0),
             _ => return Err(Errno::ESPIPE),
         }
@@ -381,7 +380,7 @@ impl FileOps for Stream {
             return;
         }
         let poll = StreamPoll { stream: self.number, events: asked as u16, nonblocking: true };
-        // Without an answer nothing is known to be ready.
+        // Without an answer no event is ready.
         if let Ok(events) = connector::call(poll, &(), &mut ()) {
             readiness.ready.set(readiness.ready.get() | events as u32);
         }
@@ -400,7 +399,7 @@ impl FileOps for Stream {
         if self.is_terminal() { self.terminal_ioctl(command, arg) } else { Err(Errno::ENOTTY) }
     }
 
-    /// The host's open file is one: an offset is shared, and nothing is truncated.
+    /// Returns the same open file description of the host: the offset is shared, and O_TRUNC has no effect.
     fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
         let stream = self.me.upgrade().ok_or(Errno::ENXIO)?;
         Ok(File::new(stream, flags, None))
@@ -415,7 +414,7 @@ impl FileOps for Stream {
                 alloc::format!("{kind}:[{}]", attr.ino).into_bytes()
             }
             StreamKind::Device => b"/dev/null".to_vec(),
-            // Its name on the host is not known here.
+            // Its path on the host is unknown here.
             StreamKind::File | StreamKind::Closed => {
                 alloc::format!("file:[{}]", self.attr().unwrap_or_default().ino).into_bytes()
             }

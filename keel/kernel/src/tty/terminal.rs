@@ -1,4 +1,4 @@
-//! The controlling terminal: which session owns it, which process group is in its foreground.
+//! The controlling terminal: its session and its foreground process group.
 
 use crate::file::{File, FileOps};
 use crate::mm::user;
@@ -15,16 +15,16 @@ use uapi::{Errno, Result};
 /// `TIOCSETD` and `TIOCGETD`: line discipline.
 const TIOCSETD: u32 = 0x5423;
 const TIOCGETD: u32 = 0x5424;
-/// The only one here, `N_TTY`.
+/// The only supported line discipline, `N_TTY`.
 const N_TTY: i32 = 0;
 /// `TIOCOUTQ`: bytes not yet sent.
 const TIOCOUTQ: u32 = ioctl::TIOCOUTQ;
 
-/// What a terminal keeps about its session; part of every kind of terminal.
+/// Session state of a terminal; part of every kind of terminal.
 #[derive(Debug, Default)]
 pub struct Control {
     session: RefCell<Option<Rc<Session>>>,
-    /// Where the terminal itself lies, to be compared with what the session has.
+    /// Identity of the terminal, to compare with the session's.
     place: Cell<usize>,
 }
 
@@ -33,7 +33,7 @@ fn place(terminal: &Rc<dyn Any>) -> usize {
 }
 
 impl Control {
-    /// The session that this terminal controls. One whose leader ended has none any more.
+    /// The session that this terminal controls. `None` after the end of its leader.
     pub fn session(&self) -> Option<Rc<Session>> {
         let session = self.session.borrow().clone()?;
         let mine = session.terminal.borrow().as_ref().is_some_and(|terminal| place(terminal) == self.place.get());
@@ -50,7 +50,7 @@ impl Control {
         self.session().is_some_and(|session| session.sid == process.sid())
     }
 
-    /// The terminal is gone. The session keeps its foreground group, which gets SIGHUP when the leader ends.
+    /// The terminal is closed. The session keeps its foreground group, which gets SIGHUP when the leader ends.
     pub fn disconnect(&self) {
         let session = self.session();
         let _old = self.session.take();
@@ -59,8 +59,8 @@ impl Control {
         }
     }
 
-    /// Makes `terminal`, which this belongs to, the controlling terminal of the process's session,
-    /// with the process's group in the foreground.
+    /// Makes `terminal`, which owns this state, the controlling terminal of the process's session, with the process's
+    /// group in the foreground.
     pub fn attach(&self, terminal: Rc<dyn Any>, process: &Process) {
         let session = process.session();
         session.foreground.set(process.group());
@@ -69,7 +69,7 @@ impl Control {
         let _old = self.session.replace(Some(session));
     }
 
-    /// The session loses its terminal.
+    /// Detaches the session from the terminal.
     pub fn detach(&self) {
         let session = self.session();
         let _old = self.session.take();
@@ -79,17 +79,17 @@ impl Control {
         }
     }
 
-    /// A background process may not read: SIGTTIN and ERESTARTSYS, or EIO when that can't stop it.
+    /// Fails for reads of a background process: SIGTTIN and ERESTARTSYS, or EIO if SIGTTIN can't stop it.
     pub fn check_read(&self) -> Result<()> {
         self.check(g::SIGTTIN)
     }
 
-    /// A background process that changes the terminal is stopped: SIGTTOU and ERESTARTSYS.
+    /// Fails for changes by a background process: SIGTTOU and ERESTARTSYS.
     pub fn check_change(&self) -> Result<()> {
         self.check(g::SIGTTOU)
     }
 
-    /// Whether the current process belongs to the session and not to its foreground.
+    /// Whether the current process is in the session but not in its foreground group.
     pub fn is_background(&self) -> bool {
         let foreground = self.foreground();
         task::with_current(|task| {
@@ -116,7 +116,7 @@ impl Control {
         Err(Errno::ERESTARTSYS)
     }
 
-    /// The requests about sessions and foreground groups; `None`: not one of them.
+    /// Handles ioctls about sessions and foreground groups; `None`: another ioctl.
     pub fn ioctl(&self, terminal: &Rc<dyn Any>, command: u32, arg: usize) -> Option<Result<usize>> {
         Some(match command {
             ioctl::TIOCGPGRP => self.get_foreground(arg),
@@ -131,7 +131,7 @@ impl Control {
         })
     }
 
-    /// `TIOCSETD`. EINVAL: another line discipline than that of terminals.
+    /// `TIOCSETD`. EINVAL for all line disciplines but N_TTY.
     fn set_discipline(&self, arg: usize) -> Result<usize> {
         self.check_change()?;
         let discipline: i32 = user::read(arg)?;
@@ -224,7 +224,7 @@ pub fn open_controlling(flags: u32, path: Option<vfs::PathRef>) -> Result<Rc<Fil
     Ok(File::new(ops, flags, path))
 }
 
-/// The session leader ended: open descriptions of the pseudo-terminal are hung up.
+/// The session leader ended: hangs up open descriptions of the pseudo-terminal.
 pub fn leader_ended(terminal: &Rc<dyn Any>) {
     if let Some(slave) = terminal.downcast_ref::<super::pty::Slave>() {
         slave.pair().hang_up();

@@ -9,12 +9,12 @@ const CFLAG: usize = 8;
 
 /// Bytes of `struct termio`: four flags of 16 bits, the line discipline, eight keys, padding.
 pub const SIZE: usize = 18;
-/// Where `struct termios` keeps the line discipline; the keys follow.
+/// Offset of the line discipline in `struct termios`; the keys follow.
 const LINE: usize = 16;
 /// Line discipline and keys.
 const REST: usize = 9;
 
-/// Attributes as `struct termio`: of each flag word the lower half.
+/// Converts to `struct termio`: the lower half of each flag word.
 pub fn of(termios: &[u8; TERMIOS]) -> [u8; SIZE] {
     let mut out = [0; SIZE];
     for (to, from) in out[..8].chunks_exact_mut(2).zip(termios.chunks_exact(4)) {
@@ -24,7 +24,7 @@ pub fn of(termios: &[u8; TERMIOS]) -> [u8; SIZE] {
     out
 }
 
-/// Attributes with what a `struct termio` knows of them replaced.
+/// Replaces the part of the attributes that `struct termio` contains.
 pub fn onto(mut termios: [u8; TERMIOS], new: &[u8; SIZE]) -> [u8; TERMIOS] {
     for (to, from) in termios[..LINE].chunks_exact_mut(4).zip(new.chunks_exact(2)) {
         to[..2].copy_from_slice(from);
@@ -33,7 +33,7 @@ pub fn onto(mut termios: [u8; TERMIOS], new: &[u8; SIZE]) -> [u8; TERMIOS] {
     termios
 }
 
-/// `struct termios2` from `struct termios`.
+/// Converts `struct termios` to `struct termios2`.
 pub(crate) fn with_speeds(termios: &[u8; TERMIOS]) -> [u8; TERMIOS2] {
     let speed =
         speed_of(u32::from_ne_bytes([termios[CFLAG], termios[CFLAG + 1], termios[CFLAG + 2], termios[CFLAG + 3]]));

@@ -1,4 +1,4 @@
-//! What a process's end gives back to semaphores (`SEM_UNDO`).
+//! Undo of semaphore operations at the end of a process (`SEM_UNDO`).
 
 use super::{SEMVMX, Semaphore, Set};
 use crate::task::Task;
@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use uapi::{Errno, Result};
 
-/// For one set.
+/// Undo structure of one set.
 pub struct Undo {
     set: Weak<Set>,
-    /// What to add, for each semaphore.
+    /// Adjustment of each semaphore.
     changes: Vec<Cell<i16>>,
 }
 
-/// For all sets; threads may share it (`CLONE_SYSVSEM`).
+/// Undo structures of all sets; threads may share the list (`CLONE_SYSVSEM`).
 #[derive(Default)]
 pub struct UndoList {
     undos: RefCell<Vec<Rc<Undo>>>,
@@ -27,7 +27,7 @@ impl core::fmt::Debug for UndoList {
 }
 
 impl Undo {
-    /// Adds to what is given back; false if that is out of range.
+    /// Adds to an adjustment; false if it is out of range.
     pub(super) fn add(&self, number: usize, change: i32) -> bool {
         let Some(cell) = self.changes.get(number) else { return false };
         let Some(sum) = i16::try_from(i32::from(cell.get()) + change).ok() else { return false };
@@ -35,7 +35,7 @@ impl Undo {
         true
     }
 
-    /// Gives nothing back to one semaphore, or to all.
+    /// Clears the adjustments of one semaphore, or all.
     pub(super) fn clear(&self, number: Option<usize>) {
         match number {
             Some(number) => self.changes.get(number).into_iter().for_each(|c| c.set(0)),
@@ -69,7 +69,7 @@ pub fn inherit(from: &Task, to: &Task) {
     let _none = to.sem_undo.replace(Some(list));
 }
 
-/// unshare(2) `CLONE_SYSVSEM`, and the end of a thread: the last that has the list gives back.
+/// unshare(2) `CLONE_SYSVSEM`, and the end of a thread: the last reference to the list applies it.
 pub fn unshare(task: &Task) {
     let list = task.sem_undo.take();
     if let Some(list) = list {

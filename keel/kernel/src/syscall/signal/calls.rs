@@ -1,4 +1,4 @@
-//! Calls about a thread's own signals: actions, masks, waiting, the alternate stack.
+//! Calls on a thread's own signals: actions, masks, waits, the alternate stack.
 
 use crate::mm::user;
 use crate::sched::wait::{self, Interrupt};
@@ -14,9 +14,9 @@ use uapi::{Errno, Result};
 
 /// Bytes of a signal set in the ABI.
 const SET_SIZE: usize = 8;
-/// `SA_RESTORER`, x86: the restorer field holds.
+/// `SA_RESTORER`, x86: the restorer field is valid.
 const SA_RESTORER: u64 = 0x0400_0000;
-/// Flags that Linux knows; others are cleared (SA_UNSUPPORTED protocol of sigaction(2)).
+/// Flags that Linux supports; others are cleared (SA_UNSUPPORTED protocol of sigaction(2)).
 const KNOWN_FLAGS: u64 = g::SA_NOCLDSTOP as u64
     | g::SA_NOCLDWAIT as u64
     | g::SA_SIGINFO as u64
@@ -136,7 +136,7 @@ pub fn sys_rt_sigtimedwait(set: usize, info: usize, timeout: usize, set_size: us
     let task = task::current();
     let mut found = pending::take(&task, wanted);
     if found.is_none() && deadline.is_none_or(|d| d > hal::clock::monotonic_ns()) {
-        // The set is unblocked meanwhile, so that its signals are directed here and wake.
+        // Unblock the set meanwhile, so that its signals are directed to and wake this thread.
         let blocked = task.signals.blocked.get();
         task.signals.awaited.set(blocked.intersection(wanted));
         task.set_blocked(blocked.without(wanted));
@@ -146,7 +146,7 @@ pub fn sys_rt_sigtimedwait(set: usize, info: usize, timeout: usize, set_size: us
         found = match outcome {
             Ok(info) => Some(info),
             Err(Errno::ETIMEDOUT) => None,
-            // A signal of the set may be what ended the wait.
+            // A signal of the set may have ended the wait.
             Err(_) => Some(pending::take(&task, wanted).ok_or(Errno::EINTR)?),
         };
     }

@@ -1,7 +1,7 @@
-//! Core files, core(5): what a program leaves that a signal ended.
+//! Core files, core(5), of programs that a signal ended.
 //!
 //! An ELF file `core` in the working directory, with the registers of all threads ([`notes`]) and the memory that
-//! `/proc/PID/coredump_filter` selects. Pages that were never touched stay holes.
+//! `/proc/PID/coredump_filter` selects. Pages that were never touched are holes.
 
 mod notes;
 
@@ -32,27 +32,28 @@ const FILE: u32 = 1 << 2;
 const SHARED_FILE: u32 = 1 << 3;
 const ELF_HEADERS: u32 = 1 << 4;
 
-/// ELF: sizes of the file header and of a program header, types of program headers, and the largest number of them that
-/// the header can tell.
+/// ELF: sizes of the file header and of a program header, types of program headers, and the maximum number of them in
+/// the header.
 const FILE_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const MOST_HEADERS: usize = 0xfffe;
 
-/// What of a mapping is written.
+/// The part of a mapping to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Nothing,
     /// The first page.
     Head,
-    /// Pages that are there.
+    /// Present pages.
     Present,
-    /// All, read from the file if need be.
+    /// All pages, read from the file if necessary.
     All,
 }
 
-/// Ends the current process by `info`'s signal, after it has left a core file if it wants one: its wait status.
+/// Ends the current process by `info`'s signal, after writing a core file if the signal requires one; returns the wait
+/// status.
 pub fn end(frame: &TrapFrame, info: &SigInfo) -> i32 {
     let me = current();
     let signals = &me.process().signals;
@@ -64,7 +65,7 @@ pub fn end(frame: &TrapFrame, info: &SigInfo) -> i32 {
     signals.group_exit.get().unwrap_or(info.signo)
 }
 
-/// Whether a core file was written.
+/// Writes the core file; returns whether it was written.
 fn write(me: &Rc<Task>, frame: &TrapFrame, info: &SigInfo) -> bool {
     let process = me.process();
     let limit = process.limit(g::RLIMIT_CORE).0;
@@ -79,7 +80,7 @@ fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -
     let mut areas = mm.areas()?;
     areas.truncate(MOST_HEADERS - 1);
     let notes = notes::all(me, mm, &areas, frame, info)?;
-    // The others end; what they would still do does not belong into the file.
+    // End the other threads first, so that they don't change the memory.
     send::kill_all(me.process(), info.signo);
     let filter = me.process().dump_filter.get();
     let headers = FILE_HEADER + (areas.len() + 1) * PROGRAM_HEADER;
@@ -132,11 +133,11 @@ fn dump(me: &Rc<Task>, mm: &Mm, frame: &TrapFrame, info: &SigInfo, limit: u64) -
             }
         }
     }
-    // The file is as long as its headers tell, even if its end is a hole.
+    // Extend the file to the size in its headers, even if it ends with a hole.
     if at > start { put(at - 1, &[0; 1]).or(Ok(())) } else { Ok(()) }
 }
 
-/// What of a mapping belongs into the file.
+/// The part of a mapping to write.
 fn part_of(area: &AreaInfo, filter: u32) -> Part {
     let has = |bit: u32| filter & bit != 0;
     let shared = area.flags.contains(AreaFlags::SHARED);
@@ -172,7 +173,7 @@ fn flags_of(area: &AreaInfo) -> u32 {
         .sum()
 }
 
-/// `Elf64_Ehdr` of a core file with so many program headers.
+/// `Elf64_Ehdr` of a core file with `count` program headers.
 fn file_header(count: usize) -> Vec<u8> {
     /// ELF, 64 bits, little endian, version 1.
     const IDENTITY: [u8; 16] = [0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! The way back to the program: pending signals, restarts of interrupted calls.
+//! The return to the program: delivers pending signals and restarts interrupted calls.
 
 use super::frame;
 use crate::sched;
@@ -13,7 +13,7 @@ use keel_core::sigset::SigSet;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// What the entry point does next.
+/// What the entry code does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Continue the program with the frame.
@@ -22,7 +22,7 @@ pub enum Next {
     Call(u64),
 }
 
-/// What a thread has to do about its signals.
+/// Action for a thread's signals.
 enum Action {
     /// Nothing (more).
     None,
@@ -34,12 +34,12 @@ enum Action {
     Stop,
 }
 
-/// Looks after all that is pending. `call`: the number of the system call whose result is in the frame,
-/// `None` after anything else. Does not return if the thread ends.
+/// Handles all pending work. `call`: the number of the system call whose result is in the frame, `None` after other
+/// entries. Does not return if the thread ends.
 pub fn leave(frame: &mut TrapFrame, call: Option<u64>) -> Next {
     match settle(frame, call) {
         Ok(next) => next,
-        // No counted handle lives on this stack any more.
+        // No refcounted handle is on this stack any more.
         Err(status) => task::exit::exit_thread(status),
     }
 }
@@ -48,7 +48,7 @@ pub fn leave(frame: &mut TrapFrame, call: Option<u64>) -> Next {
 fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next, i32> {
     let mut call = Pending::of(frame, call);
     if call.errno.is_none() {
-        // A call that was not interrupted ends with its own mask in force.
+        // A call that was not interrupted ends with its temporary mask in effect.
         restore_mask();
     }
     loop {
@@ -64,8 +64,8 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
                     call.errno = None;
                     rseq::abort_section(frame);
                     if frame::push(&task, frame, &info, &action, restart).is_err() {
-                        // Linux: the signal frame can't be stored, so the program gets SIGSEGV, with
-                        // the default action if that was the one.
+                        // As on Linux, if the signal frame can't be stored, the program gets SIGSEGV, with the default
+                        // action if that was the signal.
                         if info.signal() == g::SIGSEGV {
                             task.signals.actions().set(g::SIGSEGV, SigAction::default());
                         }
@@ -87,7 +87,7 @@ fn settle(frame: &mut TrapFrame, call: Option<u64>) -> core::result::Result<Next
     }
 }
 
-/// Puts back the mask that a call such as ppoll replaced.
+/// Restores the mask that a call such as ppoll replaced.
 fn restore_mask() {
     let task = task::current();
     if let Some(mask) = task.signals.saved_mask.take() {
@@ -95,11 +95,11 @@ fn restore_mask() {
     }
 }
 
-/// A finished call that may have to be repeated.
+/// A finished call that may have to be restarted.
 struct Pending {
     /// Number of the call whose result is in the frame; `None` after anything else.
     number: Option<u64>,
-    /// The call is to be repeated.
+    /// The restart code, if the call must be restarted.
     errno: Option<Errno>,
 }
 
@@ -110,8 +110,8 @@ impl Pending {
         Self { number: call, errno }
     }
 
-    /// Before a handler runs: the call ends with EINTR or is repeated when the handler returns
-    /// (signal(7)). Gives the number to repeat.
+    /// Before a handler runs: the call ends with EINTR or is restarted when the handler returns (signal(7)). Returns
+    /// the number to restart.
     fn before_handler(&self, frame: &mut TrapFrame, action: &SigAction) -> Option<u64> {
         let again = match self.errno? {
             Errno::ERESTARTNOINTR => true,
@@ -123,7 +123,7 @@ impl Pending {
         number
     }
 
-    /// No handler ran: the call is repeated.
+    /// Without a handler: restarts the call.
     fn without_handler(&self, frame: &mut TrapFrame) -> Next {
         frame.set_result(match (self.errno, self.number) {
             (None, _) | (_, None) => return Next::Program,
@@ -134,7 +134,7 @@ impl Pending {
     }
 }
 
-/// Takes signals until one needs something done.
+/// Dequeues signals until one requires an action.
 fn next_action(task: &Rc<Task>, frame: &mut TrapFrame, call: &mut Pending) -> Action {
     let process = task.process();
     loop {

@@ -1,4 +1,4 @@
-//! The stack frame of a signal handler, and the way back from it; sigreturn(2).
+//! The stack frame of a signal handler, and its restoration; sigreturn(2).
 //!
 //! The layout is Linux's `struct rt_sigframe`: programs read and change the saved registers.
 
@@ -20,9 +20,9 @@ use uapi::{Errno, Result};
 const RED_ZONE: u64 = 128;
 /// Flags that a handler may change in the saved context: AC, RF, OF, DF, TF, SF, ZF, AF, PF, CF.
 const CHANGEABLE_FLAGS: u64 = 0x5_0dd5;
-/// Flags that a handler starts without: RF, DF, TF.
+/// Flags that are cleared for a handler: RF, DF, TF.
 const STEP_FLAGS: u64 = 0x1_0500;
-/// I/O privilege is keel's business; Linux programs see 0.
+/// IOPL is reserved for keel; Linux programs have 0.
 const IOPL: u64 = 0x3000;
 
 const UC_FP_XSTATE: u64 = 1;
@@ -31,11 +31,11 @@ const UC_STRICT_RESTORE_SS: u64 = 4;
 
 const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
-/// Offset of the bytes that the legacy region reserves for software.
+/// Offset of the software-reserved bytes in the legacy region.
 const SW_RESERVED: usize = 464;
 const LEGACY_SIZE: usize = 512;
 
-/// Marks a saved context that came from a patched call site: see [`Context::reserved`].
+/// Marks a context saved at a patched call site: see [`Context::reserved`].
 const SITE_MAGIC: u64 = u64::from_le_bytes(*b"keelsite");
 
 /// `struct sigcontext_64`.
@@ -55,8 +55,8 @@ struct Context {
     old_mask: u64,
     cr2: u64,
     fpstate: u64,
-    /// Reserved in Linux. Keel: [`SITE_MAGIC`], the `rip` that the program sees, and the place in a
-    /// trampoline where it really goes on. Only a shortcut: a program may also continue at `rip`.
+    /// Reserved in Linux. keel: [`SITE_MAGIC`], the `rip` that the program sees, and the address in a trampoline where
+    /// it really continues. Only a shortcut: a program may also resume at `rip`.
     reserved: [u64; 8],
 }
 
@@ -77,8 +77,8 @@ struct SignalFrame {
 }
 const _: () = assert!(size_of::<SignalFrame>() == 440);
 
-/// Stores a frame on the program's stack and makes `frame` enter the handler. `restart`: number of
-/// a call to repeat afterwards. EFAULT if the stack can't be written.
+/// Pushes a frame onto the program's stack and makes `frame` enter the handler. `restart`: number of a call to restart
+/// afterwards. EFAULT if the stack can't be written.
 pub(crate) fn push(
     task: &Rc<Task>,
     frame: &mut TrapFrame,
@@ -151,18 +151,18 @@ pub(crate) fn push(
     frame.rip = action.handler as u64;
     frame.rflags &= !STEP_FLAGS;
     frame.set_replaced();
-    // A handler starts with fresh floating point state.
+    // A handler starts with initial floating-point state.
     frame.xmm = [[0; 2]; 16];
     task.thread.reset_fpu();
     Ok(())
 }
 
-/// The XSAVE image with the software bytes that tell what it holds.
+/// The XSAVE image with the software-reserved bytes that describe it.
 fn fpu_image(frame: &TrapFrame) -> Vec<u8> {
     let mut image = fpu::capture(frame);
     let size = image.len() as u32;
     if image.len() < LEGACY_SIZE {
-        // Out of memory: the program gets a frame without extended state in it.
+        // Out of memory: the frame has no extended state.
         image.clear();
         return image;
     }
@@ -203,7 +203,7 @@ fn restore(f: &mut TrapFrame, context: &Context) {
 /// rt_sigreturn(2). Its result is the restored rax. SIGSEGV for a bad frame.
 pub fn sys_rt_sigreturn(frame: &mut TrapFrame) -> isize {
     let task = task::current();
-    // All of the frame changes: not the fast way back.
+    // The whole frame changed: do not use the fast return path.
     task.set_work();
     if restore_from_stack(&task, frame).is_err() {
         crate::signal::send::force(&task, SigInfo::from_kernel(g::SIGSEGV));
@@ -232,7 +232,7 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
         flags: stored.stack_flags & !g::SS_ONSTACK,
         size: stored.stack_size as usize,
     };
-    // As sigaltstack(2) would; errors don't matter here.
+    // As sigaltstack(2), but errors are ignored.
     let _ = crate::syscall::signal::calls::set_alt_stack(task, alt, frame.rsp);
     let stack_selector =
         if stored.uc_flags & UC_STRICT_RESTORE_SS == 0 { selector::USER_DS } else { stored.context.ss };
@@ -244,7 +244,7 @@ fn restore_from_stack(task: &Rc<Task>, frame: &mut TrapFrame) -> Result<()> {
     Ok(())
 }
 
-/// The saved extended state: the whole image if its marks are intact, else the legacy part.
+/// The saved extended state: the whole image if its magic numbers are intact, else the legacy part.
 fn read_image(at: usize) -> Result<Vec<u8>> {
     let mut image = alloc::vec![0; LEGACY_SIZE];
     user::read_bytes(at, &mut image)?;

@@ -14,7 +14,7 @@ fn check_number(signal: i32) -> Result<u32> {
     if (0..=MAX_SIGNAL as i32).contains(&signal) { Ok(signal as u32) } else { Err(Errno::EINVAL) }
 }
 
-/// Whether the current thread may send `signal` to `process`: its number. EINVAL, EPERM.
+/// Checks whether the current thread may send `signal` to `process`; returns its number. EINVAL, EPERM.
 fn permit(process: &Rc<Process>, signal: i32) -> Result<u32> {
     let signal = check_number(signal)?;
     let me = task::current();
@@ -22,7 +22,7 @@ fn permit(process: &Rc<Process>, signal: i32) -> Result<u32> {
         return Ok(signal);
     }
     let Some(target) = process.main_thread() else {
-        // Zombies keep no credentials; keel itself takes no signals.
+        // Zombies have no credentials; keel itself takes no signals.
         let may = process.pid() != pid::INIT || me.cred().capable(task::cred::cap::KILL);
         return if may { Ok(signal) } else { Err(Errno::EPERM) };
     };
@@ -73,7 +73,7 @@ pub fn sys_kill(target: i32, signal: i32) -> Result<()> {
     }
 }
 
-/// The process whose thread group has, or one of whose threads has, this id.
+/// The process with this thread group id, or with a thread of this id.
 fn find(target: i32) -> Option<Rc<Process>> {
     if target == pid::INIT {
         return Some(pid::init_process());
@@ -85,7 +85,7 @@ fn kill_group(group: i32, signal: i32, info: SigInfo) -> Result<()> {
     let mut outcome = Err(Errno::ESRCH);
     for process in process::of_group(group) {
         let one = deliver_to(&process, signal, info);
-        // Success with one member is success.
+        // Succeeds if one member succeeded.
         if outcome.is_err() {
             outcome = one;
         }
@@ -93,7 +93,7 @@ fn kill_group(group: i32, signal: i32, info: SigInfo) -> Result<()> {
     outcome
 }
 
-/// The thread `tid`, of process `tgid` unless that is -1.
+/// The thread `tid` of process `tgid`; -1: of any process.
 fn find_thread(tgid: i32, tid: i32) -> Result<Rc<Task>> {
     let task = pid::find_task(tid).ok_or(Errno::ESRCH)?;
     if tgid != -1 && task.pid() != tgid {
@@ -127,7 +127,7 @@ pub fn sys_tgkill(tgid: i32, tid: i32, signal: i32) -> Result<()> {
     kill_thread(tgid, tid, signal, own_info(signal, code::TKILL))
 }
 
-/// The siginfo that a program gives along; it may only claim to be the kernel to itself. EPERM.
+/// The siginfo argument; only for the caller itself it may have a kernel si_code. EPERM.
 fn read_info(target: i32, signal: u32, at: usize) -> Result<SigInfo> {
     let mut info = SigInfo::default();
     user::read_bytes(at, bytemuck::bytes_of_mut(&mut info))?;
@@ -162,7 +162,7 @@ pub fn sys_pidfd_send_signal(pidfd: i32, signal: i32, info: usize, flags: u32) -
         return Err(Errno::EINVAL);
     }
     let target = match task::pidfd::target_of(pidfd) {
-        // A process's directory in /proc will do, too.
+        // A process's directory in /proc is accepted too.
         Err(Errno::EBADF) => {
             let file = task::current().files().get(pidfd)?;
             let id = crate::fs::proc::process_of(&file).ok_or(Errno::EBADF)?;

@@ -1,4 +1,4 @@
-//! Ids of threads and processes, and other small calls.
+//! Ids of threads and processes, and other short calls.
 
 use crate::file::epoll;
 use crate::fs::proc::namespaces;
@@ -55,7 +55,7 @@ pub fn sys_personality(persona: u32) -> u32 {
 
 /// arch_prctl(2). EFAULT, EINVAL, EPERM.
 ///
-/// The GS base belongs to keel: setting it is refused.
+/// keel uses the GS base: setting it fails.
 pub fn sys_arch_prctl(code: u32, at: usize) -> Result<()> {
     const SET_GS: u32 = 0x1001;
     const SET_FS: u32 = 0x1002;
@@ -75,13 +75,13 @@ pub fn sys_arch_prctl(code: u32, at: usize) -> Result<()> {
         GET_GS => user::write(at, &0u64),
         SET_GS if at == 0 => Ok(()),
         SET_GS => Err(Errno::EINVAL),
-        // GET_CPUID returns its value: 1, CPUID works.
+        // ARCH_GET_CPUID returns 1: CPUID is enabled.
         GET_CPUID => Err(Errno::ENODEV),
         _ => Err(Errno::EINVAL),
     }
 }
 
-/// unshare(2): what is shared between threads. EINVAL, EPERM.
+/// unshare(2): unshares state of threads. EINVAL, EPERM.
 pub fn sys_unshare(flags: u64) -> Result<()> {
     use uapi::raw::general as g;
     const NAMESPACES: u64 = crate::task::namespaces::ALL_TYPES as u64;
@@ -125,11 +125,11 @@ pub fn sys_setns(fd: i32, kind: u32) -> Result<()> {
         }
         _ => return Err(Errno::EINVAL),
     };
-    // Nobody joins the user namespace that everybody is in.
+    // As on Linux, a process can't join its own user namespace.
     Err(if wanted & g::CLONE_NEWUSER != 0 { Errno::EINVAL } else { Errno::EPERM })
 }
 
-/// reboot(2): never, as the pod ends when its first program does. EINVAL, EPERM.
+/// reboot(2): always fails, because the pod ends with its first program. EINVAL, EPERM.
 pub fn sys_reboot(magic: u32, magic2: u32, _command: u32, _arg: usize) -> Result<()> {
     const MAGIC: u32 = 0xfee1_dead;
     const MAGICS: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
@@ -137,7 +137,7 @@ pub fn sys_reboot(magic: u32, magic2: u32, _command: u32, _arg: usize) -> Result
     if may && (magic != MAGIC || !MAGICS.contains(&magic2)) { Err(Errno::EINVAL) } else { Err(Errno::EPERM) }
 }
 
-/// kcmp(2). EBADF, EFAULT, EINVAL, ENOENT, ESRCH: pointers to what two processes have in common.
+/// kcmp(2): compares kernel objects of two processes by address. EBADF, EFAULT, EINVAL, ENOENT, ESRCH.
 pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Result<i32> {
     use alloc::rc::Rc;
     const FILE: i32 = 0;
@@ -170,7 +170,7 @@ pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Re
         FILES => order(address(&a.try_files()), address(&b.try_files())),
         FS => order(address(&a.try_fs()), address(&b.try_fs())),
         SIGHAND => order(Rc::as_ptr(&a.signals.actions()).addr(), Rc::as_ptr(&b.signals.actions()).addr()),
-        // I/O contexts are never shared: Linux makes one for those that ask for it (CLONE_IO).
+        // I/O contexts are never shared: Linux creates one only with CLONE_IO.
         IO => 0,
         SYSVSEM => order(address(&a.sem_undo.borrow()), address(&b.sem_undo.borrow())),
         EPOLL_TFD => {

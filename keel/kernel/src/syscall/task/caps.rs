@@ -9,8 +9,8 @@ const CAP_VERSION_1: u32 = 0x1998_0330;
 const CAP_VERSION_2: u32 = 0x2007_1026;
 const CAP_VERSION_3: u32 = 0x2008_0522;
 
-/// Checks the header of capget and capset: number of 32-bit groups, or `None` after the preferred
-/// version was written for a probe with an unknown one.
+/// Checks the header of capget and capset: returns the number of 32-bit groups, or `None` after writing the preferred
+/// version for an unknown one.
 fn cap_header(header: usize) -> Result<(usize, i32)> {
     let [version, pid] = user::read::<[u32; 2]>(header)?;
     match version {

@@ -1,4 +1,4 @@
-//! Running a program; execve(2).
+//! Executes a program; execve(2).
 
 use crate::fs;
 use crate::mm::Program;
@@ -16,25 +16,25 @@ use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::io::KernelDst;
 
-/// Bytes at the start of a file that tell what it is.
+/// Bytes at the start of a file that identify its format.
 const HEAD: usize = 256;
-/// Most interpreters of interpreters.
+/// Maximum depth of script interpreters.
 const MAX_SCRIPTS: usize = 5;
 /// Longest argument or environment string with its terminator: 32 pages.
 const MAX_STRING: usize = 32 * PAGE_SIZE;
-/// Room for strings that is there whatever the stack limit.
+/// Minimum room for strings, whatever the stack limit is.
 const MIN_STRINGS: u64 = 32 * PAGE_SIZE as u64;
-/// Most room for strings.
+/// Maximum room for strings.
 const MAX_STRINGS: u64 = 6 << 20;
 const PATH_MAX: usize = 4096;
 
-/// A program that is ready to replace the current one.
+/// A loaded program that is ready to replace the current one.
 struct Loaded {
     mm: Rc<Mm>,
     start: StartPoint,
     file: PathRef,
     cred: cred::AfterExec,
-    /// The program or its interpreter may be executed but not read: the process is not dumpable.
+    /// The program or its interpreter is executable but not readable: the process is not dumpable.
     unreadable: bool,
     comm: Vec<u8>,
 }
@@ -70,7 +70,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     let mut room = (stack_limit / 4).clamp(MIN_STRINGS, MAX_STRINGS) as usize;
     let argv = read_strings(argv, &mut room)?;
     let envp = read_strings(envp, &mut room)?;
-    // Absolute, or relative to the working directory: the path as given. Else by descriptor.
+    // The path as given if it is absolute or relative to the working directory, else /dev/fd/N.
     let shown = match (path.first(), dir) {
         (Some(b'/'), _) | (Some(_), g::AT_FDCWD) => path.clone(),
         (None, _) => alloc::format!("/dev/fd/{dir}").into_bytes(),
@@ -81,7 +81,7 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
         }
     };
     let me = current();
-    // An interpreter could not open a script by a descriptor that is closed by then.
+    // An interpreter could not open a script through a close-on-exec descriptor.
     let by_descriptor = path.first() != Some(&b'/') && dir != g::AT_FDCWD;
     let inaccessible = by_descriptor && me.files().close_on_exec_flag(dir).unwrap_or(false);
     let name = path.is_empty().then(|| file.place.name());
@@ -106,7 +106,7 @@ pub(crate) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], en
     Ok(())
 }
 
-/// Strings after which memory is looked at again.
+/// Number of strings between two checks of free memory.
 const STRINGS_AT_ONCE: usize = 64;
 
 /// Reads a null-terminated array of strings. E2BIG, EFAULT, ENOMEM.
@@ -135,8 +135,8 @@ fn read_strings(mut at: usize, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Follows the `#!` lines of an open program, and loads what they end at into a new address space. A program that
-/// is `inaccessible` after the call can't be a script.
+/// Follows the `#!` lines of an open program, and loads the final interpreter or program into a new address space. A
+/// script must not be `inaccessible` after the call.
 fn load(
     mut program: Rc<Program>,
     shown: &[u8],
@@ -148,7 +148,7 @@ fn load(
     let me = current();
     let mut filename = shown.to_vec();
     if argv.is_empty() {
-        // Programs may count on argv[0].
+        // Programs rely on argv[0].
         argv.push(Vec::new());
     }
     let mut depth = 0;
@@ -195,19 +195,19 @@ fn load(
     };
     let (mm, start) = oom::with_memory(|| Mm::exec(&request))?;
     mm.set_exe(program);
-    // The last step that may fail.
+    // The last step that can fail.
     me.unshare_files()?;
     let comm = shown.rsplit(|b| *b == b'/').next().unwrap_or(shown).to_vec();
     Ok(Loaded { mm, start, file, cred: after, unreadable: unreadable.get(), comm })
 }
 
-/// Interpreter and its one optional argument of a `#!` line (without the `#!`). ENOEXEC.
+/// Interpreter and its optional argument of a `#!` line (without the `#!`). ENOEXEC.
 fn parse_script(line: &[u8], whole_head: bool) -> Result<(&[u8], Option<&[u8]>)> {
     let is_blank = |b: &u8| matches!(b, b' ' | b'\t');
     let end = line.iter().position(|b| *b == b'\n' || *b == 0);
     let line = match end {
         Some(end) => &line[..end],
-        // Cut off: only an interpreter that certainly ends inside counts.
+        // Truncated: the interpreter's path must end within the buffer.
         None if whole_head => {
             let start = line.iter().position(|b| !is_blank(b)).ok_or(Errno::ENOEXEC)?;
             if !line[start..].iter().any(is_blank) {
@@ -237,7 +237,7 @@ fn trim(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// Ends all other threads and takes the process's id. EAGAIN if the process is being killed.
+/// Ends all other threads and takes over the process's id. EAGAIN if the process is being killed.
 fn de_thread(me: &Rc<Task>) -> Result<()> {
     let process = me.process();
     if process.signals.group_exit.get().is_some() {
@@ -277,7 +277,7 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     me.rseq.forget();
     me.user_dispatch.clear();
     me.clear_tid.set(0);
-    // Handlers are the old program's; ignored signals stay ignored. A copy if they were shared.
+    // Resets handlers; ignored signals stay ignored. Copies the actions if they are shared.
     let actions = me.signals.actions();
     let own = if Rc::strong_count(&actions) > 2 { actions.fork() } else { actions };
     own.reset_handlers();
@@ -306,12 +306,12 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     me.thread.reset_fpu();
     me.thread.set_fs_base(0);
     *frame = TrapFrame::new(new.start.instruction, new.start.stack);
-    // All of the frame changed: not the fast way back.
+    // The whole frame changed: do not use the fast return path.
     me.set_work();
 }
 
-/// Personality bit that 64-bit programs start without.
+/// Personality bit that is cleared for 64-bit programs.
 const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
-/// Those that programs which gain ids start without: that, `ADDR_NO_RANDOMIZE`, `MMAP_PAGE_ZERO` and
+/// Personality bits that are cleared for programs that gain ids: that one, `ADDR_NO_RANDOMIZE`, `MMAP_PAGE_ZERO` and
 /// `ADDR_COMPAT_LAYOUT`.
 const PERSONALITY_SECURE: u32 = READ_IMPLIES_EXEC | 0x0004_0000 | 0x0010_0000 | 0x0020_0000;

@@ -1,4 +1,4 @@
-//! The calls that futex(2) was split into: futex_waitv(2), futex_wait, futex_wake, futex_requeue.
+//! The futex2 calls: futex_waitv(2), futex_wait, futex_wake, futex_requeue.
 
 use crate::mm::user;
 use crate::task::futex;
@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Flags of a word: its size (32 bits only, as in Linux), and private.
+/// Flags of a word: its size (only 32 bits, as in Linux), and private.
 const SIZE_MASK: u32 = 3;
 const SIZE_U32: u32 = 2;
 const PRIVATE: u32 = g::FUTEX_PRIVATE_FLAG;
-/// Most words of a call.
+/// Maximum number of words of a call.
 const WAITV_MAX: u32 = 128;
 
 /// Whether a word is private. EINVAL.
@@ -53,7 +53,7 @@ fn read_waiters(at: usize, count: usize) -> Result<Vec<(usize, bool, u32)>> {
     Ok(waiters)
 }
 
-/// futex_waitv(2): the index of the word that was woken. EAGAIN, EFAULT, EINTR, EINVAL, ETIMEDOUT.
+/// futex_waitv(2): returns the index of the woken word. EAGAIN, EFAULT, EINTR, EINVAL, ETIMEDOUT.
 pub fn sys_futex_waitv(waiters: usize, count: u32, flags: u32, timeout: usize, clock: i32) -> Result<usize> {
     if flags != 0 || count == 0 || count > WAITV_MAX || waiters == 0 {
         return Err(Errno::EINVAL);
@@ -63,7 +63,7 @@ pub fn sys_futex_waitv(waiters: usize, count: u32, flags: u32, timeout: usize, c
     futex::wait_any(&waiters, deadline)
 }
 
-/// futex_wake: how many were woken. EFAULT, EINVAL.
+/// futex_wake: returns the number of woken waiters. EFAULT, EINVAL.
 pub fn sys_futex_wake(address: usize, mask: u64, count: i32, flags: u32) -> Result<usize> {
     let private = is_private(flags)?;
     let mask = word(mask)?;
@@ -82,7 +82,7 @@ pub fn sys_futex_wait(address: usize, value: u64, mask: u64, flags: u32, timeout
     futex::wait(address, private, value, mask, deadline)
 }
 
-/// futex_requeue: how many were woken or moved. EAGAIN, EFAULT, EINVAL.
+/// futex_requeue: returns the number of woken or requeued waiters. EAGAIN, EFAULT, EINVAL.
 pub fn sys_futex_requeue(waiters: usize, flags: u32, wake_count: i32, move_count: i32) -> Result<usize> {
     if flags != 0 || waiters == 0 {
         return Err(Errno::EINVAL);

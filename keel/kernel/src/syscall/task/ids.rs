@@ -1,4 +1,4 @@
-//! User and group ids, supplementary groups: the calls that read and change them.
+//! Calls that read and change user and group ids and supplementary groups.
 
 use crate::mm::user;
 use crate::task::cred::edit;
@@ -6,7 +6,7 @@ use crate::task::{self, securebits};
 use alloc::rc::Rc;
 use uapi::{Errno, Result, cap};
 
-/// Capabilities that go with the file system user id.
+/// Capabilities that depend on the file system user id.
 const FS_CAPS: u64 = 1 << cap::CHOWN
     | 1 << cap::DAC_OVERRIDE
     | 1 << cap::DAC_READ_SEARCH
@@ -16,7 +16,7 @@ const FS_CAPS: u64 = 1 << cap::CHOWN
     | 1 << cap::MKNOD
     | 1 << cap::MAC_OVERRIDE;
 
-/// `(uid_t) -1`: leave as it is.
+/// `(uid_t) -1`: leave unchanged.
 const KEEP: u32 = u32::MAX;
 
 /// getuid(2).
@@ -175,7 +175,7 @@ pub fn sys_getresgid(rgid: usize, egid: usize, sgid: usize) -> Result<()> {
     user::write(sgid, &cred.sgid)
 }
 
-/// setfsuid(2): the id before, whether it changed or not.
+/// setfsuid(2): returns the previous id in any case.
 pub fn sys_setfsuid(fsuid: u32) -> Result<u32> {
     let old = task::current().cred();
     if fsuid != KEEP && (old.capable(cap::SETUID) || [old.uid, old.euid, old.suid, old.fsuid].contains(&fsuid)) {
@@ -195,7 +195,7 @@ pub fn sys_setfsuid(fsuid: u32) -> Result<u32> {
     Ok(old.fsuid)
 }
 
-/// setfsgid(2): the id before, whether it changed or not.
+/// setfsgid(2): returns the previous id in any case.
 pub fn sys_setfsgid(fsgid: u32) -> Result<u32> {
     let old = task::current().cred();
     if fsgid != KEEP && (old.capable(cap::SETGID) || [old.gid, old.egid, old.sgid, old.fsgid].contains(&fsgid)) {
@@ -207,7 +207,7 @@ pub fn sys_setfsgid(fsgid: u32) -> Result<u32> {
     Ok(old.fsgid)
 }
 
-/// Most supplementary groups.
+/// Maximum number of supplementary groups.
 const NGROUPS_MAX: i32 = 65536;
 
 /// getgroups(2). EINVAL, EFAULT.

@@ -1,4 +1,4 @@
-//! Information about the system and its use: uname(2), sysinfo(2), getrusage(2), times(2).
+//! System information and resource usage: uname(2), sysinfo(2), getrusage(2), times(2).
 
 use crate::mm::user;
 use crate::sched::load;
@@ -28,13 +28,13 @@ pub fn sys_uname(at: usize) -> Result<()> {
     user::write_bytes(at, &out)
 }
 
-/// Part of a personality that names a system, and the one of 32-bit programs.
+/// Mask of the execution domain in a personality, and the one of 32-bit programs.
 const PER_MASK: u32 = 0xff;
 const PER_LINUX32: u32 = 8;
-/// Personality bit: the release looks like one of Linux 2.6.
+/// Personality bit: report a 2.6 release.
 const UNAME26: u32 = 0x0002_0000;
 
-/// A release as programs see it that know only Linux 2.6: 6.1.2-x is 2.6.61.2-x.
+/// The release with UNAME26, for programs that support only Linux 2.6: 6.1.2-x is 2.6.61.2-x.
 fn release_26(release: &[u8]) -> Vec<u8> {
     let mut dots = 0;
     let rest = release.iter().position(|b| {
@@ -75,7 +75,7 @@ pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
 /// sysinfo(2). EFAULT.
 pub fn sys_sysinfo(at: usize) -> Result<()> {
     let ram = hal::frame::ram_usage();
-    // What the pod may have, not what it was given so far.
+    // The pod's limit, not its current size.
     let used = ram.total.saturating_sub(ram.free);
     let mut words = [0u64; 14];
     words[0] = clock::boottime_ns() / SECOND;

@@ -16,15 +16,15 @@ use vfs::PathRef;
 use vfs::landlock::{Domain, Layer, Places, access};
 use vfs::{Attr, FileType};
 
-/// The interface that programs find: files, ports and scopes as of Linux 6.15.
+/// ABI version: files, ports and scopes of Linux 6.15.
 const VERSION: usize = 7;
-/// `LANDLOCK_CREATE_RULESET_VERSION`, and the fixes that came later (`_ERRATA`): TCP alone is meant by rules about ports, and
-/// threads of a process always reach each other.
+/// `LANDLOCK_CREATE_RULESET_VERSION`, and the errata bitmap (`_ERRATA`): port rules apply to TCP only, and threads of a
+/// process may always signal each other.
 const ASK_VERSION: u32 = 1;
 const ASK_ERRATA: u32 = 2;
 const ERRATA: usize = 0b11;
 
-/// Bytes of `struct landlock_ruleset_attr`, now and in its first version.
+/// Size of `struct landlock_ruleset_attr`, current and first version.
 const ATTR_SIZE: usize = 24;
 const FIRST_SIZE: usize = 8;
 
@@ -32,11 +32,11 @@ const FIRST_SIZE: usize = 8;
 const PATH_BENEATH: i32 = 1;
 const NET_PORT: i32 = 2;
 
-/// Flags of landlock_restrict_self(2): what is logged where there is an audit log. Here is none.
+/// Flags of landlock_restrict_self(2) for the audit log, which does not exist here.
 const LOG_SUBDOMAINS_OFF: u32 = 4;
 const LOG_FLAGS: u32 = 7;
 
-/// A ruleset that is being made.
+/// An unfinished ruleset.
 struct Ruleset {
     files: u64,
     ports: u64,
@@ -139,7 +139,7 @@ pub fn sys_landlock_add_rule(fd: i32, kind: i32, rule: usize, flags: u32) -> Res
     }
 }
 
-/// The place that a rule is about: in the tree. EBADF, EBADFD.
+/// The path of a rule. EBADF, EBADFD.
 fn place_of(fd: i32) -> Result<PathRef> {
     let place = descriptors::current_file_raw(fd)?.path.clone().ok_or(Errno::EBADFD)?;
     if place.is_deleted() && place.parent().is_none() { Err(Errno::EBADFD) } else { Ok(place) }

@@ -1,7 +1,7 @@
 //! Scheduling policies and priorities; sched(7).
 //!
-//! All threads share the processors fairly by their nice values. Real-time policies are kept and
-//! reported, for those who may set them, but do not change who runs.
+//! All threads share the processors fairly by their nice values. Real-time policies are stored and reported, with
+//! Linux's permission checks, but do not affect scheduling.
 
 use crate::mm::user;
 use crate::sched;
@@ -17,11 +17,11 @@ use vfs::memory::push;
 
 /// `SCHED_RESET_ON_FORK`.
 const RESET_ON_FORK: u32 = 0x4000_0000;
-/// What Linux gives threads of `SCHED_RR` in turn, `kernel.sched_rr_timeslice_ms`.
+/// Time slice of `SCHED_RR`, `kernel.sched_rr_timeslice_ms`.
 const RR_SLICE_NS: u64 = 100_000_000;
-/// Bytes of the first version of `struct sched_attr`.
+/// Size of the first version of `struct sched_attr`.
 const ATTR_SIZE: u32 = 48;
-/// Bytes of the version with the utilisation clamps.
+/// Size of the version with utilisation clamps.
 const ATTR_SIZE_NEW: u32 = 56;
 
 /// The thread to change. EPERM (keel's own process), ESRCH.
@@ -33,7 +33,7 @@ fn find(target: i32) -> Result<Rc<Task>> {
     }
 }
 
-/// How a thread is scheduled.
+/// Scheduling parameters of a thread.
 struct Seen {
     policy: u32,
     priority: u32,
@@ -41,7 +41,7 @@ struct Seen {
     affinity: u64,
 }
 
-/// How a thread, or keel's own process, is scheduled. ESRCH.
+/// Scheduling parameters of a thread, or of keel's own process. ESRCH.
 fn see(target: i32) -> Result<Seen> {
     if target == pid::INIT {
         return Ok(Seen { policy: g::SCHED_NORMAL, priority: 0, nice: 0, affinity: u64::MAX });
@@ -51,7 +51,7 @@ fn see(target: i32) -> Result<Seen> {
     Ok(Seen { policy, priority, nice: task.sched.nice.get(), affinity: task.sched.affinity.get() })
 }
 
-/// The same, for calls that know no negative ids. EINVAL, ESRCH.
+/// The same, for calls that reject negative ids. EINVAL, ESRCH.
 fn see_positive(target: i32) -> Result<Seen> {
     if target < 0 { Err(Errno::EINVAL) } else { see(target) }
 }
@@ -61,7 +61,7 @@ fn may_change(target: &Rc<Task>) -> bool {
     own.capable(cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid
 }
 
-/// SCHED_EXT: Linux returns its priority range even where it is not built in, as here.
+/// SCHED_EXT: Linux returns its priority range even if it is not built in, and so does keel.
 const SCHED_EXT: u32 = 7;
 
 /// Lowest and highest static priority of a policy. EINVAL.
@@ -305,7 +305,7 @@ pub fn sys_ioprio_get(which: i32, who: i32) -> Result<i32> {
     Ok(io_chosen(which, who)?.iter().map(|t| t.io_priority.get()).min().unwrap_or(0))
 }
 
-/// ioprio_set(2): kept, the host orders its requests itself. EINVAL, EPERM, ESRCH.
+/// ioprio_set(2): stored; the host schedules the I/O. EINVAL, EPERM, ESRCH.
 pub fn sys_ioprio_set(which: i32, who: i32, priority: i32) -> Result<()> {
     const CLASS_SHIFT: i32 = 13;
     const REAL_TIME: i32 = 1;

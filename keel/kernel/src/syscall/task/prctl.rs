@@ -101,7 +101,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_SET_SYSCALL_USER_DISPATCH => user_dispatch::set(arg2, arg3, arg4, arg5 as usize),
         p::PR_GET_TID_ADDRESS => user::write(at, &me.clear_tid.get()).map(|()| 0),
         p::PR_CAP_AMBIENT => ambient(&me, arg2, arg3, arg4 == 0 && arg5 == 0),
-        // There are no performance counters to switch.
+        // There are no performance counters to enable.
         p::PR_TASK_PERF_EVENTS_DISABLE | p::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
         p::PR_SET_MM => {
             check(arg5 == 0)?;
@@ -115,16 +115,16 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_SET_SPECULATION_CTRL => {
             check(arg4 == 0 && arg5 == 0)?;
             speculation(arg2)?;
-            // What the processor does is not a thread's to choose here.
+            // A thread can't change the processor's mitigations.
             Err(if arg2 == u64::from(p::PR_SPEC_L1D_FLUSH) { Errno::EPERM } else { Errno::ENXIO })
         }
-        // No Yama module: the allowed tracer has no effect.
+        // There is no Yama module: the permitted tracer has no effect.
         p::PR_SET_PTRACER => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }
 
-/// State of a kind of speculation: not under a thread's control. ENODEV.
+/// State of a speculation mitigation: not controllable per thread. ENODEV.
 fn speculation(kind: u64) -> Result<i32> {
     match u32::try_from(kind) {
         Ok(p::PR_SPEC_STORE_BYPASS | p::PR_SPEC_INDIRECT_BRANCH) => Ok(p::PR_SPEC_ENABLE as i32),
@@ -133,7 +133,7 @@ fn speculation(kind: u64) -> Result<i32> {
     }
 }
 
-/// Reads a name of at most `out.len()` bytes, which may lie at the end of mapped memory.
+/// Reads a name of at most `out.len()` bytes, which may end at the end of mapped memory.
 fn read_name(at: usize, out: &mut [u8]) -> Result<()> {
     for (i, byte) in out.iter_mut().enumerate() {
         match user::read::<u8>(at.wrapping_add(i))? {

@@ -1,4 +1,4 @@
-//! Arguments of system calls: which of them is what, and when its value is known.
+//! Prints arguments of system calls: their types, and when their values are known.
 
 use super::names::{self, flags, one, one_with_flags};
 use super::structures as s;
@@ -7,8 +7,8 @@ use alloc::string::String;
 use core::fmt::Write;
 use uapi::raw::{general as g, ioctl, prctl};
 
-/// Prints the arguments from number `from` on: as long as the call does not fill them (`result` is `None`:
-/// it has not run), or all. Returns the number of the next one.
+/// Prints the arguments from number `from` on: up to the first that the call fills if it has not run (`result` is
+/// `None`), or all. Returns the number of the next one.
 pub fn print(line: &mut String, call: &Call, args: &[u64; 6], from: usize, result: Option<isize>) -> usize {
     for (i, ((name, kind), value)) in call.args.iter().zip(args).enumerate().skip(from) {
         if result.is_none() && is_filled(call.name, name, *kind) {
@@ -26,7 +26,7 @@ pub fn print(line: &mut String, call: &Call, args: &[u64; 6], from: usize, resul
     call.args.len()
 }
 
-/// Whether an argument means nothing: the mode of a file that is not made, an unused argument of fcntl.
+/// Whether an argument is unused: the mode without O_CREAT, an unused argument of fcntl.
 fn leaves_out(call: &str, name: &str, args: &[u64; 6]) -> bool {
     let makes = |bits: u64| bits & u64::from(g::O_CREAT) != 0 || bits & 0o20_200_000 == 0o20_200_000;
     match (call, name) {
@@ -82,14 +82,14 @@ impl Argument<'_> {
         self.args.get(self.at + 1).copied().unwrap_or(0)
     }
 
-    /// Bytes or elements that the call gave; 0 before it ran and if it failed.
+    /// Number of bytes or elements that the call returned; 0 before it ran and if it failed.
     fn given(&self) -> usize {
         self.result.and_then(|r| usize::try_from(r).ok()).unwrap_or(0)
     }
 
     fn print(&self, line: &mut String) {
         let v = self.value;
-        // What a failed call should have filled is shown as an address.
+        // Output arguments of a failed call are printed as addresses.
         let failed = self.result.is_some_and(|r| r < 0) && is_filled(self.call, self.name, self.kind);
         if failed && !matches!(self.name, "fds" | "arg") {
             return s::pointer(line, v);
@@ -208,11 +208,11 @@ impl Argument<'_> {
         }
     }
 
-    /// What an address leads to.
+    /// The target of an address.
     fn structure(&self, line: &mut String) {
         let v = self.value;
         if v == 0 {
-            // Also what is no address but a number in an argument of many meanings.
+            // The argument may also be a number that is no address.
             return line.push_str(if matches!(self.name, "arg" | "arg2" | "arg3" | "arg4" | "arg5") {
                 "0"
             } else {

@@ -1,4 +1,4 @@
-//! Telling of system calls as they happen (`hull trace`), in the manner of strace(1).
+//! Prints system calls as they happen (`hull trace`), in the style of strace(1).
 
 mod arguments;
 mod names;
@@ -24,7 +24,7 @@ use uapi::raw::general;
 
 static ON: Global<Cell<bool>> = Global::new(Cell::new(false));
 
-/// What [`Trace`] asks for.
+/// Settings from [`Trace`].
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     calls: [u64; MAX_CALLS / 64],
@@ -53,21 +53,21 @@ static SETTINGS: Global<Cell<Settings>> = Global::new(Cell::new(Settings {
     string_limit: 32,
 }));
 
-/// A call that has begun.
+/// An unfinished call.
 struct Begun {
     tid: i32,
     name: &'static str,
     line: String,
-    /// Arguments that the line has.
+    /// Number of arguments printed so far.
     printed: usize,
-    /// There are arguments before and after.
+    /// There are more arguments.
     has_more: bool,
-    /// The line was printed unfinished, because another thread printed a line in between.
+    /// The line was printed as unfinished, because another thread printed a line in between.
     shown: bool,
 }
 
 static BEGUN: Global<RefCell<Vec<Begun>>> = Global::new(RefCell::new(Vec::new()));
-/// When the last line began.
+/// Time of the last line.
 static LAST: Global<Cell<u64>> = Global::new(Cell::new(0));
 
 /// Whether calls are traced.
@@ -76,7 +76,7 @@ pub fn is_on() -> bool {
     ON.get()
 }
 
-/// Starts telling (boot).
+/// Starts tracing (boot).
 pub fn turn_on(trace: &Trace) {
     task::exit::observe(task::exit::Observer { ended, pod_ends: summary::print });
     watch::Reason::new().keep();
@@ -96,17 +96,17 @@ pub fn turn_on(trace: &Trace) {
     ON.set(true);
 }
 
-/// Bytes of a string that are shown.
+/// Maximum number of bytes printed of a string.
 fn string_limit() -> usize {
     SETTINGS.get().string_limit
 }
 
 fn send(line: &str) {
-    // Errors of writing the trace are ignored.
+    // Ignore write errors.
     let _ = connector::call(Log { trace: true }, line.as_bytes(), &mut ());
 }
 
-/// Prints a line of thread `tid`; what other threads have begun is printed first.
+/// Prints a line of thread `tid`, after unfinished lines of other threads.
 fn print(tid: i32, line: &str) {
     loop {
         let other = BEGUN.borrow_mut().iter_mut().find(|b| b.tid != tid && !b.shown).map(|begun| {
@@ -123,7 +123,7 @@ fn print(tid: i32, line: &str) {
     send(line);
 }
 
-/// What every line begins with: the thread, and the time if it is wanted.
+/// Prefix of a line: the thread, and the time if requested.
 fn heading(tid: i32) -> String {
     let mut line = String::new();
     // Writing to a string can't fail, here and below.
@@ -159,7 +159,7 @@ pub fn run(frame: &mut TrapFrame, call: impl FnOnce(&mut TrapFrame) -> isize) ->
         begin(tid, number, &args);
     }
     if [general::__NR_exit, general::__NR_exit_group].contains(&(number as u32)) {
-        // These never come back; nothing may be left on the stack.
+        // These never return, so drop all handles on the stack.
         if settings.summary {
             summary::count(number, 0, 0);
         }
@@ -180,7 +180,7 @@ pub fn run(frame: &mut TrapFrame, call: impl FnOnce(&mut TrapFrame) -> isize) ->
     result
 }
 
-/// Begins the line of a call.
+/// Starts the line of a call.
 fn begin(tid: i32, number: u64, args: &[u64; 6]) {
     let mut line = heading(tid);
     let call = find(number);
@@ -201,7 +201,7 @@ fn begin(tid: i32, number: u64, args: &[u64; 6]) {
     begun.push(Begun { tid, name, line, printed, has_more, shown: false });
 }
 
-/// Ends the line of a call and prints it. `None`: the call does not come back.
+/// Completes the line of a call and prints it. `None`: the call does not return.
 fn finish(tid: i32, number: u64, args: &[u64; 6], result: Option<isize>, ns: u64) {
     let begun = {
         let mut all = BEGUN.borrow_mut();
@@ -235,7 +235,7 @@ fn finish(tid: i32, number: u64, args: &[u64; 6], result: Option<isize>, ns: u64
 
 /// The result of a call.
 fn outcome(line: &mut String, number: u64, result: Option<isize>) {
-    // What rt_sigreturn leaves in the register is no result of its own.
+    // The register after rt_sigreturn is not a result.
     let result = result.filter(|_| number != u64::from(general::__NR_rt_sigreturn));
     let _ = match result {
         None => write!(line, " = ?"),

@@ -7,12 +7,12 @@ use uapi::raw::{general as g, ioctl as i, net as n, prctl as p};
 /// Values with their names.
 pub type Names = &'static [(u64, &'static str)];
 
-/// A table of constants of one header by their own names.
+/// A table of constants with their names from one header.
 macro_rules! names {
     ($header:ident: $($name:ident)*) => { &[$(($header::$name as u32 as u64, stringify!($name))),*] };
 }
 
-/// A table of numbers that the headers at hand lack.
+/// A table of constants that the available headers lack.
 macro_rules! numbers {
     ($($name:ident = $value:literal),* $(,)?) => { &[$(($value, stringify!($name))),*] };
 }
@@ -56,7 +56,7 @@ pub const IOCTL: Names = names!(i: TCGETS TCSETS TCSETSW TCSETSF TCGETA TCSBRK T
 /// Flags of the calls that end in `at`.
 pub const AT: Names = names!(g: AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH
     AT_STATX_FORCE_SYNC AT_STATX_DONT_SYNC);
-/// Flags of faccessat2(2), whose first bit is another one.
+/// Flags of faccessat2(2), whose first bit differs.
 pub const ACCESS_AT: Names = &[(0x200, "AT_EACCESS"), (0x100, "AT_SYMLINK_NOFOLLOW"), (0x1000, "AT_EMPTY_PATH")];
 /// Fields of statx(2).
 pub const STATX: Names = names!(g: STATX_ALL STATX_BASIC_STATS STATX_TYPE STATX_MODE STATX_NLINK STATX_UID STATX_GID
@@ -79,13 +79,13 @@ pub const CLONE: Names = names!(g: CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND C
     CLONE_NEWNET CLONE_IO);
 /// Options of wait4(2) and waitid(2).
 pub const WAIT: Names = names!(g: WNOHANG WUNTRACED WEXITED WCONTINUED WNOWAIT __WNOTHREAD __WALL __WCLONE);
-/// What waitid(2) waits for.
+/// Id types of waitid(2).
 pub const WAITID: Names = names!(g: P_ALL P_PID P_PGID P_PIDFD);
 /// Operations of futex(2).
 pub const FUTEX: Names = names!(g: FUTEX_WAIT FUTEX_WAKE FUTEX_FD FUTEX_REQUEUE FUTEX_CMP_REQUEUE FUTEX_WAKE_OP
     FUTEX_LOCK_PI FUTEX_UNLOCK_PI FUTEX_TRYLOCK_PI FUTEX_WAIT_BITSET FUTEX_WAKE_BITSET FUTEX_WAIT_REQUEUE_PI
     FUTEX_CMP_REQUEUE_PI FUTEX_LOCK_PI2);
-/// Flags beside an operation of futex(2).
+/// Flags of futex(2) operations.
 pub const FUTEX_FLAGS: Names = &[(128, "FUTEX_PRIVATE_FLAG"), (256, "FUTEX_CLOCK_REALTIME")];
 /// Clocks.
 pub const CLOCK: Names = names!(g: CLOCK_REALTIME CLOCK_MONOTONIC CLOCK_PROCESS_CPUTIME_ID CLOCK_THREAD_CPUTIME_ID
@@ -130,7 +130,7 @@ pub const EPOLL_OP: Names = names!(g: EPOLL_CTL_ADD EPOLL_CTL_DEL EPOLL_CTL_MOD)
 /// Events of poll(2).
 pub const POLL: Names = names!(g: POLLIN POLLPRI POLLOUT POLLERR POLLHUP POLLNVAL POLLRDNORM POLLRDBAND POLLWRNORM
     POLLWRBAND POLLRDHUP);
-/// Flags of the calls that make descriptors.
+/// Flags of calls that create descriptors.
 pub const DESCRIPTOR: Names = &[(0o2000000, "O_CLOEXEC"), (0o4000, "O_NONBLOCK"), (0o40000, "O_DIRECT")];
 /// Flags of eventfd(2).
 pub const EVENTFD: Names = &[(0o2000000, "EFD_CLOEXEC"), (0o4000, "EFD_NONBLOCK"), (1, "EFD_SEMAPHORE")];
@@ -157,7 +157,7 @@ pub const FAMILY: Names = numbers!(
 );
 /// Types of sockets.
 pub const SOCKET: Names = numbers!(SOCK_STREAM = 1, SOCK_DGRAM = 2, SOCK_RAW = 3, SOCK_SEQPACKET = 5);
-/// Flags beside a type of sockets.
+/// Flags of socket types.
 pub const SOCKET_FLAGS: Names = &[(0o2000000, "SOCK_CLOEXEC"), (0o4000, "SOCK_NONBLOCK")];
 /// Levels of socket options.
 pub const LEVEL: Names = numbers!(SOL_IP = 0, SOL_SOCKET = 1, SOL_TCP = 6, SOL_UDP = 17, SOL_IPV6 = 41);
@@ -204,9 +204,9 @@ pub const SHUTDOWN: Names = numbers!(SHUT_RD = 0, SHUT_WR = 1, SHUT_RDWR = 2);
 /// Scheduling policies.
 pub const POLICY: Names =
     numbers!(SCHED_OTHER = 0, SCHED_FIFO = 1, SCHED_RR = 2, SCHED_BATCH = 3, SCHED_IDLE = 5, SCHED_DEADLINE = 6);
-/// Whose priority.
+/// Id types of getpriority(2).
 pub const PRIORITY: Names = numbers!(PRIO_PROCESS = 0, PRIO_PGRP = 1, PRIO_USER = 2);
-/// Whose usage.
+/// Targets of getrusage(2).
 pub const USAGE: Names = &[(0, "RUSAGE_SELF"), (0xffff_ffff, "RUSAGE_CHILDREN"), (1, "RUSAGE_THREAD")];
 /// Origins of signals.
 pub const ORIGIN: Names = &[
@@ -217,7 +217,7 @@ pub const ORIGIN: Names = &[
     (0xffff_fffb, "SI_SIGIO"),
     (0xffff_fffa, "SI_TKILL"),
 ];
-/// What happened to a child.
+/// States of a child.
 pub const CHILD: Names =
     numbers!(CLD_EXITED = 1, CLD_KILLED = 2, CLD_DUMPED = 3, CLD_TRAPPED = 4, CLD_STOPPED = 5, CLD_CONTINUED = 6);
 /// Events of inotify(7).
@@ -252,7 +252,7 @@ pub fn find(value: u64, names: Names) -> Option<&'static str> {
     names.iter().find(|(number, _)| *number == value).map(|(_, name)| *name)
 }
 
-/// A number by its name, else in hexadecimal.
+/// Prints a number by name, or in hexadecimal.
 pub fn one(line: &mut String, value: u64, names: Names) {
     // Writing to a string can't fail, here and below.
     let _ = match find(value, names) {
@@ -268,7 +268,7 @@ pub fn flags(line: &mut String, value: u64, names: Names) {
     }
 }
 
-/// A set of flags; whether anything was printed.
+/// Prints a set of flags; returns whether anything was printed.
 fn some_flags(line: &mut String, mut value: u64, names: Names) -> bool {
     let mut first = true;
     let mut separate = |line: &mut String| {
@@ -290,7 +290,7 @@ fn some_flags(line: &mut String, mut value: u64, names: Names) -> bool {
     !first
 }
 
-/// A number with flags beside it: `SOCK_STREAM|SOCK_CLOEXEC`.
+/// Prints a number with additional flags: `SOCK_STREAM|SOCK_CLOEXEC`.
 pub fn one_with_flags(line: &mut String, value: u64, names: Names, further: Names) {
     let mask = further.iter().fold(0, |mask, (flag, _)| mask | flag);
     one(line, value & !mask, names);
@@ -318,7 +318,7 @@ pub fn signal(line: &mut String, number: u64) {
     };
 }
 
-/// A set of signals: `[CHLD USR1]`, or `~[…]` if most are in it.
+/// Prints a set of signals: `[CHLD USR1]`, or `~[…]` if it contains most.
 pub fn signals(line: &mut String, set: u64) {
     let inverted = set.count_ones() > 32;
     line.push_str(if inverted { "~[" } else { "[" });

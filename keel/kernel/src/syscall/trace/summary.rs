@@ -1,4 +1,4 @@
-//! How often each call was made, and the table of it.
+//! Counts the calls and prints the table.
 
 use super::{SETTINGS, send};
 use crate::patch;
@@ -10,7 +10,7 @@ use core::cell::Cell;
 use core::fmt::Write;
 use hal::cell::Global;
 
-/// Figures of one call.
+/// Statistics of one call.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     calls: u64,
@@ -22,11 +22,11 @@ const NONE: Figures = Figures { calls: 0, errors: 0, ns: 0 };
 
 static FIGURES: Global<[Cell<Figures>; MAX_CALLS]> = Global::new([const { Cell::new(NONE) }; MAX_CALLS]);
 
-/// Adds a call that took `ns` from its entry to its result, waits included.
+/// Counts a call that took `ns` from entry to result, including waits.
 pub fn count(number: u64, result: isize, ns: u64) {
     let Some(cell) = FIGURES.get(number as usize) else { return };
     let figures = cell.get();
-    // A call that is repeated after a signal counts again, and its first try is no error.
+    // A restarted call counts again, and its first attempt is no error.
     let failed = (-511..0).contains(&result);
     cell.set(Figures {
         calls: figures.calls + 1,
@@ -35,7 +35,7 @@ pub fn count(number: u64, result: isize, ns: u64) {
     });
 }
 
-/// Prints the table, if it is wanted: the end of the pod.
+/// Prints the table, if requested, at the end of the pod.
 pub fn print() {
     if !SETTINGS.get().summary {
         return;
@@ -77,7 +77,7 @@ fn row(figures: &Figures, total_ns: u64, name: &str) -> String {
     )
 }
 
-/// How calls entered keel, and which of them it does not know.
+/// Statistics of call sites, and unsupported calls.
 fn sites() {
     let stats = patch::stats();
     send(&format!(

@@ -1,4 +1,4 @@
-//! What execve(2) does to credentials: capabilities(7), "Transformation of capabilities during execve()".
+//! Changes of credentials by execve(2): capabilities(7), "Transformation of capabilities during execve()".
 
 use super::{Cred, cap};
 use crate::task::{self, Task, securebits};
@@ -10,22 +10,22 @@ use vfs::capability::FileCapability;
 const S_ISUID: u32 = 0o4000;
 const S_ISGID_EXEC: u32 = 0o2010;
 
-/// Credentials of a program that is about to run.
+/// Credentials of the new program.
 pub(crate) struct AfterExec {
-    /// They.
+    /// The credentials.
     pub cred: Cred,
-    /// It must not trust its environment: `AT_SECURE`.
+    /// Secure-execution mode: `AT_SECURE`.
     pub secure: bool,
-    /// It gained ids or capabilities, so it starts with a plain personality(2).
+    /// It gained ids or capabilities, so its personality(2) is reset.
     pub gained: bool,
 }
 
-/// Capabilities that the file gives, `None` for most. EINVAL: its attribute is none.
+/// File capabilities, if any. EINVAL: malformed attribute.
 fn of_file(inode: &dyn Inode) -> Result<Option<FileCapability>> {
     inode.capability().map_or(Ok(None), |value| FileCapability::parse(&value))
 }
 
-/// Credentials after execve(2) of a file. EINVAL, EPERM: its capabilities can't be had.
+/// Credentials after execve(2) of a file. EINVAL, EPERM: its capabilities can't be granted.
 pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec> {
     let attr = inode.attr()?;
     let old = task.cred();
@@ -45,12 +45,12 @@ pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec
     if let Some(file) = file {
         effective = file.effective;
         new.cap_permitted = new.cap_bounding & file.permitted | new.cap_inheritable & file.inheritable;
-        // A program that does not know capabilities could not tell that it lacks some.
+        // A program that is not capability-aware could not detect missing capabilities.
         if effective && file.permitted & !new.cap_permitted != 0 {
             return Err(Errno::EPERM);
         }
     }
-    // A set-user-id program of root's that has capabilities of its own gets those only.
+    // A set-user-id-root program with file capabilities gets only those.
     let has_own = file.is_some() && new.uid != 0 && new.euid == 0;
     if !securebits::has(task, securebits::NOROOT) && !has_own {
         if new.uid == 0 || new.euid == 0 {
@@ -77,14 +77,14 @@ pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec
     Ok(AfterExec { cred: new, secure, gained: set_id || gained })
 }
 
-/// Whether a change of credentials hides the process from others of its user, and ends its PR_SET_PDEATHSIG.
+/// Whether a change of credentials makes the process undumpable, and clears its PR_SET_PDEATHSIG.
 pub(crate) fn hides(old: &Cred, new: &Cred) -> bool {
     (old.euid, old.egid, old.fsuid, old.fsgid) != (new.euid, new.egid, new.fsuid, new.fsgid)
         || new.cap_permitted & !old.cap_permitted != 0
 }
 
-/// Whether others could make a program that gains something do what they like: they trace it without CAP_SYS_PTRACE, or
-/// share its root and working directory; execve(2).
+/// Whether another process could control a program that gains privileges: it traces it without CAP_SYS_PTRACE, or
+/// shares its root and working directory; execve(2).
 fn is_watched(task: &Rc<Task>) -> bool {
     let tracer = if task.traced.is_attached() { task::pid::find_process(task.traced.tracer_pid()) } else { None };
     if task.traced.is_attached()

@@ -1,4 +1,4 @@
-//! Registers of a stopped thread, as tracers see and change them.
+//! Registers of a stopped thread, as tracers read and change them.
 
 use super::stops::{Kind, Stop};
 use crate::mm::user;
@@ -13,14 +13,14 @@ use uapi::{Errno, Result};
 /// Code and data selectors that programs see.
 const USER_CS: u64 = 0x33;
 const USER_SS: u64 = 0x2b;
-/// I/O privilege is keel's business; programs of Linux have none.
+/// IOPL is reserved for keel; Linux programs have 0.
 const IOPL: u64 = 0x3000;
 /// Flags that a tracer may change: CF, PF, AF, ZF, SF, TF, DF, OF, RF, AC.
 const CHANGEABLE_FLAGS: u64 = 0x5_0dd5;
 
 /// `struct user_regs_struct`.
 pub(super) type Registers = [u64; 27];
-/// Places in it.
+/// Indices of registers.
 pub(super) const RAX: usize = 10;
 pub(super) const ORIG_RAX: usize = 15;
 pub(super) const RIP: usize = 16;
@@ -31,7 +31,7 @@ const SS: usize = 20;
 const FS_BASE: usize = 21;
 const GS_BASE: usize = 22;
 const DS: usize = 23;
-/// First address that no program of Linux can have.
+/// First address above the user address space of Linux.
 const LINUX_TOP: u64 = 0x7fff_ffff_f000;
 
 /// Register sets, and the sizes of their items.
@@ -40,22 +40,22 @@ const NT_PRFPREG: usize = 2;
 const NT_X86_XSTATE: usize = 0x202;
 const ITEM: usize = 8;
 
-/// `sizeof(struct user_fpregs_struct)`, the legacy region of an XSAVE image; what of it means something.
+/// `sizeof(struct user_fpregs_struct)`, the legacy region of an XSAVE image; and its used part.
 pub(super) const LEGACY_LEN: usize = 512;
 const LEGACY_USED: usize = 416;
-/// Place of XCR0 in the image that tracers get.
+/// Offset of XCR0 in the image for tracers.
 const SOFTWARE_XCR0: usize = 464;
-/// XSAVE header: the components that the image has, and its end.
+/// XSAVE header: offset of its component bitmap, and its end.
 const HEADER: usize = 512;
 const HEADER_END: usize = 576;
 const MXCSR: usize = 24;
 const MXCSR_RESERVED: u32 = 0xffff_0000;
 
-/// The kernel's `struct user`: its size, and where the debug registers lie in it.
+/// The kernel's `struct user`: its size, and the offset of the debug registers.
 const USER_LEN: usize = 928;
 const DEBUG_REGISTERS: core::ops::Range<usize> = 848..912;
 
-/// The registers as a program has them. `number`: of the system call that they belong to.
+/// The registers as a program sees them. `number`: of the current system call.
 pub(super) fn registers(me: &Task, f: &TrapFrame, kind: Kind, number: Option<u64>) -> Registers {
     let mut rax = f.rax;
     if matches!(kind, Kind::Entry | Kind::Filter) {
@@ -93,7 +93,7 @@ pub(super) fn registers(me: &Task, f: &TrapFrame, kind: Kind, number: Option<u64
     ]
 }
 
-/// What a tracer made of the registers; the instruction pointer only if it is another one now.
+/// Applies the tracer's changes to the registers; the instruction pointer only if it differs.
 pub(super) fn put_registers(me: &Rc<Task>, f: &mut TrapFrame, new: &Registers, old: &Registers, kind: Kind) {
     let [r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, ..] = *new;
     (f.r15, f.r14, f.r13, f.r12, f.rbp, f.rbx, f.r11, f.r10) = (r15, r14, r13, r12, rbp, rbx, r11, r10);
@@ -110,11 +110,11 @@ pub(super) fn put_registers(me: &Rc<Task>, f: &mut TrapFrame, new: &Registers, o
         me.thread.set_fs_base(new[FS_BASE]);
     }
     crate::signal::selectors::check(me, new[CS] as u16, new[SS] as u16);
-    // More than rax: not the fast way back.
+    // More than rax changed: do not use the fast return path.
     f.set_replaced();
 }
 
-/// PTRACE_PEEKUSER: a word of `struct user`: the registers come first, the rest is not kept. EIO.
+/// PTRACE_PEEKUSER: a word of `struct user`: the registers come first; the rest is not stored. EIO.
 pub(super) fn peek_user(stop: &Stop, offset: usize) -> Result<u64> {
     if !offset.is_multiple_of(ITEM) || offset >= USER_LEN {
         return Err(Errno::EIO);
@@ -132,7 +132,7 @@ fn check(registers: &Registers) -> Result<()> {
     if bad { Err(Errno::EIO) } else { Ok(()) }
 }
 
-/// PTRACE_POKEUSER. EIO, ENOSPC: there is no debug register to be had.
+/// PTRACE_POKEUSER. EIO; ENOSPC: debug registers are not supported.
 pub(super) fn poke_user(stop: &mut Stop, offset: usize, value: u64) -> Result<()> {
     if DEBUG_REGISTERS.contains(&offset) && offset.is_multiple_of(ITEM) {
         return if value == 0 { Ok(()) } else { Err(Errno::ENOSPC) };
@@ -155,7 +155,7 @@ pub(super) fn set_registers(task: &Task, registers: Registers) -> Result<()> {
     })
 }
 
-/// The extended registers as an XSAVE image with XCR0 in it. ESRCH, ENOMEM.
+/// The extended registers as an XSAVE image that includes XCR0. ESRCH, ENOMEM.
 fn extended(task: &Task) -> Result<Vec<u8>> {
     if let Some(image) = task.traced.with_stop(|stop| stop.extended.clone())? {
         return Ok(image);

@@ -51,7 +51,7 @@ pub fn sys_ptrace(request: u64, target: i32, address: usize, data: usize) -> Res
     let me = current();
     if request == TRACEME {
         let parent = me.process().parent().ok_or(Errno::EPERM)?;
-        // Keel, as the parent of the first program and of orphans, would never let anybody go on.
+        // keel, the parent of the first program and of orphans, would never resume a tracee.
         if me.traced.is_attached() || parent.pid() == pid::INIT {
             return Err(Errno::EPERM);
         }
@@ -98,7 +98,7 @@ fn start(me: &Rc<Task>, task: &Rc<Task>, seize: bool, address: usize, options: u
     }
     attach(task, me.process(), if seize { options as u32 } else { 0 }, seize);
     if task.process().signals.stopped_by.get() != 0 {
-        // It stops for its tracer instead.
+        // It enters a ptrace stop instead.
         crate::sched::resume(&task.sched);
     }
     if !seize {
@@ -107,7 +107,7 @@ fn start(me: &Rc<Task>, task: &Rc<Task>, seize: bool, address: usize, options: u
     Ok(0)
 }
 
-/// Signal number of a request that lets a thread go on. EIO.
+/// Signal number of a request that resumes a thread. EIO.
 fn signal_of(data: usize) -> Result<i32> {
     if data <= MAX_SIGNAL as usize { Ok(data as i32) } else { Err(Errno::EIO) }
 }

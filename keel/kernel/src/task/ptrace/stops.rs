@@ -1,4 +1,4 @@
-//! Where traced threads stop: at signals, system calls, events and after single steps.
+//! Stops of traced threads: at signals, system calls, events and after single steps.
 
 use super::registers::{self, ORIG_RAX, RAX, RIP, RSP, Registers};
 use super::{TRACEEXEC, TRACEEXIT, TRACESECCOMP, TRACESYSGOOD, TRACEVFORKDONE, Traced, tell};
@@ -12,7 +12,7 @@ use hal::trap::TrapFrame;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Events, as the byte above the signal of a status.
+/// Events, in the byte above the signal of a status.
 pub(super) const EVENT_FORK: i32 = 1;
 pub(super) const EVENT_VFORK: i32 = 2;
 pub(super) const EVENT_CLONE: i32 = 3;
@@ -23,17 +23,17 @@ const EVENT_SECCOMP: i32 = 7;
 const EVENT_STOP: i32 = 128;
 
 const SIGTRAP: i32 = g::SIGTRAP as i32;
-/// `si_code`: a step over a system call.
+/// `si_code` of a step over a system call.
 const TRAP_BRKPT: i32 = 1;
 
-/// Where a thread stopped.
+/// Kind of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Before a system call.
     Entry,
-    /// Before one that a filter leaves to the tracer.
+    /// Before a call for which a filter returned SECCOMP_RET_TRACE.
     Filter,
-    /// After one.
+    /// After a system call.
     Exit,
     /// Before a signal is delivered.
     Signal,
@@ -50,13 +50,13 @@ pub(super) struct Stop {
     pub info: SigInfo,
     pub message: u64,
     pub registers: Registers,
-    /// The general registers were changed.
+    /// The tracer changed general registers.
     pub changed: bool,
-    /// Extended registers that the tracer has set: an XSAVE image.
+    /// Extended registers set by the tracer: an XSAVE image.
     pub extended: Option<Vec<u8>>,
-    /// PTRACE_LISTEN: goes on to stop at the next SIGCONT.
+    /// PTRACE_LISTEN: stays stopped until the next SIGCONT.
     pub listens: bool,
-    /// SIGCONT came while the tracer did not listen yet.
+    /// SIGCONT came before PTRACE_LISTEN.
     pub continued: bool,
     pub resumed: bool,
     /// Signal to be delivered.
@@ -64,7 +64,7 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// A stop of the whole process, or one that the tracer asked for.
+    /// A group stop, or a stop requested by the tracer.
     fn is_event_stop(&self) -> bool {
         self.status >> 8 == EVENT_STOP
     }
@@ -77,19 +77,19 @@ struct Resumed {
     info: SigInfo,
     /// The call's number, which the tracer may have changed.
     number: Option<u64>,
-    /// It has changed registers.
+    /// Whether it changed registers.
     changed: bool,
     result: u64,
 }
 
 impl Traced {
-    /// Calls `f` on the stop. ESRCH: the thread does not stand still.
+    /// Calls `f` on the stop. ESRCH: the thread is not stopped.
     pub(super) fn with_stop<R>(&self, f: impl FnOnce(&mut Stop) -> R) -> Result<R> {
         self.inner.borrow_mut().stop.as_mut().map(f).ok_or(Errno::ESRCH)
     }
 }
 
-/// Stops the current thread. `number`: of the call that it is in.
+/// Stops the current thread. `number`: of its current call.
 fn stop_here(
     frame: &mut TrapFrame,
     kind: Kind,
@@ -119,7 +119,7 @@ fn stop_here(
     // At its end a thread counts as killed.
     let interrupt = if status >> 8 == EVENT_EXIT { Interrupt::Never } else { Interrupt::ByKill };
     let resumed = || me.traced.inner.borrow().stop.as_ref().is_none_or(|stop| stop.resumed);
-    // Who is killed goes on, to its end.
+    // A killed thread continues to its end.
     let _ = park(None, interrupt, || resumed().then_some(()));
     let Some(stop) = me.traced.inner.borrow_mut().stop.take() else {
         return Resumed { signal: 0, info, number, changed: false, result: frame.result() };
@@ -131,7 +131,7 @@ fn stop_here(
         hal::fpu::load(frame, image);
     }
     if me.try_mm().is_some_and(|mm| mm.shows_plain_text()) {
-        // Out of a trampoline, so that it meets all breakpoints.
+        // Resume at the original address, not in a trampoline, so that all breakpoints are hit.
         frame.set_instruction_pointer(patch::program_address(frame.instruction_pointer()));
     }
     if stop.changed || stop.extended.is_some() || me.traced.stepping.get() {
@@ -163,7 +163,7 @@ fn call_stop(frame: &mut TrapFrame, kind: Kind, number: u64) -> u64 {
     resumed.number.unwrap_or(u64::MAX)
 }
 
-/// Before a call: its number, which the tracer may have changed.
+/// Before a call: returns its number, which the tracer may have changed.
 pub fn entering(frame: &mut TrapFrame, number: u64) -> u64 {
     if stops_at_calls() { call_stop(frame, Kind::Entry, number) } else { number }
 }
@@ -173,14 +173,14 @@ pub fn leaving(frame: &mut TrapFrame, number: u64) {
     if stops_at_calls() {
         call_stop(frame, Kind::Exit, number);
     } else if with_current(|me| me.traced.stepping.get()) {
-        // The call was the step.
+        // The call was the single step.
         let here = patch::program_address(frame.instruction_pointer());
         send::force(&current(), SigInfo::fault(g::SIGTRAP, TRAP_BRKPT, here));
     }
 }
 
-/// A filter leaves a call to the tracer, with `data`: the call's number, or its result if it shall not be made.
-/// `None`: no tracer requested the event.
+/// SECCOMP_RET_TRACE with `data`: returns the call's number, or its result if the tracer cancelled it. `None`: no
+/// tracer requested the event.
 pub fn filtered(frame: &mut TrapFrame, number: u64, data: u32) -> Option<core::result::Result<u64, u64>> {
     if !with_current(|me| me.traced.option(TRACESECCOMP)) {
         return None;
@@ -191,7 +191,7 @@ pub fn filtered(frame: &mut TrapFrame, number: u64, data: u32) -> Option<core::r
     Some(resumed.number.ok_or(resumed.result))
 }
 
-/// On the way back to the program: it shall run one instruction only, if the tracer wants that.
+/// On the return to the program: sets TF if the tracer requested a single step.
 #[inline(always)]
 pub fn arm(frame: &mut TrapFrame) {
     if with_current(|me| me.traced.stepping.get()) {
@@ -199,19 +199,19 @@ pub fn arm(frame: &mut TrapFrame) {
     }
 }
 
-/// A step is over, one way or another.
+/// Ends a single step.
 fn disarm(me: &Task, frame: &mut TrapFrame) {
     if me.traced.stepping.take() {
         clear_step(frame);
     }
 }
 
-/// Makes registers those of a thread that is not stepped through.
+/// Clears TF of a thread that is not single-stepped.
 pub fn clear_step(frame: &mut TrapFrame) {
     frame.set_stepped(false);
 }
 
-/// A signal handler begins instead of the instruction that was to be stepped over.
+/// A signal handler is entered instead of the instruction to step over.
 pub fn handler_entered(frame: &mut TrapFrame) {
     if with_current(|me| me.traced.stepping.get()) {
         let me = current();
@@ -231,8 +231,8 @@ pub fn interrupted(frame: &mut TrapFrame, call: Option<u64>) -> Option<Option<u6
     resumed.changed.then_some(resumed.number)
 }
 
-/// A signal is about to be delivered: what becomes of it. `call`: the number of the call whose result is in the frame.
-/// The second result is there if the tracer has changed registers: the call that they belong to now.
+/// Before a signal is delivered: returns the signal after the tracer's changes. `call`: the number of the call whose
+/// result is in the frame. The second result is set if the tracer changed registers: the call that they now belong to.
 pub fn delivering(frame: &mut TrapFrame, info: SigInfo, call: Option<u64>) -> (Option<SigInfo>, Option<Option<u64>>) {
     let resumed = stop_here(frame, Kind::Signal, info.signo, info, 0, call);
     let info = match resumed.signal {
@@ -243,7 +243,7 @@ pub fn delivering(frame: &mut TrapFrame, info: SigInfo, call: Option<u64>) -> (O
     (info, resumed.changed.then_some(resumed.number))
 }
 
-/// A signal would stop the thread: it stops for its tracer.
+/// A stop signal: the thread enters a group stop for its tracer.
 pub fn group_stop(frame: &mut TrapFrame, signal: u32) {
     let seized = with_current(|me| me.traced.inner.borrow().seized);
     let status = if seized { signal as i32 | EVENT_STOP << 8 } else { signal as i32 };
@@ -251,7 +251,7 @@ pub fn group_stop(frame: &mut TrapFrame, signal: u32) {
     stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), 0, None);
 }
 
-/// SIGCONT was sent to a thread: one in a group stop notifies its tracer, as soon as that listens (PTRACE_LISTEN).
+/// SIGCONT was sent to a thread: in a group stop it notifies its tracer, as soon as that uses PTRACE_LISTEN.
 pub fn continued(task: &Rc<Task>) {
     task.traced.left_stop.set(false);
     let mut inner = task.traced.inner.borrow_mut();
@@ -263,7 +263,7 @@ pub fn continued(task: &Rc<Task>) {
     }
 }
 
-/// The tracer listens from now on. EIO: the thread stopped for another reason; ESRCH.
+/// PTRACE_LISTEN. EIO: the thread is in another stop; ESRCH.
 pub(super) fn listen(task: &Rc<Task>) -> Result<()> {
     let continued = task.traced.with_stop(|stop| {
         if !stop.is_event_stop() {
@@ -293,7 +293,7 @@ fn event(frame: &mut TrapFrame, event: i32, message: u64, number: Option<u64>) {
     stop_here(frame, Kind::Event, status, SigInfo::new(g::SIGTRAP, status), message, number);
 }
 
-/// The creator of a thread stops.
+/// Stops the creator of a thread: PTRACE_EVENT_FORK and the like.
 pub fn create_stop(frame: &mut TrapFrame, which: Option<i32>, child: i32) {
     if let Some(which) = which {
         let number = frame.number();
@@ -332,7 +332,7 @@ pub fn ending(status: i32) {
     }
 }
 
-/// `struct ptrace_syscall_info` of a stop, and its bytes that mean something.
+/// `struct ptrace_syscall_info` of a stop, and its valid size.
 pub(super) fn call_info(stop: &Stop) -> ([u64; 11], usize) {
     let r = &stop.registers;
     let (mut info, op, len) = ([0; 11], stop.kind, 24);

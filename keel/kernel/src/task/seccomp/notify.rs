@@ -1,7 +1,7 @@
 //! Calls that a supervisor process handles, seccomp_unotify(2).
 //!
-//! A filter may have one [`Listener`], which is a file. A thread whose call the filter leaves to it puts a
-//! [`Notification`] there and waits. The supervisor takes notifications by ioctl(2) and answers them by their ids.
+//! A filter may have one [`Listener`], which is a file. A thread whose filter returned SECCOMP_RET_USER_NOTIF queues a
+//! [`Notification`] there and waits. The supervisor receives notifications by ioctl(2) and answers them by id.
 
 use crate::file::{self, File, FileOps, Queues};
 use crate::mm::user;
@@ -23,7 +23,7 @@ use vfs::Attr;
 const RECV: u32 = 0xc050_2100;
 const SEND: u32 = 0xc018_2101;
 const ID_VALID: u32 = 0x4008_2102;
-/// The same as it was defined at first, with the wrong direction.
+/// The original definition, with the wrong direction.
 const ID_VALID_OLD: u32 = 0x8008_2102;
 const ADDFD: u32 = 0x4018_2103;
 const SET_FLAGS: u32 = 0x4008_2104;
@@ -37,23 +37,23 @@ const NOTIFICATION_LEN: usize = 16 + DATA_LEN;
 /// Bytes of `struct seccomp_notif_addfd`.
 const ADDFD_LEN: usize = 24;
 
-/// Flag of an answer: the call goes on (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`).
+/// Flag of an answer: make the call (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`).
 const CONTINUE: u32 = 1;
-/// Flags of a descriptor for the caller: which one it gets; it is the answer as well.
+/// Flags of ADDFD: use this number; and answer the call with it.
 const ADDFD_SETFD: u32 = 1;
 const ADDFD_SEND: u32 = 2;
-/// Flag of a listener: wakes happen on the same processor. A hint.
+/// Flag of a listener: wake on the same processor. A hint.
 const SYNC_WAKE_UP: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// To be taken.
+    /// Not received yet.
     New,
-    /// The supervisor has it.
+    /// Received by the supervisor.
     Taken,
-    /// Result of the call.
+    /// Answered with this result.
     Answered(i64),
-    /// The call shall be made.
+    /// The call must be made.
     Passed,
 }
 
@@ -81,20 +81,20 @@ pub(super) struct Listener {
     next_id: Cell<u64>,
     /// The listener is closed.
     closed: Cell<bool>,
-    /// No thread has the filter any more.
+    /// No thread uses the filter any more.
     orphaned: Cell<bool>,
-    /// Once taken, a notification is interrupted by nothing but the thread's end.
+    /// After it was received, only a fatal signal interrupts the wait.
     wait_killable: bool,
     changed: Rc<WaitQueue>,
 }
 
-/// What becomes of a call.
+/// Outcome of a notification.
 pub(super) enum Outcome {
-    /// It is made.
+    /// Make the call.
     Pass,
-    /// It is not; its result.
+    /// Return this result.
     Result(i64),
-    /// It is repeated, or interrupted, as the signal wants that came.
+    /// Interrupted by a signal: restart the call or fail with EINTR.
     Interrupted,
 }
 
@@ -102,7 +102,7 @@ impl Listener {
     pub(super) fn new(wait_killable: bool) -> Rc<Self> {
         Rc::new(Self {
             waiting: RefCell::default(),
-            // Linux begins anywhere.
+            // Linux starts with a random id.
             next_id: Cell::new(hal::clock::monotonic_ns()),
             closed: Cell::new(false),
             orphaned: Cell::new(false),
@@ -111,23 +111,23 @@ impl Listener {
         })
     }
 
-    /// A descriptor of it for the current process. EMFILE.
+    /// Installs a descriptor of it in the current process. EMFILE.
     pub(super) fn install(self: &Rc<Self>) -> Result<i32> {
         descriptors::install(File::new(Rc::new(ListenerFile(self.clone())), g::O_RDWR, None), g::O_CLOEXEC)
     }
 
-    /// There is a listener.
+    /// Whether it is open.
     pub(super) fn is_open(&self) -> bool {
         !self.closed.get()
     }
 
-    /// No thread has the filter any more.
+    /// No thread uses the filter any more.
     pub(super) fn orphan(&self) {
         self.orphaned.set(true);
         self.changed.wake_all();
     }
 
-    /// Asks for the current thread's call.
+    /// Queues the current thread's call and waits.
     pub(super) fn ask(&self, call: [u8; DATA_LEN]) -> Outcome {
         if self.closed.get() {
             return Outcome::Result(-i64::from(Errno::ENOSYS.code()));
@@ -164,7 +164,7 @@ impl Listener {
         self.waiting.borrow().iter().find(|n| n.id == id).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// Like [`Listener::find`], if the supervisor has it and has not answered. ENOENT, EINPROGRESS.
+    /// Like [`Listener::find`]; the notification must have been received and not answered. ENOENT, EINPROGRESS.
     fn find_taken(&self, id: u64) -> Result<Rc<Notification>> {
         let found = self.find(id)?;
         if found.state.get() == State::Taken { Ok(found) } else { Err(Errno::EINPROGRESS) }
@@ -174,7 +174,7 @@ impl Listener {
         self.waiting.borrow().iter().find(|n| n.state.get() == State::New).cloned()
     }
 
-    /// The next notification, to `at`. EFAULT, EINVAL, ENOTCONN, ERESTARTSYS.
+    /// Writes the next notification to `at`. EFAULT, EINVAL, ENOTCONN, ERESTARTSYS.
     fn receive(&self, at: usize) -> Result<()> {
         let mut bytes = [0; NOTIFICATION_LEN];
         user::read_bytes(at, &mut bytes)?;
@@ -192,7 +192,7 @@ impl Listener {
         bytes[8..12].copy_from_slice(&found.task.tid().to_le_bytes());
         bytes[16..].copy_from_slice(&found.call);
         user::write_bytes(at, &bytes).inspect_err(|_| {
-            // It is not lost.
+            // Requeue it.
             if found.state.get() == State::Taken {
                 found.become_(State::New);
                 self.changed.wake_all();
@@ -218,7 +218,8 @@ impl Listener {
         self.find_taken(id).map(|_| ()).map_err(|_| Errno::ENOENT)
     }
 
-    /// Gives the caller a descriptor: its number there. EBADF, EFAULT, EINPROGRESS, EINVAL, EMFILE, ENOENT, ESRCH.
+    /// Installs a descriptor in the caller; returns its number. EBADF, EFAULT, EINPROGRESS, EINVAL, EMFILE, ENOENT,
+    /// ESRCH.
     fn add_descriptor(&self, at: usize, size: usize) -> Result<i32> {
         if !(ADDFD_LEN..abi::layout::PAGE_SIZE).contains(&size) {
             return Err(Errno::EINVAL);

@@ -15,7 +15,7 @@ use vfs::{Attr, FileType, Inode};
 
 /// `f_type` of devpts.
 const DEVPTS_MAGIC: u64 = 0x1cd1;
-/// Group of terminals, and what it may: write(1).
+/// Group and mode of terminals, for write(1).
 const TTY_GROUP: u32 = 5;
 const MODE: u32 = 0o020620;
 /// The first slave's inode number; 1 is the directory, 2 `ptmx`.
@@ -50,7 +50,7 @@ impl SynthDir for Directory {
     }
 }
 
-/// A file of the directory.
+/// A file in the directory.
 pub struct PtsNode(Cell<Attr>);
 
 impl PtsNode {
@@ -75,7 +75,7 @@ impl PtsNode {
         })))
     }
 
-    /// That of a slave.
+    /// The file of a slave.
     pub fn slave(index: u32, uid: u32) -> Rc<Self> {
         Self::new(FIRST_INO + u64::from(index), MODE, makedev(MAJOR, index), uid, TTY_GROUP)
     }

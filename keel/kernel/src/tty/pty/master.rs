@@ -1,4 +1,4 @@
-//! The master's end.
+//! The master side.
 
 use super::pair::READY;
 use super::{Pair, open_slave};
@@ -31,7 +31,7 @@ pub fn open_master(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<
 }
 
 impl Master {
-    /// A byte that precedes the data in packet mode, if there is one: a status alone, or 0.
+    /// The first byte of a read in packet mode, if there is one: the status bits, or 0.
     fn packet_head(&self) -> Option<u8> {
         self.pair.packet.get().then(|| self.pair.status.take())
     }
@@ -43,7 +43,7 @@ impl Master {
     fn open_peer(&self, flags: usize) -> Result<usize> {
         let flags = flags as u32;
         let name = alloc::format!("/dev/pts/{}", self.pair.index);
-        // A program that changed its root sees no such name; the descriptor works all the same.
+        // After a chroot the name may not exist; the descriptor works anyway.
         let place = crate::task::path::Caller::current().resolve(g::AT_FDCWD, name.as_bytes(), true).ok();
         let file = open_slave(self.pair.index, flags, place)?;
         descriptors::install(file, flags).map(|fd| fd as usize)

@@ -1,4 +1,4 @@
-//! What the two ends share.
+//! State shared by master and slave.
 
 use super::devpts::PtsNode;
 use super::slave::Slave;
@@ -15,11 +15,11 @@ use keel_core::tty::{CAPACITY, Event, Line, SIZE};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Most pseudo-terminals, as `/proc/sys/kernel/pty/max` has it.
+/// Maximum number of pseudo-terminals, as in `/proc/sys/kernel/pty/max`.
 const MAX_PAIRS: usize = 4096;
-/// Bytes that lie ready for a reader at either end, as Linux's line disciplines hold them.
+/// Bytes that a reader can get at either side, as the buffer of Linux's line discipline.
 pub const READY: usize = CAPACITY - 1;
-/// Bytes on the way behind them, as Linux's buffers between the ends hold in small writes.
+/// Bytes buffered behind them, as in Linux's tty buffers with small writes.
 const ON_THE_WAY: usize = 16 << 10;
 
 static PAIRS: Global<RefCell<Vec<Option<Rc<Pair>>>>> = Global::new(RefCell::new(Vec::new()));
@@ -30,23 +30,23 @@ pub struct Pair {
     pub index: u32,
     /// Line discipline of the slave.
     pub line: RefCell<Line>,
-    /// What the master will read: the first [`READY`] bytes lie ready, the others are on the way.
+    /// Input of the master: the first [`READY`] bytes are readable, the others are buffered.
     pub output: RefCell<VecDeque<u8>>,
-    /// What was typed while the line was full.
+    /// Bytes typed while the line buffer was full.
     typed: RefCell<VecDeque<u8>>,
     /// Session and foreground of the slave.
     pub control: Control,
     /// Rows, columns and two unused fields (pixels).
     pub window: Cell<[u16; 4]>,
-    /// The slave can't be opened yet.
+    /// The slave can't be opened yet (TIOCSPTLCK).
     pub locked: Cell<bool>,
-    /// `TIOCEXCL` at the slave, and at the master, where it is only remembered.
+    /// `TIOCEXCL` of the slave.
     pub exclusive: Cell<bool>,
-    /// As [`Pair::exclusive`], at the master.
+    /// `TIOCEXCL` of the master; has no effect.
     pub exclusive_master: Cell<bool>,
     /// tcflow(3) stopped what the master writes.
     pub held: Cell<bool>,
-    /// Attributes that can't be changed: bits of the flags that are set here, keys that are not 0.
+    /// Locked attributes (TIOCSLCKTRMIOS): flag bits that are set here, keys that are not 0.
     pub fixed: Cell<[u8; SIZE]>,
     /// `TIOCPKT`: reads of the master begin with a byte of `TIOCPKT_*` bits.
     pub packet: Cell<bool>,
@@ -54,12 +54,12 @@ pub struct Pair {
     pub status: Cell<u8>,
     master_open: Cell<bool>,
     slaves: Cell<u32>,
-    /// The slave was open and is no more.
+    /// All descriptions of the slave were closed.
     abandoned: Cell<bool>,
     slave: RefCell<Weak<Slave>>,
     /// The file in `/dev/pts`.
     pub node: Rc<PtsNode>,
-    /// Readers of the slave, writers of the slave, and the master's.
+    /// Wait queue of readers of the slave.
     pub slave_readers: Rc<WaitQueue>,
     /// Writers of the slave.
     pub slave_writers: Rc<WaitQueue>,
@@ -70,7 +70,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A new one with the lowest free number; its slave is locked. ENOSPC.
+    /// Creates one with the lowest free number; its slave is locked. ENOSPC.
     pub fn create(uid: u32) -> Result<Rc<Self>> {
         let mut pairs = PAIRS.borrow_mut();
         let index = pairs.iter().position(Option::is_none).unwrap_or(pairs.len());
@@ -108,17 +108,17 @@ impl Pair {
         Ok(pair)
     }
 
-    /// The one of a number whose master is open.
+    /// Finds one by number whose master is open.
     pub fn find(index: u32) -> Option<Rc<Self>> {
         PAIRS.borrow().get(index as usize)?.clone().filter(|pair| pair.master_open.get())
     }
 
-    /// Numbers of those whose master is open.
+    /// Numbers of pseudo-terminals with an open master.
     pub fn indices() -> impl Iterator<Item = u32> {
         (0..PAIRS.borrow().len() as u32).filter(|index| Self::find(*index).is_some())
     }
 
-    /// The slave's side, which outlives its descriptors as long as a session has it.
+    /// The slave; a session may keep it alive after its descriptors.
     pub fn slave(self: &Rc<Self>) -> Rc<Slave> {
         if let Some(slave) = self.slave.borrow().upgrade() {
             return slave;
@@ -128,7 +128,7 @@ impl Pair {
         slave
     }
 
-    /// The slave was opened once more.
+    /// Counts another open description of the slave.
     pub fn add_slave(&self) {
         self.slaves.set(self.slaves.get() + 1);
         self.abandoned.set(false);
@@ -144,7 +144,7 @@ impl Pair {
         }
     }
 
-    /// The master was closed: the slave's users lose it.
+    /// The master was closed: hangs up the slave.
     pub fn close_master(&self) {
         self.master_open.set(false);
         self.lose_session();
@@ -161,12 +161,12 @@ impl Pair {
                 }
             }
         }
-        // The foreground gets its own when the leader ends.
+        // The foreground group gets SIGHUP when the leader ends.
         self.control.disconnect();
         self.hang_up();
     }
 
-    /// All that have the slave open now can't use it any more.
+    /// Hangs up all open descriptions of the slave.
     pub fn hang_up(&self) {
         let slave = self.slave.take();
         if let Some(slave) = slave.upgrade() {
@@ -185,17 +185,17 @@ impl Pair {
         drop(gone);
     }
 
-    /// The master reads the end: the slave was open and is no more.
+    /// Whether the master reads the end of file: the slave was opened and closed.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.get()
     }
 
-    /// The master is open.
+    /// Whether the master is open.
     pub fn has_master(&self) -> bool {
         self.master_open.get()
     }
 
-    /// Bytes that a program may write now.
+    /// Bytes that a program can write now.
     pub fn output_room(&self) -> usize {
         if self.line.borrow().is_stopped() {
             return 0;
@@ -203,7 +203,7 @@ impl Pair {
         (READY + 1 + ON_THE_WAY).saturating_sub(self.output.borrow().len())
     }
 
-    /// A byte for the master that no program wrote. It is dropped where there is no room.
+    /// Adds a byte that no program wrote to the master's input; drops it if there is no room.
     pub fn insert_output(&self, byte: u8) {
         if self.output.borrow().len() < READY + 1 + ON_THE_WAY {
             self.output.borrow_mut().push_back(byte);
@@ -211,12 +211,12 @@ impl Pair {
         self.master_readers.wake_all();
     }
 
-    /// Whether the master may write now.
+    /// Whether the master can write now.
     pub fn takes_typing(&self) -> bool {
         !self.held.get() && self.typed.borrow().len() <= ON_THE_WAY
     }
 
-    /// The master writes `bytes`. How many of them there was room for.
+    /// Input from the master. Returns how many bytes fit.
     pub fn type_bytes(&self, bytes: &[u8]) -> usize {
         self.line.borrow_mut().begin(self.output.borrow().len());
         for (done, &byte) in bytes.iter().enumerate() {
@@ -232,7 +232,7 @@ impl Pair {
         bytes.len()
     }
 
-    /// The line may have room again: what was typed in the meantime goes on.
+    /// The line buffer may have room again: processes the bytes typed meanwhile.
     pub fn line_has_room(&self) {
         self.line.borrow_mut().begin(self.output.borrow().len());
         loop {
@@ -245,7 +245,7 @@ impl Pair {
         self.master_writers.wake_all();
     }
 
-    /// A byte arrives at the slave's line discipline.
+    /// Passes a byte to the slave's line discipline.
     pub fn receive(&self, byte: u8) {
         let event = self.line.borrow_mut().receive(byte, &mut self.output.borrow_mut());
         self.happened(event);
@@ -254,7 +254,7 @@ impl Pair {
         }
     }
 
-    /// Delivers the reports of the line discipline.
+    /// Handles an event of the line discipline.
     pub fn happened(&self, event: Event) {
         match event {
             Event::None => {}
@@ -276,7 +276,7 @@ impl Pair {
         }
     }
 
-    /// Sets status bits for a master in packet mode.
+    /// Sets status bits of a master in packet mode.
     pub fn tell(&self, bits: u32) {
         if !self.packet.get() {
             return;
@@ -292,33 +292,33 @@ impl Pair {
         self.master_readers.wake_all();
     }
 
-    /// `TCIFLUSH` at the slave: forgets what was typed and not read.
+    /// `TCIFLUSH` at the slave: discards unread input.
     pub fn flush_input(&self) {
         self.typed.borrow_mut().clear();
         self.flush_line();
     }
 
-    /// `TCSETSF`: forgets what lies ready for the slave's readers.
+    /// `TCSETSF`: discards the input that is readable at the slave.
     pub fn flush_line(&self) {
         self.line.borrow_mut().flush();
         self.tell(g::TIOCPKT_FLUSHREAD);
         self.line_has_room();
     }
 
-    /// `TCOFLUSH` at the slave: forgets what is on the way to the master.
+    /// `TCOFLUSH` at the slave: discards output that the master has not read.
     pub fn flush_output(&self) {
         self.output.borrow_mut().truncate(READY);
         self.tell(g::TIOCPKT_FLUSHWRITE);
         self.slave_writers.wake_all();
     }
 
-    /// `TCIFLUSH` at the master: forgets what was written and not read.
+    /// `TCIFLUSH` at the master: discards the slave's unread output.
     pub fn flush_master_input(&self) {
         self.output.borrow_mut().clear();
         self.slave_writers.wake_all();
     }
 
-    /// `TCOFLUSH` at the master: forgets what is on the way to the slave.
+    /// `TCOFLUSH` at the master: discards input that the slave has not read.
     pub fn flush_master_output(&self) {
         self.typed.borrow_mut().clear();
         self.master_writers.wake_all();

@@ -1,4 +1,4 @@
-//! ioctl(2) requests that both ends know, ioctl_tty(2). Those at the master concern the slave.
+//! ioctl(2) requests of both sides, ioctl_tty(2). At the master they apply to the slave.
 
 use super::{MAJOR, Pair};
 use crate::mm::user;
@@ -12,16 +12,16 @@ use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
 
-/// When attributes change.
+/// When new attributes take effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Now,
-    /// Also forgetting input. Output has always left already.
+    /// Also discards input. Output never has to be waited for.
     Flush,
 }
 
 impl Pair {
-    /// Serves a request. ENOTTY: it is none of a terminal's.
+    /// Handles a request. ENOTTY for unknown ones.
     pub fn request(self: &Rc<Self>, command: u32, arg: usize, at_slave: bool) -> Result<usize> {
         let done = |result: Result<()>| result.map(|()| 0);
         match command {
@@ -52,7 +52,7 @@ impl Pair {
                 Ok(0)
             }
             ioctl::TCXONC => self.flow(arg, at_slave),
-            // What is written is at the master at once, and there are no breaks.
+            // Output is never pending, and there are no breaks.
             ioctl::TCSBRK | ioctl::TCSBRKP => {
                 if at_slave {
                     self.control.check_change()?;
@@ -88,8 +88,8 @@ impl Pair {
         if at_slave { &self.exclusive } else { &self.exclusive_master }
     }
 
-    /// `TIOCSTI`: a byte as if it had come from the other end. As with `dev.tty.legacy_tiocsti` off, only with
-    /// CAP_SYS_ADMIN: EIO.
+    /// `TIOCSTI`: inserts a byte as if it came from the other side. As with `dev.tty.legacy_tiocsti` off, EIO without
+    /// CAP_SYS_ADMIN.
     fn insert(&self, arg: usize, at_slave: bool) -> Result<usize> {
         if !task::current().cred().capable(g::CAP_SYS_ADMIN) {
             return Err(Errno::EIO);
@@ -127,7 +127,7 @@ impl Pair {
 
     fn apply(&self, when: When, bytes: &[u8; SIZE]) -> Result<usize> {
         let mut new = Termios::from_bytes(&keep_fixed(*bytes, &self.attributes(), &self.fixed.get()));
-        // Eight bits, as there is no line that could have fewer.
+        // Always eight bits: there is no serial line.
         new.cflag = new.cflag & !(g::CSIZE | g::PARENB) | g::CS8 | g::CREAD;
         if when == When::Flush {
             self.flush_line();
@@ -144,7 +144,7 @@ impl Pair {
         if old.is(g::EXTPROC) || new.is(g::EXTPROC) {
             self.tell(g::TIOCPKT_IOCTL);
         }
-        // What waits may be readable in the new mode.
+        // Buffered input may be readable in the new mode.
         self.slave_readers.wake_all();
         self.line_has_room();
         Ok(0)
@@ -166,7 +166,7 @@ impl Pair {
             }
             g::TCIOFF | g::TCION => {
                 let key = if action as u32 == g::TCIOFF { g::VSTOP } else { g::VSTART };
-                // The master's own keys are those of a new terminal.
+                // The master's own keys are the defaults.
                 let byte = if at_slave { self.line.borrow().termios().key(key) } else { Termios::default().key(key) };
                 if byte == 0 {
                 } else if at_slave {
@@ -181,7 +181,7 @@ impl Pair {
         Ok(0)
     }
 
-    /// `TIOCSIG`: the master sends a key's signal to the foreground.
+    /// `TIOCSIG`: the master sends a key's signal to the foreground group.
     pub fn send_signal(&self, signal: usize) -> Result<usize> {
         let signal = u32::try_from(signal).map_err(|_| Errno::EINVAL)?;
         if !matches!(signal, g::SIGINT | g::SIGQUIT | g::SIGTSTP) {
@@ -196,7 +196,7 @@ fn stops_by_usual_keys(termios: &Termios) -> bool {
     termios.input_flag(g::IXON) && termios.key(g::VSTOP) == 0o23 && termios.key(g::VSTART) == 0o21
 }
 
-/// New attributes, but the old ones where `fixed` says so: bits of the four flag words, whole keys.
+/// New attributes, except those that `fixed` locks: bits of the four flag words, whole keys.
 fn keep_fixed(mut new: [u8; SIZE], old: &[u8; SIZE], fixed: &[u8; SIZE]) -> [u8; SIZE] {
     /// Bytes of the flag words.
     const FLAGS: usize = 16;

@@ -1,4 +1,4 @@
-//! The slave's end: the terminal.
+//! The slave side: the terminal.
 
 use super::Pair;
 use crate::file::{File, FileOps, Queues};
@@ -68,12 +68,12 @@ impl Slave {
         &self.pair
     }
 
-    /// Nothing can be done with it any more.
+    /// Hangs up: all further operations fail.
     pub fn hang_up(&self) {
         self.hung_up.set(true);
     }
 
-    /// Takes what there is, up to a line, into the destination. `None`: nothing.
+    /// Moves readable bytes, at most a line, to the destination. `None`: no input.
     fn take(&self, dst: &mut dyn Dst) -> Result<Option<usize>> {
         let mut buffer = [0; STEP];
         let mut done = 0;
@@ -108,7 +108,7 @@ impl Slave {
         wait_until(core::slice::from_ref(&self.pair.slave_readers), deadline, Interrupt::BySignal, ready)?
     }
 
-    /// Bytes that a read waits for, and how long it does.
+    /// Minimum bytes of a read, and its timeout (`VMIN`, `VTIME`).
     fn patience(&self) -> (usize, u64) {
         let line = self.pair.line.borrow();
         let termios = line.termios();
@@ -155,7 +155,7 @@ impl FileOps for Slave {
             if file.nonblocking() {
                 return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
             }
-            // The clock runs between bytes, or from the start if no byte is needed.
+            // The timeout runs between bytes, or from the start if the minimum is 0.
             let timed = time > 0 && (done > 0 || least == 0);
             let deadline = timed.then(|| hal::clock::monotonic_ns().saturating_add(time));
             match self.wait_input(deadline) {
@@ -258,7 +258,7 @@ impl FileOps for Slave {
                 pair.lose_session();
                 Ok(0)
             }
-            // Only masters have peers to be opened.
+            // Only masters have a peer to open.
             ioctl::TIOCGPTPEER => Err(Errno::EIO),
             _ => pair.request(command, arg, true),
         }

@@ -1,4 +1,4 @@
-//! Requests to the user's terminal, ioctl_tty(2).
+//! ioctls of the user's terminal, ioctl_tty(2).
 
 use super::{Stream, control};
 use crate::mm::user;
@@ -17,7 +17,7 @@ impl Stream {
         Ok(termios)
     }
 
-    /// Whether `stty tostop` is in force.
+    /// Whether TOSTOP is set.
     pub(crate) fn stops_writers(&self) -> Result<bool> {
         const LOCAL_FLAGS: usize = 12;
         let termios = self.get_termios()?;
@@ -57,14 +57,14 @@ impl Stream {
                 let window = [size.rows, size.columns, 0, 0];
                 user::write(arg, &window).map(|()| 0)
             }
-            // The size is the user's to change. Shells set what they found.
+            // Only the user can change the size. Shells set the size that they read.
             ioctl::TIOCSWINSZ => {
                 let wanted: [u16; 4] = user::read(arg)?;
                 let size = connector::call(StreamGetWindow { stream: self.number }, &(), &mut ())?;
                 let same = [wanted[0], wanted[1]] == [size.rows, size.columns];
                 if same { Ok(0) } else { Err(Errno::EPERM) }
             }
-            // Writes are with the host's terminal when they return, and it sends no breaks.
+            // Output is at the host's terminal when a write returns; breaks are not supported.
             ioctl::TCSBRK | ioctl::TCSBRKP => Ok(0),
             ioctl::TCFLSH => match arg {
                 0 | 2 => self.set_termios(TermiosWhen::Flush, &self.get_termios()?),

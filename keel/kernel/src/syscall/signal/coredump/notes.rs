@@ -15,7 +15,7 @@ use hal::trap::TrapFrame;
 use uapi::Result;
 use vfs::memory::Text;
 
-/// Types.
+/// Note types.
 const NT_PRSTATUS: u32 = 1;
 const NT_FPREGSET: u32 = 2;
 const NT_PRPSINFO: u32 = 3;
@@ -24,10 +24,10 @@ const NT_X86_XSTATE: u32 = 0x202;
 const NT_SIGINFO: u32 = 0x5349_4749;
 const NT_FILE: u32 = 0x4649_4c45;
 
-/// Bytes of the legacy region of an XSAVE image, and place of XCR0 in it.
+/// Size of the legacy region of an XSAVE image, and offset of XCR0 in it.
 const LEGACY: usize = 512;
 const XCR0: usize = 464;
-/// Most bytes of the arguments in `struct elf_prpsinfo`.
+/// Maximum bytes of the arguments in `struct elf_prpsinfo`.
 const ARGUMENTS: usize = 79;
 
 fn words(out: &mut Vec<u8>, values: &[u64]) {
@@ -50,7 +50,7 @@ fn note(out: &mut Text, name: &[u8], kind: u32, content: &[u8]) {
     }
 }
 
-/// All notes; the current thread, which the signal ends, comes first. ENOMEM.
+/// All notes; the current thread, which the signal ends, is first. ENOMEM.
 pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: &SigInfo) -> Result<Vec<u8>> {
     let mut out = Text::default();
     note(&mut out, b"CORE", NT_PRSTATUS, &status(me, frame, info));
@@ -61,7 +61,7 @@ pub fn all(me: &Rc<Task>, mm: &Mm, areas: &[AreaInfo], frame: &TrapFrame, info: 
     note(&mut out, b"CORE", NT_FILE, &files(areas)?);
     extended(&mut out, fpu::capture(frame));
     for task in me.process().threads().filter(|task| !Rc::ptr_eq(task, me)) {
-        // One that runs on another processor has its registers there.
+        // Registers of a thread that runs on another processor are not available.
         let Some(frame) = task.thread.registers() else { continue };
         note(&mut out, b"CORE", NT_PRSTATUS, &status(&task, &frame, info));
         if let Some(image) = task.thread.extended_state() {

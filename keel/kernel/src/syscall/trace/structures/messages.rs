@@ -1,4 +1,4 @@
-//! What sockets and calls that wait for several descriptors are given.
+//! Structures of sockets and of calls that wait for several descriptors.
 
 use super::super::names::{self, flags, one};
 use super::{bytes, list, pointer, quoted, with};
@@ -6,7 +6,7 @@ use crate::mm::user;
 use alloc::string::String;
 use core::fmt::Write;
 
-/// Pieces of memory with their contents, of which the first `filled` bytes count.
+/// An iovec array with contents, of which the first `filled` bytes are valid.
 pub fn pieces(line: &mut String, at: u64, count: usize, mut filled: usize) {
     list(line, count, |line, i| {
         let Ok([base, len]) = user::read::<[u64; 2]>(at as usize + i * 16) else { return false };
@@ -32,7 +32,7 @@ pub fn message(line: &mut String, at: u64, filled: usize) {
     });
 }
 
-/// An address of a socket.
+/// A socket address.
 pub fn address(line: &mut String, at: u64, len: usize) {
     let mut raw = [0; 128];
     let len = len.min(raw.len());
@@ -70,12 +70,12 @@ pub fn address(line: &mut String, at: u64, len: usize) {
     line.push('}');
 }
 
-/// The length of an address that a call gave back.
+/// Length of an address that a call returned.
 pub fn length(at: u64) -> usize {
     if at == 0 { 0 } else { user::read::<u32>(at as usize).unwrap_or(0) as usize }
 }
 
-/// `struct pollfd`s: what is wanted, or after the call what was found.
+/// `struct pollfd`s: requested events, or after the call returned events.
 pub fn poll(line: &mut String, at: u64, count: usize, found: bool) {
     list(line, count, |line, i| {
         let Ok([fd, events]) = user::read::<[u32; 2]>(at as usize + i * 8) else { return false };

@@ -1,6 +1,6 @@
 //! Structures in program memory, abbreviated as strace(1) does.
 //!
-//! Each function prints what lies at an address, and the address itself if it can't be read.
+//! Each function prints the structure at an address, or the address if it can't be read.
 
 mod messages;
 
@@ -14,12 +14,12 @@ use core::fmt::Write;
 use uapi::UserAbi;
 use uapi::raw::general as g;
 
-/// Elements of a list that are shown.
+/// Maximum number of printed list elements.
 const ELEMENTS: usize = 16;
 /// Most bytes of a path.
 const PATH_MAX: usize = 4096;
 
-// Writing to a string can't fail: results of `write!` are dropped everywhere here.
+// Writing to a string can't fail: results of `write!` are dropped in this module.
 
 /// An address.
 pub fn pointer(line: &mut String, at: u64) {
@@ -34,7 +34,7 @@ fn with<T: UserAbi>(line: &mut String, at: u64, print: impl FnOnce(&mut String, 
     }
 }
 
-/// A list of `count` elements; `print` gets each by its number and tells whether it could be read.
+/// A list of `count` elements; `print` prints one by index and returns whether it could be read.
 fn list(line: &mut String, count: usize, mut print: impl FnMut(&mut String, usize) -> bool) {
     line.push('[');
     for i in 0..count {
@@ -53,7 +53,7 @@ fn list(line: &mut String, count: usize, mut print: impl FnMut(&mut String, usiz
     line.push(']');
 }
 
-/// Quoted text, of which the first bytes are shown.
+/// Quoted text, truncated to `limit` bytes.
 pub fn quoted(line: &mut String, text: &[u8], limit: usize) {
     line.push('"');
     for byte in text.get(..limit).unwrap_or(text) {
@@ -69,7 +69,7 @@ pub fn quoted(line: &mut String, text: &[u8], limit: usize) {
     line.push_str(if text.len() > limit { "\"..." } else { "\"" });
 }
 
-/// Bytes of a known number.
+/// A buffer of known length.
 pub fn bytes(line: &mut String, at: u64, len: usize) {
     let limit = string_limit();
     let mut shown = alloc::vec![0; len.min(limit)];
@@ -114,7 +114,7 @@ fn count_pointers(at: u64) -> usize {
     (0..MOST).find(|i| word(*i) == 0).unwrap_or(MOST)
 }
 
-/// The environment of a program, by the number of its variables.
+/// The environment of a program: the number of its variables.
 pub fn environment(line: &mut String, at: u64) {
     pointer(line, at);
     if at != 0 {
@@ -205,7 +205,7 @@ pub fn ids(line: &mut String, at: u64, count: usize) {
     });
 }
 
-/// What wait4(2) tells of a child.
+/// The status of wait4(2).
 pub fn wait_status(line: &mut String, at: u64) {
     with(line, at, |line, status: i32| {
         let signal = (status & 0x7f) as u64;
@@ -301,7 +301,7 @@ pub fn system_name(line: &mut String, at: u64) {
     });
 }
 
-/// The number of entries that getdents64(2) gave.
+/// The number of entries that getdents64(2) returned.
 pub fn entries(line: &mut String, at: u64, len: usize) {
     pointer(line, at);
     let (mut offset, mut count) = (0, 0);
