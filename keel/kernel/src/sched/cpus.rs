@@ -41,6 +41,9 @@ const SPACE_NS: u64 = 500_000;
 /// What loading a root page table and filling the TLB again takes, in ns, and the same under software-nested KVM.
 const LOAD_NS: u64 = 1_000;
 const SLOW_LOAD_NS: u64 = 12_000;
+/// While many threads are queued and loads are slow, a thread runs for so long at least before one that it woke takes its virtual
+/// CPU, in ns: a sender then fills what it sends to, instead of being followed by a receiver after each message.
+const LEAST_RUN_NS: u64 = 200_000;
 /// For so long a new thread waits for its creator, in ns: that mostly sleeps soon.
 const PARENT_NS: u64 = 50_000;
 /// Over so many ns the waits of threads are added up.
@@ -96,10 +99,20 @@ pub(crate) fn note_load(entity: &Entity) {
     if is_new(entity) {
         return;
     }
-    let slow = hal::boot::boot_info().flags & abi::boot::flags::SLOW_FAULTS != 0;
+    let slow = loads_are_slow();
     let mut pressure = PRESSURE.get();
     pressure.waited_ns = pressure.waited_ns.saturating_add(if slow { SLOW_LOAD_NS } else { LOAD_NS });
     PRESSURE.set(pressure);
+}
+
+/// Whether a root page table takes long to load.
+fn loads_are_slow() -> bool {
+    hal::boot::boot_info().flags & abi::boot::flags::SLOW_FAULTS != 0
+}
+
+/// Whether a running thread keeps its virtual CPU for a while, whoever was woken.
+pub(crate) fn runs_on(entity: &Entity) -> bool {
+    super::is_crowded() && loads_are_slow() && monotonic_ns().saturating_sub(entity.got_ns.get()) < LEAST_RUN_NS
 }
 
 /// Whether a thread has not run and slept yet.

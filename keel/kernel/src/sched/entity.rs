@@ -85,6 +85,8 @@ pub struct Entity {
     pub(crate) virtual_time: Cell<u64>,
     /// When it got the CPU, or when it was last accounted.
     pub(crate) since_ns: Cell<u64>,
+    /// When it got the CPU.
+    pub(crate) got_ns: Cell<u64>,
     pub(crate) usage: Cell<Usage>,
     /// Nice value, -20 to 19.
     pub nice: Cell<i32>,
@@ -148,6 +150,7 @@ impl Entity {
             state: Cell::new(State::Stopped),
             virtual_time: Cell::new(from.map_or(0, |e| e.virtual_time.get())),
             since_ns: Cell::new(0),
+            got_ns: Cell::new(0),
             usage: Cell::default(),
             nice: Cell::new(nice),
             policy: Cell::new(policy),

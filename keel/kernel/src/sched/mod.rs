@@ -239,7 +239,7 @@ pub fn preempt() {
     }
     let me = current();
     me.account();
-    if !banned && least.is_some_and(|least| least + PREEMPT_NS >= me.virtual_time.get()) {
+    if !banned && (least.is_some_and(|least| least + PREEMPT_NS >= me.virtual_time.get()) || cpus::runs_on(&me)) {
         return;
     }
     me.count(|u| u.involuntary += 1);
@@ -384,6 +384,7 @@ fn prepare(next: &Thread) {
     let now = monotonic_ns();
     timer::keep_clocks(now);
     entity.since_ns.set(now);
+    entity.got_ns.set(now);
     if all_cpus() != 1 {
         cpus::note_wait(entity, now);
     }
