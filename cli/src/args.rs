@@ -62,6 +62,8 @@ Run a program in a pod and print its system calls, and those of its children, to
 arguments and result of each. Takes the options of `hull run` (--env and --tty have no short form here) and \
 some of strace's, under strace's names.")]
     Trace(TraceArgs),
+    /// Check and explain policy files
+    Policy(crate::policy::PolicyArgs),
     /// Check whether this machine can run pods
     #[command(long_about = "\
 Check whether this machine can run pods: KVM, the kernel, limits. Prints one line per check, with a remedy \
@@ -93,7 +95,7 @@ pub struct DoctorArgs {
 const DEFAULT_CPUS: usize = 4;
 
 /// Default of `--cpus`: the host processors that this process may use, up to [`DEFAULT_CPUS`].
-fn default_cpus() -> u32 {
+pub fn default_cpus() -> u32 {
     monitor::processors().min(DEFAULT_CPUS) as u32
 }
 
@@ -109,9 +111,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = amount)]
     pub private_size: Option<u64>,
 
-    /// Number of virtual CPUs; all but the first are created on demand
-    #[arg(long, value_name = "N", default_value_t = default_cpus(), value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
-    pub cpus: u32,
+    /// Number of virtual CPUs; all but the first are created on demand [default: those of the host, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
+    pub cpus: Option<u32>,
+
+    /// Add the grants, limits and variables of a policy file; other options win over its limits and variables
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
 
     /// Grant a host directory or file, read-only: writes stay in the pod. Repeatable
     #[arg(long, value_name = "PATH[:AT]", value_parser = OsStringValueParser::new().try_map(Grant::parse))]
@@ -286,7 +292,7 @@ mod tests {
     fn run_options() {
         let options =
             run("hull run -it -m 1G --cpus 2 --rw . --ro /a:/b --ro /c -e A=b -e C -u 1:2 -- sh -c true").unwrap();
-        assert_eq!((options.memory, options.cpus), (Some(1 << 30), 2));
+        assert_eq!((options.memory, options.cpus), (Some(1 << 30), Some(2)));
         assert_eq!(options.program, ["sh", "-c", "true"]);
         assert_eq!(options.ro.len(), 2);
         assert_eq!(options.env, ["A=b", "C"]);

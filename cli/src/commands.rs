@@ -2,7 +2,7 @@
 
 use crate::args::Command;
 use crate::failure::{Failure, Result};
-use crate::{doctor, keeper, run, trace};
+use crate::{doctor, keeper, policy, run, trace};
 
 /// Exit code of `hull bench`.
 fn measured(result: anyhow::Result<()>) -> Result<u8> {
@@ -29,6 +29,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
     match command {
         Command::Run(options) => run::run(options, None),
         Command::Trace(options) => trace::trace(options),
+        Command::Policy(options) => policy::run(&options),
         Command::Doctor(options) => Ok(doctor::doctor(&options)),
         Command::Bench(options) => measured(bench::bench(&options)),
         Command::BenchWorkload(options) => measured(bench::workload::run(&options)),

@@ -12,6 +12,7 @@ mod identity;
 mod keeper;
 mod limits;
 mod nested;
+mod policy;
 mod report;
 mod run;
 mod signals;

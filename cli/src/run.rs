@@ -1,11 +1,11 @@
 //! `hull run` and `hull trace`.
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, default_cpus};
 use crate::environment::{self, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
 use crate::values::PassFd;
 use crate::view::View;
-use crate::{cgroup, identity, limits, report, signals};
+use crate::{cgroup, identity, limits, policy, report, signals};
 use abi::boot::{Passed, PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
@@ -24,6 +24,7 @@ const MAX_HOSTNAME: usize = 64;
 /// Runs a program in a pod; returns its exit code. `trace`: the trace configuration and its output file.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     limits::check_files()?;
+    let options = policy::apply(options)?;
     let memory = Some(cgroup::pod_memory(options.memory)?);
     let config = configure(RunArgs { memory, ..options }, trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
@@ -131,7 +132,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
     };
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
-        cpus: options.cpus,
+        cpus: options.cpus.unwrap_or_else(default_cpus),
         busy_cpus: options.busy_cpus.unwrap_or_else(|| u32::try_from(monitor::processors()).unwrap_or(u32::MAX)),
         syscalls: options.syscalls.into(),
         doorbell: options.doorbell.into(),

@@ -1,0 +1,226 @@
+//! `hull policy`, and `--policy` of `hull run`.
+
+use crate::args::RunArgs;
+use crate::failure::{Failure, Result, reason};
+use crate::values::{Grant, amount, duration, size};
+use clap::{Args, Subcommand};
+use policy::file::MAX_BYTES;
+use policy::query::Query;
+use policy::{Policy, Verdict};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Exit code of `explain` for what the policy denies.
+const EXIT_DENIED: u8 = 1;
+
+/// Options of `policy`.
+#[derive(Args, Debug)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// The commands of `policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Check a policy file and show its rules
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Say which rule of a policy decides; exits with 0 if it allows, with 1 if it denies
+    Explain {
+        /// The file
+        file: PathBuf,
+        /// `connect tcp|udp|icmp PEER[:PORT]` or `resolve NAME`
+        query: String,
+    },
+}
+
+/// Reads a policy file.
+fn load(path: &Path) -> Result<Policy> {
+    let what = || format!("policy {}", path.display());
+    let unreadable = |error: std::io::Error| Failure::request(what(), reason(&error), "name a file that can be read");
+    let mut bytes = Vec::new();
+    // One byte more than it may have: more of it is not read.
+    File::open(path).map_err(unreadable)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Policy::parse(&bytes).map_err(|error| Failure::request(what(), error, "see docs/policy.md"))
+}
+
+/// Runs `hull policy`; its exit code.
+pub fn run(options: &PolicyArgs) -> Result<u8> {
+    let (text, code) = match &options.command {
+        PolicyCommand::Check { file } => {
+            let policy = load(file)?;
+            merged(file, &policy)?;
+            (summary(&policy), 0)
+        }
+        PolicyCommand::Explain { file, query } => {
+            let policy = load(file)?;
+            let query = Query::parse(query).map_err(|error| {
+                Failure::request(format!("query {query:?}"), error, "see hull policy explain --help")
+            })?;
+            let (allowed, text) = query.explain(&policy);
+            (text, if allowed { 0 } else { EXIT_DENIED })
+        }
+    };
+    // Ignore EPIPE and the like: the exit code tells the outcome.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(code)
+}
+
+/// The rules in the order of the file.
+fn summary(policy: &Policy) -> String {
+    let mut text = String::new();
+    let grants = [("read", &policy.files.read), ("write", &policy.files.write)];
+    for (kind, grant) in grants.into_iter().flat_map(|(kind, paths)| paths.iter().map(move |path| (kind, path))) {
+        text += &format!("{kind} {grant}\n");
+    }
+    for rule in &policy.network.rules {
+        let private = if rule.private { " (also in private networks)" } else { "" };
+        let error = match rule.verdict {
+            Verdict::Allow => String::new(),
+            Verdict::Deny(refusal) => format!(" ({refusal:?})").to_lowercase(),
+        };
+        text += &format!("{rule}{private}{error}\n");
+    }
+    text + "the policy is valid\n"
+}
+
+/// What a policy adds to a command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Merged {
+    ro: Vec<Grant>,
+    rw: Vec<Grant>,
+    memory: Option<u64>,
+    private_size: Option<u64>,
+    cpus: Option<u32>,
+    timeout: Option<std::time::Duration>,
+    env: Vec<std::ffi::OsString>,
+}
+
+/// Reads the values of a policy as the options of the same meaning are read. Paths are relative to the file's directory.
+fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
+    let wrong = |key: &str, value: &str, why: String| {
+        let (why, remedy) =
+            why.split_once("; ").map_or((why.clone(), "see docs/policy.md"), |(why, remedy)| (why.to_owned(), remedy));
+        Failure::request(format!("policy {}: {key} = {value:?}", file.display()), why, remedy)
+    };
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let grants = |key: &str, texts: &[String]| -> Result<Vec<Grant>> {
+        let grant = |text: &String| match Grant::parse(text.into()) {
+            Ok(grant) => Ok(Grant { host: directory.join(grant.host), at: grant.at }),
+            Err(why) => Err(wrong(key, text, why)),
+        };
+        texts.iter().map(grant).collect()
+    };
+    fn value<T>(
+        key: &str,
+        text: &Option<String>,
+        parse: fn(&str) -> std::result::Result<T, String>,
+        wrong: impl Fn(&str, &str, String) -> Failure,
+    ) -> Result<Option<T>> {
+        text.as_deref().map(|text| parse(text).map_err(|why| wrong(key, text, why))).transpose()
+    }
+    let limits = &policy.limits;
+    if let Some(cpus) = limits.cpus.filter(|cpus| !(1..=abi::layout::MAX_CPUS as u32).contains(cpus)) {
+        let why = format!("not a number of virtual CPUs; give 1 to {}", abi::layout::MAX_CPUS);
+        return Err(wrong("cpus", &cpus.to_string(), why));
+    }
+    let environment = &policy.environment;
+    let set = environment.set.iter().map(|(name, value)| format!("{name}={value}").into());
+    Ok(Merged {
+        ro: grants("read", &policy.files.read)?,
+        rw: grants("write", &policy.files.write)?,
+        memory: value("memory", &limits.memory, size, wrong)?,
+        private_size: value("private-size", &limits.private_size, amount, wrong)?,
+        cpus: limits.cpus,
+        timeout: value("timeout", &limits.timeout, duration, wrong)?,
+        env: environment.pass.iter().map(Into::into).chain(set).collect(),
+    })
+}
+
+/// Adds what `--policy` says to the other options, which win over its limits and variables.
+pub fn apply(mut options: RunArgs) -> Result<RunArgs> {
+    let Some(file) = &options.policy else { return Ok(options) };
+    let policy = load(file)?;
+    if !policy.network.rules.is_empty() {
+        let remedy = "remove [network]: a pod of this version reaches nothing but its own loopback device";
+        return Err(Failure::request(format!("policy {}", file.display()), "rules for the network", remedy));
+    }
+    let merged = merged(file, &policy)?;
+    options.no_host |= !policy.files.host;
+    options.env_all |= policy.environment.all;
+    options.ro.splice(..0, merged.ro);
+    options.rw.splice(..0, merged.rw);
+    options.env.splice(..0, merged.env);
+    options.memory = options.memory.or(merged.memory);
+    options.private_size = options.private_size.or(merged.private_size);
+    options.cpus = options.cpus.or(merged.cpus);
+    options.timeout = options.timeout.or(merged.timeout);
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, Hull};
+    use clap::Parser;
+    use std::time::Duration;
+
+    fn applied(policy: &str, line: &[&str]) -> Result<RunArgs> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("policy.toml");
+        std::fs::write(&file, policy).unwrap();
+        let words = ["hull", "run", "--policy", file.to_str().unwrap()];
+        match Hull::try_parse_from(words.iter().chain(line)).unwrap().command {
+            Command::Run(options) => apply(options).map(|mut options| {
+                for grant in options.ro.iter_mut().chain(&mut options.rw) {
+                    grant.host = grant.host.strip_prefix(dir.path()).unwrap_or(&grant.host).into();
+                }
+                options
+            }),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const POLICY: &str = "version = 1\n[files]\nhost = false\nread = ['data:/data']\nwrite = ['/out']\n[limits]\n\
+        memory = '1G'\ncpus = 2\ntimeout = '5s'\n[environment]\npass = ['LANG']\nset = { A = 'b' }";
+
+    #[test]
+    fn the_command_line_wins() {
+        let options = applied(POLICY, &["--memory", "2G", "--ro", "more", "-e", "A=c", "--", "x"]).unwrap();
+        assert_eq!(
+            (options.memory, options.cpus, options.timeout),
+            (Some(2 << 30), Some(2), Some(Duration::from_secs(5)))
+        );
+        let grant = |host: &str, at: Option<&str>| Grant { host: host.into(), at: at.map(Into::into) };
+        assert_eq!(options.ro, [grant("data", Some("/data")), grant("more", None)]);
+        assert_eq!(options.rw, [grant("/out", None)]);
+        assert_eq!(options.env, ["LANG", "A=b", "A=c"]);
+        assert!(options.no_host && !options.env_all);
+    }
+
+    #[test]
+    fn mistakes_are_one_line() {
+        let line = |policy: &str| {
+            let text = applied(policy, &["--", "x"]).unwrap_err().to_string();
+            text.split_once(".toml: ").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            line("version = 1\n[limits]\nmemory = '1Q'"),
+            "memory = \"1Q\": not a size; write a number with an optional suffix K, M, G or T, such as 512M"
+        );
+        assert!(
+            line("version = 1\n[limits]\ncpus = 0")
+                .starts_with("cpus = \"0\": not a number of virtual CPUs; give 1 to ")
+        );
+        assert!(line("version = 1\n[files]\nread = [':']").starts_with("read = \":\": no path; "));
+        assert!(
+            line("version = 1\n[network]\nallow = ['a.b:1']").starts_with("rules for the network; remove [network]")
+        );
+        assert_eq!(line("version = 3"), "line 1: this hull reads policies of version 1; see docs/policy.md");
+    }
+}
