@@ -64,7 +64,8 @@ fn named(prose: &str) -> impl Iterator<Item = &str> {
 
 fn is_path(text: &str) -> bool {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-*".contains(c));
-    let inside = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    // What begins with a digit is a network.
+    let inside = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let first = text.split('/').next().unwrap_or_default();
     let shaped = text.contains('/') || FILE_ENDINGS.iter().any(|ending| text.ends_with(ending));
     plain && inside && shaped && !BUILT.contains(&first)
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn finds_what_looks_like_a_path() {
-        let text = "`abi/src` and `hull run`, `/usr` `README.md` `--rw` `a/*.c` `target/x`\n```\n`no/path`\n```\n[x](b.md#c) [y](https://z)";
+        let text = "`abi/src` and `hull run`, `/usr` `README.md` `--rw` `a/*.c` `target/x` `10.0.0.0/8`\n```\n`no/path`\n```\n[x](b.md#c) [y](https://z)";
         let prose = without_blocks(text);
         assert_eq!(named(&prose).collect::<Vec<_>>(), ["abi/src", "README.md", "a/*.c"]);
         assert_eq!(links(&prose).collect::<Vec<_>>(), ["b.md"]);
