@@ -160,6 +160,14 @@ impl<A: Attributes> VmaSet<A> {
         removed
     }
 
+    /// As [`Self::remove`], but drops what was there. It allocates nothing if there is [room](Self::try_reserve) for one more.
+    pub fn discard(&mut self, start: usize, end: usize) {
+        if start < end && !self.is_free(start, end) {
+            let (first, last) = self.isolate(start, end);
+            self.items.drain(first..last);
+        }
+    }
+
     /// Changes the attributes of all mappings in `[start, end)`, splitting and merging as needed.
     pub fn update(&mut self, start: usize, end: usize, mut change: impl FnMut(&mut A)) {
         if start >= end {

@@ -275,7 +275,7 @@ impl Buddy {
 }
 
 /// Frames that a virtual CPU keeps.
-const KEPT: usize = 16;
+const KEPT: usize = 32;
 /// Frames that it takes and gives under one lock.
 const BATCH: usize = KEPT / 2;
 

@@ -99,9 +99,9 @@ static void forks(int rounds) {
 }
 
 // Maps, protects and gives back parts of an area beside the others' faults in it.
-static void *churn(void *number) {
+static void churn_for(void *number, int rounds) {
     unsigned long seed = (long)number + 77;
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < rounds; round++) {
         size_t pages = 1 + next_random(&seed) % 200;
         char *at = fresh(pages);
         char mark = (char)(1 + next_random(&seed) % 100);
@@ -140,6 +140,10 @@ static void *churn(void *number) {
         for (size_t i = 0; i < pages; i++) errors += at[i * PAGE + 5] != mark;
         munmap(at, pages * PAGE);
     }
+}
+
+static void *churn(void *number) {
+    churn_for(number, 400);
     return NULL;
 }
 
@@ -191,6 +195,47 @@ static void looked_into(void) {
     munmap((void *)area, 64 * PAGE);
 }
 
+// A thread that comes to an address space of one thread, and leaves it: it looks at what must not change.
+static void *visit(void *area) {
+    unsigned *words = area;
+    for (unsigned i = 0; i < 64; i++) errors += words[i * 1024] != i + 9, words[i * 1024 + 1]++;
+    return NULL;
+}
+
+// Processes that change their mappings, of one thread each, or of two for moments.
+static void alone(int visited) {
+    pid_t children[4];
+    for (long c = 0; c < 4; c++) {
+        children[c] = fork();
+        if (children[c] == 0) {
+            errors = 0;
+            pthread_t thread;
+            unsigned *area = (unsigned *)fresh(64);
+            for (unsigned i = 0; i < 64; i++) area[i * 1024] = i + 9;
+            for (unsigned round = 0; round < (visited ? 20 : 1); round++) {
+                if (visited) pthread_create(&thread, NULL, visit, area);
+                churn_for((void *)(c + 10 * round), visited ? 20 : 400);
+                if (visited) pthread_join(thread, NULL);
+                for (unsigned i = 0; visited && i < 64; i++) errors += area[i * 1024 + 1] != round + 1;
+            }
+            _exit(errors != 0);
+        }
+    }
+    // Beside that, their memory is shown and read.
+    for (int round = 0; round < 50; round++) {
+        char path[64];
+        static char text[1 << 15];
+        snprintf(path, sizeof path, "/proc/%d/%s", children[round % 4], round & 4 ? "maps" : "smaps");
+        int fd = open(path, O_RDONLY);
+        if (fd >= 0 && read(fd, text, sizeof text) < 0) errors += errno != ESRCH;
+        if (fd >= 0) close(fd);
+    }
+    for (int c = 0; c < 4; c++) {
+        int status;
+        errors += waitpid(children[c], &status, 0) != children[c] || status != 0;
+    }
+}
+
 int main(void) {
     PART("one area, several threads");
     for (int round = 0; round < 12; round++) filled_together(round);
@@ -211,6 +256,12 @@ int main(void) {
     stop = 1;
     for (int i = 0; i < 2; i++) pthread_join(counters[i], NULL);
     pthread_join(reader, NULL);
+    N(errors);
+    PART("maps that change in processes of one thread");
+    alone(0);
+    N(errors);
+    PART("and of two for moments");
+    alone(1);
     N(errors);
     PART("under a tracer");
     looked_into();

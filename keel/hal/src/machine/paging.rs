@@ -343,6 +343,46 @@ impl AddressSpace {
         self.pages -= removed.get();
     }
 
+    /// Removes all pages of `[start, end)`, at most 2 MiB, without the big lock, and calls `each` with them: whether there were
+    /// any. `None`, and nothing has changed, if another virtual CPU has this space, or if there is a large page.
+    pub fn unmap_alone(&mut self, start: usize, end: usize, mut each: impl FnMut(&Frame)) -> Option<bool> {
+        assert!(end - start <= LARGE_PAGE_SIZE, "more than is put aside");
+        if self.is_elsewhere() {
+            return None;
+        }
+        let mut removed = [0; ENTRIES];
+        let place = |va: usize| (va - start) / FRAME_SIZE;
+        let (mut has_large, mut count) = (false, 0);
+        self.walk(
+            start,
+            end,
+            |_, _| {
+                has_large = true;
+                None
+            },
+            |va, entry| {
+                removed[place(va)] = entry.replace(0);
+                count += 1;
+            },
+        );
+        let occupied = |va: &usize| removed[place(*va)] != 0;
+        if has_large || count > 0 && self.is_elsewhere() {
+            for va in (start..end).step_by(FRAME_SIZE).filter(occupied) {
+                if let Some(entry) = self.leaf(va) {
+                    entry.set(removed[place(va)]);
+                }
+            }
+            return None;
+        }
+        for value in removed.into_iter().filter(|value| *value != 0) {
+            // SAFETY: the entry, which held a reference, is empty now.
+            let frame = unsafe { Frame::from_entry(value & ADDRESS) };
+            each(&frame);
+        }
+        self.pages -= count;
+        Some(count > 0)
+    }
+
     /// Changes permissions of the pages of `[start, end)`: `f(va, mapping)` gives the new ones.
     pub fn update_range(&mut self, start: usize, end: usize, mut f: impl FnMut(usize, &Mapping) -> Prot) {
         let mut spare = core::mem::take(&mut self.spare);

@@ -137,6 +137,19 @@ impl Backing {
         }
     }
 
+    /// Whether `next` shows what follows so many pages of this. Changes no counts.
+    fn is_followed_by(&self, pages: u64, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Anonymous, Self::Anonymous) => true,
+            // Each open makes its own backing; what counts is the file.
+            (Self::File(a, i), Self::File(b, j)) => i + pages == *j && same_inode(&a.inode, &b.inode),
+            (Self::Shared(a, i), Self::Shared(b, j)) => i + pages == *j && Rc::ptr_eq(a, b),
+            (Self::Special(a, i), Self::Special(b, j)) => i + pages == *j && Rc::ptr_eq(a, b),
+            (Self::Trampolines(a, i), Self::Trampolines(b, j)) => i + pages == *j && Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// Whether both show the same object.
     fn same_object(&self, other: &Self) -> bool {
         self.from_page(0).zip(other.from_page(0)).is_some_and(|(a, b)| a.same(&b))
@@ -144,15 +157,7 @@ impl Backing {
 
     /// Whether both show the same pages.
     pub fn same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Anonymous, Self::Anonymous) => true,
-            // Each open makes its own backing; what counts is the file.
-            (Self::File(a, i), Self::File(b, j)) => i == j && same_inode(&a.inode, &b.inode),
-            (Self::Shared(a, i), Self::Shared(b, j)) => i == j && Rc::ptr_eq(a, b),
-            (Self::Special(a, i), Self::Special(b, j)) => i == j && Rc::ptr_eq(a, b),
-            (Self::Trampolines(a, i), Self::Trampolines(b, j)) => i == j && Rc::ptr_eq(a, b),
-            _ => false,
-        }
+        self.is_followed_by(0, other)
     }
 }
 
@@ -244,7 +249,7 @@ impl Attributes for Area {
         self.prot == next.prot
             && self.flags - AreaFlags::TRAMPOLINES == next.flags
             && self.policy == next.policy
-            && self.backing.advance((len / PAGE_SIZE) as u64).same(&next.backing)
+            && self.backing.is_followed_by((len / PAGE_SIZE) as u64, &next.backing)
     }
 
     fn gap_below(&self) -> usize {

@@ -12,7 +12,7 @@ use keel_core::vma::{Attributes, Vma};
 use uapi::{Errno, Result};
 
 /// Anonymous memory up to this many bytes is made present when it is mapped: cheaper than the faults, if it is used.
-const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
+pub(super) const PRESENT_AT_ONCE: usize = 16 * PAGE_SIZE;
 /// Pages at the upper end of a thread's stack that are present at once, at least: its control block and the first frames.
 const STACK_AT_ONCE: usize = 3;
 /// From an aligned block of so many present pages software-nested KVM shows all when one is touched.
@@ -44,14 +44,19 @@ impl SmallMappings {
     const FIRST: i8 = 3;
     const MOST: i8 = 7;
 
+    /// Whether to make them present at once.
+    pub(super) const fn are_likely_used(&self) -> bool {
+        self.score > 0
+    }
+
     /// One with present pages is gone, with data in it or without.
-    fn learn(&mut self, used: bool) {
+    pub(super) fn learn(&mut self, used: bool) {
         self.score = (self.score + if used { 1 } else { -1 }).clamp(0, Self::MOST);
     }
 }
 
 /// Whether a page was written to, but for zeros.
-fn holds_data(frame: &Frame) -> bool {
+pub(super) fn holds_data(frame: &Frame) -> bool {
     let mut part = [0; 512];
     (0..PAGE_SIZE).step_by(part.len()).any(|offset| {
         frame.read(offset, &mut part);
@@ -116,7 +121,7 @@ impl Mm {
         }
         let removed = inner.unmap(start, start + len);
         inner.vmas.insert(start, start + len, area);
-        let likely_used = inner.small.score > 0;
+        let likely_used = inner.small.are_likely_used();
         drop(inner);
         drop(removed);
         // Likely touched at once; a failure shows when the program does.

@@ -77,6 +77,8 @@ struct Inner {
     brk: usize,
     /// MCL_FUTURE: new mappings are locked.
     lock_future: bool,
+    /// RLIMIT_AS is set.
+    limited: bool,
     small: mmap::SmallMappings,
     /// Walks upward through fresh memory, and through pages to be copied.
     ahead: fault::Walks,
@@ -186,7 +188,8 @@ pub struct ExecRequest<'a> {
 }
 
 impl Mm {
-    fn new(inner: Inner, layout: Layout, limits: Limits, exe: Option<Rc<FileBacking>>, auxv: Vec<u64>) -> Rc<Self> {
+    fn new(mut inner: Inner, layout: Layout, limits: Limits, exe: Option<Rc<FileBacking>>, auxv: Vec<u64>) -> Rc<Self> {
+        inner.limited = limits.address_space != u64::MAX;
         let mm = Rc::new(Self {
             space: Arc::new(Space { inner: SpinLock::new(Rank::Space, inner) }),
             layout: Cell::new(layout),
@@ -259,6 +262,7 @@ impl Mm {
 
     /// New limits (setrlimit, prlimit).
     pub fn set_limits(&self, limits: Limits) {
+        self.inner().limited = limits.address_space != u64::MAX;
         self.limits.set(limits);
     }
 
@@ -302,6 +306,7 @@ impl Inner {
             mmap_base: mmap_base(stack_limit),
             brk: 0,
             lock_future: false,
+            limited: false,
             small: mmap::SmallMappings::default(),
             ahead: fault::Walks::default(),
             copied: fault::Ahead::default(),

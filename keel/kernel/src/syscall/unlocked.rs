@@ -9,6 +9,7 @@
 //! A call is either served as a whole, or left to its handler as if nothing had happened: when it would wait, when it
 //! fails, when a page is missing. One that has to wake others is served and then takes the lock for that.
 
+mod memory;
 pub mod socket;
 
 use super::file::{epoll, poll};
@@ -70,6 +71,7 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
         g::__NR_epoll_wait | g::__NR_epoll_pwait => wait_for_events(frame.arguments(), number == g::__NR_epoll_pwait),
         g::__NR_poll => look(frame.arguments()),
         g::__NR_sendto | g::__NR_recvfrom | g::__NR_sendmsg | g::__NR_recvmsg => socket::attempt(frame, number),
+        g::__NR_mmap | g::__NR_munmap | g::__NR_madvise => memory::attempt(number, frame.arguments()),
         _ => None,
     }
 }

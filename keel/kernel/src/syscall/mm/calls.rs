@@ -44,7 +44,8 @@ fn mm() -> Rc<Mm> {
     task::current().mm()
 }
 
-fn prot_of(prot: u32) -> Prot {
+/// What a program wants of its memory, `PROT_*`.
+pub fn prot_of(prot: u32) -> Prot {
     let mut allowed = Prot::empty();
     allowed.set(Prot::READ, prot & g::PROT_READ != 0);
     allowed.set(Prot::WRITE, prot & g::PROT_WRITE != 0);
