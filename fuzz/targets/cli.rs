@@ -1,4 +1,4 @@
-//! The command line: options, grants, users, environment, up to what the monitor would start.
+//! The command line: options, grants, users, environment, up to the monitor's configuration.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| hull_cli::fuzzing::command_line(data));

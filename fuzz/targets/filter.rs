@@ -1,4 +1,4 @@
-//! Programs of seccomp(2) and of SO_ATTACH_FILTER: what is accepted ends, whatever the data.
+//! Programs of seccomp(2) and of SO_ATTACH_FILTER: an accepted program terminates for any data.
 #![no_main]
 
 use keel_core::bpf::packet::Packet;

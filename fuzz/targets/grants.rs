@@ -1,4 +1,4 @@
-//! Combinations of grants, one in another: what each export reaches, and what the jail masks of it.
+//! Combinations of nested grants: the files that each export reaches, and the places that the jail masks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The patcher over noise: what it plans stays in its page, and every covered instruction is found again.
+//! The patcher with random bytes: a patch stays in its page, and every covered instruction has its copy.
 #![no_main]
 
 use keel_core::patch::{Area, Window, candidates, plan, plan_unseen};
@@ -11,7 +11,7 @@ const AREA: usize = 64 << 10;
 fuzz_target!(|data: &[u8]| {
     let [at, numbers @ .., thorough] = data else { return };
     let mut bytes = vec![0xcc; 2 * PAGE as usize];
-    // Near the end of the page, where it matters.
+    // Near the end of the page, where page crossings matter.
     let start = PAGE as usize - usize::from(*at);
     let len = numbers.len().min(bytes.len() - start);
     bytes[start..start + len].copy_from_slice(&numbers[..len]);

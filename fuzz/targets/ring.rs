@@ -1,4 +1,4 @@
-//! The monitor's end of the ring, served to a guest that writes anything anywhere.
+//! The monitor's end of the ring, with a guest that writes arbitrary memory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ static RIG: OnceLock<Rig> = OnceLock::new();
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn rig() -> Rig {
-    // What the guest writes stays small.
+    // Limit the size of files that the guest writes.
     let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
     // SAFETY: plain calls that change this process alone.
     unsafe {
@@ -25,7 +25,7 @@ fn directory() -> PathBuf {
     std::env::temp_dir().join(format!("hull-fuzz-ring-{}", std::process::id()))
 }
 
-/// Gives the guest its files, in place of what earlier inputs made of them.
+/// Restores the guest's files after earlier inputs changed them.
 fn plant() {
     let directory = directory();
     let _ = std::fs::remove_dir_all(&directory);
@@ -34,7 +34,7 @@ fn plant() {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // Every now and then: making them anew each time would take most of the time.
+    // Only occasionally, because it would dominate the run time.
     if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(32) {
         plant();
     }

@@ -3,9 +3,9 @@
 
 use core::ops::{Deref, DerefMut};
 
-/// A value that only code inside keel touches; see the crate's invariant.
+/// A value that only code inside keel accesses; see the crate's invariant.
 ///
-/// Built for `static X: Global<Cell<…>>` and `Global<RefCell<…>>`, and for counted handles inside of a value under a lock.
+/// For `static X: Global<Cell<…>>` and `Global<RefCell<…>>`, and for refcounted handles inside a value under a lock.
 #[derive(Debug, Default)]
 pub struct Global<T>(T);
 
@@ -35,7 +35,7 @@ impl<T> DerefMut for Global<T> {
     }
 }
 
-/// A value with a cache line of its own: others that are written often do not slow it down.
+/// A value in a cache line of its own, to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Padded<T>(T);

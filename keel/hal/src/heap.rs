@@ -1,8 +1,8 @@
 //! Keel's heap: size classes over blocks of frames.
 //!
-//! Small objects come from free lists that are filled a frame at a time; when memory runs out, the frames without any
-//! object in use go back ([`trim`]). Larger ones are blocks of frames of their own. Once several virtual CPUs are awake each
-//! keeps some small objects, which it takes and gives without the lock.
+//! Small objects come from free lists that are refilled one frame at a time; when memory runs out, frames without
+//! allocated objects are freed ([`trim`]). Larger objects are blocks of frames. Once several virtual CPUs are awake
+//! each caches some small objects, which it allocates and frees without the lock.
 #![allow(unsafe_code)]
 
 use crate::buddy::{give_block, refs, take_block};
@@ -16,8 +16,7 @@ use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
 const CLASSES: [usize; 13] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048];
-/// [`trim`] looks again when the free lists have grown by so much, and by an eighth, since it looked last: it walks them
-/// as a whole.
+/// [`trim`] runs again when the free lists have grown by this much and by an eighth, because it walks them completely.
 const TRIM_STEP: usize = 128 << 10;
 
 /// Free objects that are linked through their first words.
@@ -30,7 +29,7 @@ impl List {
 
     #[inline(always)]
     fn push(&mut self, object: *mut u8) {
-        // SAFETY: the caller gives an object that is free: it has room for a link, which nothing else uses.
+        // SAFETY: the caller passes a free object: it has room for a link, and no other user.
         unsafe { object.cast::<*mut u8>().write(self.0) };
         self.0 = object;
     }
@@ -46,7 +45,7 @@ impl List {
         Some(object)
     }
 
-    /// The objects, each with its successor read before it is given.
+    /// The objects; reads each successor before it yields an object.
     fn objects(&self) -> impl Iterator<Item = *mut u8> + use<> {
         let mut rest = Self(self.0);
         core::iter::from_fn(move || rest.pop())
@@ -56,13 +55,13 @@ impl List {
 /// The free objects that all virtual CPUs share.
 struct Heap {
     free: [List; CLASSES.len()],
-    /// Bytes in the free lists.
+    /// Total size of the free lists in bytes.
     free_bytes: usize,
-    /// From how many on [`trim`] looks again.
+    /// Size at which [`trim`] runs again.
     trim_from: usize,
 }
 
-// SAFETY: the lists hold free objects, which the owner of the lists owns.
+// SAFETY: the lists contain free objects, which the owner of the lists owns.
 unsafe impl Send for Heap {}
 
 static HEAP: SpinLock<Heap> = SpinLock::new(
@@ -70,13 +69,13 @@ static HEAP: SpinLock<Heap> = SpinLock::new(
     Heap { free: [const { List::new() }; CLASSES.len()], free_bytes: 0, trim_from: TRIM_STEP },
 );
 
-/// The frame that a small object lies in, by guest-physical address.
+/// The frame of a small object, by guest-physical address.
 fn frame_of(object: *mut u8) -> u64 {
     direct_map::gpa(object as usize & !(PAGE_SIZE - 1))
 }
 
-/// Gives the frames of free small objects back in which none is in use: their number. Nothing if not much was freed
-/// since it last looked. What other virtual CPUs keep for themselves, a page for each class at most, is in use.
+/// Frees frames without allocated small objects; returns their number. Does nothing if not much was freed since the
+/// last run. Objects in the caches of other virtual CPUs, at most a page for each class, count as allocated.
 pub fn trim() -> usize {
     let mut heap = HEAP.lock();
     if several() {
@@ -131,7 +130,7 @@ impl Heap {
         self.free_bytes += CLASSES[class];
     }
 
-    /// Adds the objects of a frame that was just taken.
+    /// Adds the objects of a newly allocated frame.
     fn add_frame(&mut self, class: usize, gpa: u64) {
         let (block, size) = (direct_map::address(gpa), CLASSES[class]);
         for i in (0..PAGE_SIZE / size).rev() {
@@ -140,13 +139,13 @@ impl Heap {
     }
 }
 
-/// Takes a block, if necessary after what is not in use was given back.
+/// Allocates a block, after trimming the heap if necessary.
 fn take_block_or_trim(order: usize) -> Option<u64> {
     take_block(order).or_else(|| if trim() > 0 { take_block(order) } else { None })
 }
 
-/// The lock of the shared lists with an object of a class in it. It is given up while a frame is taken, which may need the
-/// monitor.
+/// Locks the shared lists and ensures that a class has an object. Releases the lock while it allocates a frame, which
+/// may need the monitor.
 fn shared_with(class: usize) -> Option<Guard<'static, Heap>> {
     let heap = HEAP.lock();
     if !heap.free[class].0.is_null() {
@@ -159,14 +158,14 @@ fn shared_with(class: usize) -> Option<Guard<'static, Heap>> {
     Some(heap)
 }
 
-/// Free objects that one virtual CPU, which alone uses them, keeps once there are several.
+/// Object cache of one virtual CPU, which alone accesses it, once there are several.
 #[repr(align(64))]
 struct Cache([UnsafeCell<(List, usize)>; CLASSES.len()]);
 
 static CACHES: Global<[Cache; MAX_CPUS]> =
     Global::new([const { Cache([const { UnsafeCell::new((List::new(), 0)) }; CLASSES.len()]) }; MAX_CPUS]);
 
-/// Most objects of a class that a virtual CPU keeps: those of a page.
+/// Maximum number of cached objects of a class: those of a page.
 const fn most_kept(class: usize) -> usize {
     PAGE_SIZE / CLASSES[class]
 }
@@ -179,7 +178,7 @@ impl Cache {
     /// Runs `f` with the objects of a class and their number.
     #[inline(always)]
     fn with<R>(&self, class: usize, f: impl FnOnce(&mut List, &mut usize) -> R) -> R {
-        // SAFETY: only this virtual CPU uses its cache, keel is never interrupted by keel, and no `f` allocates.
+        // SAFETY: only this virtual CPU uses its cache, keel is not reentrant, and no `f` allocates.
         let (list, count) = unsafe { &mut *self.0[class].get() };
         f(list, count)
     }
@@ -194,7 +193,7 @@ impl Cache {
         kept.or_else(|| self.refill(class))
     }
 
-    /// Takes an object from the shared lists, and half as many as are kept for later.
+    /// Takes an object from the shared lists, and refills half of the cache.
     #[cold]
     fn refill(&self, class: usize) -> Option<*mut u8> {
         let mut heap = shared_with(class)?;
@@ -221,7 +220,7 @@ impl Cache {
         }
     }
 
-    /// Gives up to `most` objects of a class back to the shared lists.
+    /// Moves up to `most` objects of a class to the shared lists.
     #[cold]
     fn give_some(&self, class: usize, most: usize, heap: &mut Heap) {
         self.with(class, |list, count| {
@@ -254,7 +253,7 @@ static CLASS_OF: [u8; 128] = {
     table
 };
 
-/// The class that serves a layout, or `None` for one that gets frames of its own.
+/// The class for a layout, or `None` for a separate block of frames.
 fn class_of(layout: Layout) -> Option<usize> {
     // Objects of a class lie at multiples of its size from a page boundary, so only classes that
     // are multiples of the alignment keep it; rounding the size up to the alignment picks one for
@@ -268,16 +267,16 @@ fn order_of(layout: Layout) -> usize {
     pages.next_power_of_two().trailing_zeros() as usize
 }
 
-/// Failures of large allocations, for a test: what fails with a large one must return an error, or do without it.
+/// Failing large allocations, for a test: the code must return an error, or work without the memory.
 #[cfg(feature = "failing-heap")]
 mod failing {
     use super::PAGE_SIZE;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Large allocations that succeed first: keel starts with them.
+    /// Number of large allocations that succeed first: keel boots with them.
     const FIRST: u64 = 64;
 
-    /// Whether an allocation of so many bytes is to fail: every third of the large ones does, in no regular order.
+    /// Whether an allocation of this size must fail: every third of the large ones does, pseudo-randomly.
     pub fn fails(bytes: usize) -> bool {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         if bytes <= PAGE_SIZE {
@@ -293,7 +292,7 @@ mod failing {
 #[derive(Debug)]
 pub struct KeelHeap;
 
-/// A process of the host has its own.
+/// The hosted platform uses the process's allocator.
 #[cfg(not(feature = "hosted"))]
 #[global_allocator]
 static GLOBAL: KeelHeap = KeelHeap;

@@ -8,28 +8,28 @@ use crate::trap::{Exit, FaultInfo, TrapFrame};
 #[cfg(not(feature = "hosted"))]
 pub(crate) use image::*;
 
-/// Calls that may be quick have numbers below.
+/// Upper bound of the numbers of quick calls.
 pub const QUICK_CALLS: usize = 256;
 
-/// What became of a call that may be quick.
+/// Result of a quick call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Quick {
-    /// For rax, if it was done.
+    /// The value of rax, if it was served.
     pub result: u64,
-    /// Not 0: nothing was done; the call must be made in the usual way.
+    /// Not 0: not served, without side effects; make the call in the usual way.
     pub left: u64,
 }
 
-/// What became of a call without the big lock.
+/// Result of a call without the big lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Unlocked {
     /// Served: only rax of the frame changed.
     Served = 0,
-    /// Nothing was done; the call must be made with the lock.
+    /// Not served, without side effects; make the call with the lock.
     Left = 1,
-    /// Served as well, and the lock was taken meanwhile ([`crate::smp::enter`]).
+    /// Served, and the lock was taken meanwhile ([`crate::smp::enter`]).
     Held = 2,
     /// The same, and anything in the frame may have changed.
     Full = 3,
@@ -42,25 +42,25 @@ pub struct Hooks {
     pub boot: fn(&'static abi::boot::BootInfo) -> !,
     /// A system call of the current thread.
     pub syscall: fn(&mut TrapFrame) -> Exit,
-    /// Calls by number that `quick` is asked about first: not 0.
+    /// Numbers of the calls for which `quick` is called first: not 0.
     pub quick_calls: [u8; QUICK_CALLS],
-    /// A system call, served without its frame: number and first arguments. It must be inlined and
-    /// call nothing. There is no big lock, as in `unlocked`.
+    /// A system call without a frame: number and first arguments. It must be inlined and make no calls. Without the big
+    /// lock, as `unlocked`.
     pub quick: fn(u64, [u64; 3]) -> Quick,
-    /// A system call from a patched site, before the big lock is taken; asked while several virtual CPUs are awake.
-    /// What it looks at is the thread's own, or fit for being shared between virtual CPUs.
+    /// A system call from a patched site, before the big lock is taken; called while several virtual CPUs are awake. It
+    /// may access only state of the thread, or state that virtual CPUs may share.
     pub unlocked: fn(&mut TrapFrame) -> Unlocked,
-    /// An exception or interrupt of the current thread, before the big lock is taken; asked while several virtual CPUs are
-    /// awake. Whether it was served: nothing in the frame changed.
+    /// An exception or interrupt of the current thread, before the big lock is taken; called while several virtual CPUs
+    /// are awake. Returns whether it was served, with an unchanged frame.
     pub unlocked_fault: fn(FaultInfo) -> bool,
     /// An exception or interrupt of the current thread while it ran program code.
     pub fault: fn(&mut TrapFrame, FaultInfo) -> Exit,
     /// First code of a new thread on its own kernel stack; returns to the program.
     pub thread_start: fn(&mut TrapFrame) -> Exit,
-    /// Keel has failed: adds what the kernel knows of it, in lines that begin with a line end. Gets the
-    /// registers of the program that keel was entered from, if there is one. Must not block.
+    /// Keel has failed: adds the kernel's part of the report, in lines that begin with a newline. Gets the registers of
+    /// the program that entered keel, if any. Must not block.
     pub report: fn(&mut dyn core::fmt::Write, Option<&TrapFrame>),
-    /// Something happened after a call or fault was over; its frame.
+    /// Pending work at the end of a call or fault; its frame.
     pub resume: fn(&mut TrapFrame),
     /// First code of an idle thread.
     pub idle: fn() -> !,
@@ -68,7 +68,7 @@ pub struct Hooks {
     pub start_cpu: fn() -> !,
 }
 
-/// The hooks in an image, and what its assembly calls them by.
+/// The hooks in an image, and their symbols in its assembly.
 #[cfg(not(feature = "hosted"))]
 mod image {
     use super::*;
@@ -90,8 +90,8 @@ mod image {
         u32::from((KEEL_HOOKS.unlocked_fault)(crate::percpu::fault_record()))
     }
 
-    /// A call that may be served at once. Uses no vector registers, calls nothing and has no string
-    /// instructions: the build looks at its code.
+    /// A quick call. Uses no vector registers, makes no calls and has no string instructions: the build checks its
+    /// code.
     // SAFETY: the name is unique in the image.
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn keel_quick(a: u64, b: u64, c: u64, number: u64) -> Quick {

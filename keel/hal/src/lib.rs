@@ -1,21 +1,20 @@
-//! Everything of keel that touches the machine, and the only guest crate with unsafe.
+//! Hardware access of keel, and the only guest crate with unsafe code.
 //!
-//! The processor is in a folder, and so is the platform; all others reach them through the contract (`contract.rs`,
-//! `docs/platform.md`). Above this crate is plain Rust. Key types: [`frame::Frame`] (a counted 4 KiB page of memory),
-//! [`paging::AddressSpace`] (page tables), [`thread::Thread`] (kernel stack and saved state of a
-//! thread), [`trap::TrapFrame`] (registers of a program at its entry into keel).
+//! The processor and the platform are in folders; other modules use them through the contract (`contract.rs`,
+//! `docs/platform.md`). The code above this crate is plain Rust. Key types: [`frame::Frame`] (a refcounted 4 KiB page
+//! frame), [`paging::AddressSpace`] (page tables), [`thread::Thread`] (kernel stack and saved state of a thread),
+//! [`trap::TrapFrame`] (registers of a program at its entry into keel).
 //!
-//! Invariant: keel runs under one *big lock*. Code in keel is never preempted, only one virtual CPU
-//! is inside keel at a time ([`smp`]), and another thread runs only where [`thread::switch`] is called. That is
-//! what lets the crates above use `Rc`, `Cell` and `RefCell`; [`cell::Global`] holds such values in
-//! statics.
+//! Invariant: keel runs under one *big lock*. Code in keel is never preempted, only one virtual CPU is inside keel at a
+//! time ([`smp`]), and context switches happen only in [`thread::switch`]. So the crates above can use `Rc`, `Cell` and
+//! `RefCell`; [`cell::Global`] holds such values in statics.
 #![no_std]
 
 extern crate alloc;
 #[cfg(feature = "hosted")]
 extern crate std;
 
-// Loom's models are of the primitives in `sync` alone: what has statics of these is not built with it.
+// Loom's models cover the primitives in `sync` only: modules with statics of these are not built for them.
 #[cfg(not(loom))]
 mod buddy;
 pub mod cell;

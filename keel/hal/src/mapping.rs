@@ -1,11 +1,11 @@
-//! What a space maps at an address.
+//! Mappings of a space.
 
 use crate::frame::Frame;
 use bitflags::bitflags;
 
 bitflags! {
-    /// What a mapping allows. A page without `READ` keeps its frame in the table, out of the program's
-    /// reach (PROT_NONE).
+    /// Rights of a mapping. A page without `READ` (PROT_NONE) keeps its frame in the table, but the program can't
+    /// access it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Prot: u8 {
         /// Loads.
@@ -20,13 +20,12 @@ bitflags! {
 /// A present page.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// The frame: a counted handle of its own, so [`Frame::refs`] counts it beside the table's.
+    /// The frame: a separate handle, so [`Frame::refs`] counts it and the table's.
     pub frame: Frame,
-    /// What the table allows now.
+    /// Current rights in the table.
     pub prot: Prot,
-    /// May have been written since mapped.
+    /// May have been written since it was mapped.
     pub dirty: bool,
-    /// May have been used since mapped. A page that was not is in no translation cache: taking it away
-    /// needs no flush.
+    /// May have been accessed since it was mapped. A page that was not is in no TLB: unmapping it needs no flush.
     pub accessed: bool,
 }

@@ -1,4 +1,4 @@
-//! The report of a failure of keel: message, registers, backtrace, and what the kernel above knows.
+//! The failure report of keel: message, registers, backtrace, and the kernel's part.
 #![allow(unsafe_code)]
 
 use crate::cell::Global;
@@ -9,10 +9,10 @@ use abi::request::Crash;
 use core::cell::{Cell, UnsafeCell};
 use core::fmt::Write;
 
-/// Most return addresses of a backtrace.
+/// Maximum number of return addresses in a backtrace.
 const DEPTH: usize = 24;
 
-/// Return addresses, innermost first, from a frame pointer on; 0 behind the last. Takes no memory.
+/// Return addresses from a frame pointer on, innermost first, followed by 0. Does not allocate.
 fn backtrace(mut rbp: usize) -> [u64; DEPTH] {
     let mut found = [0; DEPTH];
     let ram = direct_map::address(0)..direct_map::address(crate::buddy::ram_usage().total);
@@ -34,10 +34,10 @@ fn backtrace(mut rbp: usize) -> [u64; DEPTH] {
     found
 }
 
-/// Bytes of a report.
+/// Size of a report in bytes.
 const REPORT_BYTES: usize = 8192;
 
-/// Text that never needs the heap nor much of the stack.
+/// Text that needs no heap and little stack.
 struct Report {
     text: &'static mut [u8; REPORT_BYTES],
     len: usize,
@@ -53,17 +53,17 @@ impl Write for Report {
 }
 
 impl Report {
-    /// The report; whether it is the first one. A second one comes of a failure while the first was made, and takes its
-    /// place.
+    /// Begins the report; returns whether it is the first one. A second one is caused by a failure during the first,
+    /// and replaces it.
     fn begin() -> (Self, bool) {
         static TEXT: Global<UnsafeCell<[u8; REPORT_BYTES]>> = Global::new(UnsafeCell::new([0; REPORT_BYTES]));
         static BEGUN: Global<Cell<bool>> = Global::new(Cell::new(false));
-        // SAFETY: keel is entered by one CPU at a time, and who makes a report never goes on with an earlier one.
+        // SAFETY: one CPU at a time is in keel, and the code that began an earlier report never continues.
         let text = unsafe { &mut *TEXT.get() };
         (Self { text, len: 0 }, !BEGUN.replace(true))
     }
 
-    /// Adds the backtrace and what the kernel knows, and ends the pod.
+    /// Adds the backtrace and the kernel's part, and ends the pod.
     fn finish(mut self, rbp: usize, first: bool) -> ! {
         let frame = match crate::percpu::kernel_stack() {
             0 => None,
@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// Ends the pod after a panic of keel: message, backtrace and last calls go to the monitor.
+/// Ends the pod after a panic of keel: sends message, backtrace and last calls to the monitor.
 pub fn panic(message: &core::panic::PanicInfo<'_>) -> ! {
     let place = frame_pointer();
     let (mut report, first) = Report::begin();

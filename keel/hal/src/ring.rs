@@ -1,4 +1,4 @@
-//! Keel's end of the connector ring, and the ways to be served.
+//! Keel's end of the connector ring, and its notification modes.
 #![allow(unsafe_code)]
 
 use crate::cell::Global;
@@ -12,13 +12,13 @@ use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-/// Id of the requests of [`call_now`]; the kernel above uses smaller ones.
+/// Id of requests of [`call_now`]; the kernel above uses smaller ones.
 const OWN_ID: u64 = u64::MAX;
 
-/// Completions that [`call_now`] met on its way.
+/// Completions of other requests that [`call_now`] consumed.
 static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
     Global::new(RefCell::new(alloc::collections::VecDeque::new()));
-/// Losses of window pages that were noticed.
+/// Number of window page losses handled so far.
 static LOSSES: AtomicU32 = AtomicU32::new(0);
 static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
 
@@ -27,12 +27,12 @@ fn ring() -> &'static Ring {
     unsafe { &*(direct_map::address(RING as u64) as *const Ring) }
 }
 
-/// Remembers how to be served (boot).
+/// Sets the notification mode (boot).
 pub(crate) fn init(flags: u64) {
     MODE.set(flags);
 }
 
-/// A request whose payloads lie in memory as [`gpa_of`] takes it.
+/// A request with payloads in memory that [`gpa_of`] accepts.
 pub fn submission(operation: Encoded, id: u64, input: &[u8], output: &mut [u8]) -> Submission {
     Submission {
         op: operation.number,
@@ -46,7 +46,7 @@ pub fn submission(operation: Encoded, id: u64, input: &[u8], output: &mut [u8]) 
     }
 }
 
-/// Puts a request into the ring without telling anybody. `false` if the ring is full.
+/// Puts a request into the ring without a notification. `false` if the ring is full.
 pub fn submit(request: &Submission) -> bool {
     let ring = ring();
     let tail = ring.sub_tail.load(Relaxed);
@@ -84,30 +84,30 @@ pub fn take_completion() -> Option<Completion> {
     passed.or_else(take_from_ring)
 }
 
-/// Whether a completion waits.
+/// Whether a completion is pending.
 pub fn has_completion() -> bool {
     ring().comp_tail.load(Acquire) != ring().comp_head.load(Relaxed) || !PASSED.borrow().is_empty()
 }
 
-/// Rings the doorbell unless a helper polls already: the virtual CPU goes on.
+/// Rings the doorbell unless a helper polls: the virtual CPU continues.
 pub fn doorbell() {
     if !is_polled() {
         bell::ring();
     }
 }
 
-/// Exits once so that the monitor serves what is in the ring; returns when it was served.
+/// Exits once so that the monitor serves the ring; returns afterwards.
 pub fn serve() {
     bell::serve();
 }
 
-/// Like [`serve`], while other virtual CPUs may come into keel: the caller holds no borrows.
+/// Like [`serve`], while other virtual CPUs may enter keel: the caller must hold no borrows.
 pub fn serve_unlocked() {
     crate::smp::without_lock(serve);
 }
 
-/// Polls for work for `ns`, without the lock: until this virtual CPU is asked to look around, or threads that any may run
-/// have waited for `patience_ns`. Whether there is some.
+/// Polls for work for `ns`, without the lock: until this virtual CPU is nudged, or threads without affinity mask have
+/// been queued for `patience_ns`. Returns whether there is work.
 pub fn poll_for_work(ns: u64, patience_ns: u64) -> bool {
     let ring = ring();
     let (ticks, patience) = (crate::clock::ticks(ns), crate::clock::ticks(patience_ns));
@@ -135,7 +135,7 @@ pub fn poll_for_work(ns: u64, patience_ns: u64) -> bool {
     })
 }
 
-/// Waits for a completion for at most `ns`.
+/// Spins for a completion for at most `ns`.
 pub fn look_for_completion(ns: u64) {
     let ring = ring();
     let ticks = crate::clock::ticks(ns);
@@ -150,13 +150,13 @@ pub fn look_for_completion(ns: u64) {
     }
 }
 
-/// Whether the monitor has not taken all requests.
+/// Whether a submission is pending.
 pub fn has_submission() -> bool {
     ring().sub_head.load(Acquire) != ring().sub_tail.load(Relaxed)
 }
 
-/// Nothing to run: exits until a completion, a kick, or the deadline (`CLOCK_MONOTONIC` ns).
-/// Returns at once when a completion is there.
+/// No runnable thread: exits until a completion, a kick, or the deadline (`CLOCK_MONOTONIC` ns). Returns at once if a
+/// completion is pending.
 pub fn idle(deadline_ns: Option<u64>) {
     ring().deadline_ns.store(deadline_ns.unwrap_or(u64::MAX), SeqCst);
     if !has_completion() && !percpu::work_pending() {
@@ -164,10 +164,10 @@ pub fn idle(deadline_ns: Option<u64>) {
     }
 }
 
-/// When the monitor should interrupt a running program (`None`: never).
+/// Sets when the monitor should interrupt a running program (`None`: never).
 ///
-/// Host threads that sleep see an earlier deadline only after the doorbell: it is rung when none of them checks in
-/// time. To be called whenever a program goes on, as the one that would have looked may be gone.
+/// Sleeping host threads see an earlier deadline only after the doorbell: it is rung if none of them checks in time.
+/// Call it whenever a program continues, because the thread that would have checked may have left.
 #[inline]
 pub fn set_deadline(deadline_ns: Option<u64>) {
     let ring = ring();
@@ -180,14 +180,14 @@ pub fn set_deadline(deadline_ns: Option<u64>) {
     }
 }
 
-/// Has the helper look around.
+/// Makes the helper check for work.
 #[cold]
 fn call_helper() {
     ring().helper_looks_ns.store(0, SeqCst);
     bell::ring();
 }
 
-/// Whether to be interrupted every tick (10 ms).
+/// Requests or cancels the tick (10 ms).
 pub fn set_tick(on: bool) {
     let ring = ring();
     let value = u32::from(on);
@@ -199,7 +199,7 @@ pub fn set_tick(on: bool) {
     }
 }
 
-/// Notes whether threads wait that any virtual CPU may run.
+/// Publishes whether threads without affinity mask are queued.
 pub fn set_waiting(on: bool) {
     let waiting = &ring().waiting;
     let value = waiting.load(Relaxed);
@@ -208,20 +208,20 @@ pub fn set_waiting(on: bool) {
     }
 }
 
-/// Tells the monitor that RAM below `end` is used from now on: it may have what follows ready.
+/// Notifies the monitor that RAM below `end` is used from now on, so that it can populate the following pages.
 pub(crate) fn set_ram_used(end: u64) {
     if ring().ram_used.load(Relaxed) < end {
         ring().ram_used.store(end, SeqCst);
     }
 }
 
-/// Whether threads have waited for long while all virtual CPUs were busy; asked once.
+/// Whether threads were queued for long while all virtual CPUs were busy; clears the flag.
 pub fn take_overdue() -> bool {
     let overdue = &ring().overdue;
     overdue.load(Relaxed) != 0 && overdue.swap(0, SeqCst) != 0
 }
 
-/// Whether a helper polls the ring now.
+/// Whether a helper polls the ring.
 #[inline]
 pub fn is_polled() -> bool {
     ring().server.load(SeqCst) == server_state::POLLING
@@ -237,7 +237,7 @@ pub(crate) struct HostClocks {
     pub boottime_ns: u64,
 }
 
-/// The last reading of the host's clocks; `None` if there is none or the monitor is at it.
+/// The last reading of the host's clocks; `None` if there is none or the monitor is writing it.
 pub(crate) fn host_clocks() -> Option<HostClocks> {
     let clocks = &ring().clocks;
     let sequence = clocks.sequence.load(Acquire);
@@ -251,18 +251,18 @@ pub(crate) fn host_clocks() -> Option<HostClocks> {
     (sequence != 0 && sequence & 1 == 0 && clocks.sequence.load(Acquire) == sequence).then_some(reading)
 }
 
-/// Whether pages of the window were lost since [`take_losses`] was called.
+/// Whether pages of the window were lost since the last [`take_losses`].
 #[inline]
 pub fn has_losses() -> bool {
     ring().losses.load(Relaxed) != LOSSES.load(Relaxed)
 }
 
-/// What was lost so far is known.
+/// Marks the current losses as handled.
 pub fn take_losses() {
     LOSSES.store(ring().losses.load(Relaxed), Relaxed);
 }
 
-/// Whether a completion shall interrupt the running program.
+/// Sets whether a completion must interrupt the running program.
 pub fn want_kick(on: bool) {
     let ring = ring();
     let value = u32::from(on);
@@ -271,7 +271,7 @@ pub fn want_kick(on: bool) {
     }
 }
 
-/// Asks the helper to stay awake and poll, or to sleep.
+/// Requests polling by the helper, or cancels the request.
 pub fn want_polling(on: bool) {
     let ring = ring();
     let value = u32::from(on);
@@ -280,19 +280,19 @@ pub fn want_polling(on: bool) {
     }
 }
 
-/// [`abi::boot::flags`] that fix how the ring is served.
+/// The [`abi::boot::flags`] of the notification mode.
 pub fn mode() -> u64 {
     MODE.get()
 }
 
-/// Guest-physical address of keel memory that the monitor reads: heap and statics, in the direct map, or a thread's stack,
-/// which is one piece.
+/// Guest-physical address of keel memory that the monitor reads: heap and statics, in the direct map, or a thread's
+/// stack, which is contiguous.
 pub fn gpa_of(bytes: &[u8]) -> u64 {
     gpa_of_address(bytes.as_ptr().expose_provenance())
 }
 
-/// The same of memory that the monitor writes. A shared borrow would not do: the compiler may take for granted that
-/// nothing is stored through an address that comes of one, and use what was there before.
+/// The same for memory that the monitor writes. A shared borrow would be wrong: the compiler may assume that no store
+/// happens through an address derived from one, and reuse the old content.
 pub fn gpa_of_mut(bytes: &mut [u8]) -> u64 {
     gpa_of_address(bytes.as_mut_ptr().expose_provenance())
 }
@@ -301,8 +301,8 @@ fn gpa_of_address(address: usize) -> u64 {
     if crate::stacks::is_in_area(address) { crate::stacks::gpa_of(address) } else { direct_map::gpa(address) }
 }
 
-/// A request of hal itself, without payload, answered before it returns: the results, `None` on any error.
-/// Completions of others that come by are kept for [`take_completion`].
+/// A request of hal itself, without payload; waits for its completion: the results, or `None` on any error. Other
+/// completions are kept for [`take_completion`].
 pub(crate) fn call_now<O: Operation>(operation: O) -> Option<O::Results> {
     let request = submission(operation.encode(), OWN_ID, &[], &mut []);
     while !submit(&request) {

@@ -1,13 +1,13 @@
-//! Several virtual CPUs: the big lock, and what one of them does to the others.
+//! Several virtual CPUs: the big lock, and shootdowns.
 //!
-//! A virtual CPU takes the lock when it enters keel and gives it back when it goes on with a program or
-//! idles; the lock belongs to the virtual CPU, not to the thread. While only the first one is awake there
-//! is no lock: entries test a flag. Some calls are served without it: for the others they are part of the program.
+//! A virtual CPU takes the lock when it enters keel and releases it when it returns to a program or idles; the lock
+//! belongs to the virtual CPU, not to the thread. While only the first one is awake there is no lock: entries test a
+//! flag. Some calls run without it; for the other virtual CPUs they count as program code.
 //!
-//! Each says in its per-CPU block whether it is in keel (or on the way there, or idle). The holder of the
-//! lock may rely on one that is not running a program: it touches no program memory before it has the lock, and then
-//! first does what the `FLUSH` word asks for. That is what [`stop_others`] makes true. Stores become visible in
-//! their order (SDM volume 3, 9.2.2), so who sees the word also sees all that the program stored before.
+//! The per-CPU block says whether the virtual CPU is in keel (or entering it, or idle). The holder of the lock may rely
+//! on a virtual CPU that does not run a program: it accesses no program memory before it has the lock, and then first
+//! handles its `FLUSH` word. [`stop_others`] establishes that. Stores become visible in order (SDM volume 3, 9.2.2), so
+//! a CPU that sees the word also sees all earlier stores of the program.
 
 use crate::cell::Global;
 use crate::doorbell;
@@ -25,30 +25,30 @@ pub use crate::sync::several;
 #[repr(C, align(64))]
 pub(crate) struct Line(AtomicU32);
 
-/// The big lock: 1 while it is held. Means nothing while one virtual CPU is awake.
+/// The big lock: 1 while it is held. Unused while one virtual CPU is awake.
 pub(crate) static LOCK: Line = Line(AtomicU32::new(0));
-/// Ticks of the time stamp counter that virtual CPUs have waited for the lock.
+/// Total time that virtual CPUs have waited for the lock, in TSC ticks.
 static CONTENDED: Global<Cell<u64>> = Global::new(Cell::new(0));
-/// Virtual CPUs that were started, one bit each.
+/// Started virtual CPUs, as a bitmap.
 static ONLINE: AtomicU32 = AtomicU32::new(1);
 
-/// For how long virtual CPUs have waited for the lock since this was asked last, all together, in ns.
+/// Total time that virtual CPUs have waited for the lock since the last call, in ns.
 pub fn take_contended_ns() -> u64 {
     crate::clock::ns_of(CONTENDED.take())
 }
 
-/// The virtual CPUs that were started, one bit each.
+/// The started virtual CPUs, as a bitmap.
 pub fn online() -> u32 {
     ONLINE.load(SeqCst)
 }
 
-/// The virtual CPUs that were started, but for this one.
+/// The other started virtual CPUs.
 pub(crate) fn others() -> impl Iterator<Item = usize> {
     let mask = online() & !(1 << percpu::cpu_index());
     (0..u32::BITS as usize).filter(move |cpu| mask >> cpu & 1 != 0)
 }
 
-/// A virtual CPU comes into keel: waits for the lock.
+/// Entry of a virtual CPU into keel: waits for the lock.
 pub(crate) extern "C" fn rust_enter() {
     if !several() {
         return;
@@ -75,7 +75,7 @@ pub(crate) fn is_held() -> bool {
     !several() || percpu::is_in_keel()
 }
 
-/// Waits for another virtual CPU, which the host may have descheduled.
+/// Spins for another virtual CPU, which the host may have preempted.
 #[cold]
 fn wait_for(mut done: impl FnMut() -> bool) {
     let mut round = 0;
@@ -84,8 +84,8 @@ fn wait_for(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `f`, which touches no state of keel, without the lock. The caller holds no borrows: others come
-/// into keel meanwhile.
+/// Runs `f`, which accesses no state of keel, without the lock. The caller must hold no borrows: others enter keel
+/// meanwhile.
 pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
     if several() {
         LOCK.0.store(0, Release);
@@ -95,14 +95,14 @@ pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Starts a further virtual CPU, whose first thread is `idle`; and the first virtual CPU's, if it was alone
-/// so far. Its `start_cpu` hook runs soon.
+/// Starts another virtual CPU, whose first thread is `idle`; from then on the big lock is used. Its `start_cpu` hook
+/// runs soon.
 pub fn start(cpu: usize, idle: &Thread) {
     crate::init_cpu(cpu);
     word_of(cpu, percpu::KSTACK_TOP).store(idle.top() as u32, Relaxed);
     word_of(cpu, percpu::KSTACK_TOP + 4).store((idle.top() as u64 >> 32) as u32, Relaxed);
     if !several() {
-        // From here on this virtual CPU holds the lock: it gives it back on its way out.
+        // From here on this virtual CPU holds the lock: it releases it when it leaves keel.
         percpu::set_in_keel();
         LOCK.0.store(1, SeqCst);
         sync::set_several();
@@ -111,12 +111,12 @@ pub fn start(cpu: usize, idle: &Thread) {
     doorbell::start(cpu);
 }
 
-/// Lets a virtual CPU go on that is idle or about to be.
+/// Wakes a virtual CPU that is idle or about to be.
 pub fn wake(cpu: usize) {
     doorbell::wake(cpu);
 }
 
-/// Asks a virtual CPU that polls for work to look around.
+/// Makes a polling virtual CPU check for work.
 pub fn nudge(cpu: usize) {
     word_of(cpu, WORK_PENDING).store(1, SeqCst);
 }
@@ -125,8 +125,7 @@ fn in_program(cpu: usize) -> bool {
     word_of(cpu, IN_KEEL).load(Acquire) == 0
 }
 
-/// Asks another virtual CPU to look around before it goes on with its program; a running program is
-/// interrupted.
+/// Makes another virtual CPU check for work before it returns to its program; interrupts a running program.
 pub fn call_attention(cpu: usize) {
     word_of(cpu, WORK_PENDING).store(1, SeqCst);
     if in_program(cpu) {
@@ -134,9 +133,8 @@ pub fn call_attention(cpu: usize) {
     }
 }
 
-/// Stops the others that `which` chooses until this virtual CPU gives the lock back: none runs a program
-/// then, and each forgets its cached translations before it does again, by an instruction that also makes
-/// it see changed code.
+/// Stops the others that `which` selects until this virtual CPU releases the lock: none runs a program then, and each
+/// flushes its TLB before it does so again, with a serialising instruction, so that it also sees changed code.
 ///
 /// Panics without the big lock.
 pub(crate) fn stop(which: impl Fn(usize) -> bool) {
@@ -162,7 +160,7 @@ pub(crate) fn stop(which: impl Fn(usize) -> bool) {
     }
 }
 
-/// Stops all others until this virtual CPU gives the lock back; see the module.
+/// Stops all others until this virtual CPU releases the lock; see the module.
 pub fn stop_others() {
     if several() {
         stop(|_| true);

@@ -1,4 +1,4 @@
-//! Threads of keel: a kernel stack each, switched to and from explicitly.
+//! Threads of keel: each has a kernel stack; switches are explicit.
 #![allow(unsafe_code)]
 
 use crate::fpu::SavedState;
@@ -8,11 +8,11 @@ use crate::switch::{first_switch_to, keel_switch};
 use crate::trap::TrapFrame;
 use core::cell::{Cell, UnsafeCell};
 
-/// What a starting virtual CPU leaves free at the top of its idle thread's stack, where that was prepared.
+/// Free space at the top of an idle thread's stack, for the start of a virtual CPU.
 #[cfg(not(feature = "hosted"))]
 pub(crate) const START_ROOM: usize = STACK_BYTES / 2;
 
-/// Kernel stack and saved state of one thread. Its [`TrapFrame`] lies at the stack's top.
+/// Kernel stack and saved state of one thread. Its [`TrapFrame`] is at the top of the stack.
 #[derive(Debug)]
 pub struct Thread {
     stack: usize,
@@ -23,14 +23,13 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// A thread that, when switched to first, calls the kernel's `thread_start` hook with a copy of
-    /// `frame`. `None` when memory is used up.
+    /// A thread that, at the first switch to it, calls the kernel's `thread_start` hook with a copy of `frame`. `None`
+    /// if out of memory.
     pub fn new(frame: &TrapFrame) -> Option<Self> {
         Self::starting_at(frame, crate::gate::thread_entry_address())
     }
 
-    /// The thread of a virtual CPU that has nothing to run: calls the kernel's `idle` hook. `None` when
-    /// memory is used up.
+    /// The idle thread of a virtual CPU: calls the kernel's `idle` hook. `None` if out of memory.
     pub fn idle() -> Option<Self> {
         Self::starting_at(&TrapFrame::new(0, 0), crate::gate::idle_entry_address())
     }
@@ -41,8 +40,8 @@ impl Thread {
         let top = stack + STACK_BYTES - size_of::<TrapFrame>();
         let words = first_switch_to(entry);
         let rsp = top - size_of_val(&words);
-        // SAFETY: the stack was just taken and nobody else knows it; the writes are inside it and
-        // aligned (the frame's size is a multiple of 16).
+        // SAFETY: the stack was just allocated and has no other user; the writes are inside it and aligned (the frame's
+        // size is a multiple of 16).
         unsafe {
             (top as *mut TrapFrame).write(frame.clone());
             (rsp as *mut [usize; 7]).write(words);
@@ -60,22 +59,22 @@ impl Thread {
         self.stack + STACK_BYTES
     }
 
-    /// The program's registers as they were when it entered keel; `None` if the thread runs now.
+    /// The program's registers at its entry into keel; `None` if the thread is running.
     pub fn registers(&self) -> Option<TrapFrame> {
         if self.running.get() {
             return None;
         }
         let frame = (self.top() - size_of::<TrapFrame>()) as *const TrapFrame;
-        // SAFETY: the frame lies at the top of the thread's own stack, which `Thread::new` filled; under
-        // the big lock nobody writes to the stack of a thread that does not run.
+        // SAFETY: the frame is at the top of the thread's own stack, which `Thread::new` filled; under the big lock
+        // there is no writer to the stack of a thread that does not run.
         Some(unsafe { (*frame).clone() })
     }
 
-    /// The extended registers as they were when it entered keel: an XSAVE image (standard format); `None` if the thread
-    /// runs now.
+    /// The extended registers at its entry into keel: an XSAVE image (standard format); `None` if the thread is
+    /// running.
     pub fn extended_state(&self) -> Option<alloc::vec::Vec<u8>> {
         let frame = self.registers()?;
-        // SAFETY: under the big lock nobody else uses the area of a thread that does not run.
+        // SAFETY: under the big lock the area of a thread that does not run has no other user.
         unsafe { (*self.fpu.get()).image(&frame) }
     }
 
@@ -87,7 +86,7 @@ impl Thread {
         }
     }
 
-    /// The FS base: live from the CPU if `self` is running.
+    /// The FS base: read from the CPU if `self` is running.
     pub fn fs_base(&self) -> u64 {
         if self.running.get() { instructions::fs_base() } else { self.fs_base.get() }
     }
@@ -95,13 +94,13 @@ impl Thread {
     /// Copies the extended register state (x87, MXCSR, vectors) of the running thread `from` into
     /// this new thread (clone, fork). The low xmm halves are part of the trap frame.
     pub fn inherit_fpu(&self, _from: &Thread) {
-        // SAFETY: this thread isn't running, so nobody else uses its area; `from`'s state is live.
+        // SAFETY: this thread isn't running, so its area has no other user; `from`'s state is live.
         unsafe { (*self.fpu.get()).save() }
     }
 
     /// Resets the extended register state to that of a new program (execve).
     pub fn reset_fpu(&self) {
-        // SAFETY: under the big lock nobody else uses the area.
+        // SAFETY: under the big lock the area has no other user.
         let area = unsafe { &mut *self.fpu.get() };
         area.reset();
         if self.running.get() {
@@ -112,16 +111,16 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // The scheduler drops a thread only after another one runs: a running thread would free the
+        // The scheduler drops a thread only after another one runs: a running thread would free its own stack.
         // stack under its own feet.
         assert!(!self.running.get(), "a running thread was dropped");
         stacks::give(self.stack);
     }
 }
 
-/// Leaves `from` (the running thread; `None` for the boot context, which never comes back) and
-/// continues `to`. Returns when another thread switches back. The caller makes `to`'s address space active
-/// first, and keeps both threads alive meanwhile.
+/// Switches from `from` (the running thread; `None` for the boot context, which never resumes) to `to`. Returns when
+/// another thread switches back. The caller first activates `to`'s address space, and keeps both threads alive
+/// meanwhile.
 ///
 /// No `RefCell` borrow may be held across this call.
 ///
@@ -150,8 +149,8 @@ pub fn switch(from: Option<&Thread>, to: &Thread) {
     unsafe { keel_switch(save, to.rsp.get()) }
 }
 
-/// Like [`switch`], but keeps no handle of either thread meanwhile, so that nothing on the stack of
-/// a thread that sleeps long, or ends, holds on to another one.
+/// Like [`switch`], but drops the handles of both threads first, so that the stack of a thread that sleeps long, or
+/// ends, keeps no other thread alive.
 ///
 /// # Panics
 /// If no other borrow of the two exists.

@@ -1,4 +1,4 @@
-//! Registers of a program at its entry into keel, and the three ways in.
+//! Registers of a program at its entry into keel, and the kinds of entry.
 
 pub use crate::trap_frame::{FaultInfo, TrapFrame};
 
@@ -14,7 +14,7 @@ pub enum Entry {
     Fault = 2,
 }
 
-/// Whether keel must take the slow way out. Returned by the kernel's entry points.
+/// Whether keel must use the slow return path. Returned by the kernel's entry points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Exit {

@@ -1,8 +1,7 @@
 //! Raw access to program memory of the active address space.
 //!
-//! Nothing here resolves a fault: the access stops, reports the address, and the caller (which
-//! holds no borrows) resolves it and tries again. Addresses are checked against
-//! [`abi::layout::USER_TOP`].
+//! The functions do not resolve faults: the access ends, returns the address, and the caller (which holds no borrows)
+//! resolves the fault and repeats it. Addresses are checked against [`abi::layout::USER_TOP`].
 #![allow(unsafe_code)]
 
 use crate::frame::{FRAME_SIZE, Frame};
@@ -11,12 +10,12 @@ use crate::user_copy::{keel_user_clear, keel_user_cmpxchg, keel_user_copy_in, ke
 use crate::user_copy::{keel_user_load, keel_user_string};
 use abi::layout::USER_TOP;
 
-/// An access that a page fault stopped.
+/// An access that a page fault ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Address that is not accessible now.
+    /// Faulting address.
     pub address: usize,
-    /// Bytes done before.
+    /// Bytes done before the fault.
     pub done: usize,
 }
 
@@ -130,7 +129,7 @@ pub fn load_u32(addr: usize) -> Result<u32, Stopped> {
     if unsafe { keel_user_load(addr, &raw mut value) } == 0 { Ok(value) } else { Err(stopped(0, 0)) }
 }
 
-/// Compare and exchange of an aligned 32-bit word: the value before; written if it was `old`.
+/// Compare-and-exchange of an aligned 32-bit word: returns the old value; writes if it was `old`.
 pub fn cmpxchg_u32(addr: usize, old: u32, new: u32) -> Result<u32, Stopped> {
     check(addr, 4)?;
     let mut value = 0;

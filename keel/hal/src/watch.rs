@@ -1,11 +1,10 @@
-//! Whether system calls must be looked at one by one: one word for all reasons, so that calls cost nothing more where
-//! there is none.
+//! Whether system calls must be checked one by one: one word for all reasons, so that calls cost nothing without one.
 
 use crate::cell::Padded;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Set while memory is scarce; below it the number of other reasons.
+/// Set while memory is scarce; the lower bits count the other reasons.
 const SCARCE: usize = 1 << (usize::BITS - 1);
 
 static REASONS: Padded<AtomicUsize> = Padded::new(AtomicUsize::new(0));
@@ -34,12 +33,12 @@ pub(crate) fn set_scarce(scarce: bool) {
     }
 }
 
-/// One more reason, until [`remove`].
+/// Adds a reason, until [`remove`].
 pub fn add() {
     REASONS.fetch_add(1, Relaxed);
 }
 
-/// One reason less.
+/// Removes a reason.
 pub fn remove() {
     REASONS.fetch_sub(1, Relaxed);
 }

@@ -1,7 +1,7 @@
-//! The keel image: joins the kernel with its entry points.
+//! The keel image: links the kernel with its entry points.
 //!
-//! The host build compiles this as a static library and links it with `keel.ld`. Nothing here but
-//! the symbols that a freestanding program must have.
+//! The host build compiles this as a static library and links it with `keel.ld`. It contains only the symbols that a
+//! freestanding program must have.
 #![no_std]
 
 use hal::hooks::Hooks;

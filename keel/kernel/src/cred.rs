@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use uapi::cap;
 use vfs::landlock::Domain;
 
-/// Credentials of a thread. Replaced as a whole when one changes.
+/// Credentials of a thread; immutable, replaced as a whole.
 #[derive(Clone, Debug)]
 pub struct Cred {
     /// Real user id.
@@ -36,12 +36,12 @@ pub struct Cred {
     pub cap_bounding: u64,
     /// Ambient set.
     pub cap_ambient: u64,
-    /// How it restricted itself, landlock(7).
+    /// Its landlock(7) domain.
     pub domain: Option<Rc<Domain>>,
 }
 
 impl Cred {
-    /// Of the pod's first program: all capabilities for user 0, none for others.
+    /// Credentials of the pod's first program: all capabilities for user 0, none for others.
     pub fn first(uid: u32, gid: u32, groups: &[u32]) -> Self {
         let caps = if uid == 0 { cap::ALL } else { 0 };
         let mut groups = groups.to_vec();
@@ -75,8 +75,8 @@ impl Cred {
         self.fsgid == gid || self.groups.binary_search(&gid).is_ok()
     }
 
-    /// What a change of user ids does to the capabilities (capabilities(7), "Effect of user ID
-    /// changes"). `old` is the state before.
+    /// Adjusts the capabilities after a change of user ids (capabilities(7), "Effect of user ID changes"). `old` is the
+    /// state before.
     pub(crate) fn fix_caps(&mut self, old: &Cred, keep: bool) {
         let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
         let has_root = self.uid == 0 || self.euid == 0 || self.suid == 0;

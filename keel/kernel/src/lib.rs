@@ -1,9 +1,8 @@
-//! The system inside a pod: tasks, memory, files, signals and the Linux system calls over them.
+//! The kernel of a pod: tasks, memory, files, signals and the Linux system calls.
 //!
-//! No unsafe: everything that touches the machine is behind `hal`. Keel runs under one big lock
-//! (see `hal`), so state lives in `Rc`, `Cell` and `RefCell`. Two rules follow: no `RefCell` borrow
-//! is held while a thread may block or program memory is touched (both may run other threads), and
-//! nothing that a program passes may panic.
+//! No unsafe code: all hardware access is behind `hal`. Keel runs under one big lock (see `hal`), so state is in `Rc`,
+//! `Cell` and `RefCell`. Two rules follow: a `RefCell` borrow must not be held where a thread may block or access
+//! program memory (both may run other threads), and no argument of a program may cause a panic.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -34,7 +34,7 @@ fn quarter(s: &mut [u32; 16], [a, b, c, d]: [usize; 4]) {
 }
 
 impl ChaCha {
-    /// From the host's seed: its two halves mixed, so that all of it counts.
+    /// Seeds the generator from both halves of the host's seed.
     fn seeded() -> Self {
         let seed = hal::boot::boot_info().seed;
         let (first, second) = seed.split_at(32);
@@ -73,7 +73,7 @@ impl ChaCha {
             self.block(&mut block);
             piece.copy_from_slice(&block[..piece.len()]);
         }
-        // A new key: what was given can't be computed from a later state.
+        // A new key: earlier output can't be computed from a later state.
         self.block(&mut block);
         self.key = words(&block[..32]);
     }

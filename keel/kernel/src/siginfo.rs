@@ -1,4 +1,4 @@
-//! What comes with a signal: `siginfo_t`, sigaction(2).
+//! Information of a signal: `siginfo_t`, sigaction(2).
 
 use bytemuck::{Pod, Zeroable};
 use uapi::raw::general as g;
@@ -29,7 +29,7 @@ pub mod code {
     pub const CLD_CONTINUED: i32 = 6;
 }
 
-/// `siginfo_t` as it lies in program memory.
+/// `siginfo_t` in its ABI layout.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct SigInfo {
@@ -37,7 +37,7 @@ pub struct SigInfo {
     pub signo: i32,
     /// Error number, mostly 0.
     pub errno: i32,
-    /// Where it comes from, [`code`].
+    /// Cause, [`code`].
     pub code: i32,
     /// Zero.
     pub pad: i32,
@@ -75,14 +75,14 @@ impl SigInfo {
         info
     }
 
-    /// A call that the program handles itself or that a filter traps, made at `place`.
+    /// SIGSYS for a call at `place`, by syscall user dispatch or a filter.
     pub fn call(code: i32, place: u64, number: u64) -> Self {
         let mut info = Self::fault(g::SIGSYS, code, place);
         info.fields[1] = with_arch(number);
         info
     }
 
-    /// News of a child. Times in clock ticks.
+    /// State change of a child. Times in clock ticks.
     pub fn child(code: i32, pid: i32, uid: u32, status: i32, utime: u64, stime: u64) -> Self {
         let mut info = Self::from_process(g::SIGCHLD, code, pid, uid);
         info.fields[1] = pair(status as u32, 0);
@@ -105,7 +105,7 @@ impl SigInfo {
     }
 }
 
-/// A word of two halves, of which the upper one says whose call numbers are meant: `AUDIT_ARCH_X86_64`.
+/// A word of two halves; the upper one is the ABI of the call number: `AUDIT_ARCH_X86_64`.
 pub const fn with_arch(number: u64) -> u64 {
     number & 0xffff_ffff | 0xc000_003e << 32
 }

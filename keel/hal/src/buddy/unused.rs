@@ -1,20 +1,20 @@
-//! Free memory that the host still holds: pieces of 2 MiB that were used and are wholly free again.
+//! Free memory that the host still backs: pieces of 2 MiB that were used and are completely free again.
 
 use super::{BUDDY, Buddy, LARGE_ORDER, MAX_ORDER, NONE, TOUCHED, Use, meta, touched};
 use crate::frame::FRAME_SIZE;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Pieces that are not worth a look.
+/// Number of pieces below which reporting is not worthwhile.
 pub const KEPT_PIECES: u32 = 2;
 
-/// [`Counts::now`] to read without the lock.
+/// [`Counts::now`], readable without the lock.
 static UNUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Pieces of 2 MiB that were used and are free.
+/// Numbers of pieces of 2 MiB that were used and are free.
 pub(super) struct Counts {
     now: u32,
-    /// The least since it was asked for.
+    /// Minimum since the last query.
     least: u32,
 }
 
@@ -35,7 +35,7 @@ impl Counts {
     fn set(&mut self, now: u32) {
         if self.now != now {
             if now > KEPT_PIECES && self.now <= KEPT_PIECES {
-                // Whoever freed it looks around before it goes on.
+                // The CPU that freed it checks for work on its way out.
                 crate::percpu::set_work_pending();
             }
             self.now = now;
@@ -44,7 +44,7 @@ impl Counts {
     }
 }
 
-/// A free block that nobody can take until this is dropped.
+/// A free block that is reserved until this is dropped.
 #[derive(Debug)]
 pub struct Unused {
     index: u32,
@@ -62,12 +62,12 @@ impl Unused {
         (FRAME_SIZE as u64) << self.order
     }
 
-    /// Its pieces of 2 MiB that the host holds.
+    /// Its pieces of 2 MiB that the host backs.
     pub fn pieces(&self) -> u32 {
         touched(self.index, self.order)
     }
 
-    /// The host holds nothing of it any more: it reads as zeros.
+    /// The host has freed its memory: it reads as zeros.
     pub fn is_gone(&self) {
         let _buddy = BUDDY.lock();
         for large in self.index >> LARGE_ORDER..(self.index + (1 << self.order)) >> LARGE_ORDER {
@@ -83,25 +83,25 @@ impl Drop for Unused {
     }
 }
 
-/// Pieces of 2 MiB that were used and are wholly free now. Takes no lock.
+/// Number of pieces of 2 MiB that were used and are completely free. Takes no lock.
 #[inline]
 pub fn unused() -> u32 {
     UNUSED.load(Relaxed)
 }
 
-/// The fewest that there were at any moment since this was called before.
+/// The minimum of that number since the last call.
 pub fn least_unused() -> u32 {
     let counts = &mut BUDDY.lock().unused;
     core::mem::replace(&mut counts.least, counts.now)
 }
 
-/// Takes a free block of at most `most` such pieces, and at least one.
+/// Reserves a free block of one to `most` such pieces.
 pub fn take_unused(most: u32) -> Option<Unused> {
     let mut buddy = BUDDY.lock();
     let (mut index, mut order) = buddy.find_unused().filter(|_| most > 0)?;
     buddy.remove(index, order);
     while touched(index, order) > most {
-        // The upper half, if there is something in it: memory is used from below.
+        // The upper half, if it has such a piece: memory is allocated from below.
         order -= 1;
         let upper = index + (1 << order);
         let (kept, taken) = if touched(upper, order) > 0 { (index, upper) } else { (upper, index) };

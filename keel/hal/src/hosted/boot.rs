@@ -1,4 +1,4 @@
-//! What a monitor would hand over.
+//! The boot information, in place of the monitor's.
 #![allow(unsafe_code)]
 
 use super::direct_map::{self, RAM_LIMIT};
@@ -13,7 +13,7 @@ const MONOTONIC_NS: u64 = 1_000_000_000;
 
 static CONFIG: OnceLock<std::vec::Vec<u8>> = OnceLock::new();
 
-/// The boot information of a machine whose frame table, tables and free memory begin at these addresses.
+/// The boot information of a machine with a frame table, tables and free memory at these addresses.
 pub(super) fn info(frame_table: u64, low_start: u64, free_start: u64) -> BootInfo {
     BootInfo {
         magic: MAGIC,
@@ -44,7 +44,7 @@ pub(super) fn info(frame_table: u64, low_start: u64, free_start: u64) -> BootInf
 /// The boot information.
 pub fn boot_info() -> &'static BootInfo {
     let place = direct_map::address(BOOT_INFO as u64) as *const BootInfo;
-    // SAFETY: `direct_map::prepare` wrote it before anybody asked, and nobody changes it.
+    // SAFETY: `direct_map::prepare` wrote it before the first use, and it does not change.
     unsafe { &*place }
 }
 
@@ -57,5 +57,5 @@ pub(super) fn set_config(config: std::vec::Vec<u8>) {
     assert!(CONFIG.set(config).is_ok(), "a machine boots once");
 }
 
-/// Tests of reports run in pods.
+/// Reports are tested in pods.
 pub fn fail_if_asked() {}

@@ -1,4 +1,4 @@
-//! RAM: an area of the process's memory, made when it is used first.
+//! RAM: a mapping of the process, created at the first use.
 #![allow(unsafe_code)]
 
 use super::boot;
@@ -8,20 +8,20 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Once;
 
-/// Most RAM of the machine. The host gives it memory as it is touched.
+/// Maximum RAM of the machine. The host populates it at the first touch.
 pub(super) const RAM_LIMIT: u64 = 1 << 30;
-/// RAM at boot; more comes by request.
+/// RAM at boot; the rest is added by request.
 const RAM_AT_BOOT: u64 = 64 << 20;
 /// Bytes of the frame table for each page.
 const FRAME_ENTRY: u64 = 16;
-/// Guest-physical address of the frame table, behind where keel's image would be.
+/// Guest-physical address of the frame table, after the address of keel's image.
 const FRAME_TABLE: u64 = abi::layout::KEEL_IMAGE as u64;
-/// Where memory for tables begins, behind the boot tables' root.
+/// Start of the memory for tables, after the root of the boot tables.
 const LOW_START: u64 = (abi::layout::BOOT_TABLES + PAGE_SIZE) as u64;
 
 static BASE: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes RAM, if there is none yet: the tables of the frame allocator and the boot information lie in it.
+/// Creates RAM at the first call, with the tables of the frame allocator and the boot information.
 pub(crate) fn prepare() {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
@@ -39,7 +39,7 @@ pub(crate) fn prepare() {
         assert!(area != libc::MAP_FAILED, "the host has no address space for the machine's memory");
         BASE.store(area as usize, Relaxed);
         let info = boot::info(FRAME_TABLE, LOW_START, FRAME_TABLE + RAM_LIMIT / PAGE_SIZE as u64 * FRAME_ENTRY);
-        // SAFETY: the place lies in the area, is aligned, and nobody reads it yet.
+        // SAFETY: the place is in the mapping, is aligned, and has no reader yet.
         unsafe { (address(BOOT_INFO as u64) as *mut BootInfo).write(BootInfo { ram_bytes: RAM_AT_BOOT, ..info }) };
         crate::buddy::init(boot::boot_info());
         crate::clock::init(boot::boot_info());
@@ -56,7 +56,8 @@ fn base() -> usize {
     }
 }
 
-/// The address of a byte of guest-physical memory; other memory of the process has such an address as well, beyond the limit.
+/// The address of a byte of guest-physical memory; other memory of the process also has such an address, beyond the
+/// limit.
 pub(crate) fn address(gpa: u64) -> usize {
     base().wrapping_add(gpa as usize)
 }

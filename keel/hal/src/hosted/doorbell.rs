@@ -1,4 +1,4 @@
-//! The monitor's end of the ring, and what becomes of a machine that idles.
+//! The monitor's end of the ring, and idling.
 #![allow(unsafe_code)]
 
 use super::harness::{self, End};
@@ -22,19 +22,19 @@ const ENOENT: i64 = 2;
 const ENOMEM: i64 = 12;
 const EIO: i64 = 5;
 
-/// What a monitor answers: the results, or a Linux errno; `None` leaves the request open until it is cancelled.
+/// Answer of a monitor: the results, or a Linux errno; `None` leaves the request pending until it is cancelled.
 pub type Answer = Option<Result<Reply, i64>>;
 
-/// The monitor, as far as the machine is not: files and streams.
+/// The part of the monitor that the test implements: files and streams.
 pub trait Monitor {
-    /// Serves a request with its input. The output may be as long as `room` and is copied as far as it is not empty.
+    /// Serves a request with its input. The output may have up to `room` bytes; it is copied if it is not empty.
     fn serve(&mut self, request: &Encoded, input: &[u8], output: &mut Vec<u8>, room: usize) -> Answer;
 }
 
 static MONITOR: Global<RefCell<Option<Box<dyn Monitor>>>> = Global::new(RefCell::new(None));
-/// Requests that were left open.
+/// Pending requests.
 static OPEN: Global<RefCell<Vec<u64>>> = Global::new(RefCell::new(Vec::new()));
-/// RAM that was given.
+/// RAM provided so far.
 static RAM: Global<Cell<u64>> = Global::new(Cell::new(0));
 
 pub(super) fn set_monitor(monitor: Box<dyn Monitor>) {
@@ -46,13 +46,13 @@ fn the_ring() -> &'static Ring {
     unsafe { &*(direct_map::address(RING as u64) as *const Ring) }
 }
 
-/// The pieces of memory that a payload consists of: addresses in the process, and bytes.
+/// The memory segments of a payload: addresses in the process, and lengths.
 fn segments(gpa: u64, len: u32, is_list: bool) -> Vec<(usize, usize)> {
     if !is_list {
         return vec![(direct_map::address(gpa), len as usize)];
     }
     let list = direct_map::address(gpa) as *const Segment;
-    // SAFETY: keel names a list of so many entries, which stays until the request is answered.
+    // SAFETY: keel passes a list with this many entries, which is valid until the completion.
     let list = (0..len as usize).map(|i| unsafe { list.add(i).read_unaligned() });
     list.map(|segment| (direct_map::address(segment.gpa), segment.len as usize)).collect()
 }
@@ -63,7 +63,7 @@ fn input_of(request: &Submission) -> Vec<u8> {
         return bytes;
     }
     for (at, len) in segments(request.in_gpa, request.in_len, request.flags & sub_flags::IN_LIST != 0) {
-        // SAFETY: keel names memory of its own that stays until the request is answered.
+        // SAFETY: keel passes its own memory, which is valid until the completion.
         bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(at as *const u8, len) });
     }
     bytes
@@ -76,7 +76,7 @@ fn put_output(request: &Submission, output: &[u8]) {
     }
     for (at, len) in segments(request.out_gpa, request.out_len, request.flags & sub_flags::OUT_LIST != 0) {
         let (now, later) = rest.split_at(len.min(rest.len()));
-        // SAFETY: as in `input_of`; keel expects that the monitor writes there.
+        // SAFETY: as in `input_of`; keel expects writes there.
         unsafe { core::ptr::copy_nonoverlapping(now.as_ptr(), at as *mut u8, now.len()) };
         rest = later;
     }
@@ -157,12 +157,12 @@ pub(crate) fn serve() {
     }
 }
 
-/// The ring holds requests: they are served at once.
+/// Submissions are pending: they are served at once.
 pub(crate) fn ring() {
     serve();
 }
 
-/// The virtual CPU has nothing to run: serves requests, and lets time pass until the next deadline.
+/// No runnable thread: serves requests, and advances time to the next deadline.
 pub(crate) fn idle() {
     serve();
     let ring = the_ring();
@@ -176,24 +176,24 @@ pub(crate) fn idle() {
     advance_to(deadline);
 }
 
-/// Lets the monotonic clock come to `ns`.
+/// Advances the monotonic clock to `ns`.
 pub(super) fn advance_to(ns: u64) {
     let now = crate::clock::monotonic_ns();
     set_counter(counter() + ns.saturating_sub(now));
 }
 
-/// Whether the monitor would interrupt the program now: a deadline has passed, or a tick is wanted.
+/// Whether the monitor would interrupt the program now: at a deadline or tick.
 pub(super) fn interrupts() -> bool {
     let ring = the_ring();
     ring.deadline_ns.load(Relaxed) <= crate::clock::monotonic_ns() || ring.tick_wanted.load(Relaxed) != 0
 }
 
-/// There is one virtual CPU: nobody to interrupt.
+/// There is one virtual CPU: no other to interrupt.
 pub(crate) fn kick(_cpu: usize) {
     unreachable!("a second virtual CPU")
 }
 
-/// There is one virtual CPU: nobody to wake.
+/// There is one virtual CPU: no other to wake.
 pub(crate) fn wake(_cpu: usize) {
     unreachable!("a second virtual CPU")
 }

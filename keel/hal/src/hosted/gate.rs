@@ -1,4 +1,4 @@
-//! First code of threads, and the ways into keel: functions.
+//! Initial code of threads, and entry into keel, as functions.
 #![allow(unsafe_code)]
 
 use super::harness::{self, End};
@@ -42,22 +42,22 @@ pub(super) fn hooks() -> &'static Hooks {
     HOOKS.get().expect("a machine without a kernel runs no threads")
 }
 
-/// Address where a new thread's first switch returns to.
+/// Return address of a new thread's first switch.
 pub(crate) fn thread_entry_address() -> usize {
     keel_hosted_thread as *const () as usize
 }
 
-/// Address where an idle thread's first switch returns to. There are none while there is one virtual CPU.
+/// Return address of an idle thread's first switch. Unused with one virtual CPU.
 pub(crate) fn idle_entry_address() -> usize {
     unreachable!("a second virtual CPU")
 }
 
-/// Address where the first switch to the boot stack returns to.
+/// Return address of the first switch to the boot stack.
 pub(super) fn boot_entry_address() -> usize {
     keel_hosted_boot as *const () as usize
 }
 
-/// Runs code of keel; a panic of it ends the machine.
+/// Runs code of keel; a panic ends the machine.
 fn in_keel<R>(f: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => result,
@@ -65,10 +65,10 @@ fn in_keel<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// The way out: looks after pending work until there is none.
+/// The return path: handles pending work until there is none.
 fn leave(frame: *mut TrapFrame) {
     while percpu::work_pending() {
-        // SAFETY: the frame lies at the top of this thread's stack, and nothing else borrows it now.
+        // SAFETY: the frame is at the top of this thread's stack, and is not borrowed elsewhere now.
         (hooks().resume)(unsafe { &mut *frame });
     }
 }
@@ -76,10 +76,10 @@ fn leave(frame: *mut TrapFrame) {
 /// Enters keel with a frame, and leaves it again.
 ///
 /// # Safety
-/// The frame is that of the running thread, at the top of its stack, and nobody borrows it.
+/// The frame is that of the running thread, at the top of its stack, and is not borrowed.
 pub(super) unsafe fn enter<R>(frame: *mut TrapFrame, f: impl FnOnce(&Hooks, &mut TrapFrame) -> R) -> R {
     in_keel(|| {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let result = f(hooks(), unsafe { &mut *frame });
         leave(frame);
         result

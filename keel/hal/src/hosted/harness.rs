@@ -23,7 +23,7 @@ pub use super::doorbell::{Answer, Monitor};
 /// Vector of page faults.
 const PAGE_FAULT: u8 = 14;
 
-/// Why a machine ended.
+/// Reason for the end of a machine.
 #[derive(Debug)]
 pub enum End {
     /// Code of keel panicked.
@@ -34,10 +34,10 @@ pub enum End {
     Stuck,
 }
 
-/// What the threads of programs run, after their first way out of keel. Never returns: a program ends by a call.
+/// Code of a program's threads, after their first return from keel. Never returns: a program ends by a call.
 pub type Program = fn(Cpu) -> !;
 
-/// Stack pointers of the test and of the machine, each while the other one runs.
+/// Saved stack pointers of the test and of the machine, while the other one runs.
 static OUTSIDE: Global<Cell<usize>> = Global::new(Cell::new(0));
 static INSIDE: Global<Cell<usize>> = Global::new(Cell::new(0));
 /// Counter of the machine while it does not run.
@@ -45,7 +45,7 @@ static TIME: Global<Cell<u64>> = Global::new(Cell::new(0));
 static PROGRAM: Global<Cell<Option<Program>>> = Global::new(Cell::new(None));
 static ENDED: Global<RefCell<Option<End>>> = Global::new(RefCell::new(None));
 
-/// The machine of this process, held by one thread of the host.
+/// The machine of this process; one host thread at a time uses it.
 #[derive(Debug)]
 pub struct Machine {
     booted: bool,
@@ -55,7 +55,7 @@ pub struct Machine {
 static MACHINE: Mutex<Machine> = Mutex::new(Machine { booted: false, broken: false });
 
 impl Machine {
-    /// Waits until no other thread of the host has the machine.
+    /// Locks the machine against other host threads.
     pub fn take() -> MutexGuard<'static, Self> {
         MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,15 +65,15 @@ impl Machine {
         self.booted
     }
 
-    /// Whether it has ended: it can't go on.
+    /// Whether it has ended and can't continue.
     pub const fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Makes the machine ready to run a kernel's boot hook, by [`Machine::go_on`].
+    /// Prepares the machine to run a kernel's boot hook, by [`Machine::go_on`].
     ///
     /// # Panics
-    /// The second time.
+    /// If it was booted before.
     pub fn boot(&mut self, hooks: &'static Hooks, config: &PodConfig, monitor: Box<dyn Monitor>, program: Program) {
         assert!(!self.booted, "a machine boots once");
         self.booted = true;
@@ -90,7 +90,7 @@ impl Machine {
         let words = first_switch_to(gate::boot_entry_address());
         let top = stack + stacks::STACK_BYTES;
         let pointer = top - size_of_val(&words);
-        // SAFETY: the stack was just taken, and the words lie at its top.
+        // SAFETY: the stack was just allocated, and the words are at its top.
         unsafe { (pointer as *mut [usize; 7]).write(words) };
         INSIDE.set(pointer);
     }
@@ -98,7 +98,7 @@ impl Machine {
     /// Runs the machine until it leaves.
     ///
     /// # Errors
-    /// It ended; it can't go on.
+    /// If it ended.
     ///
     /// # Panics
     /// If it has ended before, or was not booted.
@@ -106,8 +106,8 @@ impl Machine {
         assert!(self.booted && !self.broken, "no machine that can go on");
         self.broken = true;
         instructions::set_counter(TIME.get());
-        // SAFETY: the stack pointer was prepared by `boot` or stored by the last switch away from the machine; the mutex
-        // lets one thread of the host run it at a time.
+        // SAFETY: `boot` prepared the stack pointer, or the last switch away from the machine stored it; the mutex lets
+        // one host thread run it at a time.
         unsafe { keel_switch(OUTSIDE.as_ptr(), INSIDE.get()) };
         TIME.set(instructions::counter());
         match ENDED.take() {
@@ -120,7 +120,7 @@ impl Machine {
     }
 }
 
-/// Leaves the machine, from a program in it; returns when the test lets it go on.
+/// Leaves the machine, from a program in it; returns when the test continues it.
 pub fn leave() {
     // SAFETY: code in the machine runs because `go_on` stored the test's stack pointer and waits there.
     unsafe { keel_switch(INSIDE.as_ptr(), OUTSIDE.get()) };
@@ -138,19 +138,19 @@ pub(super) fn run_program(cpu: Cpu) -> ! {
     program(cpu)
 }
 
-/// Lets time pass for the calling thread of the host: without a machine, for unit tests of what looks at clocks.
+/// Advances time for the calling host thread without a machine, for unit tests that use clocks.
 pub fn advance(ns: u64) {
     instructions::set_counter(instructions::counter() + ns);
 }
 
-/// What made a program's access to its memory end.
+/// A signal interrupted a program's memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// The virtual CPU as a program has it: registers, memory, and the ways into keel.
+/// The virtual CPU as a program uses it: registers, memory, and entries into keel.
 #[derive(Debug)]
 pub struct Cpu {
-    /// At the top of the stack that the program runs on.
+    /// At the top of the program's stack.
     frame: *mut TrapFrame,
 }
 
@@ -163,12 +163,12 @@ impl Cpu {
 
     /// The program's registers.
     pub fn registers(&mut self) -> &mut TrapFrame {
-        // SAFETY: the frame belongs to the thread that runs now, which keel does not touch meanwhile.
+        // SAFETY: the frame belongs to the running thread; keel does not access it meanwhile.
         unsafe { &mut *self.frame }
     }
 
     fn enter<R>(&mut self, f: impl FnOnce(&Hooks, &mut TrapFrame) -> R) -> R {
-        // SAFETY: the frame is that of the running thread, and `self` is borrowed: nobody else borrows it.
+        // SAFETY: the frame is that of the running thread, and `self` is borrowed mutably.
         unsafe { gate::enter(self.frame, f) }
     }
 
@@ -179,7 +179,7 @@ impl Cpu {
         frame.entry = entry as u64;
     }
 
-    /// A system call from a patched site: its result. Behind it the program goes on where the registers say.
+    /// A system call from a patched site: returns its result. The program then continues where the registers say.
     pub fn call(&mut self, number: u64, arguments: [u64; 6]) -> i64 {
         self.begin_call(number, arguments, Entry::Call);
         self.enter(|hooks, frame| {
@@ -196,20 +196,20 @@ impl Cpu {
         self.registers().rax as i64
     }
 
-    /// A system call by a `syscall` instruction: its result.
+    /// A system call by a `syscall` instruction: returns its result.
     pub fn trap(&mut self, number: u64, arguments: [u64; 6]) -> i64 {
         self.begin_call(number, arguments, Entry::Trap);
         self.enter(|hooks, frame| (hooks.syscall)(frame));
         self.registers().rax as i64
     }
 
-    /// An exception of the program's, or an interrupt.
+    /// An exception of the program, or an interrupt.
     pub fn fault(&mut self, vector: u8, code: u64, address: u64) {
         self.registers().entry = Entry::Fault as u64;
         self.enter(|hooks, frame| (hooks.fault)(frame, FaultInfo { vector, code, address }));
     }
 
-    /// The program computes for `ns`; it is interrupted behind that, if the monitor was asked to.
+    /// The program computes for `ns`; afterwards it is interrupted if the monitor would do so.
     pub fn compute(&mut self, ns: u64) {
         advance(ns);
         if doorbell::interrupts() {
@@ -217,7 +217,7 @@ impl Cpu {
         }
     }
 
-    /// An access of the program to its own memory, in pieces that lie in one page.
+    /// An access of the program to its own memory, page by page.
     fn access(
         &mut self,
         address: usize,
@@ -250,10 +250,10 @@ impl Cpu {
     /// Reads memory.
     ///
     /// # Errors
-    /// A page fault became a signal, whose handler is next.
+    /// If a page fault caused a signal, whose handler runs next.
     pub fn read(&mut self, address: usize, bytes: &mut [u8]) -> Result<(), Interrupted> {
         self.access(address, bytes.len(), Access::Read, |place, done, n| {
-            // SAFETY: the piece lies in a frame that the tables hold now.
+            // SAFETY: the piece is in a frame that is mapped now.
             unsafe { core::ptr::copy_nonoverlapping(place, bytes[done..done + n].as_mut_ptr(), n) };
         })
     }
@@ -269,7 +269,7 @@ impl Cpu {
         })
     }
 
-    /// Fetches an instruction's byte.
+    /// Fetches an instruction byte.
     ///
     /// # Errors
     /// As [`Cpu::read`].

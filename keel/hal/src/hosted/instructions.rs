@@ -1,15 +1,15 @@
-//! What the machine's processor has for single instructions.
+//! Single instructions of the simulated processor.
 #![allow(unsafe_code)]
 
 use crate::cell::Global;
 use core::cell::Cell;
 
-/// Ticks, which are ns, that a reading of the counter takes.
+/// Ticks, in ns, per reading of the counter.
 const TICKS: u64 = 100;
 
 std::thread_local! {
-    /// The counter. Each thread of the host has its own, as unit tests run side by side and advance time; the one that is in
-    /// the machine takes over the machine's.
+    /// The counter. Each host thread has its own, because unit tests run in parallel and advance time; the thread in
+    /// the machine uses the machine's.
     static COUNTER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn counter() -> u64 {
     })
 }
 
-/// Sets the counter, which must not go back.
+/// Sets the counter, which must not go backwards.
 pub(super) fn set_counter(ticks: u64) {
     COUNTER.with(|counter| counter.set(ticks.max(counter.get())));
 }
@@ -39,10 +39,10 @@ pub(crate) fn fs_base() -> u64 {
     FS_BASE.get()
 }
 
-/// The extended components that the host enables: extended registers are saved and loaded in the real processor.
+/// XCR0 of the host: extended registers are saved and loaded in the real processor.
 pub(super) fn extended_control() -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: XGETBV of register 0 is available wherever the host's system uses XSAVE, as all that Hull runs on do.
+    // SAFETY: XGETBV of register 0 is available if the host's kernel uses XSAVE, which Hull requires.
     unsafe {
         core::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
     }

@@ -1,4 +1,4 @@
-//! The memory management unit: walks the page tables that keel writes, and keeps translations until they are invalidated.
+//! The MMU: walks keel's page tables, and caches translations until they are invalidated.
 #![allow(unsafe_code)]
 
 use super::percpu::set_fault_address;
@@ -10,7 +10,7 @@ use crate::paging::active_root;
 use core::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What an access does.
+/// Kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -24,10 +24,10 @@ const CODE_WRITE: u64 = 2;
 const CODE_USER: u64 = 4;
 const CODE_FETCH: u64 = 16;
 
-/// Cached translations: the entry of a page, as it was when it was used first, by the page's address.
+/// The TLB: entries of pages, as at their first use, by address.
 static CACHE: Global<RefCell<BTreeMap<usize, u64>>> = Global::new(RefCell::new(BTreeMap::new()));
 
-/// The entry that translates an address, a directory's for a large page; `None` without one.
+/// The entry that translates an address, of a directory for a large page; `None` without one.
 fn walk(address: usize) -> Option<&'static Entry> {
     let mut table = active_root();
     for level in (1..4).rev() {
@@ -40,7 +40,7 @@ fn walk(address: usize) -> Option<&'static Entry> {
     Some(table.entry(index(address, 0))).filter(|entry| entry.get() & PRESENT != 0)
 }
 
-/// The entry as one of a small page.
+/// The entry converted to one of a small page.
 fn small(entry: u64, address: usize) -> u64 {
     if entry & LARGE != 0 { part(entry, index(address, 0)) } else { entry }
 }
@@ -54,11 +54,11 @@ fn allows(entry: u64, access: Access) -> bool {
         }
 }
 
-/// Where a byte of the active space lies in the process, or the error code of the page fault.
+/// Address in the process of a byte of the active space, or the error code of the page fault.
 ///
 /// # Panics
-/// If a translation is cached that the tables do not hold any more: keel has not invalidated it. A processor may use it or
-/// not; nothing may depend on that.
+/// If a cached translation differs from the tables: keel has not flushed it. A processor may use either; the result
+/// must not depend on that.
 pub(super) fn translate(address: usize, access: Access) -> Result<usize, u64> {
     let page = address & !(FRAME_SIZE - 1);
     let entry = walk(address);
@@ -83,8 +83,8 @@ pub(super) fn translate(address: usize, access: Access) -> Result<usize, u64> {
     Ok(direct_map::address(entry & ADDRESS) + address % FRAME_SIZE)
 }
 
-/// Calls `f` with each piece of `[address, address + len)` that lies in one page: its place in the process, and the offset
-/// from the start. The bytes that a page fault leaves undone.
+/// Calls `f` for each part of `[address, address + len)` within one page: its address in the process, and the offset
+/// from the start. Returns the number of bytes not done because of a page fault.
 fn pieces(address: usize, len: usize, access: Access, mut f: impl FnMut(*mut u8, usize, usize)) -> usize {
     let mut done = 0;
     while done < len {
@@ -100,11 +100,11 @@ fn pieces(address: usize, len: usize, access: Access, mut f: impl FnMut(*mut u8,
     len - done
 }
 
-/// Ring 0 on request, for a machine without rings.
+/// Ring-0 operations, for a machine without rings.
 pub(crate) mod privileged {
     use super::*;
 
-    /// Loads a root table, which invalidates all cached translations.
+    /// Loads a root table, which flushes the TLB.
     ///
     /// # Safety
     /// It is a root table.
@@ -112,7 +112,7 @@ pub(crate) mod privileged {
         CACHE.borrow_mut().clear();
     }
 
-    /// Invalidates the cached translation of a page.
+    /// Invalidates the TLB entry of a page.
     pub(crate) fn invalidate_page(address: usize) {
         CACHE.borrow_mut().remove(&(address & !(FRAME_SIZE - 1)));
     }
@@ -124,18 +124,18 @@ pub(crate) mod user_copy {
     use core::sync::atomic::AtomicU32;
     use core::sync::atomic::Ordering::SeqCst;
 
-    /// Copies `len` bytes of the program: how many were not copied.
+    /// Copies `len` bytes from the program; returns the number of bytes not copied.
     ///
     /// # Safety
     /// `to` is valid for `len` bytes.
     pub(crate) unsafe fn keel_user_copy_in(to: usize, from: usize, len: usize) -> usize {
         pieces(from, len, Access::Read, |place, done, n| {
-            // SAFETY: the piece lies in a frame that the tables hold; the caller vouches for the other side.
+            // SAFETY: the piece is in a mapped frame; the caller guarantees the other side.
             unsafe { core::ptr::copy(place, (to + done) as *mut u8, n) };
         })
     }
 
-    /// Copies `len` bytes to the program: how many were not copied.
+    /// Copies `len` bytes to the program; returns the number of bytes not copied.
     ///
     /// # Safety
     /// `from` is valid for `len` bytes.
@@ -146,10 +146,10 @@ pub(crate) mod user_copy {
         })
     }
 
-    /// Zeroes `len` bytes: how many were not zeroed.
+    /// Zeroes `len` bytes; returns the number of bytes not zeroed.
     ///
     /// # Safety
-    /// As for the others, which name memory of keel.
+    /// As for the others, which access memory of keel.
     pub(crate) unsafe fn keel_user_clear(to: usize, _unused: usize, len: usize) -> usize {
         pieces(to, len, Access::Write, |place, _, n| {
             // SAFETY: as in `keel_user_copy_in`.
@@ -159,7 +159,7 @@ pub(crate) mod user_copy {
 
     fn word(address: usize, access: Access) -> Option<&'static AtomicU32> {
         match translate(address, access) {
-            // SAFETY: the aligned word lies in a frame that the tables hold.
+            // SAFETY: the aligned word is in a mapped frame.
             Ok(place) => Some(unsafe { &*(place as *const AtomicU32) }),
             Err(_) => {
                 set_fault_address(address);
@@ -168,18 +168,18 @@ pub(crate) mod user_copy {
         }
     }
 
-    /// Reads an aligned word: 0, or not 0 if a fault stopped it.
+    /// Reads an aligned word; returns 0, or non-zero after a fault.
     ///
     /// # Safety
     /// `result` is valid for a word.
     pub(crate) unsafe fn keel_user_load(address: usize, result: *mut u32) -> usize {
         let Some(word) = word(address, Access::Read) else { return 1 };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { result.write(word.load(SeqCst)) };
         0
     }
 
-    /// Compares and exchanges an aligned word: 0, or not 0 if a fault stopped it.
+    /// Compare-and-exchange of an aligned word; returns 0, or non-zero after a fault.
     ///
     /// # Safety
     /// `result` is valid for a word.
@@ -194,12 +194,12 @@ pub(crate) mod user_copy {
         let before = match word.compare_exchange(old, new, SeqCst, SeqCst) {
             Ok(before) | Err(before) => before,
         };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { result.write(before) };
         0
     }
 
-    /// Copies bytes up to a zero byte, at most `len`: how many were not copied because of a fault.
+    /// Copies bytes up to a zero byte, at most `len`; returns the number of bytes not copied because of a fault.
     ///
     /// # Safety
     /// `to` is valid for `len` bytes.
@@ -210,7 +210,7 @@ pub(crate) mod user_copy {
             if unsafe { keel_user_copy_in(&raw mut byte as usize, from + done, 1) } != 0 {
                 return len - done;
             }
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { to.add(done).write(byte) };
             if byte == 0 {
                 break;

@@ -1,4 +1,4 @@
-//! Data of the virtual CPU.
+//! Per-CPU data.
 
 use crate::cell::Global;
 use abi::layout::MAX_CPUS;
@@ -25,17 +25,17 @@ pub(crate) fn word_of(cpu: usize, offset: usize) -> &'static AtomicU32 {
     &BLOCKS[cpu][offset / size_of::<u32>()]
 }
 
-/// Sets up the data of a virtual CPU.
+/// Initialises the data of a virtual CPU.
 pub(crate) fn init_cpu(cpu: usize) {
     word_of(cpu, IN_KEEL).store(1, Relaxed);
 }
 
-/// Asks keel to look around before it returns to a program.
+/// Makes keel check for work before it returns to a program.
 pub fn set_work_pending() {
     word_of(cpu_index(), WORK_PENDING).store(1, Relaxed);
 }
 
-/// Takes the request back; returns whether it stood.
+/// Clears the flag; returns whether it was set.
 pub fn take_work_pending() -> bool {
     word_of(cpu_index(), WORK_PENDING).swap(0, Relaxed) != 0
 }
@@ -45,7 +45,7 @@ pub fn work_pending() -> bool {
     word_of(cpu_index(), WORK_PENDING).load(Relaxed) != 0
 }
 
-/// Says that this virtual CPU is in keel.
+/// Marks this virtual CPU as in keel.
 pub(crate) fn set_in_keel() {
     word_of(cpu_index(), IN_KEEL).store(1, Relaxed);
 }
@@ -55,7 +55,7 @@ pub(crate) fn is_in_keel() -> bool {
     word_of(cpu_index(), IN_KEEL).load(Relaxed) != 0
 }
 
-/// Takes the request to forget cached translations.
+/// Clears the request for a TLB flush.
 pub(crate) fn take_flush() -> bool {
     word_of(cpu_index(), FLUSH).swap(0, Relaxed) != 0
 }
@@ -65,7 +65,7 @@ pub fn cpu_index() -> usize {
     0
 }
 
-/// Address of the last access to program memory that a page fault stopped.
+/// Address of the last access to program memory that a page fault ended.
 pub(crate) fn fault_address() -> usize {
     FAULT_ADDRESS.get()
 }
@@ -74,5 +74,5 @@ pub(super) fn set_fault_address(address: usize) {
     FAULT_ADDRESS.set(address);
 }
 
-/// Sets the kernel stack that the next entry from a program uses: programs run on that of their thread.
+/// Sets the kernel stack of the next entry from a program: programs run on the stack of their thread.
 pub(crate) fn set_kernel_stack(_top: usize) {}

@@ -1,4 +1,4 @@
-//! From the first instruction to the kernel's boot hook: what the monitor hands over.
+//! From the first instruction to the kernel's boot hook; boot information.
 #![allow(unsafe_code)]
 
 use crate::direct_map;
@@ -35,13 +35,13 @@ pub fn config() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(direct_map::address(info.config_gpa) as *const u8, info.config_len as usize) }
 }
 
-/// Uses more stack than there is.
+/// Overflows the stack.
 #[expect(unconditional_recursion, reason = "that is what it is for")]
 fn deeper(depth: usize) -> usize {
     core::hint::black_box(deeper(core::hint::black_box(depth) + 1)) + 1
 }
 
-/// Fails if the monitor asked for that at boot: so that reports can be tested. Programs can't ask for it.
+/// Fails if the monitor requested that at boot, to test reports. Programs can't request it.
 pub fn fail_if_asked() {
     if info().flags & flags::FAIL_PANIC != 0 {
         panic!("as --fail-keel asks");

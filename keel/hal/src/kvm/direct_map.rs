@@ -1,4 +1,4 @@
-//! The direct map: all memory that the monitor gives, and the window, lie at fixed addresses in every address space.
+//! The direct map: all RAM and the window are at fixed addresses in every address space.
 
 use abi::layout::DIRECT_BASE;
 
@@ -14,11 +14,11 @@ pub(crate) const fn gpa(address: usize) -> u64 {
     (address - DIRECT_BASE) as u64
 }
 
-/// Whether the address lies in the direct map or above it, where keel's other memory is.
+/// Whether the address is in or above the direct map, where keel's memory is.
 pub(crate) const fn is_above_programs(address: usize) -> bool {
     address >= DIRECT_BASE
 }
 
-/// Called before RAM is used. Boot set it up.
+/// Called before RAM is used. Does nothing: boot did the work.
 #[inline(always)]
 pub(crate) const fn prepare() {}

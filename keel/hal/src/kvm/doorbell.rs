@@ -3,17 +3,17 @@
 use crate::instructions::write_port;
 use abi::layout::port;
 
-/// The ring holds requests: wakes the helper thread; the virtual CPU goes on.
+/// Submissions are pending: wakes the helper thread; the virtual CPU continues.
 pub(crate) fn ring() {
     write_port(port::DOORBELL, 0);
 }
 
-/// Has the ring served; returns when it was.
+/// Makes the monitor serve the ring; returns afterwards.
 pub(crate) fn serve() {
     write_port(port::SERVE, 0);
 }
 
-/// The virtual CPU has nothing to run: returns at the first event.
+/// No runnable thread: returns at the first event.
 pub(crate) fn idle() {
     write_port(port::IDLE, 0);
 }
@@ -28,17 +28,17 @@ pub(crate) fn kick(cpu: usize) {
     write_port(port::KICK, cpu as u8);
 }
 
-/// Lets a virtual CPU go on that is idle or about to be.
+/// Wakes a virtual CPU that is idle or about to be.
 pub(crate) fn wake(cpu: usize) {
     write_port(port::WAKE, cpu as u8);
 }
 
-/// Makes a virtual CPU, whose data are ready, and lets it run.
+/// Creates and starts a virtual CPU, whose per-CPU data is ready.
 pub(crate) fn start(cpu: usize) {
     write_port(port::START, cpu as u8);
 }
 
-/// Lets other threads of the host run for a moment.
+/// Yields the host's processor.
 pub(crate) fn yield_now() {
     write_port(port::YIELD, 0);
 }

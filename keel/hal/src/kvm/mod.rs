@@ -1,4 +1,4 @@
-//! The platform: a virtual machine of KVM, and the monitor beside it.
+//! The platform: a KVM virtual machine, with the monitor.
 
 pub mod boot;
 pub(crate) mod direct_map;
@@ -6,10 +6,10 @@ pub(crate) mod doorbell;
 mod own_pages;
 pub(crate) mod stacks;
 
-/// Waits a moment for another virtual CPU, which the host may have descheduled. `round` counts the moments.
+/// Spins for another virtual CPU, which the host may have preempted. `round` counts the rounds.
 pub(crate) fn relax(round: &mut u32) {
-    /// Rounds of spinning before the host is asked to run others: some 50 us, as the exit costs half of that, and a virtual
-    /// CPU seldom lacks a processor (`BootInfo::processors`).
+    /// Rounds of spinning before keel yields the host's processor: some 50 us, because the exit costs half of that, and
+    /// a virtual CPU seldom lacks a processor (`BootInfo::processors`).
     const ROUNDS: u32 = 1200;
     *round += 1;
     if round.is_multiple_of(ROUNDS) {

@@ -1,12 +1,12 @@
-//! Pages of keel's own outside of the direct map, which all spaces share.
+//! keel's pages outside of the direct map, which all spaces share.
 
 use crate::mapping::Prot;
 use crate::page_table::{ADDRESS, Entry, PRESENT, Table, entry_of, index};
 use crate::paging::child_or_new;
 use abi::layout::BOOT_TABLES;
 
-/// Maps a page of keel's own, outside of the direct map: in all spaces, which share these tables. `None` if there is no memory for
-/// a table.
+/// Maps a page of keel outside of the direct map, in all spaces, which share these tables. `None` if there is no memory
+/// for a table.
 pub(super) fn map_keel_page(va: usize, gpa: u64) -> Option<()> {
     let mut table = Table(BOOT_TABLES as u64);
     for level in (1..4).rev() {
@@ -16,7 +16,7 @@ pub(super) fn map_keel_page(va: usize, gpa: u64) -> Option<()> {
     Some(())
 }
 
-/// The entry of a page of keel's own, outside of the direct map.
+/// The entry of a page of keel outside of the direct map.
 fn keel_entry(va: usize) -> Option<&'static Entry> {
     let mut table = Table(BOOT_TABLES as u64);
     for level in (1..4).rev() {
@@ -25,13 +25,13 @@ fn keel_entry(va: usize) -> Option<&'static Entry> {
     Some(table.entry(index(va, 0)))
 }
 
-/// Guest-physical address of a page of keel's own, outside of the direct map.
+/// Guest-physical address of a page of keel outside of the direct map.
 pub(super) fn keel_page(va: usize) -> Option<u64> {
     let value = keel_entry(va)?.get();
     (value & PRESENT != 0).then_some(value & ADDRESS)
 }
 
-/// Takes a page of keel's own away, outside of the direct map. Cached translations stay.
+/// Unmaps a page of keel outside of the direct map, without a TLB flush.
 pub(super) fn unmap_keel_page(va: usize) {
     if let Some(entry) = keel_entry(va) {
         entry.set(0);

@@ -1,9 +1,9 @@
-//! Kernel stacks: an area of virtual memory of their own, in keel's slot above the direct map, where nothing is mapped below
-//! each stack. One that overflows raises a page fault there, and the report of it has a stack of its own.
+//! Kernel stacks: in a separate area of keel's slot above the direct map, with unmapped guard pages below each. An
+//! overflow raises a page fault there, and its report runs on a separate stack.
 //!
-//! The direct map has large pages only; taking a page out of it would split one, and everything beside the stack would be shown in small
-//! pages. Here only the stacks are. A stack that was given back stays mapped for the next thread, because a new one costs
-//! a store to a table in use and a fault; more than [`MOST_KEPT`] are unmapped together, with one flush.
+//! The direct map has large pages only; unmapping a page of it would split one, and map the memory around the stack
+//! with small pages. Only stacks are in this area. A freed stack stays mapped for the next thread, because a new one
+//! costs a store to a live table and a fault; more than [`MOST_KEPT`] are unmapped together, with one flush.
 
 use super::own_pages;
 use crate::buddy::{give_block, take_block};
@@ -17,19 +17,19 @@ use core::cell::{Cell, RefCell};
 const ORDER: usize = 3;
 /// Bytes of a stack.
 pub(crate) const STACK_BYTES: usize = PAGE_SIZE << ORDER;
-/// Bytes from one to the next: as much again is never mapped.
+/// Distance between stacks: the other half is never mapped.
 const STRIDE: usize = 2 * STACK_BYTES;
-/// Stacks that wait for use.
+/// Maximum number of free mapped stacks.
 const MOST_KEPT: usize = 64;
 
-/// Lowest addresses of mapped stacks that are free.
+/// Lowest addresses of free mapped stacks.
 static WAITING: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));
-/// Places without memory.
+/// Unmapped places.
 static EMPTY: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));
-/// The first place that was never used.
+/// The first unused place.
 static FRESH: Global<Cell<usize>> = Global::new(Cell::new(STACK_AREA));
 
-/// Takes a stack: its lowest address. `None` if there is no memory for one.
+/// Allocates a stack; returns its lowest address. `None` if out of memory.
 pub(crate) fn take() -> Option<usize> {
     if let Some(stack) = WAITING.borrow_mut().pop() {
         return Some(stack);
@@ -41,7 +41,7 @@ pub(crate) fn take() -> Option<usize> {
     };
     let mapped = map(place);
     match (mapped, empty) {
-        // The list has room for what was just taken out of it.
+        // The list has room for the entry that was just removed.
         (None, Some(place)) => EMPTY.borrow_mut().push(place),
         (Some(_), None) => FRESH.set(place + STRIDE),
         _ => {}
@@ -49,7 +49,7 @@ pub(crate) fn take() -> Option<usize> {
     mapped
 }
 
-/// Puts memory into a place.
+/// Maps memory at a place.
 fn map(place: usize) -> Option<usize> {
     if place + STRIDE > STACK_AREA + STACK_AREA_SIZE {
         return None;
@@ -57,7 +57,7 @@ fn map(place: usize) -> Option<usize> {
     let stack = place + STACK_BYTES;
     let gpa = take_block(ORDER)?;
     for offset in (0..STACK_BYTES).step_by(PAGE_SIZE) {
-        // All pages of a stack lie in one table: none or all of them can be mapped.
+        // All pages of a stack are in one table, so mapping the first one allocates it for all.
         if own_pages::map_keel_page(stack + offset, gpa + offset as u64).is_none() {
             give_block(gpa, ORDER);
             return None;
@@ -66,7 +66,7 @@ fn map(place: usize) -> Option<usize> {
     Some(stack)
 }
 
-/// Gives a stack back that no thread uses any more.
+/// Frees a stack that no thread uses any more.
 pub(crate) fn give(stack: usize) {
     let mut waiting = WAITING.borrow_mut();
     if waiting.capacity() == 0 && waiting.try_reserve_exact(MOST_KEPT).is_err() {
@@ -84,9 +84,9 @@ pub(crate) fn give(stack: usize) {
     release(&old);
 }
 
-/// Takes the memory of stacks away.
+/// Unmaps and frees stacks.
 fn release(stacks: &[usize]) {
-    // No other virtual CPU uses one of them; each forgets where they were before it takes another one.
+    // No other virtual CPU uses one of them; each flushes its TLB before it uses another one.
     crate::smp::stop_others();
     let mut blocks = [None; MOST_KEPT];
     for (block, stack) in blocks.iter_mut().zip(stacks) {
@@ -105,17 +105,17 @@ fn release(stacks: &[usize]) {
     }
 }
 
-/// Guest-physical address of a byte of a stack; 0 if none is there.
+/// Guest-physical address of a byte of a stack; 0 if it is not mapped.
 pub(crate) fn gpa_of(address: usize) -> u64 {
     own_pages::keel_page(address & !(PAGE_SIZE - 1)).map_or(0, |page| page + (address & (PAGE_SIZE - 1)) as u64)
 }
 
-/// Whether 16 bytes of a stack lie there.
+/// Whether 16 bytes of a stack are mapped there.
 pub(crate) fn holds(address: usize) -> bool {
     [address, address.wrapping_add(8)].iter().all(|at| is_in_area(*at) && gpa_of(*at) != 0)
 }
 
-/// Whether this is an address in the area, of a stack or below one.
+/// Whether this is an address in the area, of a stack or a guard page.
 pub(crate) fn is_in_area(address: usize) -> bool {
     (STACK_AREA..STACK_AREA + STACK_AREA_SIZE).contains(&address)
 }

@@ -1,4 +1,4 @@
-//! Counted frames of the machine's memory and of its window.
+//! Refcounted frames of RAM and of the window.
 #![allow(unsafe_code)]
 
 use crate::buddy::{self, LARGE_ORDER, Use, give_block, has_for_programs, take_any, take_frame};
@@ -14,22 +14,22 @@ pub use crate::buddy::{
     KEPT_PIECES, RamUsage, Unused, is_critical, is_scarce, least_unused, ram_usage, take_unused, unused,
 };
 
-/// 2 MiB of RAM in one aligned piece, not counted: for a large page.
+/// 2 MiB of RAM, aligned and not refcounted: for a large page.
 #[derive(Debug)]
 pub struct LargeFrame(u64);
 
 impl LargeFrame {
-    /// A large frame of zeros; `None` when there is no such piece of memory.
+    /// Allocates a zeroed large frame; `None` if there is no such block.
     pub fn alloc_zeroed() -> Option<Self> {
         let (gpa, fresh) = take_any(LARGE_ORDER, Use::Program)?;
         if !fresh {
-            // SAFETY: the block was just taken: nobody else uses it, and the direct map covers RAM.
+            // SAFETY: the block was just allocated and has no other user, and the direct map covers RAM.
             unsafe { core::ptr::write_bytes(direct_map::address(gpa) as *mut u8, 0, FRAME_SIZE << LARGE_ORDER) };
         }
         Some(Self(gpa))
     }
 
-    /// Gives up the handle: every one of the 512 frames now has one reference, held by a page table entry.
+    /// Converts the handle to a page table entry: each of the 512 frames now has one reference, held by the entry.
     pub(crate) fn into_entry(self) -> u64 {
         let gpa = self.0;
         core::mem::forget(self);
@@ -46,8 +46,7 @@ impl Drop for LargeFrame {
     }
 }
 
-/// A counted 4 KiB frame of RAM or of the window. Cloning adds a reference, dropping takes one;
-/// the last one gives RAM back to the allocator (window pages become reclaimable).
+/// A refcounted 4 KiB frame of RAM or of the window. The last reference frees RAM (or makes a window page reclaimable).
 #[derive(Debug)]
 pub struct Frame(u64);
 
@@ -80,7 +79,7 @@ impl Frame {
         direct_map::address(self.0)
     }
 
-    /// A frame with any content; `None` when the pod's memory is used up but for keel's reserve.
+    /// Allocates a frame with undefined content; `None` if only keel's reserve is left.
     pub fn alloc() -> Option<Self> {
         if !has_for_programs() {
             return None;
@@ -90,7 +89,7 @@ impl Frame {
         Some(frame)
     }
 
-    /// A frame of zeros; `None` when memory is used up.
+    /// Allocates a zeroed frame; `None` if out of memory.
     pub fn alloc_zeroed() -> Option<Self> {
         let frame = Self::alloc()?;
         frame.zero(0, FRAME_SIZE);
@@ -99,7 +98,7 @@ impl Frame {
 
     /// A handle on a window page (DAX), by guest-physical address.
     ///
-    /// Panics if the address isn't in the window: the window manager made it up.
+    /// Panics if the address isn't in the window: the window manager passed a wrong one.
     pub fn from_window(gpa: u64) -> Self {
         let page = (gpa as usize).checked_sub(WINDOW_BASE).map(|offset| offset / FRAME_SIZE);
         assert!(page.is_some_and(|page| page < buddy::window_pages()) && gpa.is_multiple_of(FRAME_SIZE as u64));
@@ -108,22 +107,22 @@ impl Frame {
         frame
     }
 
-    /// From the address in a page table entry that holds a frame, taking over the entry's reference.
+    /// Takes over the reference of a page table entry.
     ///
     /// # Safety
-    /// The reference is no longer the entry's.
+    /// The entry's reference is transferred.
     pub(crate) unsafe fn from_entry(gpa: u64) -> Self {
         Self(gpa)
     }
 
-    /// Gives up the handle without dropping the reference: a page table entry holds it now.
+    /// Transfers the reference to a page table entry.
     pub(crate) fn into_entry(self) -> u64 {
         let gpa = self.0;
         core::mem::forget(self);
         gpa
     }
 
-    /// Handles and mappings that hold this frame. Those that are gone have accessed it for the last time.
+    /// Number of handles and mappings of this frame. Dropped ones have accessed it for the last time.
     pub fn refs(&self) -> usize {
         let refs = self.counter().get() as usize;
         core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);

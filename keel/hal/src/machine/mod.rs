@@ -1,5 +1,5 @@
-//! What the platforms with a machine of their own share, a virtual one or a simulated one: RAM that frames are taken from,
-//! page tables that keel writes, and a counter that time is told from.
+//! Common code of platforms with a virtual or simulated machine: RAM frames, page tables that keel writes, and a
+//! counter for time.
 
 pub mod clock;
 pub mod frame;

@@ -1,8 +1,8 @@
 //! Memory of page tables.
 //!
-//! KVM without hardware support watches tables: it emulates every store to one, also after it went to other use, and shows
-//! the 2 MiB around it in small pages only, a fault for each eight. So tables lie apart as far as they can, in the
-//! memory below keel's image, and those that are not in use wait for the next use.
+//! KVM without hardware support write-protects page tables: it emulates every store to one, even after it is used for
+//! other data, and maps the surrounding 2 MiB with small pages only, a fault for each eight. So tables are allocated
+//! separately, as far as possible in the memory below keel's image, and free tables are kept for reuse.
 #![allow(unsafe_code)]
 
 use crate::buddy::{give_block, has_for_programs, take_block};
@@ -12,15 +12,15 @@ use crate::sync::{Rank, SpinLock};
 use abi::layout::KEEL_IMAGE;
 use alloc::vec::Vec;
 
-/// Most tables above the image that wait.
+/// Maximum number of free tables above the image.
 const MOST_WAITING: usize = 64;
 
-/// Tables of zeros that wait for use.
+/// Free zeroed tables.
 struct Waiting {
-    /// Below the image; has room for all.
+    /// Below the image; has capacity for all.
     low: Vec<u64>,
     others: Vec<u64>,
-    /// Memory below the image that was never used; 0: not looked at yet.
+    /// Start of the unused memory below the image; 0: not initialised.
     unused: u64,
 }
 
@@ -31,14 +31,14 @@ const fn is_low(gpa: u64) -> bool {
     gpa < KEEL_IMAGE as u64
 }
 
-/// A table that was found: of zeros, or to be cleared.
+/// A table: zeroed, or to be zeroed.
 enum Found {
     Zeros(u64),
     Unused(u64),
 }
 
 impl Waiting {
-    /// Takes the next piece of memory below the image.
+    /// Allocates the next page below the image.
     fn take_unused(&mut self) -> Option<u64> {
         if self.unused == 0 {
             let start = crate::boot::boot_info().low_start;
@@ -61,7 +61,7 @@ impl Waiting {
         unused.or_else(|| self.others.pop().map(Found::Zeros))
     }
 
-    /// Keeps a table; whether there was room.
+    /// Keeps a table; returns whether there was room.
     fn keep(&mut self, gpa: u64) -> bool {
         if is_low(gpa) {
             self.low.push(gpa);
@@ -75,9 +75,9 @@ impl Waiting {
     }
 }
 
-/// Takes a table of zeros, by its guest-physical address; `None` if there is no memory.
+/// Allocates a zeroed table; returns its guest-physical address; `None` if out of memory.
 pub(crate) fn take() -> Option<u64> {
-    // Without the lock from here on: more memory may have to be asked for.
+    // Without the lock from here on: the monitor may be asked for more memory.
     let found = WAITING.lock().take();
     let gpa = match found {
         Some(Found::Zeros(gpa)) => return Some(gpa),
@@ -85,12 +85,12 @@ pub(crate) fn take() -> Option<u64> {
         None if has_for_programs() => take_block(0)?,
         None => return None,
     };
-    // SAFETY: the frame was just taken: nobody else uses it, and the direct map covers RAM.
+    // SAFETY: the frame was just allocated and has no other user, and the direct map covers RAM.
     unsafe { core::ptr::write_bytes(direct_map::address(gpa) as *mut u8, 0, FRAME_SIZE) };
     Some(gpa)
 }
 
-/// Gives a table back, which is zero again.
+/// Frees a table, which is zero again.
 pub(crate) fn give(gpa: u64) {
     if !WAITING.lock().keep(gpa) {
         give_block(gpa, 0);

@@ -1,4 +1,4 @@
-//! A count of references.
+//! A refcount.
 #![allow(unsafe_code)]
 
 use super::atomic::AtomicU32;
@@ -6,31 +6,32 @@ use super::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::atomic::fence;
 use super::shared;
 
-/// A count of references that several virtual CPUs change.
+/// A refcount that several virtual CPUs change.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Count(AtomicU32);
 
 impl Count {
-    /// The number of references now; another virtual CPU may change it meanwhile, unless it is 1 and the caller has that one.
+    /// The current count; another virtual CPU may change it meanwhile, unless it is 1 and the caller owns that
+    /// reference.
     #[inline(always)]
     pub fn get(&self) -> u32 {
         self.0.load(Relaxed)
     }
 
-    /// Sets the count of an object that has no other user.
+    /// Sets the count of an object without other users.
     #[inline(always)]
     pub fn set(&self, count: u32) {
         self.0.store(count, Relaxed);
     }
 
-    /// One reference more. The caller has one, or excludes the release of the last one.
+    /// Adds a reference. The caller has one, or excludes the release of the last one.
     #[inline(always)]
     pub fn add(&self) {
         self.add_with(shared());
     }
 
-    /// One reference less; whether it was the last one. All that others did with the object happened before then.
+    /// Drops a reference; returns whether it was the last one. All accesses of others to the object happened before.
     #[inline(always)]
     #[must_use]
     pub fn remove(&self) -> bool {
@@ -84,17 +85,17 @@ mod model {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Two holders write and let go: one of them, and only one, is the last, and its access is after the other's.
+    /// Two holders write and drop: exactly one is the last, and its access is ordered after the other's.
     #[test]
     fn one_is_the_last() {
         loom::model(|| {
             let shared = Arc::new((Count(AtomicU32::new(2)), UnsafeCell::new([0, 0])));
             let release = |shared: &(Count, UnsafeCell<[u32; 2]>), index: usize| {
-                // SAFETY: each writes a word of its own before it lets go.
+                // SAFETY: each writes a word of its own before it drops its reference.
                 shared.1.with(|words| unsafe { words.cast::<u32>().cast_mut().add(index).write(1) });
                 let last = shared.0.remove_with(true);
                 if last {
-                    // SAFETY: the last one is alone; loom fails the model otherwise.
+                    // SAFETY: the last one has exclusive access; loom fails the model otherwise.
                     shared.1.with_mut(|words| assert_eq!(unsafe { *words }, [1, 1]));
                 }
                 last

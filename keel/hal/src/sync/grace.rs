@@ -1,12 +1,12 @@
-//! Values that are read without a lock while others replace them.
+//! Values that are read without a lock while others replace them (RCU).
 //!
-//! A virtual CPU that reads says so in a word of its own, which is odd meanwhile ([`read`]). Who replaces a value
-//! ([`Published::replace`]) drops the old one at once if no virtual CPU reads, and otherwise puts it away with the words of
-//! those that do: it goes once each of these words has changed. Reading costs one locked instruction while several virtual
-//! CPUs are awake, and writes no word that others write.
+//! A reading virtual CPU marks that in its own word, which is odd meanwhile ([`read`]). A writer
+//! ([`Published::replace`]) drops the old value at once if no virtual CPU reads; otherwise it defers the drop, together
+//! with the words of the readers, until each of these words has changed. Reading costs one locked instruction while
+//! several virtual CPUs are awake, and writes no shared cache line.
 //!
-//! That is sound because either the reader's word is seen by who replaced the pointer, or the reader sees the new
-//! pointer: both do a store, and then a load of what the other one stores, in one order that all agree on.
+//! Soundness: either the writer sees the reader's word, or the reader sees the new pointer: both do a store, then a
+//! load of the other's word, sequentially consistent.
 #![cfg_attr(loom, allow(dead_code, reason = "models have no statics"))]
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::ptr::{NonNull, null_mut};
 
-/// Virtual CPUs that read: their words.
+/// Words of the reading virtual CPUs.
 struct Readers<const N: usize>([Padded<AtomicU32>; N]);
 
 impl<const N: usize> Readers<N> {
@@ -31,7 +31,7 @@ impl<const N: usize> Readers<N> {
         &self.0[cpu % N]
     }
 
-    /// A virtual CPU begins to read; whether it did not read yet.
+    /// Begins a read of a virtual CPU; returns whether it is the outermost one.
     #[inline(always)]
     fn begin(&self, cpu: usize, several: bool) -> bool {
         let word = self.word(cpu);
@@ -45,14 +45,14 @@ impl<const N: usize> Readers<N> {
         } else {
             word.store(reading, Relaxed);
             if cfg!(loom) {
-                // Loom knows the order that all agree on of fences only.
+                // Loom supports sequential consistency for fences only.
                 fence(SeqCst);
             }
         }
         true
     }
 
-    /// It has read.
+    /// Ends the read.
     #[inline(always)]
     fn end(&self, cpu: usize) {
         let word = self.word(cpu);
@@ -72,7 +72,7 @@ impl<const N: usize> Readers<N> {
         Waited(words)
     }
 
-    /// Whether those that read then have ended.
+    /// Whether those reads have ended.
     fn ended(&self, waited: &Waited<N>) -> bool {
         self.0.iter().zip(waited.0).all(|(word, then)| then == 0 || word.load(Acquire) != then)
     }
@@ -87,14 +87,14 @@ impl<const N: usize> Waited<N> {
     }
 }
 
-/// The virtual CPU reads as long as this is borrowed.
+/// A read section: the virtual CPU reads as long as this is borrowed.
 #[derive(Debug)]
 pub struct Reading(PhantomData<*mut ()>);
 
-/// A value of which nobody has to know more than that it can be dropped.
+/// A replaced value, to be dropped.
 type Old = Arc<dyn Send + Sync>;
 
-/// Values that were replaced while others read, and who that was.
+/// Replaced values whose drop is deferred, with their readers.
 struct Kept(Vec<(Old, Waited<MAX_CPUS>)>);
 
 #[cfg(not(loom))]
@@ -109,12 +109,13 @@ mod here {
         crate::percpu::cpu_index()
     }
 
-    /// Whether this virtual CPU reads.
+    /// Whether this virtual CPU is in a read section.
     pub(crate) fn is_reading() -> bool {
         READERS.word(cpu()).load(Relaxed) & 1 != 0
     }
 
-    /// Runs `f`, which may look at published values. It must not let another thread run: [`crate::thread::switch`] refuses.
+    /// Runs `f` in a read section, in which it may access published values. It must not switch threads:
+    /// [`crate::thread::switch`] panics.
     #[inline(always)]
     pub fn read<R>(f: impl FnOnce(&Reading) -> R) -> R {
         let cpu = cpu();
@@ -126,7 +127,7 @@ mod here {
         result
     }
 
-    /// Drops a value that was published, now or later; and those before it that nobody reads any more.
+    /// Drops a replaced value, now or later; and earlier ones without readers.
     pub(super) fn retire(old: Old) {
         let mut kept = KEPT.lock();
         if !several() && READERS.word(0).load(Relaxed) & 1 == 0 && kept.0.is_empty() {
@@ -135,7 +136,7 @@ mod here {
         let waited = READERS.reading(if several() { MAX_CPUS } else { 1 });
         let mut free = Vec::new();
         while let Some(i) = kept.0.iter().position(|(_, waited)| READERS.ended(waited)) {
-            // Dropped when the lock is free; without memory for the list, one by one by later calls.
+            // Dropped after the lock is released; out of memory for the list, later calls drop them one by one.
             if free.try_reserve(1).is_err() {
                 break;
             }
@@ -148,7 +149,7 @@ mod here {
             drop(kept);
         } else {
             drop(kept);
-            // The others read for a moment only; this one may be in the middle of it.
+            // The others read only briefly; this one may be in a read section itself.
             let mut round = 0;
             while !READERS.ended(&waited) && READERS.word(cpu()).load(Relaxed) & 1 == 0 {
                 super::super::relax(&mut round);
@@ -170,10 +171,10 @@ pub(crate) use here::is_reading;
 #[cfg(not(loom))]
 pub use here::read;
 
-/// A place for a value that is read without a lock. Several may replace it.
+/// A slot for a value that is read without a lock. Several CPUs may replace it.
 #[derive(Debug)]
 pub struct Published<T> {
-    /// Of an `Arc`, whose reference this is; null: none.
+    /// Pointer of an `Arc`, whose reference the slot owns; null: none.
     pointer: AtomicPtr<T>,
     owned: PhantomData<Arc<T>>,
 }
@@ -185,26 +186,28 @@ impl<T: Send + Sync + 'static> Published<T> {
         Self { pointer: AtomicPtr::new(null_mut()), owned: PhantomData }
     }
 
-    /// The value, as long as this virtual CPU reads.
+    /// The value, valid in this read section.
     #[inline(always)]
     pub fn get<'r>(&'r self, _reading: &'r Reading) -> Option<&'r T> {
         let pointer = self.pointer.load(SeqCst);
-        // SAFETY: the pointer is null or of an `Arc` whose reference is this place's. Should it be replaced now, that
-        // reference is dropped only when the virtual CPU's reading has ended, which the borrow outlives; see the module.
+        // SAFETY: the pointer is null or that of an `Arc` whose reference the slot owns. If it is replaced now, that
+        // reference is dropped only after the read section has ended, and the borrow does not outlive that; see the
+        // module.
         unsafe { pointer.as_ref() }
     }
 
-    /// A reference of the caller's own.
+    /// A new reference for the caller.
     pub fn share(&self, reading: &Reading) -> Option<Arc<T>> {
         let value = NonNull::from(self.get(reading)?);
-        // SAFETY: the pointer is of an `Arc` that lives while the virtual CPU reads: the new reference is counted first.
+        // SAFETY: the pointer is that of an `Arc` that lives during the read section: the new reference is counted
+        // first.
         unsafe {
             Arc::increment_strong_count(value.as_ptr());
             Some(Arc::from_raw(value.as_ptr()))
         }
     }
 
-    /// Puts another value in its place, or none. The old one goes when nobody reads it any more, anywhere.
+    /// Replaces the value, or removes it. The old one is dropped when it has no readers.
     #[cfg(not(loom))]
     pub fn replace(&self, new: Option<Arc<T>>) {
         if let Some(old) = self.swap(new) {
@@ -212,7 +215,7 @@ impl<T: Send + Sync + 'static> Published<T> {
         }
     }
 
-    /// The value that was replaced: others may still read it.
+    /// Returns the old value, which may still have readers.
     fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
         let new = new.map_or(null_mut(), |new| Arc::into_raw(new).cast_mut());
         let old = if several() || cfg!(loom) {
@@ -222,7 +225,7 @@ impl<T: Send + Sync + 'static> Published<T> {
             self.pointer.store(new, Relaxed);
             old
         };
-        // SAFETY: a pointer that is not null came from `Arc::into_raw`, and its reference was this place's until now.
+        // SAFETY: a non-null pointer came from `Arc::into_raw`, and the slot owned its reference until now.
         if old.is_null() { None } else { Some(unsafe { Arc::from_raw(old) }) }
     }
 }
@@ -234,13 +237,13 @@ impl<T> Drop for Published<T> {
         #[cfg(loom)]
         let pointer = self.pointer.with_mut(|pointer| *pointer);
         if !pointer.is_null() {
-            // SAFETY: as in `swap`; nobody borrows this place any more, so nobody reads the value through it.
+            // SAFETY: as in `swap`; the slot is not borrowed any more, so there is no reader.
             drop(unsafe { Arc::from_raw(pointer) });
         }
     }
 }
 
-/// Places with numbers, as many as are needed. Each has a label, too: 0 where there is no value.
+/// A growing array of slots. Each has a label, which is 0 without a value.
 #[derive(Debug)]
 #[cfg(not(loom))]
 pub struct Slots<T> {
@@ -260,18 +263,18 @@ struct Place<T> {
 
 #[cfg(not(loom))]
 impl<T: Send + Sync + 'static> Slots<T> {
-    /// No place has a value.
+    /// An empty array.
     pub const fn new() -> Self {
         Self { array: Published::empty() }
     }
 
-    /// The value at a place.
+    /// The value of a slot.
     #[inline(always)]
     pub fn get<'r>(&'r self, index: usize, reading: &'r Reading) -> Option<&'r T> {
         self.array.get(reading)?.0.get(index)?.value.get(reading)
     }
 
-    /// The label of a place.
+    /// The label of a slot.
     #[inline(always)]
     fn label(&self, index: usize, reading: &Reading) -> u32 {
         match self.array.get(reading) {
@@ -280,8 +283,7 @@ impl<T: Send + Sync + 'static> Slots<T> {
         }
     }
 
-    /// Puts a value with a label at a place, or none. There is none afterwards, too, if memory is used up. One caller at a
-    /// time: of several, only one may have done anything.
+    /// Sets a value with a label in a slot, or removes it. Removes it also if out of memory. One caller at a time.
     pub fn set(&self, index: usize, new: Option<(Arc<T>, u32)>) {
         let (value, label) = new.map_or((None, 0), |(value, label)| (Some(value), label));
         let old: Option<Old> = read(|reading| {
@@ -292,7 +294,7 @@ impl<T: Send + Sync + 'static> Slots<T> {
             }
             value.as_ref()?;
             let old = array.map_or(&[][..], |array| &array.0);
-            // Twice as much at least, so that what is put away on the way is less than what there is.
+            // At least twice as much, so that the total of the replaced arrays is smaller than the current one.
             let len = (index + 1).max(old.len() * 2).next_multiple_of(8);
             let mut new = Vec::new();
             if new.try_reserve_exact(len).is_err() {
@@ -314,12 +316,12 @@ impl<T: Send + Sync + 'static> Slots<T> {
         }
     }
 
-    /// Whether there is a value at a place.
+    /// Whether a slot has a value.
     pub fn has(&self, index: usize) -> bool {
         read(|reading| self.get(index, reading).is_some())
     }
 
-    /// The same values at the same places.
+    /// A copy with the same values.
     pub fn copy(&self) -> Self {
         let copy = Self::new();
         read(|reading| {
@@ -333,7 +335,7 @@ impl<T: Send + Sync + 'static> Slots<T> {
         copy
     }
 
-    /// No place has a value any more.
+    /// Removes all values.
     pub fn clear(&self) {
         self.array.replace(None);
     }
@@ -341,11 +343,11 @@ impl<T: Send + Sync + 'static> Slots<T> {
 
 #[cfg(not(loom))]
 impl<T: Send + Sync + 'static> Published<Slots<T>> {
-    /// Whether the label of a place has one of these bits.
+    /// Whether the label of a slot has one of these bits.
     #[inline(always)]
     pub fn has_label(&self, index: usize, bits: u32) -> bool {
         if !several() {
-            // Nothing else runs on the only virtual CPU meanwhile.
+            // The only virtual CPU runs no other code meanwhile.
             return self.label(index, &Reading(PhantomData)) & bits != 0;
         }
         let cpu = here::cpu();
@@ -426,7 +428,7 @@ mod model {
     use loom::cell::UnsafeCell;
     use loom::thread;
 
-    /// One reads while the other replaces the value, and destroys it as soon as it may: no access is concurrent.
+    /// One thread reads while the other replaces the value, and drops it as soon as possible: no concurrent access.
     #[test]
     fn a_value_is_not_destroyed_while_it_is_read() {
         loom::model(|| {

@@ -1,26 +1,26 @@
 //! The order in which locks are taken.
 
-/// Rank of a lock. A lock may be taken only while all that are held have a higher rank.
+/// Rank of a lock. A lock may be taken only while all held locks have a higher rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
-    /// The allocator of frames.
+    /// The frame allocator.
     Frames,
     /// The heap's free lists.
     Heap,
-    /// Tables that are not in use.
+    /// Free page tables.
     Tables,
-    /// Values that were replaced while others read them.
+    /// Replaced values with readers.
     Grace,
-    /// The bytes of a pipe.
+    /// A pipe's buffer.
     Pipe,
-    /// What waits in a socket to be received.
+    /// A socket's receive queue.
     Socket,
     /// An event counter.
     Counter,
-    /// What is ready of an epoll instance.
+    /// The ready list of an epoll instance.
     Ready,
-    /// Who is told of what happens to a file.
+    /// Subscribers of a file's events.
     Told,
     /// Mappings and page tables of an address space.
     Space,
@@ -33,14 +33,14 @@ impl Rank {
         1 << self as u32
     }
 
-    /// Whether a lock of this rank may be taken while those of `held` are.
+    /// Whether a lock of this rank may be taken while those in `held` are.
     #[cfg_attr(not(any(test, feature = "lock-ranks")), allow(dead_code, reason = "checked builds only"))]
     const fn may_follow(self, held: u32) -> bool {
         held & (self.bit() | (self.bit() - 1)) == 0
     }
 }
 
-/// A lock of this rank is being taken. Fails on a violation of the order, in checked builds.
+/// Records that a lock of this rank is taken. Panics on a violation of the order, in checked builds.
 #[inline(always)]
 pub(super) fn taken(rank: Rank) {
     #[cfg(all(feature = "lock-ranks", not(feature = "hosted")))]
@@ -53,7 +53,7 @@ pub(super) fn taken(rank: Rank) {
     let _ = rank;
 }
 
-/// A lock of this rank is being released.
+/// Records that a lock of this rank is released.
 #[inline(always)]
 pub(super) fn released(rank: Rank) {
     #[cfg(all(feature = "lock-ranks", not(feature = "hosted")))]

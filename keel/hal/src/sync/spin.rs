@@ -15,7 +15,7 @@ struct RawLock(AtomicU32);
 impl RawLock {
     /// Takes the lock. `several`: others may hold it or wait for it.
     ///
-    /// Panics if it is held without other virtual CPUs: the holder would wait for itself.
+    /// Panics if it is held while one virtual CPU is awake: a self-deadlock.
     #[inline(always)]
     fn acquire(&self, several: bool) {
         if several {
@@ -24,12 +24,13 @@ impl RawLock {
             }
             return;
         }
-        // The only virtual CPU: plain instructions suffice, and the next one is started with all of its stores visible.
+        // With one virtual CPU plain instructions suffice; the next one is started after all of its stores are visible.
         assert!(self.0.load(Relaxed) == 0, "a lock was taken twice");
         self.0.store(1, Relaxed);
     }
 
-    /// Takes the lock while others are awake, unless `gives_up` says so while it is held; whether it was taken.
+    /// Takes the lock while several virtual CPUs are awake; stops waiting when `gives_up` returns true. Returns whether
+    /// it was taken.
     #[inline(always)]
     fn acquire_unless(&self, gives_up: impl Fn() -> bool) -> bool {
         let mut round = 0;
@@ -58,7 +59,7 @@ impl RawLock {
     #[inline(always)]
     fn release(&self) {
         if cfg!(loom) {
-            // C11 lets a waiter miss a plain store for ever, and loom explores just that; a swap orders as much.
+            // In C11 a waiter may miss a plain store for ever, and loom explores that; a swap has the same ordering.
             self.0.swap(0, Release);
         } else {
             self.0.store(0, Release);
@@ -74,8 +75,8 @@ pub struct SpinLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard only, of which the raw lock lets one exist at a time; so sharing the
-// lock moves the value between virtual CPUs, no more.
+// SAFETY: the value is accessible through a guard only, and the raw lock permits one at a time; so sharing the lock
+// only moves the value between virtual CPUs.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -87,8 +88,8 @@ impl<T> SpinLock<T> {
 
     /// Locks the value until the guard is dropped.
     ///
-    /// Panics if this virtual CPU holds the lock already, if that can be seen: while it is the only one, and in builds with
-    /// `lock-ranks`.
+    /// Panics if this virtual CPU holds the lock already and that is detectable: while it is the only one, and in
+    /// builds with `lock-ranks`.
     #[inline(always)]
     pub fn lock(&self) -> Guard<'_, T> {
         rank::taken(self.rank);
@@ -96,7 +97,7 @@ impl<T> SpinLock<T> {
         Guard { lock: self }
     }
 
-    /// Locks the value, as [`Self::lock`] does, while several virtual CPUs are awake; `None` if `gives_up` became true while
+    /// Locks the value, as [`Self::lock`], while several virtual CPUs are awake; `None` if `gives_up` became true while
     /// another one held it.
     #[cfg(not(loom))]
     #[inline(always)]
@@ -191,8 +192,8 @@ mod model {
         });
     }
 
-    /// One that is asked to give up either has the lock or leaves the value alone: two hold a lock each other's holder waits
-    /// for, as the big lock's holder, who stops programs, and a call without the big lock.
+    /// A waiter that gives up either has the lock or does not access the value: a model of two locks in opposite order,
+    /// as the big lock's holder, which stops programs, and a call without the big lock.
     #[test]
     fn gives_up_or_excludes() {
         use loom::sync::atomic::AtomicBool;
@@ -221,7 +222,7 @@ mod model {
         });
     }
 
-    /// The first virtual CPU starts the second one while it holds the lock that it took without a locked instruction.
+    /// The first virtual CPU starts the second one while it holds a lock that it took without a locked instruction.
     #[test]
     fn a_lock_taken_alone_excludes_the_second() {
         loom::model(|| {

@@ -4,8 +4,8 @@ use super::atomic::AtomicU32;
 use super::atomic::Ordering::{Relaxed, SeqCst};
 use super::several;
 
-/// A sum that several virtual CPUs change. What who changed it loads afterwards is newer than the change: somebody who says
-/// that he waits, and looks at the sum behind a sequentially consistent fence, is either seen or sees the change.
+/// A sum that several virtual CPUs change. Loads after a change are ordered after it: a waiter that announces itself,
+/// and reads the sum after a sequentially consistent fence, either is seen by the changer or sees the change.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Sum(AtomicU32);
@@ -18,7 +18,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// The sum now.
+    /// The current sum.
     #[inline(always)]
     pub fn get(&self) -> u32 {
         self.0.load(SeqCst)
@@ -30,7 +30,7 @@ impl Sum {
         self.change(n, several());
     }
 
-    /// Takes away what was added before.
+    /// Subtracts an earlier addition.
     #[inline(always)]
     pub fn remove(&self, n: u32) {
         self.change(n.wrapping_neg(), several());
@@ -41,7 +41,7 @@ impl Sum {
         if several {
             self.0.fetch_add(n, SeqCst);
             if cfg!(loom) {
-                // Loom knows the order that all agree on of fences only.
+                // Loom supports sequential consistency for fences only.
                 super::atomic::fence(SeqCst);
             }
         } else {
@@ -73,7 +73,7 @@ mod model {
     use loom::sync::atomic::fence;
     use loom::thread;
 
-    /// One takes away what the other waits for: who waits sees that, or is seen.
+    /// One subtracts what the other waits for: the waiter sees that, or is seen.
     #[test]
     fn who_waits_is_seen_or_sees() {
         loom::model(|| {

@@ -1,7 +1,7 @@
 //! Extended register state: x87, MXCSR, vectors.
 //!
-//! Keel uses only the low halves of xmm0 to xmm15, which the gate saves in the trap frame. All else
-//! stays live in the CPU while keel runs and is saved here when another thread gets the CPU.
+//! Keel uses only the low halves of xmm0 to xmm15, which the gate saves in the trap frame. The rest stays live in the
+//! CPU while keel runs and is saved here at a context switch.
 #![allow(unsafe_code)]
 
 use crate::buddy::{give_block, take_block};
@@ -23,10 +23,10 @@ const XMM: usize = 160;
 const XSTATE_BV: usize = 512;
 const HEADER_END: usize = 576;
 
-/// Learns the size of the enabled components (boot).
+/// Reads the size of the enabled components (boot).
 pub(crate) fn init(xcr0: u64) {
     MASK.set(xcr0);
-    // Leaf 0xd, subleaf 0: ebx is the size for what XCR0 enables now.
+    // Leaf 0xd, subleaf 0: ebx is the size for the current XCR0.
     let leaf = __cpuid_count(0xd, 0);
     SIZE.set((leaf.ebx as usize).clamp(HEADER_END, PAGE_SIZE * 4));
 }
@@ -49,7 +49,7 @@ pub(crate) struct SavedState {
 }
 
 impl SavedState {
-    /// The state of a new program; `None` when memory is used up.
+    /// The state of a new program; `None` if out of memory.
     pub fn new() -> Option<Self> {
         let order = xsave_size().div_ceil(PAGE_SIZE).next_power_of_two().trailing_zeros() as usize;
         let mut area = Self { address: direct_map::address(take_block(order)?), order };
@@ -76,8 +76,8 @@ impl SavedState {
         unsafe { _xsave64(self.address as *mut u8, u64::MAX) }
     }
 
-    /// What was saved, with the low xmm halves that lie in `frame`, and room for a mark behind it. `None` when memory is
-    /// used up.
+    /// The saved image, with the low xmm halves of `frame`, and room for a magic number at the end. `None` if out of
+    /// memory.
     pub fn image(&mut self, frame: &TrapFrame) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(self.bytes().len() + size_of::<u32>()).ok()?;
@@ -93,7 +93,7 @@ impl SavedState {
 
     /// Loads the state into the CPU.
     pub fn restore(&self) {
-        // SAFETY: the area holds an image that XSAVE wrote, or one that `load` sanitised.
+        // SAFETY: the area contains an image that XSAVE wrote, or that `load` sanitised.
         unsafe { _xrstor64(self.address as *const u8, u64::MAX) }
     }
 }
@@ -104,16 +104,15 @@ impl Drop for SavedState {
     }
 }
 
-/// The XSAVE image (standard format) of the running thread, whose low xmm halves lie in `frame`.
-/// Empty when memory is used up.
+/// The XSAVE image (standard format) of the running thread, with the low xmm halves of `frame`. Empty if out of memory.
 pub fn capture(frame: &TrapFrame) -> Vec<u8> {
     let Some(mut area) = SavedState::new() else { return Vec::new() };
     area.save();
     area.image(frame).unwrap_or_default()
 }
 
-/// Loads an image that a program handed back (rt_sigreturn): invalid bits are cleared first, so it
-/// can't fault. The low xmm halves go to `frame`. Components beyond a short image become initial.
+/// Loads an image from a program (rt_sigreturn): clears invalid bits first, so it can't fault. The low xmm halves go to
+/// `frame`. Components beyond a short image become initial.
 pub fn load(frame: &mut TrapFrame, image: &[u8]) {
     let Some(mut area) = SavedState::new() else { return };
     let bytes = area.bytes();

@@ -1,9 +1,9 @@
-//! The ways into keel at CPL 3 and back to the program: the gate of patched sites, `syscall`, exceptions; and the first
-//! code of threads.
+//! Entries into keel at CPL 3 and returns to the program: the gate of patched sites, `syscall`, exceptions; and the
+//! initial code of threads.
 //!
-//! A way in saves the registers in a [`TrapFrame`] at the top of the thread's kernel stack and calls the kernel above; a way
-//! out tests for pending work, loads the registers and jumps. An interrupt between that test and the jump restarts the
-//! way out ([`super::restart`]).
+//! An entry saves the registers in a [`TrapFrame`] at the top of the thread's kernel stack and calls the kernel above;
+//! a return path checks for pending work, loads the registers and jumps. An interrupt between that check and the jump
+//! restarts the return path ([`super::restart`]).
 #![allow(unsafe_code)]
 
 use super::percpu::{FAULT_RFLAGS, FAULT_RIP, FAULT_RSP, IN_KEEL, KSTACK_TOP, USER_RSP, WORK_PENDING};
@@ -343,7 +343,7 @@ keel_own_fault_entry:   /* keel itself faulted, for want of stack perhaps: the r
 );
 
 unsafe extern "C" {
-    /// `keel_gate` or `keel_gate_full`, as the linker is told: the former if `keel_quick` keeps its promise.
+    /// `keel_gate` or `keel_gate_full`, set at link time: the former if `keel_quick` uses only the permitted registers.
     fn keel_gate_entry();
     fn keel_thread_entry();
     fn keel_idle_entry();
@@ -354,12 +354,12 @@ pub(super) fn gate_address() -> usize {
     keel_gate_entry as *const () as usize
 }
 
-/// Address where an idle thread's first switch returns to.
+/// Return address of an idle thread's first switch.
 pub(crate) fn idle_entry_address() -> usize {
     keel_idle_entry as *const () as usize
 }
 
-/// Address where a new thread's first switch returns to.
+/// Return address of a new thread's first switch.
 pub(crate) fn thread_entry_address() -> usize {
     keel_thread_entry as *const () as usize
 }

@@ -5,8 +5,8 @@ use core::arch::asm;
 
 /// Writes a byte to one of keel's ports ([`abi::layout::port`]).
 pub(crate) fn write_port(port: u16, byte: u8) {
-    // SAFETY: the I/O permission map allows keel's ports and no others; the monitor owns them and touches only the ring
-    // and memory that requests name.
+    // SAFETY: the I/O permission map allows keel's ports only; the monitor handles them and accesses only the ring and
+    // memory that requests name.
     unsafe { asm!("out dx, al", in("dx") port, in("al") byte, options(nostack, preserves_flags)) }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn fs_base() -> u64 {
     base
 }
 
-/// The frame pointer of the caller, where a backtrace begins.
+/// The frame pointer of the caller, the start of a backtrace.
 #[inline(always)]
 pub(crate) fn frame_pointer() -> usize {
     let rbp: usize;
@@ -40,8 +40,8 @@ pub(crate) fn frame_pointer() -> usize {
     rbp
 }
 
-/// Raises an exception that keel does not return from.
+/// Raises an exception that does not return.
 pub(crate) fn raise_undefined() {
-    // SAFETY: the exception of keel's own ends the pod.
+    // SAFETY: an exception in keel ends the pod.
     unsafe { asm!("ud2", options(nomem, nostack)) };
 }

@@ -1,4 +1,4 @@
-//! The memory routines that compiled code calls; without a C library keel brings its own.
+//! The memory routines that compiled code calls; keel has no C library.
 //!
 //! The string instructions are fast for long blocks (ERMS, FSRM); short ones are copied with a few
 //! overlapping moves.
@@ -191,8 +191,8 @@ _Unwind_Resume:
 "#
 );
 
-// The same for memory that programs may change meanwhile: the compiler knows nothing of these, so it takes nothing for granted
-// of what they read, and what it makes of `core::ptr` stays with memory that is keel's alone.
+// The same for memory that programs may change meanwhile: they are opaque to the compiler, so it assumes nothing about
+// the memory that they read; `core::ptr` functions are used for keel's own memory only.
 unsafe extern "C" {
     /// Copies `len` bytes; the two do not overlap.
     pub(crate) fn keel_copy_shared(to: *mut u8, from: *const u8, len: usize) -> *mut u8;

@@ -1,7 +1,7 @@
 //! The processor: x86-64.
 //!
-//! A process of the host runs what is no way into keel or out of it; the simulated machine there (`hosted`) has its own of
-//! the rest.
+//! A host process can use the modules without entry code; the simulated machine (`hosted`) has its own versions of the
+//! others.
 
 pub mod cpu;
 pub mod fpu;
@@ -27,8 +27,8 @@ pub(crate) mod user_copy;
 #[cfg(not(feature = "hosted"))]
 mod vectors;
 
-/// Fills the interrupt descriptor table and the data of a virtual CPU. The monitor pointed its registers there and filled
-/// the other tables.
+/// Fills the interrupt descriptor table and the per-CPU data of a virtual CPU. The monitor set its registers to these
+/// addresses and filled the other tables.
 #[cfg(not(feature = "hosted"))]
 pub(crate) fn init_cpu(cpu: usize) {
     vectors::fill_idt(cpu);

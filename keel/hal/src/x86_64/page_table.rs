@@ -12,9 +12,9 @@ pub(crate) const WRITABLE: u64 = 2;
 pub(crate) const USER: u64 = 4;
 pub(crate) const ACCESSED: u64 = 0x20;
 pub(crate) const DIRTY: u64 = 0x40;
-/// In an entry of a page directory: maps a large page itself.
+/// In a page directory entry: maps a large page.
 pub(crate) const LARGE: u64 = 0x80;
-/// Software bit of an entry that is not present: holds a frame that the program may not touch now.
+/// Software bit of a non-present entry: it holds a frame that the program may not access now.
 const HIDDEN: u64 = 0x200;
 /// The entry holds a frame.
 pub(crate) const OCCUPIED: u64 = PRESENT | HIDDEN;
@@ -22,9 +22,9 @@ pub(crate) const NO_EXEC: u64 = 1 << 63;
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 pub(crate) const ENTRIES: usize = 512;
 
-/// An entry of a table. Keel changes it under its space's lock; processors set its accessed and dirty bits at any moment,
-/// so it is an atomic. No bit that they set can be lost, though no locked instruction is used: [`entry_of`] marks entries as
-/// accessed, and as dirty if they allow stores.
+/// An entry of a table. Keel changes it under its space's lock; processors set its accessed and dirty bits at any time,
+/// so it is atomic. No such bit can be lost, even without locked instructions: [`entry_of`] sets the accessed bit, and
+/// the dirty bit of writable entries.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Entry(AtomicU64);
@@ -35,12 +35,12 @@ impl Entry {
         self.0.load(Relaxed)
     }
 
-    /// Changes it.
+    /// Sets it.
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
 
-    /// Changes it; the value before.
+    /// Replaces it; returns the old value.
     pub(crate) fn replace(&self, value: u64) -> u64 {
         let old = self.get();
         self.set(value);
@@ -56,34 +56,34 @@ impl Table {
     /// The entry of this index.
     pub(crate) fn entry(self, index: usize) -> &'static Entry {
         debug_assert!(index < ENTRIES);
-        // SAFETY: `self.0` is the address of a live table (taken from an entry or from the root), and entries are atomics.
+        // SAFETY: `self.0` is the address of a live table (from an entry or the root), and entries are atomics.
         unsafe { &*((direct_map::address(self.0) + index * 8) as *const Entry) }
     }
 
-    /// The table that an entry holds.
+    /// The table of an entry.
     pub(crate) fn child(self, index: usize) -> Option<Self> {
         let entry = self.entry(index).get();
         (entry & PRESENT != 0).then_some(Self(entry & ADDRESS))
     }
 }
 
-/// The entry that holds a table.
+/// The entry for a table.
 pub(crate) const fn entry_of_table(table: Table) -> u64 {
     table.0 | PRESENT | WRITABLE | USER
 }
 
-/// Index into the table of a level (0: pages).
+/// Index into the table of a level (0: page table).
 pub(crate) const fn index(va: usize, level: usize) -> usize {
     va >> (12 + 9 * level) & (ENTRIES - 1)
 }
 
-/// The entry that maps a frame.
+/// The entry for a frame.
 pub(crate) fn entry_of(gpa: u64, prot: Prot) -> u64 {
     if !prot.contains(Prot::READ) {
         return gpa | HIDDEN;
     }
-    // Marked as used from the start: a page is mapped because it is about to be, and KVM without hardware
-    // support then shows it together with its neighbours.
+    // Accessed from the start: a page is mapped because it is about to be used, and KVM without hardware support then
+    // maps it together with its neighbours.
     let mut entry = gpa | PRESENT | USER | ACCESSED;
     if prot.contains(Prot::WRITE) {
         entry |= WRITABLE | DIRTY;
@@ -94,7 +94,7 @@ pub(crate) fn entry_of(gpa: u64, prot: Prot) -> u64 {
     entry
 }
 
-/// What an entry allows.
+/// Rights of an entry.
 pub(crate) fn prot_of(entry: u64) -> Prot {
     if entry & PRESENT == 0 {
         return Prot::empty();
@@ -105,7 +105,7 @@ pub(crate) fn prot_of(entry: u64) -> Prot {
     prot
 }
 
-/// The entry that a small page would have as number `i` of a large one.
+/// The entry of small page `i` of a large one.
 pub(crate) fn part(large: u64, i: usize) -> u64 {
     (large & !LARGE) + (i * FRAME_SIZE) as u64
 }

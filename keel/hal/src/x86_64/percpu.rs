@@ -1,7 +1,7 @@
-//! Per-CPU data of keel, reached through the GS base.
+//! Per-CPU data of keel, addressed by the GS base.
 //!
-//! A program could change the GS base (WRGSBASE is not privileged); it would only harm its own pod.
-//! `arch_prctl(ARCH_SET_GS)` is refused for that reason.
+//! A program could change the GS base (WRGSBASE is not privileged); that would only harm its own pod.
+//! `arch_prctl(ARCH_SET_GS)` fails for that reason.
 #![allow(unsafe_code)]
 
 use abi::layout::{MAX_CPUS, PERCPU_STRIDE, percpu};
@@ -26,16 +26,16 @@ pub(crate) const FAULT_ADDRESS: usize = 56;
 pub(crate) const FAULT_RIP: usize = 64;
 pub(crate) const FAULT_RFLAGS: usize = 72;
 pub(crate) const FAULT_RSP: usize = 80;
-/// Not 0: the virtual CPU is in keel, or on its way into it or waiting for it; 0: it runs a program.
-/// Kept while several are awake.
+/// Not 0: the virtual CPU is in keel, or is entering it or waiting for the lock; 0: it runs a program. Maintained while
+/// several are awake.
 pub(crate) const IN_KEEL: usize = 88;
-/// Not 0: forget cached translations before the next access to program memory.
+/// Not 0: flush the TLB before the next access to program memory.
 pub(crate) const FLUSH: usize = 92;
-// Between the first instruction at CPL 3 after an exception and the frame: CR2 if it was a page fault, and registers.
+// Between the first instruction at CPL 3 after an exception and the frame: CR2 of a page fault, and registers.
 pub(crate) const ENTRY_ADDRESS: usize = 96;
 pub(crate) const ENTRY_RAX: usize = 104;
 pub(crate) const ENTRY_RBX: usize = 112;
-/// Ranks of the locks that the virtual CPU holds, a bit each; in builds that check their order.
+/// Bitmap of the ranks of held locks, in builds that check the order.
 #[cfg(feature = "lock-ranks")]
 const HELD_RANKS: usize = 120;
 
@@ -65,12 +65,12 @@ pub(super) const fn gs_offset(place: usize) -> isize {
 /// Writes a word of the per-CPU block of a virtual CPU that has not had its first exception.
 pub(super) fn write_block(cpu: usize, place: usize, value: u64) {
     assert!(cpu < MAX_CPUS && place < PERCPU_STRIDE && place.is_multiple_of(8));
-    // SAFETY: the per-CPU block is reserved RAM in the direct map; nobody else uses these parts of it before the virtual
-    // CPU's first exception.
+    // SAFETY: the per-CPU block is reserved RAM in the direct map; these parts of it have no other user before the
+    // virtual CPU's first exception.
     unsafe { core::ptr::write_volatile((abi::tables::block(cpu) + place) as *mut u64, value) }
 }
 
-/// Fills the data of a virtual CPU that patched sites, the assembly and [`cpu_index`] rely on.
+/// Initialises the data that patched sites, the assembly and [`cpu_index`] use.
 pub(super) fn init(cpu: usize, gate: usize) {
     let word = |offset: usize, value: u64| write_block(cpu, percpu::DATA + offset, value);
     word(SELF, (abi::tables::block(cpu) + percpu::DATA) as u64);
@@ -79,13 +79,13 @@ pub(super) fn init(cpu: usize, gate: usize) {
     word(IN_KEEL, 1);
 }
 
-/// Asks keel to look around before it returns to a program: signals, another thread to run, the
-/// ring. Checked with one load at every exit.
+/// Makes keel check for work before it returns to a program: signals, preemption, the ring. Every return path tests the
+/// flag with one load.
 pub fn set_work_pending() {
     gs_write!(WORK_PENDING, 1u32, ":e");
 }
 
-/// Takes the request back; returns whether it stood.
+/// Clears the flag; returns whether it was set.
 pub fn take_work_pending() -> bool {
     let stood = work_pending();
     if stood {
@@ -100,7 +100,7 @@ pub fn work_pending() -> bool {
     gs_read!(WORK_PENDING, u32, ":e") != 0
 }
 
-/// Says that this virtual CPU is in keel.
+/// Marks this virtual CPU as in keel.
 pub(crate) fn set_in_keel() {
     gs_write!(IN_KEEL, 1u32, ":e");
 }
@@ -111,7 +111,7 @@ pub(crate) fn is_in_keel() -> bool {
     gs_read!(IN_KEEL, u32, ":e") != 0
 }
 
-/// Takes the request to forget cached translations.
+/// Clears the request for a TLB flush.
 pub(crate) fn take_flush() -> bool {
     let stood = gs_read!(FLUSH, u32, ":e") != 0;
     if stood {
@@ -142,7 +142,7 @@ pub(crate) fn fault_record() -> crate::trap::FaultInfo {
     }
 }
 
-/// Address of the last access to program memory that a page fault stopped.
+/// Address of the last access to program memory that a page fault ended.
 pub(crate) fn fault_address() -> usize {
     gs_read!(FAULT_ADDRESS, usize, ":r")
 }

@@ -1,8 +1,8 @@
-//! Ring 0 on request: the two operations that keel cannot do at CPL 3.
+//! The two operations that keel can't do at CPL 3, executed in ring 0.
 //!
-//! An `int3` is the cheapest way there, and programs have it for themselves: so its gate leads elsewhere meanwhile. The
-//! first 16 bits of a gate are those of the address within 64 KiB, which `keel.ld` checks. No program runs on this virtual
-//! CPU in between.
+//! `int3` is the cheapest way to ring 0, and programs use it too: so keel changes its IDT gate for the operation. The
+//! first 16 bits of a gate are the low 16 bits of the handler's address, and both handlers must be in the same 64 KiB,
+//! which `keel.ld` checks. No program runs on this virtual CPU meanwhile.
 #![allow(unsafe_code)]
 
 use super::percpu::gs_offset;
@@ -44,16 +44,16 @@ unsafe extern "C" {
     fn keel_invalidate_page(address: usize);
 }
 
-/// Loads a root table, which invalidates all cached translations.
+/// Loads a root table, which flushes the TLB.
 ///
 /// # Safety
-/// It is a root table, and maps keel as all of them do.
+/// It is a root table that maps keel.
 pub(crate) unsafe fn load_root(root: usize) {
-    // SAFETY: the routine traps into ring 0, which loads CR3 and returns; the caller vouches for the table.
+    // SAFETY: the routine traps into ring 0, which loads CR3 and returns; the caller guarantees the table.
     unsafe { keel_load_cr3(root) }
 }
 
-/// Invalidates the cached translation of a page.
+/// Invalidates the TLB entry of a page.
 pub(crate) fn invalidate_page(address: usize) {
     // SAFETY: the routine traps into ring 0, which executes INVLPG and returns.
     unsafe { keel_invalidate_page(address) }

@@ -1,11 +1,11 @@
-//! The restartable ranges: code of keel in which an exception or an interrupt is expected, and where keel goes on then.
+//! Restartable ranges: code of keel where an exception or an interrupt is expected, and the address to continue at.
 //!
-//! This is the only list of them. [`super::vectors`] searches it by the kind of event, everywhere in this order.
+//! This is the only list of them. [`super::vectors`] searches it by the kind of event, in this order.
 #![allow(unsafe_code)]
 
 use core::arch::global_asm;
 
-/// Bytes of an entry: first byte, byte behind the last, where to go on.
+/// Size of an entry: start, end, address to continue at.
 pub(super) const ENTRY_BYTES: usize = 24;
 
 global_asm!(

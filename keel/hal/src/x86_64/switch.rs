@@ -28,12 +28,12 @@ keel_switch:            /* rdi: where to save rsp, rsi: rsp to go on with */
 );
 
 unsafe extern "C" {
-    /// Stores the stack pointer to `save` and goes on at the stack pointer `to`, which an earlier switch stored or
+    /// Stores the stack pointer to `save` and continues at the stack pointer `to`, which an earlier switch stored or
     /// [`first_switch_to`] prepared.
     pub(crate) fn keel_switch(save: *mut usize, to: usize);
 }
 
-/// What a stack holds from its stack pointer up, so that the first switch to it goes on at `entry`.
+/// Initial stack contents from the stack pointer up, for a first switch that continues at `entry`.
 pub(crate) const fn first_switch_to(entry: usize) -> [usize; 7] {
     [0, 0, 0, 0, 0, 0, entry]
 }

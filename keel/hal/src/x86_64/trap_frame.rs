@@ -4,11 +4,11 @@ use crate::trap::Entry;
 #[cfg(not(feature = "hosted"))]
 use core::fmt::{Result, Write};
 
-/// All general and xmm registers of the interrupted program; lies at the top of its thread's kernel
-/// stack. What stands here is what the program continues with.
+/// All general and xmm registers of the interrupted program, at the top of its thread's kernel stack. The program
+/// continues with these values.
 ///
-/// Upper halves of vector registers, x87 and MXCSR stay live in the CPU while keel runs (keel is
-/// compiled for SSE2 only) and are saved by [`crate::fpu`] when another thread gets the CPU.
+/// Upper halves of vector registers, x87 and MXCSR stay live in the CPU while keel runs (keel is compiled for SSE2
+/// only); [`crate::fpu`] saves them at a context switch.
 #[repr(C, align(16))]
 #[derive(Clone, Debug)]
 pub struct TrapFrame {
@@ -46,8 +46,8 @@ pub struct TrapFrame {
     pub rdi: u64,
     /// [`Entry`] as a number.
     pub entry: u64,
-    /// Where the program continues. For a system call: after the instruction (for a patched site:
-    /// inside its trampoline).
+    /// Address where the program continues. For a system call: after the instruction (for a patched site: inside its
+    /// trampoline).
     pub rip: u64,
     /// Code selector.
     pub cs: u64,
@@ -64,7 +64,7 @@ pub struct TrapFrame {
 const _: () = assert!(core::mem::size_of::<TrapFrame>() == 256 + 22 * 8);
 
 impl TrapFrame {
-    /// Number of the system call that the program made; after it was made, what lies there is its [`result`](Self::result).
+    /// Number of the program's system call; afterwards the same register contains its [`result`](Self::result).
     #[inline(always)]
     pub const fn number(&self) -> u64 {
         self.rax
@@ -85,25 +85,25 @@ impl TrapFrame {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
     }
 
-    /// The result of the system call, as far as it has one.
+    /// The result of the system call, if it has one.
     #[inline(always)]
     pub const fn result(&self) -> u64 {
         self.rax
     }
 
-    /// Sets the result of the system call; or its number, for a call that the program makes again.
+    /// Sets the result of the system call; or its number, to restart the call.
     #[inline(always)]
     pub const fn set_result(&mut self, result: u64) {
         self.rax = result;
     }
 
-    /// Where the program goes on.
+    /// Address where the program continues.
     #[inline(always)]
     pub const fn instruction_pointer(&self) -> u64 {
         self.rip
     }
 
-    /// Sets where the program goes on.
+    /// Sets the address where the program continues.
     #[inline(always)]
     pub const fn set_instruction_pointer(&mut self, address: u64) {
         self.rip = address;
@@ -121,13 +121,13 @@ impl TrapFrame {
         self.rsp = address;
     }
 
-    /// Whether the program stops after each instruction.
+    /// Whether the program is single-stepped (TF).
     #[inline(always)]
     pub const fn is_stepped(&self) -> bool {
         self.rflags & TRAP_FLAG != 0
     }
 
-    /// Has the program stop after its next instruction, or not.
+    /// Sets or clears TF.
     #[inline(always)]
     pub const fn set_stepped(&mut self, on: bool) {
         self.rflags = self.rflags & !TRAP_FLAG | if on { TRAP_FLAG } else { 0 };
@@ -139,19 +139,19 @@ impl TrapFrame {
         self.entry == entry as u64
     }
 
-    /// All registers changed, so none of the shorter ways back to the program may be taken, and no call is under way.
+    /// All registers changed: forbids the fast return paths, and ends the current call.
     #[inline(always)]
     pub const fn set_replaced(&mut self) {
         self.entry = Entry::Fault as u64;
     }
 
-    /// The frame pointer, where a backtrace of the interrupted code begins.
+    /// The frame pointer, the start of the interrupted code's backtrace.
     #[cfg(not(feature = "hosted"))]
     pub(crate) const fn frame_pointer(&self) -> u64 {
         self.rbp
     }
 
-    /// Writes where the program is into a report.
+    /// Writes the program's address into a report.
     #[cfg(not(feature = "hosted"))]
     pub(crate) fn write_place(&self, out: &mut dyn Write) -> Result {
         write!(out, "rip {:#x} rsp {:#x} rflags {:#x}, entry {}", self.rip, self.rsp, self.rflags, self.entry)
@@ -187,13 +187,13 @@ impl TrapFrame {
     }
 }
 
-/// In the flags: a debug exception follows the next instruction.
+/// TF: a debug exception follows the next instruction.
 const TRAP_FLAG: u64 = 0x100;
 
-/// Flags that a program starts with: interrupts on.
+/// Initial flags of a program: IF.
 const RFLAGS_USER: u64 = 0x202;
 
-/// What interrupted the program.
+/// Exception or interrupt of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultInfo {
     /// Exception vector (14: page fault, 3: breakpoint, …), or [`abi::layout::KICK_VECTOR`].
@@ -213,7 +213,7 @@ impl FaultInfo {
         self.vector == PAGE_FAULT
     }
 
-    /// Writes what happened, and all registers, into a report.
+    /// Writes the exception and all registers into a report.
     #[cfg(not(feature = "hosted"))]
     pub(crate) fn write(&self, out: &mut dyn Write, frame: &TrapFrame) -> Result {
         write!(

@@ -1,7 +1,7 @@
 //! The instructions that access program memory.
 //!
-//! A page fault between the labels `keel_user_access` and `keel_user_access_end` continues at `keel_user_access_stopped`
-//! ([`super::restart`]): the routine returns how much is left, in rcx by then.
+//! A page fault between the labels `keel_user_access` and `keel_user_access_end` continues at
+//! `keel_user_access_stopped` ([`super::restart`]): the routine returns the remaining count, which is in rcx then.
 #![allow(unsafe_code)]
 
 use core::arch::global_asm;
@@ -67,18 +67,18 @@ keel_user_access_stopped:
 );
 
 unsafe extern "C" {
-    /// Copies `len` bytes of the program: how many were not copied.
+    /// Copies `len` bytes from the program; returns the number of bytes not copied.
     #[link_name = "keel_user_copy"]
     pub(crate) fn keel_user_copy_in(to: usize, from: usize, len: usize) -> usize;
-    /// Copies `len` bytes to the program: how many were not copied.
+    /// Copies `len` bytes to the program; returns the number of bytes not copied.
     #[link_name = "keel_user_copy"]
     pub(crate) fn keel_user_copy_out(to: usize, from: usize, len: usize) -> usize;
-    /// Zeroes `len` bytes: how many were not zeroed.
+    /// Zeroes `len` bytes; returns the number of bytes not zeroed.
     pub(crate) fn keel_user_clear(to: usize, unused: usize, len: usize) -> usize;
-    /// Reads a word: 0, or not 0 if a fault stopped it.
+    /// Reads a word; returns 0, or non-zero after a fault.
     pub(crate) fn keel_user_load(address: usize, result: *mut u32) -> usize;
-    /// Compares and exchanges a word: 0, or not 0 if a fault stopped it.
+    /// Compare-and-exchange of a word; returns 0, or non-zero after a fault.
     pub(crate) fn keel_user_cmpxchg(address: usize, result: *mut u32, old: u32, unused: u32, new: u32) -> usize;
-    /// Copies bytes up to a zero byte, at most `len`: how many were not copied because of a fault.
+    /// Copies bytes up to a zero byte, at most `len`; returns the number of bytes not copied because of a fault.
     pub(crate) fn keel_user_string(to: *mut u8, from: usize, len: usize) -> usize;
 }

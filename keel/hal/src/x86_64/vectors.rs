@@ -1,11 +1,10 @@
 //! Exception and interrupt vectors.
 //!
-//! Exceptions arrive in ring 0 and are reflected to CPL 3 at once. Under software-nested KVM each ring-0 instruction costs
-//! 0.5 us, 0.9 us with an operand in memory, so ring 0 does only what needs it: the processor has written down what happened
-//! on a stack that only exceptions use, and keel reads it there at CPL 3.
+//! Exceptions enter ring 0 and are reflected to CPL 3 at once. Under software-nested KVM each ring-0 instruction costs
+//! 0.5 us, 0.9 us with a memory operand, so ring 0 does only what requires it: the processor has pushed the exception
+//! frame on a stack that only exceptions use, and keel reads it there at CPL 3.
 //!
-//! An exception in keel's text is the program's or an expected one if [`super::restart`] says so, and keel's own failure
-//! otherwise.
+//! An exception in keel's text is handled if [`super::restart`] lists the address; otherwise it is a failure of keel.
 #![allow(unsafe_code)]
 
 use super::percpu::{ENTRY_ADDRESS, ENTRY_RAX, ENTRY_RBX, SELF, WORK_PENDING, gs_offset};
@@ -267,17 +266,17 @@ unsafe extern "C" {
     fn keel_interrupt();
 }
 
-/// GS offset of a word of what the processor wrote down at an exception: rip, cs, rflags, rsp and ss from 0 up, the error
-/// code below, and below that rax, which ring 0 keeps there at page faults.
+/// GS offset of a word of the exception frame: rip, cs, rflags, rsp and ss from 0 up, the error code below, and below
+/// that rax, which ring 0 saves there at page faults.
 const fn exception(word: isize) -> isize {
     gs_offset(percpu::STACK0_END) + (word - 5) * 8
 }
 
-/// Fills the interrupt descriptor table of a virtual CPU, to which the monitor pointed its register.
+/// Fills the interrupt descriptor table of a virtual CPU; the monitor has set its IDTR.
 pub(super) fn fill_idt(cpu: usize) {
     let vectors = keel_vectors as *const () as usize;
     for n in 0..=usize::from(KICK_VECTOR) {
-        // Vectors are 16 bytes apart. Breakpoint and overflow may be raised by programs (DPL 3).
+        // Handlers are 16 bytes apart. Breakpoint and overflow have DPL 3.
         let (handler, stack): (_, u64) = if n == usize::from(KICK_VECTOR) {
             (keel_interrupt as *const () as usize as u64, 1)
         } else {

@@ -6,7 +6,7 @@ use core::cell::{Cell, OnceCell};
 use hal::cell::Global;
 use vfs::{Attachments, Attr};
 
-/// What an inode in no tree has: attributes that may be changed, and what hangs on it (locks).
+/// State of an inode outside of the tree: attributes that may be changed, and attachments (locks).
 pub struct Nameless {
     /// Attributes.
     pub attr: Cell<Attr>,
@@ -21,7 +21,7 @@ impl Nameless {
     }
 }
 
-/// What hangs on the inode that all `anon_inode` files share.
+/// Attachments of the inode that all `anon_inode` files share.
 static SHARED: Global<OnceCell<Rc<Attachments>>> = Global::new(OnceCell::new());
 
 /// Locks of the inode that these attributes are of, if it is the shared one.

@@ -1,4 +1,4 @@
-//! What open files and sockets ask of the thread that runs, which they know nothing else of.
+//! Interface of open files and sockets to the running thread.
 
 use super::{FdTable, File};
 use crate::cred::Cred;
@@ -14,7 +14,7 @@ pub trait Caller {
     fn cred(&self) -> Rc<Cred>;
     /// The id of its process.
     fn pid(&self) -> i32;
-    /// Its soft limit, getrlimit(2); `u64::MAX` is unlimited, as all are before the first process.
+    /// Its soft limit, getrlimit(2); `u64::MAX` is unlimited, as before the first process exists.
     fn limit(&self, resource: u32) -> u64;
     /// The description behind one of its descriptors, `O_PATH` too. EBADF.
     fn file(&self, fd: i32) -> Result<Rc<File>>;

@@ -16,7 +16,7 @@ use vfs::{FileType, Inode};
 /// `si_code` and `si_band` of these signals: POLL_MSG.
 const REASON: (i32, u32) = (3, g::POLLIN | g::POLLRDNORM | g::POLLMSG);
 
-/// Kinds of changes, and the events that they stand for.
+/// Kinds of changes, and the corresponding inotify events.
 const KINDS: [(u32, u32); 6] = [
     (g::DN_ACCESS, g::IN_ACCESS),
     (g::DN_MODIFY, g::IN_MODIFY),

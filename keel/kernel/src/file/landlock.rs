@@ -1,4 +1,4 @@
-//! What a domain of landlock(7) restricts of sockets: ports of TCP, abstract names.
+//! Restrictions of a landlock(7) domain on sockets: TCP ports, abstract names.
 
 use super::caller::caller;
 use uapi::raw::net;
@@ -17,7 +17,7 @@ pub const SCOPE_SIGNAL: u64 = 2;
 /// All scopes.
 pub const SCOPES: u64 = SCOPE_ABSTRACT_SOCKET | SCOPE_SIGNAL;
 
-/// Whether the current thread may use an abstract socket that was made in a domain. EPERM.
+/// Checks whether the current thread may use an abstract socket of a domain. EPERM.
 pub fn check_abstract(owner: Option<&Domain>) -> Result<()> {
     match &caller().cred().domain {
         Some(domain) if domain.confines(owner, SCOPE_ABSTRACT_SOCKET) => Err(Errno::EPERM),

@@ -30,7 +30,7 @@ pub struct Pipe {
     big: Global<Big>,
 }
 
-/// What any virtual CPU may use.
+/// State that any virtual CPU may access.
 struct State {
     ring: PipeRing<Frame>,
     /// A page kept from the last read for the next write.
@@ -39,9 +39,9 @@ struct State {
     busy: bool,
 }
 
-/// What the big lock covers.
+/// State under the big lock.
 struct Big {
-    /// One reader or writer at a time moves bytes.
+    /// Serialises readers and writers that move bytes.
     busy: SleepLock,
     /// Opens for reading and for writing so far.
     read_opens: Cell<u32>,
@@ -67,7 +67,7 @@ impl Default for Pipe {
     }
 }
 
-/// The pipe is in use: others wait for that, or leave what they do without the big lock.
+/// The pipe is in use: other handlers wait, calls without the big lock fail over to theirs.
 struct Busy<'a>(&'a Pipe, #[allow(dead_code, reason = "held")] SleepGuard<'a>);
 
 impl Drop for Busy<'_> {
@@ -115,7 +115,7 @@ impl Pipe {
             self.writers.store(self.writers().saturating_sub(1), Relaxed);
         }
         if self.readers() == 0 && self.writers() == 0 {
-            // A FIFO keeps nothing between its last close and the next open.
+            // A FIFO keeps no data after its last close.
             let old = (core::mem::take(&mut state.ring), state.spare.take());
             drop(state);
             drop(old);
@@ -158,7 +158,7 @@ impl Pipe {
         spare.or_else(Frame::alloc).ok_or(Errno::ENOMEM)
     }
 
-    /// Moves what is there, as far as it fits. 0 if the pipe is empty.
+    /// Moves available bytes, as many as fit. 0 if the pipe is empty.
     fn take_bytes(&self, dst: &mut dyn Dst) -> Result<usize> {
         let _busy = self.busy();
         let mut done = 0;
@@ -199,8 +199,8 @@ impl Pipe {
         let _busy = self.busy();
         let mut done = 0;
         let total = src.remaining();
-        // Only the odd part of a page joins the newest piece, and only as a whole: a write of up to
-        // PIPE_BUF bytes stays in one piece, which makes it atomic.
+        // Only a partial page is appended to the newest piece, and only completely: a write of up to PIPE_BUF bytes
+        // stays in one piece, which makes it atomic.
         let odd = total % PAGE;
         if odd > 0 && !packets {
             let room = self.state.lock().ring.merge_room(odd).map(|(page, end)| (page.clone(), end));
@@ -292,7 +292,7 @@ impl Pipe {
         Some(piece)
     }
 
-    /// Adds a piece (splice, tee); gives it back if there is no slot.
+    /// Adds a piece (splice, tee); returns it if there is no slot.
     pub fn push_piece(&self, piece: Piece<Frame>) -> core::result::Result<(), Piece<Frame>> {
         let _busy = self.busy();
         let pushed = self.state.lock().ring.push(piece);
@@ -302,13 +302,13 @@ impl Pipe {
         pushed
     }
 
-    /// Puts back what [`Pipe::take_piece`] gave, in front of everything else.
+    /// Puts a piece of [`Pipe::take_piece`] back in front.
     pub fn put_back(&self, piece: Piece<Frame>) {
         self.state.lock().ring.push_front(piece);
         self.big.readable.wake_all();
     }
 
-    /// Piece number `index` shares its page now: nothing may be added to that page.
+    /// Piece number `index` shares its page now: appending to that page is forbidden.
     pub fn share_piece(&self, index: usize) {
         self.state.lock().ring.seal(index);
     }
@@ -318,7 +318,7 @@ impl Pipe {
         !self.state.lock().ring.is_full()
     }
 
-    /// Readers are gone.
+    /// Whether there are no readers.
     pub fn is_broken(&self) -> bool {
         self.readers() == 0
     }

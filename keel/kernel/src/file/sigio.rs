@@ -56,7 +56,7 @@ pub fn urgent(file: &File) {
 /// The files with `O_ASYNC`; few, if any.
 static TELLERS: Global<RefCell<alloc::vec::Vec<Rc<Teller>>>> = Global::new(RefCell::new(alloc::vec::Vec::new()));
 
-/// Starts or stops telling about `file`, whose queues of readers and of writers are given. ENOMEM.
+/// Enables or disables SIGIO for `file`; `queues` are its wait queues of readers and writers. ENOMEM.
 pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) -> uapi::Result<()> {
     let mut tellers = TELLERS.borrow_mut();
     // Entries of closed files are removed here too. Dropping an entry ends its subscriptions.

@@ -18,7 +18,7 @@ use uapi::{Errno, Result};
 #[derive(Debug, Default)]
 pub struct FdTable {
     inner: RefCell<Inner>,
-    /// What calls without the big lock know of the files: changed with their slots.
+    /// State of the files for calls without the big lock: updated with the slots.
     unlocked: Arc<Cores>,
     /// The process may hold record locks.
     pub(super) took_locks: Cell<bool>,
@@ -55,11 +55,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Fills a slot that there is room for; gives what was there.
+    /// Fills a reserved slot; returns its previous content.
     fn put(&mut self, fd: usize, file: Rc<File>, close_on_exec: bool, unlocked: &Cores) -> Option<Rc<File>> {
         self.used.insert(fd);
         self.close_on_exec.set(fd, close_on_exec);
-        // While one virtual CPU is awake only labels are asked for; the others follow when they are used.
+        // While one virtual CPU is awake only labels are needed; the values are set at their first use.
         let core = file.unlocked.get().filter(|core| several() || core.label() != 0).cloned();
         let is_there = core.is_some();
         let old = self.slots.get_mut(fd)?.replace(file);
@@ -87,8 +87,8 @@ impl FdTable {
         Rc::default()
     }
 
-    /// The description behind a descriptor, for anything that reads, writes or changes the file.
-    /// EBADF, also if it was opened with `O_PATH`.
+    /// The description behind a descriptor, for calls that read, write or change the file. EBADF, also if it was opened
+    /// with `O_PATH`.
     #[inline(always)]
     pub fn get(&self, fd: i32) -> Result<Rc<File>> {
         match self.inner.borrow().slots.get(index(fd)) {
@@ -97,7 +97,7 @@ impl FdTable {
         }
     }
 
-    /// Lets calls without the big lock know of a file that has a way for them: it came while one virtual CPU was awake.
+    /// Publishes the state of a file for calls without the big lock: it was installed while one virtual CPU was awake.
     pub fn publish(&self, fd: i32) {
         let inner = self.inner.borrow();
         let core = inner.slots.get(index(fd)).and_then(|slot| slot.as_ref()?.unlocked.get());
@@ -108,7 +108,7 @@ impl FdTable {
         }
     }
 
-    /// What calls without the big lock know of the files.
+    /// State of the files for calls without the big lock.
     pub fn unlocked(&self) -> Arc<Cores> {
         self.unlocked.clone()
     }
@@ -119,7 +119,7 @@ impl FdTable {
         self.inner.borrow().slots.get(index(fd)).cloned().flatten().ok_or(Errno::EBADF)
     }
 
-    /// Fails with EMFILE now if [`FdTable::insert`] would: ask before an open that creates.
+    /// Fails with EMFILE if [`FdTable::insert`] would: call it before an open that creates a file.
     pub fn check_room(&self) -> Result<()> {
         if self.inner.borrow().used.first_absent(0) < limit() { Ok(()) } else { Err(Errno::EMFILE) }
     }
@@ -139,12 +139,12 @@ impl FdTable {
             return Err(Errno::EMFILE);
         }
         let put = inner.reserve(fd).map(|()| inner.put(fd, file.clone(), close_on_exec, &self.unlocked));
-        // Should it be the last reference, it goes when nothing is borrowed.
+        // The last reference must be dropped when nothing is borrowed.
         drop(inner);
         put.map(|_| fd as i32)
     }
 
-    /// Puts a description at exactly `fd`, closing what was there. EBADF beyond the limit.
+    /// Installs a description at `fd` and closes the previous one. EBADF beyond the limit.
     pub fn replace(&self, fd: i32, file: Rc<File>, close_on_exec: bool) -> Result<()> {
         if index(fd) >= limit() {
             return Err(Errno::EBADF);
@@ -158,7 +158,7 @@ impl FdTable {
         Ok(())
     }
 
-    /// Closes a descriptor, whatever comes of it. EBADF; how a write failed that was taken before.
+    /// Closes a descriptor, even on errors. EBADF, or the error of an earlier accepted write.
     pub fn close(&self, fd: i32) -> Result<()> {
         let file = self.inner.borrow_mut().take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?;
         let stored = if file.is_path() { Ok(()) } else { file.ops.stored(&file) };
@@ -185,7 +185,7 @@ impl FdTable {
         Ok(())
     }
 
-    /// Open descriptors in `[first, last]`, ascending; what happens to others meanwhile is seen.
+    /// Open descriptors in `[first, last]`, ascending; tolerates concurrent changes.
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = i32> + '_ {
         let mut from = first;
         core::iter::from_fn(move || {
@@ -200,13 +200,12 @@ impl FdTable {
         self.range(0, usize::MAX)
     }
 
-    /// How many descriptors are open.
+    /// Number of open descriptors.
     pub fn count(&self) -> usize {
         self.inner.borrow().used.len()
     }
 
-    /// Size of the table as Linux would have it after its growth: select(2) looks at no descriptor
-    /// beyond.
+    /// Size that Linux's table would have: select(2) ignores descriptors beyond it.
     pub fn slots(&self) -> usize {
         match self.inner.borrow().slots.len() {
             0..=64 => 64,
@@ -227,7 +226,7 @@ impl FdTable {
         Ok(Rc::new(Self { inner, unlocked: Arc::new(self.unlocked.copy()), took_locks: Cell::new(false) }))
     }
 
-    /// Closes what execve(2) closes.
+    /// Closes descriptors with FD_CLOEXEC, for execve(2).
     pub fn close_on_exec(&self) {
         loop {
             let mut inner = self.inner.borrow_mut();
@@ -241,7 +240,7 @@ impl FdTable {
         }
     }
 
-    /// Closes everything (exit of the last thread that uses it; dropping the table does it too).
+    /// Closes all descriptors (exit of the last thread that uses the table; dropping it does so too).
     pub fn close_all(&self) {
         let slots = core::mem::take(&mut *self.inner.borrow_mut()).slots;
         self.unlocked.clear();
@@ -250,8 +249,8 @@ impl FdTable {
         }
     }
 
-    /// What happens when a descriptor goes: record locks of the process end, and the description
-    /// too if this was its last reference.
+    /// A descriptor was closed: releases record locks of the process, and the description if this was its last
+    /// reference.
     fn closed(&self, file: Rc<File>) {
         if !file.is_path() {
             super::lock::descriptor_closed(self, &file);
@@ -267,7 +266,7 @@ impl Drop for FdTable {
     }
 }
 
-/// More descriptors than so many are left to the handlers by calls without the big lock once some process may not have them.
+/// Calls without the big lock leave larger descriptors to the handlers once a process has a lower limit.
 pub const FEW: u64 = 16;
 static FEWER: AtomicBool = AtomicBool::new(false);
 
@@ -283,7 +282,7 @@ pub fn all_may_have_few() -> bool {
     !FEWER.load(Relaxed)
 }
 
-/// RLIMIT_NOFILE of the current process; none while the first one's descriptors are made.
+/// RLIMIT_NOFILE of the current process; unlimited while the first process is created.
 pub(crate) fn limit() -> usize {
     let limit = caller().limit(g::RLIMIT_NOFILE);
     usize::try_from(limit).unwrap_or(usize::MAX)

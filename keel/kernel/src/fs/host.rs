@@ -13,15 +13,15 @@ use hal::frame::{FRAME_SIZE, Frame};
 use uapi::Result;
 use vfs::host::{HostFiles, Part, Parts, WriteDone};
 
-/// What a short request is taken to cost before one was timed, and at most, in ns: the vCPU's exit and what others did
+/// Initial estimate and maximum of the cost of a short request, in ns: the virtual CPU's exit, and other threads' work
 /// meanwhile.
 const TRIP_NS: u64 = 30_000;
 const MOST_TRIP_NS: u64 = 60_000;
 
-/// How long pages whose file is gone may stay in the window, in ns: while programs map them, the time is doubled.
+/// How long window pages of removed files may stay, in ns: the time doubles while programs map them.
 const TIDY_NS: core::ops::RangeInclusive<u64> = SECOND / 2..=SECOND * 32;
 
-/// Gives pages of the window back whose file is gone.
+/// Releases window pages of removed files.
 #[derive(Debug)]
 struct Tidying {
     timer: Rc<Timer>,
@@ -65,9 +65,9 @@ impl Tidying {
 #[derive(Debug)]
 pub struct Monitor {
     trip_ns: Cell<u64>,
-    /// Sends gathered writes that nothing else has sent.
+    /// Timer that sends gathered writes.
     timer: OnceCell<Rc<Timer>>,
-    /// Has the monitor let go of pages whose file is gone.
+    /// Timer that releases window pages of removed files.
     tidying: OnceCell<Rc<Tidying>>,
 }
 
@@ -77,8 +77,8 @@ impl Default for Monitor {
     }
 }
 
-/// Where bytes `start` to `start + len` of `frames`, one after the other, lie in memory: as few pieces as there are,
-/// and not more than a request takes.
+/// The segments of bytes `start` to `start + len` of consecutive `frames` in memory: contiguous ones are merged,
+/// limited to the maximum of a request.
 fn segments(frames: &[Frame], start: usize, len: usize) -> Vec<Segment> {
     let mut pieces: Vec<Segment> = Vec::new();
     let (mut at, end) = (start, start + len);
@@ -139,7 +139,7 @@ impl HostFiles for Monitor {
     fn all_landed(&self) {
         if let Some(timer) = self.timer.get().filter(|timer| timer.is_armed()) {
             timer.cancel();
-            // Otherwise the program is interrupted at that time for nothing.
+            // Otherwise the program is interrupted at that time without effect.
             hal::percpu::set_work_pending();
         }
     }

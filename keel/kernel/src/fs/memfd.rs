@@ -12,10 +12,10 @@ use uapi::{Errno, Result};
 use vfs::NewNode;
 use vfs::node::F_SEAL_EXEC;
 
-/// Longest name: NAME_MAX without the prefix that `/proc` shows.
+/// Maximum length of a name: NAME_MAX without the prefix that `/proc` shows.
 const NAME_MAX: usize = 249;
 
-/// memfd_create(2). Huge pages are not offered (ENOSYS, as by a Linux without them): files lie in pages of 4 KiB.
+/// memfd_create(2). Huge pages are not supported (ENOSYS, as a Linux without them): files use 4 KiB pages.
 pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
     let huge = flags & g::MFD_HUGETLB != 0;
     let sizes = if huge { g::MFD_HUGE_MASK << g::MFD_HUGE_SHIFT | g::MFD_HUGETLB } else { 0 };

@@ -1,6 +1,6 @@
 //! The pod's tree as processes see it: open files of the tree ([`regular`], [`directory`], [`dev`]), `/proc`, `/sys`.
 //!
-//! The tree itself, path resolution and the file systems are in the `vfs` crate; here are what the monitor is asked
+//! The tree, path resolution and the file systems are in the `vfs` crate; this module has the requests to the monitor
 //! ([`host`]), the tree at boot ([`setup`]), and opening ([`open`]).
 
 pub mod dev;

@@ -41,7 +41,7 @@ const KNOWN: u32 = g::O_ACCMODE
 /// Flags that go with `O_PATH`.
 const WITH_PATH: u32 = g::O_DIRECTORY | g::O_NOFOLLOW | g::O_PATH | g::O_CLOEXEC;
 
-/// How to open.
+/// Parameters of an open.
 #[derive(Clone, Copy, Debug)]
 struct How {
     flags: u32,
@@ -50,7 +50,7 @@ struct How {
 }
 
 impl How {
-    /// From the arguments of open(2), which drops what it does not know.
+    /// From the arguments of open(2), which ignores unknown flags.
     fn lenient(flags: i32, mode: u32) -> Self {
         let mut flags = flags as u32 & KNOWN;
         if flags & g::O_PATH != 0 {
@@ -73,7 +73,7 @@ impl How {
         Ok(())
     }
 
-    /// Access that is wanted, as `MAY_*` bits.
+    /// Requested access, as `MAY_*` bits.
     fn access(&self) -> u32 {
         let access = match self.flags & g::O_ACCMODE {
             g::O_RDONLY => MAY_READ,
@@ -153,7 +153,7 @@ fn open(caller: &Caller, base: &PathRef, name: &[u8], how: How) -> Result<Rc<Fil
     }
 }
 
-/// Last component of what shall be created: a trailing slash asks for a directory.
+/// Last component of a file to create: a trailing slash requires a directory.
 fn last_name(parent: &Parent) -> Result<&Component> {
     match &parent.last {
         Component::Normal(_) if parent.trailing_slash => Err(Errno::EISDIR),
@@ -192,7 +192,7 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
     Ok(file)
 }
 
-/// Opens what a path led to. `created`: it was made by this very call, so any access is granted.
+/// Opens the file at a place. `created`: this call created it, so any access is granted.
 fn open_place(caller: &Caller, place: PathRef, how: How, created: bool) -> Result<Rc<File>> {
     let file = open_file(caller, place, how, created)?;
     file.created.set(created);
@@ -223,7 +223,7 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             return Err(Errno::EPERM);
         }
     }
-    // What the description may not do later is settled now.
+    // The rights denied to the description are determined now.
     let denied = match cred.domain {
         None => 0,
         Some(domain) => {
@@ -276,7 +276,7 @@ fn rights_to_open(how: &How, kind: FileType) -> u64 {
     read | write
 }
 
-/// Opens a path and gives it the lowest free descriptor.
+/// Opens a path at the lowest free descriptor.
 fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
     how.check()?;
     let name = path::read(path_address)?;

@@ -30,7 +30,7 @@ pub fn tree() -> Rc<Tree> {
     }
 }
 
-/// Where files without a name lie (memfd_create(2), shared anonymous memory).
+/// File system of files without a name (memfd_create(2), shared anonymous memory).
 ///
 /// # Panics
 /// Before [`init`].
@@ -41,7 +41,7 @@ pub fn memory_files() -> Rc<Private> {
     }
 }
 
-/// Has the host write what it holds back of the pod's open files.
+/// Makes the host write back all open files of the pod.
 pub fn sync_all() {
     let host = HOST.borrow().clone();
     if let Some(host) = host {
@@ -57,7 +57,7 @@ pub fn flush() {
     }
 }
 
-/// Gives pages of the window back whose file is gone; whether programs still map some.
+/// Releases window pages of removed files; returns whether programs still map some.
 pub fn tidy() -> bool {
     let host = HOST.borrow().clone();
     host.is_some_and(|host| host.tidy())
@@ -79,11 +79,10 @@ static MEMORY: Global<RefCell<Option<Rc<Private>>>> = Global::new(RefCell::new(N
 
 const PAGE: u64 = hal::frame::FRAME_SIZE as u64;
 
-/// Files up to this size are mapped from RAM, larger ones through the window, whose pages all pods
-/// share.
+/// Files up to this size are mapped from RAM, larger ones through the window, whose pages all pods share.
 const MAP_FROM_RAM: u64 = 64 << 10;
-/// The same where the first touch of a window page costs six times that of a page of RAM
-/// (software-nested virtualisation): a library or an interpreter then comes sooner as a whole.
+/// The same if the first touch of a window page costs six times that of a RAM page (software-nested virtualisation):
+/// then libraries and interpreters are read as a whole.
 const MAP_FROM_RAM_SLOW: u64 = 8 << 20;
 
 /// Builds the tree from the configuration. Asks the monitor, so it runs in a thread.
@@ -98,11 +97,11 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     HOST.replace(Some(host.clone()));
     reclaim::register(shrink);
 
-    // Each file system may take half of the memory, or all together `--private-size`.
+    // Each file system may use half of the memory, or all together `--private-size`.
     let shared = config.private_limit.map(|bytes| Space::new(usize::try_from(bytes / PAGE).unwrap_or(usize::MAX)));
     let space = || shared.clone().unwrap_or_else(|| Space::new(half));
 
-    // Directories before what lies in them.
+    // Parents before their contents.
     let mut exports: Vec<_> = config.exports.iter().collect();
     exports.sort_by_key(|e| (e.at.iter().filter(|&&b| b == b'/').count(), e.at.len()));
     let fresh_ns = |export: &abi::boot::Export| if export.settled { SETTLED_NS } else { FRESH_NS };
@@ -146,8 +145,8 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     Ok(tree)
 }
 
-/// The first process's context, with the configured directory. One that nobody asked for by name may be
-/// missing: the root then. ENOENT, ENOTDIR, EACCES.
+/// The first process's context, with the configured directory. A default directory may be missing: then the root is
+/// used. ENOENT, ENOTDIR, EACCES.
 pub fn first_context(tree: &Rc<Tree>, config: &PodConfig) -> Result<Rc<FsContext>> {
     let caps = if config.uid == 0 { u64::MAX } else { 0 };
     let cred = Cred { uid: config.uid, gid: config.gid, groups: &config.groups, caps, domain: None };
@@ -181,7 +180,7 @@ impl Temporary {
         Self(places)
     }
 
-    /// Those in which `place` lies: what is attached there must not be hidden by them later.
+    /// Attaches the exports that contain `place` first: they must not hide a later mount.
     fn attach_above(&mut self, tree: &Rc<Tree>, place: &[u8], space: &dyn Fn() -> Space) -> Result<()> {
         let is_above = |path: &[u8]| trimmed(place).strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         while let Some(at) = self.0.iter().position(|(path, _)| is_above(path)) {
@@ -203,7 +202,7 @@ fn attach_tmpfs(tree: &Rc<Tree>, path: &[u8], mode: u32, space: Space) -> Result
     }
     let root: Rc<Node> = Private::new(tree.new_dev(), space).node(&NewNode::plain(0o040000 | mode, 0, 0));
     match tree.attach(&path, root, "tmpfs", "tmpfs", false) {
-        // It would lie in a directory of the host that is passed through.
+        // It would be in a host directory that is passed through.
         Err(Errno::EBUSY) => Ok(()),
         attached => attached.map(|_| ()),
     }
@@ -219,7 +218,7 @@ fn standard_directories(tree: &Rc<Tree>) {
         (b"/home", 0o755),
         (b"/mnt", 0o755),
     ] {
-        // Where a file or a dead link has the name, it stays.
+        // An existing file or dangling link stays.
         let _ = tree.make_dirs_mode(path, mode);
     }
     for (path, mode) in USUAL {
@@ -230,7 +229,7 @@ fn standard_directories(tree: &Rc<Tree>) {
     }
 }
 
-/// Directories that the file system hierarchy has everywhere, after those they lie in.
+/// Standard directories of the FHS, parents first.
 const USUAL: [(&[u8], u32); 14] = [
     (b"/media", 0o755),
     (b"/srv", 0o755),
@@ -248,7 +247,7 @@ const USUAL: [(&[u8], u32); 14] = [
     (b"/var/www", 0o755),
 ];
 
-/// Makes what is missing, unless it would be made on the host. EEXIST, ENOENT, EROFS.
+/// Creates a missing file, unless it would be created on the host. EEXIST, ENOENT, EROFS.
 fn make_private(tree: &Rc<Tree>, path: &[u8], new: &NewNode<'_>) -> Result<vfs::PathRef> {
     let parent = Walk::new(tree.root().clone(), Cred::ROOT).parent(tree.root(), path)?;
     if parent.dir.inode().as_any().downcast_ref::<Node>().is_none() {
@@ -257,8 +256,8 @@ fn make_private(tree: &Rc<Tree>, path: &[u8], new: &NewNode<'_>) -> Result<vfs::
     vfs::ops::create(&parent, new, &Cred::ROOT)
 }
 
-/// What the user's side gives: directories as the host's software expects them, files in the place of those that no
-/// pod sees.
+/// Creates configured files: directories that the host's software expects, and replacements of files that pods must not
+/// see.
 fn given(tree: &Rc<Tree>, config: &PodConfig) {
     for given in &config.given {
         let kind = if given.content.is_some() { 0o100000 } else { 0o040000 };
@@ -284,8 +283,8 @@ fn is_link(tree: &Rc<Tree>, path: &[u8]) -> bool {
     walk.resolve(tree.root(), path, false).is_ok_and(|p| p.inode().file_type() == vfs::FileType::Symlink)
 }
 
-/// Names of the pod and of others, as libraries look them up. The host's files of these names are
-/// covered, not changed; where an export is passed through, its own stay.
+/// Host names of the pod and others, for resolver libraries. The host's files of these names are covered, not changed;
+/// with a pass-through export, its own files stay.
 fn network_files(tree: &Rc<Tree>, config: &PodConfig) {
     let name = &config.hostname;
     let hosts =

@@ -10,14 +10,14 @@ use keel_core::vma::Vma;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Most pages that MADV_WILLNEED makes present.
+/// Maximum number of pages that MADV_WILLNEED populates.
 const WILL_NEED: usize = 256;
 
 /// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`.
 const GUARD_INSTALL: u32 = 102;
 const GUARD_REMOVE: u32 = 103;
 
-/// Whether advice takes pages of a sealed mapping away that the program may not write itself.
+/// Whether the advice would discard pages of a sealed mapping that the program can't write.
 fn loses_sealed(area: &Area, advice: u32) -> bool {
     let discards = matches!(
         advice,
@@ -32,7 +32,7 @@ fn loses_sealed(area: &Area, advice: u32) -> bool {
     discards && area.is_private() && !area.prot.contains(Prot::WRITE)
 }
 
-/// What one piece of advice does to one mapping, before anything is changed.
+/// Checks one piece of advice for one mapping, before any change.
 fn check(area: &Area, advice: u32) -> Result<()> {
     let flags = area.flags;
     if flags.contains(AreaFlags::SEALED) && loses_sealed(area, advice) {
@@ -54,7 +54,7 @@ fn check(area: &Area, advice: u32) -> Result<()> {
     if fits { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Flags that advice sets and clears; `None` if it is not about flags.
+/// Flags that advice sets and clears; `None` if it changes no flags.
 fn flag_change(advice: u32) -> Option<(AreaFlags, AreaFlags)> {
     let none = AreaFlags::empty();
     Some(match advice {
@@ -73,7 +73,7 @@ fn flag_change(advice: u32) -> Option<(AreaFlags, AreaFlags)> {
     })
 }
 
-/// Whether the advice is known.
+/// Whether the advice is supported.
 pub(crate) fn is_known(advice: u32) -> bool {
     flag_change(advice).is_some()
         || matches!(
@@ -93,8 +93,8 @@ pub(crate) fn is_known(advice: u32) -> bool {
 }
 
 impl Mm {
-    /// madvise(2) of page-aligned `[start, end)` with known advice. ENOMEM if not all of it is mapped
-    /// (the rest is done nevertheless), EINVAL where the advice does not fit.
+    /// madvise(2) of page-aligned `[start, end)` with supported advice. ENOMEM if a part is not mapped (the rest is
+    /// done nevertheless), EINVAL if the advice does not apply.
     pub fn advise(&self, start: usize, end: usize, advice: u32) -> Result<()> {
         if matches!(advice, g::MADV_POPULATE_READ | g::MADV_POPULATE_WRITE) {
             let write = advice == g::MADV_POPULATE_WRITE;
@@ -118,7 +118,7 @@ impl Mm {
         if hole || at < end { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// mseal(2) of page-aligned `[start, end)`. ENOMEM if not all of it is mapped.
+    /// mseal(2) of page-aligned `[start, end)`. ENOMEM if a part is not mapped.
     pub fn seal(&self, start: usize, end: usize) -> Result<()> {
         let mut inner = self.inner();
         if !inner.vmas.is_covered(start, end) {
@@ -129,7 +129,7 @@ impl Mm {
         Ok(())
     }
 
-    /// What is mapped in `[start, end)`, cut to it. ENOMEM.
+    /// The mappings in `[start, end)`, clipped to it. ENOMEM.
     pub(crate) fn pieces(&self, start: usize, end: usize) -> Result<Vec<(usize, usize, Area)>> {
         let inner = self.inner();
         let cut = |v: &Vma<Area>| {
@@ -162,13 +162,13 @@ impl Mm {
             g::MADV_WILLNEED if area.is_private() && !area.prot.is_empty() => {
                 self.map_ahead(from, WILL_NEED.min((to - from) / PAGE_SIZE), Access::Read);
             }
-            // MADV_COLD and MADV_PAGEOUT only order what is reclaimed first; nothing is.
+            // MADV_COLD and MADV_PAGEOUT only affect reclaim order; keel does not reclaim program pages.
             _ => {}
         }
         Ok(())
     }
 
-    /// Drops the pages of a range: private ones are lost.
+    /// Drops the pages of a range; the content of private ones is lost.
     fn discard(&self, start: usize, end: usize) {
         let mut inner = self.inner();
         let mut used = false;
@@ -178,7 +178,7 @@ impl Mm {
         }
     }
 
-    /// Makes every page of a range accessible so. ENOMEM: not mapped; EINVAL: not allowed; EFAULT.
+    /// Populates every page of a range for this access. ENOMEM: not mapped; EINVAL: not allowed; EFAULT.
     fn populate_strictly(&self, start: usize, end: usize, access: Access) -> Result<()> {
         for va in (start..end).step_by(PAGE_SIZE) {
             let wanted = if access == Access::Write { Prot::WRITE } else { Prot::READ };
@@ -198,8 +198,7 @@ impl Mm {
         Ok(())
     }
 
-    /// mincore(2): one byte for each page of `[start, end)`, 1 if it is present. ENOMEM if not all of it
-    /// is mapped.
+    /// mincore(2): one byte for each page of `[start, end)`, 1 if it is present. ENOMEM if a part is not mapped.
     pub fn residency(&self, start: usize, end: usize) -> Result<Vec<u8>> {
         let inner = self.inner();
         if !inner.vmas.is_covered(start, end) {
@@ -224,7 +223,7 @@ impl Mm {
         Ok(present)
     }
 
-    /// The shared writable files in `[start, end)`, for msync(2), whether all of it is mapped and whether
+    /// The shared writable files in `[start, end)`, for msync(2); whether the range is completely mapped, and whether
     /// any of it is locked.
     pub fn shared_files(&self, start: usize, end: usize) -> (Vec<Rc<FileBacking>>, bool, bool) {
         let inner = self.inner();
@@ -241,8 +240,7 @@ impl Mm {
         (files, inner.vmas.is_covered(start, end), locked)
     }
 
-    /// Marks `[start, end)` locked or not; locking makes it present unless `on_fault`. ENOMEM if not all
-    /// of it is mapped.
+    /// Locks or unlocks `[start, end)`; locking populates it unless `on_fault`. ENOMEM if a part is not mapped.
     pub fn lock(&self, start: usize, end: usize, lock: bool, on_fault: bool) -> Result<()> {
         let mut inner = self.inner();
         let covered = inner.vmas.is_covered(start, end);
@@ -268,7 +266,7 @@ impl Mm {
         Ok(())
     }
 
-    /// mlockall(2) and munlockall(2): what is mapped now (`current`), what will be (`future`).
+    /// mlockall(2) and munlockall(2): existing mappings (`current`), new ones (`future`).
     pub fn lock_all(&self, current: bool, future: bool, on_fault: bool) {
         self.inner().lock_future = future;
         if current || !future {
@@ -277,17 +275,17 @@ impl Mm {
             });
         }
         if current && !on_fault {
-            // As in Linux: what can't be had now is had by a fault.
+            // As in Linux, ignore errors: the rest is populated by faults.
             let _ = self.populate(0, USER_TOP);
         }
     }
 
-    /// Bytes locked.
+    /// Number of locked bytes.
     pub fn locked_bytes(&self) -> u64 {
         self.inner().locked_bytes()
     }
 
-    /// Bytes locked in `[start, end)`.
+    /// Number of locked bytes in `[start, end)`.
     pub fn locked_within(&self, start: usize, end: usize) -> u64 {
         let inner = self.inner();
         let within = |v: &Vma<Area>| (v.end.min(end) - v.start.max(start)) as u64;
@@ -297,7 +295,7 @@ impl Mm {
 }
 
 impl Inner {
-    /// Bytes locked.
+    /// Number of locked bytes.
     pub(super) fn locked_bytes(&self) -> u64 {
         self.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED)).map(|v| v.len() as u64).sum()
     }

@@ -1,20 +1,21 @@
-//! What memory asks of the thread that runs, which it knows nothing else of.
+//! Interface of memory management to the running thread.
 
 use super::Mm;
 use crate::sched::Registered;
 use alloc::rc::Rc;
 use uapi::Result;
 
-/// The running thread and its process, from the layer above.
+/// The running thread and its process, implemented by the layer above.
 pub trait Caller {
     /// Its address space.
     ///
     /// # Panics
     /// Outside of any thread (early boot).
     fn space(&self) -> Rc<Mm>;
-    /// Makes room when memory is used up: ends a process.
+    /// Frees memory when the pod is out of memory: kills a process.
     fn make_room(&self);
-    /// Whether it may lock memory at all, and `bytes` more of `locked`: CAP_IPC_LOCK or RLIMIT_MEMLOCK. EPERM, ENOMEM.
+    /// Checks whether it may lock memory, and `bytes` more than `locked`: CAP_IPC_LOCK or RLIMIT_MEMLOCK. EPERM,
+    /// ENOMEM.
     fn may_lock(&self, locked: u64, bytes: u64) -> Result<()>;
     /// Whether it may map the lowest pages: CAP_SYS_RAWIO.
     fn may_map_low(&self) -> bool;

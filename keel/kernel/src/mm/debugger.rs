@@ -1,8 +1,8 @@
-//! Memory as debuggers and translators see and change it.
+//! Program memory as debuggers and binary translators read and change it.
 //!
-//! They know a program's text from its file and plant breakpoints there. So they are shown the file's bytes where a page
-//! is patched ([`super::text`]), and a program whose text they change, or that they step through, shows and runs its
-//! file's own text from then on: a breakpoint must not be jumped over in a trampoline.
+//! They expect a program's text to be that of its file, and set breakpoints in it. So reads return the file's bytes
+//! instead of patched pages ([`super::text`]), and a program whose text they change, or that they single-step, runs the
+//! file's original text from then on: a trampoline must not skip a breakpoint.
 
 use super::{Access, Mm};
 use abi::layout::PAGE_SIZE;
@@ -12,21 +12,20 @@ use hal::paging::Prot;
 use vfs::Inode;
 
 impl Mm {
-    /// Whether the text is the file's own.
+    /// Whether the text is unpatched.
     pub fn shows_plain_text(&self) -> bool {
         self.inner().plain_text
     }
 
-    /// The program maps text of a file. One that no dynamic linker loaded and that maps others' text itself is a
-    /// translator such as valgrind: it reads that text, and does not know what trampolines are.
+    /// Called when the program maps text of a file. A program without dynamic linker that maps other text itself is a
+    /// translator such as valgrind: it reads that text, and can't handle trampolines.
     pub fn maps_text(&self) {
         if self.inner().freestanding {
             self.show_plain_text();
         }
     }
 
-    /// Takes all patches out of this address space, and lets none in any more. Threads that are in a trampoline
-    /// may go on there.
+    /// Removes all patches from this address space, for good. Threads in a trampoline may continue there.
     pub fn show_plain_text(&self) {
         let mut inner = self.inner();
         let inner = &mut *inner;
@@ -45,7 +44,7 @@ impl Mm {
         inner.space.flush();
     }
 
-    /// The file and its page that a patched page at `va` stands for.
+    /// The file and page that a patched page at `va` replaces.
     fn below_patch(&self, va: usize, frame: &Frame) -> Option<(Rc<dyn Inode>, u64)> {
         let inner = self.inner();
         let vma = inner.vmas.find(va)?;
@@ -54,15 +53,15 @@ impl Mm {
         vma.attrs.patched_text()?.owns(index, frame).then(|| (file.inode.clone(), index))
     }
 
-    /// What a reader sees of a page: the file's if it is patched. May block.
+    /// The content of a page for a reader: the file's if it is patched. May block.
     pub(super) fn unpatched(&self, va: usize, frame: Frame) -> Frame {
         let Some((inode, index)) = self.below_patch(va, &frame) else { return frame };
         let pages = inode.pages(index, 1, false).ok();
         pages.and_then(|pages| pages.into_iter().next()).unwrap_or(frame)
     }
 
-    /// Writes memory of this space as ptrace(2) does, also where its program can't write but in pages of its own: bytes
-    /// up to the first that can't be. May block.
+    /// Writes memory of this space as ptrace(2) does, to private pages even without PROT_WRITE; returns the number of
+    /// bytes up to the first failure. May block.
     pub fn poke_forced(&self, start: usize, bytes: &[u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
@@ -83,7 +82,7 @@ impl Mm {
         done
     }
 
-    /// The page at `va`, made the program's own, if its mapping is private and can't be written to.
+    /// A private copy of the page at `va`, if its mapping is private and not writable.
     fn own_page(&self, va: usize) -> Option<Frame> {
         let page_address = va & !(PAGE_SIZE - 1);
         let is_text = {

@@ -16,19 +16,19 @@ use uapi::{Errno, Result};
 use vfs::Inode;
 use vfs::io::KernelDst;
 
-/// Where position-independent programs go: Linux's ELF_ET_DYN_BASE without randomisation.
+/// Load address of position-independent programs: Linux's ELF_ET_DYN_BASE without randomisation.
 const DYNAMIC_BASE: usize = 0x5555_5555_4000;
 /// First address above the stack.
 const STACK_TOP: usize = USER_TOP;
-/// The stack's mapping reaches this far below its first contents.
+/// The stack's mapping extends this far below its initial contents.
 const STACK_ROOM: usize = 128 << 10;
-/// Pages below the first contents that are present at the start.
+/// Pages below the initial contents that are populated at the start.
 const STACK_PRESENT: usize = 12;
-/// Most pages of a text or read-only segment that are present at the start.
+/// Maximum pages of a text or read-only segment that are populated at the start.
 const TEXT_PRESENT: usize = 512;
-/// Most pages of a data segment that are copied at the start.
+/// Maximum pages of a data segment that are copied at the start.
 const DATA_PRESENT: usize = 64;
-/// Pages of zeros after a data segment that are present at the start.
+/// Zero pages after a data segment that are populated at the start.
 const ZERO_PRESENT: usize = 8;
 
 /// An executable or interpreter with its parsed headers.
@@ -37,17 +37,17 @@ struct Program {
     image: Image,
 }
 
-/// Bytes of `struct rseq` that are used, `AT_RSEQ_FEATURE_SIZE`.
+/// Used bytes of `struct rseq`, `AT_RSEQ_FEATURE_SIZE`.
 const RSEQ_FEATURE_SIZE: u32 = 28;
 /// Alignment of `struct rseq`, `AT_RSEQ_ALIGN`.
 pub const RSEQ_ALIGN: usize = 32;
 
-/// What comes from memory while a program is loaded and the file can't give it.
+/// Errno if memory is accessed while a program is loaded and the file can't be read.
 const LOAD_FAILED: Errno = Errno::EFAULT;
 
 impl Mm {
-    /// Loads a program into a new address space. ENOEXEC, ENOMEM, E2BIG, ELIBBAD, EACCES …
-    /// The caller makes it current afterwards.
+    /// Loads a program into a new address space. ENOEXEC, ENOMEM, E2BIG, ELIBBAD, EACCES … The caller activates it
+    /// afterwards.
     pub fn exec(request: &ExecRequest<'_>) -> Result<(Rc<Self>, StartPoint)> {
         let name = FileName::Text(request.filename.to_vec());
         let program = Program::read(request.inode.clone(), name)?;
@@ -61,7 +61,8 @@ impl Mm {
         inner.add_segments(&program, bias)?;
         program.describe(bias, &mut layout);
         let heap = match program.image.header.kind {
-            // A program without interpreter may be one itself: its heap stays clear of what it loads.
+            // A program without interpreter may be an interpreter itself: keep its heap away from the programs that it
+            // loads.
             Kind::Dynamic if interpreter.is_none() => DYNAMIC_BASE,
             _ => at(program.image.end()),
         };
@@ -95,7 +96,7 @@ impl Mm {
         let exec_stack = program.image.exec_stack == Some(true);
         inner.add_stack(&stack, exec_stack, request.stack_limit)?;
 
-        // Only now, with every mapping in place, pages: trampolines of patched text need free room.
+        // Only after all mappings exist: trampolines of patched text need free address space.
         inner.fill(&program, bias)?;
         if let (Some(interpreter), Some(bias)) = (&interpreter, loaded) {
             inner.fill(interpreter, bias)?;
@@ -106,7 +107,7 @@ impl Mm {
     }
 }
 
-/// Errors of the program's own mappings are not the interpreter's.
+/// Maps errors of the interpreter to those of execve.
 fn interpreter_error(errno: Errno) -> Errno {
     if errno == Errno::ENOEXEC { Errno::ELIBBAD } else { errno }
 }
@@ -114,7 +115,7 @@ fn interpreter_error(errno: Errno) -> Errno {
 impl Program {
     /// Reads and checks the headers. ENOEXEC, EINVAL, ENOMEM.
     fn read(inode: Rc<dyn Inode>, name: FileName) -> Result<Self> {
-        // The table follows the header in what linkers write: one read gets both.
+        // Linkers put the table after the header: one read gets both.
         let mut head = vec![0; 1024];
         let len = inode.read_at(0, &mut KernelDst(&mut head))?;
         head.truncate(len);
@@ -142,7 +143,7 @@ impl Program {
         Ok(Some(interpreter))
     }
 
-    /// What is added to the addresses of the file. ENOMEM.
+    /// The load bias. ENOMEM.
     fn choose_bias(&self, inner: &Inner, has_interpreter: bool) -> Result<usize> {
         if self.image.header.kind == Kind::Fixed {
             return Ok(0);
@@ -163,11 +164,11 @@ impl Program {
             let found = inner.vmas.find_free(room, USER_MIN, inner.mmap_base, gap).ok_or(Errno::ENOMEM)?;
             (found + slack) & !(align - 1)
         };
-        // Keeps the alignment: segments start at the same place within an alignment unit.
+        // Keep the alignment: segments have the same offset within an alignment unit.
         Ok(place.wrapping_sub(start & !(align - 1)))
     }
 
-    /// Notes where text and data lie.
+    /// Records the addresses of text and data.
     fn describe(&self, bias: usize, layout: &mut Layout) {
         let at = |addr: u64| bias.wrapping_add(addr as usize);
         layout.start_code = usize::MAX;
@@ -183,7 +184,7 @@ impl Program {
     }
 }
 
-/// `len` bytes at `offset`; `None` if the file ends before.
+/// Reads `len` bytes at `offset`; `None` at the end of the file.
 fn read_exactly(inode: &Rc<dyn Inode>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; len];
     let got = inode.read_at(offset, &mut KernelDst(&mut bytes))?;
@@ -229,14 +230,14 @@ fn auxiliary(request: &ExecRequest<'_>, image: &Image, bias: usize, base: usize,
     list
 }
 
-/// Bytes of the largest signal frame: return address, context, information, extended registers with
-/// their trailer, and what aligning them may cost.
+/// Size of the largest signal frame: return address, context, siginfo, extended registers with their trailer, and
+/// alignment.
 fn min_signal_stack() -> u64 {
     (8 + 304 + 128 + hal::fpu::xsave_size() + 4 + 63 + 8).next_multiple_of(16) as u64
 }
 
 impl Inner {
-    /// Adds the mappings of an image. ENOMEM, EEXIST: something is there.
+    /// Adds the mappings of an image. ENOMEM, EEXIST: the range is in use.
     fn add_segments(&mut self, program: &Program, bias: usize) -> Result<()> {
         let at = |addr: u64| bias.wrapping_add(addr as usize);
         let (start, end) = (at(program.image.start()), at(program.image.end()));
@@ -260,19 +261,19 @@ impl Inner {
                 let backing = Backing::File(program.file.clone(), s.page_offset() / PAGE_SIZE as u64);
                 self.vmas.insert(start, file_end, Area { flags, backing, ..Area::anonymous(prot) });
             }
-            // A page that a segment before shares stays its.
+            // A page shared with the previous segment belongs to that.
             let zero_start = if s.file_len == 0 { self.first_free(start) } else { file_end };
             self.vmas.insert(zero_start, end, Area::anonymous(prot));
         }
         Ok(())
     }
 
-    /// `start`, or the page after it if something is mapped there.
+    /// `start`, or the next page if `start` is mapped.
     fn first_free(&self, start: usize) -> usize {
         self.vmas.find(start).map_or(start, |v| v.end)
     }
 
-    /// Makes pages of an image present: all of small ones, the beginning of large segments.
+    /// Populates pages of an image: all of small segments, the beginning of large ones.
     fn fill(&mut self, program: &Program, bias: usize) -> Result<()> {
         let at = |addr: u64| bias.wrapping_add(addr as usize);
         for s in &program.image.segments {
@@ -293,7 +294,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The last page of a segment's file bytes, zeros after them.
+    /// The last page of a segment's file bytes, followed by zeros.
     fn fill_tail(&mut self, program: &Program, va: usize, prot: Prot, tail: usize) -> Result<()> {
         let vma = self.vmas.find(va).ok_or(LOAD_FAILED)?;
         let Some((_, first)) = vma.attrs.file() else { return Err(LOAD_FAILED) };
@@ -310,7 +311,7 @@ impl Inner {
         self.space.map(va, copy, prot).ok_or(Errno::ENOMEM)
     }
 
-    /// Adds the stack with its first contents. ENOMEM.
+    /// Adds the stack with its initial contents. ENOMEM.
     fn add_stack(&mut self, stack: &stack::Image, exec: bool, limit: u64) -> Result<()> {
         let mut prot = Prot::READ | Prot::WRITE;
         prot.set(Prot::EXEC, exec);

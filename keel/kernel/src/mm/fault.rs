@@ -1,8 +1,8 @@
 //! Page faults: demand-zero, file pages, copy-on-write, stack growth.
 //!
-//! A fault is expensive under software-nested KVM (as much as copying 200 pages), so each one maps
-//! what will likely be touched next: neighbours of file pages that are at hand, a growing number of
-//! anonymous pages while a program walks through fresh memory, and private copies in data segments.
+//! A fault is expensive under software-nested KVM (as much as copying 200 pages), so each one also maps pages that will
+//! probably be touched next: cached neighbours of file pages, a growing number of anonymous pages while a program walks
+//! through fresh memory, and private copies in data segments.
 
 use super::area::{Area, AreaFlags, Backing, FileBacking, STACK_GUARD_GAP};
 use super::{Access, FaultError, Inner, Limits, Mm, page_down};
@@ -14,34 +14,32 @@ use hal::paging::{Mapping, Prot};
 use keel_core::vma::Vma;
 use uapi::Errno;
 
-/// Pages of an aligned block that a fault in anonymous memory fills at first.
+/// Initial size of the aligned block that a fault in anonymous memory fills, in pages.
 const AROUND: usize = 16;
-/// Areas that a program begins to fill before a block is twice as large: it uses much.
+/// Number of areas that a program begins to fill before the block size doubles, because it uses much memory.
 const FEW_WALKS: usize = 6;
-/// Pages of an aligned block of a file that a fault maps, as far as they are at hand: one more costs
-/// next to nothing.
+/// Size of the aligned block of cached file pages that a fault maps: additional pages cost almost nothing.
 const FILE_AROUND: usize = 128;
-/// Most pages that one anonymous fault fills.
+/// Maximum number of pages that an anonymous fault fills.
 const MOST_AHEAD: usize = 128;
-/// Pages of an aligned block of a data segment that a fault copies: a program that reads its data soon
-/// writes it.
+/// Size of the aligned block of a data segment that a fault copies: a program that reads its data soon writes it.
 const DATA_AROUND: usize = 32;
 
-/// Pages of an aligned block of a host's file that a store to a private mapping copies.
+/// Size of the aligned block of a host file that a store to a private mapping copies, in pages.
 const COPY_AROUND: usize = 16;
-/// Most pages that one copy-on-write fault copies.
+/// Maximum number of pages that a copy-on-write fault copies.
 const MOST_COPIED: usize = 64;
-/// The same in a mapping of a host's file: one trip to the host.
+/// The same in a mapping of a host file: one request to the host.
 const MOST_READ: usize = 128;
 
-/// Where a fault filled pages, to notice a walk through memory.
+/// Last filled range, to detect a walk through memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
     end: usize,
     pages: usize,
 }
 
-/// Walks through fresh anonymous memory: a program often fills several areas in turn.
+/// Walks through fresh anonymous memory: programs often fill several areas alternately.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walks {
     walks: [Ahead; 4],
@@ -50,7 +48,7 @@ pub(super) struct Walks {
 }
 
 impl Walks {
-    /// Number of the walk that has come to `va`; of a new one, without pages, if none has.
+    /// Index of the walk that has reached `va`; or a new, empty one.
     fn at(&mut self, va: usize) -> usize {
         let known = self.walks.iter().position(|walk| walk.end == va);
         known.unwrap_or_else(|| {
@@ -62,32 +60,32 @@ impl Walks {
     }
 }
 
-/// File pages that a fault waits for.
+/// A request for file pages by a fault.
 struct Load {
     file: Rc<FileBacking>,
     /// Address of the faulting page.
     va: usize,
     /// Page of the file at `va`.
     page: u64,
-    /// Pages wanted before `va`.
+    /// Number of pages requested before `va`.
     before: usize,
-    /// Pages wanted, from `va - before` on.
+    /// Number of pages requested, from `va - before` on.
     count: usize,
-    /// They are for a shared mapping.
+    /// For a shared mapping.
     shared: bool,
-    /// They will be written through it.
+    /// For stores.
     write: bool,
-    /// The program walks through a private mapping and writes: it gets copies, which are its own from the start.
+    /// The program walks through a private mapping and writes: request private copies.
     copy: bool,
 }
 
 impl Load {
-    /// `count` pages from `page` on, which is at `va`; only to be read.
+    /// `count` pages from `page` on, which is at `va`; read-only.
     fn new(file: &Rc<FileBacking>, va: usize, page: u64, count: usize) -> Self {
         Self { file: file.clone(), va, page, before: 0, count, shared: false, write: false, copy: false }
     }
 
-    /// Asks the file for pages.
+    /// Requests pages from the file.
     fn ask(&self, first: u64, count: usize) -> uapi::Result<Vec<Frame>> {
         let inode = &self.file.inode;
         if self.shared { inode.shared_pages(first, count, self.write) } else { inode.pages(first, count, self.write) }
@@ -113,7 +111,7 @@ impl Mm {
             }
             let Step::Load(mut load) = step? else { return Ok(()) };
             let (first, frames) = match fetch(&load) {
-                // There is no room for a store, but for now it is only read.
+                // There is no room for a store, but the access is a read.
                 Err(FaultError::BeyondFile) if load.write && access != Access::Write => {
                     load = Load { write: false, before: 0, count: 1, ..load };
                     fetch(&load)?
@@ -121,14 +119,14 @@ impl Mm {
                 fetched => fetched?,
             };
             let installed = self.inner().install(&load, first, &frames, access);
-            // The mapping may have changed during the file's request.
+            // The mapping may have changed during the request to the file.
             if !super::answer_losses() && installed? {
                 return Ok(());
             }
         }
     }
 
-    /// Makes the beginning of a new file mapping present as far as that is cheap.
+    /// Populates the beginning of a new file mapping if that is cheap.
     pub(super) fn map_ahead(&self, start: usize, pages: usize, access: Access) {
         let load = {
             let inner = self.inner();
@@ -142,13 +140,12 @@ impl Mm {
             Load { shared: !vma.attrs.is_private(), ..Load::new(file, start, first + index as u64, count) }
         };
         if let Ok((first, frames)) = fetch(&load) {
-            // What can't be had now is had by a fault later.
+            // Ignore errors: the rest is populated by faults.
             let _ = self.inner().install(&load, first, &frames, access);
         }
     }
 
-    /// Makes `[start, end)` present as far as it is mapped and accessible (MAP_POPULATE, mlock).
-    /// Stops at the first page that can't be had.
+    /// Populates the mapped and accessible part of `[start, end)` (MAP_POPULATE, mlock). Stops at the first failure.
     pub(crate) fn populate(&self, start: usize, end: usize) -> Result<(), FaultError> {
         let mut va = start;
         while va < end {
@@ -159,7 +156,7 @@ impl Mm {
                     va = if va < vma.start { vma.start } else { vma.end };
                     continue;
                 }
-                // Private writable pages come writable, as in Linux.
+                // Private writable pages are mapped writable, as in Linux.
                 let write = vma.attrs.prot.contains(Prot::WRITE) && vma.attrs.is_private();
                 match inner.space.get(va) {
                     Some(page) if !write || page.prot.contains(Prot::WRITE) => None,
@@ -177,8 +174,8 @@ impl Mm {
 }
 
 impl Inner {
-    /// Makes the pages of `[start, end)`, which lie in one mapping, present as far as that is cheap.
-    /// The caller owns the address space: the file may be asked.
+    /// Populates `[start, end)`, within one mapping, if that is cheap. The caller owns the address space, so the file
+    /// may be read.
     pub(super) fn prefault(&mut self, start: usize, end: usize, access: Access) {
         let Some(vma) = self.vmas.find(start).cloned() else { return };
         let end = end.min(vma.end);
@@ -204,13 +201,14 @@ impl Inner {
             ..Load::new(file, start, page, (end - start) / PAGE_SIZE)
         };
         if let Ok((first, frames)) = fetch(&load) {
-            // What can't be had now is had by a fault later.
+            // Ignore errors: the rest is populated by faults.
             let _ = self.install(&load, first, &frames, access);
         }
     }
 }
 
-/// Asks the file for pages, the neighbours as well if they come along: the file page of the first one.
+/// Requests pages of the file, with neighbours if they are cached; returns the file page of the first one, and the
+/// pages.
 fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     let error = |errno| match errno {
         Errno::ENOMEM => FaultError::NoMemory,
@@ -230,7 +228,7 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
             return Ok((first, copies));
         }
         let copies = match inode.copies(load.page, load.count - load.before) {
-            // The pod has written it meanwhile.
+            // The pod has written to it meanwhile.
             Err(Errno::ENODEV) => inode.pages(load.page, 1, false).and_then(|frames| {
                 let page = frames.first().ok_or(Errno::ENXIO)?;
                 let copy = Frame::alloc().ok_or(Errno::ENOMEM)?;
@@ -242,7 +240,7 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
         return copies.map(|frames| (load.page, frames)).map_err(error);
     }
     let mut frames = Vec::new();
-    // A file gives what is in one piece: up to the end of what it has read so far, or of a chunk.
+    // A file returns contiguous pages: up to the end of its cached range or a chunk.
     while frames.len() < load.count {
         match load.ask(first + frames.len() as u64, load.count - frames.len()) {
             Ok(more) if !more.is_empty() && frames.try_reserve(more.len()).is_ok() => frames.extend(more),
@@ -257,22 +255,22 @@ fn fetch(load: &Load) -> Result<(u64, Vec<Frame>), FaultError> {
     if frames.is_empty() { Err(FaultError::BeyondFile) } else { Ok((load.page, frames)) }
 }
 
-/// Whether the table that showed `page` holds the only reference of a frame of RAM.
+/// Whether the page table has the only reference to a RAM frame.
 pub(super) fn is_sole(page: &Mapping) -> bool {
-    // One reference is the table's, one the handle in `page`. Window frames are the host's file.
+    // The table and the handle in `page` have one reference each. Window frames belong to the host's file.
     page.frame.refs() == 2 && page.frame.gpa() < abi::layout::WINDOW_BASE as u64
 }
 
-/// A frame with the page's content.
+/// Copies the page to a new frame.
 fn copy_of(page: &Mapping) -> Result<Frame, FaultError> {
     let copy = Frame::alloc().ok_or(FaultError::NoMemory)?;
     copy.copy_from(&page.frame);
-    // A copy of what the host can't give is one of zeros.
+    // A page that the host could not provide was read as zeros.
     if hal::ring::has_losses() { Err(FaultError::BeyondFile) } else { Ok(copy) }
 }
 
 impl Inner {
-    /// One attempt: done, or the file pages that it needs.
+    /// One attempt: resolved, or the required file pages.
     fn fault(&mut self, va: usize, access: Access, limits: &Limits) -> Result<Step, FaultError> {
         let vma = match self.vmas.find(va) {
             Some(vma) => vma.clone(),
@@ -291,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// The page is there. Whether that was all: it need not become writable.
+    /// The page is present. Returns whether the fault is resolved without making the page writable.
     pub(super) fn refreshed(
         &mut self,
         vma: &Vma<Area>,
@@ -305,21 +303,21 @@ impl Inner {
             Access::Exec => Prot::EXEC,
         };
         if page.prot.contains(needed) {
-            // Stale translation: another thread resolved it, or permissions grew.
+            // Spurious fault: another thread resolved it, or permissions grew.
             self.space.flush_page(va);
             return Ok(true);
         }
         if access == Access::Write {
             return Ok(false);
         }
-        // A permission that the mapping has gained since.
+        // The mapping has gained the permission since.
         let prot = vma.attrs.page_prot();
         let prot = if page.prot.contains(Prot::WRITE) { prot } else { prot - Prot::WRITE };
         self.set(va, page.frame.clone(), prot)?;
         Ok(true)
     }
 
-    /// The page is there.
+    /// Fault on a present page.
     fn present(&mut self, vma: &Vma<Area>, va: usize, access: Access, page: &Mapping) -> Result<Step, FaultError> {
         if self.refreshed(vma, va, access, page)? {
             return Ok(Step::Done);
@@ -341,7 +339,7 @@ impl Inner {
         }
     }
 
-    /// A store to a private page that is not writable yet.
+    /// A store to a private page that is mapped read-only.
     pub(super) fn copy_on_write(&mut self, vma: &Vma<Area>, va: usize, page: &Mapping) -> Result<(), FaultError> {
         let prot = vma.attrs.page_prot();
         if !is_sole(page) {
@@ -350,8 +348,8 @@ impl Inner {
             self.copy_ahead(vma, va, prot);
             return Ok(());
         }
-        // After a fork whose child is gone, the neighbours are ours alone as well; permissions only
-        // grow, so no flush.
+        // After a fork whose child has ended, the neighbours have no other reference either; permissions only grow, so
+        // no flush.
         let block = MOST_AHEAD * PAGE_SIZE;
         let start = (va / block * block).max(vma.start);
         let end = (va / block * block + block).min(vma.end);
@@ -359,10 +357,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Pages to copy from `va` on, which is about to be written: more than one if the program walks upward through shared
-    /// pages. What a file has that the pod may change gets a copy only where it is written.
+    /// Number of pages to copy from `va` on, for a store there: more than one if the program walks upward through
+    /// shared pages. Pages of files that the pod may change are copied one by one.
     fn pages_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> usize {
-        // Not all that was to be copied was there, perhaps.
+        // Some pages of the last range may have been absent.
         let last = self.copied.pages * PAGE_SIZE;
         let near = va.wrapping_add(last).wrapping_sub(self.copied.end) < last + AROUND * PAGE_SIZE;
         let most = match vma.attrs.file() {
@@ -377,8 +375,8 @@ impl Inner {
         pages
     }
 
-    /// The pages to copy for a store to `va`, as addresses: those of a walk, else the aligned block around it in a mapping
-    /// of a host's file. Its neighbours cost less than one more fault each, as long as memory is not short.
+    /// The address range to copy for a store to `va`: that of a walk, else the aligned block around it in a mapping of
+    /// a host file. Copying neighbours is cheaper than a fault for each, unless memory is scarce.
     fn range_to_copy(&mut self, vma: &Vma<Area>, va: usize) -> (usize, usize) {
         let pages = self.pages_to_copy(vma, va);
         let host = vma.attrs.flags.contains(AreaFlags::IMAGE)
@@ -390,7 +388,7 @@ impl Inner {
         (start.max(vma.start), (start + COPY_AROUND * PAGE_SIZE).min(vma.end))
     }
 
-    /// After a copied page: copies its neighbours as well where that pays.
+    /// Copies neighbours of a copied page if that pays off.
     fn copy_ahead(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) {
         let (start, end) = self.range_to_copy(vma, va);
         let mut used = false;
@@ -405,7 +403,7 @@ impl Inner {
                 continue;
             }
             let frame = if is_sole(&page) { Ok(page.frame.clone()) } else { copy_of(&page) };
-            // What can't be had now is had by a fault.
+            // Stop on failure: the rest is copied by faults.
             let Ok(frame) = frame else { break };
             used |= page.accessed && !frame.same(&page.frame);
             if self.space.map(at, frame, prot).is_none() {
@@ -417,7 +415,7 @@ impl Inner {
         }
     }
 
-    /// No page is there.
+    /// Fault on an absent page.
     fn missing(&mut self, vma: &Vma<Area>, va: usize, access: Access) -> Result<Step, FaultError> {
         let index = |first: u64| first + ((va - vma.start) / PAGE_SIZE) as u64;
         match &vma.attrs.backing {
@@ -463,7 +461,7 @@ impl Inner {
         Ok(Step::Done)
     }
 
-    /// Zeroed pages at `va` and around it.
+    /// Maps zeroed pages at `va` and around it.
     pub(super) fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
         let prot = vma.attrs.page_prot();
         let walk = self.ahead.at(va);
@@ -473,7 +471,7 @@ impl Inner {
         let (start, end, pages) = if vma.attrs.flags.contains(AreaFlags::RANDOM) {
             (va, va + PAGE_SIZE, 0)
         } else if before != 0 {
-            // The program walks upward: twice as far as last time, then whole large pages.
+            // The program walks upward: twice as many as last time, then whole large pages.
             let pages = (before * 2).clamp(AROUND, MOST_AHEAD);
             if pages == MOST_AHEAD && self.fill_large(vma, va, prot) {
                 self.ahead.walks[walk] = Ahead { end: va + LARGE_PAGE_SIZE, pages };
@@ -500,7 +498,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A large page at `va`, if it is the start of one that the mapping covers, and memory abounds.
+    /// Maps a large page at `va`, if that is its start, the mapping covers it, and enough memory is free.
     fn fill_large(&mut self, vma: &Vma<Area>, va: usize, prot: Prot) -> bool {
         let fits = va.is_multiple_of(LARGE_PAGE_SIZE) && vma.end - va >= LARGE_PAGE_SIZE;
         if !fits || !self.rules.permit_huge(&vma.attrs) || !prot.contains(Prot::READ) {
@@ -512,8 +510,8 @@ impl Inner {
         LargeFrame::alloc_zeroed().is_some_and(|frame| self.space.map_large(va, frame, prot).is_some())
     }
 
-    /// Maps what a file gave, `frames` from file page `first` on. False if the mapping is not what it
-    /// was when the pages were requested.
+    /// Maps pages of a file, `frames` from file page `first` on. Returns false if the mapping has changed since the
+    /// request.
     fn install(&mut self, load: &Load, first: u64, frames: &[Frame], access: Access) -> Result<bool, FaultError> {
         let Some(vma) = self.vmas.find(load.va).cloned() else { return Ok(false) };
         let area = &vma.attrs;
@@ -533,12 +531,12 @@ impl Inner {
         let prot = area.page_prot();
         let store = access == Access::Write;
         let copy_all = is_data(area);
-        // Other programs' changes of the file show until a page is written, so only the one that is.
+        // Changes of the file remain visible until a page is written, so copy only that page.
         let copy_one = area.is_private() && writes && store;
         let patched = area.patched_text().is_some();
         for (i, frame) in frames.iter().enumerate() {
             let index = first + i as u64;
-            // Pages before the mapping's start or beyond its end are left out.
+            // Skip pages outside of the mapping.
             let at = if index >= load.page {
                 load.va.checked_add((index - load.page) as usize * PAGE_SIZE)
             } else {
@@ -547,7 +545,7 @@ impl Inner {
             let Some(at) = at.filter(|at| vma.contains(*at)) else { continue };
             let wanted = at == load.va;
             if (!wanted || area.is_private()) && self.space.get(at).is_some() {
-                // There already, or (`wanted`) resolved by another thread meanwhile.
+                // Present already, or (`wanted`) resolved by another thread meanwhile.
                 continue;
             }
             let mapped = if load.copy {
@@ -555,7 +553,7 @@ impl Inner {
             } else if copy_all || copy_one && wanted {
                 let copy = Frame::alloc().inspect(|copy| copy.copy_from(frame));
                 if hal::ring::has_losses() {
-                    return Ok(false); // what was copied may be no more than zeros
+                    return Ok(false); // the copied content may be zeros
                 }
                 copy.and_then(|copy| self.space.map(at, copy, prot))
             } else {
@@ -578,7 +576,7 @@ impl Inner {
         self.space.map(va, frame, prot).ok_or(FaultError::NoMemory)
     }
 
-    /// Extends the stack above `va` down to it, if there is one and its limit and guard gap allow.
+    /// Extends the stack above `va` down to it, if its limit and guard gap permit.
     fn grow_stack(&mut self, va: usize, limits: &Limits) -> Result<Vma<Area>, FaultError> {
         let above = self.vmas.first_above(va).filter(|v| v.attrs.flags.contains(AreaFlags::GROWS_DOWN));
         let above = above.ok_or(FaultError::NotMapped)?.clone();
@@ -591,13 +589,13 @@ impl Inner {
                 return Err(FaultError::NotMapped);
             }
         }
-        // A block at a time where the limits allow, so that deep recursion faults rarely.
+        // In blocks if the limits permit, so that deep recursion faults rarely.
         let block = AROUND * PAGE_SIZE;
         let lowest = above.end.saturating_sub(usize::try_from(limits.stack).unwrap_or(usize::MAX));
         let floor = self.vmas.last_below(va).map_or(USER_MIN, |below| below.end.saturating_add(STACK_GUARD_GAP));
         let start = (va / block * block).max(page_down(lowest + PAGE_SIZE - 1)).max(floor).min(va);
         if above.attrs.flags.contains(AreaFlags::GUARD) {
-            // What guards the lowest page stays there.
+            // Guard pages at the lower end stay there.
             let mut area = above.attrs.clone();
             area.flags -= AreaFlags::GUARD;
             self.vmas.insert(start, above.start, area);
@@ -613,7 +611,7 @@ fn is_data(area: &Area) -> bool {
     area.flags.contains(AreaFlags::IMAGE) && area.prot.contains(Prot::WRITE) && area.is_private()
 }
 
-/// What to ask a file for at a fault: the aligned block, within the mapping.
+/// The pages to request at a fault: the aligned block, within the mapping.
 fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64) -> Load {
     let block = if is_data(&vma.attrs) { DATA_AROUND } else { FILE_AROUND } * PAGE_SIZE;
     let (mut start, mut end) = (va / block * block, va / block * block + block);

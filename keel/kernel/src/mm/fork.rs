@@ -10,8 +10,8 @@ use hal::paging::Prot;
 use keel_core::vma::VmaSet;
 use uapi::{Errno, Result};
 
-/// Most pages that a fork copies instead of sharing them copy-on-write. A copy costs 0.1 us, a later
-/// fault up to 40 us; and if nothing needs protection, the parent needs no flush either.
+/// Maximum number of pages that a fork copies instead of sharing them copy-on-write. A copy costs 0.1 us, a later fault
+/// up to 40 us; and if no page becomes read-only, the parent needs no flush.
 const COPY_AHEAD: usize = 256;
 
 impl Mm {
@@ -33,7 +33,7 @@ impl Mm {
     }
 }
 
-/// The mappings that a child gets; `None` if there is no memory for them.
+/// The mappings that a child inherits; `None` if out of memory.
 fn inherited(parent: &Inner) -> Option<VmaSet<super::area::Area>> {
     let mut vmas = parent.vmas.try_clone()?;
     for vma in parent.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::DONT_FORK)) {
@@ -50,7 +50,7 @@ impl Inner {
     /// Gives `child` the pages: shared ones, copies of private ones, and the rest copy-on-write.
     fn copy_pages(&mut self, child: &mut Inner) -> Result<()> {
         let Self { vmas, space, .. } = self;
-        // What other threads store meanwhile is copied as a whole or not at all.
+        // Concurrent stores of other threads must be copied completely or not at all.
         space.stop_others();
         let copied = |flags: AreaFlags| !flags.intersects(AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK);
         let mut writable = 0;
@@ -63,7 +63,7 @@ impl Inner {
         let copy_all = writable <= budget;
         let mut protected = false;
         let mut failed = false;
-        // From the top: the stack comes first.
+        // From the top, so that the stack comes first.
         for vma in vmas.iter().rev().filter(|v| copied(v.attrs.flags)) {
             if !vma.attrs.is_private() {
                 space.for_each(vma.start, vma.end, |va, page| {

@@ -1,4 +1,4 @@
-//! What /proc shows of an address space.
+//! Information about an address space for /proc.
 
 use super::area::{Area, AreaFlags, Backing, FileName};
 use super::policy::Policy;
@@ -11,7 +11,7 @@ use hal::frame::Frame;
 use hal::paging::Prot;
 use vfs::Inode;
 
-/// One mapping, as /proc/PID/maps and smaps show it.
+/// A mapping in /proc/PID/maps and smaps.
 #[derive(Clone)]
 pub struct AreaInfo {
     /// First byte.
@@ -73,13 +73,13 @@ pub struct Usage {
 pub struct Residency {
     /// Present.
     pub present: u64,
-    /// Held by this mapping alone, written.
+    /// Pages with no other reference, dirty.
     pub private_dirty: u64,
-    /// Held by this mapping alone, not written.
+    /// Pages with no other reference, clean.
     pub private_clean: u64,
-    /// Held by others too, written.
+    /// Pages with other references, dirty.
     pub shared_dirty: u64,
-    /// Held by others too, not written.
+    /// Pages with other references, clean.
     pub shared_clean: u64,
 }
 
@@ -114,8 +114,8 @@ impl Mm {
         }))
     }
 
-    /// What a futex in shared memory is known by: its object (an address, unique while the mapping
-    /// lives) and the offset in bytes there. `None` for private memory.
+    /// Key of a futex in shared memory: its object (an address, unique while the mapping exists) and the byte offset in
+    /// it. `None` for private memory.
     pub fn shared_key(&self, address: usize) -> Option<(usize, u64)> {
         let inner = self.inner();
         let vma = inner.vmas.find(address)?;
@@ -129,8 +129,7 @@ impl Mm {
         }
     }
 
-    /// Reads memory of this space, whichever is active: bytes up to the first that can't be had.
-    /// May block.
+    /// Reads memory of this space, active or not; returns the number of bytes up to the first failure. May block.
     pub fn peek(&self, start: usize, bytes: &mut [u8]) -> usize {
         self.each_page(start, bytes.len(), Access::Read, |frame, offset, at, len| {
             if let Some(part) = bytes.get_mut(at..at + len) {
@@ -139,7 +138,7 @@ impl Mm {
         })
     }
 
-    /// Writes memory of this space that its program could write: bytes up to the first that can't be.
+    /// Writes memory of this space that its program could write; returns the number of bytes up to the first failure.
     /// May block.
     pub fn poke(&self, start: usize, bytes: &[u8]) -> usize {
         self.each_page(start, bytes.len(), Access::Write, |frame, offset, at, len| {
@@ -149,8 +148,8 @@ impl Mm {
         })
     }
 
-    /// Calls `f(frame, offset in it, bytes before it, bytes in it)` for the pages of a range, made
-    /// present as for `access`; stops at the first that can't be.
+    /// Calls `f(frame, offset in it, bytes before it, bytes in it)` for the pages of a range, populated for `access`;
+    /// stops at the first failure.
     fn each_page(
         &self,
         start: usize,
@@ -181,7 +180,7 @@ impl Mm {
         done
     }
 
-    /// What of a mapping is present.
+    /// The present pages of a mapping.
     pub fn residency_of(&self, start: usize, end: usize) -> Residency {
         let mut sum = Residency::default();
         self.inner().space.for_each(start, end, |_, page| {
@@ -198,17 +197,17 @@ impl Mm {
         sum
     }
 
-    /// Calls `f` with the address of each present page of a range, and whether the page has no other mapping.
+    /// Calls `f` with the address of each present page of a range, and whether the page has no other reference.
     pub fn present_pages(&self, start: usize, end: usize, mut f: impl FnMut(usize, bool)) {
         self.inner().space.for_each(start, end, |at, page| f(at, page.frame.refs() <= 2));
     }
 
-    /// Bytes mapped, touched or not.
+    /// Mapped bytes, present or not.
     pub fn mapped_bytes(&self) -> u64 {
         self.inner().mapped_bytes()
     }
 
-    /// Figures for /proc/PID/statm and status; goes through all present pages.
+    /// Figures of /proc/PID/statm and status; visits all present pages.
     pub fn usage(&self) -> Usage {
         let inner = self.inner();
         let mut usage = Usage::default();

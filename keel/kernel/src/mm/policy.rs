@@ -1,7 +1,7 @@
-//! Memory policies on the pod's one memory node: what is kept of them.
+//! Memory policies on the pod's only NUMA node.
 //!
-//! All memory is on node 0, so a policy never changes where a page comes from. It is checked, kept, inherited and shown as
-//! in Linux on a machine of one node.
+//! All memory is on node 0, so a policy never changes the placement of a page. It is checked, stored, inherited and
+//! reported as by Linux on a machine with one node.
 
 use super::Mm;
 use super::area::Area;
@@ -25,7 +25,7 @@ pub(crate) const STATIC_NODES: u16 = 1 << 15;
 pub(crate) const RELATIVE_NODES: u16 = 1 << 14;
 pub(crate) const NUMA_BALANCING: u16 = 1 << 13;
 
-/// The one that exists.
+/// The only node.
 pub(crate) const ONLY: u64 = 1;
 
 /// A policy other than the default one.
@@ -33,7 +33,7 @@ pub(crate) const ONLY: u64 = 1;
 pub struct Policy {
     pub(crate) mode: u16,
     pub(crate) flags: u16,
-    /// The first nodes that the program named.
+    /// The first nodes in the program's mask.
     pub(crate) named: u64,
 }
 
@@ -47,7 +47,7 @@ impl Policy {
         }
     }
 
-    /// As `numa_maps` shows it.
+    /// The policy in the format of `numa_maps`.
     pub fn describe(policy: Option<Self>) -> String {
         let Some(policy) = policy else { return String::from("default") };
         let mut text = String::from(NAMES.get(usize::from(policy.mode)).copied().unwrap_or_default());
@@ -69,7 +69,7 @@ impl Mm {
         self.inner().vmas.find(addr).map(|vma| vma.attrs.policy).ok_or(Errno::EFAULT)
     }
 
-    /// Sets the policy of all mappings in `[start, end)`. EFAULT: there is none, or a hole, which only the default policy
+    /// Sets the policy of all mappings in `[start, end)`. EFAULT: no mapping, or a hole, which only the default policy
     /// permits.
     pub(crate) fn bind(&self, start: usize, end: usize, policy: Option<Policy>) -> Result<()> {
         let mut inner = self.inner();
@@ -82,7 +82,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Whether a page is on the node. EFAULT: nothing is mapped; ENOENT: there is no page yet.
+    /// Checks that a page is on the node. EFAULT: not mapped; ENOENT: not present.
     pub(crate) fn node_of(&self, addr: usize) -> Result<()> {
         let inner = self.inner();
         inner.vmas.find(addr).ok_or(Errno::EFAULT)?;

@@ -1,20 +1,20 @@
-//! A file that is being executed.
+//! An executable file in use.
 
 use uapi::Result;
 use uapi::raw::general as g;
 use vfs::{Claim, PathRef, notify};
 
-/// A file that is open for execution: opening it for writing gives ETXTBSY.
+/// A file that is open for execution: opening it for writing fails with ETXTBSY.
 #[derive(Debug)]
 pub struct Program {
     /// The file.
     pub place: PathRef,
-    /// Keeps writers away.
+    /// Excludes writers.
     _claim: Claim,
 }
 
 impl Program {
-    /// Opens the file of a name. ETXTBSY.
+    /// Opens the file at a path. ETXTBSY.
     pub fn open(place: PathRef) -> Result<Self> {
         let program = Self { _claim: Claim::execute(place.inode())?, place };
         notify::happened(&program.place, g::IN_OPEN, true);

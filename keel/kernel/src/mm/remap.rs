@@ -10,23 +10,23 @@ use keel_core::vma::Attributes;
 use uapi::{Errno, Result};
 use vfs::FILE_MAX;
 
-/// Bytes of page table entries that a move handles at a time: one table's.
+/// Address range that a move handles at a time: that of one page table.
 const CHUNK: usize = 2 << 20;
 
-/// Where a moved mapping goes.
+/// Target of a moved mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Nowhere: ENOMEM if there is no room.
+    /// Do not move: ENOMEM if there is no room.
     Stay,
-    /// Anywhere if there is no room.
+    /// Move to any address if there is no room.
     Anywhere,
-    /// To this page-aligned address, replacing what is there.
+    /// To this page-aligned address, replacing existing mappings.
     At(usize),
 }
 
 impl Mm {
-    /// mremap(2) with page-aligned `old` and page multiples as lengths (`new_len` not 0): the address.
-    /// `keep`: MREMAP_DONTUNMAP. EFAULT, EINVAL, ENOMEM.
+    /// mremap(2) with page-aligned `old` and multiples of the page size as lengths (`new_len` not 0); returns the
+    /// address. `keep`: MREMAP_DONTUNMAP. EFAULT, EINVAL, ENOMEM.
     pub fn remap(&self, old: usize, old_len: usize, new_len: usize, target: Target, keep: bool) -> Result<usize> {
         let mut inner = self.inner();
         let limits = self.limits.get();
@@ -36,7 +36,7 @@ impl Mm {
         drop(inner);
         drop(removed);
         if let (Ok(addr), true) = (result, locked && new_len > old_len) {
-            // Locked pages are present; what can't be had faults later.
+            // Locked pages are populated; ignore errors, the rest is populated by faults.
             let _ = self.populate(addr + old_len, addr + new_len);
         }
         result
@@ -124,16 +124,16 @@ impl Inner {
         Ok(new)
     }
 
-    /// Whether `[start, end)` is free and clear of the gap of what is above.
+    /// Whether `[start, end)` is free and does not overlap the guard gap of the mapping above.
     fn has_room(&self, start: usize, end: usize) -> bool {
         self.vmas.is_free(start, end)
             && self.vmas.first_above(start).is_none_or(|v| v.start.saturating_sub(v.attrs.gap_below()) >= end)
     }
 
-    /// Moves the pages of `[old, old + len)` to `new`, where nothing is mapped. ENOMEM: no memory for
-    /// tables; all pages are where they were then.
+    /// Moves the pages of `[old, old + len)` to `new`, which is not mapped. ENOMEM: no memory for page tables; no page
+    /// has been moved then.
     fn move_pages(&mut self, old: usize, len: usize, new: usize, area: &Area) -> Result<()> {
-        // Patched text works at its place only; the pages come back by faults.
+        // Patched text is valid at its address only; the pages are mapped again by faults.
         let drop_text = area.patched_text().is_some();
         let mut pages = Vec::new();
         pages.try_reserve_exact(CHUNK / PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
@@ -150,7 +150,7 @@ impl Inner {
                     continue;
                 }
                 if failed || self.space.map(va - old + new, page.frame.clone(), page.prot).is_none() {
-                    // The table at the old place exists.
+                    // The table at the old address exists.
                     failed = true;
                     let _ = self.space.map(va, page.frame, page.prot);
                 }
@@ -174,8 +174,8 @@ impl Inner {
 }
 
 impl Mm {
-    /// remap_file_pages(2): `[start, end)`, part of one shared mapping or of several that follow each other, shows its
-    /// object from `page` on. EINVAL, ENOMEM, EOVERFLOW.
+    /// remap_file_pages(2): maps the object from `page` on at `[start, end)`, a part of one or several adjacent shared
+    /// mappings. EINVAL, ENOMEM, EOVERFLOW.
     pub fn rearrange(&self, start: usize, end: usize, page: u64, populate: bool) -> Result<()> {
         let pieces = self.pieces(start, end)?;
         let (_, _, first) = pieces.first().ok_or(Errno::EINVAL)?;
@@ -196,7 +196,7 @@ impl Mm {
         let is_accessible = !area.prot.is_empty();
         self.map(Placement::Fixed(start), end - start, area)?;
         if populate && is_accessible {
-            // As with mmap(2): what can't be had now is had by a fault.
+            // As with mmap(2), ignore errors: the rest is populated by faults.
             let _ = self.populate(start, end);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! From a file to the mappings of it: what to do when pages of a file go away.
+//! Reverse mapping from a file to its mappings, for pages of the file that are removed.
 
 use super::Mm;
 use super::area::{AreaFlags, same_inode};
@@ -12,39 +12,39 @@ use vfs::Inode;
 /// All address spaces.
 static SPACES: Global<RefCell<Pieces<Weak<Mm>>>> = Global::new(RefCell::new(Pieces::new()));
 
-/// Visits of all mapped files so far, and files of which a visit found that they were cut.
+/// Number of visits to all mapped files, and of files that a visit found truncated.
 static VISITS: Global<Cell<u64>> = Global::new(Cell::new(0));
 static CUTS: Global<Cell<u64>> = Global::new(Cell::new(0));
-/// Files that a visit takes out of the address spaces at once, and pages of one of these.
+/// Number of files that a visit collects from the address spaces at once, and of pages of one of these.
 const BATCH: usize = 64;
 
-/// Attached to inodes that were mapped: most files never are, and then no space is visited.
+/// Attached to inodes that were mapped: for other files, which are the majority, no space is visited.
 #[derive(Debug, Default)]
 struct Mapped {
-    /// The last visit that came to it.
+    /// The last visit to this file.
     visit: Cell<u64>,
 }
 
-/// Notes a new address space.
+/// Registers a new address space.
 pub(super) fn enter(mm: &Rc<Mm>) {
     SPACES.borrow_mut().push_back(Rc::downgrade(mm));
 }
 
-/// Notes that the file gets mapped.
+/// Records that the file is mapped.
 pub(super) fn note_mapped(inode: &Rc<dyn Inode>) {
     if let Some(attachments) = inode.attachments() {
         attachments.get_or_insert(Mapped::default);
     }
 }
 
-/// The file now ends at `size` bytes: accesses beyond its last page fault again.
+/// The file was truncated to `size` bytes: accesses beyond its last page fault again.
 pub fn truncated(inode: &Rc<dyn Inode>, size: u64) {
     forget(inode, size.div_ceil(PAGE_SIZE as u64), u64::MAX);
 }
 
-/// Whether the host could not give pages of the window since this was asked last. Zeros are in their place, wherever it could not,
-/// so no program keeps any page of the window: one that touches such a page again gets its SIGBUS if the file was cut or
-/// can't be read. May block.
+/// Handles losses of window pages since the last call; returns whether there were any. The monitor replaced the lost
+/// pages by zeros, so keel unmaps all window pages from all programs: a program that touches such a page again gets
+/// SIGBUS if the file was truncated or can't be read. May block.
 #[inline]
 pub fn answer_losses() -> bool {
     let any = hal::ring::has_losses();
@@ -58,22 +58,22 @@ pub fn answer_losses() -> bool {
 fn forget_window() {
     hal::ring::take_losses();
     let cuts = CUTS.get();
-    // Files that were cut fault again beyond their new ends.
+    // Accesses beyond the new end of a truncated file fault again.
     each_file(|file| {
         if let Some(size) = file.was_cut() {
             truncated(file, size);
             CUTS.set(CUTS.get() + 1);
         }
     });
-    // If none was cut, one can't be read.
+    // If none was truncated, one can't be read.
     let distrust = CUTS.get() == cuts;
     each_file(|file| file.drop_window(distrust));
     each_space(|mm| mm.forget_window());
 }
 
-/// Calls `f` for all address spaces, without a borrow. Those that are made meanwhile may be left out.
+/// Calls `f` for all address spaces, without a borrow. Those that are created meanwhile may be skipped.
 fn each_space(mut f: impl FnMut(&Rc<Mm>)) {
-    // From the end: what goes away meanwhile moves none to places where they would be left out.
+    // From the end: a removal meanwhile does not make the loop skip others.
     let mut at = SPACES.borrow().len();
     while at > 0 {
         at = (at - 1).min(SPACES.borrow().len());
@@ -84,8 +84,7 @@ fn each_space(mut f: impl FnMut(&Rc<Mm>)) {
     }
 }
 
-/// Calls `f` once for each file that is mapped anywhere, without a borrow; a visit that began later may have come to one
-/// before.
+/// Calls `f` once for each mapped file, without a borrow; a concurrent later visit may have handled a file already.
 fn each_file(mut f: impl FnMut(&Rc<dyn Inode>)) {
     let visit = VISITS.get() + 1;
     VISITS.set(visit);
@@ -114,8 +113,8 @@ fn each_file(mut f: impl FnMut(&Rc<dyn Inode>)) {
     }
 }
 
-/// The pages `[first, end)` of the file are gone or others: mappings ask for them again. Private copies
-/// go with them, as in Linux.
+/// The pages `[first, end)` of the file were removed or replaced: unmaps them everywhere. Private copies are dropped
+/// too, as in Linux.
 pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {
     if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
         return;
@@ -123,7 +122,7 @@ pub fn forget(inode: &Rc<dyn Inode>, first: u64, end: u64) {
     each_space(|mm| mm.forget(inode, first, end));
 }
 
-/// Some shared mapping of the file is or may become writable.
+/// Whether a shared mapping of the file is or may become writable.
 pub fn is_mapped_writable(inode: &Rc<dyn Inode>) -> bool {
     if inode.attachments().is_some_and(|a| a.get::<Mapped>().is_none()) {
         return false;

@@ -1,4 +1,4 @@
-//! Rules that a program makes for its memory, and hands down: prctl(2) `PR_SET_MDWE` and `PR_SET_THP_DISABLE`.
+//! Inheritable memory rules of a process: prctl(2) `PR_SET_MDWE` and `PR_SET_THP_DISABLE`.
 
 use super::Mm;
 use super::area::{Area, AreaFlags};
@@ -19,19 +19,19 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What children and other programs in the process get.
+    /// Rules for children and for programs after execve(2).
     pub(super) fn inherited(self) -> Self {
         let ends = self.execution & p::PR_MDWE_NO_INHERIT != 0;
         Self { execution: if ends { 0 } else { self.execution }, ..self }
     }
 
-    /// What can be written, or could not be executed before, must not be executed. EACCES.
+    /// Denies making memory executable that is writable or was not executable. EACCES.
     pub(super) fn check(self, before: Prot, after: Prot) -> Result<()> {
         let gains = after.contains(Prot::EXEC) && (after.contains(Prot::WRITE) || !before.contains(Prot::EXEC));
         if self.execution != 0 && gains { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Whether the mapping may have huge pages.
+    /// Whether the mapping may use huge pages.
     pub(super) fn permit_huge(self, area: &Area) -> bool {
         match self.no_huge {
             0 => !area.flags.contains(AreaFlags::NO_HUGE),
@@ -42,7 +42,7 @@ impl Rules {
 }
 
 impl Mm {
-    /// What this program hands down.
+    /// Rules that are inherited.
     pub(super) fn inherited_rules(&self) -> Rules {
         self.inner().rules.inherited()
     }
@@ -57,7 +57,7 @@ impl Mm {
         self.inner().rules.no_huge
     }
 
-    /// `PR_SET_THP_DISABLE`: pages that are there stay. EINVAL.
+    /// `PR_SET_THP_DISABLE`: present pages stay. EINVAL.
     pub fn disable_huge(&self, on: bool, flags: u64) -> Result<()> {
         if flags & !u64::from(EXCEPT_ADVISED) != 0 || !on && flags != 0 {
             return Err(Errno::EINVAL);
@@ -71,7 +71,7 @@ impl Mm {
         self.inner().rules.execution
     }
 
-    /// `PR_SET_MDWE`: what was set stays. EINVAL, EPERM.
+    /// `PR_SET_MDWE`: rules can't be removed. EINVAL, EPERM.
     pub fn set_execution_rules(&self, flags: u64) -> Result<()> {
         const REFUSE: u64 = p::PR_MDWE_REFUSE_EXEC_GAIN as u64;
         const BOTH: u64 = REFUSE | p::PR_MDWE_NO_INHERIT as u64;

@@ -12,26 +12,26 @@ use hal::frame::{FRAME_SIZE, Frame};
 use keel_core::vma::Vma;
 use uapi::{Errno, Result};
 
-/// What shared memory is the content of, shmget(2).
+/// The System V segment that owns the memory, shmget(2).
 pub trait Segment {
-    /// Its id, which is its inode number too.
+    /// Its id, also its inode number.
     fn id(&self) -> i32;
-    /// Name under which mappings of it are shown.
+    /// Name of its mappings in /proc.
     fn name(&self) -> String;
-    /// A process got a mapping.
+    /// Counts an attach.
     fn note_attach(&self);
-    /// A process lost a mapping.
+    /// Counts a detach.
     fn note_detach(&self);
-    /// The pages are gone.
+    /// Called when the pages are freed.
     fn gone(&self);
 }
 
-/// Pages of zeros that appear at their first touch and live as long as a mapping of the object.
+/// Zero pages that are allocated at their first touch and live as long as the object is mapped.
 pub struct SharedObject {
     pages: RefCell<BTreeMap<u64, Frame>>,
-    /// Pages from this one on do not exist.
+    /// First page that does not exist.
     end: u64,
-    /// What it is the content of, if it was made by shmget(2).
+    /// Its segment, if shmget(2) created it.
     segment: Option<Rc<dyn Segment>>,
 }
 
@@ -48,27 +48,27 @@ impl Default for SharedObject {
 }
 
 impl SharedObject {
-    /// The `pages` of a segment.
+    /// The memory of a segment with `pages` pages.
     pub fn of_segment(segment: Rc<dyn Segment>, pages: u64) -> Self {
         Self { pages: RefCell::default(), end: pages, segment: Some(segment) }
     }
 
-    /// Of a mapping of `pages`: who maps more of it later finds nothing there.
+    /// The memory of a mapping of `pages`: pages beyond it do not exist.
     pub fn of_pages(pages: u64) -> Self {
         Self { pages: RefCell::default(), end: pages, segment: None }
     }
 
-    /// The segment that it is the content of.
+    /// Its segment.
     pub fn segment(&self) -> Option<&Rc<dyn Segment>> {
         self.segment.as_ref()
     }
 
-    /// Whether the page lies beyond its end.
+    /// Whether the page is beyond its end.
     pub fn ends_before(&self, index: u64) -> bool {
         index >= self.end
     }
 
-    /// The page, made if it does not exist. `None` when memory is used up.
+    /// The page, allocated if it does not exist. `None` if out of memory.
     pub fn page(&self, index: u64) -> Option<Frame> {
         let mut pages = self.pages.borrow_mut();
         if let Some(frame) = pages.get(&index) {
@@ -79,17 +79,17 @@ impl SharedObject {
         Some(frame)
     }
 
-    /// Whether the page exists.
+    /// Whether the page is allocated.
     pub fn has(&self, index: u64) -> bool {
         self.pages.borrow().contains_key(&index)
     }
 
-    /// Pages that exist.
+    /// Number of allocated pages.
     pub fn present(&self) -> usize {
         self.pages.borrow().len()
     }
 
-    /// Zeroes pages, for all who map them (MADV_REMOVE).
+    /// Zeroes pages for all mappings (MADV_REMOVE).
     pub fn clear(&self, first: u64, count: u64) {
         for (page, frame) in self.pages.borrow().iter() {
             if *page >= first && *page - first < count {
@@ -107,7 +107,7 @@ impl Drop for SharedObject {
     }
 }
 
-/// The segment of shared memory that a mapping shows, and from which page on.
+/// The segment of a mapping, and the first mapped page.
 fn segment_of(area: &Area) -> Option<(&Rc<SharedObject>, &Rc<dyn Segment>, u64)> {
     match &area.backing {
         Backing::Shared(object, page) => Some((object, object.segment()?, *page)),
@@ -115,7 +115,7 @@ fn segment_of(area: &Area) -> Option<(&Rc<SharedObject>, &Rc<dyn Segment>, u64)>
     }
 }
 
-/// Mappings that an address space is about to lose.
+/// Counts the detaches of removed mappings.
 pub(super) fn note_detached<'a>(vmas: impl IntoIterator<Item = &'a Vma<Area>>) {
     for vma in vmas {
         if let Some((_, segment, _)) = segment_of(&vma.attrs) {
@@ -125,7 +125,7 @@ pub(super) fn note_detached<'a>(vmas: impl IntoIterator<Item = &'a Vma<Area>>) {
 }
 
 impl Inner {
-    /// A child got all the mappings.
+    /// Counts the attaches of a child's mappings.
     pub(super) fn note_attached(&self) {
         for vma in self.vmas.iter() {
             if let Some((_, segment, _)) = segment_of(&vma.attrs) {
@@ -136,7 +136,7 @@ impl Inner {
 }
 
 impl Mm {
-    /// Unmaps what shmat(2) mapped at `address`, as far as it is still there. EINVAL.
+    /// Unmaps what shmat(2) mapped at `address`, except parts that were unmapped or replaced. EINVAL.
     pub fn detach(&self, address: usize) -> Result<()> {
         let mut found: Option<Rc<SharedObject>> = None;
         let mut from = address;
@@ -150,7 +150,7 @@ impl Mm {
         if found.is_some() { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// The first mapping from an address on that shows a segment of shared memory and that `wants` accepts.
+    /// The first mapping of a segment from an address on that `wants` accepts.
     fn shown(
         &self,
         from: usize,
@@ -163,11 +163,11 @@ impl Mm {
         })
     }
 
-    /// Gives back all segments of shared memory: the current process ends.
+    /// Detaches all segments at the end of the current process.
     pub fn detach_all(&self) {
         let mut from = 0;
         while let Some((_, start, end)) = self.shown(from, |_, _, _| true) {
-            // Whole mappings: nothing is split.
+            // Whole mappings, so no split.
             let _ = self.unmap(start, end);
             from = end;
         }

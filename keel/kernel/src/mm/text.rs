@@ -1,9 +1,8 @@
-//! Executable text whose system call sites were patched into jumps.
+//! Executable text with patched system call sites.
 //!
-//! The patched pages hang on the inode, so that every program that maps the file shares them. A jump
-//! leads to a *trampoline* at a fixed distance from the text: `trampoline page k` lies at
-//! `text address of file page 0 + distance + k pages`. A mapping shows patched pages only if its
-//! trampolines lie there too.
+//! The patched pages are attached to the inode, so that every program that maps the file shares them. A jump leads to a
+//! *trampoline* at a fixed distance from the text: `trampoline page k` is at `text address of file page 0 + distance +
+//! k pages`. A mapping contains patched pages only if its trampolines are mapped there too.
 
 use super::area::{Area, AreaFlags, Backing, FileBacking, TRAMPOLINE_ROOM, same_inode};
 use super::mmap::Removed;
@@ -18,15 +17,15 @@ use keel_core::vma::Vma;
 use smallvec::SmallVec;
 use vfs::Inode;
 
-/// Most trampoline pages of one file.
+/// Maximum number of trampoline pages of one file.
 pub const TRAMPOLINE_PAGES: u64 = (TRAMPOLINE_ROOM / PAGE_SIZE) as u64;
 
-/// What is attached to an inode: its patched text, which is exchanged for a new one when the file has
-/// changed. Programs that still run the old content keep the old one's pages and trampolines.
+/// Attachment of an inode: its patched text, which is replaced when the file has changed. Programs that still run the
+/// old content keep the old pages and trampolines.
 #[derive(Debug, Default)]
 pub struct TextSlot(RefCell<Option<Rc<PatchedText>>>);
 
-/// A file's version as its attributes show it: size, and times of the last change in ns.
+/// A file's version by its attributes: size, and times of the last change in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -47,7 +46,7 @@ impl Stamp {
 /// Patched pages of one file.
 #[derive(Debug, Default)]
 pub struct PatchedText {
-    /// What is known about the file's system call sites.
+    /// The file's system call sites.
     pub sites: keel_core::patch::Sites,
     stamp: Stamp,
     pages: RefCell<BTreeMap<u64, Frame>>,
@@ -56,7 +55,7 @@ pub struct PatchedText {
 }
 
 impl PatchedText {
-    /// The text of a file, made if there is none; `None` if the file can't carry one. May block.
+    /// The patched text of a file, created if necessary; `None` if the file can't have one. May block.
     pub fn of(inode: &Rc<dyn Inode>) -> Option<Rc<Self>> {
         let slot = inode.attachments()?.get_or_insert(TextSlot::default);
         if let Some(text) = slot.0.borrow().clone() {
@@ -66,12 +65,12 @@ impl PatchedText {
         Some(slot.0.borrow_mut().get_or_insert(text).clone())
     }
 
-    /// The text of a file if there is one.
+    /// The patched text of a file, if it exists.
     pub fn existing(inode: &Rc<dyn Inode>) -> Option<Rc<Self>> {
         inode.attachments()?.get::<TextSlot>()?.0.borrow().clone()
     }
 
-    /// Forgets the text of a file that has changed since: to be called when the file is mapped. May block.
+    /// Drops the patched text of a file that has changed; called when the file is mapped. May block.
     pub fn refresh(inode: &Rc<dyn Inode>) {
         let Some(text) = Self::existing(inode) else { return };
         if text.stamp != Stamp::of(inode)
@@ -81,12 +80,12 @@ impl PatchedText {
         }
     }
 
-    /// The page that takes the place of a file page.
+    /// The patched page that replaces a file page.
     pub fn page(&self, index: u64) -> Option<Frame> {
         self.pages.borrow().get(&index).cloned()
     }
 
-    /// Sets the page that takes the place of a file page.
+    /// Sets the patched page that replaces a file page.
     pub fn set_page(&self, index: u64, frame: Frame) {
         self.pages.borrow_mut().insert(index, frame);
     }
@@ -96,7 +95,7 @@ impl PatchedText {
         self.pages.borrow().get(&index).is_some_and(|own| own.same(frame))
     }
 
-    /// A trampoline page below [`TRAMPOLINE_PAGES`], made (zeroed) if it does not exist. `None` when memory is used up.
+    /// A trampoline page below [`TRAMPOLINE_PAGES`], allocated (zeroed) if it does not exist. `None` if out of memory.
     pub fn trampoline(&self, index: u64) -> Option<Frame> {
         let mut pages = self.trampolines.borrow_mut();
         if let Some(frame) = pages.get(&index) {
@@ -113,7 +112,7 @@ impl PatchedText {
     }
 }
 
-/// The place in a file that an instruction pointer lies in.
+/// The place in a file that corresponds to an instruction pointer.
 #[derive(Clone)]
 pub struct TextSite {
     /// The file.
@@ -122,15 +121,15 @@ pub struct TextSite {
     pub file_page: u64,
     /// Address of that page in this address space.
     pub page_address: usize,
-    /// The mapping's range: pages of it lie around.
+    /// Start of the mapping.
     pub start: usize,
     /// End of the mapping.
     pub end: usize,
 }
 
 impl Mm {
-    /// Where `address` lies, if its text may be patched: in an executable private mapping of a file that
-    /// was never writable, so that it shows the file's own pages.
+    /// The place of `address`, if its text may be patched: in an executable private mapping of a file that was never
+    /// writable, so that its content is the file's.
     pub fn text_site(&self, address: usize) -> Option<TextSite> {
         let inner = self.inner();
         let vma = inner.vmas.find(address).filter(|_| !inner.plain_text)?;
@@ -140,8 +139,8 @@ impl Mm {
         Some(TextSite { inode: file.inode.clone(), file_page, page_address, start: vma.start, end: vma.end })
     }
 
-    /// Address of the trampoline area of the text at `site`, mapping it if it is not yet. The first
-    /// call for a file fixes the distance. `None` if the area is taken in this address space.
+    /// Address of the trampoline area of the text at `site`; maps it if necessary. The first call for a file fixes the
+    /// distance. `None` if the area is in use in this address space.
     pub fn trampoline_area(&self, site: &TextSite) -> Option<usize> {
         let text = PatchedText::existing(&site.inode)?;
         let mut inner = self.inner();
@@ -157,7 +156,7 @@ impl Mm {
         inner.trampolines_at(&text, origin)
     }
 
-    /// Makes trampolines present that were added since [`Mm::trampoline_area`] mapped them.
+    /// Maps trampolines that were added since [`Mm::trampoline_area`].
     pub fn show_trampolines(&self, site: &TextSite) {
         let Some(text) = PatchedText::existing(&site.inode) else { return };
         let mut inner = self.inner();
@@ -167,7 +166,7 @@ impl Mm {
         }
     }
 
-    /// The text whose trampolines lie at `address`, and where its file page 0 would be mapped.
+    /// The text whose trampolines are at `address`, and the address of its file page 0.
     pub fn trampoline_text(&self, address: usize) -> Option<(Rc<PatchedText>, usize)> {
         let inner = self.inner();
         let vma = inner.vmas.find(address)?;
@@ -176,8 +175,8 @@ impl Mm {
         Some((text.clone(), area.checked_add_signed(text.distance()?.checked_neg()?)?))
     }
 
-    /// Shows a patched page instead of the file's: here wherever it is mapped as text whose
-    /// trampolines are in place, in other address spaces from the next fault there on.
+    /// Maps a patched page instead of the file's: in this space wherever it is mapped as text with trampolines, in
+    /// other spaces from the next fault on.
     pub fn replace_text_page(&self, inode: &Rc<dyn Inode>, page: u64, frame: &Frame) {
         let Some(text) = PatchedText::existing(inode) else { return };
         text.set_page(page, frame.clone());
@@ -204,7 +203,7 @@ impl Mm {
     }
 }
 
-/// Address where page 0 of a file would lie if `page` lies at `address`. `None` if that is no address.
+/// Address of page 0 of a file if `page` is at `address`. `None` if out of range.
 fn origin(address: usize, page: u64) -> Option<usize> {
     address.checked_sub(usize::try_from(page).ok()?.checked_mul(PAGE_SIZE)?)
 }
@@ -236,7 +235,7 @@ impl Inner {
         })
     }
 
-    /// The trampolines that belong to text whose file page 0 lies at `origin`, mapped now.
+    /// The trampolines of the text whose file page 0 is at `origin`; maps them if necessary.
     fn trampolines_at(&mut self, text: &Rc<PatchedText>, origin: usize) -> Option<usize> {
         let area = origin.checked_add_signed(text.distance.get()?)?;
         if !self.trampolines_fit(text, area) {
@@ -255,8 +254,7 @@ impl Inner {
         Some(area)
     }
 
-    /// Maps the trampolines that exist: patched text is used soon. What can't be mapped now is by a
-    /// fault later.
+    /// Maps the existing trampolines, because patched text will be used soon. On failure they are mapped by faults.
     fn map_trampolines(&mut self, text: &PatchedText, area: usize) {
         for (index, frame) in text.trampolines.borrow().iter().filter(|(index, _)| **index < TRAMPOLINE_PAGES) {
             let va = area + *index as usize * PAGE_SIZE;
@@ -266,7 +264,7 @@ impl Inner {
         }
     }
 
-    /// The patched page for `va` of a text mapping, if there is one and its trampolines are in place.
+    /// The patched page for `va` of a text mapping, if it exists and its trampolines are mapped.
     pub(super) fn patched_page(&mut self, vma: &Vma<Area>, va: usize, page: u64) -> Option<Frame> {
         let text = vma.attrs.patched_text().filter(|_| !self.plain_text)?;
         let frame = text.page(page)?;
@@ -276,8 +274,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Takes the trampolines of files whose text is not mapped any more out of the set; `gone` is what
-    /// was just unmapped. Returns what is to be dropped.
+    /// Unmaps the trampolines of files whose text is not mapped any more; `gone` are the mappings that were just
+    /// removed. Returns the mappings to drop.
     pub(super) fn retire_trampolines(&mut self, gone: &Removed) -> Removed {
         let mut retired = Removed::new();
         for old in gone.iter() {
@@ -301,8 +299,8 @@ impl Inner {
         retired
     }
 
-    /// The program took trampolines away, page `first` at `address`: the text that jumps there shows the
-    /// file's own pages again.
+    /// The program unmapped trampolines, page `first` at `address`: maps the file's original pages instead of the text
+    /// that jumps there.
     fn hide_patched_pages(&mut self, text: &Rc<PatchedText>, address: usize, first: u64) {
         let Some(distance) = text.distance.get().and_then(isize::checked_neg) else { return };
         let Some(origin) = origin(address, first).and_then(|area| area.checked_add_signed(distance)) else { return };
@@ -321,7 +319,7 @@ impl Inner {
                 }
             }
         }
-        // What is left of the area belongs to nobody.
+        // The rest of the area is unused.
         let area = address - first as usize * PAGE_SIZE;
         for vma in self.vmas.remove(area, area + TRAMPOLINE_ROOM) {
             self.space.unmap_range(vma.start, vma.end, |_, page| drop(page));

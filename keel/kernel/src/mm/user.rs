@@ -13,20 +13,20 @@ use uapi::{Errno, Result, UserAbi};
 
 pub use super::user_io::{IOV_MAX, MAX_RW_COUNT, UserDst, UserSrc};
 
-/// Whether `[addr, addr + len)` can belong to a program at all. EFAULT.
+/// Whether `[addr, addr + len)` is in the user address range. EFAULT.
 #[inline]
 pub fn access_ok(addr: usize, len: usize) -> Result<()> {
     if addr <= USER_TOP && len <= USER_TOP - addr { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Makes the stopped access possible. EFAULT if it can't be.
+/// Resolves the fault of an access. EFAULT if it can't be resolved.
 #[cold]
 fn resolve(stopped: Stopped, access: Access) -> Result<()> {
     sched::with_current(|me| me.count(|u| u.minor_faults += 1));
     loop {
         match caller().space().fault(stopped.address, access) {
             Ok(()) => return Ok(()),
-            // As for programs: another process makes room, unless it is this one that has to go.
+            // As for programs: another process is killed, unless this one is.
             Err(FaultError::NoMemory) if !sched::current().is_interrupted(Interrupt::ByKill) => caller().make_room(),
             Err(_) => return Err(Errno::EFAULT),
         }
@@ -44,8 +44,8 @@ fn retry<T>(access: Access, mut attempt: impl FnMut() -> core::result::Result<T,
     }
 }
 
-/// Repeats `step(done)`, which moves what follows the first `done` of `len` bytes, until all are moved
-/// or a fault can't be resolved: the bytes moved.
+/// Repeats `step(done)`, which moves bytes after the first `done` of `len`, until all are moved or a fault can't be
+/// resolved; returns the number of moved bytes.
 #[inline(always)]
 pub(super) fn pump(
     len: usize,
@@ -55,7 +55,7 @@ pub(super) fn pump(
     let mut done = 0;
     loop {
         match step(done) {
-            // What came from a page that the host can't give is zeros, and what went there is lost.
+            // Bytes read from a lost page are zeros, and bytes written to it are lost: start again.
             _ if super::answer_losses() => done = 0,
             Ok(()) => return len,
             Err(stopped) => {
@@ -68,7 +68,7 @@ pub(super) fn pump(
     }
 }
 
-/// All or EFAULT.
+/// Success if complete, else EFAULT.
 #[inline(always)]
 fn whole(len: usize, done: usize) -> Result<()> {
     if done == len { Ok(()) } else { Err(Errno::EFAULT) }
@@ -86,7 +86,7 @@ pub fn write<T: UserAbi>(addr: usize, value: &T) -> Result<()> {
     retry(Access::Write, || raw::copy_out_value(addr, value))
 }
 
-/// Reads `count` values. ENOMEM if keel has no room for so many.
+/// Reads `count` values. ENOMEM if out of memory.
 pub fn read_array<T: UserAbi>(addr: usize, count: usize) -> Result<Vec<T>> {
     access_ok(addr, count.checked_mul(size_of::<T>()).ok_or(Errno::EFAULT)?)?;
     let mut values = Vec::new();
@@ -116,7 +116,7 @@ pub fn clear(addr: usize, len: usize) -> Result<()> {
     whole(len, pump(len, Access::Write, |done| raw::clear(addr.saturating_add(done), len - done)))
 }
 
-/// Reads a string up to its zero byte (not included). ENAMETOOLONG if there is none in `max` bytes.
+/// Reads a string up to its zero byte (excluded). ENAMETOOLONG if there is none in `max` bytes.
 pub fn read_cstr(addr: usize, max: usize) -> Result<Vec<u8>> {
     // Most strings are short paths and arguments: one copy into a small buffer.
     let mut chunk = [0u8; 256];
@@ -137,13 +137,13 @@ pub fn read_cstr(addr: usize, max: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Loads a futex word.
+/// Reads a futex word.
 #[inline]
 pub fn load_u32(addr: usize) -> Result<u32> {
     retry(Access::Read, || raw::load_u32(addr))
 }
 
-/// Compare and exchange of a futex word: the value before.
+/// Compare-and-exchange of a futex word; returns the old value.
 #[inline]
 pub fn cmpxchg_u32(addr: usize, old: u32, new: u32) -> Result<u32> {
     retry(Access::Write, || raw::cmpxchg_u32(addr, old, new))

@@ -8,18 +8,18 @@ use smallvec::SmallVec;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
-/// Most segments of one list: UIO_MAXIOV.
+/// Maximum number of segments of a list: UIO_MAXIOV.
 pub const IOV_MAX: usize = 1024;
-/// Most bytes that one call moves; more is cut short as in Linux.
+/// Maximum number of bytes of one call; longer transfers are truncated as in Linux.
 pub const MAX_RW_COUNT: usize = 0x7fff_f000;
 
-/// A place in a list of buffers of the program.
+/// Position in a list of the program's buffers.
 #[derive(Debug)]
 struct Cursor {
-    /// What is left of the current buffer.
+    /// The rest of the current buffer.
     addr: usize,
     len: usize,
-    /// Bytes left in all, the current buffer included.
+    /// Remaining bytes of all buffers, including the current one.
     remaining: usize,
     /// Buffers after the current one, the next one last.
     rest: SmallVec<[(usize, usize); 8]>,
@@ -33,7 +33,7 @@ impl Cursor {
         Ok(Self { addr, len, remaining: len, rest: SmallVec::new() })
     }
 
-    /// From an array of `struct iovec`.
+    /// From a `struct iovec` array.
     fn import(iov: usize, count: usize) -> Result<Self> {
         // Linux uses 32 bits of it.
         let count = count as u32 as usize;
@@ -58,8 +58,8 @@ impl Cursor {
         Ok(Self { addr: 0, len: 0, remaining: total, rest: list })
     }
 
-    /// Moves up to `want` bytes; `step(address, offset, len)` moves some of the keel side's bytes from
-    /// `offset` on. EFAULT if not one could be moved.
+    /// Moves up to `want` bytes; `step(address, offset, len)` moves some of keel's bytes from `offset` on. EFAULT if
+    /// none could be moved.
     #[inline(always)]
     fn transfer(
         &mut self,
@@ -88,12 +88,12 @@ impl Cursor {
     }
 }
 
-/// Program memory that takes the bytes of a read.
+/// Program memory as the destination of a read.
 #[derive(Debug)]
 pub struct UserDst(Cursor);
 
 impl UserDst {
-    /// One buffer; more than [`MAX_RW_COUNT`] bytes are cut. EFAULT if it can't be the program's.
+    /// One buffer, truncated to [`MAX_RW_COUNT`] bytes. EFAULT if it is not in the user address range.
     #[inline]
     pub fn new(addr: usize, len: usize) -> Result<Self> {
         Cursor::single(addr, len).map(Self)
@@ -122,12 +122,12 @@ impl Dst for UserDst {
     }
 }
 
-/// Program memory that gives the bytes of a write.
+/// Program memory as the source of a write.
 #[derive(Debug)]
 pub struct UserSrc(Cursor);
 
 impl UserSrc {
-    /// One buffer; more than [`MAX_RW_COUNT`] bytes are cut. EFAULT if it can't be the program's.
+    /// One buffer, truncated to [`MAX_RW_COUNT`] bytes. EFAULT if it is not in the user address range.
     #[inline]
     pub fn new(addr: usize, len: usize) -> Result<Self> {
         Cursor::single(addr, len).map(Self)

@@ -14,11 +14,10 @@ use hal::paging::Prot;
 use hal::percpu::CPU_INDEX_OFFSET;
 use keel_vdso::{Vvar, vvar};
 
-/// The vDSO as an ELF shared object linked to address 0. Its code finds the data page right below its
-/// first page.
+/// The vDSO as an ELF shared object linked to address 0. Its code expects the data page right below its first page.
 pub static IMAGE: &[u8] = keel_vdso::IMAGE;
 
-/// The pages of the vDSO and of its data, made once.
+/// The pages of the vDSO and of its data, created once.
 static PAGES: Global<RefCell<Option<Pages>>> = Global::new(RefCell::new(None));
 
 #[derive(Clone)]
@@ -31,7 +30,7 @@ fn write_clocks(frame: &Frame) {
     let clock = hal::clock::calibration();
     let mut bases = [vvar::Base::default(); vvar::CLOCK_LIMIT];
     let base = |ns| vvar::Base { seconds: ns / SECOND, ns: ns % SECOND };
-    // Keel is told of no leap seconds: TAI runs with real time, as on a Linux without time daemon.
+    // keel has no information about leap seconds: TAI equals real time, as on a Linux without a time daemon.
     for real in [vvar::REALTIME, vvar::REALTIME_COARSE, vvar::TAI] {
         bases[real] = base(clock.realtime_ns);
     }
@@ -39,11 +38,11 @@ fn write_clocks(frame: &Frame) {
         bases[monotonic] = base(clock.monotonic_ns);
     }
     bases[vvar::BOOTTIME] = base(clock.boottime_ns);
-    // A counter of exactly 1 GHz is read a little too slow: 1 ns in 500 years.
+    // A counter of exactly 1 GHz reads slightly slow: 1 ns in 500 years.
     let mult = u64::try_from(clock.rate).unwrap_or(u64::MAX);
     let mut before = [0; 4];
     frame.read(0, &mut before);
-    // Odd while the rest changes, so that readers on other virtual CPUs try again.
+    // Odd during the update, so that readers on other virtual CPUs retry.
     let sequence = u32::from_ne_bytes(before) | 1;
     let numbers = Vvar { sequence, cpu_at: CPU_INDEX_OFFSET, tsc_base: clock.tsc_base, mult, bases }.to_bytes();
     frame.write(0, &numbers[..4]);
@@ -51,7 +50,7 @@ fn write_clocks(frame: &Frame) {
     frame.write(0, &sequence.wrapping_add(1).to_ne_bytes());
 }
 
-/// Follows [`hal::clock::renew`].
+/// Updates the data page after [`hal::clock::renew`].
 pub(crate) fn renew_clocks() {
     let pages = PAGES.borrow();
     if let Some(data) = pages.as_ref().and_then(|pages| pages.data.pages.first()) {
@@ -78,9 +77,9 @@ fn pages() -> Option<Pages> {
 }
 
 impl Inner {
-    /// Maps data page and vDSO of a new program: the vDSO's address, 0 if there is none.
+    /// Maps the data page and the vDSO of a new program; returns the vDSO's address, or 0.
     pub(super) fn map_vdso(&mut self) -> usize {
-        // The data page has no room for counters that are slower than the clock.
+        // The data page does not support counters that are slower than the clock.
         if IMAGE.is_empty() || hal::clock::calibration().rate > 1 << 64 {
             return 0;
         }

@@ -1,9 +1,8 @@
 //! Requests to the monitor that park the calling thread until they complete.
 //!
-//! How a request is served follows the load: while a helper of the monitor polls the ring, keel waits
-//! for its answer on the spot; otherwise the virtual CPU exits once and the monitor answers what it
-//! can before it re-enters. Dense requests ask the helper to poll: the monitor wakes it at the next exit if
-//! the host has a processor for it.
+//! keel adapts to the load: while a helper of the monitor polls the ring, keel spins for the completion; otherwise the
+//! virtual CPU exits once and the monitor completes as many requests as it can before it re-enters. At a high request
+//! rate keel requests polling: the monitor wakes the helper at the next exit if the host has an idle processor.
 
 use super::{Thread, current, try_current, wake};
 use crate::sched::wait::{Interrupt, park};
@@ -20,40 +19,40 @@ use hal::clock::monotonic_ns;
 use hal::ring;
 use uapi::{Errno, Result};
 
-/// Sends requests that were held back.
+/// Sends held-back requests.
 type Flush = fn();
 type Callback = Box<dyn FnOnce(Result<Reply>)>;
 
-/// What is known of a request under way.
+/// State of a request.
 enum Slot {
     Free,
-    /// A thread waits for it (`None`: on the spot, not parked).
+    /// A thread waits for it (`None`: it spins, not parked).
     Waited(Option<Rc<Thread>>),
     /// A callback.
     Told(Callback),
-    /// A callback, which may never run.
+    /// A callback that may never run.
     Awaited(Callback),
-    /// Answered, not yet taken.
+    /// Completed, not consumed yet.
     Answered(Completion),
 }
 
-/// Requests by id; an id is used again only after its answer was taken.
+/// Requests by id; an id is reused only after its completion was consumed.
 static SLOTS: Global<RefCell<Vec<Slot>>> = Global::new(RefCell::new(Vec::new()));
 static UNDER_WAY: Global<Cell<u32>> = Global::new(Cell::new(0));
-/// What sends requests that are held back.
+/// Function that sends held-back requests.
 static HELD: Global<Cell<Option<Flush>>> = Global::new(Cell::new(None));
-/// Requests that came soon after the one before, and when the last one came.
+/// Number of requests in the current burst, and the time of the last one.
 static BURST: Global<Cell<(u32, u64)>> = Global::new(Cell::new((0, 0)));
 
-/// Requests that come so soon after the answer before them belong to a burst.
+/// Maximum gap between a completion and the next request of a burst.
 const BURST_GAP_NS: u64 = 3_000_000;
-/// Length of a burst from which a polling helper pays.
+/// Burst length at which a polling helper pays off.
 const BURST_LENGTH: u32 = 4;
-/// How long keel waits on the spot for a polled answer before the thread parks, which costs about half as much.
+/// How long keel spins for a polled completion before the thread parks, which costs about half as much.
 const SPIN_NS: u64 = 200_000;
 /// The same for a request without a waiter (posted).
 const SHORT_SPIN_NS: u64 = 20_000;
-/// How long it waits without looking whether another virtual CPU took the answer.
+/// How long it spins before it checks whether another virtual CPU consumed the completion.
 const LOOK_NS: u64 = 2_000;
 
 fn take_slot(slot: Slot) -> u64 {
@@ -68,7 +67,7 @@ fn take_slot(slot: Slot) -> u64 {
     index as u64
 }
 
-/// The answer to a request, if it came.
+/// The completion of a request, if it has arrived.
 fn take_answer(id: u64) -> Option<Completion> {
     let mut slots = SLOTS.borrow_mut();
     let slot = slots.get_mut(id as usize)?;
@@ -91,17 +90,17 @@ fn results<O: Operation>(reply: Reply) -> Result<O::Results> {
     O::Results::decode(reply).ok_or(Errno::EIO)
 }
 
-/// Puts a request into the ring, behind what is held back.
+/// Puts a request into the ring, after held-back ones.
 fn submit(request: &Submission) {
     release();
     while !ring::submit(request) {
-        // Full: the monitor takes everything when it serves.
+        // Full: the monitor consumes all submissions when it serves the ring.
         ring::serve();
         poll_completions();
     }
 }
 
-/// Whether a helper should poll, by the density of requests.
+/// Whether a helper should poll, by the request rate.
 fn wants_polling() -> bool {
     let mode = ring::mode();
     if mode & (flags::DOORBELL_EXIT | flags::DOORBELL_EVENT) != 0 {
@@ -117,7 +116,7 @@ fn wants_polling() -> bool {
     length >= BURST_LENGTH
 }
 
-/// Gets a submitted request served. `alone`: the caller may hold borrows.
+/// Makes the monitor serve a submitted request. `alone`: the caller may hold borrows.
 fn ring_for(id: u64, alone: bool) {
     let polling = wants_polling();
     ring::want_polling(polling);
@@ -146,8 +145,8 @@ fn is_settled(id: u64) -> bool {
     !matches!(SLOTS.borrow().get(id as usize), Some(Slot::Waited(_) | Slot::Told(_)))
 }
 
-/// Waits on the spot for a while. False if the helper did not even begin: the host gave its processor to others.
-/// `alone`: the caller may hold borrows.
+/// Spins for a while. Returns false if the helper did not even start, because the host had preempted it. `alone`: the
+/// caller may hold borrows.
 fn spin_for(id: u64, alone: bool) -> bool {
     let spin = if alone { SHORT_SPIN_NS } else { SPIN_NS };
     let mut until = None;
@@ -168,12 +167,13 @@ fn spin_for(id: u64, alone: bool) -> bool {
     }
 }
 
-/// Until [`let_go`], what `flush` sends is sent before the next request of any kind: it must not be seen later than that.
+/// Until [`let_go`], calls `flush` before the next request of any kind, so that held-back requests are not seen later
+/// than that.
 pub fn hold(flush: Flush) {
     HELD.set(Some(flush));
 }
 
-/// Sends what is held back.
+/// Sends held-back requests.
 #[inline]
 pub fn release() {
     if let Some(flush) = HELD.take() {
@@ -181,7 +181,7 @@ pub fn release() {
     }
 }
 
-/// Sends what is held back, and has it served.
+/// Sends held-back requests and makes the monitor serve them.
 pub fn let_go() {
     release();
     if ring::is_polled() {
@@ -200,8 +200,8 @@ pub fn end(code: u8, text: &[u8]) -> ! {
     ring::end(Exit { code }, text)
 }
 
-/// Sends a request whose payloads are given by where they lie in guest memory; `done` is called at its completion. Never
-/// waits and rings no doorbell.
+/// Sends a request with payloads at guest-physical addresses; calls `done` at its completion. Never waits and does not
+/// ring the doorbell.
 pub fn send<O: Operation>(
     operation: O,
     input: Vec<Segment>,
@@ -211,7 +211,7 @@ pub fn send<O: Operation>(
     let (flags, in_gpa, in_len) = match *input {
         [] => (0, 0, 0),
         [Segment { gpa, len }] => (0, gpa, u32::try_from(len).unwrap_or(u32::MAX)),
-        // The list stays until the answer came.
+        // The list stays valid until the completion.
         _ => (sub_flags::IN_LIST, ring::gpa_of(bytemuck::cast_slice(&input)), input.len() as u32),
     };
     let done = move |outcome: Result<Reply>| {
@@ -224,8 +224,8 @@ pub fn send<O: Operation>(
     submit(&Submission { flags, in_gpa, in_len, out_gpa: output.0, out_len: output.1, ..request });
 }
 
-/// Sends a request and waits for its completion. Other threads run meanwhile: hold no borrows.
-/// Not interrupted by signals.
+/// Sends a request and waits for its completion; signals do not interrupt the wait. Other threads run meanwhile: hold
+/// no borrows.
 pub fn call<O: Operation>(operation: O, input: &O::Input, output: &mut O::Output) -> Result<O::Results> {
     call_encoded(operation.encode(), input.bytes(), output.bytes_mut()).and_then(results::<O>)
 }
@@ -246,7 +246,7 @@ fn finish_call(id: u64) -> Result<Reply> {
     wait_for(id)
 }
 
-/// Like [`call`] without input, with the output in several pieces: where they lie in guest memory.
+/// Like [`call`] without input, with several output buffers at guest-physical addresses.
 pub fn call_list<O: Operation<Input = ()>>(operation: O, output: &[Segment]) -> Result<O::Results> {
     let id = take_slot(Slot::Waited(None));
     let list: &[u8] = bytemuck::cast_slice(output);
@@ -257,17 +257,17 @@ pub fn call_list<O: Operation<Input = ()>>(operation: O, output: &[Segment]) -> 
     finish_call(id).and_then(results::<O>)
 }
 
-/// What the host took does not count between the requests of a burst.
+/// The host's service time does not count as a gap within a burst.
 fn answered_on_the_spot() {
     let (length, _) = BURST.get();
     BURST.set((length, monotonic_ns()));
 }
 
-/// Parks until the answer is there. The monitor may write to the caller's memory until then, so
-/// nothing ends this early.
+/// Parks until the completion arrives. The monitor may write to the caller's memory until then, so the wait is not
+/// interruptible.
 fn wait_for(id: u64) -> Result<Reply> {
     if try_current().is_none() {
-        // While keel boots there is no thread to park.
+        // During boot there is no thread to park.
         loop {
             if let Some(completion) = take_answer(id) {
                 return outcome(completion);
@@ -288,7 +288,7 @@ fn register_waiter(id: u64) {
     }
 }
 
-/// Like [`call`] for operations that may take forever (streams): a signal cancels it (ERESTARTSYS).
+/// Like [`call`], for operations that may block for ever (streams): a signal cancels it (ERESTARTSYS).
 pub fn call_interruptible<O: Operation>(operation: O, input: &O::Input, output: &mut O::Output) -> Result<O::Results> {
     call_until_signal(operation.encode(), input.bytes(), output.bytes_mut()).and_then(results::<O>)
 }
@@ -304,7 +304,7 @@ fn call_until_signal(operation: Encoded, input: &[u8], output: &mut [u8]) -> Res
     match park(None, Interrupt::BySignal, || take_answer(id)) {
         Ok(completion) => outcome(completion),
         Err(interrupted) => {
-            // ENOENT if it completed meanwhile; the answer comes in either case.
+            // ENOENT if it completed meanwhile; the completion comes in either case.
             let _ = call(Cancel { id }, &(), &mut ());
             match wait_for(id) {
                 Err(Errno::ECANCELED) => Err(interrupted),
@@ -314,16 +314,15 @@ fn call_until_signal(operation: Encoded, input: &[u8], output: &mut [u8]) -> Res
     }
 }
 
-/// Sends a request without payload whose completion is given to `done` later (in keel, outside any
-/// borrow).
+/// Sends a request without payload; calls `done` at its completion (in keel, without any borrow held).
 pub fn start<O: Operation>(operation: O, done: impl FnOnce(Result<O::Results>) + 'static) {
     let id = take_slot(Slot::Told(callback::<O>(done)));
     submit(&ring::submission(operation.encode(), id, &[], &mut []));
     ring_for(id, true);
 }
 
-/// Like [`start`] for what may never complete. The monitor finds the request when it serves others, and
-/// nobody is disturbed while it waits.
+/// Like [`start`], for a request that may never complete. The monitor finds it when it serves others: no doorbell is
+/// rung.
 pub fn start_quietly<O: Operation>(operation: O, done: impl FnOnce(Result<O::Results>) + 'static) {
     let id = take_slot(Slot::Awaited(callback::<O>(done)));
     UNDER_WAY.set(UNDER_WAY.get() - 1);
@@ -334,7 +333,7 @@ fn callback<O: Operation>(done: impl FnOnce(Result<O::Results>) + 'static) -> Ca
     Box::new(move |outcome| done(outcome.and_then(results::<O>)))
 }
 
-/// Takes completions out of the ring and wakes their waiters.
+/// Consumes completions and wakes their waiters.
 pub fn poll_completions() {
     while let Some(completion) = ring::take_completion() {
         answer(completion);
@@ -365,7 +364,7 @@ fn answer(completion: Completion) {
             done(outcome(completion));
         }
         Slot::Awaited(done) => done(outcome(completion)),
-        // The monitor completes each request once; other completions are ignored.
+        // Ignore other completions: the monitor completes each request once.
         other => {
             if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {
                 *slot = other;

@@ -1,9 +1,9 @@
-//! Further virtual CPUs: when one is started or woken, and how long it polls for work before it idles.
+//! Further virtual CPUs: when they are started or woken, and how long they poll before they idle.
 //!
-//! An idle virtual CPU first polls (as Linux's haltpoll does): a thread that ran there last goes on there at once, without
-//! an exit, in its own address space. A virtual CPU that waits in the monitor is woken where threads spent a good part of the
-//! last millisecond in the queue, which one exit is worth; a further one is started where they did so for longer.
-//! No more virtual CPUs are kept busy than the host has processors: one that the host has descheduled may hold a lock.
+//! An idle virtual CPU first polls (as Linux's haltpoll does): a thread that ran there last can continue at once,
+//! without an exit, in its own address space. A virtual CPU that idles in the monitor is woken if threads spent much of
+//! the last millisecond in the run queue, which justifies an exit; another one is started if that goes on for longer.
+//! At most as many virtual CPUs are busy as the host has processors: one that the host has preempted may hold a lock.
 
 use super::thread::{set_current, try_current};
 use super::{CPUS, Entity, Thread, here};
@@ -15,86 +15,87 @@ use hal::clock::monotonic_ns;
 use hal::thread::{self, Thread as Context};
 use hal::{percpu, ring, smp};
 
-/// Virtual CPUs that have nothing to run, one bit each: they poll, or wait in the monitor.
+/// Virtual CPUs without a runnable thread, one bit each: they poll, or wait in the monitor.
 pub(crate) static IDLE: Global<Cell<u32>> = Global::new(Cell::new(0));
 /// Those of them that poll.
 static POLLING: Global<Cell<u32>> = Global::new(Cell::new(0));
-/// The virtual CPU that works alone, where two wait for each other more than they work.
+/// The virtual CPU that runs alone, if two contend for the lock more than they work.
 static SOLO: Global<Cell<Option<Solo>>> = Global::new(Cell::new(None));
-/// How long threads waited lately.
+/// Recent queueing delays.
 static PRESSURE: Global<Cell<Pressure>> =
     Global::new(Cell::new(Pressure { since_ns: 0, waited_ns: 0, windows: 0, contended: 0 }));
 
-/// How long a virtual CPU polls at least, in ns: about the price of an exit and entry.
+/// Minimum polling time of a virtual CPU in ns: about the cost of an exit and entry.
 pub(crate) const LEAST_POLL_NS: u64 = 20_000;
-/// How long it polls at most: where it paid before.
+/// Maximum polling time in ns: used if polling succeeded before.
 const MOST_POLL_NS: u64 = 200_000;
-/// How long a thread waits for a busy virtual CPU, in ns, before another one takes it into an address space that it would
-/// have to load: the waker often sleeps soon, and the thread then runs where its data is.
+/// Time in the run queue in ns, behind a busy virtual CPU, after which another one takes a thread whose address space
+/// it must load: the waker often sleeps soon, and the thread then runs where its data is cached.
 const STEAL_NS: u64 = 15_000;
-/// How long it waits for its own virtual CPU while that polls, or seems to: the host may have descheduled it.
+/// Time in ns that it waits for its last virtual CPU while that polls, or seems to: the host may have preempted it.
 const OWNER_NS: u64 = 50_000;
-/// What it is worth, in ns of virtual time, that a thread stays on its virtual CPU.
+/// Virtual time in ns that a migration to another virtual CPU costs.
 const MOVE_NS: u64 = 200_000;
-/// The same for an address space, whose root table costs up to 20 us to load under software-nested KVM.
+/// The same for a switch of address space; loading a root table takes up to 20 us under software-nested KVM.
 const SPACE_NS: u64 = 500_000;
-/// What loading a root page table and filling the TLB again takes, in ns, and the same under software-nested KVM.
+/// Cost in ns of loading a root table and refilling the TLB, and the same under software-nested KVM.
 const LOAD_NS: u64 = 1_000;
 const SLOW_LOAD_NS: u64 = 12_000;
-/// While many threads are queued and loads are slow, a thread runs for so long at least before one that it woke takes its virtual
-/// CPU, in ns: a sender then fills what it sends to, instead of being followed by a receiver after each message.
+/// While many threads are queued and loads of root tables are slow, a thread runs at least this long before a thread
+/// that it woke preempts it, in ns: so a sender fills the buffer, instead of alternating with a receiver after each
+/// message.
 const LEAST_RUN_NS: u64 = 200_000;
-/// For so long a new thread waits for its creator, in ns: that mostly sleeps soon.
+/// A new thread waits this long for its creator, in ns, because the creator often sleeps soon.
 const PARENT_NS: u64 = 50_000;
-/// Over so many ns the waits of threads are added up.
+/// Window in ns over which queueing delays are added up.
 const WINDOW_NS: u64 = 1_000_000;
-/// So much waiting in a window, in ns, is worth waking a virtual CPU.
+/// Sum of queueing delays in a window, in ns, that justifies waking a virtual CPU.
 const WORTH_NS: u64 = 200_000;
-/// Windows of that kind, one after the other, before a further virtual CPU is started.
+/// Number of consecutive such windows before another virtual CPU is started.
 const WINDOWS_TO_START: u32 = 4;
 
-/// Waits for the big lock in a window, in ns, from which on one virtual CPU does more alone, if many threads are queued: 0.4
-/// of its time.
+/// Waits for the big lock in a window, in ns, above which one virtual CPU alone is faster if many threads are queued:
+/// 0.4 of its time.
 const CONTENDED_NS: u64 = 400_000;
-/// Windows of that kind, one after the other, before one works alone.
+/// Number of consecutive such windows before one runs alone.
 const WINDOWS_TO_SOLO: u32 = 8;
-/// For how long it then works alone, in ns.
+/// How long it then runs alone, in ns.
 const SOLO_NS: u64 = 50_000_000;
 
-/// A virtual CPU that works alone.
+/// A virtual CPU that runs alone.
 #[derive(Clone, Copy)]
 struct Solo {
     until_ns: u64,
     cpu: usize,
 }
 
-/// Whether one virtual CPU works alone.
+/// Whether one virtual CPU runs alone.
 pub(crate) fn is_solo() -> bool {
     SOLO.get().is_some()
 }
 
-/// Whether this virtual CPU leaves the threads in the queue to the one that works alone.
+/// Whether this virtual CPU leaves the queued threads to the one that runs alone.
 pub(crate) fn retires() -> bool {
     SOLO.get().is_some_and(|solo| {
         solo.cpu != percpu::cpu_index() && IDLE.get() >> solo.cpu & 1 == 0 && monotonic_ns() < solo.until_ns
     })
 }
 
-/// The waits of threads in the queue.
+/// Queueing delays of threads.
 #[derive(Clone, Copy)]
 struct Pressure {
-    /// When the window began.
+    /// Start of the window.
     since_ns: u64,
-    /// Waits in it, added up.
+    /// Sum of the delays in it.
     waited_ns: u64,
-    /// Windows before it that were worth another virtual CPU, without one in between that was not.
+    /// Number of consecutive earlier windows that justified another virtual CPU.
     windows: u32,
-    /// Windows before it in which the big lock was contended, without one in between in which it was not.
+    /// Number of consecutive earlier windows in which the big lock was contended.
     contended: u32,
 }
 
-/// Notes that an address space was loaded for a thread: with another virtual CPU, each could have stayed in its own. The
-/// first time it must be loaded wherever that is.
+/// Counts the load of an address space for a thread: with another virtual CPU, each could have kept its own. The first
+/// load does not count, because it is necessary anywhere.
 pub(crate) fn note_load(entity: &Entity) {
     if is_new(entity) {
         return;
@@ -105,22 +106,22 @@ pub(crate) fn note_load(entity: &Entity) {
     PRESSURE.set(pressure);
 }
 
-/// Whether a root page table takes long to load.
+/// Whether loading a root table is slow.
 fn loads_are_slow() -> bool {
     hal::boot::boot_info().flags & abi::boot::flags::SLOW_FAULTS != 0
 }
 
-/// Whether a running thread keeps its virtual CPU for a while, whoever was woken.
+/// Whether a running thread keeps its virtual CPU for a while, even if another one was woken.
 pub(crate) fn runs_on(entity: &Entity) -> bool {
     super::is_crowded() && loads_are_slow() && monotonic_ns().saturating_sub(entity.got_ns.get()) < LEAST_RUN_NS
 }
 
-/// Whether a thread has not run and slept yet.
+/// Whether a thread has not slept yet.
 fn is_new(entity: &Entity) -> bool {
     entity.switches.get() == 0
 }
 
-/// Notes how long a thread waited until `now`.
+/// Records the queueing delay of a thread that ends at `now`.
 pub(crate) fn note_wait(entity: &Entity, now: u64) {
     let mut pressure = PRESSURE.get();
     let waited = now.saturating_sub(entity.queued_ns.get());
@@ -131,7 +132,7 @@ pub(crate) fn note_wait(entity: &Entity, now: u64) {
         return PRESSURE.set(pressure);
     }
     let contended = smp::take_contended_ns().saturating_mul(WINDOW_NS) / age >= CONTENDED_NS;
-    // With few threads each may have a virtual CPU and its address space for itself, which is worth more.
+    // With few threads each may have a virtual CPU and keep its address space loaded, which is better.
     let contended = if contended && super::is_crowded() { pressure.contended.saturating_add(1) } else { 0 };
     if contended >= WINDOWS_TO_SOLO {
         SOLO.set(Some(Solo { until_ns: now + SOLO_NS, cpu: percpu::cpu_index() }));
@@ -139,7 +140,7 @@ pub(crate) fn note_wait(entity: &Entity, now: u64) {
         SOLO.set(None);
     }
     super::show_waiting();
-    // What was added up over a longer time says less.
+    // A sum over a longer time is scaled down.
     let worth = pressure.waited_ns.saturating_mul(WINDOW_NS) / age >= WORTH_NS;
     let windows = if worth { pressure.windows.saturating_add(1) } else { 0 };
     PRESSURE.set(Pressure { since_ns: now, waited_ns: 0, windows, contended });
@@ -148,7 +149,7 @@ pub(crate) fn note_wait(entity: &Entity, now: u64) {
     }
 }
 
-/// Wakes an idle virtual CPU, or starts one if `start` and none is idle, as long as the host has a processor for it.
+/// Wakes an idle virtual CPU, or starts one if `start` and none is idle, if the host has a processor for it.
 fn add_cpu(start: bool) {
     let idle = IDLE.get();
     let busy = (smp::online() & !idle | POLLING.get()).count_ones();
@@ -162,7 +163,7 @@ fn add_cpu(start: bool) {
     }
 }
 
-/// Starts a further virtual CPU, if the pod may have one and the host has a processor for it.
+/// Starts another virtual CPU, if the pod may have one and the host has a processor for it.
 pub(crate) fn start_another() {
     let more = all_cpus() & !u64::from(smp::online());
     if more != 0 && smp::online().count_ones() < processors() {
@@ -174,7 +175,7 @@ fn processors() -> u32 {
     hal::boot::boot_info().processors.max(1)
 }
 
-/// Whether the virtual CPU that a queued thread ran on last polls, and is about to take it.
+/// Whether the last virtual CPU of a queued thread polls, and will take the thread soon.
 pub(crate) fn is_expected(entity: &Entity) -> bool {
     let polling = POLLING.get();
     polling != 0
@@ -183,8 +184,8 @@ pub(crate) fn is_expected(entity: &Entity) -> bool {
         && monotonic_ns().saturating_sub(entity.queued_ns.get()) < OWNER_NS
 }
 
-/// What running a queued thread on this virtual CPU costs more than running another one, as ns of virtual time; `None`: it
-/// shall not run here. Where the queue is `crowded`, all that may run here cost the same.
+/// Cost of running a queued thread on this virtual CPU rather than another one, as ns of virtual time; `None`: it must
+/// not run here. If the queue is `crowded`, all threads that may run here cost the same.
 pub(crate) fn cost(task: &Thread, cpu: usize, crowded: bool) -> Option<u64> {
     let entity: &Entity = task;
     if !entity.may_use(cpu) || is_expected(entity) {
@@ -201,7 +202,7 @@ pub(crate) fn cost(task: &Thread, cpu: usize, crowded: bool) -> Option<u64> {
     Some(if moves { MOVE_NS } else { 0 } + if other_space { SPACE_NS } else { 0 })
 }
 
-/// Whether a thread was queued a moment ago while the virtual CPU that it ran on last is at work.
+/// Whether a thread was queued only just now while its last virtual CPU is busy.
 fn is_fresh(entity: &Entity) -> bool {
     let busy = smp::online() & !IDLE.get();
     busy >> entity.cpu.get() & 1 != 0
@@ -209,8 +210,8 @@ fn is_fresh(entity: &Entity) -> bool {
         && monotonic_ns().saturating_sub(entity.queued_ns.get()) < STEAL_NS
 }
 
-/// Tells a polling virtual CPU of a queued thread: the one that it ran on last, or any if this one would have to load its
-/// address space. Whether there is one.
+/// Notifies a polling virtual CPU of a queued thread: its last one, or any if this one would have to load its address
+/// space. Returns whether there is one.
 pub(crate) fn tell_polling(task: &Thread) -> bool {
     let entity: &Entity = task;
     let polling = POLLING.get() & entity.affinity.get() as u32;
@@ -227,19 +228,19 @@ pub(crate) fn tell_polling(task: &Thread) -> bool {
     true
 }
 
-/// Polls for work, for longer where that paid before. Whether there is some.
+/// Polls for work, for longer if that succeeded before. Returns whether there is some.
 pub(crate) fn poll() -> bool {
     let own = 1 << percpu::cpu_index();
     POLLING.set(POLLING.get() | own);
     let found = ring::poll_for_work(here().poll_ns.get(), STEAL_NS);
     POLLING.set(POLLING.get() & !own);
-    // What was nudged came under the lock, perhaps after the last look.
+    // A nudge is sent under the lock, perhaps after the last check.
     let found = found || percpu::work_pending();
     adapt(found);
     found
 }
 
-/// Notes for how long the virtual CPU waited in the monitor: polling for that long would have saved the exit.
+/// Records how long the virtual CPU waited in the monitor: polling for that long would have avoided the exit.
 pub(crate) fn note_idle(ns: u64) {
     adapt(ns < MOST_POLL_NS);
 }
@@ -249,12 +250,12 @@ fn adapt(longer: bool) {
     here().poll_ns.set(if longer { ns * 2 } else { ns / 2 }.clamp(LEAST_POLL_NS, MOST_POLL_NS));
 }
 
-/// All virtual CPUs that the pod may have, one bit each.
+/// All virtual CPUs that the pod may have, as a bitmap.
 pub(crate) fn all_cpus() -> u64 {
     u64::MAX >> (64 - hal::boot::boot_info().cpus.clamp(1, MAX_CPUS as u32))
 }
 
-/// Sees to it that a queued thread that may not use all CPUs gets one of its own.
+/// Ensures that a queued thread with an affinity mask gets an allowed CPU.
 pub(crate) fn call_cpu_for(entity: &Entity) {
     let wanted = entity.affinity.get() & all_cpus();
     let here = 1u64 << percpu::cpu_index();
@@ -265,7 +266,7 @@ pub(crate) fn call_cpu_for(entity: &Entity) {
     } else if wanted & here == 0 && wanted & online == 0 && wanted != 0 {
         start_cpu(wanted.trailing_zeros() as usize);
     } else if wanted & here == 0 {
-        // It shares the CPU with what runs there.
+        // It shares the CPU with the thread that runs there.
         smp::call_attention((wanted & online).trailing_zeros() as usize);
     }
 }
@@ -278,8 +279,8 @@ fn wake_cpu(cpu: usize) {
     smp::wake(cpu);
 }
 
-/// Starts a further virtual CPU. Without memory for it, those that are there go on. As on any that has nothing to
-/// run, its current thread is one that runs elsewhere or not at all.
+/// Starts another virtual CPU. Out of memory, the existing ones continue. As on any idle virtual CPU, its current
+/// thread runs elsewhere or not at all.
 fn start_cpu(cpu: usize) {
     for cpu in [percpu::cpu_index(), cpu] {
         let Some(slot) = CPUS.get(cpu) else { return };

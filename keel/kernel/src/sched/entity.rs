@@ -13,24 +13,24 @@ use keel_core::runq::virtual_ns;
 /// Processor time and counts that rusage reports, getrusage(2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// In the program, ns.
+    /// User time, ns.
     pub user_ns: u64,
-    /// In keel on its behalf, ns.
+    /// System time, ns.
     pub system_ns: u64,
     /// Page faults without a request to the host.
     pub minor_faults: u64,
     /// Page faults with one.
     pub major_faults: u64,
-    /// Switches because the thread waited.
+    /// Voluntary context switches.
     pub voluntary: u64,
-    /// Switches because its slice was over.
+    /// Involuntary context switches.
     pub involuntary: u64,
     /// Largest resident size in bytes.
     pub max_resident: u64,
 }
 
 impl Usage {
-    /// Adds what another thread or process used.
+    /// Adds the usage of another thread or process.
     pub fn add(&mut self, other: &Self) {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
@@ -41,7 +41,7 @@ impl Usage {
         self.max_resident = self.max_resident.max(other.max_resident);
     }
 
-    /// Moves time from the program's share to keel's.
+    /// Moves time from user to system time.
     fn move_to_system(&mut self, ns: u64) {
         let ns = ns.min(self.user_ns);
         self.user_ns -= ns;
@@ -49,14 +49,14 @@ impl Usage {
     }
 }
 
-/// What a thread does.
+/// Run state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// On a virtual CPU.
     Running,
     /// In the run queue.
     Queued,
-    /// Waits; what may end that early.
+    /// Sleeps; what may interrupt it.
     Sleeping(Interrupt),
     /// Stopped by a signal.
     Stopped,
@@ -65,7 +65,7 @@ pub enum State {
 }
 
 impl State {
-    /// As `/proc/PID/stat` shows it.
+    /// State letter of `/proc/PID/stat`.
     pub fn letter(self) -> char {
         match self {
             Self::Running | Self::Queued => 'R',
@@ -83,43 +83,43 @@ pub struct Entity {
     pub(crate) state: Cell<State>,
     /// Weighted processor time in ns.
     pub(crate) virtual_time: Cell<u64>,
-    /// When it got the CPU, or when it was last accounted.
+    /// When it got the CPU, or the time of the last accounting.
     pub(crate) since_ns: Cell<u64>,
     /// When it got the CPU.
     pub(crate) got_ns: Cell<u64>,
     pub(crate) usage: Cell<Usage>,
     /// Nice value, -20 to 19.
     pub nice: Cell<i32>,
-    /// `SCHED_*` policy and its static priority, as set; all run alike.
+    /// `SCHED_*` policy and its static priority; they do not affect scheduling.
     pub policy: Cell<(u32, u32)>,
-    /// CPUs that it may use, one bit each.
+    /// Affinity mask.
     pub affinity: Cell<u64>,
-    /// The CPU that it runs on, or did last.
+    /// Current or last CPU.
     pub(crate) cpu: Cell<usize>,
-    /// How often it got the CPU back from another thread; wraps around.
+    /// Number of context switches to it; wraps around.
     pub(crate) switches: Cell<u32>,
-    /// It is in the queue and may use all CPUs.
+    /// It is queued and may use all CPUs.
     pub(crate) free: Cell<bool>,
-    /// When it was queued last; kept while the pod may have several virtual CPUs.
+    /// Time when it was last queued; maintained while the pod may have several virtual CPUs.
     pub(crate) queued_ns: Cell<u64>,
-    /// It must look around before it returns to its program.
+    /// It must check for work before it returns to its program.
     pub work: Cell<bool>,
-    /// What it read and wrote.
+    /// Its I/O counters.
     pub io: IoCounters,
-    /// Its page faults without the big lock, which [`Entity::account`] adds to the rest.
+    /// Page faults served without the big lock, which [`Entity::account`] adds to its usage.
     faults: UnlockedFaults,
-    /// Releases of objects that lie in each other on its stack.
+    /// Nesting depth of object releases on its stack.
     pub nesting: Cell<u32>,
 }
 
-/// Page faults that were served without the big lock, and the ticks of the time stamp counter that they took.
+/// Page faults served without the big lock, and their duration in TSC ticks.
 #[derive(Debug, Default)]
 struct UnlockedFaults {
     count: AtomicU64,
     ticks: AtomicU64,
 }
 
-/// Threads that exist: so many may be in the run queue.
+/// Number of threads: the maximum length of the run queue.
 pub(super) static ENTITIES: Global<Cell<usize>> = Global::new(Cell::new(0));
 
 impl Drop for Entity {
@@ -131,7 +131,7 @@ impl Drop for Entity {
 /// `SCHED_RESET_ON_FORK`.
 const RESET_ON_FORK: u32 = 0x4000_0000;
 
-/// Policy with priority, and nice value, of a new thread: without privileges if its creator said so.
+/// Policy with priority, and nice value, of a new thread; reset if its creator has SCHED_RESET_ON_FORK.
 fn inherited((policy, priority): (u32, u32), nice: i32) -> ((u32, u32), i32) {
     use uapi::raw::general as g;
     match policy & !RESET_ON_FORK {
@@ -142,7 +142,7 @@ fn inherited((policy, priority): (u32, u32), nice: i32) -> ((u32, u32), i32) {
 }
 
 impl Entity {
-    /// Of a new thread; inherits from its creator.
+    /// For a new thread; inherits from its creator.
     pub fn new(from: Option<&Entity>) -> Self {
         ENTITIES.set(ENTITIES.get() + 1);
         let (policy, nice) = from.map_or(((0, 0), 0), |e| inherited(e.policy.get(), e.nice.get()));
@@ -166,12 +166,12 @@ impl Entity {
         }
     }
 
-    /// The CPU that it runs on, or did last.
+    /// Current or last CPU.
     pub fn cpu(&self) -> usize {
         self.cpu.get()
     }
 
-    /// How often it got the CPU back from another thread; wraps around.
+    /// Number of context switches to it; wraps around.
     #[inline(always)]
     pub fn switches(&self) -> u32 {
         self.switches.get()
@@ -181,12 +181,12 @@ impl Entity {
         self.affinity.get() >> cpu & 1 != 0
     }
 
-    /// State now.
+    /// Current state.
     pub fn state(&self) -> State {
         self.state.get()
     }
 
-    /// Processor time and counts, up to now for the running thread.
+    /// Usage, including the current time slice of a running thread.
     pub fn usage(&self) -> Usage {
         if self.state.get() == State::Running {
             self.account();
@@ -201,7 +201,7 @@ impl Entity {
         self.usage.set(usage);
     }
 
-    /// Adds the time since the last call: to the program's share.
+    /// Adds the time since the last call to the user time.
     pub(crate) fn account(&self) {
         let now = monotonic_ns();
         let ns = now.saturating_sub(self.since_ns.replace(now));
@@ -218,13 +218,13 @@ impl Entity {
         self.virtual_time.set(self.virtual_time.get() + virtual_ns(ns, self.nice.get()));
     }
 
-    /// Moves `ns` of the accounted time from the program's share to keel's.
+    /// Moves `ns` of the accounted time from user to system time.
     pub fn was_system(&self, ns: u64) {
         self.account();
         self.count(|u| u.move_to_system(ns));
     }
 
-    /// The running thread's page fault was served without the big lock.
+    /// Counts a page fault of the running thread that was served without the big lock.
     pub fn count_unlocked_fault(&self, ticks: u64) {
         self.faults.count.fetch_add(1, Relaxed);
         self.faults.ticks.fetch_add(ticks, Relaxed);

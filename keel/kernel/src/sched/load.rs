@@ -1,7 +1,7 @@
-//! Load averages: how many threads ran or could have run, over 1, 5 and 15 minutes.
+//! Load averages: the number of running or runnable threads, over 1, 5 and 15 minutes.
 //!
-//! Linux looks every five seconds. Keel has no clock that ticks for ever, so it makes up for the times that have
-//! passed when time is accounted: what ran is known exactly, and who waits is who waits now.
+//! Linux samples every five seconds. Keel has no periodic timer, so it catches up on the elapsed periods when time is
+//! accounted: the running time is known exactly, and the current number of queued threads is used for all of them.
 
 use super::with_current;
 use core::cell::Cell;
@@ -10,13 +10,13 @@ use hal::clock::monotonic_ns;
 
 /// Sampling interval in ns.
 const PERIOD_NS: u64 = 5_000_000_000;
-/// One, as a fixed-point number of Linux's loads.
+/// 1.0 in Linux's fixed-point format of loads.
 const ONE: u64 = 1 << 11;
-/// What is left of the old load after a period, for the three averages.
+/// Decay factors per period of the three averages.
 const DECAY: [u64; 3] = [1884, 2014, 2037];
-/// After so many periods nothing is left of the old load.
+/// After this many periods the old load is negligible.
 const MOST_PERIODS: u64 = 4096;
-/// sysinfo(2) has more bits.
+/// sysinfo(2) has more fraction bits.
 const SYSINFO_SHIFT: u32 = 5;
 
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ struct State {
 
 static STATE: Global<Cell<State>> = Global::new(Cell::new(State { since_ns: 0, busy_ns: 0, loads: [0; 3] }));
 
-/// A thread ran for `ns` until `now_ns`.
+/// Accounts for a thread that ran for `ns` until `now_ns`.
 #[inline]
 pub(crate) fn add(ns: u64, now_ns: u64) {
     let mut state = STATE.get();
@@ -41,7 +41,7 @@ pub(crate) fn add(ns: u64, now_ns: u64) {
     }
 }
 
-/// Makes up for the periods that have passed.
+/// Catches up on elapsed periods.
 #[cold]
 fn advance(now_ns: u64) {
     let mut state = STATE.get();
@@ -55,7 +55,7 @@ fn advance(now_ns: u64) {
     let active = ran + super::queued() as u64 * ONE;
     for (load, decay) in state.loads.iter_mut().zip(DECAY) {
         for _ in 0..(elapsed / PERIOD_NS).min(MOST_PERIODS) {
-            // Rounded up while it rises, as in Linux.
+            // Rounds up while the load rises, as in Linux.
             let round = if active >= *load { ONE - 1 } else { 0 };
             *load = (*load * decay + active * (ONE - decay) + round) / ONE;
         }
@@ -67,7 +67,7 @@ fn advance(now_ns: u64) {
 
 /// Load averages over 1, 5 and 15 minutes times 65536.
 pub fn averages() -> [u64; 3] {
-    // Accounts the running thread, too.
+    // Accounts for the running thread too.
     with_current(|me| me.usage());
     let now = monotonic_ns();
     add(0, now);

@@ -1,10 +1,10 @@
-//! Who runs: the run queue, switching threads, idling, accounting.
+//! The scheduler: run queue, context switches, idling, accounting.
 //!
-//! One queue serves all virtual CPUs. A thread that waits in it is taken by the virtual CPU that it ran on last if that
-//! polls for work, else by the next one that looks: one that is about to switch, or an idle one. Idle ones that wait in the
-//! monitor are not woken for each, see [`cpus`]; where a thread waits for long while none switches, the monitor sees that
-//! (`Ring::waiting`), and wakes one or has keel start a further one. A virtual CPU that has nothing to run goes on in an
-//! idle thread of its own, because the thread that slept may be continued by another one meanwhile.
+//! One run queue serves all virtual CPUs. A queued thread runs on its last virtual CPU if that polls for work, else on
+//! the next one that checks the queue: one at a context switch, or a polling one. Virtual CPUs that idle in the monitor
+//! are not woken for each thread, see [`cpus`]; if a thread waits for long while no virtual CPU switches, the monitor
+//! detects that (`Ring::waiting`), and wakes one or makes keel start another one. A virtual CPU without a runnable
+//! thread runs an idle thread, because another virtual CPU may continue the thread that slept meanwhile.
 
 pub mod connector;
 mod cpus;
@@ -37,32 +37,32 @@ use hal::{percpu, ring, smp};
 use keel_core::runq::RunQueue;
 use uapi::{Errno, Result};
 
-/// How long a thread runs while others wait, in ns.
+/// Time slice while other threads are queued, in ns.
 pub const SLICE_NS: u64 = 10_000_000;
-/// What a thread that slept may run ahead of the others, in ns of virtual time.
+/// Virtual time in ns that a thread that slept may be ahead of the others.
 const SLEEP_CREDIT_NS: u64 = SLICE_NS / 2;
-/// How much further a thread must be before it has to let another one run.
+/// Difference in virtual time in ns at which a thread is preempted.
 const PREEMPT_NS: u64 = 1_000_000;
 
-/// With more threads in the queue, a virtual CPU takes the first.
+/// With more queued threads than this, a virtual CPU takes the first.
 const CROWD: usize = 8;
 
 static QUEUE: Global<RefCell<RunQueue<Rc<Thread>>>> = Global::new(RefCell::new(RunQueue::new()));
 
-/// Makes room in the queue for one more thread than exist, so that waking one takes no memory. ENOMEM.
+/// Reserves room in the queue for one more thread than exist, so that a wake-up does not allocate. ENOMEM.
 pub fn reserve() -> Result<()> {
     if QUEUE.borrow_mut().try_reserve(entity::ENTITIES.get() + 1) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
-/// The scheduler's state of a virtual CPU.
+/// Scheduler state of a virtual CPU.
 struct Cpu {
-    /// A thread that ended: dropped by the next thread there, on another stack and in another address space.
+    /// An ended thread: the next thread there drops it, on another stack and in another address space.
     ended: RefCell<Option<Rc<dyn Owner>>>,
-    /// The root page table of the thread that was switched to, until that has loaded it.
+    /// Root table of the next thread, until it is loaded.
     root: Cell<Option<Root>>,
-    /// What runs when nothing else does, once several virtual CPUs were awake.
+    /// The idle thread, once several virtual CPUs were awake.
     idle: RefCell<Option<Rc<Context>>>,
-    /// How long it polls for work before it idles.
+    /// Its polling time before it idles.
     poll_ns: Cell<u64>,
 }
 
@@ -78,16 +78,16 @@ impl Cpu {
 }
 
 static CPUS: Global<[Cpu; MAX_CPUS]> = Global::new([const { Cpu::new() }; MAX_CPUS]);
-/// Threads in the queue that may use all CPUs.
+/// Number of queued threads without affinity mask.
 static FREE: Global<Cell<usize>> = Global::new(Cell::new(0));
 static TICKING: Global<Cell<bool>> = Global::new(Cell::new(false));
 
-/// This virtual CPU.
+/// The state of this virtual CPU.
 fn here() -> &'static Cpu {
     &CPUS[percpu::cpu_index() % MAX_CPUS]
 }
 
-/// Ends the sleep of a thread; whether it slept.
+/// Wakes a sleeping thread; returns whether it slept.
 pub fn wake(task: &Rc<Thread>) -> bool {
     if !matches!(task.state.get(), State::Sleeping(_)) {
         return false;
@@ -96,7 +96,7 @@ pub fn wake(task: &Rc<Thread>) -> bool {
     true
 }
 
-/// Lets a stopped or new thread run.
+/// Makes a stopped or new thread runnable.
 pub fn resume(task: &Rc<Thread>) {
     if task.state.get() == State::Stopped {
         enqueue(task);
@@ -121,7 +121,7 @@ fn enqueue(task: &Rc<Thread>) {
             call_cpu_for(entity);
         }
     }
-    // A running thread sees to the tick, and whether it should give way, when its call is over.
+    // A running thread sets the tick and checks for preemption at the end of its call.
     if try_current().is_some_and(|me| me.state.get() == State::Running) {
         percpu::set_work_pending();
     }
@@ -132,7 +132,7 @@ fn count_free(change: isize) {
     show_waiting();
 }
 
-/// Tells the monitor and polling virtual CPUs whether threads wait for any of these.
+/// Publishes to the monitor and to polling virtual CPUs whether threads without affinity mask are queued.
 fn show_waiting() {
     ring::set_waiting(FREE.get() > 0 && !cpus::is_solo());
 }
@@ -141,12 +141,12 @@ fn is_crowded() -> bool {
     QUEUE.borrow().len() > CROWD
 }
 
-/// Whether this virtual CPU takes no thread of those in the queue, which the one that works alone may all run.
+/// Whether this virtual CPU leaves the queue to the one that runs alone, which may run all queued threads.
 fn leaves_queue() -> bool {
     cpus::retires() && QUEUE.borrow().len() == FREE.get()
 }
 
-/// Takes the thread that runs next on this virtual CPU out of the queue.
+/// Dequeues the next thread to run on this virtual CPU.
 fn dequeue() -> Option<Rc<Thread>> {
     let cpu = percpu::cpu_index();
     let crowded = is_crowded();
@@ -157,7 +157,7 @@ fn dequeue() -> Option<Rc<Thread>> {
     Some(next)
 }
 
-/// Makes a running thread look around before it goes on with its program.
+/// Makes a running thread check for work before it returns to its program.
 pub fn call_attention(entity: &Entity) {
     if entity.state.get() != State::Running {
         return;
@@ -170,7 +170,7 @@ pub fn call_attention(entity: &Entity) {
     }
 }
 
-/// Changes the CPUs that a thread may use.
+/// Changes the affinity mask of a thread.
 pub fn set_affinity(entity: &Entity, mask: u64) {
     entity.affinity.set(mask);
     match entity.state.get() {
@@ -185,8 +185,8 @@ pub fn set_affinity(entity: &Entity, mask: u64) {
     }
 }
 
-/// The tick is wanted while others wait for the CPU, or while a timer counts processor time.
-/// Turning it on costs a doorbell, so it stays on until a kick finds it useless.
+/// Requests the tick while other threads are queued or a processor-time timer is armed. Enabling it costs a doorbell,
+/// so it stays enabled until a tick finds it useless.
 pub fn set_tick() {
     if !QUEUE.borrow().is_empty() || timer::counts_cpu_time() {
         tick(true);
@@ -214,14 +214,14 @@ pub fn stop() {
     schedule();
 }
 
-/// Lets others run first.
+/// sched_yield: runs the other queued threads first.
 pub fn yield_now() {
     if QUEUE.borrow().is_empty() {
         return;
     }
     let me = current();
     me.account();
-    // Behind all threads that are queued now.
+    // Behind all queued threads.
     let last = QUEUE.borrow().iter().map(|t| t.virtual_time.get()).max().unwrap_or(0);
     me.virtual_time.set(me.virtual_time.get().max(last));
     enqueue(&me);
@@ -229,7 +229,7 @@ pub fn yield_now() {
     schedule();
 }
 
-/// Lets another thread run if it has had less time than the current one.
+/// Switches to another thread if that has less virtual time than the current one.
 pub fn preempt() {
     let cpu = percpu::cpu_index();
     let banned = !with_current(|me| me.may_use(cpu));
@@ -248,18 +248,18 @@ pub fn preempt() {
     schedule();
 }
 
-/// Serves completions and due timers.
+/// Handles completions and expired timers.
 pub fn poll_events() {
     connector::poll_completions();
     timer::run_due();
     reporting::look();
 }
 
-/// The next thread to run: waits until there is one. `None`: the idle thread does that.
+/// Selects the next thread; waits until there is one. `None`: the idle thread must wait.
 fn pick() -> Option<Rc<Thread>> {
     loop {
-        // What the last thread still has to look after is its own; while the flag stands, the CPU
-        // does not idle. Taken before the look, so that a kick after it is not lost.
+        // The last thread's own pending work is its own; while the flag is set, the CPU does not idle. Clear the flag
+        // before the checks, so that a later kick is not lost.
         percpu::take_work_pending();
         poll_events();
         if !leaves_queue()
@@ -271,23 +271,23 @@ fn pick() -> Option<Rc<Thread>> {
             return None;
         }
         tick(false);
-        // The flag's request was served just now; the thread's own requests are in its entity.
+        // The work of the flag is done now; a thread's own pending work is in its entity.
         if !percpu::take_work_pending() {
             idle_until(timer::earliest());
         }
     }
 }
 
-/// Exits until there is something to do.
+/// Exits until there is work.
 fn idle_until(deadline_ns: Option<u64>) {
-    // Served on the way.
+    // Served by the same exit.
     connector::release();
     ring::idle(deadline_ns);
-    // By the host's clock the deadline has passed: ours must not be behind it.
+    // By the host's clock the deadline has passed: keel's clock must not be behind it.
     timer::keep_clocks(monotonic_ns());
 }
 
-/// Gives the CPU to the next thread; the current one has set its state.
+/// Switches to the next thread; the current one has set its state.
 fn schedule() {
     let me = current();
     me.account();
@@ -299,7 +299,7 @@ fn schedule() {
         }
     }
     let from = me.context.clone();
-    // Nothing on this stack may keep another thread alive while this one sleeps.
+    // No handle on this stack may keep another thread alive while this one sleeps.
     drop(me);
     hand_over(from, next);
     finish_switch();
@@ -312,13 +312,13 @@ fn schedule() {
     });
 }
 
-/// Makes a thread the current one of this virtual CPU, which is about to switch to it.
+/// Makes a thread the current one of this virtual CPU, before the switch.
 fn make_current(next: Rc<Thread>) {
     here().root.set(next.root());
     set_current(percpu::cpu_index(), next);
 }
 
-/// Leaves a thread for the next one, or for the idle thread.
+/// Switches from a thread to the next one, or to the idle thread.
 fn hand_over(from: Rc<Context>, next: Option<Rc<Thread>>) {
     let to = match next {
         Some(next) => {
@@ -360,7 +360,7 @@ fn wait_for_work() -> Rc<Thread> {
         }
         if !percpu::take_work_pending() {
             IDLE.set(IDLE.get() | own);
-            // A thread that runs, or that another virtual CPU is about to take, may make others runnable soon.
+            // A running thread, or one that another virtual CPU is about to take, may soon make others runnable.
             let all_sleep = IDLE.get() == smp::online() && QUEUE.borrow().is_empty();
             if retires {
                 set_tick();
@@ -376,7 +376,7 @@ fn wait_for_work() -> Rc<Thread> {
     }
 }
 
-/// Makes a thread ready to be switched to.
+/// Prepares the switch to a thread.
 fn prepare(next: &Thread) {
     let entity: &Entity = next;
     entity.state.set(State::Running);
@@ -396,10 +396,10 @@ fn prepare(next: &Thread) {
     set_tick();
 }
 
-/// First thing that a thread does after it got the CPU: goes to its address space, and drops what the one before left
-/// behind.
+/// Work of a thread right after a switch to it: loads its address space, and drops the ended previous thread.
 pub fn finish_switch() {
-    // Only now, since it is done without the lock: another virtual CPU may continue the thread before on its stack.
+    // Not earlier, because it releases the lock: another virtual CPU may then continue the previous thread on its
+    // stack.
     if here().root.take().is_some_and(hal::paging::activate_unlocked) && all_cpus() != 1 {
         with_current(|me| cpus::note_load(me));
     }
@@ -409,7 +409,7 @@ pub fn finish_switch() {
     }
 }
 
-/// Ends the current thread. The caller holds no counted handle, nothing on this stack is dropped any more.
+/// Ends the current thread. The caller must hold no refcounted handle: its stack is never unwound.
 pub fn end() -> ! {
     let me = current();
     me.account();
@@ -435,7 +435,7 @@ pub fn run_first() -> ! {
     unreachable!("the boot stack is never switched to")
 }
 
-/// Work of a thread before it returns to its program, except signals.
+/// Handles pending work of a thread before it returns to its program, except signals.
 pub fn look_around() {
     percpu::take_work_pending();
     with_current(|me| me.work.set(false));
@@ -448,7 +448,7 @@ pub fn look_around() {
     set_tick();
 }
 
-/// The running program was interrupted: is the tick still wanted?
+/// After a kick of a running program: checks whether the tick is still needed.
 pub fn kicked() {
     percpu::set_work_pending();
     timer::interrupted();
@@ -465,17 +465,17 @@ pub fn slice_ns() -> u64 {
     SLICE_NS
 }
 
-/// The virtual CPUs other than this one that run a thread, one bit each.
+/// The other virtual CPUs that run a thread, as a bitmap.
 pub fn others_at_work() -> u32 {
     smp::online() & !IDLE.get() & !(1 << percpu::cpu_index())
 }
 
-/// Number of threads that wait for a virtual CPU.
+/// Length of the run queue.
 pub fn queued() -> usize {
     QUEUE.borrow().len()
 }
 
-/// Number of threads that could run now, the current one included: load average.
+/// Number of runnable threads, including the current one: load average.
 pub fn runnable() -> usize {
     QUEUE.borrow().len() + (smp::online() & !IDLE.get()).count_ones() as usize
 }

@@ -1,18 +1,18 @@
-//! What a layer has from the layer above.
+//! Interfaces to the layer above.
 
 use core::cell::Cell;
 use hal::cell::Global;
 
-/// An implementation that the layer above names once, at boot.
+/// An implementation that the layer above registers once, at boot.
 pub struct Registered<T: ?Sized + 'static>(Global<Cell<Option<&'static T>>>);
 
 impl<T: ?Sized> Registered<T> {
-    /// None yet.
+    /// Not registered.
     pub const fn none() -> Self {
         Self(Global::new(Cell::new(None)))
     }
 
-    /// Names the implementation (boot).
+    /// Registers the implementation (boot).
     pub fn set(&self, implementation: &'static T) {
         self.0.set(Some(implementation));
     }
@@ -20,7 +20,7 @@ impl<T: ?Sized> Registered<T> {
     /// The implementation.
     ///
     /// # Panics
-    /// Before it was named.
+    /// If it was not registered.
     pub fn get(&self) -> &'static T {
         match self.0.get() {
             Some(implementation) => implementation,

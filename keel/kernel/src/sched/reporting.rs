@@ -1,8 +1,8 @@
-//! Free page reporting: memory that stays free for a while goes back to the host.
+//! Free page reporting: returns memory that stays free to the host.
 //!
-//! While more than [`KEPT_PIECES`] pieces of 2 MiB are free that the host still holds, a timer looks twice a second. What was free
-//! at every moment since it looked before is reported, the upper pieces first, so a program that frees memory and takes it again soon
-//! keeps it. A pod without such memory has no timer.
+//! While more than [`KEPT_PIECES`] pieces of 2 MiB are free but still backed by the host, a timer checks twice a
+//! second. The minimum of free pieces since the last check is reported, the upper pieces first, so a program that frees
+//! memory and soon reallocates it keeps it. A pod without such memory has no timer.
 
 use super::connector;
 use super::timer::{SECOND, Timer};
@@ -13,16 +13,16 @@ use hal::cell::Global;
 use hal::clock::monotonic_ns;
 use hal::frame::{self, KEPT_PIECES};
 
-/// Between two looks, in ns.
+/// Period of the checks, in ns.
 const INTERVAL_NS: u64 = SECOND * 2 / 5;
-/// Pieces that one request gives back: the monitor answers nothing else meanwhile.
+/// Pieces per request: the monitor serves no other requests meanwhile.
 const MOST_AT_ONCE: u32 = 32;
 
 static TIMER: Global<OnceCell<Rc<Timer>>> = Global::new(OnceCell::new());
-/// The host refused: it is not asked again.
+/// The host failed a request: reporting stops.
 static REFUSED: Global<Cell<bool>> = Global::new(Cell::new(false));
 
-/// Starts to look if there is enough to report. To be called where the scheduler looks around.
+/// Starts the timer if there is enough to report. Called where the scheduler checks for work.
 #[inline]
 pub(super) fn look() {
     if frame::unused() > KEPT_PIECES {
@@ -39,9 +39,9 @@ fn start() {
     }
 }
 
-/// Reports what was free since the last look.
+/// Reports pieces that were free since the last check.
 fn report() {
-    // What is free of it may be all that is used of a piece.
+    // A free heap page may be the only used page of a piece.
     hal::heap::trim();
     let mut left = frame::least_unused().saturating_sub(KEPT_PIECES);
     while left > 0 && !REFUSED.get() {

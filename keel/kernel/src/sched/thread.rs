@@ -10,19 +10,19 @@ use hal::cell::{Global, Padded};
 use hal::paging::Root;
 use hal::thread::Thread as Context;
 
-/// What else belongs to a thread, from the layers above: the scheduler reaches it by these few calls.
+/// Callbacks of the scheduler into the layers above, for a thread.
 pub trait Owner {
-    /// Whether something has come that ends a sleep of this kind.
+    /// Whether an event interrupts a sleep of this kind.
     fn is_interrupted(&self, by: Interrupt) -> bool;
     /// It becomes the current thread of a virtual CPU.
     fn becomes_current(self: Rc<Self>, cpu: usize);
-    /// It runs again after another thread did, in its own address space.
+    /// It runs again after another thread, in its own address space.
     fn resumed(&self);
-    /// Looks after limits and timers that count its process's processor time.
+    /// Checks processor-time limits and timers of its process.
     fn check_cpu_time(&self);
-    /// It ended, and another thread runs on another stack: drops what it could not drop itself.
+    /// It ended, and another thread runs on another stack: releases its remaining resources.
     fn release(self: Rc<Self>);
-    /// Itself, for the layer that it comes from.
+    /// For downcasts by the implementing layer.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -31,7 +31,7 @@ pub struct Thread {
     entity: Entity,
     /// Kernel stack and registers.
     pub(super) context: Rc<Context>,
-    /// The root page table that it runs with; `None` once it has left its address space.
+    /// Its root table; `None` after it left its address space.
     root: Cell<Option<Root>>,
     owner: Weak<dyn Owner>,
 }
@@ -57,12 +57,12 @@ impl Thread {
         Rc::new(Self { entity, context, root: Cell::new(root), owner })
     }
 
-    /// What else belongs to it; `None` once nobody holds that any more.
+    /// Its callbacks; `None` after the owner was dropped.
     pub fn owner(&self) -> Option<Rc<dyn Owner>> {
         self.owner.upgrade()
     }
 
-    /// It runs with another root page table, or, after its end, with none of its own.
+    /// Sets its root table, or, after its end, none.
     pub fn set_root(&self, root: Option<Root>) {
         self.root.set(root);
     }
@@ -76,7 +76,7 @@ impl Thread {
         self.root.get().is_some_and(|root| !root.is_active())
     }
 
-    /// Whether something has come that ends a sleep of this kind.
+    /// Whether an event interrupts a sleep of this kind.
     pub fn is_interrupted(&self, by: Interrupt) -> bool {
         by != Interrupt::Never && self.owner().is_none_or(|owner| owner.is_interrupted(by))
     }
@@ -106,7 +106,7 @@ pub fn try_current() -> Option<Rc<Thread>> {
     CURRENT.get(hal::percpu::cpu_index())?.borrow().clone()
 }
 
-/// Runs `f` on the running thread without counting a reference. `f` must neither block nor exit.
+/// Runs `f` on the running thread without a refcount. `f` must neither block nor exit.
 ///
 /// # Panics
 /// Outside of any thread (early boot).
@@ -118,12 +118,12 @@ pub fn with_current<R>(f: impl FnOnce(&Thread) -> R) -> R {
     }
 }
 
-/// The thread that runs on a virtual CPU, or did last.
+/// The current or last thread of a virtual CPU.
 pub fn current_of(cpu: usize) -> Option<Rc<Thread>> {
     CURRENT.get(cpu)?.borrow().clone()
 }
 
-/// Makes a thread the current one of a virtual CPU: this one, or one that does not run yet.
+/// Makes a thread the current one of a virtual CPU: this one, or one that was not started yet.
 pub(super) fn set_current(cpu: usize, thread: Rc<Thread>) {
     let owner = thread.owner();
     if let Some(current) = CURRENT.get(cpu) {

@@ -1,4 +1,4 @@
-//! Pending deadlines: threads to wake and timers to fire, and when the monitor interrupts a program for them.
+//! Pending deadlines: thread wake-ups and timers, and when the monitor interrupts a program for them.
 
 use super::{Thread, set_tick, wake};
 use alloc::rc::{Rc, Weak};
@@ -11,34 +11,34 @@ use uapi::{Errno, Result};
 /// ns of a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// What happens at a deadline.
+/// Event at a deadline.
 enum Event {
     Wake(Rc<Thread>),
     Fire(Weak<Timer>),
 }
 
 static PENDING: Global<RefCell<TimerQueue<Event>>> = Global::new(RefCell::new(TimerQueue::new()));
-/// When a running program may be interrupted again.
+/// Earliest time of the next interrupt of a running program.
 static NEXT_INTERRUPT: Global<Cell<u64>> = Global::new(Cell::new(0));
-/// What a program may run between two interrupts for deadlines, in ns: about what one costs, and the default timer
-/// slack of Linux, prctl(2).
+/// Minimum time between two interrupts for deadlines, in ns: about the cost of one, and Linux's default timer slack,
+/// prctl(2).
 const BETWEEN_INTERRUPTS_NS: u64 = 50_000;
-/// Armed timers that count processor time.
+/// Number of armed processor-time timers.
 static CPU_TIMERS: Global<Cell<usize>> = Global::new(Cell::new(0));
 
-/// Sets the monitor's deadline for interrupting the program that runs next.
+/// Sets the monitor's deadline for the program that runs next.
 pub(crate) fn program() {
     ring::set_deadline(earliest().map(|deadline| deadline.max(NEXT_INTERRUPT.get())));
 }
 
-/// A program was interrupted: it goes on for a while before it is again, however short the timers are.
+/// A program was interrupted: limits the rate of further interrupts, however short the timers are.
 pub(crate) fn interrupted() {
     let now = hal::clock::monotonic_ns();
     keep_clocks(now);
     NEXT_INTERRUPT.set(now + BETWEEN_INTERRUPTS_NS);
 }
 
-/// Renews the clocks' base if it is old; `now`: the monotonic clock.
+/// Renews the clocks' base if it is outdated; `now`: the monotonic clock.
 pub(crate) fn keep_clocks(now: u64) {
     if now >= NEXT_RENEWAL.get() {
         NEXT_RENEWAL.set(now + RENEW_NS);
@@ -47,15 +47,15 @@ pub(crate) fn keep_clocks(now: u64) {
     }
 }
 
-/// When the clocks' base is old.
+/// Time of the next renewal.
 static NEXT_RENEWAL: Global<Cell<u64>> = Global::new(Cell::new(0));
-/// How long a base is good, in ns.
+/// Validity of a base, in ns.
 const RENEW_NS: u64 = SECOND / 2;
 
-/// What to call when the clocks' base is renewed: programs have a copy of it.
+/// Callback at a renewal of the clocks' base: programs have a copy of it.
 static RENEWED: Global<Cell<fn()>> = Global::new(Cell::new(|| ()));
 
-/// Calls `f` whenever the clocks' base is renewed.
+/// Registers `f` to be called at each renewal of the clocks' base.
 pub fn on_renewal(f: fn()) {
     RENEWED.set(f);
 }
@@ -64,15 +64,15 @@ fn insert(deadline_ns: u64, event: Event) -> TimerKey {
     PENDING.borrow_mut().insert(deadline_ns, event)
 }
 
-/// Wakes a sleeping thread at a deadline (monotonic ns). The monitor is notified when another
-/// program gets the CPU, or when the CPU idles.
+/// Wakes a sleeping thread at a deadline (monotonic ns). The monitor is notified when another program gets the CPU, or
+/// when the CPU idles.
 pub(crate) fn wake_at(deadline_ns: u64, task: &Rc<Thread>) -> TimerKey {
     insert(deadline_ns, Event::Wake(task.clone()))
 }
 
-/// Takes a wake-up back.
+/// Cancels a wake-up.
 pub(crate) fn forget(key: TimerKey) {
-    // The monitor may still interrupt at that time; nothing is due then.
+    // The monitor may still interrupt at that time, without effect.
     let gone = PENDING.borrow_mut().remove(key);
     drop(gone);
 }
@@ -82,7 +82,7 @@ pub(crate) fn earliest() -> Option<u64> {
     PENDING.borrow().earliest()
 }
 
-/// Runs what is due.
+/// Handles expired deadlines.
 pub(crate) fn run_due() {
     if earliest().is_none() {
         return;
@@ -105,20 +105,20 @@ pub(crate) fn run_due() {
     }
 }
 
-/// Whether a processor time limit or timer needs the tick.
+/// Whether a processor-time limit or timer needs the tick.
 pub(crate) fn counts_cpu_time() -> bool {
     CPU_TIMERS.get() > 0
 }
 
-/// One more (or one fewer) armed timer that counts processor time.
+/// Counts an armed or disarmed processor-time timer.
 pub(crate) fn watch_cpu_time(armed: bool) {
     let n = CPU_TIMERS.get();
     CPU_TIMERS.set(if armed { n + 1 } else { n.saturating_sub(1) });
     set_tick();
 }
 
-/// Runs a callback at a deadline. The callback runs in keel, in the context of any thread: it must
-/// not block and not touch program memory; it may arm the timer again.
+/// Calls a callback at a deadline. The callback runs in keel, in the context of any thread: it must not block and not
+/// access program memory; it may re-arm the timer.
 pub struct Timer {
     key: Cell<Option<TimerKey>>,
     callback: Rc<dyn Fn()>,
@@ -136,20 +136,20 @@ impl Timer {
         Rc::new(Self { key: Cell::new(None), callback })
     }
 
-    /// Goes off once at `deadline_ns` of the monotonic clock, instead of when it was armed for.
+    /// Arms the timer for `deadline_ns` of the monotonic clock; replaces an earlier deadline.
     pub fn arm(self: &Rc<Self>, deadline_ns: u64) {
         self.cancel();
         self.key.set(Some(insert(deadline_ns, Event::Fire(Rc::downgrade(self)))));
-        // The running program must be interrupted for it: the deadline is set on the way back.
+        // The running program must be interrupted for it: the return path sets the deadline.
         hal::percpu::set_work_pending();
     }
 
-    /// Whether it is going to go off.
+    /// Whether it is armed.
     pub fn is_armed(&self) -> bool {
         self.key.get().is_some()
     }
 
-    /// Does not go off.
+    /// Disarms the timer.
     pub fn cancel(&self) {
         if let Some(key) = self.key.take() {
             forget(key);

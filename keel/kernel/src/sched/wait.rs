@@ -14,24 +14,24 @@ use uapi::{Errno, Result};
 
 /// A subscriber that is called when a queue is woken. Must not block and must not call back into the queue.
 pub trait Wake {
-    /// Called at a wake-up; returns whether it counts as one woken waiter for [`WaitQueue::wake`].
+    /// Called at a wake-up; returns whether it counts as a woken waiter for [`WaitQueue::wake`].
     fn wake(&self) -> bool;
-    /// One of several such is enough for [`WaitQueue::wake_for_data`] (`EPOLLEXCLUSIVE`).
+    /// Whether [`WaitQueue::wake_for_data`] wakes only one of them (`EPOLLEXCLUSIVE`).
     fn is_exclusive(&self) -> bool {
         false
     }
 }
 
-/// A subscriber that calls without the big lock tell themselves.
+/// A subscriber that calls without the big lock notify directly.
 pub trait Tell: Send + Sync {
-    /// Notes that the condition may hold, without the big lock; whether [`Tell::wake`] has to follow. Takes no memory, and
-    /// changes no count of handles that is not atomic.
+    /// Records, without the big lock, that the condition may hold; returns whether [`Tell::wake`] must follow. Must not
+    /// allocate or change a refcount that is not atomic.
     fn tell(&self) -> bool;
-    /// Under the big lock: wakes who waits for what was noted.
+    /// Under the big lock: wakes the waiters for the recorded event.
     fn wake(&self);
 }
 
-/// What follows when a call without the big lock has told of what it did.
+/// What must follow after a notification without the big lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Nothing.
@@ -42,17 +42,17 @@ pub enum Told {
     Waiters,
 }
 
-/// Waiters for one condition, first come first served.
+/// Waiters for one condition, FIFO.
 pub struct WaitQueue {
     threads: RefCell<Pieces<Rc<Thread>>>,
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,
-    /// Calls without the big lock may make the condition hold.
+    /// Calls without the big lock may make the condition true.
     unlocked: bool,
-    /// There are waiters or subscribers, but for those in `told`: for those calls, kept for them only.
+    /// There are waiters or subscribers other than those in `told`; maintained only if `unlocked`.
     watched: AtomicBool,
     /// `told` is not empty.
     tells: AtomicBool,
-    /// Subscribers that those calls tell themselves. Entries come and go under the big lock too.
+    /// Subscribers that those calls notify directly. Also changed under the big lock.
     told: SpinLock<Vec<Arc<dyn Tell>>>,
 }
 
@@ -81,26 +81,27 @@ impl WaitQueue {
         }
     }
 
-    /// An empty queue for a condition that calls without the big lock may make hold. They ask [`WaitQueue::is_watched`] under
-    /// the lock of what the condition is about, which who waits takes after it has entered the queue; or behind a change
-    /// of a [`Sum`](hal::sync::Sum).
+    /// An empty queue for a condition that calls without the big lock may make true. They check
+    /// [`WaitQueue::is_watched`] under the lock of the condition, which a waiter takes after it has entered the queue;
+    /// or after a change of a [`Sum`](hal::sync::Sum).
     pub fn for_unlocked() -> Rc<Self> {
         Rc::new(Self { unlocked: true, ..Self::new() })
     }
 
-    /// Whether somebody has to be woken; to be asked without the big lock, too.
+    /// Whether there is a waiter to wake; may be called without the big lock.
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
         self.watched.load(Relaxed)
     }
 
-    /// Whether calls without the big lock have to tell somebody, or to have somebody woken.
+    /// Whether calls without the big lock must notify subscribers or wake waiters.
     #[inline(always)]
     pub fn is_of_interest(&self) -> bool {
         self.is_watched() || self.tells.load(Relaxed)
     }
 
-    /// Without the big lock, after the condition was made to hold and its lock was given back: tells those that can be told so.
+    /// Without the big lock, after the condition became true and its lock was released: notifies the direct
+    /// subscribers.
     #[inline]
     pub fn tell(&self) -> Told {
         if self.is_watched() {
@@ -111,7 +112,7 @@ impl WaitQueue {
 
     #[inline(never)]
     fn tell_all(&self) -> bool {
-        // None of them goes meanwhile: who ends one has taken it out first.
+        // None of them is dropped meanwhile: it is unsubscribed first.
         let mut wakes = false;
         for who in self.told.lock().iter() {
             wakes |= who.tell();
@@ -119,7 +120,7 @@ impl WaitQueue {
         wakes
     }
 
-    /// Under the big lock: wakes for those that were told.
+    /// Under the big lock: wakes for subscribers that were notified.
     pub fn wake_told(&self) {
         for i in 0.. {
             let next = self.told.lock().get(i).cloned();
@@ -128,19 +129,19 @@ impl WaitQueue {
         }
     }
 
-    /// Under the big lock: tells them, and wakes for them.
+    /// Under the big lock: notifies the subscribers, and wakes for them.
     fn tell_told(&self) {
         if self.tells.load(Relaxed) && self.tell_all() {
             self.wake_told();
         }
     }
 
-    /// Whether calls without the big lock may make the condition hold.
+    /// Whether calls without the big lock may make the condition true.
     pub fn is_unlocked(&self) -> bool {
         self.unlocked
     }
 
-    /// Subscribes one that calls without the big lock tell themselves, until [`WaitQueue::unsubscribe_told`]. ENOMEM.
+    /// Subscribes `who` to direct notification until [`WaitQueue::unsubscribe_told`]. ENOMEM.
     pub fn subscribe_told(&self, who: Arc<dyn Tell>) -> Result<()> {
         let mut told = self.told.lock();
         told.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -149,14 +150,14 @@ impl WaitQueue {
         Ok(())
     }
 
-    /// Ends such a subscription.
+    /// Ends a direct subscription.
     pub fn unsubscribe_told(&self, who: &Arc<dyn Tell>) {
         let mut told = self.told.lock();
         told.retain(|other| !Arc::ptr_eq(other, who));
         self.tells.store(!told.is_empty(), Relaxed);
     }
 
-    /// Waiters or subscribers came or went.
+    /// Updates `watched` after waiters or subscribers changed.
     #[inline]
     fn changed(&self) {
         if self.unlocked {
@@ -174,7 +175,7 @@ impl WaitQueue {
         self.tell_told();
         let mut woken = self.tell_subscribers(false);
         while woken < count {
-            // Taken out first: waking must not run under the borrow.
+            // Dequeue first: waking must not happen under the borrow.
             let Some(task) = self.threads.borrow_mut().pop_front() else { break };
             if wake(&task) {
                 woken += 1;
@@ -192,7 +193,7 @@ impl WaitQueue {
         }
     }
 
-    /// Wakes all, but of the exclusive subscribers only the first that has a waiter.
+    /// Wakes all waiters, but of the exclusive subscribers only the first that has a waiter.
     #[inline]
     pub fn wake_for_data(&self) {
         if !self.is_empty() {
@@ -204,7 +205,7 @@ impl WaitQueue {
 
     fn wake_threads(&self) {
         loop {
-            // Taken out first: waking must not run under the borrow.
+            // Dequeue first: waking must not happen under the borrow.
             let Some(task) = self.threads.borrow_mut().pop_front() else { break };
             wake(&task);
         }
@@ -271,20 +272,20 @@ impl WaitQueue {
     }
 }
 
-/// What may end a wait early.
+/// What may interrupt a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Any signal that the thread does not block: ERESTARTSYS.
+    /// Any unblocked signal: ERESTARTSYS.
     BySignal,
-    /// Only one that kills: ERESTARTSYS.
+    /// Only a fatal signal: ERESTARTSYS.
     ByKill,
     /// Nothing.
     Never,
 }
 
-/// Parks the current thread until `ready` gives a value. `ready` is asked first, and again after
-/// each wake of one of `queues`. ETIMEDOUT after `deadline_ns` (`CLOCK_MONOTONIC`), ERESTARTSYS
-/// when a signal ended it. Hold no borrows; `ready` runs in keel and must not block.
+/// Parks the current thread until `ready` returns a value. `ready` is called first, and again after each wake-up of one
+/// of `queues`. ETIMEDOUT after `deadline_ns` (`CLOCK_MONOTONIC`), ERESTARTSYS if a signal interrupted the wait. Hold
+/// no borrows; `ready` runs in keel and must not block.
 pub fn wait_until<T>(
     queues: &[Rc<WaitQueue>],
     deadline_ns: Option<u64>,
@@ -306,7 +307,7 @@ pub fn wait_until<T>(
             queue.enter(&me);
         }
         if hal::sync::several() && queues.iter().any(|queue| queue.unlocked) {
-            // Calls without the big lock that did not see it wait yet.
+            // Pairs with calls without the big lock that did not see the waiter yet.
             fence(SeqCst);
             if let Some(value) = ready() {
                 for queue in queues {
@@ -329,8 +330,8 @@ pub fn wait_until<T>(
     }
 }
 
-/// Parks the current thread until [`wake`] makes `ready` hold: for conditions that are told
-/// to the thread directly. Otherwise like [`wait_until`].
+/// Parks the current thread until [`wake`] makes `ready` hold: for conditions that are signalled to the thread
+/// directly. Otherwise like [`wait_until`].
 pub fn park<T>(deadline_ns: Option<u64>, interrupt: Interrupt, ready: impl FnMut() -> Option<T>) -> Result<T> {
     wait_until(&[], deadline_ns, interrupt, ready)
 }

@@ -11,15 +11,15 @@ use uapi::raw::general as g;
 
 /// Vector of page faults.
 pub(super) const PAGE_FAULT: u8 = 14;
-/// Page fault error code: the page is there, but forbids it.
+/// Page fault error code: the page is present.
 const PF_PRESENT: u64 = 1;
 /// Page fault error code: a store.
 const PF_WRITE: u64 = 2;
 /// Page fault error code: an instruction fetch.
 const PF_FETCH: u64 = 16;
-/// Page fault error code: by a program.
+/// Page fault error code: access from CPL 3.
 const PF_USER: u64 = 4;
-/// First address that no program of Linux can have.
+/// First address above the user address space of Linux.
 const LINUX_TOP: u64 = 0x7fff_ffff_f000;
 /// End of the lower half of memory.
 const CANONICAL_END: u64 = 1 << 47;
@@ -36,7 +36,7 @@ pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
     });
     match info.vector {
         KICK_VECTOR => {
-            // The host may also say so that it lost pages: what follows looks.
+            // The host may also report lost pages, which is handled below.
             crate::sched::kicked();
         }
         PAGE_FAULT => page_fault(info),
@@ -49,7 +49,7 @@ pub fn fault(frame: &mut TrapFrame, info: FaultInfo) -> Exit {
     Exit::Full
 }
 
-/// What an access wanted, by its error code.
+/// Type of access, from the error code.
 pub(super) fn access(code: u64) -> Access {
     if code & PF_WRITE != 0 {
         Access::Write
@@ -72,20 +72,21 @@ fn page_fault(info: FaultInfo) {
         Err(FaultError::NotMapped) => (g::SIGSEGV, 1),
         Err(FaultError::Forbidden) => (g::SIGSEGV, 2),
         Err(FaultError::BeyondFile) => (g::SIGBUS, 2),
-        // The instruction runs again, in case that memory was found.
+        // The instruction is repeated, in case that memory was freed.
         Err(FaultError::NoMemory) => return oom::kill_largest(),
     };
     task.signals.trap.set([14, shown_code(info), info.address]);
     send::force(&task, SigInfo::fault(signal, reason, info.address));
 }
 
-/// The error code that programs see: Linux says of the upper half that the page is there, whatever the tables say.
+/// The error code for the program: as on Linux, pages of the upper half count as present, whatever the page tables
+/// contain.
 fn shown_code(info: FaultInfo) -> u64 {
     let beyond = if info.address >= LINUX_TOP { PF_PRESENT } else { 0 };
     info.code & (PF_PRESENT | PF_WRITE | PF_FETCH) | PF_USER | beyond
 }
 
-/// On the way back to a program: it does not go on in keel's part of memory, which is no place of a program.
+/// On the return to a program: it must not continue in keel's part of the address space.
 #[inline(always)]
 pub fn check_place(frame: &TrapFrame) {
     if (USER_TOP as u64..CANONICAL_END).contains(&frame.instruction_pointer()) {
@@ -101,21 +102,21 @@ fn stray(address: u64) {
     send::force(&task, SigInfo::fault(g::SIGSEGV, 1, address));
 }
 
-/// Most bytes of an instruction.
+/// Maximum length of an instruction in bytes.
 const INSTRUCTION: u64 = 15;
 
-/// An `int n` instruction raises a general protection fault or its exception on processors, but an undefined opcode
-/// under software-nested KVM: tells what it would have been, and whether the program stands behind it then.
+/// An `int n` instruction raises #GP or the exception `n` on processors, but #UD under software-nested KVM: returns the
+/// correct exception, and moves the instruction pointer behind the instruction if it must be there.
 fn interrupt_instruction(frame: &mut TrapFrame) -> Option<FaultInfo> {
     const INT: u8 = 0xcd;
     for length in 0..INSTRUCTION - 1 {
         let at = frame.instruction_pointer().wrapping_add(length);
         match user::read::<u8>(at as usize).ok()? {
-            // Prefixes that change nothing: segments, sizes, repetition, REX.
+            // Prefixes without effect: segments, sizes, repetition, REX.
             0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf2 | 0xf3 | 0x40..=0x4f => {}
             INT => {
                 let vector = user::read::<u8>(at.wrapping_add(1) as usize).ok()?;
-                // Breakpoint and overflow are for programs.
+                // DPL 3: breakpoint and overflow.
                 if matches!(vector, BREAKPOINT | OVERFLOW) {
                     frame.set_instruction_pointer(at.wrapping_add(2));
                     return Some(FaultInfo { vector, code: 0, address: 0 });
@@ -133,7 +134,7 @@ fn exception(frame: &mut TrapFrame, info: FaultInfo) {
     let info = Some(info.vector).filter(|v| *v == 6).and_then(|_| interrupt_instruction(frame)).unwrap_or(info);
     let task = task::current();
     if info.vector == 1 && frame.is_stepped() {
-        // It steps through itself: it shall meet its own instructions, not those of trampolines.
+        // The program single-steps itself: it must execute its original instructions, not those of trampolines.
         task.mm().show_plain_text();
         frame.set_instruction_pointer(patch::program_address(frame.instruction_pointer()));
     }

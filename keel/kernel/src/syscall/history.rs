@@ -1,4 +1,4 @@
-//! The last system calls, for the report when keel fails.
+//! Log of the last system calls, for the failure report.
 
 use super::name;
 use crate::task;
@@ -12,22 +12,22 @@ use hal::trap::TrapFrame;
 use hal::{clock, percpu, smp};
 use uapi::Errno;
 
-/// Calls that are kept for each virtual CPU, and reported; a power of two.
+/// Number of calls kept and reported for each virtual CPU; a power of two.
 const KEPT: usize = 32;
 
-/// A call that came to its end.
+/// A finished call.
 #[derive(Clone, Copy)]
 struct Made {
     thread: i32,
     number: u64,
     args: [u64; 6],
     result: isize,
-    /// When, if several virtual CPUs are awake; in ticks of the processor.
+    /// Its time in TSC ticks, if several virtual CPUs are awake.
     time: u64,
 }
 
-/// A place for one. Words, so that the registers of a frame that was just stored are not loaded in pairs: that waits for
-/// the stores.
+/// An entry of the log. Words, so that recently stored registers are not loaded in pairs, which would defeat store
+/// forwarding.
 struct Place([AtomicU64; 10]);
 
 impl Place {
@@ -49,7 +49,7 @@ impl Place {
 /// The last calls of a virtual CPU.
 struct Last {
     made: [Place; KEPT],
-    /// Calls so far.
+    /// Number of calls so far.
     count: Cell<usize>,
 }
 
@@ -66,17 +66,17 @@ impl Last {
     }
 }
 
-/// Those of each, which notes its own.
+/// One log for each virtual CPU, which writes it.
 static LAST: Global<[Padded<Last>; MAX_CPUS]> = Global::new([const { Padded::new(Last::new()) }; MAX_CPUS]);
 
-/// Remembers a call. Those that are over before a frame is stored are not remembered.
+/// Logs a call. Calls that run before a frame is stored are not logged.
 #[inline(always)]
 pub fn note(frame: &TrapFrame, number: u64, result: isize) {
     let last = &LAST[percpu::cpu_index() % MAX_CPUS];
     let count = last.count.get();
     last.count.set(count.wrapping_add(1));
     let thread = task::with_current(|t| t.tid());
-    // While one virtual CPU is awake, order tells as much as the time.
+    // While one virtual CPU is awake, the order is sufficient.
     let time = if smp::several() { clock::tsc() } else { 0 };
     if let Some(place) = last.made.get(count % KEPT) {
         place.set(Made { thread, number, args: frame.arguments(), result, time });
@@ -90,7 +90,7 @@ pub fn report(out: &mut dyn Write, frame: Option<&TrapFrame>) {
         write!(out, "\n  [{thread}] {}({a:#x}, {b:#x}, {c:#x}, {d:#x}, {e:#x}, {f:#x})", name(number))
     };
     let thread = task::try_with_current(|t| Some(t.tid()));
-    // A report without room is cut; there is no way to report that.
+    // A report without room is truncated; that can't be reported.
     if let (Some(thread), Some(frame)) = (thread, frame) {
         let _ = write!(out, "\nthread {thread}, maybe in this call:");
         let _ = call(out, thread, frame.number(), frame.arguments());

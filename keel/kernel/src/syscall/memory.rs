@@ -1,19 +1,19 @@
-//! Which calls are let through when memory for keel's own objects is scarce.
+//! Admission of system calls when memory for keel's own objects is scarce.
 //!
-//! A call that makes something is refused before it begins, as long as less than what is reserved for keel is left
-//! (`keel/hal/src/frame_kvm.rs`). So it finds that much when it runs, and what it takes in small pieces needs no handling
-//! of failure; what is large, or as large or as many as the program says, is taken fallibly all the same. Calls that end
-//! something, or that only use what exists, go on, and the program's pages have half of the reserve. Should all that use up
-//! three quarters of it, the largest process ends.
+//! A call that creates objects fails with ENOMEM before it begins while less memory is left than is reserved for keel
+//! (`keel/hal/src/frame_kvm.rs`). So an admitted call finds that much memory, and its small allocations need no error
+//! handling; large allocations, and those whose size or number the program chooses, are fallible anyway. Calls that
+//! free objects or only use existing ones are admitted, and the program's pages may use half of the reserve. When three
+//! quarters of the reserve are used, the largest process is killed.
 //!
-//! It costs other times nothing: scarce memory is one of the reasons of `hal::watch`.
+//! There is no cost otherwise: scarce memory is one of the reasons of `hal::watch`.
 
 use super::MAX_CALLS;
 use crate::task::oom;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Calls that are let through: they free, wait, or use what exists.
+/// Admitted calls: they free, wait, or use existing objects.
 const USING: &[u32] = &[
     g::__NR_read,
     g::__NR_write,
@@ -159,7 +159,7 @@ const USING: &[u32] = &[
     g::__NR_lremovexattr,
 ];
 
-/// Calls that end a thread or are part of its end: nothing keeps them back.
+/// Calls that end a thread or are part of its end: always admitted.
 const ENDING: [u32; 3] = [g::__NR_exit, g::__NR_exit_group, g::__NR_rt_sigreturn];
 
 /// [`USING`] by number.
@@ -173,7 +173,7 @@ static GOES_ON: [bool; MAX_CALLS] = {
     table
 };
 
-/// Lets a call pass, or not: ENOMEM while memory is scarce, if the call could take more of it.
+/// Admits a call; ENOMEM if memory is scarce and the call could allocate.
 #[inline]
 pub fn admit(number: u64) -> Result<()> {
     if hal::watch::is_scarce() { admit_scarce(number) } else { Ok(()) }

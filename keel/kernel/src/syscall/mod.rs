@@ -1,8 +1,7 @@
-//! System calls: one table as data, and the dispatch that is made of it.
+//! System calls: a table, and the dispatch that is generated from it.
 //!
-//! `table.rs` has a row per call of x86-64 Linux. From the rows come [`DISPATCH`] (number to
-//! function), [`CALLS`] (names, arguments and support for tracing), and, on the host, the coverage
-//! page of the documentation.
+//! `table.rs` has a row per call of x86-64 Linux. The rows generate [`DISPATCH`] (number to function), [`CALLS`]
+//! (names, arguments and support, for tracing), and, on the host, the coverage page of the documentation.
 
 pub mod exception;
 pub mod file;
@@ -33,24 +32,24 @@ use hal::trap::{Entry, Exit, TrapFrame};
 use uapi::raw::general;
 use uapi::{Errno, Result};
 
-/// Entries of the dispatch table; larger numbers are unknown.
+/// Size of the dispatch table; larger numbers are unknown.
 pub const MAX_CALLS: usize = 512;
 
-/// A handler as it lies in the dispatch table: takes its arguments from the frame, gives the result or the negated error.
+/// A handler in the dispatch table: takes its arguments from the frame; returns the result or the negated errno.
 pub type Handler = fn(&mut TrapFrame) -> isize;
 
-/// How well a call is supported.
+/// Level of support of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// As in Linux.
     Full,
-    /// Some of it, see the note.
+    /// Partly, see the note.
     Partial,
-    /// Always an error.
+    /// Always fails.
     None,
 }
 
-/// What an argument is, for tracing.
+/// Type of an argument, for tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// File descriptor or `AT_FDCWD`.
@@ -75,9 +74,9 @@ pub enum ArgKind {
     Ptr,
     /// Address of a string.
     Path,
-    /// Address of bytes to be read; their number is the next argument.
+    /// Address of an input buffer; its size is the next argument.
     InBuf,
-    /// Address of room to be filled; its size is the next argument.
+    /// Address of an output buffer; its size is the next argument.
     OutBuf,
     /// Address of an array of strings.
     Argv,
@@ -89,7 +88,7 @@ pub enum ArgKind {
     Pid,
 }
 
-/// What is known about a call.
+/// Description of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Its number.
@@ -100,13 +99,13 @@ pub struct Call {
     pub level: Level,
     /// Names and kinds of the arguments.
     pub args: &'static [(&'static str, ArgKind)],
-    /// What is missing, or why.
+    /// The missing part, or the reason.
     pub note: &'static str,
 }
 
 /// A type that an argument register converts to, as C does: by truncation.
 pub trait FromArg {
-    /// From the register.
+    /// Converts the register.
     fn from_arg(register: u64) -> Self;
 }
 
@@ -122,7 +121,7 @@ from_arg!(i32, u32, i64, u64, usize, isize);
 
 /// A type that a handler may return on success.
 pub trait IntoReturn {
-    /// The result as programs get it.
+    /// Converts the result for the program.
     fn into_return(self) -> isize;
 }
 
@@ -153,7 +152,7 @@ impl<T: IntoReturn> IntoReturn for Result<T> {
     }
 }
 
-/// Calls a handler with the leading registers that its row names.
+/// Calls a handler with the number of registers in its row.
 macro_rules! invoke {
     ($f:ident [$($h:tt)*] ()) => {{
         let _ = $f;
@@ -237,10 +236,10 @@ fn unsupported(frame: &mut TrapFrame) -> isize {
     -(Errno::ENOSYS.code() as isize)
 }
 
-/// Calls that no handler serves, by number, since the pod started.
+/// Counts of calls without a handler, by number, since the start of the pod.
 static UNSERVED: Global<[Cell<u32>; MAX_CALLS]> = Global::new([const { Cell::new(0) }; MAX_CALLS]);
 
-/// How often programs made each call that is not supported.
+/// Counts of each unsupported call.
 pub fn unserved() -> impl Iterator<Item = (usize, u32)> {
     UNSERVED.iter().map(Cell::get).enumerate().filter(|(_, count)| *count > 0)
 }
@@ -268,7 +267,8 @@ pub fn syscall(frame: &mut TrapFrame) -> Exit {
     Exit::Full
 }
 
-/// A call that trapped, is traced or measured. Apart, so that the short way needs few registers and no stack.
+/// A call that trapped, is traced or measured. A separate function, so that the fast path needs few registers and no
+/// stack.
 #[cold]
 #[inline(never)]
 fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
@@ -285,7 +285,7 @@ fn slowly(frame: &mut TrapFrame, number: u64) -> Exit {
     Exit::Full
 }
 
-/// [`dispatch`], printed if calls are traced.
+/// [`dispatch`], with a trace line if calls are traced.
 fn observed(frame: &mut TrapFrame, number: u64) -> isize {
     match () {
         () if trace::is_on() => trace::run(frame, |frame| permitted(frame, number)),
@@ -294,10 +294,10 @@ fn observed(frame: &mut TrapFrame, number: u64) -> isize {
     }
 }
 
-/// [`judged`], with stops for the thread's tracer around it.
+/// [`judged`], with ptrace stops before and after it.
 fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
     if user_dispatch::catches(frame, number) {
-        // The registers are as they were before the call.
+        // The registers keep their values from before the call.
         return number as isize;
     }
     let number = ptrace::entering(frame, number);
@@ -306,7 +306,7 @@ fn permitted(frame: &mut TrapFrame, number: u64) -> isize {
     frame.result() as isize
 }
 
-/// [`dispatch`], if the thread's filters let the call pass: its number.
+/// [`dispatch`], if the thread's filters permit the call; returns its number.
 fn judged(frame: &mut TrapFrame, number: u64) -> u64 {
     match seccomp::judge(frame, number) {
         Verdict::Pass(number) => {
@@ -317,7 +317,7 @@ fn judged(frame: &mut TrapFrame, number: u64) -> u64 {
             return number;
         }
         Verdict::Result(result) => {
-            // A filter can't have a call repeated: it would answer the same for ever.
+            // A filter must not restart a call: it would decide the same for ever.
             let repeats = is_restart(result as isize);
             frame.set_result(if repeats { -i64::from(Errno::EINTR.code()) as u64 } else { result });
         }
@@ -326,18 +326,17 @@ fn judged(frame: &mut TrapFrame, number: u64) -> u64 {
     number
 }
 
-/// hal's hook: a call or fault was over when something happened.
+/// hal's hook: pending work at the end of a call or fault.
 pub fn resume(frame: &mut TrapFrame) {
     finish(frame, None);
 }
 
-/// The long way back to a program: events, signals, repeated calls. `call` as in
-/// [`deliver::leave`].
+/// The slow return path to a program: events, signals, restarted calls. `call` as in [`deliver::leave`].
 #[cold]
 #[inline(never)]
 pub fn finish(frame: &mut TrapFrame, call: Option<u64>) {
     crate::mm::answer_losses();
-    // The registers that rt_sigreturn and execve leave are no result of theirs.
+    // The registers that rt_sigreturn and execve leave are no results.
     let mut call = call.filter(|n| *n != u64::from(general::__NR_rt_sigreturn));
     while let Next::Call(number) = deliver::leave(frame, call) {
         observed(frame, number);

@@ -1,10 +1,10 @@
-//! Calls that are over before a frame of all registers would be stored.
+//! Calls that run before a frame of all registers is stored.
 //!
-//! The gate calls [`quick`] first. It serves what needs a few loads: ids, and the null device. What it does not
-//! serve, errors included, is left to the call's handler, which then runs as if nothing had happened:
-//! so everything here can be done twice. There is no big lock here: nothing is looked at but what only the thread itself
-//! changes, single words, and [published](hal::sync::grace) values. The code must be inlined as a whole, without panics, vector
-//! registers or calls; the build looks at it, and links a gate that does without it otherwise.
+//! The gate calls [`quick`] first. It serves calls that need a few loads: ids, and the null device. Other calls, and
+//! errors, are left to the call's handler, which then runs as if nothing had happened: so the code here must have no
+//! side effects before it succeeds. The big lock is not held: the code reads only state that only the thread itself
+//! changes, single words, and [published](hal::sync::grace) values. The code must be inlined completely, without
+//! panics, vector registers or calls; the build checks that, and otherwise links a gate without it.
 
 use crate::file::unlocked::{GIVES_NOTHING, TAKES_ALL};
 use crate::mm::user::{MAX_RW_COUNT, access_ok};
@@ -13,7 +13,7 @@ use crate::task::{Task, try_borrow_current};
 use hal::hooks::{QUICK_CALLS, Quick};
 use uapi::raw::general as g;
 
-/// The calls that [`quick`] knows, by number.
+/// The calls of [`quick`], by number.
 pub const CALLS: [u8; QUICK_CALLS] = {
     let mut calls = [0; QUICK_CALLS];
     let known = [g::__NR_getpid, g::__NR_gettid, g::__NR_getppid, g::__NR_read, g::__NR_write];
@@ -54,7 +54,7 @@ fn serve(number: u64, arguments: [u64; 3]) -> Option<u64> {
     Some(i64::from(id) as u64)
 }
 
-/// Whether that is the null device, open for this: it gives nothing and takes everything, unseen.
+/// Whether the descriptor is the null device, opened for this access: reads return 0 bytes, writes discard all.
 #[inline(always)]
 fn null_device(task: &Task, label: u32, [fd, address, count]: [u64; 3]) -> bool {
     access_ok(address as usize, count as usize).is_ok()

@@ -6,7 +6,7 @@ use crate::task::with_current;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
-/// Bytes that are made at once.
+/// Bytes generated at once.
 const CHUNK: usize = 1024;
 
 /// getrandom(2). EFAULT, EINVAL.

@@ -1,7 +1,7 @@
-//! How much of a thread's processor time is keel's.
+//! Measures the system time of threads.
 //!
-//! Reading a clock twice in each call would cost more than many calls. So calls that trap are measured, which take
-//! long anyway, and of those from patched sites a sample: one of [`EVERY`], which stands for all of them.
+//! Two clock readings per call would cost more than many calls. So trapped calls, which are slow anyway, are measured,
+//! and a sample of calls from patched sites: one of [`EVERY`], which counts for all of them.
 
 use crate::task::with_current;
 use abi::layout::MAX_CPUS;
@@ -10,23 +10,23 @@ use hal::cell::{Global, Padded};
 use hal::percpu;
 use hal::trap::{Entry, TrapFrame};
 
-/// One of so many calls is measured: no power of two, since programs repeat themselves.
+/// One of this many calls is measured; not a power of two, because programs repeat patterns.
 const EVERY: u32 = 61;
 
-/// A call that takes longer stands for itself only: others are no measure for it, and the host may have let the
-/// virtual CPU wait meanwhile.
+/// A call that takes longer counts only for itself: it is not typical, and the host may have preempted the virtual CPU
+/// meanwhile.
 const LONG_NS: u64 = 1_000_000;
 
-/// Calls until the next one that is measured, on each virtual CPU.
+/// Calls until the next measured one, on each virtual CPU.
 static LEFT: Global<[Padded<Cell<u32>>; MAX_CPUS]> = Global::new([const { Padded::new(Cell::new(EVERY)) }; MAX_CPUS]);
 
-/// Those of this virtual CPU.
+/// The counter of this virtual CPU.
 #[inline(always)]
 fn left_here() -> &'static Cell<u32> {
     &LEFT[percpu::cpu_index() % MAX_CPUS]
 }
 
-/// Whether this call shall be measured.
+/// Whether this call must be measured.
 #[inline(always)]
 pub fn is_due() -> bool {
     let here = left_here();
@@ -35,13 +35,13 @@ pub fn is_due() -> bool {
     left == 0
 }
 
-/// Whether the next call shall be measured: that takes the big lock.
+/// Whether the next call must be measured, which takes the big lock.
 #[inline(always)]
 pub fn is_next() -> bool {
     left_here().get() <= 1
 }
 
-/// A call was served that needed no [`is_due`].
+/// Counts a call that was served without [`is_due`].
 #[inline(always)]
 pub fn pass() {
     let here = left_here();
@@ -50,14 +50,14 @@ pub fn pass() {
 
 /// Measures a call.
 pub struct Meter {
-    /// Processor time that the thread had used, ns.
+    /// Processor time of the thread before the call, ns.
     before_ns: u64,
-    /// Calls that this one stands for; 0: it is not measured.
+    /// Number of calls that this one counts for; 0: not measured.
     weight: u64,
 }
 
 impl Meter {
-    /// Before the call.
+    /// Starts before the call.
     pub fn start(frame: &TrapFrame) -> Self {
         let here = left_here();
         let due = here.get() == 0;
@@ -72,7 +72,7 @@ impl Meter {
         Self { before_ns: if weight == 0 { 0 } else { used_ns() }, weight }
     }
 
-    /// After it, in the same thread.
+    /// Stops after the call, in the same thread.
     pub fn stop(self) {
         if self.weight == 0 {
             return;
@@ -83,7 +83,7 @@ impl Meter {
             if self.weight == 1 || ns > LONG_NS {
                 return me.sched.was_system(ns);
             }
-            // All calls since the last sample can't have taken longer than that is ago.
+            // All calls since the last sample took at most the time since then.
             let since = used.saturating_sub(me.sampled_ns.replace(used));
             me.sched.was_system(ns.saturating_mul(self.weight).min(since));
         });

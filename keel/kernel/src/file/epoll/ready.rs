@@ -1,8 +1,9 @@
-//! What is ready of an epoll instance, as any virtual CPU may use it.
+//! The ready list of an epoll instance, accessible from any virtual CPU.
 //!
-//! A [`Watch`] is the part of an item that calls without the big lock use: a write to the file of one puts it on the list
-//! ([`Tell`]), and a wait for events takes it from there ([`Ready::take`]). Each watch belongs to an [`Item`], which takes it off the
-//! list and out of the file's queues before it goes, under the big lock: so nothing is destroyed without it.
+//! A [`Watch`] is the part of an item for calls without the big lock: a write to its file puts it on the list
+//! ([`Tell`]), and a wait for events takes it from there ([`Ready::take`]). Each watch belongs to an [`Item`], which
+//! removes it from the list and from the file's queues before it is dropped, under the big lock: so no watch is
+//! destroyed without the lock.
 
 use super::{Item, PRIVATE};
 use crate::file::unlocked::Core;
@@ -16,17 +17,17 @@ use hal::sync::{Rank, SpinLock};
 use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 
-/// Watches that are looked at in one wait without the big lock.
+/// Maximum number of watches checked by a wait without the big lock.
 const MOST_SEEN: usize = 64;
-/// On longer lists an item that comes back may need memory.
+/// On longer lists, requeueing an item may allocate.
 const MOST_READY: usize = 256;
 
 /// Watches that may be ready, in the order in which they became so.
 pub struct Ready {
     list: SpinLock<Pieces<Arc<Watch>>>,
-    /// Who waits for events. Under the big lock, but for what calls without it may ask.
+    /// Waiters for events. Under the big lock, except for fields that are accessible without it.
     queue: Global<Rc<WaitQueue>>,
-    /// Some watched file has to be asked first.
+    /// A watched file needs a prepare call first.
     pub(super) prepares: AtomicBool,
 }
 
@@ -36,14 +37,14 @@ pub struct Watch {
     ready: Arc<Ready>,
     /// For the big lock.
     pub(super) item: Global<Weak<Item>>,
-    /// The file, if its readiness can be known without the big lock.
+    /// The file, if its readiness is available without the big lock.
     core: Option<Arc<Core>>,
-    /// Events wanted, with private bits; a one-shot item that fired keeps only those.
+    /// Requested events, with private bits; a one-shot item that fired keeps only those.
     events: AtomicU32,
     data: AtomicU64,
     /// On the list: changed under its lock.
     queued: AtomicBool,
-    /// It shall be on the list, for which there was no room.
+    /// It must be queued, but there was no room on the list.
     missed: AtomicBool,
 }
 
@@ -56,7 +57,7 @@ impl Ready {
         })
     }
 
-    /// Who waits for events.
+    /// Waiters for events.
     pub fn queue(&self) -> &Rc<WaitQueue> {
         &self.queue
     }
@@ -73,7 +74,7 @@ impl Ready {
         Some(watch)
     }
 
-    /// The one that `index` come before.
+    /// The watch at `index`.
     pub(super) fn get(&self, index: usize) -> Option<Arc<Watch>> {
         self.list.lock().get(index).cloned()
     }
@@ -151,17 +152,17 @@ impl Watch {
         &self.ready
     }
 
-    /// Whether calls without the big lock may tell it of what they do.
+    /// Whether calls without the big lock may notify it.
     pub(super) fn is_told(&self) -> bool {
         self.core.is_some() && self.events() & g::EPOLLEXCLUSIVE == 0
     }
 
-    /// Events wanted, with private bits.
+    /// Requested events, with private bits.
     pub fn events(&self) -> u32 {
         self.events.load(Relaxed)
     }
 
-    /// What the program gets with them.
+    /// The program's data.
     pub fn data(&self) -> u64 {
         self.data.load(Relaxed)
     }
@@ -179,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// Its events are being reported; whether it stays on the list.
+    /// Its events are being reported; returns whether it stays on the list.
     fn reported(&self) -> bool {
         let wanted = self.events();
         if wanted & g::EPOLLONESHOT != 0 {
@@ -188,7 +189,7 @@ impl Watch {
         wanted & (g::EPOLLONESHOT | g::EPOLLET) == 0
     }
 
-    /// The same for one that was taken off the list; `None`: a one-shot item fired already.
+    /// The same for a watch that was removed from the list; `None`: a one-shot item fired already.
     pub(super) fn fire(&self) -> Option<u32> {
         let _list = self.ready.list.lock();
         let wanted = self.events();
@@ -199,7 +200,7 @@ impl Watch {
         Some(wanted)
     }
 
-    /// A one-shot item whose event was not stored: it has not fired.
+    /// The event of a one-shot item was not stored: re-arms it.
     pub(super) fn restore(&self, wanted: u32) {
         let _list = self.ready.list.lock();
         if wanted & g::EPOLLONESHOT != 0 && self.events() == wanted & PRIVATE {
@@ -207,7 +208,7 @@ impl Watch {
         }
     }
 
-    /// Puts it on the list; under the big lock, because that may take memory.
+    /// Queues it; under the big lock, because that may allocate.
     pub(super) fn enqueue(&self) {
         self.put(true);
     }

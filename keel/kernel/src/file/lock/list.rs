@@ -14,7 +14,7 @@ use vfs::memory::Text;
 
 /// Files that have or had locks, the latest last.
 static FILES: Global<RefCell<Pieces<Weak<FileLocks>>>> = Global::new(RefCell::new(Pieces::new()));
-/// Forget files that are gone when there are this many.
+/// Number of entries at which entries of closed files are removed.
 static SWEEP_AT: Global<Cell<usize>> = Global::new(Cell::new(64));
 
 /// Lists a file that gets its first lock.

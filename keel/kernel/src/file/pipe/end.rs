@@ -1,4 +1,4 @@
-//! Open ends of pipes: what programs hold.
+//! Open ends of pipes.
 
 use super::super::caller::broken_pipe;
 use super::super::unlocked::Kind;
@@ -20,8 +20,8 @@ use vfs::{Attr, Dst, FileType, Inode, Src};
 pub struct PipeEnd {
     pipe: Arc<Pipe>,
     identity: Identity,
-    /// `write_opens` when a FIFO was opened for reading while it had no writer: no hang-up until
-    /// one came and went.
+    /// `write_opens` when a FIFO was opened for reading without a writer: no hang-up until a writer has opened and
+    /// closed it.
     seen_write_opens: Cell<u32>,
 }
 
@@ -181,7 +181,7 @@ impl FileOps for PipeEnd {
     }
 
     fn reopen(&self, _file: &File, flags: u32) -> Result<Rc<File>> {
-        // Those of FIFOs have a path.
+        // FIFOs have a path.
         let Identity::Anonymous(inode) = &self.identity else { return Err(Errno::ENXIO) };
         self.pipe.add(flags);
         let identity = Identity::Anonymous(inode.clone());
@@ -194,7 +194,7 @@ impl FileOps for PipeEnd {
     }
 }
 
-/// Has what the end of a pipe does served without the big lock where possible.
+/// Enables calls without the big lock for the end of a pipe.
 fn with_unlocked_way(file: Rc<File>, pipe: &Arc<Pipe>) -> Rc<File> {
     file.give_unlocked_way(Kind::Pipe(pipe.clone()));
     file
@@ -238,7 +238,7 @@ pub fn open_fifo(inode: Rc<dyn Inode>, flags: u32, path: Option<vfs::PathRef>) -
     }
     let ops = PipeEnd { pipe: pipe.clone(), identity: Identity::Fifo(inode), seen_write_opens };
     let file = with_unlocked_way(File::new(Rc::new(ops), flags, path), &pipe);
-    // A partner that came and went meanwhile counts, hence opens and not openers are compared.
+    // A partner that opened and closed meanwhile counts, so compare the number of opens.
     let wait = |queue: &Rc<WaitQueue>, arrived: &dyn Fn() -> bool| wait_on(queue, || arrived().then_some(()));
     match access {
         g::O_RDONLY if pipe.writers() == 0 && !nonblocking => {

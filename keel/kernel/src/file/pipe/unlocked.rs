@@ -1,8 +1,8 @@
 //! Bytes through a pipe without the big lock.
 //!
-//! The pipe's own lock is held while the bytes are copied: they are few, a missing page ends the copy at once, and who
-//! holds that lock never waits for a call without the big lock. Nothing has changed then, and the call is left to its handler; so
-//! it is where the call would wait, fail, or take memory.
+//! The pipe's lock is held while the bytes are copied: the copy is short, ends at a missing page, and the lock's holder
+//! never waits for a call without the big lock. If the copy fails, or the call would wait, fail or allocate, there are
+//! no side effects and the call is left to its handler.
 
 use super::{PAGE, Piece, Pipe, State};
 use crate::file::unlocked::Moved;
@@ -10,7 +10,7 @@ use crate::sched::wait::WaitQueue;
 use hal::user as raw;
 use uapi::raw::general as g;
 
-/// Most bytes that are moved under the lock.
+/// Maximum number of bytes moved under the lock.
 const MOST: usize = 4 * PAGE;
 
 impl Pipe {
@@ -70,7 +70,7 @@ impl Pipe {
         Some(Moved { bytes, wakes: true })
     }
 
-    /// Those who wait for what a write, or a read, makes possible.
+    /// Waiters for a write, or for a read.
     pub fn waiters(&self, write: bool) -> &WaitQueue {
         if write { &self.big.readable } else { &self.big.writable }
     }

@@ -1,4 +1,4 @@
-//! Filters of what a socket receives, `SO_ATTACH_FILTER`: classic BPF over datagrams.
+//! Filters of received datagrams, `SO_ATTACH_FILTER`: classic BPF.
 
 use super::Socket;
 use super::options::Options;
@@ -16,7 +16,7 @@ pub type Filter = Program<Packet<'static>>;
 /// Bytes of `struct sock_fprog`.
 const PROGRAM: usize = 16;
 
-/// Whether packets of a socket are shown to its filter: those of UDP and local ones. The others have no packets here.
+/// Whether a socket's filter is applied: to UDP and local sockets. The others have no packets here.
 fn has_packets(socket: &Socket) -> bool {
     socket.family == net::AF_UNIX || socket.kind == net::SOCK_DGRAM && socket.family != net::AF_NETLINK
 }
@@ -70,7 +70,7 @@ pub fn lock(options: &Options, on: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the filter of a receiver leaves of a packet: bytes of its body, `None` if it is dropped.
+/// Applies the receiver's filter to a packet: returns the number of bytes to keep, `None` if it is dropped.
 pub fn keeps(options: &Options, header: &[u8], body: &[u8]) -> Option<usize> {
     let filter = options.filter.borrow().clone();
     let Some(filter) = filter else { return Some(body.len()) };

@@ -1,4 +1,4 @@
-//! Messages: `struct msghdr` and the control data that goes with the bytes.
+//! Messages: `struct msghdr` and control data.
 
 use crate::file::File;
 use crate::file::caller::caller;
@@ -10,9 +10,9 @@ use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Most descriptors of one message: `SCM_MAX_FD`, unix(7).
+/// Maximum number of descriptors of a message: `SCM_MAX_FD`, unix(7).
 const MAX_RIGHTS: usize = 253;
-/// Most bytes of control data of one message (`net.core.optmem_max`).
+/// Maximum bytes of control data of a message (`net.core.optmem_max`).
 const MAX_CONTROL: usize = 131_072;
 /// Bytes of `struct cmsghdr`.
 const HEADER: usize = 16;
@@ -34,7 +34,7 @@ pub struct Control {
     pub rights: Vec<Rc<File>>,
     /// `SCM_CREDENTIALS`, checked.
     pub credentials: Option<Credentials>,
-    /// What is not for SOL_SOCKET.
+    /// Control messages of other levels than SOL_SOCKET.
     pub other: Vec<Part>,
 }
 
@@ -43,7 +43,7 @@ pub struct Control {
 pub struct Part {
     /// `SOL_*`.
     pub level: u32,
-    /// Its kind in that level.
+    /// Its type in that level.
     pub kind: u32,
     /// The bytes.
     pub data: SmallVec<[u8; 32]>,
@@ -58,11 +58,11 @@ pub struct Received {
     pub from: Option<super::Address>,
     /// `MSG_TRUNC`, `MSG_EOR` …
     pub flags: u32,
-    /// Descriptors that came along.
+    /// Received descriptors.
     pub rights: Vec<Rc<File>>,
-    /// The sender, if the socket asks for it (`SO_PASSCRED`).
+    /// The sender's credentials, with `SO_PASSCRED`.
     pub credentials: Option<Credentials>,
-    /// The sender's process, if the socket asks for a descriptor of it (`SO_PASSPIDFD`); 0: not known.
+    /// The sender's process, with `SO_PASSPIDFD`; 0: unknown.
     pub pidfd: Option<u32>,
     /// Further control data.
     pub parts: Vec<Part>,
@@ -88,7 +88,7 @@ pub fn sender_credentials() -> Credentials {
 pub struct MsgHdr {
     /// Address of the socket address.
     pub name: usize,
-    /// Its bytes.
+    /// Its size.
     pub name_len: i32,
     /// Address of the `struct iovec`s.
     pub iov: usize,
@@ -96,12 +96,12 @@ pub struct MsgHdr {
     pub iov_len: usize,
     /// Address of the control data.
     pub control: usize,
-    /// Its bytes.
+    /// Its size.
     pub control_len: usize,
     address: usize,
 }
 
-/// How far control data has been stored.
+/// Progress of storing control data.
 struct Stored {
     used: usize,
     room: usize,
@@ -131,7 +131,7 @@ impl MsgHdr {
         Ok(header)
     }
 
-    /// Writes what a receive changes.
+    /// Writes the fields that a receive changes.
     pub fn write_back(&self, name_len: Option<usize>, control_len: usize, flags: u32) -> Result<()> {
         if let Some(len) = name_len {
             user::write(self.address + 8, &(len as u32))?;
@@ -239,7 +239,7 @@ impl MsgHdr {
         }
     }
 
-    /// Gives a descriptor of the sender's process, or the error that stands in its place.
+    /// Stores a descriptor of the sender's process, or an errno in its place.
     fn put_pidfd(&self, out: &mut Stored, pid: u32) {
         if out.room - out.used < HEADER + FD {
             out.truncated = net::MSG_CTRUNC;

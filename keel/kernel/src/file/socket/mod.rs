@@ -1,4 +1,4 @@
-//! Sockets: the system calls, and what a family gives for them.
+//! Sockets: the system calls, and the interface of a protocol family.
 //!
 //! [`Socket`] is the open file; behind it is a [`Protocol`], the family's part. Families keep
 //! addresses as the bytes of their `struct sockaddr`.
@@ -40,7 +40,7 @@ pub trait Protocol: Any {
     fn as_any(&self) -> &dyn Any;
     /// Options that every family has.
     fn options(&self) -> &Options;
-    /// The open file was made; its inode number.
+    /// Called after the open file was created, with its inode number.
     fn opened(&self, _file: &Rc<File>, _ino: u64) {}
     /// bind(2).
     fn bind(&self, address: &[u8]) -> Result<()>;
@@ -58,13 +58,13 @@ pub trait Protocol: Any {
     fn local(&self) -> Result<Address>;
     /// getpeername(2).
     fn peer(&self) -> Result<Address>;
-    /// The peer's address as accept(2) gives it: also of a connection that has ended meanwhile.
+    /// The peer's address for accept(2), even if the connection has ended meanwhile.
     fn accepted_from(&self) -> Address {
         self.peer().unwrap_or_default()
     }
     /// sendmsg(2). `flags`: `MSG_*`, with `MSG_DONTWAIT` for sockets that do not block.
     fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize>;
-    /// recvmsg(2). `want_from`: the caller takes the sender's address.
+    /// recvmsg(2). `want_from`: the caller needs the sender's address.
     fn receive(&self, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received>;
     /// shutdown(2): which halves end.
     fn shutdown(&self, read: bool, write: bool) -> Result<()>;
@@ -94,7 +94,7 @@ pub trait Protocol: Any {
     fn peer_credentials(&self) -> Result<[u32; 3]> {
         Ok([0, u32::MAX, u32::MAX])
     }
-    /// `SO_PEERGROUPS`: the credentials whose supplementary groups are reported; `None` without a peer.
+    /// `SO_PEERGROUPS`: the credentials with the peer's supplementary groups; `None` without a peer.
     fn peer_groups(&self) -> Option<Rc<crate::cred::Cred>> {
         None
     }

@@ -12,7 +12,7 @@ use uapi::{Errno, Result};
 
 /// Default buffer size in bytes (`net.core.wmem_default`).
 pub const DEFAULT_BUFFER: u32 = 212_992;
-/// Largest that a program may ask for (`net.core.wmem_max` and `rmem_max`); it gets twice that.
+/// Maximum value of a request (`net.core.wmem_max` and `rmem_max`); the buffer gets twice that.
 const MAX_BUFFER: u32 = 4_194_304;
 /// Smallest that it gets: `SOCK_MIN_SNDBUF` and `SOCK_MIN_RCVBUF`.
 const MIN_SEND_BUFFER: u32 = 4608;
@@ -49,7 +49,7 @@ pub struct Options {
     pub low_water: Cell<i32>,
     /// `SO_BINDTODEVICE`: the loopback device, the only one there is.
     pub on_loopback: Cell<bool>,
-    /// On-off options by number: stored, and given back.
+    /// On-off options by number: stored and returned.
     switches: Cell<u128>,
     /// `SO_ATTACH_FILTER`.
     pub filter: RefCell<Option<Rc<Filter>>>,
@@ -67,7 +67,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those of a new socket with these buffer sizes in bytes.
+    /// For a new socket with these buffer sizes in bytes.
     pub fn with_buffers(send: u32, receive: u32) -> Self {
         Self {
             receive_timeout_ns: Cell::new(0),
@@ -91,12 +91,12 @@ impl Options {
         }
     }
 
-    /// Receivers are told who sent a message.
+    /// Whether receivers get the sender's credentials.
     pub fn wants_sender(&self) -> bool {
         self.pass_credentials.get() || self.pass_pidfd.get()
     }
 
-    /// Takes over what a connection that is accepted has from its listener: what receivers are told.
+    /// Inherits options of the listener for an accepted connection: those on credentials.
     pub fn inherit_passing(&self, listener: &Self) {
         self.pass_credentials.set(listener.pass_credentials.get());
         self.pass_pidfd.set(listener.pass_pidfd.get());
@@ -166,7 +166,7 @@ fn read_timeout(value: &[u8]) -> Result<u64> {
     Ok(seconds.saturating_mul(1_000_000_000).saturating_add(micros as u64 * 1000))
 }
 
-/// The size that a program gets which asks for `value` bytes; `any`: beyond the maximum too.
+/// The buffer size for a request of `value` bytes; `any`: may exceed the maximum.
 fn buffer(value: i32, min: u32, any: bool) -> u32 {
     // As in Linux, a negative number is a large one.
     let max = if any { i32::MAX as u32 / 2 } else { MAX_BUFFER };
@@ -211,7 +211,7 @@ fn is_switch(name: u32) -> bool {
     )
 }
 
-/// EOPNOTSUPP for what only local sockets (and some also netlink's) pass with messages.
+/// EOPNOTSUPP for options that only local sockets (some also netlink sockets) support.
 fn check_passing(socket: &Socket, name: u32) -> Result<()> {
     let allowed = match name {
         net::SO_PASSCRED | net::SO_PASSSEC => matches!(socket.family, net::AF_UNIX | net::AF_NETLINK),

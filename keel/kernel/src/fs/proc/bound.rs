@@ -1,7 +1,7 @@
-//! Files of a process that show what it had when they were opened: its memory, its mounts; proc(5).
+//! Files of a process that are bound to its memory or mounts when they are opened; proc(5).
 //!
-//! The right to look is checked then and not later (ptrace(2), "Ptrace access mode checking"). They keep nothing alive:
-//! memory that the process left by execve(2) or at its end is gone.
+//! Access is checked at open and not later (ptrace(2), "Ptrace access mode checking"). They hold no references: memory
+//! that the process released by execve(2) or exit is not accessible.
 
 use super::subject::Subject;
 use crate::mm::Mm;
@@ -13,7 +13,7 @@ use vfs::synth::SynthFile;
 /// Makes the content of a file from memory.
 pub type FromMemory = fn(&Subject, &Rc<Mm>) -> Result<Vec<u8>>;
 
-/// What becomes of a file whose process has no memory.
+/// Behaviour of a file whose process has no memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Without {
     /// A list: it is empty, but for a process that was waited for (ESRCH).
@@ -24,11 +24,11 @@ pub enum Without {
     Bytes,
 }
 
-/// A file that shows a process's memory.
+/// A file about a process's memory.
 pub struct OfMemory {
     /// Whose.
     pub subject: Subject,
-    /// Its content.
+    /// Generates its content.
     pub make: FromMemory,
     /// If there is no memory.
     pub without: Without,
@@ -70,11 +70,11 @@ impl SynthFile for Open {
     }
 }
 
-/// A file whose content is settled when it is opened.
+/// A file whose content is generated at open.
 pub struct Snapshot {
     /// Whose.
     pub subject: Subject,
-    /// Its content.
+    /// Generates its content.
     pub make: FromMemory,
 }
 
@@ -93,11 +93,11 @@ impl SynthFile for Snapshot {
     }
 }
 
-/// A file that needs the right to look at the process when it is opened, and no longer.
+/// A file whose open requires access to the process; reads don't.
 pub struct Guarded {
     /// Whose.
     pub subject: Subject,
-    /// Its content.
+    /// Generates its content.
     pub make: fn(&Subject) -> Result<Vec<u8>>,
 }
 
@@ -111,11 +111,11 @@ impl SynthFile for Guarded {
     }
 }
 
-/// A table of mounts: of the process when it is opened, and whatever becomes of it.
+/// A table of mounts, bound to the process's at open.
 pub struct OfMounts {
     /// Whose.
     pub subject: Subject,
-    /// Its content.
+    /// Generates its content.
     pub make: fn() -> Result<Vec<u8>>,
     /// poll(2) reports changes.
     pub polled: bool,
@@ -130,7 +130,7 @@ impl SynthFile for OfMounts {
         self.polled
     }
 
-    /// EINVAL for what has ended.
+    /// EINVAL for an ended process.
     fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
         if self.subject.task()?.is_none() && !self.subject.is_keel() { Err(Errno::EINVAL) } else { Ok(None) }
     }

@@ -1,4 +1,4 @@
-//! `syscall`: what a thread is doing in the kernel.
+//! `syscall`: the current system call of a thread.
 
 use super::subject::Subject;
 use alloc::format;

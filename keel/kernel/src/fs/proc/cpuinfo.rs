@@ -14,8 +14,7 @@ const EBX: usize = 1;
 const ECX: usize = 2;
 const EDX: usize = 3;
 
-/// Feature flags: leaf, subleaf, register, and Linux's names from bit 0 up (`_`: no name). In the order
-/// in which Linux shows them.
+/// Feature flags: leaf, subleaf, register, and Linux's names from bit 0 up (`_`: no name), in Linux's order.
 const FLAGS: [(u32, u32, usize, &str); 12] = [
     (
         1,
@@ -78,11 +77,11 @@ const FLAGS: [(u32, u32, usize, &str); 12] = [
     ),
 ];
 
-/// What Linux derives itself: shown after the second group.
+/// Flags that Linux derives: printed after the second group.
 const DERIVED: &str = "constant_tsc rep_good nopl nonstop_tsc cpuid tsc_known_freq";
 const DERIVED_AFTER: usize = 2;
 
-/// What is the same for all CPUs, made once: CPUID may trap.
+/// Data that is the same for all CPUs, cached, because CPUID may trap.
 static COMMON: Global<RefCell<Option<Common>>> = Global::new(RefCell::new(None));
 
 /// The processor.
@@ -100,7 +99,7 @@ pub struct Common {
     pub line_bytes: u32,
     physical_bits: u32,
     virtual_bits: u32,
-    /// Bytes of the last cache but one, what `cache size` means.
+    /// Size of the last cache but one, for `cache size`.
     pub cache_bytes: u64,
 }
 

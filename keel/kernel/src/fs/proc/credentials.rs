@@ -1,4 +1,4 @@
-//! Small files about what a process may do: `uid_map`, `personality`, `timerslack_ns`, `coredump_filter`.
+//! Small files about credentials and settings: `uid_map`, `personality`, `timerslack_ns`, `coredump_filter`.
 
 use super::subject::Subject;
 use super::written_number;
@@ -41,7 +41,7 @@ pub fn set_timer_slack(subject: &Subject, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Who logged in, and the session; of a process that has ended, too.
+/// Login uid and session id, also of an ended process.
 fn login(subject: &Subject) -> Result<(u32, u32)> {
     subject.process()?;
     Ok(subject.task()?.map_or((u32::MAX, u32::MAX), |task| task.login.get()))

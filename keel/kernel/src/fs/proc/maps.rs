@@ -20,12 +20,12 @@ const NAME_COLUMN: usize = 73;
 /// Makes the first line of each mapping.
 pub struct Lines {
     root: PathRef,
-    /// Device and number of the file that was asked last: mappings of a file follow each other.
+    /// Device and inode number of the last file, cached because mappings of a file are adjacent.
     last: Option<(Rc<dyn Inode>, u64, u64)>,
 }
 
 impl Lines {
-    /// Names are shown as the current thread sees them.
+    /// Paths are relative to the current thread's root.
     pub fn new() -> Self {
         Self { root: task::with_current(|t| t.fs()).root(), last: None }
     }
@@ -45,7 +45,7 @@ impl Lines {
     /// Appends the line of a mapping, as in `maps`. ENOMEM.
     pub fn push(&mut self, out: &mut Text, area: &AreaInfo) -> Result<()> {
         let (dev, ino) = match (&area.name, &area.inode) {
-            // Linux keeps them in a file system of its own, the first without a device.
+            // Linux keeps them in an internal file system, the first without a device.
             (AreaName::Segment(_, id), _) => (1, *id),
             (_, Some(inode)) => self.identity(inode),
             _ => (0, 0),

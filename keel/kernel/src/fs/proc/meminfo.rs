@@ -8,7 +8,7 @@ use alloc::string::String;
 
 /// Memory of the pod in bytes.
 struct Figures {
-    /// What it may have.
+    /// Maximum memory.
     total: u64,
     free: u64,
     /// Cached content of files.
@@ -107,7 +107,7 @@ pub fn row(name: &str, bytes: u64) -> String {
     format!("{:<16}{:>8} kB\n", format!("{name}:"), bytes / 1024)
 }
 
-/// `vmstat`: the counters that programs look at.
+/// `vmstat`: commonly used counters.
 pub fn vm_statistics() -> String {
     let f = Figures::now();
     let faults = process::all().map(|p| p.usage().minor_faults).sum();

@@ -1,4 +1,4 @@
-//! What lies in a process's memory: `cmdline`, `environ`, `auxv`, `mem`, and its name, `comm`.
+//! Contents of a process's memory: `cmdline`, `environ`, `auxv`, `mem`, and its name, `comm`.
 
 use super::subject::Subject;
 use crate::mm::Mm;
@@ -11,7 +11,7 @@ use uapi::{Errno, Result};
 use vfs::Dst;
 use vfs::synth::SynthFile;
 
-/// Most bytes of arguments or environment that are shown: what execve(2) takes at most.
+/// Maximum bytes of arguments or environment that are read: the limit of execve(2).
 const MOST: usize = 8 << 20;
 
 /// Bytes of `[start, end)`, up to the first that is not there. ENOMEM.
@@ -37,7 +37,7 @@ pub fn command_line(subject: &Subject) -> Result<Vec<u8>> {
     let overwritten =
         line.last().is_some_and(|&b| b != 0) && line.len() == layout.arg_end.saturating_sub(layout.arg_start);
     if overwritten {
-        // A program that wrote a title over its arguments may have gone on into the environment.
+        // A program that overwrote its arguments with a title may have continued into the environment.
         if layout.env_start == layout.arg_end {
             vfs::memory::append(&mut line, &read_range(&mm, layout.env_start, layout.env_end)?)?;
         }
@@ -113,7 +113,7 @@ impl SynthFile for Memory {
     }
 }
 
-/// The memory that a file opened now goes on showing. Keel shows none of its own. EACCES, ESRCH.
+/// The memory for a file that is opened now. Keel's own is not accessible. EACCES, ESRCH.
 pub fn of_open_file(subject: &Subject, read: bool) -> Result<Weak<Mm>> {
     match subject.memory_to_open(read)? {
         Some(mm) => Ok(Rc::downgrade(&mm)),
@@ -167,7 +167,7 @@ impl OpenMemory {
     }
 }
 
-/// An offset as an address. EIO beyond what programs have.
+/// Converts an offset to an address. EIO beyond the user address range.
 fn address(offset: u64) -> Result<usize> {
     usize::try_from(offset).ok().filter(|&at| at < USER_TOP).ok_or(Errno::EIO)
 }

@@ -1,5 +1,4 @@
-//! Memory as Linux's allocators report it: `buddyinfo`, `zoneinfo`, `slabinfo`, `iomem`. One zone
-//! holds everything.
+//! Statistics of Linux's allocators: `buddyinfo`, `zoneinfo`, `slabinfo`, `iomem`. There is one zone.
 
 use abi::layout::PAGE_SIZE;
 use alloc::format;

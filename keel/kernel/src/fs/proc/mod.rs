@@ -1,8 +1,7 @@
 //! `/proc`: processes and the system as files, proc(5).
 //!
-//! The formats are Linux's to the column; where keel has no data, the value is what an idle
-//! Linux would show. [`pid`] makes the directories of processes, the other modules their content
-//! and that of the files about the whole system.
+//! The formats are exactly Linux's; where keel has no data, the values are those of an idle Linux. [`pid`] creates the
+//! directories of processes, the other modules their files and the system-wide files.
 
 mod bound;
 mod calls;
@@ -55,7 +54,7 @@ pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
     tree.attach(b"/proc", root, "proc", "proc", false)
 }
 
-/// A file about the system, by what makes its content.
+/// A system-wide file with generated content.
 struct Generated<F>(F);
 
 impl<F: Fn() -> Result<Vec<u8>>> SynthFile for Generated<F> {
@@ -63,13 +62,13 @@ impl<F: Fn() -> Result<Vec<u8>>> SynthFile for Generated<F> {
         (self.0)()
     }
 
-    /// There is nothing to write to: EIO.
+    /// Not writable: EIO.
     fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize> {
         Err(Errno::EIO)
     }
 }
 
-/// A file that anybody may read, of text that is made when it is read.
+/// A world-readable text file that is generated at each read.
 fn text(make: impl Fn() -> String + 'static) -> Entry {
     list(move || Ok(make().into_bytes()))
 }
@@ -79,17 +78,17 @@ fn list(make: impl Fn() -> Result<Vec<u8>> + 'static) -> Entry {
     Entry::file(0o444, Generated(make))
 }
 
-/// A file whose text never changes.
+/// A constant text file.
 fn constant(content: &'static str) -> Entry {
     Entry::file(0o444, Generated(move || Ok(content.as_bytes().to_vec())))
 }
 
-/// A symbolic link whose target is made when it is followed.
+/// A symbolic link with a generated target.
 fn link(make: impl Fn() -> String + 'static) -> Entry {
     Entry::link(move || Ok(make().into_bytes()))
 }
 
-/// What lies in `/proc` besides the processes.
+/// The files of `/proc` besides the processes.
 fn fixed() -> Table {
     table([
         ("buddyinfo", text(memory_tables::buddies)),
@@ -174,7 +173,7 @@ fn number_in(text: &str, base: u32) -> Option<usize> {
     text.bytes().next().filter(u8::is_ascii_hexdigit).and_then(|_| usize::from_str_radix(text, base).ok())
 }
 
-/// The process whose directory in `/proc` an open file is.
+/// The process of an open `/proc/PID` directory.
 pub fn process_of(file: &File) -> Option<i32> {
     let place = file.path.as_ref()?;
     let path = place.display_path(None).ok()?;

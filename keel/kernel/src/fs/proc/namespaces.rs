@@ -18,7 +18,7 @@ use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
 
-/// Names, what they show, and the inode numbers that Linux gives its first ones.
+/// Names, namespace types, and the inode numbers of Linux's initial namespaces.
 const NAMESPACES: [(&str, &str, u64); 10] = [
     ("cgroup", "cgroup", 4_026_531_835),
     ("ipc", "ipc", 4_026_531_839),
@@ -58,7 +58,7 @@ struct Link {
 
 impl SynthLink for Link {
     fn target(&self) -> Result<Vec<u8>> {
-        // Keel is in the namespaces too; what has ended is in none.
+        // Keel has the same namespaces; an ended process has none.
         match self.subject.task()? {
             None if self.subject.is_keel() && task::with_current(|t| t.cred().capable(cap::SYS_PTRACE)) => {}
             None if self.subject.is_keel() => return Err(Errno::EACCES),
@@ -87,7 +87,7 @@ pub fn request(file: &File, command: u32, arg: usize) -> Option<Result<usize>> {
     Some(match command {
         GET_TYPE => TYPES.iter().find(|(name, _)| *name == kind).map(|(_, flag)| *flag as usize).ok_or(Errno::EINVAL),
         GET_OWNER if kind == "user" => user::write(arg, &0u32).map(|()| 0),
-        // There is nothing above, or it is not to be seen.
+        // There is no parent namespace, or it is not visible.
         GET_PARENT if matches!(kind, "user" | "pid") => Err(Errno::EPERM),
         GET_USER_NAMESPACE if kind == "user" => Err(Errno::EPERM),
         GET_USER_NAMESPACE => open_user_namespace(),

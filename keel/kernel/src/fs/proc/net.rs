@@ -33,7 +33,7 @@ const TCP_COUNTERS: &str = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens Passi
      InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
 const UDP_COUNTERS: &str =
     "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors";
-/// What packets, timers and a lack of room can cause: nothing of that happens where bytes go straight to their receiver.
+/// Events of packets, timers and lack of room, which never occur because a send copies directly to its receiver.
 const TCP_EVENTS: &str = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
      OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive PAWSEstab DelayedACKs \
      DelayedACKLocked DelayedACKLost ListenOverflows ListenDrops TCPRenoRecovery TCPSackRecovery TCPSACKReneging \
@@ -62,7 +62,7 @@ fn counters(name: &str, names: &str, first: &[String]) -> String {
     format!("{name}: {names}\n{name}:{values}\n")
 }
 
-/// The loopback device: what it sends it receives.
+/// The loopback device: received counters equal the sent ones.
 fn devices() -> String {
     let (bytes, packets) = (Count::Bytes.get(), Count::Packets.get());
     let row = format!(

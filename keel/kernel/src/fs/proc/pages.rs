@@ -21,13 +21,13 @@ use vfs::{Dst, FileType};
 
 /// Bytes of an entry of `pagemap`.
 const ENTRY: usize = 8;
-/// Entries that are made at once.
+/// Entries generated at once.
 const BATCH: usize = 512;
 /// The page is present.
 const PRESENT: u64 = 1 << 63;
-/// It belongs to a file, or to shared memory.
+/// Page of a file or of shared memory.
 const OF_FILE: u64 = 1 << 61;
-/// It is mapped once.
+/// Mapped once.
 const EXCLUSIVE: u64 = 1 << 56;
 
 /// `pagemap`: 8 bytes for each page of the address space. Frame numbers are hidden, as Linux hides them

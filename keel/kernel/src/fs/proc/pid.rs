@@ -17,14 +17,14 @@ use vfs::synth::{Entry, SynthDir, SynthFile, SynthLink, What};
 
 /// Makes the content of a file.
 type Read = fn(&Subject) -> Result<Vec<u8>>;
-/// Takes what was written to a file.
+/// Handles a write to a file.
 type Write = fn(&Subject, &[u8]) -> Result<()>;
 /// Finds where a magic link leads.
 type Find = fn(&Subject) -> Result<PathRef>;
 /// Makes the entry of a directory or of a file that is more than its content.
 type Make = fn(Subject) -> What;
 
-/// What a name in the directory of a process stands for.
+/// An entry in the directory of a process.
 #[derive(Clone, Copy)]
 enum Kind {
     File(Read),
@@ -131,7 +131,7 @@ impl Directory {
 
 impl SynthDir for Directory {
     fn lookup(&self, name: &[u8]) -> Result<Entry> {
-        // In the directory of a process that has gone nothing can be searched for.
+        // Lookups in the directory of an ended process fail.
         self.0.process()?;
         let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
         let subject = self.0;
@@ -144,7 +144,7 @@ impl SynthDir for Directory {
             Other(_, make) => make(subject),
         };
         let (uid, gid) = match name {
-            // A process always finds its own descriptors, whatever became of its ids.
+            // A process can always access its own descriptors, whatever its ids are.
             b"fd" if task::with_current(|t| t.pid()) == subject.pid() => {
                 task::with_current(|t| (t.cred().fsuid, t.cred().fsgid))
             }
@@ -177,7 +177,7 @@ impl SynthFile for Text {
     }
 }
 
-/// A magic link: it leads to a place, whatever its text is.
+/// A magic link: resolves to an object, independent of its text.
 struct Magic {
     subject: Subject,
     find: Find,

@@ -1,4 +1,4 @@
-//! `smaps` and `smaps_rollup`: what of each mapping is present.
+//! `smaps` and `smaps_rollup`: present pages of each mapping.
 
 use super::maps::Lines;
 use super::subject::Subject;
@@ -58,7 +58,7 @@ impl Figures {
     /// The lines from `Rss` to `Locked`. `parts`: proportional sizes by kind, too (`smaps_rollup`).
     fn text(&self, parts: bool) -> String {
         let p = &self.pages;
-        // Who else has a shared page is not counted: it is taken to have one other user.
+        // The number of sharers is not counted: PSS assumes two.
         let shared = p.shared_clean + p.shared_dirty;
         let proportional = p.present - shared + shared / 2;
         let part = |of: u64| (of as u128 * proportional as u128 / p.present.max(1) as u128) as u64;

@@ -42,7 +42,7 @@ pub fn unix() -> Result<Vec<u8>> {
     out.done()
 }
 
-/// An address in hexadecimal, words as they lie in memory.
+/// An address in hexadecimal, as words in memory order.
 fn hexadecimal(endpoint: Option<Endpoint>, family: u32) -> String {
     let address = endpoint.unwrap_or(Endpoint::unspecified(family)).to_bytes(family);
     let ip = address.get(if family == net::AF_INET { 4..8 } else { 8..24 }).unwrap_or_default();

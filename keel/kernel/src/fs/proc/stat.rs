@@ -38,7 +38,7 @@ fn usage(subject: &Subject, process: &Process, task: Option<&Rc<Task>>) -> Usage
     }
 }
 
-/// Number of the processor priority as `stat` shows it, nice value, real-time priority, policy.
+/// Priority in `stat`'s format, nice value, real-time priority, policy.
 fn priorities(task: Option<&Rc<Task>>) -> (i64, i64, u32, u32) {
     let Some(task) = task else { return (20, 0, 0, 0) };
     let (policy, real_time) = task.sched.policy.get();
@@ -71,11 +71,11 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let (priority, nice, real_time, policy) = priorities(task);
     let signals = task.map_or([0; 4], |t| {
         let (ignored, caught) = t.signals.actions().sets();
-        // Only what fits into 31 bits, for programs of old.
+        // Truncated to 31 bits, for old programs.
         [t.signals.pending().0, t.signals.blocked().0, ignored.0, caught.0].map(|set| set & 0x7fff_ffff)
     });
     let ticks = |ns: u64| ns / TICK_NS;
-    // Addresses are hidden without ptrace access; 1 stands for a hidden one.
+    // Addresses are hidden without ptrace access; 1 replaces a hidden one.
     let address = |at: usize| if permitted { at } else { 0 };
     let code = |at: usize| if permitted || space.is_none() { at } else { 1 };
     let exit_signal = if subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };

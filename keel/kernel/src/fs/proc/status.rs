@@ -121,7 +121,7 @@ fn sizes(text: &mut Text, mm: &Mm, highest: u64) {
     let usage = mm.usage();
     let resident = usage.anonymous + usage.file + usage.shared;
     let program = stat::text_bytes(&mm.layout());
-    // One table of 4 KiB shows 2 MiB, and the tables above it are few.
+    // A 4 KiB page table maps 2 MiB, and there are few tables above.
     let tables = (resident >> 21) * 4096 + 4 * 4096;
     let rows = [
         ("VmPeak", usage.mapped),

@@ -6,11 +6,11 @@ use crate::task::{self, Process, Task, access, pid};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
 
-/// A process, or one thread of it: by numbers, so that an open file of `/proc` keeps nothing alive.
+/// A process, or one of its threads: identified by ids, so that an open file of `/proc` holds no references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     pid: i32,
-    /// The thread that is looked at; the leader for the process.
+    /// The thread; the leader for the process.
     tid: i32,
     /// A directory in `task/`: figures are of the thread alone.
     alone: bool,
@@ -58,12 +58,12 @@ impl Subject {
         self.pid == pid::INIT
     }
 
-    /// The process. ESRCH if it is gone.
+    /// The process. ESRCH if it was reaped.
     pub fn process(&self) -> Result<Rc<Process>> {
         find(self.pid).filter(|p| p.started_ns() == self.started_ns).ok_or(Errno::ESRCH)
     }
 
-    /// The thread, or one that stands for the process; `None` for a zombie. ESRCH if it is gone.
+    /// The thread, or a thread of the process; `None` for a zombie. ESRCH if it was reaped.
     pub fn task(&self) -> Result<Option<Rc<Task>>> {
         let process = self.process()?;
         if self.tid == self.pid && !self.alone {
@@ -80,19 +80,19 @@ impl Subject {
         self.task()?.ok_or(Errno::ESRCH)
     }
 
-    /// A thread that lives and that the caller may look into. EACCES, ESRCH.
+    /// A living thread that the caller may inspect. EACCES, ESRCH.
     pub fn inspected(&self) -> Result<Rc<Task>> {
         let task = self.living()?;
         if may_inspect(&task) { Ok(task) } else { Err(Errno::EACCES) }
     }
 
-    /// As [`Self::inspected`], for files that anybody may open and that check when they are read. EPERM, ESRCH.
+    /// As [`Self::inspected`], for world-readable files that check access at each read. EPERM, ESRCH.
     pub fn inspected_later(&self) -> Result<Rc<Task>> {
         let task = self.living()?;
         if may_inspect(&task) { Ok(task) } else { Err(Errno::EPERM) }
     }
 
-    /// Its memory, which the caller may look into; `None` if it has ended or has none. EACCES, ESRCH.
+    /// Its memory, if the caller may inspect it; `None` if it has ended or has none. EACCES, ESRCH.
     pub fn memory(&self) -> Result<Option<Rc<Mm>>> {
         match self.task()? {
             None => Ok(None),
@@ -101,8 +101,8 @@ impl Subject {
         }
     }
 
-    /// The memory that a file of `/proc` shows from when it is opened: `None` for a zombie, and for keel, which has none
-    /// that is shown. `read`: it can only be read, for which CAP_PERFMON is enough. EACCES, ESRCH.
+    /// The memory for a `/proc` file that is opened: `None` for a zombie, and for keel, whose memory is not accessible.
+    /// `read`: read-only, for which CAP_PERFMON suffices. EACCES, ESRCH.
     pub fn memory_to_open(&self, read: bool) -> Result<Option<Rc<Mm>>> {
         if !self.is_keel() {
             let monitors = |t: &Task| t.cred().capable(cap::PERFMON) || t.cred().capable(cap::SYS_ADMIN);
@@ -114,8 +114,8 @@ impl Subject {
         if task::with_current(|t| t.cred().capable(cap::SYS_PTRACE)) { Ok(None) } else { Err(Errno::EACCES) }
     }
 
-    /// Owner and group of its files: the effective ids, or root's if it must not be dumped.
-    /// `searchable`: a directory that is open to everybody keeps the ids anyway.
+    /// Owner and group of its files: the effective ids, or root's if it is not dumpable. `searchable`: a world-readable
+    /// directory keeps the ids anyway.
     pub fn owner(&self, searchable: bool) -> (u32, u32) {
         let Ok(Some(task)) = self.task() else {
             return (self.process().map_or(0, |p| p.last_uid()), 0);
@@ -132,7 +132,7 @@ fn find(id: i32) -> Option<Rc<Process>> {
     if id == pid::INIT { Some(pid::init_process()) } else { pid::find_process(id) }
 }
 
-/// Whether the current thread may look into `target`.
+/// Whether the current thread may inspect `target`.
 pub fn may_inspect(target: &Rc<Task>) -> bool {
     access::may_look(target, access::Ids::FileSystem)
 }

@@ -18,7 +18,7 @@ use vfs::synth::{Entry, SynthDir, SynthFile};
 /// Makes the text of a setting, without the line end.
 type Make = fn() -> String;
 
-/// Settings whose text is made when it is read.
+/// Settings with generated text.
 const MADE: [(&str, Make); 12] = [
     ("fs/file-nr", || format!("{}\t0\t9223372036854775807", open_files())),
     ("kernel/domainname", || lossy(uts::names().domain)),
@@ -160,7 +160,7 @@ impl SynthFile for Setting {
         true
     }
 
-    /// What can't be changed is read-only, as in a container. EROFS, EPERM.
+    /// Unsupported settings are read-only, as in a container. EROFS, EPERM.
     fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
         let Source::Changed(_, change) = self.0 else { return Err(Errno::EROFS) };
         if !task::with_current(|t| t.cred().capable(cap::SYS_ADMIN)) {

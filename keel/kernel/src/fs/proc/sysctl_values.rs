@@ -1,4 +1,4 @@
-//! Settings that are the same in every pod: what holds in keel, or Linux's default where it decides nothing.
+//! Settings that are the same in every pod: keel's values, or Linux's defaults where they have no effect.
 
 /// Path beneath `/proc/sys`, permissions, text without the line end.
 pub const VALUES: [(&str, u32, &str); 203] = [

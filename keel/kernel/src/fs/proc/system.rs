@@ -1,4 +1,4 @@
-//! The system as a whole: `stat`, `uptime`, `loadavg`, `version`, and tables of what is not there.
+//! System-wide files: `stat`, `uptime`, `loadavg`, `version`, and empty tables.
 
 use super::stat::TICK_NS;
 use crate::ipc;
@@ -55,7 +55,7 @@ pub fn cpus() -> u32 {
     hal::boot::boot_info().cpus.clamp(1, 64)
 }
 
-/// What all processes used so far, those that have ended included.
+/// Resource usage of all processes, including ended ones.
 fn used() -> Usage {
     let mut sum = pid::init_process().children_usage();
     for process in process::all() {
@@ -65,7 +65,7 @@ fn used() -> Usage {
     sum
 }
 
-/// ns in which the virtual CPUs had nothing to do.
+/// Idle time of the virtual CPUs in ns.
 fn idle_ns(used: &Usage) -> u64 {
     (clock::boottime_ns().saturating_mul(u64::from(cpus()))).saturating_sub(used.user_ns + used.system_ns)
 }
@@ -92,7 +92,7 @@ pub fn version() -> String {
     )
 }
 
-/// `stat`. Times are not counted per CPU: each shows an equal share.
+/// `stat`. Times are not counted per CPU: each gets an equal share.
 pub fn statistics() -> String {
     let used = used();
     let idle = idle_ns(&used);

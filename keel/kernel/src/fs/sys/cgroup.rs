@@ -17,7 +17,7 @@ use vfs::{FileType, Inode, Mount};
 /// `f_type` of cgroup2.
 const MAGIC: u64 = 0x6367_7270;
 
-/// What is mounted.
+/// The mounted file system.
 type Mounted = Option<(Rc<dyn Inode>, Rc<Mount>)>;
 
 /// `/sys/fs`: the place of the hierarchy.
@@ -45,7 +45,7 @@ impl SynthDir for Place {
     }
 }
 
-/// A file of text that is made when it is read.
+/// A text file that is generated at each read.
 fn text(make: impl Fn() -> String + 'static) -> Entry {
     Entry::file(0o444, move || Ok(make().into_bytes()))
 }

@@ -1,4 +1,4 @@
-//! `/sys`: what programs read of it. CPUs, the loopback device, the limits of the pod as a control group.
+//! `/sys`: commonly read files. CPUs, the loopback device, the limits of the pod as a cgroup.
 
 mod cache;
 mod cgroup;
@@ -23,15 +23,15 @@ pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
     Ok(place)
 }
 
-/// Size that files of sysfs show.
+/// Size of sysfs files in stat(2).
 const FILE_SIZE: u64 = 4096;
 
-/// A file that anybody may read, of text that is made when it is read.
+/// A world-readable text file that is generated at each read.
 fn text(make: impl Fn() -> String + 'static) -> Entry {
     Entry::file(0o444, move || Ok(make().into_bytes())).sized(FILE_SIZE)
 }
 
-/// A file whose text never changes.
+/// A constant text file.
 fn constant(content: &'static str) -> Entry {
     Entry::file(0o444, move || Ok(content.as_bytes().to_vec())).sized(FILE_SIZE)
 }
@@ -46,7 +46,7 @@ fn link(target: &'static str) -> Entry {
     Entry::link(move || Ok(target.as_bytes().to_vec()))
 }
 
-/// What clocks are made of.
+/// The clock source.
 fn clock_source() -> Entry {
     dir([("available_clocksource", constant("tsc \n")), ("current_clocksource", constant("tsc\n"))])
 }

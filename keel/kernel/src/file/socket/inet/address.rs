@@ -10,7 +10,7 @@ const SIZE4: usize = 16;
 const SIZE6_MIN: usize = 24;
 const SIZE6: usize = 28;
 
-/// An address and a port. Addresses of IPv4 that a program gave as IPv6 are `V4`.
+/// An address and a port. IPv4-mapped IPv6 addresses are `V4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The address.
@@ -19,7 +19,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// Where an address leads.
+/// Route of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// To the pod itself.
@@ -80,7 +80,7 @@ impl Endpoint {
         out
     }
 
-    /// Where sending there leads; all zeros mean the pod itself, and become its address. ENETUNREACH.
+    /// Route of a destination; the unspecified address is replaced by the pod's own. ENETUNREACH.
     pub fn resolve(self) -> Result<(Self, Reach)> {
         let to = |ip| (Self { ip, ..self }, Reach::Loopback);
         match self.ip {
@@ -114,7 +114,7 @@ pub fn to_v6(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Where an address leads that is not all zeros; `None`: nowhere.
+/// Route of a specified address; `None`: unreachable.
 pub fn reach(ip: IpAddr) -> Option<Reach> {
     match ip {
         IpAddr::V4(ip) if ip.octets() == [127, 255, 255, 255] => Some(Reach::Broadcast),

@@ -1,4 +1,4 @@
-//! Control data of datagrams: where they came from and went to, and how.
+//! Control data of datagrams: source, destination and delivery.
 
 use super::super::message::{Control, Part};
 use super::super::options::Options;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Ancillary data that a sender gives for one datagram.
+/// Ancillary data for one datagram to send.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sending {
     /// Source address.
@@ -29,15 +29,15 @@ pub struct Sending {
 /// Ancillary data that a receiver may get for one datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Where it was sent to.
+    /// Its destination.
     pub to: Endpoint,
     /// Hops.
     pub ttl: i32,
     /// Traffic class.
     pub class: i32,
-    /// When it came, `CLOCK_REALTIME` in ns.
+    /// Time of arrival, `CLOCK_REALTIME` in ns.
     pub at_ns: u64,
-    /// Of several datagrams received together: bytes of each but the last. Of others 0.
+    /// With several datagrams received together: size of each but the last. Otherwise 0.
     pub segment: u16,
 }
 
@@ -49,7 +49,7 @@ fn number(data: &[u8]) -> Result<i32> {
     data.first_chunk().map(|b| i32::from_ne_bytes(*b)).ok_or(Errno::EINVAL)
 }
 
-/// Reads what goes with a datagram. EINVAL.
+/// Parses the control data of a datagram to send. EINVAL.
 pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
     let mut sending = Sending::default();
     for part in &control.other {
@@ -118,7 +118,7 @@ pub fn stamp(options: &Options, at_ns: u64, out: &mut Vec<Part>) {
     }
 }
 
-/// Makes the control data that the socket asks for.
+/// Builds the control data that the socket requests.
 pub fn received(base: &Base, facts: &Facts) -> Vec<Part> {
     let mut out = Vec::new();
     stamp(&base.options, facts.at_ns, &mut out);

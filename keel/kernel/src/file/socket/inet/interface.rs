@@ -69,7 +69,7 @@ fn list(arg: usize) -> Result<usize> {
 /// `SIOCETHTOOL`.
 const ETHTOOL: u32 = 0x8946;
 
-/// Requests that sockets of every family know. ENODEV, EPERM, ENOTTY.
+/// Requests of all socket families. ENODEV, EPERM, ENOTTY.
 pub fn ioctl(command: u32, arg: usize) -> Result<usize> {
     let value: &[u8] = match command {
         i::SIOCGIFCONF => return list(arg),
@@ -92,7 +92,7 @@ pub fn ioctl(command: u32, arg: usize) -> Result<usize> {
             check_name(arg)?;
             return Err(Errno::EPERM);
         }
-        // The loopback device has no registers, media and the like to ask for.
+        // The loopback device has no registers, media and the like.
         ETHTOOL => {
             check_name(arg)?;
             return Err(Errno::EOPNOTSUPP);
@@ -104,7 +104,7 @@ pub fn ioctl(command: u32, arg: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// Requests that only sockets of AF_INET know. ENODEV, EPERM, ENOTTY.
+/// Requests of AF_INET sockets only. ENODEV, EPERM, ENOTTY.
 pub fn ioctl4(command: u32, arg: usize) -> Result<usize> {
     let address = match command {
         i::SIOCGIFADDR | i::SIOCGIFDSTADDR => [127, 0, 0, 1],

@@ -15,12 +15,12 @@ use uapi::{Errno, Result};
 pub const SOL_IP: u32 = 0;
 /// IPv6's.
 pub const SOL_IPV6: u32 = 41;
-/// Hops that datagrams may make (`net.ipv4.ip_default_ttl`).
+/// Default TTL (`net.ipv4.ip_default_ttl`).
 pub const DEFAULT_TTL: i32 = 64;
-/// Largest packet of the loopback device as `IP_MTU` and `IPV6_MTU` tell it.
+/// MTU of the loopback device for `IP_MTU` and `IPV6_MTU`.
 const MTU4: i32 = 65535;
 const MTU6: i32 = 65536;
-/// Most groups of one socket (`net.ipv4.igmp_max_memberships`).
+/// Maximum number of groups of a socket (`net.ipv4.igmp_max_memberships`).
 const MAX_GROUPS: usize = 20;
 /// Index of the loopback device.
 pub const LOOPBACK: u32 = 1;
@@ -52,7 +52,7 @@ impl Version {
         }
     }
 
-    /// Hops of what is sent.
+    /// TTL of sent packets.
     pub fn ttl(&self) -> i32 {
         if self.hops.get() < 0 { DEFAULT_TTL } else { self.hops.get() }
     }
@@ -185,7 +185,7 @@ impl IpOptions {
         self.groups.borrow().contains(&group)
     }
 
-    /// What is sent to a group of this version of IP goes to the loopback device, and comes back from there.
+    /// Whether multicast packets of this IP version go to the loopback device, and are looped back.
     pub fn sends_to_groups(&self, group: IpAddr) -> bool {
         let (version, name) =
             if group.is_ipv4() { (&self.v4, net::IP_MULTICAST_LOOP) } else { (&self.v6, net::IPV6_MULTICAST_LOOP) };

@@ -1,7 +1,7 @@
 //! Internet sockets, ip(7) and ipv6(7), inside the pod.
 //!
-//! There is one device, the loopback device, and nothing on it needs packets: what is sent goes into the
-//! *receiver's* queue. Every other destination is unreachable.
+//! The only device is the loopback device, and it carries no packets: a send copies directly into the *receiver's*
+//! queue. All other destinations are unreachable.
 
 mod address;
 mod control;
@@ -33,7 +33,7 @@ pub const IPPROTO_ICMP: u32 = 1;
 pub const IPPROTO_TCP: u32 = 6;
 /// UDP.
 pub const IPPROTO_UDP: u32 = 17;
-/// UDP-Lite: here, where nothing is damaged on its way, it is UDP with ports of its own.
+/// UDP-Lite: without data corruption it is UDP with a separate port space.
 pub const IPPROTO_UDPLITE: u32 = 136;
 const IPPROTO_ICMPV6: u32 = 58;
 /// Larger protocol numbers do not exist.
@@ -41,13 +41,13 @@ const IPPROTO_MAX: i32 = 263;
 /// Ports below need a capability (`net.ipv4.ip_unprivileged_port_start`).
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
-/// Whether an ioctl(2) asks when the last packet came: `SIOCGSTAMP` and its variants.
+/// Whether an ioctl(2) reads the time of the last packet: `SIOCGSTAMP` and its variants.
 fn is_stamp(command: u32) -> bool {
     use uapi::raw::ioctl::{SIOCGSTAMP_NEW, SIOCGSTAMPNS_NEW};
     matches!(command, net::SIOCGSTAMP_OLD | net::SIOCGSTAMPNS_OLD | SIOCGSTAMP_NEW | SIOCGSTAMPNS_NEW)
 }
 
-/// What TCP and UDP sockets have in common.
+/// Common state of TCP and UDP sockets.
 pub struct Base {
     /// `AF_INET` or `AF_INET6`.
     pub family: u32,
@@ -88,7 +88,7 @@ impl Base {
         }
     }
 
-    /// For a connection that came in: the listener's settings.
+    /// For an accepted connection: inherits the listener's settings.
     fn accepted(&self, local: Endpoint, remote: Endpoint) -> Self {
         Self {
             family: self.family,
@@ -115,12 +115,12 @@ impl Base {
         self.file.borrow().upgrade()
     }
 
-    /// An IPv6 socket that takes nothing from IPv4.
+    /// Whether an IPv6 socket rejects IPv4.
     fn only_v6(&self) -> bool {
         self.family == net::AF_INET6 && self.ip.is_on6(net::IPV6_V6ONLY)
     }
 
-    /// The address that bind(2) gives, checked. EINVAL, EAFNOSUPPORT, EADDRNOTAVAIL, EACCES.
+    /// Checks the address of bind(2). EINVAL, EAFNOSUPPORT, EADDRNOTAVAIL, EACCES.
     fn bindable(&self, address: &[u8]) -> Result<Endpoint> {
         let to = match Endpoint::parse(address, self.family) {
             // Old programs leave the family out.
@@ -175,7 +175,7 @@ impl Base {
         if ip.is_unspecified() || ip.is_multicast() { address::source_for(to) } else { ip }
     }
 
-    /// The peer is forgotten, and what the program did not choose itself: returns whether the port goes.
+    /// Clears the peer, and an automatically chosen name: returns whether the port must be released.
     fn unname(&self) -> bool {
         self.remote.set(None);
         let mut local = self.local.get();
@@ -186,7 +186,7 @@ impl Base {
         !self.port_chosen.get()
     }
 
-    /// The port was given back.
+    /// The port was released.
     fn forget_port(&self) {
         self.local.set(Endpoint { port: 0, ..self.local.get() });
     }
@@ -197,7 +197,7 @@ impl Base {
         if to.ip.is_ipv4() && self.only_v6() { Err(Errno::ENETUNREACH) } else { Ok(to) }
     }
 
-    /// How well the socket fits what came from `from` for `to`: more is better, `None` not at all.
+    /// Match score of the socket for a packet from `from` to `to`: higher is better, `None` no match.
     fn score(&self, to: Endpoint, from: Endpoint) -> Option<u32> {
         let local = self.local.get();
         let mut score = 1 + u32::from(local.ip.is_ipv4());

@@ -1,4 +1,4 @@
-//! Port numbers: bound sockets, sharing rules, and the receiver of what is sent to a port.
+//! Port numbers: bound sockets, sharing rules, and lookup of receivers.
 
 use super::Base;
 use super::address::Endpoint;
@@ -12,22 +12,22 @@ use smallvec::SmallVec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Ports that are given to sockets without one (`net.ipv4.ip_local_port_range`).
+/// Ephemeral ports (`net.ipv4.ip_local_port_range`).
 pub const EPHEMERAL: core::ops::RangeInclusive<u16> = 32768..=60999;
-/// How long the end of a connection that closed first keeps others from its port: `TCP_TIMEWAIT_LEN`.
+/// How long the active closer's end of a connection keeps its port: `TCP_TIMEWAIT_LEN`.
 const TIME_WAIT_NS: u64 = 60_000_000_000;
-/// Ended connections at which the old ones are looked for.
+/// Number of ended connections at which expired ones are removed.
 const SWEEP_AT: usize = 4096;
 
 /// A socket that holds a port.
 pub trait Member {
-    /// What all sockets of the internet have.
+    /// The common state.
     fn base(&self) -> &Base;
-    /// It accepts connections.
+    /// Whether it listens.
     fn is_listening(&self) -> bool;
 }
 
-/// What is left of a connection that was closed here first.
+/// A connection in TIME_WAIT.
 #[derive(Debug)]
 struct Ended {
     ip: IpAddr,
@@ -56,11 +56,11 @@ pub struct Ports<T> {
 struct Wish<'a> {
     base: &'a Base,
     ip: IpAddr,
-    /// It may share a port with others that agree, even though it did not ask for this very port.
+    /// It may share an automatically chosen port with other sockets that permit it.
     relaxed: bool,
 }
 
-/// Whether sockets with these addresses would get the same; all zeros stand for every address.
+/// Whether two addresses overlap; the unspecified address overlaps all.
 fn overlap(a: IpAddr, a_only6: bool, b: IpAddr, b_only6: bool) -> bool {
     if a == b || a.is_ipv4() == b.is_ipv4() {
         return a == b || a.is_unspecified() || b.is_unspecified();
@@ -110,7 +110,7 @@ impl<T: Member> Ports<T> {
         members_agree && !ended.into_iter().flatten().any(|e| e.until_ns > now && wish.conflicts_with_ended(e))
     }
 
-    /// Whether `socket`, which holds its port, could take it if it came now: listen(2) asks again.
+    /// Whether `socket` could still bind its port: listen(2) checks again.
     pub fn still_free(&self, socket: &T) -> bool {
         let base = socket.base();
         let local = base.local.get();
@@ -138,8 +138,8 @@ impl<T: Member> Ports<T> {
         Ok(())
     }
 
-    /// Gives `socket` a port for a connection to `to`: one that nobody holds, or else one whose holders are
-    /// connected elsewhere. EADDRNOTAVAIL.
+    /// Binds `socket` to a port for a connection to `to`: an unused one, or one whose users are connected elsewhere.
+    /// EADDRNOTAVAIL.
     pub fn bind_for(&self, socket: &Rc<T>, ip: IpAddr, to: Endpoint) -> Result<()> {
         let nobody = |port: &u16| self.ports.borrow().get(port).is_none_or(|p| p.members.is_empty());
         let elsewhere =
@@ -159,7 +159,7 @@ impl<T: Member> Ports<T> {
         entry.members.push_back(Rc::downgrade(socket));
     }
 
-    /// `socket` gives its port back, if it has one.
+    /// Releases the port of `socket`, if it has one.
     pub fn leave(&self, socket: &T) {
         let port = socket.base().local.get().port;
         let mut ports = self.ports.borrow_mut();
@@ -193,7 +193,7 @@ impl<T: Member> Ports<T> {
         }
     }
 
-    /// The receivers of what is sent to `to`: those with the highest `score`.
+    /// The sockets with the highest `score` for the destination `to`.
     pub fn best(&self, to: Endpoint, score: impl Fn(&T) -> Option<u32>) -> SmallVec<[Rc<T>; 2]> {
         let mut best = (0, SmallVec::new());
         for member in self.members(to.port) {

@@ -1,4 +1,4 @@
-//! What happened on the loopback device, and the sockets that there are: for `/proc/net`.
+//! Statistics of the loopback device, and lists of sockets, for `/proc/net`.
 
 use super::tcp::{self, State};
 use super::{Endpoint, udp};
@@ -26,7 +26,7 @@ pub enum Count {
     TcpResets,
     /// Datagrams that were sent.
     UdpSent,
-    /// Datagrams that came into a queue.
+    /// Received datagrams.
     UdpReceived,
     /// Datagrams without a receiver (`NoPorts`).
     UdpNoPorts,
@@ -52,7 +52,7 @@ impl Count {
     }
 }
 
-/// A socket as the tables show it.
+/// A socket in the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// `AF_INET` or `AF_INET6`.
@@ -67,9 +67,9 @@ pub struct Row {
     pub received: usize,
     /// Bytes that wait to be sent.
     pub sent: usize,
-    /// Most connections that may wait.
+    /// Maximum backlog.
     pub backlog: usize,
-    /// Who made it.
+    /// User id of its creator.
     pub uid: u32,
     /// Inode number.
     pub ino: u64,

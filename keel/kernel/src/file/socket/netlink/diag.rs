@@ -14,7 +14,7 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// Bytes of `struct inet_diag_req_v2`.
 const REQUEST: usize = 56;
 
-/// EINVAL; ENOENT for families and protocols that are not known.
+/// EINVAL; ENOENT for unknown families and protocols.
 pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if request.kind != SOCK_DIAG_BY_FAMILY {
         return Err(Errno::EINVAL);
@@ -83,10 +83,10 @@ const UNIX_STATES: usize = 4;
 const UNIX_INO: usize = 8;
 const UNIX_SHOW: usize = 12;
 const UNIX_COOKIE: usize = 16;
-/// A cookie that stands for any.
+/// A wildcard cookie.
 const NO_COOKIE: [u32; 2] = [u32::MAX; 2];
 
-/// What to tell of local sockets.
+/// Requested attributes of local sockets.
 const SHOW_NAME: u32 = 1;
 const SHOW_NODE: u32 = 2;
 const SHOW_PEER: u32 = 4;

@@ -1,5 +1,5 @@
-//! Netlink sockets, netlink(7): questions about the network, rtnetlink(7), and about sockets, sock_diag(7). Nothing there ever changes, so groups
-//! hear nothing; nor do those who listen for devices.
+//! Netlink sockets, netlink(7): queries of network configuration, rtnetlink(7), and of sockets, sock_diag(7). The
+//! configuration never changes, so multicast groups get no messages; nor do listeners for devices.
 
 mod diag;
 mod reply;
@@ -94,7 +94,7 @@ fn address(id: u32, groups: u32) -> Address {
 }
 
 impl Netlink {
-    /// Takes an address; 0: the process's number, or another one if that is taken. EADDRINUSE, EINVAL.
+    /// Assigns an address; 0: the process id, or another one if that is in use. EADDRINUSE, EINVAL.
     fn take_id(&self, wanted: u32) -> Result<()> {
         if self.id.get() != 0 {
             return if wanted == 0 || wanted == self.id.get() { Ok(()) } else { Err(Errno::EINVAL) };

@@ -10,7 +10,7 @@ pub const HEADER: usize = 16;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_MULTI: u16 = 2;
 pub const NLM_F_ACK: u16 = 4;
-/// A whole table is wanted (`NLM_F_ROOT | NLM_F_MATCH`).
+/// Requests a whole table (`NLM_F_ROOT | NLM_F_MATCH`).
 pub const NLM_F_DUMP: u16 = 0x300;
 /// Types of messages.
 const NLMSG_MIN_TYPE: u16 = 16;
@@ -27,11 +27,11 @@ pub struct Request<'a> {
     /// `NLM_F_*`.
     pub flags: u16,
     sequence: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
     /// Header and body.
     whole: &'a [u8],
-    /// The address of the socket it came from.
+    /// Address of the requesting socket.
     from: u32,
 }
 
@@ -56,7 +56,7 @@ fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
     Some(Request { kind, flags, sequence: u32_at(whole, 8), body: &whole[HEADER..], whole, from })
 }
 
-/// Gives `take` the answers to all requests in `data` of the socket with address `from`, each as `handle` fills it.
+/// Passes the answers to all requests in `data` of the socket with address `from` to `take`; `handle` fills each.
 pub fn answers(
     mut data: &[u8],
     from: u32,
@@ -137,7 +137,7 @@ impl<'a> Answer<'a> {
         self.bytes.add(&[0; 4][..len.next_multiple_of(4) - len]);
     }
 
-    /// The messages, and what ends a table or confirms a request.
+    /// The messages, and the end of a table or an acknowledgement.
     pub fn finish(self, result: Result<()>) -> [Vec<u8>; 2] {
         let request = self.request;
         let (bytes, result) = match self.bytes.done() {
@@ -159,7 +159,7 @@ impl<'a> Answer<'a> {
             Err(errno) => last.error(errno),
         }
         last.end();
-        // Where not even that can be had, the program gets no answer.
+        // Out of memory, the program gets no answer.
         [bytes, last.bytes.done().unwrap_or_default()]
     }
 

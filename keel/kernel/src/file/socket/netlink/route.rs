@@ -53,12 +53,12 @@ const LOCALHOST6: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const INET: u8 = net::AF_INET as u8;
 const INET6: u8 = net::AF_INET6 as u8;
 
-/// EOPNOTSUPP for types that are not known and for changes; EPERM for changes without CAP_NET_ADMIN.
+/// EOPNOTSUPP for unknown types and for changes; EPERM for changes without CAP_NET_ADMIN.
 pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if request.kind > RTM_MAX {
         return Err(Errno::EOPNOTSUPP);
     }
-    // NEW, DEL, GET, SET: only GET changes nothing.
+    // NEW, DEL, GET, SET: only GET is no change.
     if request.kind & 3 != 2 {
         let may = caller().cred().capable(g::CAP_NET_ADMIN);
         return Err(if may { Errno::EOPNOTSUPP } else { Errno::EPERM });
@@ -141,7 +141,7 @@ fn addresses(answer: &mut Answer<'_>, family: u8) {
             answer.add(3, b"lo\0");
         }
         answer.word(8, u32::from(PERMANENT));
-        // Valid for ever; made at the start.
+        // Valid for ever; created at boot.
         let forever = u32::MAX.to_ne_bytes();
         answer.add(6, &[forever, forever, [0; 4], [0; 4]].concat());
         answer.end();
@@ -200,7 +200,7 @@ fn one_route(answer: &mut Answer<'_>, body: &[u8]) -> Result<()> {
         _ => return Err(Errno::ENETUNREACH),
     };
     let to = to.unwrap_or_default();
-    // An answer that was made for the question (`RTM_F_CLONED`), and where it leads (`RTCF_LOCAL`).
+    // A generated answer (`RTM_F_CLONED`), and its destination (`RTCF_LOCAL`).
     let flags = (CLONED | if found.kind == LOCAL { LOCAL_CACHE } else { 0 }).to_ne_bytes();
     let family = if to.len() == 4 { INET } else { INET6 };
     let bits = to.len() as u8 * 8;

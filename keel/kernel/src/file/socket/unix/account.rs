@@ -1,4 +1,4 @@
-//! What a sender has on its way: `SO_SNDBUF` limits it, and readers give it back.
+//! Accounting of sent, unread data: `SO_SNDBUF` limits it, and receives release it.
 
 use super::Unix;
 use crate::sched::wait::WaitQueue;
@@ -11,8 +11,7 @@ use hal::sync::Sum;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Bytes that Linux counts for one block of memory with so many bytes of a message: its allocator's
-/// sizes and two structures.
+/// Size that Linux accounts for one skb with this many bytes: with the allocator's rounding and two structures.
 const fn block(bytes: usize) -> usize {
     const SHARED: usize = 320;
     const BUFFER: usize = 256;
@@ -21,15 +20,15 @@ const fn block(bytes: usize) -> usize {
 }
 
 const PAGE: usize = 4096;
-/// Most bytes of a stream that are in one block; the rest is in pages.
+/// Maximum bytes of a stream in the linear part of an skb; the rest is in pages.
 const STREAM_BLOCK: usize = 3776;
-/// Most bytes of a packet that are in one block.
+/// Maximum bytes of a packet in the linear part of an skb.
 const PACKET_BLOCK: usize = 16_064;
-/// Most bytes of a stream that are queued at a time.
+/// Maximum bytes of a stream per skb.
 const STREAM_PIECE: usize = STREAM_BLOCK + 32_768;
-/// Most that a message counts: sums stay below 2^32.
+/// Maximum charge of a message, so that sums stay below 2^32.
 pub const MOST: usize = 1 << 30;
-/// Most bytes of a packet that are in pages.
+/// Maximum bytes of a packet in pages.
 const PACKET_PAGES: usize = 17 * PAGE;
 
 /// Bytes of a stream that are queued at a time by a sender with this `SO_SNDBUF`.
@@ -37,24 +36,24 @@ pub fn stream_piece(send_buffer: usize) -> usize {
     (send_buffer / 2 - 64).min(STREAM_PIECE)
 }
 
-/// What so many bytes of a stream, queued together, count.
+/// Charge of this many bytes of a stream, queued together.
 pub fn stream_charge(bytes: usize) -> usize {
     let paged = bytes.saturating_sub(STREAM_BLOCK).next_multiple_of(PAGE).min(bytes);
     block(bytes - paged) + paged.next_multiple_of(PAGE)
 }
 
-/// What a packet counts.
+/// Charge of a packet.
 pub fn packet_charge(bytes: usize) -> usize {
     let paged = bytes.saturating_sub(PACKET_BLOCK).min(PACKET_PAGES).next_multiple_of(PAGE).min(bytes);
     block(bytes - paged) + paged.next_multiple_of(PAGE)
 }
 
-/// A sender: what it has on its way.
+/// Account of a sender.
 #[derive(Debug)]
 pub struct Account {
-    /// Its number: a new one when it gets a name.
+    /// Its number; changes when it is bound.
     id: AtomicU64,
-    /// What was sent and not received yet, as `SO_SNDBUF` counts.
+    /// Charge of sent, unread data, against `SO_SNDBUF`.
     pub sent: Sum,
     /// `SO_SNDBUF`.
     limit: AtomicU32,
@@ -63,7 +62,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of a new socket.
+    /// For a new socket.
     pub fn new(limit: u32) -> Rc<Self> {
         let account = Self {
             id: AtomicU64::new(0),
@@ -111,7 +110,7 @@ impl Account {
         self.sent.get() as usize * 4 <= self.limit()
     }
 
-    /// Wakes who waits for room, if there is much.
+    /// Wakes senders that wait for room, if there is enough.
     pub fn tell_of_room(&self) {
         if self.has_much_room() {
             self.writable.wake_all();

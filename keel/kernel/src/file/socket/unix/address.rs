@@ -15,7 +15,7 @@ use vfs::FileType;
 /// Bytes of `struct sockaddr_un`.
 const SIZE: usize = 110;
 
-/// A name as a program gives it.
+/// A name as passed by a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixName {
     /// None: choose one (bind).
@@ -61,19 +61,20 @@ pub fn address_of(name: &UnixName) -> Address {
     address
 }
 
-/// Sockets by kind (each has names of its own) and abstract name. Dead ones are replaced when their name is wanted.
+/// Sockets by kind (each has a separate name space) and abstract name. Dead ones are replaced when their name is
+/// reused.
 type AbstractNames = BTreeMap<(Kind, Vec<u8>), Weak<Unix>>;
 static ABSTRACT: Global<RefCell<AbstractNames>> = Global::new(RefCell::new(BTreeMap::new()));
-/// Entries of [`ABSTRACT`] at which dead ones are looked for.
+/// Number of entries of [`ABSTRACT`] at which dead ones are removed.
 const SWEEP_AT: usize = 256;
 static NEXT_AUTO: Global<Cell<u32>> = Global::new(Cell::new(1));
 
-/// The socket that an inode of the tree stands for.
+/// The socket of an inode.
 #[derive(Default)]
 struct Bound(RefCell<Weak<Unix>>);
 
-/// Gives `socket` a name: returns it, chosen if the program did not. `mode`: permissions of a file, before the
-/// umask. EADDRINUSE, or what creating a file fails with.
+/// Binds `socket`; returns the name, which is chosen automatically if the program passed none. `mode`: permissions of
+/// the file, before the umask. EADDRINUSE, or the errors of creating a file.
 pub fn bind(socket: &Rc<Unix>, name: UnixName, mode: u32) -> Result<UnixName> {
     match name {
         UnixName::Path(path) => {
@@ -120,7 +121,7 @@ pub fn unbind(name: &UnixName, kind: Kind) {
     }
 }
 
-/// The socket of a name, of any kind if the name is in the tree. ECONNREFUSED, or what path resolution fails with.
+/// The socket with a name, of any kind if the name is a path. ECONNREFUSED, or the errors of path resolution.
 pub fn find(name: &UnixName, kind: Kind) -> Result<Rc<Unix>> {
     match name {
         UnixName::Auto => Err(Errno::EINVAL),

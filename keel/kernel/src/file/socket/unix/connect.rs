@@ -96,7 +96,7 @@ impl Unix {
         self.end.set_peer(None);
     }
 
-    /// Where datagrams to a name go. EPROTOTYPE; EPERM if it is connected to another peer.
+    /// Receiver of datagrams to a name. EPROTOTYPE; EPERM if it is connected to another peer.
     pub(super) fn datagram_target(&self, name: &UnixName) -> Result<Rc<Unix>> {
         let target = address::find(name, self.kind)?;
         if target.kind != self.kind {

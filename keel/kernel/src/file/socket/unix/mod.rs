@@ -1,7 +1,7 @@
 //! Local sockets, unix(7).
 //!
-//! What is sent goes into the *receiver's* inbox. The ends of a connected pair hold weak references to each other; a
-//! connection that waits to be accepted is owned by the listener's backlog.
+//! A send puts data into the *receiver's* inbox. The ends of a connected pair hold weak references to each other; the
+//! listener's backlog owns a connection that is not accepted yet.
 
 mod account;
 mod address;
@@ -37,7 +37,7 @@ use uapi::{Errno, Result};
 pub use unlocked::End;
 use vfs::landlock::Domain;
 
-/// Most datagrams that wait (`net.unix.max_dgram_qlen`).
+/// Maximum number of queued datagrams (`net.unix.max_dgram_qlen`).
 const MAX_DATAGRAMS: usize = 10;
 /// Largest backlog (`net.core.somaxconn`).
 const MAX_BACKLOG: usize = 4096;
@@ -45,7 +45,7 @@ const MAX_BACKLOG: usize = 4096;
 /// `MSG_*` flags of a send that mean something here; others are ignored as in Linux.
 const MSG_OOB: u32 = net::MSG_OOB;
 
-/// Local sockets tell that there is room for urgent bytes too, which they do not know.
+/// Local sockets always report POLLWRBAND, as in Linux.
 const OUT: u32 = super::OUT | g::POLLWRBAND;
 
 /// Kinds of local sockets.
@@ -56,7 +56,7 @@ enum Kind {
     SeqPacket,
 }
 
-/// What a connection-oriented socket is.
+/// State of a connection-oriented socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Fresh,
@@ -76,18 +76,18 @@ pub struct Unix {
     /// Inode and device number of a name in the tree.
     node: Cell<Option<[u32; 2]>>,
     peer: RefCell<Weak<Unix>>,
-    /// Its name stays known after it has gone.
+    /// Name of the peer; kept after its end.
     peer_name: RefCell<Option<Address>>,
     peer_credentials: Cell<Option<Credentials>>,
-    /// Whose supplementary groups `SO_PEERGROUPS` tells.
+    /// Credentials with the groups of `SO_PEERGROUPS`.
     peer_cred: RefCell<Option<Rc<Cred>>>,
-    /// The domain of who made it, landlock(7).
+    /// The creator's landlock(7) domain.
     domain: Option<Rc<Domain>>,
     /// Credentials of the caller of listen or connect.
     credentials: Cell<Credentials>,
-    /// What it sent.
+    /// Account of sent data.
     account: Rc<Account>,
-    /// What calls without the big lock know of it.
+    /// State for calls without the big lock.
     end: Arc<End>,
     /// The packet with the urgent byte.
     urgent: RefCell<Weak<Packet>>,
@@ -180,7 +180,7 @@ impl Unix {
         })
     }
 
-    /// Its last descriptor was closed.
+    /// Whether its last descriptor was closed.
     pub fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -194,7 +194,7 @@ impl Unix {
         *self.peer_name.borrow_mut() = Some(peer.address());
     }
 
-    /// What is sent goes to the peer from now on, also without the big lock. What came to a connection is its peer's alone.
+    /// Sends go to the peer from now on, also without the big lock. Only the peer sends to a connection's inbox.
     fn join(&self) {
         let Some(peer) = self.peer() else { return };
         if self.kind == Kind::Datagram {
@@ -205,8 +205,8 @@ impl Unix {
         self.end.set_peer(Some(peer.end.clone()));
     }
 
-    /// Calls without the big lock leave the socket alone where an option makes a difference to them, or a half has ended.
-    /// Before accept(2) messages have their sender's credentials.
+    /// Excludes calls without the big lock if an option affects them, or a half has been shut down. Before accept(2)
+    /// messages carry their sender's credentials.
     fn review(&self) {
         let options = &self.options;
         let is_plain = self.ino.get() != 0
@@ -240,7 +240,7 @@ impl Unix {
         self.account.writable.wake_all();
     }
 
-    /// The current process is the peer, or stands for it.
+    /// Records the current process as the peer.
     fn remember_peer(&self) {
         self.peer_credentials.set(Some(own_credentials()));
         *self.peer_cred.borrow_mut() = Some(caller().cred());
@@ -277,7 +277,7 @@ impl Unix {
         }
     }
 
-    /// A message for `to`. EPERM if it takes no descriptors.
+    /// Builds a message for `to`. EPERM if it does not accept descriptors.
     fn packet(
         &self,
         to: &Unix,
@@ -305,7 +305,7 @@ impl Unix {
         }))
     }
 
-    /// Adds who sent it to what is received, as far as the socket asks for it.
+    /// Adds the sender's credentials to a received message, if the socket requests them.
     fn tell_sender(&self, received: &mut Received, sender: Option<Credentials>) {
         let shown = sender.unwrap_or(NOBODY);
         received.credentials = self.options.pass_credentials.get().then_some(shown);
@@ -331,7 +331,7 @@ impl Unix {
         Ok(())
     }
 
-    /// Where a peek starts, `SO_PEEK_OFF`.
+    /// Start of a peek, `SO_PEEK_OFF`.
     fn peek_start(&self, flags: u32) -> usize {
         if flags & net::MSG_PEEK != 0 { self.peek_offset.get().max(0) as usize } else { 0 }
     }
@@ -345,18 +345,18 @@ impl Unix {
         }
     }
 
-    /// Nothing will come any more.
+    /// Whether no more data can arrive.
     fn at_end(&self) -> bool {
         let connected = self.kind != Kind::Datagram && self.role.get() == Role::Connected;
         self.read_ended.get() || connected && self.peer().is_none_or(|peer| peer.closed.get())
     }
 
-    /// The peer is gone: both halves of the connection have ended.
+    /// The peer was closed: shuts both halves down.
     fn end_both(&self) {
         self.end_halves(true, true);
     }
 
-    /// Waits until a packet or datagram can be received, behind the first `skip` bytes: it, what is skipped of it, and the
+    /// Waits for a packet or datagram after the first `skip` bytes: returns it, the offset within it, and the
     /// receiver's turn; `None` at the end.
     fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, skip: usize) -> Result<Option<Next<'_>>> {
         loop {
@@ -401,5 +401,5 @@ impl Drop for Unix {
     }
 }
 
-/// What is received next: the receiver's turn, a packet, and what is skipped of it.
+/// The next packet to receive: the receiver's turn, the packet, and the offset within it.
 type Next<'a> = (Turn<'a>, Rc<Packet>, usize);

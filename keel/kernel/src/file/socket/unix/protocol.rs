@@ -1,4 +1,4 @@
-//! What local sockets do for the socket calls.
+//! The socket interface of local sockets.
 
 use super::super::message::{Control, Credentials, Received, own_credentials};
 use super::super::options::{Options, Value, int, read_int};
@@ -33,7 +33,7 @@ impl Protocol for Unix {
     fn bind(&self, address: &[u8]) -> Result<()> {
         let name = address::parse(address)?;
         if self.name.borrow().is_some() {
-            // Choosing a name for a socket that has one does nothing.
+            // An automatic bind of a bound socket has no effect.
             return if name == UnixName::Auto { Ok(()) } else { Err(Errno::EINVAL) };
         }
         self.give_name(name)
@@ -69,7 +69,7 @@ impl Protocol for Unix {
             return Err(Errno::EINVAL);
         }
         let take = || {
-            // What came before shutdown(2) can still be accepted.
+            // Connections from before shutdown(2) can still be accepted.
             let next = self.backlog.borrow_mut().pop_front().map(Ok);
             next.or_else(|| self.read_ended.get().then_some(Err(Errno::EINVAL)))
         };
@@ -165,7 +165,7 @@ impl Protocol for Unix {
     }
 
     fn poll_queues(&self, events: u32, out: &mut Queues) {
-        // Errors and hang-ups wake both.
+        // Errors and hang-ups wake readers and writers.
         if events & (IN | g::POLLRDHUP) != 0 || events & OUT == 0 {
             out.push(self.readable.clone());
         }

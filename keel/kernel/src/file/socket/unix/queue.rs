@@ -1,7 +1,8 @@
-//! What waits in a local socket to be received.
+//! The receive queue of a local socket.
 //!
-//! Calls without the big lock use it, too ([`super::unlocked`]): they take and add packets with nothing but bytes
-//! ([`Packet::plain`]). A handler that holds a packet while it copies has its [`Turn`]: those calls take nothing then.
+//! Also used by calls without the big lock ([`super::unlocked`]): they take and add packets of plain bytes
+//! ([`Packet::plain`]). A handler that holds a packet while it copies holds the [`Turn`], which excludes receives by
+//! those calls.
 
 use super::super::Address;
 use super::super::message::Credentials;
@@ -23,7 +24,7 @@ use uapi::{Errno, Result};
 const SPARE: usize = 32;
 const SPARE_BYTES: usize = 8192;
 
-/// Bytes that were sent together, and what goes with them.
+/// Bytes that were sent together, and their ancillary data.
 #[derive(Debug)]
 pub struct Packet {
     /// The bytes.
@@ -38,11 +39,11 @@ pub struct Packet {
     pub rights: RefCell<Rights>,
     /// Nothing travels along, and it has no urgent byte.
     pub plain: bool,
-    /// What it counts against the sender's buffer; 0 once that was given back.
+    /// Charge against the sender's buffer; 0 after its release.
     pub charge: Cell<u32>,
     /// The sender's number ([`Account::id`]).
     pub sender: u64,
-    /// The account of a sender who is not the only one ([`Inbox::set_sender`]).
+    /// The sender's account, if there may be several senders ([`Inbox::set_sender`]).
     pub account: Option<Rc<Account>>,
 }
 
@@ -70,21 +71,21 @@ pub fn buffer(len: usize) -> Result<Vec<u8>> {
 /// Packets in order.
 pub struct Inbox {
     queue: SpinLock<Global<Queue>>,
-    /// Calls without the big lock neither send here nor receive: an option makes a difference, or a half has ended.
+    /// Excludes calls without the big lock: an option affects them, or a half has been shut down.
     special: AtomicBool,
     big: Global<Big>,
 }
 
-/// What the big lock covers.
+/// State under the big lock.
 struct Big {
-    /// One receiver at a time.
+    /// Serialises receivers.
     receiving: SleepLock,
     /// Waiters for packets.
     readable: Rc<WaitQueue>,
 }
 
-/// What any virtual CPU may use. The counts of handles are changed under the big lock only, except of packets that
-/// nobody else has.
+/// State that any virtual CPU may access. Refcounts are changed under the big lock only, except of packets without
+/// other references.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) packets: Pieces<Rc<Packet>>,
@@ -96,7 +97,7 @@ pub(super) struct Queue {
     pub(super) pushed: u64,
     /// A handler receives.
     pub(super) busy: bool,
-    /// What is sent here can still be received.
+    /// Packets can still be received here.
     pub(super) open: bool,
     /// The number of the only sender that may send here; 0: all may.
     pub(super) accepts: u64,
@@ -136,7 +137,7 @@ impl Queue {
         Some(packet)
     }
 
-    /// Gives what a packet counts back to its sender: who that is, unless it was given back before.
+    /// Releases a packet's charge: returns the sender's account, unless it was released before.
     pub(super) fn settle<'a>(&'a self, packet: &'a Packet) -> Option<&'a Rc<Account>> {
         let account = packet.account.as_ref().or(self.sender.as_ref())?;
         match packet.charge.take() {
@@ -149,7 +150,7 @@ impl Queue {
     }
 }
 
-/// A handler receives: others wait, or leave what they do without the big lock.
+/// A handler receives: other handlers wait, calls without the big lock fail over to theirs.
 pub struct Turn<'a>(&'a Inbox, #[allow(dead_code, reason = "held")] SleepGuard<'a>);
 
 impl Drop for Turn<'_> {
@@ -188,7 +189,7 @@ impl Inbox {
 
     /// Whether calls without the big lock leave it alone from now on.
     pub fn set_special(&self, special: bool) {
-        // Those that looked before have ended when the lock was theirs, or find the packets changed.
+        // Calls that checked before have ended when the lock was taken, or see the change.
         self.special.store(special, Relaxed);
     }
 
@@ -202,7 +203,7 @@ impl Inbox {
         self.queue.lock().accepts = sender;
     }
 
-    /// Nothing more is received of what is sent from now on.
+    /// Packets sent from now on are discarded.
     pub fn close(&self) {
         self.queue.lock().open = false;
     }
@@ -214,7 +215,7 @@ impl Inbox {
         Turn(self, guard)
     }
 
-    /// Packets that ever came.
+    /// Total number of packets.
     pub fn pushed(&self) -> u64 {
         self.queue.lock().pushed
     }
@@ -234,7 +235,7 @@ impl Inbox {
         self.queue.lock().packets.is_empty()
     }
 
-    /// The packet number `index`, oldest first, for who has the turn.
+    /// The packet number `index`, oldest first, for the holder of the turn.
     pub fn get(&self, index: usize, _turn: &Turn<'_>) -> Option<Rc<Packet>> {
         self.queue.lock().packets.get(index).cloned()
     }
@@ -254,9 +255,9 @@ impl Inbox {
         queue.bytes += packet.left();
         queue.pushed += 1;
         queue.packets.push_back(packet);
-        // What is kept did not serve: it makes room for this one.
+        // The cached packet did not fit: replace it by this one.
         let old = if queue.spare.is_empty() { None } else { Some(queue.take_spare(0)) };
-        // Without memory nothing is kept.
+        // Out of memory, do not cache.
         let _ = if queue.spare.capacity() == 0 { queue.spare.try_reserve_exact(SPARE) } else { Ok(()) };
         drop(guard);
         drop(old);
@@ -297,7 +298,7 @@ impl Inbox {
         }
     }
 
-    /// Tells those of whose packets calls without the big lock took some that there is room.
+    /// Notifies the senders whose packets were consumed without the big lock of new room.
     pub(super) fn tell_senders(&self) {
         let mut at = 0;
         let common = self.queue.lock().sender.clone();
@@ -315,7 +316,7 @@ impl Inbox {
         }
     }
 
-    /// Forgets everything; returns whether there was something, but for an urgent byte that was received.
+    /// Discards all packets; returns whether there were any, except a received urgent byte.
     pub fn clear(&self) -> bool {
         let mut guard = self.queue.lock();
         let queue = &mut **guard;

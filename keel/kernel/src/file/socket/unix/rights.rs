@@ -1,9 +1,9 @@
 //! Descriptions on their way in messages, `SCM_RIGHTS`: their number, and those that can't be received any more.
 //!
-//! Sockets whose only uses are messages that wait in one another hold each other for ever. Here is known which sockets are on
-//! their way and how often. One whose uses are all messages can be received only from a socket that somebody has, or from
-//! one that can be received itself; what is left when those are marked is garbage, and its messages are dropped. All that
-//! is kept for this lies in the entries, so that it needs no memory and no recursion.
+//! Garbage collection of sockets whose only references are messages in each other's queues. The table counts the
+//! references in messages of each socket. A socket with references only in messages is reachable if a reachable
+//! socket's queue contains it; after marking, the messages of the other sockets are dropped. All state is in the
+//! entries, so that a collection needs no memory and no recursion.
 
 use super::super::Socket;
 use super::Unix;
@@ -22,9 +22,9 @@ use uapi::{Errno, Result};
 
 /// Below this many sockets in flight, each close of a local socket runs the garbage collection.
 const FEW: usize = 64;
-/// With more, garbage is looked for after as many ends as this share of them: the cost of an end stays bounded.
+/// With more entries, a collection runs after as many closes as this share of them: that bounds the cost of a close.
 const SHARE: usize = 4;
-/// From how many on a message that brings another one looks for garbage.
+/// Number of entries from which sending another descriptor runs a collection.
 const MANY: usize = 1024;
 
 /// A local socket that is on its way.
@@ -35,14 +35,14 @@ struct Entry {
     /// Uses that are messages in candidates.
     inner: usize,
     state: State,
-    /// The next one of the list of those whose messages are still to be looked at.
+    /// Next entry of the mark list.
     next: Option<usize>,
     held: Option<Rc<File>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It has a descriptor, or can be received.
+    /// Has a descriptor, or can be received.
     Reachable,
     /// All of its uses are messages.
     Candidate,
@@ -50,9 +50,9 @@ enum State {
 
 /// Sockets on their way, by the address of their description.
 static SOCKETS: Global<RefCell<BTreeMap<usize, Entry>>> = Global::new(RefCell::new(BTreeMap::new()));
-/// Descriptions on their way, by the user who sent them.
+/// Number of descriptors in messages, by the sending user.
 static BY_USER: Global<RefCell<BTreeMap<u32, u64>>> = Global::new(RefCell::new(BTreeMap::new()));
-/// Ends of sockets since garbage was looked for.
+/// Closed sockets since the last collection.
 static ENDS: Global<Cell<usize>> = Global::new(Cell::new(0));
 /// The number of sockets in flight from which on a sent message runs the garbage collection.
 static LOOK_AT: Global<Cell<usize>> = Global::new(Cell::new(MANY));
@@ -153,7 +153,7 @@ fn arrived(files: &[Rc<File>], user: u32) {
     for file in files {
         let Some(entry) = sockets.get_mut(&key(file)) else { continue };
         entry.count = entry.count.saturating_sub(1);
-        // One that is held goes when it is let go.
+        // A held entry is removed when it is released.
         if entry.count == 0 && entry.held.is_none() {
             sockets.remove(&key(file));
         }
@@ -173,7 +173,7 @@ pub fn socket_ended() {
 fn each_waiting(socket: &Unix, f: &mut dyn FnMut(usize)) {
     let mut of = |socket: &Unix| {
         let mut index = 0;
-        // What is done for each touches no inbox.
+        // The callback does not access inboxes.
         let mut each = |packet: &Rc<Packet>| packet.rights.borrow().files().iter().for_each(|file| f(key(file)));
         while socket.end.inbox.with(index, &mut each).is_some() {
             index += 1;
@@ -183,7 +183,7 @@ fn each_waiting(socket: &Unix, f: &mut dyn FnMut(usize)) {
     socket.backlog.borrow().iter().for_each(|connection| of(connection));
 }
 
-/// Calls `f` with each entry that is in the table: it may take others out meanwhile.
+/// Calls `f` with each entry of the table; `f` may remove others.
 fn each_entry(mut f: impl FnMut(usize)) {
     let mut at = Bound::Unbounded;
     loop {

@@ -27,11 +27,11 @@ pub struct Row {
     pub peer: Option<u64>,
     /// Inode numbers of the connections in the backlog.
     pub pending: Vec<u32>,
-    /// What waits to be received and has been sent; for listeners: who waits, and how many may.
+    /// Bytes to receive and bytes sent; for listeners: length and maximum of the backlog.
     pub queues: [u32; 2],
     /// Directions that were shut down, one bit each.
     pub shutdown: u8,
-    /// Who made it.
+    /// User id of its creator.
     pub uid: u32,
 }
 
@@ -70,7 +70,7 @@ fn row(socket: &Unix) -> uapi::Result<Row> {
         };
         [waiting, socket.account.sent.get() as usize]
     };
-    // What a connected one shuts down is shut down for its peer as well.
+    // A shutdown of a connected socket applies to its peer too.
     let connected = socket.kind != Kind::Datagram && socket.role.get() == Role::Connected;
     let ends = |socket: &Unix| (socket.read_ended.get(), socket.write_ended.get());
     let (read, write) = ends(socket);

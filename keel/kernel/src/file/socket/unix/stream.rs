@@ -14,7 +14,7 @@ impl Unix {
         let mut done = 0;
         let end = |done: usize, errno: Errno| if done > 0 { Ok(done) } else { Err(errno) };
         let deadline = self.options.send_deadline();
-        // The last byte of an urgent message goes on its own.
+        // The last byte of an urgent message is sent separately.
         let urgent = usize::from(flags & net::MSG_OOB != 0);
         if src.remaining() < urgent {
             return Err(Errno::EOPNOTSUPP);
@@ -72,7 +72,7 @@ impl Unix {
         let mut received = Received::default();
         let mut place = Place { index: 0, skip: self.peek_start(flags) };
         let mut sender = None;
-        // Even an empty read looks for something to read.
+        // Even an empty read waits for data.
         loop {
             let seen = self.end.inbox.pushed();
             let turn = self.end.inbox.turn();
@@ -110,7 +110,7 @@ impl Unix {
             let over = if peek {
                 received.rights.extend(packet.rights.borrow().files().iter().cloned());
                 place = Place { index: place.index + 1, skip: 0 };
-                // A peek waits for nothing more.
+                // A peek does not wait for more.
                 place.index >= self.end.inbox.len()
             } else {
                 received.rights.append(&mut packet.rights.borrow_mut().take());

@@ -1,8 +1,8 @@
 //! Bytes and messages between connected local sockets without the big lock.
 //!
-//! The lock of the receiver's inbox is held while the bytes are copied, as that of a [pipe](crate::file::pipe). A message
-//! goes into the memory of one that was received: so nothing is allocated. What needs more than bytes (names, descriptors,
-//! credentials, urgent bytes, options), and all that waits or fails, is left to the handler, with nothing changed.
+//! The lock of the receiver's inbox is held while the bytes are copied, as that of a [pipe](crate::file::pipe). A
+//! message reuses the memory of a received one, so there is no allocation. Calls that need more than bytes (names,
+//! descriptors, credentials, urgent bytes, options), wait or fail are left to the handler, without side effects.
 
 use super::super::IN;
 use super::account::{self, Account};
@@ -15,17 +15,17 @@ use alloc::sync::Arc;
 use hal::cell::Global;
 use hal::sync::grace::{self, Published};
 
-/// Most bytes that are received at a time.
+/// Maximum bytes per receive.
 const MOST: usize = 16384;
-/// Most bytes that are sent at a time: messages with more memory are not kept.
+/// Maximum bytes per send: larger message buffers are not cached.
 const MOST_SENT: usize = 4096;
 
-/// What calls without the big lock know of a local socket.
+/// State of a local socket for calls without the big lock.
 pub struct End {
     kind: Kind,
     pub(super) inbox: Inbox,
     account: Global<Rc<Account>>,
-    /// Where what it sends goes, if it is connected: until one of the two sockets has gone.
+    /// The connected peer, until one of the two sockets is closed.
     peer: Published<End>,
 }
 
@@ -38,7 +38,7 @@ impl End {
         self.peer.replace(peer);
     }
 
-    /// send(2). `announce` tells the receivers of the bytes; whether it took the big lock. `None`: left to the handler.
+    /// send(2). `announce` notifies the receivers; returns whether it took the big lock. `None`: call the handler.
     pub fn send(&self, from: &Buffers<'_>, announce: impl FnOnce(&WaitQueue) -> bool) -> Option<Moved> {
         grace::read(|reading| {
             let peer = &self.peer.get(reading)?.inbox;
@@ -85,7 +85,7 @@ impl End {
         Some(bytes)
     }
 
-    /// recv(2). `finish` stores what else the program gets; it is called before anything changes. `None`: left to the
+    /// recv(2). `finish` stores the other results for the program; it is called before any change. `None`: call the
     /// handler.
     pub fn receive(&self, into: &Buffers<'_>, finish: impl FnOnce() -> Option<()>) -> Option<Moved> {
         let room = into.bytes();
@@ -148,16 +148,16 @@ impl End {
         Some(Moved { bytes: done, wakes })
     }
 
-    /// Tells the sender that there is room, and those who watch for that.
+    /// Notifies the sender, and pollers, of new room.
     pub fn tell_sender(&self) -> Told {
         if self.kind == Kind::Datagram {
-            // It may have been anybody.
+            // The sender is unknown.
             return Told::Waiters;
         }
         grace::read(|reading| self.peer.get(reading).map_or(Told::All, |peer| peer.account.writable.tell()))
     }
 
-    /// poll(2) events of a connection both of whose halves are open. `None`: the socket has to be asked.
+    /// poll(2) events of a connection without a shutdown. `None`: call the socket's poll.
     pub fn poll(&self) -> Option<u32> {
         if self.kind == Kind::Datagram || self.inbox.is_special() {
             return None;

@@ -1,4 +1,4 @@
-//! The urgent byte of a stream, `MSG_OOB`: a packet of its own, at which receives stop.
+//! The urgent byte of a stream, `MSG_OOB`: a separate packet, at which receives stop.
 
 use super::super::message::Received;
 use super::queue::{Packet, Turn};
@@ -9,7 +9,7 @@ use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::Dst;
 
-/// Where a receive is in the inbox: peeks go through it, others stay at its beginning.
+/// Position of a receive in the inbox: peeks advance, others stay at the start.
 pub struct Place {
     /// Packet.
     pub index: usize,
@@ -17,7 +17,7 @@ pub struct Place {
     pub skip: usize,
 }
 
-/// What comes next for a receive.
+/// Next piece for a receive.
 pub enum Piece {
     /// Bytes.
     Packet(Rc<Packet>),
@@ -55,7 +55,7 @@ impl Unix {
         }
     }
 
-    /// What a receive gets next. `some`: it has got bytes already. The urgent byte is passed over unless
+    /// Finds the next piece for a receive. `some`: bytes were received already. Skips the urgent byte unless
     /// `SO_OOBINLINE`.
     pub(super) fn find_piece(&self, place: &mut Place, some: bool, peek: bool, turn: &Turn<'_>) -> Piece {
         loop {

@@ -83,7 +83,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Both ends are one socket: what TCP's simultaneous open comes to.
+    /// Both ends are one socket: a simultaneous open.
     fn meet_itself(&self) {
         *self.peer.borrow_mut() = self.me.clone();
         self.state.set(State::Established);
@@ -94,7 +94,7 @@ impl Tcp {
         self.wake_all();
     }
 
-    /// Who listens at `to`. Of several with the same claim (`SO_REUSEPORT`) the caller's port chooses.
+    /// The listener at `to`. With `SO_REUSEPORT` the caller's port selects one.
     fn listener(to: Endpoint, from: Endpoint) -> Option<Rc<Tcp>> {
         let score = |tcp: &Tcp| if tcp.is_listening() { tcp.base.score(to, from) } else { None };
         let mut found = PORTS.best(to, score);
@@ -150,7 +150,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Those that wait for a place in the backlog come in.
+    /// Admits connections that wait for room in the backlog.
     fn let_in(&self) {
         while !self.is_full() {
             let Some(client) = self.pending.borrow_mut().pop_front() else { return };

@@ -1,5 +1,5 @@
-//! What waits for its time: bytes that the sender holds back (`MSG_MORE`, `TCP_CORK`), connections that are not accepted
-//! before their first byte (`TCP_DEFER_ACCEPT`).
+//! Delays: bytes that the sender holds back (`MSG_MORE`, `TCP_CORK`), and connections that are not accepted before
+//! their first byte (`TCP_DEFER_ACCEPT`).
 
 use super::info::SEGMENT;
 use super::{State, Tcp};
@@ -7,13 +7,13 @@ use crate::sched::timer::Timer;
 use alloc::rc::{Rc, Weak};
 use uapi::raw::net;
 
-/// How long bytes are held back at most, in ns.
+/// Maximum delay of held-back bytes, in ns.
 const HOLD: u64 = 200_000_000;
 /// ns of a second.
 const SECOND: u64 = 1_000_000_000;
 
 impl Tcp {
-    /// Calls `then` after so many ns, instead of what the timer was set for before.
+    /// Calls `then` after this many ns; replaces the timer's earlier setting.
     fn after(&self, ns: u64, then: fn(&Tcp)) {
         let me = self.me.clone();
         let timer = Timer::new(Rc::new(move || {
@@ -38,7 +38,8 @@ impl Tcp {
         self.inbox.len() - self.held.get().min(self.inbox.len())
     }
 
-    /// `added` bytes came into the inbox of `peer`. Unless `more` will follow they may be received, with all before.
+    /// `added` bytes were put into the inbox of `peer`. Unless `more` will follow they become readable, with all
+    /// earlier ones.
     pub(super) fn pass_on(&self, peer: &Tcp, added: usize, more: bool) {
         let before = peer.held.get();
         if !more {
@@ -58,12 +59,12 @@ impl Tcp {
         }
     }
 
-    /// Whether what is sent with these flags is held back until more comes.
+    /// Whether a send with these flags is held back.
     pub(super) fn holds_back(&self, flags: u32) -> bool {
         flags & net::MSG_MORE != 0 || self.tcp.is_corked()
     }
 
-    /// Lets the peer have what was held back.
+    /// Makes held-back bytes readable for the peer.
     pub(super) fn push(&self) {
         let Some(peer) = self.peer() else { return };
         if peer.held.get() > 0 {
@@ -73,7 +74,7 @@ impl Tcp {
         }
     }
 
-    /// A new connection: to be accepted now, or when its first byte comes.
+    /// Queues a new connection for accept(2): now, or at its first byte.
     pub(super) fn enter_backlog(&self, server: Rc<Tcp>) {
         match self.tcp.deferral() {
             0 => {
@@ -88,7 +89,7 @@ impl Tcp {
         }
     }
 
-    /// The first byte (or the end of the stream) came: a connection that waits for it can be accepted.
+    /// The first byte (or the end of the stream) arrived: a deferred connection can be accepted.
     pub(super) fn came_alive(&self) {
         let listener = self.deferred_by.take().upgrade();
         let Some(listener) = listener.filter(|listener| listener.state.get() == State::Listen) else { return };

@@ -1,4 +1,4 @@
-//! What is known about a connection: its state, and `TCP_INFO`.
+//! State of a connection, and `TCP_INFO`.
 
 use super::super::super::options::Value;
 use super::super::statistics::Count;
@@ -42,7 +42,7 @@ impl Counters {
         self.segments_sent.set(self.segments_sent.get().wrapping_add(1));
     }
 
-    /// Bytes came.
+    /// Counts received bytes.
     pub fn received(&self, bytes: usize) {
         self.bytes_received.set(self.bytes_received.get() + bytes as u64);
         self.segments_received.set(self.segments_received.get().wrapping_add(1));
@@ -56,7 +56,7 @@ const MTU: u32 = 65535;
 /// Retransmission and delayed acknowledgement timeouts in microseconds.
 const RTO_US: u32 = 201_000;
 const ATO_US: u32 = 40_000;
-/// Window in segments, and the threshold that was never met.
+/// Window in segments, and an initial slow start threshold.
 const WINDOW: u32 = 10;
 const INFINITE: u32 = 0x7fff_ffff;
 /// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.

@@ -1,7 +1,7 @@
 //! TCP, tcp(7), between sockets of the pod.
 //!
-//! There are no segments: bytes go into the receiver's queue at once, and the end of a stream or a reset reach the
-//! peer in the same moment. So only those states of the protocol occur in which nothing is on its way.
+//! There are no segments: a send copies directly into the receiver's queue, and FIN and RST take effect at the peer at
+//! once. So the protocol states that wait for a segment in transit do not occur.
 
 mod connect;
 mod hold;
@@ -33,12 +33,12 @@ pub static PORTS: Global<Ports<Tcp>> = Global::new(Ports::new());
 /// `SO_SNDBUF` and `SO_RCVBUF` of new sockets (the middle of `net.ipv4.tcp_wmem` and `tcp_rmem`).
 const SEND_BUFFER: u32 = 16384;
 const RECEIVE_BUFFER: u32 = 131_072;
-/// What Linux may grow the receive buffer to (`net.ipv4.tcp_rmem`).
+/// Linux's maximum of the receive buffer (`net.ipv4.tcp_rmem`).
 const MAX_RECEIVE_BUFFER: i32 = 33_554_432;
-/// What Linux grows the send buffer to while a connection on the loopback device is used.
+/// Size to which Linux grows the send buffer of a loopback connection.
 const GROWN_SEND_BUFFER: u32 = 2_626_560;
 
-/// What connect(2) has done, as Linux's `socket_state` has it.
+/// State of connect(2), as Linux's `socket_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Unconnected,
@@ -52,7 +52,7 @@ struct Urgent {
     /// Position in the stream.
     at: u64,
     byte: u8,
-    /// It was received.
+    /// Whether it was received.
     read: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Tcp {
     tcp: TcpOptions,
     state: Cell<State>,
     phase: Cell<Phase>,
-    /// Nothing more is received, nothing more is sent (`sk_shutdown`).
+    /// Shut down for reading, for writing (`sk_shutdown`).
     read_ended: Cell<bool>,
     write_ended: Cell<bool>,
     /// The peer ended its stream (`SOCK_DONE`).
@@ -72,7 +72,7 @@ pub struct Tcp {
     closed: Cell<bool>,
     error: Cell<Option<Errno>>,
     peer: RefCell<Weak<Tcp>>,
-    /// What the peer sent.
+    /// Received data.
     inbox: Bytes,
     urgent: Cell<Option<Urgent>>,
     /// A sender found no room (`SOCK_NOSPACE`).
@@ -156,7 +156,7 @@ impl Tcp {
         (self.backlog.borrow().len(), self.max_backlog.get())
     }
 
-    /// What waits to be received (bytes or connections), and bytes that wait to be sent.
+    /// Received bytes or connections, and bytes not sent yet.
     pub fn waiting(&self) -> (usize, usize) {
         match self.state.get() {
             State::Listen => (self.backlog().0, 0),
@@ -178,7 +178,7 @@ impl Tcp {
         self.own_limit() + peer.base.options.receive_buffer.get() as usize / 2
     }
 
-    /// Most bytes that wait to be sent.
+    /// Maximum number of unsent bytes.
     fn own_limit(&self) -> usize {
         let options = &self.base.options;
         let send = if options.send_buffer_locked.get() { options.send_buffer.get() } else { GROWN_SEND_BUFFER };
@@ -190,7 +190,7 @@ impl Tcp {
         peer.inbox.len() * 3 <= self.limit(peer) * 2
     }
 
-    /// The connection is over: what `tcp_done` does. What was received stays.
+    /// Ends the connection, as `tcp_done`. Received data stays.
     fn finish(&self) {
         self.state.set(State::Close);
         self.read_ended.set(true);
@@ -268,7 +268,7 @@ impl Tcp {
         }
     }
 
-    /// `disconnect`: as good as new, except for what the program chose itself.
+    /// `disconnect`: resets the socket, except for explicitly bound names.
     fn disconnect(&self) {
         match self.state.get() {
             State::Listen => self.stop_listening(),

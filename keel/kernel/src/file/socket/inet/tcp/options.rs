@@ -1,4 +1,4 @@
-//! Options of the level SOL_TCP. Most tune the protocol for a network; the loopback device only stores them.
+//! SOL_TCP options. Most tune the protocol for a network, so they are only stored.
 
 use super::super::super::options::{Value, int, read_int};
 use super::info::SEGMENT;
@@ -50,7 +50,7 @@ impl Default for TcpOptions {
     }
 }
 
-/// What `TCP_DEFER_ACCEPT` makes of a number of seconds: the time that some number of retransmissions takes.
+/// Converts seconds of `TCP_DEFER_ACCEPT` as Linux does: to the time of a number of retransmissions.
 fn deferred(seconds: i32) -> i32 {
     if seconds <= 0 {
         return 0;
@@ -126,12 +126,12 @@ impl TcpOptions {
         let number = match name {
             net::TCP_NODELAY | net::TCP_CORK | net::TCP_QUICKACK => i32::from(number != 0),
             net::TCP_INQ | net::TCP_THIN_LINEAR_TIMEOUTS => within(number, 0, 1)?,
-            // It is understood and has no effect any more.
+            // Accepted, without effect.
             net::TCP_THIN_DUPACK => within(number, 0, 1).map(|_| 0)?,
             net::TCP_SAVE_SYN => within(number, 0, 2)?,
             net::TCP_FASTOPEN_NO_COOKIE if connected => return Err(Errno::EINVAL),
             net::TCP_FASTOPEN_NO_COOKIE => within(number, 0, 1)?,
-            // What only a socket under repair has.
+            // Only for sockets under repair.
             net::TCP_TIMESTAMP | net::TCP_REPAIR_QUEUE => return Err(Errno::EPERM),
             net::TCP_QUEUE_SEQ => return Err(if closed { Errno::EINVAL } else { Errno::EPERM }),
             net::TCP_KEEPIDLE | net::TCP_KEEPINTVL => within(number, 1, 32767)?,

@@ -1,4 +1,4 @@
-//! What socket calls ask of a TCP socket.
+//! The socket interface of TCP.
 
 use super::super::super::message::{Control, Received};
 use super::super::super::options::{Options, Value, int, read_int};
@@ -143,7 +143,7 @@ impl Protocol for Tcp {
     }
 
     fn poll_queues(&self, events: u32, out: &mut Queues) {
-        // Errors and hang-ups wake both.
+        // Errors and hang-ups wake readers and writers.
         if events & (IN | g::POLLRDHUP | g::POLLPRI) != 0 || events & OUT == 0 {
             out.push(self.readable.clone());
         }

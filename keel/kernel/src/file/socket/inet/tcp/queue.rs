@@ -11,14 +11,14 @@ use vfs::{Dst, Src};
 /// Emptied pages that are kept for the next bytes.
 const SPARE_PAGES: usize = 16;
 
-/// The queue of one direction of a connection. It has no limit of its own.
+/// Queue of one direction of a connection. Has no limit itself.
 #[derive(Debug)]
 pub struct Bytes {
     ring: RefCell<PipeRing<Frame>>,
     spare: RefCell<Vec<Frame>>,
-    /// One sender or receiver at a time moves bytes.
+    /// Serialises senders and receivers that move bytes.
     busy: SleepLock,
-    /// Bytes that were ever taken.
+    /// Total number of consumed bytes.
     taken: Cell<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Bytes {
         self.ring.borrow().bytes()
     }
 
-    /// Position in the stream of the next byte that is taken, and of the next that is added.
+    /// Stream positions of the next byte to read, and of the next to add.
     pub fn positions(&self) -> (u64, u64) {
         (self.taken.get(), self.taken.get() + self.len() as u64)
     }
@@ -71,7 +71,7 @@ impl Bytes {
             };
             done += len;
             let piece = Piece { page, start: 0, len, mergeable: true, packet: false };
-            // The ring takes any number of pieces.
+            // Never fails: the ring is unbounded.
             let _ = self.ring.borrow_mut().push(piece);
             if len < want {
                 break;
@@ -156,7 +156,7 @@ impl Bytes {
         }
     }
 
-    /// Forgets everything.
+    /// Discards all data.
     pub fn clear(&self) {
         let old = core::mem::take(&mut *self.ring.borrow_mut());
         self.ring.borrow_mut().resize(usize::MAX);

@@ -18,10 +18,10 @@ const MSG_FASTOPEN: u32 = 0x2000_0000;
 const TCP_CM_INQ: u32 = 36;
 /// Bytes that are queued before the receiver is woken.
 const CHUNK: usize = 64 << 10;
-/// Unread bytes after which a sender that may wait lets the receiver run: what both touch stays in the cache.
+/// Number of unread bytes after which a blocking sender yields to the receiver, so that the data stays in the cache.
 const LET_READ: usize = 256 << 10;
 
-/// What is left of a send: a part, or nothing but an error.
+/// Result of an incomplete send: the bytes sent, or the error if none.
 fn end(done: usize, errno: Errno) -> Result<usize> {
     if done > 0 { Ok(done) } else { Err(errno) }
 }
@@ -32,12 +32,12 @@ impl Tcp {
         matches!(self.state.get(), State::Established | State::CloseWait) && !self.write_ended.get()
     }
 
-    /// The receiver. EPIPE (and SIGPIPE) or the pending error if nothing can be sent.
+    /// The receiver. EPIPE (and SIGPIPE) or the pending error if sending is impossible.
     fn receiver(&self, flags: u32) -> Result<Rc<Tcp>> {
         let sends = self.sends();
         match self.peer() {
             Some(peer) if sends && self.error.get().is_none() => Ok(peer),
-            // The peer's socket is gone: what is sent there is answered by a reset.
+            // The peer's socket is closed: data is answered by RST.
             None if sends && self.error.get().is_none() => Err(Errno::ECONNRESET),
             _ => Err(match self.error.take() {
                 None | Some(Errno::EPIPE) => broken(flags),
@@ -71,7 +71,7 @@ impl Tcp {
                 Ok(_) | Err(Errno::ECONNRESET)
                     if self.error.get().is_none() && self.state.get() == State::CloseWait =>
                 {
-                    // Linux queues what fits before the reset arrives; it is dropped here.
+                    // Linux queues bytes until the RST arrives; they are dropped here.
                     done += src.remaining().min(self.own_limit());
                     if done > 0 {
                         self.reset();
@@ -85,7 +85,7 @@ impl Tcp {
                 return Ok(done);
             }
             if peer.read_ended.get() && peer.state.get() == State::FinWait2 {
-                // Both halves were shut there: what comes is answered by a reset.
+                // Both halves were shut down there: data is answered by RST.
                 done += src.remaining().min(self.own_limit());
                 peer.reset();
                 self.reset();
@@ -176,14 +176,14 @@ impl Tcp {
         if self.urgent_inline() { all } else { self.bytes_to_mark().unwrap_or(all).min(all) }
     }
 
-    /// `SIOCOUTQ`: what the receiver's buffer has no room for is still the sender's.
+    /// `SIOCOUTQ`: bytes that do not fit into the receiver's buffer count as unsent.
     pub(super) fn unacknowledged(&self) -> usize {
         let Some(peer) = self.peer() else { return 0 };
         let beyond = peer.inbox.len().saturating_sub(peer.base.options.receive_buffer.get() as usize / 2);
         beyond.max(peer.held.get())
     }
 
-    /// Enough has come for poll(2) (`SO_RCVLOWAT`).
+    /// Whether enough bytes are available for poll(2) (`SO_RCVLOWAT`).
     pub(super) fn is_readable(&self) -> bool {
         let hidden = usize::from(self.at_mark() && !self.urgent_inline());
         self.available() >= self.base.options.low_water.get() as usize + hidden
@@ -259,7 +259,7 @@ impl Tcp {
         Ok(received)
     }
 
-    /// Nothing has come: `true` if something still may. The pending error, ENOTCONN, EAGAIN.
+    /// No data: returns `true` if more may arrive. The pending error, ENOTCONN, EAGAIN.
     fn wait_possible(&self, flags: u32) -> Result<bool> {
         if self.done.get() {
             return Ok(false);
@@ -276,7 +276,7 @@ impl Tcp {
         if flags & net::MSG_DONTWAIT != 0 { Err(Errno::EAGAIN) } else { Ok(true) }
     }
 
-    /// Moves what is there, up to `limit` bytes and not beyond an urgent byte. `seen`: bytes that were shown by
+    /// Moves available bytes, up to `limit` and not beyond an urgent byte. `seen`: bytes already returned by
     /// `MSG_PEEK`; `some`: not the first bytes of the call.
     fn move_out(&self, dst: &mut dyn Dst, limit: usize, seen: usize, some: bool, flags: u32) -> Result<Moved> {
         let peek = flags & net::MSG_PEEK != 0;
@@ -361,9 +361,9 @@ impl Tcp {
     }
 }
 
-/// What one step of a receive did.
+/// Result of one step of a receive.
 struct Moved {
     len: usize,
-    /// It stopped before an urgent byte.
+    /// Stopped before an urgent byte.
     at_mark: bool,
 }

@@ -30,12 +30,12 @@ pub static PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
 /// Ports of UDP-Lite.
 static LITE_PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
 
-/// Option of the level SOL_UDP: datagrams are put together until it is taken back.
+/// SOL_UDP option: collects data into one datagram until it is cleared.
 const UDP_CORK: u32 = 1;
 /// Datagrams to IPv6 without a checksum are sent, and received.
 const UDP_NO_CHECK6_TX: u32 = 101;
 const UDP_NO_CHECK6_RX: u32 = 102;
-/// What is sent becomes datagrams of this many bytes.
+/// Splits sent data into datagrams of this size.
 pub(super) const UDP_SEGMENT: u32 = 103;
 /// Datagrams that were sent together are received together.
 pub(super) const UDP_GRO: u32 = 104;
@@ -66,10 +66,10 @@ pub struct Udp {
     joins: Cell<bool>,
     /// A datagram that is being put together (`MSG_MORE`).
     pending: RefCell<Option<(Endpoint, Vec<u8>)>>,
-    /// One receiver at a time.
+    /// Serialises receivers.
     receiving: SleepLock,
     readable: Rc<WaitQueue>,
-    /// When the datagram came that was received last, in ns; 0: none was.
+    /// Arrival time of the last received datagram, in ns; 0: none.
     last_ns: Cell<u64>,
     /// `SO_PEEK_OFF`; negative: off.
     peek_offset: Cell<i32>,
@@ -153,12 +153,12 @@ impl Udp {
         self.base.destination(address)
     }
 
-    /// Where a destination leads. ENETUNREACH; EACCES for broadcasts that were not asked for.
+    /// Route of a destination. ENETUNREACH; EACCES for broadcasts without SO_BROADCAST.
     fn route(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
         let (to, reach) = to.resolve()?;
         match reach {
             Reach::Broadcast if !self.base.options.is_on(net::SO_BROADCAST) => Err(Errno::EACCES),
-            // Only the loopback device could take it, and only those who name it get there.
+            // Only the loopback device could accept it, and only if it was selected.
             Reach::Multicast if !self.base.ip.sends_to_groups(to.ip) && !self.base.options.on_loopback.get() => {
                 Err(Errno::ENETUNREACH)
             }
@@ -275,7 +275,7 @@ impl Protocol for Udp {
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match (level as u32, name as u32) {
             (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV | UDPLITE_RECV_CSCOV) if self.lite => {
-                // Headers are always covered; 0 is everything.
+                // Headers are always included; 0 means the whole datagram.
                 let bytes = match read_int(value)? {
                     0 => 0,
                     bytes => bytes.clamp(8, 0xffff),

@@ -15,11 +15,11 @@ pub struct Datagram {
     pub data: Rc<Vec<u8>>,
     /// The sender.
     pub from: Endpoint,
-    /// How it came.
+    /// Its source, destination and delivery data.
     pub facts: Facts,
 }
 
-/// What a datagram of so many bytes counts against `SO_RCVBUF`, with Linux's overhead.
+/// Size that counts against `SO_RCVBUF`, including Linux's overhead.
 fn charge(len: usize) -> usize {
     if len < 4096 { (len + 384).next_power_of_two().max(512) + 256 } else { len + 1280 }
 }
@@ -50,7 +50,7 @@ impl Inbox {
         self.datagrams.borrow().front().cloned()
     }
 
-    /// The datagram behind the first `skip` bytes, and what is skipped of it.
+    /// The datagram at offset `skip`, and the offset within it.
     pub fn behind(&self, mut skip: usize) -> Option<(Rc<Datagram>, usize)> {
         for datagram in self.datagrams.borrow().iter() {
             if skip < datagram.data.len() || skip == 0 {
@@ -78,7 +78,7 @@ impl Inbox {
         (self.charged.get(), self.drops.get())
     }
 
-    /// Forgets everything.
+    /// Discards all datagrams.
     pub fn clear(&self) {
         let old = self.datagrams.take();
         self.charged.set(0);
@@ -89,13 +89,13 @@ impl Inbox {
 /// A datagram that had no receiver (`IP_RECVERR`).
 #[derive(Debug)]
 pub struct Report {
-    /// Where it was sent to.
+    /// Its destination.
     pub to: Endpoint,
     /// The bytes.
     pub data: Rc<Vec<u8>>,
 }
 
-/// Most reports that wait.
+/// Maximum number of queued reports.
 const MAX_REPORTS: usize = 64;
 
 /// Reports in order.

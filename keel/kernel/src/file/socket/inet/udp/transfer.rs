@@ -17,10 +17,10 @@ use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
-/// Most bytes of a datagram: a packet's less the headers.
+/// Maximum size of a datagram: an IP packet without headers.
 const MAX4: usize = 65_507;
 const MAX6: usize = 65_527;
-/// Most datagrams of one send with `UDP_SEGMENT`.
+/// Maximum number of datagrams per send with `UDP_SEGMENT`.
 const MOST_SEGMENTS: usize = 128;
 
 /// The wall clock in ns.
@@ -92,7 +92,7 @@ impl Udp {
         Ok(size)
     }
 
-    /// Sends what was put together.
+    /// Sends the collected data.
     pub(super) fn push_pending(&self) -> Result<()> {
         if let Some((to, data)) = self.pending.take() {
             let (to, reach) = self.route(to)?;
@@ -147,7 +147,7 @@ impl Udp {
             return;
         }
         let mut found = self.ports().best(to, |udp| udp.base.score(to, from));
-        // Of several with the same claim (`SO_REUSEPORT`) the sender's port chooses.
+        // With `SO_REUSEPORT` the sender's port selects one.
         let chosen = usize::from(from.port) % found.len().max(1);
         if chosen < found.len() {
             let udp = found.swap_remove(chosen);
@@ -173,7 +173,7 @@ impl Udp {
         }
     }
 
-    /// What was sent at once arrives: one datagram, or several (`UDP_SEGMENT`), together or one by one (`UDP_GRO`).
+    /// Queues received data: one datagram, or several (`UDP_SEGMENT`), merged or separately (`UDP_GRO`).
     fn take_in(&self, mut datagram: Datagram) {
         let segment = usize::from(datagram.facts.segment);
         if segment == 0 || datagram.data.len() <= segment {
