@@ -1,8 +1,8 @@
-//! What an IP address is, whatever its spelling.
+//! Parsing and classes of IP addresses, in any spelling.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of place an address names.
+/// Class of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The own machine: 127.0.0.0/8, ::1, and the unspecified addresses, to which Linux connects as to these.
@@ -31,8 +31,8 @@ pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The IPv4 address that a gateway may take out of a canonical one: IPv4-compatible (RFC 4291, 2.5.5.1), IPv4-translated
-/// (RFC 2765), NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380), ISATAP (RFC 5214).
+/// The IPv4 address that a gateway may extract from a canonical one: IPv4-compatible (RFC 4291, 2.5.5.1),
+/// IPv4-translated (RFC 2765), NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380), ISATAP (RFC 5214).
 pub fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = address else { return None };
     let at = |bytes: [u8; 4]| Some(Ipv4Addr::from(bytes));
@@ -63,7 +63,7 @@ fn class_of_v4(address: Ipv4Addr) -> Class {
     }
 }
 
-/// The class of a canonical address, without what is embedded in it.
+/// The class of a canonical address, ignoring embedded ones.
 pub fn class(address: IpAddr) -> Class {
     if METADATA.contains(&address) {
         return Class::LinkLocal;
@@ -73,7 +73,7 @@ pub fn class(address: IpAddr) -> Class {
         IpAddr::V6(v6) => match () {
             () if v6.is_loopback() || v6.is_unspecified() => Class::Loopback,
             () if v6.is_unicast_link_local() => Class::LinkLocal,
-            // Site-local addresses (RFC 3879) are deprecated, not gone.
+            // Site-local addresses (RFC 3879) are deprecated, but still in use.
             () if v6.is_unique_local() || v6.segments()[0] & 0xffc0 == 0xfec0 => Class::Private,
             () if v6.is_multicast() => Class::Multicast,
             () => Class::Public,

@@ -1,4 +1,4 @@
-//! Which addresses the pod was told for which names.
+//! DNS answers that the pod got: addresses and their names.
 
 use crate::address;
 use crate::name::Name;
@@ -6,9 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Most pairs of an address and a name; beyond them the oldest are dropped.
+/// Maximum number of pairs of an address and a name; beyond it the oldest are dropped.
 const MAX_PAIRS: usize = 4096;
-/// An answer is good for at least this long: programs look up once and connect some time later.
+/// Minimum validity of an answer: programs look up once and connect some time later.
 const LEAST_TTL: Duration = Duration::from_secs(30);
 /// And at most this long.
 const MOST_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -17,13 +17,13 @@ const MOST_TTL: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Default)]
 pub struct Answers {
     names: HashMap<IpAddr, Vec<(Name, Instant)>>,
-    /// Pairs in the order in which they came first; some of them are gone.
+    /// Pairs in insertion order; some of them are removed already.
     order: VecDeque<(IpAddr, Name)>,
 }
 
 impl Answers {
-    /// The pod was told at `now` that `name` has this address for `ttl`. An earlier answer for the same pair is replaced,
-    /// others for the name stay as long as they are good.
+    /// Records an answer at `now`: `name` has this address for `ttl`. It replaces an earlier answer for the same pair;
+    /// others for the name stay valid.
     pub fn told(&mut self, name: &Name, address: IpAddr, ttl: Duration, now: Instant) {
         let address = address::canonical(address);
         let until = now + ttl.clamp(LEAST_TTL, MOST_TTL);
@@ -49,7 +49,7 @@ impl Answers {
         }
     }
 
-    /// The names for which the pod was told this address, if the answer is still good at `now`.
+    /// The names for which the pod got this address, if the answer is valid at `now`.
     pub fn names(&self, address: IpAddr, now: Instant) -> impl Iterator<Item = &Name> {
         let names = self.names.get(&address::canonical(address)).map_or(&[][..], Vec::as_slice);
         names.iter().filter(move |(_, until)| now <= *until).map(|(name, _)| name)

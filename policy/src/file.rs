@@ -9,15 +9,15 @@ use toml::Spanned;
 
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
-/// Most bytes of a file.
+/// Maximum size of a file in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The line, from 1 on; 0: the whole file.
     pub line: usize,
-    /// What is wrong, in one line.
+    /// The error, in one line.
     pub why: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Policy {
     pub files: Files,
     /// Peers.
     pub network: Network,
-    /// Limits, as the options of `hull run` take them.
+    /// Limits, in the format of the options of `hull run`.
     pub limits: Limits,
     /// The program's environment.
     pub environment: Environment,
@@ -63,7 +63,7 @@ impl Default for Files {
     }
 }
 
-/// `[limits]`: texts as the options of `hull run` of the same name take them.
+/// `[limits]`: texts in the format of the options of `hull run` with the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Limits {
@@ -140,7 +140,7 @@ struct DenyTable {
     error: Refusal,
 }
 
-/// The line in which byte `at` of a text lies.
+/// The line that contains byte `at` of a text.
 fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
 }

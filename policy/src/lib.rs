@@ -1,8 +1,8 @@
-//! What a pod may reach: rules as users write them, decisions, and the rule that decided.
+//! Network policy of a pod: rules as users write them, decisions, and the rule that decided.
 //!
-//! This crate opens nothing and asks nobody: it parses ([`file`], [`rule`]), remembers which addresses the pod was told
-//! for which names ([`answers`]), and decides ([`network`]). Its inputs may be hostile: a policy file, names and addresses that a
-//! guest sends.
+//! This crate opens no files and makes no requests: it parses ([`file`], [`rule`]), records the DNS answers of the pod
+//! ([`answers`]), and decides ([`network`]). Its inputs may be hostile: a policy file, names and addresses from a
+//! guest.
 
 pub mod address;
 pub mod answers;

@@ -3,15 +3,15 @@
 use std::fmt;
 use thiserror::Error;
 
-/// Most bytes of a name, without the final dot (RFC 1035, 2.3.4).
+/// Maximum length of a name in bytes, without the final dot (RFC 1035, 2.3.4).
 const MAX_NAME: usize = 253;
-/// Most bytes of a label.
+/// Maximum length of a label in bytes.
 const MAX_LABEL: usize = 63;
 
 /// Why a text is not a host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// Nothing, or nothing between two dots.
+    /// An empty name, or an empty label.
     #[error("an empty name or label")]
     Empty,
     /// Longer than DNS carries.
@@ -23,7 +23,7 @@ pub enum NameError {
     /// No internationalised name (UTS #46).
     #[error("no internationalised host name")]
     Idna,
-    /// Its last label is a number, so programs take it for an address.
+    /// Its last label is a number, so programs parse it as an address.
     #[error("an address in another spelling; write a.b.c.d")]
     Number,
 }
@@ -36,7 +36,7 @@ impl Name {
     /// Parses a name; a final dot, upper case and international characters are accepted.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let text = text.strip_suffix('.').unwrap_or(text);
-        // Before the conversion, whose time grows with the length.
+        // Before the conversion, whose run time depends on the length.
         if text.len() > 4 * MAX_NAME {
             return Err(NameError::TooLong);
         }
@@ -56,7 +56,7 @@ impl Name {
         if !ascii.split('.').all(is_label) {
             return Err(NameError::Byte);
         }
-        // As inet_aton(3) and the URL standard: such a name is an address, if it is anything.
+        // As in inet_aton(3) and the URL standard: such a name can only be an address.
         let last = ascii.rsplit('.').next().unwrap_or_default();
         let is_hex = last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if is_hex || last.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -70,7 +70,7 @@ impl Name {
         &self.0
     }
 
-    /// Whether it lies below `parent`: `a.b.c` and `b.c` below `c`, but not `c` itself.
+    /// Whether it is a subdomain of `parent`: `a.b.c` and `b.c` of `c`, but not `c` itself.
     pub fn is_below(&self, parent: &Self) -> bool {
         self.0.strip_suffix(&*parent.0).is_some_and(|rest| rest.ends_with('.'))
     }

@@ -74,7 +74,7 @@ fn is_special(net: &IpNet) -> bool {
 }
 
 impl Network {
-    /// Whether the pod may speak with this address. `port`: 0 for ICMP. `names`: those for which the pod was told the
+    /// Whether the pod may communicate with this address. `port`: 0 for ICMP. `names`: those for which the pod got the
     /// address ([`crate::Answers`]).
     pub fn connect<'p>(&'p self, protocol: Protocol, address: IpAddr, port: u16, names: &[&Name]) -> Decision<'p> {
         let address = address::canonical(address);
@@ -101,7 +101,8 @@ impl Network {
         }
         let allowing = || covering().filter(|rule| rule.verdict == Verdict::Allow);
         let special = class == Class::LinkLocal;
-        // What a gateway makes of the address counts like the address, unless a rule names exactly this spelling.
+        // The address that a gateway extracts is treated like the address, unless a rule contains exactly this
+        // spelling.
         let leads_to = embedded.map_or(class, address::class);
         if special || matches!(leads_to, Class::LinkLocal | Class::Loopback) {
             let literal = |rule: &&Rule| match &rule.peer {
@@ -142,8 +143,8 @@ impl Network {
         }
     }
 
-    /// Whether the host's resolver may be asked for a name: a question is itself a way out. A rule that denies a name for
-    /// some ports only does not deny the question.
+    /// Whether the pod may send a query for a name to the host's resolver: a query is itself a channel out of the pod.
+    /// A rule that denies only some ports of a name does not deny the query.
     pub fn resolve(&self, name: &Name) -> Decision<'_> {
         let about = |rule: &&Rule| rule.peer == Peer::All || is_named(&rule.peer, name);
         let denies = |rule: &&Rule| {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use thiserror::Error;
 
-/// Something that a pod may want to do.
+/// An operation of a pod to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// `connect tcp ADDRESS:PORT`, `connect icmp ADDRESS`.
@@ -97,7 +97,7 @@ note: a rule for a name allows the addresses that the pod was told for it. Other
 is allowed can carry any name further (DNS over HTTPS, encrypted ClientHello). Addresses in private networks need a rule of their \
 own or `private = true`; link-local ones and metadata servers need a rule that names them.\n";
 
-/// Why a decision was made, in one line.
+/// The reason of a decision, in one line.
 pub fn reason(decision: &Decision<'_>) -> String {
     let place = |rule: &Rule| match rule.line {
         0 => format!("the option {rule}"),

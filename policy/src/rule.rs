@@ -10,7 +10,7 @@ use thiserror::Error;
 /// The name of the host's own loopback device.
 pub const HOST_LOOPBACK: &str = "host.hull.internal";
 
-/// What is spoken with a peer.
+/// Protocol of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Streams.
@@ -106,7 +106,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What a rule says.
+/// Verdict of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The pod may.
@@ -115,7 +115,7 @@ pub enum Verdict {
     Deny(Refusal),
 }
 
-/// The errno of what is denied.
+/// Errno of a denied operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Refusal {
@@ -140,7 +140,7 @@ pub enum RuleError {
     /// `icmp` has none.
     #[error("icmp has no ports")]
     IcmpPort,
-    /// A network whose address has bits behind its prefix: probably another one was meant.
+    /// A network whose address has host bits set: probably another network was meant.
     #[error("{given} is not the network's address; write {meant}")]
     Network {
         /// As written.
@@ -168,7 +168,7 @@ pub enum RuleError {
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it says.
+    /// The verdict.
     pub verdict: Verdict,
     /// `None`: TCP, UDP and ICMP for addresses without ports; TCP and UDP otherwise.
     pub protocol: Option<Protocol>,
@@ -178,7 +178,7 @@ pub struct Rule {
     pub ports: Ports,
     /// A name of this rule may have addresses in private networks.
     pub private: bool,
-    /// Where it stands, for explanations: a line of a file, 0 for the command line.
+    /// Its position, for explanations: line of a file, 0 for the command line.
     pub line: usize,
 }
 
@@ -205,7 +205,7 @@ impl Rule {
         ports && self.protocol.is_none_or(|own| own == protocol)
     }
 
-    /// How narrow it is: of several rules that say the same, the narrowest explains best.
+    /// How narrow it is: of several rules with the same verdict, the narrowest explains best.
     pub fn specificity(&self) -> (u8, usize, u16, bool) {
         let (kind, length) = match &self.peer {
             Peer::All => (0, 0),

@@ -1,8 +1,8 @@
 //! POSIX access control lists of private files, acl(5), as the attributes `system.posix_acl_access` and
-//! `system.posix_acl_default` show them.
+//! `system.posix_acl_default`.
 //!
-//! A list whose entries say no more than the permission bits is not kept: it is the bits. Of one that is kept, the
-//! owner's, the mask's (or the group's) and the others' entries are the bits, whichever of both is changed.
+//! A list that is equivalent to the permission bits is not stored. Of a stored one, the entries of the owner, the mask
+//! (or the group) and others are equal to the bits, whichever of both is changed.
 
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::{Cred, FileType, Inode, NewNode, PathRef, ops};
@@ -13,9 +13,9 @@ use uapi::{Errno, Result};
 /// Which of a file's two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Who may do what with the file.
+    /// The access list.
     Access,
-    /// What files that are made in the directory begin with.
+    /// The default list of new files in the directory.
     Default,
 }
 
@@ -50,7 +50,7 @@ const OTHER: u16 = 32;
 const VERSION: u32 = 2;
 /// The id of entries that have none.
 const NO_ID: u32 = u32::MAX;
-/// Bytes of an entry and of what stands before the first.
+/// Size of an entry and of the header.
 const ENTRY: usize = 8;
 const HEADER: usize = 4;
 
@@ -131,7 +131,7 @@ impl Acl {
 
     /// Order and completeness. EINVAL.
     fn check(&self) -> Result<()> {
-        // The entry that may come next, as Linux keeps account of it.
+        // The next permitted entry type, as in Linux.
         let mut state = USER_OBJ;
         let mut needs_mask = false;
         for entry in &self.0 {
@@ -194,7 +194,7 @@ impl Acl {
         Ok(acl)
     }
 
-    /// What a new file with the wanted mode gets of this default list: the mode, and a list if it says more. ENOMEM.
+    /// Mode of a new file under this default list, and its list if that is not equivalent to the mode. ENOMEM.
     fn inherited(&self, mode: u32) -> Result<(u32, Option<Self>)> {
         let mut acl = self.copy()?;
         for entry in &mut acl.0 {
@@ -211,7 +211,7 @@ impl Acl {
         Ok((mode & !0o777 | bits, more.then_some(acl)))
     }
 
-    /// Whether it permits `want` to a user other than the owner, for a file of the group `gid`. EACCES.
+    /// Whether it grants `want` to a user other than the owner, for a file of the group `gid`. EACCES.
     pub fn permits(&self, cred: &Cred<'_>, gid: u32, want: u32) -> Result<()> {
         let want = want & (MAY_READ | MAY_WRITE | MAY_EXEC);
         let has = |bits: u32| if bits & want == want { Ok(()) } else { Err(Errno::EACCES) };
@@ -234,8 +234,8 @@ impl Acl {
     }
 }
 
-/// Sets or, with an empty value, removes a list. EOPNOTSUPP where there are none, EACCES for a default list of what is
-/// no directory, EPERM for others than the owner, EINVAL.
+/// Sets or, with an empty value, removes a list. EOPNOTSUPP without support, EACCES for a default list of a file other
+/// than a directory, EPERM for users other than the owner, EINVAL.
 pub fn set(place: &PathRef, kind: Kind, value: &[u8], cred: &Cred<'_>) -> Result<()> {
     ops::check_writable(place)?;
     let acl = Acl::parse(value)?;
@@ -278,7 +278,7 @@ pub fn get(inode: &dyn Inode, kind: Kind) -> Result<Vec<u8>> {
 /// The lists of a new file.
 pub type Inherited = (Option<Rc<Acl>>, Option<Rc<Acl>>);
 
-/// What a new file gets of its directory's default list, if it has one, or else of the process's mask. ENOMEM.
+/// Applies the default list of the directory to a new file, or else the process's umask. ENOMEM.
 pub fn inherit(dir: &dyn Inode, new: &mut NewNode<'_>) -> Result<Inherited> {
     let kind = FileType::of(new.mode);
     let default = if kind == FileType::Symlink { None } else { consult(dir, Kind::Default)? };
@@ -291,7 +291,7 @@ pub fn inherit(dir: &dyn Inode, new: &mut NewNode<'_>) -> Result<Inherited> {
     Ok((access.map(Rc::new), (kind == FileType::Directory).then_some(default)))
 }
 
-/// A list that decides something; `None` also where there are no lists, or no file to ask for any more.
+/// A list that affects the decision; `None` also without support for lists, or if the file was removed.
 pub fn consult(inode: &dyn Inode, kind: Kind) -> Result<Option<Rc<Acl>>> {
     match inode.acl(kind) {
         Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ESTALE) => Ok(None),

@@ -18,14 +18,14 @@ const SIZE_1: usize = 12;
 const SIZE_2: usize = 20;
 const SIZE_3: usize = 24;
 
-/// What a program gets by a file's capabilities.
+/// Capabilities that a program gets from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCapability {
     /// Permitted set, a bit each.
     pub permitted: u64,
     /// Inheritable set.
     pub inheritable: u64,
-    /// What is permitted is in effect at once.
+    /// Permitted capabilities become effective at once.
     pub effective: bool,
 }
 
@@ -51,7 +51,7 @@ impl FileCapability {
     }
 }
 
-/// Whether setxattr(2) takes a value: revision 2 or 3 without unknown flags. EINVAL.
+/// Checks a value for setxattr(2): revision 2 or 3 without unknown flags. EINVAL.
 pub fn check(value: &[u8]) -> Result<()> {
     match (word(value, 0) & !EFFECTIVE, value.len()) {
         (REVISION_2, SIZE_2) | (REVISION_3, SIZE_3) => Ok(()),
@@ -59,7 +59,7 @@ pub fn check(value: &[u8]) -> Result<()> {
     }
 }
 
-/// The value as getxattr(2) shows it: of revision 2 in its own namespace. EINVAL.
+/// The value for getxattr(2): revision 2 in its own namespace. EINVAL.
 pub fn shown(mut value: Vec<u8>) -> Result<Vec<u8>> {
     check(&value)?;
     if value.len() == SIZE_3 && word(&value, 5) == 0 {

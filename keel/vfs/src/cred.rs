@@ -25,7 +25,7 @@ pub struct Cred<'a> {
     pub groups: &'a [u32],
     /// Effective capabilities, a bit each.
     pub caps: u64,
-    /// What restricts it besides, landlock(7).
+    /// Its landlock(7) domain.
     pub domain: Option<&'a Domain>,
 }
 
@@ -54,17 +54,17 @@ impl Cred<'_> {
         self.domain.map_or(Ok(()), |domain| domain.check(place, rights))
     }
 
-    /// Checks `want` ([`MAY_READ`] …) as inode_permission does: EACCES.
+    /// Checks `want` ([`MAY_READ`] …) as Linux's inode_permission: EACCES.
     pub fn check(&self, inode: &dyn Inode, want: u32) -> Result<()> {
         let kind = inode.file_type();
         if kind == FileType::Directory {
-            // The usual case, without a look at the attributes: root searches.
+            // Fast path without attributes: root searches.
             if self.has(cap::DAC_OVERRIDE) || want & MAY_WRITE == 0 && self.has(cap::DAC_READ_SEARCH) {
                 return Ok(());
             }
         }
         let (mode, uid, gid) = inode.perm()?;
-        // A list says nothing about the owner, and gives nobody else anything without its mask.
+        // A list has no effect for the owner, and grants others nothing beyond its mask.
         let acl = if self.uid != uid && mode & 0o070 != 0 { acl::consult(inode, Kind::Access)? } else { None };
         let permitted = match acl {
             Some(acl) => acl.permits(self, gid, want).is_ok(),

@@ -12,7 +12,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 use uapi::{Errno, Result};
 
-/// Names that paths are made of; few, so that they meet.
+/// Components of paths; few, so that they collide.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "link", "up"];
 
 /// Random bytes as decisions.
@@ -40,7 +40,7 @@ impl Choices<'_> {
     }
 }
 
-/// What there is in the beginning.
+/// The initial files.
 fn plant(root: &Path) -> std::io::Result<()> {
     fs::create_dir_all(root.join("a/b"))?;
     fs::create_dir_all(root.join("d"))?;
@@ -145,7 +145,7 @@ fn link(world: &World, old: &str, new: &str) -> Result<()> {
     ops::link(&file, &world.parent(new)?, &Cred::ROOT)
 }
 
-/// One byte more at the end.
+/// Appends a byte.
 fn append(world: &World, path: &str) -> Result<()> {
     let file = world.get(path)?;
     let attr = file.inode().attr()?;
@@ -155,7 +155,7 @@ fn append(world: &World, path: &str) -> Result<()> {
     file.inode().write_at(attr.size, &mut KernelSrc(b"+")).map(drop)
 }
 
-/// One change on both sides. `None` when the input is used up.
+/// One change on both sides. `None` at the end of the input.
 fn change(world: &World, model: &Path, kind: u8, choices: &mut Choices<'_>) -> Option<()> {
     let path = choices.path()?;
     let (layer, host) = (format!("/h/{path}"), model.join(&path));

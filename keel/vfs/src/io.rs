@@ -1,4 +1,4 @@
-//! Where bytes of a read go and bytes of a write come from: program memory or keel's own.
+//! Destinations of reads and sources of writes: program memory or keel's own.
 
 use hal::frame::Frame;
 use uapi::{Errno, Result};
@@ -18,7 +18,7 @@ pub trait Dst {
     /// Stores zeros.
     fn put_zeros(&mut self, len: usize) -> Result<usize>;
 
-    /// Stores bytes that are taken as a whole, for which there is room. EFAULT: only a part of them could be stored.
+    /// Stores all bytes, for which there must be room. EFAULT: only a part could be stored.
     fn put_all(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() || self.put(bytes)? == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
     }

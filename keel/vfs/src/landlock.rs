@@ -1,4 +1,4 @@
-//! Landlock inside the pod, landlock(7): what a thread's domain lets it do with files.
+//! Landlock inside the pod, landlock(7): restrictions of a thread's domain on files.
 //!
 //! A [`Domain`] is a stack of layers, one for each ruleset that restricts the thread. An access to a file is allowed if
 //! each layer that handles it has a rule that allows it, for the file itself or for a directory above. Rules name
@@ -47,12 +47,12 @@ pub mod access {
     pub const IOCTL_DEV: u64 = 1 << 15;
     /// All of them.
     pub const ALL: u64 = (1 << 16) - 1;
-    /// Those that mean something for a file that is no directory.
+    /// Rights that apply to files other than directories.
     pub const OF_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 }
 use access::REFER;
 
-/// Most layers of a domain.
+/// Maximum number of layers of a domain.
 pub const MAX_LAYERS: usize = 16;
 /// Number of rights.
 const RIGHTS: usize = 16;
@@ -65,7 +65,7 @@ struct Rule {
     allowed: Vec<(u8, u64)>,
 }
 
-/// What one ruleset handles besides files.
+/// Rights other than file rights that one ruleset handles.
 #[derive(Debug)]
 pub struct Layer {
     /// Rights on files that need a rule.
@@ -146,7 +146,7 @@ impl Denied {
     }
 }
 
-/// What restricts a thread.
+/// Domain of a thread.
 pub struct Domain {
     layers: Vec<Rc<Layer>>,
     places: Places,
@@ -177,7 +177,7 @@ impl Domain {
         Ok(Rc::new(Self { layers, places: all, files }))
     }
 
-    /// Whether `self` is `other` or one of those that it lies in.
+    /// Whether `self` is `other` or one of its ancestors.
     pub fn contains(&self, other: Option<&Self>) -> bool {
         let last = self.layers.len().wrapping_sub(1);
         match (self.layers.get(last), other.and_then(|other| other.layers.get(last))) {
@@ -186,7 +186,7 @@ impl Domain {
         }
     }
 
-    /// Whether something beyond the domain may not be reached: a layer has `scope`, and `other` does not lie in it.
+    /// Whether access outside of the domain is denied: a layer has `scope`, and `other` is not inside of it.
     pub fn confines(&self, other: Option<&Self>, scope: u64) -> bool {
         let layers = self.layers.iter().enumerate().filter(|(_, layer)| layer.scoped & scope != 0);
         layers.into_iter().any(|(at, layer)| {
@@ -203,7 +203,7 @@ impl Domain {
         if self.layers.iter().all(allows) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// Where all of these rights are denied by the layers that handle them.
+    /// The layers that handle these rights, as denying all of them.
     fn denied(&self, rights: u64) -> Denied {
         let mut denied = Denied([0; RIGHTS]);
         for (at, layer) in self.layers.iter().enumerate().filter(|(_, layer)| layer.files != 0) {
@@ -218,7 +218,7 @@ impl Domain {
         self.places.0.get(&key(place.inode()))
     }
 
-    /// Those of these rights that the domain allows at a place.
+    /// The subset of these rights that the domain grants at a place.
     pub fn allowed(&self, place: &PathRef, rights: u64) -> u64 {
         let handled = if self.files == 0 { 0 } else { rights & (self.files | REFER) };
         if handled == 0 {
@@ -246,8 +246,8 @@ impl Domain {
         if self.allowed(place, rights) == rights { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// Whether a name may be given to `old` in `new_dir`, and taken from where it is if it is `moved`. `replaced` is what
-    /// has that name; `exchanged`: it gets the other one. EACCES, and EXDEV where it would get rights that it lacks now.
+    /// Checks whether `old` may get a name in `new_dir`, and lose its current one if it is `moved`. `replaced` is the
+    /// current file of that name; `exchanged`: it gets the other name. EACCES, and EXDEV if the file would gain rights.
     pub fn check_refer(
         &self,
         old: &PathRef,
@@ -274,7 +274,7 @@ impl Domain {
         }
         (source, target) = (source | REFER, target | REFER);
         let all = self.files | REFER;
-        // What is denied at both ends up to where they meet, and what the moved files have of their own.
+        // Rights denied at both ends up to their common ancestor, and rights granted to the moved files themselves.
         let (mut at_source, mut at_target) = (self.denied_up_to(&old_dir, all), self.denied_up_to(new_dir, all));
         let of_own = |place: &PathRef| {
             let mut denied = self.denied(all);
@@ -295,7 +295,7 @@ impl Domain {
         }
     }
 
-    /// What is denied in a directory.
+    /// Rights denied in a directory.
     fn denied_up_to(&self, dir: &PathRef, rights: u64) -> Denied {
         let mut denied = self.denied(rights);
         let mut at = dir.clone();
@@ -309,14 +309,14 @@ impl Domain {
     }
 }
 
-/// Whether a file that moves gets no right that it lacks: what is denied at its source and not allowed by a rule of its
-/// own is denied at the target too.
+/// Whether a moved file gains no right: rights denied at its source, without a rule for the file itself, must be denied
+/// at the target too.
 fn no_more(source: &Denied, (own, is_directory): &(Denied, bool), target: &Denied) -> bool {
     let rights = if *is_directory { access::ALL } else { access::OF_FILE };
     rights_of(rights).all(|right| source.0[right] & own.0[right] & !target.0[right] == 0)
 }
 
-/// The right to make a file of this type.
+/// The right to create a file of this type.
 pub fn to_make(kind: FileType) -> u64 {
     match kind {
         FileType::Regular => access::MAKE_REG,

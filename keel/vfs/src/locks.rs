@@ -1,7 +1,7 @@
 //! File locks: flock(2), and record locks of fcntl(2) by process or by open file description.
 //!
-//! Pure bookkeeping, kept as an attachment of the inode ([`crate::inode::Attachments`]); who waits,
-//! and how, is the caller's.
+//! Pure bookkeeping, stored as an attachment of the inode ([`crate::inode::Attachments`]); the caller implements
+//! waiting.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -16,7 +16,7 @@ pub enum Kind {
     Write,
 }
 
-/// Who holds a record lock. The numbers are the caller's: something unique while the owner lives.
+/// Owner of a record lock. The caller chooses the numbers, which must be unique while the owner exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A process (its descriptor table).
@@ -25,7 +25,7 @@ pub enum Owner {
     Description(u64),
 }
 
-/// A record lock. `end` is inclusive; `u64::MAX` stands for the end of the file, wherever it is.
+/// A record lock. `end` is inclusive; `u64::MAX` means the end of the file, even if that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// First byte.
@@ -72,11 +72,11 @@ pub struct Whole {
     pub description: u64,
     /// Shared or exclusive.
     pub kind: Kind,
-    /// Process that took it, for `/proc/locks`.
+    /// Process that set it, for `/proc/locks`.
     pub pid: i32,
 }
 
-/// Most record locks, and most locks of flock(2), of one file: each call scans all of them.
+/// Maximum number of record locks, and of flock(2) locks, of one file: each call scans all of them.
 const MOST: usize = 8192;
 
 /// All locks of a file.
@@ -84,18 +84,18 @@ const MOST: usize = 8192;
 pub struct Locks {
     /// By owner and start; records of one owner do not overlap.
     records: RefCell<Vec<Record>>,
-    /// Of flock(2).
+    /// Locks of flock(2).
     whole: RefCell<Vec<Whole>>,
 }
 
 impl Locks {
-    /// The first lock that keeps `wanted` from being set (F_GETLK).
+    /// The first lock that conflicts with `wanted` (F_GETLK).
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         let records = self.records.borrow();
         records.iter().filter(|r| r.conflicts(wanted)).min_by_key(|r| r.start).copied()
     }
 
-    /// Makes room for one more lock and for what it may split. ENOLCK.
+    /// Reserves memory for one more lock and a split. ENOLCK.
     pub fn reserve(&self) -> Result<()> {
         let (mut records, mut whole) = (self.records.borrow_mut(), self.whole.borrow_mut());
         let has_room = records.len().max(whole.len()) < MOST && !hal::frame::is_scarce();
@@ -106,8 +106,8 @@ impl Locks {
         }
     }
 
-    /// Sets a record lock (F_SETLK), or tells what is in the way. The owner's own locks in the range
-    /// are replaced, neighbours of the same kind joined.
+    /// Sets a record lock (F_SETLK), or returns the conflicting one. Replaces the owner's locks in the range and merges
+    /// adjacent ones of the same kind.
     pub fn set(&self, wanted: Record) -> core::result::Result<(), Record> {
         if let Some(blocker) = self.conflict(&wanted) {
             return Err(blocker);

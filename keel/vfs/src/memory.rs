@@ -1,4 +1,4 @@
-//! When memory for keel's own objects runs out: what a program makes many of is refused in time.
+//! Shortage of memory for keel's own objects: calls that create objects fail early.
 
 use crate::host::Host;
 use alloc::collections::BTreeMap;
@@ -11,18 +11,17 @@ use hal::cell::Global;
 use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
-/// Pages that caches are asked to give back at once.
+/// Pages that the caches free at once.
 const STEP: usize = 1024;
 
-/// Whose caches give way.
+/// Owner of the caches.
 static HOST: Global<RefCell<Weak<Host>>> = Global::new(RefCell::new(Weak::new()));
 
 pub(crate) fn reclaim_from(host: &Rc<Host>) {
     *HOST.borrow_mut() = Rc::downgrade(host);
 }
 
-/// Whether there is hardly any memory left, even after the caches gave theirs back. Must not be asked while
-/// a cache is borrowed.
+/// Whether memory is scarce, even after shrinking the caches. Must not be called while a cache is borrowed.
 #[inline]
 pub fn is_scarce() -> bool {
     hal::frame::is_scarce() && !reclaim()
@@ -40,9 +39,9 @@ pub fn check() -> Result<()> {
     if is_scarce() { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// A list of any number of items, each of which may have taken memory of its own. ENOMEM.
+/// Collects any number of items, which may own memory. ENOMEM.
 pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
-    /// Items after which memory is looked at again.
+    /// Number of items between two checks of free memory.
     const STEP: usize = 64;
     let mut list = Vec::new();
     for (i, item) in items.into_iter().enumerate() {
@@ -55,7 +54,7 @@ pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// A list of items that exist already, such as frames: nothing but the list takes memory. ENOMEM.
+/// Collects existing items, such as frames: only the list allocates. ENOMEM.
 pub fn list<T>(items: impl Iterator<Item = T>) -> Result<Vec<T>> {
     let mut list = Vec::new();
     for item in items {
@@ -118,7 +117,7 @@ impl Text {
         }
     }
 
-    /// Appends what `format_args!` gives.
+    /// Appends formatted text.
     pub fn print(&mut self, arguments: core::fmt::Arguments<'_>) {
         // A lack of memory is kept for `done`.
         let _ = self.write_fmt(arguments);
@@ -129,7 +128,7 @@ impl Text {
         self.bytes.len()
     }
 
-    /// Whether nothing was written, or there was no memory for it.
+    /// Whether it is empty, also because of a lack of memory.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

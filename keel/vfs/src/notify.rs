@@ -1,8 +1,7 @@
 //! File change events: inotify(7) and dnotify (fcntl(2), `F_NOTIFY`).
 //!
-//! Listeners hang on inodes. What changes names or attributes tells them here (`ops`), what reads and
-//! writes through open files tells them from the kernel. While nobody listens at all, each of those
-//! places costs one look at a counter.
+//! Listeners are attached to inodes. Changes of names or attributes are reported here (`ops`), reads and writes of open
+//! files by the kernel. Without any listener, each of those places costs one load of a counter.
 
 use crate::{FileType, Inode, PathRef};
 use alloc::rc::Rc;
@@ -23,7 +22,7 @@ pub struct Event<'a> {
     pub cookie: u32,
     /// To a name in the directory that is listened to; otherwise to the file itself.
     pub name: Option<&'a [u8]>,
-    /// By way of an open file whose name is gone.
+    /// Through an open file whose name was removed.
     pub unlinked: bool,
 }
 
@@ -33,7 +32,7 @@ pub trait Listener: Any {
     fn as_any(&self) -> &dyn Any;
     /// Something happened.
     fn hear(&self, event: &Event<'_>);
-    /// The file is no more; nothing will be heard again.
+    /// The file was deleted; there are no further events.
     fn gone(&self);
 }
 
@@ -41,7 +40,7 @@ pub trait Listener: Any {
 static COUNT: Padded<AtomicUsize> = Padded::new(AtomicUsize::new(0));
 static COOKIE: Global<Cell<u32>> = Global::new(Cell::new(0));
 
-/// What hangs on an inode.
+/// Attachment of an inode.
 #[derive(Default)]
 struct Listeners {
     list: RefCell<Pieces<Rc<dyn Listener>>>,
@@ -49,7 +48,7 @@ struct Listeners {
     nameless: Cell<bool>,
 }
 
-/// Whether anybody listens to anything.
+/// Whether there is any listener.
 #[inline(always)]
 pub fn is_on() -> bool {
     COUNT.load(Relaxed) != 0
@@ -59,7 +58,7 @@ fn listeners(inode: &Rc<dyn Inode>) -> Option<Rc<Listeners>> {
     inode.attachments()?.get()
 }
 
-/// Subscribes `listener` to `inode`. Files that are made anew at each lookup have no events.
+/// Subscribes `listener` to `inode`. Files that are created at each lookup have no events.
 pub fn listen(inode: &Rc<dyn Inode>, listener: Rc<dyn Listener>) {
     if let Some(attachments) = inode.attachments() {
         attachments.get_or_insert(Listeners::default).list.borrow_mut().push_back(listener);
@@ -92,7 +91,7 @@ fn tell(inode: &Rc<dyn Inode>, event: &Event<'_>) {
         loop {
             let Some(listener) = all.list.borrow().get(at).cloned() else { return };
             listener.hear(event);
-            // One that unsubscribed during its callback has left its place to the next.
+            // If a listener unsubscribed in its callback, the next one has moved to its index.
             at += usize::from(all.list.borrow().get(at).is_some_and(|now| Rc::ptr_eq(now, &listener)));
         }
     }
@@ -102,7 +101,7 @@ fn directory_bit(inode: &Rc<dyn Inode>) -> u32 {
     if inode.file_type() == FileType::Directory { g::IN_ISDIR } else { 0 }
 }
 
-/// Something happened to an inode, whatever its names.
+/// Reports an event of an inode, whatever its names are.
 fn inode_event(inode: &Rc<dyn Inode>, mask: u32) {
     tell(inode, &Event { mask: mask | directory_bit(inode), cookie: 0, name: None, unlinked: false });
 }
@@ -135,7 +134,7 @@ fn happened_now(place: &PathRef, mask: u32, open: bool) {
     tell(place.inode(), &Event { mask, cookie: 0, name: None, unlinked });
 }
 
-/// A name was made. `linked`: for a file that had one already.
+/// A name was created. `linked`: for a file with another name.
 #[inline]
 pub fn created(dir: &PathRef, name: &[u8], inode: &Rc<dyn Inode>, linked: bool) {
     if is_on() {
@@ -146,7 +145,7 @@ pub fn created(dir: &PathRef, name: &[u8], inode: &Rc<dyn Inode>, linked: bool) 
     }
 }
 
-/// A file lost a name: when that was the last one, it goes with its last use.
+/// A file lost a name: after the last one, it is deleted at its last use.
 fn lost_name(victim: &PathRef) {
     if let Some(all) = listeners(victim.inode()) {
         // A file whose attributes fail is gone.
@@ -154,7 +153,7 @@ fn lost_name(victim: &PathRef) {
     }
 }
 
-/// A name was removed, what it named is `victim`. May ask the inode.
+/// A name of `victim` was removed. May read the inode's attributes.
 #[inline]
 pub fn removed(dir: &PathRef, name: &[u8], victim: &PathRef) {
     if is_on() {
@@ -167,7 +166,7 @@ pub fn removed(dir: &PathRef, name: &[u8], victim: &PathRef) {
     }
 }
 
-/// A name was moved, onto `replaced` if something was there. May ask the inode.
+/// A name was moved, and replaced `replaced` if that existed. May read the inode's attributes.
 #[inline]
 pub fn moved(from: (&PathRef, &[u8]), to: (&PathRef, &[u8]), what: &PathRef, replaced: Option<&PathRef>) {
     if is_on() {

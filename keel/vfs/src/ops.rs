@@ -20,12 +20,12 @@ pub fn check_writable(place: &PathRef) -> Result<()> {
     if place.mount().read_only { Err(Errno::EROFS) } else { Ok(()) }
 }
 
-/// May names be added to or taken from `dir`?
+/// Checks whether names may be added to or removed from `dir`.
 fn check_dir(dir: &PathRef, cred: &Cred<'_>) -> Result<()> {
     cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)
 }
 
-/// What a path names, or the name under which it would be created.
+/// The existing file at a path, or the name to create.
 fn existing(dir: &PathRef, name: &[u8]) -> Result<Option<PathRef>> {
     match dir.lookup(name, &[], false) {
         Ok(found) => Ok(Some(found)),
@@ -46,7 +46,7 @@ fn new_name(parent: &Parent, directory: bool) -> Result<&Name> {
     Ok(name)
 }
 
-/// Creates what a path names: mkdir(2), mknod(2), symlink(2). EEXIST.
+/// Creates a file at a path: mkdir(2), mknod(2), symlink(2). EEXIST.
 pub fn create(parent: &Parent, new: &NewNode<'_>, cred: &Cred<'_>) -> Result<PathRef> {
     let directory = FileType::of(new.mode) == FileType::Directory;
     if let Component::Normal(name) = &parent.last
@@ -59,8 +59,8 @@ pub fn create(parent: &Parent, new: &NewNode<'_>, cred: &Cred<'_>) -> Result<Pat
     create_in(&parent.dir, &name, new, cred)
 }
 
-/// Creates `name` in `dir` without looking it up first, where that would be a request of its own: it was made, or exists
-/// (EEXIST). `None`: it has to be looked up, as something else may be wrong.
+/// Creates `name` in `dir` without a lookup, if that would be a separate request: it was created, or exists (EEXIST).
+/// `None`: look it up, because there may be another error.
 pub fn create_unseen(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>) -> Option<Result<PathRef>> {
     if !dir.is_unknown(name) {
         return None;
@@ -89,12 +89,13 @@ pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>)
     Ok(place)
 }
 
-/// Enters what was just created; its validity comes from the file system's next lookup.
+/// Adds a new file to the dentry cache; its validity comes from the file system's next lookup.
 fn adopt_new(dir: &PathRef, name: &[u8], inode: Rc<dyn crate::Inode>, changes: u64) -> PathRef {
     dir.adopt_new(name, inode, hal::clock::monotonic_ns().saturating_add(crate::host::FRESH_NS), changes)
 }
 
-/// What a new node takes from its directory: group, set-group-ID bit, permissions, and lists for [`crate::Inode::adopt_acls`].
+/// Inherits group, set-group-ID bit, permissions, and lists for [`crate::Inode::adopt_acls`] from the directory of a
+/// new node.
 pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<(NewNode<'n>, acl::Inherited)> {
     let mut new = *new;
     let lists = acl::inherit(&**dir.inode(), &mut new)?;
@@ -110,7 +111,7 @@ pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<
     Ok((new, lists))
 }
 
-/// link(2): gives `target` the name at the end of `parent`'s path.
+/// link(2): adds the name at the end of `parent`'s path to `target`.
 pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     let name = new_name(parent, false)?.clone();
     let dir = &parent.dir;
@@ -147,7 +148,7 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     Ok(())
 }
 
-/// May the name of `victim` be taken from `dir`? `directory`: it must be one, or must be none.
+/// Checks whether the name of `victim` may be removed from `dir`. `directory`: it must be one, or must not be one.
 fn check_delete(dir: &PathRef, victim: &PathRef, directory: bool, cred: &Cred<'_>) -> Result<()> {
     check_dir(dir, cred)?;
     cred.check_sticky(&**dir.inode(), &**victim.inode())?;
@@ -232,7 +233,7 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
     if !old_is_dir && (from.trailing_slash || !exchange && to.trailing_slash) {
         return Err(Errno::ENOTDIR);
     }
-    // A directory can't move into itself, nor replace what it lies in.
+    // A directory can't move into itself, nor replace its own ancestor.
     if to.dir.is_within(&old) {
         return Err(Errno::EINVAL);
     }
@@ -292,7 +293,7 @@ pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What chmod(2) changes of a file with this mode, owner and group. EPERM.
+/// The change of chmod(2) for a file with this mode, owner and group. EPERM.
 pub fn chmod_change((_, uid, gid): (u32, u32, u32), mode: u32, cred: &Cred<'_>) -> Result<Change> {
     if !cred.owns(uid) {
         return Err(Errno::EPERM);
@@ -314,7 +315,7 @@ pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_
     Ok(())
 }
 
-/// What chown(2) changes of a file with this mode, owner and group. EPERM.
+/// The change of chown(2) for a file with this mode, owner and group. EPERM.
 pub fn chown_change(
     (mode, owner, group): (u32, u32, u32),
     uid: Option<u32>,
@@ -368,7 +369,7 @@ pub fn set_times(place: &PathRef, atime: Option<SetTime>, mtime: Option<SetTime>
     Ok(())
 }
 
-/// truncate(2) on a place: checks what open(2) for writing checks.
+/// truncate(2) of a place: has the checks of open(2) for writing.
 pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
     let inode = place.inode();
     match inode.file_type() {

@@ -1,7 +1,7 @@
 //! Frames of a file by page index: a radix tree that grows with the highest page.
 //!
-//! A file of one page keeps its frame in place; a lookup in a file of 1 GiB takes four steps. Nodes
-//! are small, so that a big sparse file never needs a big contiguous allocation.
+//! A file of one page stores its frame directly; a lookup in a file of 1 GiB takes four steps. Nodes are small, so that
+//! a large sparse file needs no large contiguous allocation.
 
 use alloc::boxed::Box;
 use hal::frame::Frame;
@@ -83,7 +83,7 @@ impl PageMap {
         }
     }
 
-    /// Puts a page at `index`; gives back what was there.
+    /// Inserts a page at `index`; returns the previous one.
     pub fn insert(&mut self, index: u64, frame: Frame) -> Option<Frame> {
         while !self.covers(index) {
             let below = core::mem::take(&mut self.root);

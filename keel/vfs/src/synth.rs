@@ -1,7 +1,7 @@
-//! Files whose content is made when they are read: the building blocks of `/proc` and `/sys`.
+//! Files with generated content: the building blocks of `/proc` and `/sys`.
 //!
-//! A directory is a [`SynthDir`] that makes [`Entry`]s by name; [`Table`] is one with fixed names. A
-//! file is a [`SynthFile`] (any closure that gives its bytes will do), a link a [`SynthLink`].
+//! A directory is a [`SynthDir`] that creates [`Entry`]s by name; [`Table`] has fixed names. A file is a [`SynthFile`]
+//! (or a closure that returns its bytes), a link a [`SynthLink`].
 //!
 //! ```ignore
 //! let proc = SynthFs::new(dev, PROC_MAGIC, table([
@@ -29,7 +29,7 @@ pub const PROC_MAGIC: u64 = 0x9fa0;
 /// `f_type` of sysfs.
 pub const SYSFS_MAGIC: u64 = 0x6265_6572;
 
-/// Names that are made on demand.
+/// A directory with generated names.
 pub trait SynthDir {
     /// Makes the entry of a name. ENOENT.
     fn lookup(&self, name: &[u8]) -> Result<Entry>;
@@ -37,27 +37,27 @@ pub trait SynthDir {
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>>;
     /// `st_nlink`: two, and one for each directory in it.
     fn links(&self) -> u32 {
-        // A list that can't be made yields nothing.
+        // A failed listing is empty.
         let names = self.list().unwrap_or_default();
         let directories = names.iter().filter(|(_, kind)| *kind == FileType::Directory).count();
         u32::try_from(directories).unwrap_or(u32::MAX).saturating_add(2)
     }
 }
 
-/// Content that is made when a read starts at offset 0 (as Linux's sequence files do).
+/// Content that is generated when a read starts at offset 0 (as Linux's seq_file).
 pub trait SynthFile {
     /// The whole content now.
     fn content(&self) -> Result<Vec<u8>>;
-    /// A write; returns the bytes taken. EACCES.
+    /// A write; returns the number of consumed bytes. EACCES.
     fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize> {
         Err(Errno::EINVAL)
     }
-    /// What a new open file reads and writes, if that is settled when it is opened (files about the memory that a
-    /// process has then). `None`: this file. EACCES, ESRCH.
+    /// The file for a new open, if it is bound at open (files about the process's memory at that time). `None`: this
+    /// file. EACCES, ESRCH.
     fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
         Ok(None)
     }
-    /// poll(2) could tell of changes.
+    /// Whether poll(2) reports changes.
     fn is_polled(&self) -> bool {
         false
     }
@@ -65,7 +65,7 @@ pub trait SynthFile {
     fn is_setting(&self) -> bool {
         false
     }
-    /// A read that needs no content made beforehand (`/proc/PID/mem`). `None`: use the content.
+    /// A read without generated content (`/proc/PID/mem`). `None`: use the content.
     fn read_at(&self, _offset: u64, _dst: &mut dyn Dst) -> Option<Result<usize>> {
         None
     }
@@ -77,11 +77,11 @@ impl<F: Fn() -> Result<Vec<u8>>> SynthFile for F {
     }
 }
 
-/// A link whose target is made when it is read.
+/// A link with a generated target.
 pub trait SynthLink {
-    /// What readlink(2) shows.
+    /// Text for readlink(2).
     fn target(&self) -> Result<Vec<u8>>;
-    /// Where a magic link leads, whatever its target reads.
+    /// Place of a magic link, independent of its text.
     fn place(&self) -> Option<Result<PathRef>> {
         None
     }
@@ -93,7 +93,7 @@ impl<F: Fn() -> Result<Vec<u8>>> SynthLink for F {
     }
 }
 
-/// What a name stands for.
+/// Kinds of entries.
 #[derive(Clone)]
 pub enum What {
     /// A directory.
@@ -111,7 +111,7 @@ pub enum What {
 /// An entry of a synthetic directory.
 #[derive(Clone)]
 pub struct Entry {
-    /// What it is.
+    /// Its kind.
     pub what: What,
     /// Permission bits.
     pub mode: u32,
@@ -147,7 +147,7 @@ impl Entry {
     pub fn generation(self, generation: u64) -> Self {
         Self { generation, ..self }
     }
-    /// With a size to show.
+    /// Sets its size in stat(2).
     pub fn sized(self, size: u64) -> Self {
         Self { size, ..self }
     }
@@ -187,7 +187,7 @@ impl SynthDir for Table {
     }
 }
 
-/// A file system of made-up files.
+/// A file system of generated files.
 pub struct SynthFs {
     dev: u64,
     magic: u64,
@@ -209,7 +209,7 @@ impl SynthFs {
     }
 }
 
-/// A made-up file, directory or link.
+/// A generated file, directory or link.
 pub struct SynthInode {
     this: Weak<SynthInode>,
     fs: Rc<SynthFs>,
@@ -311,7 +311,7 @@ impl Inode for SynthInode {
     fn readdir(&self) -> Result<Listing> {
         let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
         let names = dir.list()?;
-        // Numbers are given to files when they are looked up; a listing shows others, not 0.
+        // Inode numbers are assigned at lookup; listings contain other non-zero numbers.
         let mut listing = Listing::new();
         for (ino, (name, kind)) in (0x1_0000..).zip(names) {
             let known = self.known.borrow().get(&name[..]).and_then(Weak::upgrade);
@@ -335,7 +335,7 @@ impl Inode for SynthInode {
     }
 
     fn truncate(&self, _size: u64) -> Result<()> {
-        // Shells open with O_TRUNC what they write to.
+        // Shells open files with O_TRUNC for writing.
         Ok(())
     }
 
@@ -359,7 +359,7 @@ impl Inode for SynthInode {
     }
 }
 
-/// An open made-up file: the content of its last read from the start.
+/// An open generated file: the content of its last read from the start.
 struct Opened {
     inode: Rc<SynthInode>,
     file: Rc<dyn SynthFile>,
@@ -402,7 +402,7 @@ impl Inode for Opened {
     }
 
     fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
-        // procfs takes at most a page at once.
+        // As in procfs, at most a page per write.
         let mut data: Box<[u8]> = alloc::vec![0; src.remaining().min(4096)].into();
         let n = src.get(&mut data)?;
         self.file.write(offset, &data[..n])

@@ -13,7 +13,7 @@ use uapi::{Errno, Result};
 pub struct Tree {
     root: PathRef,
     mounts: RefCell<Vec<Rc<Mount>>>,
-    /// Directories of the host in which something was attached: they know of it, and no host does.
+    /// Host directories with mounts, which the host does not know about.
     attached: RefCell<Vec<Rc<dyn Inode>>>,
     next_id: Cell<u32>,
     next_minor: Cell<u32>,
@@ -27,7 +27,7 @@ impl core::fmt::Debug for Tree {
     }
 }
 
-/// First mount id: numbers as they look in a container.
+/// First mount id, as in a container.
 const FIRST_ID: u32 = 20;
 
 impl Tree {
@@ -52,7 +52,7 @@ impl Tree {
         &self.root
     }
 
-    /// What is attached where, the root first.
+    /// All mounts, the root first.
     pub fn mounts(&self) -> Vec<Rc<Mount>> {
         self.mounts.borrow().clone()
     }
@@ -64,17 +64,17 @@ impl Tree {
         crate::attr::makedev(0, minor)
     }
 
-    /// A place for a file without a name; `name` is what `/proc/self/fd` shows.
+    /// A place for a file without a name; `name` is the target of `/proc/self/fd`.
     pub fn unnamed(&self, name: &[u8], inode: Rc<dyn Inode>) -> PathRef {
         Dentry::unnamed(name, inode, self.unnamed.clone())
     }
 
-    /// The directory at an absolute path, made with its parents (mode 0755, root's) where missing.
+    /// The directory at an absolute path, created with its parents if missing (mode 0755, owned by root).
     pub fn make_dirs(&self, path: &[u8]) -> Result<PathRef> {
         self.make_dirs_mode(path, 0o755)
     }
 
-    /// As [`Self::make_dirs`], with the permissions of what is made.
+    /// As [`Self::make_dirs`], with a mode for created directories.
     pub fn make_dirs_mode(&self, path: &[u8], mode: u32) -> Result<PathRef> {
         let mut at = self.root.clone();
         for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty()) {
@@ -91,7 +91,7 @@ impl Tree {
         Ok(at)
     }
 
-    /// The directory that `path` lies in (made where missing) and its last component.
+    /// The parent directory of a path (created if missing) and its last component.
     fn split<'p>(&self, path: &'p [u8]) -> Result<(PathRef, &'p [u8])> {
         let end = path.iter().rposition(|&b| b != b'/').ok_or(Errno::EBUSY)? + 1;
         let path = &path[..end];
@@ -99,8 +99,8 @@ impl Tree {
         Ok((self.make_dirs(&path[..at])?, &path[at..]))
     }
 
-    /// Attaches a file system (or a file of one) at an absolute path. The directory that it lies in is a private one,
-    /// which may lie over the host's, or one of a writable export.
+    /// Mounts a file system (or a file of one) at an absolute path. The parent directory must be a private one, which
+    /// may overlay the host's, or one of a writable export.
     pub fn attach(
         &self,
         path: &[u8],
@@ -130,8 +130,8 @@ impl Tree {
         Ok(dir.adopt(name, inode, u64::MAX, Some(mount)))
     }
 
-    /// Enters a mount whose root a made-up directory shows by itself ([`crate::synth::What::Mounted`]);
-    /// `at` is its absolute path, `parent` the mount that it lies in.
+    /// Registers a mount whose root a generated directory contains itself ([`crate::synth::What::Mounted`]); `at` is
+    /// its absolute path, `parent` the parent mount.
     pub fn add_mount(&self, at: &[u8], parent: &Mount, kind: &'static str, source: &'static str) -> Rc<Mount> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
@@ -145,8 +145,7 @@ impl Tree {
         self.create(path, &NewNode { target, ..NewNode::plain(0o120777, 0, 0) }).map(drop)
     }
 
-    /// Makes a node at an absolute path, with the directories that lead there; an existing one is
-    /// what is returned.
+    /// Creates a node at an absolute path, with its parents; returns an existing one.
     pub fn create(&self, path: &[u8], new: &NewNode<'_>) -> Result<PathRef> {
         let (dir, name) = self.split(path)?;
         match crate::ops::create_in(&dir, name, new, &Cred::ROOT) {
@@ -155,7 +154,7 @@ impl Tree {
         }
     }
 
-    /// Writes a whole private file at an absolute path, in place of what is there.
+    /// Writes a whole private file at an absolute path, replacing an existing one.
     pub fn write_file(&self, path: &[u8], mode: u32, content: &[u8]) -> Result<()> {
         let (dir, name) = self.split(path)?;
         match dir.lookup(name, &[], false) {

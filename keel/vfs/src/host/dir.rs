@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use uapi::{Errno, Result};
 
-/// Most components that one lookup fetches.
+/// Maximum number of components that one lookup requests.
 const MAX_AHEAD: usize = 16;
 
-/// What the host said of a name.
+/// State of a name on the host.
 enum Seen {
     /// There is no such name.
     Absent,
-    /// Only what a directory entry has: inode number and file type.
+    /// Only inode number and file type, from a directory entry.
     Listed(u64, u32),
     /// Attributes and the link target.
     All(Box<(NodeAttr, Option<Name>)>),
@@ -40,21 +40,21 @@ impl Seen {
     }
 }
 
-/// What is known of a name.
+/// Cache entry of a name.
 pub(super) struct Entry {
     /// When it was requested.
     asked: Asked,
-    /// The number of the last change that the pod made to the name, see [`super::order`].
+    /// Sequence number of the pod's last change to the name, see [`super::order`].
     changed: u64,
     found: Seen,
-    /// The name stands in [`Names::order`].
+    /// The name is in [`Names::order`].
     is_ordered: bool,
-    /// The node, while somebody uses it.
+    /// The node, while it is in use.
     pub(super) node: Weak<HostNode>,
 }
 
 impl Entry {
-    /// It was listed or found to be a directory.
+    /// Whether it is known to be a directory.
     pub(super) fn is_directory(&self) -> bool {
         self.found.entry().is_some_and(|(_, kind)| kind == FileType::Directory)
     }
@@ -75,13 +75,14 @@ pub(super) struct Names {
     pub(super) missed: RefCell<Option<Name>>,
     /// Which entries the last listing brought with attributes, [`list_attr`].
     pub(super) attributes: Cell<ListAttributes>,
-    /// Regular files in it that were looked up since the last listing.
+    /// Number of regular files in it that were looked up since the last listing.
     pub(super) looked_up: Cell<usize>,
-    /// Trips for access control lists of its entries since it was listed; the largest number: they came with the listing.
+    /// Number of requests for access control lists of its entries since the listing; maximum: the listing included
+    /// them.
     pub(super) list_trips: Cell<u64>,
     /// When the whole directory was fetched; 0: never.
     listed: Cell<u64>,
-    /// The last change of the pod to a name of which nothing is known any more.
+    /// The pod's last change to a name without a cache entry.
     forgotten: Cell<u64>,
 }
 
@@ -90,7 +91,7 @@ impl Names {
         self.map.borrow().len()
     }
 
-    /// Forgets everything; returns how many names that were.
+    /// Drops all entries; returns the number of names.
     pub(super) fn clear(&self) -> usize {
         self.listed.set(0);
         let order = self.order.take();
@@ -131,8 +132,7 @@ impl HostNode {
         names.clear()
     }
 
-    /// Whether an answer may say what a name is: no change of it was done since it was asked for, and no later answer
-    /// is known.
+    /// Whether an answer may update a name: there was no change of it since the request, and no later answer.
     fn may_learn(&self, name: &[u8], asked: Asked) -> bool {
         let names = self.names();
         let is_newer = |entry: &Entry| entry.changed <= asked.changes && entry.asked.at <= asked.at;
@@ -162,8 +162,8 @@ impl HostNode {
         }
     }
 
-    /// Finds a name: the node, and until when (monotonic ns) the answer holds. Asks the host if what
-    /// is known is too old, and then also for the components of `ahead`.
+    /// Looks up a name: the node, and until when (monotonic ns) the answer is valid. If the cache entry is outdated,
+    /// sends a request to the host, which also includes the components of `ahead`.
     pub fn find(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
         let mut known = self.known(name);
         if let Known::Listed(kind) = known {
@@ -206,7 +206,7 @@ impl HostNode {
         Ok(node)
     }
 
-    /// What is known under a name that was just listed.
+    /// The cache entry of a name that was just listed.
     pub(super) fn just_listed(&self, name: &[u8]) -> Option<Rc<HostNode>> {
         match self.known(name) {
             Known::Node(node, _) => Some(node),
@@ -215,14 +215,14 @@ impl HostNode {
         }
     }
 
-    /// Whether a name was listed as what has these attributes.
+    /// Whether the name was listed with these attributes.
     pub(super) fn has_entry(&self, name: &[u8], attr: &NodeAttr) -> bool {
         let Some(names) = self.names.get().filter(|_| self.is_listed()) else { return false };
         let listed = names.map.borrow().get(name).and_then(|entry| entry.found.entry());
         listed == Some((attr.ino, FileType::of(attr.mode)))
     }
 
-    /// Whether all its names are known.
+    /// Whether all its names are cached.
     pub(super) fn is_listed(&self) -> bool {
         self.names.get().is_some_and(|names| names.is_complete(now(), self.export.fresh_ns))
     }
@@ -238,7 +238,7 @@ impl HostNode {
         self.names.get().filter(|_| self.is_listed())?.order_of(name, near, first, is_so)
     }
 
-    /// Asks the host about `name` and what follows.
+    /// Requests `name` and the following components from the host.
     fn walk(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
         let mut path = self.path_to(name);
         let mut components: Vec<&[u8]> = alloc::vec![name];
@@ -289,7 +289,7 @@ impl HostNode {
         }
     }
 
-    /// The node of a name, remembered under it unless what is known of it is newer.
+    /// The node of a name; caches it unless the cache entry is newer.
     pub(super) fn enter(&self, name: &[u8], attr: &NodeAttr, asked: Asked) -> Rc<HostNode> {
         let name: Name = Rc::from(name);
         let is_newer = self.may_learn(&name, asked);
@@ -308,14 +308,14 @@ impl HostNode {
         node
     }
 
-    /// Remembers that a name does not exist, unless what is known of it is newer.
+    /// Caches that a name does not exist, unless the cache entry is newer.
     pub(super) fn enter_absent(&self, name: &[u8], asked: Asked) {
         if self.may_learn(name, asked) {
             self.put(Rc::from(name), asked, Seen::Absent, Weak::new());
         }
     }
 
-    /// The pod made a name lead to `node`, or removed it.
+    /// The pod made a name refer to `node`, or removed it.
     pub(super) fn enter_changed(&self, name: &[u8], node: Option<&Rc<HostNode>>) {
         let found =
             node.map_or(Seen::Absent, |node| Seen::All(Box::new((node.attr_cached(), node.target.borrow().clone()))));
@@ -333,7 +333,7 @@ impl HostNode {
         let old = map.insert(name.clone(), entry);
         drop(map);
         if is_new && crate::memory::push(&mut names.order.borrow_mut(), name).is_err() {
-            // Until the next listing the order is not known.
+            // The order is unknown until the next listing.
             names.listed.set(0);
         }
         if old.is_none() {
@@ -341,10 +341,10 @@ impl HostNode {
         }
     }
 
-    /// A change of the pod to `name` is done that was asked for at `asked`. Whether it is what the name is now: if another
-    /// change of it was done since, nobody knows which was the last, and the host is asked at the next use.
+    /// A change of the pod to `name`, requested at `asked`, is complete. Returns whether its result is the current
+    /// state: if another change completed since the request, their order is unknown, and the next use sends a request.
     pub(super) fn name_changed(&self, name: &[u8], asked: Asked) -> bool {
-        // First, as they begin with what was changed before.
+        // First, because they refer to the state before the change.
         let names = self.names();
         self.stale();
         let number = self.changed.get();
@@ -367,9 +367,9 @@ impl HostNode {
         false
     }
 
-    /// Whether nothing else is known of a name than that it leads to `node`.
+    /// Whether the cache entry of a name refers to `node` or is absent.
     pub(super) fn leads_to(&self, name: &[u8], node: &Rc<HostNode>) -> bool {
-        // What was only listed has no node.
+        // A name that was only listed has no node.
         let is_listed = |entry: &Entry| {
             entry.node.strong_count() == 0 && entry.found.entry() == Some((node.attr_cached().ino, node.kind()))
         };
@@ -377,13 +377,13 @@ impl HostNode {
         self.names().map.borrow().get(name).is_none_or(is_it)
     }
 
-    /// Another change of `name` was under way at the same time as one that is done: the host is asked at the next use.
+    /// Another change of `name` was concurrent with a completed one: the next use sends a request.
     pub(super) fn forget_name(&self, name: &[u8]) {
         let (names, number) = (self.names(), self.changed.get());
         let old = names.map.borrow_mut().remove(name);
         if let Some(old) = old {
             self.export.host.cache.names_dropped(1);
-            // What had the name since may have lost it.
+            // The file that had the name since may have lost it.
             match (old.node.upgrade(), old.found) {
                 (Some(node), _) => node.stale(),
                 (None, Seen::All(all)) => self.export.recent.borrow_mut().add(super::Key::of(&all.0), number),
@@ -395,20 +395,20 @@ impl HostNode {
         names.listed.set(0);
     }
 
-    /// The host refused to make `name`. If it exists there and is known as absent, another request of the pod, of which the
-    /// answer was not taken yet, or a host process made it: the host is asked at the next use.
+    /// The host refused to create `name`. If it exists there and is cached as absent, another request of the pod, whose
+    /// completion was not consumed yet, or a host process created it: the next use sends a request.
     pub(super) fn refused(&self, name: &[u8], errno: Errno) {
         if errno == Errno::EEXIST && matches!(self.known(name), Known::Absent) {
             self.forget_name(name);
         }
     }
 
-    /// Whether the host would have to be asked for a name.
+    /// Whether a name needs a request to the host.
     pub(super) fn has_no_answer(&self, name: &[u8]) -> bool {
         self.mounted_at(name).is_none() && matches!(self.known(name), Known::Unknown)
     }
 
-    /// The pod made this directory, asked for at `asked`: nothing is in it, unless the pod changed it since.
+    /// The pod created this directory, requested at `asked`: it is empty, unless the pod changed it since.
     pub(super) fn is_empty(&self, asked: Asked) {
         if self.names.get().is_none() {
             self.listed(Vec::new(), ListAttributes::All, Asked { changes: self.changed.get(), ..asked });
@@ -431,14 +431,14 @@ impl HostNode {
         Ok(listing)
     }
 
-    /// All names were fetched: what was not among them does not exist any more.
+    /// All names were fetched: others do not exist any more.
     pub(super) fn listed(&self, order: Vec<Name>, attributes: ListAttributes, asked: Asked) {
         let names = self.names();
         names.attributes.set(attributes);
         names.looked_up.set(0);
         names.list_trips.set(0);
         let before = names.len();
-        // Entries own nothing whose drop could come back to this table.
+        // Dropping entries does not reenter this table.
         names.map.borrow_mut().retain(|_, entry| {
             let is_old = entry.asked.at < asked.at && entry.changed <= asked.changes;
             if is_old {
@@ -449,14 +449,14 @@ impl HostNode {
         self.export.host.cache.names_dropped(before - names.len());
         // An empty one is worth keeping, too.
         self.export.host.cache.names_added(self, 0);
-        // Names may have been dropped meanwhile to keep within bounds, or changed: then those that came are not all.
+        // Entries may have been evicted or changed meanwhile: then the listing is incomplete.
         let are_all = names.len() >= order.len() && self.changed.get() <= asked.changes;
         names.listed.set(if are_all { asked.at } else { 0 });
         let old = names.order.replace(order);
         drop(old);
     }
 
-    /// Remembers an entry that was listed, unless what is known of it is newer; its name, shared with the table.
+    /// Caches a listed entry, unless the cache entry is newer; returns its name, shared with the table.
     pub(super) fn list_entry(&self, name: &[u8], attr: NodeAttr, target: &[u8], asked: Asked) -> Name {
         let target: Option<Name> = (!target.is_empty()).then(|| Rc::from(target));
         let existing = self.names().map.borrow().get_key_value(name).map(|(n, e)| (n.clone(), e.node.clone()));
@@ -470,7 +470,7 @@ impl HostNode {
         let is_brief = attr.nlink == 0;
         if let Some(known) = node.upgrade() {
             if is_brief {
-                // Its attributes are as old as they were.
+                // Its attributes keep their age.
                 if known.attr_cached().ino != attr.ino || known.kind() != FileType::of(attr.mode) {
                     node = Weak::new();
                 }
@@ -494,7 +494,7 @@ impl HostNode {
         name
     }
 
-    /// The node of a child is being dropped: what is known of it stays with the name, or is no longer true.
+    /// The node of a child is being dropped: keeps its state in the name's entry, or removes it.
     pub(super) fn child_dropped(&self, name: &[u8], child: &Self) {
         let Some(names) = self.names.get() else { return };
         let Ok(mut map) = names.map.try_borrow_mut() else { return };

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use uapi::{Errno, Result};
 
-/// Who listed these directories before another one in a directory, but for one, goes through the tree.
+/// Number of preceding siblings (all but one) that a program must have listed to count as walking the tree.
 const NEAR: usize = 4;
 /// Room for the records of one trip.
 const ROOM: usize = 256 << 10;
@@ -18,27 +18,27 @@ const ROOM: usize = 256 << 10;
 const FIRST_AHEAD: u64 = 8 << 10;
 /// Steps of a walk after which directories beyond the subtree are read ahead, too.
 const STEPS_TO_OTHERS: u32 = 2;
-/// Most bytes of paths in a request.
+/// Maximum bytes of paths in a request.
 const MAX_PATHS: usize = 8 << 10;
-/// Most ancestors whose other directories are read ahead.
+/// Maximum number of ancestors whose other directories are read ahead.
 const MAX_UP: usize = 16;
 
-/// Steps that are counted: what is asked for ahead no longer grows then.
+/// Maximum number of counted steps: readahead does not grow further.
 const MAX_STEPS: u32 = 8;
 
-/// Directories that are wanted ahead.
+/// Directories to read ahead.
 pub(super) struct Ahead {
-    /// The order in which they come.
+    /// Their order.
     by: Order,
-    /// Steps of somebody in this order so far.
+    /// Number of steps in this order so far.
     steps: u32,
-    /// Only those that come after, not what lies beneath.
+    /// Only the following directories, not those beneath.
     is_flat: bool,
 }
 
 impl HostNode {
-    /// The order in which somebody goes through a tree who comes to this directory after the one it lies in and those
-    /// before it there, of which it did the same: listed them, or looked up (`sought`) what is in them.
+    /// The order in which a program walks the tree, if it listed this directory after its parent and the preceding
+    /// siblings, or looked up (`sought`) files in them.
     pub(super) fn step(&self, sought: bool) -> Option<Order> {
         let (dir, name) = self.place.borrow().clone()?;
         if sought {
@@ -48,7 +48,7 @@ impl HostNode {
         }
     }
 
-    /// What to ask for ahead, by how many such steps there were.
+    /// Directories to read ahead, depending on the number of such steps.
     fn ahead(&self, sought: bool) -> Option<Ahead> {
         let by = self.step(sought);
         let host = &self.export.host;
@@ -57,7 +57,7 @@ impl HostNode {
         by.map(|by| Ahead { by, steps: count.get(), is_flat: sought })
     }
 
-    /// Appends the paths of the directories that come after all that lies beneath this one. Returns how many.
+    /// Appends the paths of the directories that follow this subtree. Returns their number.
     fn others(&self, ahead: &Ahead, attributes: ListAttributes, input: &mut Vec<u8>) -> usize {
         let mut count = 0;
         let mut place = self.place.borrow().clone().filter(|_| ahead.steps >= STEPS_TO_OTHERS);
@@ -69,8 +69,8 @@ impl HostNode {
         count
     }
 
-    /// Paths of directories that follow `name` and were not listed yet with `attributes`, as many as `room` takes,
-    /// each appended after a zero byte. Returns how many.
+    /// Appends paths of directories that follow `name` and were not listed with `attributes` yet, as many as `room`
+    /// takes, each after a zero byte. Returns their number.
     pub(super) fn unlisted_after(
         &self,
         name: &[u8],
@@ -112,8 +112,8 @@ impl HostNode {
         count
     }
 
-    /// Fetches the whole directory: with all attributes if they are wanted (`sought`) or were wanted of the
-    /// directories before, or if it is small, else names and the attributes of directories. Others ahead likewise.
+    /// Fetches the whole directory: with all attributes if they are needed (`sought`) or were needed in the preceding
+    /// directories, or if it is small; else names and the attributes of directories. Readahead likewise.
     pub(super) fn fetch_all(&self, sought: bool) -> Result<Listing> {
         let looked_up = self.export.host.looked_up.replace(false);
         let with_attributes = sought || looked_up && self.seeks_as_before();
@@ -126,11 +126,11 @@ impl HostNode {
         self.fetch_list(if brief { ListAttributes::Directories } else { ListAttributes::All }, ahead)
     }
 
-    /// Fetches the whole directory, and others that are wanted `ahead`.
+    /// Fetches the whole directory, and those to read `ahead`.
     pub(super) fn fetch_list(&self, attributes: ListAttributes, ahead: Option<Ahead>) -> Result<Listing> {
         let mut input = self.path();
         let others = ahead.as_ref().map_or(0, |ahead| self.others(ahead, attributes, &mut input));
-        // As many of them as probably come.
+        // The number that will probably be returned.
         let most = ahead.as_ref().filter(|_| others > 0).map_or(1, |ahead| 1 << ahead.steps);
         let underway = Underway::new(&self.export, &input, most);
         let bytes_ahead = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(ROOM as u64));
@@ -177,7 +177,7 @@ impl HostNode {
         Ok(entries)
     }
 
-    /// Takes whole directories that came ahead.
+    /// Caches complete directories from readahead.
     fn take_ahead(&self, mut records: &[u8], attributes: ListAttributes, asked: Asked) {
         let mut current: Option<(Rc<Self>, Vec<Name>)> = None;
         while let Some(Record { name, attr, kind, target, rest }) = record(records) {
@@ -185,7 +185,7 @@ impl HostNode {
             if kind != dir_record::DIRECTORY {
                 if let Some((dir, order)) = &mut current {
                     if order.try_reserve(1).is_err() {
-                        // Its names are known one by one, but not that they are all.
+                        // Its names are cached individually, but the listing is incomplete.
                         current = None;
                         continue;
                     }
@@ -207,7 +207,7 @@ impl HostNode {
     /// which the list need not have had.
     fn known_directory(&self, path: &[u8], attr: &NodeAttr, asked: Asked) -> Option<Rc<Self>> {
         let mut at = self.rc().ok()?;
-        // Most lie beneath the requested directory.
+        // Most are beneath the requested directory.
         let mut rest = match path.strip_prefix(&self.path()[..]) {
             Some([b'/', rest @ ..]) => rest,
             _ => {
@@ -258,7 +258,7 @@ impl Drop for Underway<'_> {
 }
 
 impl Export {
-    /// Whether a directory is being listed for somebody.
+    /// Whether a listing of a directory is under way.
     pub(super) fn is_underway(&self, path: &[u8]) -> bool {
         self.host.underway.borrow().iter().any(|(_, id, listed)| *id == self.id && listed[..] == *path)
     }
@@ -270,7 +270,7 @@ pub(super) struct Record<'a> {
     pub(super) attr: NodeAttr,
     kind: u32,
     pub(super) target: &'a [u8],
-    /// What follows.
+    /// The rest.
     pub(super) rest: &'a [u8],
 }
 

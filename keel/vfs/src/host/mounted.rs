@@ -1,4 +1,4 @@
-//! What is attached in a directory of a writable export: other exports of the pod.
+//! Mounts in a directory of a writable export: other exports of the pod.
 
 use super::HostNode;
 use crate::{FileType, Found, Inode, Listing, Mount, Name};
@@ -8,11 +8,11 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use uapi::{Errno, Result};
 
-/// By name: the root of what is attached, and its mount. The host may have the name, too.
+/// By name: the root of the mounted file system, and its mount. The host may also have the name.
 pub(super) type Mounted = RefCell<BTreeMap<Name, (Rc<dyn Inode>, Rc<Mount>)>>;
 
 impl HostNode {
-    /// Attaches another file system, or a file of one, under a name; what the host has there is hidden. ENOTDIR.
+    /// Mounts another file system, or a file of one, at a name, and hides the host's file. ENOTDIR.
     pub fn attach(&self, name: &[u8], inode: &Rc<dyn Inode>, mount: &Rc<Mount>) -> Result<()> {
         if self.kind() != FileType::Directory {
             return Err(Errno::ENOTDIR);
@@ -23,7 +23,7 @@ impl HostNode {
         Ok(())
     }
 
-    /// What is attached under a name.
+    /// The mount at a name.
     pub(super) fn mounted_at(&self, name: &[u8]) -> Option<Found> {
         let mounted = self.mounted.get()?.borrow();
         let (inode, mount) = mounted.get(name)?;
@@ -35,7 +35,7 @@ impl HostNode {
         if self.mounted_at(name).is_some() { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    /// Adds what is attached under names that the host does not have.
+    /// Adds mount points that the host does not have.
     pub(super) fn list_mounted(&self, listing: &mut Listing) -> Result<()> {
         let Some(mounted) = self.mounted.get() else { return Ok(()) };
         for (name, (inode, _)) in mounted.borrow().iter() {

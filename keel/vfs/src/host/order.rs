@@ -1,4 +1,4 @@
-//! Which answer of the host may replace what is known.
+//! Ordering of the host's answers: which may update the cache.
 //!
 //! Several virtual CPUs have requests under way, and their answers are taken in any order. One rule keeps what is known
 //! from going back: the moment before a request is sent is noted ([`Asked`]), changes that the pod made are counted when
@@ -38,7 +38,7 @@ impl Host {
     }
 }
 
-/// The last changes of files that nobody knows any more: an answer under way may still tell of them.
+/// The last changes of files that are not cached any more: a pending answer may still concern them.
 #[derive(Default)]
 pub(super) struct Recent {
     by_key: BTreeMap<Key, u64>,
@@ -66,7 +66,7 @@ impl Recent {
         }
     }
 
-    /// The last change of a file that is not known, or a later one.
+    /// The last change of a file that is not cached, or a later one.
     pub(super) fn last_change(&self, key: &Key) -> u64 {
         self.by_key.get(key).copied().unwrap_or_default().max(self.forgotten)
     }
