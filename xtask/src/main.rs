@@ -1,5 +1,6 @@
 //! The repository's commands: `cargo xtask test` runs all checks, the cheap ones first.
 
+mod coverage;
 mod docs;
 mod excerpt;
 mod fuzz;
@@ -154,6 +155,12 @@ const STEPS: &[Step] = &[
         variable: None,
     },
     Step {
+        name: "lines of keel run on the host",
+        workspace: Workspace::Host,
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "coverage"],
+        variable: None,
+    },
+    Step {
         name: "tests, host and pods",
         workspace: Workspace::Host,
         arguments: &["test", "--workspace", "--release", "--no-fail-fast"],
@@ -178,12 +185,13 @@ fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("test") => test(&arguments[1..]),
+        Some("coverage") => coverage::run(&root()?).map(|()| ExitCode::SUCCESS),
         Some("docs") => docs::run(&root()?, &arguments[1..]),
         Some("fuzz") => fuzz::run(&root()?, &arguments[1..]),
         Some("layers") => layers::run(&root()?),
         Some("subjects") => subjects::run(&root()?),
         _ => bail!(
-            "usage: cargo xtask docs|fuzz|layers|subjects|test [WORD]   (only the checks whose name contains WORD)"
+            "usage: cargo xtask coverage|docs|fuzz|layers|subjects|test [WORD]   (only the checks whose name contains WORD)"
         ),
     }
 }

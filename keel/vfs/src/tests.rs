@@ -23,10 +23,43 @@ use crate::tree::Tree;
 use crate::walk::{Parent, Walk};
 use crate::{Cred, Inode, NewNode, PathRef, ops};
 pub use host_dir::HostDir;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::string::String;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 use uapi::Result;
+
+/// Keel's statics belong to one thread of the host at a time: tests with a tree wait for each other.
+struct Alone;
+
+static STATICS: Mutex<()> = Mutex::new(());
+
+std::thread_local! {
+    /// What this thread holds, and for how many trees.
+    static HELD: RefCell<(usize, Option<MutexGuard<'static, ()>>)> = const { RefCell::new((0, None)) };
+}
+
+impl Alone {
+    fn new() -> Self {
+        HELD.with_borrow_mut(|(count, guard)| {
+            guard.get_or_insert_with(|| STATICS.lock().unwrap_or_else(PoisonError::into_inner));
+            *count += 1;
+        });
+        Self
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        HELD.with_borrow_mut(|(count, guard)| {
+            *count -= 1;
+            if *count == 0 {
+                *guard = None;
+            }
+        });
+    }
+}
 
 /// A tree and short ways to use it.
 pub struct World {
@@ -34,6 +67,8 @@ pub struct World {
     pub host: Rc<HostDir>,
     files: Rc<Host>,
     layer: Rc<Private>,
+    /// Dropped last.
+    alone: Alone,
 }
 
 impl World {
@@ -44,6 +79,7 @@ impl World {
 
     /// The same where attributes and names are believed for `fresh_ns`.
     pub fn believing(host: HostDir, fresh_ns: u64) -> Self {
+        let alone = Alone::new();
         let host = Rc::new(host);
         let files = Host::new(host.clone(), 4096, 0);
         let sender = Rc::downgrade(&files);
@@ -57,13 +93,13 @@ impl World {
         tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
         tree.attach(b"/w", Export::open(&files, 1, true, fresh_ns).unwrap(), "hull", "hull", false).unwrap();
         host.reset();
-        Self { tree, host, files, layer }
+        Self { tree, host, files, layer, alone }
     }
 
     /// Ends the world: caches let go what they keep, and the rest must fall apart by itself. Whether it did: what was
     /// removed or replaced in the tree's life must not have kept itself alive.
     pub fn end(self) -> bool {
-        let Self { tree, host, files, layer } = self;
+        let Self { tree, host, files, layer, alone: _alone } = self;
         let end = Rc::downgrade(&host);
         drop(host);
         tree.root().shrink();

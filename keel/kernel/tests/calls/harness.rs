@@ -95,13 +95,20 @@ type Handler = Rc<dyn Fn(&mut Program, i32, u64)>;
 type Executable = Rc<dyn Fn(&mut Program) -> i32>;
 type Body = Box<dyn FnOnce(&mut Program) -> i32>;
 
+/// A thread or process that did not begin yet.
+struct Spawned {
+    body: Body,
+    scratch: u64,
+    is_thread: bool,
+}
+
 /// What the closures' addresses lead to.
 struct Code {
     next: u64,
     executables: BTreeMap<u64, Executable>,
     handlers: BTreeMap<u64, Handler>,
-    /// Threads and children that did not begin yet, with their scratch memory.
-    spawned: BTreeMap<u64, (Body, u64)>,
+    /// Threads and children that did not begin yet.
+    spawned: BTreeMap<u64, Spawned>,
 }
 
 static CODES: Global<RefCell<Code>> = Global::new(RefCell::new(Code {
@@ -256,12 +263,13 @@ fn begin(cpu: Cpu) -> ! {
         let spawned = CODES.borrow_mut().spawned.remove(&at);
         let executable = CODES.borrow().executables.get(&at).cloned();
         let outcome = catch_unwind(AssertUnwindSafe(|| match (spawned, executable) {
-            (Some((body, scratch)), _) => {
-                program.scratch = scratch;
-                let code = body(&mut program);
-                // Only this thread ends, if it is one of several.
-                call!(program, exit, code);
-                unreachable!("exit returned")
+            (Some(spawned), _) => {
+                program.scratch = spawned.scratch;
+                let code = (spawned.body)(&mut program);
+                if spawned.is_thread {
+                    call!(program, exit, code);
+                }
+                code
             }
             (None, Some(body)) => {
                 program.scratch = program.map(SCRATCH);
@@ -435,7 +443,9 @@ impl Program {
         body: impl FnOnce(&mut Self) -> i32 + 'static,
     ) -> i64 {
         let address = new_address();
-        CODES.borrow_mut().spawned.insert(address, (Box::new(body), scratch));
+        let is_thread = flags & u64::from(g::CLONE_THREAD) != 0;
+        let spawned = Spawned { body: Box::new(body), scratch, is_thread };
+        CODES.borrow_mut().spawned.insert(address, spawned);
         let here = std::mem::replace(&mut self.cpu.registers().rip, address);
         let id = call!(self, clone, flags, stack, parent_tid, child_tid, tls);
         self.cpu.registers().rip = here;

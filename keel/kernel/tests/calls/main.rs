@@ -2,10 +2,13 @@
 //! hal/hosted --test calls`.
 
 mod any_call;
+mod files;
 mod futex;
 mod harness;
 mod memory;
 mod pipes;
+mod proc;
 mod process;
 mod signals;
 mod sockets;
+mod waiting;
