@@ -95,6 +95,9 @@ type Handler = Rc<dyn Fn(&mut Program, i32, u64)>;
 type Executable = Rc<dyn Fn(&mut Program) -> i32>;
 type Body = Box<dyn FnOnce(&mut Program) -> i32>;
 
+/// Number and arguments.
+type Call = (u64, Vec<u64>);
+
 /// A thread or process that did not begin yet.
 struct Spawned {
     body: Body,
@@ -121,6 +124,8 @@ static CODES: Global<RefCell<Code>> = Global::new(RefCell::new(Code {
 static TEST: Global<RefCell<Option<Body>>> = Global::new(RefCell::new(None));
 /// What went wrong in the programs of a test.
 static FAILURE: Global<RefCell<Option<Box<dyn Any + Send>>>> = Global::new(RefCell::new(None));
+/// Calls that programs are in, by the address that the program began at.
+static UNDER_WAY: Global<RefCell<BTreeMap<u64, Call>>> = Global::new(RefCell::new(BTreeMap::new()));
 /// Lines for the user.
 static LINES: Global<RefCell<Vec<String>>> = Global::new(RefCell::new(Vec::new()));
 
@@ -229,7 +234,13 @@ fn go_on(machine: &mut Machine) {
         Ok(()) => {}
         Err(End::Panicked(panic)) => resume_unwind(panic),
         Err(End::Exited(code, text)) => panic!("the pod ended with {code}: {text} {:?}", LINES.take()),
-        Err(End::Stuck) => panic!("all threads wait for ever; failure before: {:?}", text_of(FAILURE.take())),
+        Err(End::Stuck) => {
+            let calls = UNDER_WAY.take();
+            panic!(
+                "all threads wait for ever, in these calls: {calls:x?}; failure before: {:?}",
+                text_of(FAILURE.take())
+            )
+        }
     }
 }
 
@@ -252,14 +263,16 @@ fn first(p: &mut Program) -> i32 {
         let mut codes = CODES.borrow_mut();
         codes.handlers.clear();
         codes.spawned.clear();
+        UNDER_WAY.borrow_mut().clear();
     }
 }
 
 /// First code of every thread.
 fn begin(cpu: Cpu) -> ! {
-    let mut program = Program { cpu, scratch: 0, used: 0 };
+    let mut program = Program { cpu, began: 0, scratch: 0, used: 0 };
     loop {
         let at = program.cpu.registers().rip;
+        program.began = at;
         let spawned = CODES.borrow_mut().spawned.remove(&at);
         let executable = CODES.borrow().executables.get(&at).cloned();
         let outcome = catch_unwind(AssertUnwindSafe(|| match (spawned, executable) {
@@ -292,6 +305,8 @@ fn begin(cpu: Cpu) -> ! {
 /// A running program.
 pub struct Program {
     pub cpu: Cpu,
+    /// Address that it began at.
+    began: u64,
     scratch: u64,
     used: usize,
 }
@@ -300,7 +315,9 @@ impl Program {
     /// A system call: its result, after the handlers of signals that came.
     pub fn call(&mut self, number: u64, arguments: &[u64]) -> i64 {
         let at = self.cpu.registers().rip;
+        UNDER_WAY.borrow_mut().insert(self.began, (number, arguments.to_vec()));
         self.cpu.call(number, six(arguments));
+        UNDER_WAY.borrow_mut().remove(&self.began);
         self.settle(at);
         self.cpu.registers().rax as i64
     }
