@@ -2,7 +2,7 @@
 //!
 //! The virtual machine is the first boundary. If a guest breaks out of it through a bug in the monitor or KVM, the
 //! host's kernel enforces the second one: a seccomp filter ([`calls`] lists the allowed calls), Landlock ([`paths`]), a
-//! root directory with only the grants ([`namespaces`]), dropped capabilities ([`rights`]) and timers ([`ends`]).
+//! root directory with only the grants ([`namespaces`]), dropped capabilities ([`rights`]) and timers ([`termination`]).
 //! docs/security.md lists the remaining rights.
 
 mod calls;

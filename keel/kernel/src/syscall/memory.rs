@@ -1,7 +1,7 @@
 //! Admission of system calls when memory for keel's own objects is scarce.
 //!
 //! A call that creates objects fails with ENOMEM before it begins while less memory is left than is reserved for keel
-//! (`keel/hal/src/frame_kvm.rs`). So an admitted call finds that much memory, and its small allocations need no error
+//! (`keel/hal/src/buddy.rs`). So an admitted call finds that much memory, and its small allocations need no error
 //! handling; large allocations, and those whose size or number the program chooses, are fallible anyway. Calls that
 //! free objects or only use existing ones are admitted, and the program's pages may use half of the reserve. When three
 //! quarters of the reserve are used, the largest process is killed.
