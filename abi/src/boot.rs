@@ -96,6 +96,36 @@ pub struct Export {
     pub is_file: bool,
     /// The host's own software, which seldom changes: keel caches its attributes for longer.
     pub settled: bool,
+    /// A file with an EROFS file system, which keel mounts.
+    pub is_image: bool,
+    /// Changes fail with EROFS.
+    pub read_only: bool,
+}
+
+/// A file system in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tmpfs {
+    /// Absolute path inside the pod, without `.` or `..`.
+    pub at: Vec<u8>,
+    /// Permission bits of its root.
+    pub mode: u32,
+    /// Most bytes of its files; `None`: as other file systems of the pod.
+    pub size: Option<u64>,
+    /// Changes fail with EROFS.
+    pub read_only: bool,
+}
+
+/// A pod whose root is that of a container: an image or a directory with a system of its own, not the host's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// `USER[:GROUP]`, names of the pod's own files or numbers; empty: root. It replaces the ids of the configuration.
+    pub user: Vec<u8>,
+    /// Changes of the root fail with EROFS.
+    pub read_only: bool,
+    /// Directories to create if they do not exist.
+    pub directories: Vec<Vec<u8>>,
+    /// File systems in memory.
+    pub tmpfs: Vec<Tmpfs>,
 }
 
 /// A symbolic link in the pod's root directory (`/bin -> usr/bin` on a merged-usr host).
@@ -183,6 +213,19 @@ pub struct Trace {
     pub string_limit: u32,
 }
 
+/// The network device that a pod has besides the loopback device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Its address of IPv4, and the bits of its network.
+    pub address4: ([u8; 4], u8),
+    /// Its router there.
+    pub gateway4: [u8; 4],
+    /// Its address of IPv6, and the bits of its network.
+    pub address6: ([u8; 16], u8),
+    /// Its router there.
+    pub gateway6: [u8; 16],
+}
+
 /// The program to run and its environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodConfig {
@@ -217,6 +260,8 @@ pub struct PodConfig {
     pub links: Vec<RootLink>,
     /// Directories to create if they do not exist, parents first, and files.
     pub given: Vec<Given>,
+    /// The root is that of a container.
+    pub container: Option<Container>,
     /// Most bytes of files in memory, of all file systems together; `None`: half of the memory each.
     pub private_limit: Option<u64>,
     /// The three standard streams.
@@ -227,6 +272,8 @@ pub struct PodConfig {
     pub window: Option<(u16, u16)>,
     /// Trace system calls (`hull trace`).
     pub trace: Option<Trace>,
+    /// The network beyond the loopback device.
+    pub network: Option<Network>,
 }
 
 impl PodConfig {

@@ -24,5 +24,5 @@ pub mod tables;
 /// ones. 7: passed descriptors, populating pages ahead of use, files named by handles, files without a name, holes. 8:
 /// number of host processors, pods without a window, open-or-report, flag for access control lists. 9: unused arguments
 /// of an operation must be 0.
-/// processors the host has, pods without a window, files that are made or told of, who has access control lists. 9: arguments that an operation does not have must be 0.
-pub const VERSION: u32 = 9;
+/// 10: sockets. 11: containers, images.
+pub const VERSION: u32 = 11;

@@ -410,6 +410,83 @@ operations! {
     }
 }
 
+operations! {
+    /// Operations on sockets of the host. Keel chooses the number of a socket; it is in use until [`SocketClose`].
+    SocketRequest {
+        /// Open a socket that is connected to a peer. Input: the pod's address, the peer. Completes when it is connected,
+        /// or failed; the socket must be closed in either case. EEXIST for a number in use, EMFILE, ENETUNREACH in a pod
+        /// without a network, and the errors of connect(2).
+        SocketConnect = 96 {
+            /// Its number.
+            socket: u64,
+            /// Kind of socket.
+            transport: Transport,
+        } [SocketName] => () -> ();
+        /// Receive what has arrived; completes late if that is nothing. Of a stream: bytes, 0 at its end. Otherwise whole
+        /// datagrams, each as a [`DatagramRecord`]; ENOBUFS if not even the first fits. Results: bytes used.
+        SocketReceive = 97 {
+            /// Its number.
+            socket: u64,
+        } () => [u8] -> u64;
+        /// Send a stream's bytes, all of them, or a datagram. Completes late while the host's buffer is full.
+        SocketSend = 98 {
+            /// Its number.
+            socket: u64,
+            /// If it succeeds at once, an idle virtual CPU need not continue for its completion.
+            quiet: bool,
+        } [u8] => () -> u64;
+        /// shutdown(2).
+        SocketShutdown = 99 {
+            /// Its number.
+            socket: u64,
+            /// Which half ends.
+            half: SocketHalf,
+        } () => () -> ();
+        /// Close a socket. Its other operations complete with ECANCELED.
+        SocketClose = 100 {
+            /// Its number.
+            socket: u64,
+            /// Break the connection off (RST).
+            abort: bool,
+        } () => () -> ();
+        /// setsockopt(2), of the options that keel may set. Input: the value. ENOPROTOOPT.
+        SocketSetOption = 101 {
+            /// Its number.
+            socket: u64,
+            /// Level of the option.
+            level: u32,
+            /// The option.
+            name: u32,
+        } [u8] => () -> ();
+        /// getsockopt(2), of the options that keel may read. Output: the value. Result: bytes.
+        SocketGetOption = 102 {
+            /// Its number.
+            socket: u64,
+            /// Level of the option.
+            level: u32,
+            /// The option.
+            name: u32,
+        } () => [u8] -> u64;
+        /// Open the sockets of the host that are published for a listener of the pod. Input: the listener's address.
+        /// Result: how many; without any the number stays free.
+        SocketListen = 103 {
+            /// Its number.
+            socket: u64,
+            /// Kind of socket.
+            transport: Transport,
+            /// Most connections that wait.
+            backlog: u32,
+        } [SocketName] => () -> u64;
+        /// Accept a connection, or the next peer of published datagrams. Completes late. Output: the peer.
+        SocketAccept = 104 {
+            /// The listener's number.
+            socket: u64,
+            /// Number of the new socket.
+            accepted: u64,
+        } () => [SocketName] -> ();
+    }
+}
+
 /// A request of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -419,6 +496,8 @@ pub enum Request {
     Stream(StreamRequest),
     /// To a file.
     File(FileRequest),
+    /// To a socket of the host.
+    Socket(SocketRequest),
 }
 
 impl Request {
@@ -427,6 +506,7 @@ impl Request {
         match operation.number {
             0..16 => PodRequest::decode(operation).map(Self::Pod),
             16..32 => StreamRequest::decode(operation).map(Self::Stream),
+            96..112 => SocketRequest::decode(operation).map(Self::Socket),
             _ => FileRequest::decode(operation).map(Self::File),
         }
     }
@@ -470,6 +550,26 @@ named_numbers! {
         Drain = 1,
         /// After pending output was sent; unread input is discarded.
         Flush = 2,
+    }
+    /// Kind of a socket of the host.
+    Transport {
+        /// TCP.
+        #[default]
+        Tcp = 0,
+        /// UDP.
+        Udp = 1,
+        /// Echo requests of ICMP or ICMPv6.
+        Icmp = 2,
+    }
+    /// A half of a connection.
+    SocketHalf {
+        /// What is received.
+        #[default]
+        Receive = 0,
+        /// What is sent.
+        Send = 1,
+        /// Both.
+        Both = 2,
     }
     /// Reference point of the offset of [`StreamSeek`].
     Whence {

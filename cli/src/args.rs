@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::container::ContainerArgs;
+use crate::images::args as images;
 use crate::trace::TraceArgs;
 use crate::values::{Grant, PassFd, amount, duration, pass_fd, size};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -13,8 +15,8 @@ const ABOUT: &str = "Run unmodified Linux programs, each in its own thin virtual
 const LONG_ABOUT: &str = "\
 Run unmodified Linux programs, each in its own thin virtual machine.
 
-A pod sees only the files that its command line grants. The rest of the host (other files, processes, \
-devices, network) does not exist in it. Writes to files that were granted read-only stay in the pod's memory \
+A pod sees only the files that its command line grants, and reaches only the network peers that it allows. The rest \
+of the host (other files, processes, devices) does not exist in it. Writes to files that were granted read-only stay in the pod's memory \
 and are lost when the pod ends.";
 
 const EXIT_CODES: &str = "\
@@ -32,7 +34,9 @@ Examples:
   hull run --rw . -- make -j2                let a build write here
   hull run --ro /srv/data:/data -- sort /data/names
   hull run --no-host --ro ./rootfs:/ -- /bin/sh
-  hull run --memory 2G --timeout 30s -- ./untrusted";
+  hull run --memory 2G --timeout 30s -- ./untrusted
+  hull run --allow pypi.org:443 -- curl https://pypi.org/
+  hull run -p 8080:80 -- ./server";
 
 /// `hull`.
 #[derive(Debug, Parser)]
@@ -43,25 +47,73 @@ pub struct Hull {
     pub command: Command,
 }
 
+impl Hull {
+    /// Parses a command line.
+    pub fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut parsed = Self::try_parse_from(words)?;
+        let run = match &mut parsed.command {
+            Command::Run(run) => run,
+            Command::Trace(trace) => &mut trace.run,
+            _ => return Ok(parsed),
+        };
+        // The words of the program are the last ones.
+        let before = words.len().checked_sub(run.program.len() + 1).and_then(|at| words.get(at));
+        run.names_image = before.is_none_or(|word| word != "--");
+        Ok(parsed)
+    }
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a program of the host in a pod
-    #[command(override_usage = "hull run [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), long_about = "\
-Run a program of the host in a pod.
+    /// Run an image, or a program of the host, in a pod
+    #[command(override_usage = "hull run [OPTIONS] IMAGE [COMMAND]...\n       hull run [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), long_about = "\
+Run an image, or a program of the host, in a pod.
 
-The pod sees the world-readable files of the host's /usr, /bin, /sbin, /lib*, /etc and /opt, and the current \
+A pod of an image sees the image's files only, and has its environment, user and working directory. A command after the \
+image's name replaces the image's.
+
+With a program after `--`, the pod sees the world-readable files of the host's /usr, /bin, /sbin, /lib*, /etc and /opt, and the current \
 directory, all read-only: writes there stay in the pod. The home directory, its parents and top-level \
 directories must be granted explicitly (--ro .). The program gets PATH, HOME, USER, LOGNAME, SHELL, TERM, \
 COLORTERM, LANG, LC_* and TZ of hull's environment (see --env and --env-all) and hull's standard streams.")]
     Run(RunArgs),
     /// Run a program and print its system calls to standard error
     #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES,
-        mut_arg("env", |env| env.short(None)), mut_arg("tty", |tty| tty.short(None)), long_about = "\
+        mut_arg("env", |env| env.short(None)), mut_arg("tty", |tty| tty.short(None)),
+        mut_arg("publish", |publish| publish.short(None)), long_about = "\
 Run a program in a pod and print its system calls, and those of its children, to standard error: thread id, \
-arguments and result of each. Takes the options of `hull run` (--env and --tty have no short form here) and \
+arguments and result of each. Takes the options of `hull run` (--env, --tty and --publish have no short form here) and \
 some of strace's, under strace's names.")]
     Trace(TraceArgs),
+    /// Fetch an image from a registry
+    #[command(long_about = "\
+Fetch an image from a registry into the store. Credentials are those of `docker login` and `podman login`, helper programs \
+included. Digests and sizes are verified; a transfer that breaks off goes on where it was.")]
+    Pull(images::PullArgs),
+    /// Send an image to the registry of its name
+    Push(images::PushArgs),
+    /// Make an image of a root file system: of a tar archive or a folder
+    Import(images::ImportArgs),
+    /// Read images from an archive or a folder into the store
+    #[command(long_about = "\
+Read images from an archive or a folder into the store: of `docker save`, `podman save` and `skopeo copy`, packed with \
+gzip, zstd, or not at all. Digests and sizes are verified; either all images of an archive are added or none.")]
+    Load(images::LoadArgs),
+    /// List the images of the store
+    Images(images::ImagesArgs),
+    /// Print an image's configuration and layers as JSON
+    Inspect(images::InspectArgs),
+    /// List the steps that made an image
+    History(images::HistoryArgs),
+    /// Give an image another name
+    Tag(images::TagArgs),
+    /// Write images to an archive that docker, podman and skopeo read
+    Save(images::SaveArgs),
+    /// Remove names of images; the last name takes the image with it
+    Rmi(images::RmiArgs),
+    /// Remove images without a name, and files that interrupted commands left
+    Prune(images::PruneArgs),
     /// Check and explain policy files
     Policy(crate::policy::PolicyArgs),
     /// Check whether this machine can run pods
@@ -81,6 +133,9 @@ host time divided by pod time (above 1: the pod is faster).")]
     /// Sets the terminal's attributes when standard input ends
     #[command(hide = true)]
     KeepTerminal(crate::keeper::Options),
+    /// Opens sockets for a pod
+    #[command(hide = true)]
+    ServeBroker,
 }
 
 /// Options of `doctor`.
@@ -177,6 +232,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
 
+    /// Options of the network.
+    #[command(flatten)]
+    pub network: crate::network::NetworkArgs,
+
     /// How system calls enter the pod's kernel
     #[arg(long, value_enum, default_value_t = Syscalls::Call)]
     pub syscalls: Syscalls,
@@ -201,9 +260,17 @@ pub struct RunArgs {
     #[arg(short, long)]
     pub tty: bool,
 
-    /// The program and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    /// Options of containers.
+    #[command(flatten)]
+    pub container: ContainerArgs,
+
+    /// An image and its command, or after `--` a program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "IMAGE [COMMAND]... | -- PROGRAM")]
     pub program: Vec<OsString>,
+
+    /// The first word of `program` is an image: it does not follow `--`.
+    #[arg(skip)]
+    pub names_image: bool,
 }
 
 /// `--fail-keel`.
@@ -274,6 +341,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use std::ffi::OsStr;
 
     fn run(line: &str) -> Result<RunArgs, ErrorKind> {
         match Hull::try_parse_from(line.split(' ')) {
@@ -305,10 +373,25 @@ mod tests {
     }
 
     #[test]
+    fn images_and_programs() {
+        let run = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            match Hull::parse_words(&words).unwrap().command {
+                Command::Run(RunArgs { program, names_image, .. }) => (names_image, program.join(OsStr::new(" "))),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(run("hull run -m 1G debian"), (true, "debian".into()));
+        assert_eq!(run("hull run debian ls -l --memory x -- y"), (true, "debian ls -l --memory x -- y".into()));
+        assert_eq!(run("hull run -it --rm debian sh -c true"), (true, "debian sh -c true".into()));
+        assert_eq!(run("hull run -- ls -l"), (false, "ls -l".into()));
+        assert_eq!(run("hull run -m 1G -- -x -- y"), (false, "-x -- y".into()));
+    }
+
+    #[test]
     fn wrong_options_are_refused() {
         assert_eq!(run("hull run").unwrap_err(), ErrorKind::MissingRequiredArgument);
         assert_eq!(run("hull run --").unwrap_err(), ErrorKind::MissingRequiredArgument);
-        assert_eq!(run("hull run ls").unwrap_err(), ErrorKind::UnknownArgument);
         assert_eq!(run("hull run --memory 1Q -- ls").unwrap_err(), ErrorKind::ValueValidation);
         assert_eq!(run("hull run --memory 1M -- ls").unwrap_err(), ErrorKind::ValueValidation);
         assert_eq!(run("hull run --cpus 0 -- ls").unwrap_err(), ErrorKind::ValueValidation);

@@ -2,7 +2,7 @@
 
 use crate::args::Command;
 use crate::failure::{Failure, Result};
-use crate::{doctor, keeper, policy, run, trace};
+use crate::{broker, doctor, images, keeper, policy, run, trace};
 
 /// Exit code of `hull bench`.
 fn measured(result: anyhow::Result<()>) -> Result<u8> {
@@ -29,6 +29,17 @@ pub fn dispatch(command: Command) -> Result<u8> {
     match command {
         Command::Run(options) => run::run(options, None),
         Command::Trace(options) => trace::trace(options),
+        Command::Pull(options) => images::pull(&options),
+        Command::Push(options) => images::push(&options),
+        Command::Import(options) => images::import(&options),
+        Command::Load(options) => images::load(&options),
+        Command::Images(options) => images::images(&options),
+        Command::Inspect(options) => images::inspect(&options),
+        Command::History(options) => images::history(&options),
+        Command::Tag(options) => images::tag(&options),
+        Command::Save(options) => images::save(&options),
+        Command::Rmi(options) => images::rmi(&options),
+        Command::Prune(options) => images::prune(&options),
         Command::Policy(options) => policy::run(&options),
         Command::Doctor(options) => Ok(doctor::doctor(&options)),
         Command::Bench(options) => measured(bench::bench(&options)),
@@ -36,6 +47,10 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::KeepTerminal(options) => {
             keeper::keep(&options);
             Ok(0)
+        }
+        Command::ServeBroker => {
+            monitor::jail::close_inherited(&[]);
+            Ok(broker::serve())
         }
     }
 }

@@ -30,8 +30,13 @@ pub struct Wanted<'o> {
 pub fn build(host: &Variables, forced: Variables, wanted: &Wanted) -> Result<Variables> {
     let kept =
         |name: &OsStr| wanted.all || KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(b"LC_");
-    let mut variables: Variables =
+    let passed =
         host.iter().filter(|(name, _)| kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+    build_from(passed, host, forced, wanted)
+}
+
+/// The same from other variables than those of hull's environment, `host`, which is asked for those without a value.
+pub fn build_from(mut variables: Variables, host: &Variables, forced: Variables, wanted: &Wanted) -> Result<Variables> {
     variables.extend(forced);
     for path in wanted.files {
         let what = |line: usize| match line {

@@ -34,6 +34,9 @@ pub enum Failure {
         /// How to reproduce the failure.
         reproduction: String,
     },
+    /// A command for images failed.
+    #[error(transparent)]
+    Image(#[from] image::Error),
     /// The pod could not run.
     #[error(transparent)]
     Pod(#[from] monitor::Error),
@@ -49,6 +52,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::NotVisible { .. } => EXIT_NOT_FOUND,
+            Failure::Image(_) => crate::images::EXIT_IMAGES,
             Failure::Request { .. } | Failure::Keel { .. } | Failure::Pod(_) => EXIT_FAILURE,
         }
     }

@@ -62,10 +62,10 @@ pub fn command_line(data: &[u8]) {
     let data: Vec<u8> = data.iter().copied().filter(|byte| *byte != 0).collect();
     let line = std::iter::once("hull".into()).chain(data.split(|byte| *byte == b'\n').map(argument));
     match Hull::try_parse_from(line) {
-        Ok(Hull { command: Command::Run(options) }) => configured(run::configure(options, None)),
+        Ok(Hull { command: Command::Run(options) }) => configured(run::configure(options, None, None)),
         Ok(Hull { command: Command::Trace(options) }) => {
             let request = trace::request(&options);
-            configured(run::configure(options.run, Some((request, None))));
+            configured(run::configure(options.run, None, Some((request, None))));
         }
         Ok(_) => {}
         Err(error) => assert!(!error.to_string().is_empty()),

@@ -1,18 +1,23 @@
 //! The `hull` command, as a library for its fuzz target.
 
 mod args;
+mod broker;
 mod cgroup;
 mod commands;
+mod container;
 mod doctor;
 mod environment;
 mod failure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod identity;
+mod images;
 mod keeper;
 mod limits;
 mod nested;
+mod network;
 mod policy;
+mod record;
 mod report;
 mod run;
 mod signals;
@@ -21,7 +26,6 @@ mod usage;
 mod values;
 mod view;
 
-use clap::Parser;
 use failure::EXIT_FAILURE;
 use monitor::connectors::streams::TerminalGuard;
 use std::ffi::OsString;
@@ -36,7 +40,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(failure.code());
     }
     let words: Vec<OsString> = std::env::args_os().collect();
-    let arguments = match args::Hull::try_parse_from(&words) {
+    let arguments = match args::Hull::parse_words(&words) {
         Ok(arguments) => arguments,
         // Ignore write errors on standard error and output.
         Err(error) if error.use_stderr() => {

@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::failure::{Failure, Result, reason};
+use crate::network::{self, Published};
 use crate::values::{Grant, amount, duration, size};
 use clap::{Args, Subcommand};
 use policy::file::MAX_BYTES;
@@ -78,6 +79,9 @@ fn summary(policy: &Policy) -> String {
     for (kind, grant) in grants.into_iter().flat_map(|(kind, paths)| paths.iter().map(move |path| (kind, path))) {
         text += &format!("{kind} {grant}\n");
     }
+    for ports in &policy.publish {
+        text += &format!("publish {ports}\n");
+    }
     for rule in &policy.network.rules {
         let private = if rule.private { " (also in private networks)" } else { "" };
         let error = match rule.verdict {
@@ -99,6 +103,7 @@ struct Merged {
     cpus: Option<u32>,
     timeout: Option<std::time::Duration>,
     env: Vec<std::ffi::OsString>,
+    publish: Vec<Published>,
 }
 
 /// Reads the values of a policy as the options of the same meaning are read. Paths are relative to the file's directory.
@@ -129,6 +134,7 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
         let why = format!("not a number of virtual CPUs; give 1 to {}", abi::layout::MAX_CPUS);
         return Err(wrong("cpus", &cpus.to_string(), why));
     }
+    let publish = policy.publish.iter().map(|text| network::publish(text).map_err(|why| wrong("publish", text, why)));
     let environment = &policy.environment;
     let set = environment.set.iter().map(|(name, value)| format!("{name}={value}").into());
     Ok(Merged {
@@ -138,6 +144,7 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
         private_size: value("private-size", &limits.private_size, amount, wrong)?,
         cpus: limits.cpus,
         timeout: value("timeout", &limits.timeout, duration, wrong)?,
+        publish: publish.collect::<Result<_>>()?,
         env: environment.pass.iter().map(Into::into).chain(set).collect(),
     })
 }
@@ -146,11 +153,8 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
 pub fn apply(mut options: RunArgs) -> Result<RunArgs> {
     let Some(file) = &options.policy else { return Ok(options) };
     let policy = load(file)?;
-    if !policy.network.rules.is_empty() {
-        let remedy = "remove [network]: a pod of this version reaches nothing but its own loopback device";
-        return Err(Failure::request(format!("policy {}", file.display()), "rules for the network", remedy));
-    }
     let merged = merged(file, &policy)?;
+    options.network.add(policy.network.rules, merged.publish);
     options.no_host |= !policy.files.host;
     options.env_all |= policy.environment.all;
     options.ro.splice(..0, merged.ro);
@@ -201,6 +205,11 @@ mod tests {
         assert_eq!(options.rw, [grant("/out", None)]);
         assert_eq!(options.env, ["LANG", "A=b", "A=c"]);
         assert!(options.no_host && !options.env_all);
+        let policy = "version = 1\n[network]\nallow = ['a.b:1']\ndeny = ['a.c']\npublish = ['80:80']";
+        let options = applied(policy, &["--allow", "d.e", "-p", "81:81", "--", "x"]).unwrap().network;
+        let rules: Vec<String> = options.allow.iter().map(ToString::to_string).collect();
+        assert_eq!(rules, ["allow a.b:1", "deny a.c", "allow d.e"]);
+        assert_eq!(options.publish.len(), 2);
     }
 
     #[test]
@@ -219,7 +228,7 @@ mod tests {
         );
         assert!(line("version = 1\n[files]\nread = [':']").starts_with("read = \":\": no path; "));
         assert!(
-            line("version = 1\n[network]\nallow = ['a.b:1']").starts_with("rules for the network; remove [network]")
+            line("version = 1\n[network]\npublish = ['80']").starts_with("publish = \"80\": not a published port; ")
         );
         assert_eq!(line("version = 3"), "line 1: this hull reads policies of version 1; see docs/policy.md");
     }

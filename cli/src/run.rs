@@ -1,11 +1,13 @@
 //! `hull run` and `hull trace`.
 
 use crate::args::{RunArgs, default_cpus};
+use crate::container::Chosen;
 use crate::environment::{self, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
+use crate::network::{self, NetMode};
 use crate::values::PassFd;
 use crate::view::View;
-use crate::{cgroup, identity, limits, policy, report, signals};
+use crate::{broker, cgroup, container, identity, limits, policy, record, report, signals};
 use abi::boot::{Passed, PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
@@ -20,13 +22,23 @@ use std::path::{Path, PathBuf};
 
 /// Longest host name in bytes (Linux `__NEW_UTS_LEN`).
 const MAX_HOSTNAME: usize = 64;
+/// umask of a container's first program.
+const CONTAINER_MASK: u32 = 0o022;
 
 /// Runs a program in a pod; returns its exit code. `trace`: the trace configuration and its output file.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     limits::check_files()?;
     let options = policy::apply(options)?;
+    let has_network = options.network.mode()? == NetMode::Policy;
+    // It starts while this process opens the grants.
+    let broker = if has_network { Some(start_broker(&options)?) } else { None };
+    let has_records = options.network.audit.is_some() || options.network.record_policy.is_some();
     let memory = Some(cgroup::pod_memory(options.memory)?);
-    let config = configure(RunArgs { memory, ..options }, trace)?;
+    let mut options = RunArgs { memory, ..options };
+    let mut chosen = options.container.choose(&mut options.program, options.names_image)?;
+    // A pod's image stays in the store.
+    let _held = chosen.as_mut().and_then(Chosen::hold);
+    let mut config = configure(options, chosen.as_ref(), trace)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     limits::raise_files();
     if config.jail.weak {
@@ -34,10 +46,26 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     }
     let signals = signals::hold().map_err(host("signals"))?;
     let reproduction = report::reproduction();
-    monitor::run(config, || signals.pass_on()).map_err(|error| match error {
+    config.broker = broker.map(broker::Starting::ready).transpose()?;
+    let end = config.broker.as_ref().filter(|_| has_records).map(OwnedFd::try_clone);
+    let end = end.transpose().map_err(host("the broker"))?;
+    let code = monitor::run(config, || signals.pass_on()).map_err(|error| match error {
         monitor::Error::Keel(report) => Failure::Keel { report, reproduction },
         other => Failure::Pod(other),
-    })
+    });
+    if let Some(end) = end {
+        broker::finish(&end);
+    }
+    code
+}
+
+/// Starts the process that opens sockets for the pod.
+fn start_broker(options: &RunArgs) -> Result<broker::Starting> {
+    // The user of a container is none of the host's.
+    let is_container = options.names_image || options.container.root.is_some();
+    let identity = options.user.as_deref().filter(|_| !is_container).map(identity::chosen).transpose()?;
+    let identity = identity.map(|identity| (identity.uid, identity.gid, identity.groups));
+    broker::start(&options.network.setup(identity, options.weak_jail, record::policy(options)))
 }
 
 /// Warns about missing jail layers.
@@ -54,14 +82,24 @@ fn warn_of_weakness() {
 }
 
 /// Builds the configuration of a run. Opens the granted files.
-pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<RunConfig> {
+pub(crate) fn configure(
+    mut options: RunArgs,
+    chosen: Option<&Chosen>,
+    trace: Option<(Trace, Option<File>)>,
+) -> Result<RunConfig> {
     let (trace, trace_output) = trace.map_or((None, None), |(trace, output)| (Some(trace), output));
     let here = std::env::current_dir().map_err(|error| {
         Failure::request("the current directory", reason(&error), "change to a directory that exists")
     })?;
     let mut view = View::default();
+    let user = options.user.as_deref();
+    let container = chosen.map(|chosen| options.container.container(chosen, user, &mut view, &here));
+    if let Some(chosen) = chosen {
+        options.program = options.container.program(chosen, options.program)?;
+    }
+    let no_host = options.no_host || container.is_some();
     let mut withheld = None;
-    if !options.no_host {
+    if !no_host {
         withheld = view.add_host(&here, &identity::caller());
     }
     for (grants, writable) in [(&options.ro, false), (&options.rw, true)] {
@@ -69,6 +107,7 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
             view.add(grant, writable, &here)?;
         }
     }
+    options.container.add_volumes(&mut view, &here)?;
     if let Some(why) = withheld
         && !view.shows(&here)
     {
@@ -77,36 +116,53 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         // Ignore write errors on standard error.
         let _ = writeln!(std::io::stderr(), "{text}");
     }
-    let cwd = match &options.workdir {
-        Some(dir) => here.join(dir),
-        None if view.shows(&here) => here.clone(),
-        None => PathBuf::from("/"),
+    let cwd = match (&options.workdir, chosen) {
+        (dir, Some(chosen)) => chosen.directory(dir.as_deref())?,
+        (Some(dir), None) => here.join(dir),
+        (None, None) if view.shows(&here) => here.clone(),
+        (None, None) => PathBuf::from("/"),
     };
     let identity = match &options.user {
+        // keel finds the user of a container.
+        _ if container.is_some() => identity::Identity::default(),
         Some(user) => identity::chosen(user)?,
         None => identity::own(),
     };
     // Without --user both the pod and its monitor run as the caller of `hull`.
-    let monitor_identity = options.user.is_some().then(|| monitor::jail::Identity {
+    let monitor_identity = (options.user.is_some() && container.is_none()).then(|| monitor::jail::Identity {
         uid: identity.uid,
         gid: identity.gid,
         groups: identity.groups.clone(),
     });
+    let streams = StreamsConnector::new();
+    let hostname = match options.hostname {
+        None if container.is_some() => container::hostname().into_bytes(),
+        wanted => hostname(wanted)?,
+    };
     let mut forced = Variables::new();
     forced.insert("PWD".into(), cwd.clone().into());
     if let Some((name, home)) = &identity.account {
         forced.extend([("USER", name), ("LOGNAME", name), ("HOME", home)].map(|(k, v)| (k.into(), v.into())));
     }
     let wanted = Wanted { all: options.env_all, files: &options.env_file, set: &options.env };
-    let variables = environment::build(&environment::host(), forced, &wanted)?;
-    if !options.no_host {
+    let variables = match chosen {
+        Some(chosen) => {
+            let name = String::from_utf8_lossy(&hostname);
+            chosen.variables(&environment::host(), &name, streams.window().is_some(), &wanted)?
+        }
+        None => environment::build(&environment::host(), forced, &wanted)?,
+    };
+    if !no_host {
         let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         check_visible(&view, &options.program, &path, &here, &cwd)?;
     }
-    let given = if options.no_host { Vec::new() } else { view.given() };
+    let mut given = if no_host { Vec::new() } else { view.given() };
+    let network = (options.network.mode()? == NetMode::Policy).then(network::device);
+    if network.is_some() {
+        given.extend(options.network.files(&hostname));
+    }
     let (mut exports, mounts, links) = view.open()?;
     exports.iter_mut().for_each(|export| export.keep_setid = options.keep_setid);
-    let streams = StreamsConnector::new();
     let (passed, descriptors) = passed(&options.pass_fd)?;
     let pod = PodConfig {
         argv: options.program.into_iter().map(OsString::into_vec).collect(),
@@ -116,19 +172,21 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         uid: identity.uid,
         gid: identity.gid,
         groups: identity.groups,
-        umask: mask(),
-        hostname: hostname(options.hostname)?,
+        umask: if container.is_some() { CONTAINER_MASK } else { mask() },
+        hostname,
         host_release: rustix::system::uname().release().to_bytes().to_vec(),
         host_version: rustix::system::uname().version().to_bytes().to_vec(),
-        limits: limits::all(),
+        limits: options.container.limit(limits::all()),
         exports: mounts,
         links,
         given,
+        container,
         private_limit: options.private_size,
         streams: streams.kinds(),
         passed: descriptors,
         window: streams.window(),
         trace,
+        network,
     };
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
@@ -141,7 +199,8 @@ pub(crate) fn configure(options: RunArgs, trace: Option<(Trace, Option<File>)>) 
         fail_keel: options.fail_keel.map(Into::into),
         exports,
         passed,
-        jail: monitor::jail::Settings { identity: monitor_identity, weak: options.weak_jail },
+        broker: None,
+        jail: monitor::jail::Settings { identity: monitor_identity, weak: options.weak_jail, network: false },
         trace_output,
         pod,
     })
@@ -218,7 +277,7 @@ mod tests {
     fn config(line: &[&str]) -> Result<RunConfig> {
         let line = ["hull", "run"].iter().chain(line);
         match Hull::try_parse_from(line).unwrap().command {
-            Command::Run(options) => configure(options, None),
+            Command::Run(options) => configure(options, None, None),
             other => panic!("{other:?}"),
         }
     }

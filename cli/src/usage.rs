@@ -7,7 +7,7 @@ use std::ffi::OsString;
 /// Where all options are documented.
 const SEE: &str = "see hull --help";
 /// Syntax of a run.
-const LINE: &str = "write hull run [OPTIONS] -- PROGRAM [ARGS]...";
+const LINE: &str = "write hull run [OPTIONS] IMAGE [COMMAND]... or hull run [OPTIONS] -- PROGRAM [ARGS]...";
 
 const GRANT_RO: &str = "grant with --ro PATH[:AT] (--rw: writable)";
 const GRANT_RW: &str = "grant with --rw PATH[:AT]";
@@ -16,13 +16,11 @@ const ISOLATED: &str = "leave it out: a pod shares none with the host";
 const NO_TRACE: &str = "leave it out: a pod leaves no files behind";
 const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
 const RIGHTS: &str = "leave it out: privileges in a pod apply to that pod only";
-const LOOPBACK: &str = "leave it out: a pod has only its own loopback device, without connection to the host";
+const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with --publish HOST:POD";
 const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
 /// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
-const FOREIGN: [(&str, &str); 113] = [
-    ("-v", GRANT_RO),
-    ("--volume", GRANT_RO),
+const FOREIGN: [(&str, &str); 98] = [
     ("--volumes-from", GRANT_RO),
     ("--mount", GRANT_RO),
     ("--bind", GRANT_RW),
@@ -42,27 +40,22 @@ const FOREIGN: [(&str, &str); 113] = [
     ("--tmp-overlay", "grant with --ro PATH[:AT]: writes stay in the pod"),
     ("--ro-overlay", "grant with --ro PATH[:AT]"),
     ("--remount-ro", "leave it out: only what --rw grants is writable on the host"),
-    ("--read-only", PRIVATE),
     ("--dir", PRIVATE),
     ("--file", GRANT_RO),
     ("--symlink", "make it in the pod: hull run -- sh -c 'ln -s ...; exec ...'"),
     ("--chmod", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
     ("--perms", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
-    ("--tmpfs", "leave it out: /tmp, /var/tmp and /run are private, and other directories keep writes in the pod"),
     ("--size", "limit what files in memory take with --private-size SIZE"),
     ("--shm-size", "limit what files in memory take with --private-size SIZE"),
     ("--storage-opt", "limit what files in memory take with --private-size SIZE"),
     ("--dev", OWN),
     ("--proc", OWN),
     ("--mqueue", OWN),
-    ("--init", "leave it out: the pod's process 1 reaps orphans"),
     ("--as-pid-1", "leave it out: the pod's process 1 is its kernel's"),
-    ("--rm", NO_TRACE),
     ("--cidfile", NO_TRACE),
     ("--restart", "leave it out: start hull again"),
     ("--pull", "leave it out: programs come from the host or from --ro ROOTFS:/"),
     ("--platform", "leave it out: programs come from the host or from --ro ROOTFS:/"),
-    ("--entrypoint", "name the program after `--`"),
     ("--argv0", "name the program after `--`"),
     ("--args", "write the options out"),
     ("-d", "leave it out: start hull in the background with `&`"),
@@ -79,22 +72,15 @@ const FOREIGN: [(&str, &str); 113] = [
     ("--annotation", NO_COUNTERPART),
     ("--log-driver", "leave it out: redirect standard output"),
     ("--log-opt", "leave it out: redirect standard output"),
-    ("-q", NO_COUNTERPART),
-    ("--quiet", NO_COUNTERPART),
-    ("-p", LOOPBACK),
-    ("--publish", LOOPBACK),
-    ("-P", LOOPBACK),
-    ("--publish-all", LOOPBACK),
-    ("--expose", LOOPBACK),
-    ("--network", LOOPBACK),
-    ("--net", LOOPBACK),
-    ("--network-alias", LOOPBACK),
-    ("--share-net", LOOPBACK),
-    ("--ip", LOOPBACK),
-    ("--link", LOOPBACK),
-    ("--dns", LOOPBACK),
-    ("--mac-address", LOOPBACK),
-    ("--add-host", "write it in the pod: hull run -- sh -c 'echo ... >>/etc/hosts; exec ...'"),
+    ("-P", "publish ports with --publish HOST:POD"),
+    ("--publish-all", "publish ports with --publish HOST:POD"),
+    ("--expose", "publish ports with --publish HOST:POD"),
+    ("--network", NETWORK),
+    ("--network-alias", NETWORK),
+    ("--share-net", NETWORK),
+    ("--ip", NETWORK),
+    ("--link", NETWORK),
+    ("--mac-address", NETWORK),
     ("--ipc", ISOLATED),
     ("--pid", ISOLATED),
     ("--uts", ISOLATED),
@@ -133,7 +119,6 @@ const FOREIGN: [(&str, &str); 113] = [
     ("--unsetenv", "leave it out: only what --env names and the usual variables are passed; or use env -u in the pod"),
     ("--clearenv", "leave it out: only the usual variables are passed; or use env -i in the pod"),
     ("--clear-env", "leave it out: only the usual variables are passed (--env-all: all)"),
-    ("--ulimit", "use the shell's ulimit: the pod has hull's limits"),
     ("--memory-swap", "limit memory with --memory SIZE"),
     ("--pids-limit", "limit processes with the shell's ulimit -u"),
     ("--cpuset-cpus", "choose processors with taskset(1), and their number with --cpus N"),
@@ -162,14 +147,7 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
         ErrorKind::UnknownArgument => {
             let name = name.unwrap_or("an argument");
             if !name.starts_with('-') {
-                let what = argument.unwrap_or(name);
-                return match command {
-                    "run" | "trace" => {
-                        let why = "no image or program can stand here";
-                        Failure::request(what, why, format!("write hull {command} [OPTIONS] -- PROGRAM [ARGS]..."))
-                    }
-                    _ => Failure::request(what, "not known here", SEE),
-                };
+                return Failure::request(argument.unwrap_or(name), "not known here", SEE);
             }
             // In `trace` single letters are strace's.
             let foreign = (command == "run" || name.starts_with("--")).then(|| counterpart(name)).flatten();
@@ -186,10 +164,9 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
             let remedy = match what {
                 "exec" | "ps" | "logs" | "stop" | "kill" | "rm" | "attach" | "start" | "create" | "wait"
                 | "inspect" => "a pod lives as long as its `hull run`; see hull --help",
-                "pull" | "push" | "build" | "images" | "rmi" | "image" | "load" | "save" => {
-                    "programs come from the host or from --ro ROOTFS:/; see hull run --help"
-                }
-                _ => "the commands are run, trace, doctor and bench; to run a program write hull run -- PROGRAM",
+                "build" | "commit" => "build images with another tool and read them with hull load",
+                "image" => "leave the word out: hull load, images, inspect, history, tag, save, rmi, prune",
+                _ => "see hull --help; to run a program write hull run -- PROGRAM",
             };
             Failure::request(what, "no such command", remedy)
         }
@@ -197,8 +174,8 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
             Failure::request("no command", "nothing to do", "write hull run -- PROGRAM [ARGS]..., or see hull --help")
         }
         ErrorKind::MissingRequiredArgument if matches!(command, "run" | "trace") => {
-            let remedy = LINE.replacen("run", command, 1);
-            Failure::request(command, "no program is named after `--`", remedy)
+            let remedy = LINE.replace("run", command);
+            Failure::request(command, "no image or program is named", remedy)
         }
         ErrorKind::ArgumentConflict => {
             let name = name.unwrap_or("an option");
@@ -262,8 +239,7 @@ mod tests {
         }
         assert!(line("hull run --unshare-all --share-net -- ls").ends_with(ISOLATED));
         assert!(line("hull run -itd debian").starts_with("-d: "));
-        assert!(line("hull run -v/a:/b debian").starts_with("-v: "));
-        assert!(line("hull run --volume=/a:/b debian").starts_with("--volume: "));
+        assert!(line("hull run --mount=x debian").starts_with("--mount: "));
         assert!(line("hull trace -p 1 -- ls").ends_with("see hull trace --help"));
         assert!(line("hull run --memroy 1G -- ls").contains("did you mean --memory?"));
     }
@@ -291,12 +267,9 @@ mod tests {
     fn wrong_lines() {
         let expect = |words: &str, text: &str| assert_eq!(line(words), text);
         expect("hull", "no command: nothing to do; write hull run -- PROGRAM [ARGS]..., or see hull --help");
-        expect("hull run", "run: no program is named after `--`; write hull run [OPTIONS] -- PROGRAM [ARGS]...");
-        expect("hull run --", "run: no program is named after `--`; write hull run [OPTIONS] -- PROGRAM [ARGS]...");
-        expect(
-            "hull run debian ls",
-            "debian: no image or program can stand here; write hull run [OPTIONS] -- PROGRAM [ARGS]...",
-        );
+        let nothing = format!("run: no image or program is named; {LINE}");
+        expect("hull run", &nothing);
+        expect("hull run --", &nothing);
         expect("hull run --cpus 1 --cpus 2 -- ls", "--cpus: given twice; give it once");
         expect("hull trace -c -C -- ls", "--summary-only: contradicts --summary; choose one of them");
         expect("hull run --memory", "--memory: a value is missing; write --memory <SIZE>");

@@ -35,8 +35,20 @@ struct Granted {
     public_only: bool,
     /// Whether it is the host's own software, which changes rarely.
     settled: bool,
+    /// Whether changes fail.
+    read_only: bool,
+    /// Whether it is an image.
+    is_image: bool,
     /// The option as the user wrote it; `None` for a default grant.
     option: Option<String>,
+}
+
+impl Granted {
+    /// A read-only grant.
+    fn new(host: PathBuf, option: Option<String>) -> Self {
+        let (writable, public_only, settled, read_only, is_image) = Default::default();
+        Self { host, writable, public_only, settled, read_only, is_image, option }
+    }
 }
 
 /// The caller of hull, as far as the default grants depend on it.
@@ -83,8 +95,7 @@ impl View {
                     self.links.insert(path.into(), target);
                 }
             } else if metadata.is_dir() {
-                let grant =
-                    Granted { host: path.into(), writable: false, public_only: true, settled: true, option: None };
+                let grant = Granted { public_only: true, settled: true, ..Granted::new(path.into(), None) };
                 self.grants.insert(path.into(), grant);
             }
         }
@@ -94,8 +105,7 @@ impl View {
         }
         let withheld = caller.withholds(cwd);
         if withheld.is_none() {
-            let grant =
-                Granted { host: cwd.into(), writable: false, public_only: caller.root, settled: false, option: None };
+            let grant = Granted { public_only: caller.root, ..Granted::new(cwd.into(), None) };
             self.grants.insert(cwd.into(), grant);
         }
         withheld
@@ -104,6 +114,20 @@ impl View {
     /// Adds a grant of `--ro` or `--rw`; it replaces a default grant at the same place.
     pub fn add(&mut self, grant: &Grant, writable: bool, cwd: &Path) -> Result<()> {
         let name = if writable { "--rw" } else { "--ro" };
+        self.add_as(name, grant, writable, false, cwd)
+    }
+
+    /// Adds a grant of `--volume`: writable, or changes fail.
+    pub fn add_volume(&mut self, grant: &Grant, read_only: bool, cwd: &Path) -> Result<()> {
+        self.add_as("--volume", grant, !read_only, read_only, cwd)
+    }
+
+    /// Adds the root of a container, a directory or an image; `option` is what the user wrote.
+    pub fn add_root(&mut self, host: &Path, option: String, is_image: bool) {
+        self.grants.insert("/".into(), Granted { is_image, ..Granted::new(host.into(), Some(option)) });
+    }
+
+    fn add_as(&mut self, name: &str, grant: &Grant, writable: bool, read_only: bool, cwd: &Path) -> Result<()> {
         let option = format!("{name} {}", grant.host.display());
         let wrong = |why: String, remedy: &str| Failure::request(option.clone(), why, remedy);
         let relative = grant.at.is_none().then(|| nested::relative_place(&grant.host, cwd)).flatten();
@@ -121,7 +145,7 @@ impl View {
         if let Some(other) = self.grants.get(&at).filter(|other| other.option.is_some()) {
             let is_same =
                 |other: &Path| matches!((other.canonicalize(), host.canonicalize()), (Ok(a), Ok(b)) if a == b);
-            if other.writable == writable && is_same(&other.host) {
+            if (other.writable, other.read_only) == (writable, read_only) && is_same(&other.host) {
                 return Ok(());
             }
             return Err(wrong(format!("something is granted at {} already", at.display()), "grant each place once"));
@@ -130,7 +154,7 @@ impl View {
         // A grant of /var (or beneath) replaces the default grants inside of it.
         let hidden = |place: &Path| place.starts_with("/var") && place != at && place.starts_with(&at);
         self.grants.retain(|place, other| other.option.is_some() || !hidden(place));
-        self.grants.insert(at, Granted { host, writable, public_only: false, settled: false, option: Some(option) });
+        self.grants.insert(at, Granted { writable, read_only, ..Granted::new(host, Some(option)) });
         Ok(())
     }
 
@@ -213,7 +237,9 @@ impl View {
         // Parents come before their contents.
         for (at, grant) in std::mem::take(&mut self.grants) {
             let outer = nested::around(&at, arranged.keys().map(PathBuf::as_path)).map(Path::to_owned);
-            let place = match outer.and_then(|outer| Some((arranged.get(&outer)?.host.clone(), outer))) {
+            // keel resolves the links of an image.
+            let directory = |outer: &PathBuf| arranged.get(outer).filter(|grant| !grant.is_image);
+            let place = match outer.and_then(|outer| Some((directory(&outer)?.host.clone(), outer))) {
                 Some((host, outer)) => nested::without_links(&at, &outer, &host).map_err(|error| {
                     let what = grant.option.clone().unwrap_or_else(|| grant.host.display().to_string());
                     let (why, remedy) = match error.kind() {
@@ -261,7 +287,7 @@ impl View {
                     return Err(Failure::request(what, why, remedy));
                 }
             };
-            for inner in places.iter().filter(|inner| **inner != at) {
+            for inner in places.iter().filter(|inner| **inner != at && !grant.is_image) {
                 let Ok(beneath) = inner.strip_prefix(&at) else { continue };
                 config.cover(beneath.as_os_str().as_bytes()).map_err(|error| {
                     let why = format!("a grant can't lie there in {}: {}", at.display(), reason(&error));
@@ -275,6 +301,8 @@ impl View {
                 writable: config.writable,
                 is_file: config.is_file(),
                 settled: grant.settled,
+                is_image: grant.is_image,
+                read_only: grant.read_only,
             });
             configs.push(config);
         }

@@ -64,6 +64,9 @@ pub struct RunConfig {
     pub exports: Vec<ExportConfig>,
     /// Descriptors of the host for those of `pod.passed`, in the same order.
     pub passed: Vec<OwnedFd>,
+    /// The monitor's end of the socket pair to the broker, which opens sockets for the pod; `None`: the pod reaches only
+    /// itself.
+    pub broker: Option<OwnedFd>,
     /// Settings of the monitor's jail.
     pub jail: crate::jail::Settings,
     /// Where traced calls are written; `None`: standard error.

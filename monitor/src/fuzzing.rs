@@ -1,6 +1,8 @@
 //! The ring under fuzz: a guest that writes arbitrary bytes into its memory and sends arbitrary requests.
 
 use crate::connectors::files::{ExportConfig, FilesConnector};
+use crate::connectors::sockets::SocketsConnector;
+use crate::connectors::sockets::toy::Toy;
 use crate::connectors::streams::StreamsConnector;
 use crate::error::Error;
 use crate::memory::GuestMemory;
@@ -8,7 +10,7 @@ use crate::ring::RingEnd;
 use crate::server::Server;
 use abi::layout::{LARGE_PAGE_SIZE, RING};
 use abi::operation::{Arguments, MAX_ARGUMENTS};
-use abi::request::{FileRequest, PodRequest, StreamRequest};
+use abi::request::{FileRequest, PodRequest, SocketRequest, StreamRequest};
 use abi::ring::{ENTRIES, Ring, Submission};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -48,7 +50,7 @@ impl Choices<'_> {
 
     /// Arguments: usually as many as the operation has; others are rejected.
     fn arguments(&mut self, op: u32) -> Option<Arguments> {
-        let mut all = [PodRequest::ALL, StreamRequest::ALL, FileRequest::ALL].into_iter().flatten();
+        let mut all = [PodRequest::ALL, StreamRequest::ALL, FileRequest::ALL, SocketRequest::ALL].into_iter().flatten();
         let known = all.find(|(number, _)| *number == op).map_or(MAX_ARGUMENTS, |(_, count)| *count);
         let extra = usize::from(self.byte()? == 0);
         let mut words = [0; MAX_ARGUMENTS];
@@ -74,7 +76,8 @@ impl Rig {
         let streams = StreamsConnector::with([Some(null()?), Some(null()?), None]);
         let trace = File::options().write(true).open("/dev/null")?;
         let ring = RingEnd::new(self.memory.clone());
-        Ok(Server::new(self.memory.clone(), ring, files, streams).with_trace_output(Some(trace)))
+        let sockets = SocketsConnector::new(Box::new(Toy::new()?))?;
+        Ok(Server::new(self.memory.clone(), ring, files, streams).with_sockets(sockets).with_trace_output(Some(trace)))
     }
 
     /// Runs one input.

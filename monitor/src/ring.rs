@@ -57,10 +57,10 @@ impl RingEnd {
         tail.wrapping_sub(field!(self, sub_head, AtomicU32).load(Ordering::Relaxed)) as usize > ENTRIES
     }
 
-    /// Whether a completion is pending in the queue.
-    pub fn has_completion(&self) -> bool {
-        field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst)
-            != field!(self, comp_head, AtomicU32).load(Ordering::SeqCst)
+    /// Number of completions that were published, and that keel consumed; both wrap.
+    pub fn completions(&self) -> (u32, u32) {
+        let tail = field!(self, comp_tail, AtomicU32).load(Ordering::SeqCst);
+        (tail, field!(self, comp_head, AtomicU32).load(Ordering::SeqCst))
     }
 
     /// Publishes a completion; `false` if the queue is full (keel will consume some first).

@@ -12,6 +12,8 @@ mod state;
 use crate::clocks::Clocks;
 use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
+use crate::connectors::sockets::SocketsConnector;
+use crate::connectors::sockets::broker::Broker;
 use crate::connectors::streams::{StreamsConnector, signals};
 use crate::cpus::Cpus;
 use crate::error::Error;
@@ -22,6 +24,7 @@ use crate::ring::RingEnd;
 use crate::server::{Ending, Server, clock_ns};
 use crate::vcpu::{Death, Event as VcpuEvent, Vcpu};
 use abi::layout::port;
+use broker::address;
 use rustix::event::{PollFd, poll};
 use rustix::time::{ClockId, Timespec};
 pub use state::{Signal, State, Words};
@@ -113,6 +116,10 @@ impl Shared {
 /// Runs a pod to its end; returns the exit code of its first program. Calls `jailed` when the process is in its jail,
 /// so that the caller can start its own threads.
 pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
+    if config.broker.is_some() {
+        config.jail.network = true;
+        config.pod.network = Some(network());
+    }
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
     let processors = match config.doorbell {
@@ -124,6 +131,13 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         crate::jail::limit_time(limit, STUCK)?;
     }
     let end_at = config.timeout.and_then(crate::jail::end_of);
+    let sockets = match config.broker {
+        Some(socket) => {
+            let opener = Box::new(Broker::new(socket));
+            SocketsConnector::new(opener).map_err(|error| Error::host("epoll", error))?
+        }
+        None => SocketsConnector::none(),
+    };
     crate::jail::enter(&mut config.exports, &config.jail)?;
     jailed().map_err(|source| Error::Thread { what: "the thread for signals", source })?;
     let streams = StreamsConnector::new().and(config.passed);
@@ -133,7 +147,9 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let events = (0..cpus.count()).map(|_| Event::new()).collect::<Result<Vec<_>, _>>()?;
     let shared = Arc::new(Shared {
         server: Mutex::new(
-            Server::new(memory.clone(), ring.clone(), files, streams).with_trace_output(config.trace_output),
+            Server::new(memory.clone(), ring.clone(), files, streams)
+                .with_sockets(sockets)
+                .with_trace_output(config.trace_output),
         ),
         ring,
         memory,
@@ -201,6 +217,16 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         (Some(Ending::Hostile(why)), _) => Err(Error::Keel(why.into())),
         (None, Some(death)) => Err(died(death, &vcpu)),
         (None, None) => Err(lock(&shared.failure).take().unwrap_or(Error::Internal("the pod ended without a reason"))),
+    }
+}
+
+/// The network of a pod whose sockets a broker opens.
+fn network() -> abi::boot::Network {
+    abi::boot::Network {
+        address4: (address::POD_V4.octets(), 24),
+        gateway4: address::HOST_V4.octets(),
+        address6: (address::POD_V6.octets(), 64),
+        gateway6: address::HOST_V6.octets(),
     }
 }
 
@@ -313,15 +339,15 @@ fn wait_for(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     let _ = poll(fds, timeout.as_ref());
 }
 
-/// Serves the ring. Returns whether there was work.
+/// Serves the ring. Returns whether keel must be told of completions.
 fn attend(shared: &Shared) -> bool {
     attend_with(shared.server(), shared)
 }
 
 fn attend_with(mut server: MutexGuard<'_, Server>, shared: &Shared) -> bool {
     let served = server.serve();
-    let streamed = server.serve_late();
+    let late = server.serve_late();
     finish_if_ended(&server, shared);
     have_watched(&mut server, shared);
-    served || streamed
+    late || served && server.has_urgent()
 }

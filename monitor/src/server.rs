@@ -1,14 +1,17 @@
 //! Serves the ring: takes submissions, passes them to the connectors, publishes completions.
 
 use crate::connectors::files::{FilesConnector, Waker};
+use crate::connectors::sockets::SocketsConnector;
 use crate::connectors::streams::StreamsConnector;
 use crate::connectors::{Errno, Reply, Result, errno_of};
 use crate::memory::GuestMemory;
 use crate::memory::io::GuestSlice;
 use crate::ring::RingEnd;
 use abi::operation::Operation;
-use abi::request::{PodRequest, Request};
+use abi::request::{PodRequest, Request, SocketRequest, SocketSend};
 use abi::ring::{Completion, MAX_SEGMENTS, Segment, Submission, sub_flags};
+use rustix::event::PollFlags;
+use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
@@ -42,7 +45,10 @@ pub struct Server {
     ring: RingEnd,
     files: FilesConnector,
     streams: StreamsConnector,
+    sockets: SocketsConnector,
     backlog: VecDeque<Completion>,
+    /// Number of completions up to the last one that is not quiet; wraps.
+    urgent: u32,
     ending: Option<Ending>,
     served: u64,
     trace_output: Option<File>,
@@ -51,7 +57,23 @@ pub struct Server {
 impl Server {
     /// A server over these connectors.
     pub fn new(memory: Arc<GuestMemory>, ring: RingEnd, files: FilesConnector, streams: StreamsConnector) -> Self {
-        Self { memory, ring, files, streams, backlog: VecDeque::new(), ending: None, served: 0, trace_output: None }
+        Self {
+            memory,
+            ring,
+            files,
+            streams,
+            sockets: SocketsConnector::none(),
+            backlog: VecDeque::new(),
+            urgent: 0,
+            ending: None,
+            served: 0,
+            trace_output: None,
+        }
+    }
+
+    /// Serves these sockets of the host instead of none.
+    pub fn with_sockets(self, sockets: SocketsConnector) -> Self {
+        Self { sockets, ..self }
     }
 
     /// Sets the output of traced calls instead of standard error.
@@ -67,6 +89,18 @@ impl Server {
     /// Streams that late operations wait for.
     pub fn streams(&mut self) -> &mut StreamsConnector {
         &mut self.streams
+    }
+
+    /// Descriptors and events to poll for late operations; when one is ready, call [`Self::serve_late`].
+    pub fn waiting(&mut self) -> Vec<(Arc<OwnedFd>, PollFlags)> {
+        let mut all = self.streams.waiting();
+        all.extend(self.sockets.waiting().map(|fd| (fd, PollFlags::IN)));
+        all
+    }
+
+    /// Whether the pod has sockets of the host.
+    pub fn has_sockets(&self) -> bool {
+        self.sockets.waiting().is_some()
     }
 
     /// Serves the pending submissions. Returns whether there were any.
@@ -87,7 +121,11 @@ impl Server {
                 self.memory.warm();
             }
             if let Some(outcome) = self.start(&request) {
+                let quiet = outcome.is_ok() && is_quiet(&request);
                 self.publish(request.id, outcome);
+                if !quiet {
+                    self.urgent = self.ring.completions().0;
+                }
             }
             if self.backlog.len() > MAX_BACKLOG {
                 self.ending = Some(Ending::Hostile("the guest takes no completions"));
@@ -106,11 +144,25 @@ impl Server {
     pub fn serve_late(&mut self) -> bool {
         let mut ready = self.streams.ready();
         ready.extend(self.files.ready());
+        // Not more than keel takes: a pod has more sockets than the queue has room.
+        if self.backlog.is_empty() {
+            ready.extend(self.sockets.ready());
+        }
         let any = !ready.is_empty();
         for (id, outcome) in ready {
             self.publish(id, outcome);
         }
+        if any {
+            self.urgent = self.ring.completions().0;
+        }
         any
+    }
+
+    /// Whether there is a completion that keel has not consumed, other than quiet ones.
+    pub fn has_urgent(&self) -> bool {
+        let (published, consumed) = self.ring.completions();
+        let outstanding = published.wrapping_sub(consumed);
+        !self.backlog.is_empty() || outstanding > 0 && published.wrapping_sub(self.urgent) < outstanding
     }
 
     fn publish(&mut self, id: u64, outcome: Result) {
@@ -151,6 +203,8 @@ impl Server {
             Request::Stream(request) => {
                 (self.streams.start(submission.id, request, &input, &output), self.streams.pending())
             }
+            // Bounded by the number of sockets.
+            Request::Socket(request) => (self.sockets.start(submission.id, request, &input, &output), 0),
         };
         if outcome.is_none() && pending > MAX_BACKLOG {
             self.ending = Some(Ending::Hostile("too many requests are pending"));
@@ -213,6 +267,12 @@ impl Server {
         self.memory.slice(gpa, bytes.len() as u64)?.read(bytes)?;
         segments.iter().map(|s| self.memory.slice(s.gpa, s.len)).collect()
     }
+}
+
+/// Whether keel does not wait for the completion of a request that succeeds at once.
+fn is_quiet(request: &Submission) -> bool {
+    request.op == SocketSend::NUMBER
+        && matches!(SocketRequest::decode(&request.operation()), Ok(SocketRequest::SocketSend(send)) if send.quiet)
 }
 
 /// Text from the guest without control characters that could harm a terminal.

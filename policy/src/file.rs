@@ -39,6 +39,8 @@ pub struct Policy {
     pub files: Files,
     /// Peers.
     pub network: Network,
+    /// Published ports, as of `--publish`.
+    pub publish: Vec<String>,
     /// Limits, in the format of the options of `hull run`.
     pub limits: Limits,
     /// The program's environment.
@@ -108,6 +110,7 @@ struct Raw {
 struct RawNetwork {
     allow: Vec<Spanned<RawAllow>>,
     deny: Vec<Spanned<RawDeny>>,
+    publish: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -187,7 +190,7 @@ impl Policy {
             rules.push(parse_rule(&peer, Verdict::Deny(refusal), line)?);
         }
         let Raw { files, limits, environment, .. } = raw;
-        Ok(Self { files, network: Network { rules }, limits, environment })
+        Ok(Self { files, network: Network { rules }, publish: raw.network.publish, limits, environment })
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Reason<'p> {
     /// A rule allows the name, but its address is in a private network, and neither does a rule allow that, nor does the name's
     /// rule have `private = true`.
     PrivateAnswer(&'p Rule),
+    /// The address is one of the host's own, and no rule for addresses contains it, nor has the name's rule `private = true`.
+    HostAddress,
     /// Groups and broadcasts have no peers.
     Multicast,
 }
@@ -141,6 +143,52 @@ impl Network {
             Some(rule) => Decision { refusal: None, reason: Reason::Rule(rule) },
             None => denied(Reason::NoRule),
         }
+    }
+
+    /// [`Self::connect`] for an address of the host itself: `all` and names do not lead to the host, unless the name's rule
+    /// has `private = true`.
+    pub fn connect_host_address<'p>(
+        &'p self,
+        protocol: Protocol,
+        address: IpAddr,
+        port: u16,
+        names: &[&Name],
+    ) -> Decision<'p> {
+        let decision = self.connect(protocol, address, port, names);
+        let Reason::Rule(rule) = decision.reason else { return decision };
+        if !decision.is_allowed() || rule.private || matches!(rule.peer, Peer::Net(_)) {
+            return decision;
+        }
+        let address = address::canonical(address);
+        let literal = |rule: &&Rule| {
+            rule.verdict == Verdict::Allow && matches!(&rule.peer, Peer::Net(net) if net.contains(&address))
+        };
+        match narrowest(self.rules.iter().filter(|rule| rule.covers(protocol, port)).filter(literal)) {
+            Some(rule) => Decision { refusal: None, reason: Reason::Rule(rule) },
+            None => denied(Reason::HostAddress),
+        }
+    }
+
+    /// Whether an address is an acceptable answer for a name that may be resolved. Loopback addresses, groups and broadcasts never
+    /// are; link-local ones, metadata servers, and those in private networks only if the pod may connect to the
+    /// address at some port.
+    pub fn may_answer(&self, name: &Name, address: IpAddr) -> bool {
+        let address = address::canonical(address);
+        let leads_to = address::embedded(address).map_or(Class::Public, |v4| address::class(IpAddr::V4(v4)));
+        match (address::class(address), leads_to) {
+            (Class::Loopback | Class::Multicast, _) | (_, Class::Loopback | Class::Multicast) => false,
+            (Class::Public, Class::Public) => true,
+            _ => self.rules.iter().filter(|rule| rule.verdict == Verdict::Allow).any(|rule| {
+                let protocol = rule.protocol.unwrap_or(Protocol::Tcp);
+                let port = if protocol == Protocol::Icmp { 0 } else { rule.ports.first.max(1) };
+                self.connect(protocol, address, port, &[name]).is_allowed()
+            }),
+        }
+    }
+
+    /// Whether a rule allows some port of the host's loopback device.
+    pub fn names_host(&self) -> bool {
+        self.rules.iter().any(|rule| rule.verdict == Verdict::Allow && rule.peer == Peer::HostLoopback)
     }
 
     /// Whether the pod may send a query for a name to the host's resolver: a query is itself a channel out of the pod.
@@ -275,6 +323,51 @@ mod tests {
         let rules = network(&["host.hull.internal:5432"]);
         assert!(rules.connect_host(Protocol::Tcp, 5432).is_allowed());
         assert!(!rules.connect_host(Protocol::Tcp, 22).is_allowed());
+    }
+
+    #[test]
+    fn the_host_is_not_a_peer_like_others() {
+        let host = |rules: &[&str], private: bool| {
+            let mut rules = network(rules);
+            rules.rules[0].private = private;
+            let name = Name::parse("a.example").unwrap();
+            rules.connect_host_address(Protocol::Tcp, "192.168.1.5".parse().unwrap(), 22, &[&name]).is_allowed()
+        };
+        assert!(!host(&["all"], false) && !host(&["a.example"], false) && !host(&["all", "192.168.1.6"], false));
+        assert!(host(&["192.168.1.5:22"], false) && host(&["all", "192.168.0.0/16"], false));
+        assert!(host(&["a.example"], true) && !host(&["192.168.1.5", "!192.168.1.5:22"], false));
+        assert!(
+            network(&["host.hull.internal:80"]).names_host() && !network(&["all", "!host.hull.internal"]).names_host()
+        );
+    }
+
+    #[test]
+    fn answers_do_not_rebind() {
+        let rules = network(&["a.example:443", "192.168.1.0/24:80", "udp:169.254.169.254"]);
+        let name = Name::parse("a.example").unwrap();
+        let may = |rules: &Network, address: &str| rules.may_answer(&name, address.parse().unwrap());
+        for address in ["1.1.1.1", "2606:4700::1111", "192.168.1.9", "169.254.169.254", "64:ff9b::1.1.1.1"] {
+            assert!(may(&rules, address), "{address}");
+        }
+        for address in [
+            "127.0.0.1",
+            "::1",
+            "0.0.0.0",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "10.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "fe80::1",
+            "fd00:ec2::254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+        ] {
+            assert!(!may(&rules, address), "{address}");
+        }
+        let mut rules = rules;
+        rules.rules[0].private = true;
+        assert!(may(&rules, "10.0.0.1") && !may(&rules, "127.0.0.1") && !may(&rules, "fe80::1"));
     }
 
     #[test]

@@ -112,6 +112,7 @@ pub fn reason(decision: &Decision<'_>) -> String {
         Reason::PrivateAnswer(rule) => {
             format!("denied: {} does not lead into private networks (`private = true`)", place(rule))
         }
+        Reason::HostAddress => "denied: an address of the host itself, which no rule names".to_owned(),
         Reason::Multicast => format!("denied: groups and broadcasts are no peers; {HOST_LOOPBACK} and hosts are"),
     }
 }

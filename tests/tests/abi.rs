@@ -23,7 +23,7 @@ const NATIVE_LIMIT: Duration = Duration::from_secs(60);
 /// Where a pod sees the programs.
 const IN_POD: &str = "/tests";
 /// Prefixes of the programs that also run in a granted directory.
-const ABOUT_FILES: [&str; 7] = [
+const ABOUT_FILES: [&str; 8] = [
     "files/",
     "fuzz/contents",
     "fuzz/mappings",
@@ -31,6 +31,7 @@ const ABOUT_FILES: [&str; 7] = [
     "memory/mmap_file",
     "memory/shared",
     "process/text_busy",
+    "threads/parallel_files",
 ];
 /// Exceptions that would take minutes there, because they create many files.
 const LONG_THERE: [&str; 1] = ["files/inotify_corners"];

@@ -98,12 +98,3 @@ fn grants_limits_and_variables_are_used() {
     let (code, text, _) = run(&files, &["--memory", "128M"], "awk '/MemTotal/ { print ($2 > 65537) }' /proc/meminfo");
     assert_eq!((code, &*text), (0, "1\n"));
 }
-
-/// What is not enforced is refused.
-#[test]
-fn rules_for_the_network_are_refused() {
-    let files = Files::new(NETWORK);
-    let (code, text, error) = run(&files, &[], "echo ran");
-    assert_eq!((code, &*text, error.lines().count()), (125, "", 1), "{error}");
-    assert!(error.contains("rules for the network; remove [network]"), "{error}");
-}

@@ -165,3 +165,51 @@ pub struct FsStat {
     pub namelen: u64,
 }
 const _: () = assert!(core::mem::size_of::<FsStat>() == 64);
+
+/// Address and port of a socket.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct SocketName {
+    /// IPv6; of IPv4 the last four bytes of an IPv4-mapped address.
+    pub address: [u8; 16],
+    /// Interface of a link-local address, or 0.
+    pub scope: u32,
+    /// Port.
+    pub port: u16,
+    /// Zero.
+    pub reserved: u16,
+}
+const _: () = assert!(core::mem::size_of::<SocketName>() == 24);
+
+impl SocketName {
+    /// From an address and a port.
+    pub fn new(address: core::net::IpAddr, port: u16) -> Self {
+        let address = match address {
+            core::net::IpAddr::V4(address) => address.to_ipv6_mapped(),
+            core::net::IpAddr::V6(address) => address,
+        };
+        Self { address: address.octets(), port, ..Self::default() }
+    }
+
+    /// The address; IPv4-mapped ones as IPv4.
+    pub fn ip(&self) -> core::net::IpAddr {
+        let address = core::net::Ipv6Addr::from(self.address);
+        address.to_ipv4_mapped().map_or(core::net::IpAddr::V6(address), core::net::IpAddr::V4)
+    }
+}
+
+/// Head of a received datagram; the bytes follow; the whole is padded to a multiple of 8 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct DatagramRecord {
+    /// Bytes.
+    pub len: u32,
+    /// Hops that were left.
+    pub ttl: u16,
+    /// Traffic class.
+    pub class: u16,
+}
+const _: () = assert!(core::mem::size_of::<DatagramRecord>() == 8);
+
+/// Most bytes of a datagram.
+pub const MAX_DATAGRAM: usize = 65_535;

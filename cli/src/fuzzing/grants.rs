@@ -71,7 +71,7 @@ pub fn grants(data: &[u8]) {
     }
     line.extend(["--", "/bin/true"].map(Into::into));
     let Ok(Hull { command: Command::Run(options) }) = Hull::try_parse_from(line) else { panic!("a command line") };
-    let Ok(config) = run::configure(options, None) else { return };
+    let Ok(config) = run::configure(options, None, None) else { return };
     let place = |export: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(export));
     let places: Vec<PathBuf> = config.pod.exports.iter().map(|export| place(&export.at)).collect();
     for (export, at) in config.exports.iter().zip(&places) {

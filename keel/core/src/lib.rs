@@ -3,9 +3,12 @@
 
 extern crate alloc;
 
+pub mod accounts;
 pub mod bpf;
+pub mod crc32c;
 pub mod elf;
 pub mod fdset;
+pub mod idmap;
 pub mod patch;
 pub mod pieces;
 pub mod pipe_buf;

@@ -72,7 +72,7 @@ pub fn enter() {
 /// Whether this virtual CPU has the big lock, if there is one.
 #[inline(always)]
 pub(crate) fn is_held() -> bool {
-    !several() || percpu::is_in_keel()
+    !several() || percpu::is_in_keel() && !percpu::is_released()
 }
 
 /// Spins for another virtual CPU, which the host may have preempted.
@@ -84,14 +84,19 @@ fn wait_for(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `f`, which accesses no state of keel, without the lock. The caller must hold no borrows: others enter keel
-/// meanwhile.
+/// Runs `f` without the lock. `f` accesses no state of keel but what its locks protect, holds none of these at its end,
+/// and no program memory. The caller must hold no borrows: others enter keel meanwhile.
+///
+/// The virtual CPU still counts as being in keel, so those that stop programs do not wait for it.
 pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
-    if several() {
-        LOCK.0.store(0, Release);
+    if !several() {
+        return f();
     }
+    percpu::set_released(true);
+    LOCK.0.store(0, Release);
     let result = f();
     rust_enter();
+    percpu::set_released(false);
     result
 }
 

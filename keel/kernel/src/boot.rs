@@ -1,6 +1,7 @@
 //! From hal's boot hook to the first program.
 
 pub mod first;
+mod user;
 
 use crate::file::{self, FdTable};
 use crate::fs::setup;
@@ -22,14 +23,21 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     timer::on_renewal(mm::vdso::renew_clocks);
     mm::caller::CALLER.set(&task::caller::Current);
     file::caller::CALLER.set(&task::caller::Current);
-    let Some(config) = PodConfig::decode(hal::boot::config()) else {
+    let Some(mut config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };
-    let fs = match setup::init(&config).map(|tree| setup::first_context(&tree, &config)) {
-        Ok(Ok(fs)) => fs,
-        Ok(Err(errno)) => no_directory(&config.cwd, errno),
-        Err(errno) => fail("the pod's file tree", errno),
+    let tree = match setup::init(&config) {
+        Ok(tree) => tree,
+        Err(errno) => no_tree(&config, errno),
     };
+    user::choose(&tree, &mut config);
+    let fs = match setup::first_context(&tree, &config) {
+        Ok(fs) => fs,
+        Err(errno) => no_directory(&config.cwd, errno),
+    };
+    if let Some(network) = &config.network {
+        file::socket::inet::outward::set(network);
+    }
     let files = FdTable::new();
     let streams = stream::standard(&config);
     let standard = (0..).zip(&streams).filter_map(|(number, file)| Some((number, file.clone()?)));
@@ -40,6 +48,24 @@ pub fn boot(_info: &'static BootInfo) -> ! {
         }
     }
     first::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
+}
+
+/// Reports that there is no root.
+fn no_tree(config: &PodConfig, errno: Errno) -> ! {
+    if !config.exports.iter().any(|export| export.is_image) {
+        fail("the pod's file tree", errno);
+    }
+    let reason = match errno {
+        Errno::EINVAL => "not an EROFS file system",
+        Errno::EOPNOTSUPP => {
+            "it needs features that hull does not read; make it without compression, in blocks of 4096 bytes"
+        }
+        Errno::EUCLEAN => "damaged; make it anew",
+        Errno::EIO => "it can't be read",
+        other => fail("the pod's image", other),
+    };
+    let text = format!("hull: the image: {reason}");
+    hal::ring::end(Exit { code: EXIT_HULL }, text.as_bytes())
 }
 
 /// Reports that the working directory of `--workdir` can't be used.

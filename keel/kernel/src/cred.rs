@@ -1,5 +1,9 @@
 //! Credentials, credentials(7), capabilities(7).
 
+pub mod userns;
+
+pub use userns::UserNs;
+
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::cap;
@@ -38,6 +42,8 @@ pub struct Cred {
     pub cap_ambient: u64,
     /// Its landlock(7) domain.
     pub domain: Option<Rc<Domain>>,
+    /// The user namespace that the capabilities belong to.
+    pub user_ns: Rc<UserNs>,
 }
 
 impl Cred {
@@ -62,12 +68,55 @@ impl Cred {
             cap_bounding: cap::ALL,
             cap_ambient: 0,
             domain: None,
+            user_ns: UserNs::first(),
         }
     }
 
-    /// Whether the effective set has capability number `cap`.
+    /// Whether it has capability number `cap` over the whole pod.
+    #[inline]
     pub fn capable(&self, cap: u32) -> bool {
+        self.cap_effective & (1 << cap) != 0 && self.user_ns.is_first()
+    }
+
+    /// The ids of its user namespace, unless that is the first.
+    pub(crate) fn nested_ids(&self) -> Option<&dyn vfs::cred::Ids> {
+        if self.user_ns.is_first() { None } else { Some(&*self.user_ns) }
+    }
+
+    /// Whether it has capability number `cap` in its own user namespace.
+    pub fn capable_here(&self, cap: u32) -> bool {
         self.cap_effective & (1 << cap) != 0
+    }
+
+    /// Whether it has capability number `cap` over what belongs to `target`: it has it in that user namespace or in one
+    /// around it, or its user made one of these, and it is in the parent.
+    pub fn capable_in(&self, target: &Rc<UserNs>, cap: u32) -> bool {
+        let mut at = target;
+        loop {
+            if Rc::ptr_eq(at, &self.user_ns) {
+                return self.capable_here(cap);
+            }
+            let Some(parent) = at.parent().filter(|_| at.level() > self.user_ns.level()) else { return false };
+            if Rc::ptr_eq(parent, &self.user_ns) && at.owner() == self.euid {
+                return true;
+            }
+            at = parent;
+        }
+    }
+
+    /// The first credentials in a new user namespace: all capabilities there.
+    pub(crate) fn enter(&mut self, user_ns: Rc<UserNs>) {
+        self.cap_effective = cap::ALL;
+        self.cap_permitted = cap::ALL;
+        self.cap_inheritable = 0;
+        self.cap_bounding = cap::ALL;
+        self.cap_ambient = 0;
+        self.user_ns = user_ns;
+    }
+
+    /// The user id of the system that is root in the user namespace, if there is one.
+    pub(crate) fn root_uid(&self) -> Option<u32> {
+        self.user_ns.outward(userns::Ids::Users, 0)
     }
 
     /// Whether `gid` is the file system group or a supplementary one.
@@ -78,8 +127,10 @@ impl Cred {
     /// Adjusts the capabilities after a change of user ids (capabilities(7), "Effect of user ID changes"). `old` is the
     /// state before.
     pub(crate) fn fix_caps(&mut self, old: &Cred, keep: bool) {
-        let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
-        let has_root = self.uid == 0 || self.euid == 0 || self.suid == 0;
+        let root = old.root_uid();
+        let is_root = |uid: u32| Some(uid) == root;
+        let had_root = is_root(old.uid) || is_root(old.euid) || is_root(old.suid);
+        let has_root = is_root(self.uid) || is_root(self.euid) || is_root(self.suid);
         if had_root && !has_root {
             if !keep {
                 self.cap_permitted = 0;
@@ -87,9 +138,9 @@ impl Cred {
             }
             self.cap_ambient = 0;
         }
-        if old.euid == 0 && self.euid != 0 {
+        if is_root(old.euid) && !is_root(self.euid) {
             self.cap_effective = 0;
-        } else if old.euid != 0 && self.euid == 0 {
+        } else if !is_root(old.euid) && is_root(self.euid) {
             self.cap_effective = self.cap_permitted;
         }
     }

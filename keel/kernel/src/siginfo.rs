@@ -13,6 +13,8 @@ pub mod code {
     pub const QUEUE: i32 = -1;
     /// A POSIX timer.
     pub const TIMER: i32 = -2;
+    /// mq_notify(3).
+    pub const MESSAGE: i32 = -3;
     /// tkill(2), tgkill(2).
     pub const TKILL: i32 = -6;
     /// Child exited.

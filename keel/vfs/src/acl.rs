@@ -129,6 +129,14 @@ impl Acl {
         Ok(value)
     }
 
+    /// Replaces the ids of users and groups.
+    fn translate(&mut self, f: impl Fn(bool, u32) -> Result<u32>) -> Result<()> {
+        for entry in self.0.iter_mut().filter(|entry| matches!(entry.tag, USER | GROUP)) {
+            entry.id = f(entry.tag == GROUP, entry.id)?;
+        }
+        Ok(())
+    }
+
     /// Order and completeness. EINVAL.
     fn check(&self) -> Result<()> {
         // The next permitted entry type, as in Linux.
@@ -238,7 +246,11 @@ impl Acl {
 /// than a directory, EPERM for users other than the owner, EINVAL.
 pub fn set(place: &PathRef, kind: Kind, value: &[u8], cred: &Cred<'_>) -> Result<()> {
     ops::check_writable(place)?;
-    let acl = Acl::parse(value)?;
+    let mut acl = Acl::parse(value)?;
+    if let (Some(acl), Some(ids)) = (&mut acl, cred.ids) {
+        // EINVAL: an id that is not mapped.
+        acl.translate(|group, id| ids.outward(group, id).ok_or(Errno::EINVAL))?;
+    }
     let inode = place.inode();
     if inode.file_type() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
@@ -247,7 +259,7 @@ pub fn set(place: &PathRef, kind: Kind, value: &[u8], cred: &Cred<'_>) -> Result
         return if acl.is_some() { Err(Errno::EACCES) } else { Ok(()) };
     }
     let (mut mode, uid, gid) = inode.perm()?;
-    if !cred.owns(uid) {
+    if !cred.owns(uid, gid) {
         return Err(Errno::EPERM);
     }
     if let Some(acl) = &acl {
@@ -257,7 +269,7 @@ pub fn set(place: &PathRef, kind: Kind, value: &[u8], cred: &Cred<'_>) -> Result
         (Kind::Access, acl) => {
             let (bits, more) = acl.as_ref().map_or((mode & 0o777, false), Acl::mode);
             mode = mode & 0o7000 | bits;
-            if !cred.in_group(gid) && !cred.has(cap::FSETID) {
+            if !cred.in_group(gid) && !cred.has_over(cap::FSETID, uid, gid) {
                 mode &= !crate::attr::S_ISGID;
             }
             acl.filter(|_| more)
@@ -268,11 +280,15 @@ pub fn set(place: &PathRef, kind: Kind, value: &[u8], cred: &Cred<'_>) -> Result
 }
 
 /// The value of a list. ENODATA; EOPNOTSUPP of links.
-pub fn get(inode: &dyn Inode, kind: Kind) -> Result<Vec<u8>> {
+pub fn get(inode: &dyn Inode, kind: Kind, cred: &Cred<'_>) -> Result<Vec<u8>> {
     if inode.file_type() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
-    inode.acl(kind)?.ok_or(Errno::ENODATA)?.value()
+    let acl = inode.acl(kind)?.ok_or(Errno::ENODATA)?;
+    let Some(ids) = cred.ids else { return acl.value() };
+    let mut shown = acl.copy()?;
+    shown.translate(|group, id| Ok(ids.inward(group, id).unwrap_or(u32::MAX)))?;
+    shown.value()
 }
 
 /// The lists of a new file.

@@ -27,15 +27,37 @@ pub struct Cred<'a> {
     pub caps: u64,
     /// Its landlock(7) domain.
     pub domain: Option<&'a Domain>,
+    /// In a user namespace: its map of ids. Capabilities hold only over files whose owner and group are mapped.
+    pub ids: Option<&'a dyn Ids>,
+}
+
+/// The map of ids of a user namespace, user_namespaces(7).
+pub trait Ids: core::fmt::Debug {
+    /// Whether an owner and a group are mapped.
+    fn covers(&self, uid: u32, gid: u32) -> bool;
+    /// The system's id of a user (or group) inside the namespace.
+    fn outward(&self, group: bool, id: u32) -> Option<u32>;
+    /// The id inside the namespace of the system's.
+    fn inward(&self, group: bool, id: u32) -> Option<u32>;
 }
 
 impl Cred<'_> {
     /// The superuser: keel's own accesses at boot.
-    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], caps: u64::MAX, domain: None };
+    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], caps: u64::MAX, domain: None, ids: None };
 
-    /// Whether it has a capability of [`cap`].
+    /// Whether it has a capability of [`cap`] over the whole pod.
     pub const fn has(&self, capability: u32) -> bool {
+        self.caps >> capability & 1 != 0 && self.ids.is_none()
+    }
+
+    /// Whether it has a capability of [`cap`] over what belongs to its user namespace.
+    pub const fn has_here(&self, capability: u32) -> bool {
         self.caps >> capability & 1 != 0
+    }
+
+    /// Whether it has a capability of [`cap`] over a file of this owner and group.
+    pub fn has_over(&self, capability: u32, uid: u32, gid: u32) -> bool {
+        self.has_here(capability) && self.ids.is_none_or(|ids| ids.covers(uid, gid))
     }
 
     /// Whether it belongs to a group.
@@ -43,9 +65,9 @@ impl Cred<'_> {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether it owns the file or may act as its owner.
-    pub fn owns(&self, uid: u32) -> bool {
-        self.uid == uid || self.has(cap::FOWNER)
+    /// Whether it owns the file of this owner and group, or may act as its owner.
+    pub fn owns(&self, uid: u32, gid: u32) -> bool {
+        self.uid == uid || self.has_over(cap::FOWNER, uid, gid)
     }
 
     /// EACCES unless its domain, if it has one, allows these rights ([`crate::landlock::access`]) at a place.
@@ -78,10 +100,12 @@ impl Cred<'_> {
         if inode.binds_everybody() {
             return Err(Errno::EACCES);
         }
-        if self.has(cap::DAC_OVERRIDE) && (want & MAY_EXEC == 0 || mode & 0o111 != 0) {
+        let over = |capability| self.has_over(capability, uid, gid);
+        if over(cap::DAC_OVERRIDE) && (kind == FileType::Directory || want & MAY_EXEC == 0 || mode & 0o111 != 0) {
             return Ok(());
         }
-        if want == MAY_READ && self.has(cap::DAC_READ_SEARCH) {
+        let only_looks = want == MAY_READ || kind == FileType::Directory && want & MAY_WRITE == 0;
+        if only_looks && over(cap::DAC_READ_SEARCH) {
             return Ok(());
         }
         Err(Errno::EACCES)
@@ -90,10 +114,10 @@ impl Cred<'_> {
     /// The sticky bit of `dir`: may a name of a file owned by `file_uid` be removed? EPERM.
     pub fn check_sticky(&self, dir: &dyn Inode, file: &dyn Inode) -> Result<()> {
         let (mode, dir_uid, _) = dir.perm()?;
-        if mode & S_ISVTX == 0 || self.uid == dir_uid || self.has(cap::FOWNER) || self.uid == file.perm()?.1 {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
+        if mode & S_ISVTX == 0 || self.uid == dir_uid || self.has(cap::FOWNER) {
+            return Ok(());
         }
+        let (_, uid, gid) = file.perm()?;
+        if self.owns(uid, gid) { Ok(()) } else { Err(Errno::EPERM) }
     }
 }

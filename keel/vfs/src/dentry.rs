@@ -32,7 +32,7 @@ pub struct Mount {
     /// Source column.
     pub source: &'static str,
     /// Changes fail with EROFS.
-    pub read_only: bool,
+    pub read_only: Cell<bool>,
 }
 
 /// A name in a directory.

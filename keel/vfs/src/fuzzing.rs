@@ -15,6 +15,11 @@ use uapi::{Errno, Result};
 /// Components of paths; few, so that they collide.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "link", "up"];
 
+/// An image of any bytes.
+pub fn image(data: &[u8]) {
+    crate::erofs::visit(data.to_vec());
+}
+
 /// Random bytes as decisions.
 struct Choices<'a>(&'a [u8]);
 

@@ -2,9 +2,11 @@
 
 use crate::acl::{Acl, Kind};
 use crate::host::End;
+use crate::shown::Shown;
 use crate::{Attr, Dst, FileType, Listing, Name, PathRef, Src};
 use abi::request::FsStat;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use hal::frame::Frame;
@@ -139,6 +141,13 @@ pub trait Inode: Any {
     /// The host lost pages that [`Self::pages`] gave, of whatever file: gives none of them any more, and with `distrust` asks
     /// the host for each page of files that had some before it gives it.
     fn drop_window(&self, _distrust: bool) {}
+    /// Where it is shown to calls without the big lock; `None`: this kind is not.
+    fn shown(&self) -> Option<Arc<Shown>> {
+        None
+    }
+    /// It was used, bytes from `offset` on were read: shows its state, with these pages, if that is known without asking
+    /// the host.
+    fn show(&self, _offset: u64, _len: usize) {}
     /// Changes the size.
     fn truncate(&self, _size: u64) -> Result<()> {
         Err(Errno::EINVAL)

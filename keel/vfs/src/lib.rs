@@ -3,8 +3,8 @@
 //! Pure logic without unsafe, tested on the host with `hal`'s `hosted` feature. The monitor's files
 //! connector is reached through [`host::HostFiles`], so that tests give a host directory.
 //!
-//! The layers, bottom up: [`host`] (what the host has, cached), [`node`] (private files in memory,
-//! alone or over a host file), [`synth`] (files whose content is made when they are opened),
+//! The layers, bottom up: [`host`] (what the host has, cached), [`erofs`] (files of an image), [`node`] (private files
+//! in memory, alone or over a file of the host or of an image), [`synth`] (files whose content is made when they are opened),
 //! [`dentry`] (names in the tree), [`walk`] (paths to names), [`ops`] (changes of names, with
 //! permissions).
 #![no_std]
@@ -20,6 +20,7 @@ pub mod capability;
 pub mod claim;
 pub mod cred;
 pub mod dentry;
+pub mod erofs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod host;
@@ -33,6 +34,7 @@ pub mod node;
 pub mod notify;
 pub mod ops;
 pub mod pagemap;
+pub mod shown;
 pub mod synth;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(test), allow(dead_code))]

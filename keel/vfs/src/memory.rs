@@ -29,6 +29,7 @@ pub fn is_scarce() -> bool {
 
 #[cold]
 fn reclaim() -> bool {
+    hal::sync::grace::collect();
     let host = HOST.borrow().upgrade();
     host.is_some_and(|host| host.shrink(STEP) > 0) && !hal::frame::is_scarce()
 }

@@ -17,7 +17,13 @@ pub const RENAME_WHITEOUT: u32 = 4;
 
 /// EROFS if changes in the file system of `place` are not allowed.
 pub fn check_writable(place: &PathRef) -> Result<()> {
-    if place.mount().read_only { Err(Errno::EROFS) } else { Ok(()) }
+    if place.mount().read_only.get() { Err(Errno::EROFS) } else { Ok(()) }
+}
+
+/// Whether the caller owns a file, or may act as its owner.
+pub fn owns(inode: &dyn crate::Inode, cred: &Cred<'_>) -> Result<bool> {
+    let (_, uid, gid) = inode.perm()?;
+    Ok(cred.owns(uid, gid))
 }
 
 /// Checks whether names may be added to or removed from `dir`.
@@ -104,7 +110,10 @@ pub fn inherit<'n>(dir: &PathRef, new: &NewNode<'n>, cred: &Cred<'_>) -> Result<
         new.gid = gid;
         if FileType::of(new.mode) == FileType::Directory {
             new.mode |= S_ISGID;
-        } else if new.mode & (S_ISGID | 0o010) == S_ISGID | 0o010 && !cred.in_group(gid) && !cred.has(cap::FSETID) {
+        } else if new.mode & (S_ISGID | 0o010) == S_ISGID | 0o010
+            && !cred.in_group(gid)
+            && !cred.has_over(cap::FSETID, new.uid, gid)
+        {
             new.mode &= !S_ISGID;
         }
     }
@@ -124,8 +133,8 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     }
     // fs.protected_hardlinks, on everywhere: others' special, set-id or inaccessible files.
     let inode = target.inode();
-    let (mode, uid, _) = inode.perm()?;
-    if !cred.owns(uid) {
+    let (mode, uid, gid) = inode.perm()?;
+    if !cred.owns(uid, gid) {
         let safe = inode.file_type() == FileType::Regular
             && mode & S_ISUID == 0
             && mode & (S_ISGID | 0o010) != S_ISGID | 0o010
@@ -295,11 +304,11 @@ pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
 
 /// The change of chmod(2) for a file with this mode, owner and group. EPERM.
 pub fn chmod_change((_, uid, gid): (u32, u32, u32), mode: u32, cred: &Cred<'_>) -> Result<Change> {
-    if !cred.owns(uid) {
+    if !cred.owns(uid, gid) {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
-    if !cred.in_group(gid) && !cred.has(cap::FSETID) {
+    if !cred.in_group(gid) && !cred.has_over(cap::FSETID, uid, gid) {
         mode &= !S_ISGID;
     }
     Ok(Change { mode: Some(mode), ..Change::default() })
@@ -323,7 +332,7 @@ pub fn chown_change(
     directory: bool,
     cred: &Cred<'_>,
 ) -> Result<Change> {
-    if !cred.has(cap::CHOWN) {
+    if !cred.has_over(cap::CHOWN, owner, group) {
         let uid_ok = uid.is_none_or(|uid| cred.uid == owner && uid == owner);
         let gid_ok = gid.is_none_or(|gid| cred.uid == owner && (gid == group || cred.in_group(gid)));
         if !uid_ok || !gid_ok {
@@ -352,8 +361,7 @@ pub fn set_times(place: &PathRef, atime: Option<SetTime>, mtime: Option<SetTime>
     }
     check_writable(place)?;
     let inode = place.inode();
-    let (_, uid, _) = inode.perm()?;
-    if !cred.owns(uid) {
+    if !owns(&**inode, cred)? {
         if atime != Some(SetTime::Now) || mtime != Some(SetTime::Now) {
             return Err(Errno::EPERM);
         }
@@ -389,8 +397,9 @@ pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
 /// After a write by a process without CAP_FSETID: removes the set-id bits.
 pub fn drop_set_id(place: &PathRef, cred: &Cred<'_>) -> Result<()> {
     let inode = place.inode();
-    let (mode, ..) = inode.perm()?;
-    if mode & (S_ISUID | S_ISGID) == 0 || cred.has(cap::FSETID) || inode.file_type() != FileType::Regular {
+    let (mode, uid, gid) = inode.perm()?;
+    if mode & (S_ISUID | S_ISGID) == 0 || cred.has_over(cap::FSETID, uid, gid) || inode.file_type() != FileType::Regular
+    {
         return Ok(());
     }
     let mut bits = mode & 0o7777 & !S_ISUID;

@@ -12,6 +12,8 @@ mod names;
 #[cfg(test)]
 mod overlay;
 #[cfg(test)]
+mod shown;
+#[cfg(test)]
 mod through;
 #[cfg(test)]
 mod trees;

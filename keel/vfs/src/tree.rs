@@ -34,7 +34,7 @@ impl Tree {
     /// A tree whose root is `root`.
     pub fn new(root: Rc<Node>, kind: &'static str) -> Self {
         let mount = |id, at: &[u8], kind| {
-            Rc::new(Mount { id, parent: 1, at: Rc::from(at), kind, source: kind, read_only: false })
+            Rc::new(Mount { id, parent: 1, at: Rc::from(at), kind, source: kind, read_only: Cell::new(false) })
         };
         let root_mount = mount(FIRST_ID, b"/", kind);
         Self {
@@ -50,6 +50,11 @@ impl Tree {
     /// The root.
     pub fn root(&self) -> &PathRef {
         &self.root
+    }
+
+    /// Lets changes of the root's file system fail with EROFS from now on.
+    pub fn seal(&self) {
+        self.root.mount().read_only.set(true);
     }
 
     /// All mounts, the root first.
@@ -119,7 +124,7 @@ impl Tree {
                 .strip_prefix(b"/")
                 .map_or_else(|| path.to_vec(), |p| if p.starts_with(b"/") { p.to_vec() } else { [b"/", p].concat() }),
         );
-        let mount = Rc::new(Mount { id, parent: dir.mount().id, at, kind, source, read_only });
+        let mount = Rc::new(Mount { id, parent: dir.mount().id, at, kind, source, read_only: Cell::new(read_only) });
         if let Some(parent) = directory.downcast_ref::<Node>() {
             parent.attach(name, inode.clone(), mount.clone())?;
         } else {
@@ -135,7 +140,8 @@ impl Tree {
     pub fn add_mount(&self, at: &[u8], parent: &Mount, kind: &'static str, source: &'static str) -> Rc<Mount> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
-        let mount = Rc::new(Mount { id, parent: parent.id, at: Rc::from(at), kind, source, read_only: false });
+        let mount =
+            Rc::new(Mount { id, parent: parent.id, at: Rc::from(at), kind, source, read_only: Cell::new(false) });
         self.mounts.borrow_mut().push(mount.clone());
         mount
     }

@@ -5,6 +5,7 @@
 
 pub mod files;
 pub mod payload;
+pub mod sockets;
 pub mod streams;
 
 use abi::operation::{Invalid, Operation};

@@ -1,6 +1,7 @@
 //! System calls that the monitor makes while a pod runs.
 
 use super::filter::{Call, Rule, Test};
+use crate::connectors::sockets::options;
 use libc::*;
 
 /// ioctls on an existing virtual machine. None creates another machine or a device.
@@ -134,8 +135,34 @@ const CHANGES: &[(c_long, &str)] = &[
     (SYS_removexattr, "removexattr"),
 ];
 
-/// The rules for the process `pid`; `writable`: a grant is writable.
-pub fn rules(pid: u32, writable: bool) -> Vec<Call> {
+/// Rights that a pod's configuration adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// A grant is writable.
+    pub writable: bool,
+    /// The pod has a network beyond its loopback device.
+    pub network: bool,
+}
+
+/// Calls on sockets that others opened: none opens, connects or binds one, and none takes an address.
+fn on_sockets() -> Vec<Call> {
+    let call = |number: c_long, text, rule| Call { number: number as u32, text, rule };
+    let list = |options: &[(u32, &[u32])]| {
+        let tests = |(level, names): &(u32, &[u32])| vec![Test::OneOf(1, vec![*level]), Test::OneOf(2, names.to_vec())];
+        Rule::When(options.iter().map(tests).collect())
+    };
+    vec![
+        call(SYS_accept4, "accept4", Rule::Allow),
+        call(SYS_recvmsg, "recvmsg", Rule::Allow),
+        call(SYS_shutdown, "shutdown", Rule::Allow),
+        call(SYS_sendto, "sendto(no address)", Rule::When(vec![vec![Test::Null(4)]])),
+        call(SYS_setsockopt, "setsockopt(of a pod's sockets)", list(options::SETTABLE)),
+        call(SYS_getsockopt, "getsockopt(of a pod's sockets)", list(options::READABLE)),
+    ]
+}
+
+/// The rules for the process `pid`.
+pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
     let call = |number: c_long, text, rule| Call { number: number as u32, text, rule };
     let when = |tests| Rule::When(vec![tests]);
     let not_executable = || when(vec![Test::Masked(2, PROT_EXEC as u32, 0)]);
@@ -179,7 +206,10 @@ pub fn rules(pid: u32, writable: bool) -> Vec<Call> {
             ]),
         ),
     ]);
-    if writable {
+    if extra.network {
+        calls.extend(on_sockets());
+    }
+    if extra.writable {
         calls.extend(CHANGES.iter().map(|(number, name)| call(*number, *name, Rule::Allow)));
         calls.extend([
             call(SYS_mknodat, "mknodat(no devices)", Rule::When(vec![mode(S_IFREG), mode(S_IFIFO), mode(S_IFSOCK)])),
@@ -203,7 +233,9 @@ pub fn rules(pid: u32, writable: bool) -> Vec<Call> {
 
 /// Descriptions of the allowed calls, by name.
 pub fn allowed() -> Vec<&'static str> {
-    let calls = rules(0, true).into_iter().filter(|call| !matches!(call.rule, Rule::Fail(_)));
+    let calls = rules(0, Extra { writable: true, network: true })
+        .into_iter()
+        .filter(|call| !matches!(call.rule, Rule::Fail(_)));
     let mut names: Vec<_> = calls.map(|call| call.text).collect();
     names.sort_unstable();
     names
@@ -216,7 +248,7 @@ mod tests {
 
     #[test]
     fn each_call_has_one_rule_and_none_reaches_beyond_the_process() {
-        let calls = rules(1, true);
+        let calls = rules(1, Extra { writable: true, network: true });
         let numbers: BTreeSet<u32> = calls.iter().map(|call| call.number).collect();
         assert_eq!(numbers.len(), calls.len());
         for forbidden in [
@@ -226,6 +258,10 @@ mod tests {
             SYS_vfork,
             SYS_socket,
             SYS_connect,
+            SYS_bind,
+            SYS_listen,
+            SYS_sendmsg,
+            SYS_sendmmsg,
             SYS_ptrace,
             SYS_mount,
             SYS_process_vm_writev,
@@ -248,12 +284,19 @@ mod tests {
         ] {
             assert!(!numbers.contains(&(forbidden as u32)), "{forbidden}");
         }
-        let program = super::super::filter::compile(calls, SECCOMP_RET_TRAP).unwrap();
-        assert!(program.len() < 340, "{} instructions", program.len());
+        // The length is what each call of the monitor costs at most; the options of sockets are a list.
+        for (extra, most) in
+            [(Extra { writable: true, network: false }, 340), (Extra { writable: true, network: true }, 420)]
+        {
+            let program = super::super::filter::compile(rules(1, extra), SECCOMP_RET_TRAP).unwrap();
+            assert!(program.len() < most, "{} instructions of {extra:?}", program.len());
+        }
         let names = allowed();
         assert!(names.contains(&"read") && !names.contains(&""));
-        let reading: BTreeSet<u32> = rules(1, false).iter().map(|call| call.number).collect();
-        for (change, name) in CHANGES.iter().chain(&[(SYS_linkat, ""), (SYS_mknodat, ""), (SYS_fchownat, "")]) {
+        let reading: BTreeSet<u32> = rules(1, Extra::default()).iter().map(|call| call.number).collect();
+        let others = on_sockets().into_iter().map(|call| (c_long::from(call.number), call.text));
+        let changes = CHANGES.iter().copied().chain([(SYS_linkat, ""), (SYS_mknodat, ""), (SYS_fchownat, "")]);
+        for (change, name) in &changes.chain(others).collect::<Vec<_>>() {
             assert!(numbers.contains(&(*change as u32)) && !reading.contains(&(*change as u32)), "{name}");
         }
     }

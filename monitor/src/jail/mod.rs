@@ -5,6 +5,7 @@
 //! root directory with only the grants ([`namespaces`]), dropped capabilities ([`rights`]) and timers ([`termination`]).
 //! docs/security.md lists the remaining rights.
 
+mod broker;
 mod calls;
 mod descriptors;
 mod filter;
@@ -14,6 +15,7 @@ mod paths;
 mod rights;
 mod termination;
 
+pub use broker::enter_broker;
 pub use calls::allowed as allowed_calls;
 pub use descriptors::{close_inherited, inherited, is_standard_open};
 pub use namespaces::available as namespaces_available;
@@ -52,6 +54,21 @@ pub struct Settings {
     pub identity: Option<Identity>,
     /// Continue without Landlock or seccomp.
     pub weak: bool,
+    /// The monitor holds sockets of the host.
+    pub network: bool,
+}
+
+/// Whether the host has seccomp; an error if it lacks that or Landlock, unless the jail may be `weak`.
+fn check_host(weak: bool) -> Result<bool, Failure> {
+    let (landlock, seccomp) = (landlock_version().is_some(), seccomp_available());
+    if weak || landlock && seccomp {
+        return Ok(seccomp);
+    }
+    Err(Failure {
+        what: if seccomp { "Landlock" } else { "seccomp" },
+        source: Error::other("the host does not offer it"),
+        remedy: "use Linux 5.19 or later with both (lsm=landlock,... when it boots), or accept less with --weak-jail",
+    })
 }
 
 /// Enters the jail, irrevocably. Later threads inherit it; no other thread may exist yet.
@@ -59,14 +76,7 @@ pub struct Settings {
 /// `exports` are the exports that the monitor serves. They are reopened if the process gets a root directory of its
 /// own.
 pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Failure> {
-    let (landlock, seccomp) = (landlock_version().is_some(), seccomp_available());
-    if !(settings.weak || landlock && seccomp) {
-        return Err(Failure {
-            what: if seccomp { "Landlock" } else { "seccomp" },
-            source: Error::other("the host does not offer it"),
-            remedy: "use Linux 5.19 or later with both (lsm=landlock,... when it boots), or accept less with --weak-jail",
-        });
-    }
+    let seccomp = check_host(settings.weak)?;
     rights::wipe_arguments();
     rights::schedule_apart();
     // Without the filter the process could create sockets.
@@ -81,7 +91,7 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
         return Ok(());
     }
     termination::report_violations()?;
-    filter_calls(exports.iter().any(|export| export.writable))
+    filter_calls(calls::Extra { writable: exports.iter().any(|export| export.writable), network: settings.network })
 }
 
 /// Whether the host's kernel supports the seccomp actions that the jail needs.
@@ -92,10 +102,15 @@ pub fn seccomp_available() -> bool {
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) }).is_ok()
 }
 
-/// Installs the filter. `writable`: a grant is writable.
+/// Installs the filter.
+fn filter_calls(extra: calls::Extra) -> Result<(), Failure> {
+    install(calls::rules(std::process::id(), extra), libc::SECCOMP_RET_TRAP)
+}
+
+/// Installs a filter that allows these calls; others have the result `otherwise`.
 #[allow(unsafe_code)]
-fn filter_calls(writable: bool) -> Result<(), Failure> {
-    let program = filter::compile(calls::rules(std::process::id(), writable), libc::SECCOMP_RET_TRAP);
+fn install(calls: Vec<filter::Call>, otherwise: u32) -> Result<(), Failure> {
+    let program = filter::compile(calls, otherwise);
     let mut program = program.ok_or_else(|| Failure::new("seccomp", Error::other("too many rules")))?;
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // Apply to all threads, if there are others. Keep the administrator's global setting of speculation mitigations:

@@ -29,21 +29,30 @@ pub fn version() -> Option<u32> {
     if version >= OLDEST { u32::try_from(version).ok() } else { None }
 }
 
-/// Restricts this thread and its future threads to the granted files. False if the host has no Landlock.
+/// Restricts this thread and its future threads to the granted files, and to no TCP ports. False if the host has no
+/// Landlock.
 pub fn restrict(exports: &[ExportConfig]) -> Result<bool, Failure> {
+    apply(exports, AccessNet::from_all(KNOWN))
+}
+
+/// Restricts this thread and its future threads to no files. False if the host has no Landlock.
+pub fn restrict_to_network() -> Result<bool, Failure> {
+    apply(&[], BitFlags::empty())
+}
+
+fn apply(exports: &[ExportConfig], network: BitFlags<AccessNet>) -> Result<bool, Failure> {
     if version().is_none() {
         return Ok(false);
     }
-    apply(exports).map_err(|error| Failure::new("Landlock", std::io::Error::other(error)))?;
+    enforce(exports, network).map_err(|error| Failure::new("Landlock", std::io::Error::other(error)))?;
     Ok(true)
 }
 
-fn apply(exports: &[ExportConfig]) -> Result<(), landlock::RulesetError> {
-    let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))?
-        .handle_access(AccessNet::from_all(KNOWN))?
-        .scope(Scope::from_all(KNOWN))?
-        .create()?;
+/// `network`: accesses to forbid.
+fn enforce(exports: &[ExportConfig], network: BitFlags<AccessNet>) -> Result<(), landlock::RulesetError> {
+    let rules = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
+    let rules = if network.is_empty() { rules } else { rules.handle_access(network)? };
+    let mut rules = rules.scope(Scope::from_all(KNOWN))?.create()?;
     for export in exports {
         let rights = rights(export.writable);
         rules = match &export.file {

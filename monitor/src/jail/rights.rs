@@ -37,11 +37,6 @@ struct Data {
 
 /// Drops every capability except those that root needs for these exports: none for world-readable files.
 pub fn drop_capabilities(exports: &[ExportConfig]) -> Result<(), Failure> {
-    let failed = |_| Failure::new("capabilities", Error::last_os_error());
-    let header = Header { version: VERSION, pid: 0 };
-    let mut data = [Data::default(); 2];
-    // SAFETY: both structures are those of capget(2), version 3, and live across the call.
-    check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) }).map_err(failed)?;
     let mut kept = 0;
     if exports.iter().any(|export| !export.public_only) {
         kept |= 1 << CAP_DAC_READ_SEARCH;
@@ -52,8 +47,18 @@ pub fn drop_capabilities(exports: &[ExportConfig]) -> Result<(), Failure> {
     if exports.iter().any(|export| export.writable && export.keep_setid) {
         kept |= 1 << CAP_FSETID | 1 << CAP_SETFCAP;
     }
+    keep_capabilities(kept)
+}
+
+/// Drops every capability except the permitted ones of a set, which become effective.
+pub fn keep_capabilities(kept: u32) -> Result<(), Failure> {
+    let failed = |_| Failure::new("capabilities", Error::last_os_error());
+    let header = Header { version: VERSION, pid: 0 };
+    let mut data = [Data::default(); 2];
+    // SAFETY: both structures are those of capget(2), version 3, and live across the call.
+    check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) }).map_err(failed)?;
     let held = data[0].permitted & kept;
-    let wanted = [Data { effective: data[0].effective & held, permitted: held, inheritable: 0 }, Data::default()];
+    let wanted = [Data { effective: held, permitted: held, inheritable: 0 }, Data::default()];
     // SAFETY: as above; the call reads them.
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, wanted.as_ptr()) }).map_err(failed)
 }
@@ -71,6 +76,11 @@ pub struct Identity {
 
 /// Changes to this user and these groups, irrevocably, if the process runs as root.
 pub fn become_user(identity: &Identity) -> Result<(), Failure> {
+    become_user_with(identity, false)
+}
+
+/// [`become_user`]; `capabilities`: the permitted ones stay, for [`keep_capabilities`].
+pub fn become_user_with(identity: &Identity, capabilities: bool) -> Result<(), Failure> {
     let failed = |()| Failure {
         remedy: "let hull take that user and group where it runs (CAP_SETUID, CAP_SETGID, ids that the user namespace knows)",
         ..Failure::new("--user", Error::last_os_error())
@@ -81,6 +91,7 @@ pub fn become_user(identity: &Identity) -> Result<(), Failure> {
     let Identity { uid, gid, groups } = identity;
     // SAFETY: plain system calls; the list of groups lives across the call.
     unsafe {
+        check(libc::prctl(libc::PR_SET_KEEPCAPS, libc::c_ulong::from(capabilities), 0, 0, 0).into()).map_err(failed)?;
         check(libc::setgroups(groups.len(), groups.as_ptr()).into()).map_err(failed)?;
         check(libc::setresgid(*gid, *gid, *gid).into()).map_err(failed)?;
         check(libc::setresuid(*uid, *uid, *uid).into()).map_err(failed)

@@ -23,11 +23,19 @@ const RESPITE: Duration = Duration::from_millis(20);
 /// Maximum polling time between checks of ticks, deadlines and the time limit.
 const POLL_STRETCH: Duration = Duration::from_millis(5);
 
+/// How often the helper looks at the sockets while virtual CPUs run, and at least.
+const SOCKETS_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(4);
+/// After how many looks in a row that found a virtual CPU on duty it looks no more.
+const MOST_ATTENDED: u32 = 4;
+
 /// The helper thread.
 pub(super) fn help(shared: &Arc<Shared>) {
     let mut next_tick = None;
     let mut watch = QueueWatch::default();
     let mut vain = 0;
+    let mut pause = SOCKETS_PAUSE;
+    let mut attended = MOST_ATTENDED;
     while !shared.state.is_over() {
         let now = Instant::now();
         shared.check_timeout();
@@ -65,7 +73,23 @@ pub(super) fn help(shared: &Arc<Shared>) {
                 until(Duration::from_nanos(left));
             }
         }
-        let streams = if unattended { shared.server().streams().waiting() } else { Vec::new() };
+        // A virtual CPU that waits for a peer is on duty most of the time: it need not call this thread each time it leaves.
+        attended = if unattended { 0 } else { attended.saturating_add(1) };
+        let has_sockets = shared.server().has_sockets();
+        let minds = attended < MOST_ATTENDED && has_sockets;
+        if !shared.state.set_minds_sockets(minds) && has_sockets {
+            // A virtual CPU left the duty meanwhile.
+            continue;
+        }
+        if minds {
+            until(pause);
+        }
+        let streams = match unattended {
+            false => Vec::new(),
+            // A thread waits for what arrives; otherwise nobody is in a hurry.
+            true if shared.ring.kick_wanted() => shared.server().waiting(),
+            true => shared.server().streams().waiting(),
+        };
         let mut fds: Vec<PollFd<'_>> =
             vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(shared.state.attend(), PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
@@ -74,13 +98,20 @@ pub(super) fn help(shared: &Arc<Shared>) {
             clock_ns(ClockId::Monotonic).saturating_add(wait)
         });
         // keel did not ring for requests that it posted before it could see `looks`.
+        let slept = Instant::now();
         if shared.state.begin_sleep(&shared.ring, deadline, looks, || shared.is_tick_missing()) {
             wait_for(&mut fds, wait);
         }
+        if slept.elapsed() < pause {
+            // Called: others will be.
+            attended = 0;
+        }
         shared.state.end_sleep(&shared.ring, &shared.doorbell);
-        if attend(shared) {
+        let any = attend(shared);
+        if any {
             shared.notify(false);
         }
+        pause = if any || !minds { SOCKETS_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
             poll_ring(shared, deadline, &mut vain);
         }

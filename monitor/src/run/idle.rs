@@ -24,7 +24,7 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
         server.serve();
         server.serve_late();
         finish_if_ended(&server, shared);
-        if shared.ring.has_completion() {
+        if server.has_urgent() {
             break;
         }
         let now = clock_ns(ClockId::Monotonic);
@@ -37,7 +37,7 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
             let left = end.saturating_duration_since(Instant::now());
             wait = Some(wait.map_or(left, |w| w.min(left)));
         }
-        let streams = server.streams().waiting();
+        let streams = server.waiting();
         drop(server);
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(wake, PollFlags::IN)];
         fds.extend(streams.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
@@ -48,7 +48,11 @@ pub(super) fn idle(vcpu: &Vcpu, index: u32, shared: &Shared) {
     }
     let was_on_duty = state.end_idle(index, &shared.ring);
     // While programs run and no virtual CPU is on duty, the helper polls the streams.
-    if shared.is_tick_missing() || was_on_duty && shared.server().streams().pending() > 0 {
+    let unwatched = || {
+        let mut server = shared.server();
+        server.streams().pending() > 0 || server.has_sockets() && !state.minds_sockets()
+    };
+    if shared.is_tick_missing() || was_on_duty && unwatched() {
         state.call_helper();
     }
 }

@@ -23,6 +23,7 @@
 //! | keel sets a deadline and idles on a second virtual CPU, which reminds the one on duty of an earlier one ([`State::leave_to_duty`]) | [`State::begin_wait`], as above |
 //! | a thread completes a request under the server's lock, then looks who idles ([`State::tell_idle`]) | a virtual CPU takes the duty ([`State::takes_duty`]), then looks for completions under that lock; it leaves the duty ([`State::end_idle`]), then keel looks for completions |
 //! | a thread finds none on duty, then looks who idles | a virtual CPU idles ([`State::begin_idle`]), then finds one on duty and waits |
+//! | the helper stops to mind the sockets ([`State::set_minds_sockets`]), then looks whether one is on duty | a virtual CPU leaves the duty ([`State::end_idle`]), then looks whether the helper minds them ([`State::minds_sockets`]) |
 //! | a thread lets a virtual CPU go on, then signals its event ([`State::wake`]) | the virtual CPU takes the signal, then the permission ([`State::take_wake`]) |
 //!
 //! `models.rs` checks the interleavings of these pairs.
@@ -86,6 +87,8 @@ pub struct State<E> {
     ticks: AtomicBool,
     /// `CLOCK_MONOTONIC` ns before which the helper does not poll, because the host's processors are busy.
     polls_from: AtomicU64,
+    /// The helper looks at the sockets, now and then, until a virtual CPU is on duty.
+    minds_sockets: AtomicBool,
     /// The pod has ended: all threads leave.
     over: AtomicBool,
     /// `--timeout` passed.
@@ -103,6 +106,7 @@ impl<E: Signal> State<E> {
             attend,
             ticks: AtomicBool::new(false),
             polls_from: AtomicU64::new(0),
+            minds_sockets: AtomicBool::new(false),
             over: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
         }
@@ -261,6 +265,19 @@ impl<E: Signal> State<E> {
         ring.set_polling(false);
         fence(SeqCst);
         ring.has_submission()
+    }
+
+    /// Records whether the helper minds the sockets. Returns whether that is right: it must if no virtual CPU is on duty.
+    pub fn set_minds_sockets(&self, on: bool) -> bool {
+        self.minds_sockets.store(on, SeqCst);
+        fence(SeqCst);
+        on || self.has_duty()
+    }
+
+    /// Whether the helper minds the sockets. Asked after [`Self::end_idle`].
+    pub fn minds_sockets(&self) -> bool {
+        fence(SeqCst);
+        self.minds_sockets.load(SeqCst)
     }
 
     /// Makes the helper check for work.

@@ -15,6 +15,7 @@ pub(crate) const KSTACK_TOP: usize = 16;
 pub(crate) const WORK_PENDING: usize = 32;
 pub(crate) const IN_KEEL: usize = 88;
 pub(crate) const FLUSH: usize = 92;
+const RELEASED: usize = 124;
 const WORDS: usize = 32;
 
 static BLOCKS: [[AtomicU32; WORDS]; MAX_CPUS] = [const { [const { AtomicU32::new(0) }; WORDS] }; MAX_CPUS];
@@ -53,6 +54,16 @@ pub(crate) fn set_in_keel() {
 /// Whether this virtual CPU has, or waits for, the big lock.
 pub(crate) fn is_in_keel() -> bool {
     word_of(cpu_index(), IN_KEEL).load(Relaxed) != 0
+}
+
+/// Sets whether this virtual CPU has released the big lock inside keel.
+pub(crate) fn set_released(released: bool) {
+    word_of(cpu_index(), RELEASED).store(u32::from(released), Relaxed);
+}
+
+/// Whether this virtual CPU has released the big lock inside keel.
+pub(crate) fn is_released() -> bool {
+    word_of(cpu_index(), RELEASED).load(Relaxed) != 0
 }
 
 /// Clears the request for a TLB flush.

@@ -125,7 +125,8 @@ fn split(directory: &Entry, spare: &mut Vec<Table>) -> Table {
 /// A present entry holds one reference of its frame. Changes that only add permissions need no
 /// flush; after changes that take any away, call [`AddressSpace::flush`] before relying on them.
 ///
-/// Pages may be added, and permissions may grow, without the big lock; nothing else but what [`AddressSpace::map`] says.
+/// Pages may be added, and permissions may grow, without the big lock; nothing else but what [`AddressSpace::map`] says, and
+/// anything while no program runs in the space ([`AddressSpace::quiesce`]).
 #[derive(Debug)]
 pub struct AddressSpace {
     root: u64,
@@ -133,6 +134,10 @@ pub struct AddressSpace {
     pages: usize,
     /// A table for each large page, for when it has to be split.
     spare: Vec<Table>,
+    /// No virtual CPU runs the program, see [`AddressSpace::quiesce`].
+    quiesced: bool,
+    /// This virtual CPU may have cached translations that are gone.
+    stale: bool,
 }
 
 impl AddressSpace {
@@ -141,16 +146,16 @@ impl AddressSpace {
         // The oldest one: where programs fork and execute in turn, each finds what the same step used.
         let kept = SPACES.borrow_mut().pop_front();
         if let Some(root) = kept {
-            return Some(Self { root: root.0, pages: 0, spare: Vec::new() });
+            return Some(Self { root: root.0, pages: 0, spare: Vec::new(), quiesced: false, stale: false });
         }
         let left = ROOTS.borrow_mut().pop();
         if let Some(root) = left {
-            return Some(Self { root: root.0, pages: 0, spare: Vec::new() });
+            return Some(Self { root: root.0, pages: 0, spare: Vec::new(), quiesced: false, stale: false });
         }
         let root = new_table()?;
         let keel = Table(BOOT_TABLES as u64).entry(KEEL_PML4_SLOT).get();
         root.entry(KEEL_PML4_SLOT).set(keel);
-        Some(Self { root: root.0, pages: 0, spare: Vec::new() })
+        Some(Self { root: root.0, pages: 0, spare: Vec::new(), quiesced: false, stale: false })
     }
 
     /// The entry of the page directory for `va`.
@@ -192,7 +197,7 @@ impl AddressSpace {
                 self.stop_others();
             }
             let gone = take(entry);
-            if shrinks && !crate::smp::is_held() && self.is_elsewhere() {
+            if shrinks && !self.quiesced && !crate::smp::is_held() && self.is_elsewhere() {
                 entry.set(old);
                 gone.frame.into_entry();
                 return None;
@@ -420,13 +425,6 @@ impl AddressSpace {
         );
     }
 
-    /// Makes this the CPU's address space; nothing if it is already.
-    pub fn activate(&self) {
-        if active().load(Relaxed) != self.root {
-            load(self.root);
-        }
-    }
-
     /// Its root table, for [`activate_unlocked`].
     pub fn root(&self) -> Root {
         Root(self.root)
@@ -435,8 +433,30 @@ impl AddressSpace {
     /// Stops the other virtual CPUs that run in this space until this one leaves keel; they forget their
     /// cached translations before they go on. The methods that take permissions away do so themselves.
     pub fn stop_others(&self) {
-        if crate::smp::several() {
+        if crate::smp::several() && !self.quiesced {
             crate::smp::stop(|cpu| is_active_in(cpu, self.root));
+        }
+    }
+
+    /// Until [`Self::resume`], no thread runs in the space, and none is about to: changes stop no other virtual CPU, and
+    /// may be made without the big lock.
+    pub fn quiesce(&mut self) {
+        self.quiesced = true;
+    }
+
+    /// Under the big lock: threads may run in the space again. `shrunk`: permissions shrank meanwhile, so idle virtual CPUs
+    /// that still have the space flush their TLBs before they run a program.
+    pub fn resume(&mut self, shrunk: bool) {
+        self.quiesced = false;
+        if shrunk {
+            self.stop_others();
+        }
+    }
+
+    /// Makes this virtual CPU leave the space if it has it, for one without a program.
+    pub fn leave(&self) {
+        if self.root().is_active() {
+            load(BOOT_TABLES as u64);
         }
     }
 
@@ -451,6 +471,24 @@ impl AddressSpace {
     pub fn flush(&self) {
         if self.root().is_active() {
             load(self.root);
+        }
+    }
+
+    /// Notes that this virtual CPU has to flush, before the program runs again: [`Self::flush_if_stale`].
+    pub fn set_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// Whether a flush is due.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// Flushes if that is due.
+    #[inline]
+    pub fn flush_if_stale(&mut self) {
+        if core::mem::take(&mut self.stale) {
+            self.flush();
         }
     }
 
@@ -473,8 +511,7 @@ impl Root {
     }
 }
 
-/// Makes a space the CPU's, as [`AddressSpace::activate`] does, without the big lock: under software-nested KVM loading a
-/// root table takes some 10 us. The caller holds no borrows, is the thread that runs in the space, and so keeps it.
+/// Makes a space the CPU's, without the big lock: under software-nested KVM loading a root table takes some 10 us. The caller holds no borrows, is the thread that runs in the space, and so keeps it.
 ///
 /// Meanwhile the CPU counts as one that runs in the new space, for TLB flushes, and the old root table is not used for
 /// anything else. Whether it was another one.
@@ -528,9 +565,8 @@ fn free_tables(table: Table, level: usize) {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        if self.root().is_active() {
-            load(BOOT_TABLES as u64);
-        }
+        self.leave();
+        self.quiesced = false;
         // Idle ones may still be in this space: the table stays a root table as long as they are.
         self.stop_others();
         if self.pages > 0 {

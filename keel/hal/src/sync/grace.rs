@@ -134,14 +134,7 @@ mod here {
             return free_now(kept, Vec::new(), old);
         }
         let waited = READERS.reading(if several() { MAX_CPUS } else { 1 });
-        let mut free = Vec::new();
-        while let Some(i) = kept.0.iter().position(|(_, waited)| READERS.ended(waited)) {
-            // Dropped after the lock is released; out of memory for the list, later calls drop them one by one.
-            if free.try_reserve(1).is_err() {
-                break;
-            }
-            free.push(kept.0.swap_remove(i).0);
-        }
+        let free = kept.take_ended();
         if waited.nobody() {
             free_now(kept, free, old);
         } else if kept.0.try_reserve(1).is_ok() {
@@ -160,6 +153,29 @@ mod here {
         }
     }
 
+    /// Drops replaced values whose readers have ended: they may hold memory.
+    pub fn collect() {
+        let mut kept = KEPT.lock();
+        let free = kept.take_ended();
+        drop(kept);
+        drop(free);
+    }
+
+    impl Kept {
+        /// Those without readers, to be dropped after the lock is released.
+        fn take_ended(&mut self) -> Vec<Old> {
+            let mut free = Vec::new();
+            while let Some(i) = self.0.iter().position(|(_, waited)| READERS.ended(waited)) {
+                // Out of memory for the list: later calls drop them one by one.
+                if free.try_reserve(1).is_err() {
+                    break;
+                }
+                free.push(self.0.swap_remove(i).0);
+            }
+            free
+        }
+    }
+
     fn free_now(kept: super::super::Guard<'_, Kept>, free: Vec<Old>, old: Old) {
         drop(kept);
         drop(free);
@@ -169,7 +185,7 @@ mod here {
 #[cfg(not(loom))]
 pub(crate) use here::is_reading;
 #[cfg(not(loom))]
-pub use here::read;
+pub use here::{collect, read};
 
 /// A slot for a value that is read without a lock. Several CPUs may replace it.
 #[derive(Debug)]

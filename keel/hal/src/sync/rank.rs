@@ -22,6 +22,8 @@ pub enum Rank {
     Ready,
     /// Subscribers of a file's events.
     Told,
+    /// Mappings and page tables of an address space that fork(2) makes, while its parent's lock is held.
+    NewSpace,
     /// Mappings and page tables of an address space.
     Space,
 }

@@ -94,7 +94,15 @@ impl<T> SpinLock<T> {
     pub fn lock(&self) -> Guard<'_, T> {
         rank::taken(self.rank);
         self.raw.acquire(shared());
-        Guard { lock: self }
+        Guard { lock: self, rank: self.rank }
+    }
+
+    /// Locks the value of a lock that is not waited for with another one of its rank held, while this virtual CPU holds such a
+    /// one. `rank` is the rank that it counts as meanwhile.
+    pub fn lock_as(&self, rank: Rank) -> Guard<'_, T> {
+        rank::taken(rank);
+        self.raw.acquire(shared());
+        Guard { lock: self, rank }
     }
 
     /// Locks the value, as [`Self::lock`], while several virtual CPUs are awake; `None` if `gives_up` became true while
@@ -104,7 +112,7 @@ impl<T> SpinLock<T> {
     pub fn lock_unless(&self, gives_up: impl Fn() -> bool) -> Option<Guard<'_, T>> {
         rank::taken(self.rank);
         if self.raw.acquire_unless(gives_up) {
-            return Some(Guard { lock: self });
+            return Some(Guard { lock: self, rank: self.rank });
         }
         rank::released(self.rank);
         None
@@ -115,6 +123,8 @@ impl<T> SpinLock<T> {
 #[derive(Debug)]
 pub struct Guard<'a, T> {
     lock: &'a SpinLock<T>,
+    /// The rank that it was taken with.
+    rank: Rank,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -138,7 +148,7 @@ impl<T> Drop for Guard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.lock.raw.release();
-        rank::released(self.lock.rank);
+        rank::released(self.rank);
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) const ENTRY_RBX: usize = 112;
 /// Bitmap of the ranks of held locks, in builds that check the order.
 #[cfg(feature = "lock-ranks")]
 const HELD_RANKS: usize = 120;
+/// Not 0: the virtual CPU is in keel and has released the big lock.
+const RELEASED: usize = 124;
 
 macro_rules! gs_read {
     ($offset:expr, $ty:ty, $reg:literal) => {{
@@ -109,6 +111,17 @@ pub(crate) fn set_in_keel() {
 #[inline(always)]
 pub(crate) fn is_in_keel() -> bool {
     gs_read!(IN_KEEL, u32, ":e") != 0
+}
+
+/// Sets whether this virtual CPU has released the big lock inside keel.
+pub(crate) fn set_released(released: bool) {
+    gs_write!(RELEASED, u32::from(released), ":e");
+}
+
+/// Whether this virtual CPU has released the big lock inside keel.
+#[inline(always)]
+pub(crate) fn is_released() -> bool {
+    gs_read!(RELEASED, u32, ":e") != 0
 }
 
 /// Clears the request for a TLB flush.

@@ -6,7 +6,7 @@ use crate::signal::{Actions, AltStack, TaskSignals};
 use crate::syscall::task::exec;
 use crate::task::FsContext;
 use crate::task::process::{Limits, Process, Session};
-use crate::task::{Cred, Parts, Task, pid};
+use crate::task::{Cred, Namespaces, Parts, Task, pid};
 use abi::boot::PodConfig;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -75,7 +75,7 @@ pub fn first(
     for (limit, given) in limits.iter_mut().zip(&config.limits) {
         *limit = *given;
     }
-    let process = Process::new(tid, tid, Session::new(tid), limits);
+    let process = Process::new(tid, tid, Session::new(tid), limits, None);
     let Some(thread) = Thread::new(&TrapFrame::new(0, 0)) else { panic!("no memory for the first thread") };
     let parts = Parts {
         process: process.clone(),
@@ -84,6 +84,7 @@ pub fn first(
         files,
         fs,
         cred: Rc::new(Cred::first(config.uid, config.gid, &config.groups)),
+        namespaces: Namespaces::first(),
         signals: TaskSignals::new(Rc::new(Actions::default()), SigSet::EMPTY, AltStack::NONE),
         sched: sched::Entity::new(None),
         comm: [0; 16],

@@ -12,8 +12,12 @@ use vfs::Inode;
 pub trait Caller {
     /// Its credentials.
     fn cred(&self) -> Rc<Cred>;
-    /// The id of its process.
+    /// The id of its process, in the first PID namespace.
     fn pid(&self) -> i32;
+    /// The id in the first PID namespace of a positive id that it uses.
+    fn named(&self, id: i32) -> i32;
+    /// The id that it sees for one of the first PID namespace; 0: none.
+    fn shown(&self, id: i32) -> i32;
     /// Its soft limit, getrlimit(2); `u64::MAX` is unlimited, as before the first process exists.
     fn limit(&self, resource: u32) -> u64;
     /// The description behind one of its descriptors, `O_PATH` too. EBADF.

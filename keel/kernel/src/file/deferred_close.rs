@@ -84,6 +84,7 @@ fn taken(file: &mut File) -> File {
         owner: core::mem::take(&mut file.owner),
         took_locks: Cell::new(false),
         unlocked: core::mem::take(&mut file.unlocked),
+        uses: Cell::new(0),
         created: file.created.clone(),
         denied: Cell::new(0),
     }

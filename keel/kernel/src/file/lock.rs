@@ -205,7 +205,7 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
                 request.l_whence = g::SEEK_SET as i16;
                 request.l_start = other.start as i64;
                 request.l_len = if other.end == u64::MAX { 0 } else { (other.end - other.start + 1) as i64 };
-                request.l_pid = other.pid;
+                request.l_pid = caller().shown(other.pid);
             }
         }
         user::write(address, &request)?;

@@ -41,7 +41,7 @@ use vfs::{Attr, Dst, Inode, Src, notify};
 pub struct File {
     /// Access mode and status flags (`O_RDWR | O_APPEND …`), changed by fcntl(2).
     pub flags: Cell<u32>,
-    /// Offset.
+    /// Offset. Of a regular file: valid while its lock is held, else see [`File::position`].
     pub pos: Cell<u64>,
     /// Held by the call that uses the position of a regular file.
     pub pos_lock: position::PositionLock,
@@ -55,6 +55,8 @@ pub struct File {
     took_locks: Cell<bool>,
     /// What calls without the big lock know of it, if it has a way without.
     pub unlocked: OnceCell<Arc<unlocked::Core>>,
+    /// Calls that used it before it has that, while several virtual CPUs are awake.
+    pub uses: Cell<u8>,
     /// The call that opened it made the file.
     pub created: Cell<bool>,
     /// Rights ([`vfs::landlock::access`]) that the domain of who opened it denied: to truncate, and ioctl(2) of a device.
@@ -87,6 +89,7 @@ impl File {
             owner: owner::OwnerCell::default(),
             took_locks: Cell::new(false),
             unlocked: OnceCell::new(),
+            uses: Cell::new(0),
             created: Cell::new(false),
             denied: Cell::new(0),
         })
@@ -235,6 +238,9 @@ pub trait FileOps: Any {
     fn seek(&self, _file: &File, _offset: i64, _whence: u32) -> Result<u64> {
         Err(Errno::ESPIPE)
     }
+    /// A call used it, and read bytes from an offset on, while several virtual CPUs are awake: the next ones may have a way
+    /// without the big lock.
+    fn in_use(&self, _file: &File, _offset: u64, _len: usize) {}
     /// fstat(2).
     fn attr(&self) -> Result<Attr>;
     /// Readiness now, as poll(2) event bits. Regular files are always ready. Must not block.

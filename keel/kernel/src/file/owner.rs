@@ -32,8 +32,8 @@ fn check(id: i32) -> Result<()> {
 pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
     let (kind, id) = match arg {
         i32::MIN => return Err(Errno::EINVAL),
-        negative if negative < 0 => (g::F_OWNER_PGRP, -negative),
-        id => (g::F_OWNER_PID, id),
+        negative if negative < 0 => (g::F_OWNER_PGRP, caller().named(-negative)),
+        id => (g::F_OWNER_PID, caller().named(id)),
     };
     check(id)?;
     cell.set(Owner { kind, id, ..cell.get() });
@@ -43,7 +43,8 @@ pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
 /// `F_GETOWN`: negative for a process group.
 pub fn get(cell: &OwnerCell) -> i32 {
     let owner = cell.get();
-    if owner.kind == g::F_OWNER_PGRP { -owner.id } else { owner.id }
+    let id = caller().shown(owner.id);
+    if owner.kind == g::F_OWNER_PGRP { -id } else { id }
 }
 
 /// `F_SETOWN_EX`.
@@ -52,6 +53,7 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
     if !(0..=g::F_OWNER_PGRP as i32).contains(&kind) {
         return Err(Errno::EINVAL);
     }
+    let id = caller().named(id);
     if id > 0 {
         check(id)?;
     }
@@ -62,7 +64,7 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
 /// `F_GETOWN_EX`.
 pub fn get_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
     let owner = cell.get();
-    user::write(address, &[owner.kind as i32, owner.id])?;
+    user::write(address, &[owner.kind as i32, caller().shown(owner.id)])?;
     Ok(0)
 }
 

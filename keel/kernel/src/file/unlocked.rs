@@ -3,6 +3,10 @@
 //! Beside the descriptions of a table lie, for those files that have an unlocked way, values that any virtual CPU may
 //! look at ([`Core`]); see [`crate::syscall::unlocked`].
 
+mod regular;
+
+pub use regular::Regular;
+
 use super::File;
 use super::epoll::Ready;
 use super::eventfd::Counter;
@@ -52,6 +56,8 @@ pub enum Kind {
     Counter(Arc<Counter>),
     /// An epoll instance.
     Epoll(Arc<Ready>),
+    /// A regular file.
+    Regular(Regular),
 }
 
 /// Bytes that were moved, and whether waiters may have to be told, or the big lock was taken for that.
@@ -108,6 +114,7 @@ impl core::fmt::Debug for Kind {
             Self::Unix(_) => "Unix",
             Self::Counter(_) => "Counter",
             Self::Epoll(_) => "Epoll",
+            Self::Regular(_) => "Regular",
         })
     }
 }
@@ -123,7 +130,7 @@ impl Core {
     pub fn label(&self) -> u32 {
         match self.kind {
             Kind::Null => (u32::from(self.readable) * GIVES_NOTHING) | (u32::from(self.writable) * TAKES_ALL),
-            Kind::Pipe(_) | Kind::Unix(_) | Kind::Counter(_) | Kind::Epoll(_) => 0,
+            Kind::Pipe(_) | Kind::Unix(_) | Kind::Counter(_) | Kind::Epoll(_) | Kind::Regular(_) => 0,
         }
     }
 
@@ -131,7 +138,7 @@ impl Core {
     #[inline(always)]
     pub fn transfer(&self, write: bool, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
         match &self.kind {
-            Kind::Null | Kind::Epoll(_) => None,
+            Kind::Null | Kind::Epoll(_) | Kind::Regular(_) => None,
             Kind::Pipe(pipe) => self.through_pipe(pipe, write, buffers, enter),
             Kind::Unix(_) if write => self.send(buffers, enter),
             Kind::Unix(_) => self.receive(buffers, || Some(()), enter),
@@ -195,7 +202,7 @@ impl Core {
             return None;
         }
         match &self.kind {
-            Kind::Null | Kind::Epoll(_) => None,
+            Kind::Null | Kind::Epoll(_) | Kind::Regular(_) => None,
             Kind::Pipe(pipe) => pipe.poll_unlocked(self.readable, self.writable),
             Kind::Unix(end) => end.poll(),
             Kind::Counter(counter) => Some(counter.poll()),

@@ -120,8 +120,8 @@ impl HostFiles for Monitor {
 
     fn write(&self, write: Write, input: Parts<'_>, output: Part<'_>, done: WriteDone) {
         let (frame, start, len) = output;
-        let output = (frame.gpa() + start as u64, len as u32);
-        connector::send(write, segments(input.0, input.1, input.2), output, done);
+        let output = Segment { gpa: frame.gpa() + start as u64, len: len as u64 };
+        connector::send(write, segments(input.0, input.1, input.2), Vec::from([output]), done);
     }
 
     fn collect(&self) {

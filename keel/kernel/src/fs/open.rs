@@ -219,7 +219,7 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             ops::check_writable(&place)?;
         }
         cred.check(&*inode, wanted)?;
-        if how.flags & g::O_NOATIME != 0 && !cred.owns(inode.perm()?.1) {
+        if how.flags & g::O_NOATIME != 0 && !ops::owns(&*inode, &cred)? {
             return Err(Errno::EPERM);
         }
     }

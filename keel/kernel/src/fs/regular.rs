@@ -1,5 +1,6 @@
 //! Open regular files, and `O_PATH` descriptions.
 
+use crate::file::unlocked::{Kind, Regular};
 use crate::file::{File, FileOps};
 use crate::task;
 use crate::task::path::Caller;
@@ -55,15 +56,29 @@ impl RegularFile {
     }
 
     /// Fetches the position if it is behind an append that is under way.
+    #[inline(always)]
     fn know_position(&self, file: &File) -> Result<()> {
+        if self.later.borrow().is_some() { self.fetch_position(file) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn fetch_position(&self, file: &File) -> Result<()> {
         let later = self.later.take();
         if let Some((landing, after)) = later {
             self.inode.settle()?;
             if let Some(start) = landing.start() {
                 file.pos.set(start + after);
             }
+            self.position_is_unsure(file, false);
         }
         Ok(())
+    }
+
+    /// Whether calls without the big lock may use the position. The caller has its turn.
+    fn position_is_unsure(&self, file: &File, is_unsure: bool) {
+        if let Some(regular) = file.unlocked.get().and_then(|core| core.regular()) {
+            regular.set_unsure(is_unsure);
+        }
     }
 
     /// Writes at the position, or at the end with O_APPEND, and moves the position. The caller has its turn.
@@ -84,6 +99,9 @@ impl RegularFile {
             End::Later(landing, after, expected) => (expected, Some((landing, after))),
         };
         file.pos.set(position);
+        if later.is_some() {
+            self.position_is_unsure(file, true);
+        }
         drop(self.later.replace(later));
         Ok(written)
     }
@@ -184,7 +202,7 @@ impl FileOps for RegularFile {
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
-        let _turn = file.pos_lock.lock()?;
+        let _turn = file.lock_position()?;
         self.know_position(file)?;
         let at = file.pos.get();
         within_largest(at, dst.remaining())?;
@@ -194,7 +212,7 @@ impl FileOps for RegularFile {
     }
 
     fn write(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
-        let _turn = file.pos_lock.lock()?;
+        let _turn = file.lock_position()?;
         let written = self.reporting(|| self.write_here(file, src))?;
         self.after_write(file, written)?;
         Ok(written)
@@ -217,9 +235,26 @@ impl FileOps for RegularFile {
     }
 
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
-        let _turn = file.pos_lock.lock()?;
+        let _turn = file.lock_position()?;
         self.know_position(file)?;
         seek(file, &*self.inode, offset, whence)
+    }
+
+    fn in_use(&self, file: &File, offset: u64, len: usize) {
+        /// Calls on a description before it has a way of its own: one that is soon closed needs none.
+        const FEW: u8 = 2;
+        if file.unlocked.get().is_none() {
+            if file.uses.get() < FEW {
+                return file.uses.set(file.uses.get() + 1);
+            }
+            // What a call has of the position now is the description's.
+            if file.pos_lock.is_held() {
+                return;
+            }
+            let Some(shown) = self.inode.shown() else { return };
+            file.give_unlocked_way(Kind::Regular(Regular::new(shown, file, self.later.borrow().is_some())));
+        }
+        self.inode.show(offset, len);
     }
 
     fn attr(&self) -> Result<Attr> {

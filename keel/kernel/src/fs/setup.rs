@@ -10,7 +10,8 @@ use core::cell::RefCell;
 use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::attr::makedev;
-use vfs::host::{Export, FRESH_NS, Host, SETTLED_NS};
+use vfs::erofs::Image;
+use vfs::host::{Export, FIXED_NS, FRESH_NS, Host, SETTLED_NS};
 use vfs::node::{Node, Private, Space};
 use vfs::tree::Tree;
 use vfs::walk::Walk;
@@ -104,10 +105,15 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     // Parents before their contents.
     let mut exports: Vec<_> = config.exports.iter().collect();
     exports.sort_by_key(|e| (e.at.iter().filter(|&&b| b == b'/').count(), e.at.len()));
-    let fresh_ns = |export: &abi::boot::Export| if export.settled { SETTLED_NS } else { FRESH_NS };
+    let fresh_ns = |export: &abi::boot::Export| match export {
+        export if export.is_image => FIXED_NS,
+        export if export.settled => SETTLED_NS,
+        _ => FRESH_NS,
+    };
     let over = |export: &abi::boot::Export, dev| {
         let lower = Export::open(&host, export.id, false, fresh_ns(export))?;
-        Ok::<_, Errno>(Private::overlay(dev, space()).over(lower))
+        let layer = Private::overlay(dev, space());
+        Ok::<_, Errno>(if export.is_image { layer.over(Image::open(lower, dev)?) } else { layer.over(lower) })
     };
     let dev = makedev(0, 19);
     let root_export = exports.iter().position(|e| trimmed(&e.at).is_empty()).map(|at| exports.remove(at));
@@ -119,7 +125,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     TREE.replace(Some(tree.clone()));
     MEMORY.replace(Some(Private::new(makedev(0, 1), Space::new(half))));
 
-    let mut temporary = Temporary::new(&exports);
+    let mut temporary = Temporary::new(&exports, config.container.is_some());
     for export in exports {
         temporary.attach_above(&tree, &export.at, &space)?;
         let inode: Rc<dyn Inode> = if export.writable {
@@ -128,28 +134,65 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
             over(export, tree.new_dev())?
         };
         let kind = if export.writable { "hull" } else { "overlay" };
-        tree.attach(&export.at, inode, kind, kind, false)?;
+        tree.attach(&export.at, inode, kind, kind, export.read_only)?;
     }
     for link in &config.links {
         tree.symlink(&link.at, &link.target)?;
     }
 
     temporary.attach_rest(&tree, &space)?;
-    standard_directories(&tree);
+    match &config.container {
+        Some(container) => container_directories(&tree, container, config),
+        None => standard_directories(&tree),
+    }
     super::dev::populate(&tree, &space)?;
     super::proc::mount(&tree)?;
     super::sys::mount(&tree)?;
     network_files(&tree, config);
     given(&tree, config);
-
+    if let Some(container) = &config.container {
+        for tmpfs in &container.tmpfs {
+            let pages = |bytes: u64| usize::try_from(bytes / PAGE).unwrap_or(usize::MAX);
+            let space = tmpfs.size.map_or_else(&space, |bytes| Space::new(pages(bytes)));
+            let root = Private::new(tree.new_dev(), space).node(&NewNode::plain(0o040000 | tmpfs.mode, 0, 0));
+            tree.attach(&tmpfs.at, root, "tmpfs", "tmpfs", tmpfs.read_only)?;
+        }
+        if container.read_only {
+            tree.seal();
+        }
+    }
     Ok(tree)
+}
+
+/// Directories that every container has: mount points, those of its configuration, and its working directory.
+fn container_directories(tree: &Rc<Tree>, container: &abi::boot::Container, config: &PodConfig) {
+    let named = container.directories.iter().map(|path| &path[..]);
+    let fixed = [&b"/etc"[..], b"/proc", b"/sys", b"/dev"];
+    for path in fixed.into_iter().chain(named).chain([&config.cwd[..]]) {
+        // What is there stays, whatever it is. The first program fails without its working directory.
+        let _ = tree.make_dirs(path);
+    }
+    let _ = make_private(tree, b"/tmp", &NewNode::plain(0o041777, 0, 0));
+}
+
+/// The content of a file of the tree, at most `most` bytes of it; nothing if it can't be read.
+pub fn small_file(tree: &Rc<Tree>, path: &[u8], most: usize) -> Vec<u8> {
+    let read = || {
+        let place = Walk::new(tree.root().clone(), Cred::ROOT).resolve(tree.root(), path, true)?;
+        let size = usize::try_from(place.inode().attr()?.size).unwrap_or(usize::MAX);
+        let mut bytes = vfs::memory::buffer(size.min(most))?;
+        let read = place.inode().read_at(0, &mut vfs::io::KernelDst(&mut bytes))?;
+        bytes.truncate(read);
+        Ok::<_, Errno>(bytes)
+    };
+    read().unwrap_or_default()
 }
 
 /// The first process's context, with the configured directory. A default directory may be missing: then the root is
 /// used. ENOENT, ENOTDIR, EACCES.
 pub fn first_context(tree: &Rc<Tree>, config: &PodConfig) -> Result<Rc<FsContext>> {
     let caps = if config.uid == 0 { u64::MAX } else { 0 };
-    let cred = Cred { uid: config.uid, gid: config.gid, groups: &config.groups, caps, domain: None };
+    let cred = Cred { uid: config.uid, gid: config.gid, groups: &config.groups, caps, domain: None, ids: None };
     let found = Walk::new(tree.root().clone(), cred).resolve(tree.root(), &config.cwd, true);
     let found = found.and_then(|place| match place.inode().file_type() {
         vfs::FileType::Directory => cred.check(&**place.inode(), vfs::cred::MAY_EXEC).map(|()| place),
@@ -173,9 +216,12 @@ fn trimmed(path: &[u8]) -> &[u8] {
 struct Temporary(Vec<(&'static [u8], u32)>);
 
 impl Temporary {
-    /// All but those that exports bring.
-    fn new(exports: &[&abi::boot::Export]) -> Self {
-        let mut places: Vec<(&[u8], u32)> = alloc::vec![(b"tmp", 0o1777), (b"var/tmp", 0o1777), (b"run", 0o755)];
+    /// All but those that exports bring. A container has its own.
+    fn new(exports: &[&abi::boot::Export], is_container: bool) -> Self {
+        let mut places: Vec<(&[u8], u32)> = match is_container {
+            true => Vec::new(),
+            false => alloc::vec![(b"tmp", 0o1777), (b"var/tmp", 0o1777), (b"run", 0o755)],
+        };
         places.retain(|(path, _)| exports.iter().all(|export| trimmed(&export.at) != *path));
         Self(places)
     }

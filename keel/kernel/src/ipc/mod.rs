@@ -7,10 +7,14 @@
 
 pub mod mqueue;
 pub mod msg;
+mod namespace;
 mod notify;
 pub mod sem;
 pub mod shm;
 
+pub use namespace::Namespace;
+
+use crate::cred::userns::Ids;
 use crate::task::{self, cred::cap};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -81,7 +85,7 @@ impl Perm {
             () if cred.in_group(self.creator_gid) || cred.in_group(self.gid.get()) => self.mode.get() >> 3,
             () => self.mode.get(),
         };
-        if wanted & !granted & 7 != 0 && !cred.capable(cap::IPC_OWNER) {
+        if wanted & !granted & 7 != 0 && !cred.capable_in(namespace::here().user_ns(), cap::IPC_OWNER) {
             return Err(Errno::EACCES);
         }
         Ok(())
@@ -95,15 +99,16 @@ impl Perm {
 
     /// Whether the current thread may change or remove it. EPERM.
     fn check_owner(&self) -> Result<()> {
-        if self.is_own() || task::current().cred().capable(cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+        let may = || task::current().cred().capable_in(namespace::here().user_ns(), cap::SYS_ADMIN);
+        if self.is_own() || may() { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// `IPC_SET`: owner and permissions as given. EINVAL.
     fn set(&self, raw: RawPerm) -> Result<()> {
         let (uid, gid, mode) = ((raw[0] >> 32) as u32, raw[1] as u32, (raw[2] >> 32) as u32);
-        if uid == u32::MAX || gid == u32::MAX {
-            return Err(Errno::EINVAL);
-        }
+        let user_ns = task::with_current(|me| me.cred().user_ns.clone());
+        let uid = user_ns.outward(Ids::Users, uid).ok_or(Errno::EINVAL)?;
+        let gid = user_ns.outward(Ids::Groups, gid).ok_or(Errno::EINVAL)?;
         self.uid.set(uid);
         self.gid.set(gid);
         self.mode.set(self.mode.get() & !MODE_BITS | mode & MODE_BITS);
@@ -112,10 +117,12 @@ impl Perm {
 
     fn raw(&self) -> RawPerm {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let user_ns = task::with_current(|me| me.cred().user_ns.clone());
+        let (user, group) = (|id| user_ns.shown_uid(id), |id| user_ns.shown_gid(id));
         [
-            pair(self.key.get() as u32, self.uid.get()),
-            pair(self.gid.get(), self.creator_uid),
-            pair(self.creator_gid, self.mode.get()),
+            pair(self.key.get() as u32, user(self.uid.get())),
+            pair(group(self.gid.get()), user(self.creator_uid)),
+            pair(group(self.creator_gid), self.mode.get()),
             (self.id >> INDEX_BITS) as u64,
             0,
             0,
@@ -133,7 +140,7 @@ trait Object {
     fn perm(&self) -> &Perm;
 }
 
-/// All objects of a kind, by index.
+/// All objects of a kind in a namespace, by index.
 struct Table<T> {
     items: BTreeMap<usize, Rc<T>>,
     /// The last allocated index, and the number of wraps.
@@ -141,11 +148,19 @@ struct Table<T> {
     round: i32,
 }
 
-impl<T: Object> Table<T> {
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Table<T> {
     const fn new() -> Self {
         Self { items: BTreeMap::new(), last: None, round: 0 }
     }
+}
 
+impl<T: Object> Table<T> {
     /// The object of an id. EINVAL.
     fn get(&self, id: i32) -> Result<Rc<T>> {
         let found = self.at(id)?;

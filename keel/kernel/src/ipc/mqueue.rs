@@ -1,5 +1,6 @@
 //! POSIX message queues, mq_overview(7): named queues of messages with priorities, behind descriptors.
 
+use super::namespace::here;
 use super::notify::Notification;
 use crate::file::{File, FileOps, Queues, anon};
 use crate::mm::user;
@@ -15,7 +16,6 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -39,10 +39,8 @@ const FILE_SIZE: u64 = 80;
 /// Bytes per message besides its text that count against RLIMIT_MSGQUEUE, as in Linux.
 const MESSAGE_OVERHEAD: u64 = 48;
 
-static QUEUES: Global<RefCell<BTreeMap<Vec<u8>, Rc<Queue>>>> = Global::new(RefCell::new(BTreeMap::new()));
-
 /// A queue.
-struct Queue {
+pub(super) struct Queue {
     name: Vec<u8>,
     attr: Attr,
     max_messages: usize,
@@ -79,7 +77,11 @@ impl Queue {
             () => 0,
         };
         let granted = self.attr.mode >> shift & wanted == wanted;
-        if granted || cred.has(cap::DAC_OVERRIDE) { Ok(()) } else { Err(Errno::EACCES) }
+        if granted || cred.has_over(cap::DAC_OVERRIDE, self.attr.uid, self.attr.gid) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
     }
 
     fn try_send(&self, message: &mut Option<Vec<u8>>, priority: u32) -> Option<()> {
@@ -193,7 +195,7 @@ fn read_name(at: usize) -> Result<Vec<u8>> {
 fn create(name: &[u8], mode: u32, attributes: Option<[i64; 8]>) -> Result<Rc<Queue>> {
     let task = task::current();
     let privileged = task.cred().capable(cap::SYS_RESOURCE);
-    if !privileged && QUEUES.borrow().len() >= QUEUES_MAX {
+    if !privileged && here().named.borrow().len() >= QUEUES_MAX {
         return Err(Errno::ENOSPC);
     }
     let (max_messages, message_size) = match attributes {
@@ -210,7 +212,7 @@ fn create(name: &[u8], mode: u32, attributes: Option<[i64; 8]>) -> Result<Rc<Que
     let umask = task.fs().umask();
     let attr =
         Attr { size: FILE_SIZE, ..anon::attr(anon::next_ino(), anon::dev::ANON, 0o100000 | mode & 0o7777 & !umask) };
-    let used: u64 = QUEUES.borrow().values().filter(|q| q.attr.uid == attr.uid).map(|q| q.charge()).sum();
+    let used: u64 = here().named.borrow().values().filter(|q| q.attr.uid == attr.uid).map(|q| q.charge()).sum();
     if used.saturating_add(charge(max_messages, message_size)) > task.limit(g::RLIMIT_MSGQUEUE) {
         return Err(Errno::EMFILE);
     }
@@ -227,7 +229,7 @@ fn create(name: &[u8], mode: u32, attributes: Option<[i64; 8]>) -> Result<Rc<Que
         readable: Rc::default(),
         writable: Rc::default(),
     });
-    QUEUES.borrow_mut().insert(name.to_vec(), queue.clone());
+    here().named.borrow_mut().insert(name.to_vec(), queue.clone());
     Ok(queue)
 }
 
@@ -235,7 +237,7 @@ fn create(name: &[u8], mode: u32, attributes: Option<[i64; 8]>) -> Result<Rc<Que
 pub fn sys_mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<i32> {
     let attributes = if attributes == 0 { None } else { Some(user::read::<[i64; 8]>(attributes)?) };
     let name = read_name(name)?;
-    let found = QUEUES.borrow().get(&name).cloned();
+    let found = here().named.borrow().get(&name).cloned();
     let queue = match found {
         None if flags & g::O_CREAT == 0 => return Err(Errno::ENOENT),
         None => create(&name, mode, attributes)?,
@@ -253,14 +255,14 @@ pub fn sys_mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Res
 /// mq_unlink(2). EACCES, ENAMETOOLONG, ENOENT, EPERM.
 pub fn sys_mq_unlink(name: usize) -> Result<()> {
     let name = read_name(name)?;
-    let queue = QUEUES.borrow().get(&name).cloned().ok_or(Errno::ENOENT)?;
+    let queue = here().named.borrow().get(&name).cloned().ok_or(Errno::ENOENT)?;
     // The directory of queues is owned by root, world-writable and sticky.
     let caller = Caller::current();
     let cred = caller.cred();
-    if cred.uid != 0 && !cred.owns(queue.attr.uid) {
+    if cred.uid != 0 && !cred.owns(queue.attr.uid, queue.attr.gid) {
         return Err(Errno::EPERM);
     }
-    let gone = QUEUES.borrow_mut().remove(&name);
+    let gone = here().named.borrow_mut().remove(&name);
     drop(gone);
     Ok(())
 }

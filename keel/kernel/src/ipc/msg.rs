@@ -1,14 +1,14 @@
 //! System V message queues: msgget(2), msgop(2), msgctl(2).
 
-use super::{Got, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
+use super::namespace::here;
+use super::{Got, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, WRITE, find};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
-use crate::task::{self, cred::cap};
+use crate::task::{self, cred::cap, pidns};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
 
@@ -29,15 +29,13 @@ const MSG_STAT: i32 = 11;
 const MSG_INFO: i32 = 12;
 const MSG_STAT_ANY: i32 = 13;
 
-static QUEUES: Global<RefCell<Table<Queue>>> = Global::new(RefCell::new(Table::new()));
-
 struct Message {
     kind: i64,
     text: Vec<u8>,
 }
 
 /// A message queue.
-struct Queue {
+pub(super) struct Queue {
     perm: Perm,
     messages: RefCell<VecDeque<Message>>,
     /// Bytes in the queue, and their limit.
@@ -153,7 +151,8 @@ impl Queue {
         raw[9] = self.bytes.get() as u64;
         raw[10] = self.messages.borrow().len() as u64;
         raw[11] = self.limit.get() as u64;
-        raw[12] = u64::from(self.sender.get() as u32) | u64::from(self.receiver.get() as u32) << 32;
+        raw[12] = u64::from(pidns::shown(self.sender.get()) as u32)
+            | u64::from(pidns::shown(self.receiver.get()) as u32) << 32;
         raw
     }
 }
@@ -169,12 +168,12 @@ fn wait<T>(queue: &Rc<WaitQueue>, ready: impl FnMut() -> Option<Result<T>>) -> R
 
 /// msgget(2). EACCES, EEXIST, ENOENT, ENOSPC.
 pub fn sys_msgget(key: i32, flags: u32) -> Result<i32> {
-    let found = find(&QUEUES.borrow(), key, flags)?;
+    let found = find(&here().queues.borrow(), key, flags)?;
     if let Got::Existing(queue) = found {
         queue.perm.check(flags)?;
         return Ok(queue.perm.id);
     }
-    QUEUES.borrow_mut().insert(MSGMNI, |id| {
+    here().queues.borrow_mut().insert(MSGMNI, |id| {
         Ok(Rc::new(Queue {
             perm: Perm::new(id, key, flags),
             messages: RefCell::default(),
@@ -199,7 +198,7 @@ pub fn sys_msgsnd(id: i32, message: usize, size: usize, flags: u32) -> Result<()
         return Err(Errno::EINVAL);
     }
     let text = user::read_array::<u8>(message.checked_add(8).ok_or(Errno::EFAULT)?, size)?;
-    let queue = QUEUES.borrow().get(id)?;
+    let queue = here().queues.borrow().get(id)?;
     let mut message = Some(Message { kind, text });
     match queue.try_send(&mut message) {
         Some(outcome) => outcome?,
@@ -218,7 +217,7 @@ pub fn sys_msgrcv(id: i32, at: usize, size: usize, kind: i64, flags: u32) -> Res
     if flags & MSG_COPY != 0 && (flags & MSG_EXCEPT != 0 || flags & IPC_NOWAIT == 0) {
         return Err(Errno::EINVAL);
     }
-    let queue = QUEUES.borrow().get(id)?;
+    let queue = here().queues.borrow().get(id)?;
     let wanted = Wanted::new(kind, flags);
     let message = match queue.try_receive(wanted, size, flags) {
         Some(outcome) => outcome?,
@@ -234,7 +233,8 @@ pub fn sys_msgrcv(id: i32, at: usize, size: usize, kind: i64, flags: u32) -> Res
 
 /// `struct msginfo`, and the highest index.
 fn info(command: i32) -> ([u32; 8], usize) {
-    let table = QUEUES.borrow();
+    let home = here();
+    let table = home.queues.borrow();
     let (pool, map, total) = if command == MSG_INFO {
         let messages: usize = table.items.values().map(|q| q.messages.borrow().len()).sum();
         let bytes: usize = table.items.values().map(|q| q.bytes.get()).sum();
@@ -258,7 +258,7 @@ pub fn sys_msgctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
         }
         IPC_STAT | MSG_STAT | MSG_STAT_ANY => {
             let by_index = command != IPC_STAT;
-            let queue = if by_index { QUEUES.borrow().at(id) } else { QUEUES.borrow().get(id) }?;
+            let queue = if by_index { here().queues.borrow().at(id) } else { here().queues.borrow().get(id) }?;
             if command != MSG_STAT_ANY {
                 queue.perm.check(READ)?;
             }
@@ -267,7 +267,7 @@ pub fn sys_msgctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
         }
         IPC_SET => {
             let raw: [u64; 15] = user::read(buffer)?;
-            let queue = QUEUES.borrow().get(id)?;
+            let queue = here().queues.borrow().get(id)?;
             queue.perm.check_owner()?;
             let limit = usize::try_from(raw[11]).unwrap_or(usize::MAX);
             if limit > MSGMNB && !task::current().cred().capable(cap::SYS_RESOURCE) {
@@ -282,9 +282,9 @@ pub fn sys_msgctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
             Ok(0)
         }
         IPC_RMID => {
-            let queue = QUEUES.borrow().get(id)?;
+            let queue = here().queues.borrow().get(id)?;
             queue.perm.check_owner()?;
-            let gone = QUEUES.borrow_mut().remove(&queue.perm);
+            let gone = here().queues.borrow_mut().remove(&queue.perm);
             drop(gone);
             queue.removed.set(true);
             queue.readable.wake_all();
@@ -302,7 +302,7 @@ pub fn table() -> Result<Vec<u8>> {
         "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      \
          ctime\n"
     ));
-    for q in QUEUES.borrow().items.values() {
+    for q in here().queues.borrow().items.values() {
         let p = &q.perm;
         text.print(format_args!(
             "{:10} {:10}  {:4o}  {:10} {:10} {:5} {:5} {:5} {:5} {:5} {:5} {:10} {:10} {:10}\n",

@@ -1,16 +1,13 @@
 //! Notification of a message that arrives in an empty POSIX queue, mq_notify(2).
 
 use crate::mm::user;
-use crate::signal::{SigInfo, send_to_process};
+use crate::signal::{SigInfo, code, send_to_process};
 use crate::task::descriptors::current_file;
 use crate::task::{self, Process};
 use alloc::rc::{Rc, Weak};
 use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-
-/// si_code of the signal.
-const SI_MESGQ: i32 = -3;
 
 /// A registration.
 pub struct Notification {
@@ -61,7 +58,7 @@ impl Notification {
     pub fn send(self) {
         let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
         let sender = task::current();
-        let mut info = SigInfo::from_process(self.signal, SI_MESGQ, sender.pid(), sender.cred().uid);
+        let mut info = SigInfo::from_process(self.signal, code::MESSAGE, sender.pid(), sender.cred().uid);
         info.fields[1] = self.value;
         // Lost if the signal queue is full, as in Linux.
         let _ = send_to_process(&process, info);

@@ -9,7 +9,8 @@ mod undo;
 pub use control::sys_semctl;
 pub use undo::{UndoList, inherit, leave, unshare};
 
-use super::{Got, IPC_NOWAIT, Object, Perm, READ, Table, WRITE, find};
+use super::namespace::here;
+use super::{Got, IPC_NOWAIT, Object, Perm, READ, WRITE, find};
 use crate::mm::user;
 use crate::sched;
 use crate::sched::wait::{Interrupt, park};
@@ -18,7 +19,6 @@ use crate::time::{deadline_after, read_timespec};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use uapi::{Errno, Result};
 use undo::Undo;
 use vfs::memory::Text;
@@ -35,8 +35,6 @@ const SEMUSZ: u32 = 20;
 
 /// Flag of an operation: undo it at exit.
 const SEM_UNDO: u16 = 0x1000;
-
-static SETS: Global<RefCell<Table<Set>>> = Global::new(RefCell::new(Table::new()));
 
 #[derive(Clone, Copy, Default)]
 struct Semaphore {
@@ -192,7 +190,7 @@ impl Set {
 /// semget(2). EACCES, EEXIST, EINVAL, ENOENT, ENOMEM, ENOSPC.
 pub fn sys_semget(key: i32, count: i32, flags: u32) -> Result<i32> {
     let count = usize::try_from(count).ok().filter(|n| *n <= SEMMSL as usize).ok_or(Errno::EINVAL)?;
-    let found = find(&SETS.borrow(), key, flags)?;
+    let found = find(&here().sets.borrow(), key, flags)?;
     if let Got::Existing(set) = found {
         if count > set.len() {
             return Err(Errno::EINVAL);
@@ -203,14 +201,14 @@ pub fn sys_semget(key: i32, count: i32, flags: u32) -> Result<i32> {
     if count == 0 {
         return Err(Errno::EINVAL);
     }
-    let used: usize = SETS.borrow().items.values().map(|set| set.len()).sum();
+    let used: usize = here().sets.borrow().items.values().map(|set| set.len()).sum();
     if used + count > SEMMNS as usize {
         return Err(Errno::ENOSPC);
     }
     let mut semaphores = Vec::new();
     semaphores.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
     semaphores.resize(count, Semaphore::default());
-    SETS.borrow_mut().insert(SEMMNI as usize, |id| {
+    here().sets.borrow_mut().insert(SEMMNI as usize, |id| {
         Ok(Rc::new(Set {
             perm: Perm::new(id, key, flags),
             semaphores: RefCell::new(semaphores),
@@ -264,7 +262,7 @@ fn operate(id: i32, operations: usize, count: u32, timeout: Option<Result<u64>>)
         return Err(Errno::EINVAL);
     }
     let deadline = timeout.transpose()?.map(deadline_after);
-    let set = SETS.borrow().get(id)?;
+    let set = here().sets.borrow().get(id)?;
     if operations.iter().any(|op| op.number >= set.len()) {
         return Err(Errno::EFBIG);
     }
@@ -300,7 +298,7 @@ fn operate(id: i32, operations: usize, count: u32, timeout: Option<Result<u64>>)
 pub fn table() -> Result<Vec<u8>> {
     let mut text = Text::default();
     text.print(format_args!("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"));
-    for s in SETS.borrow().items.values() {
+    for s in here().sets.borrow().items.values() {
         let p = &s.perm;
         text.print(format_args!(
             "{:10} {:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}\n",

@@ -3,19 +3,19 @@
 //! The pages of a segment are a [`SharedObject`]. Its mappings hold references to it, and the segment until it is
 //! removed: so the number of attachments follows from the refcount, and the last detach frees the pages.
 
-use super::{EXEC, Got, IPC_INFO, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, Table, WRITE, find};
+use super::namespace::{Namespace, here};
+use super::{EXEC, Got, IPC_INFO, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, WRITE, find};
 use crate::mm::area::{Area, AreaFlags, Backing};
 use crate::mm::mmap::Placement;
 use crate::mm::shared::{self, SharedObject};
 use crate::mm::user;
-use crate::task::{self, Task, cred::cap};
+use crate::task::{self, Task, cred::cap, pidns};
 use abi::layout::PAGE_SIZE;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use hal::paging::Prot;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -47,12 +47,11 @@ const SHM_STAT_ANY: i32 = 15;
 /// Addresses are rounded down to a multiple of this with `SHM_RND`.
 const SHMLBA: usize = PAGE_SIZE;
 
-static SEGMENTS: Global<RefCell<Table<Segment>>> = Global::new(RefCell::new(Table::new()));
-
 /// A segment of shared memory.
 #[derive(Debug)]
 pub struct Segment {
     perm: Perm,
+    home: Weak<Namespace>,
     /// Requested size in bytes.
     size: usize,
     /// `None` after IPC_RMID.
@@ -91,7 +90,8 @@ impl shared::Segment for Segment {
     }
 
     fn gone(&self) {
-        let gone = SEGMENTS.borrow_mut().remove(&self.perm);
+        let Some(home) = self.home.upgrade() else { return };
+        let gone = home.segments.borrow_mut().remove(&self.perm);
         drop(gone);
     }
 }
@@ -118,7 +118,7 @@ impl Segment {
         raw[7] = self.attached.get() as u64;
         raw[8] = self.detached.get() as u64;
         raw[9] = self.changed.get() as u64;
-        raw[10] = u64::from(self.creator as u32) | u64::from(self.last.get() as u32) << 32;
+        raw[10] = u64::from(pidns::shown(self.creator) as u32) | u64::from(pidns::shown(self.last.get()) as u32) << 32;
         raw[11] = self.attachments() as u64;
         raw
     }
@@ -126,7 +126,7 @@ impl Segment {
 
 /// shmget(2). EACCES, EEXIST, EINVAL, ENOENT, ENOMEM, ENOSPC.
 pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
-    let found = find(&SEGMENTS.borrow(), key, flags)?;
+    let found = find(&here().segments.borrow(), key, flags)?;
     if let Got::Existing(segment) = found {
         if size > segment.size {
             return Err(Errno::EINVAL);
@@ -138,7 +138,7 @@ pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let pages = (size as u64).div_ceil(PAGE_SIZE as u64);
-    let total: u64 = SEGMENTS.borrow().items.values().map(|segment| segment.pages()).sum();
+    let total: u64 = here().segments.borrow().items.values().map(|segment| segment.pages()).sum();
     if total.saturating_add(pages) > SHMALL {
         return Err(Errno::ENOSPC);
     }
@@ -146,9 +146,11 @@ pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
     if flags & SHM_HUGETLB != 0 || pages > hal::frame::ram_usage().limit / PAGE_SIZE as u64 {
         return Err(Errno::ENOMEM);
     }
-    SEGMENTS.borrow_mut().insert(SHMMNI, |id| {
+    let home = here();
+    home.segments.borrow_mut().insert(SHMMNI, |id| {
         let segment = |object: &Weak<SharedObject>| Segment {
             perm: Perm::new(id, key, flags),
+            home: Rc::downgrade(&home),
             size,
             kept: RefCell::new(None),
             object: object.clone(),
@@ -195,7 +197,7 @@ pub fn sys_shmat(id: i32, address: usize, flags: u32) -> Result<usize> {
     if flags & SHM_EXEC != 0 {
         (prot, wanted) = (prot | Prot::EXEC, wanted | EXEC);
     }
-    let segment = SEGMENTS.borrow().get(id)?;
+    let segment = here().segments.borrow().get(id)?;
     segment.perm.check(wanted)?;
     let object = segment.object.upgrade().ok_or(Errno::EIDRM)?;
     let len = segment.size.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
@@ -227,7 +229,7 @@ pub fn sys_shmdt(address: usize) -> Result<()> {
 }
 
 /// Marks a segment as removed; its last detach frees it.
-fn remove(segment: &Rc<Segment>) {
+pub(super) fn remove(segment: &Rc<Segment>) {
     segment.perm.key.set(IPC_PRIVATE);
     segment.perm.mode.set(segment.perm.mode.get() | SHM_DEST);
     let kept = segment.kept.take();
@@ -241,13 +243,14 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
     }
     match command {
         IPC_INFO => {
-            let highest = SEGMENTS.borrow().highest();
+            let highest = here().segments.borrow().highest();
             user::write(buffer, &[SHMMAX, 1, SHMMNI as u64, SHMMNI as u64, SHMALL, 0, 0, 0, 0])?;
             Ok(highest)
         }
         SHM_INFO => {
             let (highest, words) = {
-                let segments = SEGMENTS.borrow();
+                let home = here();
+                let segments = home.segments.borrow();
                 let all = || segments.items.values();
                 let total: u64 = all().map(|segment| segment.pages()).sum();
                 let resident: u64 = all().map(|segment| segment.resident()).sum();
@@ -258,7 +261,7 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
         }
         IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
             let by_index = command != IPC_STAT;
-            let segment = if by_index { SEGMENTS.borrow().at(id) } else { SEGMENTS.borrow().get(id) }?;
+            let segment = if by_index { here().segments.borrow().at(id) } else { here().segments.borrow().get(id) }?;
             if command != SHM_STAT_ANY {
                 segment.perm.check(READ)?;
             }
@@ -267,21 +270,21 @@ pub fn sys_shmctl(id: i32, command: i32, buffer: usize) -> Result<usize> {
         }
         IPC_SET => {
             let raw: [u64; 14] = user::read(buffer)?;
-            let segment = SEGMENTS.borrow().get(id)?;
+            let segment = here().segments.borrow().get(id)?;
             segment.perm.check_owner()?;
             segment.perm.set([raw[0], raw[1], raw[2], raw[3], raw[4], raw[5]])?;
             segment.changed.set(super::now());
             Ok(0)
         }
         IPC_RMID => {
-            let segment = SEGMENTS.borrow().get(id)?;
+            let segment = here().segments.borrow().get(id)?;
             segment.perm.check_owner()?;
             remove(&segment);
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => {
             // All memory of a pod is resident, so only the flag is set.
-            let segment = SEGMENTS.borrow().get(id)?;
+            let segment = here().segments.borrow().get(id)?;
             let task = task::current();
             if !task.cred().capable(cap::IPC_LOCK)
                 && (!segment.perm.is_own() || command == SHM_LOCK && task.limit(g::RLIMIT_MEMLOCK) == 0)
@@ -308,7 +311,7 @@ fn check_lock(segment: &Segment, task: &Task) -> Result<()> {
     let uid = segment.perm.uid.get();
     let is_counted = |s: &&Rc<Segment>| s.perm.mode.get() & SHM_LOCKED != 0 && s.perm.uid.get() == uid;
     let pages = |s: &Segment| (s.size as u64).next_multiple_of(PAGE_SIZE as u64);
-    let locked: u64 = SEGMENTS.borrow().items.values().filter(is_counted).map(|s| pages(s)).sum();
+    let locked: u64 = here().segments.borrow().items.values().filter(is_counted).map(|s| pages(s)).sum();
     if locked.saturating_add(pages(segment)) <= limit { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
@@ -319,7 +322,7 @@ pub fn table() -> Result<Vec<u8>> {
         "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      \
          ctime                   rss                  swap\n"
     ));
-    for s in SEGMENTS.borrow().items.values() {
+    for s in here().segments.borrow().items.values() {
         let p = &s.perm;
         text.print(format_args!(
             "{:10} {:10}  {:4o} {:21} {:5} {:5}  {:5} {:5} {:5} {:5} {:5} {:10} {:10} {:10} {:21} {:21}\n",

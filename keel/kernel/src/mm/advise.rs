@@ -174,8 +174,9 @@ impl Mm {
         let mut used = false;
         inner.space.unmap_range(start, end, |_, page| used |= page.accessed);
         if used {
-            inner.space.flush();
+            inner.space.set_stale();
         }
+        inner.release();
     }
 
     /// Populates every page of a range for this access. ENOMEM: not mapped; EINVAL: not allowed; EFAULT.

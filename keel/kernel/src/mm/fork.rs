@@ -7,6 +7,7 @@ use alloc::rc::Rc;
 use hal::cell::Global;
 use hal::frame::Frame;
 use hal::paging::Prot;
+use hal::sync::Rank;
 use keel_core::vma::VmaSet;
 use uapi::{Errno, Result};
 
@@ -15,11 +16,12 @@ use uapi::{Errno, Result};
 const COPY_AHEAD: usize = 256;
 
 impl Mm {
-    /// A copy for fork(2). ENOMEM.
-    pub fn fork(&self) -> Result<Rc<Self>> {
+    /// A copy for fork(2). `alone`: the caller is the only thread that uses this memory; then the pages are copied without the
+    /// big lock, and the caller holds no borrows. ENOMEM.
+    pub fn fork(&self, alone: bool) -> Result<Rc<Self>> {
         let limits = self.limits.get();
         let mut guard = self.inner();
-        let parent = &mut *guard;
+        let parent = &*guard;
         let mut child = Inner::new(limits.stack)?;
         child.mmap_base = parent.mmap_base;
         child.brk = parent.brk;
@@ -27,9 +29,31 @@ impl Mm {
         child.freestanding = parent.freestanding;
         child.rules = parent.rules.inherited();
         child.vmas = Global::new(inherited(parent).ok_or(Errno::ENOMEM)?);
-        parent.copy_pages(&mut child)?;
         child.note_attached();
-        Ok(Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone()))
+        // It is listed before it has pages: a page that a file loses meanwhile is removed from all listed spaces.
+        let child = Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone());
+        let mut copied = Err(Errno::ENOMEM);
+        if alone {
+            let mut pages = child.space.inner.lock_as(Rank::NewSpace);
+            guard.space.quiesce();
+            copied = hal::smp::without_lock(|| {
+                let copied = guard.copy_pages(&mut pages);
+                drop((pages, guard));
+                copied
+            });
+            guard = self.inner();
+            guard.space.resume(copied != Ok(false));
+        }
+        // More memory is asked of the monitor under the big lock only; what was copied already is replaced.
+        let copied = copied.or_else(|_| guard.copy_pages(&mut child.space.inner.lock_as(Rank::NewSpace)));
+        drop(guard);
+        match copied {
+            Ok(_) => Ok(child),
+            Err(errno) => {
+                child.clear();
+                Err(errno)
+            }
+        }
     }
 }
 
@@ -47,8 +71,8 @@ fn inherited(parent: &Inner) -> Option<VmaSet<super::area::Area>> {
 }
 
 impl Inner {
-    /// Gives `child` the pages: shared ones, copies of private ones, and the rest copy-on-write.
-    fn copy_pages(&mut self, child: &mut Inner) -> Result<()> {
+    /// Gives `child` the pages: shared ones, copies of private ones, and the rest copy-on-write. Whether any became read-only.
+    fn copy_pages(&mut self, child: &mut Inner) -> Result<bool> {
         let Self { vmas, space, .. } = self;
         // Concurrent stores of other threads must be copied completely or not at all.
         space.stop_others();
@@ -94,6 +118,6 @@ impl Inner {
         if protected {
             space.flush();
         }
-        if failed { Err(Errno::ENOMEM) } else { Ok(()) }
+        if failed { Err(Errno::ENOMEM) } else { Ok(protected) }
     }
 }

@@ -122,7 +122,7 @@ impl Mm {
         let removed = inner.unmap(start, start + len);
         inner.vmas.insert(start, start + len, area);
         let likely_used = inner.small.are_likely_used();
-        drop(inner);
+        inner.release();
         drop(removed);
         // Likely touched at once; a failure shows when the program does.
         if locked {
@@ -151,7 +151,7 @@ impl Mm {
             }
             let next = inner.vmas.overlapping(at, end).get(MOST_AT_ONCE).map_or(end, |v| v.start);
             let removed = inner.unmap(at, next);
-            drop(inner);
+            inner.release();
             drop(removed);
             at = next;
         }
@@ -191,6 +191,7 @@ impl Mm {
             let first = (at - STACK_AT_ONCE * PAGE_SIZE) / (SHOWN_TOGETHER * PAGE_SIZE) * (SHOWN_TOGETHER * PAGE_SIZE);
             inner.prefault(first.max(start), at, Access::Write);
         }
+        inner.release();
         result
     }
 
@@ -333,7 +334,7 @@ impl Inner {
             removed.append(&mut trampolines);
         }
         if used {
-            self.space.flush();
+            self.space.set_stale();
         }
         removed
     }
@@ -380,7 +381,7 @@ impl Inner {
             }
         });
         if shrinks {
-            self.space.flush();
+            self.space.set_stale();
         }
     }
 }

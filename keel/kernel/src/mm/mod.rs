@@ -35,6 +35,7 @@ use alloc::vec::Vec;
 use area::{Area, FileBacking};
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use core::ops::{Deref, DerefMut};
 use hal::cell::Global;
 use hal::paging::{AddressSpace, Root};
 use hal::sync::{Guard, Rank, SpinLock};
@@ -88,6 +89,38 @@ struct Inner {
     /// The program has no interpreter and is linked to fixed addresses.
     freestanding: bool,
     rules: Rules,
+}
+
+/// [`Inner`], locked under the big lock. A TLB flush that is due is done before it is unlocked.
+struct Locked<'a>(Guard<'a, Inner>);
+
+impl Locked<'_> {
+    /// Unlocks it. A flush, which takes 10 us and more under software-nested KVM, is done without the big lock: the caller
+    /// holds no borrows.
+    fn release(self) {
+        if self.space.is_stale() {
+            hal::smp::without_lock(|| drop(self));
+        }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.0
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.space.flush_if_stale();
+    }
 }
 
 /// Addresses that /proc/PID/stat shows; all in bytes, 0 if there is no such thing.
@@ -204,8 +237,8 @@ impl Mm {
     }
 
     /// Its mappings and page tables, locked. The holder may stop programs: page faults without the big lock give up then.
-    fn inner(&self) -> Guard<'_, Inner> {
-        self.space.inner.lock()
+    fn inner(&self) -> Locked<'_> {
+        Locked(self.space.inner.lock())
     }
 
     /// What page faults without the big lock use.
@@ -218,23 +251,22 @@ impl Mm {
         self.inner().space.root()
     }
 
-    /// Makes it the CPU's address space.
-    pub fn activate(&self) {
-        self.inner().space.activate();
-    }
-
     /// Interrupts the programs that run in it on other virtual CPUs; they go on when this one leaves keel.
     pub fn stop_others(&self) {
         self.inner().space.stop_others();
     }
 
-    /// Drops all mappings (last user gone), while keel goes on in another space.
+    /// Drops all mappings (last user gone), while keel goes on in another space. The pages are freed without the big lock,
+    /// so the caller holds no borrows.
     pub fn clear(&self) {
         let mut inner = self.inner();
-        inner.space.unmap_range(0, USER_TOP, |_, page| drop(page));
-        inner.space.flush();
         let gone = core::mem::take(&mut inner.vmas);
-        drop(inner);
+        inner.space.quiesce();
+        hal::smp::without_lock(|| {
+            inner.space.leave();
+            inner.space.unmap_range(0, USER_TOP, |_, page| drop(page));
+            drop(inner);
+        });
         shared::note_detached(gone.overlapping(0, USER_TOP));
         // The last handle of a file may go here, which may block.
         drop(gone);

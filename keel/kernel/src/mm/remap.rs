@@ -33,7 +33,7 @@ impl Mm {
         let mut removed = Removed::new();
         let result = inner.remap(old, old_len, new_len, target, keep, limits.address_space, &mut removed);
         let locked = inner.vmas.find(old).is_some_and(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
-        drop(inner);
+        inner.release();
         drop(removed);
         if let (Ok(addr), true) = (result, locked && new_len > old_len) {
             // Locked pages are populated; ignore errors, the rest is populated by faults.
@@ -167,7 +167,7 @@ impl Inner {
             }
         }
         if moved {
-            self.space.flush();
+            self.space.set_stale();
         }
         if failed { Err(Errno::ENOMEM) } else { Ok(()) }
     }

@@ -4,7 +4,7 @@
 //! virtual CPU exits once and the monitor completes as many requests as it can before it re-enters. At a high request
 //! rate keel requests polling: the monitor wakes the helper at the next exit if the host has an idle processor.
 
-use super::{Thread, current, try_current, wake};
+use super::{Thread, current, posted, try_current, wake};
 use crate::sched::wait::{Interrupt, park};
 use abi::boot::flags;
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
@@ -38,6 +38,8 @@ enum Slot {
 
 /// Requests by id; an id is reused only after its completion was consumed.
 static SLOTS: Global<RefCell<Vec<Slot>>> = Global::new(RefCell::new(Vec::new()));
+/// Free ids among them; as much room as there are ids.
+static FREE: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));
 static UNDER_WAY: Global<Cell<u32>> = Global::new(Cell::new(0));
 /// Function that sends held-back requests.
 static HELD: Global<Cell<Option<Flush>>> = Global::new(Cell::new(None));
@@ -56,15 +58,25 @@ const SHORT_SPIN_NS: u64 = 20_000;
 const LOOK_NS: u64 = 2_000;
 
 fn take_slot(slot: Slot) -> u64 {
-    let mut slots = SLOTS.borrow_mut();
+    let (mut slots, mut free) = (SLOTS.borrow_mut(), FREE.borrow_mut());
     UNDER_WAY.set(UNDER_WAY.get() + 1);
-    let free = slots.iter().position(|s| matches!(s, Slot::Free));
-    let index = free.unwrap_or(slots.len());
-    match slots.get_mut(index) {
-        Some(entry) => *entry = slot,
-        None => slots.push(slot),
+    let index = match free.pop() {
+        Some(index) => index,
+        None => {
+            slots.push(Slot::Free);
+            free.reserve(slots.len());
+            slots.len() - 1
+        }
+    };
+    if let Some(entry) = slots.get_mut(index) {
+        *entry = slot;
     }
     index as u64
+}
+
+/// An id can be used again.
+fn free_slot(index: usize) {
+    FREE.borrow_mut().push(index);
 }
 
 /// The completion of a request, if it has arrived.
@@ -75,6 +87,7 @@ fn take_answer(id: u64) -> Option<Completion> {
         Slot::Answered(completion) => {
             let completion = *completion;
             *slot = Slot::Free;
+            free_slot(id as usize);
             Some(completion)
         }
         _ => None,
@@ -101,7 +114,7 @@ fn submit(request: &Submission) {
 }
 
 /// Whether a helper should poll, by the request rate.
-fn wants_polling() -> bool {
+pub(super) fn wants_polling() -> bool {
     let mode = ring::mode();
     if mode & (flags::DOORBELL_EXIT | flags::DOORBELL_EVENT) != 0 {
         return false;
@@ -205,23 +218,28 @@ pub fn end(code: u8, text: &[u8]) -> ! {
 pub fn send<O: Operation>(
     operation: O,
     input: Vec<Segment>,
-    output: (u64, u32),
+    output: Vec<Segment>,
     done: impl FnOnce(Result<O::Results>) + 'static,
 ) {
-    let (flags, in_gpa, in_len) = match *input {
-        [] => (0, 0, 0),
-        [Segment { gpa, len }] => (0, gpa, u32::try_from(len).unwrap_or(u32::MAX)),
-        // The list stays valid until the completion.
-        _ => (sub_flags::IN_LIST, ring::gpa_of(bytemuck::cast_slice(&input)), input.len() as u32),
-    };
+    let (in_flags, in_gpa, in_len) = payload(&input, sub_flags::IN_LIST);
+    let (out_flags, out_gpa, out_len) = payload(&output, sub_flags::OUT_LIST);
     let done = move |outcome: Result<Reply>| {
-        drop(input);
+        drop((input, output));
         done(outcome.and_then(results::<O>));
     };
     let id = take_slot(Slot::Awaited(Box::new(done)));
     UNDER_WAY.set(UNDER_WAY.get() - 1);
     let request = ring::submission(operation.encode(), id, &[], &mut []);
-    submit(&Submission { flags, in_gpa, in_len, out_gpa: output.0, out_len: output.1, ..request });
+    submit(&Submission { flags: in_flags | out_flags, in_gpa, in_len, out_gpa, out_len, ..request });
+}
+
+/// Flags, address and size of a payload. A list must stay valid until the completion.
+fn payload(pieces: &[Segment], list: u32) -> (u32, u64, u32) {
+    match *pieces {
+        [] => (0, 0, 0),
+        [Segment { gpa, len }] => (0, gpa, u32::try_from(len).unwrap_or(u32::MAX)),
+        _ => (list, ring::gpa_of(bytemuck::cast_slice(pieces)), pieces.len() as u32),
+    }
 }
 
 /// Sends a request and waits for its completion; signals do not interrupt the wait. Other threads run meanwhile: hold
@@ -338,9 +356,10 @@ pub fn poll_completions() {
     while let Some(completion) = ring::take_completion() {
         answer(completion);
     }
-    if UNDER_WAY.get() == 0 {
+    if UNDER_WAY.get() == 0 && !posted::is_awaited() {
         ring::want_kick(false);
     }
+    posted::run_pumps();
 }
 
 fn answer(completion: Completion) {
@@ -360,10 +379,14 @@ fn answer(completion: Completion) {
             }
         }
         Slot::Told(done) => {
+            free_slot(index);
             UNDER_WAY.set(UNDER_WAY.get() - 1);
             done(outcome(completion));
         }
-        Slot::Awaited(done) => done(outcome(completion)),
+        Slot::Awaited(done) => {
+            free_slot(index);
+            done(outcome(completion));
+        }
         // Ignore other completions: the monitor completes each request once.
         other => {
             if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {

@@ -11,6 +11,7 @@ mod cpus;
 mod entity;
 pub mod io;
 pub mod load;
+pub mod posted;
 mod registered;
 mod reporting;
 pub mod thread;
@@ -282,6 +283,8 @@ fn pick() -> Option<Rc<Thread>> {
 fn idle_until(deadline_ns: Option<u64>) {
     // Served by the same exit.
     connector::release();
+    posted::let_go();
+    posted::told();
     ring::idle(deadline_ns);
     // By the host's clock the deadline has passed: keel's clock must not be behind it.
     timer::keep_clocks(monotonic_ns());
@@ -394,6 +397,7 @@ fn prepare(next: &Thread) {
     }
     timer::program();
     set_tick();
+    posted::tell();
 }
 
 /// Work of a thread right after a switch to it: loads its address space, and drops the ended previous thread.
@@ -446,6 +450,7 @@ pub fn look_around() {
     preempt();
     timer::program();
     set_tick();
+    posted::tell();
 }
 
 /// After a kick of a running program: checks whether the tick is still needed.

@@ -1,6 +1,6 @@
 //! Blocking: queues of waiters, and the one function that parks a thread.
 
-use super::{Thread, current, sleep, timer, wake};
+use super::{Thread, current, posted, sleep, timer, wake};
 
 use alloc::rc::{Rc, Weak};
 use alloc::sync::Arc;
@@ -48,6 +48,8 @@ pub struct WaitQueue {
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,
     /// Calls without the big lock may make the condition true.
     unlocked: bool,
+    /// Something from outside the pod may make the condition true.
+    outside: AtomicBool,
     /// There are waiters or subscribers other than those in `told`; maintained only if `unlocked`.
     watched: AtomicBool,
     /// `told` is not empty.
@@ -75,6 +77,7 @@ impl WaitQueue {
             threads: RefCell::new(Pieces::new()),
             subscribers: RefCell::new(Vec::new()),
             unlocked: false,
+            outside: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             tells: AtomicBool::new(false),
             told: SpinLock::new(Rank::Told, Vec::new()),
@@ -134,6 +137,17 @@ impl WaitQueue {
         if self.tells.load(Relaxed) && self.tell_all() {
             self.wake_told();
         }
+    }
+
+    /// Something from outside the pod may make the condition true, from now on: a completion interrupts the program that
+    /// runs while a thread waits here.
+    pub fn mark_outside(&self) {
+        self.outside.store(true, Relaxed);
+    }
+
+    /// Whether something from outside the pod may make the condition true.
+    pub fn is_outside(&self) -> bool {
+        self.outside.load(Relaxed)
     }
 
     /// Whether calls without the big lock may make the condition true.
@@ -317,7 +331,14 @@ pub fn wait_until<T>(
             }
         }
         let timer = deadline_ns.map(|deadline| timer::wake_at(deadline, &me));
+        let outside = queues.iter().any(|queue| queue.is_outside());
+        if outside {
+            posted::await_outside(true);
+        }
         sleep(interrupt);
+        if outside {
+            posted::await_outside(false);
+        }
         if let Some(timer) = timer {
             timer::forget(timer);
         }

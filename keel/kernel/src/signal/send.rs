@@ -3,7 +3,7 @@
 use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
 use crate::sched;
 use crate::sched::wait::Interrupt;
-use crate::task::{Process, Task, process, ptrace};
+use crate::task::{Process, Task, pidns, process, ptrace};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use keel_core::sigset::{FIRST_REALTIME, SigQueue, SigSet};
@@ -46,6 +46,8 @@ pub fn force(task: &Rc<Task>, info: SigInfo) {
 
 fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Result<()> {
     let signal = info.signal();
+    let is_from_keel = info.code == code::KERNEL;
+    let info = pidns::seen_by(process, info);
     if process.zombie.get().is_some() || process.signals.group_exit.get().is_some() {
         return Ok(());
     }
@@ -53,6 +55,9 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
     prepare(process, signal);
     let unblocked = !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
     if unblocked && !first.traced.is_attached() && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
+        return Ok(());
+    }
+    if unblocked && process.is_ns_init() && !ends_init(process, &first, signal, is_from_keel) {
         return Ok(());
     }
     let queue = if target.is_some() { &first.signals.pending } else { &process.signals.pending };
@@ -69,6 +74,19 @@ fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Resu
         complete(process, target, signal);
     }
     Ok(())
+}
+
+/// Whether a signal has an effect on the first process of a PID namespace: it has a handler, or comes from outside and can't be
+/// handled; pid_namespaces(7).
+fn ends_init(process: &Process, first: &Task, signal: u32, is_from_keel: bool) -> bool {
+    if first.signals.actions().get(signal).handler != super::SIG_DFL {
+        return true;
+    }
+    let inside = || match (pidns::here(), process.pid_ns()) {
+        (Some(sender), Some(ns)) => sender.is_within(ns),
+        _ => false,
+    };
+    UNBLOCKABLE.has(signal) && (is_from_keel || !inside())
 }
 
 /// Whether one more signal may be queued: within the limit, and memory is available.

@@ -41,9 +41,9 @@ fn serve(number: u64, arguments: [u64; 3]) -> Option<u64> {
     let current = try_borrow_current()?;
     let task = current.as_ref()?;
     let id = match number {
-        g::__NR_getpid => task.pid(),
-        g::__NR_gettid => task.tid(),
-        g::__NR_getppid => task.process().ppid(),
+        g::__NR_getpid => task.process().own_pid(),
+        g::__NR_gettid => task.own_tid(),
+        g::__NR_getppid => task.process().own_ppid(),
         g::__NR_read => return null_device(task, GIVES_NOTHING, arguments).then_some(0),
         g::__NR_write => {
             let taken = (arguments[2] as usize).min(MAX_RW_COUNT) as u64;

@@ -9,6 +9,7 @@
 //! A call is either served as a whole, or left to its handler as if nothing had happened: when it would wait, when it
 //! fails, when a page is missing. One that has to wake others is served and then takes the lock for that.
 
+mod file;
 mod memory;
 pub mod socket;
 
@@ -71,6 +72,13 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
         g::__NR_epoll_wait | g::__NR_epoll_pwait => wait_for_events(frame.arguments(), number == g::__NR_epoll_pwait),
         g::__NR_poll => look(frame.arguments()),
         g::__NR_sendto | g::__NR_recvfrom | g::__NR_sendmsg | g::__NR_recvmsg => socket::attempt(frame, number),
+        g::__NR_pread64
+        | g::__NR_readv
+        | g::__NR_preadv
+        | g::__NR_lseek
+        | g::__NR_fstat
+        | g::__NR_newfstatat
+        | g::__NR_statx => file::attempt(number, frame.arguments()),
         g::__NR_mmap | g::__NR_munmap | g::__NR_madvise => memory::attempt(number, frame.arguments()),
         _ => None,
     }
@@ -121,6 +129,10 @@ fn transfer(write: bool, [fd, address, count, ..]: [u64; 6]) -> Option<(isize, U
     access_ok(address, count).ok()?;
     with_core(fd, |core, task| {
         let core = Some(core).filter(|core| core.allows(write))?;
+        if let Some(file) = core.regular().filter(|_| !write) {
+            let done = file::from_file(file, task, None, &Buffers(&[(address, count)]))?;
+            return Some((done, Unlocked::Served));
+        }
         let moved = core.transfer(write, &Buffers(&[(address, count)]), smp::enter)?;
         if write {
             task.sched.io.count_write(moved.bytes);

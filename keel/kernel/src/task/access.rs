@@ -29,7 +29,7 @@ pub fn may_look(target: &Rc<Task>, ids: Ids) -> bool {
         };
         // For system calls, an ended thread has no memory to protect.
         let dumpable = ids == Ids::Real && target.try_mm().is_none() || target.process().dumpable.get() == 1;
-        own.capable(cap::SYS_PTRACE)
+        own.capable_in(&other.user_ns, cap::SYS_PTRACE)
             || [other.uid, other.euid, other.suid].iter().all(|id| *id == uid)
                 && [other.gid, other.egid, other.sgid].iter().all(|id| *id == gid)
                 && other.cap_permitted & !own.cap_permitted == 0

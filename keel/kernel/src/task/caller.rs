@@ -1,7 +1,7 @@
 //! Properties of the running thread, for memory management and open files.
 
 use super::cred::cap;
-use super::{current, oom, pid, pidfd, process, try_with_current, with_current};
+use super::{current, oom, pid, pidfd, pidns, process, try_with_current, with_current};
 use crate::cred::Cred;
 use crate::file::{self, FdTable, File};
 use crate::mm::Mm;
@@ -49,6 +49,14 @@ impl file::caller::Caller for Current {
 
     fn pid(&self) -> i32 {
         with_current(|me| me.pid())
+    }
+
+    fn named(&self, id: i32) -> i32 {
+        pidns::named(id)
+    }
+
+    fn shown(&self, id: i32) -> i32 {
+        pidns::shown(id)
     }
 
     fn limit(&self, resource: u32) -> u64 {

@@ -1,10 +1,11 @@
 //! Creates threads and processes; clone(2).
 
 use super::namespaces;
+use super::pidns::{self, PidNs};
 use super::process::Process;
 use super::{Parts, Task, current, oom, pid, pidfd, ptrace};
 use crate::ipc::sem;
-use crate::mm::user;
+use crate::mm::{Mm, user};
 use crate::sched;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::signal::{AltStack, TaskSignals};
@@ -131,7 +132,7 @@ pub fn sys_clone3(frame: &mut TrapFrame, args: usize, size: usize) -> Result<i32
     if set_tid_size > MAX_PID_LEVELS || (set_tid == 0) != (set_tid_size == 0) {
         return Err(Errno::EINVAL);
     }
-    // One id per nested pid namespace: there is only one namespace.
+    // One id per PID namespace, the innermost first; others than that get the next free one here.
     if set_tid_size > 1 {
         return Err(Errno::EINVAL);
     }
@@ -180,9 +181,20 @@ fn check(r: &Request) -> Result<()> {
     if has(THREAD) && has((g::CLONE_NEWUSER | g::CLONE_NEWPID) as u64) {
         return Err(Errno::EINVAL);
     }
-    if has(NAMESPACES) {
-        // Nested namespaces are not supported.
-        return Err(Errno::EPERM);
+    if has(SYSVSEM) && has(g::CLONE_NEWIPC as u64) {
+        return Err(Errno::EINVAL);
+    }
+    let me = current();
+    if has(PARENT) && me.process().is_ns_init() {
+        return Err(Errno::EINVAL);
+    }
+    let for_children = me.namespaces().pid_for_children.clone();
+    let is_own = |ns: Option<&Rc<PidNs>>| ns.map(Rc::as_ptr) == me.process().pid_ns().map(Rc::as_ptr);
+    if has(THREAD) && !is_own(for_children.as_ref()) {
+        return Err(Errno::EINVAL);
+    }
+    if for_children.is_some_and(|ns| !ns.is_open()) && !has(THREAD) {
+        return Err(Errno::ENOMEM);
     }
     if has(SETTLS) && r.tls as usize >= USER_TOP {
         return Err(Errno::EPERM);
@@ -199,36 +211,80 @@ fn chosen_id(me: &Rc<Task>, wanted: i32) -> Result<i32> {
     if !cred.capable(super::cred::cap::CHECKPOINT_RESTORE) && !cred.capable(super::cred::cap::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
-    pid::choose(wanted)
+    Ok(wanted)
+}
+
+/// Ids in PID namespaces of a thread that is not in the table yet.
+struct Rollback {
+    ns: Option<Rc<PidNs>>,
+    id: i32,
+}
+
+impl Rollback {
+    fn keep(mut self) {
+        self.ns = None;
+    }
+}
+
+impl Drop for Rollback {
+    fn drop(&mut self) {
+        if let Some(ns) = self.ns.take() {
+            ns.abandon(self.id);
+        }
+    }
 }
 
 fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
     check(request)?;
     let me = current();
     let child = create(&me, frame, request)?;
-    let tid = child.tid();
+    let told = pidns::shown(child.tid());
     let gate = child.vfork.borrow().clone();
     let event = ptrace::created(&me, &child, gate.is_some(), request.exit_signal);
     sched::resume(&child.sched);
     drop(child);
-    ptrace::create_stop(frame, event, tid);
+    ptrace::create_stop(frame, event, told);
     if let Some(gate) = gate {
         // A parent that is killed does not wait: the child keeps the memory alive.
         let _ =
             wait_until(core::slice::from_ref(&gate.queue), None, Interrupt::ByKill, || gate.open.get().then_some(()));
-        ptrace::vfork_done(frame, tid);
+        ptrace::vfork_done(frame, told);
     }
-    Ok(tid)
+    Ok(told)
+}
+
+/// RLIMIT_NPROC. EAGAIN.
+fn check_count(me: &Task) -> Result<()> {
+    let (most, _) = me.process().limit(g::RLIMIT_NPROC);
+    let exempt = || me.cred().capable(super::cred::cap::SYS_RESOURCE);
+    if pid::thread_count() as u64 >= most && !exempt() { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
+/// The memory of a child process. ENOMEM; ERESTARTNOINTR: a signal came meanwhile.
+fn copy_memory(me: &Task) -> Result<Rc<Mm>> {
+    let mm = me.mm();
+    // The thread has one handle, and so has each other thread or vfork child in the same memory.
+    let alone = Rc::strong_count(&mm) == 2 && !me.fork_again.take();
+    let copy = oom::with_memory(|| mm.fork(alone))?;
+    // The same for a signal that was sent while the big lock was released; the next attempt keeps the lock.
+    if alone && me.has_signal() {
+        copy.clear();
+        me.fork_again.set(true);
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    Ok(copy)
 }
 
 fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     let has = |flag: u64| r.flags & flag != 0;
     let parent = me.process();
-    let (most, _) = parent.limit(g::RLIMIT_NPROC);
-    if !me.cred().capable(super::cred::cap::SYS_RESOURCE) && pid::thread_count() as u64 >= most {
-        return Err(Errno::EAGAIN);
+    check_count(me)?;
+    // As on Linux: signals that came before are handled before, so that one to the process group reaches the child as well.
+    if me.has_signal() {
+        return Err(Errno::ERESTARTNOINTR);
     }
 
+    let (new_cred, new_namespaces) = namespaces::prepare(me, (r.flags & NAMESPACES) as u32)?;
     let mut start = frame.clone();
     start.set_result(0);
     start.set_replaced();
@@ -238,18 +294,27 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     if r.stack != 0 {
         start.set_stack_pointer(r.stack);
     }
-    sched::reserve()?;
     let thread = Thread::new(&start).ok_or(Errno::ENOMEM)?;
     thread.inherit_fpu(&me.thread);
     thread.set_fs_base(if has(SETTLS) { r.tls } else { me.thread.fs_base() });
 
-    let mm = if has(VM) { me.mm() } else { oom::with_memory(|| me.mm().fork())? };
+    let mm = if has(VM) { me.mm() } else { copy_memory(me)? };
+    // Others may have made threads while the memory was copied.
+    check_count(me)?;
+    sched::reserve()?;
     let files = if has(FILES) { me.files() } else { me.files().fork()? };
     let fs = if has(FS) { me.fs() } else { me.fs().fork() };
+    let pid_ns = new_namespaces.as_ref().map_or_else(|| me.namespaces(), Rc::clone).pid_for_children.clone();
     let tid = match r.set_tid {
-        Some(wanted) => chosen_id(me, wanted)?,
-        None => pid::allocate()?,
+        Some(wanted) if pid_ns.is_none() => pid::choose(chosen_id(me, wanted)?)?,
+        _ => pid::allocate()?,
     };
+    let own_tid = match &pid_ns {
+        Some(ns) => ns.enter(tid, r.set_tid.map(|wanted| chosen_id(me, wanted)).transpose()?, !has(THREAD))?,
+        None => tid,
+    };
+    // Gives the ids in PID namespaces back if it fails from here on.
+    let rollback = Rollback { ns: pid_ns.clone(), id: tid };
     let actions = if has(SIGHAND) { me.signals.actions() } else { me.signals.actions().fork() };
     if has(CLEAR_SIGHAND) {
         actions.reset_handlers();
@@ -260,7 +325,8 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     let process = if has(THREAD) {
         parent.clone()
     } else {
-        let child = Process::new(tid, parent.group(), parent.session(), parent.limits());
+        let within = pid_ns.map(|ns| (ns, own_tid));
+        let child = Process::new(tid, parent.group(), parent.session(), parent.limits(), within);
         child.exit_signal.set(if has(PARENT) { parent.exit_signal.get() } else { r.exit_signal });
         child.dumpable.set(parent.dumpable.get());
         child.has_subreaper.set(parent.has_subreaper.get() || parent.subreaper.get());
@@ -277,7 +343,8 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
             mm: Some(mm),
             files,
             fs,
-            cred: me.cred(),
+            cred: new_cred.map_or_else(|| me.cred(), Rc::new),
+            namespaces: new_namespaces.unwrap_or_else(|| me.namespaces()),
             signals: TaskSignals::new(actions, me.signals.blocked.get(), alt_stack),
             sched: sched::Entity::new(Some(&me.sched)),
             comm: me.comm.get(),
@@ -286,7 +353,10 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     task.signals.trap.set(me.signals.trap.get());
     task.no_new_privs.set(me.no_new_privs.get());
     task.personality.set(me.personality.get());
-    task.securebits.set(me.securebits.get());
+    // The first program of a user namespace begins without securebits.
+    if r.flags & g::CLONE_NEWUSER as u64 == 0 {
+        task.securebits.set(me.securebits.get());
+    }
     task.inherit_timer_slack(me);
     task.login.set(me.login.get());
     task.io_priority.set(me.io_priority.get());
@@ -317,8 +387,9 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     }
     if has(PARENT_SETTID) {
         // Linux ignores a bad address here, too.
-        let _ = user::write(r.parent_tid, &tid);
+        let _ = user::write(r.parent_tid, &pidns::shown(tid));
     }
+    rollback.keep();
 
     process.add_thread(task.clone());
     pid::enter(tid, task.clone(), (!has(THREAD)).then(|| process.clone()));
@@ -344,6 +415,6 @@ pub fn begin() {
     let at = me.set_tid.take();
     if at != 0 {
         // Linux ignores a bad address here.
-        let _ = user::write(at, &me.tid());
+        let _ = user::write(at, &me.own_tid());
     }
 }

@@ -29,6 +29,30 @@ fn publish(fd: i32) {
     with_current(|task| task.with_files(|files| files.publish(fd)));
 }
 
+/// Bytes were read at an offset, or before the current position: the next calls may take a path without the big lock.
+#[inline(always)]
+pub fn was_read(fd: i32, file: &File, offset: Option<u64>, bytes: usize) {
+    if hal::sync::several() {
+        used(fd, file, offset, bytes);
+    }
+}
+
+/// A call used the file: the next ones may take a path without the big lock.
+#[inline(always)]
+pub fn was_used(fd: i32, file: &File) {
+    was_read(fd, file, None, 0);
+}
+
+#[cold]
+#[inline(never)]
+fn used(fd: i32, file: &File, offset: Option<u64>, bytes: usize) {
+    let before = || file.position().saturating_sub(bytes as u64);
+    file.ops.in_use(file, offset.unwrap_or_else(before), bytes);
+    if file.unlocked.get().is_some() {
+        publish(fd);
+    }
+}
+
 /// Like [`current_file`], but also returns `O_PATH` descriptions.
 pub fn current_file_raw(fd: i32) -> Result<Rc<File>> {
     with_current(|task| task.with_files(|files| files.get_raw(fd)))

@@ -89,6 +89,7 @@ fn clean_up(status: i32) {
         files.close_all();
     }
     drop(me.set_fs(None));
+    me.set_namespaces(None);
     process.ended_io.add(&me.sched.io);
     let last = process.remove_thread(&me);
     ptrace::ended(&me, process.signals.group_exit.get().unwrap_or(status));
@@ -132,6 +133,9 @@ pub(crate) fn release_memory(me: &Rc<Task>) {
 fn end_process(process: &Rc<Process>, last: &Rc<Task>, status: i32) {
     if process.pid() == pid::FIRST {
         end_pod(status);
+    }
+    if process.is_ns_init() {
+        end_namespace(process);
     }
     find_heirs(process);
     hang_up(process);
@@ -198,15 +202,32 @@ fn leave_children(process: &Rc<Process>, me: &Task) {
     }
 }
 
+/// Whether `candidate` is the first process of the PID namespace of `process`.
+fn is_init_of(candidate: &Process, process: &Process) -> bool {
+    process.pid_ns().is_some_and(|ns| ns.init() == candidate.pid())
+}
+
+/// The first process of a PID namespace has ended: ends all others there, pid_namespaces(7).
+fn end_namespace(init: &Rc<Process>) {
+    let Some(ns) = init.pid_ns() else { return };
+    ns.end();
+    let is_inside = |process: &Rc<Process>| process.pid_ns().is_some_and(|own| own.is_within(ns));
+    for process in task::process::all().filter(|process| is_inside(process) && !Rc::ptr_eq(process, init)) {
+        send::kill_all(&process, g::SIGKILL as i32);
+    }
+}
+
 /// Reparents children to the nearest subreaper, or to keel, which reaps at once; prctl(2).
 fn find_heirs(process: &Rc<Process>) {
     let mut heir = process.parent();
     while let Some(candidate) = heir.take() {
-        if candidate.subreaper.get() && candidate.thread_count() > 0 {
+        let reaps = candidate.subreaper.get() || is_init_of(&candidate, process);
+        if reaps && candidate.thread_count() > 0 {
             heir = Some(candidate);
             break;
         }
-        heir = candidate.parent();
+        // Orphans stay in their PID namespace.
+        heir = if is_init_of(&candidate, process) { None } else { candidate.parent() };
     }
     let heir = heir.unwrap_or_else(pid::init_process);
     for child in process.take_children() {
@@ -258,6 +279,7 @@ fn end_pod(status: i32) -> ! {
     if let Some(observer) = OBSERVER.get() {
         (observer.pod_ends)();
     }
+    crate::file::socket::inet::outward::drain();
     hal::boot::fail_if_asked();
     crate::sched::connector::end(code as u8, &[])
 }

@@ -3,7 +3,7 @@
 //! There is no priority inheritance: fair scheduling ensures that no owner starves.
 
 use super::futex::{Key, key};
-use super::{Task, current, futex_count, pid};
+use super::{Task, current, futex_count, pid, pidns};
 use crate::mm::user;
 use crate::sched;
 use crate::sched::wait::{Interrupt, park};
@@ -56,16 +56,16 @@ fn owner_of(word: u32, key: Key) -> Result<Rc<Task>> {
     let tid = word & TID_MASK;
     let known = with_locks(|all| all.get(&key).map(|lock| lock.owner.clone()));
     match known {
-        Some(owner) if owner.tid() as u32 == tid || tid == 0 && word & OWNER_DIED != 0 => Ok(owner),
+        Some(owner) if owner.own_tid() as u32 == tid || tid == 0 && word & OWNER_DIED != 0 => Ok(owner),
         Some(_) => Err(Errno::EINVAL),
-        None => pid::find_task(tid as i32).ok_or(Errno::ESRCH),
+        None => pid::find_task(pidns::named(tid as i32)).ok_or(Errno::ESRCH),
     }
 }
 
 /// Takes a free lock for `task`, or sets FUTEX_WAITERS; returns the other owner, if any. `mark`: sets FUTEX_WAITERS
 /// also when the lock is taken. EDEADLK, EFAULT, EINVAL, ESRCH.
 fn take(address: usize, key: Key, task: &Rc<Task>, mark: bool) -> Result<Option<Rc<Task>>> {
-    let tid = task.tid() as u32;
+    let tid = task.own_tid() as u32;
     let waiting = has_waiters(key);
     let word = update(address, |word| match word & TID_MASK {
         owner if owner == tid => Err(Errno::EDEADLK),
@@ -112,7 +112,7 @@ pub(super) fn lock(address: usize, private: bool, deadline_ns: Option<u64>, only
 /// Writes the word of a lock whose owner ended. The current thread is the new owner. EFAULT.
 pub(super) fn settle(address: usize, waiter: &Waiter) -> Result<()> {
     if waiter.inherits.get() {
-        let tid = waiter.task.tid() as u32;
+        let tid = waiter.task.own_tid() as u32;
         update(address, |_| Ok(tid | WAITERS | OWNER_DIED))?;
     }
     Ok(())
@@ -143,7 +143,7 @@ pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
     let me = current();
     // Linux reads the word before it checks the address.
     let word: u32 = user::read(address)?;
-    if word & TID_MASK != me.tid() as u32 {
+    if word & TID_MASK != me.own_tid() as u32 {
         return Err(Errno::EPERM);
     }
     let key = key(address, private)?;
@@ -151,7 +151,7 @@ pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
         let Some(lock) = all.get(&key) else { return Ok(None) };
         if Rc::ptr_eq(&lock.owner, &me) { Ok(lock.waiters.front().cloned()) } else { Err(Errno::EINVAL) }
     })?;
-    update(address, |_| Ok(next.as_ref().map_or(0, |next| next.task.tid() as u32 | WAITERS)))?;
+    update(address, |_| Ok(next.as_ref().map_or(0, |next| next.task.own_tid() as u32 | WAITERS)))?;
     if next.is_some() {
         hand_over(key, false);
     }

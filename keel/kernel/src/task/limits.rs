@@ -1,6 +1,6 @@
 //! Resource limits; getrlimit(2).
 
-use super::{Process, Task, cred, current, pid};
+use super::{Process, Task, cred, current, pid, pidns};
 use crate::mm::{self, user};
 use crate::sched::timer;
 use alloc::rc::Rc;
@@ -32,7 +32,7 @@ pub fn sys_prlimit64(target: i32, resource: i32, new: usize, old: usize) -> Resu
     let me = current();
     let task = match target {
         0 => me.clone(),
-        _ => pid::find_subject(target)?,
+        _ => pid::find_subject(pidns::named(target))?,
     };
     if !Rc::ptr_eq(&task, &me) && !may_change(&me, &task) {
         return Err(Errno::EPERM);
@@ -53,7 +53,7 @@ fn may_change(me: &Rc<Task>, target: &Rc<Task>) -> bool {
     let (own, other) = (me.cred(), target.cred());
     let same = [other.uid, other.euid, other.suid].iter().all(|id| *id == own.uid)
         && [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.gid);
-    same || own.capable(cred::cap::SYS_RESOURCE)
+    same || own.capable_in(&other.user_ns, cred::cap::SYS_RESOURCE)
 }
 
 fn change(task: &Rc<Task>, resource: u32, [soft, hard]: [u64; 2]) -> Result<()> {

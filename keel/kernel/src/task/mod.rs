@@ -22,6 +22,7 @@ pub mod oom;
 pub mod path;
 pub mod pid;
 pub mod pidfd;
+pub mod pidns;
 pub mod process;
 pub mod ptrace;
 pub mod reap;
@@ -35,6 +36,7 @@ pub mod watch;
 
 pub use cred::Cred;
 pub use directories::FsContext;
+pub use namespaces::Namespaces;
 pub use process::Process;
 
 use crate::file::{FdTable, unlocked::Cores};
@@ -47,6 +49,8 @@ use abi::layout::MAX_CPUS;
 use alloc::rc::{Rc, Weak};
 use core::any::Any;
 use core::cell::{Cell, Ref, RefCell};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use hal::cell::{Global, Padded};
 use hal::sync::grace::Published;
 use hal::thread::Thread;
@@ -62,6 +66,8 @@ static CURRENT: ByCpu = Global::new([const { Padded::new(RefCell::new(None)) }; 
 pub struct Task {
     /// Changes only when execve(2) makes another thread the leader.
     tid: Cell<i32>,
+    /// Thread id in its own PID namespace.
+    own_tid: Cell<i32>,
     process: Rc<Process>,
     /// Kernel stack and registers.
     pub thread: Rc<Thread>,
@@ -74,7 +80,11 @@ pub struct Task {
     /// State of the open files for calls without the big lock.
     pub(crate) unlocked_files: Published<Cores>,
     fs: RefCell<Option<Rc<FsContext>>>,
+    /// It sees ids as they are: its user namespace is the first.
+    pub(crate) sees_ids: AtomicBool,
     pub(crate) cred: RefCell<Rc<Cred>>,
+    /// Its namespaces but for the user namespace; `None` after its end.
+    namespaces: RefCell<Option<Rc<Namespaces>>>,
     /// Name, at most 15 bytes and a zero byte.
     pub(crate) comm: Cell<[u8; 16]>,
     pub(crate) sched: Rc<sched::Thread>,
@@ -87,6 +97,8 @@ pub struct Task {
     pub(crate) robust_list: Cell<usize>,
     /// Woken when this thread no longer uses its parent's memory (vfork(2)).
     pub(crate) vfork: RefCell<Option<Rc<clone::VforkGate>>>,
+    /// A signal interrupted its fork(2): the next one keeps the big lock.
+    pub(crate) fork_again: Cell<bool>,
     pub(crate) no_new_privs: Cell<bool>,
     /// Signal at the parent's exit, prctl(2) `PR_SET_PDEATHSIG`.
     pub(crate) parent_death_signal: Cell<u32>,
@@ -130,6 +142,7 @@ pub(crate) struct Parts {
     pub files: Rc<FdTable>,
     pub fs: Rc<FsContext>,
     pub cred: Rc<Cred>,
+    pub namespaces: Rc<Namespaces>,
     pub signals: TaskSignals,
     pub sched: sched::Entity,
     pub comm: [u8; 16],
@@ -198,6 +211,7 @@ impl Task {
         let root = parts.mm.as_ref().map(|mm| mm.root());
         Rc::new_cyclic(|me: &Weak<Self>| Self {
             tid: Cell::new(tid),
+            own_tid: Cell::new(pidns::shown_to(&parts.process, tid)),
             process: parts.process,
             sched: sched::Thread::new(parts.sched, stack.clone(), root, me.clone()),
             thread: stack,
@@ -207,13 +221,16 @@ impl Task {
             unlocked_files,
             files: RefCell::new(Some(parts.files)),
             fs: RefCell::new(Some(parts.fs)),
+            sees_ids: AtomicBool::new(parts.cred.user_ns.is_first()),
             cred: RefCell::new(parts.cred),
+            namespaces: RefCell::new(Some(parts.namespaces)),
             comm: Cell::new(parts.comm),
             signals: parts.signals,
             clear_tid: Cell::new(0),
             set_tid: Cell::new(0),
             robust_list: Cell::new(0),
             vfork: RefCell::new(None),
+            fork_again: Cell::new(false),
             no_new_privs: Cell::new(false),
             parent_death_signal: Cell::new(0),
             personality: Cell::new(0),
@@ -309,8 +326,30 @@ impl Task {
         self.cred.borrow().clone()
     }
 
+    /// Its namespaces.
+    ///
+    /// # Panics
+    /// If the thread has exited; see [`Task::try_namespaces`].
+    pub fn namespaces(&self) -> Rc<Namespaces> {
+        match self.try_namespaces() {
+            Some(namespaces) => namespaces,
+            None => unreachable!("namespaces of an exited thread"),
+        }
+    }
+
+    /// Its namespaces, unless it has exited.
+    pub fn try_namespaces(&self) -> Option<Rc<Namespaces>> {
+        self.namespaces.borrow().clone()
+    }
+
+    pub(crate) fn set_namespaces(&self, namespaces: Option<Rc<Namespaces>>) {
+        let old = self.namespaces.replace(namespaces);
+        drop(old);
+    }
+
     /// Replaces its credentials.
     pub(crate) fn set_cred(&self, cred: Cred) {
+        self.sees_ids.store(cred.user_ns.is_first(), Relaxed);
         let _old = self.cred.replace(Rc::new(cred));
     }
 
@@ -341,8 +380,15 @@ impl Task {
         self.tid.get()
     }
 
+    /// Thread id in its own PID namespace: gettid(2).
+    #[inline]
+    pub fn own_tid(&self) -> i32 {
+        self.own_tid.get()
+    }
+
     pub(crate) fn set_tid_number(&self, tid: i32) {
         self.tid.set(tid);
+        self.own_tid.set(pidns::shown_to(&self.process, tid));
     }
 
     /// Process id.

@@ -1,6 +1,26 @@
-//! The types of namespaces; a pod has one of each.
+//! Namespaces of a thread, namespaces(7): UTS, IPC and cgroup namespaces, and the PID namespace of its children. The user
+//! namespace belongs to the [credentials](crate::cred). The pod has one mount, network and time namespace.
 
+use super::pidns::{self, PidNs};
+use super::uts::Uts;
+use super::{Task, cred::cap};
+use crate::cred::{Cred, UserNs, userns};
+use crate::ipc;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use hal::cell::Global;
 use uapi::raw::general as g;
+use uapi::{Errno, Result};
+
+/// All types that clone(2), unshare(2) and setns(2) accept.
+pub const ALL_TYPES: u32 = {
+    let (mut all, mut i) = (0, 0);
+    while i < TYPES.len() {
+        all |= TYPES[i].1;
+        i += 1;
+    }
+    all
+};
 
 /// Types by name, as clone(2) has them.
 pub const TYPES: [(&str, u32); 8] = [
@@ -14,12 +34,262 @@ pub const TYPES: [(&str, u32); 8] = [
     ("uts", g::CLONE_NEWUTS),
 ];
 
-/// All types that clone(2), unshare(2) and setns(2) accept.
-pub const ALL_TYPES: u32 = {
-    let (mut all, mut i) = (0, 0);
-    while i < TYPES.len() {
-        all |= TYPES[i].1;
-        i += 1;
+/// Types of which a pod may have several.
+const SUPPORTED: u32 = g::CLONE_NEWCGROUP | g::CLONE_NEWIPC | g::CLONE_NEWPID | g::CLONE_NEWUSER | g::CLONE_NEWUTS;
+
+/// A namespace that is only an identity and an owner.
+#[derive(Debug)]
+pub struct Plain {
+    inode: u64,
+    user_ns: Rc<UserNs>,
+}
+
+impl Plain {
+    /// A namespace with a given inode number.
+    pub fn new(inode: u64, user_ns: Rc<UserNs>) -> Rc<Self> {
+        Rc::new(Self { inode, user_ns })
     }
-    all
-};
+}
+
+/// The namespaces of a thread but for its user namespace. Immutable, replaced as a whole.
+#[derive(Clone, Debug)]
+pub struct Namespaces {
+    /// Host and domain name.
+    pub uts: Rc<Uts>,
+    /// System V IPC and message queues.
+    pub ipc: Rc<ipc::Namespace>,
+    /// The root that `/proc/PID/cgroup` shows.
+    pub cgroup: Rc<Plain>,
+    /// PID namespace of its next children; `None`: the first. Its own is [`super::Process::pid_ns`].
+    pub pid_for_children: Option<Rc<PidNs>>,
+}
+
+static FIRST: Global<RefCell<Option<Rc<Namespaces>>>> = Global::new(RefCell::new(None));
+
+impl Namespaces {
+    /// Those of the pod's first program.
+    pub fn first() -> Rc<Self> {
+        if let Some(first) = &*FIRST.borrow() {
+            return first.clone();
+        }
+        let cgroup = Plain::new(4_026_531_835, UserNs::first());
+        let first = Rc::new(Self { uts: Uts::first(), ipc: ipc::Namespace::first(), cgroup, pid_for_children: None });
+        FIRST.replace(Some(first.clone()));
+        first
+    }
+
+    /// Those of a thread that gets new ones of the types in `flags`, which belong to `user_ns`. EPERM: the caller has no
+    /// CAP_SYS_ADMIN there.
+    pub fn create(&self, flags: u32, caller: &Cred, user_ns: &Rc<UserNs>) -> Result<Rc<Self>> {
+        if !caller.capable_in(user_ns, cap::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        let mut new = self.clone();
+        if flags & g::CLONE_NEWUTS != 0 {
+            new.uts = self.uts.copy(user_ns.clone());
+        }
+        if flags & g::CLONE_NEWIPC != 0 {
+            new.ipc = ipc::Namespace::create(user_ns.clone());
+        }
+        if flags & g::CLONE_NEWPID != 0 {
+            new.pid_for_children = Some(PidNs::create(self.pid_for_children.clone(), user_ns.clone())?);
+        }
+        if flags & g::CLONE_NEWCGROUP != 0 {
+            new.cgroup = Plain::new(userns::new_inode(), user_ns.clone());
+        }
+        Ok(Rc::new(new))
+    }
+}
+
+/// Checks the types of namespaces that clone(2) or unshare(2) shall make. EPERM: a pod has only one of a type.
+pub fn check(flags: u32) -> Result<()> {
+    if flags & ALL_TYPES & !SUPPORTED != 0 { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// What clone(2) or unshare(2) with these flags gives a thread: new credentials with `CLONE_NEWUSER`, new namespaces of other
+/// types. EPERM, ENOSPC.
+pub fn prepare(me: &Task, flags: u32) -> Result<(Option<Cred>, Option<Rc<Namespaces>>)> {
+    check(flags)?;
+    let cred = me.cred();
+    let new_cred = if flags & g::CLONE_NEWUSER != 0 { Some(enter_new_user(me, &cred)?) } else { None };
+    let others = flags & ALL_TYPES & !g::CLONE_NEWUSER;
+    let namespaces = if others == 0 {
+        None
+    } else {
+        let user_ns = new_cred.as_ref().map_or(&cred.user_ns, |new| &new.user_ns);
+        Some(me.namespaces().create(others, &cred, user_ns)?)
+    };
+    Ok((new_cred, namespaces))
+}
+
+/// Credentials in a new user namespace. EPERM: the caller is in a chroot(2), or its ids are not mapped; ENOSPC.
+fn enter_new_user(me: &Task, cred: &Cred) -> Result<Cred> {
+    let root = me.fs().root();
+    if root.parent().is_some() {
+        return Err(Errno::EPERM);
+    }
+    let mut new = cred.clone();
+    new.enter(UserNs::create(cred)?);
+    Ok(new)
+}
+
+/// A namespace as a file names it.
+#[derive(Clone, Debug)]
+pub enum Any {
+    /// cgroup_namespaces(7).
+    Cgroup(Rc<Plain>),
+    /// ipc_namespaces(7).
+    Ipc(Rc<ipc::Namespace>),
+    /// mount_namespaces(7): the only one.
+    Mount,
+    /// network_namespaces(7): the only one.
+    Network,
+    /// pid_namespaces(7); `None`: the first.
+    Pid(Option<Rc<PidNs>>),
+    /// time_namespaces(7): the only one.
+    Time,
+    /// user_namespaces(7).
+    User(Rc<UserNs>),
+    /// uts_namespaces(7).
+    Uts(Rc<Uts>),
+}
+
+impl Any {
+    /// The namespace of a thread by the name that it has in `/proc/PID/ns`; `None`: there is no such type, or the thread has
+    /// ended.
+    pub fn of(task: &Task, name: &[u8]) -> Option<Self> {
+        let all = task.try_namespaces()?;
+        match name {
+            b"pid" => Some(Self::Pid(task.process().pid_ns().cloned())),
+            // Before the first process is there, the link leads nowhere.
+            b"pid_for_children" => all
+                .pid_for_children
+                .as_ref()
+                .is_none_or(|ns| ns.init() != 0)
+                .then(|| Self::Pid(all.pid_for_children.clone())),
+            _ => Self::among(&all, &task.cred().user_ns, name),
+        }
+    }
+
+    /// The namespace of the pod's first program, by the same names.
+    pub fn first(name: &[u8]) -> Option<Self> {
+        Self::among(&Namespaces::first(), &UserNs::first(), name)
+    }
+
+    fn among(all: &Namespaces, user: &Rc<UserNs>, name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"cgroup" => Self::Cgroup(all.cgroup.clone()),
+            b"ipc" => Self::Ipc(all.ipc.clone()),
+            b"mnt" => Self::Mount,
+            b"net" => Self::Network,
+            b"pid" | b"pid_for_children" => Self::Pid(None),
+            b"time" | b"time_for_children" => Self::Time,
+            b"user" => Self::User(user.clone()),
+            b"uts" => Self::Uts(all.uts.clone()),
+            _ => return None,
+        })
+    }
+
+    /// Its type, as clone(2) has it.
+    pub fn flag(&self) -> u32 {
+        match self {
+            Self::Cgroup(_) => g::CLONE_NEWCGROUP,
+            Self::Ipc(_) => g::CLONE_NEWIPC,
+            Self::Mount => g::CLONE_NEWNS,
+            Self::Network => g::CLONE_NEWNET,
+            Self::Pid(_) => g::CLONE_NEWPID,
+            Self::Time => g::CLONE_NEWTIME,
+            Self::User(_) => g::CLONE_NEWUSER,
+            Self::Uts(_) => g::CLONE_NEWUTS,
+        }
+    }
+
+    /// Name of its type, as the target of the link begins.
+    pub fn kind(&self) -> &'static str {
+        TYPES.iter().find(|(_, flag)| *flag == self.flag()).map_or("", |(name, _)| name)
+    }
+
+    /// Its inode number; Linux's for those of the first program.
+    pub fn inode(&self) -> u64 {
+        match self {
+            Self::Cgroup(ns) => ns.inode,
+            Self::Ipc(ns) => ns.inode(),
+            Self::Mount => 4_026_531_832,
+            Self::Network => 4_026_531_833,
+            Self::Pid(ns) => ns.as_ref().map_or(pidns::FIRST_INODE, |ns| ns.inode()),
+            Self::Time => 4_026_531_834,
+            Self::User(ns) => ns.inode(),
+            Self::Uts(ns) => ns.inode(),
+        }
+    }
+
+    /// The user namespace that it belongs to; of a user namespace, its parent.
+    pub fn owner(&self) -> Option<Rc<UserNs>> {
+        Some(match self {
+            Self::Cgroup(ns) => ns.user_ns.clone(),
+            Self::Ipc(ns) => ns.user_ns().clone(),
+            Self::Uts(ns) => ns.user_ns().clone(),
+            Self::User(ns) => ns.parent()?.clone(),
+            Self::Pid(Some(ns)) => ns.user_ns().clone(),
+            Self::Mount | Self::Network | Self::Pid(None) | Self::Time => UserNs::first(),
+        })
+    }
+}
+
+/// setns(2): `me` joins these namespaces, the user namespace first. EINVAL: its own user namespace, or several threads share
+/// what must not be shared; EPERM.
+pub fn join(me: &Rc<Task>, wanted: &[Any]) -> Result<()> {
+    let old = me.cred();
+    let mut cred = None;
+    for any in wanted {
+        let Any::User(target) = any else { continue };
+        if Rc::ptr_eq(target, &old.user_ns) {
+            return Err(Errno::EINVAL);
+        }
+        // A handle here, and the thread's own.
+        if me.process().thread_count() != 1 || Rc::strong_count(&me.fs()) > 2 {
+            return Err(Errno::EINVAL);
+        }
+        if !old.capable_in(target, cap::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        let mut new = (*old).clone();
+        new.enter(target.clone());
+        cred = Some(new);
+    }
+    let acting = cred.as_ref().unwrap_or(&old);
+    let mut namespaces = (*me.namespaces()).clone();
+    for any in wanted {
+        let Some(owner) = any.owner() else { continue };
+        if matches!(any, Any::User(_)) {
+            continue;
+        }
+        if !acting.capable_in(&owner, cap::SYS_ADMIN) || !acting.capable_here(cap::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        match any {
+            Any::Cgroup(ns) => namespaces.cgroup = ns.clone(),
+            Any::Ipc(ns) => namespaces.ipc = ns.clone(),
+            Any::Uts(ns) => namespaces.uts = ns.clone(),
+            Any::Pid(ns) => {
+                // Only its own, and those within: processes never leave theirs upwards.
+                let is_below = match (me.process().pid_ns(), ns) {
+                    (None, _) => true,
+                    (Some(own), Some(ns)) => ns.is_within(own),
+                    (Some(_), None) => false,
+                };
+                if !is_below {
+                    return Err(Errno::EINVAL);
+                }
+                namespaces.pid_for_children = ns.clone();
+            }
+            // There is one of each, which the thread is in.
+            Any::Mount | Any::Network | Any::Time | Any::User(_) => {}
+        }
+    }
+    if let Some(cred) = cred {
+        me.set_cred(cred);
+    }
+    me.set_namespaces(Some(Rc::new(namespaces)));
+    Ok(())
+}

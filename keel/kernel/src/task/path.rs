@@ -38,11 +38,12 @@ impl Caller {
     pub fn cred(&self) -> Cred<'_> {
         let c = &*self.cred;
         let domain = c.domain.as_deref();
+        let ids = c.nested_ids();
         if self.real {
-            let caps = if c.uid == 0 { c.cap_permitted } else { 0 };
-            return Cred { uid: c.uid, gid: c.gid, groups: &c.groups, caps, domain };
+            let caps = if Some(c.uid) == c.root_uid() { c.cap_permitted } else { 0 };
+            return Cred { uid: c.uid, gid: c.gid, groups: &c.groups, caps, domain, ids };
         }
-        Cred { uid: c.fsuid, gid: c.fsgid, groups: &c.groups, caps: c.cap_effective, domain }
+        Cred { uid: c.fsuid, gid: c.fsgid, groups: &c.groups, caps: c.cap_effective, domain, ids }
     }
 
     /// A path resolution with these credentials.

@@ -30,7 +30,7 @@ pub fn init_process() -> Rc<Process> {
     if let Some(init) = ROOT.borrow().as_ref() {
         return init.clone();
     }
-    let init = Process::new(INIT, 0, Session::new(0), [(u64::MAX, u64::MAX); 16]);
+    let init = Process::new(INIT, 0, Session::new(0), [(u64::MAX, u64::MAX); 16], None);
     *ROOT.borrow_mut() = Some(init.clone());
     init
 }
@@ -45,7 +45,7 @@ static CHOSEN: Global<Cell<bool>> = Global::new(Cell::new(false));
 
 /// Whether an id belongs to a thread, process, group or session. Groups and sessions may outlive their leaders: for
 /// those, searches all processes.
-fn is_used(id: i32, with_groups: bool) -> bool {
+pub(super) fn is_used(id: i32, with_groups: bool) -> bool {
     let table = TABLE.borrow();
     let of_group = |p: &Rc<Process>| p.group() == id || p.sid() == id;
     table.contains_key(&id) || with_groups && table.values().filter_map(|e| e.process.as_ref()).any(of_group)
@@ -89,8 +89,17 @@ pub(crate) fn remove_task(tid: i32) -> Option<Rc<Task>> {
     let task = entry.task.take();
     if entry.process.is_none() {
         table.remove(&tid);
+        drop(table);
+        release(tid, task.as_ref().map(|task| &**task.process()));
     }
     task
+}
+
+/// The ids of a thread or process that has left the table are free in its PID namespaces, too.
+fn release(id: i32, process: Option<&Process>) {
+    if let Some(ns) = process.and_then(|process| process.pid_ns()) {
+        ns.release(id);
+    }
 }
 
 /// Removes a reaped process.
@@ -104,6 +113,9 @@ pub(crate) fn remove_process(pid: i32) {
         }
         process
     };
+    if !is_used(pid, false) {
+        release(pid, gone.as_deref());
+    }
     drop(gone);
 }
 

@@ -1,6 +1,6 @@
 //! Process descriptors; pidfd_open(2).
 
-use super::{Process, Task, access, current, pid};
+use super::{Process, Task, access, current, namespaces, pid, pidns};
 use crate::file::{File, FileOps, Queues};
 use crate::mm::user;
 use alloc::rc::{Rc, Weak};
@@ -76,7 +76,7 @@ impl PidFd {
             mask |= EXIT;
         } else {
             let task = self.living_thread().or_else(|| self.process.main_thread());
-            let ids = [self.id, self.process.pid(), self.process.ppid()];
+            let ids = [self.id, self.process.pid(), self.process.ppid()].map(pidns::shown);
             words[4..7].copy_from_slice(&ids.map(|id| id as u32));
             mask |= IDS;
             if let Some(cred) = task.map(|task| task.cred()) {
@@ -100,22 +100,35 @@ const FIRST_NAMESPACE: u32 = 0xff01;
 const NAMESPACES: [&str; 10] =
     ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
 
-/// The namespace that an ioctl on a process descriptor requests, by name; `None` for other ioctls. EACCES, EINVAL,
-/// ESRCH.
-pub fn wanted_namespace(file: &File, command: u32, arg: usize) -> Option<Result<&'static str>> {
+/// The namespace that an ioctl on a process descriptor requests; `None` for other ioctls. EACCES, EINVAL, ESRCH.
+pub fn wanted_namespace(file: &File, command: u32, arg: usize) -> Option<Result<namespaces::Any>> {
     let pidfd: &PidFd = file.downcast()?;
     let name = command.checked_sub(FIRST_NAMESPACE).and_then(|i| NAMESPACES.get(i as usize))?;
-    Some(pidfd.may_open_namespace(arg).map(|()| *name))
+    Some(pidfd.namespace(name.as_bytes(), arg))
 }
 
 impl PidFd {
-    fn may_open_namespace(&self, arg: usize) -> Result<()> {
+    fn namespace(&self, name: &[u8], arg: usize) -> Result<namespaces::Any> {
         if arg != 0 {
             return Err(Errno::EINVAL);
         }
         let task = self.living_thread().or_else(|| self.process.main_thread()).ok_or(Errno::ESRCH)?;
-        if access::may_look(&task, access::Ids::Real) { Ok(()) } else { Err(Errno::EACCES) }
+        if !access::may_look(&task, access::Ids::Real) {
+            return Err(Errno::EACCES);
+        }
+        namespaces::Any::of(&task, name).ok_or(Errno::ESRCH)
     }
+}
+
+/// Those of the types in `kinds` that the process of a descriptor is in, for setns(2). EBADF: it is no process; EINVAL,
+/// EPERM, ESRCH.
+pub fn namespaces_of(fd: i32, kinds: u32) -> Result<Vec<namespaces::Any>> {
+    let task = process_of(fd)?.main_thread().ok_or(Errno::ESRCH)?;
+    if !access::may_look(&task, access::Ids::Real) {
+        return Err(Errno::EPERM);
+    }
+    let wanted = namespaces::TYPES.iter().filter(|(_, flag)| kinds & flag != 0);
+    wanted.map(|(name, _)| namespaces::Any::of(&task, name.as_bytes()).ok_or(Errno::ESRCH)).collect()
 }
 
 /// Id of the only control group.
@@ -132,7 +145,7 @@ impl FileOps for PidFd {
         b"anon_inode:[pidfd]".to_vec()
     }
     fn describe(&self, _file: &File, out: &mut Text) {
-        let pid = if self.has_ended() { -1 } else { self.id };
+        let pid = if self.has_ended() { -1 } else { pidns::shown(self.id) };
         out.print(format_args!("Pid:\t{pid}\nNSpid:\t{pid}\n"));
     }
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
@@ -218,6 +231,7 @@ pub fn sys_pidfd_open(target: i32, flags: u32) -> Result<i32> {
     if flags & !(NONBLOCK | THREAD) != 0 || target <= 0 {
         return Err(Errno::EINVAL);
     }
+    let target = pidns::named(target);
     if target == pid::INIT {
         return open(&pid::init_process(), flags);
     }

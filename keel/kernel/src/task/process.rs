@@ -1,5 +1,6 @@
 //! Processes: thread groups, parents and children, sessions and process groups.
 
+use super::pidns::{self, PidNs};
 use super::{Task, pid, ptrace};
 use crate::sched::Usage;
 use crate::sched::io::IoCounters;
@@ -43,6 +44,12 @@ impl Session {
 /// A process.
 pub struct Process {
     pid: i32,
+    /// Its PID namespace; `None`: the first.
+    pid_ns: Option<Rc<PidNs>>,
+    /// Process id in its own namespace.
+    own_pid: i32,
+    /// Process id of the last parent in its own namespace; 0: the parent is outside.
+    own_ppid: Cell<i32>,
     parent: RefCell<Weak<Process>>,
     /// Process id of the last parent: getppid(2) without a counted reference.
     parent_pid: Cell<i32>,
@@ -96,9 +103,20 @@ impl core::fmt::Debug for Process {
 }
 
 impl Process {
-    pub(crate) fn new(pid: i32, group: i32, session: Rc<Session>, limits: Limits) -> Rc<Self> {
+    /// `within`: its PID namespace and its id there, unless that is the first.
+    pub(crate) fn new(
+        pid: i32,
+        group: i32,
+        session: Rc<Session>,
+        limits: Limits,
+        within: Option<(Rc<PidNs>, i32)>,
+    ) -> Rc<Self> {
+        let own_pid = within.as_ref().map_or(pid, |(_, id)| *id);
         Rc::new(Self {
             pid,
+            pid_ns: within.map(|(ns, _)| ns),
+            own_pid,
+            own_ppid: Cell::new(0),
             parent: RefCell::new(Weak::new()),
             parent_pid: Cell::new(0),
             parent_thread: Cell::new(0),
@@ -137,6 +155,28 @@ impl Process {
         self.pid
     }
 
+    /// Its PID namespace; `None`: the first.
+    pub fn pid_ns(&self) -> Option<&Rc<PidNs>> {
+        self.pid_ns.as_ref()
+    }
+
+    /// Process id in its own PID namespace: getpid(2).
+    #[inline]
+    pub fn own_pid(&self) -> i32 {
+        self.own_pid
+    }
+
+    /// Process id of the parent in its own PID namespace, or 0: getppid(2).
+    #[inline]
+    pub fn own_ppid(&self) -> i32 {
+        self.own_ppid.get()
+    }
+
+    /// Whether it is the first process of a PID namespace, which signals without a handler do not end.
+    pub fn is_ns_init(&self) -> bool {
+        self.pid_ns.as_ref().is_some_and(|ns| ns.init() == self.pid)
+    }
+
     /// Its parent; `None` after that ended without a new parent (end of the pod).
     pub fn parent(&self) -> Option<Rc<Process>> {
         self.parent.borrow().upgrade()
@@ -152,6 +192,7 @@ impl Process {
     pub(crate) fn adopt(self: &Rc<Self>, child: Rc<Process>) {
         *child.parent.borrow_mut() = Rc::downgrade(self);
         child.parent_pid.set(self.pid);
+        child.own_ppid.set(pidns::shown_to(&child, self.pid));
         self.children.borrow_mut().insert(child.pid, child);
     }
 

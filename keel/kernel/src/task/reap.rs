@@ -1,7 +1,7 @@
 //! Waits for children; wait(2).
 
 use super::process::Process;
-use super::{Task, current, exit, pid, pidfd};
+use super::{Task, current, exit, pid, pidfd, pidns};
 use crate::mm::user;
 use crate::sched::Usage;
 use crate::sched::wait::{Interrupt, wait_until};
@@ -36,7 +36,7 @@ enum News {
 }
 
 struct Found {
-    /// Id of the process, or of a traced thread.
+    /// Id of the process, or of a traced thread, as the caller sees it.
     id: i32,
     child: Rc<Process>,
     news: News,
@@ -90,7 +90,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
         if which.has_thread(&task) {
             any = true;
             if let Some(status) = task.traced.news(!keep) {
-                let (id, child, usage) = (task.tid(), task.process().clone(), Usage::default());
+                let (id, child, usage) = (pidns::shown(task.tid()), task.process().clone(), Usage::default());
                 return Some(Ok(Some(Found { id, child, news: News::Traced(status), usage })));
             }
         }
@@ -98,6 +98,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
     if options & g::WEXITED != 0
         && let Some((id, status, child)) = process.tracer.end(keep, |id| which.has_id(id))
     {
+        let id = pidns::shown(id);
         return Some(Ok(Some(Found { id, child, news: News::Ended(status), usage: Usage::default() })));
     }
     for child in process.children() {
@@ -109,6 +110,8 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
         // A zombie can only report its end.
         any |= options & g::WEXITED != 0 || child.zombie.get().is_none();
         if let Some(news) = news_of(&child, options) {
+            // A reaped child has no id any more.
+            let id = pidns::shown(child.pid());
             let mut usage = child.usage();
             usage.add(&child.children_usage());
             if options & g::WNOWAIT == 0 {
@@ -119,7 +122,7 @@ fn look(process: &Rc<Process>, which: &Which, options: u32) -> Option<Result<Opt
                     News::Traced(_) => {}
                 }
             }
-            return Some(Ok(Some(Found { id: child.pid(), child, news, usage })));
+            return Some(Ok(Some(Found { id, child, news, usage })));
         }
     }
     if !any {
@@ -152,11 +155,11 @@ pub fn sys_wait4(target: i32, status: usize, options: u32, rusage: usize) -> Res
     if options & !(g::WNOHANG | g::WUNTRACED | g::WCONTINUED | WNOTHREAD | WCLONE | WALL) != 0 {
         return Err(Errno::EINVAL);
     }
-    let which = match target {
+    let which = match pidns::named_or_group(target) {
         i32::MIN => return Err(Errno::ESRCH),
         -1 => Which::Any,
         0 => Which::Group(current().process().group()),
-        1.. => Which::Pid(target),
+        id @ 1.. => Which::Pid(id),
         group => Which::Group(-group),
     };
     let Some(found) = wait(&which, options | g::WEXITED)? else { return Ok(0) };
@@ -201,8 +204,8 @@ fn waitid(kind: i32, id: i32, options: u32, rusage: usize) -> Result<SigInfo> {
     let mut options = options;
     let which = match kind {
         P_ALL => Which::Any,
-        P_PID if id > 0 => Which::Pid(id),
-        P_PGID if id > 0 => Which::Group(id),
+        P_PID if id > 0 => Which::Pid(pidns::named(id)),
+        P_PGID if id > 0 => Which::Group(pidns::named(id)),
         P_PGID if id == 0 => Which::Group(current().process().group()),
         P_PIDFD if id >= 0 => {
             if pidfd::is_nonblocking(id)? {
@@ -233,7 +236,7 @@ fn waitid(kind: i32, id: i32, options: u32, rusage: usize) -> Result<SigInfo> {
 }
 
 fn describe(found: &Found) -> SigInfo {
-    match found.news {
+    let mut info = match found.news {
         News::Ended(status) => exit::child_info(&found.child, found.child.last_uid(), status),
         News::Stopped(signal) => {
             SigInfo::child(code::CLD_STOPPED, found.child.pid(), found.child.last_uid(), signal as i32, 0, 0)
@@ -242,7 +245,10 @@ fn describe(found: &Found) -> SigInfo {
         News::Continued => {
             SigInfo::child(code::CLD_CONTINUED, found.child.pid(), found.child.last_uid(), g::SIGCONT as i32, 0, 0)
         }
-    }
+    };
+    let uid = current().cred().user_ns.shown_uid(found.child.last_uid());
+    info.fields[0] = u64::from(found.id as u32) | u64::from(uid) << 32;
+    info
 }
 
 /// Writes `struct rusage`.

@@ -1,6 +1,6 @@
 //! Robust futexes: handles the locks of an ended owner; get_robust_list(2).
 
-use super::{Task, access, current, futex, futex_pi, pid};
+use super::{Task, access, current, futex, futex_pi, pid, pidns};
 use crate::mm::user;
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
@@ -25,7 +25,7 @@ pub fn sys_set_robust_list(head: usize, len: usize) -> Result<()> {
 
 /// get_robust_list(2). EFAULT, EPERM, ESRCH.
 pub fn sys_get_robust_list(tid: i32, head: usize, len: usize) -> Result<()> {
-    let target = if tid == 0 { current() } else { pid::find_subject(tid)? };
+    let target = if tid == 0 { current() } else { pid::find_subject(pidns::named(tid))? };
     if !access::may_look(&target, access::Ids::Real) {
         return Err(Errno::EPERM);
     }
@@ -73,7 +73,7 @@ fn release(me: &Rc<Task>, address: usize, priority_inherits: bool, pending: bool
             futex::wake_one_shared(address);
             return Ok(());
         }
-        if owner != me.tid() as u32 {
+        if owner != me.own_tid() as u32 {
             return Ok(());
         }
         let seen = user::cmpxchg_u32(address, word, word & WAITERS | OWNER_DIED)?;

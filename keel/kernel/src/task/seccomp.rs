@@ -274,7 +274,7 @@ fn read_program(me: &Task, at: usize) -> Result<Program<Call>> {
     if len == 0 || len > MAX_LEN {
         return Err(Errno::EINVAL);
     }
-    if !me.no_new_privs() && !me.cred().capable(cap::SYS_ADMIN) {
+    if !me.no_new_privs() && !me.cred().capable_here(cap::SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
     let raw: Vec<u64> = user::read_array(address as usize, len)?;
@@ -314,7 +314,7 @@ fn set_filter(flags: u32, args: usize) -> Result<i32> {
         // Synchronisation requires that the other thread's filters are among this thread's.
         let is_among = inner.filter.as_ref().is_none_or(|f| Filter::chain(&earlier).any(|own| Rc::ptr_eq(own, f)));
         if inner.mode == STRICT || inner.mode == FILTER && !is_among {
-            return if flags & FLAG_TSYNC_ESRCH != 0 { Err(Errno::ESRCH) } else { Ok(task.tid()) };
+            return if flags & FLAG_TSYNC_ESRCH != 0 { Err(Errno::ESRCH) } else { Ok(task.own_tid()) };
         }
     }
     let listener = listens.then(|| Listener::new(flags & FLAG_WAIT_KILLABLE_RECV != 0));

@@ -21,7 +21,11 @@ pub fn set(me: &Rc<Task>, bits: u64) -> Result<()> {
     let old = me.securebits.get();
     let bits = u32::try_from(bits).map_err(|_| Errno::EPERM)?;
     let locked = (old & LOCKS) >> 1;
-    if (old ^ bits) & locked != 0 || old & LOCKS & !bits != 0 || bits & !ALL != 0 || !me.cred().capable(cap::SETPCAP) {
+    if (old ^ bits) & locked != 0
+        || old & LOCKS & !bits != 0
+        || bits & !ALL != 0
+        || !me.cred().capable_here(cap::SETPCAP)
+    {
         return Err(Errno::EPERM);
     }
     me.securebits.set(bits);

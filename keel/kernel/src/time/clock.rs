@@ -3,7 +3,7 @@
 use super::{SECOND, timespec, timeval, write_timespec};
 use crate::mm::user;
 use crate::sched::Usage;
-use crate::task::{self, Process, Task, pid};
+use crate::task::{self, Process, Task, pid, pidns};
 use alloc::rc::Rc;
 use hal::clock::{monotonic_ns, realtime_ns};
 use uapi::raw::general as g;
@@ -64,7 +64,7 @@ impl Clock {
         const PROF: i32 = 0;
         const VIRT: i32 = 1;
         const SCHED: i32 = 2;
-        let target = !(id >> 3);
+        let target = pidns::named(!(id >> 3));
         let kind = id & 3;
         if ![PROF, VIRT, SCHED].contains(&kind) {
             return Err(Errno::EINVAL);

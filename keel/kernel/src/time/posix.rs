@@ -5,7 +5,7 @@ use super::{SECOND, timespec};
 use crate::mm::user;
 use crate::sched::timer::{Timer, watch_cpu_time};
 use crate::signal::{self, SigInfo};
-use crate::task::{self, Process, Task, pid};
+use crate::task::{self, Process, Task, pid, pidns};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -149,7 +149,7 @@ impl PosixTimers {
             let (kind, whom, id) = match &timer.notify {
                 Notify::Nobody => ("none", "pid", pid),
                 Notify::Process(_) => ("signal", "pid", pid),
-                Notify::Thread(task) => ("signal", "tid", task.upgrade().map_or(0, |t| t.tid())),
+                Notify::Thread(task) => ("signal", "tid", task.upgrade().map_or(0, |t| t.own_tid())),
             };
             let (signal, value) = (timer.signal, timer.value);
             text.print(format_args!(
@@ -215,7 +215,7 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
         SIGEV_NONE => Notify::Nobody,
         SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Rc::downgrade(process)),
         SIGEV_THREAD_ID => {
-            let thread = pid::find_task(tid).filter(|t| t.pid() == process.pid()).ok_or(Errno::EINVAL)?;
+            let thread = pid::find_task(pidns::named(tid)).filter(|t| t.pid() == process.pid()).ok_or(Errno::EINVAL)?;
             Notify::Thread(Rc::downgrade(&thread))
         }
         _ => return Err(Errno::EINVAL),

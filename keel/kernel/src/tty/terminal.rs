@@ -3,6 +3,7 @@
 use crate::file::{File, FileOps};
 use crate::mm::user;
 use crate::signal::{self, SIG_IGN, SigInfo};
+use crate::task::pidns;
 use crate::task::process::{Session, is_orphaned, of_group};
 use crate::task::{self, Process};
 use alloc::rc::Rc;
@@ -142,7 +143,7 @@ impl Control {
         if !self.controls(task::current().process()) {
             return Err(Errno::ENOTTY);
         }
-        user::write(arg, &self.foreground())?;
+        user::write(arg, &pidns::shown(self.foreground()))?;
         Ok(0)
     }
 
@@ -155,6 +156,7 @@ impl Control {
         if group < 0 {
             return Err(Errno::EINVAL);
         }
+        let group = pidns::named(group);
         let sid = task::current().process().sid();
         match of_group(group).next() {
             None => return Err(Errno::ESRCH),
@@ -172,7 +174,7 @@ impl Control {
         if !self.controls(task.process()) {
             return Err(Errno::ENOTTY);
         }
-        user::write(arg, &task.process().sid())?;
+        user::write(arg, &pidns::shown(task.process().sid()))?;
         Ok(0)
     }
 

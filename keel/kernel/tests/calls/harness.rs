@@ -197,11 +197,13 @@ fn config() -> PodConfig {
         exports: Vec::new(),
         links: Vec::new(),
         given: vec![init],
+        container: None,
         private_limit: None,
         streams: [StreamKind::Closed; 3],
         passed: Vec::new(),
         window: None,
         trace: None,
+        network: None,
     }
 }
 

@@ -2,17 +2,20 @@
 
 mod copies;
 mod mapped;
+mod shown;
 mod write;
 
 use super::window::{CHUNK, Chunk};
 use super::{Host, HostNode};
 use crate::pagemap::PageMap;
+use crate::shown::Shown;
 use crate::{Attr, Dst};
 use abi::request::{Fetch, NodeAttr, Open, Read, open_flags};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
 
@@ -51,10 +54,10 @@ struct Handle {
 #[derive(Default)]
 pub(super) struct Content {
     handle: Cell<Option<Handle>>,
-    pages: RefCell<PageMap>,
+    pub(super) pages: RefCell<PageMap>,
     stamp: Cell<Stamp>,
     /// Read since the cache looked last.
-    used: Cell<bool>,
+    pub(super) used: Cell<bool>,
     pub(super) chunks: RefCell<BTreeMap<u64, Chunk>>,
     /// Where the last fetch ended (page) and how many bytes it brought: readahead.
     ahead: Cell<(u64, u64)>,
@@ -75,6 +78,8 @@ pub(super) struct Content {
     asked: Cell<u64>,
     /// Part of it can't be read, perhaps: pages for mappings are read, not shown in the window unseen.
     pub(super) distrusted: Cell<bool>,
+    /// The node's, if it has one.
+    shown: OnceCell<Arc<Shown>>,
 }
 
 impl Content {
@@ -88,10 +93,18 @@ impl Content {
     }
 
     pub(super) fn take_used(&self) -> bool {
-        self.used.replace(false)
+        self.used.replace(false) | self.shown.get().is_some_and(|shown| shown.take_used())
+    }
+
+    /// Pages are about to change or to go.
+    fn withdraw(&self) {
+        if let Some(shown) = self.shown.get() {
+            shown.withdraw();
+        }
     }
 
     pub(super) fn drop_pages(&self, host: &Host) {
+        self.withdraw();
         let pages = self.pages.take();
         self.asked.set(0);
         host.cache.pages_dropped(pages.len());
@@ -113,13 +126,14 @@ impl Content {
     }
 
     /// Drops what is cached of a content that was changed, and what is under way.
+    #[cold]
     pub(super) fn outdate(&self, host: &Host) {
         self.epoch.set(self.epoch.get() + 1);
         self.drop_pages(host);
     }
 
     /// Drops cached pages if the file changed on the host since they were read.
-    fn validate(&self, host: &Host, attr: &Attr) {
+    pub(super) fn validate(&self, host: &Host, attr: &Attr) {
         let stamp = Stamp::of(attr);
         if self.stamp.replace(stamp) != stamp {
             self.outdate(host);
@@ -132,7 +146,7 @@ impl HostNode {
         self.content.get_or_init(Box::default)
     }
 
-    fn host(&self) -> &Host {
+    pub(super) fn host(&self) -> &Host {
         &self.export.host
     }
 
@@ -284,6 +298,10 @@ impl HostNode {
                 n => n?,
             };
             done += n.min(len - done);
+            if n == 0 && self.export.fresh_ns == super::FIXED_NS {
+                // An image that has become shorter.
+                return Err(Errno::EIO);
+            }
             if n == 0 || start + done as u64 >= size {
                 break;
             }
@@ -365,7 +383,7 @@ impl HostNode {
     }
 
     /// A cached page, from RAM or from the window.
-    fn cached_page(&self, index: u64) -> Option<Frame> {
+    pub(super) fn cached_page(&self, index: u64) -> Option<Frame> {
         let content = self.content();
         if let Some(frame) = content.pages.borrow().get(index) {
             return Some(frame.clone());
@@ -385,7 +403,7 @@ impl HostNode {
     }
 
     /// Page `index` of a file of `size` bytes, fetched if needed. `None`: no memory for it.
-    fn page(&self, index: u64, wanted: u64, size: u64) -> Result<Option<Frame>> {
+    pub(super) fn page(&self, index: u64, wanted: u64, size: u64) -> Result<Option<Frame>> {
         if let Some(frame) = self.cached_page(index) {
             return Ok(Some(frame));
         }

@@ -6,6 +6,7 @@ use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
 use crate::inode::Attachments;
 use crate::memory::append;
+use crate::shown::Shown;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::operation::Operation;
 use abi::request::{
@@ -13,6 +14,7 @@ use abi::request::{
     Unlink, open_flags, set_attr,
 };
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use hal::frame::Frame;
@@ -63,6 +65,7 @@ impl HostNode {
         let mut attr = node.attr_cached();
         if node.kind() == FileType::Directory || attr.nlink <= 1 && !is_open {
             attr.nlink = 0;
+            node.withdraw();
             node.attr.set(attr);
             node.changed.set(self.export.host.count_change());
         } else {
@@ -157,6 +160,18 @@ impl Inode for HostNode {
 
     fn drop_window(&self, distrust: bool) {
         self.export.host.drop_window(distrust);
+    }
+
+    fn shown(&self) -> Option<Arc<Shown>> {
+        (self.kind() == FileType::Regular).then(|| self.shown_here())
+    }
+
+    fn show(&self, offset: u64, len: usize) {
+        // A node of an overlay shows it in its own way.
+        let is_beneath = self.overlay.borrow().strong_count() > 0;
+        if let (false, Some(shown), Some(known)) = (is_beneath, self.shown.get(), self.known_state()) {
+            self.show_content(shown, &known, offset, len);
+        }
     }
 
     fn truncate(&self, size: u64) -> Result<()> {

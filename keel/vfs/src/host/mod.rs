@@ -11,6 +11,7 @@ mod content;
 mod dir;
 mod file;
 mod gather;
+mod image;
 mod list;
 mod lists;
 mod mounted;
@@ -39,6 +40,8 @@ use window::Window;
 pub const FRESH_NS: u64 = 1_000_000_000;
 /// The same for exports that seldom change, such as the host's `/usr`.
 pub const SETTLED_NS: u64 = 10_000_000_000;
+/// The same for images, which do not change: they are believed until pages are lost.
+pub const FIXED_NS: u64 = u64::MAX / 2;
 
 /// Receives the end of a write.
 pub type WriteDone = Box<dyn FnOnce(Result<Written>)>;

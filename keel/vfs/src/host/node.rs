@@ -6,10 +6,12 @@ use super::order::Asked;
 use super::{Export, Key, now};
 use crate::inode::Attachments;
 use crate::node::Node;
+use crate::shown::Shown;
 use crate::{Attr, FileType, Name};
 use abi::request::{HandleAttr, NodeAttr, ReadLink, Walk};
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use uapi::{Errno, Result};
@@ -47,6 +49,7 @@ pub struct HostNode {
     /// The overlay's node over this file, while it lives.
     pub(crate) overlay: RefCell<Weak<Node>>,
     pub(super) attachments: Attachments,
+    pub(super) shown: OnceCell<Arc<Shown>>,
     pub(super) mounted: OnceCell<Box<super::mounted::Mounted>>,
 }
 
@@ -79,6 +82,7 @@ impl HostNode {
             lists: OnceCell::new(),
             overlay: RefCell::new(Weak::new()),
             attachments: Attachments::default(),
+            shown: OnceCell::new(),
             mounted: OnceCell::new(),
         })
     }
@@ -141,6 +145,9 @@ impl HostNode {
     pub(super) fn learn(&self, attr: &NodeAttr, asked: Asked) -> bool {
         let is_newer = self.changed.get() <= asked.changes && self.fetched.get() <= asked.at;
         if is_newer {
+            if self.shown.get().is_some() {
+                self.will_be(attr);
+            }
             self.attr.set(*attr);
             self.fetched.set(asked.at);
             self.perm_fetched.set(asked.at);
@@ -148,11 +155,20 @@ impl HostNode {
         is_newer
     }
 
+    /// Its attributes will be these.
+    #[cold]
+    fn will_be(&self, attr: &NodeAttr) {
+        if self.attr.get() != *attr {
+            self.withdraw();
+        }
+    }
+
     /// A change of the pod is done that was asked for at `asked` and gave these attributes.
     pub(super) fn changed_to(&self, attr: &NodeAttr, asked: Asked) {
         let is_known = self.learn(attr, asked);
         self.changed.set(self.export.host.count_change());
         if !is_known {
+            self.withdraw();
             self.fetched.set(0);
             self.perm_fetched.set(0);
         }
@@ -233,6 +249,7 @@ impl HostNode {
 
     /// A change of the pod is done, after which size, times and links must be asked for.
     pub(super) fn stale(&self) {
+        self.withdraw();
         self.changed.set(self.export.host.count_change());
         self.fetched.set(0);
     }
@@ -245,11 +262,17 @@ impl HostNode {
     }
 
     /// Attributes that are young enough to be believed.
+    #[inline]
     pub fn fresh_attr(&self) -> Result<Attr> {
         let fetched = self.fetched.get();
         if fetched != 0 && now().saturating_sub(fetched) < self.export.fresh_ns {
             return Ok(self.attr.get());
         }
+        self.fetch_attr()
+    }
+
+    #[cold]
+    fn fetch_attr(&self) -> Result<Attr> {
         for _ in 0..TRIES {
             let asked = self.export.host.ask();
             let Some(attr) = self.ask_attr()? else {

@@ -103,7 +103,7 @@ impl Node {
     /// Device number for what is made in it.
     pub(super) fn dev(&self) -> Result<u64> {
         match &self.lower {
-            Some(lower) => Ok(lower.attr_cached().dev),
+            Some(lower) => Ok(lower.attr_known().dev),
             None => Ok(self.attr.get().dev),
         }
     }

@@ -2,7 +2,9 @@
 
 use super::{Body, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_WRITE, Node, OWN_ATTR, OWN_DATA};
 use crate::pagemap::PageMap;
+use crate::shown::{Shown, State};
 use crate::{Dst, FILE_MAX, Inode, Src};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::frame::{FRAME_SIZE, Frame};
@@ -102,6 +104,7 @@ impl Node {
             self.fs.release(1);
             return Err(Errno::ENOSPC);
         };
+        self.withdraw();
         pages.0.borrow_mut().insert(index, frame.clone());
         Ok(frame)
     }
@@ -165,6 +168,7 @@ impl Node {
     }
 
     fn drop_pages(&self, first: u64, end: u64) -> Result<()> {
+        self.withdraw();
         let mut gone = 0;
         self.data()?.0.borrow_mut().remove_range(first, end, |frame| {
             drop(frame);
@@ -184,7 +188,7 @@ impl Node {
             self.own_data(false)?;
         }
         if let Some(lower) = self.lower_data() {
-            return lower.content_pages(first, count, false);
+            return lower.content_pages(first, count);
         }
         let total = self.attr.get().size.div_ceil(PAGE);
         if first >= total {
@@ -278,6 +282,31 @@ impl Node {
         }
         self.touch_mtime();
         Ok(())
+    }
+
+    /// See [`Inode::shown`].
+    pub(super) fn shown_file(&self) -> Option<Arc<Shown>> {
+        let shown = || self.lower.as_ref().map_or_else(Arc::default, |lower| lower.shown_here());
+        matches!(self.body, Body::File(_)).then(|| self.shown.get_or_init(shown).clone())
+    }
+
+    /// See [`Inode::show`].
+    pub(super) fn show_file(&self, offset: u64, len: usize) {
+        let (Some(shown), Body::File(pages)) = (self.shown.get(), &self.body) else { return };
+        if let Some(lower) = self.lower_data() {
+            let Some(mut state) = lower.known_state() else { return };
+            if self.owns(OWN_ATTR) {
+                let below = state.attr;
+                state.attr = self.attr.get();
+                (state.attr.size, state.attr.blocks) = (below.size, below.blocks);
+            }
+            return lower.show_content(shown, &state, offset, len);
+        }
+        let pages = pages.0.borrow();
+        let attr = crate::Attr { blocks: pages.len() as u64 * 8, ..self.attr.get() };
+        let state = State { attr, expires: u64::MAX, is_settled: self.has_settled_atime(), has_holes: true };
+        let (first, end) = (offset / PAGE, offset.saturating_add(len as u64).div_ceil(PAGE));
+        shown.show(&state, first, end - first, |index| pages.get(index).cloned());
     }
 
     pub(super) fn seek_pages(&self, offset: u64, hole: bool) -> Result<u64> {

@@ -4,9 +4,11 @@ use super::{Body, F_SEAL_EXEC, Node, OWN_ATTR};
 use crate::acl::{Acl, Kind};
 use crate::attr::now;
 use crate::inode::Attachments;
+use crate::shown::Shown;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::request::FsStat;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use hal::frame::Frame;
@@ -90,6 +92,14 @@ impl Inode for Node {
         if let Some(lower) = self.lower_data() {
             lower.drop_window(distrust);
         }
+    }
+
+    fn shown(&self) -> Option<Arc<Shown>> {
+        self.shown_file()
+    }
+
+    fn show(&self, offset: u64, len: usize) {
+        self.show_file(offset, len);
     }
 
     fn truncate(&self, size: u64) -> Result<()> {

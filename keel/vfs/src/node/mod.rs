@@ -1,6 +1,6 @@
-//! Private files of the pod, in memory: tmpfs, and the layer over the files of a read-only export.
+//! Private files of the pod, in memory: tmpfs, and the layer over the files of a read-only export or an image.
 //!
-//! There is one kind of node for both. A [`Node`] may have a *lower* file on the host: then
+//! There is one kind of node for both. A [`Node`] may have a [*lower*](Lower) file on the host or in an image: then
 //! attributes, names and content come from there until the pod changes them. A directory holds its
 //! private entries and whiteouts above the lower names; a file takes a private copy of its content
 //! at the first write; a change of attributes copies no data. A changed node is entered in its
@@ -9,21 +9,24 @@
 mod dir;
 mod file;
 mod inode;
+mod lower;
 
 pub use file::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 mod xattr;
 
 use crate::acl::Kind;
 use crate::attr::now;
-use crate::host::HostNode;
 use crate::inode::Attachments;
+use crate::shown::Shown;
 use crate::{Attr, FileType, Name, NewNode};
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use dir::Entries;
 use file::Pages;
+use lower::Lower;
 use uapi::{Errno, Result};
 use xattr::Xattrs;
 
@@ -158,9 +161,9 @@ impl Private {
         Node::make(self.clone(), kind, attr, OWN_ATTR | OWN_DATA, body, None, None)
     }
 
-    /// The root directory over a host directory.
-    pub fn over(self: &Rc<Self>, lower: Rc<HostNode>) -> Rc<Node> {
-        Node::over(self, lower, None)
+    /// The root directory over a directory of the host or of an image.
+    pub fn over(self: &Rc<Self>, lower: impl Into<Lower>) -> Rc<Node> {
+        Node::over(self, lower.into(), None)
     }
 }
 
@@ -187,7 +190,7 @@ pub struct Node {
     attr: Cell<Attr>,
     own: Cell<u8>,
     body: Body,
-    lower: Option<Rc<HostNode>>,
+    lower: Option<Lower>,
     /// Directory and name where it was found, until it is pinned there.
     origin: RefCell<Option<(Rc<Node>, Name)>>,
     /// Made without a name, may get one.
@@ -195,6 +198,8 @@ pub struct Node {
     seals: Cell<u32>,
     xattrs: RefCell<Option<Box<Xattrs>>>,
     attachments: Attachments,
+    /// That of the host file, if there is one.
+    shown: OnceCell<Arc<Shown>>,
 }
 
 impl core::fmt::Debug for Node {
@@ -205,6 +210,8 @@ impl core::fmt::Debug for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // The host file, which may live on, has the same place for views.
+        self.withdraw();
         self.fs.nodes.set(self.fs.nodes.get().saturating_sub(1));
         if let Body::File(pages) = &self.body {
             self.fs.release(pages.len());
@@ -227,7 +234,7 @@ impl Node {
         attr: Attr,
         own: u8,
         body: Body,
-        lower: Option<Rc<HostNode>>,
+        lower: Option<Lower>,
         origin: Option<(Rc<Self>, Name)>,
     ) -> Rc<Self> {
         fs.nodes.set(fs.nodes.get() + 1);
@@ -244,12 +251,13 @@ impl Node {
             seals: Cell::new(F_SEAL_SEAL),
             xattrs: RefCell::new(None),
             attachments: Attachments::default(),
+            shown: OnceCell::new(),
         })
     }
 
-    /// The node over a host file: the one that exists, or a new one.
-    fn over(fs: &Rc<Private>, lower: Rc<HostNode>, origin: Option<(Rc<Self>, Name)>) -> Rc<Self> {
-        if let Some(node) = lower.overlay.borrow().upgrade() {
+    /// The node over a lower file: the one that exists, or a new one.
+    fn over(fs: &Rc<Private>, lower: Lower, origin: Option<(Rc<Self>, Name)>) -> Rc<Self> {
+        if let Some(node) = lower.overlay().borrow().upgrade() {
             return node;
         }
         let kind = lower.kind();
@@ -259,7 +267,7 @@ impl Node {
             _ => Body::Special,
         };
         let node = Self::make(fs.clone(), kind, Attr::default(), 0, body, Some(lower.clone()), origin);
-        lower.overlay.replace(Rc::downgrade(&node));
+        lower.overlay().replace(Rc::downgrade(&node));
         node
     }
 
@@ -271,14 +279,14 @@ impl Node {
         self.own.get() & what != 0
     }
 
-    /// The host file whose content it shows.
-    fn lower_data(&self) -> Option<&Rc<HostNode>> {
+    /// The lower file whose content it shows.
+    fn lower_data(&self) -> Option<&Lower> {
         if self.owns(OWN_DATA) { None } else { self.lower.as_ref() }
     }
 
     fn ino(&self) -> u64 {
         match &self.lower {
-            Some(lower) => lower.attr_cached().ino,
+            Some(lower) => lower.attr_known().ino,
             None => self.attr.get().ino,
         }
     }
@@ -311,9 +319,12 @@ impl Node {
         if let Some(lower) = &self.lower {
             let (access, default) = (self.list_of(Kind::Access)?, self.list_of(Kind::Default)?);
             let attr = lower.fresh_attr()?;
+            let xattrs = lower.xattrs()?;
             if !self.owns(OWN_ATTR) {
+                self.adopt_xattrs(xattrs);
                 self.keep_list(Kind::Access, access)?;
                 self.keep_list(Kind::Default, default)?;
+                self.withdraw();
                 self.attr.set(attr);
                 self.own.set(self.own.get() | OWN_ATTR);
             }
@@ -321,8 +332,17 @@ impl Node {
         Ok(())
     }
 
+    /// It is about to change: nothing is shown of it to calls without the big lock.
+    #[inline]
+    fn withdraw(&self) {
+        if let Some(shown) = self.shown.get() {
+            shown.withdraw();
+        }
+    }
+
     /// Changes own attributes.
     fn update(&self, f: impl FnOnce(&mut Attr)) {
+        self.withdraw();
         let mut attr = self.attr.get();
         f(&mut attr);
         self.attr.set(attr);
@@ -345,16 +365,21 @@ impl Node {
 
     /// It was read: the access time moves if it is not after the last change (relatime).
     fn touch_atime(&self) {
-        // Files of the host keep theirs; and a node that is only looked at is not pinned.
-        if self.lower.is_some() {
-            return;
-        }
-        let attr = self.attr.get();
-        let atime = (attr.atime, attr.atime_ns);
-        if atime <= (attr.mtime, attr.mtime_ns) || atime <= (attr.ctime, attr.ctime_ns) {
+        if !self.has_settled_atime() {
             let (s, ns) = now();
             self.update(|a| (a.atime, a.atime_ns) = (s, ns));
         }
+    }
+
+    /// Whether reading leaves the access time as it is.
+    fn has_settled_atime(&self) -> bool {
+        // Files of the host keep theirs; and a node that is only looked at is not pinned.
+        if self.lower.is_some() {
+            return true;
+        }
+        let attr = self.attr.get();
+        let atime = (attr.atime, attr.atime_ns);
+        atime > (attr.mtime, attr.mtime_ns) && atime > (attr.ctime, attr.ctime_ns)
     }
 
     /// Seals of a memory file; `None` if it can't have any.

@@ -1,6 +1,6 @@
 //! Extended attributes, xattr(7).
 
-use super::Node;
+use super::{Lower, Node};
 use crate::acl::{Acl, Kind};
 use crate::memory::{append, copy};
 use crate::{Inode, Name, capability};
@@ -33,15 +33,30 @@ fn check_space(name: &[u8]) -> Result<()> {
 }
 
 impl Node {
+    /// The lower file whose attributes it shows.
+    fn lower_attr(&self) -> Option<&Lower> {
+        if self.owns(super::OWN_ATTR) { None } else { self.lower.as_ref() }
+    }
+
+    /// Takes the attributes of the lower file.
+    pub(super) fn adopt_xattrs(&self, values: Vec<(Name, Vec<u8>)>) {
+        if !values.is_empty() {
+            self.xattrs.borrow_mut().get_or_insert_default().values.extend(values);
+        }
+    }
+
     pub(super) fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         check_space(name)?;
+        if let Some(lower) = self.lower_attr() {
+            return lower.xattr(name);
+        }
         let xattrs = self.xattrs.borrow();
         xattrs.as_ref().and_then(|x| x.values.get(name)).map_or(Err(Errno::ENODATA), |v| copy(v))
     }
 
     pub(super) fn put_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
         check_space(name)?;
-        let exists = self.xattrs.borrow().as_ref().is_some_and(|x| x.values.contains_key(name));
+        let exists = self.xattr(name).is_ok();
         if exists && flags & XATTR_CREATE != 0 {
             return Err(Errno::EEXIST);
         }
@@ -57,6 +72,9 @@ impl Node {
 
     /// Value of `security.capability`.
     pub(super) fn own_capability(&self) -> Option<Vec<u8>> {
+        if let Some(lower) = self.lower_attr() {
+            return lower.xattr(capability::NAME).ok();
+        }
         self.xattrs.borrow().as_ref()?.values.get(capability::NAME).map(|value| value.to_vec())
     }
 
@@ -68,11 +86,13 @@ impl Node {
 
     pub(super) fn xattr_names(&self) -> Result<Vec<u8>> {
         // What can't be asked for now is not listed.
+        let below = self.lower_attr().map_or(Ok(Vec::new()), |lower| lower.xattr_names())?;
         let has = |kind| self.list_of(kind).is_ok_and(|list| list.is_some());
         let lists = Kind::NAMES.map(|(name, kind)| has(kind).then_some(name));
-        let lists = lists.into_iter().flatten();
         let xattrs = self.xattrs.borrow();
-        let names = lists.chain(xattrs.iter().flat_map(|x| x.values.keys().map(|name| &name[..])));
+        let lists = lists.into_iter().flatten();
+        let own = xattrs.iter().flat_map(|x| x.values.keys().map(|name| &name[..]));
+        let names = lists.chain(own).chain(below.iter().map(|name| &name[..]));
         let mut all = Vec::new();
         for name in names {
             append(&mut all, name)?;
@@ -82,10 +102,8 @@ impl Node {
     }
 
     pub(super) fn list_of(&self, kind: Kind) -> Result<Option<Rc<Acl>>> {
-        if !self.owns(super::OWN_ATTR)
-            && let Some(lower) = &self.lower
-        {
-            return crate::acl::consult(&**lower, kind);
+        if let Some(lower) = self.lower_attr() {
+            return lower.acl(kind);
         }
         let xattrs = self.xattrs.borrow();
         Ok(xattrs.as_ref().and_then(|xattrs| match kind {
@@ -112,6 +130,7 @@ impl Node {
 
     pub(super) fn drop_xattr(&self, name: &[u8]) -> Result<()> {
         check_space(name)?;
+        self.own_attr()?;
         let removed = self.xattrs.borrow_mut().as_mut().and_then(|x| x.values.remove(name));
         removed.ok_or(Errno::ENODATA)?;
         self.change(&crate::Change::default())

@@ -136,7 +136,7 @@ fn permissions_are_those_of_the_caller() {
     w.mkdir("/t").unwrap();
     w.write("/t/mine", b"").unwrap();
     w.write("/d/f", b"").unwrap();
-    let user = Cred { uid: 7, gid: 8, groups: &[9], caps: 0, domain: None };
+    let user = Cred { uid: 7, gid: 8, groups: &[9], caps: 0, domain: None, ids: None };
     let as_user = Walk::new(w.tree.root().clone(), user);
     let set = |path: &str, mode, gid| {
         let change = Change { mode: Some(mode), gid: Some(gid), ..Change::default() };

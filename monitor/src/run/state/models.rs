@@ -295,3 +295,31 @@ fn model_permission_to_go_on_is_not_lost() {
         waker.join().unwrap();
     });
 }
+
+/// While no virtual CPU is on duty the helper minds the sockets: it stops as one is, which leaves the duty at that moment.
+#[test]
+fn model_sockets_are_minded_while_none_is_on_duty() {
+    model(1, |shared| {
+        let (state, ring) = &*shared;
+        state.begin_idle(0);
+        assert!(state.takes_duty(0));
+        let helper = spawn(&shared, |(state, _)| {
+            loop {
+                let unattended = !state.has_duty();
+                if !state.set_minds_sockets(unattended) {
+                    continue;
+                }
+                if unattended {
+                    return;
+                }
+                state.attend().wait();
+                state.attend().clear();
+            }
+        });
+        state.end_idle(0, ring);
+        if !state.minds_sockets() {
+            state.call_helper();
+        }
+        helper.join().unwrap();
+    });
+}

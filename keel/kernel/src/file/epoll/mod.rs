@@ -155,6 +155,9 @@ impl Epoll {
             dead: Cell::new(false),
         });
         for queue in &item.queues {
+            if queue.is_outside() {
+                self.ready.queue().mark_outside();
+            }
             let subscribed = if item.watch.is_told() && queue.is_unlocked() {
                 queue.subscribe_told(item.watch.clone())
             } else {

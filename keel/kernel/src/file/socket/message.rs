@@ -1,5 +1,6 @@
 //! Messages: `struct msghdr` and control data.
 
+use crate::cred::userns::Ids;
 use crate::file::File;
 use crate::file::caller::caller;
 use crate::mm::user;
@@ -75,6 +76,15 @@ pub const NOBODY: Credentials = [0, 65534, 65534];
 pub fn own_credentials() -> Credentials {
     let cred = caller().cred();
     [caller().pid() as u32, cred.euid, cred.egid]
+}
+
+/// Credentials as the current thread's user namespace shows them.
+pub fn shown_credentials([pid, uid, gid]: Credentials) -> Credentials {
+    let cred = caller().cred();
+    // An id of -1 stands for none.
+    let shown = |id: u32, show: &dyn Fn(u32) -> u32| if id == u32::MAX { id } else { show(id) };
+    let ns = &cred.user_ns;
+    [caller().shown(pid as i32) as u32, shown(uid, &|id| ns.shown_uid(id)), shown(gid, &|id| ns.shown_gid(id))]
 }
 
 /// Credentials of the current thread that go with its messages: its real ids.
@@ -282,7 +292,11 @@ fn check_credentials(data: &[u8]) -> Result<Credentials> {
         _ => return Err(Errno::EINVAL),
     };
     let cred = caller().cred();
+    let ns = &cred.user_ns;
+    let uid = ns.outward(Ids::Users, uid).ok_or(Errno::EINVAL)?;
+    let gid = ns.outward(Ids::Groups, gid).ok_or(Errno::EINVAL)?;
     let has = |capability: u32| cred.cap_effective >> capability & 1 != 0;
+    let pid = caller().named(pid as i32) as u32;
     let pid_ok = pid == caller().pid() as u32 || has(g::CAP_SYS_ADMIN);
     let uid_ok = [cred.uid, cred.euid, cred.suid].contains(&uid) || has(g::CAP_SETUID);
     let gid_ok = [cred.gid, cred.egid, cred.sgid].contains(&gid) || has(g::CAP_SETGID);

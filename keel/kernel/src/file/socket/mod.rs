@@ -102,6 +102,8 @@ pub trait Protocol: Any {
     fn send_buffer_changed(&self) {}
     /// An option was set.
     fn options_changed(&self) {}
+    /// An option of SOL_SOCKET was set to this value.
+    fn option_changed(&self, _name: u32, _value: &[u8]) {}
     /// setsockopt(2) of options that are the family's own. ENOPROTOOPT.
     fn set_option(&self, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
         Err(Errno::ENOPROTOOPT)

@@ -2,6 +2,7 @@
 
 use super::Socket;
 use super::filter::{self, Filter};
+use super::message::shown_credentials;
 use crate::file::caller::caller;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -229,6 +230,7 @@ const STAMPS: [u32; 4] =
 pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
     change(socket, name, value)?;
     socket.ops.options_changed();
+    socket.ops.option_changed(name, value);
     Ok(())
 }
 
@@ -333,7 +335,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         }
         net::SO_PEERCRED => {
             let mut value = Value::new();
-            for word in socket.ops.peer_credentials()? {
+            for word in shown_credentials(socket.ops.peer_credentials()?) {
                 value.extend_from_slice(&word.to_ne_bytes());
             }
             value

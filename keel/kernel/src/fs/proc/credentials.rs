@@ -8,12 +8,6 @@ use alloc::format;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
 
-/// `uid_map`, `gid_map`, `projid_map`: there is one user namespace, in which all ids are themselves.
-pub fn id_map(subject: &Subject) -> Result<Vec<u8>> {
-    subject.process()?;
-    Ok(format!("{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX).into_bytes())
-}
-
 /// `personality`. EPERM.
 pub fn personality(subject: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{:08x}\n", subject.inspected_later()?.personality.get()).into_bytes())
@@ -21,7 +15,8 @@ pub fn personality(subject: &Subject) -> Result<Vec<u8>> {
 
 /// Whether the current thread may read or set the timer slack of `task`. EPERM.
 fn check_slack(task: &Task) -> Result<()> {
-    let allowed = task::with_current(|t| t.tid() == task.tid() || t.cred().capable(cap::SYS_NICE));
+    let allowed =
+        task::with_current(|t| t.tid() == task.tid() || t.cred().capable_in(&task.cred().user_ns, cap::SYS_NICE));
     if allowed { Ok(()) } else { Err(Errno::EPERM) }
 }
 

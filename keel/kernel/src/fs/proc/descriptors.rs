@@ -163,7 +163,7 @@ fn info(subject: &Subject, fd: i32) -> Result<Vec<u8>> {
     let mount = file.path.as_ref().map_or(NO_MOUNT, |place| place.mount().id);
     let ino = file.ops.attr()?.ino;
     let mut text = Text::default();
-    text.print(format_args!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.pos.get()));
+    text.print(format_args!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.position()));
     lock::held_by(&files, &file, &mut text)?;
     file.ops.describe(&file, &mut text);
     text.done()

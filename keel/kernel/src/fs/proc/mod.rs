@@ -9,6 +9,7 @@ mod children;
 mod cpuinfo;
 mod credentials;
 mod descriptors;
+mod idmap;
 mod limits;
 mod maps;
 mod meminfo;

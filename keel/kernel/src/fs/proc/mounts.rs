@@ -26,7 +26,7 @@ fn escaped(name: &[u8]) -> Vec<u8> {
 }
 
 fn options(mount: &Mount) -> &'static str {
-    if mount.read_only { "ro,relatime" } else { "rw,relatime" }
+    if mount.read_only.get() { "ro,relatime" } else { "rw,relatime" }
 }
 
 /// `mounts`: fstab(5).
@@ -54,7 +54,7 @@ pub fn info() -> Result<Vec<u8>> {
     for mount in setup::tree().mounts() {
         let (major, minor) = device(&mount);
         let head = format!("{} {} {major}:{minor} / ", mount.id, mount.parent);
-        let access = if mount.read_only { "ro" } else { "rw" };
+        let access = if mount.read_only.get() { "ro" } else { "rw" };
         let tail = format!(" {} - {} {} {access}\n", options(&mount), mount.kind, mount.source);
         out.extend_from_slice(&[head.as_bytes(), &escaped(&mount.at), tail.as_bytes()].concat());
     }

@@ -1,4 +1,4 @@
-//! `/proc/PID/ns`: the namespaces, of which there is one each.
+//! `/proc/PID/ns`: the namespaces of a process, and namespaces as files.
 
 use super::subject::Subject;
 use crate::file::File;
@@ -7,30 +7,20 @@ use crate::fs::setup;
 use crate::mm::user;
 use crate::task;
 use crate::task::cred::cap;
-use crate::task::namespaces::TYPES;
+use crate::task::namespaces::Any;
+use crate::task::pidns;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
 
-/// Names, namespace types, and the inode numbers of Linux's initial namespaces.
-const NAMESPACES: [(&str, &str, u64); 10] = [
-    ("cgroup", "cgroup", 4_026_531_835),
-    ("ipc", "ipc", 4_026_531_839),
-    ("mnt", "mnt", 4_026_531_832),
-    ("net", "net", 4_026_531_833),
-    ("pid", "pid", 4_026_531_836),
-    ("pid_for_children", "pid", 4_026_531_836),
-    ("time", "time", 4_026_531_834),
-    ("time_for_children", "time", 4_026_531_834),
-    ("user", "user", 4_026_531_837),
-    ("uts", "uts", 4_026_531_838),
-];
+/// The names.
+const NAMES: [&str; 10] =
+    ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
 
 /// Device of nsfs: keel's own, like those of pipes and sockets.
 const DEVICE: u64 = 4;
@@ -40,37 +30,55 @@ pub struct Directory(pub Subject);
 
 impl SynthDir for Directory {
     fn lookup(&self, name: &[u8]) -> Result<Entry> {
-        let &(_, kind, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
+        let &name = NAMES.iter().find(|known| known.as_bytes() == name).ok_or(Errno::ENOENT)?;
         let (uid, gid) = self.0.owner(false);
-        Ok(Entry::link(Link { subject: self.0, kind, ino }).owned(uid, gid))
+        Ok(Entry::link(Link { subject: self.0, name }).owned(uid, gid))
     }
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
-        Ok(NAMESPACES.iter().map(|n| (n.0.as_bytes().to_vec(), FileType::Symlink)).collect())
+        Ok(NAMES.iter().map(|name| (name.as_bytes().to_vec(), FileType::Symlink)).collect())
     }
 }
 
 struct Link {
     subject: Subject,
-    kind: &'static str,
-    ino: u64,
+    name: &'static str,
+}
+
+impl Link {
+    /// The namespace. EACCES; ENOENT: the process has ended; ESRCH.
+    fn find(&self) -> Result<Any> {
+        match self.subject.task()? {
+            // Keel has the namespaces of the first program.
+            None if self.subject.is_keel() && task::with_current(|t| t.cred().capable(cap::SYS_PTRACE)) => {
+                Any::first(self.name.as_bytes()).ok_or(Errno::ENOENT)
+            }
+            None if self.subject.is_keel() => Err(Errno::EACCES),
+            None => Err(Errno::ENOENT),
+            Some(_) => Any::of(&*self.subject.inspected()?, self.name.as_bytes()).ok_or(Errno::ENOENT),
+        }
+    }
+}
+
+/// What the link to a namespace shows.
+fn title(namespace: &Any) -> Vec<u8> {
+    format!("{}:[{}]", namespace.kind(), namespace.inode()).into_bytes()
 }
 
 impl SynthLink for Link {
     fn target(&self) -> Result<Vec<u8>> {
-        // Keel has the same namespaces; an ended process has none.
-        match self.subject.task()? {
-            None if self.subject.is_keel() && task::with_current(|t| t.cred().capable(cap::SYS_PTRACE)) => {}
-            None if self.subject.is_keel() => return Err(Errno::EACCES),
-            None => return Err(Errno::ENOENT),
-            Some(_) => drop(self.subject.inspected()?),
-        }
-        Ok(format!("{}:[{}]", self.kind, self.ino).into_bytes())
+        Ok(title(&self.find()?))
     }
 
     fn place(&self) -> Option<Result<PathRef>> {
-        Some(self.target().map(|name| setup::tree().unnamed(&name, Rc::new(Namespace { ino: self.ino }))))
+        Some(self.find().map(place))
     }
+}
+
+/// A namespace as a place without a name.
+fn place(namespace: Any) -> PathRef {
+    let name = title(&namespace);
+    setup::tree().unnamed(&name, Rc::new(Namespace(namespace)))
 }
 
 /// Requests of ioctl(2), ioctl_nsfs(2).
@@ -81,55 +89,50 @@ const GET_OWNER: u32 = 0xb704;
 
 /// ioctl(2) of a namespace; `None` if the file is none. EINVAL, EPERM, ENOTTY.
 pub fn request(file: &File, command: u32, arg: usize) -> Option<Result<usize>> {
-    let inode = file.ops.inode()?;
-    let ino = inode.as_any().downcast_ref::<Namespace>()?.ino;
-    let &(_, kind, _) = NAMESPACES.iter().find(|n| n.2 == ino)?;
-    Some(match command {
-        GET_TYPE => TYPES.iter().find(|(name, _)| *name == kind).map(|(_, flag)| *flag as usize).ok_or(Errno::EINVAL),
-        GET_OWNER if kind == "user" => user::write(arg, &0u32).map(|()| 0),
-        // There is no parent namespace, or it is not visible.
-        GET_PARENT if matches!(kind, "user" | "pid") => Err(Errno::EPERM),
-        GET_USER_NAMESPACE if kind == "user" => Err(Errno::EPERM),
-        GET_USER_NAMESPACE => open_user_namespace(),
-        GET_OWNER | GET_PARENT => Err(Errno::EINVAL),
+    let namespace = of_file(file)?;
+    let own = task::with_current(|me| me.cred().user_ns.clone());
+    Some(match (command, &namespace) {
+        (GET_TYPE, any) => Ok(any.flag() as usize),
+        (GET_OWNER, Any::User(ns)) => user::write(arg, &own.shown_uid(ns.owner())).map(|()| 0),
+        // A parent outside of the caller's is not visible.
+        (GET_PARENT, Any::Pid(None)) => Err(Errno::EPERM),
+        (GET_PARENT, Any::Pid(Some(ns))) => match (ns.parent(), pidns::here()) {
+            (parent, None) => open(Any::Pid(parent.cloned())),
+            (Some(parent), Some(own)) if parent.is_within(&own) => open(Any::Pid(Some(parent.clone()))),
+            _ => Err(Errno::EPERM),
+        },
+        (GET_USER_NAMESPACE, any) | (GET_PARENT, any @ Any::User(_)) => match any.owner() {
+            Some(owner) if owner.is_within(&own) => open(Any::User(owner)),
+            _ => Err(Errno::EPERM),
+        },
+        (GET_OWNER | GET_PARENT, _) => Err(Errno::EINVAL),
         _ => Err(Errno::ENOTTY),
     })
 }
 
-/// The type of a namespace, as clone(2) has it; `None` if the file is none.
-pub fn type_of(file: &File) -> Option<u32> {
-    let ino = file.ops.inode()?.as_any().downcast_ref::<Namespace>()?.ino;
-    let &(_, kind, _) = NAMESPACES.iter().find(|n| n.2 == ino)?;
-    TYPES.iter().find(|(name, _)| *name == kind).map(|(_, flag)| *flag)
+/// The namespace that a file stands for; `None` if it is none.
+pub fn of_file(file: &File) -> Option<Any> {
+    Some(file.ops.inode()?.as_any().downcast_ref::<Namespace>()?.0.clone())
 }
 
-/// A descriptor of the user namespace, to which all others belong.
-fn open_user_namespace() -> Result<usize> {
-    open("user")
-}
-
-/// A descriptor of the namespace that a process has under a name in its `ns`. EINVAL, EMFILE.
-pub fn open(name: &str) -> Result<usize> {
-    let &(_, kind, ino) = NAMESPACES.iter().find(|n| n.0 == name).ok_or(Errno::EINVAL)?;
-    let inode: Rc<dyn Inode> = Rc::new(Namespace { ino });
-    let place = setup::tree().unnamed(format!("{kind}:[{ino}]").as_bytes(), inode.clone());
-    let file = File::new(RegularFile::new(inode, None), g::O_RDONLY, Some(place));
+/// A descriptor of a namespace. EMFILE.
+pub fn open(namespace: Any) -> Result<usize> {
+    let place = place(namespace);
+    let file = File::new(RegularFile::new(place.inode().clone(), None), g::O_RDONLY, Some(place));
     task::current().files().insert(file, true).map(|fd| fd as usize)
 }
 
 /// A namespace as a file: there to be compared and passed to setns(2).
-struct Namespace {
-    ino: u64,
-}
+struct Namespace(Any);
 
 impl Inode for Namespace {
-    fn as_any(&self) -> &dyn Any {
+    fn as_any(&self) -> &dyn core::any::Any {
         self
     }
 
     fn attr(&self) -> Result<Attr> {
         let mode = FileType::Regular.mode_bits() | 0o444;
-        Ok(Attr { ino: self.ino, dev: DEVICE, mode, nlink: 1, blksize: 4096, ..Attr::default() })
+        Ok(Attr { ino: self.0.inode(), dev: DEVICE, mode, nlink: 1, blksize: 4096, ..Attr::default() })
     }
 
     fn file_type(&self) -> FileType {

@@ -1,6 +1,7 @@
 //! `/proc/net`: the loopback device, its counters, sockets, and the heads of tables that have no rows.
 
 use super::{constant, list, sockets, text};
+use crate::file::socket::inet::outward;
 use crate::file::socket::inet::statistics::{self, Count};
 use alloc::format;
 use alloc::string::String;
@@ -69,7 +70,38 @@ fn devices() -> String {
         "    lo: {bytes:7} {packets:7}    0    0    0     0          0         0 {bytes:8} {packets:7}    0    0    0     0       \
          0          0\n"
     );
-    String::from(DEVICES) + &row
+    let device = if outward::device().is_some() { ETH0 } else { "" };
+    String::from(DEVICES) + &row + device
+}
+
+/// The device that leads out of the pod; its packets are the host's.
+const ETH0: &str = "  eth0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n";
+
+/// Addresses of IPv6, by device.
+fn addresses6() -> String {
+    let mut text = String::from("00000000000000000000000000000001 01 80 10 80       lo\n");
+    if let Some(device) = outward::device() {
+        let (address, bits) = (u128::from(device.v6.0), device.v6.1);
+        text += &format!("{address:032x} 02 {bits:02x} 00 80     eth0\n");
+    }
+    text
+}
+
+/// Routes of IPv4: to the device's network, and through its router.
+fn routes() -> String {
+    let mut text = padded(ROUTES, ROUTE_WIDTH);
+    if let Some(device) = outward::device() {
+        let hex = |address: [u8; 4]| u32::from_ne_bytes(address);
+        let mask = u32::MAX.checked_shl(32 - u32::from(device.v4.1)).unwrap_or(0);
+        let network = (u32::from(device.v4.0) & mask).to_be_bytes();
+        let router = hex(device.router4.octets());
+        let line = format!("eth0\t00000000\t{router:08X}\t0003\t0\t0\t0\t00000000\t0\t0\t0");
+        text += &padded(&line, ROUTE_WIDTH);
+        let (network, mask) = (hex(network), hex(mask.to_be_bytes()));
+        let line = format!("eth0\t{network:08X}\t00000000\t0001\t0\t0\t0\t{mask:08X}\t0\t0\t0");
+        text += &padded(&line, ROUTE_WIDTH);
+    }
+    text
 }
 
 fn sockstat() -> Result<Vec<u8>> {
@@ -148,7 +180,7 @@ pub fn directory() -> Table {
         ("arp", constant("IP address       HW type     Flags       HW address            Mask     Device\n")),
         ("dev", text(devices)),
         ("dev_mcast", constant("")),
-        ("if_inet6", constant("00000000000000000000000000000001 01 80 10 80       lo\n")),
+        ("if_inet6", text(addresses6)),
         ("igmp", constant("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n")),
         ("ipv6_route", constant("")),
         (
@@ -164,7 +196,7 @@ pub fn directory() -> Table {
             ),
         ),
         ("raw6", constant(UDP6)),
-        ("route", text(|| padded(ROUTES, ROUTE_WIDTH))),
+        ("route", text(routes)),
         ("snmp", text(snmp)),
         ("sockstat", list(sockstat)),
         ("sockstat6", list(sockstat6)),

@@ -3,9 +3,10 @@
 use super::bound::{FromMemory, Guarded, OfMemory, OfMounts, Snapshot, Without};
 use super::subject::Subject;
 use super::{
-    calls, children, credentials, descriptors, limits, maps, memory, mounts, namespaces, net, pages, security, smaps,
-    stat, status,
+    calls, children, credentials, descriptors, idmap, limits, maps, memory, mounts, namespaces, net, pages, security,
+    smaps, stat, status,
 };
+use crate::cred::userns::Ids;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
@@ -63,7 +64,7 @@ const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("exe", 0o777, Both, Link(executable)),
     ("fd", 0o500, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Links(s))))),
     ("fdinfo", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(descriptors::Infos(s))))),
-    ("gid_map", 0o644, Both, File(credentials::id_map)),
+    ("gid_map", 0o644, Both, Other(FileType::Regular, |s| What::File(Rc::new(idmap::Map(s, Ids::Groups))))),
     ("io", 0o400, Both, File(limits::io)),
     ("ksm_merging_pages", 0o400, Both, File(|s| s.inspected().map(|_| b"0\n".to_vec()))),
     ("ksm_stat", 0o400, Both, File(memory::merged_pages)),
@@ -82,12 +83,12 @@ const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("oom_score_adj", 0o644, Both, Edit(limits::oom_score_adj, limits::set_oom_score_adj)),
     ("pagemap", 0o400, Both, Other(FileType::Regular, |s| What::File(Rc::new(pages::PageMap(s))))),
     ("personality", 0o400, Both, File(credentials::personality)),
-    ("projid_map", 0o644, Both, File(credentials::id_map)),
+    ("projid_map", 0o644, Both, Other(FileType::Regular, |s| What::File(Rc::new(idmap::Map(s, Ids::Projects))))),
     ("root", 0o777, Both, Link(root_directory)),
     ("sched", 0o644, Both, File(stat::scheduling)),
     ("schedstat", 0o444, Both, File(stat::scheduling_times)),
     ("sessionid", 0o444, Both, File(credentials::login_session)),
-    ("setgroups", 0o644, Process, File(|_| Ok(b"allow\n".to_vec()))),
+    ("setgroups", 0o644, Process, Other(FileType::Regular, |s| What::File(Rc::new(idmap::SetGroups(s))))),
     ("smaps", 0o444, Both, Memory(smaps::text, Without::List)),
     ("smaps_rollup", 0o444, Both, Memory(smaps::rollup, Without::Sum)),
     ("stat", 0o444, Both, File(stat::text)),
@@ -98,7 +99,7 @@ const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("timens_offsets", 0o644, Process, File(credentials::time_offsets)),
     ("timers", 0o444, Process, Other(FileType::Regular, timers)),
     ("timerslack_ns", 0o666, Process, Edit(credentials::timer_slack, credentials::set_timer_slack)),
-    ("uid_map", 0o644, Both, File(credentials::id_map)),
+    ("uid_map", 0o644, Both, Other(FileType::Regular, |s| What::File(Rc::new(idmap::Map(s, Ids::Users))))),
     ("wchan", 0o444, Both, File(|s| s.process().map(|_| b"0".to_vec()))),
     ("numa_maps", 0o444, Both, Memory(maps::numa, Without::List)),
     ("autogroup", 0o644, Process, File(|_| Ok(b"/autogroup-1 nice 0\n".to_vec()))),

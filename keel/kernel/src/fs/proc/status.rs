@@ -4,7 +4,7 @@ use super::memory;
 use super::stat;
 use super::subject::Subject;
 use crate::mm::Mm;
-use crate::task::Task;
+use crate::task::{Task, pidns};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -41,19 +41,21 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         Some(c) => ([c.uid, c.euid, c.suid, c.fsuid], [c.gid, c.egid, c.sgid, c.fsgid]),
         None => ([ids[0]; 4], [ids[1]; 4]),
     };
+    let reader = crate::task::with_current(|me| me.cred().user_ns.clone());
+    let (uids, gids) = (uids.map(|id| reader.shown_uid(id)), gids.map(|id| reader.shown_gid(id)));
     for (name, [real, effective, saved, fs]) in [("Uid", uids), ("Gid", gids)] {
         line(&mut text, name, &format!("{real}\t{effective}\t{saved}\t{fs}"));
     }
     line(&mut text, "FDSize", &format!("{}", task.map_or(0, table_size)));
     text.add(b"Groups:\t");
     if let Some(task) = task {
-        task.cred().groups.iter().for_each(|group| text.print(format_args!("{group} ")));
+        task.cred().groups.iter().for_each(|group| text.print(format_args!("{} ", reader.shown_gid(*group))));
     }
     text.add(if task.is_some_and(|t| !t.cred().groups.is_empty()) { b"\n" } else { b" \n" });
-    line(&mut text, "NStgid", &format!("{pid}"));
-    line(&mut text, "NSpid", &format!("{id}"));
-    line(&mut text, "NSpgid", &format!("{}", process.group()));
-    line(&mut text, "NSsid", &format!("{}", process.sid()));
+    for (name, id) in [("NStgid", pid), ("NSpid", id), ("NSpgid", process.group()), ("NSsid", process.sid())] {
+        let ids = pidns::levels(&process, id).iter().map(|id| format!("{id}")).collect::<Vec<_>>();
+        line(&mut text, name, &ids.join("\t"));
+    }
     line(&mut text, "Kthread", if subject.is_keel() { "1" } else { "0" });
     if let Some(mm) = task.and_then(|t| t.try_mm()) {
         sizes(&mut text, &mm, process.usage().max_resident);

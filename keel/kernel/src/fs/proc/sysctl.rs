@@ -21,14 +21,14 @@ type Make = fn() -> String;
 /// Settings with generated text.
 const MADE: [(&str, Make); 12] = [
     ("fs/file-nr", || format!("{}\t0\t9223372036854775807", open_files())),
-    ("kernel/domainname", || lossy(uts::names().domain)),
-    ("kernel/hostname", || lossy(uts::names().host)),
+    ("kernel/domainname", || lossy(uts::here().domain())),
+    ("kernel/hostname", || lossy(uts::here().host())),
     ("kernel/ns_last_pid", || format!("{}", pid::last())),
-    ("kernel/osrelease", || lossy(uts::names().release)),
+    ("kernel/osrelease", || lossy(uts::system().release)),
     ("kernel/pid_max", || format!("{}", pid::PID_MAX)),
     ("kernel/random/boot_id", boot_id),
     ("kernel/random/uuid", || uuid(random::bytes())),
-    ("kernel/version", || lossy(uts::names().version)),
+    ("kernel/version", || lossy(uts::system().version)),
     ("kernel/watchdog_cpumask", || super::status::list(u64::MAX >> (64 - super::system::cpus()))),
     ("vm/max_map_count", || format!("{}", mm::MAX_MAPPINGS)),
     ("vm/mmap_min_addr", || format!("{}", abi::layout::USER_MIN)),
@@ -88,8 +88,8 @@ pub fn directory() -> impl SynthDir {
     }
     for (path, make) in MADE {
         match path {
-            "kernel/hostname" => root.insert(path, 0o644, Source::Changed(make, uts::set_host)),
-            "kernel/domainname" => root.insert(path, 0o644, Source::Changed(make, uts::set_domain)),
+            "kernel/hostname" => root.insert(path, 0o644, Source::Changed(make, |name| uts::here().set_host(name))),
+            "kernel/domainname" => root.insert(path, 0o644, Source::Changed(make, |name| uts::here().set_domain(name))),
             _ => root.insert(path, 0o444, Source::Made(make)),
         }
     }
@@ -163,7 +163,7 @@ impl SynthFile for Setting {
     /// Unsupported settings are read-only, as in a container. EROFS, EPERM.
     fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
         let Source::Changed(_, change) = self.0 else { return Err(Errno::EROFS) };
-        if !task::with_current(|t| t.cred().capable(cap::SYS_ADMIN)) {
+        if !task::current().cred().capable_in(uts::here().user_ns(), cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }
         let line = data.split(|&b| b == b'\n' || b == 0).next().unwrap_or_default();

@@ -84,7 +84,7 @@ pub fn load_averages() -> String {
 
 /// `version`.
 pub fn version() -> String {
-    let names = uts::names();
+    let names = uts::system();
     format!(
         "Linux version {} (hull@hull) (rustc) {}\n",
         String::from_utf8_lossy(&names.release),

@@ -1,8 +1,10 @@
 //! semctl(2).
 
+use super::super::namespace::here;
 use super::super::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, READ, WRITE, caller, now};
-use super::{SEMMNI, SEMMNS, SEMMSL, SEMOPM, SEMUSZ, SEMVMX, SETS, Semaphore, Set};
+use super::{SEMMNI, SEMMNS, SEMMSL, SEMOPM, SEMUSZ, SEMVMX, Semaphore, Set};
 use crate::mm::user;
+use crate::task::pidns;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
@@ -21,7 +23,8 @@ const SEM_STAT_ANY: i32 = 20;
 
 /// `struct seminfo`, and the highest index.
 fn info(command: i32) -> ([u32; 10], usize) {
-    let table = SETS.borrow();
+    let home = here();
+    let table = home.sets.borrow();
     let (sets, semaphores) = if command == SEM_INFO {
         (table.items.len() as u32, table.items.values().map(|set| set.len() as u32).sum())
     } else {
@@ -45,7 +48,7 @@ pub fn sys_semctl(id: i32, number: i32, command: i32, argument: u64) -> Result<u
         }
         IPC_STAT | SEM_STAT | SEM_STAT_ANY => {
             let by_index = command != IPC_STAT;
-            let set = if by_index { SETS.borrow().at(id) } else { SETS.borrow().get(id) }?;
+            let set = if by_index { here().sets.borrow().at(id) } else { here().sets.borrow().get(id) }?;
             if command != SEM_STAT_ANY {
                 set.perm.check(READ)?;
             }
@@ -53,27 +56,27 @@ pub fn sys_semctl(id: i32, number: i32, command: i32, argument: u64) -> Result<u
             Ok(if by_index { set.perm.id as usize } else { 0 })
         }
         GETALL => {
-            let set = SETS.borrow().get(id)?;
+            let set = here().sets.borrow().get(id)?;
             set.check(READ)?;
             let values = vfs::memory::collect(set.semaphores.borrow().iter().map(|s| s.value as u16))?;
             user::write_bytes(at, bytemuck::cast_slice(&values))?;
             Ok(0)
         }
-        SETALL => set_all(&SETS.borrow().get(id)?, at),
+        SETALL => set_all(&here().sets.borrow().get(id)?, at),
         SETVAL => set_value(id, number, argument as i32),
         GETVAL | GETPID | GETNCNT | GETZCNT => get(id, number, command),
         IPC_SET => {
             let raw: [u64; 13] = user::read(at)?;
-            let set = SETS.borrow().get(id)?;
+            let set = here().sets.borrow().get(id)?;
             set.perm.check_owner()?;
             set.perm.set([raw[0], raw[1], raw[2], raw[3], raw[4], raw[5]])?;
             set.changed.set(now());
             Ok(0)
         }
         IPC_RMID => {
-            let set = SETS.borrow().get(id)?;
+            let set = here().sets.borrow().get(id)?;
             set.perm.check_owner()?;
-            let gone = SETS.borrow_mut().remove(&set.perm);
+            let gone = here().sets.borrow_mut().remove(&set.perm);
             drop(gone);
             set.removed.set(true);
             let waiting = set.waiting.take();
@@ -85,13 +88,13 @@ pub fn sys_semctl(id: i32, number: i32, command: i32, argument: u64) -> Result<u
 }
 
 fn get(id: i32, number: i32, command: i32) -> Result<usize> {
-    let set = SETS.borrow().get(id)?;
+    let set = here().sets.borrow().get(id)?;
     set.check(READ)?;
     let number = usize::try_from(number).map_err(|_| Errno::EINVAL)?;
     let semaphore = set.semaphores.borrow().get(number).copied().ok_or(Errno::EINVAL)?;
     Ok(match command {
         GETVAL => semaphore.value as usize,
-        GETPID => semaphore.pid as usize,
+        GETPID => pidns::shown(semaphore.pid) as usize,
         _ => set.waiting.borrow().iter().filter(|r| r.waits_for(number, command == GETZCNT)).count(),
     })
 }
@@ -100,7 +103,7 @@ fn set_value(id: i32, number: i32, value: i32) -> Result<usize> {
     if !(0..=SEMVMX).contains(&value) {
         return Err(Errno::ERANGE);
     }
-    let set = SETS.borrow().get(id)?;
+    let set = here().sets.borrow().get(id)?;
     let number = usize::try_from(number).ok().filter(|n| *n < set.len()).ok_or(Errno::EINVAL)?;
     set.check(WRITE)?;
     set.forget_undo(Some(number));

@@ -39,7 +39,7 @@ impl Place {
             u64::try_from(self.offset).map_err(|_| Errno::EINVAL)
         } else {
             // What has no position keeps 0.
-            Ok(file.ops.seek(file, 0, g::SEEK_CUR).unwrap_or_else(|_| file.pos.get()))
+            Ok(file.ops.seek(file, 0, g::SEEK_CUR).unwrap_or_else(|_| file.position()))
         }
     }
 
@@ -74,7 +74,7 @@ impl Place {
     pub fn unread(&mut self, file: &File, bytes: usize) {
         if self.is_given() {
             self.offset -= bytes as i64;
-        } else {
+        } else if let Ok(_turn) = file.lock_position() {
             file.pos.set(file.pos.get().saturating_sub(bytes as u64));
         }
     }

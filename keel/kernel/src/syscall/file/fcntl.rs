@@ -68,8 +68,8 @@ fn write_hint(file: &File, command: u32, arg: usize) -> Result<usize> {
         user::write(arg, &u64::from(hint.map_or(0, Cell::get)))?;
         return Ok(0);
     }
-    let uid = file.ops.attr()?.uid;
-    if !Caller::current().cred().owns(uid) {
+    let attr = file.ops.attr()?;
+    if !Caller::current().cred().owns(attr.uid, attr.gid) {
         return Err(Errno::EPERM);
     }
     let wanted: u64 = user::read(arg)?;

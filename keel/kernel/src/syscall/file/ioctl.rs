@@ -46,7 +46,7 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
         }
         FIONREAD if is_regular(&file) => {
             let size = file.ops.attr()?.size;
-            user::write(arg, &(size.wrapping_sub(file.pos.get()) as i32))?;
+            user::write(arg, &(size.wrapping_sub(file.position()) as i32))?;
             Ok(0)
         }
         _ if command >> 8 == NAMESPACE_REQUESTS

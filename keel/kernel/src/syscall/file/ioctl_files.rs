@@ -8,7 +8,7 @@ use alloc::rc::Rc;
 use uapi::raw::{general as g, ioctl as i};
 use uapi::{Errno, Result};
 use vfs::PathRef;
-use vfs::{FileType, Inode};
+use vfs::{FileType, Inode, ops};
 
 /// Block size of every file system here.
 const BLOCK: i32 = 4096;
@@ -63,7 +63,7 @@ pub fn sys_file_setattr(fd: i32, name: usize, attr: usize, size: usize, flags: u
     path::check_struct_size(attr, size, FILE_ATTR)?;
     let [attributes, rest @ ..]: [u64; 3] = user::read(attr)?;
     let place = place_with_attributes(fd, name, flags)?;
-    if !Caller::current().cred().owns(place.inode().perm()?.1) {
+    if !ops::owns(&**place.inode(), &Caller::current().cred())? {
         return Err(Errno::EPERM);
     }
     if attributes == 0 && rest == [0; 2] { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
@@ -113,7 +113,7 @@ fn clone(to: &File, from: i32) -> Result<usize> {
 fn set_flags(file: &File, arg: usize) -> Result<usize> {
     let inode = stored(file)?;
     let flags: u32 = user::read(arg)?;
-    if !Caller::current().cred().owns(inode.perm()?.1) {
+    if !ops::owns(&*inode, &Caller::current().cred())? {
         return Err(Errno::EPERM);
     }
     if flags == 0 { Ok(0) } else { Err(Errno::EOPNOTSUPP) }

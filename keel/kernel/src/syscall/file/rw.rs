@@ -2,7 +2,7 @@
 
 use crate::file::File;
 use crate::mm::user::{UserDst, UserSrc};
-use crate::task::descriptors::{current_file, current_file_in_use};
+use crate::task::descriptors::{current_file, current_file_in_use, was_read, was_used};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::KernelDst;
@@ -28,7 +28,7 @@ pub fn sys_read(fd: i32, buf: usize, count: usize) -> Result<usize> {
     let mut dst = UserDst::new(buf, count)?;
     match file.move_at_once(false, buf, count) {
         Some(done) => Ok(done),
-        None => file.read(&mut dst),
+        None => read_here(fd, &file, &mut dst),
     }
 }
 
@@ -40,6 +40,14 @@ pub fn sys_write(fd: i32, buf: usize, count: usize) -> Result<usize> {
         Some(done) => Ok(done),
         None => file.write(&mut src),
     }
+}
+
+/// At the file's own position.
+#[inline(always)]
+fn read_here(fd: i32, file: &File, dst: &mut dyn Dst) -> Result<usize> {
+    let done = file.read(dst)?;
+    was_read(fd, file, None, done);
+    Ok(done)
 }
 
 /// A position of the pread family. EINVAL if negative.
@@ -85,7 +93,9 @@ pub fn sys_pread64(fd: i32, buf: usize, count: usize, offset: i64) -> Result<usi
     let offset = position(offset)?;
     let file = positioned_reader(fd)?;
     let dst = UserDst::new(buf, count);
-    read_at(&file, offset, &mut positioned(&file, dst)?)
+    let done = read_at(&file, offset, &mut positioned(&file, dst)?)?;
+    was_read(fd, &file, Some(offset), done);
+    Ok(done)
 }
 
 /// pwrite64(2).
@@ -119,7 +129,7 @@ pub fn sys_readv(fd: i32, iov: usize, count: usize) -> Result<usize> {
     let file = reader(fd)?;
     let mut dst = UserDst::import(iov, count)?;
     // Unlike read(2), the file is not called at all then.
-    if dst.remaining() == 0 { Ok(0) } else { file.read(&mut dst) }
+    if dst.remaining() == 0 { Ok(0) } else { read_here(fd, &file, &mut dst) }
 }
 
 /// writev(2).
@@ -134,7 +144,9 @@ pub fn sys_preadv(fd: i32, iov: usize, count: usize, offset: i64, _high: usize) 
     let offset = position(offset)?;
     let file = positioned_reader(fd)?;
     let dst = UserDst::import(iov, count);
-    read_at(&file, offset, &mut positioned(&file, dst)?)
+    let done = read_at(&file, offset, &mut positioned(&file, dst)?)?;
+    was_read(fd, &file, Some(offset), done);
+    Ok(done)
 }
 
 /// pwritev(2).
@@ -186,7 +198,7 @@ pub fn sys_pwritev2(fd: i32, iov: usize, count: usize, offset: i64, _high: usize
     }
     let written = match &regular {
         Some(inode) if flags & g::RWF_APPEND != 0 => {
-            let _turn = if own { Some(file.pos_lock.lock()?) } else { None };
+            let _turn = if own { Some(file.lock_position()?) } else { None };
             let (written, end) = inode.append(&mut src)?;
             file.happened(written, g::IN_MODIFY);
             if own {
@@ -211,7 +223,9 @@ pub fn sys_lseek(fd: i32, offset: i64, whence: u32) -> Result<u64> {
     if whence > g::SEEK_MAX {
         return Err(Errno::EINVAL);
     }
-    file.ops.seek(&file, offset, whence)
+    let at = file.ops.seek(&file, offset, whence)?;
+    was_used(fd, &file);
+    Ok(at)
 }
 
 /// readahead(2): pages come when they are needed, so only the arguments are checked.

@@ -76,7 +76,7 @@ fn change_nameless(inode: &Nameless, change: &Change) {
 /// utimensat(2) for a file outside the tree: EPERM, EACCES.
 fn set_nameless_times(inode: &Nameless, [atime, mtime]: [Option<SetTime>; 2], cred: &Cred<'_>) -> Result<()> {
     let (mode, uid, gid) = perm(inode);
-    if !cred.owns(uid) {
+    if !cred.owns(uid, gid) {
         if [atime, mtime] != NOW {
             return Err(Errno::EPERM);
         }
@@ -89,9 +89,14 @@ fn set_nameless_times(inode: &Nameless, [atime, mtime]: [Option<SetTime>; 2], cr
     Ok(())
 }
 
-/// An id of chown(2): -1 leaves it.
-const fn id(value: u32) -> Option<u32> {
-    if value == u32::MAX { None } else { Some(value) }
+/// The ids of chown(2): -1 leaves one. EINVAL: not mapped in the caller's user namespace.
+fn ids(uid: u32, gid: u32, cred: &Cred<'_>) -> Result<(Option<u32>, Option<u32>)> {
+    let id = |value: u32, group| match cred.ids {
+        _ if value == u32::MAX => Ok(None),
+        Some(ids) => ids.outward(group, value).map(Some).ok_or(Errno::EINVAL),
+        None => Ok(Some(value)),
+    };
+    Ok((id(uid, false)?, id(gid, true)?))
 }
 
 /// chown(2).
@@ -108,7 +113,7 @@ pub fn sys_lchown(name: usize, uid: u32, gid: u32) -> Result<()> {
 pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
     let caller = Caller::current();
     let file = descriptors::current_file(fd)?;
-    let (uid, gid) = (id(uid), id(gid));
+    let (uid, gid) = ids(uid, gid, &caller.cred())?;
     match file.ops.nameless() {
         Some(inode) => change_nameless(inode, &ops::chown_change(perm(inode), uid, gid, false, &caller.cred())?),
         None => return ops::chown(&open_place(&file)?, uid, gid, &caller.cred()),
@@ -122,7 +127,8 @@ pub fn sys_fchownat(fd: i32, name: usize, uid: u32, gid: u32, flags: u32) -> Res
     let name = path::read_at(name, flags)?;
     let caller = Caller::current();
     let place = caller.resolve_at(fd, &name, flags)?;
-    ops::chown(&place, id(uid), id(gid), &caller.cred())
+    let (uid, gid) = ids(uid, gid, &caller.cred())?;
+    ops::chown(&place, uid, gid, &caller.cred())
 }
 
 /// Sets both times of a path, or of the file of `fd` if `name` is 0.

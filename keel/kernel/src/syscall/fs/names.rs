@@ -87,7 +87,7 @@ pub fn sys_linkat(old_fd: i32, old: usize, new_fd: i32, new: usize, flags: u32) 
     let caller = Caller::current();
     let cred = caller.cred();
     let target = if old.is_empty() && flags & g::AT_EMPTY_PATH != 0 {
-        if !cred.has(cap::DAC_READ_SEARCH) {
+        if !cred.has_here(cap::DAC_READ_SEARCH) {
             return Err(Errno::ENOENT);
         }
         caller.place_of(old_fd)?

@@ -31,7 +31,7 @@ fn put_statfs(address: usize, inode: &dyn Inode, place: Option<&PathRef>) -> Res
     out.f_namelen = stat.namelen as i64;
     out.f_frsize = stat.bsize as i64;
     out.f_flags = ST_VALID | ST_RELATIME;
-    if place.is_some_and(|p| p.mount().read_only) {
+    if place.is_some_and(|p| p.mount().read_only.get()) {
         out.f_flags |= ST_RDONLY;
     }
     user::write(address, &out)

@@ -1,8 +1,8 @@
 //! Attributes to programs: stat(2), statx(2), access(2), readlink(2).
 
 use crate::mm::user;
-use crate::task::descriptors;
 use crate::task::path::{self, Caller, check_flags};
+use crate::task::{self, descriptors};
 use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
 use vfs::PathRef;
@@ -10,8 +10,22 @@ use vfs::attr::split_dev;
 use vfs::cred::{MAY_EXEC, MAY_WRITE};
 use vfs::{Attr, FileType};
 
+/// Attributes as the caller's user namespace shows them.
+fn shown(mut attr: Attr) -> Attr {
+    task::with_current(|me| {
+        let ns = &me.cred.borrow().user_ns;
+        (attr.uid, attr.gid) = (ns.shown_uid(attr.uid), ns.shown_gid(attr.gid));
+    });
+    attr
+}
+
 /// Writes a `struct stat`.
 fn put(address: usize, attr: &Attr) -> Result<()> {
+    user::write(address, &stat_of(&shown(*attr)))
+}
+
+/// Attributes as stat(2) gives them.
+pub(crate) fn stat_of(attr: &Attr) -> g::stat {
     let mut stat: g::stat = zeroed();
     stat.st_dev = attr.dev;
     stat.st_ino = attr.ino;
@@ -26,7 +40,7 @@ fn put(address: usize, attr: &Attr) -> Result<()> {
     (stat.st_atime, stat.st_atime_nsec) = (attr.atime as u64, u64::from(attr.atime_ns));
     (stat.st_mtime, stat.st_mtime_nsec) = (attr.mtime as u64, u64::from(attr.mtime_ns));
     (stat.st_ctime, stat.st_ctime_nsec) = (attr.ctime as u64, u64::from(attr.ctime_ns));
-    user::write(address, &stat)
+    stat
 }
 
 /// stat(2).
@@ -41,7 +55,9 @@ pub fn sys_lstat(name: usize, buf: usize) -> Result<()> {
 
 /// fstat(2).
 pub fn sys_fstat(fd: i32, buf: usize) -> Result<()> {
-    let attr = descriptors::current_file_raw(fd)?.ops.attr()?;
+    let file = descriptors::current_file_raw(fd)?;
+    let attr = file.ops.attr()?;
+    descriptors::was_used(fd, &file);
     put(buf, &attr)
 }
 
@@ -58,7 +74,9 @@ fn attr_at(fd: i32, name: usize, flags: u32) -> Result<(Attr, Option<PathRef>)> 
     let name = path::read_at(name, flags)?;
     if name.is_empty() && flags & g::AT_EMPTY_PATH != 0 && fd != g::AT_FDCWD {
         let file = descriptors::current_file_raw(fd)?;
-        return Ok((file.ops.attr()?, file.path.clone()));
+        let attr = file.ops.attr()?;
+        descriptors::was_used(fd, &file);
+        return Ok((attr, file.path.clone()));
     }
     let place = Caller::current().resolve_at(fd, &name, flags)?;
     Ok((place.inode().attr()?, Some(place)))
@@ -75,6 +93,12 @@ pub fn sys_statx(fd: i32, name: usize, flags: u32, mask: u32, buf: usize) -> Res
     }
     check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_NO_AUTOMOUNT | g::AT_EMPTY_PATH | g::AT_STATX_SYNC_TYPE)?;
     let (attr, place) = attr_at(fd, name, flags)?;
+    let mount = place.map(|place| (place.mount().id, place.is_mount_root()));
+    user::write(buf, &statx_of(&shown(attr), mask, mount))
+}
+
+/// Attributes as statx(2) gives them, of a file in this mount; whether it is its root.
+pub(crate) fn statx_of(attr: &Attr, mask: u32, mount: Option<(u32, bool)>) -> g::statx {
     let mut x: g::statx = zeroed();
     x.stx_mask = g::STATX_BASIC_STATS;
     x.stx_blksize = attr.blksize;
@@ -95,14 +119,14 @@ pub fn sys_statx(fd: i32, name: usize, flags: u32, mask: u32, buf: usize) -> Res
     (x.stx_rdev_major, x.stx_rdev_minor) = split_dev(attr.rdev);
     (x.stx_dev_major, x.stx_dev_minor) = split_dev(attr.dev);
     x.stx_attributes_mask = u64::from(g::STATX_ATTR_MOUNT_ROOT | g::STATX_ATTR_AUTOMOUNT);
-    if let Some(place) = place {
+    if let Some((mount, is_root)) = mount {
         x.stx_mask |= mask & (g::STATX_MNT_ID | g::STATX_MNT_ID_UNIQUE);
-        x.stx_mnt_id = u64::from(place.mount().id);
-        if place.is_mount_root() {
+        x.stx_mnt_id = u64::from(mount);
+        if is_root {
             x.stx_attributes |= u64::from(g::STATX_ATTR_MOUNT_ROOT);
         }
     }
-    user::write(buf, &x)
+    x
 }
 
 /// access(2).

@@ -41,7 +41,7 @@ pub fn sys_chroot(name: usize) -> Result<()> {
     let name = path::read(name)?;
     let caller = Caller::current();
     let place = searchable(&caller, caller.resolve(g::AT_FDCWD, &name, true)?)?;
-    if !caller.cred().has(cap::SYS_CHROOT) {
+    if !caller.cred().has_here(cap::SYS_CHROOT) {
         return Err(Errno::EPERM);
     }
     caller.fs.set_root(place);

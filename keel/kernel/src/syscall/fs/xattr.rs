@@ -53,8 +53,8 @@ fn check(place: &PathRef, name: &[u8], write: bool, cred: &Cred<'_>) -> Result<(
     if !matches!(kind, FileType::Regular | FileType::Directory) {
         return Err(if write { Errno::EPERM } else { Errno::ENODATA });
     }
-    let (mode, uid, _) = inode.perm()?;
-    if write && kind == FileType::Directory && mode & vfs::attr::S_ISVTX != 0 && !cred.owns(uid) {
+    let (mode, uid, gid) = inode.perm()?;
+    if write && kind == FileType::Directory && mode & vfs::attr::S_ISVTX != 0 && !cred.owns(uid, gid) {
         return Err(Errno::EPERM);
     }
     cred.check(&**inode, if write { MAY_WRITE } else { MAY_READ })
@@ -77,7 +77,7 @@ fn get(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize, buf: usize, 
     let place = place(&caller)?;
     check(&place, &name, false, &caller.cred())?;
     let value = match Kind::of(&name).filter(|_| place.inode().has_acls()) {
-        Some(kind) => acl::get(&**place.inode(), kind)?,
+        Some(kind) => acl::get(&**place.inode(), kind, &caller.cred())?,
         None if name == capability::NAME => capability::shown(place.inode().get_xattr(&name)?)?,
         None => place.inode().get_xattr(&name)?,
     };

@@ -6,7 +6,7 @@ use crate::mm::policy::{
 };
 use crate::mm::{page_up, user};
 use crate::task::cred::cap;
-use crate::task::{self, Task, access, pid};
+use crate::task::{self, Task, access, pid, pidns};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
@@ -194,7 +194,7 @@ fn may_move(flags: u64) -> Result<()> {
 
 /// The thread whose memory is meant. EPERM, ESRCH.
 fn target(id: i32) -> Result<Rc<Task>> {
-    let found = if id == 0 { task::current() } else { pid::find_subject(id)? };
+    let found = if id == 0 { task::current() } else { pid::find_subject(pidns::named(id))? };
     if id == 0 || access::may_look(&found, access::Ids::Real) { Ok(found) } else { Err(Errno::EPERM) }
 }
 

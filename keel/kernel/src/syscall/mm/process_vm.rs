@@ -1,7 +1,7 @@
 //! Memory of other processes: process_vm_readv(2), process_madvise(2), process_mrelease(2).
 
 use crate::mm::{Mm, advise, page_up, user};
-use crate::task::{access, pid, pidfd};
+use crate::task::{access, pid, pidfd, pidns};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ fn access(pid: i32, own: (usize, usize), other: (usize, usize), flags: u64, writ
     if other.iter().all(|part| part.1 == 0) {
         return Ok(0);
     }
-    let target = pid::find_subject(pid)?;
+    let target = pid::find_subject(pidns::named(pid))?;
     if !access::may_look(&target, access::Ids::Real) {
         return Err(Errno::EPERM);
     }

@@ -4,7 +4,7 @@ use crate::mm::user;
 use crate::signal::{SigInfo, code, send_to_process, send_to_task};
 use crate::task::cred::may_signal;
 use crate::task::pidfd::Target;
-use crate::task::{self, Process, Task, landlock, pid, process};
+use crate::task::{self, Process, Task, landlock, pid, pidns, process};
 use alloc::rc::Rc;
 use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
@@ -50,6 +50,7 @@ fn own_info(signal: i32, code: i32) -> SigInfo {
 pub fn sys_kill(target: i32, signal: i32) -> Result<()> {
     let info = own_info(signal, code::USER);
     let me = task::current();
+    let target = pidns::named_or_group(target);
     match target {
         1.. => {
             let process = find(target).ok_or(Errno::ESRCH)?;
@@ -59,7 +60,9 @@ pub fn sys_kill(target: i32, signal: i32) -> Result<()> {
         -1 => {
             let mut outcome = Err(Errno::ESRCH);
             for process in process::all() {
-                if !Rc::ptr_eq(&process, me.process()) && process.pid() != pid::INIT {
+                let spared = Rc::ptr_eq(&process, me.process()) || process.pid() == pid::INIT;
+                // Not the first process of the caller's PID namespace, and none outside.
+                if !spared && pidns::here().is_none_or(|ns| ns.inward(process.pid()) > 1) {
                     match deliver_to(&process, signal, info) {
                         Err(Errno::EPERM) => {}
                         other => outcome = other,
@@ -102,6 +105,7 @@ fn find_thread(tgid: i32, tid: i32) -> Result<Rc<Task>> {
     Ok(task)
 }
 
+/// `tgid` and `tid` are ids of the first PID namespace.
 fn kill_thread(tgid: i32, tid: i32, signal: i32, info: SigInfo) -> Result<()> {
     if tid == pid::INIT && matches!(tgid, -1 | pid::INIT) {
         return permit(&pid::init_process(), signal).map(|_| ());
@@ -116,7 +120,7 @@ pub fn sys_tkill(tid: i32, signal: i32) -> Result<()> {
     if tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    kill_thread(-1, tid, signal, own_info(signal, code::TKILL))
+    kill_thread(-1, pidns::named(tid), signal, own_info(signal, code::TKILL))
 }
 
 /// tgkill(2). EINVAL, EPERM, ESRCH.
@@ -124,7 +128,7 @@ pub fn sys_tgkill(tgid: i32, tid: i32, signal: i32) -> Result<()> {
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    kill_thread(tgid, tid, signal, own_info(signal, code::TKILL))
+    kill_thread(pidns::named(tgid), pidns::named(tid), signal, own_info(signal, code::TKILL))
 }
 
 /// The siginfo argument; only for the caller itself it may have a kernel si_code. EPERM.
@@ -140,17 +144,18 @@ fn read_info(target: i32, signal: u32, at: usize) -> Result<SigInfo> {
 
 /// rt_sigqueueinfo(2). EFAULT, EAGAIN, EINVAL, EPERM, ESRCH.
 pub fn sys_rt_sigqueueinfo(tgid: i32, signal: i32, info: usize) -> Result<()> {
+    let tgid = pidns::named(tgid);
     let info = read_info(tgid, signal as u32, info)?;
     deliver_to(&find(tgid).ok_or(Errno::ESRCH)?, signal, info)
 }
 
 /// rt_tgsigqueueinfo(2). EFAULT, EAGAIN, EINVAL, EPERM, ESRCH.
 pub fn sys_rt_tgsigqueueinfo(tgid: i32, tid: i32, signal: i32, info: usize) -> Result<()> {
-    let info = read_info(tgid, signal as u32, info)?;
+    let info = read_info(pidns::named(tgid), signal as u32, info)?;
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    kill_thread(tgid, tid, signal, info)
+    kill_thread(pidns::named(tgid), pidns::named(tid), signal, info)
 }
 
 /// pidfd_send_signal(2). EBADF, EINVAL, EPERM, ESRCH.

@@ -1,32 +1,35 @@
 //! Ids of threads and processes, and other short calls.
 
 use crate::file::epoll;
-use crate::fs::proc::namespaces;
+use crate::fs::proc::namespaces::of_file;
 use crate::mm::user;
 use crate::sched;
+use crate::task::pidns::named;
 use crate::task::{current, pid, with_current};
+use crate::task::{namespaces, pidfd};
+use alloc::vec;
 use uapi::{Errno, Result};
 
 /// getpid(2).
 pub fn sys_getpid() -> i32 {
-    with_current(|t| t.pid())
+    with_current(|t| t.process().own_pid())
 }
 
 /// gettid(2).
 pub fn sys_gettid() -> i32 {
-    with_current(|t| t.tid())
+    with_current(|t| t.own_tid())
 }
 
 /// getppid(2).
 pub fn sys_getppid() -> i32 {
-    with_current(|t| t.process().ppid())
+    with_current(|t| t.process().own_ppid())
 }
 
 /// set_tid_address(2).
 pub fn sys_set_tid_address(at: usize) -> i32 {
     with_current(|t| {
         t.clear_tid.set(at);
-        t.tid()
+        t.own_tid()
     })
 }
 
@@ -81,52 +84,54 @@ pub fn sys_arch_prctl(code: u32, at: usize) -> Result<()> {
     }
 }
 
-/// unshare(2): unshares state of threads. EINVAL, EPERM.
+/// unshare(2). EINVAL, ENOSPC, EPERM.
 pub fn sys_unshare(flags: u64) -> Result<()> {
     use uapi::raw::general as g;
-    const NAMESPACES: u64 = crate::task::namespaces::ALL_TYPES as u64;
+    const ALL: u64 = namespaces::ALL_TYPES as u64;
     const SHARING: u64 =
         (g::CLONE_FS | g::CLONE_FILES | g::CLONE_SIGHAND | g::CLONE_VM | g::CLONE_THREAD | g::CLONE_SYSVSEM) as u64;
-    if flags & !(NAMESPACES | SHARING) != 0 {
+    let has = |flag: u32| flags & u64::from(flag) != 0;
+    if flags & !(ALL | SHARING) != 0 {
         return Err(Errno::EINVAL);
     }
     let me = current();
     let alone = me.process().thread_count() == 1;
-    if flags & (g::CLONE_THREAD | g::CLONE_SIGHAND | g::CLONE_VM) as u64 != 0 && !alone {
+    if has(g::CLONE_THREAD | g::CLONE_SIGHAND | g::CLONE_VM | g::CLONE_NEWUSER) && !alone {
         return Err(Errno::EINVAL);
     }
-    if flags & NAMESPACES != 0 {
-        return Err(Errno::EPERM);
-    }
-    if flags & g::CLONE_SYSVSEM as u64 != 0 {
-        crate::ipc::sem::unshare(&me);
-    }
-    if flags & g::CLONE_FILES as u64 != 0 {
+    // All that may fail comes first.
+    let (cred, new) = namespaces::prepare(&me, (flags & ALL) as u32)?;
+    if has(g::CLONE_FILES) {
         me.unshare_files()?;
     }
-    if flags & g::CLONE_FS as u64 != 0 {
+    if has(g::CLONE_SYSVSEM | g::CLONE_NEWIPC) {
+        crate::ipc::sem::unshare(&me);
+    }
+    if has(g::CLONE_FS | g::CLONE_NEWUSER | g::CLONE_NEWNS) {
         let own = me.fs().fork();
         drop(me.set_fs(Some(own)));
+    }
+    if let Some(cred) = cred {
+        me.securebits.set(0);
+        me.set_cred(cred);
+    }
+    if new.is_some() {
+        me.set_namespaces(new);
     }
     Ok(())
 }
 
-/// setns(2): there are no other namespaces. EBADF, EINVAL, EPERM.
+/// setns(2). EBADF, EINVAL, EPERM, ESRCH.
 pub fn sys_setns(fd: i32, kind: u32) -> Result<()> {
-    use uapi::raw::general as g;
     let file = current().files().get(fd)?;
-    let wanted = match namespaces::type_of(&file) {
-        Some(own) if kind == 0 || kind == own => own,
-        None if kind != 0
-            && kind & !crate::task::namespaces::ALL_TYPES == 0
-            && crate::task::pidfd::process_of(fd).is_ok() =>
-        {
-            kind
+    let wanted = match of_file(&file) {
+        Some(own) if kind == 0 || kind == own.flag() => vec![own],
+        None if kind != 0 && kind & !namespaces::ALL_TYPES == 0 => {
+            pidfd::namespaces_of(fd, kind).map_err(|errno| if errno == Errno::EBADF { Errno::EINVAL } else { errno })?
         }
         _ => return Err(Errno::EINVAL),
     };
-    // As on Linux, a process can't join its own user namespace.
-    Err(if wanted & g::CLONE_NEWUSER != 0 { Errno::EINVAL } else { Errno::EPERM })
+    namespaces::join(&current(), &wanted)
 }
 
 /// reboot(2): always fails, because the pod ends with its first program. EINVAL, EPERM.
@@ -148,8 +153,8 @@ pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Re
     const IO: i32 = 5;
     const SYSVSEM: i32 = 6;
     const EPOLL_TFD: i32 = 7;
-    let a = pid::find_subject(pid1)?;
-    let b = pid::find_subject(pid2)?;
+    let a = pid::find_subject(named(pid1))?;
+    let b = pid::find_subject(named(pid2))?;
     fn order(a: usize, b: usize) -> i32 {
         match a.cmp(&b) {
             core::cmp::Ordering::Equal => 0,

@@ -2,7 +2,7 @@
 
 use crate::mm::user;
 use crate::task::cred::edit;
-use crate::task::{self, pid};
+use crate::task::{self, pid, pidns};
 use uapi::{Errno, Result, cap};
 
 const CAP_VERSION_1: u32 = 0x1998_0330;
@@ -32,6 +32,7 @@ pub fn sys_capget(header: usize, data: usize) -> Result<()> {
     if target < 0 {
         return Err(Errno::EINVAL);
     }
+    let target = pidns::named(target);
     let (effective, permitted, inheritable) = if target == pid::INIT {
         (cap::ALL, cap::ALL, 0)
     } else {
@@ -55,7 +56,7 @@ pub fn sys_capget(header: usize, data: usize) -> Result<()> {
 pub fn sys_capset(header: usize, data: usize) -> Result<()> {
     let (groups, target) = cap_header(header)?;
     let task = task::current();
-    if target != 0 && target != task.tid() {
+    if target != 0 && target != task.own_tid() {
         return Err(Errno::EPERM);
     }
     let words = user::read_array::<u32>(data, 3 * groups)?;
@@ -64,7 +65,7 @@ pub fn sys_capset(header: usize, data: usize) -> Result<()> {
     };
     let (effective, permitted, inheritable) = (set(0) & cap::ALL, set(1) & cap::ALL, set(2) & cap::ALL);
     edit(|new, old| {
-        let may_inherit = if old.capable(cap::SETPCAP) { old.cap_bounding } else { old.cap_permitted };
+        let may_inherit = if old.capable_here(cap::SETPCAP) { old.cap_bounding } else { old.cap_permitted };
         let beyond = inheritable & !(old.cap_inheritable | may_inherit) != 0
             || inheritable & !(old.cap_inheritable | old.cap_bounding) != 0
             || permitted & !old.cap_permitted != 0

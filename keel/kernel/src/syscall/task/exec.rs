@@ -264,7 +264,7 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     crate::task::robust::release_all(me);
     exit::release_memory(me);
     let process = me.process();
-    new.mm.activate();
+    hal::paging::activate_unlocked(new.mm.root());
     new.mm.set_limits(crate::task::limits::of_memory(process));
     let old_mm = me.set_mm(Some(new.mm));
     if let Some(old) = old_mm

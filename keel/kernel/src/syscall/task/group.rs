@@ -1,5 +1,6 @@
 //! Process groups and sessions; setpgid(2), setsid(2).
 
+use crate::task::pidns::{named, shown};
 use crate::task::process::{self, Session};
 use crate::task::{current, pid, reap, with_current};
 use alloc::rc::Rc;
@@ -7,7 +8,7 @@ use uapi::{Errno, Result};
 
 /// getpgrp(2).
 pub fn sys_getpgrp() -> i32 {
-    with_current(|t| t.process().group())
+    shown(with_current(|t| t.process().group()))
 }
 
 /// getpgid(2). ESRCH.
@@ -15,18 +16,19 @@ pub fn sys_getpgid(target: i32) -> Result<i32> {
     if target == 0 {
         return Ok(sys_getpgrp());
     }
-    Ok(find(target)?.group())
+    Ok(shown(find(target)?.group()))
 }
 
 /// getsid(2). ESRCH.
 pub fn sys_getsid(target: i32) -> Result<i32> {
     if target == 0 {
-        return Ok(with_current(|t| t.process().sid()));
+        return Ok(shown(with_current(|t| t.process().sid())));
     }
-    Ok(find(target)?.sid())
+    Ok(shown(find(target)?.sid()))
 }
 
 fn find(target: i32) -> Result<Rc<process::Process>> {
+    let target = named(target);
     if target == pid::INIT {
         return Ok(pid::init_process());
     }
@@ -37,8 +39,8 @@ fn find(target: i32) -> Result<Rc<process::Process>> {
 pub fn sys_setpgid(target: i32, group: i32) -> Result<()> {
     let me = current();
     let own = me.process();
-    let target = if target == 0 { own.pid() } else { target };
-    let group = if group == 0 { target } else { group };
+    let target = if target == 0 { own.pid() } else { named(target) };
+    let group = if group == 0 { target } else { named(group) };
     if group < 0 {
         return Err(Errno::EINVAL);
     }
@@ -77,5 +79,5 @@ pub fn sys_setsid() -> Result<i32> {
     }
     own.set_session(Session::new(own.pid()));
     own.set_group(own.pid());
-    Ok(own.pid())
+    Ok(own.own_pid())
 }

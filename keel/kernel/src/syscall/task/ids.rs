@@ -1,5 +1,6 @@
 //! Calls that read and change user and group ids and supplementary groups.
 
+use crate::cred::{Cred, userns::Ids};
 use crate::mm::user;
 use crate::task::cred::edit;
 use crate::task::{self, securebits};
@@ -19,30 +20,57 @@ const FS_CAPS: u64 = 1 << cap::CHOWN
 /// `(uid_t) -1`: leave unchanged.
 const KEEP: u32 = u32::MAX;
 
+/// An id of the current thread, as its user namespace shows it.
+fn shown(get: impl FnOnce(&Cred) -> u32, ids: Ids) -> u32 {
+    task::with_current(|t| {
+        let cred = t.cred.borrow();
+        let id = get(&cred);
+        if ids == Ids::Users { cred.user_ns.shown_uid(id) } else { cred.user_ns.shown_gid(id) }
+    })
+}
+
+/// The system's id of an argument; -1 stays. EINVAL: not mapped in the caller's user namespace.
+fn meant(id: u32, ids: Ids) -> Result<u32> {
+    if id == KEEP {
+        return Ok(KEEP);
+    }
+    task::with_current(|t| t.cred.borrow().user_ns.outward(ids, id)).ok_or(Errno::EINVAL)
+}
+
+/// [`meant`] of several arguments.
+fn all_meant<const N: usize>(given: [u32; N], ids: Ids) -> Result<[u32; N]> {
+    let mut out = [KEEP; N];
+    for (out, given) in out.iter_mut().zip(given) {
+        *out = meant(given, ids)?;
+    }
+    Ok(out)
+}
+
 /// getuid(2).
 pub fn sys_getuid() -> u32 {
-    task::with_current(|t| t.cred.borrow().uid)
+    shown(|cred| cred.uid, Ids::Users)
 }
 /// geteuid(2).
 pub fn sys_geteuid() -> u32 {
-    task::with_current(|t| t.cred.borrow().euid)
+    shown(|cred| cred.euid, Ids::Users)
 }
 /// getgid(2).
 pub fn sys_getgid() -> u32 {
-    task::with_current(|t| t.cred.borrow().gid)
+    shown(|cred| cred.gid, Ids::Groups)
 }
 /// getegid(2).
 pub fn sys_getegid() -> u32 {
-    task::with_current(|t| t.cred.borrow().egid)
+    shown(|cred| cred.egid, Ids::Groups)
 }
 
 /// setuid(2). EINVAL, EPERM.
 pub fn sys_setuid(uid: u32) -> Result<()> {
+    let uid = meant(uid, Ids::Users)?;
     if uid == KEEP {
         return Err(Errno::EINVAL);
     }
     edit(|new, old| {
-        if old.capable(cap::SETUID) {
+        if old.capable_here(cap::SETUID) {
             (new.uid, new.suid) = (uid, uid);
         } else if uid != old.uid && uid != old.suid {
             return Err(Errno::EPERM);
@@ -54,11 +82,12 @@ pub fn sys_setuid(uid: u32) -> Result<()> {
 
 /// setgid(2). EINVAL, EPERM.
 pub fn sys_setgid(gid: u32) -> Result<()> {
+    let gid = meant(gid, Ids::Groups)?;
     if gid == KEEP {
         return Err(Errno::EINVAL);
     }
     edit(|new, old| {
-        if old.capable(cap::SETGID) {
+        if old.capable_here(cap::SETGID) {
             (new.gid, new.egid, new.sgid, new.fsgid) = (gid, gid, gid, gid);
         } else if gid == old.gid || gid == old.sgid {
             (new.egid, new.fsgid) = (gid, gid);
@@ -69,10 +98,11 @@ pub fn sys_setgid(gid: u32) -> Result<()> {
     })
 }
 
-/// setreuid(2). EPERM.
+/// setreuid(2). EINVAL, EPERM.
 pub fn sys_setreuid(ruid: u32, euid: u32) -> Result<()> {
+    let [ruid, euid] = all_meant([ruid, euid], Ids::Users)?;
     edit(|new, old| {
-        let free = old.capable(cap::SETUID);
+        let free = old.capable_here(cap::SETUID);
         if ruid != KEEP {
             if !free && ruid != old.uid && ruid != old.euid {
                 return Err(Errno::EPERM);
@@ -93,10 +123,11 @@ pub fn sys_setreuid(ruid: u32, euid: u32) -> Result<()> {
     })
 }
 
-/// setregid(2). EPERM.
+/// setregid(2). EINVAL, EPERM.
 pub fn sys_setregid(rgid: u32, egid: u32) -> Result<()> {
+    let [rgid, egid] = all_meant([rgid, egid], Ids::Groups)?;
     edit(|new, old| {
-        let free = old.capable(cap::SETGID);
+        let free = old.capable_here(cap::SETGID);
         if rgid != KEEP {
             if !free && rgid != old.gid && rgid != old.egid {
                 return Err(Errno::EPERM);
@@ -117,11 +148,12 @@ pub fn sys_setregid(rgid: u32, egid: u32) -> Result<()> {
     })
 }
 
-/// setresuid(2). EPERM.
+/// setresuid(2). EINVAL, EPERM.
 pub fn sys_setresuid(ruid: u32, euid: u32, suid: u32) -> Result<()> {
+    let [ruid, euid, suid] = all_meant([ruid, euid, suid], Ids::Users)?;
     edit(|new, old| {
         let own = [old.uid, old.euid, old.suid];
-        if !old.capable(cap::SETUID) && [ruid, euid, suid].iter().any(|id| *id != KEEP && !own.contains(id)) {
+        if !old.capable_here(cap::SETUID) && [ruid, euid, suid].iter().any(|id| *id != KEEP && !own.contains(id)) {
             return Err(Errno::EPERM);
         }
         if ruid != KEEP {
@@ -138,11 +170,12 @@ pub fn sys_setresuid(ruid: u32, euid: u32, suid: u32) -> Result<()> {
     })
 }
 
-/// setresgid(2). EPERM.
+/// setresgid(2). EINVAL, EPERM.
 pub fn sys_setresgid(rgid: u32, egid: u32, sgid: u32) -> Result<()> {
+    let [rgid, egid, sgid] = all_meant([rgid, egid, sgid], Ids::Groups)?;
     edit(|new, old| {
         let own = [old.gid, old.egid, old.sgid];
-        if !old.capable(cap::SETGID) && [rgid, egid, sgid].iter().any(|id| *id != KEEP && !own.contains(id)) {
+        if !old.capable_here(cap::SETGID) && [rgid, egid, sgid].iter().any(|id| *id != KEEP && !own.contains(id)) {
             return Err(Errno::EPERM);
         }
         if rgid != KEEP {
@@ -162,49 +195,54 @@ pub fn sys_setresgid(rgid: u32, egid: u32, sgid: u32) -> Result<()> {
 /// getresuid(2). EFAULT.
 pub fn sys_getresuid(ruid: usize, euid: usize, suid: usize) -> Result<()> {
     let cred = task::current().cred();
-    user::write(ruid, &cred.uid)?;
-    user::write(euid, &cred.euid)?;
-    user::write(suid, &cred.suid)
+    let ns = &cred.user_ns;
+    user::write(ruid, &ns.shown_uid(cred.uid))?;
+    user::write(euid, &ns.shown_uid(cred.euid))?;
+    user::write(suid, &ns.shown_uid(cred.suid))
 }
 
 /// getresgid(2). EFAULT.
 pub fn sys_getresgid(rgid: usize, egid: usize, sgid: usize) -> Result<()> {
     let cred = task::current().cred();
-    user::write(rgid, &cred.gid)?;
-    user::write(egid, &cred.egid)?;
-    user::write(sgid, &cred.sgid)
+    let ns = &cred.user_ns;
+    user::write(rgid, &ns.shown_gid(cred.gid))?;
+    user::write(egid, &ns.shown_gid(cred.egid))?;
+    user::write(sgid, &ns.shown_gid(cred.sgid))
 }
 
 /// setfsuid(2): returns the previous id in any case.
 pub fn sys_setfsuid(fsuid: u32) -> Result<u32> {
     let old = task::current().cred();
-    if fsuid != KEEP && (old.capable(cap::SETUID) || [old.uid, old.euid, old.suid, old.fsuid].contains(&fsuid)) {
+    let fsuid = meant(fsuid, Ids::Users).unwrap_or(KEEP);
+    if fsuid != KEEP && (old.capable_here(cap::SETUID) || [old.uid, old.euid, old.suid, old.fsuid].contains(&fsuid)) {
         edit(|new, _| {
             new.fsuid = fsuid;
             if securebits::has(&task::current(), securebits::NO_SETUID_FIXUP) {
                 return Ok(());
             }
-            if old.fsuid == 0 && fsuid != 0 {
+            let root = old.root_uid();
+            if Some(old.fsuid) == root && Some(fsuid) != root {
                 new.cap_effective &= !FS_CAPS;
-            } else if old.fsuid != 0 && fsuid == 0 {
+            } else if Some(old.fsuid) != root && Some(fsuid) == root {
                 new.cap_effective |= new.cap_permitted & FS_CAPS;
             }
             Ok(())
         })?;
     }
-    Ok(old.fsuid)
+    Ok(old.user_ns.shown_uid(old.fsuid))
 }
 
 /// setfsgid(2): returns the previous id in any case.
 pub fn sys_setfsgid(fsgid: u32) -> Result<u32> {
     let old = task::current().cred();
-    if fsgid != KEEP && (old.capable(cap::SETGID) || [old.gid, old.egid, old.sgid, old.fsgid].contains(&fsgid)) {
+    let fsgid = meant(fsgid, Ids::Groups).unwrap_or(KEEP);
+    if fsgid != KEEP && (old.capable_here(cap::SETGID) || [old.gid, old.egid, old.sgid, old.fsgid].contains(&fsgid)) {
         edit(|new, _| {
             new.fsgid = fsgid;
             Ok(())
         })?;
     }
-    Ok(old.fsgid)
+    Ok(old.user_ns.shown_gid(old.fsgid))
 }
 
 /// Maximum number of supplementary groups.
@@ -218,22 +256,30 @@ pub fn sys_getgroups(size: i32, list: usize) -> Result<usize> {
         if cred.groups.len() > size {
             return Err(Errno::EINVAL);
         }
-        user::write_bytes(list, bytemuck::cast_slice(&cred.groups[..]))?;
+        let ns = &cred.user_ns;
+        if ns.is_first() {
+            user::write_bytes(list, bytemuck::cast_slice(&cred.groups[..]))?;
+        } else {
+            for (i, group) in cred.groups.iter().enumerate() {
+                user::write(list.wrapping_add(i * size_of::<u32>()), &ns.shown_gid(*group))?;
+            }
+        }
     }
     Ok(cred.groups.len())
 }
 
 /// setgroups(2). EPERM, EINVAL, EFAULT.
 pub fn sys_setgroups(size: i32, list: usize) -> Result<()> {
-    if !task::current().cred().capable(cap::SETGID) {
+    let cred = task::current().cred();
+    if !cred.capable_here(cap::SETGID) || !cred.user_ns.may_set_groups() {
         return Err(Errno::EPERM);
     }
     if !(0..=NGROUPS_MAX).contains(&size) {
         return Err(Errno::EINVAL);
     }
     let mut groups = user::read_array::<u32>(list, size as usize)?;
-    if groups.contains(&KEEP) {
-        return Err(Errno::EINVAL);
+    for group in &mut groups {
+        *group = cred.user_ns.outward(Ids::Groups, *group).ok_or(Errno::EINVAL)?;
     }
     groups.sort_unstable();
     edit(|new, _| {

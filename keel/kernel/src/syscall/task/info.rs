@@ -15,12 +15,12 @@ const TICK_NS: u64 = 10_000_000;
 
 /// uname(2). EFAULT.
 pub fn sys_uname(at: usize) -> Result<()> {
-    let names = uts::names();
+    let (names, system) = (uts::here(), uts::system());
     let mut out = [0u8; 6 * FIELD];
     let persona = crate::task::with_current(|t| t.personality.get());
     let machine: &[u8] = if persona & PER_MASK == PER_LINUX32 { b"i686" } else { b"x86_64" };
-    let release = if persona & UNAME26 != 0 { release_26(&names.release) } else { names.release };
-    let fields: [&[u8]; 6] = [b"Linux", &names.host, &release, &names.version, machine, &names.domain];
+    let release = if persona & UNAME26 != 0 { release_26(&system.release) } else { system.release };
+    let fields: [&[u8]; 6] = [b"Linux", &names.host(), &release, &system.version, machine, &names.domain()];
     for (to, from) in out.chunks_exact_mut(FIELD).zip(fields) {
         let n = from.len().min(FIELD - 1);
         to[..n].copy_from_slice(&from[..n]);
@@ -50,7 +50,7 @@ fn release_26(release: &[u8]) -> Vec<u8> {
 }
 
 fn read_name(at: usize, len: usize) -> Result<Vec<u8>> {
-    if !current().cred().capable(crate::task::cred::cap::SYS_ADMIN) {
+    if !current().cred().capable_in(uts::here().user_ns(), crate::task::cred::cap::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
     // `len` is a signed int in Linux.
@@ -62,13 +62,13 @@ fn read_name(at: usize, len: usize) -> Result<Vec<u8>> {
 
 /// sethostname(2). EFAULT, EINVAL, EPERM.
 pub fn sys_sethostname(at: usize, len: usize) -> Result<()> {
-    uts::set_host(read_name(at, len)?);
+    uts::here().set_host(read_name(at, len)?);
     Ok(())
 }
 
 /// setdomainname(2). EFAULT, EINVAL, EPERM.
 pub fn sys_setdomainname(at: usize, len: usize) -> Result<()> {
-    uts::set_domain(read_name(at, len)?);
+    uts::here().set_domain(read_name(at, len)?);
     Ok(())
 }
 

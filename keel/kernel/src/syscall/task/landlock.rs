@@ -148,7 +148,7 @@ fn place_of(fd: i32) -> Result<PathRef> {
 /// landlock_restrict_self(2). E2BIG, EBADF, EBADFD, EINVAL, ENOMEM, EPERM.
 pub fn sys_landlock_restrict_self(fd: i32, flags: u32) -> Result<()> {
     let me = current();
-    if !me.no_new_privs() && !me.cred().capable(cap::SYS_ADMIN) {
+    if !me.no_new_privs() && !me.cred().capable_here(cap::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
     if flags & !LOG_FLAGS != 0 {

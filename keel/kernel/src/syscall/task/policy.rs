@@ -7,7 +7,7 @@ use crate::mm::user;
 use crate::sched;
 use crate::task::cred::{cap, may_signal};
 use crate::task::process::{self, Process};
-use crate::task::{Task, current, pid};
+use crate::task::{Task, current, pid, pidns};
 use crate::time::write_timespec;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -26,6 +26,7 @@ const ATTR_SIZE_NEW: u32 = 56;
 
 /// The thread to change. EPERM (keel's own process), ESRCH.
 fn find(target: i32) -> Result<Rc<Task>> {
+    let target = pidns::named(target);
     match target {
         0 => Ok(current()),
         pid::INIT => Err(Errno::EPERM),
@@ -43,7 +44,7 @@ struct Seen {
 
 /// Scheduling parameters of a thread, or of keel's own process. ESRCH.
 fn see(target: i32) -> Result<Seen> {
-    if target == pid::INIT {
+    if pidns::named(target) == pid::INIT {
         return Ok(Seen { policy: g::SCHED_NORMAL, priority: 0, nice: 0, affinity: u64::MAX });
     }
     let task = find(target)?;
@@ -58,7 +59,7 @@ fn see_positive(target: i32) -> Result<Seen> {
 
 fn may_change(target: &Rc<Task>) -> bool {
     let (own, other) = (current().cred(), target.cred());
-    own.capable(cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid
+    own.capable_in(&other.user_ns, cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid
 }
 
 /// SCHED_EXT: Linux returns its priority range even if it is not built in, and so does keel.
@@ -243,14 +244,15 @@ fn chosen(which: i32, who: i32) -> Result<Vec<Rc<Task>>> {
         process.threads().filter(|task| wants(task)).try_for_each(|task| push(&mut found, task))
     };
     match which as u32 {
-        g::PRIO_PROCESS => found.extend(if who == 0 { Some(me) } else { pid::find_task(who) }),
+        g::PRIO_PROCESS => found.extend(if who == 0 { Some(me) } else { pid::find_task(pidns::named(who)) }),
         g::PRIO_PGRP => {
-            let group = if who == 0 { me.process().group() } else { who };
+            let group = if who == 0 { me.process().group() } else { pidns::named(who) };
             process::of_group(group).try_for_each(|process| add(process, &|_| true))?;
         }
         g::PRIO_USER => {
             let uid = if who == 0 { me.cred().uid } else { who as u32 };
-            process::all().try_for_each(|process| add(process, &|task| task.cred().uid == uid))?;
+            let seen = process::all().filter(|process| pidns::sees(process.pid()));
+            seen.into_iter().try_for_each(|process| add(process, &|task| task.cred().uid == uid))?;
         }
         _ => return Err(Errno::EINVAL),
     }
@@ -259,7 +261,7 @@ fn chosen(which: i32, who: i32) -> Result<Vec<Rc<Task>>> {
 
 /// getpriority(2): 20 minus the nice value, 1 to 40. EINVAL, ESRCH.
 pub fn sys_getpriority(which: i32, who: i32) -> Result<i32> {
-    if which as u32 == g::PRIO_PROCESS && who == pid::INIT {
+    if which as u32 == g::PRIO_PROCESS && pidns::named(who) == pid::INIT {
         return Ok(20 - see(who)?.nice);
     }
     let found = chosen(which, who)?;
@@ -278,14 +280,14 @@ fn set_nice(task: &Rc<Task>, nice: i32) -> Result<()> {
 
 /// setpriority(2). EACCES, EINVAL, EPERM, ESRCH.
 pub fn sys_setpriority(which: i32, who: i32, nice: i32) -> Result<()> {
-    if which as u32 == g::PRIO_PROCESS && who == pid::INIT {
+    if which as u32 == g::PRIO_PROCESS && pidns::named(who) == pid::INIT {
         return Err(Errno::EPERM);
     }
     let own = current().cred();
     let mut outcome = Err(Errno::ESRCH);
     for task in chosen(which, who)? {
         let other = task.cred();
-        let may = own.capable(cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid;
+        let may = own.capable_in(&other.user_ns, cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid;
         let one = if may { set_nice(&task, nice) } else { Err(Errno::EPERM) };
         if outcome == Err(Errno::ESRCH) || one.is_err() {
             outcome = one;
@@ -299,7 +301,7 @@ const IO_PROCESS: i32 = 1;
 
 /// ioprio_get(2). EINVAL, EPERM, ESRCH.
 pub fn sys_ioprio_get(which: i32, who: i32) -> Result<i32> {
-    if which == IO_PROCESS && who == pid::INIT {
+    if which == IO_PROCESS && pidns::named(who) == pid::INIT {
         return Ok(0);
     }
     Ok(io_chosen(which, who)?.iter().map(|t| t.io_priority.get()).min().unwrap_or(0))
@@ -316,7 +318,7 @@ pub fn sys_ioprio_set(which: i32, who: i32, priority: i32) -> Result<()> {
         0..=3 => {}
         _ => return Err(Errno::EINVAL),
     }
-    if which == IO_PROCESS && who == pid::INIT {
+    if which == IO_PROCESS && pidns::named(who) == pid::INIT {
         return Err(Errno::EPERM);
     }
     for task in io_chosen(which, who)? {

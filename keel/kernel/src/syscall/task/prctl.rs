@@ -146,7 +146,7 @@ fn read_name(at: usize, out: &mut [u8]) -> Result<()> {
 
 fn drop_bounding(me: &Rc<Task>, which: u64) -> Result<i32> {
     let old = me.cred();
-    if !old.capable(cap::SETPCAP) {
+    if !old.capable_here(cap::SETPCAP) {
         return Err(Errno::EPERM);
     }
     if which >= 64 || cap::ALL & 1 << which == 0 {

@@ -1,6 +1,7 @@
 //! Changes of credentials by execve(2): capabilities(7), "Transformation of capabilities during execve()".
 
 use super::{Cred, cap};
+use crate::cred::UserNs;
 use crate::task::{self, Task, securebits};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
@@ -31,7 +32,9 @@ pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec
     let old = task.cred();
     let mut new = (*old).clone();
     let mut set_id = false;
-    if !task.no_new_privs() {
+    let root = old.root_uid();
+    let is_root = |uid: u32| Some(uid) == root;
+    if !task.no_new_privs() && old.user_ns.covers(attr.uid, attr.gid) {
         if attr.mode & S_ISUID != 0 {
             (new.euid, set_id) = (attr.uid, true);
         }
@@ -51,17 +54,17 @@ pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec
         }
     }
     // A set-user-id-root program with file capabilities gets only those.
-    let has_own = file.is_some() && new.uid != 0 && new.euid == 0;
+    let has_own = file.is_some() && !is_root(new.uid) && is_root(new.euid);
     if !securebits::has(task, securebits::NOROOT) && !has_own {
-        if new.uid == 0 || new.euid == 0 {
+        if is_root(new.uid) || is_root(new.euid) {
             new.cap_permitted = new.cap_bounding | new.cap_inheritable;
         }
-        effective |= new.euid == 0;
+        effective |= is_root(new.euid);
     }
     let gained = new.cap_permitted & !old.cap_permitted != 0;
     let changes_id = new.euid != old.uid || new.egid != old.gid;
-    if (changes_id || gained) && (task.no_new_privs() || is_watched(task)) {
-        if !old.capable(cap::SETUID) || task.no_new_privs() {
+    if (changes_id || gained) && (task.no_new_privs() || is_watched(task, &new.user_ns)) {
+        if !old.capable_here(cap::SETUID) || task.no_new_privs() {
             (new.euid, new.egid) = (new.uid, new.gid);
         }
         new.cap_permitted &= old.cap_permitted;
@@ -73,7 +76,7 @@ pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec
     new.cap_effective = if effective { new.cap_permitted } else { new.cap_ambient };
     (new.suid, new.fsuid, new.sgid, new.fsgid) = (new.euid, new.euid, new.egid, new.egid);
     let more = effective || new.cap_permitted & !new.cap_ambient != 0;
-    let secure = changes_id || new.uid != 0 && more;
+    let secure = changes_id || !is_root(new.uid) && more;
     Ok(AfterExec { cred: new, secure, gained: set_id || gained })
 }
 
@@ -85,10 +88,10 @@ pub(crate) fn hides(old: &Cred, new: &Cred) -> bool {
 
 /// Whether another process could control a program that gains privileges: it traces it without CAP_SYS_PTRACE, or
 /// shares its root and working directory; execve(2).
-fn is_watched(task: &Rc<Task>) -> bool {
+fn is_watched(task: &Rc<Task>, user_ns: &Rc<UserNs>) -> bool {
     let tracer = if task.traced.is_attached() { task::pid::find_process(task.traced.tracer_pid()) } else { None };
     if task.traced.is_attached()
-        && !tracer.and_then(|p| p.main_thread()).is_some_and(|t| t.cred().capable(cap::SYS_PTRACE))
+        && !tracer.and_then(|p| p.main_thread()).is_some_and(|t| t.cred().capable_in(user_ns, cap::SYS_PTRACE))
     {
         return true;
     }

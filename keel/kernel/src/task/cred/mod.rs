@@ -28,5 +28,6 @@ pub(crate) fn edit(f: impl FnOnce(&mut Cred, &Cred) -> Result<()>) -> Result<()>
 
 /// Whether `sender` may signal `target`, kill(2).
 pub fn may_signal(sender: &Cred, target: &Cred) -> bool {
-    sender.capable(cap::KILL) || [sender.uid, sender.euid].iter().any(|id| *id == target.uid || *id == target.suid)
+    sender.capable_in(&target.user_ns, cap::KILL)
+        || [sender.uid, sender.euid].iter().any(|id| *id == target.uid || *id == target.suid)
 }

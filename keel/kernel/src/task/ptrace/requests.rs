@@ -5,7 +5,7 @@ use super::stops::{call_info, listen};
 use super::{OPTIONS, attach, detach, resume};
 use crate::mm::user;
 use crate::signal::{SigInfo, UNBLOCKABLE, send, send_to_task};
-use crate::task::{Task, access, current, pid};
+use crate::task::{Task, access, current, pid, pidns};
 use alloc::rc::Rc;
 use keel_core::sigset::{MAX_SIGNAL, SigSet};
 use uapi::raw::general as g;
@@ -58,6 +58,7 @@ pub fn sys_ptrace(request: u64, target: i32, address: usize, data: usize) -> Res
         attach(&me, &parent, 0, false);
         return Ok(0);
     }
+    let target = pidns::named(target);
     if target == pid::INIT && matches!(request, ATTACH | SEIZE) {
         return Err(Errno::EPERM);
     }

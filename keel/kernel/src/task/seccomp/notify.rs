@@ -189,7 +189,7 @@ impl Listener {
         found.become_(State::Taken);
         self.changed.wake_all();
         bytes[..8].copy_from_slice(&found.id.to_le_bytes());
-        bytes[8..12].copy_from_slice(&found.task.tid().to_le_bytes());
+        bytes[8..12].copy_from_slice(&crate::task::pidns::shown(found.task.tid()).to_le_bytes());
         bytes[16..].copy_from_slice(&found.call);
         user::write_bytes(at, &bytes).inspect_err(|_| {
             // Requeue it.

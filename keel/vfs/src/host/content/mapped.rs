@@ -59,8 +59,14 @@ impl HostNode {
                 other => return other,
             }
         }
+        self.ram_pages(first, count, attr.size)
+    }
+
+    /// Pages in RAM, read if they are not there; from the window what is written at the same time.
+    pub(in super::super) fn ram_pages(&self, first: u64, count: u64, size: u64) -> Result<Vec<Frame>> {
+        let content = self.content();
         for _ in 0..TRIES {
-            if self.page(first, count, attr.size)?.is_none() {
+            if self.page(first, count, size)?.is_none() {
                 return Err(Errno::ENOMEM);
             }
             let pages = content.pages.borrow();
@@ -74,7 +80,7 @@ impl HostNode {
             }
             // It was written while it was read.
         }
-        self.window_pages(first, 1, attr.size, false)
+        self.window_pages(first, 1, size, false)
     }
 
     /// Looks whether the file ends before pages that are in the window: its size then. What the window holds of it
@@ -117,7 +123,7 @@ impl HostNode {
         self.fill(first, count, size).is_ok() && content.pages.borrow().get(first).is_some()
     }
 
-    fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
+    pub(in super::super) fn window_pages(&self, first: u64, count: u64, size: u64, write: bool) -> Result<Vec<Frame>> {
         let (gpa, count) = self.window_range(first, count, size, write)?;
         let mut frames = Vec::new();
         for page in 0..count {

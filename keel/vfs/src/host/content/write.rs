@@ -13,6 +13,7 @@ impl Content {
     /// A write of `data` was gathered: pages that are being read are old when they come. Those that are cached follow;
     /// where an append will land is not sure, so its pages are read again.
     pub(in super::super) fn gathers(&self, host: &Host, at: Option<u64>, start: u64, data: &[u8]) {
+        self.withdraw();
         self.epoch.set(self.epoch.get() + 1);
         if self.pages.borrow().is_empty() {
             return;
@@ -101,6 +102,7 @@ impl HostNode {
         let [before, after] = around;
         let is_known = self.is_of(around);
         if is_known && content.stamp.get() == Stamp::of(before) && content.epoch.get() == epoch {
+            content.withdraw();
             content.epoch.set(epoch + 1);
             let (mut at, mut rest) = (offset, data);
             while !rest.is_empty() {

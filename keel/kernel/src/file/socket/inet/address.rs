@@ -1,6 +1,7 @@
-//! Addresses of IPv4 and IPv6, ip(7) and ipv6(7), and where they lead in a pod: to itself or nowhere.
+//! Addresses of IPv4 and IPv6, ip(7) and ipv6(7), and where they lead in a pod: to itself, out of it, or nowhere.
 
 use super::super::{Address, family_of};
+use super::outward;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -28,6 +29,8 @@ pub enum Reach {
     Broadcast,
     /// To a group.
     Multicast,
+    /// Out of the pod.
+    Outward,
 }
 
 impl Endpoint {
@@ -98,6 +101,12 @@ pub fn any(family: u32) -> IpAddr {
 
 /// The address that a socket gets which talks to `to` and was not bound to one.
 pub fn source_for(to: IpAddr) -> IpAddr {
+    if !to.is_loopback()
+        && !to.is_multicast()
+        && let Some(own) = outward::source_for(to)
+    {
+        return own;
+    }
     if to.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
 }
 
@@ -120,11 +129,14 @@ pub fn reach(ip: IpAddr) -> Option<Reach> {
         IpAddr::V4(ip) if ip.octets() == [127, 255, 255, 255] => Some(Reach::Broadcast),
         ip if ip.is_loopback() => Some(Reach::Loopback),
         ip if ip.is_multicast() => Some(Reach::Multicast),
+        ip if outward::is_own(ip) => Some(Reach::Loopback),
+        ip if outward::is_beyond(ip) => Some(Reach::Outward),
         _ => None,
     }
 }
 
 /// Whether a socket may be bound to the address. Linux lets sockets be bound to groups and broadcast addresses.
 pub fn is_bindable(ip: IpAddr) -> bool {
-    ip.is_unspecified() || reach(ip).is_some() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+    let known = reach(ip).is_some_and(|reach| reach != Reach::Outward);
+    ip.is_unspecified() || known || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }

@@ -92,7 +92,7 @@ pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
         }
     }
     sending.source = sending.source.filter(|ip| !ip.is_unspecified());
-    if sending.source.is_some_and(|ip| !ip.is_loopback()) {
+    if sending.source.is_some_and(|ip| !ip.is_loopback() && !super::outward::is_own(ip)) {
         return Err(Errno::EINVAL);
     }
     Ok(sending)

@@ -1,33 +1,92 @@
-//! Requests of ioctl(2) about network devices, netdevice(7). There is one: the loopback device.
+//! The network devices: the loopback device, and one in a pod with a network; requests of ioctl(2) about them, netdevice(7).
 
 use super::ip_options::LOOPBACK;
+use super::outward;
 use crate::mm::user;
 use uapi::raw::ioctl as i;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Name, flags (`IFF_UP`, `IFF_LOOPBACK`, `IFF_RUNNING`), largest packet and kind (`ARPHRD_LOOPBACK`) of the device.
-pub const NAME: &[u8] = b"lo";
-/// Flags.
-pub const FLAGS: u32 = 0x49;
-/// Bytes of its largest packet.
-pub const MTU: u32 = 65536;
-/// `ARPHRD_LOOPBACK`.
-pub const KIND: u16 = 772;
+/// A network device.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    /// Its index.
+    pub index: u32,
+    /// Its name.
+    pub name: &'static [u8],
+    /// `IFF_*`.
+    pub flags: u32,
+    /// Bytes of its largest packet.
+    pub mtu: u32,
+    /// `ARPHRD_*`.
+    pub kind: u16,
+    /// Its address of the hardware.
+    pub hardware: [u8; 6],
+    /// Its address of IPv4, and the bits of its network.
+    pub v4: ([u8; 4], u8),
+    /// The same of IPv6.
+    pub v6: ([u8; 16], u8),
+}
+
 /// Packets that may wait.
 pub const QUEUE: u32 = 1000;
+/// The loopback device: `IFF_UP`, `IFF_LOOPBACK`, `IFF_RUNNING`; `ARPHRD_LOOPBACK`.
+const LO: Interface = Interface {
+    index: LOOPBACK,
+    name: b"lo",
+    flags: 0x49,
+    mtu: 65536,
+    kind: 772,
+    hardware: [0; 6],
+    v4: ([127, 0, 0, 1], 8),
+    v6: ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 128),
+};
+
+/// The devices that there are.
+pub fn all() -> impl Iterator<Item = Interface> {
+    // `IFF_UP`, `IFF_BROADCAST`, `IFF_RUNNING`, `IFF_MULTICAST`; `ARPHRD_ETHER`.
+    let eth0 = outward::device().map(|device| Interface {
+        index: LOOPBACK + 1,
+        name: b"eth0",
+        flags: 0x1043,
+        mtu: 1500,
+        kind: 1,
+        hardware: [2, b'h', b'u', b'l', b'l', 0],
+        v4: (device.v4.0.octets(), device.v4.1),
+        v6: (device.v6.0.octets(), device.v6.1),
+    });
+    [LO].into_iter().chain(eth0)
+}
+
+impl Interface {
+    /// Whether it is the loopback device.
+    pub fn is_loopback(&self) -> bool {
+        self.index == LOOPBACK
+    }
+
+    /// The mask of its network.
+    pub fn netmask(&self) -> [u8; 4] {
+        u32::MAX.checked_shl(32 - u32::from(self.v4.1)).unwrap_or(0).to_be_bytes()
+    }
+
+    /// The broadcast address of its network.
+    pub fn broadcast(&self) -> [u8; 4] {
+        let (address, mask) = (self.v4.0, self.netmask());
+        core::array::from_fn(|i| address[i] | !mask[i])
+    }
+}
 
 /// Bytes of `struct ifreq`, and where its union begins.
 const REQUEST: usize = 40;
 const VALUE: usize = 16;
 
-/// Name of the request, which must be the device's. ENODEV, EFAULT.
-fn check_name(arg: usize) -> Result<()> {
+/// The device that a request names. ENODEV, EFAULT.
+fn named(arg: usize) -> Result<Interface> {
     let name: [u8; VALUE] = user::read(arg)?;
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     // An alias is the same device.
     let name = name.split(|&byte| byte == b':').next().unwrap_or_default();
-    if name == NAME { Ok(()) } else { Err(Errno::ENODEV) }
+    all().find(|device| device.name == name).ok_or(Errno::ENODEV)
 }
 
 /// Stores a value, the rest of it zero.
@@ -51,16 +110,16 @@ fn inet(address: [u8; 4]) -> [u8; 16] {
 fn list(arg: usize) -> Result<usize> {
     let room: i32 = user::read(arg)?;
     let buffer: usize = user::read(arg + 8)?;
-    let mut used = REQUEST;
-    if buffer != 0 {
-        if usize::try_from(room).is_ok_and(|room| room >= REQUEST) {
+    let room = usize::try_from(room).unwrap_or(0) / REQUEST;
+    let mut used = 0;
+    for device in all().take(if buffer == 0 { usize::MAX } else { room }) {
+        if buffer != 0 {
             let mut request = [0; REQUEST];
-            request[..NAME.len()].copy_from_slice(NAME);
-            request[VALUE..VALUE + 16].copy_from_slice(&inet([127, 0, 0, 1]));
-            user::write(buffer, &request)?;
-        } else {
-            used = 0;
+            request[..device.name.len()].copy_from_slice(device.name);
+            request[VALUE..VALUE + 16].copy_from_slice(&inet(device.v4.0));
+            user::write(buffer + used, &request)?;
         }
+        used += REQUEST;
     }
     user::write(arg, &(used as i32))?;
     Ok(0)
@@ -71,52 +130,59 @@ const ETHTOOL: u32 = 0x8946;
 
 /// Requests of all socket families. ENODEV, EPERM, ENOTTY.
 pub fn ioctl(command: u32, arg: usize) -> Result<usize> {
-    let value: &[u8] = match command {
+    match command {
         i::SIOCGIFCONF => return list(arg),
         i::SIOCGIFNAME => {
             let index: u32 = user::read(arg + VALUE)?;
-            if index != LOOPBACK {
-                return Err(Errno::ENODEV);
-            }
+            let device = all().find(|device| device.index == index).ok_or(Errno::ENODEV)?;
             let mut name = [0; VALUE];
-            name[..NAME.len()].copy_from_slice(NAME);
+            name[..device.name.len()].copy_from_slice(device.name);
             return user::write(arg, &name).map(|()| 0);
         }
-        i::SIOCGIFFLAGS => &(FLAGS as u16).to_ne_bytes(),
-        i::SIOCGIFINDEX => &LOOPBACK.to_ne_bytes(),
-        i::SIOCGIFMTU => &MTU.to_ne_bytes(),
-        i::SIOCGIFTXQLEN => &QUEUE.to_ne_bytes(),
-        i::SIOCGIFHWADDR => &KIND.to_ne_bytes(),
-        i::SIOCGIFMETRIC | i::SIOCGIFMAP => &[],
+        i::SIOCGIFFLAGS => store(arg, &(named(arg)?.flags as u16).to_ne_bytes()),
+        i::SIOCGIFINDEX => store(arg, &named(arg)?.index.to_ne_bytes()),
+        i::SIOCGIFMTU => store(arg, &named(arg)?.mtu.to_ne_bytes()),
+        i::SIOCGIFTXQLEN => {
+            named(arg)?;
+            store(arg, &QUEUE.to_ne_bytes())
+        }
+        i::SIOCGIFHWADDR => {
+            let device = named(arg)?;
+            let [a, b] = device.kind.to_ne_bytes();
+            let [c, d, e, f, g, h] = device.hardware;
+            store(arg, &[a, b, c, d, e, f, g, h])
+        }
+        i::SIOCGIFMETRIC | i::SIOCGIFMAP => {
+            named(arg)?;
+            store(arg, &[])
+        }
         i::SIOCSIFFLAGS | i::SIOCSIFMTU | i::SIOCSIFNAME | i::SIOCSIFHWADDR | i::SIOCSIFTXQLEN => {
-            check_name(arg)?;
+            named(arg)?;
             return Err(Errno::EPERM);
         }
-        // The loopback device has no registers, media and the like.
+        // The devices have no registers, media and the like.
         ETHTOOL => {
-            check_name(arg)?;
+            named(arg)?;
             return Err(Errno::EOPNOTSUPP);
         }
         _ => return Err(Errno::ENOTTY),
-    };
-    check_name(arg)?;
-    store(arg, value)?;
+    }?;
     Ok(0)
 }
 
 /// Requests of AF_INET sockets only. ENODEV, EPERM, ENOTTY.
 pub fn ioctl4(command: u32, arg: usize) -> Result<usize> {
-    let address = match command {
-        i::SIOCGIFADDR | i::SIOCGIFDSTADDR => [127, 0, 0, 1],
-        i::SIOCGIFBRDADDR => [0; 4],
-        i::SIOCGIFNETMASK => [255, 0, 0, 0],
+    let address: fn(&Interface) -> [u8; 4] = match command {
+        i::SIOCGIFADDR | i::SIOCGIFDSTADDR => |device| device.v4.0,
+        i::SIOCGIFBRDADDR => |device| if device.is_loopback() { [0; 4] } else { device.broadcast() },
+        i::SIOCGIFNETMASK => Interface::netmask,
         i::SIOCSIFADDR | i::SIOCSIFDSTADDR | i::SIOCSIFBRDADDR | i::SIOCSIFNETMASK => {
-            check_name(arg)?;
+            named(arg)?;
             return Err(Errno::EPERM);
         }
         _ => return Err(Errno::ENOTTY),
     };
-    check_name(arg)?;
-    store(arg, &inet(address))?;
+    let device = named(arg)?;
+    store(arg, &inet(address(&device)))?;
     Ok(0)
 }

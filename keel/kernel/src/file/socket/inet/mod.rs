@@ -1,18 +1,21 @@
 //! Internet sockets, ip(7) and ipv6(7), inside the pod.
 //!
-//! The only device is the loopback device, and it carries no packets: a send copies directly into the *receiver's*
-//! queue. All other destinations are unreachable.
+//! The loopback device carries no packets: a send copies directly into the *receiver's* queue. All other destinations
+//! are reached through sockets of the host ([`outward`]), or not at all in a pod without a network.
 
 mod address;
 mod control;
 pub mod interface;
 mod ip_options;
+pub mod outward;
 mod ports;
 pub mod statistics;
 pub mod tcp;
 pub mod udp;
 
 pub use address::Endpoint;
+
+use address::Reach;
 
 use super::options::Options;
 use super::{Address, Socket};
@@ -173,6 +176,15 @@ impl Base {
     fn source(&self, to: IpAddr) -> IpAddr {
         let ip = self.local.get().ip;
         if ip.is_unspecified() || ip.is_multicast() { address::source_for(to) } else { ip }
+    }
+
+    /// The same, for a destination with this route. ENETUNREACH; EINVAL: a loopback address leads nowhere else.
+    fn source_by(&self, to: IpAddr, reach: Reach) -> Result<IpAddr> {
+        let source = self.source(to);
+        if source.is_ipv4() != to.is_ipv4() {
+            return Err(Errno::ENETUNREACH);
+        }
+        if reach == Reach::Outward && source.is_loopback() { Err(Errno::EINVAL) } else { Ok(source) }
     }
 
     /// Clears the peer, and an automatically chosen name: returns whether the port must be released.

@@ -103,7 +103,7 @@ impl Netlink {
         let is_free = |id: u32| !bound.contains_key(&(self.protocol, id));
         let id = match wanted {
             0 => {
-                let own = caller().pid() as u32;
+                let own = caller().shown(caller().pid()) as u32;
                 // Others are negative numbers.
                 core::iter::once(own).chain((0..=u32::MAX - 4096).rev()).find(|&id| is_free(id))
             }

@@ -1,6 +1,7 @@
-//! Answers about the network, rtnetlink(7): the loopback device, its addresses and routes.
+//! Answers about the network, rtnetlink(7): the devices, their addresses and routes.
 
-use super::super::inet::interface::{FLAGS, KIND, MTU, NAME, QUEUE};
+use super::super::inet::interface::{self, Interface, QUEUE};
+use super::super::inet::outward;
 use super::reply::{self, Answer, NLM_F_DUMP, Request, u32_at};
 use crate::file::caller::caller;
 use alloc::vec::Vec;
@@ -24,7 +25,7 @@ const RTM_GETNSID: u16 = 90;
 /// Types end here.
 const RTM_MAX: u16 = 127;
 
-/// The device's index.
+/// The loopback device's index.
 const INDEX: u32 = 1;
 /// `IFF_LOWER_UP`.
 const LOWER_UP: u32 = 0x10000;
@@ -66,12 +67,9 @@ pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     let family = request.body.first().copied().unwrap_or(0);
     let dump = request.flags & NLM_F_DUMP != 0;
     match request.kind {
-        RTM_GETLINK if dump => link(answer),
-        RTM_GETLINK => {
-            one_link(request.body)?;
-            link(answer);
-        }
-        RTM_GETADDR if dump => addresses(answer, family),
+        RTM_GETLINK if dump => interface::all().for_each(|device| link(answer, &device)),
+        RTM_GETLINK => link(answer, &one_link(request.body)?),
+        RTM_GETADDR if dump => interface::all().for_each(|device| addresses(answer, family, &device)),
         RTM_GETROUTE if dump => routes(answer, family),
         RTM_GETROUTE => one_route(answer, request.body)?,
         RTM_GETRULE if dump => rules(answer, family),
@@ -81,35 +79,34 @@ pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a request for one device means the one that there is. ENODEV.
-fn one_link(body: &[u8]) -> Result<()> {
+/// The device that a request for one means. ENODEV, EINVAL.
+fn one_link(body: &[u8]) -> Result<Interface> {
     /// Attributes with a name.
     const IFNAME: u16 = 3;
     const ALT_IFNAME: u16 = 53;
     let named = reply::attributes(body.get(16..).unwrap_or(&[])).find(|(kind, _)| matches!(*kind, IFNAME | ALT_IFNAME));
     let name = named.map(|(_, name)| name.split(|&b| b == 0).next().unwrap_or_default());
     match (u32_at(body, 4), name) {
-        (INDEX, _) => Ok(()),
-        (0, Some(name)) if name == NAME => Ok(()),
         (0, None) => Err(Errno::EINVAL),
-        _ => Err(Errno::ENODEV),
+        (0, Some(name)) => interface::all().find(|device| device.name == name).ok_or(Errno::ENODEV),
+        (index, _) => interface::all().find(|device| device.index == index).ok_or(Errno::ENODEV),
     }
 }
 
 /// `struct ifinfomsg` and attributes of the device.
-fn link(answer: &mut Answer<'_>) {
+fn link(answer: &mut Answer<'_>, device: &Interface) {
     let mut fixed = Vec::from([0, 0]);
-    fixed.extend(KIND.to_ne_bytes());
-    for word in [INDEX, FLAGS | LOWER_UP, 0] {
+    fixed.extend(device.kind.to_ne_bytes());
+    for word in [device.index, device.flags | LOWER_UP, 0] {
         fixed.extend(word.to_ne_bytes());
     }
     answer.begin(RTM_NEWLINK, &fixed);
-    answer.add(3, b"lo\0");
+    answer.add(3, &[device.name, b"\0"].concat());
     answer.word(13, QUEUE);
-    // State unknown, mode default.
-    answer.add(16, &[0]);
+    // State unknown (of the loopback device) or up, mode default.
+    answer.add(16, &[if device.is_loopback() { 0 } else { 6 }]);
     answer.add(17, &[0]);
-    answer.word(4, MTU);
+    answer.word(4, device.mtu);
     // Smallest and largest packet size, group, promiscuity, queues.
     for (kind, value) in [(50, 0), (51, 0), (27, 0), (30, 0), (31, 1), (32, 1)] {
         answer.word(kind, value);
@@ -119,26 +116,30 @@ fn link(answer: &mut Answer<'_>) {
     answer.word(35, 0);
     answer.add(6, b"noqueue\0");
     // Addresses of the hardware; counters.
-    answer.add(1, &[0; 6]);
-    answer.add(2, &[0; 6]);
+    answer.add(1, &device.hardware);
+    answer.add(2, &if device.is_loopback() { [0; 6] } else { [0xff; 6] });
     answer.add(23, &[0; 200]);
     answer.add(7, &[0; 100]);
     answer.end();
 }
 
 /// `struct ifaddrmsg` and attributes of the device's addresses.
-fn addresses(answer: &mut Answer<'_>, family: u8) {
+fn addresses(answer: &mut Answer<'_>, family: u8, device: &Interface) {
+    let scope = if device.is_loopback() { SCOPE_HOST } else { SCOPE_UNIVERSE };
     let mut one = |of: u8, prefix: u8, address: &[u8]| {
         if family != 0 && family != of {
             return;
         }
-        let mut fixed = Vec::from([of, prefix, PERMANENT, SCOPE_HOST]);
-        fixed.extend(INDEX.to_ne_bytes());
+        let mut fixed = Vec::from([of, prefix, PERMANENT, scope]);
+        fixed.extend(device.index.to_ne_bytes());
         answer.begin(RTM_NEWADDR, &fixed);
         answer.add(1, address);
         if of == INET {
             answer.add(2, address);
-            answer.add(3, b"lo\0");
+            if !device.is_loopback() {
+                answer.add(4, &device.broadcast());
+            }
+            answer.add(3, &[device.name, b"\0"].concat());
         }
         answer.word(8, u32::from(PERMANENT));
         // Valid for ever; created at boot.
@@ -146,8 +147,8 @@ fn addresses(answer: &mut Answer<'_>, family: u8) {
         answer.add(6, &[forever, forever, [0; 4], [0; 4]].concat());
         answer.end();
     };
-    one(INET, 8, &LOCALHOST4);
-    one(INET6, 128, &LOCALHOST6);
+    one(INET, device.v4.1, &device.v4.0);
+    one(INET6, device.v6.1, &device.v6.0);
 }
 
 /// A route: destination and its bits, table, kind, scope.
@@ -189,11 +190,83 @@ fn routes(answer: &mut Answer<'_>, family: u8) {
             route(answer, one, one.bits, one.to);
         }
     }
+    routes_outward(answer, family);
+}
+
+/// The routes of the device that leads out of the pod: its network, and all else through its router.
+fn routes_outward(answer: &mut Answer<'_>, family: u8) {
+    let (Some(device), Some(eth0)) = (outward::device(), interface::all().find(|device| !device.is_loopback())) else {
+        return;
+    };
+    /// The router of the host's kind (`RTPROT_BOOT`).
+    const BY_BOOT: u8 = 3;
+    let mut add = |of: u8, bits: u8, table: u8, kind: u8, scope: u8, attributes: &[(u16, &[u8])]| {
+        if family != 0 && family != of {
+            return;
+        }
+        let by = if bits == 0 { BY_BOOT } else { BY_KERNEL };
+        answer.begin(RTM_NEWROUTE, &[of, bits, 0, 0, table, by, scope, kind, 0, 0, 0, 0]);
+        answer.word(15, u32::from(table));
+        for (kind, value) in attributes {
+            answer.add(*kind, value);
+        }
+        answer.word(4, eth0.index);
+        answer.end();
+    };
+    let (own, bits, router) = (eth0.v4.0, eth0.v4.1, device.router4.octets());
+    let network = core::array::from_fn::<u8, 4, _>(|i| own[i] & (eth0.netmask()[i]));
+    add(INET, 0, TABLE_MAIN, UNICAST, SCOPE_UNIVERSE, &[(5, &router)]);
+    add(INET, bits, TABLE_MAIN, UNICAST, SCOPE_LINK, &[(1, &network), (7, &own)]);
+    add(INET, 32, TABLE_LOCAL, LOCAL, SCOPE_HOST, &[(1, &own), (7, &own)]);
+    add(INET, 32, TABLE_LOCAL, BROADCAST, SCOPE_LINK, &[(1, &eth0.broadcast()), (7, &own)]);
+    let (own, bits, router) = (eth0.v6.0, eth0.v6.1, device.router6.octets());
+    let network = (u128::from_be_bytes(own) & u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)).to_be_bytes();
+    add(INET6, bits, TABLE_MAIN, UNICAST, SCOPE_UNIVERSE, &[(1, &network), (6, &256u32.to_ne_bytes())]);
+    add(INET6, 0, TABLE_MAIN, UNICAST, SCOPE_UNIVERSE, &[(5, &router), (6, &1024u32.to_ne_bytes())]);
+    add(INET6, 128, TABLE_LOCAL, LOCAL, SCOPE_UNIVERSE, &[(1, &own), (6, &0u32.to_ne_bytes())]);
+}
+
+/// The route to an address outside of the pod, or to the pod's own. `None`: there is none.
+fn one_route_outward(answer: &mut Answer<'_>, to: &[u8]) -> Option<()> {
+    let ip = match to.len() {
+        4 => core::net::IpAddr::from(<[u8; 4]>::try_from(to).ok()?),
+        _ => core::net::IpAddr::from(<[u8; 16]>::try_from(to).ok()?),
+    };
+    let device = outward::device()?;
+    let own = outward::is_own(ip);
+    if !own && !outward::is_beyond(ip) {
+        return None;
+    }
+    let eth0 = interface::all().find(|device| !device.is_loopback())?;
+    let family = if to.len() == 4 { INET } else { INET6 };
+    let kind = if own { LOCAL } else { UNICAST };
+    let flags = (CLONED | if own { LOCAL_CACHE } else { 0 }).to_ne_bytes();
+    answer.begin(RTM_NEWROUTE, &[&[family, to.len() as u8 * 8, 0, 0, TABLE_MAIN, 0, 0, kind], &flags[..]].concat());
+    answer.word(15, u32::from(TABLE_MAIN));
+    answer.add(1, to);
+    if !own {
+        match family {
+            INET => answer.add(5, &device.router4.octets()),
+            _ => answer.add(5, &device.router6.octets()),
+        }
+    }
+    answer.word(4, if own { INDEX } else { eth0.index });
+    match family {
+        INET => answer.add(7, &eth0.v4.0),
+        _ => answer.add(7, &eth0.v6.0),
+    }
+    answer.word(25, caller().cred().uid);
+    answer.add(12, &[0; 32]);
+    answer.end();
+    Some(())
 }
 
 /// The route to one address. ENETUNREACH.
 fn one_route(answer: &mut Answer<'_>, body: &[u8]) -> Result<()> {
     let to = reply::attributes(body.get(12..).unwrap_or(&[])).find(|(kind, _)| *kind == 1).map(|(_, to)| to);
+    if to.is_some_and(|to| one_route_outward(answer, to).is_some()) {
+        return Ok(());
+    }
     let found = match to {
         Some(to) if to.len() == 4 && to[0] == 127 => &ROUTES[if to[1..] == [255; 3] { 2 } else { 0 }],
         Some(to) if *to == LOCALHOST6 => &ROUTES[4],

@@ -15,7 +15,7 @@ mod stream;
 mod unlocked;
 mod urgent;
 
-use super::message::{Control, Credentials, NOBODY, Received, own_credentials, sender_credentials};
+use super::message::{Control, Credentials, NOBODY, Received, own_credentials, sender_credentials, shown_credentials};
 use super::options::Options;
 use super::{Address, Socket, broken, wait};
 use crate::cred::Cred;
@@ -307,7 +307,7 @@ impl Unix {
 
     /// Adds the sender's credentials to a received message, if the socket requests them.
     fn tell_sender(&self, received: &mut Received, sender: Option<Credentials>) {
-        let shown = sender.unwrap_or(NOBODY);
+        let shown = sender.map_or(NOBODY, shown_credentials);
         received.credentials = self.options.pass_credentials.get().then_some(shown);
         received.pidfd = self.options.pass_pidfd.get().then_some(shown[0]);
     }

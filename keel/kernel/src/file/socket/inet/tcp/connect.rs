@@ -54,14 +54,11 @@ impl Tcp {
     /// EADDRNOTAVAIL.
     fn begin(&self, address: &[u8]) -> Result<()> {
         let (to, reach) = self.base.destination(address)?.resolve()?;
-        if reach != Reach::Loopback {
+        if !matches!(reach, Reach::Loopback | Reach::Outward) {
             return Err(Errno::ENETUNREACH);
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        let source = self.base.source(to.ip);
-        if source.is_ipv4() != to.ip.is_ipv4() {
-            return Err(Errno::ENETUNREACH);
-        }
+        let source = self.base.source_by(to.ip, reach)?;
         let port = self.base.local.get().port;
         if port == 0 {
             PORTS.bind_for(&me, source, to)?;
@@ -74,6 +71,10 @@ impl Tcp {
         self.state.set(State::SynSent);
         Count::TcpActiveOpens.add(1);
         let own = Endpoint { ip: source, port: self.base.local.get().port };
+        if reach == Reach::Outward {
+            self.connect_outward(own, to);
+            return Ok(());
+        }
         match Self::listener(to, own) {
             None if to == own => self.meet_itself(),
             None => self.reset(),
@@ -102,7 +103,7 @@ impl Tcp {
         if chosen < found.len() { Some(found.swap_remove(chosen)) } else { None }
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         let most = self.max_backlog.get();
         self.backlog.borrow().len() > most || self.deferred.borrow().len() > most
     }
@@ -147,6 +148,7 @@ impl Tcp {
         self.read_ended.set(false);
         self.write_ended.set(false);
         self.state.set(State::Listen);
+        self.publish();
         Ok(())
     }
 
@@ -170,10 +172,14 @@ impl Tcp {
         };
         let accepted = match take() {
             Some(accepted) => accepted?,
-            None if nonblocking => return Err(Errno::EAGAIN),
+            None if nonblocking => {
+                self.missed();
+                take().unwrap_or(Err(Errno::EAGAIN))?
+            }
             None => wait(&self.readable, self.base.options.receive_deadline(), take)??,
         };
         self.let_in();
+        self.receive_more();
         Ok(accepted)
     }
 }

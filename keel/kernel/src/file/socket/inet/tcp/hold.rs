@@ -3,6 +3,7 @@
 
 use super::info::SEGMENT;
 use super::{State, Tcp};
+use crate::sched::posted::Pump;
 use crate::sched::timer::Timer;
 use alloc::rc::{Rc, Weak};
 use uapi::raw::net;
@@ -59,6 +60,13 @@ impl Tcp {
         }
     }
 
+    /// Bytes of a link are held back until [`Self::push`].
+    pub(super) fn hold_back(&self) {
+        if self.timer.borrow().is_none() {
+            self.after(HOLD, Self::push);
+        }
+    }
+
     /// Whether a send with these flags is held back.
     pub(super) fn holds_back(&self, flags: u32) -> bool {
         flags & net::MSG_MORE != 0 || self.tcp.is_corked()
@@ -66,6 +74,11 @@ impl Tcp {
 
     /// Makes held-back bytes readable for the peer.
     pub(super) fn push(&self) {
+        if let Some(link) = self.link() {
+            self.stop_timer();
+            link.pump();
+            return;
+        }
         let Some(peer) = self.peer() else { return };
         if peer.held.get() > 0 {
             self.stop_timer();

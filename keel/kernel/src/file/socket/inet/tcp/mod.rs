@@ -1,18 +1,20 @@
-//! TCP, tcp(7), between sockets of the pod.
+//! TCP, tcp(7), between sockets of the pod, and through sockets of the host ([`Link`]).
 //!
-//! There are no segments: a send copies directly into the receiver's queue, and FIN and RST take effect at the peer at
+//! Within the pod there are no segments: a send copies directly into the receiver's queue, and FIN and RST take effect at the peer at
 //! once. So the protocol states that wait for a segment in transit do not occur.
 
 mod connect;
 mod hold;
 mod info;
 mod options;
+mod outward;
 mod protocol;
 mod queue;
 mod transfer;
 
 use super::super::options::Options;
 use super::Base;
+use super::outward::Link;
 use super::ports::{Member, Ports};
 use super::statistics::Count;
 use crate::sched::timer::Timer;
@@ -72,6 +74,8 @@ pub struct Tcp {
     closed: Cell<bool>,
     error: Cell<Option<Errno>>,
     peer: RefCell<Weak<Tcp>>,
+    /// The connection of the host in place of a peer, or a listener's of the host.
+    link: RefCell<Option<Rc<Link>>>,
     /// Received data.
     inbox: Bytes,
     urgent: Cell<Option<Urgent>>,
@@ -112,6 +116,15 @@ impl Tcp {
     }
 
     fn with(base: Base, tcp: TcpOptions, state: State, phase: Phase) -> Rc<Self> {
+        let new = Self::new_cyclic(base, tcp, state, phase);
+        if super::outward::device().is_some() {
+            new.readable.mark_outside();
+            new.writable.mark_outside();
+        }
+        new
+    }
+
+    fn new_cyclic(base: Base, tcp: TcpOptions, state: State, phase: Phase) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             base,
@@ -124,6 +137,7 @@ impl Tcp {
             closed: Cell::new(false),
             error: Cell::new(None),
             peer: RefCell::default(),
+            link: RefCell::default(),
             inbox: Bytes::default(),
             urgent: Cell::new(None),
             wants_room: Cell::new(false),
@@ -198,6 +212,7 @@ impl Tcp {
         if !self.base.port_chosen.get() {
             PORTS.leave(self);
         }
+        self.release_link();
         self.wake_all();
     }
 
@@ -241,6 +256,9 @@ impl Tcp {
         if let Some(peer) = self.peer() {
             peer.ended();
         }
+        if let Some(link) = self.link() {
+            link.end_stream();
+        }
     }
 
     /// Breaks the connection off.
@@ -250,12 +268,14 @@ impl Tcp {
         {
             peer.reset();
         }
+        self.abort_link();
         self.finish();
     }
 
     /// The listener is closed.
     fn stop_listening(&self) {
         self.state.set(State::Close);
+        self.release_link();
         for child in self.backlog.take().into_iter().chain(self.deferred.take()) {
             child.closed.set(true);
             child.abort();

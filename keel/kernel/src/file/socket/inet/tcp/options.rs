@@ -105,6 +105,21 @@ impl TcpOptions {
         self.value(net::TCP_DEFER_ACCEPT).max(0) as u64
     }
 
+    /// Options that a socket of the host gets when it is connected, if they differ from the defaults: level, name, value.
+    pub fn forwarded(&self) -> impl Iterator<Item = (u32, u32, i32)> {
+        let names = [
+            net::TCP_NODELAY,
+            net::TCP_KEEPIDLE,
+            net::TCP_KEEPINTVL,
+            net::TCP_KEEPCNT,
+            net::TCP_LINGER2,
+            net::TCP_USER_TIMEOUT,
+        ];
+        let default = Self::default();
+        let set = names.into_iter().filter(move |name| self.value(*name) != default.value(*name));
+        set.map(|name| (super::super::IPPROTO_TCP, name, self.value(name)))
+    }
+
     /// setsockopt(2). `connected`, `closed`: state of the socket. EINVAL, ENOENT, EPERM, ENOPROTOOPT.
     pub fn set(&self, name: u32, value: &[u8], connected: bool, closed: bool) -> Result<()> {
         match name {

@@ -110,6 +110,9 @@ impl Protocol for Tcp {
     }
 
     fn poll(&self) -> u32 {
+        if !self.is_readable() {
+            self.missed();
+        }
         let state = self.state.get();
         if state == State::Listen {
             return if self.backlog.borrow().is_empty() { 0 } else { IN };
@@ -127,7 +130,13 @@ impl Protocol for Tcp {
                 events |= IN;
             }
             let peer = if write_ended { None } else { self.peer() };
-            if peer.as_ref().is_none_or(|peer| self.has_room(peer)) {
+            if let Some(link) = self.link() {
+                if write_ended || self.has_room_outward(&link) {
+                    events |= OUT;
+                } else {
+                    self.wants_room.set(true);
+                }
+            } else if peer.as_ref().is_none_or(|peer| self.has_room(peer)) {
                 events |= OUT;
             } else {
                 self.wants_room.set(true);
@@ -179,6 +188,11 @@ impl Protocol for Tcp {
         if locked { (options.receive_buffer.get() / 2) as i32 } else { MAX_RECEIVE_BUFFER / 2 }
     }
 
+    fn option_changed(&self, name: u32, value: &[u8]) {
+        // The pod's own value holds anyway.
+        let _ = self.forward(net::SOL_SOCKET as i32, name as i32, value);
+    }
+
     fn take_error(&self) -> Option<Errno> {
         self.error.take()
     }
@@ -191,6 +205,7 @@ impl Protocol for Tcp {
         match level as u32 {
             IPPROTO_TCP => {
                 self.tcp.set(name as u32, value, self.is_connected(), self.state.get() == State::Close)?;
+                self.forward(level, name, value)?;
                 let pushes = match name as u32 {
                     net::TCP_CORK => !self.tcp.is_corked(),
                     net::TCP_NODELAY => read_int(value)? != 0,
@@ -206,13 +221,19 @@ impl Protocol for Tcp {
                 Ok(())
             }
             net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
-            _ => ip_options::set(&self.base, level, name, value),
+            _ => {
+                ip_options::set(&self.base, level, name, value)?;
+                // Without effect where the host does not know it.
+                let _ = self.forward(level, name, value);
+                Ok(())
+            }
         }
     }
 
     fn get_option(&self, level: i32, name: i32) -> Result<Value> {
         match level as u32 {
-            IPPROTO_TCP if name as u32 == net::TCP_INFO => Ok(self.info()),
+            IPPROTO_TCP if name as u32 == net::TCP_INFO => Ok(self.info_outward().unwrap_or_else(|| self.info())),
+            IPPROTO_TCP if name as u32 == net::TCP_MAXSEG && self.is_connected() => self.segment_size(),
             IPPROTO_TCP => self.tcp.get(name as u32),
             net::SOL_SOCKET if name as u32 == net::SO_PEEK_OFF => Ok(int(self.peek_offset.get())),
             net::SOL_SOCKET => Err(Errno::ENOPROTOOPT),
@@ -224,7 +245,8 @@ impl Protocol for Tcp {
         self.closed.set(true);
         match self.state.get() {
             State::Listen => self.stop_listening(),
-            State::Close => {}
+            State::Close => self.release_link(),
+            State::SynSent => self.abort(),
             state => {
                 let [linger, seconds] = self.base.options.linger.get();
                 if self.available() > 0 || linger != 0 && seconds == 0 {
@@ -234,6 +256,7 @@ impl Protocol for Tcp {
                         PORTS.ended(&self.base);
                     }
                     self.end();
+                    self.release_link();
                 }
             }
         }

@@ -80,6 +80,12 @@ impl Bytes {
         Ok(done)
     }
 
+    /// Adds bytes that are in a page already.
+    pub fn append(&self, piece: Piece<Frame>) {
+        // Never fails: the ring is unbounded.
+        let _ = self.ring.borrow_mut().push(piece);
+    }
+
     /// Takes up to `limit` bytes into `dst`; how many. An error only if there were none.
     pub fn take(&self, dst: &mut dyn Dst, limit: usize) -> Result<usize> {
         let _busy = self.busy.lock();

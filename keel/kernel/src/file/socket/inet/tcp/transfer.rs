@@ -6,6 +6,7 @@ use super::super::IPPROTO_TCP;
 use super::{State, Tcp, Urgent};
 use crate::file::sigio;
 use crate::sched;
+use crate::sched::posted;
 use alloc::rc::Rc;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -22,13 +23,13 @@ const CHUNK: usize = 64 << 10;
 const LET_READ: usize = 256 << 10;
 
 /// Result of an incomplete send: the bytes sent, or the error if none.
-fn end(done: usize, errno: Errno) -> Result<usize> {
+pub(super) fn end(done: usize, errno: Errno) -> Result<usize> {
     if done > 0 { Ok(done) } else { Err(errno) }
 }
 
 impl Tcp {
     /// The stream has not ended.
-    fn sends(&self) -> bool {
+    pub(super) fn sends(&self) -> bool {
         matches!(self.state.get(), State::Established | State::CloseWait) && !self.write_ended.get()
     }
 
@@ -59,6 +60,9 @@ impl Tcp {
                 return Err(Errno::EAGAIN);
             }
             wait(&self.writable, deadline, || (self.state.get() != State::SynSent).then_some(()))?;
+        }
+        if let Some(link) = self.link() {
+            return self.send_outward(&link, src, flags, deadline);
         }
         let mut done = 0;
         loop {
@@ -134,7 +138,10 @@ impl Tcp {
 
     /// `SIOCOUTQNSD`.
     pub(super) fn unsent(&self) -> usize {
-        self.peer().map_or(0, |peer| peer.held.get())
+        match self.link() {
+            Some(link) => link.unsent(),
+            None => self.peer().map_or(0, |peer| peer.held.get()),
+        }
     }
 
     /// The same, and the last byte is urgent.
@@ -178,6 +185,9 @@ impl Tcp {
 
     /// `SIOCOUTQ`: bytes that do not fit into the receiver's buffer count as unsent.
     pub(super) fn unacknowledged(&self) -> usize {
+        if let Some(link) = self.link() {
+            return link.unsent();
+        }
         let Some(peer) = self.peer() else { return 0 };
         let beyond = peer.inbox.len().saturating_sub(peer.base.options.receive_buffer.get() as usize / 2);
         beyond.max(peer.held.get())
@@ -199,6 +209,9 @@ impl Tcp {
         }
         if flags & net::MSG_OOB != 0 {
             return self.receive_urgent(dst, flags);
+        }
+        if self.available() == 0 {
+            posted::look();
         }
         let mut received = Received::default();
         let want = dst.remaining();
@@ -273,7 +286,11 @@ impl Tcp {
         if self.state.get() == State::Close {
             return if self.read_ended.get() { Ok(false) } else { Err(Errno::ENOTCONN) };
         }
-        if flags & net::MSG_DONTWAIT != 0 { Err(Errno::EAGAIN) } else { Ok(true) }
+        if flags & net::MSG_DONTWAIT != 0 {
+            self.missed();
+            return Err(Errno::EAGAIN);
+        }
+        Ok(true)
     }
 
     /// Moves available bytes, up to `limit` and not beyond an urgent byte. `seen`: bytes already returned by
@@ -329,6 +346,7 @@ impl Tcp {
 
     /// Wakes the sender if it waits for room.
     fn made_room(&self) {
+        self.receive_more();
         let sender = self.peer();
         if let Some(sender) = sender
             && sender.wants_room.get()

@@ -1,12 +1,15 @@
-//! UDP, udp(7), between sockets of the pod.
+//! UDP, udp(7), between sockets of the pod, and with peers outside ([`Flow`]).
 
+mod outward;
 mod queue;
 mod transfer;
 
 use super::super::message::{Control, Received};
 use super::super::options::{Options, Value, int, read_int};
-use super::super::{Address, IN, OUT, Protocol, family_of};
+use super::super::{Address, IN, OUT, Protocol, family_of, wait};
 use super::address::Reach;
+use super::outward::device;
+use super::outward::flow::{Flow, Publisher};
 use super::ports::{Member, Ports};
 use super::{Base, Endpoint, ip_options};
 use crate::file::lock::SleepLock;
@@ -69,6 +72,12 @@ pub struct Udp {
     /// Serialises receivers.
     receiving: SleepLock,
     readable: Rc<WaitQueue>,
+    /// Peers outside, the last used one last.
+    flows: RefCell<Vec<Rc<Flow>>>,
+    /// Where the host's peers come from.
+    publisher: RefCell<Option<Rc<Publisher>>>,
+    /// A sender found no room.
+    wants_room: Cell<bool>,
     /// Arrival time of the last received datagram, in ns; 0: none.
     last_ns: Cell<u64>,
     /// `SO_PEEK_OFF`; negative: off.
@@ -87,6 +96,14 @@ impl Member for Udp {
 impl Udp {
     /// A new socket of `AF_INET` or `AF_INET6`.
     pub fn new(family: u32, lite: bool) -> Rc<Self> {
+        let new = Self::new_cyclic(family, lite);
+        if device().is_some() {
+            new.readable.mark_outside();
+        }
+        new
+    }
+
+    fn new_cyclic(family: u32, lite: bool) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             base: Base::new(family, false, Options::default()),
@@ -104,6 +121,9 @@ impl Udp {
             pending: RefCell::default(),
             receiving: SleepLock::default(),
             readable: Rc::default(),
+            flows: RefCell::default(),
+            publisher: RefCell::default(),
+            wants_room: Cell::new(false),
             last_ns: Cell::new(0),
             peek_offset: Cell::new(-1),
         })
@@ -135,6 +155,7 @@ impl Udp {
     }
 
     fn disconnect(&self) {
+        self.close_flows(None);
         if self.base.unname() {
             self.ports().leave(self);
             self.base.forget_port();
@@ -183,7 +204,11 @@ impl Protocol for Udp {
     fn bind(&self, address: &[u8]) -> Result<()> {
         let to = self.base.bindable(address)?;
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        self.base.bind(&me, self.ports(), to)
+        self.base.bind(&me, self.ports(), to)?;
+        if to.port != 0 {
+            self.publish();
+        }
+        Ok(())
     }
 
     fn connect(&self, address: &[u8], _nonblocking: bool) -> Result<()> {
@@ -192,12 +217,13 @@ impl Protocol for Udp {
             return Ok(());
         }
         self.autobind()?;
-        let (to, _) = self.route(self.target(address)?)?;
+        let (to, reach) = self.route(self.target(address)?)?;
         let local = self.base.local.get();
-        let source = self.base.source(to.ip);
-        if source.is_ipv4() != to.ip.is_ipv4() {
-            return Err(Errno::ENETUNREACH);
+        let source = self.base.source_by(to.ip, reach)?;
+        if reach == Reach::Outward && to.port != 0 {
+            self.open_flow(to)?;
         }
+        self.close_flows(Some(to));
         self.base.local.set(Endpoint { ip: source, ..local });
         self.base.remote.set(Some(to));
         Ok(())
@@ -228,7 +254,15 @@ impl Protocol for Udp {
     }
 
     fn poll(&self) -> u32 {
-        let mut events = OUT | g::POLLWRBAND;
+        if self.inbox.is_empty() {
+            self.missed();
+        }
+        let mut events = 0;
+        if self.has_room() {
+            events |= OUT | g::POLLWRBAND;
+        } else {
+            self.wants_room.set(true);
+        }
         if self.error.get().is_some() || !self.reports.is_empty() {
             events |= g::POLLERR;
         }
@@ -336,6 +370,7 @@ impl Protocol for Udp {
     fn release(&self) {
         self.inbox.clear();
         self.read_ended.set(true);
+        self.close_outward();
         self.ports().leave(self);
         self.readable.wake_all();
     }

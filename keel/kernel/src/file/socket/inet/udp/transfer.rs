@@ -86,6 +86,8 @@ impl Udp {
         self.autobind()?;
         if more {
             *self.pending.borrow_mut() = Some((to, data));
+        } else if reach == Reach::Outward {
+            self.send_outward(to, data, usize::from(segment), flags)?;
         } else {
             self.deliver(to, reach, data, &sending);
         }
@@ -96,6 +98,9 @@ impl Udp {
     pub(super) fn push_pending(&self) -> Result<()> {
         if let Some((to, data)) = self.pending.take() {
             let (to, reach) = self.route(to)?;
+            if reach == Reach::Outward {
+                return self.send_outward(to, data, usize::from(self.segment.get()), 0);
+            }
             let sending = Sending { segment: Some(self.segment.get()), ..Sending::default() };
             self.deliver(to, reach, data, &sending);
         }
@@ -160,7 +165,7 @@ impl Udp {
     }
 
     /// No socket is bound to the port: the effect of ICMP's port unreachable.
-    fn refused(&self, to: Endpoint, data: Rc<Vec<u8>>) {
+    pub(super) fn refused(&self, to: Endpoint, data: Rc<Vec<u8>>) {
         Count::UdpNoPorts.add(1);
         let ip = &self.base.ip;
         let reports = if to.ip.is_ipv4() { ip.is_on(net::IP_RECVERR) } else { ip.is_on6(net::IPV6_RECVERR) };
@@ -194,7 +199,7 @@ impl Udp {
         }
     }
 
-    fn take_one(&self, mut datagram: Datagram) {
+    pub(super) fn take_one(&self, mut datagram: Datagram) {
         if self.base.options.filter.borrow().is_some() {
             // A filter sees the header, too.
             let (from, to) = (datagram.from.port.to_be_bytes(), datagram.facts.to.port.to_be_bytes());
@@ -233,7 +238,10 @@ impl Udp {
         let (_guard, datagram, skip) = loop {
             let some = match check() {
                 Some(answer) => answer?,
-                None if flags & net::MSG_DONTWAIT != 0 => return Err(Errno::EAGAIN),
+                None if flags & net::MSG_DONTWAIT != 0 => {
+                    self.missed();
+                    check().unwrap_or(Err(Errno::EAGAIN))?
+                }
                 None => wait(&self.readable, self.base.options.receive_deadline(), check)??,
             };
             if !some {
@@ -245,6 +253,7 @@ impl Udp {
                 break (guard, datagram, skip);
             }
         };
+        self.receive_more();
         let mut received = Received::default();
         let size = datagram.data.len() - skip;
         let n = size.min(dst.remaining());

@@ -1,0 +1,210 @@
+//! Decisions: the policy, the answers that the pod was told, and the records of both.
+
+use super::audit::{Audit, Entry};
+use super::record::Record;
+use crate::address;
+use crate::protocol::{Refused, Transport};
+use policy::rule::{HOST_LOOPBACK, Refusal};
+use policy::{Answers, Class, Decision, Name, Network, Protocol, Reason};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::{Duration, Instant};
+
+/// Where a request to connect leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The broker's name server.
+    Resolver,
+    /// A peer outside of the pod.
+    Peer(SocketAddr),
+}
+
+/// The policy of a pod and its state.
+#[derive(Debug)]
+pub struct Judge {
+    network: Network,
+    answers: Answers,
+    /// Names of `--add-host`: always valid.
+    fixed: Vec<(Name, IpAddr)>,
+    audit: Audit,
+    record: Option<Record>,
+}
+
+fn errno(error: Errno) -> Refused {
+    Refused(u16::try_from(error.raw_os_error()).unwrap_or(1))
+}
+
+fn protocol(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+        Transport::Icmp => Protocol::Icmp,
+    }
+}
+
+/// A peer as it is written in rules and records.
+fn written(peer: &str, port: Option<u16>) -> String {
+    match port {
+        None => peer.to_owned(),
+        Some(port) if peer.contains(':') => format!("[{peer}]:{port}"),
+        Some(port) => format!("{peer}:{port}"),
+    }
+}
+
+/// An address without what only the sender can choose.
+fn canonical(peer: SocketAddr) -> SocketAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            let scope = if let SocketAddr::V6(v6) = peer { v6.scope_id() } else { 0 };
+            SocketAddrV6::new(ip, peer.port(), 0, scope).into()
+        }
+        ip => SocketAddr::new(ip, peer.port()),
+    }
+}
+
+/// Whether an address is one of the host's: a socket that is connected to it has it as its own.
+fn is_own(ip: IpAddr) -> bool {
+    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let own = || {
+        let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        rustix::net::connect(&socket, &SocketAddr::new(ip, 9))?;
+        rustix::net::getsockname(&socket)
+    };
+    own().ok().and_then(|name| SocketAddr::try_from(name).ok()).is_some_and(|name| name.ip() == ip)
+}
+
+impl Judge {
+    /// A judge without answers.
+    pub fn new(network: Network, fixed: Vec<(Name, IpAddr)>, audit: Audit, record: bool) -> Self {
+        Self { network, answers: Answers::default(), fixed, audit, record: record.then(Record::default) }
+    }
+
+    /// What was recorded.
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Decides about a connection.
+    pub fn connect(&mut self, transport: Transport, peer: SocketAddr, now: Instant) -> Result<Target, Refused> {
+        let peer = canonical(peer);
+        let (ip, protocol) = (peer.ip(), protocol(transport));
+        let port = if protocol == Protocol::Icmp { 0 } else { peer.port() };
+        if address::is_resolver(ip) {
+            return match (protocol, port) {
+                (Protocol::Tcp | Protocol::Udp, address::RESOLVER_PORT) => Ok(Target::Resolver),
+                _ => Err(errno(Errno::CONNREFUSED)),
+            };
+        }
+        // Only a monitor that was taken over asks for these: they lie inside the pod.
+        if address::is_pod(ip) || policy::address::class(ip) == Class::Loopback {
+            return Err(errno(Errno::CONNREFUSED));
+        }
+        if protocol != Protocol::Icmp && port == 0 {
+            return Err(errno(if protocol == Protocol::Tcp { Errno::CONNREFUSED } else { Errno::INVAL }));
+        }
+        let shown = (protocol != Protocol::Icmp).then_some(port);
+        if let Some(loopback) = address::host_loopback(ip) {
+            let decision = self.network.connect_host(protocol, port);
+            let entry = entry(&decision, protocol, HOST_LOOPBACK, shown, vec![]);
+            self.audit.add(&entry);
+            if let Some(record) = self.record.as_mut().filter(|_| entry.allowed) {
+                record.add(HOST_LOOPBACK.into(), false, protocol, port);
+            }
+            return refused(&decision).map_or(Ok(Target::Peer(SocketAddr::new(loopback, port))), Err);
+        }
+        let fixed = self.fixed.iter().filter(|(_, own)| *own == ip).map(|(name, _)| name);
+        let names: Vec<&Name> = self.answers.names(ip, now).chain(fixed).collect();
+        let mut decision = self.network.connect(protocol, ip, port, &names);
+        // Asking the host costs some system calls: only if it matters.
+        let special = self.network.connect_host_address(protocol, ip, port, &names);
+        if special != decision && is_own(ip) {
+            decision = special;
+        }
+        let entry = entry(&decision, protocol, &ip.to_string(), shown, names.iter().map(|n| n.as_str()).collect());
+        self.audit.add(&entry);
+        if let Some(record) = self.record.as_mut().filter(|_| entry.allowed) {
+            let private = policy::address::class(ip) == Class::Private;
+            let name = names.last().map(|name| name.to_string());
+            let by_name = name.is_some();
+            record.add(name.unwrap_or_else(|| ip.to_string()), by_name && private, protocol, port);
+        }
+        refused(&decision).map_or(Ok(Target::Peer(peer)), Err)
+    }
+
+    /// Decides whether a name may be asked for.
+    pub fn resolve(&mut self, name: &Name) -> bool {
+        let decision = match name.as_str() {
+            HOST_LOOPBACK if self.network.names_host() => return true,
+            HOST_LOOPBACK => self.network.connect_host(Protocol::Icmp, 0),
+            _ => self.network.resolve(name),
+        };
+        let allowed = decision.is_allowed();
+        let remedy = matches!(decision.reason, Reason::NoRule).then(|| format!("--allow {name}"));
+        let why = policy::query::reason(&decision);
+        self.audit.add(&Entry { what: format!("resolve {name}"), names: vec![], allowed, why, remedy });
+        allowed
+    }
+
+    /// Records the denial of a question that is not about a host name.
+    pub fn unresolvable(&mut self, what: &str) {
+        let why = "denied: not a host name".to_owned();
+        self.audit.add(&Entry { what: format!("resolve {what}"), why, ..Entry::default() });
+    }
+
+    /// Decides about an answer. The pod may connect to the address as the name's rules say if it is acceptable.
+    pub fn answer(&mut self, name: &Name, ip: IpAddr, ttl: Duration, now: Instant) -> bool {
+        if self.network.may_answer(name, ip) {
+            self.answers.told(name, ip, ttl, now);
+            return true;
+        }
+        self.audit.add(&Entry {
+            what: format!("answer {ip}"),
+            names: vec![name.as_str()],
+            why: "denied: a special or private address for a name".to_owned(),
+            remedy: (policy::address::class(ip) != Class::Loopback).then(|| format!("--allow {ip}")),
+            ..Entry::default()
+        });
+        false
+    }
+
+    /// Names of `--add-host` and their addresses.
+    pub fn fixed(&self, name: &Name) -> impl Iterator<Item = IpAddr> {
+        self.fixed.iter().filter(move |(own, _)| own == name).map(|(_, ip)| *ip)
+    }
+}
+
+fn refused(decision: &Decision<'_>) -> Option<Refused> {
+    Some(errno(match decision.refusal? {
+        Refusal::Access => Errno::ACCESS,
+        Refusal::Unreachable => Errno::NETUNREACH,
+        Refusal::Refused => Errno::CONNREFUSED,
+    }))
+}
+
+fn entry<'a>(
+    decision: &Decision<'_>,
+    protocol: Protocol,
+    peer: &str,
+    port: Option<u16>,
+    names: Vec<&'a str>,
+) -> Entry<'a> {
+    let remedy = match decision.reason {
+        Reason::NoRule => {
+            // A name is what the user knows; it is no remedy if the address is the problem.
+            let known = names.first().copied().unwrap_or(peer);
+            Some(format!("--allow {protocol}:{}", written(known, port)))
+        }
+        Reason::LinkLocal | Reason::PrivateAnswer(_) | Reason::HostAddress => {
+            Some(format!("--allow {protocol}:{}", written(peer, port)))
+        }
+        Reason::Rule(_) | Reason::OwnLoopback | Reason::Multicast => None,
+    };
+    Entry {
+        what: format!("connect {protocol} {}", written(peer, port)),
+        names,
+        allowed: decision.is_allowed(),
+        why: policy::query::reason(decision),
+        remedy,
+    }
+}

@@ -1,0 +1,286 @@
+//! The process: serves the monitor's requests until the monitor has ended.
+
+pub mod audit;
+pub mod judge;
+pub mod poller;
+pub mod publish;
+pub mod record;
+pub mod setup;
+
+use crate::dns::Context;
+use crate::dns::Resolver;
+use crate::dns::hosts::{Configuration, Hosts};
+use crate::protocol::{MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
+use crate::seqpacket;
+use audit::Audit;
+use judge::{Judge, Target};
+use policy::Network;
+use poller::Poller;
+use publish::{Arrived, Ports};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use setup::Setup;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::time::Instant;
+
+/// Token of the monitor's socket; those of published ports and of the name server follow.
+const MONITOR: u64 = 0;
+const PORTS: u64 = 1;
+const RESOLVER: u64 = 1 << 32;
+/// Replies that wait until the monitor reads; beyond it no requests are read and datagrams are dropped.
+const MOST_WAITING: usize = 64;
+/// Requests that are served before other sockets have their turn.
+const TURN: usize = 64;
+
+/// A reply that the monitor has no room for.
+#[derive(Debug)]
+struct Waiting {
+    message: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// The broker of one pod.
+#[derive(Debug)]
+pub struct Broker {
+    monitor: OwnedFd,
+    poller: Poller,
+    judge: Judge,
+    ports: Ports,
+    resolver: Resolver,
+    waiting: VecDeque<Waiting>,
+    buffer: Box<[u8; MAX_MESSAGE]>,
+    record: Option<(File, String)>,
+}
+
+/// Why a broker does not start: what, why, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unable(pub String, pub String, pub &'static str);
+
+fn reason(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    text.split_once(" (os error").map_or(text.clone(), |(text, _)| text.to_lowercase())
+}
+
+/// Opens a file for records.
+fn create(option: &str, path: &[u8], append: bool) -> Result<File, Unable> {
+    let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(path.to_vec()));
+    let file = File::options().create(true).write(true).append(append).truncate(!append).open(&path);
+    file.map_err(|error| {
+        let why = Errno::from_io_error(&error).map_or_else(|| error.to_string(), reason);
+        Unable(format!("{option} {}", path.display()), why, "name a file that can be written")
+    })
+}
+
+impl Broker {
+    /// Opens the files, binds the ports and reads the host's configuration. `monitor`: this end of the socket pair.
+    pub fn new(setup: &Setup, monitor: OwnedFd) -> Result<Self, Unable> {
+        let broken = |errno| Unable("the broker".into(), reason(errno), "see hull doctor");
+        let rules =
+            setup.rules().map_err(|error| Unable("the policy".into(), error.to_string(), "see docs/policy.md"))?;
+        let audit = setup.audit.as_deref().map(|path| create("--audit", path, true)).transpose()?;
+        let record = match &setup.record {
+            Some((path, text)) => Some((create("--record-policy", path, false)?, text.clone())),
+            None => None,
+        };
+        let ports = Ports::bind(&setup.publish).map_err(|(host, error)| {
+            let remedy = match error {
+                Errno::ADDRINUSE => "choose another port, or end the program that has it",
+                Errno::ACCESS => "choose a port from 1024 on, or run hull with CAP_NET_BIND_SERVICE",
+                _ => "choose an address of this host",
+            };
+            Unable(format!("--publish {host}"), reason(error), remedy)
+        })?;
+        let mut configuration = Configuration::of_host();
+        if !setup.dns.is_empty() {
+            configuration.servers = setup.dns.iter().map(|ip| SocketAddr::new(*ip, 53)).collect();
+        }
+        let poller = Poller::new().map_err(broken)?;
+        poller.add(&monitor, MONITOR).map_err(broken)?;
+        let audit = Audit::new(audit, setup.pod, setup.tells);
+        Ok(Self {
+            monitor,
+            poller,
+            judge: Judge::new(Network { rules }, setup.fixed(), audit, record.is_some()),
+            ports,
+            resolver: Resolver::new(configuration, Hosts::of_host(), RESOLVER),
+            waiting: VecDeque::new(),
+            buffer: Box::new([0; MAX_MESSAGE]),
+            record,
+        })
+    }
+
+    /// Serves the monitor until it has ended.
+    pub fn serve(mut self) {
+        while self.turn() {}
+        if let Some((mut file, text)) = self.record.take() {
+            let network = self.judge.record().map(record::Record::text).unwrap_or_default();
+            // Ignore errors: nobody is left to read about them.
+            let _ = file.write_all(format!("{text}\n{network}").as_bytes());
+        }
+    }
+
+    /// Waits for events and serves them; false at the end.
+    fn turn(&mut self) -> bool {
+        let wait = self.resolver.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let tokens = self.poller.wait(wait);
+        let now = Instant::now();
+        for token in tokens {
+            match token {
+                MONITOR if !self.serve_monitor(now) => return false,
+                MONITOR => {}
+                PORTS..RESOLVER => self.receive(usize::try_from(token - PORTS).unwrap_or(usize::MAX)),
+                _ => {
+                    let mut context = Context { judge: &mut self.judge, poller: &self.poller, now };
+                    self.resolver.ready(token, &mut context);
+                }
+            }
+        }
+        let mut context = Context { judge: &mut self.judge, poller: &self.poller, now };
+        self.resolver.expire(&mut context);
+        true
+    }
+
+    /// Sends what waits and serves requests; false if the monitor has ended, or does not follow the protocol.
+    fn serve_monitor(&mut self, now: Instant) -> bool {
+        if !self.flush() {
+            return false;
+        }
+        let mut descriptors = Vec::new();
+        for _ in 0..TURN {
+            if self.waiting.len() >= MOST_WAITING {
+                break;
+            }
+            let mut buffer = [0; REQUEST_BYTES + 1];
+            let length = match seqpacket::receive(&self.monitor, &mut buffer, &mut descriptors) {
+                Err(Errno::AGAIN) => break,
+                Ok(length) if length > 0 => length,
+                _ => return false,
+            };
+            let Some(request) = Request::decode(&buffer[..length]) else { return false };
+            if !self.handle(request, now) {
+                return false;
+            }
+        }
+        self.watch()
+    }
+
+    /// Watches the monitor's socket for what can be done.
+    fn watch(&self) -> bool {
+        let input = self.waiting.len() < MOST_WAITING;
+        self.poller.set(&self.monitor, MONITOR, input, !self.waiting.is_empty()).is_ok()
+    }
+
+    fn handle(&mut self, request: Request, now: Instant) -> bool {
+        match request {
+            Request::Connect { id, transport, local, peer } => match self.connect(transport, local, peer, now) {
+                Ok(socket) => self.send(Reply::Opened { id }, vec![socket]),
+                Err(error) => self.send(Reply::Refused { id, error }, vec![]),
+            },
+            Request::Listen { id, transport, address, backlog } => {
+                let sockets = self.ports.listen(id, transport, address, backlog, (&self.poller, PORTS));
+                // Duplicates: the broker keeps its own.
+                let sockets = sockets.and_then(|sockets| sockets.into_iter().map(rustix::io::dup).collect());
+                match sockets {
+                    Ok(sockets) => self.send(Reply::Listening { id }, sockets),
+                    Err(error) => {
+                        self.ports.close(id, &self.poller);
+                        self.send(Reply::Refused { id, error: refused(error) }, vec![])
+                    }
+                }
+            }
+            Request::Close { id } => {
+                self.ports.close(id, &self.poller);
+                true
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        transport: Transport,
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+        now: Instant,
+    ) -> Result<OwnedFd, Refused> {
+        let peer = match self.judge.connect(transport, peer, now)? {
+            Target::Resolver => return self.resolver.open(transport == Transport::Tcp, &self.poller).map_err(refused),
+            Target::Peer(peer) => peer,
+        };
+        let source = local.filter(|_| transport == Transport::Udp).and_then(|local| self.ports.source(local, &peer));
+        match source {
+            Some(source) => self.ports.connect_from(source, peer),
+            None => open(transport, peer),
+        }
+        .map_err(refused)
+    }
+
+    /// Delivers what arrived at a published UDP port.
+    fn receive(&mut self, index: usize) {
+        let mut arrived = Vec::new();
+        self.ports.receive(index, |one| arrived.push(one));
+        for one in arrived {
+            // As any queue of datagrams, this one drops them when it is full.
+            let is_full = self.waiting.len() >= MOST_WAITING;
+            match one {
+                Arrived::Flow { flow, .. } if is_full => self.ports.close(flow, &self.poller),
+                Arrived::Flow { listener, flow, peer, socket, datagram } => {
+                    self.send(Reply::Flow { listener, flow, peer, datagram: &datagram }, vec![socket]);
+                }
+                Arrived::Datagram(..) if is_full => {}
+                Arrived::Datagram(flow, datagram) => {
+                    self.send(Reply::Datagram { flow, datagram: &datagram }, vec![]);
+                }
+            }
+        }
+        self.watch();
+    }
+
+    /// Sends a reply, or keeps it until the monitor reads; false if the monitor has ended.
+    fn send(&mut self, reply: Reply<'_>, descriptors: Vec<OwnedFd>) -> bool {
+        let length = reply.encode(&mut self.buffer);
+        let waiting = Waiting { message: self.buffer[..length].to_vec(), descriptors };
+        self.waiting.push_back(waiting);
+        self.flush()
+    }
+
+    fn flush(&mut self) -> bool {
+        while let Some(Waiting { message, descriptors }) = self.waiting.front() {
+            let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+            match seqpacket::send(&self.monitor, message, &borrowed) {
+                // Too many descriptors are on their way to other processes of the user: until they arrive.
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => return true,
+                Err(_) => return false,
+                Ok(()) => drop(self.waiting.pop_front()),
+            }
+        }
+        true
+    }
+}
+
+fn refused(error: Errno) -> Refused {
+    Refused(u16::try_from(error.raw_os_error()).unwrap_or(1))
+}
+
+/// A socket that is connected to a peer.
+fn open(transport: Transport, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let (kind, protocol) = match transport {
+        Transport::Tcp => (SocketType::STREAM, None),
+        Transport::Udp => (SocketType::DGRAM, None),
+        Transport::Icmp if peer.is_ipv4() => (SocketType::DGRAM, Some(ipproto::ICMP)),
+        Transport::Icmp => (SocketType::DGRAM, Some(ipproto::ICMPV6)),
+    };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)?;
+    match rustix::net::connect(&socket, &peer) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

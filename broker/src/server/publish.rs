@@ -1,0 +1,275 @@
+//! Published ports of the host.
+//!
+//! Their sockets are bound before the pod starts. A TCP port listens while the pod listens. Datagrams of a UDP port come to
+//! a socket of the broker; for each peer it makes one that is connected to the peer and has the same port, and the
+//! kernel delivers further datagrams there.
+
+use super::poller::Poller;
+use super::setup::Publish;
+use crate::protocol::{FLOW, Id, MAX_DATAGRAM, Transport};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, recvfrom, socket_with};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Maximum number of listeners of the pod.
+const MOST_LISTENERS: usize = 4096;
+/// Maximum number of flows; further peers wait until the monitor closes some.
+const MOST_FLOWS: usize = 8192;
+/// Maximum length of a queue of connections.
+const MOST_BACKLOG: u32 = 4096;
+/// Datagrams that are read from one port before others have their turn.
+const TURN: usize = 32;
+
+/// A published port.
+#[derive(Debug)]
+struct Port {
+    socket: OwnedFd,
+    publish: Publish,
+    /// Listeners of the pod that use it.
+    listeners: Vec<Id>,
+}
+
+/// All published ports.
+#[derive(Debug)]
+pub struct Ports {
+    ports: Vec<Port>,
+    /// Peers of published UDP ports, by port and by id.
+    flows: HashMap<(usize, SocketAddr), Id>,
+    peers: BTreeMap<Id, (usize, SocketAddr)>,
+    next: Id,
+}
+
+/// What arrived at a published UDP port.
+#[derive(Debug)]
+pub enum Arrived {
+    /// The first datagram of a peer, with a socket that is connected to it.
+    Flow {
+        /// The pod's listener.
+        listener: Id,
+        /// Id of the flow.
+        flow: Id,
+        /// The peer.
+        peer: SocketAddr,
+        /// The socket.
+        socket: OwnedFd,
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
+    /// A further datagram that was on its way before the socket was connected.
+    Datagram(Id, Vec<u8>),
+}
+
+fn open(publish: &Publish) -> Result<OwnedFd, Errno> {
+    let family = if publish.host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let kind = if publish.udp { SocketType::DGRAM } else { SocketType::STREAM };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    if publish.host.is_ipv6() {
+        set_ipv6_v6only(&socket, true)?;
+    }
+    if !publish.udp {
+        // Connections of an earlier listener do not keep the port (TIME_WAIT).
+        set_socket_reuseaddr(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &publish.host)?;
+    if !publish.udp {
+        // For TCP only a listener shows that the port is free. It is opened for good when the pod listens.
+        rustix::net::listen(&socket, 1)?;
+        refuse(&socket)?;
+    }
+    Ok(socket)
+}
+
+/// A TCP port refuses connections, but stays taken.
+fn refuse(socket: &OwnedFd) -> Result<(), Errno> {
+    rustix::net::shutdown(socket, Shutdown::Both)?;
+    // While it does not listen, another socket with this option could.
+    set_socket_reuseaddr(socket, false)
+}
+
+/// A TCP port accepts connections.
+fn accept(socket: &OwnedFd, backlog: i32) -> Result<(), Errno> {
+    // Connections of an earlier listener do not keep the port.
+    set_socket_reuseaddr(socket, true)?;
+    rustix::net::listen(socket, backlog)
+}
+
+impl Ports {
+    /// Binds all ports. The error names the port.
+    pub fn bind(publish: &[Publish]) -> Result<Self, (SocketAddr, Errno)> {
+        let mut ports = Vec::new();
+        for publish in publish {
+            match open(publish) {
+                Ok(socket) => ports.push(Port { socket, publish: publish.clone(), listeners: Vec::new() }),
+                Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if publish.optional => {}
+                Err(error) => return Err((publish.host, error)),
+            }
+        }
+        Ok(Self { ports, flows: HashMap::new(), peers: BTreeMap::new(), next: FLOW })
+    }
+
+    /// The pod listens. The sockets of TCP; UDP ports are watched under their index plus `first`.
+    pub fn listen(
+        &mut self,
+        id: Id,
+        transport: Transport,
+        address: SocketAddr,
+        backlog: u32,
+        (poller, first): (&Poller, u64),
+    ) -> Result<Vec<BorrowedFd<'_>>, Errno> {
+        let users: usize = self.ports.iter().map(|port| port.listeners.len()).sum();
+        if users >= MOST_LISTENERS || self.ports.iter().any(|port| port.listeners.contains(&id)) {
+            return Err(Errno::MFILE);
+        }
+        let mut sockets = Vec::new();
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            if !port.serves(transport, address) {
+                continue;
+            }
+            let is_first = port.listeners.is_empty();
+            match transport {
+                Transport::Tcp => {
+                    // As a second listen(2) does, it changes the queue's length.
+                    let backlog = i32::try_from(backlog.clamp(1, MOST_BACKLOG)).unwrap_or(1);
+                    accept(&port.socket, backlog)?;
+                    sockets.push(port.socket.as_fd());
+                }
+                Transport::Udp if is_first => {
+                    // What came before the pod listened is lost, as without a listener.
+                    while recvfrom(&port.socket, &mut [0; 1], RecvFlags::DONTWAIT).is_ok() {}
+                    poller.add(&port.socket, first + index as u64)?;
+                }
+                Transport::Udp | Transport::Icmp => {}
+            }
+            port.listeners.push(id);
+        }
+        Ok(sockets)
+    }
+
+    /// The pod does not listen any more, or the monitor closed a flow.
+    pub fn close(&mut self, id: Id, poller: &Poller) {
+        if let Some(key) = self.peers.remove(&id) {
+            self.flows.remove(&key);
+            return;
+        }
+        for port in self.ports.iter_mut().filter(|port| port.listeners.contains(&id)) {
+            port.listeners.retain(|own| *own != id);
+            if !port.listeners.is_empty() {
+                continue;
+            }
+            if port.publish.udp {
+                poller.remove(&port.socket);
+            } else {
+                // The port stays bound, and refuses connections. Ignore ENOTCONN.
+                let _ = refuse(&port.socket);
+            }
+        }
+    }
+
+    /// The published address from which a datagram socket of the pod with this address sends, if it is published and
+    /// open.
+    pub fn source(&self, local: SocketAddr, family: &SocketAddr) -> Option<SocketAddr> {
+        let port = self.ports.iter().find(|port| {
+            port.publish.host.is_ipv4() == family.is_ipv4()
+                && !port.listeners.is_empty()
+                && port.publish.udp
+                && port.publish.pod == local.port()
+        });
+        port.map(|port| port.publish.host)
+    }
+
+    /// Connects a datagram socket from a published port.
+    pub fn connect_from(&self, source: SocketAddr, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+        let index = self.ports.iter().position(|port| port.publish.udp && port.publish.host == source);
+        self.connected(index.ok_or(Errno::NOENT)?, peer)
+    }
+
+    /// A socket with a published port that is connected to a peer.
+    fn connected(&self, index: usize, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+        let Some(port) = self.ports.get(index) else { return Err(Errno::NOENT) };
+        let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
+        if peer.is_ipv6() {
+            set_ipv6_v6only(&socket, true)?;
+        }
+        // The port's own socket has the option for this moment only: other processes must not take the port. The connected
+        // ones keep it, or those of further peers could not be bound beside them.
+        set_socket_reuseaddr(&port.socket, true)?;
+        let shared = set_socket_reuseaddr(&socket, true).and_then(|()| rustix::net::bind(&socket, &port.publish.host));
+        set_socket_reuseaddr(&port.socket, false)?;
+        shared?;
+        rustix::net::connect(&socket, &peer)?;
+        Ok(socket)
+    }
+
+    /// Reads what has arrived at a UDP port.
+    pub fn receive(&mut self, index: usize, mut deliver: impl FnMut(Arrived)) {
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        for _ in 0..TURN {
+            let Some(port) = self.ports.get(index) else { return };
+            let Some((length, peer)) = receive_from(&port.socket, &mut buffer) else { return };
+            self.arrived(index, peer, &buffer[..length], &mut deliver);
+        }
+    }
+
+    fn arrived(&mut self, index: usize, peer: SocketAddr, datagram: &[u8], deliver: &mut impl FnMut(Arrived)) {
+        if let Some(flow) = self.flows.get(&(index, peer)) {
+            return deliver(Arrived::Datagram(*flow, datagram.to_vec()));
+        }
+        let listener = self.ports.get(index).and_then(|port| port.listeners.first().copied());
+        let Some(listener) = listener.filter(|_| self.flows.len() < MOST_FLOWS) else { return };
+        let Ok(socket) = self.connected(index, peer) else { return };
+        self.next += 1;
+        let flow = self.next;
+        self.flows.insert((index, peer), flow);
+        self.peers.insert(flow, (index, peer));
+        // Until it was connected the new socket received what others sent, too.
+        let mut early = Vec::new();
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        while early.len() < TURN
+            && let Some((length, from)) = receive_from(&socket, &mut buffer)
+        {
+            early.push((from, buffer[..length].to_vec()));
+        }
+        deliver(Arrived::Flow { listener, flow, peer, socket, datagram: datagram.to_vec() });
+        for (from, datagram) in early {
+            // From other peers: as if it had arrived at the published socket, but without a socket of its own, so that
+            // this ends.
+            if let Some(flow) = self.flows.get(&(index, from)) {
+                deliver(Arrived::Datagram(*flow, datagram));
+            }
+        }
+    }
+}
+
+impl Port {
+    /// Whether a listener of the pod is the one that is published: not if it is bound to the pod's loopback device.
+    fn serves(&self, transport: Transport, address: SocketAddr) -> bool {
+        let kind = if self.publish.udp { Transport::Udp } else { Transport::Tcp };
+        let ip = address.ip().to_canonical();
+        let family = match ip {
+            IpAddr::V4(_) => self.publish.host.is_ipv4(),
+            // A wildcard of IPv6 is one of IPv4, too.
+            IpAddr::V6(ip) => ip.is_unspecified() || self.publish.host.is_ipv6(),
+        };
+        kind == transport
+            && family
+            && self.publish.pod == address.port()
+            && (ip.is_unspecified() || crate::address::is_pod(ip))
+    }
+}
+
+/// A datagram and its sender; `None` if there is none.
+fn receive_from(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+    loop {
+        match recvfrom(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((length, _, from)) => return Some((length, SocketAddr::try_from(from?).ok()?)),
+            // An ICMP error of an earlier datagram is reported once.
+            Err(Errno::INTR | Errno::CONNREFUSED) => {}
+            Err(_) => return None,
+        }
+    }
+}

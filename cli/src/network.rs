@@ -1,0 +1,293 @@
+//! Options of the pod's network, and what follows from them.
+
+use crate::failure::{Failure, Result};
+use abi::boot::Given;
+use broker::address::{HOST_V4, HOST_V6, POD_V4, POD_V6, RESOLVER_V4};
+use broker::dns::hosts::Configuration;
+use broker::server::setup::{Publish, Setup};
+use clap::{Args, ValueEnum};
+use policy::rule::{HOST_LOOPBACK, Refusal};
+use policy::{Name, Network, Rule, Verdict};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Maximum number of ports of one range.
+const MOST_PORTS: u16 = 1024;
+
+/// Network options of `run` and `trace`.
+#[derive(Args, Debug, Default)]
+pub struct NetworkArgs {
+    /// Network of the pod [default: policy if a rule, a published port or a policy file names one, else none]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub net: Option<NetMode>,
+
+    /// Allow peers: a name, *.NAME, an address, ADDRESS/BITS, host.hull.internal, or `all`. Repeatable
+    #[arg(long, value_name = "[tcp:|udp:|icmp:]PEER[:PORT[-PORT]]", value_parser = allow)]
+    pub allow: Vec<Rule>,
+
+    /// Deny peers; wins over all that is allowed. Repeatable
+    #[arg(long, value_name = "[tcp:|udp:|icmp:]PEER[:PORT[-PORT]]", value_parser = deny)]
+    pub deny: Vec<Rule>,
+
+    /// Publish ports of the pod at ports of the host. Repeatable
+    #[arg(short, long, value_name = "[IP:]HOST[-HOST]:POD[/udp]", value_parser = publish)]
+    pub publish: Vec<Published>,
+
+    /// Name server to ask instead of the host's. Repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    pub dns: Vec<IpAddr>,
+
+    /// Add a line to the pod's /etc/hosts. Repeatable
+    #[arg(long, value_name = "NAME:ADDRESS", value_parser = add_host)]
+    pub add_host: Vec<(Name, IpAddr)>,
+
+    /// Append a line of JSON to a file for each decision about the network
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
+
+    /// Write the policy that the run needed to a file: what it used of what it was allowed
+    #[arg(long, value_name = "FILE")]
+    pub record_policy: Option<PathBuf>,
+
+    /// Do not report the first denial on the terminal
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// `--net`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NetMode {
+    /// The pod's own loopback device
+    None,
+    /// Also the peers that rules allow, and published ports
+    Policy,
+    /// The host's network
+    Host,
+}
+
+fn allow(text: &str) -> std::result::Result<Rule, String> {
+    Rule::parse(text, Verdict::Allow).map_err(|error| error.to_string())
+}
+
+fn deny(text: &str) -> std::result::Result<Rule, String> {
+    Rule::parse(text, Verdict::Deny(Refusal::Access)).map_err(|error| error.to_string())
+}
+
+/// Ports of the pod and the host's ports for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published(Vec<Publish>);
+
+/// Parses `[IP:]HOST[-HOST]:POD[-POD][/tcp|/udp]`.
+pub fn publish(text: &str) -> std::result::Result<Published, String> {
+    const FORM: &str =
+        "not a published port; write [IP:]HOST[-HOST]:POD[/udp], such as 8080:80 or 127.0.0.1:5353:53/udp";
+    let wrong = || FORM.to_owned();
+    let (ports, udp) = match text.rsplit_once('/') {
+        None => (text, false),
+        Some((ports, "tcp")) => (ports, false),
+        Some((ports, "udp")) => (ports, true),
+        Some(_) => return Err(wrong()),
+    };
+    let (rest, pod) = ports.rsplit_once(':').ok_or_else(wrong)?;
+    let (address, host) = match rest.rsplit_once(':') {
+        None => (None, rest),
+        Some((address, host)) => (Some(address), host),
+    };
+    let address: Option<IpAddr> = match address {
+        None => None,
+        Some(text) => {
+            let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+            let address = match inside {
+                Some(text) => text.parse::<Ipv6Addr>().map(IpAddr::V6).ok(),
+                None => text.parse::<Ipv4Addr>().map(IpAddr::V4).ok(),
+            };
+            Some(address.ok_or_else(wrong)?)
+        }
+    };
+    let host: policy::Ports = host.parse().map_err(|_| wrong())?;
+    let pod: policy::Ports = pod.parse().map_err(|_| wrong())?;
+    let count = host.last - host.first;
+    if pod.first != pod.last && pod.last - pod.first != count {
+        return Err("the ranges differ in length; write HOST-HOST:POD with the pod's first port".into());
+    }
+    if count >= MOST_PORTS {
+        return Err(format!("more than {MOST_PORTS} ports; publish fewer"));
+    }
+    if pod.first.checked_add(count).is_none() {
+        return Err("the pod's ports would end beyond 65535; choose lower ones".into());
+    }
+    let addresses = match address {
+        Some(address) => vec![(address, false)],
+        None => vec![(Ipv4Addr::UNSPECIFIED.into(), false), (Ipv6Addr::UNSPECIFIED.into(), true)],
+    };
+    let publish = |number: u16| {
+        let one = move |(address, optional)| {
+            let host = SocketAddr::new(address, host.first + number);
+            Publish { udp, host, pod: pod.first + number, optional }
+        };
+        addresses.clone().into_iter().map(one)
+    };
+    Ok(Published((0..=count).flat_map(publish).collect()))
+}
+
+/// Parses `NAME:ADDRESS`; as in docker, `host-gateway` is the host.
+fn add_host(text: &str) -> std::result::Result<(Name, IpAddr), String> {
+    let (name, address) = text.split_once(':').ok_or("write NAME:ADDRESS")?;
+    let name = Name::parse(name).map_err(|error| error.to_string())?;
+    let address = match address {
+        "host-gateway" => HOST_V4.into(),
+        _ => address.trim_matches(['[', ']']).parse().map_err(|_| "not an address; write NAME:ADDRESS")?,
+    };
+    Ok((name, address))
+}
+
+/// The pod's network device.
+pub fn device() -> abi::boot::Network {
+    let (address4, address6) = ((POD_V4.octets(), 24), (POD_V6.octets(), 64));
+    abi::boot::Network { address4, gateway4: HOST_V4.octets(), address6, gateway6: HOST_V6.octets() }
+}
+
+impl NetworkArgs {
+    /// Adds the rules and ports of a policy file, which come before those of the command line.
+    pub fn add(&mut self, rules: Vec<Rule>, ports: Vec<Published>) {
+        // Their order does not matter for decisions; allowed and denied ones are told apart by themselves.
+        self.allow.splice(..0, rules);
+        self.publish.splice(..0, ports);
+    }
+
+    /// Whether the pod has a network beyond its loopback device.
+    pub fn mode(&self) -> Result<NetMode> {
+        let reason = [
+            (!self.allow.is_empty() || !self.deny.is_empty(), "rules for the network"),
+            (!self.publish.is_empty(), "published ports"),
+        ];
+        let reason = reason.into_iter().find(|(given, _)| *given).map(|(_, what)| what);
+        match (self.net, reason) {
+            (Some(NetMode::Host), _) => {
+                let remedy = "name the peers with --allow, or all of them with --allow all";
+                Err(Failure::request("--net host", "this version of Hull does not have it yet", remedy))
+            }
+            (Some(NetMode::None), Some(what)) => {
+                Err(Failure::request("--net none", format!("there are {what}"), "leave one of both out"))
+            }
+            (Some(mode), _) => Ok(mode),
+            (None, Some(_)) => Ok(NetMode::Policy),
+            (None, None) => {
+                let useless = [
+                    (!self.dns.is_empty(), "--dns"),
+                    (!self.add_host.is_empty(), "--add-host"),
+                    (self.audit.is_some(), "--audit"),
+                    (self.record_policy.is_some(), "--record-policy"),
+                ];
+                match useless.into_iter().find(|(given, _)| *given) {
+                    None => Ok(NetMode::None),
+                    Some((_, option)) => {
+                        let remedy = "allow peers with --allow PEER, or write --net policy";
+                        Err(Failure::request(option, "the pod has no network", remedy))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The broker's configuration. `recorded`: what a recorded policy has besides the network.
+    pub fn setup(&self, identity: Option<(u32, u32, Vec<u32>)>, weak: bool, recorded: String) -> Setup {
+        let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
+        let mut setup = Setup {
+            publish: self.publish.iter().flat_map(|published| published.0.clone()).collect(),
+            dns: self.dns.clone(),
+            hosts: self.add_host.iter().map(|(name, address)| (name.to_string(), *address)).collect(),
+            audit: self.audit.as_ref().map(path),
+            record: self.record_policy.as_ref().map(|file| (path(file), recorded)),
+            tells: !self.quiet && std::io::stderr().is_terminal(),
+            pod: std::process::id(),
+            identity,
+            weak,
+            ..Setup::default()
+        };
+        setup.set_rules(&self.rules().rules);
+        setup
+    }
+
+    fn rules(&self) -> Network {
+        Network { rules: self.allow.iter().chain(&self.deny).cloned().collect() }
+    }
+
+    /// Files of the pod: names and the name server.
+    pub fn files(&self, hostname: &[u8]) -> Vec<Given> {
+        let host = Configuration::of_host();
+        let mut resolver = format!("nameserver {RESOLVER_V4}\n");
+        if !host.search.is_empty() {
+            let _ = writeln!(resolver, "search {}", host.search.join(" "));
+        }
+        if !host.options.is_empty() {
+            let _ = writeln!(resolver, "options {}", host.options.join(" "));
+        }
+        let mut hosts = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+        let _ = writeln!(hosts, "{POD_V4}\t{}", String::from_utf8_lossy(hostname));
+        if self.rules().names_host() {
+            let _ = writeln!(hosts, "{HOST_V4}\t{HOST_LOOPBACK}");
+        }
+        for (name, address) in &self.add_host {
+            let _ = writeln!(hosts, "{address}\t{name}");
+        }
+        [("/etc/resolv.conf", resolver), ("/etc/hosts", hosts)]
+            .map(|(at, text)| Given { at: at.into(), mode: 0o644, uid: 0, gid: 0, content: Some(text.into_bytes()) })
+            .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(text: &str) -> Vec<String> {
+        let Published(all) = publish(text).unwrap();
+        let kind = |udp| if udp { "udp" } else { "tcp" };
+        all.iter().map(|one| format!("{} {} {}", kind(one.udp), one.host, one.pod)).collect()
+    }
+
+    #[test]
+    fn published_ports() {
+        assert_eq!(published("8080:80"), ["tcp 0.0.0.0:8080 80", "tcp [::]:8080 80"]);
+        assert_eq!(published("127.0.0.1:53:54/udp"), ["udp 127.0.0.1:53 54"]);
+        assert_eq!(published("[::1]:1-2:7/tcp"), ["tcp [::1]:1 7", "tcp [::1]:2 8"]);
+        assert_eq!(published("1.1.1.1:5-6:8-9").len(), 2);
+        for text in ["80", "a:80", "80:0", "80:80/sctp", "::1:80:80", "1.2.3:80:80", "80-70:1", "[1.1.1.1]:80:80", ""] {
+            assert!(publish(text).unwrap_err().starts_with("not a published port; "), "{text}");
+        }
+        assert!(publish("1-2:1-3").unwrap_err().starts_with("the ranges differ"));
+        assert!(publish("1-1025:1").unwrap_err().starts_with("more than 1024"));
+        assert!(publish("1-9:65530").unwrap_err().starts_with("the pod's ports"));
+    }
+
+    #[test]
+    fn modes() {
+        let own = NetworkArgs::default;
+        let rules = || vec![allow("a.b").unwrap()];
+        assert_eq!(own().mode().unwrap(), NetMode::None);
+        assert_eq!(NetworkArgs { allow: rules(), ..own() }.mode().unwrap(), NetMode::Policy);
+        assert_eq!(NetworkArgs { net: Some(NetMode::Policy), ..own() }.mode().unwrap(), NetMode::Policy);
+        let line = |options: NetworkArgs| options.mode().unwrap_err().to_string();
+        let text = line(NetworkArgs { net: Some(NetMode::None), allow: rules(), ..own() });
+        assert_eq!(text, "--net none: there are rules for the network; leave one of both out");
+        assert!(line(NetworkArgs { net: Some(NetMode::Host), ..own() }).starts_with("--net host: this version"));
+        assert!(
+            line(NetworkArgs { audit: Some("x".into()), ..own() }).starts_with("--audit: the pod has no network; ")
+        );
+    }
+
+    #[test]
+    fn files_of_the_pod() {
+        let mut options = NetworkArgs::default();
+        options.add(vec![allow("host.hull.internal:80").unwrap()], vec![]);
+        options.add_host.push(add_host("db:host-gateway").unwrap());
+        let files = options.files(b"box");
+        let text = |index: usize| String::from_utf8(files[index].content.clone().unwrap()).unwrap();
+        assert!(text(0).starts_with("nameserver 10.0.2.3\n"));
+        assert!(text(1).ends_with("\n10.0.2.15\tbox\n10.0.2.2\thost.hull.internal\n10.0.2.2\tdb\n"), "{}", text(1));
+    }
+}

@@ -1,0 +1,9 @@
+//! The commands for images: archives of other tools, hostile archives, removal, interruptions.
+
+mod archives;
+mod hostile;
+mod import;
+mod interrupted;
+mod names;
+mod registry;
+mod support;

@@ -1,0 +1,151 @@
+//! Names, listings, removal.
+
+use super::support::*;
+use std::fs::File;
+
+/// A store with the images `one:1` and `two:1`.
+fn two() -> Scene {
+    let scene = Scene::new();
+    for name in ["one", "two"] {
+        scene.write(name, &docker(&format!("{name}:1"), &[tar(&[(name, name.as_bytes())])]));
+        scene.hull(&["load", "-i", name]);
+    }
+    scene
+}
+
+fn listed(scene: &Scene) -> Vec<String> {
+    let mut names: Vec<String> =
+        scene.hull(&["images", "--format={{.Repository}}:{{.Tag}}"]).lines().map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn images_are_listed() {
+    let scene = two();
+    let table = scene.hull(&["images"]);
+    let mut lines = table.lines();
+    assert_eq!(lines.next(), Some("REPOSITORY   TAG       IMAGE ID       CREATED   SIZE"));
+    assert!(lines.next().unwrap().starts_with("one          1         "), "{table}");
+    assert_eq!(scene.hull(&["images", "-q", "--no-trunc", "one"]).len(), "sha256:".len() + 64 + 1);
+    assert_eq!(scene.hull(&["images", "-q", "one:2"]), "");
+    let object: serde_json::Value = serde_json::from_str(&scene.hull(&["images", "--format=json", "two"])).unwrap();
+    assert_eq!((&object["Repository"], &object["Tag"]), (&"two".into(), &"1".into()));
+    assert!(scene.hull(&["images", "--digests"]).contains("DIGEST"));
+    assert_eq!(scene.command(&["images", "--format={{.Nothing}}"]).output().unwrap().status.code(), Some(125));
+    // No store is an empty store, and listing does not make one.
+    let none = Scene::new();
+    assert_eq!(none.hull(&["images", "-q"]), "");
+    assert!(!none.store().exists());
+}
+
+#[test]
+fn an_image_is_found_by_name_and_id() {
+    let scene = two();
+    let id = scene.inspect("one:1")["Id"].as_str().unwrap().to_owned();
+    for name in ["docker.io/library/one:1", &id, &id[7..], &id[7..15]] {
+        assert_eq!(scene.inspect(name)["Id"], id.as_str(), "{name}");
+    }
+    for name in ["one", "one:2", "nothing", "ffffffffffff0"] {
+        assert!(scene.fails(&["inspect", name]).contains("no such image"), "{name}");
+    }
+    scene.fails(&["inspect", "UPPER"]);
+    // What there is is printed all the same.
+    let output = scene.command(&["inspect", "nothing", "one:1"]).output().unwrap();
+    assert!(output.status.code() == Some(1) && String::from_utf8_lossy(&output.stdout).contains(&id));
+}
+
+#[test]
+fn the_last_name_takes_the_image_with_it() {
+    let scene = two();
+    scene.hull(&["tag", "one:1", "registry.example:5000/x/one"]);
+    assert_eq!(listed(&scene), ["one:1", "registry.example:5000/x/one:latest", "two:1"]);
+    assert_eq!(scene.hull(&["rmi", "one:1"]), "Untagged: one:1\n");
+    assert_eq!(scene.files("erofs").len(), 2);
+    let id = scene.hull(&["images", "-q", "--no-trunc", "registry.example:5000/x/one"]);
+    let removed = scene.hull(&["rmi", "registry.example:5000/x/one"]);
+    assert_eq!(removed, format!("Untagged: registry.example:5000/x/one:latest\nDeleted: {id}"));
+    assert_eq!((scene.files("erofs").len(), scene.files("blobs/sha256").len()), (1, 3));
+    assert!(scene.fails(&["rmi", "one:1"]).contains("no such image"));
+    assert_eq!(scene.hull(&["rmi", "-f", "one:1"]), "");
+    scene.hull(&["rmi", "two:1"]);
+    scene.assert_empty("at the end");
+}
+
+#[test]
+fn an_id_with_several_names_is_removed_with_force_only() {
+    let scene = two();
+    scene.hull(&["tag", "one:1", "one:2"]);
+    let id = scene.hull(&["images", "-q", "one:1"]);
+    assert!(scene.fails(&["rmi", id.trim()]).contains("several names"));
+    scene.hull(&["rmi", "-f", id.trim()]);
+    assert_eq!(listed(&scene), ["two:1"]);
+}
+
+#[test]
+fn a_name_moves_to_another_image() {
+    let scene = two();
+    scene.hull(&["tag", "one:1", "two:1"]);
+    assert_eq!(listed(&scene), ["<none>:<none>", "one:1", "two:1"]);
+    let pruned = scene.hull(&["prune", "-f"]);
+    assert!(pruned.starts_with("Deleted Images:\ndeleted: sha256:"), "{pruned}");
+    assert_eq!(listed(&scene), ["one:1", "two:1"]);
+    assert_eq!(scene.files("erofs").len(), 1);
+    assert!(scene.hull(&["prune", "-f"]).starts_with("Total reclaimed space: 0B"));
+}
+
+#[test]
+fn prune_asks() {
+    let scene = two();
+    assert!(scene.hull(&["prune", "-a"]).contains("[y/N]"));
+    assert_eq!(listed(&scene).len(), 2);
+    scene.hull(&["prune", "-af"]);
+    scene.assert_empty("after prune");
+}
+
+#[test]
+fn what_a_pod_holds_stays() {
+    let scene = two();
+    let path = scene.erofs("one:1");
+    // As a pod does.
+    let held = File::open(&path).unwrap();
+    held.lock_shared().unwrap();
+    assert!(scene.fails(&["rmi", "one:1"]).contains("a pod runs"));
+    scene.hull(&["prune", "-af"]);
+    assert_eq!(listed(&scene), ["one:1"]);
+    scene.hull(&["rmi", "-f", "one:1"]);
+    assert!(path.exists());
+    scene.hull(&["prune", "-af"]);
+    assert!(path.exists());
+    drop(held);
+    scene.hull(&["prune", "-f"]);
+    scene.assert_empty("after the pod");
+}
+
+#[test]
+fn other_folders_are_no_stores() {
+    let scene = Scene::new();
+    scene.write("one", &docker("one:1", &[tar(&[])]));
+    scene.write("store/precious", b"x");
+    assert!(scene.fails(&["load", "-i", "one"]).contains("neither empty nor a store"));
+    assert_eq!(scene.hull(&["images", "-q"]), "");
+    let other = Scene::new();
+    other.write("store/version", b"2\n");
+    assert!(other.fails(&["images"]).contains("another version"));
+}
+
+#[test]
+fn a_store_that_can_only_be_read_is_read() {
+    let scene = two();
+    let store = scene.store();
+    let script = format!(
+        "mount --bind {0} {0} && mount -o remount,ro,bind {0} && {1} images -q && {1} save one:1 >/dev/null && ! {1} rmi one:1",
+        store.display(),
+        env!("CARGO_BIN_EXE_hull")
+    );
+    let output =
+        std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).env("HULL_STORE", &store).output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.contains("read-only"), "{errors}");
+}

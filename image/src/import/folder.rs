@@ -1,0 +1,130 @@
+//! Writes a folder as a layer: a tar archive with owners, modes, times, extended attributes and hard links.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs::{self, Metadata};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use tar::{Builder, EntryType, Header};
+
+use crate::error::{Error, Result};
+
+/// Largest list of names, or value, of extended attributes that Linux has.
+const XATTR: usize = 64 << 10;
+
+/// Writes the files beneath `root`, sorted by name; sockets are left out.
+pub(super) fn write(root: &Path, out: impl Write) -> Result<()> {
+    let mut archive = Builder::new(out);
+    let mut links: HashMap<(u64, u64), PathBuf> = HashMap::new();
+    // Folders that are not listed yet; a stack, so that deep trees take no call stack.
+    let mut pending = vec![PathBuf::new()];
+    while let Some(inner) = pending.pop() {
+        let path = root.join(&inner);
+        let fail = |error: io::Error| Error::io(path.display(), &error);
+        let data = fs::symlink_metadata(&path).map_err(fail)?;
+        // The root itself may be a link to a folder.
+        let data = if inner.as_os_str().is_empty() { fs::metadata(&path).map_err(fail)? } else { data };
+        if data.file_type().is_socket() {
+            continue;
+        }
+        append(&mut archive, &path, &inner, &data, &mut links).map_err(fail)?;
+        if data.is_dir() {
+            let mut names: Vec<_> = fs::read_dir(&path)
+                .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.file_name())).collect())
+                .map_err(fail)?;
+            names.sort();
+            pending.extend(names.into_iter().rev().map(|name| inner.join(name)));
+        }
+    }
+    archive.finish().map_err(|error| Error::io("layer", &error))
+}
+
+fn append(
+    archive: &mut Builder<impl Write>,
+    path: &Path,
+    inner: &Path,
+    data: &Metadata,
+    links: &mut HashMap<(u64, u64), PathBuf>,
+) -> io::Result<()> {
+    let mut header = Header::new_ustar();
+    header.set_mode(data.mode() & 0o7777);
+    header.set_uid(data.uid().into());
+    header.set_gid(data.gid().into());
+    header.set_mtime(u64::try_from(data.mtime()).unwrap_or(0));
+    header.set_size(0);
+    let mut extended: Vec<(String, Vec<u8>)> = Vec::new();
+    if data.mtime_nsec() != 0 && data.mtime() >= 0 {
+        extended.push(("mtime".to_owned(), format!("{}.{:09}", data.mtime(), data.mtime_nsec()).into_bytes()));
+    }
+    if !data.is_symlink() {
+        extended.extend(attributes(path)?);
+    }
+    let kind = data.file_type();
+    let name = if inner.as_os_str().is_empty() { Path::new("./") } else { inner };
+    let earlier = (data.nlink() > 1 && !kind.is_dir()).then(|| links.get(&(data.dev(), data.ino())).cloned()).flatten();
+    if earlier.is_none() && !extended.is_empty() {
+        archive.append_pax_extensions(extended.iter().map(|(name, value)| (name.as_str(), value.as_slice())))?;
+    }
+    if let Some(first) = earlier {
+        header.set_entry_type(EntryType::Link);
+        return archive.append_link(&mut header, name, first);
+    }
+    if data.nlink() > 1 && !kind.is_dir() {
+        links.insert((data.dev(), data.ino()), inner.to_owned());
+    }
+    if kind.is_symlink() {
+        header.set_entry_type(EntryType::Symlink);
+        return archive.append_link(&mut header, name, fs::read_link(path)?);
+    }
+    if kind.is_file() {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let size = file.metadata()?.len();
+        header.set_size(size);
+        // A file that shrinks meanwhile ends with zeros: its size was written.
+        let contents = io::Read::take(io::Read::chain(file, io::repeat(0)), size);
+        return archive.append_data(&mut header, name, contents);
+    }
+    header.set_entry_type(match kind {
+        kind if kind.is_dir() => EntryType::Directory,
+        kind if kind.is_fifo() => EntryType::Fifo,
+        kind if kind.is_block_device() => EntryType::Block,
+        _ => EntryType::Char,
+    });
+    if kind.is_block_device() || kind.is_char_device() {
+        header.set_device_major(rustix::fs::major(data.rdev()))?;
+        header.set_device_minor(rustix::fs::minor(data.rdev()))?;
+    }
+    archive.append_data(&mut header, name, io::empty())
+}
+
+/// Extended attributes as GNU tar and Go write them.
+fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut names = vec![0_u8; XATTR];
+    let length = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
+        Ok(length) => length,
+        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut found = Vec::new();
+    for name in names[..length].split_inclusive(|byte| *byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        let mut value = vec![0_u8; XATTR];
+        match rustix::fs::lgetxattr(path, name, value.as_mut_slice()) {
+            Ok(length) => value.truncate(length),
+            // It was removed meanwhile, or is the host's.
+            Err(_) => continue,
+        }
+        // Names that no PAX header can have belong to no image.
+        if let Ok(name) = std::str::from_utf8(name.to_bytes())
+            && !name.contains('=')
+        {
+            found.push((format!("SCHILY.xattr.{name}"), value));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,145 @@
+//! Transfers of blobs, several at a time.
+
+use std::io::Read;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ureq::http::{Method, StatusCode, header};
+
+use super::Progress;
+use super::client::{ATTEMPTS, Call, Client, Failure, pause};
+use crate::digest::{Digest, Hasher};
+use crate::error::{Error, Result};
+use crate::manifest::Blob;
+use crate::store::{Temp, Writer};
+use crate::stream::PIECE;
+
+/// Transfers at a time.
+const PARALLEL: usize = 4;
+
+/// Runs a job for each blob in several threads; the first error ends all.
+pub(super) fn each<T: Send>(blobs: &[Blob], job: impl Fn(&Blob, &AtomicBool) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let results: Mutex<Vec<T>> = Mutex::new(Vec::new());
+    let first: Mutex<Option<Error>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL.min(blobs.len()) {
+            scope.spawn(|| {
+                while let Some(blob) = blobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if failed.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    match job(blob, &failed) {
+                        Ok(result) => results.lock().map(|mut all| all.push(result)).unwrap_or_default(),
+                        Err(error) => {
+                            failed.store(true, Ordering::Relaxed);
+                            if let Ok(mut first) = first.lock() {
+                                first.get_or_insert(error);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match first.into_inner() {
+        Ok(None) => results.into_inner().map_err(|_| Error::new("transfer", "a thread failed", "try again")),
+        Ok(Some(error)) => Err(error),
+        Err(_) => Err(Error::new("transfer", "a thread failed", "try again")),
+    }
+}
+
+/// Fetches a blob, and verifies size and digest. A transfer that breaks off goes on where it was.
+pub(super) fn fetch(
+    client: &Client,
+    writer: &Writer,
+    blob: &Blob,
+    progress: &dyn Progress,
+    is_over: &AtomicBool,
+) -> Result<(Digest, Temp, u64)> {
+    let transfer = progress.begin(&blob.digest.short(), blob.size);
+    let mut part = Part { temp: writer.temp()?, hasher: Hasher::default(), length: 0 };
+    let mut attempt = 0;
+    loop {
+        let before = part.length;
+        match part.fetch(client, blob, &|bytes| progress.advance(transfer, bytes), is_over) {
+            Ok(()) => break,
+            // A registry that makes progress may break off more often.
+            Err(Failure::Passing(_, wait)) if attempt + 1 < ATTEMPTS || part.length > before => {
+                attempt = if part.length > before { 1 } else { attempt + 1 };
+                pause(attempt, wait);
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+        if is_over.load(Ordering::Relaxed) {
+            return Err(Error::new(blob.digest, "another transfer failed", "try again"));
+        }
+    }
+    let (digest, size) = part.hasher.finish();
+    if digest != blob.digest {
+        return Err(Error::invalid(
+            format!("{}: {}", client.host, blob.digest),
+            format!("what came has the digest {digest}"),
+        ));
+    }
+    progress.end(transfer, "Download complete");
+    Ok((digest, part.temp, size))
+}
+
+/// The part of a blob that has come.
+struct Part {
+    temp: Temp,
+    hasher: Hasher,
+    length: u64,
+}
+
+impl Part {
+    fn fetch(
+        &mut self,
+        client: &Client,
+        blob: &Blob,
+        advance: &dyn Fn(i64),
+        is_over: &AtomicBool,
+    ) -> std::result::Result<(), Failure> {
+        let to = format!("blobs/{}", blob.digest);
+        let range = [(header::RANGE, format!("bytes={}-", self.length))];
+        let headers = if self.length > 0 { &range[..] } else { &[] };
+        let call = Call { method: Method::GET, to: &to, headers };
+        let mut response = client.once(&call, &mut || Ok(ureq::SendBody::none()))?;
+        if self.length > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
+            advance(-(self.length as i64));
+            self.restart()?;
+        }
+        let mut stream = response.body_mut().with_config().limit(u64::MAX).reader();
+        let mut piece = vec![0; PIECE];
+        while !is_over.load(Ordering::Relaxed) {
+            let count = match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) => return Err(client.failed(&ureq::Error::Io(error))),
+            };
+            self.length += count as u64;
+            if self.length > blob.size {
+                let why = format!("more than the {} bytes that its manifest says", blob.size);
+                return Err(Failure::Refused(StatusCode::OK, Error::invalid(blob.digest, why)));
+            }
+            self.hasher.update(&piece[..count]);
+            // A full disk does not pass.
+            let written = self.temp.write(&piece[..count]);
+            written.map_err(|error| Failure::Refused(StatusCode::OK, error))?;
+            advance(count as i64);
+        }
+        if self.length < blob.size {
+            let why = format!("cut after {} of {} bytes", self.length, blob.size);
+            return Err(Failure::Passing(Error::invalid(blob.digest, why), None));
+        }
+        Ok(())
+    }
+
+    /// Begins again, with a registry that does not continue.
+    fn restart(&mut self) -> std::result::Result<(), Failure> {
+        self.temp.clear().map_err(|error| Failure::Refused(StatusCode::OK, error))?;
+        (self.hasher, self.length) = (Hasher::default(), 0);
+        Ok(())
+    }
+}

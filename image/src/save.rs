@@ -1,0 +1,165 @@
+//! Writes images to archives that docker, podman, skopeo and Hull read.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use serde_json::{Value, json};
+
+use crate::compress;
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::load::oci::FULL_NAME;
+use crate::manifest::OCI_INDEX;
+use crate::reference::Reference;
+use crate::store::{NAME, Reader, Store, read_bounded};
+
+/// The kind of an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArchiveFormat {
+    /// An OCI image layout with docker's list of images beside it, as docker itself writes since version 25. Manifests
+    /// and layers are those that were pulled or loaded, with the same digests.
+    #[default]
+    Oci,
+    /// An archive of older dockers: plain layers and `manifest.json`.
+    Docker,
+}
+
+/// An image to be saved.
+struct Chosen {
+    manifest: Digest,
+    /// Its names; none if it was given by its id.
+    names: Vec<Reference>,
+}
+
+impl Store {
+    /// Writes images to an archive. The same images give the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// There is no such image, the store is damaged, or `out` can't be written.
+    pub fn save(&self, names: &[&str], format: ArchiveFormat, out: impl Write) -> Result<()> {
+        let Some(reader) = self.read()? else {
+            return Err(Error::no_such_image(names.first().unwrap_or(&"")));
+        };
+        let index = reader.index()?;
+        let mut chosen: Vec<Chosen> = Vec::new();
+        for name in names {
+            let found = self.find(&index, name)?;
+            let name = found.name.and_then(|name| name.tagged());
+            match chosen.iter_mut().find(|other| other.manifest == found.manifest) {
+                Some(other) => other.names.extend(name.filter(|name| !other.names.contains(name))),
+                None => chosen.push(Chosen { manifest: found.manifest, names: name.into_iter().collect() }),
+            }
+        }
+        let mut archive = Archive { out: tar::Builder::new(out), written: Vec::new() };
+        match format {
+            ArchiveFormat::Oci => archive.oci(&reader, &chosen),
+            ArchiveFormat::Docker => archive.docker(&reader, &chosen),
+        }?;
+        let finished = archive.out.into_inner().and_then(|mut out| out.flush());
+        finished.map_err(|error| cannot_write(&error))
+    }
+}
+
+fn cannot_write(error: &io::Error) -> Error {
+    Error::io("archive", error)
+}
+
+/// An archive that is being written.
+struct Archive<W: Write> {
+    out: tar::Builder<W>,
+    written: Vec<String>,
+}
+
+impl<W: Write> Archive<W> {
+    fn file(&mut self, name: &str, size: u64, contents: impl Read) -> Result<()> {
+        if self.written.iter().any(|other| other == name) {
+            return Ok(());
+        }
+        let mut header = tar::Header::new_ustar();
+        header.set_size(size);
+        header.set_mode(0o644);
+        header.set_mtime(0);
+        header.set_uid(0);
+        header.set_gid(0);
+        self.out.append_data(&mut header, name, contents).map_err(|error| cannot_write(&error))?;
+        self.written.push(name.to_owned());
+        Ok(())
+    }
+
+    fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.file(name, bytes.len() as u64, bytes)
+    }
+
+    fn json(&mut self, name: &str, value: &Value) -> Result<()> {
+        self.bytes(name, value.to_string().as_bytes())
+    }
+
+    fn oci(&mut self, reader: &Reader<'_>, chosen: &[Chosen]) -> Result<()> {
+        let store = reader.store();
+        let (mut manifests, mut list) = (Vec::new(), Vec::new());
+        for Chosen { manifest: digest, names } in chosen {
+            let parts = store.parts(*digest)?;
+            let layers: Vec<Digest> = parts.manifest.layers.iter().map(|layer| layer.digest).collect();
+            for blob in layers.iter().chain([&parts.id, digest]) {
+                let path = store.blob(*blob);
+                let fail = |error: io::Error| Error::io(path.display(), &error);
+                let file = File::open(&path).map_err(fail)?;
+                self.file(&blob_name(*blob), file.metadata().map_err(fail)?.len(), file)?;
+            }
+            let size = store.bytes(*digest, crate::limits::MANIFEST)?.len();
+            let descriptor =
+                json!({ "mediaType": parts.manifest.media_type, "digest": digest.to_string(), "size": size });
+            for name in names {
+                let mut entry = descriptor.clone();
+                // `ref.name` is a tag for docker, and a name for podman and skopeo: docker reads the first annotation.
+                entry["annotations"] = json!({ FULL_NAME: name.to_string(), NAME: name.familiar() });
+                manifests.push(entry);
+            }
+            if names.is_empty() {
+                manifests.push(descriptor);
+            }
+            list.push(listed(blob_name(parts.id), names, layers.into_iter().map(blob_name)));
+        }
+        self.json("index.json", &json!({ "schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests }))?;
+        self.json("manifest.json", &list.into())?;
+        self.json("oci-layout", &json!({ "imageLayoutVersion": "1.0.0" }))
+    }
+
+    fn docker(&mut self, reader: &Reader<'_>, chosen: &[Chosen]) -> Result<()> {
+        let store = reader.store();
+        let mut list = Vec::new();
+        for Chosen { manifest, names } in chosen {
+            let parts = store.parts(*manifest)?;
+            let layer_name = |diff_id: &Digest| format!("{}.tar", diff_id.hex());
+            for (layer, diff_id) in parts.manifest.layers.iter().zip(&parts.diff_ids) {
+                let path = store.blob(layer.digest);
+                let open = || {
+                    let file = File::open(&path)?;
+                    Ok(compress::unpack(file)?.1)
+                };
+                let damaged = |error: io::Error| Error::io(path.display(), &error);
+                let size = match layer.digest == *diff_id {
+                    true => layer.size,
+                    // The header of an archive's entry has its size.
+                    false => open().and_then(|mut layer| io::copy(&mut layer, &mut io::sink())).map_err(damaged)?,
+                };
+                self.file(&layer_name(diff_id), size, open().map_err(damaged)?)?;
+            }
+            let config = format!("{}.json", parts.id.hex());
+            self.bytes(&config, &read_bounded(&store.blob(parts.id), crate::limits::CONFIG)?)?;
+            list.push(listed(config, names, parts.diff_ids.iter().map(layer_name)));
+        }
+        self.json("manifest.json", &list.into())
+    }
+}
+
+/// An image in docker's list.
+fn listed(config: String, names: &[Reference], layers: impl Iterator<Item = String>) -> Value {
+    let names: Vec<String> = names.iter().map(Reference::familiar).collect();
+    json!({ "Config": config, "RepoTags": names, "Layers": layers.collect::<Vec<_>>() })
+}
+
+fn blob_name(digest: Digest) -> String {
+    format!("blobs/sha256/{}", digest.hex())
+}

@@ -1,0 +1,462 @@
+//! The outward end of a TCP socket: a connection of the host, or its listeners.
+
+use super::super::Endpoint;
+use super::super::tcp::Tcp;
+use super::outbox::Outbox;
+use super::{Names, close, count_busy, endpoint, forget_number, name, next_number, payload};
+use crate::sched::connector;
+use crate::sched::posted::{Pump, hold, missed, pump_later, tell_if_awaited, tell_soon};
+use crate::sched::timer::{Timer, deadline_after};
+use abi::request::{
+    Nop, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketReceive, SocketSend,
+    SocketSetOption, SocketShutdown, Transport,
+};
+use abi::ring::Segment;
+use alloc::boxed::Box;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use hal::frame::{FRAME_SIZE, Frame};
+use keel_core::pipe_buf::Piece;
+use uapi::{Errno, Result};
+use vfs::Src;
+
+/// Most pages that one request receives into.
+const MAX_PAGES: usize = 64;
+/// Room at the end of a page that is worth another request.
+const WORTH: usize = 1024;
+/// Pause after a lack of memory or of descriptors, in ns.
+const PAUSE_NS: u64 = 10_000_000;
+
+/// Where a link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Connecting.
+    Opening,
+    /// Connected.
+    Open,
+    /// Accepts connections.
+    Listening,
+    /// The socket of the host is closed.
+    Closed,
+}
+
+/// How a link ends after its last byte was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    /// Not at all.
+    Not,
+    /// The own stream ends.
+    Stream,
+    /// The socket of the host is closed.
+    Socket,
+}
+
+/// A connection of the host, or its listeners.
+pub struct Link {
+    me: Weak<Self>,
+    tcp: Weak<Tcp>,
+    number: u64,
+    phase: Cell<Phase>,
+    end: Cell<End>,
+    /// The end of the own stream was requested.
+    ended: Cell<bool>,
+    outbox: Outbox,
+    /// Bytes of the requests that send.
+    sending: Cell<usize>,
+    /// It is among those that hold something back.
+    holds: Cell<bool>,
+    /// It counts as busy.
+    busy: Cell<bool>,
+    /// A request receives, or accepts.
+    receiving: Cell<bool>,
+    /// The peer's stream has ended.
+    finished: Cell<bool>,
+    /// Pages of the next request that receives.
+    pages: Cell<usize>,
+    /// A page with room at its end, from where on.
+    rest: RefCell<Option<(Frame, usize)>>,
+    timer: RefCell<Option<Rc<Timer>>>,
+}
+
+impl Link {
+    fn new(tcp: &Weak<Tcp>, phase: Phase, number: u64) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            tcp: tcp.clone(),
+            number,
+            phase: Cell::new(phase),
+            end: Cell::new(End::Not),
+            ended: Cell::new(false),
+            outbox: Outbox::default(),
+            sending: Cell::new(0),
+            holds: Cell::new(false),
+            busy: Cell::new(false),
+            receiving: Cell::new(false),
+            finished: Cell::new(false),
+            pages: Cell::new(1),
+            rest: RefCell::default(),
+            timer: RefCell::default(),
+        })
+    }
+
+    /// Connects to a peer. The outcome comes to [`Tcp::link_opened`].
+    pub fn connect(tcp: &Weak<Tcp>, local: Endpoint, peer: Endpoint) -> Rc<Self> {
+        let link = Self::new(tcp, Phase::Opening, next_number());
+        let names: Names<2> = Box::new([name(local), name(peer)]);
+        let input = payload(&names[..]);
+        let own = link.clone();
+        let connect = SocketConnect { socket: link.number, transport: Transport::Tcp };
+        connector::send(connect, input, Vec::new(), move |outcome| {
+            drop(names);
+            own.opened(outcome);
+        });
+        tell_soon();
+        link
+    }
+
+    /// Asks for the host's listeners of a published port. `None`: there are none.
+    pub fn listen(tcp: &Weak<Tcp>, local: Endpoint, backlog: usize) -> Option<Rc<Self>> {
+        let link = Self::new(tcp, Phase::Closed, next_number());
+        let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
+        let listen = SocketListen { socket: link.number, transport: Transport::Tcp, backlog };
+        match connector::call(listen, &[name(local)], &mut ()) {
+            Ok(0) => {
+                forget_number();
+                None
+            }
+            Ok(_) => {
+                link.phase.set(Phase::Listening);
+                Some(link)
+            }
+            Err(_) => {
+                close(link.number, false);
+                None
+            }
+        }
+    }
+
+    fn opened(&self, outcome: Result<()>) {
+        if self.phase.get() != Phase::Opening {
+            return;
+        }
+        match outcome {
+            Ok(()) => self.phase.set(Phase::Open),
+            Err(_) => {
+                self.phase.set(Phase::Closed);
+                close(self.number, false);
+            }
+        }
+        if let Some(tcp) = self.tcp.upgrade() {
+            tcp.link_opened(outcome);
+        }
+        self.later();
+    }
+
+    /// Posts requests after the completions that are being consumed.
+    fn later(&self) {
+        if let Some(me) = self.me.upgrade() {
+            pump_later(me);
+        }
+    }
+
+    /// Bytes that the host has not taken yet.
+    pub fn unsent(&self) -> usize {
+        self.outbox.len() + self.sending.get()
+    }
+
+    /// Queues bytes to send; they leave at the next [`Pump::pump`].
+    pub fn add(&self, src: &mut dyn Src, limit: usize) -> Result<usize> {
+        self.outbox.add(src, limit)
+    }
+
+    /// The own stream ends after what is queued.
+    pub fn end_stream(&self) {
+        self.end.set(self.end.get().max(End::Stream));
+        self.pump();
+    }
+
+    /// The socket of the host is closed after what is queued.
+    pub fn release(&self) {
+        self.end.set(End::Socket);
+        self.pump();
+    }
+
+    /// Breaks the connection off. What is queued is lost.
+    pub fn abort(&self) {
+        self.outbox.clear();
+        self.shut(true);
+    }
+
+    fn shut(&self, abort: bool) {
+        if self.phase.replace(Phase::Closed) != Phase::Closed {
+            close(self.number, abort);
+        }
+        let timer = self.timer.take();
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+        self.update_busy();
+    }
+
+    fn update_busy(&self) {
+        let busy = self.phase.get() != Phase::Closed && (self.unsent() > 0 || self.end.get() == End::Socket);
+        if self.busy.replace(busy) != busy {
+            count_busy(busy);
+        }
+    }
+
+    /// A program found nothing to receive.
+    pub fn missed(&self) {
+        self.receive_more();
+        missed();
+    }
+
+    /// Receives more, if there is room for it.
+    pub fn receive_more(&self) {
+        if self.receiving.get() || self.finished.get() {
+            return;
+        }
+        match self.phase.get() {
+            Phase::Open => self.post_receive(),
+            Phase::Listening => self.post_accept(),
+            _ => {}
+        }
+    }
+
+    fn post_receive(&self) {
+        let Some(tcp) = self.tcp.upgrade().filter(|tcp| tcp.wants_bytes()) else { return };
+        let (first, start) = self.rest.take().map_or((None, 0), |(page, start)| (Some(page), start));
+        let mut pages: Vec<Frame> = Vec::with_capacity(self.pages.get());
+        pages.extend(first);
+        while pages.len() < self.pages.get() {
+            let Some(page) = Frame::alloc() else { break };
+            pages.push(page);
+        }
+        if pages.is_empty() {
+            return self.pause();
+        }
+        let segment = |(i, page): (usize, &Frame)| {
+            let from = if i == 0 { start } else { 0 };
+            Segment { gpa: page.gpa() + from as u64, len: (FRAME_SIZE - from) as u64 }
+        };
+        let list: Vec<Segment> = pages.iter().enumerate().map(segment).collect();
+        self.receiving.set(true);
+        let Some(own) = self.me.upgrade() else { return };
+        let done = move |outcome| own.received(pages, start, outcome);
+        connector::send(SocketReceive { socket: self.number }, Vec::new(), list, done);
+        if tcp.is_waited_for() {
+            tell_if_awaited();
+        }
+    }
+
+    /// Bytes arrived in these pages, in the first from `start` on.
+    fn received(&self, pages: Vec<Frame>, mut start: usize, outcome: Result<u64>) {
+        self.receiving.set(false);
+        let Some(tcp) = self.tcp.upgrade() else { return };
+        if self.phase.get() != Phase::Open {
+            return;
+        }
+        let room = pages.len() * FRAME_SIZE - start;
+        match outcome {
+            Ok(0) => {
+                self.finished.set(true);
+                tcp.link_finished();
+            }
+            Ok(bytes) => {
+                let mut left = (bytes as usize).min(room);
+                self.adapt(left, room);
+                for page in pages {
+                    let len = left.min(FRAME_SIZE - start);
+                    if len == 0 {
+                        break;
+                    }
+                    if len == left && FRAME_SIZE - start - len >= WORTH {
+                        *self.rest.borrow_mut() = Some((page.clone(), start + len));
+                    }
+                    tcp.link_received(Piece { page, start, len, mergeable: false, packet: false });
+                    left -= len;
+                    start = 0;
+                }
+                tcp.link_has_more();
+            }
+            Err(errno) => {
+                self.finished.set(true);
+                tcp.link_failed(errno);
+            }
+        }
+        self.later();
+    }
+
+    /// Bulk data comes in large pieces, the rest in small ones.
+    fn adapt(&self, bytes: usize, room: usize) {
+        let pages = self.pages.get();
+        if bytes == room {
+            self.pages.set((pages * 2).min(MAX_PAGES));
+        } else if bytes < room / 4 {
+            self.pages.set((pages / 2).max(1));
+        }
+    }
+
+    fn post_accept(&self) {
+        let Some(tcp) = self.tcp.upgrade().filter(|tcp| tcp.wants_connections()) else { return };
+        let Some(page) = Frame::alloc() else { return self.pause() };
+        let Some(own) = self.me.upgrade() else { return };
+        let number = next_number();
+        let output = Vec::from([Segment { gpa: page.gpa(), len: size_of::<SocketName>() as u64 }]);
+        self.receiving.set(true);
+        let accept = SocketAccept { socket: self.number, accepted: number };
+        connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, &page, outcome));
+        if tcp.is_waited_for() {
+            tell_if_awaited();
+        }
+    }
+
+    /// A connection with this number; the peer's name is in the page.
+    fn accepted(&self, number: u64, page: &Frame, outcome: Result<()>) {
+        self.receiving.set(false);
+        let listener = self.tcp.upgrade().filter(|_| self.phase.get() == Phase::Listening);
+        match (outcome, listener) {
+            (Ok(()), Some(listener)) => {
+                let mut peer = SocketName::default();
+                page.read(0, bytemuck::bytes_of_mut(&mut peer));
+                let link = listener.take_in_from_outside(endpoint(&peer), |tcp| Self::new(tcp, Phase::Open, number));
+                link.later();
+                self.later();
+            }
+            (Ok(()), None) => close(number, true),
+            (Err(_), listener) => {
+                forget_number();
+                if listener.is_some() {
+                    self.pause();
+                }
+            }
+        }
+    }
+
+    /// Tries again a little later.
+    fn pause(&self) {
+        let me = self.me.clone();
+        let timer = Timer::new(Rc::new(move || {
+            if let Some(link) = me.upgrade() {
+                link.pump();
+            }
+        }));
+        timer.arm(deadline_after(PAUSE_NS));
+        let old = self.timer.replace(Some(timer));
+        drop(old);
+    }
+
+    /// Posts what is queued: at once if nothing is under way, otherwise when that is done, or no thread can run.
+    fn send_more(&self) {
+        if self.phase.get() != Phase::Open {
+            return;
+        }
+        if self.sending.get() > 0 {
+            let waits = self.outbox.len() > 0 || self.end.get() != End::Not;
+            if waits
+                && !self.holds.replace(true)
+                && let Some(me) = self.me.upgrade()
+            {
+                hold(me);
+            }
+            return;
+        }
+        if self.post_send(self.end.get() == End::Not) {
+            return;
+        }
+        match self.end.get() {
+            End::Socket => self.shut(false),
+            End::Stream if !self.ended.replace(true) => {
+                let shutdown = SocketShutdown { socket: self.number, half: SocketHalf::Send };
+                connector::send(shutdown, Vec::new(), Vec::new(), |_| {});
+                tell_soon();
+            }
+            _ => {}
+        }
+    }
+
+    /// Posts what is queued. `quiet`: nothing follows soon. Returns whether there was something.
+    fn post_send(&self, quiet: bool) -> bool {
+        let (pages, list) = self.outbox.take();
+        let Some(own) = self.me.upgrade().filter(|_| !pages.is_empty()) else { return false };
+        let bytes: usize = list.iter().map(|segment| segment.len as usize).sum();
+        self.sending.set(self.sending.get() + bytes);
+        let small = || self.tcp.upgrade().is_some_and(|tcp| self.sending.get() <= tcp.limit_outward() / 3);
+        let quiet = quiet && self.outbox.len() == 0 && small();
+        connector::send(SocketSend { socket: self.number, quiet }, list, Vec::new(), move |outcome| {
+            drop(pages);
+            own.sent(bytes, outcome);
+        });
+        tell_soon();
+        true
+    }
+
+    fn sent(&self, bytes: usize, outcome: Result<u64>) {
+        self.sending.set(self.sending.get().saturating_sub(bytes));
+        if let (Some(tcp), Phase::Open) = (self.tcp.upgrade(), self.phase.get()) {
+            match outcome {
+                Ok(_) => tcp.link_has_room(),
+                Err(errno) => {
+                    self.outbox.clear();
+                    tcp.link_failed(errno);
+                }
+            }
+        } else if outcome.is_err() {
+            self.outbox.clear();
+        }
+        self.later();
+    }
+
+    /// Sets an option of the host's socket.
+    pub fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        if !matches!(self.phase.get(), Phase::Open | Phase::Listening) {
+            return Err(Errno::ENOTCONN);
+        }
+        connector::call(SocketSetOption { socket: self.number, level, name }, value, &mut ())
+    }
+
+    /// The same, without waiting for the outcome.
+    pub fn post_option(&self, level: u32, name: u32, value: i32) {
+        let value = Box::new(value.to_ne_bytes());
+        let input = Vec::from([Segment { gpa: hal::ring::gpa_of(&value[..]), len: value.len() as u64 }]);
+        let set = SocketSetOption { socket: self.number, level, name };
+        connector::send(set, input, Vec::new(), move |_| drop(value));
+        tell_soon();
+    }
+
+    /// Reads an option of the host's socket; how many bytes.
+    pub fn option(&self, level: u32, name: u32, value: &mut [u8]) -> Result<usize> {
+        if self.phase.get() != Phase::Open {
+            return Err(Errno::ENOTCONN);
+        }
+        connector::call(SocketGetOption { socket: self.number, level, name }, &(), value).map(|len| len as usize)
+    }
+}
+
+impl Pump for Link {
+    fn pump(&self) {
+        self.send_more();
+        self.receive_more();
+        self.update_busy();
+    }
+
+    fn let_go(&self) {
+        self.holds.set(false);
+        if self.phase.get() == Phase::Open
+            && self.sending.get() > 0
+            && !self.post_send(false)
+            && self.end.get() != End::Not
+            && let Some(me) = self.me.upgrade()
+        {
+            // What is under way may be quiet.
+            connector::send(Nop {}, Vec::new(), Vec::new(), move |_| me.later());
+        }
+    }
+}
+
+impl core::fmt::Debug for Link {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Link").field("number", &self.number).field("phase", &self.phase).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,143 @@
+//! Sockets that lead out of the pod: each is a socket of the host, which the monitor moves bytes to and from
+//! ([`abi::request::SocketRequest`]).
+//!
+//! What a program sends is queued in keel, and what the host receives is fetched ahead, so that programs neither wait
+//! for the monitor nor know of it: the families keep their own state, queues and waiters.
+
+pub mod flow;
+pub mod link;
+mod outbox;
+
+use super::Endpoint;
+use crate::sched::{connector, posted};
+use abi::boot::Network;
+use abi::request::{SocketClose, SocketName};
+use abi::ring::Segment;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use hal::cell::Global;
+use hal::clock::monotonic_ns;
+pub use link::Link;
+
+/// The pod's device besides the loopback device.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// Address and bits of the network, IPv4.
+    pub v4: (Ipv4Addr, u8),
+    /// The router.
+    pub router4: Ipv4Addr,
+    /// Address and bits of the network, IPv6.
+    pub v6: (Ipv6Addr, u8),
+    /// The router.
+    pub router6: Ipv6Addr,
+}
+
+static DEVICE: Global<Cell<Option<Device>>> = Global::new(Cell::new(None));
+/// Number of the next socket.
+static NEXT: Global<Cell<u32>> = Global::new(Cell::new(1));
+/// Sockets whose data is on its way to the monitor.
+static BUSY: Global<Cell<usize>> = Global::new(Cell::new(0));
+
+/// Longest time that the end of the pod waits for data that programs sent.
+const DRAIN_NS: u64 = 10_000_000_000;
+/// How often it looks.
+const DRAIN_LOOK_NS: u64 = 5_000_000;
+
+/// Registers the network (boot).
+pub fn set(network: &Network) {
+    DEVICE.set(Some(Device {
+        v4: (network.address4.0.into(), network.address4.1),
+        router4: network.gateway4.into(),
+        v6: (network.address6.0.into(), network.address6.1),
+        router6: network.gateway6.into(),
+    }));
+}
+
+/// The device, if the pod has one.
+#[inline]
+pub fn device() -> Option<Device> {
+    DEVICE.get()
+}
+
+/// Whether an address is the pod's own on its device.
+pub fn is_own(ip: IpAddr) -> bool {
+    device().is_some_and(|device| ip == IpAddr::V4(device.v4.0) || ip == IpAddr::V6(device.v6.0))
+}
+
+/// Whether an address, which is not the pod's own, is beyond the device.
+pub fn is_beyond(ip: IpAddr) -> bool {
+    let usable = match ip {
+        IpAddr::V4(ip) => !ip.is_broadcast() && ip.octets()[0] != 0,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+    };
+    usable && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast() && device().is_some()
+}
+
+/// The pod's address on its device.
+pub fn source_for(to: IpAddr) -> Option<IpAddr> {
+    let device = device()?;
+    Some(if to.is_ipv4() { IpAddr::V4(device.v4.0) } else { IpAddr::V6(device.v6.0) })
+}
+
+/// A number for a new socket.
+fn next_number() -> u64 {
+    let number = NEXT.get();
+    NEXT.set(number.checked_add(1).unwrap_or(1));
+    posted::count_socket(true);
+    number.into()
+}
+
+fn name(of: Endpoint) -> SocketName {
+    SocketName::new(of.ip, of.port)
+}
+
+/// Address and port of a peer that the host accepted. The host's loopback device is known as the router here: the pod's own
+/// loopback addresses are its own, and its programs may trust them.
+fn endpoint(name: &SocketName) -> Endpoint {
+    let ip = match (name.ip(), device()) {
+        (IpAddr::V4(ip), Some(device)) if ip.is_loopback() => IpAddr::V4(device.router4),
+        (IpAddr::V6(ip), Some(device)) if ip.is_loopback() => IpAddr::V6(device.router6),
+        (ip, _) => ip,
+    };
+    Endpoint { ip, port: name.port }
+}
+
+/// Names as a payload; they must live until the completion.
+fn payload(names: &[SocketName]) -> Vec<Segment> {
+    Vec::from([Segment { gpa: hal::ring::gpa_of(bytemuck::cast_slice(names)), len: size_of_val(names) as u64 }])
+}
+
+/// A number was not used after all.
+fn forget_number() {
+    posted::count_socket(false);
+}
+
+/// Closes a socket of the host.
+fn close(number: u64, abort: bool) {
+    posted::count_socket(false);
+    connector::send(SocketClose { socket: number, abort }, Vec::new(), Vec::new(), |_| {});
+    posted::tell_soon();
+}
+
+/// A socket has data on its way, or no more.
+fn count_busy(begins: bool) {
+    BUSY.set(if begins { BUSY.get() + 1 } else { BUSY.get().saturating_sub(1) });
+}
+
+/// The pod ends: waits, not for ever, until the host has what programs sent.
+pub fn drain() {
+    let until = monotonic_ns().saturating_add(DRAIN_NS);
+    loop {
+        connector::poll_completions();
+        let now = monotonic_ns();
+        if BUSY.get() == 0 || now >= until {
+            return;
+        }
+        hal::ring::idle(Some(until.min(now + DRAIN_LOOK_NS)));
+    }
+}
+
+/// Names on the heap, where the monitor reads or writes them.
+type Names<const N: usize> = Box<[SocketName; N]>;

@@ -1,0 +1,68 @@
+//! The broker as the [`Opener`].
+
+use super::super::{Errno, Result};
+use super::opener::{Answer, Ask, Opener};
+use ::broker::client::ClientError;
+use ::broker::{Client, Event, Refused, Request};
+use abi::request::Transport;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The monitor's end of the connection to the broker.
+#[derive(Debug)]
+pub struct Broker(Client);
+
+impl Broker {
+    /// With one end of the pair of sockets.
+    pub fn new(socket: OwnedFd) -> Self {
+        Self(Client::new(socket))
+    }
+}
+
+fn transport(of: Transport) -> ::broker::Transport {
+    match of {
+        Transport::Tcp => ::broker::Transport::Tcp,
+        Transport::Udp => ::broker::Transport::Udp,
+        Transport::Icmp => ::broker::Transport::Icmp,
+    }
+}
+
+fn errno(error: ClientError) -> Errno {
+    match error {
+        ClientError::WouldBlock => Errno::AGAIN,
+        ClientError::Gone => Errno::PIPE,
+    }
+}
+
+impl Opener for Broker {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn ask(&mut self, question: &Ask) -> Result<()> {
+        let request = match *question {
+            Ask::Connect { id, transport: of, local, peer } => {
+                let local = Some(local).filter(|local| !local.ip().is_unspecified());
+                Request::Connect { id, transport: transport(of), local, peer }
+            }
+            Ask::Listen { id, transport: of, address, backlog } => {
+                Request::Listen { id, transport: transport(of), address, backlog }
+            }
+            Ask::Close { id } => Request::Close { id },
+        };
+        self.0.send(&request).map_err(errno)
+    }
+
+    fn take(&mut self) -> Result<Answer> {
+        Ok(match self.0.receive().map_err(errno)? {
+            Event::Opened(id, socket) => Answer::Opened { id, socket },
+            Event::Refused(id, Refused(errno)) => {
+                Answer::Refused { id, errno: Errno::from_raw_os_error(i32::from(errno)) }
+            }
+            Event::Listening(id, listeners) => Answer::Listening { id, listeners },
+            Event::Flow { listener, flow, peer, socket, datagram } => {
+                Answer::Flow { listener, flow, peer, socket, first: datagram.to_vec() }
+            }
+            Event::Datagram(flow, datagram) => Answer::Datagram { flow, bytes: datagram.to_vec() },
+        })
+    }
+}

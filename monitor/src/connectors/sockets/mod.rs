@@ -1,0 +1,425 @@
+//! The sockets connector: sockets of the host that are connected to peers, and published listeners.
+//!
+//! It holds what an [`Opener`] gave it and moves bytes; it neither opens sockets nor chooses peers. All descriptors are
+//! watched by one epoll(7) instance, edge-triggered: an operation that finds nothing waits for the next edge.
+
+pub mod broker;
+pub mod opener;
+pub mod options;
+mod socket;
+#[cfg(test)]
+mod tests;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod toy;
+
+use super::payload::copy_in;
+use super::{Errno, Reply, Result, reply};
+use crate::memory::io::GuestSlice;
+use abi::operation::Results;
+use abi::request::{
+    MAX_DATAGRAM, SocketClose, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketRequest,
+    SocketSetOption, SocketShutdown, Transport,
+};
+use opener::{Answer, Ask, Opener};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::Shutdown;
+use socket::{Done, Flow, Socket, State};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Most sockets, whatever the limit on descriptors is.
+const MAX_SOCKETS: u64 = 1 << 15;
+/// Descriptors that sockets leave to others, at least half of all.
+const RESERVED: u64 = 160;
+/// Numbers of sockets are smaller.
+const NUMBERS: u64 = 1 << 32;
+/// The opener's number among the sockets.
+const OPENER: u64 = u64::MAX;
+/// Events of one look.
+const EVENTS: usize = 64;
+
+/// Serves the socket operations of one pod.
+#[derive(Debug)]
+pub struct SocketsConnector {
+    inner: Option<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    opener: Box<dyn Opener>,
+    epoll: Arc<OwnedFd>,
+    sockets: HashMap<u64, Socket>,
+    limit: usize,
+    /// Sockets by the questions for them.
+    asked: HashMap<u64, u64>,
+    next_question: u64,
+    /// Questions that found no room.
+    unasked: VecDeque<Ask>,
+    done: Vec<Done>,
+    /// Where datagrams are received.
+    scratch: Vec<u8>,
+}
+
+impl SocketsConnector {
+    /// Of a pod without a network: every operation fails with ENETUNREACH.
+    pub fn none() -> Self {
+        Self { inner: None }
+    }
+
+    /// Serves sockets of this opener.
+    pub fn new(opener: Box<dyn Opener>) -> Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let edges = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+        epoll::add(&epoll, opener.fd(), EventData::new_u64(OPENER), edges)?;
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = (files / 2).min(files.saturating_sub(RESERVED)).clamp(1, MAX_SOCKETS) as usize;
+        let inner = Inner {
+            opener,
+            epoll: Arc::new(epoll),
+            sockets: HashMap::new(),
+            limit,
+            asked: HashMap::new(),
+            next_question: 1,
+            unasked: VecDeque::new(),
+            done: Vec::new(),
+            scratch: vec![0; MAX_DATAGRAM + 1],
+        };
+        Ok(Self { inner: Some(inner) })
+    }
+
+    /// The descriptor to poll for input, while operations wait; when it is ready, call [`Self::ready`].
+    pub fn waiting(&self) -> Option<Arc<OwnedFd>> {
+        self.inner.as_ref().filter(|inner| !inner.sockets.is_empty()).map(|inner| inner.epoll.clone())
+    }
+
+    /// Starts an operation; `None` if it completes later.
+    pub fn start(
+        &mut self,
+        id: u64,
+        request: SocketRequest,
+        input: &[GuestSlice],
+        output: &[GuestSlice],
+    ) -> Option<Result> {
+        match &mut self.inner {
+            Some(inner) => inner.start(id, request, input, output).transpose(),
+            None => Some(Err(Errno::NETUNREACH)),
+        }
+    }
+
+    /// Completes operations whose sockets are ready, and cancelled ones.
+    pub fn ready(&mut self) -> Vec<Done> {
+        self.inner.as_mut().map(Inner::ready).unwrap_or_default()
+    }
+}
+
+impl Inner {
+    fn start(
+        &mut self,
+        id: u64,
+        request: SocketRequest,
+        input: &[GuestSlice],
+        output: &[GuestSlice],
+    ) -> Result<Option<Reply>> {
+        match request {
+            SocketRequest::SocketConnect(connect) => self.connect(id, connect, input).map(|()| None),
+            SocketRequest::SocketListen(listen) => self.listen(id, listen, input).map(|()| None),
+            SocketRequest::SocketReceive(receive) => {
+                let socket = self.sockets.get_mut(&receive.socket).ok_or(Errno::BADF)?;
+                socket.receive(id, output, &mut self.scratch).transpose()
+            }
+            SocketRequest::SocketSend(send) => {
+                let socket = self.sockets.get_mut(&send.socket).ok_or(Errno::BADF)?;
+                socket.send(id, input).transpose()
+            }
+            SocketRequest::SocketAccept(accept) => {
+                let socket = self.sockets.get_mut(&accept.socket).ok_or(Errno::BADF)?;
+                socket.accept(id, accept.accepted, output)?;
+                self.admit(accept.socket);
+                // Completed with the others, if at all.
+                Ok(None)
+            }
+            SocketRequest::SocketShutdown(shutdown) => reply(shutdown, self.shut_down(shutdown)).map(Some),
+            SocketRequest::SocketClose(close) => reply(close, self.close(close)).map(Some),
+            SocketRequest::SocketSetOption(set) => reply(set, self.set_option(set, input)).map(Some),
+            SocketRequest::SocketGetOption(get) => reply(get, self.get_option(get, output)).map(Some),
+        }
+    }
+
+    fn socket(&self, number: u64) -> Result<&Socket> {
+        self.sockets.get(&number).ok_or(Errno::BADF)
+    }
+
+    /// Reserves a number. EINVAL, EEXIST, EMFILE.
+    fn check_number(&self, number: u64) -> Result<()> {
+        match number {
+            0 | NUMBERS.. => Err(Errno::INVAL),
+            _ if self.sockets.contains_key(&number) => Err(Errno::EXIST),
+            _ if self.sockets.len() >= self.limit => Err(Errno::MFILE),
+            _ => Ok(()),
+        }
+    }
+
+    fn question(&mut self, number: u64) -> u64 {
+        let question = self.next_question;
+        self.next_question += 1;
+        self.asked.insert(question, number);
+        question
+    }
+
+    fn connect(&mut self, id: u64, connect: SocketConnect, input: &[GuestSlice]) -> Result<()> {
+        let [local, peer] = names(input)?;
+        self.check_number(connect.socket)?;
+        let question = self.question(connect.socket);
+        let socket = Socket::new(connect.transport, State::Asked { question, id });
+        self.sockets.insert(connect.socket, socket);
+        self.ask(Ask::Connect { id: question, transport: connect.transport, local, peer });
+        Ok(())
+    }
+
+    fn listen(&mut self, id: u64, listen: SocketListen, input: &[GuestSlice]) -> Result<()> {
+        let [address] = names(input)?;
+        self.check_number(listen.socket)?;
+        let question = self.question(listen.socket);
+        let socket = Socket::new(listen.transport, State::Asked { question, id });
+        self.sockets.insert(listen.socket, socket);
+        self.ask(Ask::Listen { id: question, transport: listen.transport, address, backlog: listen.backlog });
+        Ok(())
+    }
+
+    fn ask(&mut self, question: Ask) {
+        self.unasked.push_back(question);
+        self.ask_more();
+    }
+
+    /// Asks what found no room before.
+    fn ask_more(&mut self) {
+        while let Some(question) = self.unasked.front() {
+            match self.opener.ask(question) {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } = *question {
+                        self.refuse(id, Errno::NETDOWN);
+                    }
+                }
+            }
+            self.unasked.pop_front();
+        }
+    }
+
+    /// The socket of a question gets no descriptor.
+    fn refuse(&mut self, question: u64, errno: Errno) {
+        let Some(number) = self.asked.remove(&question) else { return };
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        if let State::Asked { id, .. } = std::mem::replace(&mut socket.state, State::Failed) {
+            self.done.push((id, Err(errno)));
+        }
+    }
+
+    fn take_answers(&mut self) {
+        loop {
+            match self.opener.take() {
+                Ok(answer) => self.answered(answer),
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    // Nobody answers any more. Open sockets stay.
+                    let asked = |(question, number): (&u64, &u64)| {
+                        let socket = self.sockets.get(number)?;
+                        matches!(socket.state, State::Asked { .. }).then_some(*question)
+                    };
+                    let unanswered: Vec<u64> = self.asked.iter().filter_map(asked).collect();
+                    unanswered.into_iter().for_each(|question| self.refuse(question, Errno::NETDOWN));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Refused { id, errno } => self.refuse(id, errno),
+            Answer::Opened { id: question, socket: fd } => {
+                // Closed meanwhile: the descriptor is dropped.
+                let Some(number) = self.asked.remove(&question) else { return };
+                let Some(socket) = self.sockets.get_mut(&number) else { return };
+                let State::Asked { id, .. } = socket.state else { return };
+                match watch(&self.epoll, &fd, number) {
+                    Err(errno) => {
+                        socket.state = State::Failed;
+                        self.done.push((id, Err(errno)));
+                    }
+                    Ok(()) if socket.transport == Transport::Tcp => {
+                        socket.add(fd);
+                        socket.state = State::Connecting(id);
+                        socket.advance(&mut self.scratch, &mut self.done);
+                    }
+                    Ok(()) => {
+                        socket.add(fd);
+                        socket.state = State::Open;
+                        self.done.push((id, Ok(().encode())));
+                    }
+                }
+            }
+            Answer::Listening { id: question, listeners } => self.listening(question, listeners),
+            Answer::Flow { listener, flow, peer, socket, first } => {
+                let number = self.asked.get(&listener).copied();
+                let owner = number.and_then(|number| self.sockets.get_mut(&number));
+                let peer = SocketName::new(peer.ip(), peer.port());
+                let new = Flow { number: flow, socket, peer, first: VecDeque::from([first]) };
+                let taken = owner.is_some_and(|owner| owner.add_flow(new));
+                match number {
+                    Some(number) if taken => {
+                        self.asked.insert(flow, number);
+                        self.admit(number);
+                    }
+                    _ => self.ask(Ask::Close { id: flow }),
+                }
+            }
+            Answer::Datagram { flow, bytes } => {
+                let number = self.asked.get(&flow).copied();
+                if let Some((number, socket)) = number.and_then(|number| Some((number, self.sockets.get_mut(&number)?)))
+                {
+                    socket.add_datagram(flow, bytes);
+                    socket.advance(&mut self.scratch, &mut self.done);
+                    self.admit(number);
+                }
+            }
+        }
+    }
+
+    fn listening(&mut self, question: u64, listeners: Vec<OwnedFd>) {
+        let Some(number) = self.asked.get(&question).copied() else {
+            return self.ask(Ask::Close { id: question });
+        };
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        let State::Asked { id, .. } = socket.state else { return };
+        let watched = listeners.iter().try_for_each(|fd| watch(&self.epoll, fd, number));
+        let published = !listeners.is_empty() || socket.transport != Transport::Tcp;
+        let count = listeners.len() as u64;
+        listeners.into_iter().for_each(|fd| socket.add(fd));
+        match watched {
+            Ok(()) if published => {
+                socket.state = State::Listening;
+                socket.ends = Some(question);
+                self.done.push((id, Ok(count.max(1).encode())));
+            }
+            outcome => {
+                self.sockets.remove(&number);
+                self.asked.remove(&question);
+                self.done.push((id, outcome.map(|()| 0u64.encode())));
+                self.ask(Ask::Close { id: question });
+            }
+        }
+    }
+
+    /// Accepts connections of a listener for the operations that wait for them.
+    fn admit(&mut self, number: u64) {
+        loop {
+            let Some(socket) = self.sockets.get_mut(&number) else { return };
+            let transport = socket.transport;
+            let Some((id, accepted, into, flow)) = socket.next_accepted() else { return };
+            let outcome = flow.and_then(|flow| {
+                self.check_number(accepted)?;
+                watch(&self.epoll, &flow.socket, accepted)?;
+                let (socket, peer) = Socket::open(transport, flow);
+                if let Some(flow) = socket.ends {
+                    self.asked.insert(flow, accepted);
+                }
+                self.sockets.insert(accepted, socket);
+                super::payload::Output::new(&into).put(bytemuck::bytes_of(&peer))
+            });
+            self.done.push((id, outcome.map(Results::encode)));
+        }
+    }
+
+    fn shut_down(&mut self, shutdown: SocketShutdown) -> Result<()> {
+        let how = match shutdown.half {
+            SocketHalf::Receive => Shutdown::Read,
+            SocketHalf::Send => Shutdown::Write,
+            SocketHalf::Both => Shutdown::Both,
+        };
+        rustix::net::shutdown(self.socket(shutdown.socket)?.fd()?, how)
+    }
+
+    fn close(&mut self, close: SocketClose) -> Result<()> {
+        let mut socket = self.sockets.remove(&close.socket).ok_or(Errno::BADF)?;
+        socket.give_up(&mut self.done);
+        if close.abort {
+            socket.fds().iter().for_each(|fd| options::break_at_close(fd.as_fd()));
+        }
+        if let State::Asked { question, .. } = socket.state {
+            self.asked.remove(&question);
+        }
+        for number in socket.ends.into_iter().chain(socket.flows()) {
+            self.asked.remove(&number);
+            self.ask(Ask::Close { id: number });
+        }
+        Ok(())
+    }
+
+    fn set_option(&mut self, set: SocketSetOption, input: &[GuestSlice]) -> Result<()> {
+        let value = copy_in(input, options::MAX_VALUE)?;
+        let socket = self.socket(set.socket)?;
+        let mut fds = socket.fds().iter();
+        fds.try_for_each(|fd| options::set(fd.as_fd(), set.level, set.name, &value))
+    }
+
+    fn get_option(&mut self, get: SocketGetOption, output: &[GuestSlice]) -> Result<u64> {
+        let mut value = [0; options::MAX_VALUE];
+        let mut output = super::payload::Output::new(output);
+        let room = output.room().min(value.len());
+        let value = value.get_mut(..room).ok_or(Errno::INVAL)?;
+        let len = options::get(self.socket(get.socket)?.fd()?, get.level, get.name, value)?;
+        output.put(value.get(..len).ok_or(Errno::FAULT)?)?;
+        Ok(len as u64)
+    }
+
+    fn ready(&mut self) -> Vec<Done> {
+        // Without a socket nothing waits for the opener either.
+        if !self.sockets.is_empty() || !self.unasked.is_empty() {
+            self.look();
+        }
+        std::mem::take(&mut self.done)
+    }
+
+    /// Takes the events of one look. Others stay with epoll(7).
+    fn look(&mut self) {
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let count = epoll::wait(&self.epoll, &mut events[..], Some(&at_once)).unwrap_or(0);
+        for event in events.iter().take(count) {
+            let number = { event.data }.u64();
+            if number == OPENER {
+                self.take_answers();
+                self.ask_more();
+                continue;
+            }
+            let Some(socket) = self.sockets.get_mut(&number) else { continue };
+            socket.report(event.flags);
+            socket.advance(&mut self.scratch, &mut self.done);
+            self.admit(number);
+        }
+    }
+}
+
+/// Watches a descriptor of a socket.
+fn watch(epoll: &OwnedFd, fd: &OwnedFd, number: u64) -> Result<()> {
+    let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+    epoll::add(epoll, fd, EventData::new_u64(number), edges)
+}
+
+/// The addresses of a request. EINVAL.
+fn names<const N: usize>(input: &[GuestSlice]) -> Result<[SocketAddr; N]> {
+    let bytes = copy_in(input, N * size_of::<SocketName>())?;
+    let mut all = [SocketAddr::from(([0, 0, 0, 0], 0)); N];
+    if bytes.len() != N * size_of::<SocketName>() {
+        return Err(Errno::INVAL);
+    }
+    for (to, bytes) in all.iter_mut().zip(bytes.chunks_exact(size_of::<SocketName>())) {
+        let name: SocketName = bytemuck::pod_read_unaligned(bytes);
+        *to = SocketAddr::new(name.ip(), name.port);
+    }
+    Ok(all)
+}

@@ -1,0 +1,98 @@
+//! Where the sockets of the host come from: a process outside the jail that holds the policy.
+//!
+//! The monitor itself never opens a socket and never names an address: it asks, and gets descriptors.
+
+use super::super::{Errno, Result};
+use abi::request::Transport;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::fmt::Debug;
+use std::net::SocketAddr;
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A socket that is connected, or about to be. Answered by [`Answer::Opened`] or [`Answer::Refused`].
+    Connect {
+        /// Number of the question.
+        id: u64,
+        /// Kind of socket.
+        transport: Transport,
+        /// Address of the socket in the pod.
+        local: SocketAddr,
+        /// The peer.
+        peer: SocketAddr,
+    },
+    /// The host's listeners for a listener of the pod. Answered by [`Answer::Listening`] or [`Answer::Refused`].
+    Listen {
+        /// Number of the question.
+        id: u64,
+        /// Kind of socket.
+        transport: Transport,
+        /// Address of the listener in the pod.
+        address: SocketAddr,
+        /// Most connections that wait.
+        backlog: u32,
+    },
+    /// A listener or a flow is not used any more. Not answered.
+    Close {
+        /// Number of the question for the listener, or of the flow.
+        id: u64,
+    },
+}
+
+/// An answer.
+#[derive(Debug)]
+pub enum Answer {
+    /// A non-blocking socket: one of TCP connects or is connected, others are connected.
+    Opened {
+        /// Number of the question.
+        id: u64,
+        /// The socket.
+        socket: OwnedFd,
+    },
+    /// There is none.
+    Refused {
+        /// Number of the question.
+        id: u64,
+        /// Why.
+        errno: Errno,
+    },
+    /// The listener is there.
+    Listening {
+        /// Number of the question.
+        id: u64,
+        /// Non-blocking listeners of the host. Without one a listener for connections is not published; peers of one for
+        /// datagrams come as [`Answer::Flow`].
+        listeners: Vec<OwnedFd>,
+    },
+    /// A new peer of a published port for datagrams.
+    Flow {
+        /// Number of the question for the listener.
+        listener: u64,
+        /// Number of the flow, for [`Ask::Close`]; differs from those of questions.
+        flow: u64,
+        /// The peer.
+        peer: SocketAddr,
+        /// A non-blocking socket that is connected to it.
+        socket: OwnedFd,
+        /// Its first datagram.
+        first: Vec<u8>,
+    },
+    /// A datagram of a flow's peer that came before those in the flow's socket.
+    Datagram {
+        /// Number of the flow.
+        flow: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Asks questions and gets answers, neither of which blocks.
+pub trait Opener: Debug + Send {
+    /// Readable when there are answers, writable when there is room for questions.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Asks. EAGAIN: no room; anything else: nobody will answer any more.
+    fn ask(&mut self, question: &Ask) -> Result<()>;
+    /// The next answer. EAGAIN: none yet; anything else: there will be none any more.
+    fn take(&mut self) -> Result<Answer>;
+}

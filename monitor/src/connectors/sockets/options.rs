@@ -1,0 +1,103 @@
+//! Options of sockets of the host that a pod may set and read.
+#![allow(unsafe_code)]
+
+use super::super::{Errno, Result};
+use rustix::fd::{AsRawFd, BorrowedFd};
+
+/// Levels.
+const SOCKET: u32 = libc::SOL_SOCKET as u32;
+const TCP: u32 = libc::IPPROTO_TCP as u32;
+const IP: u32 = libc::IPPROTO_IP as u32;
+const IPV6: u32 = libc::IPPROTO_IPV6 as u32;
+
+/// Longest value in bytes.
+pub const MAX_VALUE: usize = 512;
+
+/// Options that may be set: none changes where packets go or what other sockets get.
+pub const SETTABLE: &[(u32, &[u32])] = &[
+    (
+        SOCKET,
+        &[
+            libc::SO_KEEPALIVE as u32,
+            libc::SO_LINGER as u32,
+            libc::SO_SNDBUF as u32,
+            libc::SO_RCVBUF as u32,
+            libc::SO_OOBINLINE as u32,
+        ],
+    ),
+    (
+        TCP,
+        &[
+            libc::TCP_NODELAY as u32,
+            libc::TCP_MAXSEG as u32,
+            libc::TCP_CORK as u32,
+            libc::TCP_KEEPIDLE as u32,
+            libc::TCP_KEEPINTVL as u32,
+            libc::TCP_KEEPCNT as u32,
+            libc::TCP_LINGER2 as u32,
+            libc::TCP_WINDOW_CLAMP as u32,
+            libc::TCP_QUICKACK as u32,
+            libc::TCP_USER_TIMEOUT as u32,
+            libc::TCP_NOTSENT_LOWAT as u32,
+        ],
+    ),
+    (IP, &[libc::IP_TOS as u32, libc::IP_TTL as u32]),
+    (IPV6, &[libc::IPV6_UNICAST_HOPS as u32, libc::IPV6_TCLASS as u32]),
+];
+
+/// Options that may be read.
+pub const READABLE: &[(u32, &[u32])] = &[
+    (SOCKET, &[libc::SO_ERROR as u32, libc::SO_SNDBUF as u32, libc::SO_RCVBUF as u32]),
+    (TCP, &[libc::TCP_INFO as u32, libc::TCP_MAXSEG as u32]),
+];
+
+fn is_in(list: &[(u32, &[u32])], level: u32, name: u32) -> bool {
+    list.iter().any(|(of, names)| *of == level && names.contains(&name))
+}
+
+/// Sets an option. ENOPROTOOPT for one that a pod may not set.
+pub fn set(socket: BorrowedFd<'_>, level: u32, name: u32, value: &[u8]) -> Result<()> {
+    if !is_in(SETTABLE, level, name) {
+        return Err(Errno::NOPROTOOPT);
+    }
+    // SAFETY: the kernel reads the value, whose length is given.
+    let result = unsafe {
+        let len = value.len() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level as i32, name as i32, value.as_ptr().cast(), len)
+    };
+    if result == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Reads an option into `value`; returns its length. ENOPROTOOPT for one that a pod may not read.
+pub fn get(socket: BorrowedFd<'_>, level: u32, name: u32, value: &mut [u8]) -> Result<usize> {
+    if !is_in(READABLE, level, name) {
+        return Err(Errno::NOPROTOOPT);
+    }
+    let mut len = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to the value.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level as i32, name as i32, value.as_mut_ptr().cast(), &raw mut len)
+    };
+    if result == 0 { Ok(len as usize) } else { Err(last_error()) }
+}
+
+/// `SO_ERROR`.
+pub fn pending_error(socket: BorrowedFd<'_>) -> Result<()> {
+    let mut value = [0; 4];
+    get(socket, SOCKET, libc::SO_ERROR as u32, &mut value)?;
+    match i32::from_ne_bytes(value) {
+        0 => Ok(()),
+        errno => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+/// Makes close(2) break the connection off.
+pub fn break_at_close(socket: BorrowedFd<'_>) {
+    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    // Sockets of other kinds have no connection to break off.
+    let _ = set(socket, SOCKET, libc::SO_LINGER as u32, &linger);
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,408 @@
+//! One socket of the pod: its descriptors on the host, and the operations that wait for it.
+
+use super::super::payload::Output;
+use super::super::{Errno, Result};
+use super::options;
+use crate::memory::io::{self, GuestSlice, Position, Wait, total};
+use abi::operation::Results;
+use abi::request::{DatagramRecord, MAX_DATAGRAM, SocketName, Transport};
+use rustix::event::epoll::EventFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+
+/// Most operations of one direction that wait for a socket; further ones fail with EBUSY.
+const MAX_WAITING: usize = 128;
+/// Most datagrams that one operation receives.
+const MAX_BATCH: usize = 64;
+/// Most new peers of a published port that wait to be accepted; those of further ones are lost.
+const MAX_FLOWS: usize = 256;
+
+/// An operation's id and its outcome.
+pub type Done = (u64, Result);
+
+/// Where a socket is in its life.
+#[derive(Debug)]
+pub enum State {
+    /// The question for it is asked.
+    Asked {
+        /// Number of the question.
+        question: u64,
+        /// The operation that completes then.
+        id: u64,
+    },
+    /// TCP connects; the operation that completes then.
+    Connecting(u64),
+    /// Connected.
+    Open,
+    /// Accepts connections.
+    Listening,
+    /// Of no use.
+    Failed,
+}
+
+/// Bytes to send.
+#[derive(Debug)]
+struct Send {
+    id: u64,
+    from: Vec<GuestSlice>,
+    done: usize,
+}
+
+/// A peer of a published port that was not accepted yet.
+#[derive(Debug)]
+pub struct Flow {
+    /// Its number for the opener; 0: none.
+    pub number: u64,
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// Its address.
+    pub peer: SocketName,
+    /// Its first datagrams.
+    pub first: VecDeque<Vec<u8>>,
+}
+
+/// A socket.
+#[derive(Debug)]
+pub struct Socket {
+    /// Its kind.
+    pub transport: Transport,
+    /// Its state.
+    pub state: State,
+    /// Number of the listener or flow that the opener must be told of when it is closed.
+    pub ends: Option<u64>,
+    /// Its descriptors: one, or the listeners.
+    fds: Vec<OwnedFd>,
+    /// Whether to try: not after EAGAIN, until epoll(7) reports an edge.
+    readable: bool,
+    writable: bool,
+    /// The peer has ended its stream, or the connection broke: no more edges need come.
+    ended: bool,
+    receives: VecDeque<(u64, Vec<GuestSlice>)>,
+    sends: VecDeque<Send>,
+    accepts: VecDeque<(u64, u64, Vec<GuestSlice>)>,
+    /// Datagrams that were received and not delivered.
+    held: VecDeque<Vec<u8>>,
+    flows: VecDeque<Flow>,
+}
+
+impl Socket {
+    /// A socket in this state.
+    pub fn new(transport: Transport, state: State) -> Self {
+        Self {
+            transport,
+            state,
+            ends: None,
+            fds: Vec::new(),
+            readable: true,
+            writable: true,
+            ended: false,
+            receives: VecDeque::new(),
+            sends: VecDeque::new(),
+            accepts: VecDeque::new(),
+            held: VecDeque::new(),
+            flows: VecDeque::new(),
+        }
+    }
+
+    /// An open one.
+    pub fn open(transport: Transport, flow: Flow) -> (Self, SocketName) {
+        let mut socket = Self::new(transport, State::Open);
+        socket.ends = Some(flow.number).filter(|number| *number != 0);
+        socket.held = flow.first;
+        socket.fds.push(flow.socket);
+        (socket, flow.peer)
+    }
+
+    /// Its descriptors.
+    pub fn fds(&self) -> &[OwnedFd] {
+        &self.fds
+    }
+
+    /// Gives it a descriptor.
+    pub fn add(&mut self, fd: OwnedFd) {
+        self.fds.push(fd);
+    }
+
+    /// Its descriptor, if it is open. ENOTCONN.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
+        match (&self.state, self.fds.first()) {
+            (State::Open, Some(fd)) => Ok(fd.as_fd()),
+            _ => Err(Errno::NOTCONN),
+        }
+    }
+
+    /// Records what epoll(7) reported.
+    pub fn report(&mut self, events: EventFlags) {
+        let broken = EventFlags::ERR | EventFlags::HUP;
+        self.readable |= events.intersects(EventFlags::IN | EventFlags::RDHUP | broken);
+        self.writable |= events.intersects(EventFlags::OUT | broken);
+        self.ended |= events.intersects(EventFlags::RDHUP | broken);
+    }
+
+    /// A new peer of a published port; `false` if there is no room.
+    pub fn add_flow(&mut self, flow: Flow) -> bool {
+        let takes = matches!(self.state, State::Listening) && self.flows.len() < MAX_FLOWS;
+        if takes {
+            self.flows.push_back(flow);
+        }
+        takes
+    }
+
+    /// A datagram that came before those in the socket, or in the socket of a flow that was not accepted yet.
+    pub fn add_datagram(&mut self, flow: u64, bytes: Vec<u8>) {
+        let held = match self.flows.iter_mut().find(|other| other.number == flow) {
+            Some(flow) => &mut flow.first,
+            None => &mut self.held,
+        };
+        // Others are lost, as in a full buffer.
+        if held.len() < MAX_BATCH {
+            held.push_back(bytes);
+        }
+    }
+
+    /// Numbers of the flows that were not accepted.
+    pub fn flows(&self) -> impl Iterator<Item = u64> {
+        self.flows.iter().map(|flow| flow.number)
+    }
+
+    /// Begins to receive. EBUSY, ENOTCONN.
+    pub fn receive(&mut self, id: u64, into: &[GuestSlice], scratch: &mut [u8]) -> Option<Result> {
+        let open = self.fd().map(|_| ());
+        if open.is_err() || self.receives.len() >= MAX_WAITING {
+            return Some(Err(open.err().unwrap_or(Errno::BUSY)));
+        }
+        if self.receives.is_empty()
+            && let Some(outcome) = self.try_receive(into, scratch)
+        {
+            return Some(outcome);
+        }
+        self.receives.push_back((id, into.to_vec()));
+        None
+    }
+
+    /// Begins to send. EBUSY, ENOTCONN.
+    pub fn send(&mut self, id: u64, from: &[GuestSlice]) -> Option<Result> {
+        let open = self.fd().map(|_| ());
+        if open.is_err() || self.sends.len() >= MAX_WAITING {
+            return Some(Err(open.err().unwrap_or(Errno::BUSY)));
+        }
+        let mut send = Send { id, from: from.to_vec(), done: 0 };
+        if self.sends.is_empty()
+            && let Some(outcome) = self.try_send(&mut send)
+        {
+            return Some(outcome);
+        }
+        self.sends.push_back(send);
+        None
+    }
+
+    /// Begins to accept. EBUSY, EINVAL.
+    pub fn accept(&mut self, id: u64, accepted: u64, into: &[GuestSlice]) -> Result<()> {
+        if !matches!(self.state, State::Listening) {
+            return Err(Errno::INVAL);
+        }
+        if self.accepts.len() >= MAX_WAITING {
+            return Err(Errno::BUSY);
+        }
+        self.accepts.push_back((id, accepted, into.to_vec()));
+        Ok(())
+    }
+
+    /// The next connection with the operation that it completes: id, number of the new socket, room for the peer's name.
+    pub fn next_accepted(&mut self) -> Option<(u64, u64, Vec<GuestSlice>, Result<Flow>)> {
+        if self.accepts.is_empty() {
+            return None;
+        }
+        let flow = match self.flows.pop_front() {
+            Some(flow) => Ok(flow),
+            None => self.try_accept()?,
+        };
+        let (id, accepted, into) = self.accepts.pop_front()?;
+        Some((id, accepted, into, flow))
+    }
+
+    fn try_accept(&mut self) -> Option<Result<Flow>> {
+        use rustix::net::{SocketFlags, acceptfrom_with};
+        if !self.readable {
+            return None;
+        }
+        for fd in &self.fds {
+            loop {
+                match acceptfrom_with(fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                    Ok((socket, peer)) => {
+                        let peer = peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok());
+                        let peer = peer.map(|peer| SocketName::new(peer.ip(), peer.port())).unwrap_or_default();
+                        return Some(Ok(Flow { number: 0, socket, peer, first: VecDeque::new() }));
+                    }
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        }
+        self.readable = false;
+        None
+    }
+
+    /// Advances what waits. Operations that are complete are added to `done`.
+    pub fn advance(&mut self, scratch: &mut [u8], done: &mut Vec<Done>) {
+        if let State::Connecting(id) = self.state {
+            let Some(outcome) = self.connected() else { return };
+            self.state = if outcome.is_ok() { State::Open } else { State::Failed };
+            done.push((id, outcome));
+        }
+        while let Some((id, into)) = self.receives.pop_front() {
+            match self.try_receive(&into, scratch) {
+                Some(outcome) => done.push((id, outcome)),
+                None => {
+                    self.receives.push_front((id, into));
+                    break;
+                }
+            }
+        }
+        while let Some(mut send) = self.sends.pop_front() {
+            match self.try_send(&mut send) {
+                Some(outcome) => done.push((send.id, outcome)),
+                None => {
+                    self.sends.push_front(send);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The outcome of a connection under way; `None`: not known yet.
+    fn connected(&self) -> Option<Result> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let fd = self.fds.first()?.as_fd();
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+        match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(1) => Some(options::pending_error(fd).map(Results::encode)),
+            _ => None,
+        }
+    }
+
+    fn try_receive(&mut self, into: &[GuestSlice], scratch: &mut [u8]) -> Option<Result> {
+        match self.transport {
+            Transport::Tcp => self.receive_bytes(into),
+            Transport::Udp | Transport::Icmp => self.receive_datagrams(into, scratch),
+        }
+        .map(|outcome| outcome.map(|bytes| (bytes as u64).encode()))
+    }
+
+    fn receive_bytes(&mut self, into: &[GuestSlice]) -> Option<Result<usize>> {
+        if !self.readable {
+            return None;
+        }
+        let fd = self.fds.first()?.as_fd();
+        match io::read(fd, into, Position::Current, Wait::Default) {
+            Err(Errno::AGAIN) => {
+                self.readable = false;
+                None
+            }
+            Ok(bytes) => {
+                // Less than there is room for: nothing is left, and more causes an edge.
+                self.readable = self.ended || bytes >= total(into);
+                Some(Ok(bytes))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn receive_datagrams(&mut self, into: &[GuestSlice], scratch: &mut [u8]) -> Option<Result<usize>> {
+        let mut output = Output::new(into);
+        for _ in 0..MAX_BATCH {
+            let datagram = match self.held.pop_front() {
+                Some(held) => held,
+                None => match self.next_datagram(scratch) {
+                    Ok(datagram) => datagram.to_vec(),
+                    Err(Errno::AGAIN) => break,
+                    // Reported alone, next time.
+                    Err(error) if output.written() == 0 => return Some(Err(error)),
+                    Err(_) => break,
+                },
+            };
+            match put_datagram(&mut output, &datagram) {
+                Ok(()) => {}
+                Err(error) => {
+                    self.held.push_front(datagram);
+                    if output.written() == 0 {
+                        return Some(Err(error));
+                    }
+                    break;
+                }
+            }
+        }
+        (output.written() > 0).then(|| Ok(output.written()))
+    }
+
+    fn next_datagram<'a>(&mut self, scratch: &'a mut [u8]) -> Result<&'a [u8]> {
+        if !self.readable {
+            return Err(Errno::AGAIN);
+        }
+        let fd = self.fds.first().ok_or(Errno::NOTCONN)?;
+        loop {
+            match rustix::io::read(fd, &mut *scratch) {
+                Ok(bytes) => return scratch.get(..bytes).ok_or(Errno::FAULT),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.readable = false;
+                    return Err(Errno::AGAIN);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn try_send(&mut self, send: &mut Send) -> Option<Result> {
+        if !self.writable {
+            return None;
+        }
+        let fd = self.fds.first()?.as_fd();
+        let whole = total(&send.from);
+        loop {
+            let left = Output::new(&send.from).rest(send.done);
+            let sent = match whole {
+                0 => rustix::io::write(fd, &[]),
+                _ => io::write(fd, &left, Position::Current, Wait::Default),
+            };
+            match sent {
+                Ok(bytes) => {
+                    send.done += bytes;
+                    if self.transport != Transport::Tcp || send.done >= whole || bytes == 0 {
+                        return Some(Ok((send.done as u64).encode()));
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.writable = false;
+                    return None;
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Ends all operations that wait.
+    pub fn give_up(&mut self, done: &mut Vec<Done>) {
+        if let State::Asked { id, .. } | State::Connecting(id) = self.state {
+            done.push((id, Err(Errno::CANCELED)));
+        }
+        let others = self.receives.drain(..).map(|(id, _)| id);
+        let others = others.chain(self.sends.drain(..).map(|send| send.id));
+        let others = others.chain(self.accepts.drain(..).map(|(id, _, _)| id));
+        done.extend(others.map(|id| (id, Err(Errno::CANCELED))));
+    }
+}
+
+/// Adds a datagram as a record. ENOBUFS if it does not fit.
+fn put_datagram(output: &mut Output<'_>, bytes: &[u8]) -> Result<()> {
+    let padding = bytes.len().next_multiple_of(8) - bytes.len();
+    let head = DatagramRecord { len: bytes.len() as u32, ..DatagramRecord::default() };
+    if bytes.len() > MAX_DATAGRAM || output.room() < size_of::<DatagramRecord>() + bytes.len() + padding {
+        return Err(Errno::NOBUFS);
+    }
+    output.put(bytemuck::bytes_of(&head))?;
+    output.put(bytes)?;
+    output.put(&[0; 8][..padding])
+}

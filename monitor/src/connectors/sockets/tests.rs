@@ -1,0 +1,248 @@
+//! The connector over pairs of sockets, and over TCP of the host's loopback device.
+#![allow(unsafe_code)]
+
+use super::toy::Toy;
+use super::*;
+use abi::operation::{Operation, Reply};
+use abi::request::{DatagramRecord, SocketAccept, SocketReceive, SocketSend};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+fn slice(bytes: &mut [u8]) -> GuestSlice {
+    // SAFETY: the tests use a slice only while its buffer lives and is not otherwise touched.
+    unsafe { GuestSlice::ram(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Gives sockets of the host's loopback device.
+#[derive(Debug)]
+struct Loopback {
+    signal: OwnedFd,
+    wake: OwnedFd,
+    answers: VecDeque<Answer>,
+}
+
+impl Loopback {
+    fn new() -> Self {
+        let (signal, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        Self { signal, wake, answers: VecDeque::new() }
+    }
+}
+
+impl Opener for Loopback {
+    fn fd(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+    fn ask(&mut self, question: &Ask) -> Result<()> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+        match *question {
+            Ask::Connect { id, peer, .. } => {
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+                let _ = connect(&socket, &peer);
+                self.answers.push_back(Answer::Opened { id, socket });
+            }
+            Ask::Listen { id, address, .. } => {
+                let listener = TcpListener::bind(address).unwrap();
+                listener.set_nonblocking(true).unwrap();
+                self.answers.push_back(Answer::Listening { id, listeners: vec![listener.into()] });
+            }
+            Ask::Close { .. } => return Ok(()),
+        }
+        rustix::io::write(&self.wake, b"x").map(|_| ())
+    }
+    fn take(&mut self) -> Result<Answer> {
+        let _ = rustix::io::read(&self.signal, &mut [0; 64]);
+        self.answers.pop_front().ok_or(Errno::AGAIN)
+    }
+}
+
+fn name(address: &str) -> SocketName {
+    let address: SocketAddr = address.parse().unwrap();
+    SocketName::new(address.ip(), address.port())
+}
+
+/// Starts an operation and waits for its completion.
+fn finish(
+    sockets: &mut SocketsConnector,
+    id: u64,
+    request: impl Into<SocketRequest>,
+    input: &mut [u8],
+    output: &mut [u8],
+) -> Result {
+    if let Some(outcome) = sockets.start(id, request.into(), &[slice(input)], &[slice(output)]) {
+        return outcome;
+    }
+    for _ in 0..2000 {
+        if let Some((done, outcome)) = sockets.ready().pop() {
+            assert_eq!(done, id);
+            return outcome;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("operation {id} does not complete");
+}
+
+fn connect(sockets: &mut SocketsConnector, socket: u64, transport: Transport, peer: &str) -> Result {
+    let mut names = bytemuck::cast::<_, [u8; 48]>([name("10.0.2.15:4000"), name(peer)]);
+    finish(sockets, 1, SocketConnect { socket, transport }, &mut names, &mut [])
+}
+
+fn number(value: u64) -> Result {
+    Ok(Reply { result: value, extra: [0; 2] })
+}
+
+#[test]
+fn a_pod_without_a_network_reaches_nothing() {
+    let mut sockets = SocketsConnector::none();
+    assert_eq!(connect(&mut sockets, 1, Transport::Tcp, "192.0.2.1:80"), Err(Errno::NETUNREACH));
+    assert!(sockets.waiting().is_none() && sockets.ready().is_empty());
+}
+
+#[test]
+fn numbers_and_errors() {
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut buffer = [0; 64];
+    for socket in [0, NUMBERS, u64::MAX] {
+        assert_eq!(connect(&mut sockets, socket, Transport::Tcp, "192.0.2.1:80"), Err(Errno::INVAL));
+    }
+    assert_eq!(finish(&mut sockets, 2, SocketReceive { socket: 5 }, &mut [], &mut buffer), Err(Errno::BADF));
+    assert_eq!(connect(&mut sockets, 5, Transport::Tcp, "192.0.2.1:1"), Err(Errno::ACCESS));
+    assert_eq!(finish(&mut sockets, 2, SocketReceive { socket: 5 }, &mut [], &mut buffer), Err(Errno::NOTCONN));
+    assert_eq!(connect(&mut sockets, 5, Transport::Tcp, "192.0.2.1:80"), Err(Errno::EXIST));
+    assert_eq!(finish(&mut sockets, 3, SocketClose { socket: 5, abort: false }, &mut [], &mut []), number(0));
+    assert_eq!(connect(&mut sockets, 5, Transport::Tcp, "192.0.2.1:80"), number(0));
+    let ttl = SocketSetOption { socket: 5, level: libc::SOL_SOCKET as u32, name: libc::SO_MARK as u32 };
+    assert_eq!(finish(&mut sockets, 4, ttl, &mut [0; 4], &mut []), Err(Errno::NOPROTOOPT));
+    let mut short = [0; 24];
+    let request = SocketConnect { socket: 6, transport: Transport::Tcp };
+    assert_eq!(finish(&mut sockets, 5, request, &mut short, &mut []), Err(Errno::INVAL));
+}
+
+#[test]
+fn closing_ends_what_waits() {
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut buffer = [0; 64];
+    assert_eq!(connect(&mut sockets, 7, Transport::Tcp, "192.0.2.1:80"), number(0));
+    assert_eq!(finish(&mut sockets, 2, SocketReceive { socket: 7 }, &mut [], &mut buffer), number(5));
+    assert_eq!(&buffer[..5], b"hello");
+    let receive = SocketRequest::from(SocketReceive { socket: 7 });
+    assert!(sockets.start(3, receive, &[], &[slice(&mut buffer)]).is_none());
+    let mut names = bytemuck::cast::<_, [u8; 48]>([name("0.0.0.0:0"), name("192.0.2.1:2")]);
+    let silent = SocketRequest::from(SocketConnect { socket: 8, transport: Transport::Tcp });
+    assert!(sockets.start(4, silent, &[slice(&mut names)], &[]).is_none());
+    assert!(sockets.ready().is_empty());
+    for socket in [7, 8] {
+        let close = SocketRequest::from(SocketClose { socket, abort: true });
+        assert_eq!(sockets.start(5, close, &[], &[]), Some(number(0)));
+    }
+    assert_eq!(sockets.ready(), [(3, Err(Errno::CANCELED)), (4, Err(Errno::CANCELED))]);
+    assert!(sockets.waiting().is_none());
+}
+
+#[test]
+fn a_full_buffer_delays_what_is_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &address.to_string()), number(0));
+    let (mut peer, _) = listener.accept().unwrap();
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut all = Vec::new();
+        peer.write_all(b"go").unwrap();
+        peer.read_to_end(&mut all).unwrap();
+        all
+    });
+    let mut data: Vec<u8> = (0..20_000_000u32).map(|n| n as u8).collect();
+    let sent = data.clone();
+    assert_eq!(finish(&mut sockets, 2, SocketSend { socket: 1, quiet: false }, &mut data, &mut []), number(20_000_000));
+    let mut buffer = [0; 8];
+    assert_eq!(finish(&mut sockets, 3, SocketReceive { socket: 1 }, &mut [], &mut buffer), number(2));
+    let end = SocketShutdown { socket: 1, half: SocketHalf::Send };
+    assert_eq!(finish(&mut sockets, 4, end, &mut [], &mut []), number(0));
+    assert_eq!(reader.join().unwrap(), sent);
+    // The peer's end.
+    assert_eq!(finish(&mut sockets, 5, SocketReceive { socket: 1 }, &mut [], &mut buffer), number(0));
+}
+
+#[test]
+fn refused_and_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &address), number(0));
+    let (peer, _) = listener.accept().unwrap();
+    options::break_at_close(peer.as_fd());
+    drop((peer, listener));
+    let mut buffer = [0; 8];
+    assert_eq!(finish(&mut sockets, 2, SocketReceive { socket: 1 }, &mut [], &mut buffer), Err(Errno::CONNRESET));
+    assert_eq!(connect(&mut sockets, 2, Transport::Tcp, &address), Err(Errno::CONNREFUSED));
+}
+
+#[test]
+fn published_connections() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut names = bytemuck::cast::<_, [u8; 24]>(name(&free.to_string()));
+    let listen = SocketListen { socket: 1, transport: Transport::Tcp, backlog: 8 };
+    assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for accepted in [2, 3] {
+        clients.push(TcpStream::connect(free).unwrap());
+        let mut output = [0; 24];
+        let accept = SocketAccept { socket: 1, accepted };
+        assert_eq!(finish(&mut sockets, 2, accept, &mut [], &mut output), number(0));
+        let peer: SocketName = bytemuck::pod_read_unaligned(&output);
+        assert_eq!(Some(peer.port), clients.last().and_then(|c| c.local_addr().ok()).map(|a| a.port()));
+    }
+    assert_eq!(
+        finish(&mut sockets, 4, SocketSend { socket: 3, quiet: false }, &mut b"third".to_owned(), &mut []),
+        number(5)
+    );
+    let mut got = [0; 5];
+    clients[1].read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"third");
+}
+
+#[test]
+fn datagrams_come_whole_and_several_at_once() {
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut names = bytemuck::cast::<_, [u8; 24]>(name("0.0.0.0:53"));
+    let listen = SocketListen { socket: 1, transport: Transport::Udp, backlog: 0 };
+    assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
+    let mut peer = [0; 24];
+    let accept = SocketAccept { socket: 1, accepted: 2 };
+    assert_eq!(finish(&mut sockets, 2, accept, &mut [], &mut peer), number(0));
+    assert_eq!(bytemuck::pod_read_unaligned::<SocketName>(&peer), name("192.0.2.7:9"));
+    let mut small = [0; 8];
+    assert_eq!(finish(&mut sockets, 3, SocketReceive { socket: 2 }, &mut [], &mut small), Err(Errno::NOBUFS));
+    let mut room = [0; 256];
+    let used = finish(&mut sockets, 4, SocketReceive { socket: 2 }, &mut [], &mut room).unwrap().result as usize;
+    let (mut at, mut all) = (0, Vec::new());
+    while at < used {
+        let head: DatagramRecord = bytemuck::pod_read_unaligned(&room[at..at + 8]);
+        all.push(String::from_utf8_lossy(&room[at + 8..at + 8 + head.len as usize]).into_owned());
+        at += 8 + (head.len as usize).next_multiple_of(8);
+    }
+    // Those that came before the socket was connected are first.
+    assert_eq!(all, ["first", "second", "hello"]);
+}
+
+#[test]
+fn every_operation_takes_hostile_arguments() {
+    use abi::operation::{Arguments, Encoded};
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut buffer = [0; 48];
+    for (number, arguments) in SocketRequest::ALL {
+        for value in [0, 1, 2, u64::from(u32::MAX), u64::MAX] {
+            let mut words = [0; 6];
+            words.iter_mut().take(*arguments).for_each(|word| *word = value);
+            let encoded = Encoded { number: *number, arguments: Arguments::raw(words) };
+            if let Ok(request) = SocketRequest::decode(&encoded) {
+                sockets.start(value, request, &[slice(&mut buffer)], &[slice(&mut [0; 48])]);
+                sockets.ready();
+            }
+        }
+    }
+    let _ = SocketConnect::NUMBER;
+}

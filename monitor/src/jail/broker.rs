@@ -1,0 +1,132 @@
+//! The jail of the broker, the process that opens sockets for a monitor: no files, no other processes, no memory of the
+//! guest, and of sockets those of IP and local pairs only.
+
+use super::filter::{Call, Rule, Test};
+use super::{Failure, check_host, install, paths, rights};
+use libc::*;
+
+/// Binds ports below 1024.
+const CAP_NET_BIND_SERVICE: u32 = 10;
+
+/// Calls allowed with any arguments.
+const FREE: &[c_long] = &[
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_close,
+    SYS_dup,
+    SYS_lseek,
+    SYS_poll,
+    SYS_ppoll,
+    SYS_epoll_wait,
+    SYS_epoll_pwait,
+    SYS_epoll_ctl,
+    // Sockets: the policy is this process's own.
+    SYS_connect,
+    SYS_bind,
+    SYS_listen,
+    SYS_shutdown,
+    SYS_sendto,
+    SYS_recvfrom,
+    SYS_sendmsg,
+    SYS_recvmsg,
+    SYS_getsockname,
+    SYS_getpeername,
+    // Memory and time.
+    SYS_brk,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_getrandom,
+    SYS_clock_gettime,
+    SYS_futex,
+    SYS_sched_yield,
+    // Signals, and the end.
+    SYS_rt_sigreturn,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    SYS_exit,
+    SYS_exit_group,
+];
+
+fn rules() -> Vec<Call> {
+    let call = |number: c_long, rule| Call { number: number as u32, text: "", rule };
+    let not_executable = || Rule::When(vec![vec![Test::Masked(2, PROT_EXEC as u32, 0)]]);
+    // Streams and datagrams of IP, without raw sockets.
+    let socket = |kind: i32| {
+        vec![
+            Test::OneOf(0, vec![AF_INET as u32, AF_INET6 as u32]),
+            Test::Masked(1, 0xf, kind as u32),
+            Test::OneOf(2, [0, IPPROTO_ICMP, IPPROTO_ICMPV6].map(|protocol| protocol as u32).to_vec()),
+        ]
+    };
+    let option = |level: i32, name: i32| vec![Test::OneOf(1, vec![level as u32]), Test::OneOf(2, vec![name as u32])];
+    let mut calls: Vec<Call> = FREE.iter().map(|number| call(*number, Rule::Allow)).collect();
+    calls.extend([
+        call(SYS_mmap, not_executable()),
+        call(SYS_mprotect, not_executable()),
+        call(SYS_socket, Rule::When(vec![socket(SOCK_STREAM), socket(SOCK_DGRAM)])),
+        call(SYS_socketpair, Rule::When(vec![vec![Test::OneOf(0, vec![AF_UNIX as u32])]])),
+        call(SYS_setsockopt, Rule::When(vec![option(SOL_SOCKET, SO_REUSEADDR), option(IPPROTO_IPV6, IPV6_V6ONLY)])),
+    ]);
+    calls
+}
+
+/// Confines the broker, irrevocably; no other thread may exist yet. `low_ports`: it must be able to bind ports below
+/// 1024 later, as far as it is now. `weak`: continue without Landlock or seccomp.
+pub fn enter_broker(identity: Option<&super::Identity>, low_ports: bool, weak: bool) -> Result<(), Failure> {
+    let seccomp = check_host(weak)?;
+    let kept = if low_ports { 1 << CAP_NET_BIND_SERVICE } else { 0 };
+    if let Some(identity) = identity {
+        rights::become_user_with(identity, kept != 0)?;
+    }
+    rights::restrict_process()?;
+    paths::restrict_to_network()?;
+    rights::keep_capabilities(kept)?;
+    if !seccomp {
+        return Ok(());
+    }
+    install(rules(), SECCOMP_RET_KILL_PROCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_files_and_no_processes() {
+        let numbers: Vec<u32> = rules().iter().map(|call| call.number).collect();
+        for forbidden in [
+            SYS_open,
+            SYS_openat,
+            SYS_openat2,
+            SYS_execve,
+            SYS_execveat,
+            SYS_fork,
+            SYS_vfork,
+            SYS_clone,
+            SYS_clone3,
+            SYS_ptrace,
+            SYS_kill,
+            SYS_tgkill,
+            SYS_process_vm_readv,
+            SYS_ioctl,
+            SYS_accept4,
+            SYS_prctl,
+            SYS_setuid,
+            SYS_unshare,
+            SYS_setns,
+            SYS_io_uring_setup,
+        ] {
+            assert!(!numbers.contains(&(forbidden as u32)), "{forbidden}");
+        }
+        let mut once = numbers.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), numbers.len());
+        assert!(super::super::filter::compile(rules(), SECCOMP_RET_KILL_PROCESS).is_some());
+    }
+}
