@@ -4,6 +4,8 @@
 int main(int argc, char **argv) {
     (void)argv;
     if (argc > 1) {
+        // Memory whose release takes a while.
+        memset(malloc(8 << 20), 1, 8 << 20);
         pause();
         return 0;
     }
@@ -54,6 +56,23 @@ int main(int argc, char **argv) {
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     OK(open("other", O_WRONLY));
+    PART("a program that ended");
+    int busy = 0;
+    for (int i = 0; i < 50; i++) {
+        child = MUST(fork());
+        if (child == 0) {
+            execl("./other", "other", "wait", NULL);
+            _exit(1);
+        }
+        sleep_ms(2 + i % 8);
+        kill(child, SIGKILL);
+        // Does not sleep, so it sees the end at once.
+        while (waitpid(child, NULL, WNOHANG) == 0) continue;
+        writer = open("other", O_WRONLY);
+        busy += writer < 0;
+        close(writer);
+    }
+    N(busy);
     PART("an interpreter");
     writer = MUST(open("other", O_WRONLY));
     put_file("by_other", "#!./other\n");

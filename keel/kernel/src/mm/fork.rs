@@ -31,7 +31,7 @@ impl Mm {
         child.vmas = Global::new(inherited(parent).ok_or(Errno::ENOMEM)?);
         child.note_attached();
         // It is listed before it has pages: a page that a file loses meanwhile is removed from all listed spaces.
-        let child = Self::new(child, self.layout.get(), limits, self.exe.clone(), self.auxv.clone());
+        let child = Self::new(child, self.layout.get(), limits, self.exe.borrow().clone(), self.auxv.clone());
         let mut copied = Err(Errno::ENOMEM);
         if alone {
             let mut pages = child.space.inner.lock_as(Rank::NewSpace);

@@ -54,7 +54,9 @@ pub struct Mm {
     space: Arc<Space>,
     layout: Cell<Layout>,
     limits: Cell<Limits>,
-    exe: Option<Rc<FileBacking>>,
+    exe: RefCell<Option<Rc<FileBacking>>>,
+    /// Threads that run in it, see [`User`].
+    users: Cell<usize>,
     auxv: Vec<u64>,
     /// What was registered with membarrier(2).
     pub(crate) membarrier: Cell<u32>,
@@ -227,7 +229,8 @@ impl Mm {
             space: Arc::new(Space { inner: SpinLock::new(Rank::Space, inner) }),
             layout: Cell::new(layout),
             limits: Cell::new(limits),
-            exe,
+            exe: RefCell::new(exe),
+            users: Cell::new(0),
             auxv,
             membarrier: Cell::new(0),
             aio: RefCell::new(None),
@@ -272,6 +275,21 @@ impl Mm {
         drop(gone);
     }
 
+    /// Whether one thread uses it, which must be the caller's.
+    pub fn has_one_user(&self) -> bool {
+        self.users.get() == 1
+    }
+
+    /// Drops all mappings at the end of the last thread, before its parent can wait for it: segments are detached and files
+    /// released then (ETXTBSY, unlinked files). The pages go with [`Self::clear`]; program memory must not be used any more.
+    pub fn drop_mappings(&self) {
+        self.detach_all();
+        let gone = core::mem::take(&mut self.inner().vmas);
+        // The last handle of a file may go here, which may block.
+        drop(gone);
+        drop(self.exe.take());
+    }
+
     /// Resident bytes, for the out-of-memory choice.
     pub fn resident_bytes(&self) -> u64 {
         (self.inner().space.pages() * PAGE_SIZE) as u64
@@ -298,14 +316,9 @@ impl Mm {
         self.limits.set(limits);
     }
 
-    /// The executable.
-    pub fn exe(&self) -> Option<&Rc<FileBacking>> {
-        self.exe.as_ref()
-    }
-
     /// Records the executable's open file: for /proc/PID/maps, and to keep it open while it runs.
     pub fn set_exe(&self, program: Rc<Program>) {
-        if let Some(exe) = &self.exe {
+        if let Some(exe) = &*self.exe.borrow() {
             *exe.name.borrow_mut() = area::FileName::Path(program.place.clone());
             *exe.opened.borrow_mut() = Some(program);
         }
@@ -314,6 +327,29 @@ impl Mm {
     /// The auxiliary vector as the program got it, pairs of type and value: /proc/PID/auxv.
     pub fn auxv(&self) -> &[u64] {
         &self.auxv
+    }
+}
+
+/// A thread's use of its memory.
+#[derive(Debug)]
+pub struct User(Rc<Mm>);
+
+impl User {
+    /// Counts a user.
+    pub fn new(mm: Rc<Mm>) -> Self {
+        mm.users.set(mm.users.get() + 1);
+        Self(mm)
+    }
+
+    /// The memory.
+    pub fn mm(&self) -> &Rc<Mm> {
+        &self.0
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.users.set(self.0.users.get() - 1);
     }
 }
 

@@ -164,7 +164,7 @@ impl Mm {
     }
 
     /// Detaches all segments at the end of the current process.
-    pub fn detach_all(&self) {
+    pub(super) fn detach_all(&self) {
         let mut from = 0;
         while let Some((_, start, end)) = self.shown(from, |_, _, _| true) {
             // Whole mappings, so no split.

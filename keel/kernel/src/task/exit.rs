@@ -77,9 +77,6 @@ fn clean_up(status: i32) {
         process.itimers.stop(&process);
         process.posix_timers.clear();
     }
-    if let Some(mm) = me.try_mm().filter(|mm| Rc::strong_count(mm) == 2) {
-        mm.detach_all();
-    }
     sem::unshare(&me);
     me.seccomp.release();
     let files = me.set_files(None);
@@ -87,6 +84,9 @@ fn clean_up(status: i32) {
         && Rc::strong_count(&files) == 1
     {
         files.close_all();
+    }
+    if let Some(mm) = me.try_mm().filter(|mm| mm.has_one_user()) {
+        mm.drop_mappings();
     }
     drop(me.set_fs(None));
     me.set_namespaces(None);

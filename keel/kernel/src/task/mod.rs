@@ -41,7 +41,7 @@ pub use process::Process;
 
 use crate::file::{FdTable, unlocked::Cores};
 use crate::ipc::sem;
-use crate::mm::{Mm, Space, policy::Policy};
+use crate::mm::{self, Mm, Space, policy::Policy};
 use crate::sched::{self, Interrupt, Owner};
 use crate::signal::TaskSignals;
 use crate::time::itimer;
@@ -71,7 +71,7 @@ pub struct Task {
     process: Rc<Process>,
     /// Kernel stack and registers.
     pub thread: Rc<Thread>,
-    mm: RefCell<Option<Rc<Mm>>>,
+    mm: RefCell<Option<mm::User>>,
     /// State of the address space for page faults without the big lock.
     pub(crate) unlocked_space: Published<Space>,
     /// Memory of the ended thread; released when another thread runs.
@@ -215,7 +215,7 @@ impl Task {
             process: parts.process,
             sched: sched::Thread::new(parts.sched, stack.clone(), root, me.clone()),
             thread: stack,
-            mm: RefCell::new(parts.mm),
+            mm: RefCell::new(parts.mm.map(mm::User::new)),
             unlocked_space,
             left_mm: RefCell::new(None),
             unlocked_files,
@@ -263,7 +263,7 @@ impl Task {
 
     /// Its memory, unless it has exited.
     pub fn try_mm(&self) -> Option<Rc<Mm>> {
-        self.mm.borrow().clone()
+        self.mm.borrow().as_ref().map(|user| user.mm().clone())
     }
 
     /// Its open files.
@@ -371,7 +371,7 @@ impl Task {
     pub(crate) fn set_mm(&self, mm: Option<Rc<Mm>>) -> Option<Rc<Mm>> {
         self.unlocked_space.replace(mm.as_ref().map(|mm| mm.unlocked()));
         self.sched.set_root(mm.as_ref().map(|mm| mm.root()));
-        self.mm.replace(mm)
+        self.mm.replace(mm.map(mm::User::new)).map(|user| user.mm().clone())
     }
 
     /// Thread id.
