@@ -71,6 +71,18 @@ pub fn run(options: &[&str], command: &[&str]) -> Result<Outcome> {
     process::run(&mut run_command(options, command)?, Stdio::null(), host_limit())
 }
 
+/// The same for a command that must end by itself.
+///
+/// # Panics
+/// Without `/dev/kvm`, if `hull` cannot be started, and if it did not end in time.
+#[track_caller]
+pub fn run_to_end(options: &[&str], command: &[&str]) -> Outcome {
+    require_kvm().unwrap();
+    let outcome = run(options, command).unwrap();
+    assert!(!outcome.timed_out, "hull did not end: {}", process::text(&outcome.stderr));
+    outcome
+}
+
 fn locate() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("HULL_BIN") {
         let path = PathBuf::from(path);

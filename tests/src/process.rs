@@ -26,6 +26,11 @@ pub struct Outcome {
     pub timed_out: bool,
 }
 
+/// Output as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// Runs `command` in a process group of its own with `stdin`, for at most `limit`.
 pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outcome> {
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

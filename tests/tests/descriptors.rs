@@ -7,11 +7,7 @@ use std::process::{Command, Stdio};
 
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
-use hull_tests::process::{self, Outcome};
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use hull_tests::process::{self, Outcome, text};
 
 /// Runs a command from a shell with these redirections.
 #[track_caller]

@@ -9,11 +9,7 @@ use std::process::{Command, Stdio};
 use hull_tests::compile::{self, Program};
 use hull_tests::environment::{self, Scratch};
 use hull_tests::hull;
-use hull_tests::process::{self, Outcome};
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use hull_tests::process::{self, Outcome, text};
 
 fn run(command: &mut Command) -> Outcome {
     let outcome = process::run(command, Stdio::null(), hull::host_limit()).unwrap();

@@ -15,11 +15,7 @@ use std::time::{Duration, Instant};
 use hull_tests::compile::{self, Program};
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
-use hull_tests::process::{self, Outcome};
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use hull_tests::process::{self, Outcome, text};
 
 /// Fails if the caller may not mount file systems.
 #[track_caller]

@@ -8,17 +8,13 @@ use std::time::{Duration, Instant};
 
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
-use hull_tests::process::{self, Outcome};
+use hull_tests::process::{self, Outcome, text};
 
 const CPUS: [&str; 3] = ["--cpus=1", "--cpus=2", "--cpus=4"];
 /// Modes with and without a polling helper.
 const DOORBELLS: [&str; 3] = ["--doorbell=adaptive", "--doorbell=exit", "--doorbell=event"];
 /// Much longer than the delay of a gathered write, for a busy machine, and much shorter than the programs run.
 const SOON: Duration = Duration::from_secs(2);
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A Python program in a pod that may write the scratch directory at `/granted`.
 fn pod(scratch: &Scratch, options: &[&str], program: &str) -> Command {

@@ -7,15 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
-use hull_tests::process::Outcome;
+use hull_tests::process::{Outcome, text};
 
 /// Runs a shell script in `hull run OPTIONS`.
 #[track_caller]
 fn sh(options: &[&str], script: &str) -> Outcome {
-    hull::require_kvm().unwrap();
-    let outcome = hull::run(options, &["/bin/sh", "-c", script]).unwrap();
-    assert!(!outcome.timed_out, "hull did not end: {}", text(&outcome.stderr));
-    outcome
+    hull::run_to_end(options, &["/bin/sh", "-c", script])
 }
 
 /// Output of a script, which must succeed.
@@ -32,10 +29,6 @@ fn refusal(options: &[&str]) -> String {
     let outcome = sh(options, "true");
     assert_eq!(outcome.status, 125, "{}", text(&outcome.stderr));
     text(&outcome.stderr)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

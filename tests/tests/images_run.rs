@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use hull_tests::environment::Scratch;
-use hull_tests::hull;
-use hull_tests::process::Outcome;
+use hull_tests::hull::{self, run_to_end as run};
+use hull_tests::process::text;
 
 /// A root file system with busybox, and its image.
 struct Root {
@@ -47,18 +47,6 @@ impl Root {
         assert!(made.status.success(), "{options:?}: {}", text(&made.stderr));
         image.to_str().unwrap().to_owned()
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn run(options: &[&str], command: &[&str]) -> Outcome {
-    hull::require_kvm().unwrap();
-    let outcome = hull::run(options, command).unwrap();
-    assert!(!outcome.timed_out, "hull did not end: {}", text(&outcome.stderr));
-    outcome
 }
 
 /// Output of a script that must succeed.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hull_tests::environment::Scratch;
-use hull_tests::process::{self, Outcome};
+use hull_tests::process::{self, Outcome, text};
 use hull_tests::{compile, hull};
 
 /// The host's loopback device as a pod sees it.
@@ -21,16 +21,9 @@ static SEEN: AtomicU8 = AtomicU8::new(0);
 /// Programs use [`SEEN`] one after the other.
 static ONE: Mutex<()> = Mutex::new(());
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 #[track_caller]
 fn pod(options: &[&str], command: &[&str]) -> Outcome {
-    hull::require_kvm().unwrap();
-    let outcome = hull::run(options, command).unwrap();
-    assert!(!outcome.timed_out, "hull did not end: {}", text(&outcome.stderr));
-    outcome
+    hull::run_to_end(options, command)
 }
 
 /// Output of a shell script in a pod that may reach `port` of the host; it must succeed.

@@ -73,7 +73,10 @@ fn figures_are_those_of_the_pod() {
     }
     let stat = output("vmstat | tail -1; uptime; cat /proc/loadavg");
     assert!(stat.contains("load average: "), "{stat}");
-    assert_eq!(output("/sbin/sysctl -n kernel.ostype vm.overcommit_memory user.max_user_namespaces"), "Linux\n0\n4096\n");
+    assert_eq!(
+        output("/sbin/sysctl -n kernel.ostype vm.overcommit_memory user.max_user_namespaces"),
+        "Linux\n0\n4096\n"
+    );
     assert_eq!(output("/sbin/sysctl -a 2>&1 >/dev/null"), "");
 }
 

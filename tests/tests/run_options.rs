@@ -9,17 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hull_tests::environment::Scratch;
-use hull_tests::hull;
-use hull_tests::process::{self, Outcome};
-
-/// `hull run OPTIONS -- COMMAND`.
-#[track_caller]
-fn run(options: &[&str], command: &[&str]) -> Outcome {
-    hull::require_kvm().unwrap();
-    let outcome = hull::run(options, command).unwrap();
-    assert!(!outcome.timed_out, "hull did not end: {}", text(&outcome.stderr));
-    outcome
-}
+use hull_tests::hull::{self, run_to_end as run};
+use hull_tests::process::{self, Outcome, text};
 
 /// The same for a shell script.
 #[track_caller]
@@ -33,10 +24,6 @@ fn output(options: &[&str], script: &str) -> String {
     let outcome = sh(options, script);
     assert_eq!(outcome.status, 0, "{}{}", text(&outcome.stdout), text(&outcome.stderr));
     text(&outcome.stdout)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A scratch directory with a file `name`, and the directory's path.

@@ -10,16 +10,12 @@ use std::process::{Command, Stdio};
 use hull_tests::compile::{self, Program};
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
-use hull_tests::process::{self, Outcome};
+use hull_tests::process::{self, Outcome, text};
 
 /// Numbers of virtual CPUs with which each case runs.
 const CPUS: [&str; 3] = ["--cpus=1", "--cpus=2", "--cpus=4"];
 const PROCESSES: usize = 4;
 const LINES: usize = 500;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn writers() -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR"));

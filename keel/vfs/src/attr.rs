@@ -3,6 +3,19 @@
 /// Attributes, as statx(2) reports them; shared with the connector contract.
 pub type Attr = abi::request::NodeAttr;
 
+/// Attributes that were read, modified and changed at a time (seconds, nanoseconds) and are zero otherwise.
+pub fn since((seconds, nanoseconds): (i64, u32)) -> Attr {
+    Attr {
+        atime: seconds,
+        atime_ns: nanoseconds,
+        mtime: seconds,
+        mtime_ns: nanoseconds,
+        ctime: seconds,
+        ctime_ns: nanoseconds,
+        ..Attr::default()
+    }
+}
+
 /// Type of a file: the `S_IFMT` part of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {

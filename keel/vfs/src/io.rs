@@ -1,6 +1,6 @@
 //! Destinations of reads and sources of writes: program memory or keel's own.
 
-use hal::frame::Frame;
+use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
 
 /// Takes the bytes of a read.
@@ -32,6 +32,46 @@ pub trait Src {
     fn get(&mut self, bytes: &mut [u8]) -> Result<usize>;
     /// Fetches bytes into a frame.
     fn get_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize>;
+}
+
+/// Bytes of a file that lie in one page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// The page's number.
+    pub page: u64,
+    /// Where they start in the page.
+    pub in_page: usize,
+    /// How many they are.
+    pub len: usize,
+}
+
+/// Reads content page by page from `offset` until `size`: `store` stores a part and returns how much it stored. Less than
+/// the part ends the read; an error ends it, and is its result if nothing was stored before.
+#[inline]
+pub(crate) fn read_parts(
+    offset: u64,
+    size: u64,
+    dst: &mut dyn Dst,
+    mut store: impl FnMut(Part, &mut dyn Dst) -> Result<usize>,
+) -> Result<usize> {
+    const PAGE: u64 = FRAME_SIZE as u64;
+    let (mut at, mut done) = (offset, 0);
+    while at < size && dst.remaining() > 0 {
+        let in_page = (at % PAGE) as usize;
+        let len = (FRAME_SIZE - in_page).min(dst.remaining()).min((size - at) as usize);
+        match store(Part { page: at / PAGE, in_page, len }, dst) {
+            Ok(stored) => {
+                at += stored as u64;
+                done += stored;
+                if stored < len {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
 }
 
 /// A destination in keel's memory.

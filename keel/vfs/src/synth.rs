@@ -12,7 +12,7 @@
 //! tree.attach(b"/proc", proc, "proc", "proc", false)?;
 //! ```
 
-use crate::attr::now;
+use crate::attr::{self, now};
 use crate::inode::Attachments;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Mount, Name, NewNode, PathRef, Src};
 use abi::request::FsStat;
@@ -242,7 +242,6 @@ impl Inode for SynthInode {
 
     fn attr(&self) -> Result<Attr> {
         let kind = self.file_type();
-        let (s, ns) = self.fs.since;
         Ok(Attr {
             ino: self.ino,
             dev: self.fs.dev,
@@ -256,13 +255,7 @@ impl Inode for SynthInode {
             size: self.entry.size,
             // Some programs (wc) reckon with it where files end.
             blksize: if self.fs.magic == PROC_MAGIC { 1024 } else { 4096 },
-            atime: s,
-            atime_ns: ns,
-            mtime: s,
-            mtime_ns: ns,
-            ctime: s,
-            ctime_ns: ns,
-            ..Attr::default()
+            ..attr::since(self.fs.since)
         })
     }
 

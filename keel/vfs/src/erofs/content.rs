@@ -3,10 +3,11 @@
 use super::superblock::u32_at;
 use super::{BLOCK, Data, File};
 use crate::Dst;
+use crate::io::{Part, read_parts};
 use crate::memory::list;
 use crate::pagemap::PageMap;
 use alloc::vec::Vec;
-use hal::frame::{FRAME_SIZE, Frame};
+use hal::frame::Frame;
 use uapi::{Errno, Result};
 
 /// Most pages that a read asks for ahead.
@@ -134,33 +135,18 @@ impl File {
         }
         let wanted = (dst.remaining() as u64).min(size - offset).div_ceil(BLOCK);
         let ahead = self.readahead(offset / BLOCK, wanted);
-        let (mut at, mut done) = (offset, 0);
-        while at < size && dst.remaining() > 0 {
-            let in_page = (at % BLOCK) as usize;
-            let n = (FRAME_SIZE - in_page).min(dst.remaining()).min((size - at) as usize);
-            match self.give(at / BLOCK, in_page, n, ahead, dst) {
-                Ok(k) => {
-                    at += k as u64;
-                    done += k;
-                    if k < n {
-                        break;
-                    }
-                }
-                Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
-            }
-        }
-        Ok(done)
+        read_parts(offset, size, dst, |part, dst| self.store(part, ahead, dst))
     }
 
-    /// Stores `n` bytes of a page.
-    fn give(&self, page: u64, in_page: usize, n: usize, ahead: u64, dst: &mut dyn Dst) -> Result<usize> {
+    /// Stores a part, and reads at most `ahead` pages from its own on.
+    fn store(&self, part: Part, ahead: u64, dst: &mut dyn Dst) -> Result<usize> {
+        let Part { page, in_page, len } = part;
         let source = &self.image.source;
         match self.extent(page)? {
-            Extent::Hole { .. } => dst.put_zeros(n),
-            Extent::Tail { at } => dst.put_frame(&source.page(at / BLOCK)?, (at % BLOCK) as usize + in_page, n),
+            Extent::Hole { .. } => dst.put_zeros(len),
+            Extent::Tail { at } => dst.put_frame(&source.page(at / BLOCK)?, (at % BLOCK) as usize + in_page, len),
             Extent::Blocks { first, count } => match source.content(first, ahead.min(count))? {
-                Some(frame) => dst.put_frame(&frame, in_page, n),
+                Some(frame) => dst.put_frame(&frame, in_page, len),
                 None => Err(Errno::ENOMEM),
             },
         }

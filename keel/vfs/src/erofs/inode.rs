@@ -3,7 +3,7 @@
 use super::superblock::{u16_at, u32_at, u64_at};
 use super::xattr::Area;
 use super::{BLOCK, Image};
-use crate::attr::makedev;
+use crate::attr::{self, makedev};
 use crate::{Attr, FILE_MAX, FileType};
 use uapi::{Errno, Result};
 
@@ -102,15 +102,9 @@ impl RawInode {
             size: if is_device { 0 } else { size },
             blksize: BLOCK as u32,
             blocks: size.div_ceil(BLOCK).saturating_mul(BLOCK / 512),
-            atime: s,
-            atime_ns: ns,
-            mtime: s,
-            mtime_ns: ns,
-            ctime: s,
-            ctime_ns: ns,
             btime: s,
             btime_ns: ns,
-            ..Attr::default()
+            ..attr::since((s, ns))
         };
         Ok(Self { kind, attr, data, xattrs })
     }

@@ -7,6 +7,7 @@ mod write;
 
 use super::window::{CHUNK, Chunk};
 use super::{Host, HostNode};
+use crate::io::read_parts;
 use crate::pagemap::PageMap;
 use crate::shown::Shown;
 use crate::{Attr, Dst};
@@ -420,29 +421,13 @@ impl HostNode {
         content.validate(self.host(), &attr);
         content.used.set(true);
         let size = attr.size;
-        let (mut at, mut done) = (offset, 0);
-        while at < size && dst.remaining() > 0 {
-            let in_page = (at % PAGE) as usize;
-            let n = (FRAME_SIZE - in_page).min(dst.remaining()).min((size - at) as usize);
+        read_parts(offset, size, dst, |part, dst| {
             let wanted = (dst.remaining() as u64).div_ceil(PAGE);
-            let stored = match self.page(at / PAGE, wanted, size) {
-                Ok(Some(frame)) => dst.put_frame(&frame, in_page, n),
-                Ok(None) => self.read_uncached(at, n, dst),
-                Err(errno) => Err(errno),
-            };
-            match stored {
-                Ok(k) => {
-                    at += k as u64;
-                    done += k;
-                    if k < n {
-                        break;
-                    }
-                }
-                Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
+            match self.page(part.page, wanted, size)? {
+                Some(frame) => dst.put_frame(&frame, part.in_page, part.len),
+                None => self.read_uncached(part.page * PAGE + part.in_page as u64, part.len, dst),
             }
-        }
-        Ok(done)
+        })
     }
 
     /// Reads at most a page without keeping it: memory is used up.

@@ -1,6 +1,7 @@
 //! Regular files: pages in memory, or the host's content until the first write.
 
 use super::{Body, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_WRITE, Node, OWN_ATTR, OWN_DATA};
+use crate::io::read_parts;
 use crate::pagemap::PageMap;
 use crate::shown::{Shown, State};
 use crate::{Dst, FILE_MAX, Inode, Src};
@@ -69,26 +70,10 @@ impl Node {
             return lower.read_content(offset, dst);
         }
         let size = self.attr.get().size;
-        let (mut at, mut done) = (offset, 0);
-        while at < size && dst.remaining() > 0 {
-            let in_page = (at % PAGE) as usize;
-            let n = (FRAME_SIZE - in_page).min(dst.remaining()).min((size - at) as usize);
-            let stored = match pages.get(at / PAGE) {
-                Some(frame) => dst.put_frame(&frame, in_page, n),
-                None => dst.put_zeros(n),
-            };
-            match stored {
-                Ok(k) => {
-                    at += k as u64;
-                    done += k;
-                    if k < n {
-                        break;
-                    }
-                }
-                Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
-            }
-        }
+        let done = read_parts(offset, size, dst, |part, dst| match pages.get(part.page) {
+            Some(frame) => dst.put_frame(&frame, part.in_page, part.len),
+            None => dst.put_zeros(part.len),
+        })?;
         self.touch_atime();
         Ok(done)
     }

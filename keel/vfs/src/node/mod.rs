@@ -15,7 +15,7 @@ pub use file::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 mod xattr;
 
 use crate::acl::Kind;
-use crate::attr::now;
+use crate::attr::{self, now};
 use crate::inode::Attachments;
 use crate::shown::Shown;
 use crate::{Attr, FileType, Name, NewNode};
@@ -142,15 +142,9 @@ impl Private {
             rdev: new.rdev,
             size: new.target.len() as u64,
             blksize: 4096,
-            atime: s,
-            atime_ns: ns,
-            mtime: s,
-            mtime_ns: ns,
-            ctime: s,
-            ctime_ns: ns,
             btime: s,
             btime_ns: ns,
-            ..Attr::default()
+            ..attr::since((s, ns))
         };
         let body = match kind {
             FileType::Directory => Body::Directory(Entries::default()),

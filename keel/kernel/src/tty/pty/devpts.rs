@@ -8,7 +8,7 @@ use core::any::Any;
 use core::cell::Cell;
 use hal::cell::Global;
 use uapi::{Errno, Result};
-use vfs::attr::{makedev, now};
+use vfs::attr::{self, makedev, now};
 use vfs::inode::{Change, SetTime};
 use vfs::synth::{Entry, SynthDir, SynthFs, SynthInode, What};
 use vfs::{Attr, FileType, Inode};
@@ -55,7 +55,6 @@ pub struct PtsNode(Cell<Attr>);
 
 impl PtsNode {
     fn new(ino: u64, mode: u32, rdev: u64, uid: u32, gid: u32) -> Rc<Self> {
-        let (s, ns) = now();
         Rc::new(Self(Cell::new(Attr {
             ino,
             dev: DEV.get(),
@@ -65,13 +64,7 @@ impl PtsNode {
             gid,
             rdev,
             blksize: 1024,
-            atime: s,
-            atime_ns: ns,
-            mtime: s,
-            mtime_ns: ns,
-            ctime: s,
-            ctime_ns: ns,
-            ..Attr::default()
+            ..attr::since(now())
         })))
     }
 
