@@ -209,6 +209,7 @@ keel_leaving_fast_end:
 
     .balign 16
     .globl keel_lstar
+    .globl keel_lstar_end
 keel_lstar:             /* `syscall`: CPL 3 under software-nested KVM, CPL 0 on hardware */
     mov gs:[{user_rsp}], rsp
     mov rsp, gs:[{kstack}]
@@ -228,6 +229,7 @@ keel_lstar:             /* `syscall`: CPL 3 under software-nested KVM, CPL 0 on 
     lea rbx, [rip + 8f]
     push rbx
     iretq
+keel_lstar_end:
 8:  call {enter}
     mov rdi, rsp
     call {syscall}

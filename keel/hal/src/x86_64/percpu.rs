@@ -1,7 +1,7 @@
 //! Per-CPU data of keel, addressed by the GS base.
 //!
-//! A program could change the GS base (WRGSBASE is not privileged); that would only harm its own pod.
-//! `arch_prctl(ARCH_SET_GS)` fails for that reason.
+//! A program can change the GS base (WRGSBASE is not privileged); [`super::vectors`] writes it back.
+//! `arch_prctl(ARCH_SET_GS)` fails, because a program could not rely on it.
 #![allow(unsafe_code)]
 
 use abi::layout::{MAX_CPUS, PERCPU_STRIDE, percpu};

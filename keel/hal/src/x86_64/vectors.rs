@@ -25,8 +25,14 @@ keel_vector_\n:
     .if \n == 14
     push rax
     mov rax, cr2
+    lea rsp, [rsp + {entries} + 40*\n - {stack0} + 56]
+    .else
+    .if (\n != 8) && (\n != 10) && (\n != 11) && (\n != 12) && (\n != 13) && (\n != 17) && (\n != 21) && (\n != 29) && (\n != 30)
+    lea rsp, [rsp + {entries} + 40*\n - {stack0} + 40]
+    .else
+    lea rsp, [rsp + {entries} + 40*\n - {stack0} + 48]
     .endif
-    lea rsp, [rip + keel_entries + 40*\n]
+    .endif
     iretq
     .endm
     .globl keel_vectors
@@ -47,17 +53,17 @@ keel_interrupt:         /* rsp: rip, cs, rflags, rsp, ss, on a stack of its own:
     cmp rax, {keel_slot}    /* what lies above it is no place, but a program may be about to find that out */
     je 4f
     mov rax, [rsp + 8]
-    mov gs:[{f_rip}], rax
+    mov [rsp + {own_stack} + {f_rip}], rax
     mov rax, [rsp + 24]
-    mov gs:[{f_rflags}], rax
+    mov [rsp + {own_stack} + {f_rflags}], rax
     mov rax, [rsp + 32]
-    mov gs:[{f_rsp}], rax
-    mov dword ptr gs:[{f_vector}], 32
+    mov [rsp + {own_stack} + {f_rsp}], rax
+    mov dword ptr [rsp + {own_stack} + {f_vector}], 32
     pop rax
-    lea rsp, [rip + keel_entries + 40*32]
+    lea rsp, [rsp + {entries} + 40*32 - {stack1} + 40]
     iretq
 4:  /* keel looks at the mark at the next exit; but not any more between these labels: there it is left once more */
-    mov dword ptr gs:[{work}], 1
+    mov dword ptr [rsp + {own_stack} + {work}], 1
     push rbx
     mov rbx, [rsp + 16]
     .macro unless_within start, end, other  /* rbx outside of [start, end): to `other`; changes rax */
@@ -92,17 +98,18 @@ keel_interrupt:         /* rsp: rip, cs, rflags, rsp, ss, on a stack of its own:
     iretq
 
 /* ---- CPL 3 --------------------------------------------------------------------------------------
-   Registers are those of the interrupted code, but rip, rsp, rflags, and rax after a page fault. There is no stack yet. */
+   Registers are those of the interrupted code, but rip, rsp, rflags, and rax after a page fault. There is no stack yet;
+   rsp leads to the virtual CPU's data, as the GS base does unless the program has changed that. */
     .macro entry n
     .balign 16
 keel_entry_\n:
     .if \n == 14
-    mov gs:[{e_address}], rax
-    mov rax, gs:[{x_rax}]
+    mov [rsp + {e_address}], rax
+    mov rax, [rsp + {x_rax}]
     .endif
-    mov gs:[{e_rax}], rax
+    mov [rsp + {e_rax}], rax
     .if (\n != 8) && (\n != 10) && (\n != 11) && (\n != 12) && (\n != 13) && (\n != 14) && (\n != 17) && (\n != 21) && (\n != 29) && (\n != 30)
-    mov qword ptr gs:[{x_code}], 0
+    mov qword ptr [rsp + {x_code}], 0
     .endif
     mov eax, \n
     jmp keel_exception
@@ -114,8 +121,22 @@ keel_entry_\n:
     .endr
 
     .balign 16
+keel_entry_32:          /* an interrupt of a program; what it interrupted is written down */
+    mov [rsp + {e_rax}], rax
+    rdgsbase rax
+    cmp rax, rsp
+    mov rax, [rsp + {e_rax}]
+    je keel_fault_entry
+    wrgsbase rsp
+    jmp keel_fault_entry
+
+    .balign 16
 keel_exception:         /* eax: vector */
-    mov gs:[{e_rbx}], rbx
+    mov [rsp + {e_rbx}], rbx
+    rdgsbase rbx
+    cmp rbx, rsp
+    jne keel_base_lost
+keel_base_found:
     test byte ptr gs:[{x_cs}], 3
     jz keel_ring0_fault
     mov rbx, gs:[{x_rip}]
@@ -203,32 +224,44 @@ keel_jumped_nowhere:
     mov gs:[{x_rip}], rcx
     mov eax, 13
     jmp keel_program_fault
+    /* The program loaded GS, or wrote its base. What failed for that reason is done again: the first instructions of
+       keel, or the program's that reads the address of the gate. A trap has happened already. */
+keel_base_lost:
+    wrgsbase rsp
+    mov ebx, {traps}
+    bt ebx, eax
+    jc keel_base_found
+    mov rbx, [rsp + {x_rip}]
+    unless_within keel_lstar, keel_lstar_end, 3b
+    lea rax, [rip + keel_lstar]
+    cmp rbx, rax
+    jne 2f
+    mov qword ptr [rsp + {x_cs}], {user_cs}     /* on hardware KVM a `syscall` begins in ring 0, but need not */
+    mov qword ptr [rsp + {x_ss}], {user_ss}
+    jmp 3b
+2:  /* It took its stack from where the program led it: a program without a stack. */
+    mov [rsp + {x_rip}], rcx
+    mov [rsp + {x_rflags}], r11
+    mov eax, 13
+    jmp keel_program_fault
 keel_ring0_fault:
     mov dx, {panic_port}
     out dx, al
     jmp keel_ring0_fault
 
-    /* What IRETQ takes to get there. */
+    /* Where IRETQ goes. */
     .section .rodata.entry,"a",@progbits
     .balign 8
-    .macro entry_frame n
+    .macro entry_address n
     .quad keel_entry_\n
-    .quad {user_cs}
-    .quad 0x202
-    .quad 0
-    .quad {user_ss}
     .endm
+    .globl keel_entries
 keel_entries:
     .set i, 0
-    .rept 32
-    entry_frame %i
+    .rept 33
+    entry_address %i
     .set i, i+1
     .endr
-    .quad keel_fault_entry
-    .quad {user_cs}
-    .quad 0x202
-    .quad 0
-    .quad {user_ss}
     .noaltmacro
 
     .section .bss.entry,"aw",@nobits
@@ -244,6 +277,7 @@ keel_failure_stack_end:
     x_cs = const exception(1),
     x_rflags = const exception(2),
     x_rsp = const exception(3),
+    x_ss = const exception(4),
     x_code = const exception(-1),
     x_rax = const exception(-2),
     e_address = const ENTRY_ADDRESS,
@@ -259,11 +293,36 @@ keel_failure_stack_end:
     user_ss = const selector::USER_DS,
     user_cs = const selector::USER_CS,
     panic_port = const port::PANIC,
+    entries = const ENTRIES,
+    stack0 = const percpu::STACK0_END,
+    stack1 = const percpu::INTERRUPT_STACK_END,
+    own_stack = const gs_offset_from_interrupt(),
+    traps = const TRAPS,
 );
+
+/// Place in the per-CPU block of what IRETQ takes to get to CPL 3: a frame of [`ENTRY_FRAME`] words for each vector.
+const ENTRIES: usize = 0x800;
+/// Words of such a frame: rip, cs, rflags, rsp, ss.
+const ENTRY_FRAME: usize = 5;
+/// Number of them: exceptions, and the interrupt.
+const ENTRY_COUNT: usize = KICK_VECTOR as usize + 1;
+/// Exceptions that come behind the instruction: debug, NMI, breakpoint, overflow, machine check (SDM volume 3, table 6-1).
+const TRAPS: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 18;
+
+const _: () = assert!(ENTRIES >= percpu::DATA + 0x100 && ENTRIES + ENTRY_COUNT * ENTRY_FRAME * 8 <= percpu::IDT);
+// The first exception finds its frame from the end of the stack, which the processor aligns to 16.
+const _: () = assert!(percpu::STACK0_END.is_multiple_of(16) && percpu::INTERRUPT_STACK_END.is_multiple_of(16));
+
+/// Distance of the per-CPU data from the interrupt stack with the processor's frame and one more word on it.
+const fn gs_offset_from_interrupt() -> isize {
+    percpu::DATA as isize - (percpu::INTERRUPT_STACK_END as isize - 48)
+}
 
 unsafe extern "C" {
     fn keel_vectors();
     fn keel_interrupt();
+    #[link_name = "keel_entries"]
+    static KEEL_ENTRIES: [u64; ENTRY_COUNT];
 }
 
 /// GS offset of a word of the exception frame: rip, cs, rflags, rsp and ss from 0 up, the error code below, and below
@@ -272,7 +331,7 @@ const fn exception(word: isize) -> isize {
     gs_offset(percpu::STACK0_END) + (word - 5) * 8
 }
 
-/// Fills the interrupt descriptor table of a virtual CPU; the monitor has set its IDTR.
+/// Fills the interrupt descriptor table of a virtual CPU, whose IDTR the monitor has set, and the frames that lead to CPL 3.
 pub(super) fn fill_idt(cpu: usize) {
     let vectors = keel_vectors as *const () as usize;
     for n in 0..=usize::from(KICK_VECTOR) {
@@ -287,5 +346,13 @@ pub(super) fn fill_idt(cpu: usize) {
         let low = handler & 0xffff | u64::from(selector::KERNEL_CS) << 16 | kind | (handler >> 16 & 0xffff) << 48;
         super::percpu::write_block(cpu, percpu::IDT + n * 16, low);
         super::percpu::write_block(cpu, percpu::IDT + n * 16 + 8, handler >> 32);
+    }
+    let data = (abi::tables::block(cpu) + percpu::DATA) as u64;
+    // SAFETY: the assembly above defines this table of constants.
+    for (n, &entry) in unsafe { &KEEL_ENTRIES }.iter().enumerate() {
+        let frame = [entry, u64::from(selector::USER_CS), 0x202, data, u64::from(selector::USER_DS)];
+        for (word, value) in frame.into_iter().enumerate() {
+            super::percpu::write_block(cpu, ENTRIES + (n * ENTRY_FRAME + word) * 8, value);
+        }
     }
 }
