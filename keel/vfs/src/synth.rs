@@ -65,6 +65,10 @@ pub trait SynthFile {
     fn is_setting(&self) -> bool {
         false
     }
+    /// Itself, for requests that only files of its kind know.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
     /// A read without generated content (`/proc/PID/mem`). `None`: use the content.
     fn read_at(&self, _offset: u64, _dst: &mut dyn Dst) -> Option<Result<usize>> {
         None
@@ -357,6 +361,11 @@ struct Opened {
     inode: Rc<SynthInode>,
     file: Rc<dyn SynthFile>,
     content: RefCell<Option<Rc<Vec<u8>>>>,
+}
+
+/// The generated file that an open file's inode stands for.
+pub fn opened(inode: &dyn Inode) -> Option<Rc<dyn SynthFile>> {
+    inode.as_any().downcast_ref::<Opened>().map(|opened| opened.file.clone())
 }
 
 impl Inode for Opened {

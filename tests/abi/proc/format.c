@@ -40,6 +40,17 @@ static void has_lines(const char *file, const char *end, const char *names) {
     printf("%s: %d lines in order\n", file, count);
 }
 
+// Whether all sizes end in the same column.
+static void sizes(const char *file) {
+    int count = 0, ragged = 0;
+    for (const char *line = load(file), *end; (end = strchr(line, '\n')); line = end + 1) {
+        if (end - line < 3 || strncmp(end - 3, " kB", 3) != 0) continue;
+        count++;
+        if (end - line != 27) ragged++;
+    }
+    printf("%s: sizes %s, %d of them ragged\n", file, count > 0 ? "there" : "missing", ragged);
+}
+
 static int fields(const char *line) {
     int count = 0;
     for (const char *at = line; *at && *at != '\n';) {
@@ -83,6 +94,7 @@ int main(void) {
               "Size,KernelPageSize,MMUPageSize,Rss,Pss,Pss_Dirty,Shared_Clean,Shared_Dirty,Private_Clean,Private_Dirty,"
               "Referenced,Anonymous,LazyFree,AnonHugePages,ShmemPmdMapped,FilePmdMapped,Shared_Hugetlb,"
               "Private_Hugetlb,Swap,SwapPss,Locked,THPeligible,VmFlags");
+    sizes("/proc/self/smaps");
     has_lines("/proc/self/smaps_rollup", ":",
               "Rss,Pss,Pss_Dirty,Pss_Anon,Pss_File,Pss_Shmem,Shared_Clean,Shared_Dirty,Private_Clean,Private_Dirty,"
               "Referenced,Anonymous,LazyFree,AnonHugePages,ShmemPmdMapped,FilePmdMapped,Shared_Hugetlb,"

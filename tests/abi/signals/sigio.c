@@ -48,5 +48,11 @@ int main(void) {
         close(pair[0]);
         close(pair[1]);
     }
+    PART("a file that is always ready");
+    int fd = MUST(open("a file", O_RDWR | O_CREAT, 0600)), on = 1;
+    T(fcntl(fd, F_SETFL, O_ASYNC | O_APPEND));
+    YES((fcntl(fd, F_GETFL) & (O_ASYNC | O_APPEND)) == O_APPEND);
+    T(ioctl(fd, FIOASYNC, &on));
+    unlink("a file");
     return 0;
 }

@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use hal::frame::Frame;
 use hal::paging::Prot;
+use keel_core::vma::Vma;
 use vfs::Inode;
 
 /// A mapping in /proc/PID/maps and smaps.
@@ -83,35 +84,58 @@ pub struct Residency {
     pub shared_clean: u64,
 }
 
+impl AreaInfo {
+    /// Of a mapping, where the heap is from `heap.0` to `heap.1`.
+    fn of(vma: &Vma<Area>, (heap_start, heap_end): (usize, usize)) -> Self {
+        let (mut offset, mut inode) = (0, None);
+        let name = match &vma.attrs.backing {
+            Backing::File(file, page) => {
+                (offset, inode) = (page * PAGE_SIZE as u64, Some(file.inode.clone()));
+                AreaName::File(file.name.borrow().clone())
+            }
+            Backing::Shared(object, page) => {
+                offset = page * PAGE_SIZE as u64;
+                match object.segment() {
+                    Some(segment) => AreaName::Segment(segment.name(), segment.id() as u64),
+                    None => AreaName::Deleted("/dev/zero (deleted)"),
+                }
+            }
+            Backing::Special(special, _) => AreaName::Fixed(special.name),
+            Backing::Trampolines(..) => AreaName::Fixed("[trampolines]"),
+            Backing::Anonymous if vma.attrs.flags.contains(AreaFlags::MAIN_STACK) => AreaName::Fixed("[stack]"),
+            Backing::Anonymous if vma.start < heap_end && vma.end > heap_start => AreaName::Fixed("[heap]"),
+            Backing::Anonymous => AreaName::None,
+        };
+        let (start, end) = (vma.start, vma.end);
+        let Area { prot, flags, policy, .. } = vma.attrs;
+        Self { start, end, prot, flags, policy, offset, inode, name }
+    }
+}
+
 impl Mm {
     /// All mappings, ascending. ENOMEM.
     pub fn areas(&self) -> uapi::Result<Vec<AreaInfo>> {
-        let (heap_start, heap_end) = (self.layout().start_brk, self.brk_end());
+        let heap = (self.layout().start_brk, self.brk_end());
         let inner = self.inner();
-        vfs::memory::collect(inner.vmas.iter().map(|vma| {
-            let (mut offset, mut inode) = (0, None);
-            let name = match &vma.attrs.backing {
-                Backing::File(file, page) => {
-                    (offset, inode) = (page * PAGE_SIZE as u64, Some(file.inode.clone()));
-                    AreaName::File(file.name.borrow().clone())
-                }
-                Backing::Shared(object, page) => {
-                    offset = page * PAGE_SIZE as u64;
-                    match object.segment() {
-                        Some(segment) => AreaName::Segment(segment.name(), segment.id() as u64),
-                        None => AreaName::Deleted("/dev/zero (deleted)"),
-                    }
-                }
-                Backing::Special(special, _) => AreaName::Fixed(special.name),
-                Backing::Trampolines(..) => AreaName::Fixed("[trampolines]"),
-                Backing::Anonymous if vma.attrs.flags.contains(AreaFlags::MAIN_STACK) => AreaName::Fixed("[stack]"),
-                Backing::Anonymous if vma.start < heap_end && vma.end > heap_start => AreaName::Fixed("[heap]"),
-                Backing::Anonymous => AreaName::None,
-            };
-            let (start, end) = (vma.start, vma.end);
-            let Area { prot, flags, policy, .. } = vma.attrs;
-            AreaInfo { start, end, prot, flags, policy, offset, inode, name }
-        }))
+        vfs::memory::collect(inner.vmas.iter().map(|vma| AreaInfo::of(vma, heap)))
+    }
+
+    /// The mapping at an address, or with `next` the first one from there up, of those that `wanted(rights, properties,
+    /// of a file)` accepts.
+    pub fn area_from(
+        &self,
+        address: usize,
+        next: bool,
+        mut wanted: impl FnMut(Prot, AreaFlags, bool) -> bool,
+    ) -> Option<AreaInfo> {
+        let heap = (self.layout().start_brk, self.brk_end());
+        let inner = self.inner();
+        let from = inner.vmas.overlapping(address, USER_TOP.max(address)).iter();
+        let found = from.take_while(|vma| next || vma.start <= address).find(|vma| {
+            let of_file = matches!(vma.attrs.backing, Backing::File(..) | Backing::Shared(..));
+            wanted(vma.attrs.prot, vma.attrs.flags, of_file)
+        })?;
+        Some(AreaInfo::of(found, heap))
     }
 
     /// Key of a futex in shared memory: its object (an address, unique while the mapping exists) and the byte offset in

@@ -300,6 +300,11 @@ impl Mm {
         self.layout.get()
     }
 
+    /// New addresses of the program's parts (`PR_SET_MM`).
+    pub fn set_layout(&self, layout: Layout) {
+        self.layout.set(layout);
+    }
+
     /// Current end of the heap.
     pub fn brk_end(&self) -> usize {
         self.inner().brk

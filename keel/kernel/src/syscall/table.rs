@@ -169,7 +169,7 @@ syscalls! {
     154 modify_ldt None [] (func: Int, ptr: Ptr, bytecount: Size) "no 16- or 32-bit segments";
     155 pivot_root None [= EPERM] (new_root: Path, put_old: Path) "";
     156 _sysctl None [] (args: Ptr) "removed from Linux";
-    157 prctl Partial [crate::syscall::task::prctl::sys_prctl] (option: Int, arg2: Ptr, arg3: Ptr, arg4: Ptr, arg5: Ptr) "the common options";
+    157 prctl Partial [crate::syscall::task::prctl::sys_prctl] (option: Int, arg2: Ptr, arg3: Ptr, arg4: Ptr, arg5: Ptr) "the common options; PR_SET_MM leaves the heap, the auxiliary vector and the executable as they are";
     158 arch_prctl Partial [crate::syscall::task::calls::sys_arch_prctl] (code: Hex, addr: Ptr) "the GS base belongs to keel and can't be set";
     159 adjtimex Partial [crate::time::clock::sys_adjtimex] (buf: Ptr) "reading only: the clocks are the host's";
     160 setrlimit Full [crate::task::limits::sys_setrlimit] (resource: Int, rlim: Ptr) "";

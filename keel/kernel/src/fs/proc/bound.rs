@@ -7,6 +7,7 @@ use super::subject::Subject;
 use crate::mm::Mm;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
+use core::any::Any;
 use uapi::{Errno, Result};
 use vfs::synth::SynthFile;
 
@@ -32,6 +33,8 @@ pub struct OfMemory {
     pub make: FromMemory,
     /// If there is no memory.
     pub without: Without,
+    /// Whether it answers [`super::PROCMAP_QUERY`].
+    pub queried: bool,
 }
 
 impl SynthFile for OfMemory {
@@ -45,19 +48,37 @@ impl SynthFile for OfMemory {
             None if self.without == Without::List || self.subject.is_keel() => Weak::new(),
             None => return Err(Errno::ESRCH),
         };
-        Ok(Some(Rc::new(Open { subject: self.subject, make: self.make, without: self.without, mm })))
+        let &Self { subject, make, without, queried } = self;
+        Ok(Some(Rc::new(Open { subject, make, without, queried, mm })))
     }
 }
 
 /// A file of a process's memory that is open.
-struct Open {
+pub struct Open {
     subject: Subject,
     make: FromMemory,
     without: Without,
+    queried: bool,
     mm: Weak<Mm>,
 }
 
+impl Open {
+    /// Whether it answers [`super::PROCMAP_QUERY`].
+    pub fn answers_queries(&self) -> bool {
+        self.queried
+    }
+
+    /// The memory, unless the process has released it.
+    pub fn memory(&self) -> Option<Rc<Mm>> {
+        self.mm.upgrade()
+    }
+}
+
 impl SynthFile for Open {
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         if self.without == Without::List {
             self.subject.process()?;

@@ -42,14 +42,19 @@ impl Lines {
         (dev, ino)
     }
 
-    /// Appends the line of a mapping, as in `maps`. ENOMEM.
-    pub fn push(&mut self, out: &mut Text, area: &AreaInfo) -> Result<()> {
-        let (dev, ino) = match (&area.name, &area.inode) {
+    /// Device and inode number of what is mapped, 0 for anonymous memory.
+    pub fn device(&mut self, area: &AreaInfo) -> (u64, u64) {
+        match (&area.name, &area.inode) {
             // Linux keeps them in an internal file system, the first without a device.
             (AreaName::Segment(_, id), _) => (1, *id),
             (_, Some(inode)) => self.identity(inode),
             _ => (0, 0),
-        };
+        }
+    }
+
+    /// Appends the line of a mapping, as in `maps`. ENOMEM.
+    pub fn push(&mut self, out: &mut Text, area: &AreaInfo) -> Result<()> {
+        let (dev, ino) = self.device(area);
         let (major, minor) = split_dev(dev);
         let letter = |prot, letter| if area.prot.contains(prot) { letter } else { '-' };
         let (r, w, x) = (letter(Prot::READ, 'r'), letter(Prot::WRITE, 'w'), letter(Prot::EXEC, 'x'));
@@ -59,7 +64,7 @@ impl Lines {
             "{:08x}-{:08x} {r}{w}{x}{shared} {:08x} {major:02x}:{minor:02x} {ino} ",
             area.start, area.end, area.offset
         ));
-        let name = self.name(&area.name)?;
+        let name = escaped(&self.name(&area.name)?)?;
         if !name.is_empty() {
             let width = (start + NAME_COLUMN).saturating_sub(out.len());
             out.print(format_args!("{:width$}", ""));
@@ -69,10 +74,11 @@ impl Lines {
         Ok(())
     }
 
-    fn name(&self, name: &AreaName) -> Result<Vec<u8>> {
+    /// The name of a mapping, empty if it has none. ENOMEM.
+    pub fn name(&self, name: &AreaName) -> Result<Vec<u8>> {
         Ok(match name {
-            AreaName::File(FileName::Path(place)) => escaped(&place.display_path(Some(&self.root))?)?,
-            AreaName::File(FileName::Text(text)) => escaped(text)?,
+            AreaName::File(FileName::Path(place)) => place.display_path(Some(&self.root))?,
+            AreaName::File(FileName::Text(text)) => vfs::memory::copy(text)?,
             AreaName::Fixed(name) | AreaName::Deleted(name) => name.as_bytes().to_vec(),
             AreaName::Segment(name, _) => name.as_bytes().to_vec(),
             AreaName::File(FileName::Unknown) | AreaName::None => Vec::new(),
@@ -109,7 +115,7 @@ pub fn numa(subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     for area in mm.areas()? {
         let policy = Policy::describe(area.policy.or(of_thread));
         out.print(format_args!("{:08x} {policy}", area.start));
-        let name = lines.name(&area.name)?;
+        let name = escaped(&lines.name(&area.name)?)?;
         match (&area.name, &name[..]) {
             (_, b"[heap]") => out.add(b" heap"),
             (_, b"[stack]") => out.add(b" stack"),

@@ -11,6 +11,7 @@ mod credentials;
 mod descriptors;
 mod idmap;
 mod limits;
+mod map_query;
 mod maps;
 mod meminfo;
 pub mod memory;
@@ -31,6 +32,7 @@ mod sysctl_values;
 mod system;
 
 pub use descriptors::Description;
+pub use map_query::{PROCMAP_QUERY, serve as map_query};
 pub use meminfo::row as memory_line;
 pub use namespaces::{open as open_namespace, request as namespace_request};
 pub use status::{list as cpu_list, mask as cpu_mask};

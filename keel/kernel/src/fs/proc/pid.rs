@@ -140,7 +140,7 @@ impl SynthDir for Directory {
             File(read) => What::File(Rc::new(Text { subject, read, write: None })),
             Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write) })),
             Link(find) => What::Link(Rc::new(Magic { subject, find })),
-            Memory(make, without) => What::File(Rc::new(OfMemory { subject, make, without })),
+            Memory(make, without) => What::File(Rc::new(OfMemory { subject, make, without, queried: name == b"maps" })),
             Mounts(make, polled) => What::File(Rc::new(OfMounts { subject, make, polled })),
             Other(_, make) => make(subject),
         };

@@ -7,7 +7,6 @@ use crate::mm::area::AreaFlags;
 use crate::mm::info::{AreaInfo, AreaName, Residency};
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 use hal::paging::Prot;
 use uapi::Result;
@@ -55,23 +54,22 @@ impl Figures {
         self.locked += other.locked;
     }
 
-    /// The lines from `Rss` to `Locked`. `parts`: proportional sizes by kind, too (`smaps_rollup`).
-    fn text(&self, parts: bool) -> String {
+    /// Appends the lines from `Rss` to `Locked`. `parts`: proportional sizes by kind, too (`smaps_rollup`).
+    fn print(&self, out: &mut Text, parts: bool) {
         let p = &self.pages;
         // The number of sharers is not counted: PSS assumes two.
         let shared = p.shared_clean + p.shared_dirty;
         let proportional = p.present - shared + shared / 2;
         let part = |of: u64| (of as u128 * proportional as u128 / p.present.max(1) as u128) as u64;
-        let mut lines = alloc::vec![("Rss", p.present), ("Pss", proportional)];
-        lines.push(("Pss_Dirty", p.private_dirty + p.shared_dirty / 2));
+        line(out, "Rss", p.present);
+        line(out, "Pss", proportional);
+        line(out, "Pss_Dirty", p.private_dirty + p.shared_dirty / 2);
         if parts {
-            lines.extend([
-                ("Pss_Anon", part(self.anonymous)),
-                ("Pss_File", part(self.file)),
-                ("Pss_Shmem", part(self.shared_memory)),
-            ]);
+            line(out, "Pss_Anon", part(self.anonymous));
+            line(out, "Pss_File", part(self.file));
+            line(out, "Pss_Shmem", part(self.shared_memory));
         }
-        lines.extend([
+        for (name, bytes) in [
             ("Shared_Clean", p.shared_clean),
             ("Shared_Dirty", p.shared_dirty),
             ("Private_Clean", p.private_clean),
@@ -88,18 +86,33 @@ impl Figures {
             ("Swap", 0),
             ("SwapPss", 0),
             ("Locked", self.locked),
-        ]);
-        lines.into_iter().map(|(name, bytes)| line(name, bytes)).collect()
+        ] {
+            line(out, name, bytes);
+        }
     }
 }
 
-/// A line of a size in kB.
-fn line(name: &str, bytes: u64) -> String {
-    format!("{:<15}{:>9} kB\n", format!("{name}:"), bytes / 1024)
+/// Appends a line of a size in kB. There are two dozen for each mapping, and `format!` takes much longer.
+fn line(out: &mut Text, name: &str, bytes: u64) {
+    let mut text = [b' '; 24];
+    for (place, letter) in text.iter_mut().zip(name.bytes().chain([b':'])) {
+        *place = letter;
+    }
+    // The sizes of ranges, which can be long, have short names.
+    let mut rest = bytes / 1024;
+    for place in text.iter_mut().rev() {
+        *place = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.add(&text);
+    out.add(b" kB\n");
 }
 
-/// The two-letter flags of a mapping.
-fn flags(area: &AreaInfo) -> String {
+/// Appends the two-letter flags of a mapping.
+fn print_flags(out: &mut Text, area: &AreaInfo) {
     let (prot, flags) = (area.prot, area.flags);
     let shared = flags.contains(AreaFlags::SHARED);
     let never_write = flags.contains(AreaFlags::NEVER_WRITE);
@@ -127,8 +140,12 @@ fn flags(area: &AreaInfo) -> String {
         (flags.contains(AreaFlags::NO_HUGE), "nh"),
         (flags.contains(AreaFlags::MERGEABLE), "mg"),
     ];
-    let set: String = letters.iter().filter(|(on, _)| *on).map(|(_, name)| format!("{name} ")).collect();
-    format!("VmFlags: {set}\n")
+    out.add(b"VmFlags: ");
+    for (_, name) in letters.iter().filter(|(on, _)| *on) {
+        out.add(name.as_bytes());
+        out.add(b" ");
+    }
+    out.add(b"\n");
 }
 
 /// `smaps`.
@@ -138,12 +155,11 @@ pub fn text(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
     for area in mm.areas()? {
         lines.push(&mut out, &area)?;
         let figures = Figures::of(&area, mm.residency_of(area.start, area.end));
-        let mut text = line("Size", (area.end - area.start) as u64);
-        text.push_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n");
-        text.push_str(&figures.text(false));
-        text.push_str("THPeligible:           0\n");
-        text.push_str(&flags(&area));
-        out.add(text.as_bytes());
+        line(&mut out, "Size", (area.end - area.start) as u64);
+        out.add(b"KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n");
+        figures.print(&mut out, false);
+        out.add(b"THPeligible:           0\n");
+        print_flags(&mut out, &area);
     }
     out.done()
 }
@@ -156,6 +172,9 @@ pub fn rollup(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
         sum.add(&Figures::of(area, mm.residency_of(area.start, area.end)));
     }
     let (start, end) = (areas.first().map_or(0, |a| a.start), areas.last().map_or(0, |a| a.end));
+    let mut out = Text::default();
     let head = format!("{start:08x}-{end:08x} ---p 00000000 00:00 0 ");
-    Ok(format!("{head:<73}[rollup]\n{}", sum.text(true)).into_bytes())
+    out.print(format_args!("{head:<73}[rollup]\n"));
+    sum.print(&mut out, true);
+    out.done()
 }

@@ -81,10 +81,14 @@ fn write_hint(file: &File, command: u32, arg: usize) -> Result<usize> {
     Ok(0)
 }
 
-fn set_flags(file: &Rc<File>, fd: i32, wanted: u32) -> Result<usize> {
+fn set_flags(file: &Rc<File>, fd: i32, mut wanted: u32) -> Result<usize> {
     let async_changed = (file.flags.get() ^ wanted) & super::ioctl::O_ASYNC != 0;
     if async_changed {
-        super::ioctl::set_async(file, fd, wanted & super::ioctl::O_ASYNC != 0)?;
+        match super::ioctl::set_async(file, fd, wanted & super::ioctl::O_ASYNC != 0) {
+            // Of a file that is always ready the flag does not stay.
+            Err(Errno::ENOTTY) => wanted &= !super::ioctl::O_ASYNC,
+            result => result?,
+        }
     }
     file.flags.set(file.flags.get() & !SETTABLE | wanted & SETTABLE);
     file.flags_changed();

@@ -1,6 +1,7 @@
 //! ioctl(2): the requests that every file supports.
 
 use crate::file::File;
+use crate::fs::proc::PROCMAP_QUERY;
 use crate::mm::user;
 use crate::task::{self, pidfd};
 use alloc::rc::Rc;
@@ -49,6 +50,7 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
             user::write(arg, &(size.wrapping_sub(file.position()) as i32))?;
             Ok(0)
         }
+        PROCMAP_QUERY if let Some(result) = crate::fs::proc::map_query(&file, arg) => result,
         _ if command >> 8 == NAMESPACE_REQUESTS
             && let Some(result) = crate::fs::proc::namespace_request(&file, command, arg) =>
         {
@@ -71,7 +73,7 @@ fn is_regular(file: &File) -> bool {
     file.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Regular)
 }
 
-/// Switches SIGIO on or off, for the open file behind `fd`. ENOTTY for files that are always ready.
+/// Switches SIGIO on or off, for the open file behind `fd`. ENOTTY for files that are always ready, which have none.
 pub fn set_async(file: &Rc<File>, fd: i32, on: bool) -> Result<()> {
     let queues = [g::POLLIN, g::POLLOUT].map(|events| {
         let mut queues = crate::file::Queues::new();

@@ -8,5 +8,6 @@ pub mod group;
 pub(crate) mod ids;
 pub mod info;
 pub mod landlock;
+mod places;
 pub mod policy;
 pub mod prctl;

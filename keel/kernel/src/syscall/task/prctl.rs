@@ -1,5 +1,6 @@
 //! Operations on a process; prctl(2).
 
+use super::places;
 use crate::mm::user;
 use crate::task::cred::cap;
 use crate::task::{Task, current, seccomp, securebits, user_dispatch};
@@ -103,10 +104,8 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_CAP_AMBIENT => ambient(&me, arg2, arg3, arg4 == 0 && arg5 == 0),
         // There are no performance counters to enable.
         p::PR_TASK_PERF_EVENTS_DISABLE | p::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
-        p::PR_SET_MM => {
-            check(arg5 == 0)?;
-            Err(if me.cred().capable(cap::SYS_RESOURCE) { Errno::EINVAL } else { Errno::EPERM })
-        }
+        p::PR_SET_MM => places::set(&me, arg2, arg3, arg4, arg5).map(|()| 0),
+        places::PR_GET_AUXV => places::auxiliary_vector(&me, at, arg3 as usize, arg4 == 0 && arg5 == 0),
         p::PR_GET_IO_FLUSHER | p::PR_SET_IO_FLUSHER if !me.cred().capable(cap::SYS_RESOURCE) => Err(Errno::EPERM),
         p::PR_GET_SPECULATION_CTRL => {
             check(rest_is_zero)?;
