@@ -91,7 +91,9 @@ pub struct Ring {
     /// How often pages of the window were lost, because the host's file was cut, can't be read or has no room for a store;
     /// written by the monitor. It put other memory there, and kicks.
     pub losses: AtomicU32,
-    _pad3: u32,
+    /// Not 0: a host thread sleeps until sockets or streams are ready and then completes their requests, although no virtual CPU is
+    /// on duty. Written by the monitor. Submissions need the doorbell or an exit nevertheless.
+    pub watching: AtomicU32,
     /// `CLOCK_MONOTONIC` ns at which the helper looks at `deadline_ns` and `tick_wanted` next unless the doorbell rings;
     /// 0: very soon. Written by the monitor before it sleeps, after which it looks once more; keel writes 0 when it
     /// rings, so that it rings once.
@@ -117,7 +119,10 @@ pub struct Ring {
     pub waiting: AtomicU32,
     /// RAM from here on (guest-physical) was never used since the monitor added it.
     pub ram_used: AtomicU64,
-    _pad1: [u64; 3],
+    /// Not 0: the virtual CPU has nothing to run and waits in the guest for a completion, without submitting.
+    pub lingering: AtomicU32,
+    _pad4: u32,
+    _pad1: [u64; 2],
     /// The host's clocks, written by the monitor now and then.
     pub clocks: HostClocks,
     /// Entries of the submission queue.

@@ -1,5 +1,6 @@
 //! The list of benchmarks.
 
+pub mod net;
 mod parallel;
 mod servers;
 
@@ -40,6 +41,13 @@ pub enum Kind {
     /// A shell script that prints nanoseconds per operation. `SCRATCH` is an empty directory, removed
     /// afterwards.
     Script(&'static str),
+    /// A program that talks to peers outside of the pod. With `rules` a pod with many more rules is compared with one with few.
+    Net {
+        /// What it does.
+        talk: net::Talk,
+        /// Whether rules are compared.
+        rules: bool,
+    },
     /// A workload of the host, compared with a workload in a guest without keel.
     Bare(&'static str, &'static str),
 }
@@ -60,6 +68,7 @@ impl Benchmark {
     pub fn rows(&self) -> Vec<String> {
         let suffixes: &[&str] = match self.kind {
             Kind::Twice(_) | Kind::Command(_) => &["-first", "-again"],
+            Kind::Net { talk, .. } => talk.rows(),
             Kind::Idle => &["-memory", "-memory-all", "-wakeups", "-cpu"],
             _ => &[""],
         };
@@ -71,6 +80,7 @@ impl Benchmark {
         let line = match self.kind {
             Kind::Command(line) | Kind::Script(line) => line,
             Kind::Dynamic(["once", line]) => line,
+            Kind::Net { talk: net::Talk::Web { .. }, .. } => crate::outside::web::PROGRAMS,
             _ => "",
         };
         line.split_ascii_whitespace().filter(|word| word.starts_with("/usr/bin/") || word.starts_with("/usr/sbin/"))
@@ -123,7 +133,8 @@ const CLONE: &[&str] = &[
 
 /// All benchmarks, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Benchmark> {
-    ONE.iter().chain(parallel::GAINS.iter().flatten()).chain(servers::ALL)
+    let net = net::ALL.iter().chain(net::DOORBELLS.iter().flatten());
+    ONE.iter().chain(parallel::GAINS.iter().flatten()).chain(servers::ALL).chain(net)
 }
 
 /// Benchmarks for one processor.

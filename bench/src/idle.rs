@@ -71,7 +71,7 @@ fn start(place: &Place, workload: &str) -> Result<Waiting> {
 }
 
 /// A process and its descendants.
-fn family(process: u32) -> Vec<u32> {
+pub(crate) fn family(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_ascii_whitespace().filter_map(|word| word.parse().ok());
     std::iter::once(process).chain(children.flat_map(family)).collect()
@@ -95,13 +95,15 @@ fn resident(process: u32) -> Result<f64> {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Activity {
-    wakeups: f64,
-    nanoseconds: f64,
+pub(crate) struct Activity {
+    /// Time slices.
+    pub wakeups: f64,
+    /// Processor time.
+    pub nanoseconds: f64,
 }
 
 /// Total activity of all threads of these processes.
-fn activity(processes: &[u32]) -> Result<Activity> {
+pub(crate) fn activity(processes: &[u32]) -> Result<Activity> {
     let mut sum = Activity::default();
     for process in processes {
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {

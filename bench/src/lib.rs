@@ -5,6 +5,7 @@
 
 mod catalog;
 mod idle;
+mod outside;
 mod place;
 mod report;
 mod run;

@@ -15,6 +15,8 @@ pub enum Unit {
     Bytes,
     /// Events per second and pod.
     PerSecond,
+    /// Events per operation.
+    PerOperation,
     /// Throughput of several workers divided by that of one.
     Gain,
 }
@@ -78,6 +80,7 @@ fn summary(summary: Option<Summary>, unit: Unit) -> String {
         Unit::Ns => duration(median),
         Unit::Bytes => format!("{:.2} MB", median / 1e6),
         Unit::PerSecond => format!("{median:.2} /s"),
+        Unit::PerOperation => format!("{median:.3}"),
         Unit::Gain => format!("{median:.2} x"),
     };
     format!("{text} ±{percent:3.0}%")

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::catalog::{Benchmark, Kind, Starter};
 use crate::idle;
+use crate::outside::{self, Setting};
 use crate::place::Place;
 use crate::report::{Row, Unit};
 use crate::statistics::summarise;
@@ -47,7 +48,9 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
             }
             match sample(benchmark, place, side) {
                 Ok(numbers) if numbers.len() == samples.len() => {
-                    samples.iter_mut().zip(numbers).for_each(|(samples, number)| samples.push(number));
+                    // Not a number: the row does not exist on this side.
+                    let numbers = samples.iter_mut().zip(numbers).filter(|(_, number)| !number.is_nan());
+                    numbers.for_each(|(samples, number)| samples.push(number));
                 }
                 Ok(numbers) => error = Some(format!("printed {} numbers", numbers.len())),
                 Err(failure) => error = Some(format!("{side:?}: {failure:#}").to_lowercase()),
@@ -60,6 +63,7 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
             (Kind::Idle, "idle-wakeups") => Unit::PerSecond,
             (Kind::Idle, "idle-memory" | "idle-memory-all") | (Kind::Returned, _) => Unit::Bytes,
             (Kind::Gain(_), _) => Unit::Gain,
+            (Kind::Net { .. }, name) if name.ends_with("-exits") => Unit::PerOperation,
             _ => Unit::Ns,
         },
         name,
@@ -88,6 +92,14 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
         Kind::Command(line) => numbers(&["hull", "bench-workload", "command", line], benchmark.options, place, side),
         Kind::Start(starter) => starts(place, side, starter).map(|number| vec![number]),
         Kind::StartAtOnce(starter) => starts_at_once(place, side, starter).map(|number| vec![number]),
+        Kind::Net { talk, rules } => {
+            let setting = match (side, rules) {
+                (Side::Host, false) => Setting::Host,
+                (Side::Host, true) | (Side::Pod, false) => Setting::Pod,
+                (Side::Pod, true) => Setting::Rules,
+            };
+            outside::measure(talk, setting, benchmark.options, place)
+        }
         Kind::Idle => idle::measure(place),
         Kind::Returned => idle::measure_returned(place),
         Kind::Bare(host, bare) => {
@@ -127,7 +139,7 @@ fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Resul
 }
 
 /// Sets the environment of a pod, on both sides: a large environment would slow down the host side only.
-fn small_environment(command: &mut Command) {
+pub fn small_environment(command: &mut Command) {
     let kept = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "TZ"];
     let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let kept: Vec<_> = kept.collect();

@@ -248,6 +248,10 @@ pub struct RunArgs {
     #[arg(long, value_enum, hide = true)]
     pub fail_keel: Option<FailKeel>,
 
+    /// Write counts of the pod's exits to this file at the end, for measurements
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub counters: Option<PathBuf>,
+
     /// Keep up to N virtual CPUs busy, whatever the number of host processors, to test locks
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub busy_cpus: Option<u32>,

@@ -88,6 +88,12 @@ pub(crate) fn configure(
     trace: Option<(Trace, Option<File>)>,
 ) -> Result<RunConfig> {
     let (trace, trace_output) = trace.map_or((None, None), |(trace, output)| (Some(trace), output));
+    let counters = options
+        .counters
+        .as_ref()
+        .map(File::create)
+        .transpose()
+        .map_err(|error| Failure::request("--counters", reason(&error), "name a file that can be written"))?;
     let here = std::env::current_dir().map_err(|error| {
         Failure::request("the current directory", reason(&error), "change to a directory that exists")
     })?;
@@ -201,6 +207,7 @@ pub(crate) fn configure(
         passed,
         broker: None,
         jail: monitor::jail::Settings { identity: monitor_identity, weak: options.weak_jail, network: false },
+        counters,
         trace_output,
         pod,
     })

@@ -69,6 +69,8 @@ pub struct RunConfig {
     pub broker: Option<OwnedFd>,
     /// Settings of the monitor's jail.
     pub jail: crate::jail::Settings,
+    /// Where exits are counted at the end.
+    pub counters: Option<File>,
     /// Where traced calls are written; `None`: standard error.
     pub trace_output: Option<File>,
     /// Configuration that is passed to keel.

@@ -103,6 +103,16 @@ impl RingEnd {
         field!(self, kick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
+    /// Whether the virtual CPU waits in the guest for a completion.
+    pub fn lingers(&self) -> bool {
+        field!(self, lingering, AtomicU32).load(Ordering::SeqCst) != 0
+    }
+
+    /// Publishes whether a thread sleeps until sockets or streams are ready. A hint.
+    pub fn set_watching(&self, on: bool) {
+        field!(self, watching, AtomicU32).store(u32::from(on), Ordering::SeqCst);
+    }
+
     /// High-water mark of the RAM that the guest has used, guest-physical.
     pub fn ram_used(&self) -> u64 {
         field!(self, ram_used, AtomicU64).load(Ordering::SeqCst)

@@ -4,6 +4,7 @@
 //! ([`idle`]). The helper thread waits for the doorbell, the tick and deadlines while a program runs, and polls the
 //! ring when keel requests that ([`helper`]).
 
+mod counters;
 mod helper;
 mod idle;
 mod prefault;
@@ -51,6 +52,7 @@ struct Shared {
     /// Keel's doorbell, while it is an exit.
     bell: Mutex<Doorbell>,
     doorbell: Arc<Event>,
+    counters: counters::Counters,
     /// Which threads wait.
     state: State<Event>,
     more: MoreCpus,
@@ -158,6 +160,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         clocks,
         doorbell: doorbell.event().clone(),
         bell: Mutex::new(doorbell),
+        counters: counters::Counters::default(),
         state: State::new(events, Event::new()?),
         more,
         processors,
@@ -206,6 +209,10 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         let _ = thread.join();
     }
     let _ = helper.join();
+    if let Some(file) = config.counters {
+        // The pod has ended in any case.
+        let _ = shared.counters.write(file);
+    }
     if shared.state.is_timed_out() {
         return Ok(EXIT_TIMEOUT);
     }
@@ -238,11 +245,13 @@ fn died(death: Death, vcpu: &Vcpu) -> Error {
 fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Death>, Error> {
     vcpu.bind_thread();
     let mut yields = 0;
+    let mut eagerness = idle::Eagerness::default();
     loop {
         if shared.state.is_over() {
             return Ok(None);
         }
         let event = vcpu.run()?;
+        shared.counters.left(&event);
         if let VcpuEvent::Port(port::YIELD, _) = event {
             give_way(yields);
             yields += 1;
@@ -250,7 +259,7 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
         }
         yields = 0;
         match event {
-            VcpuEvent::Port(port::IDLE, _) => idle::idle(vcpu, index, shared),
+            VcpuEvent::Port(port::IDLE, _) => idle::idle(vcpu, index, &mut eagerness, shared),
             VcpuEvent::Port(port::SERVE, _) => {
                 let mut server = shared.server();
                 server.serve();

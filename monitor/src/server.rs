@@ -131,6 +131,13 @@ impl Server {
                 self.ending = Some(Ending::Hostile("the guest takes no completions"));
             }
         }
+        for (id, quiet, outcome) in self.sockets.flush() {
+            let quiet = quiet && outcome.is_ok();
+            self.publish(id, outcome);
+            if !quiet {
+                self.urgent = self.ring.completions().0;
+            }
+        }
         self.served != before
     }
 

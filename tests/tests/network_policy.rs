@@ -147,7 +147,10 @@ fn published_ports_are_taken_from_the_start() {
     TcpStream::connect(("127.0.0.1", port)).unwrap().read_to_string(&mut text).unwrap();
     // A peer on the host's loopback device has the address by which the pod reaches that.
     assert_eq!(text, "10.0.2.2");
+    // All was sent, and the listener needs no end of its own: the pod does not wait.
+    let closed = Instant::now();
     assert!(pod.wait().unwrap().success());
+    assert!(closed.elapsed() < Duration::from_secs(5), "the pod ended after {:?}", closed.elapsed());
 }
 
 #[test]

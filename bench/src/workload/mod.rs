@@ -3,6 +3,7 @@
 mod compute;
 mod files;
 mod memory;
+pub mod net;
 mod network;
 mod parallel;
 mod processes;
@@ -85,6 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
         "tcp-connect" => vec![network::tcp_connect()?],
         "udp-processes" => vec![network::udp()?],
         "parallel" => vec![parallel::gain(options.argument.as_deref().context("the workload needs an argument")?)?],
+        "net" => return net::run(options.argument.as_deref().context("the workload needs an argument")?),
         "script" => return script(options.argument.as_deref().context("the workload needs a script")?),
         "command" => return command(options.argument.as_deref().context("the workload needs a command")?),
         other => bail!("there is no workload {other}"),

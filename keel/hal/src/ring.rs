@@ -150,6 +150,37 @@ pub fn look_for_completion(ns: u64) {
     }
 }
 
+/// Nothing can run: waits in the guest for a completion or work for this virtual CPU, for at most `ns` and only while a thread of the
+/// monitor attends to the ring or to what requests wait for. `None`: nobody attends.
+pub fn linger(ns: u64) -> Option<bool> {
+    let ring = ring();
+    // This virtual CPU looks itself.
+    let kick = ring.kick_wanted.swap(0, SeqCst);
+    ring.lingering.store(1, SeqCst);
+    let ticks = crate::clock::ticks(ns);
+    let start = counter();
+    let found = loop {
+        for _ in 0..8 {
+            if ring.comp_tail.load(Relaxed) != ring.comp_head.load(Relaxed) || percpu::work_pending() {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        if has_completion() || percpu::work_pending() {
+            break Some(true);
+        }
+        if ring.server.load(SeqCst) != server_state::POLLING && (ring.watching.load(SeqCst) == 0 || has_submission()) {
+            break None;
+        }
+        if counter().wrapping_sub(start) >= ticks {
+            break Some(false);
+        }
+    };
+    ring.lingering.store(0, SeqCst);
+    ring.kick_wanted.store(kick, SeqCst);
+    found
+}
+
 /// Whether a submission is pending.
 pub fn has_submission() -> bool {
     ring().sub_head.load(Acquire) != ring().sub_tail.load(Relaxed)

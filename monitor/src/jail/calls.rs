@@ -151,12 +151,13 @@ fn on_sockets() -> Vec<Call> {
         let tests = |(level, names): &(u32, &[u32])| vec![Test::OneOf(1, vec![*level]), Test::OneOf(2, names.to_vec())];
         Rule::When(options.iter().map(tests).collect())
     };
+    let settable: Vec<_> = options::SETTABLE.iter().chain(options::OWN).copied().collect();
     vec![
         call(SYS_accept4, "accept4", Rule::Allow),
         call(SYS_recvmsg, "recvmsg", Rule::Allow),
         call(SYS_shutdown, "shutdown", Rule::Allow),
         call(SYS_sendto, "sendto(no address)", Rule::When(vec![vec![Test::Null(4)]])),
-        call(SYS_setsockopt, "setsockopt(of a pod's sockets)", list(options::SETTABLE)),
+        call(SYS_setsockopt, "setsockopt(of a pod's sockets)", list(&settable)),
         call(SYS_getsockopt, "getsockopt(of a pod's sockets)", list(options::READABLE)),
     ]
 }

@@ -1,6 +1,6 @@
 //! The helper thread: its work while virtual CPUs run.
 
-use super::{Shared, Words, attend, prefault, wait_for};
+use super::{Shared, Signal, Words, attend, prefault, wait_for};
 use crate::cpus::QueueWatch;
 use crate::server::clock_ns;
 use rustix::event::{PollFd, PollFlags};
@@ -23,6 +23,9 @@ const RESPITE: Duration = Duration::from_millis(20);
 /// Maximum polling time between checks of ticks, deadlines and the time limit.
 const POLL_STRETCH: Duration = Duration::from_millis(5);
 
+/// Longest sleep of the helper while a virtual CPU waits in the guest, which does so for a shorter time.
+const LONGEST_WATCH: Duration = Duration::from_millis(1);
+
 /// How often the helper looks at the sockets while virtual CPUs run, and at least.
 const SOCKETS_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(4);
@@ -36,6 +39,7 @@ pub(super) fn help(shared: &Arc<Shared>) {
     let mut vain = 0;
     let mut pause = SOCKETS_PAUSE;
     let mut attended = MOST_ATTENDED;
+    let mut again = false;
     while !shared.state.is_over() {
         let now = Instant::now();
         shared.check_timeout();
@@ -84,6 +88,9 @@ pub(super) fn help(shared: &Arc<Shared>) {
         if minds {
             until(pause);
         }
+        if std::mem::take(&mut again) {
+            until(Duration::ZERO);
+        }
         let streams = match unattended {
             false => Vec::new(),
             // A thread waits for what arrives; otherwise nobody is in a hurry.
@@ -99,29 +106,39 @@ pub(super) fn help(shared: &Arc<Shared>) {
         });
         // keel did not ring for requests that it posted before it could see `looks`.
         let slept = Instant::now();
+        let mut only_ready = false;
         if shared.state.begin_sleep(&shared.ring, deadline, looks, || shared.is_tick_missing()) {
             wait_for(&mut fds, wait);
+            shared.counters.helper_woke();
+            only_ready = is_any_ready(fds.get(2..)) && !is_any_ready(fds.get(..2));
         }
         if slept.elapsed() < pause {
             // Called: others will be.
             attended = 0;
         }
         shared.state.end_sleep(&shared.ring, &shared.doorbell);
-        let any = attend(shared);
+        // What is ready is for the virtual CPU on duty, if there is one: it was woken, too.
+        let others = only_ready && shared.state.has_duty() && !shared.ring.has_submission();
+        let any = !others && attend(shared);
         if any {
             shared.notify(false);
         }
         pause = if any || !minds { SOCKETS_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         if shared.ring.poll_wanted() && shared.may_begin_to_poll() {
-            poll_ring(shared, deadline, &mut vain);
+            shared.state.set_attended(true);
+            again = poll_ring(shared, deadline, &mut vain);
+            shared.state.set_attended(false);
         }
     }
 }
 
 /// Polls the ring until it stayed empty for a while, a deadline other than `seen` is due, or the virtual CPUs need the
-/// processor. Yields to other host threads.
-fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
+/// processor. Yields to other host threads; while the virtual CPU waits in the guest, sleeps until a socket or stream is ready.
+/// Returns whether it goes on after a check of the rest.
+fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) -> bool {
     shared.ring.set_polling(true);
+    // Also while this thread yields: a virtual CPU without work waits for it.
+    shared.ring.set_watching(true);
     let start = Instant::now();
     let mut last = start;
     let mut in_vain = true;
@@ -132,6 +149,11 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
             }
             prefault::look(shared);
             (in_vain, *vain) = (false, 0);
+            last = Instant::now();
+        } else if shared.ring.lingers() {
+            if !watch(shared) {
+                break;
+            }
             last = Instant::now();
         } else if last.elapsed() > POLL_PATIENCE || is_due(shared.ring.deadline_ns(), seen) || !shared.may_poll() {
             break;
@@ -149,6 +171,7 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
             shared.ring.set_polling(true);
         }
     }
+    shared.ring.set_watching(false);
     shared.state.end_polling(&shared.ring);
     if attend(shared) {
         shared.notify(false);
@@ -158,12 +181,42 @@ fn poll_ring(shared: &Arc<Shared>, seen: u64, vain: &mut u32) {
         *vain = 0;
         let respite = RESPITE.as_nanos() as u64;
         shared.state.pause_polling(clock_ns(ClockId::Monotonic) + respite);
+        return false;
     }
+    start.elapsed() >= POLL_STRETCH
 }
 
+/// The virtual CPU waits in the guest and submits nothing: sleeps until something is ready, and completes it. Returns whether to
+/// poll the ring again.
+fn watch(shared: &Arc<Shared>) -> bool {
+    let ready = shared.server().waiting();
+    let (mut rung, mut attends) = (false, true);
+    if !shared.state.end_polling(&shared.ring) {
+        let mut fds: Vec<PollFd<'_>> =
+            vec![PollFd::new(&*shared.doorbell, PollFlags::IN), PollFd::new(shared.state.attend(), PollFlags::IN)];
+        fds.extend(ready.iter().map(|(fd, flags)| PollFd::new(fd, *flags)));
+        wait_for(&mut fds, Some(LONGEST_WATCH));
+        (rung, attends) = (is_any_ready(fds.get(..1)), !is_any_ready(fds.get(1..2)));
+    }
+    if rung {
+        shared.doorbell.clear();
+    }
+    // Before keel goes on: its next request comes soon.
+    shared.ring.set_polling(true);
+    if attend(shared) {
+        shared.notify(false);
+    }
+    attends
+}
+
+fn is_any_ready(fds: Option<&[PollFd<'_>]>) -> bool {
+    fds.is_some_and(|fds| fds.iter().any(|fd| !fd.revents().is_empty()))
+}
+
+/// Whether there is something to do.
 fn look(shared: &Shared) -> bool {
     std::hint::spin_loop();
-    shared.ring.has_submission()
+    shared.ring.has_submission() || shared.ring.lingers()
 }
 
 /// Whether a deadline other than `seen` has passed.

@@ -24,6 +24,7 @@
 //! | a thread completes a request under the server's lock, then looks who idles ([`State::tell_idle`]) | a virtual CPU takes the duty ([`State::takes_duty`]), then looks for completions under that lock; it leaves the duty ([`State::end_idle`]), then keel looks for completions |
 //! | a thread finds none on duty, then looks who idles | a virtual CPU idles ([`State::begin_idle`]), then finds one on duty and waits |
 //! | the helper stops to mind the sockets ([`State::set_minds_sockets`]), then looks whether one is on duty | a virtual CPU leaves the duty ([`State::end_idle`]), then looks whether the helper minds them ([`State::minds_sockets`]) |
+//! | the helper stops to attend ([`State::set_attended`]), then looks whether one is on duty | a virtual CPU leaves the duty ([`State::end_idle`]), then looks whether the helper attends ([`State::is_attended`]) |
 //! | a thread lets a virtual CPU go on, then signals its event ([`State::wake`]) | the virtual CPU takes the signal, then the permission ([`State::take_wake`]) |
 //!
 //! `models.rs` checks the interleavings of these pairs.
@@ -89,6 +90,8 @@ pub struct State<E> {
     polls_from: AtomicU64,
     /// The helper looks at the sockets, now and then, until a virtual CPU is on duty.
     minds_sockets: AtomicBool,
+    /// The helper polls the ring, or sleeps in between until sockets and streams are ready.
+    attended: AtomicBool,
     /// The pod has ended: all threads leave.
     over: AtomicBool,
     /// `--timeout` passed.
@@ -107,6 +110,7 @@ impl<E: Signal> State<E> {
             ticks: AtomicBool::new(false),
             polls_from: AtomicU64::new(0),
             minds_sockets: AtomicBool::new(false),
+            attended: AtomicBool::new(false),
             over: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
         }
@@ -278,6 +282,18 @@ impl<E: Signal> State<E> {
     pub fn minds_sockets(&self) -> bool {
         fence(SeqCst);
         self.minds_sockets.load(SeqCst)
+    }
+
+    /// Records whether the helper attends to the ring and to what operations wait for, without being called.
+    pub fn set_attended(&self, on: bool) {
+        self.attended.store(on, SeqCst);
+        fence(SeqCst);
+    }
+
+    /// Whether it does. Asked after [`Self::end_idle`].
+    pub fn is_attended(&self) -> bool {
+        fence(SeqCst);
+        self.attended.load(SeqCst)
     }
 
     /// Makes the helper check for work.

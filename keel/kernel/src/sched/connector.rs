@@ -227,6 +227,7 @@ pub fn send<O: Operation>(
         drop((input, output));
         done(outcome.and_then(results::<O>));
     };
+    posted::count_request();
     let id = take_slot(Slot::Awaited(Box::new(done)));
     UNDER_WAY.set(UNDER_WAY.get() - 1);
     let request = ring::submission(operation.encode(), id, &[], &mut []);

@@ -10,6 +10,7 @@ pub mod connector;
 mod cpus;
 mod entity;
 pub mod io;
+mod linger;
 pub mod load;
 pub mod posted;
 mod registered;
@@ -274,16 +275,26 @@ fn pick() -> Option<Rc<Thread>> {
         tick(false);
         // The work of the flag is done now; a thread's own pending work is in its entity.
         if !percpu::take_work_pending() {
-            idle_until(timer::earliest());
+            let deadline = timer::earliest();
+            submit_all();
+            if !linger::linger(deadline) {
+                let start = monotonic_ns();
+                idle_until(deadline);
+                linger::note_idle(monotonic_ns().saturating_sub(start));
+            }
         }
     }
 }
 
-/// Exits until there is work.
-fn idle_until(deadline_ns: Option<u64>) {
-    // Served by the same exit.
+/// Submits what was held back: the exit serves it, too.
+fn submit_all() {
     connector::release();
     posted::let_go();
+}
+
+/// Exits until there is work.
+fn idle_until(deadline_ns: Option<u64>) {
+    submit_all();
     posted::told();
     ring::idle(deadline_ns);
     // By the host's clock the deadline has passed: keel's clock must not be behind it.

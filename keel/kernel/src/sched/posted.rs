@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
+use hal::clock::monotonic_ns;
 use hal::{percpu, ring, smp};
 
 /// Number of posted requests that the monitor must know of soon.
@@ -25,14 +26,21 @@ static MISSES: Global<Cell<u32>> = Global::new(Cell::new(0));
 static AWAITING: Global<Cell<usize>> = Global::new(Cell::new(0));
 /// What follows completions.
 static PUMPS: Global<RefCell<VecDeque<Rc<dyn Pump>>>> = Global::new(RefCell::new(VecDeque::new()));
+/// Requests that were posted since a virtual CPU last had nothing to run.
+static POSTED: Global<Cell<u32>> = Global::new(Cell::new(0));
+/// When the oldest untold request was posted.
+static SINCE: Global<Cell<u64>> = Global::new(Cell::new(0));
 /// Who holds something back.
 static HOLDERS: Global<RefCell<VecDeque<Rc<dyn Pump>>>> = Global::new(RefCell::new(VecDeque::new()));
 static PUMPING: Global<Cell<bool>> = Global::new(Cell::new(false));
 
 /// Number of fruitless looks after which the monitor is told.
 const MOST_MISSES: u32 = 2;
-/// Number of posted requests that are worth a doorbell.
-const ENOUGH: u32 = 2;
+/// Number of posted requests that are worth a doorbell at once. Fewer wait until the oldest of them is [`OLD_NS`] old: a program that
+/// serves many peers posts many before it has to wait, and one exit serves them all.
+const ENOUGH: u32 = 64;
+/// Age of a posted request that a program which continues tells the monitor of, if it is not the only one.
+const OLD_NS: u64 = 50_000;
 
 /// Posts further requests, after completions.
 pub trait Pump {
@@ -56,6 +64,9 @@ pub fn count_socket(opened: bool) {
 
 /// A request was posted: the monitor is told when a program continues, or looks itself soon.
 pub fn tell_soon() {
+    if UNTOLD.get() == 0 {
+        SINCE.set(monotonic_ns());
+    }
     UNTOLD.set(UNTOLD.get() + 1);
     percpu::set_work_pending();
 }
@@ -109,7 +120,12 @@ pub(super) fn tell() {
 
 #[cold]
 fn tell_or_wait() {
-    if UNTOLD.get() < ENOUGH && KNOWN.get() && !smp::several() && ring::has_submission() {
+    let waits = match UNTOLD.get() {
+        1 => true,
+        ENOUGH.. => false,
+        _ => monotonic_ns().saturating_sub(SINCE.get()) < OLD_NS,
+    };
+    if waits && KNOWN.get() && !smp::several() && ring::has_submission() {
         return;
     }
     UNTOLD.set(0);
@@ -128,7 +144,22 @@ fn tell_or_wait() {
     }
 }
 
-/// The virtual CPU exits, which tells the monitor.
+/// A request is posted.
+pub(super) fn count_request() {
+    POSTED.set(POSTED.get().saturating_add(1));
+}
+
+/// How many were posted since this was asked last.
+pub(super) fn take_posted() -> u32 {
+    POSTED.take()
+}
+
+/// Whether the pod has sockets of the host.
+pub(super) fn has_sockets() -> bool {
+    SOCKETS.get() > 0
+}
+
+/// The monitor knows of all requests.
 pub(super) fn told() {
     UNTOLD.set(0);
     MISSES.set(0);

@@ -39,6 +39,8 @@ const NUMBERS: u64 = 1 << 32;
 const OPENER: u64 = u64::MAX;
 /// Events of one look.
 const EVENTS: usize = 64;
+/// Number of datagrams of a socket that are worth sending at once.
+const ENOUGH: usize = 64;
 
 /// Serves the socket operations of one pod.
 #[derive(Debug)]
@@ -58,6 +60,10 @@ struct Inner {
     /// Questions that found no room.
     unasked: VecDeque<Ask>,
     done: Vec<Done>,
+    /// Sockets with queued datagrams.
+    unsent: Vec<u64>,
+    /// Datagrams that were sent: id, whether it is quiet, outcome.
+    sent: Vec<(u64, bool, Result)>,
     /// Where datagrams are received.
     scratch: Vec<u8>,
 }
@@ -84,6 +90,8 @@ impl SocketsConnector {
             next_question: 1,
             unasked: VecDeque::new(),
             done: Vec::new(),
+            unsent: Vec::new(),
+            sent: Vec::new(),
             scratch: vec![0; MAX_DATAGRAM + 1],
         };
         Ok(Self { inner: Some(inner) })
@@ -108,6 +116,11 @@ impl SocketsConnector {
         }
     }
 
+    /// Sends queued datagrams: at the end of a pass over the ring. Operations that are complete: id, whether it is quiet, outcome.
+    pub fn flush(&mut self) -> Vec<(u64, bool, Result)> {
+        self.inner.as_mut().map(Inner::flush).unwrap_or_default()
+    }
+
     /// Completes operations whose sockets are ready, and cancelled ones.
     pub fn ready(&mut self) -> Vec<Done> {
         self.inner.as_mut().map(Inner::ready).unwrap_or_default()
@@ -122,6 +135,10 @@ impl Inner {
         input: &[GuestSlice],
         output: &[GuestSlice],
     ) -> Result<Option<Reply>> {
+        // What follows a datagram finds it sent.
+        if !matches!(request, SocketRequest::SocketSend(_) | SocketRequest::SocketReceive(_)) {
+            self.send_queued();
+        }
         match request {
             SocketRequest::SocketConnect(connect) => self.connect(id, connect, input).map(|()| None),
             SocketRequest::SocketListen(listen) => self.listen(id, listen, input).map(|()| None),
@@ -131,7 +148,15 @@ impl Inner {
             }
             SocketRequest::SocketSend(send) => {
                 let socket = self.sockets.get_mut(&send.socket).ok_or(Errno::BADF)?;
-                socket.send(id, input).transpose()
+                if socket.transport == Transport::Tcp {
+                    return socket.send(id, input).transpose();
+                }
+                match socket.queue(id, input, send.quiet)? {
+                    1 => self.unsent.push(send.socket),
+                    ENOUGH.. => self.send_queued(),
+                    _ => {}
+                }
+                Ok(None)
             }
             SocketRequest::SocketAccept(accept) => {
                 let socket = self.sockets.get_mut(&accept.socket).ok_or(Errno::BADF)?;
@@ -145,6 +170,20 @@ impl Inner {
             SocketRequest::SocketSetOption(set) => reply(set, self.set_option(set, input)).map(Some),
             SocketRequest::SocketGetOption(get) => reply(get, self.get_option(get, output)).map(Some),
         }
+    }
+
+    /// Sends the queued datagrams of all sockets.
+    fn send_queued(&mut self) {
+        for number in std::mem::take(&mut self.unsent) {
+            if let Some(socket) = self.sockets.get_mut(&number) {
+                socket.send_datagrams(|id, quiet, outcome| self.sent.push((id, quiet, outcome)));
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Vec<(u64, bool, Result)> {
+        self.send_queued();
+        std::mem::take(&mut self.sent)
     }
 
     fn socket(&self, number: u64) -> Result<&Socket> {
@@ -381,7 +420,10 @@ impl Inner {
         if !self.sockets.is_empty() || !self.unasked.is_empty() {
             self.look();
         }
-        std::mem::take(&mut self.done)
+        let sent = self.flush().into_iter().map(|(id, _, outcome)| (id, outcome));
+        let mut done = std::mem::take(&mut self.done);
+        done.extend(sent);
+        done
     }
 
     /// Takes the events of one look. Others stay with epoll(7).

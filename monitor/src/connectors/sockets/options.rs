@@ -9,6 +9,7 @@ const SOCKET: u32 = libc::SOL_SOCKET as u32;
 const TCP: u32 = libc::IPPROTO_TCP as u32;
 const IP: u32 = libc::IPPROTO_IP as u32;
 const IPV6: u32 = libc::IPPROTO_IPV6 as u32;
+const UDP: u32 = libc::IPPROTO_UDP as u32;
 
 /// Longest value in bytes.
 pub const MAX_VALUE: usize = 512;
@@ -45,6 +46,9 @@ pub const SETTABLE: &[(u32, &[u32])] = &[
     (IPV6, &[libc::IPV6_UNICAST_HOPS as u32, libc::IPV6_TCLASS as u32]),
 ];
 
+/// Options that only the monitor itself sets.
+pub const OWN: &[(u32, &[u32])] = &[(UDP, &[libc::UDP_SEGMENT as u32])];
+
 /// Options that may be read.
 pub const READABLE: &[(u32, &[u32])] = &[
     (SOCKET, &[libc::SO_ERROR as u32, libc::SO_SNDBUF as u32, libc::SO_RCVBUF as u32]),
@@ -60,6 +64,15 @@ pub fn set(socket: BorrowedFd<'_>, level: u32, name: u32, value: &[u8]) -> Resul
     if !is_in(SETTABLE, level, name) {
         return Err(Errno::NOPROTOOPT);
     }
+    change(socket, level, name, value)
+}
+
+/// `UDP_SEGMENT`: the kernel splits what is sent into datagrams of so many bytes; 0: it does not.
+pub fn set_segment(socket: BorrowedFd<'_>, bytes: i32) -> Result<()> {
+    change(socket, UDP, libc::UDP_SEGMENT as u32, &bytes.to_ne_bytes())
+}
+
+fn change(socket: BorrowedFd<'_>, level: u32, name: u32, value: &[u8]) -> Result<()> {
     // SAFETY: the kernel reads the value, whose length is given.
     let result = unsafe {
         let len = value.len() as libc::socklen_t;

@@ -1,11 +1,14 @@
 //! One socket of the pod: its descriptors on the host, and the operations that wait for it.
 
+mod datagrams;
+
 use super::super::payload::Output;
 use super::super::{Errno, Result};
 use super::options;
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
 use abi::request::{DatagramRecord, MAX_DATAGRAM, SocketName, Transport};
+use datagrams::Segments;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -46,6 +49,8 @@ struct Send {
     id: u64,
     from: Vec<GuestSlice>,
     done: usize,
+    /// If it succeeds, nobody waits for that.
+    quiet: bool,
 }
 
 /// A peer of a published port that was not accepted yet.
@@ -79,6 +84,7 @@ pub struct Socket {
     ended: bool,
     receives: VecDeque<(u64, Vec<GuestSlice>)>,
     sends: VecDeque<Send>,
+    segments: Segments,
     accepts: VecDeque<(u64, u64, Vec<GuestSlice>)>,
     /// Datagrams that were received and not delivered.
     held: VecDeque<Vec<u8>>,
@@ -98,6 +104,7 @@ impl Socket {
             ended: false,
             receives: VecDeque::new(),
             sends: VecDeque::new(),
+            segments: Segments::Whole,
             accepts: VecDeque::new(),
             held: VecDeque::new(),
             flows: VecDeque::new(),
@@ -180,13 +187,13 @@ impl Socket {
         None
     }
 
-    /// Begins to send. EBUSY, ENOTCONN.
+    /// Begins to send a stream's bytes. EBUSY, ENOTCONN.
     pub fn send(&mut self, id: u64, from: &[GuestSlice]) -> Option<Result> {
         let open = self.fd().map(|_| ());
         if open.is_err() || self.sends.len() >= MAX_WAITING {
             return Some(Err(open.err().unwrap_or(Errno::BUSY)));
         }
-        let mut send = Send { id, from: from.to_vec(), done: 0 };
+        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false };
         if self.sends.is_empty()
             && let Some(outcome) = self.try_send(&mut send)
         {
@@ -259,6 +266,9 @@ impl Socket {
                     break;
                 }
             }
+        }
+        if self.transport != Transport::Tcp {
+            return self.send_datagrams(|id, _, outcome| done.push((id, outcome)));
         }
         while let Some(mut send) = self.sends.pop_front() {
             match self.try_send(&mut send) {

@@ -6,7 +6,7 @@ use super::*;
 use abi::operation::{Operation, Reply};
 use abi::request::{DatagramRecord, SocketAccept, SocketReceive, SocketSend};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 
 fn slice(bytes: &mut [u8]) -> GuestSlice {
     // SAFETY: the tests use a slice only while its buffer lives and is not otherwise touched.
@@ -35,9 +35,10 @@ impl Opener for Loopback {
     fn ask(&mut self, question: &Ask) -> Result<()> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
         match *question {
-            Ask::Connect { id, peer, .. } => {
+            Ask::Connect { id, peer, transport, .. } => {
                 let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-                let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+                let kind = if transport == Transport::Udp { SocketType::DGRAM } else { SocketType::STREAM };
+                let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
                 let _ = connect(&socket, &peer);
                 self.answers.push_back(Answer::Opened { id, socket });
             }
@@ -226,6 +227,40 @@ fn datagrams_come_whole_and_several_at_once() {
     }
     // Those that came before the socket was connected are first.
     assert_eq!(all, ["first", "second", "hello"]);
+}
+
+/// Datagrams of one length leave in one call; the peer gets each by itself, in order.
+#[test]
+fn datagrams_leave_together() {
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    assert_eq!(connect(&mut sockets, 1, Transport::Udp, &peer.local_addr().unwrap().to_string()), number(0));
+    let lengths = [200, 200, 200, 10, 0, 10, 1400, 1400, 9000, 200, 200].iter().chain([7; 150].iter());
+    let mut sent: Vec<Vec<u8>> = lengths.enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+    let mut outcomes = Vec::new();
+    for _ in 0..2 {
+        for (id, bytes) in sent.iter_mut().enumerate() {
+            let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true });
+            assert_eq!(sockets.start(id as u64, send, &[slice(bytes)], &[]), None);
+        }
+        outcomes.extend(sockets.flush());
+        let mut buffer = [0; 65536];
+        for bytes in &sent {
+            let got = peer.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..got], bytes);
+        }
+    }
+    let wanted = sent.iter().enumerate().map(|(id, bytes)| (id as u64, true, number(bytes.len() as u64)));
+    assert_eq!(outcomes, wanted.clone().chain(wanted).collect::<Vec<_>>());
+    // A close, too, finds them sent.
+    let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true });
+    let mut last = [9; 3];
+    assert_eq!(sockets.start(500, send, &[slice(&mut last)], &[]), None);
+    let close = SocketRequest::SocketClose(SocketClose { socket: 1, abort: false });
+    assert!(sockets.start(501, close, &[], &[]).is_some());
+    assert_eq!(sockets.flush(), [(500, true, number(3))]);
+    assert_eq!(peer.recv(&mut [0; 8]).unwrap(), 3);
 }
 
 #[test]

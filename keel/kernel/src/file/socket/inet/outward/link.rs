@@ -179,6 +179,9 @@ impl Link {
     /// The socket of the host is closed after what is queued.
     pub fn release(&self) {
         self.end.set(End::Socket);
+        if self.phase.get() == Phase::Listening {
+            return self.shut(false);
+        }
         self.pump();
     }
 
