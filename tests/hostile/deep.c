@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "guest.h"
 #include <limits.h>
+#include <sched.h>
 #include <sys/epoll.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -185,6 +187,31 @@ static void deep_tree(void) {
         wait(&status);
         EXPECT(status, 0);
         EXPECT(access("/tmp/other", F_OK), -1);
+    }
+}
+
+// Mounts upon mounts, and in mounts: taken apart at the end of a namespace, and by umount2.
+static void mounts(void) {
+    for (int round = 0; round < 3; round++) {
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            MUST(unshare(CLONE_NEWNS));
+            mkdir("/tmp/m", 0755);
+            MUST(mount("x", "/tmp/m", "tmpfs", 0, 0));
+            MUST(chdir("/tmp/m"));
+            MUST(mkdir("in", 0755));
+            for (int i = 0; i < 3000; i++) {
+                MUST(mount("x", "in", round == 0 ? "proc" : "tmpfs", 0, 0));
+                if (round == 0) continue;
+                MUST(chdir("in"));
+                MUST(mkdir("in", 0755));
+            }
+            if (round == 2) MUST(umount2("/tmp/m", MNT_DETACH));
+            _exit(0);
+        }
+        int status;
+        MUST(waitpid(child, &status, 0));
+        EXPECT(status, 0);
     }
 }
 
@@ -422,6 +449,7 @@ int main(int argc, char **argv) {
         {"removed-host-directories", removed_host_directories},
         {"deep-tree", deep_tree},
         {"links", links},
+        {"mounts", mounts},
         {"arguments", arguments},
         {"vectors", vectors},
         {"ending-threads", ending_threads},

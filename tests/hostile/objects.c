@@ -8,11 +8,13 @@
 #include <mqueue.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ipc.h>
+#include <sys/mount.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -174,6 +176,28 @@ static int an_attribute(void) {
     sprintf(name, "/tmp/%d", number / 10);
     sprintf(attribute, "user.%d", number++ % 10);
     return setxattr(name, attribute, value, sizeof value, 0);
+}
+// Once, a namespace of its own, which ends with the program.
+static int own_mounts(void) {
+    static int is_own;
+    mkdir("/tmp/m", 0755);
+    if (!is_own && (unshare(CLONE_NEWNS) < 0 || mount("x", "/tmp/m", "tmpfs", 0, 0) < 0)) return -1;
+    is_own = 1;
+    return 0;
+}
+static int a_mount(void) {
+    char name[32];
+    sprintf(name, "/tmp/m/%d", number++);
+    return own_mounts() < 0 || mkdir(name, 0755) < 0 ? -1 : mount("x", name, "tmpfs", 0, 0);
+}
+static int shared_mounts(void) {
+    if (own_mounts() < 0) return -1;
+    mkdir("/tmp/m/in", 0755);
+    mount(0, "/tmp/m", 0, MS_SHARED, 0);
+    return mount("/tmp/m", "/tmp/m/in", 0, MS_BIND | MS_REC, 0);
+}
+static int a_mount_namespace(void) {
+    return unshare(CLONE_NEWNS) < 0 ? -1 : open("/proc/self/ns/mnt", O_RDONLY);
 }
 static int a_queue(void) {
     char name[64];
@@ -371,6 +395,7 @@ static void diagnose(unsigned char family) {
 static void survey(void) {
     static const char *const files[] = {
         "/proc/self/maps", "/proc/self/smaps", "/proc/self/numa_maps", "/proc/self/status", "/proc/self/timers", "/proc/locks",
+        "/proc/self/mountinfo", "/proc/self/mounts",
         "/proc/net/unix", "/proc/net/tcp", "/proc/net/udp", "/proc/net/sockstat", "/proc/meminfo", "/proc/self/cmdline",
         "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/cgroup.threads", "/proc/sysvipc/shm", "/proc/sysvipc/sem",
     };
@@ -415,7 +440,8 @@ static const struct kind {
     {"record-locks", a_record_lock}, {"flocks", an_open_lock},        {"filters", a_filter},
     {"aio", a_context},             {"mappings", a_mapping},          {"tables", a_table},
     {"threads", a_thread},          {"in-flight", in_flight},         {"connections", waiting_connection},
-    {"datagrams", a_datagram},      {"large-sizes", large_sizes},
+    {"datagrams", a_datagram},      {"large-sizes", large_sizes},     {"mounts", a_mount},
+    {"shared-mounts", shared_mounts}, {"mount-namespaces", a_mount_namespace},
 };
 
 // What outlives the program that made it goes by this.

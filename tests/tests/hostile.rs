@@ -96,6 +96,7 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("deep", "removed-host-directories", FINE, ""),
     ("deep", "deep-tree", FINE, ""),
     ("deep", "links", FINE, ""),
+    ("deep", "mounts", FINE, ""),
     ("deep", "arguments", FINE, ""),
     ("deep", "vectors", FINE, ""),
     ("deep", "ending-threads", FINE, ""),

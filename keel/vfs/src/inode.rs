@@ -18,8 +18,6 @@ pub struct Found {
     pub inode: Rc<dyn Inode>,
     /// `CLOCK_MONOTONIC` ns until which the answer holds; `u64::MAX`: until keel changes it.
     pub expires: u64,
-    /// Another file system is attached here.
-    pub mount: Option<Rc<crate::Mount>>,
 }
 
 /// What to create.

@@ -241,6 +241,11 @@ impl Domain {
         rights_of(handled).filter(|&right| denied.0[right] != 0).fold(rights, |rights, right| rights & !(1 << right))
     }
 
+    /// Whether any layer has rules for files.
+    pub fn has_rules_for_files(&self) -> bool {
+        self.files != 0
+    }
+
     /// EACCES unless all of these rights are allowed at a place.
     pub fn check(&self, place: &PathRef, rights: u64) -> Result<()> {
         if self.allowed(place, rights) == rights { Ok(()) } else { Err(Errno::EACCES) }
@@ -269,7 +274,7 @@ impl Domain {
             source |= to_make(replaced.inode().file_type());
         }
         let old_dir = old.parent().unwrap_or_else(|| old.clone());
-        if Rc::ptr_eq(&old_dir, new_dir) {
+        if old_dir.same(new_dir) {
             return self.check(new_dir, source | target);
         }
         (source, target) = (source | REFER, target | REFER);

@@ -5,7 +5,7 @@
 //!
 //! The layers, bottom up: [`host`] (what the host has, cached), [`erofs`] (files of an image), [`node`] (private files
 //! in memory, alone or over a file of the host or of an image), [`synth`] (files whose content is made when they are opened),
-//! [`dentry`] (names in the tree), [`walk`] (paths to names), [`ops`] (changes of names, with
+//! [`dentry`] (names in a file system), [`mount`] and [`place`] (file systems in the tree), [`walk`] (paths to names), [`ops`] (changes of names, with
 //! permissions).
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,10 +30,12 @@ pub mod landlock;
 pub mod listing;
 pub mod locks;
 pub mod memory;
+pub mod mount;
 pub mod node;
 pub mod notify;
 pub mod ops;
 pub mod pagemap;
+pub mod place;
 pub mod shown;
 pub mod synth;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -45,10 +47,12 @@ pub mod walk;
 pub use attr::{Attr, FileType};
 pub use claim::Claim;
 pub use cred::Cred;
-pub use dentry::{Dentry, Mount, PathRef};
+pub use dentry::Dentry;
 pub use inode::{Attachments, Change, Found, Inode, NewNode, SetTime};
 pub use io::{Dst, Src};
 pub use listing::{DirEntry, Listing};
+pub use mount::Mount;
+pub use place::PathRef;
 
 /// A name or a link target, shared between the tables that hold it.
 pub type Name = alloc::rc::Rc<[u8]>;

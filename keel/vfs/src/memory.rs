@@ -95,6 +95,37 @@ pub fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
     Ok(())
 }
 
+/// Objects that live elsewhere. Those that are gone are forgotten whenever the list has doubled.
+pub(crate) struct Living<T> {
+    list: Vec<Weak<T>>,
+    limit: usize,
+}
+
+impl<T> Living<T> {
+    pub(crate) const fn new() -> Self {
+        Self { list: Vec::new(), limit: 0 }
+    }
+
+    /// Makes room for one more. ENOMEM.
+    pub(crate) fn reserve(&mut self) -> Result<()> {
+        if self.list.len() >= self.limit {
+            self.list.retain(|object| object.strong_count() > 0);
+            self.limit = 64.max(self.list.len() * 2);
+        }
+        self.list.try_reserve(1).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Adds one for which there is room.
+    pub(crate) fn add(&mut self, object: &Rc<T>) {
+        self.list.push(Rc::downgrade(object));
+    }
+
+    /// Number `at` of the list: `None` beyond its end, `Some(None)` for one that is gone.
+    pub(crate) fn get(&self, at: usize) -> Option<Option<Rc<T>>> {
+        self.list.get(at).map(Weak::upgrade)
+    }
+}
+
 /// A copy of bytes of which there can be any number. ENOMEM.
 pub fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();

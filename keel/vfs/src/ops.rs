@@ -3,7 +3,7 @@
 use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::walk::{Component, Parent};
-use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, landlock, notify};
+use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, landlock, mount, notify};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -17,7 +17,7 @@ pub const RENAME_WHITEOUT: u32 = 4;
 
 /// EROFS if changes in the file system of `place` are not allowed.
 pub fn check_writable(place: &PathRef) -> Result<()> {
-    if place.mount().read_only.get() { Err(Errno::EROFS) } else { Ok(()) }
+    if place.mount().is_read_only() { Err(Errno::EROFS) } else { Ok(()) }
 }
 
 /// Whether the caller owns a file, or may act as its owner.
@@ -167,7 +167,7 @@ fn check_delete(dir: &PathRef, victim: &PathRef, directory: bool, cred: &Cred<'_
         (false, true) => return Err(Errno::EISDIR),
         _ => {}
     }
-    if victim.is_mount_root() {
+    if victim.is_mount_root() || victim.is_mounted_on() {
         return Err(Errno::EBUSY);
     }
     Ok(())
@@ -207,7 +207,8 @@ pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
 /// Removes a name that may be removed, and led to `victim` after `changes` of the directory's names.
 fn remove(dir: &PathRef, name: &[u8], victim: &PathRef, changes: u64) -> Result<()> {
     dir.inode().unlink(name, victim.inode())?;
-    dir.removed(name, victim, changes);
+    dir.removed(name, victim.dentry(), changes);
+    mount::detach_all(victim.dentry());
     notify::removed(dir, name, victim);
     Ok(())
 }
@@ -266,7 +267,7 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
         None => check_dir(&to.dir, cred)?,
         Some(new) => check_delete(&to.dir, new, if exchange { new_is_dir } else { old_is_dir }, cred)?,
     }
-    let same_dir = Rc::ptr_eq(&from.dir, &to.dir);
+    let same_dir = from.dir.same(&to.dir);
     if !same_dir {
         // `..` of a moved directory changes: that writes to it.
         if old_is_dir {
@@ -279,8 +280,16 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
     let is_known = from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?;
     let changes = if is_known { changes } else { (u64::MAX, u64::MAX) };
     match new.as_ref().filter(|_| exchange) {
-        Some(new) => from.dir.exchanged((old_name, &old), &to.dir, (new_name, new), changes),
-        None => from.dir.moved(&old, old_name, (&to.dir, new_name), new.as_ref(), changes),
+        Some(new) => {
+            from.dir.dentry().exchanged((old_name, old.dentry()), to.dir.dentry(), (new_name, new.dentry()), changes)
+        }
+        None => {
+            let replaced = new.as_ref().map(PathRef::dentry);
+            from.dir.dentry().moved(old.dentry(), old_name, (to.dir.dentry(), new_name), replaced, changes);
+            if let Some(replaced) = replaced {
+                mount::detach_all(replaced);
+            }
+        }
     }
     let (source, target) = ((&from.dir, &old_name[..]), (&to.dir, &new_name[..]));
     notify::moved(source, target, &old, new.as_ref().filter(|_| !exchange));

@@ -14,7 +14,7 @@
 
 use crate::attr::{self, now};
 use crate::inode::Attachments;
-use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Mount, Name, NewNode, PathRef, Src};
+use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, PathRef, Src};
 use abi::request::FsStat;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -108,8 +108,6 @@ pub enum What {
     Link(Rc<dyn SynthLink>),
     /// A node of another kind (a device).
     Inode(Rc<dyn Inode>),
-    /// The root of another file system, and its mount ([`crate::tree::Tree::add_mount`]).
-    Mounted(Rc<dyn Inode>, Rc<Mount>),
 }
 
 /// An entry of a synthetic directory.
@@ -161,7 +159,7 @@ impl Entry {
             What::Dir(_) => FileType::Directory,
             What::File(_) => FileType::Regular,
             What::Link(_) => FileType::Symlink,
-            What::Inode(inode) | What::Mounted(inode, _) => inode.file_type(),
+            What::Inode(inode) => inode.file_type(),
         }
     }
 }
@@ -270,10 +268,8 @@ impl Inode for SynthInode {
     fn lookup(&self, name: &[u8], _ahead: &[u8]) -> Result<Found> {
         let What::Dir(dir) = &self.entry.what else { return Err(Errno::ENOTDIR) };
         let entry = dir.lookup(name)?;
-        match entry.what {
-            What::Inode(inode) => return Ok(Found { inode, expires: 0, mount: None }),
-            What::Mounted(inode, mount) => return Ok(Found { inode, expires: u64::MAX, mount: Some(mount) }),
-            _ => {}
+        if let What::Inode(inode) = entry.what {
+            return Ok(Found { inode, expires: 0 });
         }
         let known = self.known.borrow().get(name).and_then(Weak::upgrade);
         let same = |k: &Rc<Self>| {
@@ -293,7 +289,7 @@ impl Inode for SynthInode {
                 inode
             }
         };
-        Ok(Found { inode, expires: 0, mount: None })
+        Ok(Found { inode, expires: 0 })
     }
 
     fn create(&self, _name: &[u8], _new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {

@@ -8,6 +8,8 @@ mod interleaved;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod mounts;
+#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod overlay;
@@ -89,7 +91,7 @@ impl World {
             sender.upgrade().inspect(|files| files.flush());
         })));
         let root = Private::new(1, Space::new(1000)).node(&NewNode::plain(0o040755, 0, 0));
-        let tree = Tree::new(root, "tmpfs");
+        let tree = Tree::new(root, "tmpfs").unwrap();
         let layer = Private::overlay(2, Space::new(1000));
         let over: Rc<Node> = layer.over(Export::open(&files, 1, false, fresh_ns).unwrap());
         tree.attach(b"/h", over, "overlay", "overlay", false).unwrap();
@@ -104,7 +106,7 @@ impl World {
         let Self { tree, host, files, layer, alone: _alone } = self;
         let end = Rc::downgrade(&host);
         drop(host);
-        tree.root().shrink();
+        crate::mount::shrink();
         drop(tree);
         layer.forget_linked();
         drop(layer);

@@ -1,9 +1,12 @@
 //! The pod's tree: its root, and file systems attached in it.
 
+use crate::attr::makedev;
 use crate::host::HostNode;
+use crate::mount::{self, FileSystem, Loose, Namespace, flags};
 use crate::node::Node;
+use crate::node::{Private, Space};
 use crate::walk::Walk;
-use crate::{Cred, Dentry, FileType, Inode, Mount, Name, NewNode, PathRef};
+use crate::{Cred, Dentry, FileType, Inode, Mount, NewNode, PathRef};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -12,10 +15,11 @@ use uapi::{Errno, Result};
 /// See the module.
 pub struct Tree {
     root: PathRef,
-    mounts: RefCell<Vec<Rc<Mount>>>,
+    namespace: Rc<Namespace>,
     /// Host directories with mounts, which the host does not know about.
     attached: RefCell<Vec<Rc<dyn Inode>>>,
-    next_id: Cell<u32>,
+    /// Makes what mounts lie on in those.
+    places: Rc<Private>,
     next_minor: Cell<u32>,
     /// For files without a name.
     unnamed: Rc<Mount>,
@@ -23,28 +27,31 @@ pub struct Tree {
 
 impl core::fmt::Debug for Tree {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Tree").field("mounts", &self.mounts).finish_non_exhaustive()
+        f.debug_struct("Tree").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
-/// First mount id, as in a container.
-const FIRST_ID: u32 = 20;
+/// First device number of a file system, the root's but one.
+const FIRST_MINOR: u32 = 20;
 
 impl Tree {
-    /// A tree whose root is `root`.
-    pub fn new(root: Rc<Node>, kind: &'static str) -> Self {
-        let mount = |id, at: &[u8], kind| {
-            Rc::new(Mount { id, parent: 1, at: Rc::from(at), kind, source: kind, read_only: Cell::new(false) })
-        };
-        let root_mount = mount(FIRST_ID, b"/", kind);
-        Self {
-            root: Dentry::root(root, root_mount.clone()),
-            mounts: RefCell::new(alloc::vec![root_mount]),
+    /// A tree whose root is `root`. ENOMEM.
+    pub fn new(root: Rc<Node>, kind: &'static str) -> Result<Self> {
+        let places = Private::new(makedev(0, 2), Space::new(0));
+        let beneath = FileSystem::new(places.node(&NewNode::plain(0o040755, 0, 0)), "rootfs");
+        let unnamed = FileSystem::new(places.node(&NewNode::plain(0o040755, 0, 0)), "tmpfs");
+        let unnamed = Mount::unnumbered(&unnamed);
+        let fs = FileSystem::new(root, kind);
+        let root = Mount::new(&fs, fs.root(), Rc::from(kind.as_bytes()), flags::RELATIME)?;
+        let namespace = Namespace::first(&beneath, &root)?;
+        Ok(Self {
+            root: namespace.root(),
+            namespace,
             attached: RefCell::default(),
-            next_id: Cell::new(FIRST_ID + 1),
-            next_minor: Cell::new(FIRST_ID),
-            unnamed: mount(FIRST_ID - 1, b"", "tmpfs"),
-        }
+            places,
+            next_minor: Cell::new(FIRST_MINOR),
+            unnamed,
+        })
     }
 
     /// The root.
@@ -52,26 +59,26 @@ impl Tree {
         &self.root
     }
 
-    /// Lets changes of the root's file system fail with EROFS from now on.
-    pub fn seal(&self) {
-        self.root.mount().read_only.set(true);
+    /// The namespace of the first program.
+    pub fn namespace(&self) -> &Rc<Namespace> {
+        &self.namespace
     }
 
-    /// All mounts, the root first.
-    pub fn mounts(&self) -> Vec<Rc<Mount>> {
-        self.mounts.borrow().clone()
+    /// Lets changes of the root's file system fail with EROFS from now on.
+    pub fn seal(&self) {
+        seal(self.root.mount());
     }
 
     /// A device number for another file system.
     pub fn new_dev(&self) -> u64 {
         let minor = self.next_minor.get();
-        self.next_minor.set(minor + 1);
-        crate::attr::makedev(0, minor)
+        self.next_minor.set(minor.wrapping_add(1));
+        makedev(0, minor)
     }
 
     /// A place for a file without a name; `name` is the target of `/proc/self/fd`.
     pub fn unnamed(&self, name: &[u8], inode: Rc<dyn Inode>) -> PathRef {
-        Dentry::unnamed(name, inode, self.unnamed.clone())
+        PathRef::new(self.unnamed.clone(), Dentry::unnamed(None, name, inode))
     }
 
     /// The directory at an absolute path, created with its parents if missing (mode 0755, owned by root).
@@ -115,35 +122,35 @@ impl Tree {
         read_only: bool,
     ) -> Result<PathRef> {
         let (dir, name) = self.split(path)?;
-        let directory = dir.inode().as_any();
-        let id = self.next_id.get();
-        self.next_id.set(id + 1);
-        let at: Name = Rc::from(
-            [&dir.path(None)?[..], b"/", name]
-                .concat()
-                .strip_prefix(b"/")
-                .map_or_else(|| path.to_vec(), |p| if p.starts_with(b"/") { p.to_vec() } else { [b"/", p].concat() }),
-        );
-        let mount = Rc::new(Mount { id, parent: dir.mount().id, at, kind, source, read_only: Cell::new(read_only) });
-        if let Some(parent) = directory.downcast_ref::<Node>() {
-            parent.attach(name, inode.clone(), mount.clone())?;
+        let is_directory = inode.file_type() == FileType::Directory;
+        let beneath = if let Some(parent) = dir.inode().as_any().downcast_ref::<Node>() {
+            parent.cover_with(name, is_directory)?
         } else {
-            directory.downcast_ref::<HostNode>().ok_or(Errno::EBUSY)?.attach(name, &inode, &mount)?;
+            let parent = dir.inode().as_any().downcast_ref::<HostNode>().ok_or(Errno::EBUSY)?;
+            let mode = if is_directory { 0o040755 } else { 0o100644 };
+            let beneath: Rc<dyn Inode> = self.places.node(&NewNode::plain(mode, 0, 0));
+            parent.cover_with(name, &beneath)?;
             self.attached.borrow_mut().push(dir.inode().clone());
-        }
-        self.mounts.borrow_mut().push(mount.clone());
-        Ok(dir.adopt(name, inode, u64::MAX, Some(mount)))
+            beneath
+        };
+        self.attach_at(&dir.adopt(name, beneath, u64::MAX).covered(), FileSystem::new(inode, kind), source, read_only)
     }
 
-    /// Registers a mount whose root a generated directory contains itself ([`crate::synth::What::Mounted`]); `at` is
-    /// its absolute path, `parent` the parent mount.
-    pub fn add_mount(&self, at: &[u8], parent: &Mount, kind: &'static str, source: &'static str) -> Rc<Mount> {
-        let id = self.next_id.get();
-        self.next_id.set(id + 1);
-        let mount =
-            Rc::new(Mount { id, parent: parent.id, at: Rc::from(at), kind, source, read_only: Cell::new(false) });
-        self.mounts.borrow_mut().push(mount.clone());
-        mount
+    /// Mounts a file system at a place.
+    pub fn attach_at(
+        &self,
+        place: &PathRef,
+        fs: Rc<FileSystem>,
+        source: &'static str,
+        read_only: bool,
+    ) -> Result<PathRef> {
+        let tree = Loose::of(&fs, Rc::from(source.as_bytes()), flags::RELATIME)?;
+        let mount = tree.top().clone();
+        if read_only {
+            seal(&mount);
+        }
+        mount::change::mount(tree, place)?;
+        Ok(PathRef::root_of(&mount))
     }
 
     /// Makes a symbolic link at an absolute path; an existing name is left alone.
@@ -174,4 +181,12 @@ impl Tree {
         let file = crate::ops::create_in(&dir, name, &NewNode::plain(0o100000 | mode, 0, 0), &Cred::ROOT)?;
         file.inode().write_at(0, &mut crate::io::KernelSrc(content)).map(drop)
     }
+}
+
+/// Lets changes of a mount and of its file system fail with EROFS, for ever.
+fn seal(mount: &Mount) {
+    mount.fs().read_only.set(true);
+    mount.fs().is_fixed.set(true);
+    // Nothing is locked at boot.
+    let _ = mount.set_flags(mount.flags() | flags::READ_ONLY);
 }

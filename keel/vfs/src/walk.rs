@@ -1,6 +1,7 @@
 //! From paths to places: path_resolution(7) and openat2(2).
 
 use crate::cred::MAY_EXEC;
+use crate::mount::flags;
 use crate::{Cred, FileType, Name, PATH_MAX, PathRef};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -113,18 +114,17 @@ impl<'a> Walk<'a> {
     /// Looks up one name in a directory, with the checks of a walk but without following it.
     pub fn lookup(&self, dir: &PathRef, name: &[u8]) -> Result<PathRef> {
         self.cred.check(&**dir.inode(), MAY_EXEC)?;
-        self.child(dir, name, &[])
+        let child = dir.lookup(name, &[], self.flags & resolve::CACHED != 0)?;
+        self.check_mount(dir, &child)?;
+        Ok(child)
     }
 
     /// The directory above, `..`.
     pub fn up(&self, dir: &PathRef) -> Result<PathRef> {
-        if self.flags & resolve::BENEATH != 0 && self.start.as_ref().is_some_and(|s| Rc::ptr_eq(s, dir)) {
+        if self.flags & resolve::BENEATH != 0 && self.start.as_ref().is_some_and(|s| s.same(dir)) {
             return Err(Errno::EXDEV);
         }
-        if Rc::ptr_eq(dir, &self.root) {
-            return Ok(dir.clone());
-        }
-        let Some(parent) = dir.parent() else { return Ok(dir.clone()) };
+        let parent = dir.up(&self.root)?;
         self.check_mount(dir, &parent)?;
         Ok(parent)
     }
@@ -136,15 +136,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn child(&self, dir: &PathRef, name: &[u8], ahead: &[u8]) -> Result<PathRef> {
-        let child = dir.lookup(name, ahead, self.flags & resolve::CACHED != 0)?;
-        self.check_mount(dir, &child)?;
-        Ok(child)
-    }
-
     /// Where a link leads, with the limits that apply to links.
     fn follow(&self, link: &PathRef) -> Result<Target> {
-        if self.flags & resolve::NO_SYMLINKS != 0 {
+        if self.flags & resolve::NO_SYMLINKS != 0 || link.has_flag(flags::NO_SYMFOLLOW) {
             return Err(Errno::ELOOP);
         }
         self.links.set(self.links.get() + 1);
@@ -227,11 +221,13 @@ impl<'a> Walk<'a> {
                     at = self.up(&at)?;
                     continue;
                 }
-                _ => self.child(&at, name, after.get(slashes..).unwrap_or_default())?,
+                _ => {
+                    let ahead = after.get(slashes..).unwrap_or_default();
+                    at.dentry().lookup(name, ahead, self.flags & resolve::CACHED != 0)?
+                }
             };
-            let kind = child.inode().file_type();
-            if kind == FileType::Symlink && !(is_last && slashes == 0 && last == Last::NoFollow) {
-                match self.follow(&child)? {
+            if child.inode().file_type() == FileType::Symlink && !(is_last && slashes == 0 && last == Last::NoFollow) {
+                match self.follow(&PathRef::new(at.mount().clone(), child))? {
                     Target::Place(place) => at = place,
                     Target::Path(target) => {
                         if target[0] == b'/' {
@@ -246,8 +242,12 @@ impl<'a> Walk<'a> {
                         continue;
                     }
                 }
+            } else if self.flags & resolve::NO_XDEV == 0 {
+                at.enter(child);
             } else {
-                at = child;
+                let before = at.clone();
+                at.enter(child);
+                self.check_mount(&before, &at)?;
             }
             if (slashes > 0 || !is_last) && at.inode().file_type() != FileType::Directory {
                 return Err(Errno::ENOTDIR);

@@ -57,7 +57,7 @@ pub fn populate(tree: &Rc<Tree>, space: &dyn Fn() -> Space) -> Result<()> {
     for (name, target) in LINKS {
         tree.symlink(&[b"/dev/", name.as_bytes()].concat(), target.as_bytes())?;
     }
-    tree.attach(b"/dev/pts", pty::file_system(tree.new_dev()), "devpts", "devpts", false)?;
+    tree.attach(b"/dev/pts", pty::file_system(tree.new_dev(), 0), "devpts", "devpts", false)?;
     tree.attach(b"/dev/shm", directory(0o1777), "tmpfs", "shm", false)?;
     Ok(())
 }

@@ -15,6 +15,7 @@ use vfs::PathRef;
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use vfs::host::HostNode;
 use vfs::landlock::access;
+use vfs::mount::flags;
 use vfs::node::Node;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
 use vfs::{Claim, FileType, NewNode, notify, ops};
@@ -211,6 +212,7 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
     match kind {
         FileType::Symlink => return Err(Errno::ELOOP),
         FileType::Directory if writes => return Err(Errno::EISDIR),
+        FileType::CharDevice | FileType::BlockDevice if !place.mount().has_devices() => return Err(Errno::EACCES),
         _ => {}
     }
     let cred = caller.cred();
@@ -363,6 +365,9 @@ pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
         _ => return Err(Errno::EACCES),
     }
     caller.cred().check(&**inode, MAY_EXEC)?;
+    if place.has_flag(flags::NO_EXEC) {
+        return Err(Errno::EACCES);
+    }
     caller.cred().restrict(&place, access::EXECUTE | access::READ_FILE)?;
     Ok(Rc::new(Program::open(place)?))
 }

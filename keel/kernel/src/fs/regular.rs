@@ -12,6 +12,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::cap;
 use vfs::host::{End, Landing};
+use vfs::mount::Namespace;
 use vfs::{Attr, Claim, Dst, FILE_MAX, Inode, Src};
 
 /// An open regular file.
@@ -281,12 +282,18 @@ impl FileOps for RegularFile {
 /// A description that only names a place (`O_PATH`).
 pub struct PathFile {
     inode: Rc<dyn Inode>,
+    _holder: Option<Rc<Namespace>>,
 }
 
 impl PathFile {
     /// For a place's inode.
     pub fn new(inode: Rc<dyn Inode>) -> Rc<Self> {
-        Rc::new(Self { inode })
+        Rc::new(Self { inode, _holder: None })
+    }
+
+    /// The same with what holds the mount of the place.
+    pub fn holding(inode: Rc<dyn Inode>, holder: Rc<Namespace>) -> Rc<Self> {
+        Rc::new(Self { inode, _holder: Some(holder) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::host::Monitor;
 use crate::mm::reclaim;
-use crate::task::FsContext;
+use crate::task::{FsContext, mountns};
 use abi::boot::PodConfig;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -76,6 +76,18 @@ pub fn cached_bytes() -> u64 {
     host.map_or(0, |host| (host.cached_pages() * hal::frame::FRAME_SIZE) as u64)
 }
 
+/// The room that private file systems share, if they do.
+static SHARED: Global<RefCell<Option<Space>>> = Global::new(RefCell::new(None));
+
+/// Room for a tmpfs of so many pages, or of half of the memory; within what all share, if they do.
+pub fn temporary_space(pages: Option<usize>) -> Space {
+    let half = usize::try_from(hal::frame::ram_usage().limit / PAGE / 2).unwrap_or(usize::MAX);
+    match &*SHARED.borrow() {
+        Some(shared) => shared.clone(),
+        None => Space::new(pages.unwrap_or(half)),
+    }
+}
+
 static MEMORY: Global<RefCell<Option<Rc<Private>>>> = Global::new(RefCell::new(None));
 
 const PAGE: u64 = hal::frame::FRAME_SIZE as u64;
@@ -100,6 +112,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
 
     // Each file system may use half of the memory, or all together `--private-size`.
     let shared = config.private_limit.map(|bytes| Space::new(usize::try_from(bytes / PAGE).unwrap_or(usize::MAX)));
+    SHARED.replace(shared.clone());
     let space = || shared.clone().unwrap_or_else(|| Space::new(half));
 
     // Parents before their contents.
@@ -121,8 +134,9 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
         Some(export) => over(export, dev)?,
         None => Private::new(dev, space()).node(&NewNode::plain(0o040755, 0, 0)),
     };
-    let tree = Rc::new(Tree::new(root, if root_export.is_some() { "overlay" } else { "tmpfs" }));
+    let tree = Rc::new(Tree::new(root, if root_export.is_some() { "overlay" } else { "tmpfs" })?);
     TREE.replace(Some(tree.clone()));
+    mountns::set_first(tree.namespace().clone());
     MEMORY.replace(Some(Private::new(makedev(0, 1), Space::new(half))));
 
     let mut temporary = Temporary::new(&exports, config.container.is_some());

@@ -9,6 +9,7 @@ pub mod fs;
 pub mod history;
 mod memory;
 pub mod mm;
+pub mod mount;
 pub mod quick;
 pub mod random;
 mod share;

@@ -68,7 +68,7 @@ syscalls! {
     53 socketpair Full [crate::syscall::socket::calls::sys_socketpair] (domain: Int, kind: Hex, protocol: Int, sv: Ptr) "";
     54 setsockopt Full [crate::syscall::socket::calls::sys_setsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Uint) "";
     55 getsockopt Full [crate::syscall::socket::calls::sys_getsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Ptr) "";
-    56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no mount, network and time namespaces, no cgroups inside a pod";
+    56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no network and time namespaces, no cgroups inside a pod";
     57 fork Full [frame crate::task::clone::sys_fork] () "";
     58 vfork Full [frame crate::task::clone::sys_vfork] () "";
     59 execve Full [frame crate::syscall::task::exec::sys_execve] (path: Path, argv: Argv, envp: Ptr) "";
@@ -167,7 +167,7 @@ syscalls! {
     152 munlockall Full [crate::syscall::mm::calls::sys_munlockall] () "";
     153 vhangup None [= EPERM] () "the terminal belongs to the host";
     154 modify_ldt None [] (func: Int, ptr: Ptr, bytecount: Size) "no 16- or 32-bit segments";
-    155 pivot_root None [= EPERM] (new_root: Path, put_old: Path) "";
+    155 pivot_root Full [crate::syscall::mount::root::sys_pivot_root] (new_root: Path, put_old: Path) "";
     156 _sysctl None [] (args: Ptr) "removed from Linux";
     157 prctl Partial [crate::syscall::task::prctl::sys_prctl] (option: Int, arg2: Ptr, arg3: Ptr, arg4: Ptr, arg5: Ptr) "the common options; PR_SET_MM leaves the heap, the auxiliary vector and the executable as they are";
     158 arch_prctl Partial [crate::syscall::task::calls::sys_arch_prctl] (code: Hex, addr: Ptr) "the GS base belongs to keel and can't be set";
@@ -177,8 +177,8 @@ syscalls! {
     162 sync Full [crate::syscall::fs::space::sys_sync] () "";
     163 acct None [= EPERM] (filename: Path) "no process accounting";
     164 settimeofday None [crate::time::clock::sys_settimeofday] (tv: Ptr, tz: Ptr) "the clocks are the host's";
-    165 mount None [= EPERM] (source: Path, target: Path, fskind: Path, flags: Hex, data: Ptr) "";
-    166 umount2 None [= EPERM] (target: Path, flags: Hex) "";
+    165 mount Partial [crate::syscall::mount::old::sys_mount] (source: Path, target: Path, fskind: Path, flags: Hex, data: Ptr) "tmpfs, proc, sysfs, devpts, cgroup2";
+    166 umount2 Full [crate::syscall::mount::old::sys_umount2] (target: Path, flags: Hex) "";
     167 swapon None [= EPERM] (path: Path, flags: Hex) "no swap";
     168 swapoff None [= EPERM] (path: Path) "no swap";
     169 reboot None [crate::syscall::task::calls::sys_reboot] (magic: Hex, magic2: Hex, cmd: Hex, arg: Ptr) "the pod ends when its first program does";
@@ -284,7 +284,7 @@ syscalls! {
     269 faccessat Full [crate::syscall::fs::stat::sys_faccessat] (dirfd: Fd, path: Path, mode: Mode) "";
     270 pselect6 Full [crate::syscall::file::select::sys_pselect6] (nfds: Int, readfds: Ptr, writefds: Ptr, exceptfds: Ptr, timeout: Timespec, sigmask: Ptr) "";
     271 ppoll Full [crate::syscall::file::poll::sys_ppoll] (fds: Ptr, nfds: Uint, timeout: Timespec, sigmask: Ptr, sigsetsize: Size) "";
-    272 unshare Partial [crate::syscall::task::calls::sys_unshare] (flags: Hex) "no mount, network and time namespaces inside a pod";
+    272 unshare Partial [crate::syscall::task::calls::sys_unshare] (flags: Hex) "no network and time namespaces inside a pod";
     273 set_robust_list Full [crate::task::robust::sys_set_robust_list] (head: Ptr, len: Size) "";
     274 get_robust_list Full [crate::task::robust::sys_get_robust_list] (pid: Pid, head_ptr: Ptr, len_ptr: Ptr) "";
     275 splice Full [crate::syscall::file::splice::sys_splice] (fd_in: Fd, off_in: Ptr, fd_out: Fd, off_out: Ptr, len: Size, flags: Hex) "";
@@ -351,21 +351,21 @@ syscalls! {
     425 io_uring_setup None [= EPERM] (entries: Uint, params: Ptr) "as if disabled by kernel.io_uring_disabled";
     426 io_uring_enter None [= EPERM] (fd: Fd, to_submit: Uint, min_complete: Uint, flags: Hex, argp: Ptr, argsz: Size) "as if disabled by kernel.io_uring_disabled";
     427 io_uring_register None [= EPERM] (fd: Fd, opcode: Uint, arg: Ptr, nr_args: Uint) "as if disabled by kernel.io_uring_disabled";
-    428 open_tree None [= EPERM] (dirfd: Fd, path: Path, flags: Hex) "mounts are fixed when the pod starts";
-    429 move_mount None [= EPERM] (from_dirfd: Fd, from_path: Path, to_dirfd: Fd, to_path: Path, flags: Hex) "mounts are fixed when the pod starts";
-    430 fsopen None [= EPERM] (fsname: Path, flags: Hex) "mounts are fixed when the pod starts";
-    431 fsconfig None [= EPERM] (fd: Fd, cmd: Uint, key: Path, value: Ptr, aux: Int) "mounts are fixed when the pod starts";
-    432 fsmount None [= EPERM] (fd: Fd, flags: Hex, attr_flags: Hex) "mounts are fixed when the pod starts";
-    433 fspick None [= EPERM] (dirfd: Fd, path: Path, flags: Hex) "mounts are fixed when the pod starts";
+    428 open_tree Full [crate::syscall::mount::new::sys_open_tree] (dirfd: Fd, path: Path, flags: Hex) "";
+    429 move_mount Partial [crate::syscall::mount::new::sys_move_mount] (from_dirfd: Fd, from_path: Path, to_dirfd: Fd, to_path: Path, flags: Hex) "no joining of groups, no mounting beneath";
+    430 fsopen Partial [crate::syscall::mount::new::sys_fsopen] (fsname: Path, flags: Hex) "tmpfs, proc, sysfs, devpts, cgroup2";
+    431 fsconfig Partial [crate::syscall::mount::new::sys_fsconfig] (fd: Fd, cmd: Uint, key: Path, value: Ptr, aux: Int) "flags and texts";
+    432 fsmount Full [crate::syscall::mount::new::sys_fsmount] (fd: Fd, flags: Hex, attr_flags: Hex) "";
+    433 fspick Full [crate::syscall::mount::new::sys_fspick] (dirfd: Fd, path: Path, flags: Hex) "";
     434 pidfd_open Full [crate::task::pidfd::sys_pidfd_open] (pid: Pid, flags: Hex) "";
-    435 clone3 Partial [frame crate::task::clone::sys_clone3] (args: Ptr, size: Size) "no mount, network and time namespaces, no cgroups inside a pod";
+    435 clone3 Partial [frame crate::task::clone::sys_clone3] (args: Ptr, size: Size) "no network and time namespaces, no cgroups inside a pod";
     436 close_range Full [crate::syscall::file::dup::sys_close_range] (first: Uint, last: Uint, flags: Hex) "";
     437 openat2 Full [crate::fs::open::sys_openat2] (dirfd: Fd, path: Path, how: Ptr, size: Size) "";
     438 pidfd_getfd Full [crate::task::pidfd::sys_pidfd_getfd] (pidfd: Fd, targetfd: Fd, flags: Hex) "";
     439 faccessat2 Full [crate::syscall::fs::stat::sys_faccessat2] (dirfd: Fd, path: Path, mode: Mode, flags: Hex) "";
     440 process_madvise Full [crate::syscall::mm::process_vm::sys_process_madvise] (pidfd: Fd, vec: Ptr, vlen: Size, advice: Int, flags: Hex) "";
     441 epoll_pwait2 Full [crate::syscall::file::epoll::sys_epoll_pwait2] (epfd: Fd, events: Ptr, maxevents: Int, timeout: Timespec, sigmask: Ptr, sigsetsize: Size) "";
-    442 mount_setattr None [= EPERM] (dirfd: Fd, path: Path, flags: Hex, uattr: Ptr, usize: Size) "mounts are fixed when the pod starts";
+    442 mount_setattr Partial [crate::syscall::mount::new::sys_mount_setattr] (dirfd: Fd, path: Path, flags: Hex, uattr: Ptr, usize: Size) "ids are not translated";
     443 quotactl_fd None [= EPERM] (fd: Fd, cmd: Hex, id: Int, addr: Ptr) "no disk quotas";
     444 landlock_create_ruleset Full [crate::syscall::task::landlock::sys_landlock_create_ruleset] (attr: Ptr, size: Size, flags: Hex) "";
     445 landlock_add_rule Full [crate::syscall::task::landlock::sys_landlock_add_rule] (ruleset_fd: Fd, rule_kind: Int, rule_attr: Ptr, flags: Hex) "";
@@ -390,7 +390,7 @@ syscalls! {
     464 getxattrat Full [crate::syscall::fs::xattr::sys_getxattrat] (dirfd: Fd, path: Path, flags: Hex, name: Path, args: Ptr, size: Size) "";
     465 listxattrat Full [crate::syscall::fs::xattr::sys_listxattrat] (dirfd: Fd, path: Path, flags: Hex, list: Ptr, size: Size) "";
     466 removexattrat Full [crate::syscall::fs::xattr::sys_removexattrat] (dirfd: Fd, path: Path, flags: Hex, name: Path) "";
-    467 open_tree_attr None [= EPERM] (dirfd: Fd, path: Path, flags: Hex, attr: Ptr, size: Size) "mounts are fixed when the pod starts";
+    467 open_tree_attr Partial [crate::syscall::mount::new::sys_open_tree_attr] (dirfd: Fd, path: Path, flags: Hex, attr: Ptr, size: Size) "ids are not translated";
     468 file_getattr Full [crate::syscall::file::ioctl_files::sys_file_getattr] (dirfd: Fd, path: Path, attr: Ptr, size: Size, flags: Hex) "";
     469 file_setattr Partial [crate::syscall::file::ioctl_files::sys_file_setattr] (dirfd: Fd, path: Path, attr: Ptr, size: Size, flags: Hex) "no attributes can be set: EOPNOTSUPP";
 }

@@ -284,7 +284,8 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
         return Err(Errno::ERESTARTNOINTR);
     }
 
-    let (new_cred, new_namespaces) = namespaces::prepare(me, (r.flags & NAMESPACES) as u32)?;
+    let fs = if has(FS) { me.fs() } else { me.fs().fork() };
+    let (new_cred, new_namespaces) = namespaces::prepare(me, (r.flags & NAMESPACES) as u32, &fs)?;
     let mut start = frame.clone();
     start.set_result(0);
     start.set_replaced();
@@ -303,7 +304,6 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     check_count(me)?;
     sched::reserve()?;
     let files = if has(FILES) { me.files() } else { me.files().fork()? };
-    let fs = if has(FS) { me.fs() } else { me.fs().fork() };
     let pid_ns = new_namespaces.as_ref().map_or_else(|| me.namespaces(), Rc::clone).pid_for_children.clone();
     let tid = match r.set_tid {
         Some(wanted) if pid_ns.is_none() => pid::choose(chosen_id(me, wanted)?)?,

@@ -17,6 +17,7 @@ mod futex_count;
 mod futex_pi;
 pub mod landlock;
 pub mod limits;
+pub mod mountns;
 pub mod namespaces;
 pub mod oom;
 pub mod path;

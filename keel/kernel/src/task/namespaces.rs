@@ -1,9 +1,10 @@
-//! Namespaces of a thread, namespaces(7): UTS, IPC and cgroup namespaces, and the PID namespace of its children. The user
-//! namespace belongs to the [credentials](crate::cred). The pod has one mount, network and time namespace.
+//! Namespaces of a thread, namespaces(7): mount, UTS, IPC and cgroup namespaces, and the PID namespace of its children. The
+//! user namespace belongs to the [credentials](crate::cred). The pod has one network and time namespace.
 
+use super::mountns::{self, MountNs};
 use super::pidns::{self, PidNs};
 use super::uts::Uts;
-use super::{Task, cred::cap};
+use super::{FsContext, Task, cred::cap};
 use crate::cred::{Cred, UserNs, userns};
 use crate::ipc;
 use alloc::rc::Rc;
@@ -35,7 +36,7 @@ pub const TYPES: [(&str, u32); 8] = [
 ];
 
 /// Types of which a pod may have several.
-const SUPPORTED: u32 = g::CLONE_NEWCGROUP | g::CLONE_NEWIPC | g::CLONE_NEWPID | g::CLONE_NEWUSER | g::CLONE_NEWUTS;
+const SUPPORTED: u32 = ALL_TYPES & !(g::CLONE_NEWNET | g::CLONE_NEWTIME);
 
 /// A namespace that is only an identity and an owner.
 #[derive(Debug)]
@@ -49,6 +50,11 @@ impl Plain {
     pub fn new(inode: u64, user_ns: Rc<UserNs>) -> Rc<Self> {
         Rc::new(Self { inode, user_ns })
     }
+
+    /// The user namespace that it belongs to.
+    pub fn user_ns(&self) -> &Rc<UserNs> {
+        &self.user_ns
+    }
 }
 
 /// The namespaces of a thread but for its user namespace. Immutable, replaced as a whole.
@@ -58,6 +64,8 @@ pub struct Namespaces {
     pub uts: Rc<Uts>,
     /// System V IPC and message queues.
     pub ipc: Rc<ipc::Namespace>,
+    /// What paths lead through.
+    pub mount: Rc<MountNs>,
     /// The root that `/proc/PID/cgroup` shows.
     pub cgroup: Rc<Plain>,
     /// PID namespace of its next children; `None`: the first. Its own is [`super::Process::pid_ns`].
@@ -73,14 +81,15 @@ impl Namespaces {
             return first.clone();
         }
         let cgroup = Plain::new(4_026_531_835, UserNs::first());
-        let first = Rc::new(Self { uts: Uts::first(), ipc: ipc::Namespace::first(), cgroup, pid_for_children: None });
+        let (uts, ipc, mount) = (Uts::first(), ipc::Namespace::first(), MountNs::first());
+        let first = Rc::new(Self { uts, ipc, mount, cgroup, pid_for_children: None });
         FIRST.replace(Some(first.clone()));
         first
     }
 
-    /// Those of a thread that gets new ones of the types in `flags`, which belong to `user_ns`. EPERM: the caller has no
-    /// CAP_SYS_ADMIN there.
-    pub fn create(&self, flags: u32, caller: &Cred, user_ns: &Rc<UserNs>) -> Result<Rc<Self>> {
+    /// Those of a thread that gets new ones of the types in `flags`, which belong to `user_ns`, and has the directories `fs`
+    /// alone. EPERM: the caller has no CAP_SYS_ADMIN there; ENOMEM, ENOSPC.
+    pub fn create(&self, flags: u32, caller: &Cred, user_ns: &Rc<UserNs>, fs: &FsContext) -> Result<Rc<Self>> {
         if !caller.capable_in(user_ns, cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }
@@ -97,6 +106,9 @@ impl Namespaces {
         if flags & g::CLONE_NEWCGROUP != 0 {
             new.cgroup = Plain::new(userns::new_inode(), user_ns.clone());
         }
+        if flags & g::CLONE_NEWNS != 0 {
+            new.mount = self.mount.copy(user_ns.clone(), fs)?;
+        }
         Ok(Rc::new(new))
     }
 }
@@ -107,8 +119,8 @@ pub fn check(flags: u32) -> Result<()> {
 }
 
 /// What clone(2) or unshare(2) with these flags gives a thread: new credentials with `CLONE_NEWUSER`, new namespaces of other
-/// types. EPERM, ENOSPC.
-pub fn prepare(me: &Task, flags: u32) -> Result<(Option<Cred>, Option<Rc<Namespaces>>)> {
+/// types. With `CLONE_NEWNS`, `fs` is the thread's alone, and moves to the new namespace. EPERM, ENOSPC.
+pub fn prepare(me: &Task, flags: u32, fs: &FsContext) -> Result<(Option<Cred>, Option<Rc<Namespaces>>)> {
     check(flags)?;
     let cred = me.cred();
     let new_cred = if flags & g::CLONE_NEWUSER != 0 { Some(enter_new_user(me, &cred)?) } else { None };
@@ -117,15 +129,15 @@ pub fn prepare(me: &Task, flags: u32) -> Result<(Option<Cred>, Option<Rc<Namespa
         None
     } else {
         let user_ns = new_cred.as_ref().map_or(&cred.user_ns, |new| &new.user_ns);
-        Some(me.namespaces().create(others, &cred, user_ns)?)
+        let caller = new_cred.as_ref().unwrap_or(&cred);
+        Some(me.namespaces().create(others, caller, user_ns, fs)?)
     };
     Ok((new_cred, namespaces))
 }
 
 /// Credentials in a new user namespace. EPERM: the caller is in a chroot(2), or its ids are not mapped; ENOSPC.
 fn enter_new_user(me: &Task, cred: &Cred) -> Result<Cred> {
-    let root = me.fs().root();
-    if root.parent().is_some() {
+    if mountns::is_chrooted(me) {
         return Err(Errno::EPERM);
     }
     let mut new = cred.clone();
@@ -140,8 +152,8 @@ pub enum Any {
     Cgroup(Rc<Plain>),
     /// ipc_namespaces(7).
     Ipc(Rc<ipc::Namespace>),
-    /// mount_namespaces(7): the only one.
-    Mount,
+    /// mount_namespaces(7).
+    Mount(Rc<MountNs>),
     /// network_namespaces(7): the only one.
     Network,
     /// pid_namespaces(7); `None`: the first.
@@ -180,7 +192,7 @@ impl Any {
         Some(match name {
             b"cgroup" => Self::Cgroup(all.cgroup.clone()),
             b"ipc" => Self::Ipc(all.ipc.clone()),
-            b"mnt" => Self::Mount,
+            b"mnt" => Self::Mount(all.mount.clone()),
             b"net" => Self::Network,
             b"pid" | b"pid_for_children" => Self::Pid(None),
             b"time" | b"time_for_children" => Self::Time,
@@ -195,7 +207,7 @@ impl Any {
         match self {
             Self::Cgroup(_) => g::CLONE_NEWCGROUP,
             Self::Ipc(_) => g::CLONE_NEWIPC,
-            Self::Mount => g::CLONE_NEWNS,
+            Self::Mount(_) => g::CLONE_NEWNS,
             Self::Network => g::CLONE_NEWNET,
             Self::Pid(_) => g::CLONE_NEWPID,
             Self::Time => g::CLONE_NEWTIME,
@@ -214,7 +226,7 @@ impl Any {
         match self {
             Self::Cgroup(ns) => ns.inode,
             Self::Ipc(ns) => ns.inode(),
-            Self::Mount => 4_026_531_832,
+            Self::Mount(ns) => ns.inode(),
             Self::Network => 4_026_531_833,
             Self::Pid(ns) => ns.as_ref().map_or(pidns::FIRST_INODE, |ns| ns.inode()),
             Self::Time => 4_026_531_834,
@@ -231,7 +243,8 @@ impl Any {
             Self::Uts(ns) => ns.user_ns().clone(),
             Self::User(ns) => ns.parent()?.clone(),
             Self::Pid(Some(ns)) => ns.user_ns().clone(),
-            Self::Mount | Self::Network | Self::Pid(None) | Self::Time => UserNs::first(),
+            Self::Mount(ns) => ns.user_ns().clone(),
+            Self::Network | Self::Pid(None) | Self::Time => UserNs::first(),
         })
     }
 }
@@ -259,6 +272,7 @@ pub fn join(me: &Rc<Task>, wanted: &[Any]) -> Result<()> {
     }
     let acting = cred.as_ref().unwrap_or(&old);
     let mut namespaces = (*me.namespaces()).clone();
+    let mut root = None;
     for any in wanted {
         let Some(owner) = any.owner() else { continue };
         if matches!(any, Any::User(_)) {
@@ -283,12 +297,26 @@ pub fn join(me: &Rc<Task>, wanted: &[Any]) -> Result<()> {
                 }
                 namespaces.pid_for_children = ns.clone();
             }
+            Any::Mount(ns) => {
+                if !acting.capable_here(cap::SYS_CHROOT) {
+                    return Err(Errno::EPERM);
+                }
+                if Rc::strong_count(&me.fs()) > 2 {
+                    return Err(Errno::EINVAL);
+                }
+                root = Some(ns.tree().root());
+                namespaces.mount = ns.clone();
+            }
             // There is one of each, which the thread is in.
-            Any::Mount | Any::Network | Any::Time | Any::User(_) => {}
+            Any::Network | Any::Time | Any::User(_) => {}
         }
     }
     if let Some(cred) = cred {
         me.set_cred(cred);
+    }
+    if let Some(root) = root {
+        me.fs().set_cwd(root.clone());
+        me.fs().set_root(root);
     }
     me.set_namespaces(Some(Rc::new(namespaces)));
     Ok(())

@@ -8,7 +8,7 @@ use super::{pid, try_with_current};
 use crate::cred::{UserNs, userns};
 use crate::siginfo::{SigInfo, code};
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
@@ -25,6 +25,7 @@ pub const FIRST_INODE: u64 = 4_026_531_836;
 const NONE: i32 = i32::MAX;
 
 static COUNT: Global<Cell<u32>> = Global::new(Cell::new(0));
+static ALL: Global<RefCell<Vec<Weak<PidNs>>>> = Global::new(RefCell::new(Vec::new()));
 
 /// A PID namespace beside the first.
 pub struct PidNs {
@@ -64,8 +65,11 @@ impl PidNs {
         if level > MAX_LEVEL || COUNT.get() >= MAX_NAMESPACES {
             return Err(Errno::ENOSPC);
         }
+        let mut all = ALL.borrow_mut();
+        all.retain(|ns| ns.strong_count() > 0);
+        vfs::memory::push(&mut all, Weak::new())?;
         COUNT.set(COUNT.get() + 1);
-        Ok(Rc::new(Self {
+        let new = Rc::new(Self {
             inode: userns::new_inode(),
             parent,
             level,
@@ -74,7 +78,15 @@ impl PidNs {
             last: Cell::new(0),
             init: Cell::new(0),
             ended: Cell::new(false),
-        }))
+        });
+        all.pop();
+        all.push(Rc::downgrade(&new));
+        Ok(new)
+    }
+
+    /// The one with an inode number, if anything holds it.
+    pub fn find(inode: u64) -> Option<Rc<Self>> {
+        ALL.borrow().iter().find_map(|ns| ns.upgrade().filter(|ns| ns.inode == inode))
     }
 
     /// Number that `/proc/PID/ns/pid` shows.
@@ -85,6 +97,11 @@ impl PidNs {
     /// The namespace around it; `None`: the first.
     pub fn parent(&self) -> Option<&Rc<Self>> {
         self.parent.as_ref()
+    }
+
+    /// How many namespaces are around it.
+    pub fn level(&self) -> u32 {
+        self.level
     }
 
     /// The user namespace that it belongs to.
@@ -125,7 +142,7 @@ impl PidNs {
     }
 
     /// The id of the first namespace for one here.
-    fn outward(&self, id: i32) -> Option<i32> {
+    pub fn outward(&self, id: i32) -> Option<i32> {
         self.inner.borrow().outward.get(&id).copied()
     }
 

@@ -191,7 +191,7 @@ impl Inode for HostNode {
             return Ok(found);
         }
         let (inode, expires) = self.find(name, ahead)?;
-        Ok(Found { inode, expires, mount: None })
+        Ok(Found { inode, expires })
     }
 
     fn takes_stores(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Directories: private entries and whiteouts over the names of the host.
 
 use super::{Body, Node, OWN_ATTR};
-use crate::{FileType, Found, Inode, Listing, Mount, Name, NewNode};
+use crate::{FileType, Found, Inode, Listing, Name, NewNode};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ const TRIES: usize = 8;
 /// A private name.
 enum Slot {
     /// It names a file.
-    File { inode: Rc<dyn Inode>, mount: Option<Rc<Mount>> },
+    File { inode: Rc<dyn Inode> },
     /// It hides the host's name.
     Whiteout,
 }
@@ -28,8 +28,8 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    fn put(&self, name: Name, inode: Rc<dyn Inode>, mount: Option<Rc<Mount>>) {
-        let old = self.slots.borrow_mut().insert(name, Slot::File { inode, mount });
+    fn put(&self, name: Name, inode: Rc<dyn Inode>) {
+        let old = self.slots.borrow_mut().insert(name, Slot::File { inode });
         drop(old);
     }
 
@@ -46,7 +46,7 @@ impl Entries {
     /// Enters a node that was found below, unless the name means something else by now.
     pub(super) fn pin(&self, name: Name, node: Rc<Node>) {
         if !self.slots.borrow().contains_key(&name) {
-            self.put(name, node, None);
+            self.put(name, node);
         }
     }
 
@@ -62,7 +62,7 @@ impl Entries {
             };
             let first = slots.borrow_mut().pop_first();
             match first {
-                Some((name, Slot::File { inode, .. })) => {
+                Some((name, Slot::File { inode })) => {
                     let Some(node) = as_node(&inode) else { continue };
                     drop(inode);
                     let is_full = matches!(&node.body, Body::Directory(entries) if !entries.slots.borrow().is_empty());
@@ -110,8 +110,8 @@ impl Node {
 
     pub(super) fn find(&self, name: &[u8], ahead: &[u8]) -> Result<Found> {
         match self.entries()?.slots.borrow().get(name) {
-            Some(Slot::File { inode, mount, .. }) => {
-                return Ok(Found { inode: inode.clone(), expires: u64::MAX, mount: mount.clone() });
+            Some(Slot::File { inode }) => {
+                return Ok(Found { inode: inode.clone(), expires: u64::MAX });
             }
             Some(Slot::Whiteout) => return Err(Errno::ENOENT),
             None => {}
@@ -120,14 +120,14 @@ impl Node {
         let (below, expires) = lower.find(name, ahead)?;
         // The name may have been covered while the host was asked.
         match self.entries()?.slots.borrow().get(name) {
-            Some(Slot::File { inode, mount, .. }) => {
-                return Ok(Found { inode: inode.clone(), expires: u64::MAX, mount: mount.clone() });
+            Some(Slot::File { inode }) => {
+                return Ok(Found { inode: inode.clone(), expires: u64::MAX });
             }
             Some(Slot::Whiteout) => return Err(Errno::ENOENT),
             None => {}
         }
         let node = Self::over(&self.fs, below, Some((self.rc()?, Rc::from(name))));
-        Ok(Found { inode: node, expires, mount: None })
+        Ok(Found { inode: node, expires })
     }
 
     /// Whether the host has the name (not asked if it is hidden already).
@@ -147,7 +147,7 @@ impl Node {
     /// Whether the name means `node` by what is known here, without asking the host again. ENOENT.
     fn check_means(&self, name: &[u8], node: &Rc<Self>) -> Result<()> {
         let means = match self.entries()?.slots.borrow().get(name) {
-            Some(Slot::File { inode, .. }) => core::ptr::addr_eq(Rc::as_ptr(inode), Rc::as_ptr(node)),
+            Some(Slot::File { inode }) => core::ptr::addr_eq(Rc::as_ptr(inode), Rc::as_ptr(node)),
             Some(Slot::Whiteout) => false,
             None => node.lower.is_some(),
         };
@@ -187,7 +187,7 @@ impl Node {
             return Err(Errno::EEXIST);
         }
         self.changed(i32::from(node.kind == FileType::Directory))?;
-        self.entries()?.put(Rc::from(name), node.clone(), None);
+        self.entries()?.put(Rc::from(name), node.clone());
         Ok(node)
     }
 
@@ -213,7 +213,7 @@ impl Node {
         node.unnamed.set(false);
         node.update(|a| a.nlink += 1);
         node.touch_ctime();
-        self.entries()?.put(Rc::from(name), target.clone(), None);
+        self.entries()?.put(Rc::from(name), target.clone());
         Ok(())
     }
 
@@ -331,8 +331,8 @@ impl Node {
             let other_node = as_node(other).ok_or(Errno::EBUSY)?;
             unplace(&moved_node)?;
             unplace(&other_node)?;
-            self.entries()?.put(Rc::from(old), other.clone(), None);
-            to.entries()?.put(Rc::from(new), moved, None);
+            self.entries()?.put(Rc::from(old), other.clone());
+            to.entries()?.put(Rc::from(new), moved);
             let shift = if same_dir { 0 } else { is_dir(&other_node) - moved_dir };
             self.changed(shift)?;
             return to.changed(-shift);
@@ -345,7 +345,7 @@ impl Node {
         }
         unplace(&moved_node)?;
         self.cover(old, below)?;
-        to.entries()?.put(Rc::from(new), moved, None);
+        to.entries()?.put(Rc::from(new), moved);
         if same_dir {
             return self.changed(-replaced_dir);
         }
@@ -370,7 +370,7 @@ impl Node {
             }
         }
         for (name, slot) in slots.iter() {
-            let Slot::File { inode, .. } = slot else { continue };
+            let Slot::File { inode } = slot else { continue };
             match inode.as_any().downcast_ref::<Self>() {
                 Some(node) => result.push(name, node.ino(), node.kind)?,
                 None => foreign.push((name.clone(), inode.clone())),
@@ -383,14 +383,21 @@ impl Node {
         Ok(result)
     }
 
-    /// Attaches another file system, or a file of one, under a name; what is below is hidden.
-    pub fn attach(&self, name: &[u8], inode: Rc<dyn Inode>, mount: Rc<Mount>) -> Result<()> {
-        let directory = inode.file_type() == FileType::Directory;
-        self.entries()?.put(Rc::from(name), inode, Some(mount));
+    /// Makes a directory or an empty file to mount something on; what is below is hidden. One that the pod has made
+    /// stays.
+    pub fn cover_with(&self, name: &[u8], directory: bool) -> Result<Rc<dyn Inode>> {
+        if let Some(Slot::File { inode }) = self.entries()?.slots.borrow().get(name)
+            && (inode.file_type() == FileType::Directory) == directory
+        {
+            return Ok(inode.clone());
+        }
+        let mode = if directory { 0o040755 } else { 0o100644 };
+        let node = self.fs.node_on(self.dev()?, &NewNode::plain(mode, 0, 0));
+        self.entries()?.put(Rc::from(name), node.clone());
         self.pin()?;
         if directory && self.owns(OWN_ATTR) {
             self.update(|a| a.nlink += 1);
         }
-        Ok(())
+        Ok(node)
     }
 }

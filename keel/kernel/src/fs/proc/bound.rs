@@ -3,6 +3,7 @@
 //! Access is checked at open and not later (ptrace(2), "Ptrace access mode checking"). They hold no references: memory
 //! that the process released by execve(2) or exit is not accessible.
 
+use super::mounts::Seen;
 use super::subject::Subject;
 use crate::mm::Mm;
 use alloc::rc::{Rc, Weak};
@@ -132,19 +133,19 @@ impl SynthFile for Guarded {
     }
 }
 
-/// A table of mounts, bound to the process's at open.
+/// A table of mounts, bound to the process's namespace and root at open.
 pub struct OfMounts {
     /// Whose.
     pub subject: Subject,
     /// Generates its content.
-    pub make: fn() -> Result<Vec<u8>>,
+    pub make: fn(&Seen) -> Result<Vec<u8>>,
     /// poll(2) reports changes.
     pub polled: bool,
 }
 
 impl SynthFile for OfMounts {
     fn content(&self) -> Result<Vec<u8>> {
-        (self.make)()
+        Ok(Vec::new())
     }
 
     fn is_polled(&self) -> bool {
@@ -153,6 +154,28 @@ impl SynthFile for OfMounts {
 
     /// EINVAL for an ended process.
     fn bind(&self) -> Result<Option<Rc<dyn SynthFile>>> {
-        if self.subject.task()?.is_none() && !self.subject.is_keel() { Err(Errno::EINVAL) } else { Ok(None) }
+        let seen = match self.subject.task()? {
+            Some(task) => Seen::of(&task).ok_or(Errno::EINVAL)?,
+            None if self.subject.is_keel() => Seen::first(),
+            None => return Err(Errno::EINVAL),
+        };
+        Ok(Some(Rc::new(OpenMounts { seen, make: self.make, polled: self.polled })))
+    }
+}
+
+/// The same, open.
+struct OpenMounts {
+    seen: Seen,
+    make: fn(&Seen) -> Result<Vec<u8>>,
+    polled: bool,
+}
+
+impl SynthFile for OpenMounts {
+    fn content(&self) -> Result<Vec<u8>> {
+        (self.make)(&self.seen)
+    }
+
+    fn is_polled(&self) -> bool {
+        self.polled
     }
 }

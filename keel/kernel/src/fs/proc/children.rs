@@ -12,6 +12,6 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     let mut ids = Text::default();
-    process.children().for_each(|child| ids.print(format_args!("{} ", child.pid())));
+    process.children().for_each(|child| ids.print(format_args!("{} ", subject.shown(child.pid()))));
     ids.done()
 }

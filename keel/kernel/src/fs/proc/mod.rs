@@ -40,21 +40,25 @@ pub use system::cpus;
 
 use crate::file::File;
 use crate::task;
+use crate::task::pidns::PidNs;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use subject::Subject;
 use uapi::{Errno, Result};
-use vfs::FileType;
-use vfs::PathRef;
 use vfs::synth::{Entry, PROC_MAGIC, SynthDir, SynthFile, SynthFs, Table, table};
 use vfs::tree::Tree;
+use vfs::{FileType, Inode, PathRef};
 
 /// Attaches the file system.
 pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
-    let root = SynthFs::new(tree.new_dev(), PROC_MAGIC, Root { fixed: fixed() });
-    tree.attach(b"/proc", root, "proc", "proc", false)
+    tree.attach(b"/proc", root(tree, None), "proc", "proc", false)
+}
+
+/// The root of a new instance, which shows the processes of a PID namespace (`None`: the first) with their ids there.
+pub fn root(tree: &Tree, viewer: Option<Rc<PidNs>>) -> Rc<dyn Inode> {
+    SynthFs::new(tree.new_dev(), PROC_MAGIC, Root { fixed: fixed(viewer.clone()), viewer })
 }
 
 /// A system-wide file with generated content.
@@ -91,8 +95,19 @@ fn link(make: impl Fn() -> String + 'static) -> Entry {
     Entry::link(move || Ok(make().into_bytes()))
 }
 
+/// A link to the reader's own directory. ENOENT: its PID namespace is another.
+fn own_link(make: impl Fn() -> Option<String> + 'static) -> Entry {
+    Entry::link(move || Ok(make().ok_or(Errno::ENOENT)?.into_bytes()))
+}
+
+/// The id in a PID namespace for one of the first.
+fn seen(viewer: Option<&Rc<PidNs>>, id: i32) -> Option<i32> {
+    viewer.map_or(Some(id), |ns| Some(ns.inward(id)).filter(|id| *id != 0))
+}
+
 /// The files of `/proc` besides the processes.
-fn fixed() -> Table {
+fn fixed(viewer: Option<Rc<PidNs>>) -> Table {
+    let other = viewer.clone();
     table([
         ("buddyinfo", text(memory_tables::buddies)),
         ("bus", Entry::dir(0o555, table([]))),
@@ -123,14 +138,21 @@ fn fixed() -> Table {
         ("mounts", link(|| "self/mounts".into())),
         ("net", link(|| "self/net".into())),
         ("partitions", constant("major minor  #blocks  name\n\n")),
-        ("self", link(|| task::with_current(|t| format!("{}", t.pid())))),
+        ("self", own_link(move || task::with_current(|t| Some(format!("{}", seen(viewer.as_ref(), t.pid())?))))),
         ("slabinfo", Entry::file(0o400, Generated(|| Ok(memory_tables::SLABS.as_bytes().to_vec())))),
         ("softirqs", text(system::soft_interrupts)),
         ("stat", text(system::statistics)),
         ("swaps", constant("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
         ("sys", Entry::dir(0o555, sysctl::directory())),
         ("sysvipc", Entry::dir(0o555, system::sysvipc())),
-        ("thread-self", link(|| task::with_current(|t| format!("{}/task/{}", t.pid(), t.tid())))),
+        (
+            "thread-self",
+            own_link(move || {
+                let ids = task::with_current(|t| (t.pid(), t.tid()));
+                let seen = |id| seen(other.as_ref(), id);
+                Some(format!("{}/task/{}", seen(ids.0)?, seen(ids.1)?))
+            }),
+        ),
         ("tty", Entry::dir(0o555, system::terminals())),
         ("uptime", text(system::uptime)),
         ("version", text(system::version)),
@@ -143,20 +165,24 @@ fn fixed() -> Table {
 /// The root directory.
 struct Root {
     fixed: Table,
+    viewer: Option<Rc<PidNs>>,
 }
 
 impl SynthDir for Root {
     fn lookup(&self, name: &[u8]) -> Result<Entry> {
         match number(name) {
             // Threads are found under their ids, too, though they are not listed.
-            Some(id) => Ok(pid::entry(Subject::of_process(id)?)),
+            Some(id) => Ok(pid::entry(Subject::of_process(id, self.viewer.as_ref())?)),
             None => self.fixed.lookup(name),
         }
     }
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
-        let fixed = self.fixed.list()?.into_iter().chain([(b"1".to_vec(), FileType::Directory)]);
-        let ids = task::process::all().map(|p| format!("{}", p.pid()).into_bytes());
+        // Keel itself, which has no program, is the first process of the first namespace.
+        let keel = self.viewer.is_none().then(|| (b"1".to_vec(), FileType::Directory));
+        let fixed = self.fixed.list()?.into_iter().chain(keel);
+        let ids = task::process::all().filter_map(|p| seen(self.viewer.as_ref(), p.pid()));
+        let ids = ids.map(|id| format!("{id}").into_bytes());
         vfs::memory::collect(fixed.chain(ids.map(|id| (id, FileType::Directory))))
     }
 }

@@ -32,7 +32,7 @@ enum Kind {
     Edit(Read, Write),
     Link(Find),
     Memory(FromMemory, Without),
-    Mounts(fn() -> Result<Vec<u8>>, Polled),
+    Mounts(fn(&mounts::Seen) -> Result<Vec<u8>>, Polled),
     Other(FileType, Make),
 }
 use Kind::{Edit, File, Link, Memory, Mounts, Other};
@@ -233,7 +233,7 @@ impl SynthDir for Threads {
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
         let process = self.0.process().map_err(|_| Errno::ENOENT)?;
         let others = process.threads().map(|t| t.tid()).filter(|tid| *tid != process.pid());
-        let ids = core::iter::once(process.pid()).chain(others);
+        let ids = core::iter::once(process.pid()).chain(others).map(|id| self.0.shown(id));
         vfs::memory::collect(ids.map(|id| (format!("{id}").into_bytes(), FileType::Directory)))
     }
 }

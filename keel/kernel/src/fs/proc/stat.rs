@@ -61,7 +61,9 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let session = process.session();
     let device = session.terminal.borrow().as_ref().map(crate::tty::terminal::device);
     let (terminal, foreground) = match device {
-        Some((major, minor)) => (major << 8 | minor & 0xff | (minor & !0xff) << 12, session.foreground.get()),
+        Some((major, minor)) => {
+            (major << 8 | minor & 0xff | (minor & !0xff) << 12, subject.shown(session.foreground.get()))
+        }
         None => (0, -1),
     };
     let mut flags = if subject.is_keel() { KERNEL_THREAD } else { RANDOMIZE };
@@ -81,14 +83,14 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let exit_signal = if subject.id() != subject.pid() { -1 } else { i64::from(process.exit_signal.get()) };
     let exit_code = if permitted || task.is_none() { process.zombie_status().unwrap_or(0) } else { 0 };
     let (limit, _) = process.limit(g::RLIMIT_RSS);
-    let mut out = format!("{} (", subject.id()).into_bytes();
+    let mut out = format!("{} (", subject.shown(subject.id())).into_bytes();
     out.extend_from_slice(&memory::comm(subject)?);
     let identity = format!(
         ") {} {} {} {} {terminal} {foreground} {flags}",
         state(subject, task),
-        process.ppid(),
-        process.group(),
-        process.sid(),
+        subject.shown(process.ppid()),
+        subject.shown(process.group()),
+        subject.shown(process.sid()),
     );
     let times = format!(
         "{} {} {} {} {} {} {} {} {priority} {nice} {} 0 {}",
@@ -178,7 +180,7 @@ pub fn scheduling(subject: &Subject) -> Result<Vec<u8>> {
     let (priority, _, _, policy) = priorities(task.as_ref());
     let mut out = memory::comm(subject)?;
     let threads = process.thread_count();
-    out.extend_from_slice(format!(" ({}, #threads: {threads})\n{:->67}\n", subject.id(), "").as_bytes());
+    out.extend_from_slice(format!(" ({}, #threads: {threads})\n{:->67}\n", subject.shown(subject.id()), "").as_bytes());
     let ns = used.user_ns + used.system_ns;
     let milliseconds = format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
     let rows: [(&str, String); 6] = [

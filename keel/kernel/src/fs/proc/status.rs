@@ -31,11 +31,11 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     let letter = stat::state(subject, task);
     line(&mut text, "State", &format!("{letter} ({})", state_name(letter)));
     let (pid, id) = (process.pid(), subject.id());
-    line(&mut text, "Tgid", &format!("{pid}"));
+    line(&mut text, "Tgid", &format!("{}", subject.shown(pid)));
     line(&mut text, "Ngid", "0");
-    line(&mut text, "Pid", &format!("{id}"));
-    line(&mut text, "PPid", &format!("{}", process.ppid()));
-    line(&mut text, "TracerPid", &format!("{}", task.map_or(0, |t| t.traced.tracer_pid())));
+    line(&mut text, "Pid", &format!("{}", subject.shown(id)));
+    line(&mut text, "PPid", &format!("{}", subject.shown(process.ppid())));
+    line(&mut text, "TracerPid", &format!("{}", subject.shown(task.map_or(0, |t| t.traced.tracer_pid()))));
     let ids = task.map_or([process.last_uid(), 0], |t| [t.cred().uid, t.cred().gid]);
     let (uids, gids) = match task.map(|t| t.cred()) {
         Some(c) => ([c.uid, c.euid, c.suid, c.fsuid], [c.gid, c.egid, c.sgid, c.fsgid]),
@@ -53,7 +53,8 @@ pub fn text(subject: &Subject) -> Result<Vec<u8>> {
     }
     text.add(if task.is_some_and(|t| !t.cred().groups.is_empty()) { b"\n" } else { b" \n" });
     for (name, id) in [("NStgid", pid), ("NSpid", id), ("NSpgid", process.group()), ("NSsid", process.sid())] {
-        let ids = pidns::levels(&process, id).iter().map(|id| format!("{id}")).collect::<Vec<_>>();
+        let levels = pidns::levels(&process, id);
+        let ids = levels.iter().skip(subject.levels_above()).map(|id| format!("{id}")).collect::<Vec<_>>();
         line(&mut text, name, &ids.join("\t"));
     }
     line(&mut text, "Kthread", if subject.is_keel() { "1" } else { "0" });

@@ -2,6 +2,7 @@
 
 use crate::mm::Mm;
 use crate::task::cred::cap;
+use crate::task::pidns::PidNs;
 use crate::task::{self, Process, Task, access, pid};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
@@ -14,19 +15,28 @@ pub struct Subject {
     tid: i32,
     /// A directory in `task/`: figures are of the thread alone.
     alone: bool,
+    /// Inode number of the PID namespace whose ids the file system shows; 0: the first.
+    viewer: u64,
     /// Start time: distinguishes the process from earlier ones with the same id.
     started_ns: u64,
 }
 
 impl Subject {
-    /// The process `id`, or the one that has a thread `id`, seen through that. ENOENT.
-    pub fn of_process(id: i32) -> Result<Self> {
+    /// The process `id`, or the one that has a thread `id`, seen through that, with ids of a PID namespace (`None`: the
+    /// first). ENOENT.
+    pub fn of_process(id: i32, viewer: Option<&Rc<PidNs>>) -> Result<Self> {
+        let id = viewer.map_or(Some(id), |ns| ns.outward(id)).ok_or(Errno::ENOENT)?;
+        let viewer = viewer.map_or(0, |ns| ns.inode());
         let process = find(id).or_else(|| pid::find_task(id).map(|t| t.process().clone())).ok_or(Errno::ENOENT)?;
-        Ok(Self { pid: process.pid(), tid: id, alone: false, started_ns: process.started_ns() })
+        Ok(Self { pid: process.pid(), tid: id, alone: false, viewer, started_ns: process.started_ns() })
     }
 
     /// A thread of this process. ENOENT.
     pub fn thread(&self, tid: i32) -> Result<Self> {
+        let tid = match self.viewer {
+            0 => tid,
+            viewer => PidNs::find(viewer).and_then(|ns| ns.outward(tid)).ok_or(Errno::ENOENT)?,
+        };
         let process = self.process().map_err(|_| Errno::ENOENT)?;
         // The leader's directory stays until the process is reaped.
         let known = tid == self.pid || process.threads().any(|t| t.tid() == tid);
@@ -41,6 +51,20 @@ impl Subject {
     /// Id of the thread, or of the process.
     pub fn id(&self) -> i32 {
         self.tid
+    }
+
+    /// An id as the file system shows it; 0 for one that its PID namespace does not have.
+    pub fn shown(&self, id: i32) -> i32 {
+        match self.viewer {
+            0 => id,
+            _ if id <= 0 => id,
+            viewer => PidNs::find(viewer).map_or(0, |ns| ns.inward(id)),
+        }
+    }
+
+    /// The PID namespaces of a process in which the file system shows ids: how many come before.
+    pub fn levels_above(&self) -> usize {
+        if self.viewer == 0 { 0 } else { PidNs::find(self.viewer).map_or(0, |ns| ns.level() as usize) }
     }
 
     /// Whether this is about one thread alone.

@@ -6,43 +6,18 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
-use uapi::{Errno, Result};
-use vfs::PathRef;
+use uapi::Result;
+use vfs::Inode;
 use vfs::memory::Text;
-use vfs::synth::{Entry, SynthDir, SynthFs, Table, What, table};
+use vfs::synth::{Entry, SynthFs, Table, table};
 use vfs::tree::Tree;
-use vfs::{FileType, Inode, Mount};
 
 /// `f_type` of cgroup2.
 const MAGIC: u64 = 0x6367_7270;
 
-/// The mounted file system.
-type Mounted = Option<(Rc<dyn Inode>, Rc<Mount>)>;
-
-/// `/sys/fs`: the place of the hierarchy.
-#[derive(Clone, Default)]
-pub struct Place(Rc<RefCell<Mounted>>);
-
-impl Place {
-    /// Mounts the hierarchy, in the sysfs that is at `sysfs`.
-    pub fn mount(&self, tree: &Tree, sysfs: &PathRef) {
-        let mount = tree.add_mount(b"/sys/fs/cgroup", sysfs.mount(), "cgroup2", "cgroup2");
-        let root = SynthFs::new(tree.new_dev(), MAGIC, directory());
-        self.0.replace(Some((root, mount)));
-    }
-}
-
-impl SynthDir for Place {
-    fn lookup(&self, name: &[u8]) -> Result<Entry> {
-        let mounted = self.0.borrow().clone();
-        let (root, mount) = mounted.filter(|_| name == b"cgroup").ok_or(Errno::ENOENT)?;
-        Ok(Entry { what: What::Mounted(root, mount), ..Entry::dir(0o755, table([])) })
-    }
-
-    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
-        Ok([(b"cgroup".to_vec(), FileType::Directory)].into())
-    }
+/// The root of the hierarchy, in a new instance.
+pub fn root(tree: &Tree) -> Rc<dyn Inode> {
+    SynthFs::new(tree.new_dev(), MAGIC, directory())
 }
 
 /// A text file that is generated at each read.

@@ -9,18 +9,24 @@ mod net;
 
 use alloc::rc::Rc;
 use alloc::string::String;
+pub use cgroup::root as cgroup_root;
 use uapi::Result;
-use vfs::PathRef;
+use vfs::mount::FileSystem;
 use vfs::synth::{Entry, SYSFS_MAGIC, SynthFs, Table, table};
 use vfs::tree::Tree;
+use vfs::{Inode, PathRef};
 
 /// Attaches the file system, with the control groups in it.
 pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
-    let groups = cgroup::Place::default();
-    let root = SynthFs::new(tree.new_dev(), SYSFS_MAGIC, directory(groups.clone()));
-    let place = tree.attach(b"/sys", root, "sysfs", "sysfs", false)?;
-    groups.mount(tree, &place);
+    let place = tree.attach(b"/sys", root(tree), "sysfs", "sysfs", false)?;
+    let groups = place.lookup(b"fs", &[], false)?.lookup(b"cgroup", &[], false)?;
+    tree.attach_at(&groups, FileSystem::new(cgroup::root(tree), "cgroup2"), "cgroup2", false)?;
     Ok(place)
+}
+
+/// The root of a new instance of the file system.
+pub fn root(tree: &Tree) -> Rc<dyn Inode> {
+    SynthFs::new(tree.new_dev(), SYSFS_MAGIC, directory())
 }
 
 /// Size of sysfs files in stat(2).
@@ -51,7 +57,7 @@ fn clock_source() -> Entry {
     dir([("available_clocksource", constant("tsc \n")), ("current_clocksource", constant("tsc\n"))])
 }
 
-fn directory(fs: cgroup::Place) -> Table {
+fn directory() -> Table {
     table([
         ("block", dir([])),
         ("bus", dir([("cpu", dir([("devices", Entry::dir(0o755, cpu::links()))]))])),
@@ -73,7 +79,7 @@ fn directory(fs: cgroup::Place) -> Table {
             ]),
         ),
         ("firmware", dir([])),
-        ("fs", Entry::dir(0o755, fs)),
+        ("fs", dir([("cgroup", dir([]))])),
         ("kernel", kernel::directory()),
         ("module", dir([])),
         ("power", dir([("state", constant("\n"))])),

@@ -10,12 +10,22 @@ use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result, zeroed};
 use vfs::PathRef;
+use vfs::mount::flags;
 use vfs::{FileType, Inode};
 
 /// Flags of a mount in `f_flags`, with ST_VALID.
 const ST_VALID: i64 = 0x20;
 const ST_RDONLY: i64 = 1;
-const ST_RELATIME: i64 = 0x1000;
+/// The flags by those of a mount.
+const ST_FLAGS: [(u32, i64); 7] = [
+    (flags::NO_SUID, 2),
+    (flags::NO_DEV, 4),
+    (flags::NO_EXEC, 8),
+    (flags::NO_ATIME, 0x400),
+    (flags::NO_DIR_ATIME, 0x800),
+    (flags::RELATIME, 0x1000),
+    (flags::NO_SYMFOLLOW, 0x2000),
+];
 
 fn put_statfs(address: usize, inode: &dyn Inode, place: Option<&PathRef>) -> Result<()> {
     let stat = inode.statfs()?;
@@ -30,8 +40,12 @@ fn put_statfs(address: usize, inode: &dyn Inode, place: Option<&PathRef>) -> Res
     out.f_fsid.val = [inode.attr()?.dev as i32, 0];
     out.f_namelen = stat.namelen as i64;
     out.f_frsize = stat.bsize as i64;
-    out.f_flags = ST_VALID | ST_RELATIME;
-    if place.is_some_and(|p| p.mount().read_only.get()) {
+    out.f_flags = ST_VALID;
+    // Files without a name are in a mount of keel's own.
+    let mount = place.map_or(flags::RELATIME, |place| place.mount().flags());
+    let set = ST_FLAGS.iter().filter(|(flag, _)| mount & flag != 0);
+    set.for_each(|(_, shown)| out.f_flags |= shown);
+    if place.is_some_and(|p| p.mount().is_read_only()) {
         out.f_flags |= ST_RDONLY;
     }
     user::write(address, &out)

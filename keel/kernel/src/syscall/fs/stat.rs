@@ -160,6 +160,10 @@ pub fn sys_faccessat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()>
         // Devices, FIFOs and sockets can be written on read-only file systems.
         vfs::ops::check_writable(&place)?;
     }
+    let executes = mode & MAY_EXEC != 0 && inode.file_type() == FileType::Regular;
+    if executes && place.has_flag(vfs::mount::flags::NO_EXEC) {
+        return Err(Errno::EACCES);
+    }
     if mode == 0 { Ok(()) } else { caller.cred().check(&**inode, mode) }
 }
 

@@ -100,6 +100,10 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
         }
         area.flags |= AreaFlags::NEVER_WRITE;
     }
+    let lies_in = file.as_ref().and_then(|file| file.path.as_ref());
+    if area.prot.contains(Prot::EXEC) && lies_in.is_some_and(|place| place.has_flag(vfs::mount::flags::NO_EXEC)) {
+        return Err(Errno::EPERM);
+    }
     let shares_nothing = |file: &Rc<File>| file.ops.inode().is_some_and(|inode| !inode.takes_stores());
     if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(shares_nothing) {
         // As of a file in FUSE that bypasses the page cache.

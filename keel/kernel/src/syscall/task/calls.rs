@@ -100,7 +100,8 @@ pub fn sys_unshare(flags: u64) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     // All that may fail comes first.
-    let (cred, new) = namespaces::prepare(&me, (flags & ALL) as u32)?;
+    let own = me.fs().fork();
+    let (cred, new) = namespaces::prepare(&me, (flags & ALL) as u32, &own)?;
     if has(g::CLONE_FILES) {
         me.unshare_files()?;
     }
@@ -108,7 +109,6 @@ pub fn sys_unshare(flags: u64) -> Result<()> {
         crate::ipc::sem::unshare(&me);
     }
     if has(g::CLONE_FS | g::CLONE_NEWUSER | g::CLONE_NEWNS) {
-        let own = me.fs().fork();
         drop(me.set_fs(Some(own)));
     }
     if let Some(cred) = cred {

@@ -174,7 +174,7 @@ fn load(
         program = fs::open_exec(g::AT_FDCWD, interpreter, 0)?;
     }
     let file = program.place.clone();
-    let after = cred::after_exec(&me, &**file.inode())?;
+    let after = cred::after_exec(&me, &file)?;
     let cred = &after.cred;
     let unreadable = Cell::new(!fs::may_read(&file));
     let before = crate::task::current().try_mm();

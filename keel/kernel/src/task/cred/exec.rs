@@ -5,8 +5,9 @@ use crate::cred::UserNs;
 use crate::task::{self, Task, securebits};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
-use vfs::Inode;
 use vfs::capability::FileCapability;
+use vfs::mount::flags;
+use vfs::{Inode, PathRef};
 
 const S_ISUID: u32 = 0o4000;
 const S_ISGID_EXEC: u32 = 0o2010;
@@ -27,14 +28,16 @@ fn of_file(inode: &dyn Inode) -> Result<Option<FileCapability>> {
 }
 
 /// Credentials after execve(2) of a file. EINVAL, EPERM: its capabilities can't be granted.
-pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec> {
+pub(crate) fn after_exec(task: &Rc<Task>, place: &PathRef) -> Result<AfterExec> {
+    let inode = &**place.inode();
     let attr = inode.attr()?;
+    let is_trusted = !place.has_flag(flags::NO_SUID);
     let old = task.cred();
     let mut new = (*old).clone();
     let mut set_id = false;
     let root = old.root_uid();
     let is_root = |uid: u32| Some(uid) == root;
-    if !task.no_new_privs() && old.user_ns.covers(attr.uid, attr.gid) {
+    if is_trusted && !task.no_new_privs() && old.user_ns.covers(attr.uid, attr.gid) {
         if attr.mode & S_ISUID != 0 {
             (new.euid, set_id) = (attr.uid, true);
         }
@@ -42,7 +45,7 @@ pub(crate) fn after_exec(task: &Rc<Task>, inode: &dyn Inode) -> Result<AfterExec
             (new.egid, set_id) = (attr.gid, true);
         }
     }
-    let file = of_file(inode)?;
+    let file = if is_trusted { of_file(inode)? } else { None };
     let mut effective = false;
     new.cap_permitted = 0;
     if let Some(file) = file {

@@ -6,12 +6,11 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
-use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::attr::{self, makedev, now};
 use vfs::inode::{Change, SetTime};
 use vfs::synth::{Entry, SynthDir, SynthFs, SynthInode, What};
-use vfs::{Attr, FileType, Inode};
+use vfs::{Attr, FileType, Inode, PathRef};
 
 /// `f_type` of devpts.
 const DEVPTS_MAGIC: u64 = 0x1cd1;
@@ -21,31 +20,42 @@ const MODE: u32 = 0o020620;
 /// The first slave's inode number; 1 is the directory, 2 `ptmx`.
 const FIRST_INO: u64 = 3;
 
-/// Device number of the file system.
-static DEV: Global<Cell<u64>> = Global::new(Cell::new(0));
-
-/// The file system's root.
-pub fn file_system(dev: u64) -> Rc<SynthInode> {
-    DEV.set(dev);
-    SynthFs::with_mode(dev, DEVPTS_MAGIC, 0o755, Directory)
+/// The root of a new instance, which has terminals of its own. `ptmx`: permissions of its `ptmx`.
+pub fn file_system(dev: u64, ptmx: u32) -> Rc<SynthInode> {
+    SynthFs::with_mode(dev, DEVPTS_MAGIC, 0o755, Directory { dev, ptmx })
 }
 
-struct Directory;
+/// The instance whose terminal an open of a `ptmx` makes: that which it lies in, or at `pts` beside it. ENODEV.
+pub fn instance(place: &PathRef) -> Result<u64> {
+    if let Some(node) = place.inode().as_any().downcast_ref::<PtsNode>() {
+        return Ok(node.0.get().dev);
+    }
+    let beside = place.parent().ok_or(Errno::ENODEV)?.lookup(b"pts", &[], false).map_err(|_| Errno::ENODEV)?;
+    let is_ours = beside.is_mount_root() && beside.inode().statfs().is_ok_and(|fs| fs.kind == DEVPTS_MAGIC);
+    if is_ours { Ok(beside.inode().attr()?.dev) } else { Err(Errno::ENODEV) }
+}
+
+struct Directory {
+    /// Device number of the file system.
+    dev: u64,
+    ptmx: u32,
+}
 
 impl SynthDir for Directory {
     fn lookup(&self, name: &[u8]) -> Result<Entry> {
         let inode = if name == b"ptmx" {
-            PtsNode::new(2, 0o020000, makedev(5, 2), 0, 0)
+            PtsNode::new(self.dev, 2, 0o020000 | self.ptmx, makedev(5, 2), (0, 0))
         } else {
             let text = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
             let index = text.parse().ok().filter(|index: &u32| format!("{index}") == text).ok_or(Errno::ENOENT)?;
-            Pair::find(index).ok_or(Errno::ENOENT)?.node.clone()
+            Pair::find(index).filter(|pair| pair.is_in(self.dev)).ok_or(Errno::ENOENT)?.node.clone()
         };
         Ok(Entry { what: What::Inode(inode), mode: 0, uid: 0, gid: 0, generation: 0, size: 0 })
     }
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
-        let slaves = Pair::indices().map(|index| (format!("{index}").into_bytes(), FileType::CharDevice));
+        let own = Pair::indices().filter(|index| Pair::find(*index).is_some_and(|pair| pair.is_in(self.dev)));
+        let slaves = own.map(|index| (format!("{index}").into_bytes(), FileType::CharDevice));
         vfs::memory::collect(slaves.chain([(b"ptmx".to_vec(), FileType::CharDevice)]))
     }
 }
@@ -54,23 +64,13 @@ impl SynthDir for Directory {
 pub struct PtsNode(Cell<Attr>);
 
 impl PtsNode {
-    fn new(ino: u64, mode: u32, rdev: u64, uid: u32, gid: u32) -> Rc<Self> {
-        Rc::new(Self(Cell::new(Attr {
-            ino,
-            dev: DEV.get(),
-            mode,
-            nlink: 1,
-            uid,
-            gid,
-            rdev,
-            blksize: 1024,
-            ..attr::since(now())
-        })))
+    fn new(dev: u64, ino: u64, mode: u32, rdev: u64, (uid, gid): (u32, u32)) -> Rc<Self> {
+        Rc::new(Self(Cell::new(Attr { ino, dev, mode, nlink: 1, uid, gid, rdev, blksize: 1024, ..attr::since(now()) })))
     }
 
     /// The file of a slave.
-    pub fn slave(index: u32, uid: u32) -> Rc<Self> {
-        Self::new(FIRST_INO + u64::from(index), MODE, makedev(MAJOR, index), uid, TTY_GROUP)
+    pub fn slave(dev: u64, index: u32, uid: u32) -> Rc<Self> {
+        Self::new(dev, FIRST_INO + u64::from(index), MODE, makedev(MAJOR, index), (uid, TTY_GROUP))
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Master {
 
 /// Opens `/dev/ptmx`: a new pseudo-terminal. ENOSPC.
 pub fn open_master(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File>> {
-    let pair = Pair::create(task::current().cred().fsuid)?;
+    let pair = Pair::create(super::devpts::instance(&place)?, task::current().cred().fsuid)?;
     Ok(File::new(Rc::new(Master { pair, inode: inode.clone() }), flags, Some(place)))
 }
 

@@ -70,8 +70,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Creates one with the lowest free number; its slave is locked. ENOSPC.
-    pub fn create(uid: u32) -> Result<Rc<Self>> {
+    /// Creates one in an instance of devpts, with the lowest number that is free in all; its slave is locked. ENOSPC.
+    pub fn create(dev: u64, uid: u32) -> Result<Rc<Self>> {
         let mut pairs = PAIRS.borrow_mut();
         let index = pairs.iter().position(Option::is_none).unwrap_or(pairs.len());
         if index >= MAX_PAIRS {
@@ -95,7 +95,7 @@ impl Pair {
             slaves: Cell::new(0),
             abandoned: Cell::new(false),
             slave: RefCell::default(),
-            node: PtsNode::slave(index as u32, uid),
+            node: PtsNode::slave(dev, index as u32, uid),
             slave_readers: Rc::default(),
             slave_writers: Rc::default(),
             master_readers: Rc::default(),
@@ -111,6 +111,12 @@ impl Pair {
     /// Finds one by number whose master is open.
     pub fn find(index: u32) -> Option<Rc<Self>> {
         PAIRS.borrow().get(index as usize)?.clone().filter(|pair| pair.master_open.get())
+    }
+
+    /// Whether it belongs to an instance of devpts, by its device number.
+    pub fn is_in(&self, dev: u64) -> bool {
+        use vfs::Inode;
+        self.node.attr().is_ok_and(|attr| attr.dev == dev)
     }
 
     /// Numbers of pseudo-terminals with an open master.

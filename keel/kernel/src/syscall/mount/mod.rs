@@ -1,0 +1,35 @@
+//! Mounts: mount(2), umount2(2), pivot_root(2), and the calls that do the same by descriptors.
+
+mod kinds;
+pub mod new;
+pub mod old;
+pub mod root;
+
+use crate::task::mountns::MountNs;
+use crate::task::path::Caller;
+use crate::task::{self, cred::cap};
+use alloc::rc::Rc;
+use uapi::{Errno, Result};
+use vfs::mount::Namespace;
+
+/// The caller of a call about mounts.
+struct Admin {
+    caller: Caller,
+    namespace: Rc<MountNs>,
+}
+
+impl Admin {
+    /// The running thread. EPERM: it may not change its mount namespace, or Landlock restricts its files.
+    fn current() -> Result<Self> {
+        let (cred, namespace) = task::with_current(|me| (me.cred(), me.namespaces().mount.clone()));
+        let is_restricted = cred.domain.as_ref().is_some_and(|domain| domain.has_rules_for_files());
+        if is_restricted || !cred.capable_in(namespace.user_ns(), cap::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        Ok(Self { caller: Caller::current(), namespace })
+    }
+
+    fn tree(&self) -> &Rc<Namespace> {
+        self.namespace.tree()
+    }
+}
