@@ -127,10 +127,7 @@ fn attach(tree: Loose, place: &PathRef) -> Result<()> {
         for mount in &mounts {
             mount.make_shared();
         }
-        copies = propagation::copies(tree.top(), parent, name)?;
-        for (at, copy) in &copies {
-            at.mount().namespace().ok_or(Errno::EINVAL)?.check_room(copy.mounts()?.len())?;
-        }
+        copies = propagation::copies(tree.top(), mounts.len(), parent, name)?;
     }
     settle(tree, place, &namespace, &mounts);
     for (at, copy) in copies {
@@ -201,7 +198,7 @@ pub fn shift(from: &PathRef, place: &PathRef, namespace: &Rc<Namespace>) -> Resu
         for mount in &mounts {
             mount.make_shared();
         }
-        copies = propagation::copies(mount, place.mount(), place.dentry())?;
+        copies = propagation::copies(mount, mounts.len(), place.mount(), place.dentry())?;
     }
     mount.take();
     mount.put(place.mount(), place.dentry());

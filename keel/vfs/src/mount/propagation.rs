@@ -193,8 +193,14 @@ pub(super) fn reached(mount: &Rc<Mount>) -> Result<Vec<Rc<Mount>>> {
 /// A copy of a tree of mounts, and where it goes.
 pub(super) type Copied = (PathRef, Loose);
 
-/// Copies of a tree for all places that a mount of it on `name` in `parent` reaches. The tree's mounts are shared. ENOMEM.
-pub(super) fn copies(tree: &Rc<Mount>, parent: &Rc<Mount>, name: &Rc<Dentry>) -> Result<Vec<Copied>> {
+/// Copies of a tree, of `size` mounts that are shared, for all places that a mount of it on `name` in `parent` reaches. ENOMEM;
+/// ENOSPC: a namespace would have too many mounts, all copies counted as its own.
+pub(super) fn copies(tree: &Rc<Mount>, size: usize, parent: &Rc<Mount>, name: &Rc<Dentry>) -> Result<Vec<Copied>> {
+    let mut made = size;
+    let mut count = |place: &Rc<Mount>| {
+        made = made.saturating_add(size);
+        place.namespace().map_or(Ok(()), |namespace| namespace.check_room(made))
+    };
     let mut done: Vec<Copied> = Vec::new();
     // With the tree that is copied for the others, and the member that has that already.
     let mut groups: Vec<(Rc<Group>, Rc<Mount>, Rc<Mount>)> = Vec::new();
@@ -209,6 +215,7 @@ pub(super) fn copies(tree: &Rc<Mount>, parent: &Rc<Mount>, name: &Rc<Dentry>) ->
         at += 1;
         for member in living(&group.members)? {
             if !Rc::ptr_eq(&member, &holder) && member.shows(name) && member.namespace().is_some() {
+                count(&member)?;
                 let copy = Loose::copy_of(&template, template.root(), Copy::Alike, true)?;
                 crate::memory::push(&mut done, (PathRef::new(member, name.clone()), copy))?;
             }
@@ -218,6 +225,7 @@ pub(super) fn copies(tree: &Rc<Mount>, parent: &Rc<Mount>, name: &Rc<Dentry>) ->
             if own.is_none() && !slave.shows(name) || own.as_ref().is_some_and(|own| !own.is_new_to(operation)) {
                 continue;
             }
+            count(&slave)?;
             let copy = Loose::copy_of(&template, template.root(), Copy::Slave { shared: own.is_some() }, true)?;
             if let Some(own) = own {
                 crate::memory::push(&mut groups, (own, copy.top().clone(), slave.clone()))?;
