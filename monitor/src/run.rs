@@ -334,10 +334,10 @@ fn finish_if_ended(server: &Server, shared: &Shared) {
     }
 }
 
-/// Ensures that a thread polls the streams of new operations: a virtual CPU or a helper that polls already uses the set
-/// of streams from when it began.
+/// Ensures that a thread polls the streams of new operations, and the sockets if there were none: a virtual CPU or a helper that polls
+/// already uses the set of descriptors from when it began.
 fn have_watched(server: &mut Server, shared: &Shared) {
-    if server.streams().take_unwatched() && !shared.state.remind_duty() {
+    if server.take_unwatched() && !shared.state.remind_duty() {
         shared.state.call_helper();
     }
 }

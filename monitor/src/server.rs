@@ -98,6 +98,11 @@ impl Server {
         all
     }
 
+    /// Whether threads that sleep do not poll all of [`Self::waiting`].
+    pub fn take_unwatched(&mut self) -> bool {
+        self.streams.take_unwatched() | self.sockets.take_unwatched()
+    }
+
     /// Whether the pod has sockets of the host.
     pub fn has_sockets(&self) -> bool {
         self.sockets.waiting().is_some()

@@ -60,6 +60,8 @@ struct Inner {
     /// Questions that found no room.
     unasked: VecDeque<Ask>,
     done: Vec<Done>,
+    /// A first socket was opened since [`SocketsConnector::take_unwatched`]: threads that sleep do not poll the descriptor.
+    unwatched: bool,
     /// Sockets with queued datagrams.
     unsent: Vec<u64>,
     /// Datagrams that were sent: id, whether it is quiet, outcome.
@@ -90,6 +92,7 @@ impl SocketsConnector {
             next_question: 1,
             unasked: VecDeque::new(),
             done: Vec::new(),
+            unwatched: false,
             unsent: Vec::new(),
             sent: Vec::new(),
             scratch: vec![0; MAX_DATAGRAM + 1],
@@ -100,6 +103,11 @@ impl SocketsConnector {
     /// The descriptor to poll for input, while operations wait; when it is ready, call [`Self::ready`].
     pub fn waiting(&self) -> Option<Arc<OwnedFd>> {
         self.inner.as_ref().filter(|inner| !inner.sockets.is_empty()).map(|inner| inner.epoll.clone())
+    }
+
+    /// Whether [`Self::waiting`] names the descriptor only since this was asked last.
+    pub fn take_unwatched(&mut self) -> bool {
+        self.inner.as_mut().is_some_and(|inner| std::mem::take(&mut inner.unwatched))
     }
 
     /// Starts an operation; `None` if it completes later.
@@ -212,6 +220,7 @@ impl Inner {
         self.check_number(connect.socket)?;
         let question = self.question(connect.socket);
         let socket = Socket::new(connect.transport, State::Asked { question, id });
+        self.unwatched |= self.sockets.is_empty();
         self.sockets.insert(connect.socket, socket);
         self.ask(Ask::Connect { id: question, transport: connect.transport, local, peer });
         Ok(())
@@ -222,6 +231,7 @@ impl Inner {
         self.check_number(listen.socket)?;
         let question = self.question(listen.socket);
         let socket = Socket::new(listen.transport, State::Asked { question, id });
+        self.unwatched |= self.sockets.is_empty();
         self.sockets.insert(listen.socket, socket);
         self.ask(Ask::Listen { id: question, transport: listen.transport, address, backlog: listen.backlog });
         Ok(())
