@@ -6,7 +6,7 @@
 //! directory's inode is asked again. Names that do not exist are remembered by the file systems.
 #![expect(clippy::disallowed_types, reason = "each insertion reserves first, or is left out")]
 
-use crate::{Inode, NAME_MAX, Name};
+use crate::{Inode, NAME_MAX, Name, ways};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -26,6 +26,8 @@ pub struct Dentry {
     changes: Cell<u64>,
     /// Mounts that lie on it, in all namespaces.
     pub(crate) mounts: Cell<u32>,
+    /// See [`Self::number`]; 0: none yet.
+    number: Cell<u64>,
 }
 
 impl core::fmt::Debug for Dentry {
@@ -50,6 +52,8 @@ impl Drop for Dentry {
 /// Number of dentries in children tables, and the number at which unused ones are dropped.
 static COUNT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(0));
 static LIMIT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(LIMIT_MIN));
+/// The last [`Dentry::number`].
+static NUMBERS: hal::cell::Global<Cell<u64>> = hal::cell::Global::new(Cell::new(0));
 const LIMIT_MIN: usize = 16 << 10;
 /// How often a name is looked up again in a directory that changed meanwhile.
 const TRIES: usize = 3;
@@ -80,6 +84,28 @@ impl Dentry {
             deleted: Cell::new(false),
             changes: Cell::new(0),
             mounts: Cell::new(0),
+            number: Cell::new(0),
+        }
+    }
+
+    /// A number that no other dentry had or will have.
+    pub fn number(&self) -> u64 {
+        if self.number.get() == 0 {
+            NUMBERS.set(NUMBERS.get() + 1);
+            self.number.set(NUMBERS.get());
+        }
+        self.number.get()
+    }
+
+    /// `CLOCK_MONOTONIC` ns until which the name holds; `u64::MAX`: until keel changes it.
+    pub fn expires(&self) -> u64 {
+        self.expires.get()
+    }
+
+    /// What names here stand for was changed, or is not known any more.
+    fn names_changed(&self) {
+        if let Some(address) = self.inode.stamp_address() {
+            ways::changed(address);
         }
     }
 
@@ -186,6 +212,7 @@ impl Dentry {
         let known = self.children.borrow().get(name).filter(|child| Rc::ptr_eq(&child.inode, &inode)).cloned();
         if let Some(child) = known {
             child.expires.set(child.expires.get().min(1));
+            self.names_changed();
             return child;
         }
         Rc::new(Self::make(Some(self.clone()), Rc::from(name), inode, 1))
@@ -203,6 +230,7 @@ impl Dentry {
         self.changes.set(self.changes.get() + 1);
         if !is_last && let Some(child) = self.children.borrow().get(name) {
             child.expires.set(child.expires.get().min(1));
+            self.names_changed();
         }
         is_last
     }
@@ -251,19 +279,20 @@ impl Dentry {
         // The removed dentry is dropped after the borrow ends: it may be the last use of an inode.
         let removed = self.children.borrow_mut().remove(name);
         if let Some(child) = removed {
+            self.names_changed();
             child.deleted.set(true);
-            // What lies beneath a directory that vanished on the host goes with it; otherwise the
-            // tables and parent links would keep each other alive.
             COUNT.set(COUNT.get().saturating_sub(1));
             child.let_go();
         }
     }
 
-    /// Empties the tables of all directories beneath: nobody finds names by them any more.
+    /// Empties the tables of all directories beneath, which would keep each other alive: nobody finds names by them any more.
+    #[cold]
     pub(crate) fn let_go(self: &Rc<Self>) {
         let mut gone = Pieces::new();
         gone.push_back(self.clone());
         while let Some(dentry) = gone.pop_back() {
+            dentry.names_changed();
             for child in dentry.children.take().into_values() {
                 COUNT.set(COUNT.get().saturating_sub(1));
                 if !child.children.borrow().is_empty() {
@@ -277,6 +306,7 @@ impl Dentry {
     pub(crate) fn removed(&self, name: &[u8], victim: &Rc<Self>, changes: u64) {
         self.count_change(name, changes);
         self.lost(name, victim);
+        self.names_changed();
         victim.deleted.set(true);
     }
 
@@ -285,7 +315,10 @@ impl Dentry {
         let child = self.children.borrow().get(name).cloned();
         match child {
             Some(child) if Rc::ptr_eq(&child, victim) => self.forget(name),
-            Some(child) if Rc::ptr_eq(&child.inode, &victim.inode) => child.expires.set(child.expires.get().min(1)),
+            Some(child) if Rc::ptr_eq(&child.inode, &victim.inode) => {
+                child.expires.set(child.expires.get().min(1));
+                self.names_changed();
+            }
             _ => {}
         }
     }
@@ -314,6 +347,8 @@ impl Dentry {
         }
         self.take(old, child);
         to.put(new, child, is_last);
+        self.names_changed();
+        to.names_changed();
     }
 
     /// The pod exchanged the names of two children.
@@ -331,6 +366,8 @@ impl Dentry {
         to.take(new, second);
         to.put(new, first, is_last);
         self.put(old, second, is_last);
+        self.names_changed();
+        to.names_changed();
     }
 
     /// Takes `child` out of the table, if it is there.
@@ -373,6 +410,8 @@ impl Dentry {
 
     /// Drops all unused dentries beneath this one.
     pub(crate) fn shrink(self: &Rc<Self>) {
+        // Changes of what is not in the tables any more are not counted.
+        ways::changed_everywhere();
         // With an explicit list: directories come before what lies in them. Those for which there is no room stay.
         let mut directories = Pieces::new();
         directories.push_back(self.clone());

@@ -146,6 +146,18 @@ pub trait Inode: Any {
     /// It was used, bytes from `offset` on were read: shows its state, with these pages, if that is known without asking
     /// the host.
     fn show(&self, _offset: u64, _len: usize) {}
+    /// Its attributes were used: shows them, if they are known without asking the host and nothing is shown yet.
+    fn show_attributes(&self) {}
+    /// What stands for it in [`crate::ways`]: [`crate::ways::changed`] is called for this address when its names or
+    /// permissions change. `None`: they may change without that.
+    fn stamp_address(&self) -> Option<usize> {
+        None
+    }
+    /// `CLOCK_MONOTONIC` ns until which the permissions that [`Cred::check`](crate::Cred::check) uses are believed;
+    /// `u64::MAX`: until keel changes them.
+    fn permissions_expire(&self) -> u64 {
+        0
+    }
     /// Changes the size.
     fn truncate(&self, _size: u64) -> Result<()> {
         Err(Errno::EINVAL)

@@ -43,6 +43,7 @@ pub mod synth;
 mod tests;
 pub mod tree;
 pub mod walk;
+pub mod ways;
 
 pub use attr::{Attr, FileType};
 pub use claim::Claim;

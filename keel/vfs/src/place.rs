@@ -33,6 +33,11 @@ impl PathRef {
         Self { mount: mount.clone(), dentry: mount.root().clone() }
     }
 
+    /// A number for [`crate::ways`] that no other place had or will have, but one of a time before mounts were changed.
+    pub fn number(&self) -> u64 {
+        u64::from(self.mount.id) << 40 ^ self.dentry.number()
+    }
+
     /// The mount it is seen through.
     #[inline]
     pub fn mount(&self) -> &Rc<Mount> {

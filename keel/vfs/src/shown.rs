@@ -93,6 +93,11 @@ impl Shown {
         (expires == u64::MAX || hal::clock::monotonic_ns() < expires).then_some(view)
     }
 
+    /// Whether a view holds at this moment.
+    pub fn has_view(&self) -> bool {
+        read(|reading| self.view(reading).is_some())
+    }
+
     /// The file is about to change, or has just been changed: nothing is shown of it.
     #[cold]
     pub fn withdraw(&self) {

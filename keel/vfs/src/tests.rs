@@ -19,6 +19,8 @@ mod shown;
 mod through;
 #[cfg(test)]
 mod trees;
+#[cfg(test)]
+mod ways;
 
 use crate::host::{Export, FRESH_NS, Host};
 use crate::io::{KernelDst, KernelSrc};

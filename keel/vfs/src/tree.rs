@@ -185,7 +185,7 @@ impl Tree {
 
 /// Lets changes of a mount and of its file system fail with EROFS, for ever.
 fn seal(mount: &Mount) {
-    mount.fs().read_only.set(true);
+    mount.fs().set_read_only(true);
     mount.fs().is_fixed.set(true);
     // Nothing is locked at boot.
     let _ = mount.set_flags(mount.flags() | flags::READ_ONLY);

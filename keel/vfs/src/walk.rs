@@ -2,7 +2,7 @@
 
 use crate::cred::MAY_EXEC;
 use crate::mount::flags;
-use crate::{Cred, FileType, Name, PATH_MAX, PathRef};
+use crate::{Cred, FileType, Inode, Name, PATH_MAX, PathRef};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -64,25 +64,62 @@ pub struct Parent {
     pub trailing_slash: bool,
 }
 
+/// What a path resolution tells of what it depends on, for [`crate::ways`].
+pub trait Record {
+    /// It depends on names in this directory, or on permissions of this file. Called before they are looked at.
+    fn cross(&self, inode: &dyn Inode);
+    /// `cred` was allowed to search a directory.
+    fn searched(&self, directory: &dyn Inode, cred: &Cred<'_>);
+    /// What was looked at holds until then, `CLOCK_MONOTONIC` ns.
+    fn expires(&self, expires: u64);
+    /// What was looked at may change without notice.
+    fn refuse(&self);
+}
+
+/// Nothing is recorded.
+impl Record for () {
+    #[inline(always)]
+    fn cross(&self, _: &dyn Inode) {}
+    #[inline(always)]
+    fn searched(&self, _: &dyn Inode, _: &Cred<'_>) {}
+    #[inline(always)]
+    fn expires(&self, _: u64) {}
+    #[inline(always)]
+    fn refuse(&self) {}
+}
+
 /// One path resolution on behalf of a process.
-pub struct Walk<'a> {
+pub struct Walk<'a, R = ()> {
     root: PathRef,
     cred: Cred<'a>,
     flags: u64,
     start: Option<PathRef>,
     links: Cell<u32>,
+    record: R,
 }
 
 impl<'a> Walk<'a> {
     /// A resolution in the tree beneath `root`.
     pub fn new(root: PathRef, cred: Cred<'a>) -> Self {
-        Self { root, cred, flags: 0, start: None, links: Cell::new(0) }
+        Self { root, cred, flags: 0, start: None, links: Cell::new(0), record: () }
     }
 
     /// With restrictions of [`resolve`], relative to `start`.
     pub fn restricted(root: PathRef, cred: Cred<'a>, start: &PathRef, flags: u64) -> Self {
         let root = if flags & resolve::IN_ROOT != 0 { start.clone() } else { root };
-        Self { root, cred, flags, start: Some(start.clone()), links: Cell::new(0) }
+        Self { root, cred, flags, start: Some(start.clone()), links: Cell::new(0), record: () }
+    }
+}
+
+impl<'a, R: Record> Walk<'a, R> {
+    /// A resolution that uses cached names only, and is recorded.
+    pub(crate) fn recorded(root: PathRef, cred: Cred<'a>, record: R) -> Self {
+        Self { root, cred, flags: resolve::CACHED, start: None, links: Cell::new(0), record }
+    }
+
+    /// What was recorded.
+    pub(crate) fn into_record(self) -> R {
+        self.record
     }
 
     /// Resolves `path` from `base`; a symbolic link at the end is followed or not.
@@ -146,6 +183,7 @@ impl<'a> Walk<'a> {
             return Err(Errno::ELOOP);
         }
         if let Some(place) = link.inode().jump() {
+            self.record.refuse();
             if self.flags & resolve::NO_MAGICLINKS != 0 {
                 return Err(Errno::ELOOP);
             }
@@ -201,7 +239,9 @@ impl<'a> Walk<'a> {
             if at.inode().file_type() != FileType::Directory {
                 return Err(Errno::ENOTDIR);
             }
+            self.record.cross(&**at.inode());
             self.cred.check(&**at.inode(), MAY_EXEC)?;
+            self.record.searched(&**at.inode(), &self.cred);
             let len = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
             let (name, after) = rest.split_at(len);
             let slashes = after.iter().take_while(|&&b| b == b'/').count();
@@ -219,6 +259,12 @@ impl<'a> Walk<'a> {
                 b"." => continue,
                 b".." => {
                     at = self.up(&at)?;
+                    // A directory that moves changes the names of the one that it is moved from.
+                    self.record.cross(&**at.inode());
+                    if !at.mount().is_whole() {
+                        // Whether the mount shows it depends on the directories above.
+                        self.record.refuse();
+                    }
                     continue;
                 }
                 _ => {
@@ -226,6 +272,7 @@ impl<'a> Walk<'a> {
                     at.dentry().lookup(name, ahead, self.flags & resolve::CACHED != 0)?
                 }
             };
+            self.record.expires(child.expires());
             if child.inode().file_type() == FileType::Symlink && !(is_last && slashes == 0 && last == Last::NoFollow) {
                 match self.follow(&PathRef::new(at.mount().clone(), child))? {
                     Target::Place(place) => at = place,

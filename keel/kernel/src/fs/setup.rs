@@ -66,6 +66,7 @@ pub fn tidy() -> bool {
 
 /// Gives up to `pages` pages of cached file content back; returns how many.
 fn shrink(pages: usize) -> usize {
+    vfs::ways::clear();
     let host = HOST.borrow().clone();
     host.map_or(0, |host| host.shrink(pages))
 }

@@ -11,6 +11,7 @@
 
 mod file;
 mod memory;
+mod path;
 pub mod socket;
 
 use super::file::{epoll, poll};
@@ -72,13 +73,19 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
         g::__NR_epoll_wait | g::__NR_epoll_pwait => wait_for_events(frame.arguments(), number == g::__NR_epoll_pwait),
         g::__NR_poll => look(frame.arguments()),
         g::__NR_sendto | g::__NR_recvfrom | g::__NR_sendmsg | g::__NR_recvmsg => socket::attempt(frame, number),
-        g::__NR_pread64
-        | g::__NR_readv
-        | g::__NR_preadv
-        | g::__NR_lseek
-        | g::__NR_fstat
-        | g::__NR_newfstatat
-        | g::__NR_statx => file::attempt(number, frame.arguments()),
+        g::__NR_pread64 | g::__NR_readv | g::__NR_preadv | g::__NR_lseek | g::__NR_fstat => {
+            file::attempt(number, frame.arguments())
+        }
+        g::__NR_newfstatat | g::__NR_statx => {
+            file::attempt(number, frame.arguments()).or_else(|| path::attempt(number, frame.arguments()))
+        }
+        g::__NR_stat
+        | g::__NR_lstat
+        | g::__NR_access
+        | g::__NR_faccessat
+        | g::__NR_faccessat2
+        | g::__NR_readlink
+        | g::__NR_readlinkat => path::attempt(number, frame.arguments()),
         g::__NR_mmap | g::__NR_munmap | g::__NR_madvise => memory::attempt(number, frame.arguments()),
         _ => None,
     }

@@ -34,6 +34,7 @@ pub mod securebits;
 pub mod user_dispatch;
 pub mod uts;
 pub mod watch;
+mod ways;
 
 pub use cred::Cred;
 pub use directories::FsContext;
@@ -50,8 +51,8 @@ use abi::layout::MAX_CPUS;
 use alloc::rc::{Rc, Weak};
 use core::any::Any;
 use core::cell::{Cell, Ref, RefCell};
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use hal::cell::{Global, Padded};
 use hal::sync::grace::Published;
 use hal::thread::Thread;
@@ -81,6 +82,10 @@ pub struct Task {
     /// State of the open files for calls without the big lock.
     pub(crate) unlocked_files: Published<Cores>,
     fs: RefCell<Option<Rc<FsContext>>>,
+    /// Numbers of its root and working directory for calls without the big lock.
+    pub(crate) unlocked_fs: Published<directories::Numbers>,
+    /// Number of its credentials in [`vfs::ways`]; 0: not known.
+    pub(crate) caller: AtomicU64,
     /// It sees ids as they are: its user namespace is the first.
     pub(crate) sees_ids: AtomicBool,
     pub(crate) cred: RefCell<Rc<Cred>>,
@@ -210,6 +215,8 @@ impl Task {
         let unlocked_space = Published::empty();
         unlocked_space.replace(parts.mm.as_ref().map(|mm| mm.unlocked()));
         let root = parts.mm.as_ref().map(|mm| mm.root());
+        let unlocked_fs = Published::empty();
+        unlocked_fs.replace(Some(parts.fs.numbers().clone()));
         Rc::new_cyclic(|me: &Weak<Self>| Self {
             tid: Cell::new(tid),
             own_tid: Cell::new(pidns::shown_to(&parts.process, tid)),
@@ -222,6 +229,8 @@ impl Task {
             unlocked_files,
             files: RefCell::new(Some(parts.files)),
             fs: RefCell::new(Some(parts.fs)),
+            unlocked_fs,
+            caller: AtomicU64::new(0),
             sees_ids: AtomicBool::new(parts.cred.user_ns.is_first()),
             cred: RefCell::new(parts.cred),
             namespaces: RefCell::new(Some(parts.namespaces)),
@@ -351,6 +360,7 @@ impl Task {
     /// Replaces its credentials.
     pub(crate) fn set_cred(&self, cred: Cred) {
         self.sees_ids.store(cred.user_ns.is_first(), Relaxed);
+        self.caller.store(0, Relaxed);
         let _old = self.cred.replace(Rc::new(cred));
     }
 
@@ -361,6 +371,7 @@ impl Task {
     }
 
     pub(crate) fn set_fs(&self, fs: Option<Rc<FsContext>>) -> Option<Rc<FsContext>> {
+        self.unlocked_fs.replace(fs.as_ref().map(|fs| fs.numbers().clone()));
         self.fs.replace(fs)
     }
 

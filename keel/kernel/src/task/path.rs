@@ -16,7 +16,7 @@ use vfs::{Cred, Inode, NewNode, PATH_MAX, ops};
 /// Context of a path resolution: credentials and directories.
 #[derive(Debug)]
 pub struct Caller {
-    cred: Rc<cred::Cred>,
+    pub(super) cred: Rc<cred::Cred>,
     /// Root, working directory, umask.
     pub fs: Rc<FsContext>,
     /// Use the real ids, as access(2) does.

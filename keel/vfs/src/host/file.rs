@@ -6,7 +6,7 @@ use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
 use crate::inode::Attachments;
 use crate::memory::append;
-use crate::shown::Shown;
+use crate::shown::{Shown, State};
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::operation::Operation;
 use abi::request::{
@@ -163,7 +163,7 @@ impl Inode for HostNode {
     }
 
     fn shown(&self) -> Option<Arc<Shown>> {
-        (self.kind() == FileType::Regular).then(|| self.shown_here())
+        Some(self.shown_here())
     }
 
     fn show(&self, offset: u64, len: usize) {
@@ -172,6 +172,25 @@ impl Inode for HostNode {
         if let (false, Some(shown), Some(known)) = (is_beneath, self.shown.get(), self.known_state()) {
             self.show_content(shown, &known, offset, len);
         }
+    }
+
+    fn show_attributes(&self) {
+        let is_beneath = self.overlay.borrow().strong_count() > 0;
+        let Some(shown) = self.shown.get().filter(|shown| !is_beneath && !shown.has_view()) else { return };
+        if let Some(known) = self.known_state() {
+            return shown.show(&known, 0, 0, |_| None);
+        }
+        if let Some((attr, expires)) = self.known_attributes() {
+            shown.show(&State { attr, expires, is_settled: false, has_holes: false }, 0, 0, |_| None);
+        }
+    }
+
+    fn stamp_address(&self) -> Option<usize> {
+        Some(core::ptr::from_ref(self).addr())
+    }
+
+    fn permissions_expire(&self) -> u64 {
+        self.permissions_believed().saturating_add(self.export.fresh_ns)
     }
 
     fn truncate(&self, size: u64) -> Result<()> {

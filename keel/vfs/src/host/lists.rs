@@ -44,6 +44,11 @@ impl Lists {
             Kind::Default => &self.default,
         }
     }
+
+    /// When the access list that is known was asked for (monotonic ns).
+    pub(super) fn asked(&self) -> Option<u64> {
+        self.access.borrow().as_ref().map(|known| known.at)
+    }
 }
 
 impl HostNode {
@@ -84,6 +89,7 @@ impl HostNode {
             Err(errno) => return Err(errno),
         };
         lists.of(kind).replace(Some(Known { at, ctime, list: list.clone() }));
+        self.permissions_changed();
         list
     }
 
@@ -130,6 +136,7 @@ impl HostNode {
             lists.access.take();
             lists.default.take();
         }
+        self.permissions_changed();
     }
 
     /// Sets or removes a list on the host, with the permission bits that go with it.

@@ -7,7 +7,7 @@ use super::{Export, Key, now};
 use crate::inode::Attachments;
 use crate::node::Node;
 use crate::shown::Shown;
-use crate::{Attr, FileType, Name};
+use crate::{Attr, FileType, Name, ways};
 use abi::request::{HandleAttr, NodeAttr, ReadLink, Walk};
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
@@ -148,9 +148,12 @@ impl HostNode {
             if self.shown.get().is_some() {
                 self.will_be(attr);
             }
-            self.attr.set(*attr);
+            let before = self.attr.replace(*attr);
             self.fetched.set(asked.at);
             self.perm_fetched.set(asked.at);
+            if (attr.mode, attr.uid, attr.gid) != (before.mode, before.uid, before.gid) {
+                self.permissions_changed();
+            }
         }
         is_newer
     }
@@ -171,7 +174,21 @@ impl HostNode {
             self.withdraw();
             self.fetched.set(0);
             self.perm_fetched.set(0);
+            self.permissions_changed();
         }
+    }
+
+    /// Mode, owner or access control lists may have changed, or are not known any more.
+    #[cold]
+    pub(super) fn permissions_changed(&self) {
+        ways::changed(core::ptr::from_ref(self).addr());
+        ways::changed(self.overlay.borrow().as_ptr().addr());
+    }
+
+    /// When the permissions that are believed were asked for (monotonic ns).
+    pub(super) fn permissions_believed(&self) -> u64 {
+        let list = self.lists.get().and_then(|lists| lists.asked());
+        self.perm_fetched.get().min(list.map_or(u64::MAX, |at| at.max(self.fetched.get())))
     }
 
     /// It was found (or put) under a name.
@@ -326,6 +343,7 @@ impl HostNode {
 impl HostNode {
     /// Its last reference is dropped.
     fn end(&mut self) {
+        self.withdraw();
         if let Some(content) = self.content.take() {
             content.dispose(&self.export.host);
         }

@@ -16,7 +16,7 @@ pub use change::Loose;
 pub use namespace::Namespace;
 
 use crate::memory::{Living, check};
-use crate::{Dentry, Inode, Name, PathRef};
+use crate::{Dentry, Inode, Name, PathRef, ways};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ pub struct FileSystem {
     /// Type name (`tmpfs`, `overlay`, `proc` …).
     pub kind: &'static str,
     /// Changes fail with EROFS whatever the mount says.
-    pub read_only: Cell<bool>,
+    read_only: Cell<bool>,
     /// Cannot be made writable.
     pub is_fixed: Cell<bool>,
     /// Made by a user namespace other than the first: no devices.
@@ -123,6 +123,17 @@ impl FileSystem {
     /// Its root directory, or its only file.
     pub fn root(&self) -> &Rc<Dentry> {
         &self.root
+    }
+
+    /// Whether changes fail with EROFS whatever the mount says.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.get()
+    }
+
+    /// Lets changes fail with EROFS, or not.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.read_only.set(read_only);
+        ways::changed_everywhere();
     }
 
     /// Its device number; 0 if it does not tell.
@@ -273,6 +284,7 @@ impl Mount {
     pub fn set_flags(&self, new: u32) -> Result<()> {
         self.check_flags(new)?;
         self.flags.set(new);
+        ways::changed_everywhere();
         Ok(())
     }
 
@@ -282,6 +294,11 @@ impl Mount {
         let (simple, times) = (locked & !flags::ATIMES, locked & flags::ATIMES != 0);
         let differs = times && (self.flags.get() ^ new) & flags::ATIMES != 0;
         if simple & !new != 0 || differs { Err(uapi::Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// Whether it shows all of its file system.
+    pub(crate) fn is_whole(&self) -> bool {
+        Rc::ptr_eq(&self.root, self.fs.root())
     }
 
     /// Whether changes through it fail with EROFS.
@@ -327,6 +344,7 @@ impl Mount {
 
     /// Puts it on a name in another one. What is mounted there already lies on top of it from then on.
     fn put(self: &Rc<Self>, parent: &Rc<Self>, name: &Rc<Dentry>) {
+        ways::changed_everywhere();
         let before = self.place.replace(Some((parent.clone(), name.clone())));
         drop(before);
         name.mounts.set(name.mounts.get() + 1);
@@ -345,6 +363,7 @@ impl Mount {
     /// Takes it from its place.
     fn take(self: &Rc<Self>) {
         let Some((parent, name)) = self.place.take() else { return };
+        ways::changed_everywhere();
         name.mounts.set(name.mounts.get().saturating_sub(1));
         let child = parent.children.borrow_mut().remove(&key(&name));
         drop(child);
@@ -384,6 +403,7 @@ impl Mount {
 
 /// Takes a tree of mounts apart, which is at no place any more. `lazily`: those that hide something keep doing that.
 fn dissolve(top: &Rc<Mount>, lazily: bool) {
+    ways::changed_everywhere();
     let mut at = top.clone();
     let mut after = Bound::Unbounded;
     loop {

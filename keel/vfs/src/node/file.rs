@@ -3,9 +3,8 @@
 use super::{Body, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_WRITE, Node, OWN_ATTR, OWN_DATA};
 use crate::io::read_parts;
 use crate::pagemap::PageMap;
-use crate::shown::{Shown, State};
+use crate::shown::State;
 use crate::{Dst, FILE_MAX, Inode, Src};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use hal::frame::{FRAME_SIZE, Frame};
@@ -267,12 +266,6 @@ impl Node {
         }
         self.touch_mtime();
         Ok(())
-    }
-
-    /// See [`Inode::shown`].
-    pub(super) fn shown_file(&self) -> Option<Arc<Shown>> {
-        let shown = || self.lower.as_ref().map_or_else(Arc::default, |lower| lower.shown_here());
-        matches!(self.body, Body::File(_)).then(|| self.shown.get_or_init(shown).clone())
     }
 
     /// See [`Inode::show`].

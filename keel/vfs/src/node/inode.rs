@@ -1,5 +1,6 @@
 //! Private files as inodes.
 
+use super::lower::Lower;
 use super::{Body, F_SEAL_EXEC, Node, OWN_ATTR};
 use crate::acl::{Acl, Kind};
 use crate::attr::now;
@@ -95,11 +96,23 @@ impl Inode for Node {
     }
 
     fn shown(&self) -> Option<Arc<Shown>> {
-        self.shown_file()
+        Some(self.shown_here())
     }
 
     fn show(&self, offset: u64, len: usize) {
         self.show_file(offset, len);
+    }
+
+    fn show_attributes(&self) {
+        self.show_own_attributes();
+    }
+
+    fn stamp_address(&self) -> Option<usize> {
+        Some(core::ptr::from_ref(self).addr())
+    }
+
+    fn permissions_expire(&self) -> u64 {
+        self.lower_attr().map_or(u64::MAX, Lower::permissions_expire)
     }
 
     fn truncate(&self, size: u64) -> Result<()> {

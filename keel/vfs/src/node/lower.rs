@@ -157,6 +157,22 @@ impl Lower {
         }
     }
 
+    /// Attributes, if they are known without asking the host, and until when they are believed.
+    pub(super) fn known_attributes(&self) -> Option<(Attr, u64)> {
+        match self {
+            Self::Host(node) => node.known_attributes(),
+            Self::Image(file) => Some((file.attr(), u64::MAX)),
+        }
+    }
+
+    /// See [`crate::Inode::permissions_expire`].
+    pub(super) fn permissions_expire(&self) -> u64 {
+        match self {
+            Self::Host(node) => crate::Inode::permissions_expire(&**node),
+            Self::Image(_) => u64::MAX,
+        }
+    }
+
     /// Shows a state with the pages that were read. Those of an image belong to the image's file, which does not know who
     /// shows them.
     pub(super) fn show_content(&self, shown: &Shown, state: &State, offset: u64, len: usize) {

@@ -10,6 +10,7 @@ mod dir;
 mod file;
 mod inode;
 mod lower;
+mod shown;
 
 pub use file::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 mod xattr;
@@ -321,6 +322,7 @@ impl Node {
                 self.withdraw();
                 self.attr.set(attr);
                 self.own.set(self.own.get() | OWN_ATTR);
+                self.permissions_changed();
             }
         }
         Ok(())
@@ -337,9 +339,19 @@ impl Node {
     /// Changes own attributes.
     fn update(&self, f: impl FnOnce(&mut Attr)) {
         self.withdraw();
-        let mut attr = self.attr.get();
+        let before = self.attr.get();
+        let mut attr = before;
         f(&mut attr);
         self.attr.set(attr);
+        if (attr.mode, attr.uid, attr.gid) != (before.mode, before.uid, before.gid) {
+            self.permissions_changed();
+        }
+    }
+
+    /// Mode, owner or access control lists may have changed.
+    #[cold]
+    fn permissions_changed(&self) {
+        crate::ways::changed(core::ptr::from_ref(self).addr());
     }
 
     /// Something about the file changed now.

@@ -34,7 +34,7 @@ fn check_space(name: &[u8]) -> Result<()> {
 
 impl Node {
     /// The lower file whose attributes it shows.
-    fn lower_attr(&self) -> Option<&Lower> {
+    pub(super) fn lower_attr(&self) -> Option<&Lower> {
         if self.owns(super::OWN_ATTR) { None } else { self.lower.as_ref() }
     }
 
@@ -125,6 +125,7 @@ impl Node {
             Kind::Access => xattrs.access = acl,
             Kind::Default => xattrs.default = acl,
         }
+        self.permissions_changed();
         Ok(())
     }
 

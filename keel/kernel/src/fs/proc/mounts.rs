@@ -121,7 +121,7 @@ pub fn info(of: &Seen) -> Result<Vec<u8>> {
         if mount.is_unbindable() {
             out.add(b" unbindable");
         }
-        let tail = [b" - ", fs.kind.as_bytes(), b" ", &escaped(&mount.source), b" ", access(fs.read_only.get())];
+        let tail = [b" - ", fs.kind.as_bytes(), b" ", &escaped(&mount.source), b" ", access(fs.is_read_only())];
         tail.iter().for_each(|part| out.add(part));
         out.add(&fs.options.borrow());
         out.add(b"\n");

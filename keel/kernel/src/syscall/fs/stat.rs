@@ -8,6 +8,7 @@ use uapi::{Errno, Result, zeroed};
 use vfs::PathRef;
 use vfs::attr::split_dev;
 use vfs::cred::{MAY_EXEC, MAY_WRITE};
+use vfs::ways::Question;
 use vfs::{Attr, FileType};
 
 /// Attributes as the caller's user namespace shows them.
@@ -78,7 +79,9 @@ fn attr_at(fd: i32, name: usize, flags: u32) -> Result<(Attr, Option<PathRef>)> 
         descriptors::was_used(fd, &file);
         return Ok((attr, file.path.clone()));
     }
-    let place = Caller::current().resolve_at(fd, &name, flags)?;
+    let caller = Caller::current();
+    let place = caller.resolve_at(fd, &name, flags)?;
+    caller.walked(fd, &name, Question::attributes(flags & g::AT_SYMLINK_NOFOLLOW == 0), &place);
     Ok((place.inode().attr()?, Some(place)))
 }
 
@@ -164,7 +167,12 @@ pub fn sys_faccessat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()>
     if executes && place.has_flag(vfs::mount::flags::NO_EXEC) {
         return Err(Errno::EACCES);
     }
-    if mode == 0 { Ok(()) } else { caller.cred().check(&**inode, mode) }
+    if mode != 0 {
+        caller.cred().check(&**inode, mode)?;
+    }
+    let question = Question::access(mode, flags & g::AT_EACCESS == 0, flags & g::AT_SYMLINK_NOFOLLOW == 0);
+    caller.walked(fd, &name, question, &place);
+    Ok(())
 }
 
 const fn is_stored(kind: FileType) -> bool {
@@ -194,6 +202,7 @@ pub fn sys_readlinkat(fd: i32, name: usize, buf: usize, size: i32) -> Result<usi
         caller.resolve(fd, &name, false)?
     };
     let target = place.inode().readlink()?;
+    caller.walked(fd, &name, Question::LINK, &place);
     // Links of /proc lead to places of any depth.
     if target.len() >= vfs::PATH_MAX {
         return Err(Errno::ENAMETOOLONG);

@@ -154,7 +154,7 @@ pub(super) fn reconfigure(fs: &Rc<FileSystem>, read_only: bool, data: &[u8]) -> 
     if !read_only && fs.is_fixed.get() {
         return Err(Errno::EROFS);
     }
-    fs.read_only.set(read_only);
+    fs.set_read_only(read_only);
     Ok(())
 }
 

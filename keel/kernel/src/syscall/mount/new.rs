@@ -96,7 +96,7 @@ pub fn sys_fspick(fd: i32, name: usize, given: u32) -> Result<i32> {
         kind: fs.kind.as_bytes().to_vec(),
         source: RefCell::default(),
         options: RefCell::default(),
-        read_only: Cell::new(fs.read_only.get()),
+        read_only: Cell::new(fs.is_read_only()),
         fs: RefCell::new(Some(fs.clone())),
         is_picked: true,
         is_mounted: Cell::new(false),
@@ -138,7 +138,7 @@ pub fn sys_fsconfig(fd: i32, command: u32, key: usize, value: usize, aux: i32) -
             }
             let options = context.options.borrow().clone();
             let fs = kinds::make(&context.kind, &options, &Admin::current()?)?;
-            fs.read_only.set(context.read_only.get());
+            fs.set_read_only(context.read_only.get());
             context.fs.replace(Some(fs));
             Ok(())
         }

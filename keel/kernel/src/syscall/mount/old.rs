@@ -92,7 +92,7 @@ pub fn sys_mount(source: usize, target: usize, kind: usize, given: u64, data: us
     let kind = kind.ok_or(Errno::EINVAL)?;
     let fs = kinds::make(&kind, &data, &admin)?;
     if given & g::MS_RDONLY != 0 {
-        fs.read_only.set(true);
+        fs.set_read_only(true);
     }
     kinds::mount(&admin, fs, &source.unwrap_or_else(|| b"none".to_vec()), mount, place)
 }
@@ -182,7 +182,7 @@ pub fn sys_umount2(target: usize, given: u32) -> Result<()> {
         if !kinds::may_administer(mount.fs()) {
             return Err(Errno::EPERM);
         }
-        mount.fs().read_only.set(true);
+        mount.fs().set_read_only(true);
         return Ok(());
     }
     change::unmount(&mount, lazily, 1)

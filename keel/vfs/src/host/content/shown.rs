@@ -3,14 +3,17 @@
 use super::super::{HostNode, now};
 use super::{PAGE, Stamp};
 use crate::shown::{Shown, State};
+use crate::{Attr, FileType};
 use alloc::sync::Arc;
 
 impl HostNode {
     /// The one of this file, which a node over it uses too: whatever changes either withdraws it.
     pub(crate) fn shown_here(&self) -> Arc<Shown> {
         let shown = self.shown.get_or_init(Arc::default);
-        // The same is there already, if any.
-        let _ = self.content().shown.set(shown.clone());
+        if self.kind() == FileType::Regular {
+            // The same is there already, if any.
+            let _ = self.content().shown.set(shown.clone());
+        }
         shown.clone()
     }
 
@@ -29,6 +32,14 @@ impl HostNode {
         let is_known = fetched != 0 && now() < expires && content.gathered.get() == 0;
         let state = State { attr, expires, is_settled: true, has_holes: false };
         (is_known && content.stamp.get() == Stamp::of(&attr)).then_some(state)
+    }
+
+    /// Its attributes, if they are known and no write is under way, and until when they are believed.
+    pub(crate) fn known_attributes(&self) -> Option<(Attr, u64)> {
+        let (fetched, content) = (self.fetched.get(), self.content.get());
+        let expires = fetched.saturating_add(self.export.fresh_ns);
+        let is_known = fetched != 0 && now() < expires && content.is_none_or(|content| content.gathered.get() == 0);
+        is_known.then(|| (self.attr.get(), expires))
     }
 
     /// Shows the state with the pages that were read.
