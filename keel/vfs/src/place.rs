@@ -111,19 +111,20 @@ impl PathRef {
     /// The directory above for a walk beneath `root`, and what is mounted there. ENOENT: the place was moved out of what its
     /// mount shows.
     pub(crate) fn up(&self, root: &Self) -> Result<Self> {
-        let mut at = self.clone();
-        loop {
+        let mut lower = None;
+        let at = loop {
+            let at = lower.as_ref().unwrap_or(self);
             if at.same(root) {
                 return Ok(self.clone().covered());
             }
             if !at.is_mount_root() {
-                break;
+                break at;
             }
             match at.mount.place() {
-                Some(place) => at = place,
+                Some(place) => lower = Some(place),
                 None => return Ok(self.clone().covered()),
             }
-        }
+        };
         let Some(above) = at.dentry.above() else { return Ok(self.clone()) };
         if !at.mount.shows(&above) {
             return Err(Errno::ENOENT);
