@@ -1,12 +1,6 @@
 // A client of the peer of tests/tests/network.rs: `udp ADDRESS PORT CLOSED_PORT`. Run on the host and in a pod.
-#include "../abi/check.h"
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include "peer.h"
 #include <netinet/udp.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
-static struct sockaddr_in peer, closed;
 
 static void unconnected(void) {
     PART("unconnected");
@@ -106,12 +100,7 @@ static void large(void) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 4) return 2;
-    peer.sin_family = closed.sin_family = AF_INET;
-    inet_pton(AF_INET, arguments[1], &peer.sin_addr);
-    closed.sin_addr = peer.sin_addr;
-    peer.sin_port = htons(atoi(arguments[2]));
-    closed.sin_port = htons(atoi(arguments[3]));
+    if (!read_peer(count, arguments)) return 2;
     unconnected();
     connected();
     large();
