@@ -262,17 +262,14 @@ impl Mm {
     /// Drops all mappings (last user gone), while keel goes on in another space. The pages are freed without the big lock,
     /// so the caller holds no borrows.
     pub fn clear(&self) {
+        self.drop_mappings();
         let mut inner = self.inner();
-        let gone = core::mem::take(&mut inner.vmas);
         inner.space.quiesce();
         hal::smp::without_lock(|| {
             inner.space.leave();
             inner.space.unmap_range(0, USER_TOP, |_, page| drop(page));
             drop(inner);
         });
-        shared::note_detached(gone.overlapping(0, USER_TOP));
-        // The last handle of a file may go here, which may block.
-        drop(gone);
     }
 
     /// Whether one thread uses it, which must be the caller's.
@@ -283,8 +280,8 @@ impl Mm {
     /// Drops all mappings at the end of the last thread, before its parent can wait for it: segments are detached and files
     /// released then (ETXTBSY, unlinked files). The pages go with [`Self::clear`]; program memory must not be used any more.
     pub fn drop_mappings(&self) {
-        self.detach_all();
         let gone = core::mem::take(&mut self.inner().vmas);
+        shared::note_detached(gone.overlapping(0, USER_TOP));
         // The last handle of a file may go here, which may block.
         drop(gone);
         drop(self.exe.take());

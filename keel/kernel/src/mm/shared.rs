@@ -162,14 +162,4 @@ impl Mm {
             wants(object, vma, page).then(|| (object.clone(), vma.start, vma.end))
         })
     }
-
-    /// Detaches all segments at the end of the current process.
-    pub(super) fn detach_all(&self) {
-        let mut from = 0;
-        while let Some((_, start, end)) = self.shown(from, |_, _, _| true) {
-            // Whole mappings, so no split.
-            let _ = self.unmap(start, end);
-            from = end;
-        }
-    }
 }

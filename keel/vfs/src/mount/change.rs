@@ -63,7 +63,7 @@ impl Loose {
         let mut next = (original.clone(), top.top().clone());
         loop {
             let (from, to) = next;
-            for child in from.sorted_children()?.into_iter().rev() {
+            for child in from.children()?.into_iter().rev() {
                 if child.place().is_some_and(|place| to.shows(place.dentry())) {
                     crate::memory::push(&mut stack, (child, to.clone()))?;
                 }
@@ -118,18 +118,27 @@ pub fn copy(place: &PathRef, recursive: bool) -> Result<Loose> {
 
 /// Puts a tree at a place, and copies of it wherever the place's mount reaches. ENOMEM, ENOSPC.
 fn attach(tree: Loose, place: &PathRef) -> Result<()> {
-    let (parent, name) = (place.mount(), place.dentry());
-    let namespace = parent.namespace().ok_or(Errno::EINVAL)?;
+    let namespace = place.mount().namespace().ok_or(Errno::EINVAL)?;
     let mounts = tree.mounts()?;
     namespace.check_room(mounts.len())?;
-    let mut copies = Vec::new();
-    if parent.is_shared() {
-        for mount in &mounts {
-            mount.make_shared();
-        }
-        copies = propagation::copies(tree.top(), mounts.len(), parent, name)?;
-    }
+    let copies = copies_elsewhere(tree.top(), &mounts, place)?;
     settle(tree, place, &namespace, &mounts);
+    settle_copies(copies)
+}
+
+/// Copies of a tree, whose mounts are given, and their places: those that a mount at `place` reaches. ENOMEM, ENOSPC.
+fn copies_elsewhere(top: &Rc<Mount>, mounts: &[Rc<Mount>], place: &PathRef) -> Result<Vec<(PathRef, Loose)>> {
+    if !place.mount().is_shared() {
+        return Ok(Vec::new());
+    }
+    for mount in mounts {
+        mount.make_shared();
+    }
+    propagation::copies(top, mounts.len(), place.mount(), place.dentry())
+}
+
+/// Puts copies at their places. ENOMEM: the others are taken apart.
+fn settle_copies(copies: Vec<(PathRef, Loose)>) -> Result<()> {
     for (at, copy) in copies {
         let Some(namespace) = at.mount().namespace() else { continue };
         let mounts = copy.mounts()?;
@@ -193,22 +202,11 @@ pub fn shift(from: &PathRef, place: &PathRef, namespace: &Rc<Namespace>) -> Resu
         home.release();
         return attach(Loose::new(mount.clone()), place);
     }
-    let mut copies = Vec::new();
-    if place.mount().is_shared() {
-        for mount in &mounts {
-            mount.make_shared();
-        }
-        copies = propagation::copies(mount, mounts.len(), place.mount(), place.dentry())?;
-    }
+    let copies = copies_elsewhere(mount, &mounts, place)?;
     mount.take();
     mount.put(place.mount(), place.dentry());
     namespace.changed();
-    for (at, copy) in copies {
-        let Some(namespace) = at.mount().namespace() else { continue };
-        let mounts = copy.mounts()?;
-        settle(copy, &at, &namespace, &mounts);
-    }
-    Ok(())
+    settle_copies(copies)
 }
 
 /// Handles on a mount that it has by being in a namespace, mounted on another.

@@ -297,7 +297,7 @@ impl Mount {
     }
 
     /// Whether it shows all of its file system.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         Rc::ptr_eq(&self.root, self.fs.root())
     }
 
@@ -329,7 +329,7 @@ impl Mount {
 
     /// Whether it shows a name of its file system.
     pub(crate) fn shows(&self, name: &Rc<Dentry>) -> bool {
-        Rc::ptr_eq(&self.root, &self.fs.root) || name.is_beneath(&self.root)
+        self.is_whole() || name.is_beneath(&self.root)
     }
 
     /// The namespace that it is in.
@@ -356,7 +356,7 @@ impl Mount {
             while let Some(next) = top.child_at(&top.root) {
                 top = next;
             }
-            above.put(&top.clone(), &top.root);
+            above.put(&top, &top.root);
         }
     }
 
@@ -370,7 +370,7 @@ impl Mount {
     }
 
     /// The mounts in it, in the order in which they were made. ENOMEM.
-    fn sorted_children(&self) -> Result<Vec<Rc<Self>>> {
+    pub fn children(&self) -> Result<Vec<Rc<Self>>> {
         let mut children = crate::memory::list(self.children.borrow().values().cloned())?;
         children.sort_unstable_by_key(|child| child.id);
         Ok(children)
@@ -382,13 +382,18 @@ impl Mount {
         let mut stack = Vec::new();
         crate::memory::push(&mut stack, self.clone())?;
         while let Some(mount) = stack.pop() {
-            let children = mount.sorted_children()?;
+            let children = mount.children()?;
             crate::memory::push(&mut all, mount)?;
             for child in children.into_iter().rev() {
                 crate::memory::push(&mut stack, child)?;
             }
         }
         Ok(all)
+    }
+
+    /// The mounts that a call changes: it, or with `recursive` its [`Self::tree`]. ENOMEM.
+    pub fn affected(self: &Rc<Self>, recursive: bool) -> Result<Vec<Rc<Self>>> {
+        if recursive { self.tree() } else { crate::memory::list([self.clone()].into_iter()) }
     }
 
     /// It leaves its namespace and its groups.

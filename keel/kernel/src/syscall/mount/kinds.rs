@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use uapi::{Errno, Result};
-use vfs::mount::{FileSystem, Loose, change, flags};
+use vfs::mount::{FileSystem, Loose, change, flags, namespace};
 use vfs::node::Private;
 use vfs::{FileType, NewNode, PathRef};
 
@@ -109,17 +109,16 @@ fn check_visible(admin: &Admin, kind: &str) -> Result<()> {
         return Ok(());
     }
     for mount in admin.tree().mounts()? {
-        if mount.fs().kind != kind || !Rc::ptr_eq(mount.root(), mount.fs().root()) {
+        if mount.fs().kind != kind || !mount.is_whole() {
             continue;
         }
         let hides = |child: &Rc<vfs::Mount>| {
-            let is_above = child.place().is_some_and(|place| Rc::ptr_eq(place.mount(), &mount));
             let is_empty = |place: PathRef| {
                 place.inode().file_type() == FileType::Directory && place.inode().readdir().is_ok_and(|l| l.is_empty())
             };
-            is_above && child.is_locked() && !child.place().is_some_and(is_empty)
+            child.is_locked() && !child.place().is_some_and(is_empty)
         };
-        if !mount.is_read_only() && !admin.tree().mounts()?.iter().any(hides) {
+        if !mount.is_read_only() && !mount.children()?.iter().any(hides) {
             return Ok(());
         }
     }
@@ -135,7 +134,7 @@ pub(super) fn mount(admin: &Admin, fs: Rc<FileSystem>, source: &[u8], flags: u32
     if Rc::ptr_eq(place.mount().fs(), &fs) && place.is_mount_root() {
         return Err(Errno::EBUSY);
     }
-    change::mount(Loose::of(&fs, super::old::source_name(source), flags & flags::ALL)?, &place)
+    change::mount(Loose::of(&fs, namespace::name(source), flags & flags::ALL)?, &place)
 }
 
 /// `MS_REMOUNT` of a file system. EPERM; EINVAL: options; EROFS: it can't be written.

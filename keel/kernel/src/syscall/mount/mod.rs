@@ -10,6 +10,7 @@ use crate::task::path::Caller;
 use crate::task::{self, cred::cap};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
+use vfs::Mount;
 use vfs::mount::Namespace;
 
 /// The caller of a call about mounts.
@@ -31,5 +32,10 @@ impl Admin {
 
     fn tree(&self) -> &Rc<Namespace> {
         self.namespace.tree()
+    }
+
+    /// Whether a mount is in the caller's namespace, or in none of a process.
+    fn may_use(&self, mount: &Mount) -> bool {
+        mount.namespace().is_some_and(|ns| ns.is_anonymous() || Rc::ptr_eq(&ns, self.tree()))
     }
 }

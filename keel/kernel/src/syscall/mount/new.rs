@@ -12,7 +12,7 @@ use core::any::Any;
 use core::cell::{Cell, RefCell};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::mount::{FileSystem, Loose, Namespace, change, flags};
+use vfs::mount::{FileSystem, Loose, Namespace, change, flags, namespace};
 use vfs::{Attr, Mount, PathRef};
 
 /// Longest value of an option, as in Linux.
@@ -249,7 +249,7 @@ pub fn sys_fsmount(fd: i32, given: u32, attributes: u32) -> Result<i32> {
         return Err(Errno::EBUSY);
     }
     let source = context.source.take().unwrap_or_else(|| b"none".to_vec());
-    install(Loose::of(&fs, old::source_name(&source), mount)?, given & CLOEXEC != 0)
+    install(Loose::of(&fs, namespace::name(&source), mount)?, given & CLOEXEC != 0)
 }
 
 /// open_tree(2).
@@ -281,17 +281,12 @@ fn open_tree(place: PathRef, given: u32, change: Option<&Change>) -> Result<i32>
         return descriptors::install(file, flags);
     }
     let admin = Admin::current()?;
-    let is_ours = |ns: Rc<Namespace>| ns.is_anonymous() || Rc::ptr_eq(&ns, admin.tree());
-    if !place.mount().namespace().is_some_and(is_ours) {
+    if !admin.may_use(place.mount()) {
         return Err(Errno::EINVAL);
     }
     let tree = change::copy(&place, given & g::AT_RECURSIVE != 0)?;
     if let Some(change) = change {
-        change.apply_to(&if given & g::AT_RECURSIVE != 0 {
-            tree.mounts()?
-        } else {
-            alloc::vec![tree.top().clone()]
-        })?;
+        change.apply_to(&tree.top().affected(given & g::AT_RECURSIVE != 0)?)?;
     }
     install(tree, is_closed_on_exec)
 }
@@ -330,9 +325,8 @@ impl Change {
         if [set, clear, propagation] == [0; 3] {
             return Ok(None);
         }
-        const PROPAGATION: u32 = g::MS_SHARED | g::MS_PRIVATE | g::MS_SLAVE | g::MS_UNBINDABLE;
         let kind = u32::try_from(propagation).map_err(|_| Errno::EINVAL)?;
-        if kind & !PROPAGATION != 0 || kind.count_ones() > 1 {
+        if kind & !old::PROPAGATION != 0 || kind.count_ones() > 1 {
             return Err(Errno::EINVAL);
         }
         // Ids are not translated here.
@@ -358,11 +352,10 @@ impl Change {
 
     /// Changes a mount, or a tree of them. EINVAL: it is none, or not of this namespace; EPERM.
     fn apply(&self, admin: &Admin, place: &PathRef, recursive: bool) -> Result<()> {
-        let is_ours = |ns: Rc<Namespace>| ns.is_anonymous() || Rc::ptr_eq(&ns, admin.tree());
-        if !place.is_mount_root() || !place.mount().namespace().is_some_and(is_ours) {
+        if !place.is_mount_root() || !admin.may_use(place.mount()) {
             return Err(Errno::EINVAL);
         }
-        self.apply_to(&if recursive { place.mount().tree()? } else { alloc::vec![place.mount().clone()] })?;
+        self.apply_to(&place.mount().affected(recursive)?)?;
         admin.tree().changed();
         Ok(())
     }

@@ -8,14 +8,14 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::mount::{change, flags, namespace};
+use vfs::mount::{change, flags};
 use vfs::{Mount, PathRef};
 
 /// Old programs set these bits; they mean nothing.
 const MAGIC: u32 = 0xc0ed_0000;
 const MAGIC_MASK: u32 = 0xffff_0000;
 /// Flags that change what a mount's propagation is.
-const PROPAGATION: u32 = g::MS_SHARED | g::MS_PRIVATE | g::MS_SLAVE | g::MS_UNBINDABLE;
+pub(super) const PROPAGATION: u32 = g::MS_SHARED | g::MS_PRIVATE | g::MS_SLAVE | g::MS_UNBINDABLE;
 /// Longest type and source.
 const STRING_MAX: usize = PAGE_SIZE;
 
@@ -131,8 +131,7 @@ fn set_propagation(admin: &Admin, place: &PathRef, given: u32) -> Result<()> {
     if kind & !PROPAGATION != 0 || !kind.is_power_of_two() {
         return Err(Errno::EINVAL);
     }
-    let mounts = if given & g::MS_REC != 0 { place.mount().tree()? } else { alloc::vec![place.mount().clone()] };
-    mounts.iter().for_each(|mount| propagate_as(mount, kind));
+    place.mount().affected(given & g::MS_REC != 0)?.iter().for_each(|mount| propagate_as(mount, kind));
     admin.tree().changed();
     Ok(())
 }
@@ -186,9 +185,4 @@ pub fn sys_umount2(target: usize, given: u32) -> Result<()> {
         return Ok(());
     }
     change::unmount(&mount, lazily, 1)
-}
-
-/// The name of a source.
-pub fn source_name(source: &[u8]) -> vfs::Name {
-    namespace::name(source)
 }

@@ -2,10 +2,10 @@
 
 use super::super::Endpoint;
 use super::super::udp::Udp;
-use super::{close, endpoint, forget_number, name, next_number};
+use super::{close, endpoint, forget_number, name, next_number, pump_after_pause};
 use crate::sched::connector;
 use crate::sched::posted::{Pump, missed, pump_later, tell_if_awaited, tell_soon};
-use crate::sched::timer::{Timer, deadline_after};
+use crate::sched::timer::Timer;
 use abi::request::{
     DatagramRecord, SocketAccept, SocketConnect, SocketListen, SocketName, SocketReceive, SocketSend, Transport,
 };
@@ -18,8 +18,6 @@ use uapi::{Errno, Result};
 
 /// Pages that hold a record of any size.
 const MAX_PAGES: usize = (abi::request::MAX_DATAGRAM + size_of::<DatagramRecord>()).div_ceil(FRAME_SIZE) + 1;
-/// Pause after a lack of memory or of descriptors, in ns.
-const PAUSE_NS: u64 = 10_000_000;
 
 /// What both kinds of ends share: one request at a time that waits for something from outside.
 struct Port {
@@ -51,13 +49,7 @@ impl Port {
 
     /// Calls `pump` a little later.
     fn pause(&self, pump: Weak<dyn Pump>) {
-        let timer = Timer::new(Rc::new(move || {
-            if let Some(pump) = pump.upgrade() {
-                pump.pump();
-            }
-        }));
-        timer.arm(deadline_after(PAUSE_NS));
-        let old = self.timer.replace(Some(timer));
+        let old = self.timer.replace(Some(pump_after_pause(pump)));
         drop(old);
     }
 }

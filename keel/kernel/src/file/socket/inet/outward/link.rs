@@ -3,10 +3,10 @@
 use super::super::Endpoint;
 use super::super::tcp::Tcp;
 use super::outbox::Outbox;
-use super::{Names, close, count_busy, endpoint, forget_number, name, next_number, payload};
+use super::{Names, close, count_busy, endpoint, forget_number, name, next_number, payload, pump_after_pause};
 use crate::sched::connector;
 use crate::sched::posted::{Pump, hold, missed, pump_later, tell_if_awaited, tell_soon};
-use crate::sched::timer::{Timer, deadline_after};
+use crate::sched::timer::Timer;
 use abi::request::{
     Nop, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketReceive, SocketSend,
     SocketSetOption, SocketShutdown, Transport,
@@ -25,8 +25,6 @@ use vfs::Src;
 const MAX_PAGES: usize = 64;
 /// Room at the end of a page that is worth another request.
 const WORTH: usize = 1024;
-/// Pause after a lack of memory or of descriptors, in ns.
-const PAUSE_NS: u64 = 10_000_000;
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,14 +337,7 @@ impl Link {
 
     /// Tries again a little later.
     fn pause(&self) {
-        let me = self.me.clone();
-        let timer = Timer::new(Rc::new(move || {
-            if let Some(link) = me.upgrade() {
-                link.pump();
-            }
-        }));
-        timer.arm(deadline_after(PAUSE_NS));
-        let old = self.timer.replace(Some(timer));
+        let old = self.timer.replace(Some(pump_after_pause(self.me.clone())));
         drop(old);
     }
 

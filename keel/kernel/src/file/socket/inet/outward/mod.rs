@@ -9,11 +9,14 @@ pub mod link;
 mod outbox;
 
 use super::Endpoint;
+use crate::sched::posted::Pump;
+use crate::sched::timer::{Timer, deadline_after};
 use crate::sched::{connector, posted};
 use abi::boot::Network;
 use abi::request::{SocketClose, SocketName};
 use abi::ring::Segment;
 use alloc::boxed::Box;
+use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,6 +35,20 @@ pub struct Device {
     pub v6: (Ipv6Addr, u8),
     /// The router.
     pub router6: Ipv6Addr,
+}
+
+/// Pause after a lack of memory or of descriptors, in ns.
+const PAUSE_NS: u64 = 10_000_000;
+
+/// Calls `pump` after a pause, unless the timer is cancelled.
+fn pump_after_pause(pump: Weak<dyn Pump>) -> Rc<Timer> {
+    let timer = Timer::new(Rc::new(move || {
+        if let Some(pump) = pump.upgrade() {
+            pump.pump();
+        }
+    }));
+    timer.arm(deadline_after(PAUSE_NS));
+    timer
 }
 
 static DEVICE: Global<Cell<Option<Device>>> = Global::new(Cell::new(None));
