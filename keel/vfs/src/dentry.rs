@@ -22,6 +22,8 @@ pub struct Dentry {
     children: RefCell<HashMap<Name, Rc<Self>>>,
     expires: Cell<u64>,
     deleted: Cell<bool>,
+    /// It is a root or lies in its parent's table. Another one keeps no children, which would keep it alive in turn.
+    is_kept: Cell<bool>,
     /// Counts changes of its children: an answer of the file system that was asked for before the last one may be old.
     changes: Cell<u64>,
     /// Mounts that lie on it, in all namespaces.
@@ -63,7 +65,9 @@ const BATCH: usize = 512;
 impl Dentry {
     /// The root of a file system.
     pub(crate) fn root(inode: Rc<dyn Inode>) -> Rc<Self> {
-        Rc::new(Self::make(None, Rc::from(&b"/"[..]), inode, u64::MAX))
+        let root = Self::make(None, Rc::from(&b"/"[..]), inode, u64::MAX);
+        root.is_kept.set(true);
+        Rc::new(root)
     }
 
     /// An inode that has no name in any directory (a memory file), or none in `parent`, where it was made (`O_TMPFILE`);
@@ -82,6 +86,7 @@ impl Dentry {
             children: RefCell::default(),
             expires: Cell::new(expires),
             deleted: Cell::new(false),
+            is_kept: Cell::new(false),
             changes: Cell::new(0),
             mounts: Cell::new(0),
             number: Cell::new(0),
@@ -235,6 +240,12 @@ impl Dentry {
         is_last
     }
 
+    /// What `name` stands for is not known: the file system is asked at the next use.
+    #[cold]
+    pub(crate) fn doubt(&self, name: &[u8]) {
+        self.count_change(name, u64::MAX);
+    }
+
     /// Enters a child that was just made, after `changes` of the children were done before. If there were others since, the
     /// file system is asked at the next use.
     pub(crate) fn adopt_new(
@@ -262,11 +273,12 @@ impl Dentry {
         }
         let name: Name = Rc::from(name);
         let child = Rc::new(Self::make(Some(self.clone()), name.clone(), inode, expires));
-        if self.children.borrow_mut().try_reserve(1).is_err() {
+        if !self.is_kept.get() || self.children.borrow_mut().try_reserve(1).is_err() {
             // Without its place in the table it is looked up again the next time.
             return child;
         }
         self.children.borrow_mut().insert(name, child.clone());
+        child.is_kept.set(true);
         COUNT.set(COUNT.get() + 1);
         if COUNT.get() > LIMIT.get() {
             Self::prune();
@@ -286,15 +298,18 @@ impl Dentry {
         }
     }
 
-    /// Empties the tables of all directories beneath, which would keep each other alive: nobody finds names by them any more.
+    /// It is in no table any more. Empties the tables of all directories beneath, which would keep each other alive: nobody
+    /// finds names by them any more.
     #[cold]
     pub(crate) fn let_go(self: &Rc<Self>) {
+        self.is_kept.set(false);
         let mut gone = Pieces::new();
         gone.push_back(self.clone());
         while let Some(dentry) = gone.pop_back() {
             dentry.names_changed();
             for child in dentry.children.take().into_values() {
                 COUNT.set(COUNT.get().saturating_sub(1));
+                child.is_kept.set(false);
                 if !child.children.borrow().is_empty() {
                     gone.push_back(child);
                 }
@@ -385,14 +400,18 @@ impl Dentry {
         let name: Name = Rc::from(name);
         child.place(self, name.clone());
         let mut children = self.children.borrow_mut();
-        if !is_last || children.try_reserve(1).is_err() {
+        if !is_last || !self.is_kept.get() || children.try_reserve(1).is_err() {
+            drop(children);
             // It is looked up again the next time.
+            child.let_go();
             return;
         }
         let old = children.insert(name, child.clone());
         drop(children);
-        if old.is_none() {
-            COUNT.set(COUNT.get() + 1);
+        child.is_kept.set(true);
+        match old {
+            None => COUNT.set(COUNT.get() + 1),
+            Some(old) => old.let_go(),
         }
     }
 

@@ -151,7 +151,8 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
         return Err(Errno::EPERM);
     }
     let changes = dir.changes();
-    dir.inode().link(&name, inode)?;
+    // If the file lost its name meanwhile, another one may have had the new name for a moment.
+    dir.inode().link(&name, inode).inspect_err(|_| dir.dentry().doubt(&name))?;
     adopt_new(dir, &name, inode.clone(), changes);
     notify::created(dir, &name, inode, true);
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::sched::connector;
 use crate::sched::timer::{SECOND, Timer};
+use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use abi::operation::{Encoded, Operation, Reply};
 use abi::request::{Close, Read, Unmap, Walk, Write};
 use abi::ring::{MAX_SEGMENTS, Segment};
@@ -69,11 +70,13 @@ pub struct Monitor {
     timer: OnceCell<Rc<Timer>>,
     /// Timer that releases window pages of removed files.
     tidying: OnceCell<Rc<Tidying>>,
+    /// Threads in [`HostFiles::wait`].
+    waiting: OnceCell<Rc<WaitQueue>>,
 }
 
 impl Default for Monitor {
     fn default() -> Self {
-        Self { trip_ns: Cell::new(TRIP_NS), timer: OnceCell::new(), tidying: OnceCell::new() }
+        Self { trip_ns: Cell::new(TRIP_NS), timer: OnceCell::new(), tidying: OnceCell::new(), waiting: OnceCell::new() }
     }
 }
 
@@ -112,6 +115,15 @@ impl HostFiles for Monitor {
     fn read_frames(&self, read: Read, frames: &[Frame], start: usize, len: usize) -> Result<usize> {
         let bytes = connector::call_list(read, &segments(frames, start, len))?;
         Ok((bytes as usize).min(len))
+    }
+
+    fn wait(&self, is_so: &dyn Fn() -> bool) -> Result<()> {
+        let queue = self.waiting.get_or_init(|| Rc::new(WaitQueue::new()));
+        wait_until(core::slice::from_ref(queue), None, Interrupt::Never, || is_so().then_some(()))
+    }
+
+    fn wake(&self) {
+        self.waiting.get().inspect(|queue| queue.wake_all());
     }
 
     fn close(&self, close: Close) {

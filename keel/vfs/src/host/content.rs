@@ -160,6 +160,7 @@ impl HostNode {
             return Ok(handle.id);
         }
         for _ in 0..super::node::TRIES {
+            let _held = self.export.hold_paths()?;
             if self.gone.get() {
                 return Err(Errno::ESTALE);
             }
@@ -346,6 +347,7 @@ impl HostNode {
     fn fetch(&self, len: u64, wanted: u64) -> Result<Option<Frame>> {
         const HEAD: usize = size_of::<NodeAttr>();
         let (epoch, asked) = (self.content().epoch.get(), self.host().ask());
+        let _held = self.export.hold_paths()?;
         self.host().with_buffer(HEAD + len as usize, |buffer| {
             let fetched = self.host().call(Fetch { export: self.export.id }, &self.path()[..], &mut *buffer)?;
             let (head, data) = buffer.split_at_mut(HEAD);

@@ -240,6 +240,7 @@ impl HostNode {
 
     /// Requests `name` and the following components from the host.
     fn walk(&self, name: &[u8], ahead: &[u8]) -> Result<(Rc<HostNode>, u64)> {
+        let _held = self.export.hold_paths()?;
         let mut path = self.path_to(name);
         let mut components: Vec<&[u8]> = alloc::vec![name];
         for part in ahead.split(|&b| b == b'/').filter(|p| !p.is_empty()) {
@@ -348,23 +349,27 @@ impl HostNode {
         let names = self.names();
         self.stale();
         let number = self.changed.get();
-        let mut map = names.map.borrow_mut();
-        let is_last =
-            names.forgotten.get() <= asked.changes && map.get(name).is_none_or(|entry| entry.changed <= asked.changes);
-        if is_last {
-            if let Some(entry) = map.get_mut(name) {
-                entry.changed = number;
-            } else {
-                let (asked, found, node) = (Asked::default(), Seen::Absent, Weak::new());
-                map.insert(Rc::from(name), Entry { asked, changed: number, found, is_ordered: false, node });
-                drop(map);
-                self.export.host.cache.names_added(self, 1);
-            }
-            return true;
+        if self.was_changed(name, asked) {
+            self.forget_name(name);
+            return false;
         }
-        drop(map);
-        self.forget_name(name);
-        false
+        let mut map = names.map.borrow_mut();
+        if let Some(entry) = map.get_mut(name) {
+            entry.changed = number;
+        } else {
+            let (asked, found, node) = (Asked::default(), Seen::Absent, Weak::new());
+            map.insert(Rc::from(name), Entry { asked, changed: number, found, is_ordered: false, node });
+            drop(map);
+            self.export.host.cache.names_added(self, 1);
+        }
+        true
+    }
+
+    /// Whether a change of the pod to `name` was completed since `asked`.
+    pub(super) fn was_changed(&self, name: &[u8], asked: Asked) -> bool {
+        let names = self.names();
+        let changed = names.map.borrow().get(name).map_or(0, |entry| entry.changed);
+        changed.max(names.forgotten.get()) > asked.changes
     }
 
     /// Whether the cache entry of a name refers to `node` or is absent.

@@ -1,6 +1,7 @@
 //! Host files as inodes: changes go to the host at once, but for small writes ([`super::gather`]).
 
 use super::gather::End;
+use super::node::TRIES;
 use super::order::Asked;
 use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
@@ -71,6 +72,14 @@ impl HostNode {
         } else {
             node.stale();
         }
+    }
+
+    /// statfs(2) of the host.
+    pub(super) fn fetch_statfs(&self) -> Result<FsStat> {
+        let mut stat = [FsStat::default()];
+        let _held = self.export.hold_paths()?;
+        self.export.host.call(StatFs { export: self.export.id }, &self.path()[..], &mut stat)?;
+        Ok(stat[0])
     }
 
     /// Two strings in one input, with the length of the first.
@@ -223,6 +232,7 @@ impl Inode for HostNode {
 
     fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
         self.writable()?;
+        let _held = self.export.hold_paths()?;
         let path = self.path_to(name);
         let export = self.export.id;
         let NewNode { mode, uid, gid, .. } = *new;
@@ -270,6 +280,7 @@ impl Inode for HostNode {
         }
         let flags = open_flags::READ | open_flags::WRITE | open_flags::UNNAMED;
         let open = Open { export: self.export.id, flags, mode: new.mode & 0o7777, uid: new.uid, gid: new.gid };
+        let _held = self.export.hold_paths()?;
         let (attr, opened, asked) = self.call_attr(open, &self.path())?;
         let node = self.export.node(None, &attr, asked);
         node.gone.set(true);
@@ -284,6 +295,7 @@ impl Inode for HostNode {
         if target.gone.get() && !target.unnamed.get() {
             return Err(Errno::ENOENT);
         }
+        let _held = self.export.hold_paths()?;
         let (handle, path) = target.subject()?;
         let (path_len, input) = Self::joined(&path, &self.path_to(name));
         let linked = self.call_attr(Link { export: self.export.id, path_len, handle }, &input);
@@ -299,6 +311,7 @@ impl Inode for HostNode {
         self.export.host.call(unlink, &self.path_to(name)[..], &mut ())?;
         self.name_changed(name, asked);
         self.forget_name(name);
+        linked.lost_name(self, name);
         linked.stale();
         Err(Errno::ENOENT)
     }
@@ -314,6 +327,7 @@ impl Inode for HostNode {
             let _ = node.open_handle(false);
         }
         let directory = node.kind() == FileType::Directory;
+        let _held = self.export.hold_paths()?;
         let asked = self.export.host.ask();
         self.export.host.call(Unlink { export: self.export.id, directory }, &self.path_to(name)[..], &mut ())?;
         let was_it = self.leads_to(name, &node);
@@ -333,22 +347,34 @@ impl Inode for HostNode {
         let to = same_export(self, to)?;
         self.check_not_mounted(old)?;
         to.check_not_mounted(new)?;
-        let asked = self.export.host.ask();
-        let moved = self.find(old, &[])?.0;
-        let replaced = to.find(new, &[]).ok().map(|(node, _)| node);
-        if let Some(node) =
-            replaced.as_ref().filter(|n| flags & crate::ops::RENAME_EXCHANGE == 0 && n.kind() == FileType::Regular)
-            && Rc::strong_count(node) > 2
-        {
-            let _ = node.open_handle(false);
-        }
+        let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
+        let mut tries = 0;
+        let (moved, replaced, asked, _guard) = loop {
+            let asked = self.export.host.ask();
+            let moved = self.find(old, &[])?.0;
+            let replaced = to.find(new, &[]).ok().map(|(node, _)| node);
+            if let Some(node) = replaced.as_ref().filter(|n| !exchange && n.kind() == FileType::Regular)
+                && Rc::strong_count(node) > 2
+            {
+                let _ = node.open_handle(false);
+            }
+            let guard = if exchange || moved.kind() == FileType::Directory {
+                (Some(self.export.move_paths()?), None)
+            } else {
+                (None, Some(self.export.hold_paths()?))
+            };
+            tries += 1;
+            // Otherwise they may be other files by now.
+            if tries == TRIES || !self.was_changed(old, asked) && !to.was_changed(new, asked) {
+                break (moved, replaced, asked, guard);
+            }
+        };
         let (path_len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
         let renamed = self.call_attr(Rename { export: self.export.id, path_len, flags }, &input);
         let (attr, ..) = renamed.inspect_err(|errno| to.refused(new, *errno))?;
         let is_last = self.name_changed(old, asked) & to.name_changed(new, asked);
         // A change that the host has carried out already may not be known yet: then another file had the name.
         let is_last = is_last && Key::of(&attr) == Key::of(&moved.attr_cached());
-        let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
         moved.stale();
         if let Some(node) = &replaced {
             node.stale();
@@ -377,7 +403,8 @@ impl Inode for HostNode {
             // If the new name was another one of the same file by then, the host has left both as they are.
             self.forget_name(old);
         }
-        Ok(true)
+        // After a second look another file than the caller's may have been moved.
+        Ok(tries == 1)
     }
 
     fn readlink(&self) -> Result<Name> {
@@ -424,15 +451,29 @@ impl Inode for HostNode {
             }
             None => {}
         }
-        let (handle, path) = self.subject()?;
-        let input = [bytemuck::bytes_of(&set), &path].concat();
-        let (attr, _, asked) = self.call_attr(SetAttr { export: self.export.id, handle }, &input)?;
+        let _held = self.export.hold_paths()?;
+        let send = |handle, path: &[u8]| {
+            let input = [bytemuck::bytes_of(&set), path].concat();
+            self.call_attr(SetAttr { export: self.export.id, handle }, &input)
+        };
+        // An open file is the right one whatever has its name by now.
+        let open = self.content.get().and_then(|content| content.handle());
+        let by_handle = open.map_or(Err(Errno::EBADF), |handle| send(handle, &[]));
+        let (attr, _, asked) = match by_handle {
+            // The cache has closed it meanwhile.
+            Err(Errno::EBADF) => self.subject().and_then(|(handle, path)| send(handle, &path))?,
+            sent => sent?,
+        };
         if set.valid & set_attr::MODE != 0 {
             self.forget_lists();
         }
         if Key::of(&attr) != Key::of(&self.attr_cached()) {
-            // Another file took its name meanwhile.
+            // Another file took its name meanwhile, and was changed.
             self.stale();
+            match self.export.known(&attr) {
+                Some(other) => other.changed_to(&attr, asked),
+                None => self.export.recent.borrow_mut().add(Key::of(&attr), self.export.host.count_change()),
+            }
             return Err(Errno::ESTALE);
         }
         self.changed_to(&attr, asked);
@@ -459,6 +500,7 @@ impl Inode for HostNode {
         if !self.may_have_lists() {
             return Ok(Vec::new());
         }
+        let _held = self.export.hold_paths()?;
         let (handle, path) = self.subject()?;
         let mut names = crate::memory::buffer(64 << 10)?;
         match self.export.host.call(ListXattr { export: self.export.id, handle }, &path[..], &mut names[..]) {
@@ -502,9 +544,7 @@ impl Inode for HostNode {
     }
 
     fn statfs(&self) -> Result<FsStat> {
-        let mut stat = [FsStat::default()];
-        self.export.host.call(StatFs { export: self.export.id }, &self.path()[..], &mut stat)?;
-        Ok(stat[0])
+        self.fetch_statfs()
     }
 
     fn sync(&self, data_only: bool) -> Result<()> {

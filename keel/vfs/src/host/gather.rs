@@ -9,7 +9,7 @@
 use super::order::Asked;
 use super::window::Chunk;
 use super::{Host, HostNode, now};
-use abi::request::{FsStat, NodeAttr, Nop, StatFs, Write, Written};
+use abi::request::{NodeAttr, Nop, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -399,10 +399,8 @@ impl HostNode {
         let (host, content) = (&*self.export.host, self.content());
         let dev = self.attr_cached().dev;
         if was_dense && !self.gone.get() && host.gather.has_room(dev, 0, now()).is_none() {
-            let mut stat = [FsStat::default()];
             let asked = now();
-            let told = host.call(StatFs { export: self.export.id }, &self.path()[..], &mut stat[..]);
-            let left = if told.is_ok() { stat[0].bavail.saturating_mul(stat[0].bsize) } else { 0 };
+            let left = self.fetch_statfs().map_or(0, |stat| stat.bavail.saturating_mul(stat.bsize));
             host.gather.set_room(dev, left, asked);
         }
         content.wrote.set(now());

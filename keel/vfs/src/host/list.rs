@@ -128,6 +128,7 @@ impl HostNode {
 
     /// Fetches the whole directory, and those to read `ahead`.
     pub(super) fn fetch_list(&self, attributes: ListAttributes, ahead: Option<Ahead>) -> Result<Listing> {
+        let _held = self.export.hold_paths()?;
         let mut input = self.path();
         let others = ahead.as_ref().map_or(0, |ahead| self.others(ahead, attributes, &mut input));
         // The number that will probably be returned.

@@ -166,6 +166,7 @@ impl HostNode {
     }
 
     pub(super) fn fetch_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let _held = self.export.hold_paths()?;
         let (handle, path) = self.subject()?;
         let input = [&path, name].concat();
         let mut value = crate::memory::buffer(64 << 10)?;
@@ -176,6 +177,7 @@ impl HostNode {
     }
 
     pub(super) fn send_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        let _held = self.export.hold_paths()?;
         let (handle, path) = self.subject()?;
         let input = [&path, name, value].concat();
         let (path_len, name_len) = (path.len() as u64, name.len() as u64);
@@ -186,6 +188,7 @@ impl HostNode {
     }
 
     pub(super) fn clear_xattr(&self, name: &[u8]) -> Result<()> {
+        let _held = self.export.hold_paths()?;
         let (handle, path) = self.subject()?;
         let input = [&path, name].concat();
         let remove = RemoveXattr { export: self.export.id, path_len: path.len() as u64, handle };

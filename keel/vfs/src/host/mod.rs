@@ -17,6 +17,7 @@ mod lists;
 mod mounted;
 mod node;
 mod order;
+mod paths;
 mod prefetch;
 mod window;
 
@@ -68,6 +69,10 @@ pub trait HostFiles {
     fn window_page(&self, gpa: u64) -> Option<Frame>;
     /// Shows pages of the window no more. Never waits; what is sent later finds them gone.
     fn unmap(&self, _unmap: Unmap) {}
+    /// Blocks the thread until `is_so` holds, which is looked at again after each [`HostFiles::wake`].
+    fn wait(&self, is_so: &dyn Fn() -> bool) -> Result<()>;
+    /// Something happened that threads in [`HostFiles::wait`] may wait for. Never blocks.
+    fn wake(&self) {}
     /// Pieces of the window have lost their files: [`Host::tidy`] is to be called in a while.
     fn retired(&self) {}
     /// Whether the host lost pages of the window, which read as zeros since, and nobody has called
@@ -229,6 +234,7 @@ pub struct Export {
     /// A tree, because many nodes would need a big table in one piece.
     nodes: RefCell<BTreeMap<Key, Weak<HostNode>>>,
     recent: RefCell<Recent>,
+    paths: paths::Paths,
 }
 
 impl core::fmt::Debug for Export {
@@ -247,6 +253,7 @@ impl Export {
             fresh_ns,
             nodes: RefCell::default(),
             recent: RefCell::default(),
+            paths: paths::Paths::default(),
         });
         let mut attr = [NodeAttr::default()];
         let asked = host.ask();

@@ -198,15 +198,18 @@ impl HostNode {
         if self.place.borrow().as_ref().is_none_or(is_it) && !self.gone.get() {
             return;
         }
-        // With only one name, this is it: the host may have moved the file.
-        let only = self.kind == FileType::Directory || self.attr.get().nlink <= 1;
-        if only || self.gone.get() {
-            let before = self.place.replace(Some((dir.clone(), Rc::from(name))));
-            self.gone.set(false);
-            drop(before);
-        } else if self.others.borrow().len() < MAX_OTHERS && !self.others.borrow().iter().any(is_it) {
-            self.others.borrow_mut().push((dir.clone(), Rc::from(name)));
+        // With only one name, this is it: the host may have moved the file. Old attributes tell nothing of that.
+        let is_linked_once = self.fetched.get() != 0 && self.attr.get().nlink <= 1;
+        let only = self.kind == FileType::Directory || is_linked_once;
+        let before = self.place.replace(Some((dir.clone(), Rc::from(name))));
+        let mut others = self.others.borrow_mut();
+        let same = others.iter().position(is_it).map(|at| others.swap_remove(at));
+        if !self.gone.replace(false) && !only && others.len() < MAX_OTHERS {
+            others.extend(before.clone());
         }
+        drop(others);
+        // These may be the last handles on directories.
+        drop((before, same));
     }
 
     /// It lost a name: another one is its place now, or it is gone.
@@ -318,6 +321,7 @@ impl HostNode {
         if self.gone.get() {
             return Ok(None);
         }
+        let _held = self.export.hold_paths()?;
         let skip = self.depth().saturating_sub(1);
         let walked = self.export.host.call(Walk { export: self.export.id, skip }, &self.path()[..], &mut attr)?;
         let found = walked.reported == 1 || self.place.borrow().is_none() && walked.stopped == 0;
@@ -333,6 +337,7 @@ impl HostNode {
             return Err(Errno::EINVAL);
         }
         let mut buffer = [0u8; crate::PATH_MAX];
+        let _held = self.export.hold_paths()?;
         let len = self.export.host.call(ReadLink { export: self.export.id }, &self.path()[..], &mut buffer)?;
         let target: Name = Rc::from(buffer.get(..len as usize).ok_or(Errno::EIO)?);
         self.target.replace(Some(target.clone()));

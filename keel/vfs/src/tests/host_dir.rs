@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
@@ -280,6 +281,11 @@ impl HostFiles for HostDir {
         Ok(reply.result as usize)
     }
 
+    fn wait(&self, is_so: &dyn Fn() -> bool) -> Result<()> {
+        // Threads are nested here: what this one waits for can't go on before it ends.
+        if is_so() { Ok(()) } else { Err(Errno::EBUSY) }
+    }
+
     fn close(&self, close: Close) {
         self.handles.borrow_mut().remove(&close.handle);
     }
@@ -454,13 +460,30 @@ impl HostDir {
             }
             F::Rename(rename) => {
                 let (old, new) = two(rename.path_len);
-                io(fs::rename(self.path(old), self.path(new)))?;
+                let (from, to) = (self.path(old), self.path(new));
+                if rename.flags & crate::ops::RENAME_EXCHANGE != 0 {
+                    let between = self.root.join("between");
+                    io(fs::rename(&to, &between))?;
+                    io(fs::rename(&from, &to))?;
+                    io(fs::rename(&between, &from))?;
+                } else {
+                    io(fs::rename(from, to))?;
+                }
                 put(output, new).map(|()| rename.reply(()))
             }
             F::SetAttr(set) => {
                 let (head, path) = input.split_at(size_of::<AttrChange>());
-                Self::set_attr(&self.path(path), &bytemuck::pod_read_unaligned(head))?;
-                put(output, path).map(|()| set.reply(()))
+                let path = match set.handle {
+                    0 => self.path(path),
+                    handle => {
+                        let fd = self.handles.borrow().get(&handle).ok_or(Errno::EBADF)?.as_raw_fd();
+                        std::format!("/proc/self/fd/{fd}").into()
+                    }
+                };
+                Self::set_attr(&path, &bytemuck::pod_read_unaligned(head))?;
+                let following = if set.handle == 0 { fs::symlink_metadata(&path) } else { fs::metadata(&path) };
+                Self::put_attr(output, &io(following)?);
+                Ok(set.reply(()))
             }
             F::StatFs(of) => {
                 let stat = FsStat { bsize: 4096, bavail: self.free_pages.get(), ..FsStat::default() };

@@ -84,7 +84,7 @@ impl Threads {
         let data_len = if self.random.below(2) == 0 { 200 } else { 5000 };
         let (w, name, other, depth) = (&self.world, self.name(), self.name(), self.depth.get());
         let data = std::vec![b'a' + self.random.below(26) as u8; 1 + self.random.below(data_len)];
-        let what = self.random.below(16);
+        let what = self.random.below(17);
         self.done.borrow_mut().push(format!("{depth}: begin {what} {name} {other}"));
         let ended = match what {
             0..=2 => w.get(&name).and_then(|f| f.inode().append_later(&mut KernelSrc(&data))).map(drop),
@@ -104,6 +104,10 @@ impl Threads {
                 let mtime = Some(SetTime::At(1_000_000 + self.random.below(1000) as i64, 5));
                 f.inode().change(&Change { mtime, ..Change::default() })
             }),
+            15 => {
+                let (one, two) = [("/w/d/sub", "/w/d/other"), ("/w/d/other", "/w/d/sub")][self.random.below(2)];
+                w.rename2(one, two, crate::ops::RENAME_EXCHANGE)
+            }
             _ => {
                 w.get(name.rsplit_once('/').map_or("/w/d", |(dir, _)| dir)).and_then(|d| d.inode().readdir()).map(drop)
             }
@@ -172,6 +176,9 @@ fn what_is_known_never_goes_back() {
             threads.budget.set(0);
             threads.compare();
         }
+        let Some(Threads { world, open, .. }) = Rc::into_inner(threads) else { panic!("threads are still in use") };
+        drop(open);
+        assert!(world.end(), "nothing of the tree remains: {seed}");
     }
 }
 
