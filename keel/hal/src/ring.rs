@@ -15,7 +15,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 /// Id of requests of [`call_now`]; the kernel above uses smaller ones.
 const OWN_ID: u64 = u64::MAX;
 
-/// Completions of other requests that [`call_now`] consumed.
+/// Completions of other requests that [`call_now`] consumed. It never grows there, because the caller may be the allocator:
+/// [`make_room`] does.
 static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
     Global::new(RefCell::new(alloc::collections::VecDeque::new()));
 /// Number of window page losses handled so far.
@@ -44,6 +45,21 @@ pub fn submission(operation: Encoded, id: u64, input: &[u8], output: &mut [u8]) 
         in_len: u32::try_from(input.len()).unwrap_or(u32::MAX),
         out_len: u32::try_from(output.len()).unwrap_or(u32::MAX),
     }
+}
+
+/// Makes room for the completions of as many requests, which must be done before so many are under way.
+pub fn make_room(requests: usize) {
+    if PASSED.borrow().capacity() >= requests {
+        return;
+    }
+    // Not while it is borrowed: the allocator may need `call_now`, for which the old room still suffices.
+    let mut larger = alloc::collections::VecDeque::with_capacity(requests.max(ENTRIES).next_power_of_two());
+    let old = {
+        let mut passed = PASSED.borrow_mut();
+        larger.extend(passed.drain(..));
+        core::mem::replace(&mut *passed, larger)
+    };
+    drop(old);
 }
 
 /// Puts a request into the ring without a notification. `false` if the ring is full.
@@ -342,7 +358,11 @@ pub(crate) fn call_now<O: Operation>(operation: O) -> Option<O::Results> {
     loop {
         match take_from_ring() {
             Some(c) if c.id == OWN_ID => return Reply::of(&c).ok().and_then(O::Results::decode),
-            Some(other) => PASSED.borrow_mut().push_back(other),
+            Some(other) => {
+                let mut passed = PASSED.borrow_mut();
+                assert!(passed.len() < passed.capacity(), "a completion without a request");
+                passed.push_back(other);
+            }
             None => serve(),
         }
     }

@@ -63,6 +63,7 @@ fn take_slot(slot: Slot) -> u64 {
     let index = match free.pop() {
         Some(index) => index,
         None => {
+            ring::make_room(slots.len() + 1);
             slots.push(Slot::Free);
             free.reserve(slots.len());
             slots.len() - 1
