@@ -244,6 +244,52 @@ fn what_was_sent_arrives_after_the_end_of_the_pod() {
     assert_eq!(reader.join().unwrap(), 4_000_000);
 }
 
+/// A peer that does not read: the pod ends soon, and the peer learns that the stream is not whole.
+#[test]
+fn a_stalled_peer_delays_the_end_of_the_pod_little() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let rule = format!("tcp:host.hull.internal:{port}");
+    let script = format!(
+        "import socket, time\n\
+         s = socket.create_connection(('{HOST}', {port}))\n\
+         s.setblocking(False)\n\
+         last = time.time()\n\
+         while time.time() - last < 0.3:\n\
+         \x20   try: s.send(b'x' * 65536); last = time.time()\n\
+         \x20   except BlockingIOError: time.sleep(0.01)\n\
+         print('sent', flush=True)\n"
+    );
+    hull::require_kvm().unwrap();
+    let mut hull = hull::run_command(&["--allow", &rule], &["/usr/bin/python3", "-c", &script]).unwrap();
+    let mut hull = hull.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    hull.stdout.take().unwrap().read_exact(&mut [0; 4]).unwrap();
+    let begin = Instant::now();
+    assert!(hull.wait().unwrap().success());
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+/// The pod's memory grows while more is received than the ring between keel and the monitor holds.
+#[test]
+fn memory_grows_while_much_is_received() {
+    let port = peer();
+    let script = format!(
+        "import socket, mmap\n\
+         peers = [socket.create_connection(('{HOST}', {port})) for _ in range(120)]\n\
+         blocks = []\n\
+         for s in peers: s.send(b'e')\n\
+         for _ in range(3):\n\
+         \x20   for s in peers: s.send(b'x' * 64)\n\
+         \x20   blocks.append(mmap.mmap(-1, 64 << 20))\n\
+         \x20   for at in range(0, 64 << 20, 4096): blocks[-1][at] = 1\n\
+         print(all(len(s.recv(192, socket.MSG_WAITALL)) == 192 for s in peers))\n"
+    );
+    assert_eq!(output(port, &format!("python3 -c \"{script}\"")), "True\n");
+}
+
 /// A pod in the background.
 struct Running(Child);
 

@@ -1,9 +1,10 @@
 //! The outward end of a TCP socket: a connection of the host, or its listeners.
 
-use super::super::Endpoint;
 use super::super::tcp::Tcp;
+use super::super::{Endpoint, IPPROTO_TCP};
+use super::drain::{self, count_busy};
 use super::outbox::Outbox;
-use super::{Names, close, count_busy, endpoint, forget_number, name, next_number, payload, pump_after_pause};
+use super::{Names, close, endpoint, forget_number, name, next_number, payload, pump_after_pause};
 use crate::sched::connector;
 use crate::sched::posted::{Pump, hold, missed, pump_later, tell_if_awaited, tell_soon};
 use crate::sched::timer::Timer;
@@ -18,6 +19,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
 use keel_core::pipe_buf::Piece;
+use uapi::raw::net::TCP_INFO;
 use uapi::{Errno, Result};
 use vfs::Src;
 
@@ -25,6 +27,9 @@ use vfs::Src;
 const MAX_PAGES: usize = 64;
 /// Room at the end of a page that is worth another request.
 const WORTH: usize = 1024;
+
+/// Place of `tcpi_bytes_acked` in `struct tcp_info`.
+const ARRIVED: usize = 120;
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +71,8 @@ pub struct Link {
     holds: Cell<bool>,
     /// It counts as busy.
     busy: Cell<bool>,
+    /// Bytes that the peer is known to have taken.
+    arrived: Cell<u64>,
     /// A request receives, or accepts.
     receiving: Cell<bool>,
     /// The peer's stream has ended.
@@ -79,7 +86,7 @@ pub struct Link {
 
 impl Link {
     fn new(tcp: &Weak<Tcp>, phase: Phase, number: u64) -> Rc<Self> {
-        Rc::new_cyclic(|me| Self {
+        let link = Rc::new_cyclic(|me| Self {
             me: me.clone(),
             tcp: tcp.clone(),
             number,
@@ -90,12 +97,15 @@ impl Link {
             sending: Cell::new(0),
             holds: Cell::new(false),
             busy: Cell::new(false),
+            arrived: Cell::new(0),
             receiving: Cell::new(false),
             finished: Cell::new(false),
             pages: Cell::new(1),
             rest: RefCell::default(),
             timer: RefCell::default(),
-        })
+        });
+        drain::register(number, Rc::downgrade(&link));
+        link
     }
 
     /// Connects to a peer. The outcome comes to [`Tcp::link_opened`].
@@ -177,7 +187,8 @@ impl Link {
     /// The socket of the host is closed after what is queued.
     pub fn release(&self) {
         self.end.set(End::Socket);
-        if self.phase.get() == Phase::Listening {
+        // As on Linux, a connection that is not made yet is given up.
+        if matches!(self.phase.get(), Phase::Listening | Phase::Opening) {
             return self.shut(false);
         }
         self.pump();
@@ -205,6 +216,25 @@ impl Link {
         if self.busy.replace(busy) != busy {
             count_busy(busy);
         }
+    }
+
+    /// Whether something is on its way to the host.
+    pub fn is_busy(&self) -> bool {
+        self.busy.get()
+    }
+
+    /// Asks how much the peer has taken; more than before is progress of [`drain`].
+    pub fn ask_arrived(&self) {
+        let Some(own) = self.me.upgrade().filter(|_| self.phase.get() == Phase::Open) else { return };
+        let mut info = Box::new([0; ARRIVED + size_of::<u64>()]);
+        let output = Vec::from([Segment { gpa: hal::ring::gpa_of_mut(&mut info[..]), len: info.len() as u64 }]);
+        let get = SocketGetOption { socket: self.number, level: IPPROTO_TCP, name: TCP_INFO };
+        connector::send(get, Vec::new(), output, move |outcome| {
+            let arrived = info.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            if outcome.is_ok() && arrived > own.arrived.replace(arrived) {
+                drain::note_progress();
+            }
+        });
     }
 
     /// A program found nothing to receive.
@@ -446,6 +476,12 @@ impl Pump for Link {
             // What is under way may be quiet.
             connector::send(Nop {}, Vec::new(), Vec::new(), move |_| me.later());
         }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        drain::forget(self.number);
     }
 }
 

@@ -4,6 +4,7 @@
 //! What a program sends is queued in keel, and what the host receives is fetched ahead, so that programs neither wait
 //! for the monitor nor know of it: the families keep their own state, queues and waiters.
 
+mod drain;
 pub mod flow;
 pub mod link;
 mod outbox;
@@ -20,8 +21,8 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+pub use drain::drain;
 use hal::cell::Global;
-use hal::clock::monotonic_ns;
 pub use link::Link;
 
 /// The pod's device besides the loopback device.
@@ -54,14 +55,6 @@ fn pump_after_pause(pump: Weak<dyn Pump>) -> Rc<Timer> {
 static DEVICE: Global<Cell<Option<Device>>> = Global::new(Cell::new(None));
 /// Number of the next socket.
 static NEXT: Global<Cell<u32>> = Global::new(Cell::new(1));
-/// Sockets whose data is on its way to the monitor.
-static BUSY: Global<Cell<usize>> = Global::new(Cell::new(0));
-
-/// Longest time that the end of the pod waits for data that programs sent.
-const DRAIN_NS: u64 = 10_000_000_000;
-/// How often it looks.
-const DRAIN_LOOK_NS: u64 = 5_000_000;
-
 /// Registers the network (boot).
 pub fn set(network: &Network) {
     DEVICE.set(Some(Device {
@@ -136,24 +129,6 @@ fn close(number: u64, abort: bool) {
     posted::count_socket(false);
     connector::send(SocketClose { socket: number, abort }, Vec::new(), Vec::new(), |_| {});
     posted::tell_soon();
-}
-
-/// A socket has data on its way, or no more.
-fn count_busy(begins: bool) {
-    BUSY.set(if begins { BUSY.get() + 1 } else { BUSY.get().saturating_sub(1) });
-}
-
-/// The pod ends: waits, not for ever, until the host has what programs sent.
-pub fn drain() {
-    let until = monotonic_ns().saturating_add(DRAIN_NS);
-    loop {
-        connector::poll_completions();
-        let now = monotonic_ns();
-        if BUSY.get() == 0 || now >= until {
-            return;
-        }
-        hal::ring::idle(Some(until.min(now + DRAIN_LOOK_NS)));
-    }
 }
 
 /// Names on the heap, where the monitor reads or writes them.
