@@ -1,5 +1,6 @@
 //! Interface of open files and sockets to the running thread.
 
+use super::socket::netns::NetNs;
 use super::{FdTable, File};
 use crate::cred::Cred;
 use crate::sched::Registered;
@@ -12,6 +13,8 @@ use vfs::Inode;
 pub trait Caller {
     /// Its credentials.
     fn cred(&self) -> Rc<Cred>;
+    /// Its network namespace; the first, before the first process exists.
+    fn net(&self) -> Rc<NetNs>;
     /// The id of its process, in the first PID namespace.
     fn pid(&self) -> i32;
     /// The id in the first PID namespace of a positive id that it uses.

@@ -68,7 +68,7 @@ syscalls! {
     53 socketpair Full [crate::syscall::socket::calls::sys_socketpair] (domain: Int, kind: Hex, protocol: Int, sv: Ptr) "";
     54 setsockopt Full [crate::syscall::socket::calls::sys_setsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Uint) "";
     55 getsockopt Full [crate::syscall::socket::calls::sys_getsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Ptr) "";
-    56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no network and time namespaces, no cgroups inside a pod";
+    56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no time namespaces, no cgroups inside a pod";
     57 fork Full [frame crate::task::clone::sys_fork] () "";
     58 vfork Full [frame crate::task::clone::sys_vfork] () "";
     59 execve Full [frame crate::syscall::task::exec::sys_execve] (path: Path, argv: Argv, envp: Ptr) "";
@@ -284,7 +284,7 @@ syscalls! {
     269 faccessat Full [crate::syscall::fs::stat::sys_faccessat] (dirfd: Fd, path: Path, mode: Mode) "";
     270 pselect6 Full [crate::syscall::file::select::sys_pselect6] (nfds: Int, readfds: Ptr, writefds: Ptr, exceptfds: Ptr, timeout: Timespec, sigmask: Ptr) "";
     271 ppoll Full [crate::syscall::file::poll::sys_ppoll] (fds: Ptr, nfds: Uint, timeout: Timespec, sigmask: Ptr, sigsetsize: Size) "";
-    272 unshare Partial [crate::syscall::task::calls::sys_unshare] (flags: Hex) "no network and time namespaces inside a pod";
+    272 unshare Partial [crate::syscall::task::calls::sys_unshare] (flags: Hex) "no time namespaces inside a pod";
     273 set_robust_list Full [crate::task::robust::sys_set_robust_list] (head: Ptr, len: Size) "";
     274 get_robust_list Full [crate::task::robust::sys_get_robust_list] (pid: Pid, head_ptr: Ptr, len_ptr: Ptr) "";
     275 splice Full [crate::syscall::file::splice::sys_splice] (fd_in: Fd, off_in: Ptr, fd_out: Fd, off_out: Ptr, len: Size, flags: Hex) "";
@@ -358,7 +358,7 @@ syscalls! {
     432 fsmount Full [crate::syscall::mount::new::sys_fsmount] (fd: Fd, flags: Hex, attr_flags: Hex) "";
     433 fspick Full [crate::syscall::mount::new::sys_fspick] (dirfd: Fd, path: Path, flags: Hex) "";
     434 pidfd_open Full [crate::task::pidfd::sys_pidfd_open] (pid: Pid, flags: Hex) "";
-    435 clone3 Partial [frame crate::task::clone::sys_clone3] (args: Ptr, size: Size) "no network and time namespaces, no cgroups inside a pod";
+    435 clone3 Partial [frame crate::task::clone::sys_clone3] (args: Ptr, size: Size) "no time namespaces, no cgroups inside a pod";
     436 close_range Full [crate::syscall::file::dup::sys_close_range] (first: Uint, last: Uint, flags: Hex) "";
     437 openat2 Full [crate::fs::open::sys_openat2] (dirfd: Fd, path: Path, how: Ptr, size: Size) "";
     438 pidfd_getfd Full [crate::task::pidfd::sys_pidfd_getfd] (pidfd: Fd, targetfd: Fd, flags: Hex) "";

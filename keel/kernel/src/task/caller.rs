@@ -3,6 +3,7 @@
 use super::cred::cap;
 use super::{current, oom, pid, pidfd, pidns, process, try_with_current, with_current};
 use crate::cred::Cred;
+use crate::file::socket::netns::NetNs;
 use crate::file::{self, FdTable, File};
 use crate::mm::Mm;
 use crate::mm::caller::Caller;
@@ -45,6 +46,10 @@ impl Caller for Current {
 impl file::caller::Caller for Current {
     fn cred(&self) -> Rc<Cred> {
         with_current(|me| me.cred())
+    }
+
+    fn net(&self) -> Rc<NetNs> {
+        super::namespaces::net_here()
     }
 
     fn pid(&self) -> i32 {

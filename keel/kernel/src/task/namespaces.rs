@@ -1,11 +1,12 @@
-//! Namespaces of a thread, namespaces(7): mount, UTS, IPC and cgroup namespaces, and the PID namespace of its children. The
-//! user namespace belongs to the [credentials](crate::cred). The pod has one network and time namespace.
+//! Namespaces of a thread, namespaces(7): mount, UTS, IPC, network and cgroup namespaces, and the PID namespace of its children.
+//! The user namespace belongs to the [credentials](crate::cred). The pod has one time namespace.
 
 use super::mountns::{self, MountNs};
 use super::pidns::{self, PidNs};
 use super::uts::Uts;
 use super::{FsContext, Task, cred::cap};
 use crate::cred::{Cred, UserNs, userns};
+use crate::file::socket::netns::NetNs;
 use crate::ipc;
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -36,7 +37,7 @@ pub const TYPES: [(&str, u32); 8] = [
 ];
 
 /// Types of which a pod may have several.
-const SUPPORTED: u32 = ALL_TYPES & !(g::CLONE_NEWNET | g::CLONE_NEWTIME);
+const SUPPORTED: u32 = ALL_TYPES & !g::CLONE_NEWTIME;
 
 /// A namespace that is only an identity and an owner.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ pub struct Namespaces {
     pub ipc: Rc<ipc::Namespace>,
     /// What paths lead through.
     pub mount: Rc<MountNs>,
+    /// Where its next sockets belong.
+    pub net: Rc<NetNs>,
     /// The root that `/proc/PID/cgroup` shows.
     pub cgroup: Rc<Plain>,
     /// PID namespace of its next children; `None`: the first. Its own is [`super::Process::pid_ns`].
@@ -81,8 +84,8 @@ impl Namespaces {
             return first.clone();
         }
         let cgroup = Plain::new(4_026_531_835, UserNs::first());
-        let (uts, ipc, mount) = (Uts::first(), ipc::Namespace::first(), MountNs::first());
-        let first = Rc::new(Self { uts, ipc, mount, cgroup, pid_for_children: None });
+        let (uts, ipc, mount, net) = (Uts::first(), ipc::Namespace::first(), MountNs::first(), NetNs::first());
+        let first = Rc::new(Self { uts, ipc, mount, net, cgroup, pid_for_children: None });
         FIRST.replace(Some(first.clone()));
         first
     }
@@ -106,11 +109,19 @@ impl Namespaces {
         if flags & g::CLONE_NEWCGROUP != 0 {
             new.cgroup = Plain::new(userns::new_inode(), user_ns.clone());
         }
+        if flags & g::CLONE_NEWNET != 0 {
+            new.net = NetNs::create(user_ns.clone())?;
+        }
         if flags & g::CLONE_NEWNS != 0 {
             new.mount = self.mount.copy(user_ns.clone(), fs)?;
         }
         Ok(Rc::new(new))
     }
+}
+
+/// The network namespace of the running thread; during boot, the first.
+pub fn net_here() -> Rc<NetNs> {
+    super::try_current().and_then(|me| me.try_namespaces()).map_or_else(NetNs::first, |all| all.net.clone())
 }
 
 /// Checks the types of namespaces that clone(2) or unshare(2) shall make. EPERM: a pod has only one of a type.
@@ -154,8 +165,8 @@ pub enum Any {
     Ipc(Rc<ipc::Namespace>),
     /// mount_namespaces(7).
     Mount(Rc<MountNs>),
-    /// network_namespaces(7): the only one.
-    Network,
+    /// network_namespaces(7).
+    Network(Rc<NetNs>),
     /// pid_namespaces(7); `None`: the first.
     Pid(Option<Rc<PidNs>>),
     /// time_namespaces(7): the only one.
@@ -193,7 +204,7 @@ impl Any {
             b"cgroup" => Self::Cgroup(all.cgroup.clone()),
             b"ipc" => Self::Ipc(all.ipc.clone()),
             b"mnt" => Self::Mount(all.mount.clone()),
-            b"net" => Self::Network,
+            b"net" => Self::Network(all.net.clone()),
             b"pid" | b"pid_for_children" => Self::Pid(None),
             b"time" | b"time_for_children" => Self::Time,
             b"user" => Self::User(user.clone()),
@@ -208,7 +219,7 @@ impl Any {
             Self::Cgroup(_) => g::CLONE_NEWCGROUP,
             Self::Ipc(_) => g::CLONE_NEWIPC,
             Self::Mount(_) => g::CLONE_NEWNS,
-            Self::Network => g::CLONE_NEWNET,
+            Self::Network(_) => g::CLONE_NEWNET,
             Self::Pid(_) => g::CLONE_NEWPID,
             Self::Time => g::CLONE_NEWTIME,
             Self::User(_) => g::CLONE_NEWUSER,
@@ -227,7 +238,7 @@ impl Any {
             Self::Cgroup(ns) => ns.inode,
             Self::Ipc(ns) => ns.inode(),
             Self::Mount(ns) => ns.inode(),
-            Self::Network => 4_026_531_833,
+            Self::Network(ns) => ns.inode(),
             Self::Pid(ns) => ns.as_ref().map_or(pidns::FIRST_INODE, |ns| ns.inode()),
             Self::Time => 4_026_531_834,
             Self::User(ns) => ns.inode(),
@@ -244,7 +255,8 @@ impl Any {
             Self::User(ns) => ns.parent()?.clone(),
             Self::Pid(Some(ns)) => ns.user_ns().clone(),
             Self::Mount(ns) => ns.user_ns().clone(),
-            Self::Network | Self::Pid(None) | Self::Time => UserNs::first(),
+            Self::Network(ns) => ns.user_ns().clone(),
+            Self::Pid(None) | Self::Time => UserNs::first(),
         })
     }
 }
@@ -307,8 +319,9 @@ pub fn join(me: &Rc<Task>, wanted: &[Any]) -> Result<()> {
                 root = Some(ns.tree().root());
                 namespaces.mount = ns.clone();
             }
-            // There is one of each, which the thread is in.
-            Any::Network | Any::Time | Any::User(_) => {}
+            Any::Network(ns) => namespaces.net = ns.clone(),
+            // There is one, which the thread is in.
+            Any::Time | Any::User(_) => {}
         }
     }
     if let Some(cred) = cred {

@@ -7,6 +7,7 @@ mod filter;
 pub mod inet;
 pub mod message;
 pub mod netlink;
+pub mod netns;
 pub mod options;
 pub mod unix;
 
@@ -18,6 +19,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use message::{Control, Received};
+use netns::NetNs;
 use options::{Options, Value};
 use smallvec::SmallVec;
 use uapi::raw::general as g;
@@ -40,6 +42,8 @@ pub trait Protocol: Any {
     fn as_any(&self) -> &dyn Any;
     /// Options that every family has.
     fn options(&self) -> &Options;
+    /// The namespace that it belongs to.
+    fn net(&self) -> &Rc<NetNs>;
     /// Called after the open file was created, with its inode number.
     fn opened(&self, _file: &Rc<File>, _ino: u64) {}
     /// bind(2).
@@ -211,7 +215,7 @@ impl FileOps for Socket {
             }
             _ => {
                 return match self.ops.ioctl(command, arg) {
-                    Err(Errno::ENOTTY) => inet::interface::ioctl(command, arg),
+                    Err(Errno::ENOTTY) => inet::interface::ioctl(self.ops.net(), command, arg),
                     other => other,
                 };
             }
@@ -229,12 +233,13 @@ impl FileOps for Socket {
     }
 }
 
-/// Open sockets of a family, each once, in the order of their inode numbers. ENOMEM.
-pub fn open_sockets(family: u32) -> Result<Vec<(u64, Rc<File>)>> {
+/// Open sockets of a family in a network namespace, each once, in the order of their inode numbers. ENOMEM.
+pub fn open_sockets(ns: &Rc<NetNs>, family: u32) -> Result<Vec<(u64, Rc<File>)>> {
     let mut found: Vec<(u64, Rc<File>)> = Vec::new();
     caller().each_table(&mut |files| {
         for file in files.numbers().filter_map(|fd| files.get(fd).ok()) {
-            let matches = file.downcast::<Socket>().is_some_and(|socket| socket.family == family);
+            let matches = file.downcast::<Socket>();
+            let matches = matches.is_some_and(|socket| socket.family == family && Rc::ptr_eq(socket.ops.net(), ns));
             if matches && let Ok(attr) = file.ops.attr() {
                 found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
                 found.push((attr.ino, file));

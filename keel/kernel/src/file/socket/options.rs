@@ -174,10 +174,12 @@ fn buffer(value: i32, min: u32, any: bool) -> u32 {
     (value as u32).min(max).saturating_mul(2).max(min)
 }
 
+/// Option: a number of the network namespace.
+const SO_NETNS_COOKIE: u32 = 71;
+
 /// EPERM without CAP_NET_ADMIN.
-fn administrator() -> Result<()> {
-    let allowed = caller().cred().capable(g::CAP_NET_ADMIN);
-    if allowed { Ok(()) } else { Err(Errno::EPERM) }
+fn administrator(socket: &Socket) -> Result<()> {
+    if socket.ops.net().permits(g::CAP_NET_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Whether `SO_BINDTODEVICE` names the loopback device; no name: none. ENODEV.
@@ -246,10 +248,10 @@ fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
     let number = read_int(value)?;
     check_passing(socket, name)?;
     match name {
-        net::SO_DEBUG if number != 0 => administrator().map_err(|_| Errno::EACCES)?,
-        net::SO_SNDBUFFORCE | net::SO_RCVBUFFORCE => administrator()?,
-        net::SO_PRIORITY if !(0..=MAX_PRIORITY).contains(&number) => administrator()?,
-        net::SO_MARK => administrator()?,
+        net::SO_DEBUG if number != 0 => administrator(socket).map_err(|_| Errno::EACCES)?,
+        net::SO_SNDBUFFORCE | net::SO_RCVBUFFORCE => administrator(socket)?,
+        net::SO_PRIORITY if !(0..=MAX_PRIORITY).contains(&number) => administrator(socket)?,
+        net::SO_MARK => administrator(socket)?,
         _ => {}
     }
     match name {
@@ -308,6 +310,7 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_TYPE => int(socket.kind as i32),
         net::SO_DOMAIN => int(socket.family as i32),
         net::SO_PROTOCOL => int(socket.protocol as i32),
+        SO_NETNS_COOKIE => Value::from_slice(&socket.ops.net().cookie().to_ne_bytes()),
         net::SO_ERROR => int(socket.ops.take_error().map_or(0, Errno::code)),
         net::SO_ACCEPTCONN => int(i32::from(socket.ops.is_listening())),
         net::SO_SNDBUF => int(options.send_buffer.get() as i32),

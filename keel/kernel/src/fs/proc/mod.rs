@@ -28,13 +28,14 @@ mod stat;
 mod status;
 mod subject;
 mod sysctl;
+mod sysctl_net;
 mod sysctl_values;
 mod system;
 
 pub use descriptors::Description;
 pub use map_query::{PROCMAP_QUERY, serve as map_query};
 pub use meminfo::row as memory_line;
-pub use namespaces::{open as open_namespace, request as namespace_request};
+pub use namespaces::{file_system as namespace_file_system, open as open_namespace, request as namespace_request};
 pub use status::{list as cpu_list, mask as cpu_mask};
 pub use system::cpus;
 

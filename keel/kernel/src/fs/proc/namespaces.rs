@@ -9,12 +9,14 @@ use crate::task;
 use crate::task::cred::cap;
 use crate::task::namespaces::Any;
 use crate::task::pidns;
+use abi::request::FsStat;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
+use vfs::mount::FileSystem;
 use vfs::synth::{Entry, SynthDir, SynthLink};
 use vfs::{Attr, FileType, Inode};
 
@@ -22,6 +24,8 @@ use vfs::{Attr, FileType, Inode};
 const NAMES: [&str; 10] =
     ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
 
+/// `f_type` of nsfs.
+const MAGIC: u64 = 0x6e73_6673;
 /// Device of nsfs: keel's own, like those of pipes and sockets.
 const DEVICE: u64 = 4;
 
@@ -115,6 +119,18 @@ pub fn of_file(file: &File) -> Option<Any> {
     Some(file.ops.inode()?.as_any().downcast_ref::<Namespace>()?.0.clone())
 }
 
+/// The namespace that a place without a name stands for, as a file system of its own that can be mounted; `None` if it stands for
+/// none. EINVAL: a mount namespace that is not newer than the caller's, which could hold itself.
+pub fn file_system(place: &PathRef) -> Option<Result<Rc<FileSystem>>> {
+    let Namespace(namespace) = place.inode().as_any().downcast_ref()?;
+    if let Any::Mount(ns) = namespace
+        && ns.inode() <= task::with_current(|me| me.namespaces().mount.inode())
+    {
+        return Some(Err(Errno::EINVAL));
+    }
+    Some(Ok(FileSystem::new(place.inode().clone(), "nsfs")))
+}
+
 /// A descriptor of a namespace. EMFILE.
 pub fn open(namespace: Any) -> Result<usize> {
     let place = place(namespace);
@@ -128,6 +144,10 @@ struct Namespace(Any);
 impl Inode for Namespace {
     fn as_any(&self) -> &dyn core::any::Any {
         self
+    }
+
+    fn statfs(&self) -> Result<FsStat> {
+        Ok(FsStat { kind: MAGIC, bsize: 4096, namelen: 255, ..FsStat::default() })
     }
 
     fn attr(&self) -> Result<Attr> {

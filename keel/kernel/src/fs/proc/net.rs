@@ -1,14 +1,16 @@
-//! `/proc/net`: the loopback device, its counters, sockets, and the heads of tables that have no rows.
+//! `/proc/PID/net`: the network namespace of a process: the loopback device, its counters, sockets, and the heads of tables that have no rows.
 
-use super::{constant, list, sockets, text};
-use crate::file::socket::inet::outward;
+use super::{Generated, sockets};
 use crate::file::socket::inet::statistics::{self, Count};
+use crate::file::socket::netns::NetNs;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use uapi::Result;
 use uapi::raw::net;
-use vfs::synth::{Entry, Table, table};
+use uapi::{Errno, Result};
+use vfs::FileType;
+use vfs::synth::{Entry, SynthDir};
 
 const DEVICES: &str = "\
 Inter-|   Receive                                                |  Transmit
@@ -46,6 +48,8 @@ const IP_EVENTS: &str = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InB
      InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts \
      ReasmOverlaps";
 
+const RAW: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
+
 /// Bytes of a line of the tables of IPv4 sockets and routes, which are padded.
 const TCP_WIDTH: usize = 149;
 const UDP_WIDTH: usize = 127;
@@ -64,13 +68,13 @@ fn counters(name: &str, names: &str, first: &[String]) -> String {
 }
 
 /// The loopback device: received counters equal the sent ones.
-fn devices() -> String {
-    let (bytes, packets) = (Count::Bytes.get(), Count::Packets.get());
+fn devices(ns: &NetNs) -> String {
+    let (bytes, packets) = (Count::Bytes.get(ns), Count::Packets.get(ns));
     let row = format!(
         "    lo: {bytes:7} {packets:7}    0    0    0     0          0         0 {bytes:8} {packets:7}    0    0    0     0       \
          0          0\n"
     );
-    let device = if outward::device().is_some() { ETH0 } else { "" };
+    let device = if ns.device().is_some() { ETH0 } else { "" };
     String::from(DEVICES) + &row + device
 }
 
@@ -78,19 +82,23 @@ fn devices() -> String {
 const ETH0: &str = "  eth0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n";
 
 /// Addresses of IPv6, by device.
-fn addresses6() -> String {
-    let mut text = String::from("00000000000000000000000000000001 01 80 10 80       lo\n");
-    if let Some(device) = outward::device() {
+fn addresses6(ns: &NetNs) -> Result<String> {
+    let mut text = String::new();
+    for (own, bits) in ns.lo.v6()? {
+        let scope = if own.is_loopback() { 0x10 } else { 0 };
+        text += &format!("{:032x} 01 {bits:02x} {scope:02x} 80       lo\n", u128::from(own));
+    }
+    if let Some(device) = ns.device() {
         let (address, bits) = (u128::from(device.v6.0), device.v6.1);
         text += &format!("{address:032x} 02 {bits:02x} 00 80     eth0\n");
     }
-    text
+    Ok(text)
 }
 
 /// Routes of IPv4: to the device's network, and through its router.
-fn routes() -> String {
+fn routes(ns: &NetNs) -> String {
     let mut text = padded(ROUTES, ROUTE_WIDTH);
-    if let Some(device) = outward::device() {
+    if let Some(device) = ns.device() {
         let hex = |address: [u8; 4]| u32::from_ne_bytes(address);
         let mask = u32::MAX.checked_shl(32 - u32::from(device.v4.1)).unwrap_or(0);
         let network = (u32::from(device.v4.0) & mask).to_be_bytes();
@@ -104,8 +112,8 @@ fn routes() -> String {
     text
 }
 
-fn sockstat() -> Result<Vec<u8>> {
-    let [all, tcp, udp] = sockets::in_use(net::AF_INET)?;
+fn sockstat(ns: &Rc<NetNs>) -> Result<Vec<u8>> {
+    let [all, tcp, udp] = sockets::in_use(ns, net::AF_INET)?;
     let text = format!(
         "sockets: used {all}\nTCP: inuse {tcp} orphan 0 tw 0 alloc {tcp} mem 0\nUDP: inuse {udp} mem 0\nUDPLITE: inuse 0\n\
          RAW: inuse 0\nFRAG: inuse 0 memory 0\n"
@@ -113,15 +121,15 @@ fn sockstat() -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn sockstat6() -> Result<Vec<u8>> {
-    let [_, tcp, udp] = sockets::in_use(net::AF_INET6)?;
+fn sockstat6(ns: &Rc<NetNs>) -> Result<Vec<u8>> {
+    let [_, tcp, udp] = sockets::in_use(ns, net::AF_INET6)?;
     let text =
         format!("TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
     Ok(text.into_bytes())
 }
 
-fn snmp() -> String {
-    let number = |count: Count| format!("{}", count.get());
+fn snmp(ns: &NetNs) -> String {
+    let number = |count: Count| format!("{}", count.get(ns));
     let zero = || String::from("0");
     let packets = number(Count::Packets);
     let ip = [
@@ -136,7 +144,7 @@ fn snmp() -> String {
         packets.clone(),
         packets,
     ];
-    let connected = statistics::tcp().filter(|row| row.remote.is_some()).count();
+    let connected = statistics::tcp(ns).filter(|row| row.remote.is_some()).count();
     let segments = number(Count::TcpSegments);
     let tcp = [
         String::from("1"),
@@ -166,44 +174,61 @@ fn snmp() -> String {
     .concat()
 }
 
-fn netstat() -> String {
+fn netstat(ns: &NetNs) -> String {
     let mut ip: [String; 14] = core::array::from_fn(|_| String::from("0"));
-    ip[6] = format!("{}", Count::Bytes.get());
+    ip[6] = format!("{}", Count::Bytes.get(ns));
     ip[7] = ip[6].clone();
-    ip[13] = format!("{}", Count::Packets.get());
+    ip[13] = format!("{}", Count::Packets.get(ns));
     [counters("TcpExt", TCP_EVENTS, &[]), counters("IpExt", IP_EVENTS, &ip)].concat()
 }
 
-/// The directory.
-pub fn directory() -> Table {
-    table([
-        ("arp", constant("IP address       HW type     Flags       HW address            Mask     Device\n")),
-        ("dev", text(devices)),
-        ("dev_mcast", constant("")),
-        ("if_inet6", text(addresses6)),
-        ("igmp", constant("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n")),
-        ("ipv6_route", constant("")),
-        (
-            "netlink",
-            constant("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"),
-        ),
-        ("netstat", text(netstat)),
-        ("packet", constant("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")),
-        (
-            "raw",
-            constant(
-                "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
-            ),
-        ),
-        ("raw6", constant(UDP6)),
-        ("route", text(routes)),
-        ("snmp", text(snmp)),
-        ("sockstat", list(sockstat)),
-        ("sockstat6", list(sockstat6)),
-        ("tcp", list(|| sockets::inet(&padded(TCP, TCP_WIDTH), net::AF_INET, net::SOCK_STREAM, TCP_WIDTH))),
-        ("tcp6", list(|| sockets::inet(TCP6, net::AF_INET6, net::SOCK_STREAM, 0))),
-        ("udp", list(|| sockets::inet(&padded(UDP, UDP_WIDTH), net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH))),
-        ("udp6", list(|| sockets::inet(UDP6, net::AF_INET6, net::SOCK_DGRAM, 0))),
-        ("unix", Entry::file(0o444, sockets::unix)),
-    ])
+/// A table without rows.
+fn head(text: &str) -> Result<Vec<u8>> {
+    Ok(text.as_bytes().to_vec())
+}
+
+/// Makes the content of a file.
+type Make = fn(&Rc<NetNs>) -> Result<Vec<u8>>;
+
+/// The files.
+const FILES: [(&str, Make); 20] = [
+    ("arp", |_| head("IP address       HW type     Flags       HW address            Mask     Device\n")),
+    ("dev", |ns| Ok(devices(ns).into_bytes())),
+    ("dev_mcast", |_| head("")),
+    ("if_inet6", |ns| Ok(addresses6(ns)?.into_bytes())),
+    ("igmp", |_| head("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n")),
+    ("ipv6_route", |_| head("")),
+    ("netlink", |_| head("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n")),
+    ("netstat", |ns| Ok(netstat(ns).into_bytes())),
+    ("packet", |_| head("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")),
+    ("raw", |_| head(RAW)),
+    ("raw6", |_| head(UDP6)),
+    ("route", |ns| Ok(routes(ns).into_bytes())),
+    ("snmp", |ns| Ok(snmp(ns).into_bytes())),
+    ("sockstat", sockstat),
+    ("sockstat6", sockstat6),
+    ("tcp", |ns| sockets::inet(ns, &padded(TCP, TCP_WIDTH), net::AF_INET, net::SOCK_STREAM, TCP_WIDTH)),
+    ("tcp6", |ns| sockets::inet(ns, TCP6, net::AF_INET6, net::SOCK_STREAM, 0)),
+    ("udp", |ns| sockets::inet(ns, &padded(UDP, UDP_WIDTH), net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH)),
+    ("udp6", |ns| sockets::inet(ns, UDP6, net::AF_INET6, net::SOCK_DGRAM, 0)),
+    ("unix", sockets::unix),
+];
+
+/// The directory of a namespace; `None`: the process has ended, and its directory is empty.
+pub struct Directory(pub Option<Rc<NetNs>>);
+
+impl SynthDir for Directory {
+    fn lookup(&self, name: &[u8]) -> Result<Entry> {
+        let ns = self.0.clone().ok_or(Errno::EINVAL)?;
+        let &(_, make) = FILES.iter().find(|(known, _)| known.as_bytes() == name).ok_or(Errno::ENOENT)?;
+        let generation = ns.inode();
+        Ok(Entry::file(0o444, Generated(move || make(&ns))).generation(generation))
+    }
+
+    fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
+        if self.0.is_none() {
+            return Ok(Vec::new());
+        }
+        Ok(FILES.iter().map(|(name, _)| (name.as_bytes().to_vec(), FileType::Regular)).collect())
+    }
 }

@@ -7,6 +7,7 @@ use super::{
     smaps, stat, status,
 };
 use crate::cred::userns::Ids;
+use crate::file::socket::netns::NetNs;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;
@@ -76,7 +77,7 @@ const ITEMS: [(&str, u32, Where, Kind); 52] = [
     ("mountinfo", 0o444, Both, Mounts(mounts::info, true)),
     ("mounts", 0o444, Both, Mounts(mounts::table, true)),
     ("mountstats", 0o400, Process, Mounts(mounts::statistics, false)),
-    ("net", 0o555, Both, Other(FileType::Directory, |_| What::Dir(Rc::new(net::directory())))),
+    ("net", 0o555, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(net::Directory(network(&s)))))),
     ("ns", 0o511, Both, Other(FileType::Directory, |s| What::Dir(Rc::new(namespaces::Directory(s))))),
     ("oom_adj", 0o644, Both, Edit(limits::oom_adj, limits::set_oom_adj)),
     ("oom_score", 0o444, Both, File(limits::oom_score)),
@@ -151,7 +152,8 @@ impl SynthDir for Directory {
             }
             _ => subject.owner(kind.file_type() == FileType::Directory && mode == 0o555),
         };
-        Ok(Entry { what, mode, uid, gid, generation: 0, size: 0 })
+        let generation = if name == b"net" { network(&subject).map_or(0, |ns| ns.inode()) } else { 0 };
+        Ok(Entry { what, mode, uid, gid, generation, size: 0 })
     }
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
@@ -219,6 +221,14 @@ fn auxiliary_vector(subject: Subject) -> What {
 fn timers(subject: Subject) -> What {
     let make = |s: &Subject| s.process()?.posix_timers.describe(s.pid());
     What::File(Rc::new(Guarded { subject, make }))
+}
+
+/// The network namespace of a process that lives; that of keel is the first.
+fn network(subject: &Subject) -> Option<Rc<NetNs>> {
+    if subject.is_keel() {
+        return Some(NetNs::first());
+    }
+    Some(subject.task().ok()??.try_namespaces()?.net.clone())
 }
 
 /// `task`: the threads.

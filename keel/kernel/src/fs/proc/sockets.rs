@@ -3,8 +3,10 @@
 use crate::file::socket::inet::Endpoint;
 use crate::file::socket::inet::statistics::{self, Row};
 use crate::file::socket::inet::tcp::State;
+use crate::file::socket::netns::NetNs;
 use crate::file::socket::{Socket, open_sockets};
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use uapi::Result;
@@ -12,14 +14,14 @@ use uapi::raw::net;
 use vfs::memory::Text;
 
 /// `net/unix`. ENOMEM.
-pub fn unix() -> Result<Vec<u8>> {
+pub fn unix(ns: &Rc<NetNs>) -> Result<Vec<u8>> {
     /// `__SO_ACCEPTCON`.
     const LISTENS: u32 = 1 << 16;
     const UNCONNECTED: u32 = 1;
     const CONNECTED: u32 = 3;
     let mut out = Text::default();
     out.add(b"Num       RefCount Protocol Flags    Type St Inode Path\n");
-    for (ino, file) in open_sockets(net::AF_UNIX)? {
+    for (ino, file) in open_sockets(ns, net::AF_UNIX)? {
         let Some(socket) = file.downcast::<Socket>() else { continue };
         let flags = if socket.ops.is_listening() { LISTENS } else { 0 };
         let (references, state) = if socket.ops.peer().is_ok() { (3, CONNECTED) } else { (2, UNCONNECTED) };
@@ -52,11 +54,11 @@ fn hexadecimal(endpoint: Option<Endpoint>, family: u32) -> String {
 }
 
 /// `net/tcp`, `net/udp` and their relatives for IPv6, beginning with `head`. `width`: lines are padded to that. ENOMEM.
-pub fn inet(head: &str, family: u32, kind: u32, width: usize) -> Result<Vec<u8>> {
+pub fn inet(ns: &NetNs, head: &str, family: u32, kind: u32, width: usize) -> Result<Vec<u8>> {
     let stream = kind == net::SOCK_STREAM;
     let mut text = Text::default();
     text.add(head.as_bytes());
-    let (tcp, udp) = (statistics::tcp().filter(|_| stream), statistics::udp().filter(|_| !stream));
+    let (tcp, udp) = (statistics::tcp(ns).filter(|_| stream), statistics::udp(ns).filter(|_| !stream));
     for (number, row) in tcp.chain(udp).filter(|row| row.family == family).enumerate() {
         let (local, peer) = (hexadecimal(Some(row.local), family), hexadecimal(row.remote, family));
         let head = if stream { format!("{number:>4}") } else { format!("{number:>5}") };
@@ -75,9 +77,9 @@ pub fn inet(head: &str, family: u32, kind: u32, width: usize) -> Result<Vec<u8>>
 }
 
 /// Sockets in use: all, TCP's and UDP's of a family. ENOMEM.
-pub fn in_use(family: u32) -> Result<[usize; 3]> {
+pub fn in_use(ns: &Rc<NetNs>, family: u32) -> Result<[usize; 3]> {
     let of = |row: &Row| row.family == family;
-    let (tcp, udp) = (statistics::tcp().filter(of).count(), statistics::udp().filter(of).count());
-    let others = open_sockets(net::AF_UNIX)?.len() + open_sockets(net::AF_NETLINK)?.len();
+    let (tcp, udp) = (statistics::tcp(ns).filter(of).count(), statistics::udp(ns).filter(of).count());
+    let others = open_sockets(ns, net::AF_UNIX)?.len() + open_sockets(ns, net::AF_NETLINK)?.len();
     Ok([tcp + udp + others, tcp, udp])
 }

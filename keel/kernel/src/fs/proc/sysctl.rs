@@ -1,9 +1,12 @@
-//! `/proc/sys`: settings of the system. They are read-only, except host and domain name.
+//! `/proc/sys`: settings of the system. They are read-only, except host and domain name and some of the network namespace.
 
+use super::sysctl_net;
 use super::sysctl_values::VALUES;
+use crate::cred::userns::Ids;
 use crate::mm;
 use crate::random;
 use crate::task::cred::cap;
+use crate::task::namespaces;
 use crate::task::uts;
 use crate::task::{self, pid};
 use alloc::collections::BTreeMap;
@@ -78,6 +81,8 @@ enum Source {
     Made(Make),
     /// Text that may be replaced.
     Changed(Make, fn(Vec<u8>)),
+    /// A setting of the network namespace.
+    Network(&'static sysctl_net::Setting),
 }
 
 /// The directory `/proc/sys`.
@@ -85,6 +90,9 @@ pub fn directory() -> impl SynthDir {
     let mut root = Directory::default();
     for (path, mode, value) in VALUES {
         root.insert(path, mode, Source::Constant(value));
+    }
+    for setting in &sysctl_net::SETTINGS {
+        root.insert(setting.path, 0o644, Source::Network(setting));
     }
     for (path, make) in MADE {
         match path {
@@ -122,6 +130,13 @@ impl SynthDir for Shared {
         let name = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         match self.0.entries.get(name).ok_or(Errno::ENOENT)? {
             Item::Directory(directory) => Ok(Entry::dir(0o555, Shared(directory.clone()))),
+            Item::File(mode, source @ Source::Network(_)) => {
+                // They belong to root of the namespace.
+                let owner = namespaces::net_here().user_ns().clone();
+                let root = |ids| owner.outward(ids, 0).unwrap_or(0);
+                let (uid, gid) = (root(Ids::Users), root(Ids::Groups));
+                Ok(Entry::file(*mode, Setting(*source)).owned(uid, gid))
+            }
             Item::File(mode, source) => Ok(Entry::file(*mode, Setting(*source))),
         }
     }
@@ -147,6 +162,7 @@ impl SynthFile for Setting {
         let mut text = match self.0 {
             Source::Constant(value) => String::from(value),
             Source::Made(make) | Source::Changed(make, _) => make(),
+            Source::Network(setting) => (setting.show)(&namespaces::net_here().settings),
         };
         text.push('\n');
         Ok(text.into_bytes())
@@ -160,9 +176,20 @@ impl SynthFile for Setting {
         true
     }
 
-    /// Unsupported settings are read-only, as in a container. EROFS, EPERM.
+    /// Unsupported settings are read-only, as in a container. EROFS, EPERM, EINVAL.
     fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
-        let Source::Changed(_, change) = self.0 else { return Err(Errno::EROFS) };
+        let change = match self.0 {
+            Source::Network(setting) => {
+                let text = core::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
+                (setting.change)(
+                    &namespaces::net_here().settings,
+                    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0'),
+                )?;
+                return Ok(data.len());
+            }
+            Source::Changed(_, change) => change,
+            _ => return Err(Errno::EROFS),
+        };
         if !task::current().cred().capable_in(uts::here().user_ns(), cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }

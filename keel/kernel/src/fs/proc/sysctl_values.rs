@@ -1,7 +1,7 @@
 //! Settings that are the same in every pod: keel's values, or Linux's defaults where they have no effect.
 
 /// Path beneath `/proc/sys`, permissions, text without the line end.
-pub const VALUES: [(&str, u32, &str); 203] = [
+pub const VALUES: [(&str, u32, &str); 197] = [
     ("abi/vsyscall32", 0o644, "1"),
     ("debug/exception-trace", 0o644, "1"),
     ("dev/tty/ldisc_autoload", 0o644, "1"),
@@ -113,7 +113,6 @@ pub const VALUES: [(&str, u32, &str); 203] = [
     ("net/core/optmem_max", 0o644, "131072"),
     ("net/core/rmem_default", 0o644, "212992"),
     ("net/core/rmem_max", 0o644, "4194304"),
-    ("net/core/somaxconn", 0o644, "4096"),
     ("net/core/wmem_default", 0o644, "212992"),
     ("net/core/wmem_max", 0o644, "4194304"),
     ("net/ipv4/conf/all/forwarding", 0o644, "0"),
@@ -121,11 +120,7 @@ pub const VALUES: [(&str, u32, &str); 203] = [
     ("net/ipv4/conf/lo/forwarding", 0o644, "0"),
     ("net/ipv4/ip_default_ttl", 0o644, "64"),
     ("net/ipv4/ip_forward", 0o644, "0"),
-    ("net/ipv4/ip_local_port_range", 0o644, "32768\t60999"),
     ("net/ipv4/ip_local_reserved_ports", 0o644, ""),
-    ("net/ipv4/ip_nonlocal_bind", 0o644, "0"),
-    ("net/ipv4/ip_unprivileged_port_start", 0o644, "1024"),
-    ("net/ipv4/ping_group_range", 0o644, "1\t0"),
     ("net/ipv4/tcp_allowed_congestion_control", 0o644, "reno cubic"),
     ("net/ipv4/tcp_available_congestion_control", 0o444, "reno cubic"),
     ("net/ipv4/tcp_congestion_control", 0o644, "cubic"),
@@ -153,7 +148,6 @@ pub const VALUES: [(&str, u32, &str); 203] = [
     ("net/ipv4/udp_mem", 0o644, "575802\t767736\t1151604"),
     ("net/ipv4/udp_rmem_min", 0o644, "4096"),
     ("net/ipv4/udp_wmem_min", 0o644, "4096"),
-    ("net/ipv6/bindv6only", 0o644, "0"),
     ("net/ipv6/conf/all/disable_ipv6", 0o644, "0"),
     ("net/ipv6/conf/default/disable_ipv6", 0o644, "0"),
     ("net/ipv6/conf/lo/disable_ipv6", 0o644, "0"),
@@ -163,7 +157,7 @@ pub const VALUES: [(&str, u32, &str); 203] = [
     ("user/max_inotify_watches", 0o644, "192536"),
     ("user/max_ipc_namespaces", 0o644, "4096"),
     ("user/max_mnt_namespaces", 0o644, "0"),
-    ("user/max_net_namespaces", 0o644, "0"),
+    ("user/max_net_namespaces", 0o644, "4096"),
     ("user/max_pid_namespaces", 0o644, "4096"),
     ("user/max_time_namespaces", 0o644, "0"),
     ("user/max_user_namespaces", 0o644, "4096"),

@@ -1,8 +1,10 @@
 //! ioctl(2): the requests that every file supports.
 
 use crate::file::File;
+use crate::file::socket::Socket;
 use crate::fs::proc::PROCMAP_QUERY;
 use crate::mm::user;
+use crate::task::namespaces::Any;
 use crate::task::{self, pidfd};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
@@ -14,6 +16,9 @@ use vfs::landlock::access;
 
 /// `O_ASYNC` (`FASYNC`): SIGIO when the file becomes ready.
 pub const O_ASYNC: u32 = 0o20000;
+
+/// The network namespace of a socket, as a descriptor.
+const SIOCGSKNS: u32 = 0x894c;
 
 /// The high byte of requests about namespaces.
 const NAMESPACE_REQUESTS: u32 = 0xb7;
@@ -55,6 +60,13 @@ pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
             && let Some(result) = crate::fs::proc::namespace_request(&file, command, arg) =>
         {
             result
+        }
+        SIOCGSKNS if let Some(socket) = file.downcast::<Socket>() => {
+            let ns = socket.ops.net();
+            if !ns.permits(g::CAP_NET_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            crate::fs::proc::open_namespace(Any::Network(ns.clone()))
         }
         _ if let Some(name) = pidfd::wanted_namespace(&file, command, arg) => crate::fs::proc::open_namespace(name?),
         _ => match super::ioctl_files::serve(&file, command, arg) {

@@ -5,13 +5,14 @@ pub mod new;
 pub mod old;
 pub mod root;
 
+use crate::fs::proc::namespace_file_system;
 use crate::task::mountns::MountNs;
 use crate::task::path::Caller;
 use crate::task::{self, cred::cap};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
-use vfs::Mount;
-use vfs::mount::Namespace;
+use vfs::mount::{Loose, Namespace, change};
+use vfs::{Mount, PathRef};
 
 /// The caller of a call about mounts.
 struct Admin {
@@ -32,6 +33,15 @@ impl Admin {
 
     fn tree(&self) -> &Rc<Namespace> {
         self.namespace.tree()
+    }
+
+    /// A copy of the mount that shows a place, if it `is_usable`. A namespace (nsfs) can be mounted, too. EINVAL, ENOMEM.
+    fn copied(&self, from: &PathRef, recursive: bool, is_usable: bool) -> Result<Loose> {
+        if is_usable {
+            return change::copy(from, recursive);
+        }
+        let fs = namespace_file_system(from).ok_or(Errno::EINVAL)??;
+        Loose::of(&fs, Rc::from(&b"nsfs"[..]), 0)
     }
 
     /// Whether a mount is in the caller's namespace, or in none of a process.

@@ -281,10 +281,7 @@ fn open_tree(place: PathRef, given: u32, change: Option<&Change>) -> Result<i32>
         return descriptors::install(file, flags);
     }
     let admin = Admin::current()?;
-    if !admin.may_use(place.mount()) {
-        return Err(Errno::EINVAL);
-    }
-    let tree = change::copy(&place, given & g::AT_RECURSIVE != 0)?;
+    let tree = admin.copied(&place, given & g::AT_RECURSIVE != 0, admin.may_use(place.mount()))?;
     if let Some(change) = change {
         change.apply_to(&tree.top().affected(given & g::AT_RECURSIVE != 0)?)?;
     }

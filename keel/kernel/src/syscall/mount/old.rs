@@ -116,10 +116,10 @@ fn bind(admin: &Admin, source: Option<&[u8]>, place: PathRef, recursive: bool) -
     let source = source.filter(|source| !source.is_empty()).ok_or(Errno::EINVAL)?;
     let from = admin.caller.resolve(g::AT_FDCWD, source, true)?;
     let place = place.covered();
-    if !place.mount().is_in(admin.tree()) || !from.mount().is_in(admin.tree()) {
+    if !place.mount().is_in(admin.tree()) {
         return Err(Errno::EINVAL);
     }
-    change::mount(change::copy(&from, recursive)?, &place)
+    change::mount(admin.copied(&from, recursive, from.mount().is_in(admin.tree()))?, &place)
 }
 
 /// `MS_SHARED` and the like, with `MS_REC` for all mounts beneath. EINVAL.

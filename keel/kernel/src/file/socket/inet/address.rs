@@ -1,5 +1,6 @@
 //! Addresses of IPv4 and IPv6, ip(7) and ipv6(7), and where they lead in a pod: to itself, out of it, or nowhere.
 
+use super::super::netns::NetNs;
 use super::super::{Address, family_of};
 use super::outward;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,30 +85,19 @@ impl Endpoint {
     }
 
     /// Route of a destination; the unspecified address is replaced by the pod's own. ENETUNREACH.
-    pub fn resolve(self) -> Result<(Self, Reach)> {
-        let to = |ip| (Self { ip, ..self }, Reach::Loopback);
-        match self.ip {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ok(to(IpAddr::V4(Ipv4Addr::LOCALHOST))),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ok(to(IpAddr::V6(Ipv6Addr::LOCALHOST))),
-            ip => reach(ip).map(|reach| (self, reach)).ok_or(Errno::ENETUNREACH),
-        }
+    pub fn resolve(self, ns: &NetNs) -> Result<(Self, Reach)> {
+        let ip = match self.ip {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        ns.reach(ip).map(|reach| (Self { ip, ..self }, reach)).ok_or(Errno::ENETUNREACH)
     }
 }
 
 /// All zeros.
 pub fn any(family: u32) -> IpAddr {
     if family == net::AF_INET { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) }
-}
-
-/// The address that a socket gets which talks to `to` and was not bound to one.
-pub fn source_for(to: IpAddr) -> IpAddr {
-    if !to.is_loopback()
-        && !to.is_multicast()
-        && let Some(own) = outward::source_for(to)
-    {
-        return own;
-    }
-    if to.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
 }
 
 /// `::ffff:a.b.c.d` is an address of IPv4.
@@ -123,20 +113,37 @@ pub fn to_v6(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Route of a specified address; `None`: unreachable.
-pub fn reach(ip: IpAddr) -> Option<Reach> {
-    match ip {
-        IpAddr::V4(ip) if ip.octets() == [127, 255, 255, 255] => Some(Reach::Broadcast),
-        ip if ip.is_loopback() => Some(Reach::Loopback),
-        ip if ip.is_multicast() => Some(Reach::Multicast),
-        ip if outward::is_own(ip) => Some(Reach::Loopback),
-        ip if outward::is_beyond(ip) => Some(Reach::Outward),
-        _ => None,
+impl NetNs {
+    /// Route of a specified address; `None`: unreachable.
+    pub fn reach(&self, ip: IpAddr) -> Option<Reach> {
+        match self.lo.reach(ip) {
+            Some(reach) => Some(reach),
+            None if ip.is_multicast() => Some(Reach::Multicast),
+            None if !self.is_first() => None,
+            None if outward::is_own(ip) => Some(Reach::Loopback),
+            None if outward::is_beyond(ip) => Some(Reach::Outward),
+            None => None,
+        }
     }
-}
 
-/// Whether a socket may be bound to the address. Linux lets sockets be bound to groups and broadcast addresses.
-pub fn is_bindable(ip: IpAddr) -> bool {
-    let known = reach(ip).is_some_and(|reach| reach != Reach::Outward);
-    ip.is_unspecified() || known || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+    /// The address that a socket gets which talks to `to` and was not bound to one.
+    pub fn source_for(&self, to: IpAddr) -> IpAddr {
+        if let Some(own) = self.lo.source_for(to) {
+            return own;
+        }
+        if !to.is_loopback()
+            && !to.is_multicast()
+            && self.is_first()
+            && let Some(own) = outward::source_for(to)
+        {
+            return own;
+        }
+        if to.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
+    }
+
+    /// Whether a socket may be bound to the address. Linux lets sockets be bound to groups and broadcast addresses.
+    pub fn is_bindable(&self, ip: IpAddr) -> bool {
+        let known = self.reach(ip).is_some_and(|reach| reach != Reach::Outward);
+        ip.is_unspecified() || known || ip == IpAddr::V4(Ipv4Addr::BROADCAST) || self.lo.has_while_down(ip)
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::super::message::{Control, Part};
 use super::super::options::Options;
-use super::address::{canonical, to_v6};
+use super::address::{Reach, canonical, to_v6};
 use super::ip_options::{LOOPBACK, SOL_IP, SOL_IPV6};
 use super::udp::{UDP_GRO, UDP_SEGMENT};
 use super::{Base, Endpoint, IPPROTO_UDP};
@@ -92,7 +92,7 @@ pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
         }
     }
     sending.source = sending.source.filter(|ip| !ip.is_unspecified());
-    if sending.source.is_some_and(|ip| !ip.is_loopback() && !super::outward::is_own(ip)) {
+    if sending.source.is_some_and(|ip| base.net.reach(ip) != Some(Reach::Loopback)) {
         return Err(Errno::EINVAL);
     }
     Ok(sending)

@@ -1,9 +1,9 @@
 //! Options of the levels SOL_IP and SOL_IPV6.
 
+use super::super::netns::NetNs;
 use super::super::options::{Value, int, read_int};
 use super::Base;
 use super::address::{self, Reach};
-use crate::file::caller::caller;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,9 +17,8 @@ pub const SOL_IP: u32 = 0;
 pub const SOL_IPV6: u32 = 41;
 /// Default TTL (`net.ipv4.ip_default_ttl`).
 pub const DEFAULT_TTL: i32 = 64;
-/// MTU of the loopback device for `IP_MTU` and `IPV6_MTU`.
-const MTU4: i32 = 65535;
-const MTU6: i32 = 65536;
+/// Largest value of `IP_MTU`.
+const MAX_MTU4: u32 = 65535;
 /// Maximum number of groups of a socket (`net.ipv4.igmp_max_memberships`).
 const MAX_GROUPS: usize = 20;
 /// Index of the loopback device.
@@ -79,13 +78,16 @@ pub struct IpOptions {
     groups: RefCell<Vec<IpAddr>>,
 }
 
-impl Default for IpOptions {
-    fn default() -> Self {
-        Self {
+impl IpOptions {
+    /// Those of a new socket.
+    pub fn new(ns: &NetNs) -> Self {
+        let new = Self {
             v4: Version::new(&[net::IP_MULTICAST_LOOP, net::IP_MULTICAST_ALL]),
             v6: Version::new(&[net::IPV6_MULTICAST_LOOP, net::IPV6_MULTICAST_ALL]),
             groups: RefCell::default(),
-        }
+        };
+        new.v6.switch(net::IPV6_V6ONLY, ns.settings.only_v6.get());
+        new
     }
 }
 
@@ -158,12 +160,12 @@ fn ipv6(bytes: Option<&[u8]>) -> Result<Ipv6Addr> {
 
 /// The device of a `struct ip_mreq` or `ip_mreqn` (from its second address on): by index, else by address,
 /// else where the group is routed to. Whether it is the loopback device; ENODEV if there is none.
-fn device4(value: &[u8]) -> Result<bool> {
+fn device4(ns: &NetNs, value: &[u8]) -> Result<bool> {
     let address = ipv4(Some(value))?;
     let index = value.get(4..8).map_or(Ok(0), read_int)?;
     match index {
         0 if address.is_unspecified() => Ok(false),
-        0 if address::reach(IpAddr::V4(address)) == Some(Reach::Loopback) => Ok(true),
+        0 if ns.reach(IpAddr::V4(address)) == Some(Reach::Loopback) => Ok(true),
         index if index == LOOPBACK as i32 => Ok(true),
         _ => Err(Errno::ENODEV),
     }
@@ -211,8 +213,8 @@ impl IpOptions {
     }
 }
 
-fn capable() -> bool {
-    caller().cred().capable(g::CAP_NET_ADMIN) || caller().cred().capable(g::CAP_NET_RAW)
+fn capable(base: &Base) -> bool {
+    base.net.permits(g::CAP_NET_ADMIN) || base.net.permits(g::CAP_NET_RAW)
 }
 
 /// setsockopt(2) of SOL_IP. ENOPROTOOPT.
@@ -225,7 +227,7 @@ pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
             }
             // An address alone, or the device of a group.
             let device = if value.len() < 8 { value } else { &value[4..] };
-            v4.multicast_loopback.set(device4(device).map_err(|_| Errno::EADDRNOTAVAIL)?);
+            v4.multicast_loopback.set(device4(&base.net, device).map_err(|_| Errno::EADDRNOTAVAIL)?);
             return Ok(());
         }
         net::IP_ADD_MEMBERSHIP | net::IP_DROP_MEMBERSHIP => {
@@ -236,7 +238,7 @@ pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
                 return Err(if join { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
             }
             // No group has a route.
-            if !device4(rest)? && join {
+            if !device4(&base.net, rest)? && join {
                 return Err(Errno::ENODEV);
             }
             return ip.member(group, join);
@@ -248,7 +250,7 @@ pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
     }
     let number = number4(value)?;
     match name {
-        net::IP_TRANSPARENT if number != 0 && !capable() => return Err(Errno::EPERM),
+        net::IP_TRANSPARENT if number != 0 && !capable(base) => return Err(Errno::EPERM),
         net::IP_MULTICAST_LOOP | net::IP_MULTICAST_ALL
             if value.len() >= 4 && number as u32 > 1 && name != net::IP_MULTICAST_LOOP =>
         {
@@ -287,7 +289,7 @@ pub fn get4(base: &Base, name: u32) -> Result<Value> {
         net::IP_TTL => int(v4.ttl()),
         net::IP_MULTICAST_TTL => int(v4.multicast_hops.get()),
         net::IP_MTU_DISCOVER => int(v4.mtu_discovery.get()),
-        net::IP_MTU if base.remote.get().is_some() => int(MTU4),
+        net::IP_MTU if base.remote.get().is_some() => int(base.net.lo.mtu.get().min(MAX_MTU4) as i32),
         net::IP_MTU => return Err(Errno::ENOTCONN),
         net::IP_OPTIONS => Value::new(),
         net::IP_MULTICAST_IF => Value::from_slice(&[0; 4]),
@@ -317,7 +319,7 @@ pub fn set6(base: &Base, name: u32, value: &[u8]) -> Result<()> {
     let number = read_int(value)?;
     match name {
         net::IPV6_V6ONLY if base.local.get().port != 0 => return Err(Errno::EINVAL),
-        net::IPV6_TRANSPARENT if number != 0 && !capable() => return Err(Errno::EPERM),
+        net::IPV6_TRANSPARENT if number != 0 && !capable(base) => return Err(Errno::EPERM),
         name if is_switch6(name) => v6.switch(name, number != 0),
         net::IPV6_TCLASS => v6.set_class(ranged(number, 0, 255)?.max(0), base.stream),
         net::IPV6_UNICAST_HOPS => v6.hops.set(ranged(number, 0, 255)?),
@@ -346,7 +348,7 @@ pub fn get6(base: &Base, name: u32) -> Result<Value> {
         net::IPV6_MULTICAST_HOPS => int(v6.multicast_hops.get()),
         net::IPV6_MTU_DISCOVER => int(v6.mtu_discovery.get()),
         net::IPV6_MULTICAST_IF => int(i32::from(v6.multicast_loopback.get())),
-        net::IPV6_MTU if base.remote.get().is_some() => int(MTU6),
+        net::IPV6_MTU if base.remote.get().is_some() => int(base.net.lo.mtu.get() as i32),
         net::IPV6_MTU => return Err(Errno::ENOTCONN),
         _ => return Err(Errno::ENOPROTOOPT),
     })

@@ -7,16 +7,18 @@ mod address;
 mod control;
 pub mod interface;
 mod ip_options;
+pub mod loopback;
 pub mod outward;
-mod ports;
+pub(super) mod ports;
+pub mod settings;
 pub mod statistics;
 pub mod tcp;
 pub mod udp;
 
-pub use address::Endpoint;
+pub use address::{Endpoint, Reach};
+pub use loopback::Network;
 
-use address::Reach;
-
+use super::netns::NetNs;
 use super::options::Options;
 use super::{Address, Socket};
 use crate::file::File;
@@ -41,8 +43,6 @@ pub const IPPROTO_UDPLITE: u32 = 136;
 const IPPROTO_ICMPV6: u32 = 58;
 /// Larger protocol numbers do not exist.
 const IPPROTO_MAX: i32 = 263;
-/// Ports below need a capability (`net.ipv4.ip_unprivileged_port_start`).
-const FIRST_UNPRIVILEGED: u16 = 1024;
 
 /// Whether an ioctl(2) reads the time of the last packet: `SIOCGSTAMP` and its variants.
 fn is_stamp(command: u32) -> bool {
@@ -56,6 +56,8 @@ pub struct Base {
     pub family: u32,
     /// TCP, not UDP.
     pub stream: bool,
+    /// The namespace that it belongs to.
+    pub net: Rc<NetNs>,
     /// Options of the level SOL_SOCKET.
     pub options: Options,
     /// Options of the levels SOL_IP and SOL_IPV6.
@@ -76,11 +78,13 @@ pub struct Base {
 
 impl Base {
     fn new(family: u32, stream: bool, options: Options) -> Self {
+        let net = caller().net();
         Self {
             family,
             stream,
             options,
-            ip: IpOptions::default(),
+            ip: IpOptions::new(&net),
+            net,
             local: Cell::new(Endpoint::unspecified(family)),
             remote: Cell::new(None),
             address_chosen: Cell::new(false),
@@ -96,6 +100,7 @@ impl Base {
         Self {
             family: self.family,
             stream: self.stream,
+            net: self.net.clone(),
             options: self.options.clone(),
             ip: self.ip.clone(),
             local: Cell::new(local),
@@ -138,12 +143,14 @@ impl Base {
         if self.family == net::AF_INET6 && to.ip.is_ipv6() && to.ip.is_multicast() && self.stream {
             return Err(Errno::EINVAL);
         }
-        let free = self.ip.is_on(net::IP_FREEBIND) || self.ip.is_on(net::IP_TRANSPARENT);
-        if self.family == net::AF_INET && !address::is_bindable(to.ip) && !free {
+        let ns = &*self.net;
+        let free =
+            self.ip.is_on(net::IP_FREEBIND) || self.ip.is_on(net::IP_TRANSPARENT) || ns.settings.binds_anywhere.get();
+        if self.family == net::AF_INET && !ns.is_bindable(to.ip) && !free {
             return Err(Errno::EADDRNOTAVAIL);
         }
-        let privileged = to.port != 0 && to.port < FIRST_UNPRIVILEGED;
-        if privileged && !caller().cred().capable(g::CAP_NET_BIND_SERVICE) {
+        let privileged = to.port != 0 && to.port < ns.settings.first_unprivileged.get();
+        if privileged && !ns.permits(g::CAP_NET_BIND_SERVICE) {
             return Err(Errno::EACCES);
         }
         if self.local.get().port != 0 {
@@ -153,7 +160,7 @@ impl Base {
             if to.ip.is_ipv4() && self.only_v6() {
                 return Err(Errno::EINVAL);
             }
-            if !address::is_bindable(to.ip) && !free {
+            if !ns.is_bindable(to.ip) && !free {
                 return Err(Errno::EADDRNOTAVAIL);
             }
         }
@@ -175,7 +182,7 @@ impl Base {
     /// The own address of a socket that is about to talk to `to`.
     fn source(&self, to: IpAddr) -> IpAddr {
         let ip = self.local.get().ip;
-        if ip.is_unspecified() || ip.is_multicast() { address::source_for(to) } else { ip }
+        if ip.is_unspecified() || ip.is_multicast() { self.net.source_for(to) } else { ip }
     }
 
     /// The same, for a destination with this route. ENETUNREACH; EINVAL: a loopback address leads nowhere else.
@@ -230,12 +237,21 @@ impl Base {
     }
 
     fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
-        if self.family == net::AF_INET { interface::ioctl4(command, arg) } else { Err(Errno::ENOTTY) }
+        if self.family == net::AF_INET { interface::ioctl4(&self.net, command, arg) } else { Err(Errno::ENOTTY) }
     }
 
     fn local_address(&self) -> Address {
         self.local.get().to_bytes(self.family)
     }
+}
+
+/// Whether `net.ipv4.ping_group_range` has a group of the running thread.
+fn may_ping() -> bool {
+    let caller = caller();
+    let ([first, last], cred) = (caller.net().settings.ping_groups.get(), caller.cred());
+    let range = first..=last;
+    range.contains(&cred.user_ns.shown_gid(cred.fsgid))
+        || cred.groups.iter().any(|&gid| range.contains(&cred.user_ns.shown_gid(gid)))
 }
 
 /// socket(2) for AF_INET and AF_INET6.
@@ -254,9 +270,9 @@ pub fn socket(family: u32, kind: u32, protocol: i32, flags: u32) -> Result<Rc<Fi
         (net::SOCK_DGRAM, IPPROTO_UDPLITE) => {
             Ok(Socket::open(family, kind, IPPROTO_UDPLITE, udp::Udp::new(family, true), flags))
         }
-        // `net.ipv4.ping_group_range` has no groups.
-        (net::SOCK_DGRAM, protocol) if protocol == ping => Err(Errno::EACCES),
-        (net::SOCK_RAW, _) if !caller().cred().capable(g::CAP_NET_RAW) => Err(Errno::EPERM),
+        // Keel has no ICMP; without permission that is not to be seen.
+        (net::SOCK_DGRAM, protocol) if protocol == ping && !may_ping() => Err(Errno::EACCES),
+        (net::SOCK_RAW, _) if !caller().net().permits(g::CAP_NET_RAW) => Err(Errno::EPERM),
         (net::SOCK_STREAM | net::SOCK_DGRAM | net::SOCK_RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }

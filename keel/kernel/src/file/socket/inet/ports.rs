@@ -12,8 +12,6 @@ use smallvec::SmallVec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// Ephemeral ports (`net.ipv4.ip_local_port_range`).
-pub const EPHEMERAL: core::ops::RangeInclusive<u16> = 32768..=60999;
 /// How long the active closer's end of a connection keeps its port: `TCP_TIMEWAIT_LEN`.
 const TIME_WAIT_NS: u64 = 60_000_000_000;
 /// Number of ended connections at which expired ones are removed.
@@ -118,10 +116,11 @@ impl<T: Member> Ports<T> {
     }
 
     /// Ephemeral ports, all of them, from a random one on.
-    fn candidates() -> impl Iterator<Item = u16> {
-        let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.end() - EPHEMERAL.start() + 1);
-        let start = u16::from_ne_bytes(random::bytes()) % count;
-        (0..count).map(move |i| first + (start as u32 + i as u32).rem_euclid(count as u32) as u16)
+    fn candidates(base: &Base) -> impl Iterator<Item = u16> + use<T> {
+        let [first, last] = base.net.settings.ephemeral.get().map(u32::from);
+        let count = (last + 1).saturating_sub(first).max(1);
+        let start = u32::from(u16::from_ne_bytes(random::bytes())) % count;
+        (0..count).map(move |i| (first + (start + i) % count) as u16)
     }
 
     /// Gives `socket` the address, or a free port if it has none. EADDRINUSE.
@@ -129,7 +128,7 @@ impl<T: Member> Ports<T> {
         let base = socket.base();
         let wish = Wish { base, ip: to.ip, relaxed: to.port != 0 };
         let port = match to.port {
-            0 => Self::candidates().find(|&port| self.is_free_for(port, &wish, socket)),
+            0 => Self::candidates(base).find(|&port| self.is_free_for(port, &wish, socket)),
             port => Some(port).filter(|&port| self.is_free_for(port, &wish, socket)),
         };
         let port = port.ok_or(Errno::EADDRINUSE)?;
@@ -141,11 +140,12 @@ impl<T: Member> Ports<T> {
     /// Binds `socket` to a port for a connection to `to`: an unused one, or one whose users are connected elsewhere.
     /// EADDRNOTAVAIL.
     pub fn bind_for(&self, socket: &Rc<T>, ip: IpAddr, to: Endpoint) -> Result<()> {
+        let base = socket.base();
         let nobody = |port: &u16| self.ports.borrow().get(port).is_none_or(|p| p.members.is_empty());
         let elsewhere =
             |port: &u16| self.members(*port).all(|m| m.base().remote.get().is_some_and(|remote| remote != to));
         // Few tries usually do; the pod has hardly more connections than ports.
-        let port = Self::candidates().find(nobody).or_else(|| Self::candidates().find(elsewhere));
+        let port = Self::candidates(base).find(nobody).or_else(|| Self::candidates(base).find(elsewhere));
         let port = port.ok_or(Errno::EADDRNOTAVAIL)?;
         socket.base().local.set(Endpoint { ip, port });
         self.join(port, socket);

@@ -1,10 +1,10 @@
 //! Statistics of the loopback device, and lists of sockets, for `/proc/net`.
 
+use super::super::netns::NetNs;
 use super::tcp::{self, State};
 use super::{Endpoint, udp};
 use alloc::rc::Rc;
 use core::cell::Cell;
-use hal::cell::Global;
 
 /// Events that are counted.
 #[derive(Clone, Copy, Debug)]
@@ -36,19 +36,20 @@ pub enum Count {
 
 const COUNTS: usize = Count::UdpDropped as usize + 1;
 
-static COUNTED: Global<[Cell<u64>; COUNTS]> = Global::new([const { Cell::new(0) }; COUNTS]);
+/// The numbers of a namespace.
+pub type Counted = [Cell<u64>; COUNTS];
 
 impl Count {
     /// Counts `n` more.
     #[inline]
-    pub fn add(self, n: u64) {
-        let cell = &COUNTED[self as usize];
+    pub fn add(self, ns: &NetNs, n: u64) {
+        let cell = &ns.counted[self as usize];
         cell.set(cell.get().wrapping_add(n));
     }
 
     /// The number so far.
-    pub fn get(self) -> u64 {
-        COUNTED[self as usize].get()
+    pub fn get(self, ns: &NetNs) -> u64 {
+        ns.counted[self as usize].get()
     }
 }
 
@@ -78,7 +79,7 @@ pub struct Row {
 }
 
 /// TCP sockets with a port, listening ones first.
-pub fn tcp() -> impl Iterator<Item = Row> {
+pub fn tcp(ns: &NetNs) -> impl Iterator<Item = Row> {
     let row = |tcp: Rc<tcp::Tcp>| {
         let base = tcp.base();
         let (received, sent) = tcp.waiting();
@@ -95,13 +96,13 @@ pub fn tcp() -> impl Iterator<Item = Row> {
             drops: 0,
         }
     };
-    let listening = tcp::PORTS.all().filter(|tcp| tcp.state() == State::Listen);
-    let others = tcp::PORTS.all().filter(|tcp| !matches!(tcp.state(), State::Listen | State::Close));
+    let listening = ns.tcp.all().filter(|tcp| tcp.state() == State::Listen);
+    let others = ns.tcp.all().filter(|tcp| !matches!(tcp.state(), State::Listen | State::Close));
     listening.chain(others).map(row)
 }
 
 /// UDP sockets with a port.
-pub fn udp() -> impl Iterator<Item = Row> {
+pub fn udp(ns: &NetNs) -> impl Iterator<Item = Row> {
     let row = |udp: Rc<udp::Udp>| {
         let base = udp.base();
         let (received, drops) = udp.usage();
@@ -120,5 +121,5 @@ pub fn udp() -> impl Iterator<Item = Row> {
             drops,
         }
     };
-    udp::PORTS.all().map(row)
+    ns.udp.all().map(row)
 }

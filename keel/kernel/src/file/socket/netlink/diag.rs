@@ -3,8 +3,10 @@
 use super::super::inet::statistics::{self, Row};
 use super::super::inet::tcp::State;
 use super::super::inet::{Endpoint, IPPROTO_TCP, IPPROTO_UDP};
+use super::super::netns::NetNs;
 use super::super::unix;
 use super::reply::{Answer, NLM_F_DUMP, Request, u32_at};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -15,13 +17,13 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQUEST: usize = 56;
 
 /// EINVAL; ENOENT for unknown families and protocols.
-pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+pub fn handle(ns: &Rc<NetNs>, request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if request.kind != SOCK_DIAG_BY_FAMILY {
         return Err(Errno::EINVAL);
     }
     let &[family, protocol, ..] = request.body else { return Err(Errno::EINVAL) };
     if u32::from(family) == net::AF_UNIX {
-        return handle_unix(request, answer);
+        return handle_unix(ns, request, answer);
     }
     if !matches!(u32::from(family), net::AF_INET | net::AF_INET6) {
         return Err(Errno::ENOENT);
@@ -29,11 +31,11 @@ pub fn handle(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     let (mut tcp, mut udp);
     let rows: &mut dyn Iterator<Item = Row> = match u32::from(protocol) {
         IPPROTO_TCP => {
-            tcp = statistics::tcp();
+            tcp = statistics::tcp(ns);
             &mut tcp
         }
         IPPROTO_UDP => {
-            udp = statistics::udp();
+            udp = statistics::udp(ns);
             &mut udp
         }
         _ => return Err(Errno::ENOENT),
@@ -95,13 +97,13 @@ const SHOW_QUEUES: u32 = 0x10;
 const SHOW_UID: u32 = 0x40;
 
 /// EINVAL; ENOENT, ESTALE for one that is not there.
-fn handle_unix(request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+fn handle_unix(ns: &Rc<NetNs>, request: &Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
     if request.body.len() < UNIX_REQUEST {
         return Err(Errno::EINVAL);
     }
     let word = |at| u32_at(request.body, at);
     let show = word(UNIX_SHOW);
-    let rows = unix::statistics::rows()?;
+    let rows = unix::statistics::rows(ns)?;
     if request.flags & NLM_F_DUMP != 0 {
         for row in rows.iter().filter(|row| word(UNIX_STATES) >> row.state & 1 != 0) {
             describe_unix(answer, row, show);

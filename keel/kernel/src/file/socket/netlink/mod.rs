@@ -1,22 +1,25 @@
-//! Netlink sockets, netlink(7): queries of network configuration, rtnetlink(7), and of sockets, sock_diag(7). The
-//! configuration never changes, so multicast groups get no messages; nor do listeners for devices.
+//! Netlink sockets, netlink(7): queries and changes of network configuration, rtnetlink(7), and queries of sockets, sock_diag(7).
+//! Multicast groups get a message when the loopback device or its addresses change; listeners for devices get none.
 
+mod change;
 mod diag;
 mod reply;
 mod route;
 
+pub use change::tell_link;
+
 use super::message::{Control, Received};
+use super::netns::NetNs;
 use super::options::{Options, Value, int, read_int};
 use super::{Address, IN, OUT, Protocol, Socket, family_of, wait};
 use crate::file::caller::caller;
 use crate::file::{File, Queues};
 use crate::sched::wait::WaitQueue;
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use keel_core::pieces::Pieces;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -36,12 +39,16 @@ const ADDRESS: usize = 12;
 const MAX_REQUEST: usize = 65536;
 const MAX_WAITING: usize = 1 << 20;
 
-/// Addresses ("port ids") in use, by protocol and number.
-static BOUND: Global<RefCell<BTreeMap<(u32, u32), ()>>> = Global::new(RefCell::new(BTreeMap::new()));
+/// Addresses ("port ids") in use in a network namespace, by protocol and number.
+pub type Numbers = BTreeMap<(u32, u32), ()>;
+/// Sockets of a network namespace that are in a multicast group.
+pub type Listeners = Pieces<Weak<Netlink>>;
 
 /// A netlink socket.
-struct Netlink {
+pub struct Netlink {
+    me: Weak<Self>,
     options: Options,
+    net: Rc<NetNs>,
     protocol: u32,
     /// Own address; 0: none.
     id: Cell<u32>,
@@ -63,8 +70,10 @@ pub fn socket(kind: u32, protocol: i32, flags: u32) -> Result<Rc<File>> {
     if !(0..MAX_PROTOCOL).contains(&protocol) || !known {
         return Err(Errno::EPROTONOSUPPORT);
     }
-    let netlink = Netlink {
+    let netlink = Rc::new_cyclic(|me: &Weak<Netlink>| Netlink {
+        me: me.clone(),
         options: Options::default(),
+        net: caller().net(),
         protocol: protocol as u32,
         id: Cell::new(0),
         groups: Cell::new(0),
@@ -73,8 +82,8 @@ pub fn socket(kind: u32, protocol: i32, flags: u32) -> Result<Rc<File>> {
         waiting: Cell::new(0),
         error: Cell::new(None),
         readable: Rc::default(),
-    };
-    Ok(Socket::open(net::AF_NETLINK, kind, protocol as u32, Rc::new(netlink), flags))
+    });
+    Ok(Socket::open(net::AF_NETLINK, kind, protocol as u32, netlink, flags))
 }
 
 /// Number and groups of a `struct sockaddr_nl`. EINVAL.
@@ -99,7 +108,7 @@ impl Netlink {
         if self.id.get() != 0 {
             return if wanted == 0 || wanted == self.id.get() { Ok(()) } else { Err(Errno::EINVAL) };
         }
-        let mut bound = BOUND.borrow_mut();
+        let mut bound = self.net.netlink.borrow_mut();
         let is_free = |id: u32| !bound.contains_key(&(self.protocol, id));
         let id = match wanted {
             0 => {
@@ -113,6 +122,18 @@ impl Netlink {
         bound.insert((self.protocol, id), ());
         self.id.set(id);
         Ok(())
+    }
+
+    /// Joins these multicast groups and leaves all others.
+    fn set_groups(&self, groups: u32) {
+        let joins = self.groups.replace(groups) == 0 && groups != 0;
+        let mut listeners = self.net.listeners.borrow_mut();
+        if joins || groups == 0 {
+            listeners.retain(|one| one.strong_count() > 0 && !Weak::ptr_eq(one, &self.me));
+        }
+        if joins && self.protocol == NETLINK_ROUTE {
+            listeners.push_back(self.me.clone());
+        }
     }
 
     /// Queues an answer.
@@ -129,6 +150,21 @@ impl Netlink {
     }
 }
 
+/// Sends a message to the members of multicast group number `group` of a namespace.
+fn notify(ns: &NetNs, group: u32, message: &[u8]) {
+    let listeners = ns.listeners.borrow();
+    for netlink in listeners.iter().filter_map(Weak::upgrade) {
+        if netlink.groups.get() >> (group - 1) & 1 == 0 {
+            continue;
+        }
+        match vfs::memory::copy(message) {
+            Ok(message) => netlink.answer(message),
+            Err(_) => netlink.error.set(Some(Errno::ENOBUFS)),
+        }
+        netlink.readable.wake_all();
+    }
+}
+
 impl Protocol for Netlink {
     fn as_any(&self) -> &dyn Any {
         self
@@ -138,10 +174,14 @@ impl Protocol for Netlink {
         &self.options
     }
 
+    fn net(&self) -> &Rc<NetNs> {
+        &self.net
+    }
+
     fn bind(&self, to: &[u8]) -> Result<()> {
         let (id, groups) = parse(to)?;
         self.take_id(id)?;
-        self.groups.set(groups);
+        self.set_groups(groups);
         Ok(())
     }
 
@@ -189,7 +229,7 @@ impl Protocol for Netlink {
             NETLINK_SOCK_DIAG => diag::handle,
             _ => return Err(Errno::ECONNREFUSED),
         };
-        reply::answers(&data, self.id.get(), handle, |message| self.answer(message));
+        reply::answers(&self.net, &data, self.id.get(), handle, |message| self.answer(message));
         self.readable.wake_all();
         Ok(size)
     }
@@ -260,7 +300,7 @@ impl Protocol for Netlink {
                 return Err(Errno::EINVAL);
             }
             let (bit, groups) = (1 << (number - 1), self.groups.get());
-            self.groups.set(if name == 1 { groups | bit } else { groups & !bit });
+            self.set_groups(if name == 1 { groups | bit } else { groups & !bit });
             return Ok(());
         }
         let (bit, switches) = (1 << name, self.switches.get());
@@ -278,8 +318,9 @@ impl Protocol for Netlink {
     }
 
     fn release(&self) {
+        self.set_groups(0);
         if self.id.get() != 0 {
-            BOUND.borrow_mut().remove(&(self.protocol, self.id.get()));
+            self.net.netlink.borrow_mut().remove(&(self.protocol, self.id.get()));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Messages of netlink: headers, attributes, common replies.
 
+use super::super::netns::NetNs;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
@@ -10,6 +12,11 @@ pub const HEADER: usize = 16;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_MULTI: u16 = 2;
 pub const NLM_F_ACK: u16 = 4;
+/// The object must not exist yet; it may, and is replaced.
+pub const NLM_F_EXCL: u16 = 0x200;
+pub const NLM_F_REPLACE: u16 = 0x100;
+/// The object is made.
+pub const NLM_F_CREATE: u16 = 0x400;
 /// Requests a whole table (`NLM_F_ROOT | NLM_F_MATCH`).
 pub const NLM_F_DUMP: u16 = 0x300;
 /// Types of messages.
@@ -58,9 +65,10 @@ fn next<'a>(data: &mut &'a [u8], from: u32) -> Option<Request<'a>> {
 
 /// Passes the answers to all requests in `data` of the socket with address `from` to `take`; `handle` fills each.
 pub fn answers(
+    ns: &Rc<NetNs>,
     mut data: &[u8],
     from: u32,
-    handle: fn(&Request<'_>, &mut Answer<'_>) -> Result<()>,
+    handle: fn(&Rc<NetNs>, &Request<'_>, &mut Answer<'_>) -> Result<()>,
     take: impl Fn(Vec<u8>),
 ) {
     while let Some(request) = next(&mut data, from) {
@@ -68,7 +76,7 @@ pub fn answers(
         let result = if request.flags & NLM_F_REQUEST == 0 || request.kind < NLMSG_MIN_TYPE {
             Ok(())
         } else {
-            handle(&request, &mut answer)
+            handle(ns, &request, &mut answer)
         };
         answer.finish(result).into_iter().for_each(&take);
     }
@@ -92,13 +100,33 @@ pub struct Answer<'a> {
     bytes: Text,
     start: usize,
     flags: u16,
+    /// The request is for a table.
+    is_dump: bool,
+}
+
+impl Answer<'static> {
+    /// A message that answers no request.
+    pub fn notice() -> Self {
+        Self::new(Request { kind: 0, flags: 0, sequence: 0, body: &[], whole: &[], from: 0 })
+    }
+
+    /// The messages. ENOMEM.
+    pub fn bytes(self) -> Result<Vec<u8>> {
+        self.bytes.done()
+    }
 }
 
 impl<'a> Answer<'a> {
     /// An empty one.
     pub fn new(request: Request<'a>) -> Self {
-        let flags = if request.flags & NLM_F_DUMP != 0 { NLM_F_MULTI } else { 0 };
-        Self { request, bytes: Text::default(), start: 0, flags }
+        let is_dump = request.flags & NLM_F_DUMP != 0;
+        let flags = if is_dump { NLM_F_MULTI } else { 0 };
+        Self { request, bytes: Text::default(), start: 0, flags, is_dump }
+    }
+
+    /// The request is for a change, whose flags have another meaning.
+    pub fn of_change(&mut self) {
+        (self.flags, self.is_dump) = (0, false);
     }
 
     /// Begins a message with its fixed part.
@@ -139,14 +167,14 @@ impl<'a> Answer<'a> {
 
     /// The messages, and the end of a table or an acknowledgement.
     pub fn finish(self, result: Result<()>) -> [Vec<u8>; 2] {
-        let request = self.request;
+        let (request, is_dump) = (self.request, self.is_dump);
         let (bytes, result) = match self.bytes.done() {
             Ok(bytes) => (bytes, result),
             Err(errno) => (Vec::new(), Err(errno)),
         };
-        let mut last = Answer { request, bytes: Text::default(), start: 0, flags: 0 };
+        let mut last = Answer { request, bytes: Text::default(), start: 0, flags: 0, is_dump };
         match result {
-            Ok(()) if request.flags & NLM_F_DUMP != 0 => {
+            Ok(()) if is_dump => {
                 last.flags = NLM_F_MULTI;
                 last.begin(NLMSG_DONE, &[0; 4]);
             }

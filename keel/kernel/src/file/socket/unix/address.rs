@@ -1,13 +1,13 @@
 //! Names of local sockets: in the tree, abstract, or none; unix(7).
 
 use super::super::Address;
+use super::super::netns::NetNs;
 use super::{Kind, Unix};
 use crate::file::caller::caller;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::FileType;
@@ -64,10 +64,16 @@ pub fn address_of(name: &UnixName) -> Address {
 /// Sockets by kind (each has a separate name space) and abstract name. Dead ones are replaced when their name is
 /// reused.
 type AbstractNames = BTreeMap<(Kind, Vec<u8>), Weak<Unix>>;
-static ABSTRACT: Global<RefCell<AbstractNames>> = Global::new(RefCell::new(BTreeMap::new()));
-/// Number of entries of [`ABSTRACT`] at which dead ones are removed.
+/// Number of abstract names at which dead ones are removed.
 const SWEEP_AT: usize = 256;
-static NEXT_AUTO: Global<Cell<u32>> = Global::new(Cell::new(1));
+
+/// The abstract names of a network namespace.
+#[derive(Default)]
+pub struct Names {
+    known: RefCell<AbstractNames>,
+    /// The last name that was chosen automatically.
+    last: Cell<u32>,
+}
 
 /// The socket of an inode.
 #[derive(Default)]
@@ -91,8 +97,9 @@ pub fn bind(socket: &Rc<Unix>, name: UnixName, mode: u32) -> Result<UnixName> {
             Ok(UnixName::Abstract(name))
         }
         UnixName::Auto => loop {
-            let number = NEXT_AUTO.get();
-            NEXT_AUTO.set((number + 1) & 0xf_ffff);
+            let names = &socket.net.names;
+            let number = (names.last.get() + 1) & 0xf_ffff;
+            names.last.set(number);
             let name = alloc::format!("{number:05x}").into_bytes();
             if register(socket, &name).is_ok() {
                 return Ok(UnixName::Abstract(name));
@@ -102,7 +109,7 @@ pub fn bind(socket: &Rc<Unix>, name: UnixName, mode: u32) -> Result<UnixName> {
 }
 
 fn register(socket: &Rc<Unix>, name: &[u8]) -> Result<()> {
-    let mut table = ABSTRACT.borrow_mut();
+    let mut table = socket.net.names.known.borrow_mut();
     if table.len() >= SWEEP_AT {
         table.retain(|_, other| other.strong_count() > 0);
     }
@@ -115,18 +122,18 @@ fn register(socket: &Rc<Unix>, name: &[u8]) -> Result<()> {
 }
 
 /// The socket of this name no longer exists.
-pub fn unbind(name: &UnixName, kind: Kind) {
+pub fn unbind(ns: &NetNs, name: &UnixName, kind: Kind) {
     if let UnixName::Abstract(name) = name {
-        ABSTRACT.borrow_mut().remove(&(kind, name.clone()));
+        ns.names.known.borrow_mut().remove(&(kind, name.clone()));
     }
 }
 
-/// The socket with a name, of any kind if the name is a path. ECONNREFUSED, or the errors of path resolution.
-pub fn find(name: &UnixName, kind: Kind) -> Result<Rc<Unix>> {
+/// The socket with a name, of any kind and namespace if the name is a path. ECONNREFUSED, or the errors of path resolution.
+pub fn find(ns: &NetNs, name: &UnixName, kind: Kind) -> Result<Rc<Unix>> {
     match name {
         UnixName::Auto => Err(Errno::EINVAL),
         UnixName::Abstract(name) => {
-            let socket = ABSTRACT.borrow().get(&(kind, name.clone())).and_then(Weak::upgrade);
+            let socket = ns.names.known.borrow().get(&(kind, name.clone())).and_then(Weak::upgrade);
             socket.filter(|socket| !socket.is_closed()).ok_or(Errno::ECONNREFUSED)
         }
         UnixName::Path(path) => {

@@ -1,6 +1,7 @@
 //! Connections of stream and packet sockets, peers of datagram sockets.
 
 use super::super::message::own_credentials;
+use super::super::netns::NetNs;
 use super::super::{family_of, wait};
 use super::address::{self, UnixName};
 use super::{Kind, Role, Unix};
@@ -11,8 +12,8 @@ use uapi::{Errno, Result};
 
 impl Unix {
     /// A listener for connections of `kind`. ECONNREFUSED, EPROTOTYPE.
-    pub(super) fn listener(kind: Kind, name: &UnixName) -> Result<Rc<Unix>> {
-        let listener = address::find(name, kind)?;
+    pub(super) fn listener(ns: &NetNs, kind: Kind, name: &UnixName) -> Result<Rc<Unix>> {
+        let listener = address::find(ns, name, kind)?;
         if listener.kind != kind {
             return Err(Errno::EPROTOTYPE);
         }
@@ -30,7 +31,7 @@ impl Unix {
             Role::Listening => return Err(Errno::EINVAL),
         }
         self.name_sender()?;
-        let listener = Self::listener(self.kind, name)?;
+        let listener = Self::listener(&self.net, self.kind, name)?;
         let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
         if full() {
             if nonblocking {
@@ -47,7 +48,7 @@ impl Unix {
         }
         let Some(me) = self.me.upgrade() else { return Err(Errno::EINVAL) };
         self.credentials.set(own_credentials());
-        let other = Unix::new(self.kind);
+        let other = Unix::new(listener.net.clone(), self.kind);
         *other.name.borrow_mut() = listener.name.borrow().clone();
         other.node.set(listener.node.get());
         other.role.set(Role::Connected);
@@ -98,7 +99,7 @@ impl Unix {
 
     /// Receiver of datagrams to a name. EPROTOTYPE; EPERM if it is connected to another peer.
     pub(super) fn datagram_target(&self, name: &UnixName) -> Result<Rc<Unix>> {
-        let target = address::find(name, self.kind)?;
+        let target = address::find(&self.net, name, self.kind)?;
         if target.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
         }

@@ -16,6 +16,7 @@ mod unlocked;
 mod urgent;
 
 use super::message::{Control, Credentials, NOBODY, Received, own_credentials, sender_credentials, shown_credentials};
+use super::netns::NetNs;
 use super::options::Options;
 use super::{Address, Socket, broken, wait};
 use crate::cred::Cred;
@@ -23,6 +24,7 @@ use crate::file::File;
 use crate::file::caller::caller;
 use crate::sched::wait::WaitQueue;
 use account::Account;
+pub use address::Names;
 use address::UnixName;
 use alloc::rc::{Rc, Weak};
 use alloc::sync::Arc;
@@ -39,8 +41,6 @@ use vfs::landlock::Domain;
 
 /// Maximum number of queued datagrams (`net.unix.max_dgram_qlen`).
 const MAX_DATAGRAMS: usize = 10;
-/// Largest backlog (`net.core.somaxconn`).
-const MAX_BACKLOG: usize = 4096;
 
 /// `MSG_*` flags of a send that mean something here; others are ignored as in Linux.
 const MSG_OOB: u32 = net::MSG_OOB;
@@ -69,6 +69,7 @@ pub struct Unix {
     me: Weak<Self>,
     /// Inode number of its open file, 0 before accept(2).
     ino: Cell<u64>,
+    net: Rc<NetNs>,
     options: Options,
     kind: Kind,
     role: Cell<Role>,
@@ -111,13 +112,13 @@ pub struct Unix {
 /// socket(2) for AF_UNIX.
 pub fn socket(kind: u32, protocol: i32, flags: u32) -> Result<Rc<File>> {
     let (kind, shown) = check(kind, protocol)?;
-    Ok(open(Unix::new(kind), shown, flags))
+    Ok(open(Unix::new(caller().net(), kind), shown, flags))
 }
 
 /// socketpair(2) for AF_UNIX.
 pub fn pair(kind: u32, protocol: i32, flags: u32) -> Result<(Rc<File>, Rc<File>)> {
     let (kind, shown) = check(kind, protocol)?;
-    let (a, b) = (Unix::new(kind), Unix::new(kind));
+    let (a, b) = (Unix::new(caller().net(), kind), Unix::new(caller().net(), kind));
     for (one, other) in [(&a, &b), (&b, &a)] {
         one.role.set(Role::Connected);
         one.set_peer(other);
@@ -144,7 +145,7 @@ fn check(kind: u32, protocol: i32) -> Result<(Kind, u32)> {
 }
 
 impl Unix {
-    fn new(kind: Kind) -> Rc<Self> {
+    fn new(net: Rc<NetNs>, kind: Kind) -> Rc<Self> {
         let options = Options::default();
         let readable = WaitQueue::for_unlocked();
         let account = Account::new(options.send_buffer.get());
@@ -152,6 +153,7 @@ impl Unix {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             ino: Cell::new(0),
+            net,
             options,
             kind,
             role: Cell::new(Role::Fresh),

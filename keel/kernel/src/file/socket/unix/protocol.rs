@@ -1,10 +1,11 @@
 //! The socket interface of local sockets.
 
 use super::super::message::{Control, Credentials, Received, own_credentials};
+use super::super::netns::NetNs;
 use super::super::options::{Options, Value, int, read_int};
 use super::super::{Address, IN, Protocol, wait};
 use super::address::{self, UnixName};
-use super::{Kind, MAX_BACKLOG, MSG_OOB, OUT, Role, Unix};
+use super::{Kind, MSG_OOB, OUT, Role, Unix};
 use crate::cred::Cred;
 use crate::file::{File, Queues, unlocked};
 use alloc::rc::Rc;
@@ -21,6 +22,10 @@ impl Protocol for Unix {
 
     fn options(&self) -> &Options {
         &self.options
+    }
+
+    fn net(&self) -> &Rc<NetNs> {
+        &self.net
     }
 
     fn opened(&self, file: &Rc<File>, ino: u64) {
@@ -53,7 +58,7 @@ impl Protocol for Unix {
         if self.name.borrow().is_none() || self.role.get() == Role::Connected {
             return Err(Errno::EINVAL);
         }
-        self.max_backlog.set((backlog as u32 as usize).min(MAX_BACKLOG));
+        self.max_backlog.set((backlog as u32 as usize).min(self.net.settings.most_backlog.get() as usize));
         self.credentials.set(own_credentials());
         self.remember_peer();
         self.role.set(Role::Listening);
@@ -243,7 +248,7 @@ impl Protocol for Unix {
         if let Some(name) = name
             && self.role.get() != Role::Connected
         {
-            address::unbind(&name, self.kind);
+            address::unbind(&self.net, &name, self.kind);
         }
         self.end.inbox.close();
         let unread = self.end.inbox.clear();

@@ -1,7 +1,9 @@
 //! Local sockets as sock_diag(7) lists them.
 
+use super::super::netns::NetNs;
 use super::super::{Socket, open_sockets};
 use super::{Kind, Role, Unix};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::net;
 use vfs::memory::push;
@@ -35,9 +37,9 @@ pub struct Row {
     pub uid: u32,
 }
 
-/// All sockets that some process has open. ENOMEM.
-pub fn rows() -> uapi::Result<Vec<Row>> {
-    let files = open_sockets(net::AF_UNIX)?;
+/// All sockets of a namespace that some process has open. ENOMEM.
+pub fn rows(ns: &Rc<NetNs>) -> uapi::Result<Vec<Row>> {
+    let files = open_sockets(ns, net::AF_UNIX)?;
     let mut rows = Vec::new();
     for (_, file) in &files {
         let socket = file.downcast::<Socket>().and_then(|socket| socket.ops.as_any().downcast_ref());

@@ -4,13 +4,10 @@ use super::super::super::{family_of, wait};
 use super::super::address::Reach;
 use super::super::statistics::Count;
 use super::super::{Endpoint, ports::Member};
-use super::{PORTS, Phase, State, Tcp};
+use super::{Phase, State, Tcp};
 use alloc::rc::Rc;
 use uapi::raw::net;
 use uapi::{Errno, Result};
-
-/// Largest backlog (`net.core.somaxconn`).
-const MAX_BACKLOG: usize = 4096;
 
 impl Tcp {
     /// connect(2).
@@ -53,7 +50,7 @@ impl Tcp {
     /// Sends the request for a connection, and gets the answer if there is one. EINVAL, EAFNOSUPPORT, ENETUNREACH,
     /// EADDRNOTAVAIL.
     fn begin(&self, address: &[u8]) -> Result<()> {
-        let (to, reach) = self.base.destination(address)?.resolve()?;
+        let (to, reach) = self.base.destination(address)?.resolve(&self.base.net)?;
         if !matches!(reach, Reach::Loopback | Reach::Outward) {
             return Err(Errno::ENETUNREACH);
         }
@@ -61,7 +58,7 @@ impl Tcp {
         let source = self.base.source_by(to.ip, reach)?;
         let port = self.base.local.get().port;
         if port == 0 {
-            PORTS.bind_for(&me, source, to)?;
+            self.base.net.tcp.bind_for(&me, source, to)?;
         } else {
             self.base.local.set(Endpoint { ip: source, port });
         }
@@ -69,13 +66,13 @@ impl Tcp {
         self.read_ended.set(false);
         self.write_ended.set(false);
         self.state.set(State::SynSent);
-        Count::TcpActiveOpens.add(1);
+        Count::TcpActiveOpens.add(&self.base.net, 1);
         let own = Endpoint { ip: source, port: self.base.local.get().port };
         if reach == Reach::Outward {
             self.connect_outward(own, to);
             return Ok(());
         }
-        match Self::listener(to, own) {
+        match self.listener(to, own) {
             None if to == own => self.meet_itself(),
             None => self.reset(),
             Some(listener) if listener.is_full() => listener.pending.borrow_mut().push_back(self.me.clone()),
@@ -96,9 +93,9 @@ impl Tcp {
     }
 
     /// The listener at `to`. With `SO_REUSEPORT` the caller's port selects one.
-    fn listener(to: Endpoint, from: Endpoint) -> Option<Rc<Tcp>> {
+    fn listener(&self, to: Endpoint, from: Endpoint) -> Option<Rc<Tcp>> {
         let score = |tcp: &Tcp| if tcp.is_listening() { tcp.base.score(to, from) } else { None };
-        let mut found = PORTS.best(to, score);
+        let mut found = self.base.net.tcp.best(to, score);
         let chosen = usize::from(from.port) % found.len().max(1);
         if chosen < found.len() { Some(found.swap_remove(chosen)) } else { None }
     }
@@ -123,8 +120,8 @@ impl Tcp {
                 options.send_buffer.set(super::GROWN_SEND_BUFFER);
             }
         }
-        PORTS.join(to.port, &server);
-        Count::TcpPassiveOpens.add(1);
+        self.base.net.tcp.join(to.port, &server);
+        Count::TcpPassiveOpens.add(&self.base.net, 1);
         self.enter_backlog(server);
         client.wake_all();
     }
@@ -134,15 +131,15 @@ impl Tcp {
         if self.phase.get() != Phase::Unconnected || !matches!(self.state.get(), State::Close | State::Listen) {
             return Err(Errno::EINVAL);
         }
-        self.max_backlog.set((backlog as u32 as usize).min(MAX_BACKLOG));
+        self.max_backlog.set((backlog as u32 as usize).min(self.base.net.settings.most_backlog.get() as usize));
         if self.state.get() == State::Listen {
             self.let_in();
             return Ok(());
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         if self.base.local.get().port == 0 {
-            PORTS.bind(&me, self.base.local.get())?;
-        } else if !PORTS.still_free(self) {
+            self.base.net.tcp.bind(&me, self.base.local.get())?;
+        } else if !self.base.net.tcp.still_free(self) {
             return Err(Errno::EADDRINUSE);
         }
         self.read_ended.set(false);

@@ -1,5 +1,6 @@
 //! State of a connection, and `TCP_INFO`.
 
+use super::super::super::netns::NetNs;
 use super::super::super::options::Value;
 use super::super::statistics::Count;
 use super::Tcp;
@@ -34,10 +35,10 @@ pub struct Counters {
 
 impl Counters {
     /// Bytes left.
-    pub fn sent(&self, bytes: usize) {
-        Count::TcpSegments.add(1);
-        Count::Packets.add(1);
-        Count::Bytes.add(bytes as u64);
+    pub fn sent(&self, ns: &NetNs, bytes: usize) {
+        Count::TcpSegments.add(ns, 1);
+        Count::Packets.add(ns, 1);
+        Count::Bytes.add(ns, bytes as u64);
         self.bytes_sent.set(self.bytes_sent.get() + bytes as u64);
         self.segments_sent.set(self.segments_sent.get().wrapping_add(1));
     }

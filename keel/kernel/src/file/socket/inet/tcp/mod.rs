@@ -15,22 +15,18 @@ mod transfer;
 use super::super::options::Options;
 use super::Base;
 use super::outward::Link;
-use super::ports::{Member, Ports};
+use super::ports::Member;
 use super::statistics::Count;
 use crate::sched::timer::Timer;
 use crate::sched::wait::WaitQueue;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use info::Counters;
 pub use info::State;
 use keel_core::pieces::Pieces;
 use options::TcpOptions;
 use queue::Bytes;
 use uapi::Errno;
-
-/// Ports of TCP.
-pub static PORTS: Global<Ports<Tcp>> = Global::new(Ports::new());
 
 /// `SO_SNDBUF` and `SO_RCVBUF` of new sockets (the middle of `net.ipv4.tcp_wmem` and `tcp_rmem`).
 const SEND_BUFFER: u32 = 16384;
@@ -117,7 +113,7 @@ impl Tcp {
 
     fn with(base: Base, tcp: TcpOptions, state: State, phase: Phase) -> Rc<Self> {
         let new = Self::new_cyclic(base, tcp, state, phase);
-        if super::outward::device().is_some() {
+        if new.base.net.device().is_some() {
             new.readable.mark_outside();
             new.writable.mark_outside();
         }
@@ -210,7 +206,7 @@ impl Tcp {
         self.read_ended.set(true);
         self.write_ended.set(true);
         if !self.base.port_chosen.get() {
-            PORTS.leave(self);
+            self.base.net.tcp.leave(self);
         }
         self.release_link();
         self.wake_all();
@@ -224,7 +220,7 @@ impl Tcp {
             State::CloseWait => Errno::EPIPE,
             _ => Errno::ECONNRESET,
         };
-        if errno == Errno::ECONNREFUSED { Count::TcpAttemptFails } else { Count::TcpResets }.add(1);
+        if errno == Errno::ECONNREFUSED { Count::TcpAttemptFails } else { Count::TcpResets }.add(&self.base.net, 1);
         self.error.set(Some(errno));
         self.finish();
     }
@@ -234,7 +230,7 @@ impl Tcp {
         match self.state.get() {
             State::Established => self.state.set(State::CloseWait),
             State::FinWait2 => {
-                PORTS.ended(&self.base);
+                self.base.net.tcp.ended(&self.base);
                 self.finish();
             }
             _ => return,
@@ -279,7 +275,7 @@ impl Tcp {
         for child in self.backlog.take().into_iter().chain(self.deferred.take()) {
             child.closed.set(true);
             child.abort();
-            PORTS.leave(&child);
+            child.base.net.tcp.leave(&child);
         }
         for client in self.pending.take() {
             if let Some(client) = client.upgrade() {
@@ -304,7 +300,7 @@ impl Tcp {
         self.done.set(false);
         self.phase.set(Phase::Unconnected);
         if self.base.unname() {
-            PORTS.leave(self);
+            self.base.net.tcp.leave(self);
             self.base.forget_port();
         }
         self.wake_all();

@@ -3,10 +3,10 @@
 use super::super::super::options::{Value, int};
 use super::super::super::{broken, wait};
 use super::super::Endpoint;
-use super::super::outward::{Link, device};
+use super::super::outward::Link;
 use super::super::statistics::Count;
 use super::transfer::end;
-use super::{PORTS, Phase, State, Tcp};
+use super::{Phase, State, Tcp};
 use crate::sched::connector;
 use crate::sched::posted::Pump;
 use alloc::rc::{Rc, Weak};
@@ -51,7 +51,7 @@ impl Tcp {
                 self.wake_all();
             }
             Err(errno) => {
-                Count::TcpAttemptFails.add(1);
+                Count::TcpAttemptFails.add(&self.base.net, 1);
                 self.error.set(Some(errno));
                 self.finish();
             }
@@ -150,7 +150,7 @@ impl Tcp {
 
     /// A listener that others than the pod may reach: asks for the host's listeners.
     pub(super) fn publish(&self) {
-        if device().is_none() || self.base.local.get().ip.is_loopback() {
+        if self.base.net.device().is_none() || self.base.local.get().ip.is_loopback() {
             return;
         }
         let link = Link::listen(&self.me, self.base.local.get(), self.max_backlog.get());
@@ -170,7 +170,7 @@ impl Tcp {
     pub fn take_in_from_outside(&self, peer: Endpoint, make: impl FnOnce(&Weak<Tcp>) -> Rc<Link>) -> Rc<Link> {
         let mut local = self.base.local.get();
         if local.ip.is_unspecified() {
-            local.ip = super::super::address::source_for(peer.ip);
+            local.ip = self.base.net.source_for(peer.ip);
         }
         let base = self.base.accepted(local, peer);
         let server = Self::with(base, self.tcp.clone(), State::Established, Phase::Connected);
@@ -178,8 +178,8 @@ impl Tcp {
         *server.link.borrow_mut() = Some(link.clone());
         server.tcp.connected();
         server.forward_all();
-        PORTS.join(local.port, &server);
-        Count::TcpPassiveOpens.add(1);
+        self.base.net.tcp.join(local.port, &server);
+        Count::TcpPassiveOpens.add(&self.base.net, 1);
         self.enter_backlog(server);
         link
     }
@@ -239,7 +239,7 @@ impl Tcp {
             match link.add(src, room.min(CHUNK)) {
                 Ok(0) => return Ok(done),
                 Ok(bytes) => {
-                    self.counters.sent(bytes);
+                    self.counters.sent(&self.base.net, bytes);
                     done += bytes;
                 }
                 Err(errno) => return end(done, errno),

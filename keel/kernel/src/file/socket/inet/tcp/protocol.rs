@@ -1,10 +1,11 @@
 //! The socket interface of TCP.
 
 use super::super::super::message::{Control, Received};
+use super::super::super::netns::NetNs;
 use super::super::super::options::{Options, Value, int, read_int};
 use super::super::super::{Address, IN, OUT, Protocol};
 use super::super::{IPPROTO_TCP, ip_options};
-use super::{MAX_RECEIVE_BUFFER, PORTS, Phase, State, Tcp};
+use super::{MAX_RECEIVE_BUFFER, Phase, State, Tcp};
 use crate::file::landlock;
 use crate::file::{File, Queues};
 use crate::mm::user;
@@ -27,6 +28,10 @@ impl Protocol for Tcp {
         &self.base.options
     }
 
+    fn net(&self) -> &Rc<NetNs> {
+        &self.base.net
+    }
+
     fn opened(&self, file: &Rc<File>, ino: u64) {
         self.base.opened(file, ino);
     }
@@ -38,7 +43,7 @@ impl Protocol for Tcp {
             return Err(Errno::EINVAL);
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        self.base.bind(&me, &PORTS, to)
+        self.base.bind(&me, &self.base.net.tcp, to)
     }
 
     fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
@@ -253,7 +258,7 @@ impl Protocol for Tcp {
                     self.abort();
                 } else {
                     if state == State::Established {
-                        PORTS.ended(&self.base);
+                        self.base.net.tcp.ended(&self.base);
                     }
                     self.end();
                     self.release_link();
@@ -262,7 +267,7 @@ impl Protocol for Tcp {
         }
         self.read_ended.set(true);
         self.write_ended.set(true);
-        PORTS.leave(self);
+        self.base.net.tcp.leave(self);
         self.wake_all();
     }
 }

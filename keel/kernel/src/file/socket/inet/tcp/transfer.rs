@@ -131,7 +131,7 @@ impl Tcp {
             return self.add_urgent(peer, src);
         }
         let got = peer.inbox.add(src, limit)?;
-        self.counters.sent(got);
+        self.counters.sent(&self.base.net, got);
         peer.counters.received(got);
         Ok(got)
     }
@@ -157,7 +157,7 @@ impl Tcp {
                 sigio::urgent(&file);
             }
         }
-        self.counters.sent(got);
+        self.counters.sent(&self.base.net, got);
         peer.counters.received(got);
         Ok(got)
     }

@@ -5,10 +5,10 @@ mod queue;
 mod transfer;
 
 use super::super::message::{Control, Received};
+use super::super::netns::NetNs;
 use super::super::options::{Options, Value, int, read_int};
 use super::super::{Address, IN, OUT, Protocol, family_of, wait};
 use super::address::Reach;
-use super::outward::device;
 use super::outward::flow::{Flow, Publisher};
 use super::ports::{Member, Ports};
 use super::{Base, Endpoint, ip_options};
@@ -21,17 +21,11 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use hal::cell::Global;
 use queue::{Inbox, Reports};
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
-
-/// Ports of UDP.
-pub static PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
-/// Ports of UDP-Lite.
-static LITE_PORTS: Global<Ports<Udp>> = Global::new(Ports::new());
 
 /// SOL_UDP option: collects data into one datagram until it is cleared.
 const UDP_CORK: u32 = 1;
@@ -97,7 +91,7 @@ impl Udp {
     /// A new socket of `AF_INET` or `AF_INET6`.
     pub fn new(family: u32, lite: bool) -> Rc<Self> {
         let new = Self::new_cyclic(family, lite);
-        if device().is_some() {
+        if new.base.net.device().is_some() {
             new.readable.mark_outside();
         }
         new
@@ -130,8 +124,8 @@ impl Udp {
     }
 
     /// The ports of its protocol.
-    fn ports(&self) -> &'static Ports<Udp> {
-        if self.lite { &LITE_PORTS } else { &PORTS }
+    fn ports(&self) -> &Ports<Udp> {
+        if self.lite { &self.base.net.udp_lite } else { &self.base.net.udp }
     }
 
     /// Common part.
@@ -176,7 +170,7 @@ impl Udp {
 
     /// Route of a destination. ENETUNREACH; EACCES for broadcasts without SO_BROADCAST.
     fn route(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
-        let (to, reach) = to.resolve()?;
+        let (to, reach) = to.resolve(&self.base.net)?;
         match reach {
             Reach::Broadcast if !self.base.options.is_on(net::SO_BROADCAST) => Err(Errno::EACCES),
             // Only the loopback device could accept it, and only if it was selected.
@@ -195,6 +189,10 @@ impl Protocol for Udp {
 
     fn options(&self) -> &Options {
         &self.base.options
+    }
+
+    fn net(&self) -> &Rc<NetNs> {
+        &self.base.net
     }
 
     fn opened(&self, file: &Rc<File>, ino: u64) {

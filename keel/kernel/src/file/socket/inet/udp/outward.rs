@@ -3,7 +3,7 @@
 use super::super::Endpoint;
 use super::super::control::Facts;
 use super::super::outward::flow::{Flow, Publisher, look};
-use super::super::outward::{device, is_own};
+use super::super::outward::is_own;
 use super::super::statistics::Count;
 use super::queue::Datagram;
 use super::{Udp, wait};
@@ -101,9 +101,9 @@ impl Udp {
             }
             wait(&self.readable, self.base.options.send_deadline(), || self.has_room().then_some(()))?;
         }
-        Count::UdpSent.add(1);
-        Count::Packets.add(1);
-        Count::Bytes.add(data.len() as u64);
+        Count::UdpSent.add(&self.base.net, 1);
+        Count::Packets.add(&self.base.net, 1);
+        Count::Bytes.add(&self.base.net, data.len() as u64);
         if segment == 0 || data.len() <= segment {
             flow.send(Rc::new(data));
             return Ok(());
@@ -137,7 +137,7 @@ impl Udp {
 
     /// There was no memory for a datagram.
     pub fn flow_lost(&self) {
-        Count::UdpDropped.add(1);
+        Count::UdpDropped.add(&self.base.net, 1);
     }
 
     /// Sending to a peer, or receiving from it, failed.
@@ -182,7 +182,7 @@ impl Udp {
     pub(super) fn publish(&self) {
         let local = self.base.local.get();
         let reachable = local.ip.is_unspecified() || is_own(local.ip);
-        if device().is_none() || local.port == 0 || !reachable || self.lite {
+        if self.base.net.device().is_none() || local.port == 0 || !reachable || self.lite {
             return;
         }
         let publisher = Publisher::open(&self.me, local);

@@ -7,8 +7,8 @@ use super::super::control::{self, Facts, Sending};
 use super::super::ip_options::{SOL_IP, SOL_IPV6};
 use super::super::statistics::Count;
 use super::super::{Base, Endpoint};
+use super::Udp;
 use super::queue::{Datagram, Report};
-use super::{PORTS, Udp};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -139,9 +139,9 @@ impl Udp {
             ip: sending.source.unwrap_or_else(|| self.base.source(to.ip)),
             port: self.base.local.get().port,
         };
-        Count::UdpSent.add(1);
-        Count::Packets.add(1);
-        Count::Bytes.add(data.len() as u64);
+        Count::UdpSent.add(&self.base.net, 1);
+        Count::Packets.add(&self.base.net, 1);
+        Count::Bytes.add(&self.base.net, data.len() as u64);
         let data = Rc::new(data);
         if reach != Reach::Loopback {
             for udp in self.ports().all() {
@@ -166,7 +166,7 @@ impl Udp {
 
     /// No socket is bound to the port: the effect of ICMP's port unreachable.
     pub(super) fn refused(&self, to: Endpoint, data: Rc<Vec<u8>>) {
-        Count::UdpNoPorts.add(1);
+        Count::UdpNoPorts.add(&self.base.net, 1);
         let ip = &self.base.ip;
         let reports = if to.ip.is_ipv4() { ip.is_on(net::IP_RECVERR) } else { ip.is_on6(net::IPV6_RECVERR) };
         if reports {
@@ -190,7 +190,7 @@ impl Udp {
         }
         for bytes in datagram.data.chunks(segment) {
             let Ok(mut data) = vfs::memory::buffer(bytes.len()) else {
-                Count::UdpDropped.add(1);
+                Count::UdpDropped.add(&self.base.net, 1);
                 continue;
             };
             data.copy_from_slice(bytes);
@@ -207,15 +207,17 @@ impl Udp {
             let header = [from[0], from[1], to[0], to[1], len[0], len[1], 0, 0];
             let Some(kept) = filter::keeps(&self.base.options, &header, &datagram.data) else { return };
             if kept < datagram.data.len() {
-                let Ok(data) = vfs::memory::copy(&datagram.data[..kept]) else { return Count::UdpDropped.add(1) };
+                let Ok(data) = vfs::memory::copy(&datagram.data[..kept]) else {
+                    return Count::UdpDropped.add(&self.base.net, 1);
+                };
                 datagram.data = Rc::new(data);
             }
         }
         if self.inbox.push(datagram, self.base.options.receive_buffer.get() as usize) {
-            Count::UdpReceived.add(1);
+            Count::UdpReceived.add(&self.base.net, 1);
             self.readable.wake_for_data();
         } else {
-            Count::UdpDropped.add(1);
+            Count::UdpDropped.add(&self.base.net, 1);
         }
     }
 
@@ -316,14 +318,14 @@ impl Base {
         let joined = || match to.ip {
             _ if self.ip.has_joined(to.ip) => true,
             // Other members of the group in the pod get a copy.
-            IpAddr::V4(_) => self.ip.is_on(net::IP_MULTICAST_ALL) && anybody_joined(to.ip),
-            IpAddr::V6(_) => self.ip.is_on6(net::IPV6_MULTICAST_ALL) && anybody_joined(to.ip),
+            IpAddr::V4(_) => self.ip.is_on(net::IP_MULTICAST_ALL) && self.anybody_joined(to.ip),
+            IpAddr::V6(_) => self.ip.is_on6(net::IPV6_MULTICAST_ALL) && self.anybody_joined(to.ip),
         };
         let from_peer = self.remote.get().is_none_or(|remote| remote == from);
         bound && from_peer && (reach == Reach::Broadcast || joined())
     }
-}
 
-fn anybody_joined(group: IpAddr) -> bool {
-    PORTS.all().any(|udp| udp.base.ip.has_joined(group))
+    fn anybody_joined(&self, group: IpAddr) -> bool {
+        self.net.udp.all().any(|udp| udp.base.ip.has_joined(group))
+    }
 }
