@@ -208,8 +208,8 @@ fn round_up(value: u64, to: u64) -> u64 {
     value.next_multiple_of(to)
 }
 
-/// Builds the boot page tables. They map only keel's slot of the root: all RAM up to the limit, and the window, with
-/// large pages.
+/// Builds the boot page tables. They map only keel's slot of the root: RAM that exists, with large pages. There are
+/// tables for RAM up to the limit and for the window, which keel fills as they grow.
 pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Error> {
     const TABLE: u64 = 7; // present, writable, for CPL 3
     const LARGE: u64 = TABLE | 0x80;
@@ -218,8 +218,8 @@ pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Erro
     let mut next = upper + PAGE_SIZE as u64;
     let entry = |table: u64, index: u64, value: u64| memory.write(table + index * 8, &value.to_le_bytes());
     entry(root, KEEL_PML4_SLOT as u64, upper | TABLE)?;
-    let ranges = [(0, limit), (WINDOW_BASE as u64, WINDOW_LIMIT)];
-    for (start, len) in ranges {
+    let ranges = [(0, limit, memory.ram_end()), (WINDOW_BASE as u64, WINDOW_LIMIT, 0)];
+    for (start, len, existing) in ranges {
         for gib in 0..len.div_ceil(GIB) {
             if next >= abi::layout::KEEL_IMAGE as u64 {
                 return Err(Error::Internal("no room for page tables of so much memory"));
@@ -227,7 +227,7 @@ pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Erro
             let base = start + gib * GIB;
             entry(upper, base / GIB, next | TABLE)?;
             let mut table = Vec::with_capacity(PAGE_SIZE);
-            for i in 0..(len - gib * GIB).min(GIB) / LARGE_PAGE_SIZE as u64 {
+            for i in 0..(existing.saturating_sub(gib * GIB)).min(GIB).div_ceil(LARGE_PAGE_SIZE as u64) {
                 table.extend_from_slice(&((base + i * LARGE_PAGE_SIZE as u64) | LARGE).to_le_bytes());
             }
             memory.write(next, &table)?;

@@ -207,11 +207,23 @@ static void stop_hull(void) {
     _exit(failures ? 1 : 0);
 }
 
+// Maps memory where keel would map it.
+static void map_directly(uint64_t start, uint64_t end) {
+    const uint64_t address = 0x000ffffffffff000, large = 0x87;
+    volatile uint64_t *root = (uint64_t *)BOOT_TABLES, *upper = (uint64_t *)(DIRECT + (root[255] & address));
+    for (uint64_t at = start; at < end; at += 2 << 20) {
+        volatile uint64_t *table = (uint64_t *)(DIRECT + (upper[at >> 30] & address));
+        table[at >> 21 & 511] = at | large;
+    }
+}
+
 // Takes all memory of the host that it can get: RAM, handles, directory streams, pending requests, pages of the window that are lost.
 // Says so, and waits. The pod has 64 MiB; the writable export has a file `cut` and a directory `many`.
 static void memory(void) {
     while (request((struct submission){.op = GROW_RAM, .args = {~0ul}}) > 0) {}
     while (request((struct submission){.op = GROW_WINDOW, .args = {256ul << 20}}) > 0) {}
+    map_directly(0, 64 << 20);
+    map_directly(WINDOW_GPA, WINDOW_GPA + (64ul << 30));
     uint64_t export = 1, file, end = 96ul << 20;
     while (export < 40 && on_path(OPEN, export, 1 | 2, "cut") < 0) export++;
     EXPECT(export < 40, 1);

@@ -54,6 +54,7 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     // keel without its data halts or spins.
     ("ring", "give-away-everything", &[124, 125], ""),
     ("ring", "strange-words", BROKEN, "[31m last words"),
+    ("astray", "all", FINE, ""),
     ("machine", "jump-into-keel", ANY, ""),
     // Random words are executed as instructions: the outcome depends on the layout of keel's image.
     ("machine", "overwrite-keel", &[124, 125], ""),
@@ -113,7 +114,7 @@ fn main() -> Result<ExitCode> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
     let header = sources.join("guest.h");
-    let names = ["ring", "machine", "exhaust", "deep", "objects"];
+    let names = ["astray", "ring", "machine", "exhaust", "deep", "objects"];
     let programs = names.map(|name| Program {
         name: name.into(),
         source: sources.join(name).with_extension("c"),

@@ -388,6 +388,7 @@ pub(crate) fn take_any(order: usize, user: Use) -> Option<(u64, bool)> {
         buddy = BUDDY.lock();
         let (pages, end) = (buddy.pages, ((end / FRAME_SIZE as u64) as u32).min(buddy.limit));
         if end > pages {
+            direct_map::extend(u64::from(pages) * FRAME_SIZE as u64, u64::from(end) * FRAME_SIZE as u64);
             buddy.add(pages, end);
         } else if pages == before {
             // Nor did another virtual CPU add some meanwhile.

@@ -96,6 +96,11 @@ impl Frame {
         Some(frame)
     }
 
+    /// The window has grown from `start` to `end` (guest-physical): its pages may be used.
+    pub fn window_has_grown(start: u64, end: u64) {
+        direct_map::extend(start, end);
+    }
+
     /// A handle on a window page (DAX), by guest-physical address.
     ///
     /// Panics if the address isn't in the window: the window manager passed a wrong one.

@@ -4,7 +4,7 @@ use super::{Host, HostNode};
 use abi::request::{GrowWindow, Unmap};
 use alloc::rc::Weak;
 use core::cell::{Cell, RefCell};
-use hal::frame::FRAME_SIZE;
+use hal::frame::{FRAME_SIZE, Frame};
 use keel_core::pieces::Pieces;
 use uapi::{Errno, Result};
 
@@ -96,6 +96,7 @@ impl Host {
             match self.call(GrowWindow { bytes: GROW }, &(), &mut ()) {
                 Ok(end) => {
                     let start = end.checked_sub(GROW).ok_or(Errno::EIO)?;
+                    Frame::window_has_grown(start, end);
                     self.window.fresh.set((start, end));
                 }
                 Err(errno) => {
