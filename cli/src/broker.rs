@@ -6,10 +6,14 @@ use broker::server::{Broker, Unable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What the broker sends when it is ready; otherwise what, why and the remedy, each ended by a zero byte.
@@ -106,12 +110,30 @@ pub fn serve() -> u8 {
     }
 }
 
+/// Enters a network namespace: the one of all sockets from now on.
+fn enter(path: &Path) -> std::result::Result<(), Unable> {
+    let entered = File::open(path).and_then(|file| {
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(file.as_fd(), kind).map_err(std::io::Error::from)
+    });
+    entered.map_err(|error| {
+        let remedy = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => "run hull as root",
+            _ => "name a network namespace, such as /run/netns/NAME",
+        };
+        Unable(format!("--net-namespace {}", path.display()), reason(&error), remedy)
+    })
+}
+
 fn prepare(monitor: &OwnedFd) -> std::result::Result<Broker, Unable> {
     let broken = |why: String| Unable("the broker".into(), why, "see hull doctor");
     let mut bytes = Vec::new();
     std::io::stdin().take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
     let setup = Setup::decode(&bytes).ok_or_else(|| broken("its configuration can't be read".into()))?;
     let own = rustix::io::dup(monitor).map_err(|error| broken(error.to_string()))?;
+    if let Some(path) = &setup.namespace {
+        enter(Path::new(OsStr::from_bytes(path)))?;
+    }
     let broker = Broker::new(&setup, own)?;
     let _ = std::env::set_current_dir("/");
     let identity = setup.identity.map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });

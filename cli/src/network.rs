@@ -44,6 +44,10 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "NAME:ADDRESS", value_parser = add_host)]
     pub add_host: Vec<(Name, IpAddr)>,
 
+    /// Enter a network namespace before sockets are opened: /run/netns/NAME or /proc/PID/ns/net. Needs root
+    #[arg(long, value_name = "PATH")]
+    pub net_namespace: Option<PathBuf>,
+
     /// Append a line of JSON to a file for each decision about the network
     #[arg(long, value_name = "FILE")]
     pub audit: Option<PathBuf>,
@@ -179,6 +183,7 @@ impl NetworkArgs {
                 let useless = [
                     (!self.dns.is_empty(), "--dns"),
                     (!self.add_host.is_empty(), "--add-host"),
+                    (self.net_namespace.is_some(), "--net-namespace"),
                     (self.audit.is_some(), "--audit"),
                     (self.record_policy.is_some(), "--record-policy"),
                 ];
@@ -200,6 +205,7 @@ impl NetworkArgs {
             publish: self.publish.iter().flat_map(|published| published.0.clone()).collect(),
             dns: self.dns.clone(),
             hosts: self.add_host.iter().map(|(name, address)| (name.to_string(), *address)).collect(),
+            namespace: self.net_namespace.as_ref().map(path),
             audit: self.audit.as_ref().map(path),
             record: self.record_policy.as_ref().map(|file| (path(file), recorded)),
             tells: !self.quiet && std::io::stderr().is_terminal(),

@@ -178,6 +178,59 @@ fn udp_clients_do_the_same_in_a_pod() {
     compare("udp");
 }
 
+/// A shell in a network namespace of its own, in which everybody may have echo sockets; `$hull` is the program.
+fn in_a_namespace(script: &str) -> Outcome {
+    hull::require_kvm().unwrap();
+    let whole = format!(
+        "set -e; ip link set lo up; echo '0 2147483647' > /proc/sys/net/ipv4/ping_group_range; hull={}; {script}",
+        hull::binary().unwrap().display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", &whole]);
+    process::run(&mut command, Stdio::null(), hull::host_limit()).unwrap()
+}
+
+#[test]
+fn echo_sockets_do_the_same_in_a_pod() {
+    let outside = Path::new(env!("CARGO_MANIFEST_DIR")).join("outside");
+    let outside = outside.to_str().unwrap();
+    let outcome = in_a_namespace(&format!(
+        "python3 {outside}/echo.py 127.0.0.1 ::1; echo ---; \
+         $hull run --ro {outside} -- python3 {outside}/echo.py 127.0.0.1 ::1; echo ---; \
+         $hull run --ro {outside} --allow icmp:host.hull.internal -- python3 {outside}/echo.py {HOST} fd68:756c:6c00::2"
+    ));
+    assert_eq!(outcome.status, 0, "{}{}", text(&outcome.stdout), text(&outcome.stderr));
+    let output = text(&outcome.stdout);
+    let parts: Vec<&str> = output.split("---\n").collect();
+    assert!(parts[0].lines().count() > 60, "{output}");
+    assert_eq!(parts[0], parts[1]);
+    assert_eq!(parts[0], parts[2]);
+}
+
+#[test]
+fn ping_reaches_what_rules_allow() {
+    let ping = |rule: &str, peer: &str| {
+        in_a_namespace(&format!("$hull run --allow {rule} -- ping -c1 -W2 {peer}")).status == 0
+    };
+    assert!(ping("icmp:host.hull.internal", "host.hull.internal"));
+    assert!(!ping("tcp:host.hull.internal", "host.hull.internal"));
+    assert!(!ping("icmp:192.0.2.1", HOST));
+}
+
+/// The namespace of a server's sockets, entered by option.
+#[test]
+fn sockets_are_of_the_named_namespace() {
+    let outcome = in_a_namespace(
+        "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & server=$!; \
+         until curl -s http://127.0.0.1:8123/ >/dev/null; do sleep 0.05; done; \
+         fetch='curl -sf -o /dev/null http://host.hull.internal:8123/'; \
+         unshare -n $hull run --net-namespace /proc/$server/ns/net --allow host.hull.internal:8123 -- $fetch && echo there; \
+         unshare -n $hull run --allow host.hull.internal:8123 -- $fetch || echo not here; \
+         kill $server",
+    );
+    assert_eq!(text(&outcome.stdout), "there\nnot here\n", "{}", text(&outcome.stderr));
+}
+
 #[test]
 fn without_a_network_there_is_none() {
     let script = "exec 3<>/dev/tcp/10.0.2.2/80";

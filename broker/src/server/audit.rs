@@ -23,6 +23,8 @@ pub struct Entry<'a> {
     pub why: String,
     /// The option of `hull run` that would allow it.
     pub remedy: Option<String>,
+    /// Not worth a line for the user.
+    pub minor: bool,
 }
 
 /// Where the records go.
@@ -80,7 +82,7 @@ impl Audit {
 
     /// Records a decision.
     pub fn add(&mut self, entry: &Entry<'_>) {
-        if !entry.allowed && self.tells {
+        if !entry.allowed && self.tells && !entry.minor {
             self.tells = false;
             // Ignore errors of standard error. A terminal in raw mode needs the carriage return.
             let _ = write!(std::io::stderr(), "{}\r\n", denial(entry));

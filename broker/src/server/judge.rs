@@ -106,7 +106,8 @@ impl Judge {
         let shown = (protocol != Protocol::Icmp).then_some(port);
         if let Some(loopback) = address::host_loopback(ip) {
             let decision = self.network.connect_host(protocol, port);
-            let entry = entry(&decision, protocol, HOST_LOOPBACK, shown, vec![]);
+            let mut entry = entry(&decision, protocol, HOST_LOOPBACK, shown, vec![]);
+            entry.minor = protocol == Protocol::Udp && self.network.connect_host(Protocol::Icmp, 0).is_allowed();
             self.audit.add(&entry);
             if let Some(record) = self.record.as_mut().filter(|_| entry.allowed) {
                 record.add(HOST_LOOPBACK.into(), false, protocol, port);
@@ -121,7 +122,9 @@ impl Judge {
         if special != decision && is_own(ip) {
             decision = special;
         }
-        let entry = entry(&decision, protocol, &ip.to_string(), shown, names.iter().map(|n| n.as_str()).collect());
+        let mut entry = entry(&decision, protocol, &ip.to_string(), shown, names.iter().map(|n| n.as_str()).collect());
+        // ping(8) connects a socket of UDP to learn the own address.
+        entry.minor = protocol == Protocol::Udp && self.network.connect(Protocol::Icmp, ip, 0, &names).is_allowed();
         self.audit.add(&entry);
         if let Some(record) = self.record.as_mut().filter(|_| entry.allowed) {
             let private = policy::address::class(ip) == Class::Private;
@@ -142,7 +145,7 @@ impl Judge {
         let allowed = decision.is_allowed();
         let remedy = matches!(decision.reason, Reason::NoRule).then(|| format!("--allow {name}"));
         let why = policy::query::reason(&decision);
-        self.audit.add(&Entry { what: format!("resolve {name}"), names: vec![], allowed, why, remedy });
+        self.audit.add(&Entry { what: format!("resolve {name}"), allowed, why, remedy, ..Entry::default() });
         allowed
     }
 
@@ -206,5 +209,6 @@ fn entry<'a>(
         allowed: decision.is_allowed(),
         why: policy::query::reason(decision),
         remedy,
+        minor: false,
     }
 }

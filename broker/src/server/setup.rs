@@ -52,6 +52,8 @@ pub struct Setup {
     pub pod: u32,
     /// User, group and groups to change to.
     pub identity: Option<(u32, u32, Vec<u32>)>,
+    /// Path of the network namespace to enter.
+    pub namespace: Option<Vec<u8>>,
     /// Run without the parts of the jail that the host lacks.
     pub weak: bool,
 }

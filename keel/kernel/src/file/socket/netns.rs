@@ -37,6 +37,8 @@ pub struct NetNs {
     pub(super) udp: Ports<Udp>,
     /// Ports of UDP-Lite.
     pub(super) udp_lite: Ports<Udp>,
+    /// Identifiers of ICMP echoes.
+    pub(super) echoes: Ports<Udp>,
     /// Abstract names of local sockets.
     pub(super) names: Names,
     /// Addresses of netlink sockets.
@@ -70,6 +72,7 @@ impl NetNs {
             tcp: Ports::new(),
             udp: Ports::new(),
             udp_lite: Ports::new(),
+            echoes: Ports::new(),
             names: Names::default(),
             netlink: RefCell::default(),
             listeners: RefCell::default(),
@@ -85,6 +88,8 @@ impl NetNs {
             return first.clone();
         }
         let first = Self::new(FIRST_INODE, FIRST_COOKIE, UserNs::first(), Loopback::up());
+        // As container engines set it: programs may ping without a right.
+        first.settings.ping_groups.set([0, i32::MAX as u32]);
         FIRST.replace(Some(first.clone()));
         first
     }

@@ -120,6 +120,11 @@ impl Options {
         self.switches.get() >> name & 1 != 0
     }
 
+    /// Shares its port with others that do, as if a program had set `SO_REUSEADDR`.
+    pub fn share_ports(&self) {
+        self.switch(net::SO_REUSEADDR, true);
+    }
+
     fn switch(&self, name: u32, on: bool) {
         let (bit, switches) = (1 << name, self.switches.get());
         self.switches.set(if on { switches | bit } else { switches & !bit });

@@ -265,13 +265,17 @@ pub fn socket(family: u32, kind: u32, protocol: i32, flags: u32) -> Result<Rc<Fi
             Ok(Socket::open(family, kind, IPPROTO_TCP, tcp::Tcp::new(family), flags))
         }
         (net::SOCK_DGRAM, 0 | IPPROTO_UDP) => {
-            Ok(Socket::open(family, kind, IPPROTO_UDP, udp::Udp::new(family, false), flags))
+            Ok(Socket::open(family, kind, IPPROTO_UDP, udp::Udp::new(family, udp::Kind::Udp), flags))
         }
         (net::SOCK_DGRAM, IPPROTO_UDPLITE) => {
-            Ok(Socket::open(family, kind, IPPROTO_UDPLITE, udp::Udp::new(family, true), flags))
+            Ok(Socket::open(family, kind, IPPROTO_UDPLITE, udp::Udp::new(family, udp::Kind::Lite), flags))
         }
-        // Keel has no ICMP; without permission that is not to be seen.
-        (net::SOCK_DGRAM, protocol) if protocol == ping && !may_ping() => Err(Errno::EACCES),
+        (net::SOCK_DGRAM, protocol) if protocol == ping => {
+            if !may_ping() {
+                return Err(Errno::EACCES);
+            }
+            Ok(Socket::open(family, kind, protocol, udp::Udp::new(family, udp::Kind::Ping), flags))
+        }
         (net::SOCK_RAW, _) if !caller().net().permits(g::CAP_NET_RAW) => Err(Errno::EPERM),
         (net::SOCK_STREAM | net::SOCK_DGRAM | net::SOCK_RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),

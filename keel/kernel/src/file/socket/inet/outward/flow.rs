@@ -81,8 +81,9 @@ impl Flow {
 
     /// Gets a socket of the host; waits for that. Errors of connect(2).
     pub fn open(udp: &Weak<Udp>, local: Endpoint, peer: Endpoint) -> Result<Rc<Self>> {
+        let transport = udp.upgrade().map_or(Transport::Udp, |udp| udp.transport());
         let flow = Self::new(udp, peer, next_number());
-        let connect = SocketConnect { socket: flow.port.number, transport: Transport::Udp };
+        let connect = SocketConnect { socket: flow.port.number, transport };
         if let Err(errno) = connector::call(connect, &[name(local), name(peer)], &mut ()) {
             flow.port.close();
             return Err(errno);

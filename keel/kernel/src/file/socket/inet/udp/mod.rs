@@ -1,6 +1,7 @@
 //! UDP, udp(7), between sockets of the pod, and with peers outside ([`Flow`]).
 
 mod outward;
+mod ping;
 mod queue;
 mod transfer;
 
@@ -40,12 +41,22 @@ pub(super) const UDP_GRO: u32 = 104;
 const UDPLITE_SEND_CSCOV: u32 = 10;
 const UDPLITE_RECV_CSCOV: u32 = 11;
 
-/// A UDP socket.
+/// The protocol of a socket of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// UDP.
+    Udp,
+    /// UDP-Lite.
+    Lite,
+    /// ICMP's echo.
+    Ping,
+}
+
+/// A socket of datagrams.
 pub struct Udp {
     me: Weak<Self>,
     base: Base,
-    /// The protocol is UDP-Lite.
-    lite: bool,
+    kind: Kind,
     /// Bytes that checksums cover: those sent, and the fewest received (UDP-Lite).
     coverage: [Cell<i32>; 2],
     inbox: Inbox,
@@ -89,19 +100,22 @@ impl Member for Udp {
 
 impl Udp {
     /// A new socket of `AF_INET` or `AF_INET6`.
-    pub fn new(family: u32, lite: bool) -> Rc<Self> {
-        let new = Self::new_cyclic(family, lite);
+    pub fn new(family: u32, kind: Kind) -> Rc<Self> {
+        let new = Self::new_cyclic(family, kind);
+        if kind == Kind::Ping {
+            new.base.options.share_ports();
+        }
         if new.base.net.device().is_some() {
             new.readable.mark_outside();
         }
         new
     }
 
-    fn new_cyclic(family: u32, lite: bool) -> Rc<Self> {
+    fn new_cyclic(family: u32, kind: Kind) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             base: Base::new(family, false, Options::default()),
-            lite,
+            kind,
             coverage: Default::default(),
             inbox: Inbox::default(),
             reports: Reports::default(),
@@ -125,7 +139,11 @@ impl Udp {
 
     /// The ports of its protocol.
     fn ports(&self) -> &Ports<Udp> {
-        if self.lite { &self.base.net.udp_lite } else { &self.base.net.udp }
+        match self.kind {
+            Kind::Udp => &self.base.net.udp,
+            Kind::Lite => &self.base.net.udp_lite,
+            Kind::Ping => &self.base.net.echoes,
+        }
     }
 
     /// Common part.
@@ -200,6 +218,9 @@ impl Protocol for Udp {
     }
 
     fn bind(&self, address: &[u8]) -> Result<()> {
+        if self.is_ping() {
+            return self.bind_identifier(address);
+        }
         let to = self.base.bindable(address)?;
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         self.base.bind(&me, self.ports(), to)?;
@@ -218,10 +239,15 @@ impl Protocol for Udp {
         let (to, reach) = self.route(self.target(address)?)?;
         let local = self.base.local.get();
         let source = self.base.source_by(to.ip, reach)?;
-        if reach == Reach::Outward && to.port != 0 {
-            self.open_flow(to)?;
+        let peer = if self.is_ping() { Endpoint { port: 0, ..to } } else { to };
+        if reach == Reach::Outward && (to.port != 0 || self.is_ping()) {
+            match self.open_flow(peer) {
+                // As with a firewall, what is sent is denied: programs connect a socket only to learn its address.
+                Err(Errno::EACCES) if !self.is_ping() => {}
+                other => drop(other?),
+            }
         }
-        self.close_flows(Some(to));
+        self.close_flows(Some(peer));
         self.base.local.set(Endpoint { ip: source, ..local });
         self.base.remote.set(Some(to));
         Ok(())
@@ -237,7 +263,10 @@ impl Protocol for Udp {
     }
 
     fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
-        self.send_datagram(src, to, &control, flags)
+        match self.kind {
+            Kind::Ping => self.send_echo(src, to, &control, flags),
+            Kind::Udp | Kind::Lite => self.send_datagram(src, to, &control, flags),
+        }
     }
 
     fn receive(&self, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received> {
@@ -306,7 +335,7 @@ impl Protocol for Udp {
 
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match (level as u32, name as u32) {
-            (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV | UDPLITE_RECV_CSCOV) if self.lite => {
+            (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV | UDPLITE_RECV_CSCOV) if self.kind == Kind::Lite => {
                 // Headers are always included; 0 means the whole datagram.
                 let bytes = match read_int(value)? {
                     0 => 0,
@@ -315,6 +344,8 @@ impl Protocol for Udp {
                 self.coverage[name as usize - UDPLITE_SEND_CSCOV as usize].set(bytes);
                 Ok(())
             }
+            // An echo socket has no such options.
+            (super::IPPROTO_UDP, _) if self.is_ping() => Err(Errno::ENOPROTOOPT),
             (super::IPPROTO_UDP, UDP_CORK) => {
                 self.corked.set(read_int(value)? != 0);
                 if !self.corked.get() {
@@ -352,8 +383,9 @@ impl Protocol for Udp {
 
     fn get_option(&self, level: i32, name: i32) -> Result<Value> {
         match (level as u32, name as u32) {
-            (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV) if self.lite => Ok(int(self.coverage[0].get())),
-            (super::IPPROTO_UDPLITE, UDPLITE_RECV_CSCOV) if self.lite => Ok(int(self.coverage[1].get())),
+            (super::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV) if self.kind == Kind::Lite => Ok(int(self.coverage[0].get())),
+            (super::IPPROTO_UDPLITE, UDPLITE_RECV_CSCOV) if self.kind == Kind::Lite => Ok(int(self.coverage[1].get())),
+            (super::IPPROTO_UDP, _) if self.is_ping() => Err(Errno::ENOPROTOOPT),
             (super::IPPROTO_UDP, UDP_CORK) => Ok(int(i32::from(self.corked.get()))),
             (super::IPPROTO_UDP, UDP_NO_CHECK6_TX) => Ok(int(i32::from(self.unchecked[0].get()))),
             (super::IPPROTO_UDP, UDP_NO_CHECK6_RX) => Ok(int(i32::from(self.unchecked[1].get()))),

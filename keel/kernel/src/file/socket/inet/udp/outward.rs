@@ -6,8 +6,9 @@ use super::super::outward::flow::{Flow, Publisher, look};
 use super::super::outward::is_own;
 use super::super::statistics::Count;
 use super::queue::Datagram;
-use super::{Udp, wait};
+use super::{Kind, Udp, wait};
 use crate::sched::connector;
+use abi::request::Transport;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use uapi::raw::net;
@@ -124,8 +125,16 @@ impl Udp {
         !self.readable.is_empty()
     }
 
+    /// What flows carry.
+    pub fn transport(&self) -> Transport {
+        if self.is_ping() { Transport::Icmp } else { Transport::Udp }
+    }
+
     /// A datagram arrived.
     pub fn flow_received(&self, from: Endpoint, data: Vec<u8>) {
+        if self.is_ping() {
+            return self.take_echo(from, self.base.source(from.ip), data);
+        }
         if self.base.remote.get().is_some_and(|remote| remote != from) {
             return;
         }
@@ -182,7 +191,7 @@ impl Udp {
     pub(super) fn publish(&self) {
         let local = self.base.local.get();
         let reachable = local.ip.is_unspecified() || is_own(local.ip);
-        if self.base.net.device().is_none() || local.port == 0 || !reachable || self.lite {
+        if self.base.net.device().is_none() || local.port == 0 || !reachable || self.kind != Kind::Udp {
             return;
         }
         let publisher = Publisher::open(&self.me, local);

@@ -7,8 +7,8 @@ use super::super::control::{self, Facts, Sending};
 use super::super::ip_options::{SOL_IP, SOL_IPV6};
 use super::super::statistics::Count;
 use super::super::{Base, Endpoint};
-use super::Udp;
 use super::queue::{Datagram, Report};
+use super::{Kind, Udp};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -79,7 +79,7 @@ impl Udp {
             if data.len() > usize::from(segment) * MOST_SEGMENTS || no_check {
                 return Err(Errno::EINVAL);
             }
-            if self.lite {
+            if self.kind == Kind::Lite {
                 return Err(Errno::EIO);
             }
         }
@@ -201,11 +201,12 @@ impl Udp {
 
     pub(super) fn take_one(&self, mut datagram: Datagram) {
         if self.base.options.filter.borrow().is_some() {
-            // A filter sees the header, too.
+            // A filter sees the header, too; an echo's is part of the data.
             let (from, to) = (datagram.from.port.to_be_bytes(), datagram.facts.to.port.to_be_bytes());
             let len = ((datagram.data.len() + 8) as u16).to_be_bytes();
             let header = [from[0], from[1], to[0], to[1], len[0], len[1], 0, 0];
-            let Some(kept) = filter::keeps(&self.base.options, &header, &datagram.data) else { return };
+            let header = if self.is_ping() { &[][..] } else { &header };
+            let Some(kept) = filter::keeps(&self.base.options, header, &datagram.data) else { return };
             if kept < datagram.data.len() {
                 let Ok(data) = vfs::memory::copy(&datagram.data[..kept]) else {
                     return Count::UdpDropped.add(&self.base.net, 1);
