@@ -84,7 +84,7 @@ static SHARED: Global<RefCell<Option<Space>>> = Global::new(RefCell::new(None));
 pub fn temporary_space(pages: Option<usize>) -> Space {
     let half = usize::try_from(hal::frame::ram_usage().limit / PAGE / 2).unwrap_or(usize::MAX);
     match &*SHARED.borrow() {
-        Some(shared) => shared.clone(),
+        Some(shared) => pages.map_or_else(|| shared.clone(), |pages| shared.part(pages)),
         None => Space::new(pages.unwrap_or(half)),
     }
 }

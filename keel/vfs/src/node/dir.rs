@@ -179,7 +179,7 @@ impl Node {
             Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),
         }
-        self.fs.check_memory()?;
+        self.fs.check_nodes()?;
         let node = self.fs.node_on(self.dev()?, new);
         self.own_attr()?;
         // From here on nothing waits, and meanwhile another thread may have made it.

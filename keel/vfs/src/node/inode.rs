@@ -133,7 +133,7 @@ impl Inode for Node {
 
     fn create_unnamed(&self, new: &NewNode<'_>) -> Result<Rc<dyn Inode>> {
         self.entries()?;
-        self.fs.check_memory()?;
+        self.fs.check_nodes()?;
         let node = self.fs.node_on(self.dev()?, new);
         node.unnamed.set(true);
         node.update(|a| a.nlink = 0);
@@ -253,15 +253,16 @@ impl Inode for Node {
     }
 
     fn statfs(&self) -> Result<FsStat> {
-        let (max, free) = (self.fs.space.0.max_pages as u64, self.fs.space.free() as u64);
+        let (max, free) = (self.fs.space.0.max_pages.get() as u64, self.fs.space.free() as u64);
+        let files = if self.fs.max_nodes.get() == u64::MAX { max } else { self.fs.max_nodes.get() };
         Ok(FsStat {
             kind: if self.fs.is_overlay { OVERLAYFS_MAGIC } else { TMPFS_MAGIC },
             bsize: 4096,
             blocks: max,
             bfree: free,
             bavail: free,
-            files: max,
-            ffree: max - self.fs.nodes.get().min(max),
+            files,
+            ffree: files.saturating_sub(self.fs.nodes.get()),
             namelen: 255,
         })
     }

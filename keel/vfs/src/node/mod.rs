@@ -37,19 +37,41 @@ pub struct Space(Rc<Room>);
 
 #[derive(Debug)]
 struct Room {
-    max_pages: usize,
+    max_pages: Cell<usize>,
     used_pages: Cell<usize>,
+    /// Its pages are also pages of this room.
+    outer: Option<Space>,
 }
 
 impl Space {
     /// So many pages.
     pub fn new(max_pages: usize) -> Self {
-        Self(Rc::new(Room { max_pages, used_pages: Cell::new(0) }))
+        Self::with(max_pages, None)
+    }
+
+    /// So many of these pages.
+    pub fn part(&self, max_pages: usize) -> Self {
+        Self::with(max_pages, Some(self.clone()))
+    }
+
+    fn with(max_pages: usize, outer: Option<Self>) -> Self {
+        Self(Rc::new(Room { max_pages: Cell::new(max_pages), used_pages: Cell::new(0), outer }))
+    }
+
+    /// The room, and those that it is a part of.
+    fn rooms(&self) -> impl Iterator<Item = &Room> {
+        core::iter::successors(Some(&*self.0), |room| room.outer.as_ref().map(|outer| &*outer.0))
     }
 
     /// Pages that are left.
     fn free(&self) -> usize {
-        self.0.max_pages.saturating_sub(self.0.used_pages.get())
+        self.rooms().map(Room::free).min().unwrap_or(0)
+    }
+}
+
+impl Room {
+    fn free(&self) -> usize {
+        self.max_pages.get().saturating_sub(self.used_pages.get())
     }
 }
 
@@ -59,6 +81,8 @@ pub struct Private {
     next_ino: Cell<u64>,
     space: Space,
     nodes: Cell<u64>,
+    /// Most files and directories.
+    max_nodes: Cell<u64>,
     /// Changed nodes over host files with several names: each name must lead to them.
     linked: RefCell<Vec<Rc<Node>>>,
     is_overlay: bool,
@@ -93,6 +117,7 @@ impl Private {
             next_ino: Cell::new(if is_overlay { 1 << 40 } else { 1 }),
             space,
             nodes: Cell::new(0),
+            max_nodes: Cell::new(u64::MAX),
             linked: RefCell::default(),
             is_overlay,
         }
@@ -106,12 +131,28 @@ impl Private {
 
     /// Accounts for new pages. ENOSPC.
     fn reserve(&self, pages: usize) -> Result<()> {
-        let room = &self.space.0;
-        let used = room.used_pages.get().checked_add(pages).ok_or(Errno::ENOSPC)?;
-        if used > room.max_pages {
+        if pages > self.space.free() {
             return Err(Errno::ENOSPC);
         }
-        room.used_pages.set(used);
+        self.space.rooms().for_each(|room| room.used_pages.set(room.used_pages.get() + pages));
+        Ok(())
+    }
+
+    /// ENOSPC when there may be no more files, or no memory is there for one.
+    fn check_nodes(&self) -> Result<()> {
+        if self.nodes.get() >= self.max_nodes.get() { Err(Errno::ENOSPC) } else { self.check_memory() }
+    }
+
+    /// Limits pages, or files and directories; `None`: as before. EINVAL: more is in use.
+    pub fn limit(&self, pages: Option<usize>, nodes: Option<u64>) -> Result<()> {
+        let room = &self.space.0;
+        if pages.is_some_and(|pages| pages < room.used_pages.get())
+            || nodes.is_some_and(|nodes| nodes < self.nodes.get())
+        {
+            return Err(Errno::EINVAL);
+        }
+        room.max_pages.set(pages.unwrap_or(room.max_pages.get()));
+        self.max_nodes.set(nodes.unwrap_or(self.max_nodes.get()));
         Ok(())
     }
 
@@ -121,8 +162,7 @@ impl Private {
     }
 
     fn release(&self, pages: usize) {
-        let used = &self.space.0.used_pages;
-        used.set(used.get().saturating_sub(pages));
+        self.space.rooms().for_each(|room| room.used_pages.set(room.used_pages.get().saturating_sub(pages)));
     }
 
     /// A node without a name and without a lower file.
@@ -223,6 +263,11 @@ impl Drop for Node {
 }
 
 impl Node {
+    /// The file system that it is in.
+    pub fn file_system(&self) -> &Rc<Private> {
+        &self.fs
+    }
+
     fn make(
         fs: Rc<Private>,
         kind: FileType,

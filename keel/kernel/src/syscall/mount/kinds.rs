@@ -9,9 +9,10 @@ use crate::tty::pty;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use uapi::{Errno, Result};
 use vfs::mount::{FileSystem, Loose, change, flags, namespace};
-use vfs::node::Private;
+use vfs::node::{Node, Private};
 use vfs::{FileType, NewNode, PathRef};
 
 /// What keel keeps with a file system that a program mounted.
@@ -42,64 +43,93 @@ fn check(user_ns: &Rc<UserNs>) -> Result<()> {
     if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Makes a file system of a type, mount(2). ENODEV: there is no such type; EPERM; EINVAL: options.
-pub(super) fn make(kind: &[u8], data: &[u8], admin: &Admin) -> Result<Rc<FileSystem>> {
+/// A type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tmpfs,
+    Proc,
+    Sysfs,
+    Cgroup2,
+    Devpts,
+}
+
+impl Kind {
+    /// All types with their names.
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Tmpfs, "tmpfs"),
+        (Self::Proc, "proc"),
+        (Self::Sysfs, "sysfs"),
+        (Self::Cgroup2, "cgroup2"),
+        (Self::Devpts, "devpts"),
+    ];
+
+    /// The type with a name. ENODEV: there is none that programs can mount.
+    pub(super) fn named(name: &[u8]) -> Result<Self> {
+        let found = Self::ALL.iter().find(|(_, known)| known.as_bytes() == name);
+        found.map(|(kind, _)| *kind).ok_or(Errno::ENODEV)
+    }
+
+    /// Its name.
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// Makes a file system of a type, mount(2). EPERM; EINVAL: options.
+pub(super) fn make(kind: Kind, data: &[u8], admin: &Admin) -> Result<Rc<FileSystem>> {
     vfs::memory::check()?;
     let tree = setup::tree();
     let here = task::with_current(|me| me.cred().user_ns.clone());
+    let name = kind.name();
     let fs = match kind {
-        b"tmpfs" => {
+        Kind::Tmpfs => {
             check(&here)?;
             let wanted = Temporary::parse(data, &here)?;
             let space = setup::temporary_space(wanted.pages);
             let root = NewNode::plain(0o040000 | wanted.mode, wanted.uid, wanted.gid);
-            let fs = owned(Private::new(tree.new_dev(), space).node(&root), "tmpfs", &here);
+            let private = Private::new(tree.new_dev(), space);
+            private.limit(None, wanted.nodes)?;
+            let fs = owned(private.node(&root), name, &here);
             fs.options.replace(Rc::from(wanted.shown(&here).into_bytes()));
             fs
         }
-        b"proc" => {
+        Kind::Proc => {
             let ns: Option<Rc<PidNs>> = pidns::here();
             let owner = ns.as_ref().map_or_else(UserNs::first, |ns| ns.user_ns().clone());
             check(&owner)?;
             if !data.is_empty() {
                 return Err(Errno::EINVAL);
             }
-            check_visible(admin, "proc")?;
-            owned(proc::root(&tree, ns), "proc", &owner)
+            check_visible(admin, name)?;
+            owned(proc::root(&tree, ns), name, &owner)
         }
-        b"sysfs" => {
+        Kind::Sysfs => {
             check(&UserNs::first())?;
-            owned(sys::root(&tree), "sysfs", &UserNs::first())
+            owned(sys::root(&tree), name, &UserNs::first())
         }
-        b"cgroup2" => {
+        Kind::Cgroup2 => {
             let owner = task::with_current(|me| me.namespaces().cgroup.user_ns().clone());
             check(&owner)?;
-            owned(sys::cgroup_root(&tree), "cgroup2", &owner)
+            owned(sys::cgroup_root(&tree), name, &owner)
         }
-        b"devpts" => {
+        Kind::Devpts => {
             check(&here)?;
             let (options, mode) = terminal_options(data)?;
-            let fs = owned(pty::file_system(tree.new_dev(), mode), "devpts", &here);
+            let fs = owned(pty::file_system(tree.new_dev(), mode), name, &here);
             fs.options.replace(Rc::from(options.into_bytes()));
             fs
         }
-        _ => return Err(Errno::ENODEV),
     };
     Ok(fs)
 }
 
-/// Whether a type is known.
-pub(super) fn is_known(kind: &[u8]) -> bool {
-    [&b"tmpfs"[..], b"proc", b"sysfs", b"cgroup2", b"devpts"].contains(&kind)
-}
-
 /// EINVAL unless an option suits a type.
-pub(super) fn check_options(kind: &[u8], data: &[u8]) -> Result<()> {
+pub(super) fn check_options(kind: Kind, data: &[u8]) -> Result<()> {
     let here = task::with_current(|me| me.cred().user_ns.clone());
     match kind {
-        b"tmpfs" => Temporary::parse(data, &here).map(drop),
-        b"devpts" => terminal_options(data).map(drop),
-        _ => Err(Errno::EINVAL),
+        Kind::Tmpfs => Temporary::parse(data, &here).map(drop),
+        Kind::Devpts => terminal_options(data).map(drop),
+        Kind::Proc | Kind::Sysfs | Kind::Cgroup2 => Err(Errno::EINVAL),
     }
 }
 
@@ -142,13 +172,14 @@ pub(super) fn reconfigure(fs: &Rc<FileSystem>, read_only: bool, data: &[u8]) -> 
     if !may_administer(fs) {
         return Err(Errno::EPERM);
     }
-    if fs.kind == "tmpfs" && !data.is_empty() {
+    if fs.kind == Kind::Tmpfs.name() && !data.is_empty() {
         let here = task::with_current(|me| me.cred().user_ns.clone());
         let wanted = Temporary::parse(data, &here)?;
-        if wanted.pages.is_some() {
-            // The size of a file system stays what it was.
-            return Err(Errno::EINVAL);
-        }
+        let root = fs.root().inode().clone();
+        let node = root.as_any().downcast_ref::<Node>().ok_or(Errno::EINVAL)?;
+        node.file_system().limit(wanted.pages, wanted.nodes)?;
+        let options = wanted.shown_over(&fs.options.borrow());
+        fs.options.replace(Rc::from(options));
     }
     if !read_only && fs.is_fixed.get() {
         return Err(Errno::EROFS);
@@ -160,6 +191,7 @@ pub(super) fn reconfigure(fs: &Rc<FileSystem>, read_only: bool, data: &[u8]) -> 
 /// Options of tmpfs.
 struct Temporary {
     pages: Option<usize>,
+    nodes: Option<u64>,
     mode: u32,
     uid: u32,
     gid: u32,
@@ -170,7 +202,8 @@ impl Temporary {
     /// From `size=…,mode=…`. EINVAL.
     fn parse(data: &[u8], user_ns: &Rc<UserNs>) -> Result<Self> {
         let cred = task::with_current(|me| me.cred());
-        let mut all = Self { pages: None, mode: 0o1777, uid: cred.fsuid, gid: cred.fsgid, size_shown: None };
+        let mut all =
+            Self { pages: None, nodes: None, mode: 0o1777, uid: cred.fsuid, gid: cred.fsgid, size_shown: None };
         let text = core::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
         for option in text.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -186,7 +219,7 @@ impl Temporary {
                     all.size_shown = Some(pages.saturating_mul(PAGE));
                     all.pages = Some(usize::try_from(pages).unwrap_or(usize::MAX));
                 }
-                "nr_inodes" => drop(size(value)?),
+                "nr_inodes" => all.nodes = Some(size(value)?).filter(|nodes| *nodes != 0),
                 "mode" => all.mode = number(8)? & 0o7777,
                 "uid" => {
                     all.uid = user_ns.outward(crate::cred::userns::Ids::Users, number(10)?).ok_or(Errno::EINVAL)?;
@@ -203,12 +236,29 @@ impl Temporary {
         Ok(all)
     }
 
+    /// As the tables show those that a remount changes: the limits.
+    fn limits_shown(&self) -> String {
+        let size = self.size_shown.map_or(String::new(), |bytes| format!(",size={}k", bytes / 1024));
+        size + &self.nodes.map_or(String::new(), |nodes| format!(",nr_inodes={nodes}"))
+    }
+
+    /// The same with the others of `old`, a text of the tables.
+    fn shown_over(&self, old: &[u8]) -> Vec<u8> {
+        let mut out = self.limits_shown().into_bytes();
+        for option in old.split(|&byte| byte == b',').filter(|option| !option.is_empty()) {
+            let is_replaced = self.size_shown.is_some() && option.starts_with(b"size=")
+                || self.nodes.is_some() && option.starts_with(b"nr_inodes=");
+            if !is_replaced {
+                out.push(b',');
+                out.extend_from_slice(option);
+            }
+        }
+        out
+    }
+
     /// As the tables show them.
     fn shown(&self, user_ns: &Rc<UserNs>) -> String {
-        let mut out = String::new();
-        if let Some(bytes) = self.size_shown {
-            out += &format!(",size={}k", bytes / 1024);
-        }
+        let mut out = self.limits_shown();
         if self.mode != 0o1777 {
             out += &format!(",mode={:o}", self.mode);
         }

@@ -1,6 +1,7 @@
 //! Mounts by descriptors: open_tree(2), move_mount(2), fsopen(2), fsconfig(2), fsmount(2), fspick(2), mount_setattr(2).
 
-use super::{Admin, kinds, old};
+use super::kinds::{self, Kind};
+use super::{Admin, old};
 use crate::file::{File, FileOps, anon};
 use crate::fs::regular::PathFile;
 use crate::mm::user;
@@ -20,7 +21,8 @@ const VALUE_MAX: usize = 256;
 
 /// What is set up for fsmount(2), or picked to be changed.
 struct Context {
-    kind: Vec<u8>,
+    /// `None`: one that was picked and that programs cannot mount.
+    kind: Option<Kind>,
     source: RefCell<Option<Vec<u8>>>,
     options: RefCell<Vec<u8>>,
     read_only: Cell<bool>,
@@ -62,12 +64,9 @@ pub fn sys_fsopen(kind: usize, given: u32) -> Result<i32> {
     if given & !g::FSOPEN_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    let kind = user::read_cstr(kind, abi::layout::PAGE_SIZE)?;
-    if !kinds::is_known(&kind) {
-        return Err(Errno::ENODEV);
-    }
+    let kind = Kind::named(&user::read_cstr(kind, abi::layout::PAGE_SIZE)?)?;
     let context = Context {
-        kind,
+        kind: Some(kind),
         source: RefCell::default(),
         options: RefCell::default(),
         read_only: Cell::new(false),
@@ -93,7 +92,7 @@ pub fn sys_fspick(fd: i32, name: usize, given: u32) -> Result<i32> {
     }
     let fs = place.mount().fs();
     let context = Context {
-        kind: fs.kind.as_bytes().to_vec(),
+        kind: Kind::named(fs.kind.as_bytes()).ok(),
         source: RefCell::default(),
         options: RefCell::default(),
         read_only: Cell::new(fs.is_read_only()),
@@ -137,7 +136,7 @@ pub fn sys_fsconfig(fd: i32, command: u32, key: usize, value: usize, aux: i32) -
                 return Err(Errno::EBUSY);
             }
             let options = context.options.borrow().clone();
-            let fs = kinds::make(&context.kind, &options, &Admin::current()?)?;
+            let fs = kinds::make(context.kind.ok_or(Errno::ENODEV)?, &options, &Admin::current()?)?;
             fs.set_read_only(context.read_only.get());
             context.fs.replace(Some(fs));
             Ok(())
@@ -179,7 +178,7 @@ fn set(context: &Context, key: &[u8], value: Option<&[u8]>) -> Result<()> {
                 vfs::memory::append(&mut one, b"=")?;
                 vfs::memory::append(&mut one, value)?;
             }
-            kinds::check_options(&context.kind, &one)?;
+            kinds::check_options(context.kind.ok_or(Errno::EINVAL)?, &one)?;
             let mut options = context.options.borrow_mut();
             vfs::memory::append(&mut options, &one)?;
             vfs::memory::append(&mut options, b",")?;

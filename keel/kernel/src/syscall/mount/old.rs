@@ -1,6 +1,7 @@
 //! mount(2) and umount2(2).
 
-use super::{Admin, kinds};
+use super::Admin;
+use super::kinds::{self, Kind};
 use crate::mm::user;
 use crate::task::path;
 use abi::layout::PAGE_SIZE;
@@ -90,7 +91,7 @@ pub fn sys_mount(source: usize, target: usize, kind: usize, given: u64, data: us
         return change::shift(&from, &place.covered(), admin.tree());
     }
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let fs = kinds::make(&kind, &data, &admin)?;
+    let fs = kinds::make(Kind::named(&kind)?, &data, &admin)?;
     if given & g::MS_RDONLY != 0 {
         fs.set_read_only(true);
     }
