@@ -42,6 +42,18 @@ int main(void) {
     T(splice(a[0], NULL, append, NULL, 2, 0));
     T(lseek(fd, 0, SEEK_END));
     T(splice(fd, NULL, b[1], NULL, 10, 0));
+    PART("devices");
+    static const char *const devices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"};
+    T(write(b[1], "0123456789", 10));
+    for (int i = 0; i < 4; i++) {
+        int device = MUST(open(devices[i], O_RDWR));
+        at = 5;
+        puts(devices[i]);
+        T(splice(b[0], NULL, device, NULL, 1, SPLICE_F_MOVE));
+        T(splice(b[0], NULL, device, &at, 1, 0));
+        T(splice(device, NULL, b[1], NULL, 3, 0));
+        close(device);
+    }
     close(b[1]);
     T(splice(b[0], NULL, out, NULL, 10, 0));
     return 0;

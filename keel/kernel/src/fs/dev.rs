@@ -109,6 +109,13 @@ pub struct Memory {
     inode: Rc<dyn Inode>,
 }
 
+impl Memory {
+    /// Whether splice(2) writes to it, or reads from it: Linux has no such operation for `/dev/full` and `/dev/null`.
+    pub fn can_splice(&self, write: bool) -> bool {
+        self.kind != if write { Kind::Full } else { Kind::Null }
+    }
+}
+
 /// Bytes that are made at a time; between two, a signal may end a big read.
 const STEP: usize = 256;
 

@@ -260,9 +260,9 @@ syscalls! {
     245 mq_getsetattr Full [crate::ipc::mqueue::sys_mq_getsetattr] (mqdes: Fd, newattr: Ptr, oldattr: Ptr) "";
     246 kexec_load None [= EPERM] (entry: Ptr, nr_segments: Size, segments: Ptr, flags: Hex) "no other kernel can be loaded";
     247 waitid Full [crate::task::reap::sys_waitid] (idkind: Int, id: Pid, infop: Ptr, options: Hex, rusage: Ptr) "";
-    248 add_key None [= EPERM] (kind: Path, description: Path, payload: Ptr, plen: Size, keyring: Int) "no key management";
-    249 request_key None [= EPERM] (kind: Path, description: Path, callout_info: Path, dest_keyring: Int) "no key management";
-    250 keyctl None [= EPERM] (operation: Int, arg2: Ptr, arg3: Ptr, arg4: Ptr, arg5: Ptr) "no key management";
+    248 add_key None [] (kind: Path, description: Path, payload: Ptr, plen: Size, keyring: Int) "no key management";
+    249 request_key None [] (kind: Path, description: Path, callout_info: Path, dest_keyring: Int) "no key management";
+    250 keyctl None [] (operation: Int, arg2: Ptr, arg3: Ptr, arg4: Ptr, arg5: Ptr) "no key management";
     251 ioprio_set Full [crate::syscall::task::policy::sys_ioprio_set] (which: Int, who: Int, ioprio: Int) "";
     252 ioprio_get Full [crate::syscall::task::policy::sys_ioprio_get] (which: Int, who: Int) "";
     253 inotify_init Full [crate::syscall::file::inotify::sys_inotify_init] () "";

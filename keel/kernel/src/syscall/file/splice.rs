@@ -5,6 +5,7 @@ use super::rw::seekable;
 use crate::file::File;
 use crate::file::caller::broken_pipe;
 use crate::file::pipe::{Pipe, PipeEnd};
+use crate::fs::dev::Memory;
 use crate::mm::user::{self, UserDst, UserSrc};
 use crate::task::descriptors::current_file;
 use alloc::sync::Arc;
@@ -64,7 +65,7 @@ pub fn sys_splice(
             if target.is_given() {
                 seekable(&to).map_err(|_| Errno::EINVAL)?;
             }
-            if to.flags.get() & g::O_APPEND != 0 || is_anonymous(&to) {
+            if to.flags.get() & g::O_APPEND != 0 || is_anonymous(&to) || !can_splice(&to, true) {
                 return Err(Errno::EINVAL);
             }
             let done = from_pipe(&pipe, &to, &mut target, count, nonblocking || from.nonblocking())?;
@@ -74,6 +75,9 @@ pub fn sys_splice(
         (None, Some(pipe)) => {
             if source.is_given() {
                 seekable(&from).map_err(|_| Errno::EINVAL)?;
+            }
+            if !can_splice(&from, false) {
+                return Err(Errno::EINVAL);
             }
             let done = to_pipe(&from, &mut source, &pipe, count, nonblocking || to.nonblocking())?;
             source.store()?;
@@ -85,7 +89,11 @@ pub fn sys_splice(
 
 /// Whether a file is one of eventfd(2) and its relatives: they take no stream of bytes.
 fn is_anonymous(file: &File) -> bool {
-    file.ops.link_name().starts_with(b"anon_inode:")
+    file.path.is_none() && file.ops.link_name().starts_with(b"anon_inode:")
+}
+
+fn can_splice(file: &File, write: bool) -> bool {
+    file.downcast::<Memory>().is_none_or(|device| device.can_splice(write))
 }
 
 /// Moves pieces, whole where possible.
