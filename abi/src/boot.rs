@@ -128,6 +128,23 @@ pub struct Container {
     pub tmpfs: Vec<Tmpfs>,
 }
 
+/// What the first program may do, and all that it starts, beyond its user and resource limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Capabilities that are not in the bounding set, one bit each.
+    pub dropped: u64,
+    /// execve(2) gives no privileges (`PR_SET_NO_NEW_PRIVS`).
+    pub no_new_privs: bool,
+    /// A filter of system calls: `struct sock_filter` of seccomp(2), one word each; empty: none.
+    pub filter: Vec<u64>,
+    /// Most threads of the pod, of all its processes; EAGAIN beyond.
+    pub most_threads: Option<u64>,
+    /// Settings: path beneath `/proc/sys`, and text. The pod does not start with one that keel can't apply.
+    pub settings: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Most bytes of files in `/dev/shm`; `None`: as other file systems in memory.
+    pub shm_size: Option<u64>,
+}
+
 /// A symbolic link in the pod's root directory (`/bin -> usr/bin` on a merged-usr host).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootLink {
@@ -274,6 +291,10 @@ pub struct PodConfig {
     pub trace: Option<Trace>,
     /// The network beyond the loopback device.
     pub network: Option<Network>,
+    /// What programs may do.
+    pub rights: Rights,
+    /// The signal that the first program gets in place of SIGTERM from outside.
+    pub stop_signal: u32,
 }
 
 impl PodConfig {

@@ -38,6 +38,7 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     if let Some(network) = &config.network {
         file::socket::inet::outward::set(network);
     }
+    stream::set_stop_signal(config.stop_signal);
     let files = FdTable::new();
     let streams = stream::standard(&config);
     let standard = (0..).zip(&streams).filter_map(|(number, file)| Some((number, file.clone()?)));

@@ -47,9 +47,10 @@ pub struct Cred {
 }
 
 impl Cred {
-    /// Credentials of the pod's first program: all capabilities for user 0, none for others.
-    pub fn first(uid: u32, gid: u32, groups: &[u32]) -> Self {
-        let caps = if uid == 0 { cap::ALL } else { 0 };
+    /// Credentials of the pod's first program: all capabilities but the `dropped` ones for user 0, none for others.
+    pub fn first(uid: u32, gid: u32, groups: &[u32], dropped: u64) -> Self {
+        let bounding = cap::ALL & !dropped;
+        let caps = if uid == 0 { bounding } else { 0 };
         let mut groups = groups.to_vec();
         groups.sort_unstable();
         Self {
@@ -65,7 +66,7 @@ impl Cred {
             cap_effective: caps,
             cap_permitted: caps,
             cap_inheritable: 0,
-            cap_bounding: cap::ALL,
+            cap_bounding: bounding,
             cap_ambient: 0,
             domain: None,
             user_ns: UserNs::first(),

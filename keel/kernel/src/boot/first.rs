@@ -7,7 +7,7 @@ use crate::syscall::task::exec;
 use crate::task::FsContext;
 use crate::task::process::{Limits, Process, Session};
 use crate::task::{Cred, Namespaces, Parts, Task, pid};
-use abi::boot::PodConfig;
+use abi::boot::{PodConfig, Rights};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -83,7 +83,7 @@ pub fn first(
         mm: None,
         files,
         fs,
-        cred: Rc::new(Cred::first(config.uid, config.gid, &config.groups)),
+        cred: Rc::new(Cred::first(config.uid, config.gid, &config.groups, config.rights.dropped)),
         namespaces: Namespaces::first(),
         signals: TaskSignals::new(Rc::new(Actions::default()), SigSet::EMPTY, AltStack::NONE),
         sched: sched::Entity::new(None),
@@ -99,6 +99,7 @@ pub fn first(
             crate::sched::timer::watch_cpu_time(true);
         }
         drop(process);
+        restrict(&config.rights);
         if let Err((errno, name)) = run(frame, config) {
             fail(errno, &name);
         }
@@ -107,6 +108,24 @@ pub fn first(
     drop(task);
     drop(init);
     sched::run_first()
+}
+
+/// Applies what must hold from the first program on.
+fn restrict(rights: &Rights) {
+    if let Err((name, why)) = crate::fs::proc::apply_settings(&rights.settings) {
+        let name = String::from_utf8_lossy(name).replace('/', ".");
+        let text = alloc::format!("hull: --sysctl {name}: {why}");
+        crate::sched::connector::end(super::EXIT_HULL, text.as_bytes())
+    }
+    pid::limit_threads(rights.most_threads);
+    let me = crate::task::current();
+    me.no_new_privs.set(rights.no_new_privs);
+    if !rights.filter.is_empty()
+        && let Err(errno) = crate::task::seccomp::begin(&rights.filter)
+    {
+        let text = alloc::format!("hull: the filter of system calls: {errno:?}");
+        crate::sched::connector::end(super::EXIT_HULL, text.as_bytes())
+    }
 }
 
 /// Runs the first thread's initial work; does nothing for others.

@@ -45,10 +45,10 @@ const LINKS: [(&str, &str); 5] = [
     ("core", "/proc/kcore"),
 ];
 
-/// Puts `/dev` into the tree, with shared memory files in `/dev/shm`.
-pub fn populate(tree: &Rc<Tree>, space: &dyn Fn() -> Space) -> Result<()> {
-    let directory = |mode: u32| Private::new(tree.new_dev(), space()).node(&NewNode::plain(0o040000 | mode, 0, 0));
-    tree.attach(b"/dev", directory(0o755), "tmpfs", "dev", false)?;
+/// Puts `/dev` into the tree, with shared memory files in `/dev/shm`, which have `shared` as their space.
+pub fn populate(tree: &Rc<Tree>, space: Space, shared: Space) -> Result<()> {
+    let directory = |mode: u32, space| Private::new(tree.new_dev(), space).node(&NewNode::plain(0o040000 | mode, 0, 0));
+    tree.attach(b"/dev", directory(0o755, space), "tmpfs", "dev", false)?;
     for (name, mode, major, minor) in NODES {
         let path = [b"/dev/", name.as_bytes()].concat();
         let new = NewNode { rdev: makedev(major, minor), ..NewNode::plain(0o020000 | mode, 0, 0) };
@@ -58,7 +58,7 @@ pub fn populate(tree: &Rc<Tree>, space: &dyn Fn() -> Space) -> Result<()> {
         tree.symlink(&[b"/dev/", name.as_bytes()].concat(), target.as_bytes())?;
     }
     tree.attach(b"/dev/pts", pty::file_system(tree.new_dev(), 0), "devpts", "devpts", false)?;
-    tree.attach(b"/dev/shm", directory(0o1777), "tmpfs", "shm", false)?;
+    tree.attach(b"/dev/shm", directory(0o1777, shared), "tmpfs", "shm", false)?;
     Ok(())
 }
 

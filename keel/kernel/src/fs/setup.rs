@@ -160,16 +160,17 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
         Some(container) => container_directories(&tree, container, config),
         None => standard_directories(&tree),
     }
-    super::dev::populate(&tree, &space)?;
+    let pages = |bytes: u64| usize::try_from(bytes / PAGE).unwrap_or(usize::MAX);
+    let sized = |bytes: Option<u64>| bytes.map_or_else(&space, |bytes| Space::new(pages(bytes)));
+    super::dev::populate(&tree, space(), sized(config.rights.shm_size))?;
     super::proc::mount(&tree)?;
     super::sys::mount(&tree)?;
     network_files(&tree, config);
     given(&tree, config);
     if let Some(container) = &config.container {
         for tmpfs in &container.tmpfs {
-            let pages = |bytes: u64| usize::try_from(bytes / PAGE).unwrap_or(usize::MAX);
-            let space = tmpfs.size.map_or_else(&space, |bytes| Space::new(pages(bytes)));
-            let root = Private::new(tree.new_dev(), space).node(&NewNode::plain(0o040000 | tmpfs.mode, 0, 0));
+            let root =
+                Private::new(tree.new_dev(), sized(tmpfs.size)).node(&NewNode::plain(0o040000 | tmpfs.mode, 0, 0));
             tree.attach(&tmpfs.at, root, "tmpfs", "tmpfs", tmpfs.read_only)?;
         }
         if container.read_only {

@@ -253,8 +253,11 @@ fn run(frame: &mut TrapFrame, request: &Request) -> Result<i32> {
     Ok(told)
 }
 
-/// RLIMIT_NPROC. EAGAIN.
+/// RLIMIT_NPROC, and the limit of the pod. EAGAIN.
 fn check_count(me: &Task) -> Result<()> {
+    if !pid::may_add_thread() {
+        return Err(Errno::EAGAIN);
+    }
     let (most, _) = me.process().limit(g::RLIMIT_NPROC);
     let exempt = || me.cred().capable(super::cred::cap::SYS_RESOURCE);
     if pid::thread_count() as u64 >= most && !exempt() { Err(Errno::EAGAIN) } else { Ok(()) }

@@ -150,6 +150,29 @@ pub fn processes() -> impl Iterator<Item = Rc<Process>> {
     })
 }
 
+/// Most threads of the pod, and how often one more was refused.
+static LIMIT: Global<Cell<(Option<u64>, u64)>> = Global::new(Cell::new((None, 0)));
+
+/// Limits the number of threads in the pod.
+pub fn limit_threads(most: Option<u64>) {
+    LIMIT.set((most, 0));
+}
+
+/// The limit for threads in the pod, and how often it was met.
+pub fn thread_limit() -> (Option<u64>, u64) {
+    LIMIT.get()
+}
+
+/// Whether the pod may have one more thread; counts refusals.
+pub fn may_add_thread() -> bool {
+    let (most, refused) = LIMIT.get();
+    let may = most.is_none_or(|most| (thread_count() as u64) < most);
+    if !may {
+        LIMIT.set((most, refused.saturating_add(1)));
+    }
+    may
+}
+
 /// Number of threads in the pod.
 pub fn thread_count() -> usize {
     TABLE.borrow().values().filter(|e| e.task.is_some()).count()

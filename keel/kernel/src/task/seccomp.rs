@@ -284,6 +284,16 @@ fn read_program(me: &Task, at: usize) -> Result<Program<Call>> {
     Program::new(instructions).ok_or(Errno::EINVAL)
 }
 
+/// Installs the filter of the first program. EINVAL, ENOMEM.
+pub fn begin(raw: &[u64]) -> Result<()> {
+    let mut instructions = Vec::new();
+    instructions.try_reserve_exact(raw.len()).map_err(|_| Errno::ENOMEM)?;
+    instructions.extend(raw.iter().copied().map(Instruction::from_raw));
+    let program = Program::new(instructions).ok_or(Errno::EINVAL)?;
+    current().seccomp.set(FILTER, Some(Rc::new(Filter { program, earlier: None, listener: None })));
+    Ok(())
+}
+
 fn set_filter(flags: u32, args: usize) -> Result<i32> {
     const KNOWN: u32 =
         FLAG_TSYNC | FLAG_LOG | FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_TSYNC_ESRCH | FLAG_WAIT_KILLABLE_RECV;

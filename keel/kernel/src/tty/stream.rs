@@ -149,6 +149,16 @@ pub fn give_terminal(streams: &[Option<Rc<File>>; 3], process: &Rc<Process>) {
     take_signals(process, 0);
 }
 
+/// What the first program gets in place of SIGTERM.
+static STOP_SIGNAL: Global<Cell<u32>> = Global::new(Cell::new(g::SIGTERM));
+
+/// Sets the signal by which the first program is told to end; others than signals are ignored.
+pub fn set_stop_signal(signal: u32) {
+    if (1..g::_NSIG).contains(&signal) {
+        STOP_SIGNAL.set(signal);
+    }
+}
+
 /// Subscribes to the user's signals to `hull`. `returned`: a signal to return to `hull`.
 fn take_signals(first: &Rc<Process>, returned: u32) {
     let process = Rc::downgrade(first);
@@ -174,7 +184,7 @@ fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
     if signal == g::SIGTSTP && group.is_none_or(|group| group == first.group()) {
         return false;
     }
-    let info = SigInfo::from_kernel(signal);
+    let info = SigInfo::from_kernel(if signal == g::SIGTERM { STOP_SIGNAL.get() } else { signal });
     match group {
         Some(group) => signal::send_to_group(group, info),
         None => {

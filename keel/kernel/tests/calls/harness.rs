@@ -204,6 +204,8 @@ fn config() -> PodConfig {
         window: None,
         trace: None,
         network: None,
+        rights: Default::default(),
+        stop_signal: 15,
     }
 }
 

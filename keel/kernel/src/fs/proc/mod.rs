@@ -30,6 +30,8 @@ mod subject;
 mod sysctl;
 mod sysctl_net;
 mod sysctl_values;
+
+pub use sysctl::apply as apply_settings;
 mod system;
 
 pub use descriptors::Description;

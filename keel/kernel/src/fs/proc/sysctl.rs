@@ -64,6 +64,37 @@ fn boot_id() -> String {
     uuid(id)
 }
 
+/// Makes settings before the first program; fails with the name of one, and why it can't be set.
+pub fn apply(settings: &[(Vec<u8>, Vec<u8>)]) -> core::result::Result<(), (&[u8], &'static str)> {
+    const WRONG: &str = "not a value of this setting; see /proc/sys in a pod";
+    for (name, value) in settings {
+        let is = |known: &str| known.as_bytes() == &name[..];
+        let constant = VALUES.iter().find(|(known, ..)| is(known)).map(|(_, _, value)| String::from(*value));
+        let present = constant.or_else(|| MADE.iter().find(|(known, _)| is(known)).map(|(_, make)| make()));
+        let outcome = match (sysctl_net::SETTINGS.iter().find(|setting| is(setting.path)), present) {
+            (Some(setting), _) => {
+                let text = core::str::from_utf8(value).map_err(|_| Errno::EINVAL);
+                let changed = text.and_then(|text| (setting.change)(&namespaces::net_here().settings, text.trim()));
+                changed.map_err(|_| WRONG)
+            }
+            (None, Some(_)) if is("kernel/domainname") && value.len() <= 64 => {
+                uts::here().set_domain(value.clone());
+                Ok(())
+            }
+            (None, Some(present)) if words(present.as_bytes()).eq(words(value)) => Ok(()),
+            (None, Some(_)) => Err("the pod's kernel can't change it; leave it out"),
+            (None, None) => Err("there is no such setting in a pod; leave it out"),
+        };
+        outcome.map_err(|why| (&name[..], why))?;
+    }
+    Ok(())
+}
+
+/// The words of a setting.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
 /// A directory, with those beneath it.
 #[derive(Default)]
 struct Directory {

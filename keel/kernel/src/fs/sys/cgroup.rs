@@ -73,8 +73,8 @@ fn directory() -> Table {
         ("memory.swap.high", constant("max\n")),
         ("memory.swap.max", constant("0\n")),
         ("pids.current", text(|| format!("{}\n", pid::thread_count()))),
-        ("pids.events", constant("max 0\n")),
-        ("pids.max", constant("max\n")),
+        ("pids.events", text(|| format!("max {}\n", pid::thread_limit().1))),
+        ("pids.max", text(|| pid::thread_limit().0.map_or("max\n".into(), |most| format!("{most}\n")))),
     ])
 }
 
