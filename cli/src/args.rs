@@ -167,7 +167,7 @@ pub struct RunArgs {
     pub private_size: Option<u64>,
 
     /// Number of virtual CPUs; all but the first are created on demand [default: those of the host, at most 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=abi::layout::MAX_CPUS as i64))]
+    #[arg(long, value_name = "N", value_parser = crate::values::cpus)]
     pub cpus: Option<u32>,
 
     /// Add the grants, limits and variables of a policy file; other options win over its limits and variables
@@ -263,6 +263,10 @@ pub struct RunArgs {
     /// Ignored: the terminal is always connected
     #[arg(short, long)]
     pub tty: bool,
+
+    /// Options about rights.
+    #[command(flatten)]
+    pub rights: crate::rights::RightsArgs,
 
     /// Options of containers.
     #[command(flatten)]

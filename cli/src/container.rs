@@ -2,17 +2,19 @@
 
 use crate::environment::{self, Host, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
+use crate::mount::Mount;
 use crate::values::{Grant, amount, normal};
 use crate::view::View;
 use abi::boot::{Container, Tmpfs};
-use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use image::oci_spec::image::Config;
-use image::{Image, Store};
+use image::{Image, Import, Platform, Reference, Store};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::Resource;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +22,8 @@ use std::path::{Path, PathBuf};
 /// Options of containers.
 #[derive(Args, Debug, Default)]
 pub struct ContainerArgs {
-    /// Root of the pod: a directory or an EROFS image, of which the pod sees all and nothing else of the host. Names of
-    /// users are those of its /etc/passwd
+    /// Root of the pod: a directory, a tar archive or an EROFS image, of which the pod sees all and nothing else of the
+    /// host. Names of users are those of its /etc/passwd
     #[arg(long, value_name = "PATH", conflicts_with = "no_host")]
     pub root: Option<PathBuf>,
 
@@ -38,6 +40,10 @@ pub struct ContainerArgs {
     #[arg(short, long, value_name = "[PATH:]AT[:ro]", value_parser = OsStringValueParser::new().try_map(Volume::parse))]
     pub volume: Vec<Volume>,
 
+    /// The same in docker's long form: type=bind|volume|tmpfs,source=PATH,target=AT[,readonly]. Repeatable
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = OsStringValueParser::new().try_map(Mount::parse))]
+    pub mount: Vec<Mount>,
+
     /// Put a file system in memory at AT; options size=BYTES, mode=OCTAL, ro. Repeatable
     #[arg(long, value_name = "AT[:OPTION,...]", value_parser = tmpfs)]
     pub tmpfs: Vec<Tmpfs>,
@@ -45,6 +51,34 @@ pub struct ContainerArgs {
     /// Let changes of the root's files fail
     #[arg(long)]
     pub read_only: bool,
+
+    /// Fetch the image before it runs: always, if it is not in the store, or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Pull::Missing)]
+    pub pull: Pull,
+
+    /// Platform of the image: pods run linux/amd64
+    #[arg(long, value_name = "OS/ARCH", value_parser = platform)]
+    pub platform: Option<Platform>,
+
+    /// Signal that the program gets in place of SIGTERM [default: the image's, else SIGTERM]
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    pub stop_signal: Option<u32>,
+
+    /// Write the pod's id to a new file
+    #[arg(long, value_name = "FILE")]
+    pub cidfile: Option<PathBuf>,
+
+    /// Ignored: a pod leaves no record that could have labels. Repeatable
+    #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = label)]
+    pub label: Vec<String>,
+
+    /// Ignored like --label, but the file must be readable. Repeatable
+    #[arg(long, value_name = "FILE")]
+    pub label_file: Vec<PathBuf>,
+
+    /// Ignored like --label. Repeatable
+    #[arg(long, value_name = "KEY[=VALUE]", value_parser = label)]
+    pub annotation: Vec<String>,
 
     /// Resource limit of the program, by the names of prlimit(1); `-1`: no limit. Repeatable
     #[arg(long, value_name = "NAME=SOFT[:HARD]", value_parser = ulimit)]
@@ -103,14 +137,81 @@ impl Volume {
     }
 }
 
-/// Parses `--tmpfs`.
-fn tmpfs(text: &str) -> std::result::Result<Tmpfs, String> {
-    let (at, options) = text.split_once(':').unwrap_or((text, ""));
-    let at = normal(Path::new(at))?;
+/// When an image is fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Pull {
+    /// Always, also if the store has it
+    Always,
+    /// If the store does not have it
+    #[default]
+    Missing,
+    /// Never
+    Never,
+}
+
+/// Parses `--platform`.
+fn platform(text: &str) -> std::result::Result<Platform, String> {
+    let platform: Platform = text.parse().map_err(|error: image::Error| error.to_string())?;
+    match platform.to_string().as_str() {
+        "linux/amd64" | "linux/amd64/v1" => Ok(platform),
+        _ => Err("pods run linux/amd64 only; leave it out".into()),
+    }
+}
+
+/// Parses `--label`: its key must not be empty.
+fn label(text: &str) -> std::result::Result<String, String> {
+    match text.split('=').next() {
+        Some("") | None => Err("a label has no key; write KEY=VALUE".into()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Names of signals, in the order of their numbers.
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+    "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
+    "PWR", "SYS",
+];
+/// SIGRTMIN and SIGRTMAX of the C library.
+const REAL_TIME: (u32, u32) = (34, 64);
+
+/// Parses a signal: a number, or a name with or without `SIG`, in any case.
+fn signal(text: &str) -> std::result::Result<u32, String> {
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let offset = |digits: &str, sign: char| match digits.strip_prefix(sign) {
+        Some(digits) => digits.parse().ok(),
+        None => digits.is_empty().then_some(0),
+    };
+    let (first, last) = REAL_TIME;
+    let number = match name.parse().ok() {
+        Some(number) => Some(number),
+        None if name.starts_with("RTMIN") => {
+            offset(&name[5..], '+').and_then(|more| first.checked_add(more)).filter(|n| *n <= last)
+        }
+        None if name.starts_with("RTMAX") => {
+            offset(&name[5..], '-').and_then(|less| last.checked_sub(less)).filter(|n| *n >= first)
+        }
+        None => SIGNALS.iter().position(|known| *known == name).map(|at| at as u32 + 1),
+    };
+    number
+        .filter(|number| (1..=last).contains(number))
+        .ok_or_else(|| "not a signal; write a name such as SIGQUIT, or a number".into())
+}
+
+/// A file system in memory at a place, with the usual properties.
+pub fn tmpfs_at(at: &Path) -> std::result::Result<Tmpfs, String> {
+    let at = normal(at)?;
     if at == Path::new("/") {
         return Err("the root can't be replaced; name a directory in it".into());
     }
-    let mut tmpfs = Tmpfs { at: at.as_os_str().as_bytes().to_vec(), mode: 0o1777, size: None, read_only: false };
+    Ok(Tmpfs { at: at.as_os_str().as_bytes().to_vec(), mode: 0o1777, size: None, read_only: false })
+}
+
+/// Parses `--tmpfs`.
+fn tmpfs(text: &str) -> std::result::Result<Tmpfs, String> {
+    let (at, options) = text.split_once(':').unwrap_or((text, ""));
+    let mut tmpfs = tmpfs_at(Path::new(at))?;
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
             ("size", value) => tmpfs.size = Some(amount(value)?),
@@ -186,9 +287,27 @@ impl ContainerArgs {
         limits
     }
 
-    /// Adds the grants of `--volume`.
+    /// What `--volume` and `--mount` name.
+    fn volumes(&self) -> impl Iterator<Item = &Volume> {
+        let long = self.mount.iter().filter_map(|mount| match mount {
+            Mount::Volume(volume) => Some(volume),
+            Mount::Tmpfs(_) => None,
+        });
+        self.volume.iter().chain(long)
+    }
+
+    /// What `--tmpfs` and `--mount` name.
+    fn file_systems(&self) -> impl Iterator<Item = &Tmpfs> {
+        let long = self.mount.iter().filter_map(|mount| match mount {
+            Mount::Volume(_) => None,
+            Mount::Tmpfs(tmpfs) => Some(tmpfs),
+        });
+        self.tmpfs.iter().chain(long)
+    }
+
+    /// Adds the grants of `--volume` and `--mount`.
     pub fn add_volumes(&self, view: &mut View, cwd: &Path) -> Result<()> {
-        for volume in &self.volume {
+        for volume in self.volumes() {
             if let Volume::Grant { grant, read_only } = volume {
                 view.add_volume(grant, *read_only, cwd)?;
             }
@@ -198,16 +317,28 @@ impl ContainerArgs {
 
     /// The root that was chosen: that of `--root`, or of the image that the first of `words` names if they do not follow
     /// `--`. Takes the name out of the words. `None`: the view of the host.
-    pub fn choose(&self, words: &mut Vec<OsString>, names_image: bool) -> Result<Option<Chosen>> {
+    /// `quiet`: fetch an image without a report of progress.
+    pub fn choose(&self, words: &mut Vec<OsString>, names_image: bool, quiet: bool) -> Result<Option<Chosen>> {
         if let Some(root) = &self.root {
             let option = format!("--root {}", root.display());
-            let is_image = is_image(root)?;
-            return Ok(Some(Chosen { root: root.clone(), option, is_image, config: Config::default(), held: None }));
+            let chosen =
+                |root: PathBuf, is_image, held| Chosen { root, option, is_image, config: Config::default(), held };
+            return Ok(Some(match kind(root)? {
+                Kind::Directory => chosen(root.clone(), false, None),
+                Kind::Image => chosen(root.clone(), true, None),
+                Kind::Other => {
+                    let image = self.archive(root)?;
+                    chosen(image.erofs_path, true, Some(image.erofs))
+                }
+            }));
         }
         if !names_image || words.is_empty() {
             let given = [
                 ("--entrypoint", self.entrypoint.is_some()),
                 ("--tmpfs", !self.tmpfs.is_empty()),
+                ("--mount type=tmpfs", self.mount.iter().any(|mount| matches!(mount, Mount::Tmpfs(_)))),
+                ("--pull", self.pull != Pull::Missing),
+                ("--platform", self.platform.is_some()),
                 ("--read-only", self.read_only),
                 ("--store", self.store.is_some()),
             ];
@@ -224,21 +355,54 @@ impl ContainerArgs {
             };
         }
         let name = words.remove(0);
-        let image = self.image(&name, words)?;
+        let image = self.image(&name, words, quiet)?;
         let config = image.config.config().clone().unwrap_or_default();
         let option = format!("image {}", image.name);
         Ok(Some(Chosen { root: image.erofs_path, option, is_image: true, config, held: Some(image.erofs) }))
     }
 
-    /// The image of a name.
-    fn image(&self, name: &OsStr, words: &[OsString]) -> Result<Image> {
+    /// The image of an archive, which the store keeps without a name: until `hull prune`, the next run finds it.
+    fn archive(&self, root: &Path) -> Result<Image> {
+        let import = Import { same: true, ..Import::default() };
+        let made = Store::open(self.store.as_deref()).and_then(|store| {
+            let id = store.import(root, None, &import)?;
+            store.resolve(&id.to_string())
+        });
+        made.map_err(|error| {
+            let line = error.to_string();
+            let (_, rest) = line.split_once(": ").unwrap_or(("", &line));
+            let (why, remedy) =
+                rest.split_once("; ").unwrap_or((rest, "name a tar archive, an EROFS image or a directory"));
+            Failure::request(format!("--root {}", root.display()), why, remedy)
+        })
+    }
+
+    /// The image of a name. Fetches it if it is not in the store, or as `--pull` says.
+    fn image(&self, name: &OsStr, words: &[OsString], quiet: bool) -> Result<Image> {
         let text = Path::new(name).display().to_string();
-        let found = Store::open(self.store.as_deref()).and_then(|store| store.resolve(&text));
+        let find = || Store::open(self.store.as_deref()).and_then(|store| store.resolve(&text));
+        let found = if self.pull == Pull::Always { Err(image::Error::no_such_image(&text)) } else { find() };
+        let found = match found {
+            Err(error) if error.is_not_found() && self.pull != Pull::Never => match Reference::parse(&text) {
+                Ok(name) => {
+                    if self.pull == Pull::Missing {
+                        // Ignore write errors on standard error.
+                        let _ = writeln!(std::io::stderr(), "hull: {}: not in the store, fetching it", name.familiar());
+                    }
+                    Store::open(self.store.as_deref())
+                        .and_then(|store| crate::images::fetch(&store, &name, self.platform.as_ref(), quiet))
+                        .and_then(|()| find())
+                }
+                // No name of an image: an id.
+                Err(_) => Err(error),
+            },
+            found => found,
+        };
         found.map_err(|error| {
             let line = error.to_string();
             let (what, rest) = line.split_once(": ").unwrap_or((&text, &line));
             let (why, remedy) = rest.split_once("; ").unwrap_or((rest, "see hull images"));
-            if error.is_not_found() && is_program(name) {
+            if is_program(name) {
                 let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
                 let line = format!("hull run -- {text} {}", words.join(" "));
                 return Failure::request(what, why, format!("to run the host's program write {}", line.trim_end()));
@@ -278,8 +442,8 @@ impl ContainerArgs {
         Container {
             user: user.as_bytes().to_vec(),
             read_only: self.read_only,
-            directories: self.volume.iter().filter_map(private).chain(volumes).collect(),
-            tmpfs: self.tmpfs.clone(),
+            directories: self.volumes().filter_map(private).chain(volumes).collect(),
+            tmpfs: self.file_systems().cloned().collect(),
         }
     }
 }
@@ -309,28 +473,71 @@ fn is_program(name: &OsStr) -> bool {
     std::env::split_paths(&path).any(|directory| is_file(&directory.join(name)))
 }
 
-/// Whether a root is an image, not a directory.
-fn is_image(root: &Path) -> Result<bool> {
+/// What a root is.
+enum Kind {
+    Directory,
+    /// An EROFS image.
+    Image,
+    /// Another file: an archive.
+    Other,
+}
+
+fn kind(root: &Path) -> Result<Kind> {
     let what = || format!("--root {}", root.display());
     let file = rustix::fs::open(root, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
     let file = file.map_err(|error| Failure::request(what(), reason(&error.into()), "check the path"))?;
     let stat = rustix::fs::fstat(&file).map_err(|error| Failure::request(what(), error, "check the path"))?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => return Ok(false),
+        FileType::Directory => return Ok(Kind::Directory),
         FileType::RegularFile => {}
         _ => return Err(Failure::request(what(), "neither a directory nor a regular file", "name one of them")),
+    }
+    if stat.st_size == 0 {
+        return Err(Failure::request(what(), "the file is empty", "name a tar archive, an EROFS image or a directory"));
     }
     const MAGIC: [u8; 4] = 0xe0f5_e1e2_u32.to_le_bytes();
     let mut magic = [0; 4];
     let read = rustix::io::pread(&file, &mut magic, 1024);
-    if read.is_ok_and(|n| n == magic.len()) && magic == MAGIC {
-        return Ok(true);
+    Ok(if read.is_ok_and(|n| n == magic.len()) && magic == MAGIC { Kind::Image } else { Kind::Other })
+}
+
+/// SIGTERM.
+const TERM: u32 = 15;
+
+impl ContainerArgs {
+    /// The signal that ends the program: that of the options, of the image, or SIGTERM.
+    pub fn stop_signal(&self, chosen: Option<&Chosen>) -> Result<u32> {
+        let own = chosen.and_then(|chosen| Some((chosen, chosen.config.stop_signal().as_deref()?)));
+        match (self.stop_signal, own.filter(|(_, text)| !text.is_empty())) {
+            (Some(signal), _) => Ok(signal),
+            (None, None) => Ok(TERM),
+            (None, Some((chosen, text))) => signal(text).map_err(|_| {
+                let why = format!("its StopSignal {text} is not a signal");
+                Failure::request(chosen.option.clone(), why, "choose one with --stop-signal")
+            }),
+        }
     }
-    Err(Failure::request(
-        what(),
-        "not an EROFS image",
-        "make one with mkfs.erofs FILE DIRECTORY, or name the directory",
-    ))
+
+    /// Checks files of labels, and writes the id of the pod to the file of `--cidfile`.
+    pub fn record(&self, id: &str) -> Result<()> {
+        for file in &self.label_file {
+            let fail = |why: String| {
+                Failure::request(format!("--label-file {}", file.display()), why, "write KEY=VALUE lines")
+            };
+            let text = std::fs::read_to_string(file).map_err(|error| fail(reason(&error)))?;
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            lines
+                .map(label)
+                .collect::<std::result::Result<Vec<_>, _>>()
+                .map_err(|_| fail("a label has no key".into()))?;
+        }
+        let Some(path) = &self.cidfile else { return Ok(()) };
+        let written = File::create_new(path).and_then(|mut file| file.write_all(id.as_bytes()));
+        written.map_err(|error| {
+            let remedy = "name a new file in a directory that can be written";
+            Failure::request(format!("--cidfile {}", path.display()), reason(&error), remedy)
+        })
+    }
 }
 
 impl Chosen {
@@ -369,9 +576,9 @@ impl Chosen {
     }
 }
 
-/// A host name for a container: that of the host does not matter in it.
-pub fn hostname() -> String {
-    let mut bytes = [0; 6];
+/// A name for a container: 64 digits, of which the first 12 are its host name.
+pub fn id() -> String {
+    let mut bytes = [0; 32];
     // Without random bytes the name is only less unique.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

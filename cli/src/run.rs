@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest host name in bytes (Linux `__NEW_UTS_LEN`).
 const MAX_HOSTNAME: usize = 64;
+/// Digits of a container's id in its host name.
+const HOST_DIGITS: usize = 12;
 /// umask of a container's first program.
 const CONTAINER_MASK: u32 = 0o022;
 
@@ -38,7 +40,7 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     // It is made while this process finds the image and opens the grants.
     let limit = options.memory.unwrap_or(cgroup::DEFAULT_MEMORY);
     let machine = monitor::Preparation::begin(limit, !options.no_shared_pages).map_err(Failure::Pod)?;
-    let mut chosen = options.container.choose(&mut options.program, options.names_image)?;
+    let mut chosen = options.container.choose(&mut options.program, options.names_image, options.network.quiet)?;
     // A pod's image stays in the store.
     let _held = chosen.as_mut().and_then(Chosen::hold);
     let mut config = configure(options, chosen.as_ref(), trace)?;
@@ -143,9 +145,10 @@ pub(crate) fn configure(
         gid: identity.gid,
         groups: identity.groups.clone(),
     });
+    let id = container::id();
     let streams = StreamsConnector::new();
     let hostname = match options.hostname {
-        None if container.is_some() => container::hostname().into_bytes(),
+        None if container.is_some() => id.as_bytes()[..HOST_DIGITS].to_vec(),
         wanted => hostname(wanted)?,
     };
     let mut forced = Variables::new();
@@ -196,7 +199,10 @@ pub(crate) fn configure(
         window: streams.window(),
         trace,
         network,
+        rights: options.rights.rights()?,
+        stop_signal: options.container.stop_signal(chosen)?,
     };
+    options.container.record(&id)?;
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
         cpus: options.cpus.unwrap_or_else(default_cpus),

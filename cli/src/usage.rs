@@ -13,16 +13,14 @@ const GRANT_RO: &str = "grant with --ro PATH[:AT] (--rw: writable)";
 const GRANT_RW: &str = "grant with --rw PATH[:AT]";
 const OWN: &str = "leave it out: every pod has its own";
 const ISOLATED: &str = "leave it out: a pod shares none with the host";
-const NO_TRACE: &str = "leave it out: a pod leaves no files behind";
 const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
 const RIGHTS: &str = "leave it out: privileges in a pod apply to that pod only";
 const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with --publish HOST:POD";
 const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
 /// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
-const FOREIGN: [(&str, &str); 98] = [
+const FOREIGN: [(&str, &str); 85] = [
     ("--volumes-from", GRANT_RO),
-    ("--mount", GRANT_RO),
     ("--bind", GRANT_RW),
     ("--bind-try", GRANT_RW),
     ("--bind-fd", GRANT_RW),
@@ -46,16 +44,12 @@ const FOREIGN: [(&str, &str); 98] = [
     ("--chmod", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
     ("--perms", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
     ("--size", "limit what files in memory take with --private-size SIZE"),
-    ("--shm-size", "limit what files in memory take with --private-size SIZE"),
     ("--storage-opt", "limit what files in memory take with --private-size SIZE"),
     ("--dev", OWN),
     ("--proc", OWN),
     ("--mqueue", OWN),
     ("--as-pid-1", "leave it out: the pod's process 1 is its kernel's"),
-    ("--cidfile", NO_TRACE),
     ("--restart", "leave it out: start hull again"),
-    ("--pull", "leave it out: programs come from the host or from --ro ROOTFS:/"),
-    ("--platform", "leave it out: programs come from the host or from --ro ROOTFS:/"),
     ("--argv0", "name the program after `--`"),
     ("--args", "write the options out"),
     ("-d", "leave it out: start hull in the background with `&`"),
@@ -64,12 +58,8 @@ const FOREIGN: [(&str, &str); 98] = [
     ("-a", "leave it out: standard streams are always connected"),
     ("--attach", "leave it out: standard streams are always connected"),
     ("--sig-proxy", "leave it out: signals are always passed on"),
-    ("--stop-signal", "leave it out: signals are always passed on"),
     ("--stop-timeout", "limit the time with --timeout DURATION"),
     ("--name", "leave it out: pods have no names (--hostname: that of the machine)"),
-    ("-l", NO_COUNTERPART),
-    ("--label", NO_COUNTERPART),
-    ("--annotation", NO_COUNTERPART),
     ("--log-driver", "leave it out: redirect standard output"),
     ("--log-opt", "leave it out: redirect standard output"),
     ("-P", "publish ports with --publish HOST:POD"),
@@ -104,9 +94,6 @@ const FOREIGN: [(&str, &str); 98] = [
     ("--info-fd", NO_COUNTERPART),
     ("--json-status-fd", "take hull's exit code"),
     ("--privileged", RIGHTS),
-    ("--cap-add", RIGHTS),
-    ("--cap-drop", RIGHTS),
-    ("--security-opt", RIGHTS),
     ("--seccomp", RIGHTS),
     ("--add-seccomp-fd", RIGHTS),
     ("--exec-label", RIGHTS),
@@ -120,7 +107,6 @@ const FOREIGN: [(&str, &str); 98] = [
     ("--clearenv", "leave it out: only the usual variables are passed; or use env -i in the pod"),
     ("--clear-env", "leave it out: only the usual variables are passed (--env-all: all)"),
     ("--memory-swap", "limit memory with --memory SIZE"),
-    ("--pids-limit", "limit processes with the shell's ulimit -u"),
     ("--cpuset-cpus", "choose processors with taskset(1), and their number with --cpus N"),
 ];
 
@@ -239,7 +225,6 @@ mod tests {
         }
         assert!(line("hull run --unshare-all --share-net -- ls").ends_with(ISOLATED));
         assert!(line("hull run -itd debian").starts_with("-d: "));
-        assert!(line("hull run --mount=x debian").starts_with("--mount: "));
         assert!(line("hull trace -p 1 -- ls").ends_with("see hull trace --help"));
         assert!(line("hull run --memroy 1G -- ls").contains("did you mean --memory?"));
     }

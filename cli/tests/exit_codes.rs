@@ -32,7 +32,7 @@ fn wrong_usage_is_125() {
     fails(&[], 125, "see hull --help");
     fails(&["run"], 125, "PROGRAM");
     fails(&["run", "ls"], 125, "write hull run -- ls");
-    fails(&["run", "no-such-image", "ls"], 125, "no-such-image: no such image; see hull images");
+    fails(&["run", "--pull", "never", "no-such-image", "ls"], 125, "no-such-image: no such image; see hull images");
     fails(&["run", "--privileged", "-it", "debian", "ls"], 125, "--privileged: ");
     fails(&["run", "--mount", "/srv:/srv", "--", "ls"], 125, "--ro PATH[:AT]");
     fails(&["run", "-v", "data:/srv", "--", "ls"], 125, "volumes have no names");

@@ -34,7 +34,7 @@ impl Error {
     }
 
     /// There is no image of that name.
-    pub(crate) fn no_such_image(name: &str) -> Self {
+    pub fn no_such_image(name: &str) -> Self {
         let remedy = "see hull images, or get it with hull pull or hull load";
         Self { kind: Kind::NotFound, ..Self::new(name, "no such image", remedy) }
     }

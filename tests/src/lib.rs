@@ -7,3 +7,4 @@ pub mod compile;
 pub mod environment;
 pub mod hull;
 pub mod process;
+pub mod root;

@@ -15,7 +15,7 @@ use args::{Files, ImportArgs, LoadArgs, PruneArgs, RmiArgs, SaveArgs, StoreArgs,
 pub use details::{history, inspect};
 use image::{ArchiveFormat, Import, Options, Reference, Store};
 pub use list::images;
-pub use registry::{pull, push};
+pub use registry::{fetch, pull, push};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
@@ -66,7 +66,12 @@ impl Files {
 
 /// `hull import`.
 pub fn import(args: &ImportArgs) -> Result<u8> {
-    let import = Import { changes: args.change.clone(), message: args.message.clone(), options: args.limits.options() };
+    let import = Import {
+        changes: args.change.clone(),
+        message: args.message.clone(),
+        options: args.limits.options(),
+        same: false,
+    };
     let name = args.name.as_deref().map(Reference::parse).transpose()?;
     let id = args.store.open()?.import(&args.source, name.as_ref(), &import)?;
     print(&format!("{id}\n"));

@@ -4,7 +4,7 @@ use super::args::{PullArgs, PushArgs, RegistryArgs};
 use super::print;
 use super::progress::{Bars, Lines, Quiet};
 use crate::failure::Result;
-use image::{Access, Options, Progress, Reference};
+use image::{Access, Options, Platform, Progress, Reference, Store};
 use std::io::IsTerminal;
 
 impl RegistryArgs {
@@ -12,15 +12,19 @@ impl RegistryArgs {
         Access { insecure: self.insecure, authorities: self.tls_ca.clone(), options }
     }
 
-    /// Bars on a terminal, lines elsewhere.
     fn progress(&self) -> Box<dyn Progress> {
-        if self.quiet {
-            Box::new(Quiet)
-        } else if std::io::stderr().is_terminal() {
-            Box::new(Bars::new())
-        } else {
-            Box::new(Lines::default())
-        }
+        progress(self.quiet)
+    }
+}
+
+/// Bars on a terminal, lines elsewhere.
+fn progress(quiet: bool) -> Box<dyn Progress> {
+    if quiet {
+        Box::new(Quiet)
+    } else if std::io::stderr().is_terminal() {
+        Box::new(Bars::new())
+    } else {
+        Box::new(Lines::default())
     }
 }
 
@@ -37,6 +41,17 @@ pub fn pull(args: &PullArgs) -> Result<u8> {
     let status = if pulled.is_up_to_date { "Image is up to date for" } else { "Downloaded newer image for" };
     print(&format!("Digest: {}\nStatus: {status} {}\n{name}\n", pulled.digest, name.familiar()));
     Ok(0)
+}
+
+/// Fetches an image before it runs: progress goes to standard error. As docker does, a registry on this machine is
+/// asked over plain HTTP if it does not speak TLS.
+pub fn fetch(store: &Store, name: &Reference, platform: Option<&Platform>, quiet: bool) -> image::Result<()> {
+    let pull = |insecure| {
+        let options = Options { platform: platform.cloned(), ..Options::default() };
+        let access = Access { insecure, authorities: Vec::new(), options };
+        store.pull(name, &access, progress(quiet).as_ref()).map(drop)
+    };
+    pull(false).or_else(|error| if name.is_local() { pull(true) } else { Err(error) })
 }
 
 /// `hull push`.

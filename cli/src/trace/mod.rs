@@ -1,6 +1,6 @@
 //! `hull trace`: its options, and the trace configuration for keel.
 
-mod calls;
+pub mod calls;
 mod filter;
 
 use crate::args::RunArgs;

@@ -70,6 +70,22 @@ fn an_image_goes_to_a_registry_and_comes_back() {
     fsck(&other.erofs(&name));
     other.hull(&["rmi", &name]);
     other.assert_empty("after rmi");
+    // What runs is fetched first; its program is random bytes.
+    let run = |options: &[&str], name: &str| {
+        let output = other.command(&[&["run"], options, &[name]].concat()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, line) = run(&["--pull", "never"], &name);
+    assert!(code == 125 && line.starts_with(&format!("hull: {name}: no such image; ")), "{line}");
+    let (code, lines) = run(&[], &name);
+    assert!(code == 126 && lines.starts_with(&format!("hull: {name}: not in the store, fetching it\n")), "{lines}");
+    assert_eq!(run(&[], &name).1.lines().count(), 1);
+    let (code, lines) = run(&["--pull", "always"], &name);
+    assert!(code == 126 && lines.lines().count() == 1, "{lines}");
+    let (code, lines) = run(&["--quiet"], &format!("{host}/folder/none"));
+    assert!(code == 125 && lines.lines().count() == 2, "{lines}");
+    other.hull(&["rmi", &name]);
+    other.assert_empty("after runs");
     // What there is not.
     assert!(other.fails(&["pull", "--insecure", &format!("{host}/folder/made:2")]).contains("manifest unknown"));
     assert!(other.fails(&["push", "--insecure", &format!("{host}/folder/made:2")]).contains("no such image"));

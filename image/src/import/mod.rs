@@ -29,6 +29,8 @@ pub struct Import {
     pub message: Option<String>,
     /// Limits and platform.
     pub options: Options,
+    /// The image has no date and no comment: the same files give the same image.
+    pub same: bool,
 }
 
 impl Store {
@@ -105,9 +107,12 @@ fn folder(writer: &Writer, bundle: &mut Bundle, path: &Path, limit: u64) -> Resu
 
 /// The configuration of an imported image.
 fn configuration(config: &Value, import: &Import, diff_id: Digest, path: &Path) -> Value {
-    let now = time::now();
+    let now = if import.same { "1970-01-01T00:00:00Z".to_owned() } else { time::now() };
     let platform = import.options.platform.clone().unwrap_or_default();
-    let comment = import.message.clone().unwrap_or_else(|| format!("Imported from {}", path.display()));
+    let comment = import.message.clone().unwrap_or_else(|| match import.same {
+        true => String::new(),
+        false => format!("Imported from {}", path.display()),
+    });
     let mut whole = json!({
         "created": now,
         "architecture": platform.architecture(),

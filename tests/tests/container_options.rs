@@ -1,0 +1,204 @@
+//! Options that container engines have too, on pods of a small root: what they do inside.
+
+use hull_tests::hull::run_to_end as run;
+use hull_tests::process::text;
+use hull_tests::root::{Root, hull_run, store};
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+/// Output of a script in a pod with a small root.
+#[track_caller]
+fn sh(root: &Root, options: &[&str], script: &str) -> String {
+    let dir = root.dir();
+    let options = [&["--root", dir.to_str().unwrap()], options].concat();
+    let outcome = run(&options, &["sh", "-c", script]);
+    assert_eq!(outcome.status, 0, "{}{}", text(&outcome.stdout), text(&outcome.stderr));
+    text(&outcome.stdout)
+}
+
+/// The line of a pod that does not start.
+#[track_caller]
+fn refused(root: &Root, options: &[&str]) -> String {
+    let dir = root.dir();
+    let outcome = run(&[&["--root", dir.to_str().unwrap()], options].concat(), &["true"]);
+    let line = text(&outcome.stderr);
+    assert_eq!((outcome.status, line.lines().count()), (125, 1), "{line}");
+    line
+}
+
+/// What the program and its children have of the capabilities.
+#[test]
+fn capabilities_that_are_dropped_are_gone() {
+    let root = Root::new();
+    let sets = |options: &[&str]| sh(&root, options, "sh -c 'busybox grep -E ^Cap.*[EPB] /proc/self/status'");
+    let expected = |permitted: u64, bounding: u64| {
+        format!("CapPrm:\t{permitted:016x}\nCapEff:\t{permitted:016x}\nCapBnd:\t{bounding:016x}\n")
+    };
+    let all = (1 << 41) - 1;
+    assert_eq!(sets(&[]), expected(all, all));
+    assert_eq!(sets(&["--cap-drop", "ALL"]), expected(0, 0));
+    assert_eq!(sets(&["--cap-drop=all", "--cap-add=CAP_CHOWN", "--cap-add=kill"]), expected(0x21, 0x21));
+    assert_eq!(sets(&["--cap-drop=CHOWN", "-u", "redis"]), expected(0, all - 1));
+    let script = "busybox chown 7 /etc/passwd 2>&1; busybox mount -t tmpfs none /tmp 2>&1; :";
+    assert_eq!(sh(&root, &[], script), "");
+    let denied = "chown: /etc/passwd: Operation not permitted\nmount: permission denied (are you root?)\n";
+    assert_eq!(sh(&root, &["--cap-drop", "CHOWN", "--cap-drop", "SYS_ADMIN"], script), denied);
+}
+
+#[test]
+fn new_privileges_can_be_ruled_out() {
+    let root = Root::new();
+    let status = "busybox grep NoNewPrivs /proc/self/status";
+    assert_eq!(sh(&root, &["--security-opt", "no-new-privileges"], status), "NoNewPrivs:\t1\n");
+    assert_eq!(sh(&root, &["--security-opt", "no-new-privileges:false"], status), "NoNewPrivs:\t0\n");
+}
+
+#[test]
+fn a_seccomp_profile_filters_calls() {
+    let root = Root::new();
+    let profile = root.scratch.0.join("profile.json");
+    let rules = r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+        {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 18},
+        {"names": ["kill"], "action": "SCMP_ACT_ERRNO", "errnoRet": 13,
+         "args": [{"index": 1, "value": 12, "op": "SCMP_CMP_EQ"}]}]}"#;
+    fs::write(&profile, rules).unwrap();
+    let option = format!("seccomp={}", profile.display());
+    let script = "busybox mkdir /x 2>&1; kill -0 $$ && echo may; kill -USR2 $$ 2>&1; sh -c 'busybox mkdir /x' 2>&1
+        busybox grep Seccomp: /proc/self/status";
+    let refused_line = "mkdir: can't create directory '/x': Invalid cross-device link\n";
+    let killed = "sh: can't kill pid ";
+    let output = sh(&root, &["--security-opt", &option], script);
+    let lines: Vec<_> = output.split_inclusive('\n').collect();
+    assert_eq!((lines[0], lines[1], lines[3], lines[4]), (refused_line, "may\n", refused_line, "Seccomp:\t2\n"));
+    assert!(lines[2].starts_with(killed) && lines[2].ends_with("Permission denied\n"), "{output}");
+    fs::write(&profile, "{}").unwrap();
+    assert!(refused(&root, &["--security-opt", &option]).contains("not a seccomp profile"));
+}
+
+#[test]
+fn threads_are_limited() {
+    let root = Root::new();
+    let script =
+        "cat /sys/fs/cgroup/pids.max; for i in 1 2 3 4 5 6; do busybox sleep 0.3 & done 2>/dev/null; wait; echo all";
+    assert_eq!(sh(&root, &[], script), "max\nall\n");
+    assert_eq!(sh(&root, &["--pids-limit=-1"], script), "max\nall\n");
+    let dir = root.dir();
+    let outcome = run(&["--root", dir.to_str().unwrap(), "--pids-limit", "5"], &["sh", "-c", script]);
+    // The shell ends when it can't fork.
+    assert_eq!((outcome.status, text(&outcome.stdout)), (2, "5\n".into()));
+    let script = "(for i in 1 2 3 4 5 6; do busybox sleep 0.3 & done) 2>/dev/null; cat /sys/fs/cgroup/pids.events";
+    let events = sh(&root, &["--pids-limit", "5"], script);
+    assert!(events.starts_with("max ") && events != "max 0\n", "{events}");
+}
+
+#[test]
+fn settings_of_the_network_can_be_changed() {
+    let root = Root::new();
+    let options = ["--sysctl=net.core.somaxconn=77", "--sysctl=net.ipv4.ip_unprivileged_port_start=80"];
+    let options = [&options[..], &["--sysctl=kernel.domainname=box", "--sysctl=vm.swappiness=60"]].concat();
+    let script = "cd /proc/sys; cat net/core/somaxconn net/ipv4/ip_unprivileged_port_start kernel/domainname
+        echo 9 >net/core/somaxconn; cat net/core/somaxconn; echo -1 2>&1 >net/core/somaxconn
+        cat net/core/somaxconn";
+    assert_eq!(sh(&root, &options, script), "77\n80\nbox\n9\nsh: write error: Invalid argument\n9\n");
+    let listen = "busybox timeout 0.3 busybox nc -l -p 80 2>&1; echo $?";
+    assert!(sh(&root, &["-u", "redis"], listen).contains("Permission denied"));
+    assert!(!sh(&root, &["-u", "redis", options[1]], listen).contains("Permission denied"));
+    for (setting, why) in [
+        ("vm.swappiness=1", "the pod's kernel can't change it"),
+        ("no.such=1", "there is no such setting"),
+        ("net.core.somaxconn=x", "not a value"),
+        ("net.ipv4.ip_unprivileged_port_start=70000", "not a value"),
+    ] {
+        let name = setting.split('=').next().unwrap();
+        assert!(refused(&root, &["--sysctl", setting]).starts_with(&format!("hull: --sysctl {name}: {why}")));
+    }
+}
+
+#[test]
+fn mounts_and_shared_memory() {
+    let root = Root::new();
+    let data = root.scratch.0.join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("file"), "host\n").unwrap();
+    let source = data.to_str().unwrap();
+    let (bind, fixed) =
+        (format!("type=bind,source={source},target=/a"), format!("type=bind,src={source},dst=/b,readonly"));
+    let options = ["--mount", &bind, "--mount", &fixed, "--mount", "type=tmpfs,target=/t,tmpfs-size=1m,tmpfs-mode=700"];
+    let options = [&options[..], &["--mount", "target=/v", "--shm-size", "2m"]].concat();
+    let script = "cat /a/file /b/file; echo pod >/a/new; echo >/b/x; echo v >/v/f; stat -c %a /t; busybox stat -f -c %b /t /dev/shm";
+    assert_eq!(sh(&root, &options, script), "host\nhost\n700\n256\n512\n");
+    assert_eq!(fs::read_to_string(data.join("new")).unwrap(), "pod\n");
+    let outcome = run(&["--mount", "type=tmpfs,target=/t"], &["true"]);
+    assert_eq!(outcome.status, 125);
+}
+
+#[test]
+fn an_id_is_written_and_names_the_host() {
+    let root = Root::new();
+    let file = root.scratch.0.join("id");
+    let options = ["--cidfile", file.to_str().unwrap(), "--label", "a=b", "-l", "c"];
+    let name = sh(&root, &options, "cat /etc/hostname");
+    let id = fs::read_to_string(&file).unwrap();
+    assert!(id.len() == 64 && id.starts_with(name.trim()) && name.trim().len() == 12, "{id} {name}");
+    assert!(refused(&root, &options).contains("file exists"));
+}
+
+/// SIGTERM to `hull` becomes the stop signal of the image, or that of the option.
+#[test]
+fn the_stop_signal_of_an_image_ends_its_program() {
+    let root = Root::new();
+    let script = "trap 'echo quit; exit 3' QUIT; trap 'echo term; exit 4' TERM; trap 'echo usr1; exit 5' USR1
+        echo ready; while :; do busybox sleep 0.05; done";
+    let store = store(&root, &format!(r#"{{"Cmd": ["sh", "-c", {}], "StopSignal": "SIGQUIT"}}"#, json(script)));
+    for (options, expected) in
+        [(&[][..], (3, "quit\n")), (&["--stop-signal", "usr1"], (5, "usr1\n")), (&["--stop-signal=15"], (4, "term\n"))]
+    {
+        let mut hull = Command::new(hull_tests::hull::binary().unwrap());
+        hull.args(["run", "--timeout", "60s"]).args(options).arg("test").env("HULL_STORE", &store).current_dir("/");
+        let mut hull = hull.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = hull.stdout.take().unwrap();
+        output.read_exact(&mut [0; 6]).unwrap();
+        assert!(Command::new("kill").args(["-TERM", &hull.id().to_string()]).status().unwrap().success());
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        assert_eq!((hull.wait().unwrap().code().unwrap(), rest.as_str()), expected, "{options:?}");
+    }
+    let (code, _, line) = hull_run(&store, &["--stop-signal", "NONE", "test"]);
+    assert!(code == 125 && line.starts_with("hull: --stop-signal NONE: not a signal; "), "{line}");
+}
+
+/// A string in JSON.
+fn json(text: &str) -> String {
+    format!("\"{}\"", text.replace('\n', "\\n"))
+}
+
+/// An archive is unpacked into the store once, and what is wrong with it is one line.
+#[test]
+fn a_tar_archive_is_a_root() {
+    let root = Root::new();
+    let place = &root.scratch.0;
+    for (name, options) in [("root.tar", "-c"), ("root.tar.gz", "-cz")] {
+        let archive = place.join(name);
+        let made = Command::new("tar").arg(options).arg("-f").arg(&archive).arg("-C").arg(root.dir()).arg(".").status();
+        assert!(made.unwrap().success());
+        let store = place.join("store");
+        for _ in 0..2 {
+            let words =
+                ["--root", archive.to_str().unwrap(), "--", "sh", "-c", "cat /etc/passwd | busybox wc -l; id -un"];
+            assert_eq!(hull_run(&store, &words), (0, "2\nroot\n".into(), String::new()));
+        }
+        // The same files make the same image, and nothing is left besides it.
+        assert_eq!(fs::read_dir(store.join("erofs")).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(store.join("tmp")).unwrap().count(), 0);
+    }
+    let whole = fs::read(place.join("root.tar")).unwrap();
+    let cut = place.join("cut.tar");
+    for len in [whole.len() / 2, 700] {
+        fs::write(&cut, &whole[..len]).unwrap();
+        let (code, _, line) = hull_run(&place.join("store"), &["--root", cut.to_str().unwrap(), "--", "true"]);
+        let text = format!("hull: --root {}: ", cut.display());
+        assert!(code == 125 && line.starts_with(&text) && line.lines().count() == 1, "{line}");
+        assert_eq!(fs::read_dir(place.join("store/tmp")).unwrap().count(), 0);
+    }
+}
