@@ -31,12 +31,12 @@ fn help_and_version_succeed() {
 fn wrong_usage_is_125() {
     fails(&[], 125, "see hull --help");
     fails(&["run"], 125, "PROGRAM");
-    fails(&["run", "ls"], 125, "write hull run -- ls");
+    fails(&["run", "--pull=never", "ls"], 125, "write hull run -- ls");
     fails(&["run", "--pull", "never", "no-such-image", "ls"], 125, "no-such-image: no such image; see hull images");
     fails(&["run", "--privileged", "-it", "debian", "ls"], 125, "--privileged: ");
-    fails(&["run", "--mount", "/srv:/srv", "--", "ls"], 125, "--ro PATH[:AT]");
+    fails(&["run", "--mount", "/srv:/srv", "--", "ls"], 125, "type=bind,source=PATH");
     fails(&["run", "-v", "data:/srv", "--", "ls"], 125, "volumes have no names");
-    fails(&["run", "--root", "/etc/passwd", "--", "ls"], 125, "not an EROFS image");
+    fails(&["run", "--root", "/dev/null", "--", "ls"], 125, "neither a directory nor a regular file");
     fails(&["run", "--env-file", "/no/such", "--", "ls"], 125, "no such file");
     fails(&["run", "--memory", "many", "--", "ls"], 125, "not a size");
     fails(&["run", "--memory", "1K", "--", "ls"], 125, "too small");

@@ -130,7 +130,9 @@ fn files_of_an_image_are_those_it_was_made_of() {
 /// Runs with a root that can't be used; its message.
 #[track_caller]
 fn refused(root: &Path) -> String {
-    let outcome = run(&["--root", root.to_str().unwrap()], &["true"]);
+    // What is no image is read as an archive: not into the user's store.
+    let store = Scratch::new().unwrap();
+    let outcome = run(&["--store", store.0.to_str().unwrap(), "--root", root.to_str().unwrap()], &["true"]);
     let line = text(&outcome.stderr);
     assert!(outcome.status == 125 && line.lines().count() == 1, "{}: {line}", outcome.status);
     line
