@@ -1,7 +1,6 @@
 //! Host files as inodes: changes go to the host at once, but for small writes ([`super::gather`]).
 
 use super::gather::End;
-use super::node::TRIES;
 use super::order::Asked;
 use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
@@ -11,8 +10,8 @@ use crate::shown::{Shown, State};
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
 use abi::operation::Operation;
 use abi::request::{
-    AttrChange, FsStat, Link, ListXattr, Mkdir, Mknod, NodeAttr, Open, Opened, Rename, SetAttr, StatFs, Symlink,
-    Unlink, open_flags, set_attr,
+    AttrChange, FsStat, Link, ListXattr, Mkdir, Mknod, NodeAttr, Open, Opened, SetAttr, StatFs, Symlink, Unlink,
+    open_flags, set_attr,
 };
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -34,7 +33,7 @@ impl HostNode {
     }
 
     /// A request whose answer is the attributes of a new or changed file, and when it was sent.
-    fn call_attr<O>(&self, operation: O, input: &[u8]) -> Result<(NodeAttr, O::Results, Asked)>
+    pub(super) fn call_attr<O>(&self, operation: O, input: &[u8]) -> Result<(NodeAttr, O::Results, Asked)>
     where
         O: Operation<Input = [u8], Output = [NodeAttr]>,
     {
@@ -60,7 +59,7 @@ impl HostNode {
     }
 
     /// A file lost a name (or gave it to another file).
-    fn unnamed(&self, name: &[u8], node: &Self) {
+    pub(super) fn unnamed(&self, name: &[u8], node: &Self) {
         node.lost_name(self, name);
         let is_open = node.content.get().and_then(|content| content.handle()).is_some();
         let mut attr = node.attr_cached();
@@ -83,7 +82,7 @@ impl HostNode {
     }
 
     /// Two strings in one input, with the length of the first.
-    fn joined(first: &[u8], second: &[u8]) -> (u64, Vec<u8>) {
+    pub(super) fn joined(first: &[u8], second: &[u8]) -> (u64, Vec<u8>) {
         (first.len() as u64, [first, second].concat())
     }
 }
@@ -344,67 +343,7 @@ impl Inode for HostNode {
 
     fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<bool> {
         self.writable()?;
-        let to = same_export(self, to)?;
-        self.check_not_mounted(old)?;
-        to.check_not_mounted(new)?;
-        let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
-        let mut tries = 0;
-        let (moved, replaced, asked, _guard) = loop {
-            let asked = self.export.host.ask();
-            let moved = self.find(old, &[])?.0;
-            let replaced = to.find(new, &[]).ok().map(|(node, _)| node);
-            if let Some(node) = replaced.as_ref().filter(|n| !exchange && n.kind() == FileType::Regular)
-                && Rc::strong_count(node) > 2
-            {
-                let _ = node.open_handle(false);
-            }
-            let guard = if exchange || moved.kind() == FileType::Directory {
-                (Some(self.export.move_paths()?), None)
-            } else {
-                (None, Some(self.export.hold_paths()?))
-            };
-            tries += 1;
-            // Otherwise they may be other files by now.
-            if tries == TRIES || !self.was_changed(old, asked) && !to.was_changed(new, asked) {
-                break (moved, replaced, asked, guard);
-            }
-        };
-        let (path_len, input) = Self::joined(&self.path_to(old), &to.path_to(new));
-        let renamed = self.call_attr(Rename { export: self.export.id, path_len, flags }, &input);
-        let (attr, ..) = renamed.inspect_err(|errno| to.refused(new, *errno))?;
-        let is_last = self.name_changed(old, asked) & to.name_changed(new, asked);
-        // A change that the host has carried out already may not be known yet: then another file had the name.
-        let is_last = is_last && Key::of(&attr) == Key::of(&moved.attr_cached());
-        moved.stale();
-        if let Some(node) = &replaced {
-            node.stale();
-        }
-        if !is_last {
-            // Other files may have had these names then.
-            self.forget_name(old);
-            to.forget_name(new);
-            moved.may_have_name(&to, new);
-            return Ok(false);
-        }
-        match &replaced {
-            Some(node) if exchange => node.lost_name(&to, new),
-            Some(node) => to.unnamed(new, node),
-            None => {}
-        }
-        moved.lost_name(self, old);
-        moved.has_name(&to, new);
-        let other = replaced.filter(|_| exchange);
-        if let Some(other) = &other {
-            other.has_name(&self.rc()?, old);
-        }
-        self.enter_changed(old, other.as_ref());
-        to.enter_changed(new, Some(&moved));
-        if moved.kind() != FileType::Directory && attr.nlink > 1 {
-            // If the new name was another one of the same file by then, the host has left both as they are.
-            self.forget_name(old);
-        }
-        // After a second look another file than the caller's may have been moved.
-        Ok(tries == 1)
+        self.rename_entry(old, &same_export(self, to)?, new, flags)
     }
 
     fn readlink(&self) -> Result<Name> {

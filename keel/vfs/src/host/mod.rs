@@ -19,6 +19,7 @@ mod node;
 mod order;
 mod paths;
 mod prefetch;
+mod rename;
 mod window;
 
 pub use gather::{End, Landing};
