@@ -53,7 +53,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A thread can't be started.
-    #[error("{what}: {}; raise the limit on processes (ulimit -u, pids.max of the control group)", reason(.source))]
+    #[error("{what}: {}; raise the limit on processes (ulimit -u, pids.max of the control group) or on memory (ulimit -d, ulimit -v)", reason(.source))]
     Thread {
         /// Purpose of the thread.
         what: &'static str,

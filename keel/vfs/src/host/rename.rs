@@ -48,16 +48,16 @@ impl HostNode {
             // Other files may have had these names then.
             self.forget_name(old);
             to.forget_name(new);
-            moved.may_have_name(&to, new);
+            moved.may_have_name(to, new);
             return Ok(false);
         }
         match &replaced {
-            Some(node) if exchange => node.lost_name(&to, new),
+            Some(node) if exchange => node.lost_name(to, new),
             Some(node) => to.unnamed(new, node),
             None => {}
         }
         moved.lost_name(self, old);
-        moved.has_name(&to, new);
+        moved.has_name(to, new);
         let other = replaced.filter(|_| exchange);
         if let Some(other) = &other {
             other.has_name(&self.rc()?, old);
