@@ -37,9 +37,6 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let has_records = options.network.audit.is_some() || options.network.record_policy.is_some();
     let memory = Some(cgroup::pod_memory(options.memory)?);
     let mut options = RunArgs { memory, ..options };
-    // It is made while this process finds the image and opens the grants.
-    let limit = options.memory.unwrap_or(cgroup::DEFAULT_MEMORY);
-    let machine = monitor::Preparation::begin(limit, !options.no_shared_pages).map_err(Failure::Pod)?;
     let mut chosen = options.container.choose(&mut options.program, options.names_image, options.network.quiet)?;
     // A pod's image stays in the store.
     let _held = chosen.as_mut().and_then(Chosen::hold);
@@ -54,7 +51,7 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     config.broker = broker.map(broker::Starting::ready).transpose()?;
     let end = config.broker.as_ref().filter(|_| has_records).map(OwnedFd::try_clone);
     let end = end.transpose().map_err(host("the broker"))?;
-    let code = monitor::run(machine, config, || signals.pass_on()).map_err(|error| match error {
+    let code = monitor::run(config, || signals.pass_on()).map_err(|error| match error {
         monitor::Error::Keel(report) => Failure::Keel { report, reproduction },
         other => Failure::Pod(other),
     });

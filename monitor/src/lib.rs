@@ -27,5 +27,5 @@ pub use config::{Doorbell, KeelFailure, RunConfig, Syscalls};
 pub use costs::{exit_cost, switch_cost};
 pub use cpus::processors;
 pub use error::Error;
-pub use machine::{MIN_MEMORY, Preparation};
+pub use machine::MIN_MEMORY;
 pub use run::{EXIT_TIMEOUT, run};

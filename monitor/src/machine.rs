@@ -4,7 +4,7 @@ use crate::clocks::{Clocks, Reading};
 use crate::config::{self, KeelFailure, RunConfig, Syscalls};
 use crate::error::Error;
 use crate::event::Event;
-use crate::image::{Header, Image};
+use crate::image::Image;
 use crate::memory::GuestMemory;
 use crate::run::Signal;
 use crate::vcpu::Vcpu;
@@ -110,44 +110,30 @@ impl Doorbell {
     }
 }
 
-/// A machine whose pod is not known yet: all that takes time and needs only the limit of memory.
-#[derive(Debug)]
-struct Blank {
-    kvm: Kvm,
-    vm: Arc<VmFd>,
-    vcpu: Vcpu,
-    memory: Arc<GuestMemory>,
-    header: Header,
-    limit: u64,
-    shared_pages: bool,
-    low_start: u64,
-    config_gpa: u64,
-    /// Bytes that the configuration may have.
-    room: u64,
-}
-
-impl Blank {
-    fn new(wanted: u64, shared_pages: bool, room: u64) -> Result<Self, Error> {
-        let kvm = crate::kvm::open()?;
+impl Machine {
+    /// Builds the machine of a pod.
+    pub fn new(kvm: Kvm, config: &RunConfig) -> Result<Self, Error> {
         let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
         crate::cpuid::deny_counters(&vm)?;
         crate::cpuid::deny_registers(&vm)?;
-        let limit = round_up(wanted.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
+        let limit = round_up(config.memory_limit.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
+        let pod = config.pod.encode();
         let image_room = 4 << 20;
         let tables = (limit / PAGE_SIZE as u64) * FRAME_ENTRY + (WINDOW_LIMIT / PAGE_SIZE as u64) * WINDOW_ENTRY;
-        let boot =
-            round_up(abi::layout::KEEL_IMAGE as u64 + image_room + tables + room + BOOT_FREE, LARGE_PAGE_SIZE as u64);
+        let boot = round_up(
+            abi::layout::KEEL_IMAGE as u64 + image_room + tables + pod.len() as u64 + BOOT_FREE,
+            LARGE_PAGE_SIZE as u64,
+        );
         // The frame table must cover the RAM at boot even if that exceeds `--memory`.
         let limit = limit.max(boot);
         let image = Image::embedded()?;
         let header = image.header;
         let frame_table = round_up(header.end, PAGE_SIZE as u64);
-        let config_gpa = round_up(
-            window_table(frame_table, limit) + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY,
-            PAGE_SIZE as u64,
-        );
-        let huge_from = round_up(config_gpa + room + SMALL_FREE, LARGE_PAGE_SIZE as u64);
-        let window = if shared_pages { WINDOW_LIMIT } else { 0 };
+        let window_table = frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY;
+        let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
+        let free_start = config_gpa + pod.len() as u64;
+        let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64);
+        let window = if config.shared_pages { WINDOW_LIMIT } else { 0 };
         let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, window)?);
         memory.populate_image(header.end);
         memory.populate(config_gpa, SURELY_USED);
@@ -155,52 +141,7 @@ impl Blank {
         let low_start = write_tables(&memory, limit)?;
         write_descriptors(&memory, 0)?;
         let vcpu = Vcpu::new(&kvm, &vm, 0, header.entry, header.lstar)?;
-        Ok(Self { kvm, vm, vcpu, memory, header, limit, shared_pages, low_start, config_gpa, room })
-    }
-
-    fn suits(&self, pod: &[u8], config: &RunConfig) -> bool {
-        self.room >= pod.len() as u64 && self.shared_pages == config.shared_pages
-    }
-}
-
-/// Address of the window table, behind the frame table.
-fn window_table(frame_table: u64, limit: u64) -> u64 {
-    frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY
-}
-
-/// A machine that a thread makes while the pod's configuration is still being collected.
-#[derive(Debug)]
-pub struct Preparation(std::thread::JoinHandle<Result<Blank, Error>>);
-
-/// Room for the configuration of a usual pod.
-const USUAL_ROOM: u64 = 64 << 10;
-
-impl Preparation {
-    /// Begins to make a machine with `memory` bytes at most. An error is reported by [`crate::run`].
-    pub fn begin(memory: u64, shared_pages: bool) -> Result<Self, Error> {
-        let made = move || Blank::new(memory, shared_pages, USUAL_ROOM);
-        let thread = std::thread::Builder::new().name("machine".into()).spawn(made);
-        thread.map(Self).map_err(|source| Error::Thread { what: "the thread that makes the machine", source })
-    }
-
-    /// The machine for a pod.
-    pub(crate) fn finish(self, config: &RunConfig) -> Result<Machine, Error> {
-        let blank = self.0.join().map_err(|_| Error::Internal("the thread that makes the machine failed"))??;
-        let pod = config.pod.encode();
-        let blank = match blank.suits(&pod, config) {
-            true => blank,
-            false => Blank::new(config.memory_limit, config.shared_pages, pod.len() as u64)?,
-        };
-        Machine::new(blank, &pod, config)
-    }
-}
-
-impl Machine {
-    /// Makes a machine that of a pod, whose encoded configuration is `pod`.
-    fn new(blank: Blank, pod: &[u8], config: &RunConfig) -> Result<Self, Error> {
-        let Blank { kvm, vm, vcpu, memory, header, limit, low_start, config_gpa, .. } = blank;
-        let frame_table = round_up(header.end, PAGE_SIZE as u64);
-        memory.write(config_gpa, pod)?;
+        memory.write(config_gpa, &pod)?;
         let mut seed = [0; 64];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| Error::host("getrandom", e))?;
@@ -212,10 +153,10 @@ impl Machine {
             cpus: config.cpus,
             ram_bytes: memory.ram_end(),
             ram_limit: limit,
-            free_start: config_gpa + pod.len() as u64,
+            free_start,
             low_start,
             frame_table,
-            window_table: window_table(frame_table, limit),
+            window_table,
             window_limit: WINDOW_LIMIT,
             config_gpa,
             config_len: pod.len() as u64,

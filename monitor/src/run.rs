@@ -19,7 +19,7 @@ use crate::connectors::streams::{StreamsConnector, signals};
 use crate::cpus::Cpus;
 use crate::error::Error;
 use crate::event::Event;
-use crate::machine::{Doorbell, Machine, MoreCpus, Preparation};
+use crate::machine::{Doorbell, Machine, MoreCpus};
 use crate::memory::GuestMemory;
 use crate::ring::RingEnd;
 use crate::server::{Ending, Server, clock_ns};
@@ -115,23 +115,20 @@ impl Shared {
     }
 }
 
-/// Runs a pod to its end in a machine that was prepared for it; returns the exit code of its first program. Calls `jailed` when the process is in its jail,
+/// Runs a pod to its end; returns the exit code of its first program. Calls `jailed` when the process is in its jail,
 /// so that the caller can start its own threads.
-pub fn run(
-    prepared: Preparation,
-    mut config: RunConfig,
-    jailed: impl FnOnce() -> std::io::Result<()>,
-) -> Result<u8, Error> {
+pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     if config.broker.is_some() {
         config.jail.network = true;
         config.pod.network = Some(network());
     }
+    let kvm = crate::kvm::open()?;
     let count = config.cpus;
     let processors = match config.doorbell {
         crate::config::Doorbell::Poll => usize::MAX,
         _ => crate::cpus::processors(),
     };
-    let Machine { mut vcpu, more, memory, doorbell, clocks } = prepared.finish(&config)?;
+    let Machine { mut vcpu, more, memory, doorbell, clocks } = Machine::new(kvm, &config)?;
     if let Some(limit) = config.timeout {
         crate::jail::limit_time(limit, STUCK)?;
     }
@@ -212,8 +209,6 @@ pub fn run(
         let _ = thread.join();
     }
     let _ = helper.join();
-    // The process ends now. To unmap the memory while the machine exists makes KVM drop its shadows of it piece by piece.
-    std::mem::forget(shared.memory.clone());
     if let Some(file) = config.counters {
         // The pod has ended in any case.
         let _ = shared.counters.write(file);
