@@ -227,7 +227,7 @@ pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Erro
             let base = start + gib * GIB;
             entry(upper, base / GIB, next | TABLE)?;
             let mut table = Vec::with_capacity(PAGE_SIZE);
-            for i in 0..(existing.saturating_sub(gib * GIB)).min(GIB).div_ceil(LARGE_PAGE_SIZE as u64) {
+            for i in 0..existing.saturating_sub(gib * GIB).min(GIB).div_ceil(LARGE_PAGE_SIZE as u64) {
                 table.extend_from_slice(&((base + i * LARGE_PAGE_SIZE as u64) | LARGE).to_le_bytes());
             }
             memory.write(next, &table)?;

@@ -47,6 +47,12 @@ fn ends((address, bits): Network<Ipv4Addr>) -> [u32; 2] {
     [u32::from(address) & mask, u32::from(address) | !mask]
 }
 
+/// Whether a network has an address.
+fn covers(own: Network<Ipv4Addr>, ip: Ipv4Addr) -> bool {
+    let [first, last] = ends(own);
+    (first..=last).contains(&u32::from(ip))
+}
+
 /// How far an address of IPv6 reaches: `IPV6_ADDR_SCOPE_*`.
 fn scope(ip: Ipv6Addr) -> u8 {
     match () {
@@ -185,11 +191,10 @@ impl Loopback {
             IpAddr::V4(ip) => {
                 let mut found = None;
                 for &own in v4.iter() {
-                    let [first, last] = ends(own);
-                    if own.1 < 31 && u32::from(ip) == last {
+                    if own.1 < 31 && u32::from(ip) == ends(own)[1] {
                         return Some(Reach::Broadcast);
                     }
-                    if (first..=last).contains(&u32::from(ip)) {
+                    if covers(own, ip) {
                         found = Some(Reach::Loopback);
                     }
                 }
@@ -205,8 +210,7 @@ impl Loopback {
     pub fn has_while_down(&self, ip: IpAddr) -> bool {
         let IpAddr::V4(ip) = ip else { return false };
         let v4 = self.v4.borrow();
-        let is_within = |own: &Network<Ipv4Addr>| (ends(*own)[0]..=ends(*own)[1]).contains(&u32::from(ip));
-        !self.is_up() && (v4.is_empty() && !self.was_up() || v4.iter().any(is_within))
+        !self.is_up() && (v4.is_empty() && !self.was_up() || v4.iter().any(|own| covers(*own, ip)))
     }
 
     /// Its address that packets to one of its networks come from.
@@ -218,8 +222,7 @@ impl Loopback {
             IpAddr::V4(to) => {
                 let v4 = self.v4.borrow();
                 let exact = v4.iter().find(|own| own.0 == to);
-                let of = |own: &&Network<Ipv4Addr>| (ends(**own)[0]..=ends(**own)[1]).contains(&u32::from(to));
-                exact.or_else(|| v4.iter().find(of)).map(|own| IpAddr::V4(own.0))
+                exact.or_else(|| v4.iter().find(|own| covers(**own, to))).map(|own| IpAddr::V4(own.0))
             }
             IpAddr::V6(to) => self.v6.borrow().iter().find(|own| own.0 == to).map(|own| IpAddr::V6(own.0)),
         }

@@ -52,9 +52,7 @@ pub fn forget(number: u64) {
 }
 
 fn busy_links() -> Vec<Rc<Link>> {
-    let mut links: Vec<Rc<Link>> = LINKS.borrow().values().filter_map(Weak::upgrade).collect();
-    links.retain(|link| link.is_busy());
-    links
+    LINKS.borrow().values().filter_map(Weak::upgrade).filter(|link| link.is_busy()).collect()
 }
 
 /// The pod ends: waits until the host has what programs sent, or peers take no more.

@@ -117,13 +117,7 @@ impl Udp {
         }
         let to = self.echo_target(to)?;
         let sending = control::sending(&self.base, control)?;
-        let (to, reach) = self.route(to)?;
-        if let Some(errno) = self.error.take() {
-            return Err(errno);
-        }
-        if self.write_ended.get() {
-            return Err(Errno::EPIPE);
-        }
+        let (to, reach) = self.ready_to_send(to)?;
         self.autobind()?;
         match reach {
             Reach::Outward => self.send_outward(to, message, 0, flags)?,

@@ -29,6 +29,18 @@ fn now_ns() -> u64 {
 }
 
 impl Udp {
+    /// The route to a destination, unless an error is pending or sending was shut down.
+    pub(super) fn ready_to_send(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
+        let route = self.route(to)?;
+        if let Some(errno) = self.error.take() {
+            return Err(errno);
+        }
+        if self.write_ended.get() {
+            return Err(Errno::EPIPE);
+        }
+        Ok(route)
+    }
+
     /// send(2).
     pub(super) fn send_datagram(
         &self,
@@ -46,13 +58,7 @@ impl Udp {
         }
         let to = self.receiver(to)?;
         let mut sending = control::sending(&self.base, control)?;
-        let (to, reach) = self.route(to)?;
-        if let Some(errno) = self.error.take() {
-            return Err(errno);
-        }
-        if self.write_ended.get() {
-            return Err(Errno::EPIPE);
-        }
+        let (to, reach) = self.ready_to_send(to)?;
         let mut data = vfs::memory::buffer(size)?;
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
