@@ -114,6 +114,11 @@ gzip, zstd, or not at all. Digests and sizes are verified; either all images of 
     Rmi(images::RmiArgs),
     /// Remove images without a name, and files that interrupted commands left
     Prune(images::PruneArgs),
+    /// List running pods that have a name or a network
+    #[command(long_about = "\
+List running pods of the user that have a name (--name) or a network by policy, the youngest first. Other pods leave no trace in the \
+registry, and are not listed.")]
+    Ps(crate::pods::PsArgs),
     /// Check and explain policy files
     Policy(crate::policy::PolicyArgs),
     /// Check whether this machine can run pods
@@ -223,6 +228,10 @@ pub struct RunArgs {
     /// machine then has more access to the host
     #[arg(long)]
     pub weak_jail: bool,
+
+    /// Name of the pod in `hull ps`, which no other running pod of the user may have
+    #[arg(long, value_name = "NAME", value_parser = crate::pods::name)]
+    pub name: Option<String>,
 
     /// Host name in the pod [default: the host's]
     #[arg(long, value_name = "NAME")]

@@ -1,11 +1,15 @@
-//! The broker's process: started by `hull run` before the pod, ends with it.
+//! The broker's process: started by `hull run` before the pod, ends with it. It opens the pod's sockets, and holds the pod's place
+//! among the running pods of the user.
 
 use crate::failure::{EXIT_FAILURE, Failure, Result, reason};
+use crate::pods::{Place, Refused};
+use broker::seqpacket;
 use broker::server::setup::{MAX_BYTES, Setup};
 use broker::server::{Broker, Unable};
+use monitor::jail::BrokerRights;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,6 +32,28 @@ const END: i64 = 2;
 /// A broker that starts.
 #[derive(Debug)]
 pub struct Starting(OwnedFd);
+
+/// A broker that is ready.
+#[derive(Debug)]
+pub struct Ready {
+    /// The monitor's end of the pair of sockets.
+    pub socket: OwnedFd,
+    /// Keeps the pod's place in the registry, if it has one.
+    pub place: Option<OwnedFd>,
+}
+
+/// Ends the broker when it is dropped, and waits until it has written its records and left the registry.
+#[derive(Debug)]
+pub struct Ending(OwnedFd);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // What is no request ends it; the jail of a monitor without a network has no shutdown(2). Ignore EPIPE: it has ended.
+        let _ = rustix::io::write(&self.0, b".");
+        let mut buffer = vec![0; MAX_MESSAGE];
+        while wait(&self.0, END) && matches!(rustix::io::read(&self.0, &mut buffer), Ok(1..)) {}
+    }
+}
 
 fn failed(what: &str, error: impl Into<std::io::Error>) -> Failure {
     Failure::request(format!("the broker: {what}"), reason(&error.into()), "see hull doctor")
@@ -62,15 +88,22 @@ fn wait(socket: &OwnedFd, seconds: i64) -> bool {
 }
 
 impl Starting {
-    /// Waits until the broker is ready; the monitor's end.
-    pub fn ready(self) -> Result<OwnedFd> {
+    /// What ends the broker, whether it gets ready or not.
+    pub fn ending(&self) -> Result<Ending> {
+        self.0.try_clone().map(Ending).map_err(|error| failed("a descriptor", error))
+    }
+
+    /// Waits until the broker is ready.
+    pub fn ready(self) -> Result<Ready> {
         let mut buffer = vec![0; MAX_MESSAGE];
+        let mut descriptors = Vec::new();
         let length = match wait(&self.0, START) {
-            true => rustix::io::read(&self.0, &mut buffer).map_err(|error| failed("its start", error))?,
+            true => seqpacket::receive(&self.0, &mut buffer, &mut descriptors)
+                .map_err(|error| failed("its start", error))?,
             false => 0,
         };
         if &buffer[..length] == READY {
-            return Ok(self.0);
+            return Ok(Ready { socket: self.0, place: descriptors.pop() });
         }
         let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
         match text.split('\0').collect::<Vec<_>>()[..] {
@@ -80,14 +113,6 @@ impl Starting {
     }
 }
 
-/// Ends the broker at the end of the pod, and waits until it has written its records.
-pub fn finish(own: &OwnedFd) {
-    // Ignore ENOTCONN: it has ended.
-    let _ = rustix::net::shutdown(own, Shutdown::Write);
-    let mut buffer = vec![0; MAX_MESSAGE];
-    while wait(own, END) && matches!(rustix::io::read(own, &mut buffer), Ok(1..)) {}
-}
-
 /// Main function of the broker's process; its exit code.
 pub fn serve() -> u8 {
     // With the monitor, even if that is killed while another process has a copy of its socket.
@@ -95,10 +120,15 @@ pub fn serve() -> u8 {
     let _ = crate::signals::ignore_terminal();
     let Ok(monitor) = rustix::io::dup(std::io::stdout().as_fd()) else { return EXIT_FAILURE };
     match prepare(&monitor) {
-        Ok(broker) => {
-            if rustix::net::send(&monitor, READY, rustix::net::SendFlags::NOSIGNAL).is_ok() {
+        Ok((broker, place)) => {
+            // The monitor holds the place, too: a pod whose broker was killed still has its name.
+            let locked = place.as_ref().map(Place::locked);
+            if seqpacket::send(&monitor, READY, locked.as_slice()).is_ok() {
                 drop(monitor);
                 broker.serve();
+            }
+            if let Some(place) = place {
+                place.remove();
             }
             0
         }
@@ -125,20 +155,64 @@ fn enter(path: &Path) -> std::result::Result<(), Unable> {
     })
 }
 
-fn prepare(monitor: &OwnedFd) -> std::result::Result<Broker, Unable> {
+/// Takes the pod's place in the registry.
+fn enter_registry(setup: &Setup) -> std::result::Result<Option<Place>, Unable> {
+    let Some(wanted) = &setup.place else { return Ok(None) };
+    // Only root's broker changes its user.
+    let owner = setup.identity.as_ref().filter(|_| rustix::process::geteuid().is_root());
+    let owner = owner.map(|(uid, gid, _)| (*uid, *gid));
+    let refused = match Place::take(Path::new(OsStr::from_bytes(&wanted.registry)), &wanted.name, owner) {
+        Ok(place) => return Ok(Some(place)),
+        // The pod runs without a place, and is not listed.
+        Err(_) if !wanted.required => return Ok(None),
+        Err(refused) => refused,
+    };
+    let what = format!("--name {}", wanted.name);
+    Err(match refused {
+        Refused::Taken(pid) => {
+            let process = pid.map_or("which is starting".into(), |pid| format!("process {pid}"));
+            Unable(what, format!("a pod of this name runs ({process})"), "choose another name, or end that pod")
+        }
+        Refused::Host(error) => {
+            let registry = OsStr::from_bytes(&wanted.registry).display();
+            let why = format!("the registry {registry}: {}", reason(&error.into()));
+            Unable(what, why, "set HULL_RUNTIME_DIR to a directory of yours, or leave --name out")
+        }
+    })
+}
+
+fn prepare(monitor: &OwnedFd) -> std::result::Result<(Broker, Option<Place>), Unable> {
     let broken = |why: String| Unable("the broker".into(), why, "see hull doctor");
     let mut bytes = Vec::new();
     std::io::stdin().take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
     let setup = Setup::decode(&bytes).ok_or_else(|| broken("its configuration can't be read".into()))?;
     let own = rustix::io::dup(monitor).map_err(|error| broken(error.to_string()))?;
+    let place = enter_registry(&setup)?;
+    let prepared = confined(&setup, own, place.as_ref());
+    match prepared {
+        Ok(broker) => Ok((broker, place)),
+        Err(unable) => {
+            if let Some(place) = place {
+                place.remove();
+            }
+            Err(unable)
+        }
+    }
+}
+
+/// The broker in its namespace and its jail.
+fn confined(setup: &Setup, own: OwnedFd, place: Option<&Place>) -> std::result::Result<Broker, Unable> {
     if let Some(path) = &setup.namespace {
         enter(Path::new(OsStr::from_bytes(path)))?;
     }
-    let broker = Broker::new(&setup, own)?;
+    let broker = Broker::new(setup, own)?;
     let _ = std::env::set_current_dir("/");
-    let identity = setup.identity.map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });
-    let low_ports = setup.publish.iter().any(|publish| publish.udp && publish.host.port() < 1024);
-    monitor::jail::enter_broker(identity.as_ref(), low_ports, setup.weak)
+    let identity = setup.identity.clone().map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });
+    let rights = BrokerRights {
+        low_ports: setup.publish.iter().any(|publish| publish.udp && publish.host.port() < 1024),
+        removable: place.map(Place::directories),
+    };
+    monitor::jail::enter_broker(identity.as_ref(), rights, setup.weak)
         .map_err(|failure| Unable(format!("the broker: {}", failure.what), reason(&failure.source), failure.remedy))?;
     Ok(broker)
 }

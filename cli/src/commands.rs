@@ -2,7 +2,7 @@
 
 use crate::args::Command;
 use crate::failure::{Failure, Result};
-use crate::{broker, doctor, images, keeper, policy, run, trace};
+use crate::{broker, doctor, images, keeper, pods, policy, run, trace};
 
 /// Exit code of `hull bench`.
 fn measured(result: anyhow::Result<()>) -> Result<u8> {
@@ -40,6 +40,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Save(options) => images::save(&options),
         Command::Rmi(options) => images::rmi(&options),
         Command::Prune(options) => images::prune(&options),
+        Command::Ps(options) => pods::ps(&options),
         Command::Policy(options) => policy::run(&options),
         Command::Doctor(options) => Ok(doctor::doctor(&options)),
         Command::Bench(options) => measured(bench::bench(&options)),

@@ -48,6 +48,9 @@ const WORDS: [&str; 32] = [
     "/tmp/..:/x",
 ];
 
+/// Id of the pods.
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 /// Parses one command line: arguments end with a newline; a first byte of 128 or more stands for a word of `WORDS`, or
 /// a prefix of one.
 pub fn command_line(data: &[u8]) {
@@ -62,10 +65,10 @@ pub fn command_line(data: &[u8]) {
     let data: Vec<u8> = data.iter().copied().filter(|byte| *byte != 0).collect();
     let line = std::iter::once("hull".into()).chain(data.split(|byte| *byte == b'\n').map(argument));
     match Hull::try_parse_from(line) {
-        Ok(Hull { command: Command::Run(options) }) => configured(run::configure(options, None, None)),
+        Ok(Hull { command: Command::Run(options) }) => configured(run::configure(options, None, None, ID)),
         Ok(Hull { command: Command::Trace(options) }) => {
             let request = trace::request(&options);
-            configured(run::configure(options.run, None, Some((request, None))));
+            configured(run::configure(options.run, None, Some((request, None)), ID));
         }
         Ok(_) => {}
         Err(error) => assert!(!error.to_string().is_empty()),

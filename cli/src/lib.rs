@@ -17,6 +17,7 @@ mod limits;
 mod mount;
 mod nested;
 mod network;
+mod pods;
 mod policy;
 mod record;
 mod report;

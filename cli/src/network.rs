@@ -198,6 +198,13 @@ impl NetworkArgs {
         }
     }
 
+    /// Published ports as docker writes them.
+    pub fn ports(&self) -> Vec<String> {
+        let kind = |publish: &Publish| if publish.udp { "udp" } else { "tcp" };
+        let shown = |publish: &Publish| format!("{}->{}/{}", publish.host, publish.pod, kind(publish));
+        self.publish.iter().flat_map(|published| &published.0).map(shown).collect()
+    }
+
     /// The broker's configuration. `recorded`: what a recorded policy has besides the network.
     pub fn setup(&self, identity: Option<(u32, u32, Vec<u32>)>, weak: bool, recorded: String) -> Setup {
         let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();

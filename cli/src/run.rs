@@ -5,9 +5,11 @@ use crate::container::Chosen;
 use crate::environment::{self, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
 use crate::network::{self, NetMode};
+use crate::pods::{Entry, Registry};
 use crate::values::PassFd;
 use crate::view::View;
 use crate::{broker, cgroup, container, identity, limits, policy, record, report, signals};
+use ::broker::server::setup::WantedPlace;
 use abi::boot::{Passed, PodConfig, Trace};
 use monitor::RunConfig;
 use monitor::connectors::streams::StreamsConnector;
@@ -33,14 +35,22 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let options = policy::apply(options)?;
     let has_network = options.network.mode()? == NetMode::Policy;
     // It starts while this process opens the grants.
-    let broker = if has_network { Some(start_broker(&options)?) } else { None };
+    let id = container::id();
+    let registered = register(&options, &id, has_network)?;
+    let wanted = has_network || registered.is_some();
+    let broker = if wanted { Some(start_broker(&options, registered.as_ref())?) } else { None };
     let has_records = options.network.audit.is_some() || options.network.record_policy.is_some();
+    let _ending = broker.as_ref().filter(|_| has_records || registered.is_some()).map(broker::Starting::ending);
+    let _ending = _ending.transpose()?;
     let memory = Some(cgroup::pod_memory(options.memory)?);
     let mut options = RunArgs { memory, ..options };
+    let names_image = options.names_image && options.container.root.is_none();
+    let image = options.program.first().filter(|_| names_image).map(|word| word.to_string_lossy().into_owned());
+    let (name, ports) = (options.name.clone(), options.network.ports());
     let mut chosen = options.container.choose(&mut options.program, options.names_image, options.network.quiet)?;
     // A pod's image stays in the store.
     let _held = chosen.as_mut().and_then(Chosen::hold);
-    let mut config = configure(options, chosen.as_ref(), trace)?;
+    let mut config = configure(options, chosen.as_ref(), trace, &id)?;
     let host = |what| move |error| Failure::request(what, reason(&error), "see `hull doctor`");
     limits::raise_files();
     if config.jail.weak {
@@ -48,26 +58,45 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     }
     let signals = signals::hold().map_err(host("signals"))?;
     let reproduction = report::reproduction();
-    config.broker = broker.map(broker::Starting::ready).transpose()?;
-    let end = config.broker.as_ref().filter(|_| has_records).map(OwnedFd::try_clone);
-    let end = end.transpose().map_err(host("the broker"))?;
-    let code = monitor::run(config, || signals.pass_on()).map_err(|error| match error {
+    let broker = broker.map(broker::Starting::ready).transpose()?;
+    let place = broker.as_ref().is_some_and(|broker| broker.place.is_some());
+    if let Some((registry, place_name)) = registered.as_ref().filter(|_| place) {
+        registry.write(place_name, &Entry::new(id, name, image, &config.pod.argv, ports))?;
+    }
+    // Held as long as this process lives.
+    let _place = broker.map(|broker| {
+        config.broker = Some(broker.socket).filter(|_| has_network);
+        broker.place
+    });
+    monitor::run(config, || signals.pass_on()).map_err(|error| match error {
         monitor::Error::Keel(report) => Failure::Keel { report, reproduction },
         other => Failure::Pod(other),
-    });
-    if let Some(end) = end {
-        broker::finish(&end);
+    })
+}
+
+/// The registry and the pod's name in it, if the pod has a name or a broker that can hold its place.
+fn register(options: &RunArgs, id: &str, has_network: bool) -> Result<Option<(Registry, String)>> {
+    match (&options.name, has_network) {
+        (Some(name), _) => Ok(Some((Registry::create()?, name.clone()))),
+        // Without a registry it is not listed.
+        (None, true) => Ok(Registry::create().ok().map(|registry| (registry, id.to_owned()))),
+        (None, false) => Ok(None),
     }
-    code
 }
 
 /// Starts the process that opens sockets for the pod.
-fn start_broker(options: &RunArgs) -> Result<broker::Starting> {
+fn start_broker(options: &RunArgs, registered: Option<&(Registry, String)>) -> Result<broker::Starting> {
     // The user of a container is none of the host's.
     let is_container = options.names_image || options.container.root.is_some();
     let identity = options.user.as_deref().filter(|_| !is_container).map(identity::chosen).transpose()?;
     let identity = identity.map(|identity| (identity.uid, identity.gid, identity.groups));
-    broker::start(&options.network.setup(identity, options.weak_jail, record::policy(options)))
+    let mut setup = options.network.setup(identity, options.weak_jail, record::policy(options));
+    setup.place = registered.map(|(registry, name)| WantedPlace {
+        registry: registry.path().as_os_str().as_bytes().to_vec(),
+        name: name.clone(),
+        required: options.name.is_some(),
+    });
+    broker::start(&setup)
 }
 
 /// Warns about missing jail layers.
@@ -83,11 +112,12 @@ fn warn_of_weakness() {
     }
 }
 
-/// Builds the configuration of a run. Opens the granted files.
+/// Builds the configuration of a run of the pod `id`. Opens the granted files.
 pub(crate) fn configure(
     mut options: RunArgs,
     chosen: Option<&Chosen>,
     trace: Option<(Trace, Option<File>)>,
+    id: &str,
 ) -> Result<RunConfig> {
     let (trace, trace_output) = trace.map_or((None, None), |(trace, output)| (Some(trace), output));
     let counters = options
@@ -142,7 +172,6 @@ pub(crate) fn configure(
         gid: identity.gid,
         groups: identity.groups.clone(),
     });
-    let id = container::id();
     let streams = StreamsConnector::new();
     let hostname = match options.hostname {
         None if container.is_some() => id.as_bytes()[..HOST_DIGITS].to_vec(),
@@ -199,7 +228,7 @@ pub(crate) fn configure(
         rights: options.rights.rights()?,
         stop_signal: options.container.stop_signal(chosen)?,
     };
-    options.container.record(&id)?;
+    options.container.record(id)?;
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
         cpus: options.cpus.unwrap_or_else(default_cpus),
@@ -290,7 +319,7 @@ mod tests {
     fn config(line: &[&str]) -> Result<RunConfig> {
         let line = ["hull", "run"].iter().chain(line);
         match Hull::try_parse_from(line).unwrap().command {
-            Command::Run(options) => configure(options, None, None),
+            Command::Run(options) => configure(options, None, None, &container::id()),
             other => panic!("{other:?}"),
         }
     }

@@ -19,7 +19,7 @@ const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with 
 const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
 /// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
-const FOREIGN: [(&str, &str); 85] = [
+const FOREIGN: [(&str, &str); 84] = [
     ("--volumes-from", GRANT_RO),
     ("--bind", GRANT_RW),
     ("--bind-try", GRANT_RW),
@@ -59,7 +59,6 @@ const FOREIGN: [(&str, &str); 85] = [
     ("--attach", "leave it out: standard streams are always connected"),
     ("--sig-proxy", "leave it out: signals are always passed on"),
     ("--stop-timeout", "limit the time with --timeout DURATION"),
-    ("--name", "leave it out: pods have no names (--hostname: that of the machine)"),
     ("--log-driver", "leave it out: redirect standard output"),
     ("--log-opt", "leave it out: redirect standard output"),
     ("-P", "publish ports with --publish HOST:POD"),
@@ -148,8 +147,9 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
         ErrorKind::InvalidSubcommand => {
             let what = text(ContextKind::InvalidSubcommand).unwrap_or(command);
             let remedy = match what {
-                "exec" | "ps" | "logs" | "stop" | "kill" | "rm" | "attach" | "start" | "create" | "wait"
-                | "inspect" => "a pod lives as long as its `hull run`; see hull --help",
+                "exec" | "logs" | "stop" | "kill" | "rm" | "attach" | "start" | "create" | "wait" | "inspect" => {
+                    "a pod lives as long as its `hull run`; see hull --help"
+                }
                 "build" | "commit" => "build images with another tool and read them with hull load",
                 "image" => "leave the word out: hull load, images, inspect, history, tag, save, rmi, prune",
                 _ => "see hull --help; to run a program write hull run -- PROGRAM",

@@ -56,6 +56,19 @@ pub struct Setup {
     pub namespace: Option<Vec<u8>>,
     /// Run without the parts of the jail that the host lacks.
     pub weak: bool,
+    /// The pod's place among the running pods of the user.
+    pub place: Option<WantedPlace>,
+}
+
+/// A place in the registry of running pods.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedPlace {
+    /// Path of the registry.
+    pub registry: Vec<u8>,
+    /// Name in the registry.
+    pub name: String,
+    /// The pod does not run without it.
+    pub required: bool,
 }
 
 const REFUSALS: [Refusal; 3] = [Refusal::Access, Refusal::Unreachable, Refusal::Refused];

@@ -13,6 +13,8 @@ use monitor::connectors::files::{ExportConfig, RelPath};
 use crate::args::{Command, Hull};
 use crate::run;
 
+use super::ID;
+
 /// Maximum number of grants per input.
 const MOST: usize = 6;
 /// Host paths to grant, beneath the tree's root.
@@ -71,7 +73,7 @@ pub fn grants(data: &[u8]) {
     }
     line.extend(["--", "/bin/true"].map(Into::into));
     let Ok(Hull { command: Command::Run(options) }) = Hull::try_parse_from(line) else { panic!("a command line") };
-    let Ok(config) = run::configure(options, None, None) else { return };
+    let Ok(config) = run::configure(options, None, None, ID) else { return };
     let place = |export: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(export));
     let places: Vec<PathBuf> = config.pod.exports.iter().map(|export| place(&export.at)).collect();
     for (export, at) in config.exports.iter().zip(&places) {

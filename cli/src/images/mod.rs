@@ -2,12 +2,12 @@
 
 pub mod args;
 mod details;
-mod human;
+pub mod human;
 mod list;
 mod output;
 mod progress;
 mod registry;
-mod table;
+pub mod table;
 mod template;
 
 use crate::failure::{Failure, Result};
@@ -29,7 +29,7 @@ impl StoreArgs {
 }
 
 /// Writes to standard output.
-fn print(text: &str) {
+pub fn print(text: &str) {
     // Ignore EPIPE and the like: the exit code tells the outcome.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

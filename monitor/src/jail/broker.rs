@@ -1,9 +1,10 @@
-//! The jail of the broker, the process that opens sockets for a monitor: no files, no other processes, no memory of the
-//! guest, and of sockets those of IP and local pairs only.
+//! The jail of the broker, the process that opens sockets for a monitor: no files but the removal of the pod's place in the
+//! registry, no other processes, no memory of the guest, and of sockets those of IP and local pairs only.
 
 use super::filter::{Call, Rule, Test};
 use super::{Failure, check_host, install, paths, rights};
 use libc::*;
+use rustix::fd::{AsRawFd, BorrowedFd};
 
 /// Binds ports below 1024.
 const CAP_NET_BIND_SERVICE: u32 = 10;
@@ -52,7 +53,8 @@ const FREE: &[c_long] = &[
     SYS_exit_group,
 ];
 
-fn rules() -> Vec<Call> {
+/// `removable`: directories from which unlinkat(2) may remove; Landlock says what.
+fn rules(removable: &[i32]) -> Vec<Call> {
     let call = |number: c_long, rule| Call { number: number as u32, text: "", rule };
     let not_executable = || Rule::When(vec![vec![Test::Masked(2, PROT_EXEC as u32, 0)]]);
     // Streams and datagrams of IP, without raw sockets.
@@ -72,24 +74,43 @@ fn rules() -> Vec<Call> {
         call(SYS_socketpair, Rule::When(vec![vec![Test::OneOf(0, vec![AF_UNIX as u32])]])),
         call(SYS_setsockopt, Rule::When(vec![option(SOL_SOCKET, SO_REUSEADDR), option(IPPROTO_IPV6, IPV6_V6ONLY)])),
     ]);
+    if !removable.is_empty() {
+        let from = removable.iter().map(|fd| fd.cast_unsigned()).collect();
+        calls.push(call(SYS_unlinkat, Rule::When(vec![vec![Test::OneOf(0, from)]])));
+    }
     calls
 }
 
-/// Confines the broker, irrevocably; no other thread may exist yet. `low_ports`: it must be able to bind ports below
-/// 1024 later, as far as it is now. `weak`: continue without Landlock or seccomp.
-pub fn enter_broker(identity: Option<&super::Identity>, low_ports: bool, weak: bool) -> Result<(), Failure> {
+/// What the broker may do in its jail.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BrokerRights<'a> {
+    /// Bind ports below 1024 later, as far as it is able to now.
+    pub low_ports: bool,
+    /// Remove empty directories from the first directory and files from the second, if the host has Landlock.
+    pub removable: Option<(BorrowedFd<'a>, BorrowedFd<'a>)>,
+}
+
+/// Confines the broker, irrevocably; no other thread may exist yet. `weak`: continue without Landlock or seccomp.
+pub fn enter_broker(
+    identity: Option<&super::Identity>,
+    permitted: BrokerRights<'_>,
+    weak: bool,
+) -> Result<(), Failure> {
     let seccomp = check_host(weak)?;
-    let kept = if low_ports { 1 << CAP_NET_BIND_SERVICE } else { 0 };
+    let kept = if permitted.low_ports { 1 << CAP_NET_BIND_SERVICE } else { 0 };
     if let Some(identity) = identity {
         rights::become_user_with(identity, kept != 0)?;
     }
     rights::restrict_process()?;
-    paths::restrict_to_network()?;
+    let is_restricted = paths::restrict_to_network(permitted.removable)?;
     rights::keep_capabilities(kept)?;
     if !seccomp {
         return Ok(());
     }
-    install(rules(), SECCOMP_RET_KILL_PROCESS)
+    // Without Landlock nothing would restrict what is removed.
+    let removable = permitted.removable.filter(|_| is_restricted);
+    let removable = removable.map(|(parent, own)| [parent.as_raw_fd(), own.as_raw_fd()]);
+    install(rules(removable.as_ref().map_or(&[], |both| both.as_slice())), SECCOMP_RET_KILL_PROCESS)
 }
 
 #[cfg(test)]
@@ -98,7 +119,7 @@ mod tests {
 
     #[test]
     fn no_files_and_no_processes() {
-        let numbers: Vec<u32> = rules().iter().map(|call| call.number).collect();
+        let numbers: Vec<u32> = rules(&[]).iter().map(|call| call.number).collect();
         for forbidden in [
             SYS_open,
             SYS_openat,
@@ -115,6 +136,7 @@ mod tests {
             SYS_process_vm_readv,
             SYS_ioctl,
             SYS_accept4,
+            SYS_unlinkat,
             SYS_prctl,
             SYS_setuid,
             SYS_unshare,
@@ -127,6 +149,6 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), numbers.len());
-        assert!(super::super::filter::compile(rules(), SECCOMP_RET_KILL_PROCESS).is_some());
+        assert!(super::super::filter::compile(rules(&[3, 4]), SECCOMP_RET_KILL_PROCESS).is_some());
     }
 }

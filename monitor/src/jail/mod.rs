@@ -15,7 +15,7 @@ mod paths;
 mod rights;
 mod termination;
 
-pub use broker::enter_broker;
+pub use broker::{BrokerRights, enter_broker};
 pub use calls::allowed as allowed_calls;
 pub use descriptors::{close_inherited, inherited, is_standard_open};
 pub use namespaces::available as namespaces_available;

@@ -6,7 +6,7 @@ use crate::connectors::files::ExportConfig;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
 };
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 
 /// The oldest supported ABI: the first that allows renames between directories.
@@ -32,27 +32,40 @@ pub fn version() -> Option<u32> {
 /// Restricts this thread and its future threads to the granted files, and to no TCP ports. False if the host has no
 /// Landlock.
 pub fn restrict(exports: &[ExportConfig]) -> Result<bool, Failure> {
-    apply(exports, AccessNet::from_all(KNOWN))
+    apply(exports, &[], AccessNet::from_all(KNOWN))
 }
 
-/// Restricts this thread and its future threads to no files. False if the host has no Landlock.
-pub fn restrict_to_network() -> Result<bool, Failure> {
-    apply(&[], BitFlags::empty())
+/// Restricts this thread and its future threads to no files but the removal of what these directories hold: of files in the
+/// second, and of empty directories in the first. False if the host has no Landlock.
+pub fn restrict_to_network(removable: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>) -> Result<bool, Failure> {
+    let removable = removable.map(|(parent, own)| [(parent, AccessFs::RemoveDir), (own, AccessFs::RemoveFile)]);
+    apply(&[], removable.as_ref().map_or(&[], |both| both.as_slice()), BitFlags::empty())
 }
 
-fn apply(exports: &[ExportConfig], network: BitFlags<AccessNet>) -> Result<bool, Failure> {
+fn apply(
+    exports: &[ExportConfig],
+    others: &[(BorrowedFd<'_>, AccessFs)],
+    network: BitFlags<AccessNet>,
+) -> Result<bool, Failure> {
     if version().is_none() {
         return Ok(false);
     }
-    enforce(exports, network).map_err(|error| Failure::new("Landlock", std::io::Error::other(error)))?;
+    enforce(exports, others, network).map_err(|error| Failure::new("Landlock", std::io::Error::other(error)))?;
     Ok(true)
 }
 
-/// `network`: accesses to forbid.
-fn enforce(exports: &[ExportConfig], network: BitFlags<AccessNet>) -> Result<(), landlock::RulesetError> {
+/// `others`: directories and what is allowed beneath them. `network`: accesses to forbid.
+fn enforce(
+    exports: &[ExportConfig],
+    others: &[(BorrowedFd<'_>, AccessFs)],
+    network: BitFlags<AccessNet>,
+) -> Result<(), landlock::RulesetError> {
     let rules = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
     let rules = if network.is_empty() { rules } else { rules.handle_access(network)? };
     let mut rules = rules.scope(Scope::from_all(KNOWN))?.create()?;
+    for (directory, right) in others {
+        rules = rules.add_rule(PathBeneath::new(directory, *right))?;
+    }
     for export in exports {
         let rights = rights(export.writable);
         rules = match &export.file {
