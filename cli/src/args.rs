@@ -110,6 +110,15 @@ gzip, zstd, or not at all. Digests and sizes are verified; either all images of 
     Tag(images::TagArgs),
     /// Write images to an archive that docker, podman and skopeo read
     Save(images::SaveArgs),
+    /// Copy files of an image to the host
+    #[command(
+        override_usage = "hull cp [OPTIONS] IMAGE:PATH DEST|-",
+        long_about = "\
+Copy a file or directory of an image to the host, without a pod. Into DEST if it is a directory, else in its place; with `-`, as a tar archive to \
+standard output. Files that are there are replaced, directories merged. Nothing outside of DEST is written, whatever links the image has, and no \
+devices are made."
+    )]
+    Cp(images::CopyArgs),
     /// Remove names of images; the last name takes the image with it
     Rmi(images::RmiArgs),
     /// Remove images without a name, and files that interrupted commands left

@@ -38,6 +38,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::History(options) => images::history(&options),
         Command::Tag(options) => images::tag(&options),
         Command::Save(options) => images::save(&options),
+        Command::Cp(options) => images::copy(&options),
         Command::Rmi(options) => images::rmi(&options),
         Command::Prune(options) => images::prune(&options),
         Command::Ps(options) => pods::ps(&options),

@@ -5,6 +5,7 @@
 
 mod bundle;
 mod compress;
+mod copy;
 mod digest;
 mod error;
 mod import;
@@ -19,6 +20,7 @@ mod store;
 mod stream;
 pub mod time;
 
+pub use copy::{Copied, Source};
 pub use digest::Digest;
 pub use error::{Error, Result};
 pub use import::Import;

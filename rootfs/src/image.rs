@@ -198,6 +198,21 @@ impl Image {
         Ok(len)
     }
 
+    /// Bytes of the hole that is at `at` of a file, before its end; 0: there are data.
+    ///
+    /// # Errors
+    ///
+    /// The image is damaged or cannot be read.
+    pub fn hole(&self, stat: &Stat, at: u64) -> Result<u64, Error> {
+        if at >= stat.size {
+            return Ok(0);
+        }
+        Ok(match self.place(stat, at)? {
+            (None, len) => len.min(stat.size - at),
+            (Some(_), _) => 0,
+        })
+    }
+
     /// Where the byte at `at` of a file is in the image (`None`: in a hole), and how many bytes follow it there.
     fn place(&self, stat: &Stat, at: u64) -> Result<(Option<u64>, u64), Error> {
         let behind = stat.behind + stat.xattrs;
@@ -310,12 +325,27 @@ impl Image {
     ///
     /// The image is damaged or cannot be read.
     pub fn find(&self, path: &str) -> Result<Option<Stat>, Error> {
+        self.lookup(path.as_bytes(), true)?.map(|nid| self.stat(nid)).transpose()
+    }
+
+    /// Number of the inode at `path`, from the root. Symbolic links are followed inside the image; the last one only
+    /// with `follow` or if a slash comes after it. `None`: nothing is there, or the links form a loop.
+    ///
+    /// # Errors
+    ///
+    /// The image is damaged or cannot be read.
+    pub fn lookup(&self, path: &[u8], follow: bool) -> Result<Option<u64>, Error> {
+        // The last inode of `above` is a directory, unless the path ends there.
         let mut above = vec![self.root];
-        let mut left: Vec<Vec<u8>> = path.split('/').rev().map(|name| name.as_bytes().to_vec()).collect();
+        let mut left: Vec<Vec<u8>> = path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect();
         let (mut links, mut steps) = (0, 0);
         while let Some(name) = left.pop() {
             steps += 1;
             let here = *above.last().unwrap_or(&self.root);
+            let stat = self.stat(here)?;
+            if stat.kind != Kind::Directory {
+                return Ok(None);
+            }
             match &name[..] {
                 b"" | b"." => continue,
                 b".." => {
@@ -324,13 +354,9 @@ impl Image {
                 }
                 _ => {}
             }
-            let stat = self.stat(here)?;
-            if stat.kind != Kind::Directory {
-                return Ok(None);
-            }
             let Some(&(_, nid)) = self.names(&stat)?.iter().find(|(other, _)| *other == name) else { return Ok(None) };
             let stat = self.stat(nid)?;
-            if stat.kind != Kind::Symlink {
+            if stat.kind != Kind::Symlink || (left.is_empty() && !follow) {
                 above.push(nid);
                 continue;
             }
@@ -344,7 +370,7 @@ impl Image {
             }
             left.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
         }
-        self.stat(*above.last().unwrap_or(&self.root)).map(Some)
+        Ok(above.last().copied())
     }
 
     /// The content of a regular file. `None`: there is none at `path`.

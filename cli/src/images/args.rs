@@ -166,6 +166,33 @@ pub struct SaveArgs {
     pub images: Vec<String>,
 }
 
+/// Options of `cp`.
+#[derive(Args, Debug)]
+pub struct CopyArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+
+    /// Keep owners, set-user-id bits and extended attributes [default: the files belong to the caller]
+    #[arg(short, long)]
+    pub archive: bool,
+
+    /// Copy the target of a symbolic link in place of the link that PATH names
+    #[arg(short = 'L', long)]
+    pub follow_link: bool,
+
+    /// Print no summary
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// An image of the store and a path in it; `PATH/.`: what the directory has
+    #[arg(value_name = "IMAGE:PATH")]
+    pub source: PathBuf,
+
+    /// A file or directory of the host; `-`: a tar archive to standard output
+    #[arg(value_name = "DEST|-")]
+    pub destination: PathBuf,
+}
+
 /// Options of `prune`.
 #[derive(Args, Debug)]
 pub struct PruneArgs {

@@ -1,6 +1,8 @@
-//! The commands for images: `hull load`, `import`, `pull`, `push`, `images`, `tag`, `rmi`, `inspect`, `history`, `save`, `prune`.
+//! The commands for images: `hull load`, `import`, `pull`, `push`, `images`, `tag`, `rmi`, `inspect`, `history`, `save`, `cp`,
+//! `prune`.
 
 pub mod args;
+mod copy;
 mod details;
 pub mod human;
 mod list;
@@ -12,6 +14,7 @@ mod template;
 
 use crate::failure::{Failure, Result};
 use args::{Files, ImportArgs, LoadArgs, PruneArgs, RmiArgs, SaveArgs, StoreArgs, TagArgs};
+pub use copy::copy;
 pub use details::{history, inspect};
 use image::{ArchiveFormat, Import, Options, Reference, Store};
 pub use list::images;

@@ -1,6 +1,7 @@
 //! The commands for images: archives of other tools, hostile archives, removal, interruptions.
 
 mod archives;
+mod copy;
 mod hostile;
 mod import;
 mod interrupted;
