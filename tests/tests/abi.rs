@@ -23,7 +23,7 @@ const NATIVE_LIMIT: Duration = Duration::from_secs(60);
 /// Where a pod sees the programs.
 const IN_POD: &str = "/tests";
 /// Prefixes of the programs that also run in a granted directory.
-const ABOUT_FILES: [&str; 9] = [
+const ABOUT_FILES: [&str; 10] = [
     "files/",
     "fuzz/contents",
     "fuzz/mappings",
@@ -32,6 +32,7 @@ const ABOUT_FILES: [&str; 9] = [
     "memory/shared",
     "process/text_busy",
     "threads/parallel_files",
+    "threads/parallel_open",
     "threads/parallel_paths",
 ];
 /// Exceptions that would take minutes there, because they create many files.

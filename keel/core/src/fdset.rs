@@ -23,6 +23,11 @@ impl FdSet {
         self.words.get(n / WORD).is_some_and(|w| w & (1 << (n % WORD)) != 0)
     }
 
+    /// The members below 64, one bit each.
+    pub fn first_word(&self) -> u64 {
+        self.words.first().copied().unwrap_or(0)
+    }
+
     /// Reserves memory for `n`; `false`: out of memory.
     pub fn try_reserve(&mut self, n: usize) -> bool {
         fn grow(list: &mut Vec<u64>, len: usize) -> bool {

@@ -37,6 +37,7 @@ pub mod ops;
 pub mod pagemap;
 pub mod place;
 pub mod shown;
+pub mod spare;
 pub mod synth;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(test), allow(dead_code))]

@@ -3,7 +3,9 @@
 use crate::attr::{S_ISGID, S_ISUID, S_ISVTX};
 use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE, cap};
 use crate::walk::{Component, Parent};
-use crate::{Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, landlock, mount, notify};
+use crate::{
+    Change, Claim, Cred, FileType, NAME_MAX, Name, NewNode, PathRef, SetTime, acl, landlock, mount, notify, spare,
+};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -207,6 +209,7 @@ pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
 
 /// Removes a name that may be removed, and led to `victim` after `changes` of the directory's names.
 fn remove(dir: &PathRef, name: &[u8], victim: &PathRef, changes: u64) -> Result<()> {
+    spare::release(victim.inode());
     dir.inode().unlink(name, victim.inode())?;
     dir.removed(name, victim.dentry(), changes);
     mount::detach_all(victim.dentry());
@@ -277,6 +280,9 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
         if exchange && let Some(new) = new.as_ref().filter(|_| new_is_dir) {
             cred.check(&**new.inode(), MAY_WRITE)?;
         }
+    }
+    if let Some(new) = new.as_ref().filter(|_| !exchange) {
+        spare::release(new.inode());
     }
     let is_known = from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?;
     let changes = if is_known { changes } else { (u64::MAX, u64::MAX) };

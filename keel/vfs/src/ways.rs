@@ -11,7 +11,7 @@
 //! [`changed_everywhere`] invalidates all ways. A way has no handle on an inode or a directory entry, whose counts are
 //! not atomic: it has the place where attributes are [shown](crate::shown).
 
-use crate::cred::{MAY_EXEC, MAY_WRITE};
+use crate::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use crate::shown::Shown;
 use crate::walk::{Record, Walk};
 use crate::{Cred, FileType, Inode, PathRef};
@@ -37,6 +37,8 @@ static TABLE: Padded<[Published<Way>; WAYS]> = Padded::new([const { Published::e
 static STAMP: Padded<[AtomicU64; STAMPS]> = Padded::new([const { AtomicU64::new(0) }; STAMPS]);
 /// The stamp of all ways.
 static EVERYWHERE: Padded<AtomicU64> = Padded::new(AtomicU64::new(0));
+/// The number of the last way.
+static LAST: Global<Cell<u64>> = Global::new(Cell::new(0));
 /// Hashes of keys that were used once, each in the place of its way.
 static USED: Global<[Cell<u32>; WAYS]> = Global::new([const { Cell::new(0) }; WAYS]);
 
@@ -48,6 +50,7 @@ const FOLLOWS: u32 = 1;
 const READS_LINK: u32 = 2;
 const CHECKS: u32 = 4;
 const REAL: u32 = 8;
+const OPENS: u32 = 1 << 7;
 const MODE_SHIFT: u32 = 4;
 
 impl Question {
@@ -62,6 +65,11 @@ impl Question {
     /// Whether access as of access(2) is allowed; `real`: with the real ids.
     pub const fn access(mode: u32, real: bool, follow: bool) -> Self {
         Self(CHECKS | (mode & 7) << MODE_SHIFT | if real { REAL } else { 0 } | if follow { FOLLOWS } else { 0 })
+    }
+
+    /// A regular file to be opened for reading, open(2).
+    pub const fn open(follow: bool) -> Self {
+        Self(OPENS | if follow { FOLLOWS } else { 0 })
     }
 
     const fn has(self, bit: u32) -> bool {
@@ -166,6 +174,7 @@ impl Record for Trail {
 /// See the module.
 #[derive(Debug)]
 pub struct Way {
+    number: u64,
     caller: u64,
     root: u64,
     base: u64,
@@ -193,7 +202,12 @@ impl Way {
             && (*expires == u64::MAX || hal::clock::monotonic_ns() < *expires)
     }
 
-    /// Where the attributes of the file are shown, for [`Question::attributes`].
+    /// A number that no other way has. Less than 2^62.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where the file is shown, for [`Question::attributes`] and [`Question::open`].
     pub fn shown(&self) -> Option<&Shown> {
         self.shown.as_deref()
     }
@@ -226,6 +240,11 @@ pub fn changed_everywhere() {
     EVERYWHERE.store(EVERYWHERE.load(Relaxed) + 1, Release);
 }
 
+/// Changes whenever all ways become invalid.
+pub fn generation() -> u64 {
+    EVERYWHERE.load(Relaxed)
+}
+
 /// The way of this key, if one is known and holds at this moment.
 #[inline]
 pub fn find<'r>(key: &Key<'_>, reading: &'r Reading) -> Option<&'r Way> {
@@ -251,7 +270,7 @@ pub fn learn(key: &Key<'_>, root: &PathRef, base: &PathRef, cred: &Cred<'_>, pla
             None => return used.set(0),
         }
     }
-    if !key.question.has(READS_LINK | CHECKS) {
+    if !key.question.has(READS_LINK | CHECKS | OPENS) {
         place.inode().show_attributes();
     }
 }
@@ -286,22 +305,25 @@ fn walk(key: &Key<'_>, root: &PathRef, base: &PathRef, cred: &Cred<'_>) -> Optio
             crate::ops::check_writable(&place).ok()?;
         }
     } else {
+        if question.has(OPENS) {
+            if inode.file_type() != FileType::Regular {
+                return None;
+            }
+            record.cross(inode);
+            cred.check(inode, MAY_READ).ok()?;
+            record.expires(inode.permissions_expire());
+        }
         shown = Some(inode.shown()?);
     }
     let crossed = record.0.into_inner();
     let mount = (place.mount().id, place.is_mount_root());
     let Key { caller, root, base, question, path } = *key;
-    (!crossed.is_refused).then(|| Way {
-        caller,
-        root,
-        base,
-        question,
-        path: Box::from(path),
-        crossed,
-        shown,
-        target,
-        mount,
-    })
+    if crossed.is_refused {
+        return None;
+    }
+    let number = LAST.get() + 1;
+    LAST.set(number);
+    Some(Way { number, caller, root, base, question, path: Box::from(path), crossed, shown, target, mount })
 }
 
 /// Drops all ways: memory is short.

@@ -259,6 +259,9 @@ impl<T> Drop for Published<T> {
     }
 }
 
+/// A label: the slot's value is hidden.
+const HIDDEN: u32 = 1 << 31;
+
 /// A growing array of slots. Each has a label, which is 0 without a value.
 #[derive(Debug)]
 #[cfg(not(loom))]
@@ -284,10 +287,40 @@ impl<T: Send + Sync + 'static> Slots<T> {
         Self { array: Published::empty() }
     }
 
-    /// The value of a slot.
+    /// The value of a slot, unless it is hidden.
     #[inline(always)]
     pub fn get<'r>(&'r self, index: usize, reading: &'r Reading) -> Option<&'r T> {
-        self.array.get(reading)?.0.get(index)?.value.get(reading)
+        let place = self.array.get(reading)?.0.get(index)?;
+        if place.label.load(Relaxed) == HIDDEN { None } else { place.value.get(reading) }
+    }
+
+    /// Makes room for `len` slots. `false`: out of memory. One caller at a time.
+    pub fn reserve(&self, len: usize) -> bool {
+        let has_room = || read(|reading| self.array.get(reading).is_some_and(|array| array.0.len() >= len));
+        if !has_room() {
+            self.grow(len, |_| None);
+        }
+        has_room()
+    }
+
+    /// Shows in a slot the value of another place. `false`: that has none, or there is no room. One caller at a time.
+    #[inline]
+    pub fn show(&self, index: usize, from: &Published<T>, reading: &Reading) -> bool {
+        let (Some(array), Some(value)) = (self.array.get(reading), from.get(reading)) else { return false };
+        let Some(place) = array.0.get(index) else { return false };
+        if !place.value.get(reading).is_some_and(|now| core::ptr::eq(now, value)) {
+            place.value.replace(from.share(reading));
+        }
+        place.label.store(0, Relaxed);
+        true
+    }
+
+    /// Hides the value of a slot until it is set or [shown](Self::show). One caller at a time.
+    #[inline]
+    pub fn hide(&self, index: usize, reading: &Reading) {
+        if let Some(place) = self.array.get(reading).and_then(|array| array.0.get(index)) {
+            place.label.store(HIDDEN, Relaxed);
+        }
     }
 
     /// The label of a slot.
@@ -302,30 +335,39 @@ impl<T: Send + Sync + 'static> Slots<T> {
     /// Sets a value with a label in a slot, or removes it. Removes it also if out of memory. One caller at a time.
     pub fn set(&self, index: usize, new: Option<(Arc<T>, u32)>) {
         let (value, label) = new.map_or((None, 0), |(value, label)| (Some(value), label));
-        let old: Option<Old> = read(|reading| {
-            let array = self.array.get(reading);
-            if let Some(place) = array.and_then(|array| array.0.get(index)) {
-                place.label.store(label, Relaxed);
-                return place.value.swap(value).map(|old| old as Old);
-            }
-            value.as_ref()?;
-            let old = array.map_or(&[][..], |array| &array.0);
+        let old = read(|reading| {
+            let place = self.array.get(reading).and_then(|array| array.0.get(index))?;
+            place.label.store(label, Relaxed);
+            Some(place.value.swap(value.clone()))
+        });
+        match old {
+            Some(Some(old)) => here::retire(old),
+            Some(None) => {}
+            None if value.is_none() => {}
+            None => self.grow(index + 1, |i| if i == index { value.clone().map(|value| (value, label)) } else { None }),
+        }
+    }
+
+    /// Makes room for `len` slots, with new values for some. Does nothing if out of memory.
+    fn grow(&self, len: usize, new_value: impl Fn(usize) -> Option<(Arc<T>, u32)>) {
+        let old = read(|reading| {
+            let old = self.array.get(reading).map_or(&[][..], |array| &array.0);
             // At least twice as much, so that the total of the replaced arrays is smaller than the current one.
-            let len = (index + 1).max(old.len() * 2).next_multiple_of(8);
+            let len = len.max(old.len() * 2).next_multiple_of(8);
             let mut new = Vec::new();
-            if new.try_reserve_exact(len).is_err() {
-                return None;
-            }
+            new.try_reserve_exact(len).ok()?;
             new.extend((0..len).map(|i| {
-                let before = old.get(i);
-                let label = if i == index { label } else { before.map_or(0, |place| place.label.load(Relaxed)) };
+                let kept = || {
+                    let place = old.get(i)?;
+                    Some((place.value.share(reading)?, place.label.load(Relaxed)))
+                };
+                let (value, label) =
+                    new_value(i).or_else(kept).map_or((None, 0), |(value, label)| (Some(value), label));
                 let place = Place { value: Published::empty(), label: AtomicU32::new(label) };
-                let value =
-                    if i == index { value.clone() } else { before.and_then(|place| place.value.share(reading)) };
                 drop(place.value.swap(value));
                 place
             }));
-            self.array.swap(Some(Arc::new(Array(new.into_boxed_slice())))).map(|old| old as Old)
+            self.array.swap(Some(Arc::new(Array(new.into_boxed_slice()))))
         });
         if let Some(old) = old {
             here::retire(old);
@@ -343,8 +385,11 @@ impl<T: Send + Sync + 'static> Slots<T> {
         read(|reading| {
             let Some(array) = self.array.get(reading) else { return };
             for (index, place) in array.0.iter().enumerate().rev() {
-                if let Some(value) = place.value.share(reading) {
-                    copy.set(index, Some((value, place.label.load(Relaxed))));
+                let label = place.label.load(Relaxed);
+                if label != HIDDEN
+                    && let Some(value) = place.value.share(reading)
+                {
+                    copy.set(index, Some((value, label)));
                 }
             }
         });

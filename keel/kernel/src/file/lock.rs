@@ -119,7 +119,7 @@ fn process(table: &FdTable) -> Owner {
 
 /// A process closed a descriptor: all its record locks on that file end, fcntl(2).
 pub fn descriptor_closed(table: &FdTable, file: &File) {
-    if table.took_locks.get()
+    if table.took_locks()
         && let Some(of) = existing(file)
         && of.locks.clear_owner(process(table))
     {
@@ -226,7 +226,7 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
     if by_description {
         file.took_locks.set(true);
     } else {
-        table.took_locks.set(true);
+        table.set_took_locks();
     }
     match of.locks.set(record) {
         Ok(()) => {}

@@ -19,6 +19,7 @@ pub mod pipe;
 pub mod position;
 pub mod sigio;
 pub mod socket;
+pub mod spare;
 pub mod table;
 pub mod timerfd;
 pub mod unlocked;

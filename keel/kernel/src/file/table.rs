@@ -1,13 +1,16 @@
 //! The descriptors of a process.
 
+mod lending;
+
 use super::File;
 use super::caller::caller;
+use super::spare::{DESCRIPTORS, Lent};
 use super::unlocked::{Core, Cores};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use core::sync::atomic::AtomicBool;
+use core::cell::{Cell, OnceCell, RefCell};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use hal::sync::several;
 use keel_core::fdset::FdSet;
@@ -20,8 +23,12 @@ pub struct FdTable {
     inner: RefCell<Inner>,
     /// State of the files for calls without the big lock: updated with the slots.
     unlocked: Arc<Cores>,
+    /// Descriptions that calls without the big lock opened, once such a call is possible.
+    lent: OnceCell<Arc<Lent>>,
+    /// No further description is lent: threads share the table, or the process may hold record locks.
+    lends_none: Cell<bool>,
     /// The process may hold record locks.
-    pub(super) took_locks: Cell<bool>,
+    took_locks: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +48,18 @@ impl Inner {
         self.used.remove(fd);
         self.close_on_exec.remove(fd);
         Some(file)
+    }
+
+    /// Descriptors below [`DESCRIPTORS`] that are in use, or have no slot.
+    fn low(&self) -> u64 {
+        let has_slot = 1u64.checked_shl(self.slots.len() as u32).map_or(u64::MAX, |bit| bit - 1);
+        self.used.first_word() | !has_slot
+    }
+
+    /// The lowest free descriptor that is not below `from`, where those of a mask are in use, too.
+    fn lowest(&self, from: usize, lent: u64) -> usize {
+        let free = !(self.used.first_word() | lent) & u64::MAX.checked_shl(from as u32).unwrap_or(0);
+        if free != 0 { free.trailing_zeros() as usize } else { self.used.first_absent(from.max(DESCRIPTORS)) }
     }
 
     /// Makes room for a descriptor. ENOMEM.
@@ -87,14 +106,27 @@ impl FdTable {
         Rc::default()
     }
 
+    /// The process may hold record locks from now on.
+    pub(super) fn set_took_locks(&self) {
+        self.took_locks.set(true);
+        self.lend_none();
+    }
+
+    /// The process may hold record locks.
+    pub(super) fn took_locks(&self) -> bool {
+        self.took_locks.get()
+    }
+
     /// The description behind a descriptor, for calls that read, write or change the file. EBADF, also if it was opened
     /// with `O_PATH`.
     #[inline(always)]
     pub fn get(&self, fd: i32) -> Result<Rc<File>> {
         match self.inner.borrow().slots.get(index(fd)) {
-            Some(Some(file)) if !file.is_path() => Ok(file.clone()),
-            _ => Err(Errno::EBADF),
+            Some(Some(file)) if !file.is_path() => return Ok(file.clone()),
+            _ if self.is_lent(fd) => {}
+            _ => return Err(Errno::EBADF),
         }
+        self.get_raw(fd)
     }
 
     /// Publishes the state of a file for calls without the big lock: it was installed while one virtual CPU was awake.
@@ -116,12 +148,15 @@ impl FdTable {
     /// The description behind a descriptor, `O_PATH` included: for fstat, fchdir, `*at` directories,
     /// dup. EBADF.
     pub fn get_raw(&self, fd: i32) -> Result<Rc<File>> {
+        if self.is_lent(fd) {
+            self.take_lent();
+        }
         self.inner.borrow().slots.get(index(fd)).cloned().flatten().ok_or(Errno::EBADF)
     }
 
     /// Fails with EMFILE if [`FdTable::insert`] would: call it before an open that creates a file.
     pub fn check_room(&self) -> Result<()> {
-        if self.inner.borrow().used.first_absent(0) < limit() { Ok(()) } else { Err(Errno::EMFILE) }
+        if self.inner.borrow().lowest(0, self.lent()) < limit() { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
     /// Puts a description at the lowest free descriptor. EMFILE.
@@ -133,12 +168,13 @@ impl FdTable {
     pub fn insert_from(&self, from: usize, file: Rc<File>, close_on_exec: bool) -> Result<i32> {
         let limit = limit();
         let mut inner = self.inner.borrow_mut();
-        let fd = inner.used.first_absent(from);
+        let fd = inner.lowest(from, self.lent());
         if fd >= limit {
             drop(inner);
             return Err(Errno::EMFILE);
         }
         let put = inner.reserve(fd).map(|()| inner.put(fd, file.clone(), close_on_exec, &self.unlocked));
+        self.changed(&inner);
         // The last reference must be dropped when nothing is borrowed.
         drop(inner);
         put.map(|_| fd as i32)
@@ -149,8 +185,9 @@ impl FdTable {
         if index(fd) >= limit() {
             return Err(Errno::EBADF);
         }
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.all_mut();
         let old = inner.reserve(index(fd)).map(|()| inner.put(index(fd), file.clone(), close_on_exec, &self.unlocked));
+        self.changed(&inner);
         drop(inner);
         if let Some(old) = old? {
             self.closed(old);
@@ -160,7 +197,13 @@ impl FdTable {
 
     /// Closes a descriptor, even on errors. EBADF, or the error of an earlier accepted write.
     pub fn close(&self, fd: i32) -> Result<()> {
-        let file = self.inner.borrow_mut().take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?;
+        if self.is_lent(fd) {
+            self.take_lent();
+        }
+        let mut inner = self.inner.borrow_mut();
+        let file = inner.take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?;
+        self.changed(&inner);
+        drop(inner);
         let stored = if file.is_path() { Ok(()) } else { file.ops.stored(&file) };
         self.closed(file);
         stored
@@ -168,7 +211,7 @@ impl FdTable {
 
     /// The close-on-exec flag. EBADF.
     pub fn close_on_exec_flag(&self, fd: i32) -> Result<bool> {
-        let inner = self.inner.borrow();
+        let inner = self.all();
         if !inner.used.contains(index(fd)) {
             return Err(Errno::EBADF);
         }
@@ -177,7 +220,7 @@ impl FdTable {
 
     /// Sets the close-on-exec flag. EBADF.
     pub fn set_close_on_exec(&self, fd: i32, on: bool) -> Result<()> {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.all_mut();
         if !inner.used.contains(index(fd)) {
             return Err(Errno::EBADF);
         }
@@ -189,7 +232,7 @@ impl FdTable {
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = i32> + '_ {
         let mut from = first;
         core::iter::from_fn(move || {
-            let fd = self.inner.borrow().used.iter_from(from).next().filter(|&fd| fd <= last)?;
+            let fd = self.all().used.iter_from(from).next().filter(|&fd| fd <= last)?;
             from = fd + 1;
             Some(fd as i32)
         })
@@ -202,7 +245,7 @@ impl FdTable {
 
     /// Number of open descriptors.
     pub fn count(&self) -> usize {
-        self.inner.borrow().used.len()
+        self.all().used.len()
     }
 
     /// Size that Linux's table would have: select(2) ignores descriptors beyond it.
@@ -215,7 +258,7 @@ impl FdTable {
 
     /// A copy for fork(2), no larger than its last open descriptor needs. ENOMEM.
     pub fn fork(&self) -> Result<Rc<Self>> {
-        let inner = self.inner.borrow();
+        let inner = self.all();
         let len = inner.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         let mut slots = Vec::new();
         slots.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
@@ -223,16 +266,18 @@ impl FdTable {
         let sets = inner.used.try_clone().zip(inner.close_on_exec.try_clone());
         let (used, close_on_exec) = sets.ok_or(Errno::ENOMEM)?;
         let inner = RefCell::new(Inner { slots, used, close_on_exec });
-        Ok(Rc::new(Self { inner, unlocked: Arc::new(self.unlocked.copy()), took_locks: Cell::new(false) }))
+        let (lent, lends_none, took_locks) = Default::default();
+        Ok(Rc::new(Self { inner, unlocked: Arc::new(self.unlocked.copy()), lent, lends_none, took_locks }))
     }
 
     /// Closes descriptors with FD_CLOEXEC, for execve(2).
     pub fn close_on_exec(&self) {
         loop {
-            let mut inner = self.inner.borrow_mut();
+            let mut inner = self.all_mut();
             let Some(fd) = inner.close_on_exec.iter_from(0).next() else { return };
             let file = inner.take(fd, &self.unlocked);
             inner.close_on_exec.remove(fd);
+            self.changed(&inner);
             drop(inner);
             if let Some(file) = file {
                 self.closed(file);
@@ -242,6 +287,7 @@ impl FdTable {
 
     /// Closes all descriptors (exit of the last thread that uses the table; dropping it does so too).
     pub fn close_all(&self) {
+        self.lend_none();
         let slots = core::mem::take(&mut *self.inner.borrow_mut()).slots;
         self.unlocked.clear();
         for file in slots.into_iter().flatten() {
@@ -266,20 +312,17 @@ impl Drop for FdTable {
     }
 }
 
-/// Calls without the big lock leave larger descriptors to the handlers once a process has a lower limit.
-pub const FEW: u64 = 16;
-static FEWER: AtomicBool = AtomicBool::new(false);
+/// The lowest RLIMIT_NOFILE that was set in any process.
+static LOWEST_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// RLIMIT_NOFILE of some process was set.
 pub fn limit_was_set(limit: u64) {
-    if limit < FEW {
-        FEWER.store(true, Relaxed);
-    }
+    LOWEST_LIMIT.fetch_min(limit, Relaxed);
 }
 
-/// Whether the limit of each process is at least [`FEW`].
-pub fn all_may_have_few() -> bool {
-    !FEWER.load(Relaxed)
+/// Whether the limit of each process is at least this.
+pub fn all_may_have(descriptors: usize) -> bool {
+    LOWEST_LIMIT.load(Relaxed) >= descriptors as u64
 }
 
 /// RLIMIT_NOFILE of the current process; unlimited while the first process is created.

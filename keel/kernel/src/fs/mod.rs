@@ -11,6 +11,7 @@ pub mod open;
 pub mod proc;
 pub mod regular;
 pub mod setup;
+pub mod spare;
 pub mod sys;
 
 pub use open::{may_read, open_exec};

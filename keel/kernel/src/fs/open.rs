@@ -3,6 +3,7 @@
 use super::dev;
 use super::directory::Directory;
 use super::regular::{PathFile, RegularFile};
+use super::spare;
 use crate::file::{File, pipe};
 use crate::mm::{Program, user};
 use crate::task;
@@ -291,6 +292,9 @@ fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
     }
     let base = if scoped { caller.base(dir_fd, b"")? } else { caller.base(dir_fd, &name)? };
     let file = open(&caller, &base, &name, how)?;
+    if how.resolve == 0 {
+        spare::opened(&caller, dir_fd, &name, how.flags, &file);
+    }
     descriptors::install(file, how.flags)
 }
 

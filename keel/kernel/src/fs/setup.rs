@@ -1,6 +1,7 @@
 //! The tree of files at the start of the first program.
 
 use super::host::Monitor;
+use crate::file::spare;
 use crate::mm::reclaim;
 use crate::task::{FsContext, mountns};
 use abi::boot::PodConfig;
@@ -67,6 +68,7 @@ pub fn tidy() -> bool {
 /// Gives up to `pages` pages of cached file content back; returns how many.
 fn shrink(pages: usize) -> usize {
     vfs::ways::clear();
+    spare::release_all();
     let host = HOST.borrow().clone();
     host.map_or(0, |host| host.shrink(pages))
 }
@@ -110,6 +112,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     }
     HOST.replace(Some(host.clone()));
     reclaim::register(shrink);
+    vfs::spare::on_release(spare::release);
 
     // Each file system may use half of the memory, or all together `--private-size`.
     let shared = config.private_limit.map(|bytes| Space::new(usize::try_from(bytes / PAGE).unwrap_or(usize::MAX)));

@@ -11,6 +11,7 @@
 
 mod file;
 mod memory;
+pub mod open;
 mod path;
 pub mod socket;
 
@@ -86,6 +87,7 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
         | g::__NR_faccessat2
         | g::__NR_readlink
         | g::__NR_readlinkat => path::attempt(number, frame.arguments()),
+        g::__NR_open | g::__NR_openat | g::__NR_close => open::attempt(number, frame.arguments()),
         g::__NR_mmap | g::__NR_munmap | g::__NR_madvise => memory::attempt(number, frame.arguments()),
         _ => None,
     }

@@ -306,7 +306,13 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     // Others may have made threads while the memory was copied.
     check_count(me)?;
     sched::reserve()?;
-    let files = if has(FILES) { me.files() } else { me.files().fork()? };
+    let files = me.files();
+    let files = if has(FILES) {
+        files.lend_none();
+        files
+    } else {
+        files.fork()?
+    };
     let pid_ns = new_namespaces.as_ref().map_or_else(|| me.namespaces(), Rc::clone).pid_for_children.clone();
     let tid = match r.set_tid {
         Some(wanted) if pid_ns.is_none() => pid::choose(chosen_id(me, wanted)?)?,

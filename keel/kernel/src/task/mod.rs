@@ -41,7 +41,7 @@ pub use directories::FsContext;
 pub use namespaces::Namespaces;
 pub use process::Process;
 
-use crate::file::{FdTable, unlocked::Cores};
+use crate::file::{FdTable, spare::Lent, unlocked::Cores};
 use crate::ipc::sem;
 use crate::mm::{self, Mm, Space, policy::Policy};
 use crate::sched::{self, Interrupt, Owner};
@@ -81,6 +81,8 @@ pub struct Task {
     files: RefCell<Option<Rc<FdTable>>>,
     /// State of the open files for calls without the big lock.
     pub(crate) unlocked_files: Published<Cores>,
+    /// What its table of descriptors lends to calls without the big lock.
+    pub(crate) unlocked_lent: Published<Lent>,
     fs: RefCell<Option<Rc<FsContext>>>,
     /// Numbers of its root and working directory for calls without the big lock.
     pub(crate) unlocked_fs: Published<directories::Numbers>,
@@ -227,6 +229,7 @@ impl Task {
             unlocked_space,
             left_mm: RefCell::new(None),
             unlocked_files,
+            unlocked_lent: Published::empty(),
             files: RefCell::new(Some(parts.files)),
             fs: RefCell::new(Some(parts.fs)),
             unlocked_fs,
@@ -367,6 +370,7 @@ impl Task {
     /// Sets the open files of the running thread.
     pub(crate) fn set_files(&self, files: Option<Rc<FdTable>>) -> Option<Rc<FdTable>> {
         self.unlocked_files.replace(files.as_ref().map(|files| files.unlocked()));
+        self.unlocked_lent.replace(None);
         self.files.replace(files)
     }
 

@@ -53,14 +53,25 @@ impl Caller {
     #[cold]
     #[inline(never)]
     fn learn(&self, fd: i32, path: &[u8], question: Question, place: &PathRef) {
+        if let Some(key) = self.key(fd, path, question) {
+            self.learn_way(&key, place);
+        }
+    }
+
+    /// The path of this key led to `place`: learns the way at the second use. May wait.
+    pub fn learn_way(&self, key: &Key<'_>, place: &PathRef) {
+        ways::learn(key, &self.fs.root(), &self.fs.cwd(), &self.cred(), place);
+    }
+
+    /// What the way of a path is found by. `None`: it has none.
+    pub fn key<'a>(&self, fd: i32, path: &'a [u8], question: Question) -> Option<Key<'a>> {
         let is_absolute = path.first() == Some(&b'/');
         if path.is_empty() || path.len() > LONGEST || !is_absolute && fd != g::AT_FDCWD {
-            return;
+            return None;
         }
-        let Some(caller) = number(&self.cred) else { return };
+        let caller = number(&self.cred)?;
         with_current(|me| me.caller.store(caller, Relaxed));
         let (root, cwd) = self.fs.number();
-        let key = Key { caller, root, base: if is_absolute { 0 } else { cwd }, question, path };
-        ways::learn(&key, &self.fs.root(), &self.fs.cwd(), &self.cred(), place);
+        Some(Key { caller, root, base: if is_absolute { 0 } else { cwd }, question, path })
     }
 }

@@ -137,12 +137,12 @@ pub fn sys_ppoll(fds: usize, count: u32, timeout: usize, mask: usize, mask_size:
 }
 
 /// Most descriptors of a poll without the big lock.
-const MOST_UNLOCKED: usize = table::FEW as usize;
+const MOST_UNLOCKED: usize = 16;
 
 /// Looks at descriptors without the big lock: how many are ready. `None`: left to the handler, also if none is ready, unless
 /// it shall be `at_once`.
 pub fn poll_unlocked(files: &Cores, reading: &Reading, [fds, count]: [usize; 2], at_once: bool) -> Option<usize> {
-    if count > MOST_UNLOCKED || !table::all_may_have_few() {
+    if count > MOST_UNLOCKED || !table::all_may_have(MOST_UNLOCKED) {
         return None;
     }
     user::access_ok(fds, count * SIZE).ok()?;

@@ -2,6 +2,7 @@
 
 use super::Admin;
 use super::kinds::{self, Kind};
+use crate::file::spare;
 use crate::mm::user;
 use crate::task::path;
 use abi::layout::PAGE_SIZE;
@@ -156,6 +157,8 @@ pub fn sys_umount2(target: usize, given: u32) -> Result<()> {
     let target = path::read(target)?;
     let caller = path::Caller::current();
     let place = caller.resolve(g::AT_FDCWD, &target, given & g::UMOUNT_NOFOLLOW == 0)?.covered();
+    // What no program has open keeps no mount busy.
+    spare::release_all();
     let admin = Admin::current()?;
     let mount = place.mount().clone();
     if !place.is_mount_root() || !mount.is_in(admin.tree()) || mount.is_locked() {

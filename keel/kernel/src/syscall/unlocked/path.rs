@@ -2,7 +2,7 @@
 
 use crate::mm::user::access_ok;
 use crate::syscall::fs::stat;
-use crate::task::try_borrow_current;
+use crate::task::{Task, try_borrow_current};
 use core::sync::atomic::Ordering::Relaxed;
 use hal::hooks::Unlocked;
 use hal::sync::grace;
@@ -36,11 +36,11 @@ pub(super) fn attempt(number: u32, [first, second, third, fourth, fifth, _]: [u6
 
 /// Calls `f` with the way of a path.
 #[inline(always)]
-fn with_way<R>(
+pub(super) fn with_way<R>(
     fd: u64,
     name: u64,
     question: Question,
-    f: impl FnOnce(&Way, &grace::Reading) -> Option<R>,
+    f: impl FnOnce(&Way, &grace::Reading, &Task) -> Option<R>,
 ) -> Option<R> {
     let current = try_borrow_current()?;
     let task = current.as_ref().filter(|task| task.sees_ids.load(Relaxed))?;
@@ -62,7 +62,7 @@ fn with_way<R>(
         if root == 0 {
             return None;
         }
-        f(ways::find(&Key { caller, root, base, question, path }, reading)?, reading)
+        f(ways::find(&Key { caller, root, base, question, path }, reading)?, reading, task)
     })
 }
 
@@ -73,7 +73,7 @@ fn attributes(fd: u64, name: u64, flags: u32) -> Option<(Attr, (u32, bool))> {
         return None;
     }
     let question = Question::attributes(flags & g::AT_SYMLINK_NOFOLLOW == 0);
-    with_way(fd, name, question, |way, reading| Some((*way.shown()?.view(reading)?.attr(), way.mount())))
+    with_way(fd, name, question, |way, reading, _| Some((*way.shown()?.view(reading)?.attr(), way.mount())))
 }
 
 fn put_stat(fd: u64, name: u64, to: u64, flags: u32) -> Option<isize> {
@@ -96,12 +96,12 @@ fn check(fd: u64, name: u64, mode: u32, flags: u32) -> Option<isize> {
         return None;
     }
     let question = Question::access(mode, flags & g::AT_EACCESS == 0, flags & g::AT_SYMLINK_NOFOLLOW == 0);
-    with_way(fd, name, question, |_, _| Some(0))
+    with_way(fd, name, question, |_, _, _| Some(0))
 }
 
 fn read_link(fd: u64, name: u64, to: u64, size: i32) -> Option<isize> {
     let size = usize::try_from(size).ok().filter(|size| *size > 0)?;
-    with_way(fd, name, Question::LINK, |way, _| {
+    with_way(fd, name, Question::LINK, |way, _, _| {
         let target = way.target();
         let shown = target.get(..size.min(target.len()))?;
         access_ok(to as usize, shown.len()).ok()?;
