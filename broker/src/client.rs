@@ -1,6 +1,6 @@
 //! The monitor's end: sends requests and receives replies, without blocking.
 
-use crate::protocol::{Id, MAX_MESSAGE, Refused, Reply, Request};
+use crate::protocol::{Id, MAX_MESSAGE, Refused, Reply, Request, Transport};
 use crate::seqpacket;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -43,6 +43,8 @@ pub enum Event<'a> {
     },
     /// [`Reply::Datagram`].
     Datagram(Id, &'a [u8]),
+    /// [`Reply::Revoked`].
+    Revoked(Transport, SocketAddr),
 }
 
 /// The monitor's end of the socket pair. Poll its descriptor for replies.
@@ -92,6 +94,7 @@ impl Client {
             Reply::Refused { id, error } => Event::Refused(id, error),
             Reply::Listening { id } => Event::Listening(id, std::mem::take(&mut self.descriptors)),
             Reply::Datagram { flow, datagram } => Event::Datagram(flow, datagram),
+            Reply::Revoked { transport, peer } => Event::Revoked(transport, peer),
             Reply::Opened { id } => match self.descriptors.pop() {
                 Some(socket) => Event::Opened(id, socket),
                 None => Event::Refused(id, EMFILE),
@@ -107,7 +110,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{FLOW, REQUEST_BYTES, Transport};
+    use crate::protocol::{FLOW, REQUEST_BYTES};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (Client, OwnedFd) {

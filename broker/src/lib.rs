@@ -14,6 +14,8 @@
 pub mod address;
 pub mod client;
 #[cfg(feature = "server")]
+pub mod control;
+#[cfg(feature = "server")]
 pub mod dns;
 pub mod protocol;
 pub mod seqpacket;

@@ -8,6 +8,7 @@
 //! | [`Request::Connect`] | [`Reply::Opened`] with a socket, or [`Reply::Refused`] |
 //! | [`Request::Listen`] | [`Reply::Listening`] with a socket for each published port of the host, or [`Reply::Refused`] |
 //! | [`Request::Close`] | none |
+//! | none: the user changed the policy | [`Reply::Revoked`] for each peer that it does not allow any more |
 //!
 //! All sockets are non-blocking. After `Listen` of a UDP port the broker keeps the published socket, and sends
 //! [`Reply::Flow`] with a connected socket for each peer that sends something, and [`Reply::Datagram`] for datagrams that
@@ -121,6 +122,15 @@ pub enum Reply<'a> {
         /// The datagram.
         datagram: &'a [u8],
     },
+    /// No answer: the policy does not allow a peer any more. The monitor breaks off what it has connected to it with
+    /// [`Request::Connect`] so far.
+    Revoked {
+        /// Kind of the sockets.
+        transport: Transport,
+        /// The peer as the pod sees it, with an IPv4 address in that form. Port 0 for ICMP. The unspecified IPv4 address: all
+        /// peers.
+        peer: SocketAddr,
+    },
 }
 
 fn put_address(address: Option<SocketAddr>, bytes: &mut [u8]) {
@@ -224,6 +234,7 @@ impl<'a> Reply<'a> {
             Self::Listening { id } => (3, 0, id, 0, None, &[]),
             Self::Flow { listener, flow, peer, datagram } => (4, 0, flow, listener, Some(peer), datagram),
             Self::Datagram { flow, datagram } => (5, 0, flow, 0, None, datagram),
+            Self::Revoked { transport, peer } => (6, 0, 0, transport.number().into(), Some(peer), &[]),
         };
         let payload = &payload[..payload.len().min(MAX_DATAGRAM)];
         let (head, rest) = buffer.split_at_mut(REPLY_BYTES);
@@ -250,6 +261,10 @@ impl<'a> Reply<'a> {
             1 => Self::Opened { id },
             2 => Self::Refused { id, error: Refused(u16::from_le_bytes(array(head, 2)?)) },
             3 => Self::Listening { id },
+            6 => {
+                let transport = Transport::from_number(u8::try_from(other).ok()?)?;
+                Self::Revoked { transport, peer: take_address(head, 24)?? }
+            }
             _ => return None,
         };
         payload.is_empty().then_some(reply)
@@ -293,6 +308,7 @@ mod tests {
             Reply::Listening { id: 3 },
             Reply::Flow { listener: 4, flow: FLOW | 5, peer: address("[2001:db8::1]:53"), datagram },
             Reply::Datagram { flow: FLOW | 5, datagram: b"" },
+            Reply::Revoked { transport: Transport::Icmp, peer: address("10.0.2.2:0") },
         ] {
             let length = reply.encode(&mut buffer);
             assert_eq!(Reply::decode(&buffer[..length]), Some(reply));

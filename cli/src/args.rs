@@ -128,7 +128,7 @@ devices are made."
 List running pods of the user that have a name (--name) or a network by policy, the youngest first. Other pods leave no trace in the \
 registry, and are not listed.")]
     Ps(crate::pods::PsArgs),
-    /// Check and explain policy files
+    /// Check and explain policy files; change the rules of running pods
     Policy(crate::policy::PolicyArgs),
     /// Check whether this machine can run pods
     #[command(long_about = "\

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -142,7 +143,8 @@ pub fn serve() -> u8 {
 
 /// Enters a network namespace: the one of all sockets from now on.
 fn enter(path: &Path) -> std::result::Result<(), Unable> {
-    let entered = File::open(path).and_then(|file| {
+    let flags = libc::O_NONBLOCK;
+    let entered = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
         let kind = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(file.as_fd(), kind).map_err(std::io::Error::from)
     });
@@ -205,7 +207,10 @@ fn confined(setup: &Setup, own: OwnedFd, place: Option<&Place>) -> std::result::
     if let Some(path) = &setup.namespace {
         enter(Path::new(OsStr::from_bytes(path)))?;
     }
-    let broker = Broker::new(setup, own)?;
+    let user = rustix::process::geteuid().as_raw();
+    let control = place.map(|place| place.control().try_clone_to_owned()).transpose();
+    let control = control.map_err(|error| Unable("the broker".into(), reason(&error), "see hull doctor"))?;
+    let broker = Broker::new(setup, own, control.map(|socket| (socket, user)))?;
     let _ = std::env::set_current_dir("/");
     let identity = setup.identity.clone().map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });
     let rights = BrokerRights {

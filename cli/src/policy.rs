@@ -1,13 +1,14 @@
-//! `hull policy`, and `--policy` of `hull run`.
+//! `hull policy`, for files and for running pods, and `--policy` of `hull run`.
 
 use crate::args::RunArgs;
 use crate::failure::{Failure, Result, reason};
 use crate::network::{self, Published};
+use crate::pods;
 use crate::values::{Grant, amount, duration, size};
 use clap::{Args, Subcommand};
 use policy::file::MAX_BYTES;
 use policy::query::Query;
-use policy::{Policy, Verdict};
+use policy::{Policy, Rule, Verdict};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,35 @@ pub enum PolicyCommand {
         /// `connect tcp|udp|icmp PEER[:PORT]` or `resolve NAME`
         query: String,
     },
+    /// Show the rules of a running pod
+    Show {
+        /// Its name or id, see hull ps
+        pod: String,
+    },
+    /// Allow peers to a running pod
+    Allow(Change),
+    /// Deny peers to a running pod; connections to them end
+    Deny(Change),
+    /// Remove rules of a running pod that were written like this; connections that none of the others allows end
+    Revoke(Change),
+}
+
+/// A change of a running pod's rules.
+#[derive(Args, Debug)]
+pub struct Change {
+    /// Its name or id, see hull ps
+    pod: String,
+    /// The peers, as --allow and --deny take them
+    #[arg(value_name = "[tcp:|udp:|icmp:]PEER[:PORT[-PORT]]")]
+    rule: String,
+}
+
+/// Changes a rule of a running pod.
+fn change(verb: &str, Change { pod, rule }: &Change) -> Result<(String, u8)> {
+    let what = format!("policy {verb} {pod} {rule}");
+    // A wrong rule is reported even if no such pod runs.
+    Rule::parse(rule, Verdict::Allow).map_err(|error| Failure::request(&what, error, "see docs/policy.md"))?;
+    Ok((pods::command(&what, pod, &format!("{verb} {rule}"))?, 0))
 }
 
 /// Reads a policy file.
@@ -66,6 +96,10 @@ pub fn run(options: &PolicyArgs) -> Result<u8> {
             let (allowed, text) = query.explain(&policy);
             (text, if allowed { 0 } else { EXIT_DENIED })
         }
+        PolicyCommand::Show { pod } => (pods::command(&format!("policy show {pod}"), pod, "show")?, 0),
+        PolicyCommand::Allow(options) => change("allow", options)?,
+        PolicyCommand::Deny(options) => change("deny", options)?,
+        PolicyCommand::Revoke(options) => change("revoke", options)?,
     };
     // Ignore EPIPE and the like: the exit code tells the outcome.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -83,12 +117,7 @@ fn summary(policy: &Policy) -> String {
         text += &format!("publish {ports}\n");
     }
     for rule in &policy.network.rules {
-        let private = if rule.private { " (also in private networks)" } else { "" };
-        let error = match rule.verdict {
-            Verdict::Allow => String::new(),
-            Verdict::Deny(refusal) => format!(" ({refusal:?})").to_lowercase(),
-        };
-        text += &format!("{rule}{private}{error}\n");
+        text += &format!("{}\n", rule.summary());
     }
     text + "the policy is valid\n"
 }

@@ -91,6 +91,7 @@ fn start_broker(options: &RunArgs, registered: Option<&(Registry, String)>) -> R
     let identity = options.user.as_deref().filter(|_| !is_container).map(identity::chosen).transpose()?;
     let identity = identity.map(|identity| (identity.uid, identity.gid, identity.groups));
     let mut setup = options.network.setup(identity, options.weak_jail, record::policy(options));
+    setup.network = options.network.mode()? == NetMode::Policy;
     setup.place = registered.map(|(registry, name)| WantedPlace {
         registry: registry.path().as_os_str().as_bytes().to_vec(),
         name: name.clone(),

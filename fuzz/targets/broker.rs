@@ -1,4 +1,4 @@
-//! Messages between monitor and broker, and DNS messages of the pod and of name servers: no bytes make the decoders fail, and
+//! Messages between monitor and broker, commands of the user to the broker, and DNS messages of the pod and of name servers: no bytes make the decoders fail, and
 //! what is answered is a DNS message with only acceptable addresses.
 #![no_main]
 
@@ -12,6 +12,10 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(Request::decode(&request.encode()), Some(request));
     }
     let _ = Reply::decode(data);
+    // A command is refused with a reason and a remedy.
+    if let Err(why) = broker::control::parse(data) {
+        assert!(why.contains("; "), "{why}");
+    }
     // A question of the pod, and what a server answers to it.
     let length = data.first().map_or(0, |byte| usize::from(*byte));
     let (first, second) = data.get(1..).unwrap_or_default().split_at_checked(length).unwrap_or_default();

@@ -101,6 +101,7 @@ own or `private = true`; link-local ones and metadata servers need a rule that n
 pub fn reason(decision: &Decision<'_>) -> String {
     let place = |rule: &Rule| match rule.line {
         0 => format!("the option {rule}"),
+        Rule::ADDED => format!("a rule added at run time: {rule}"),
         line => format!("line {line}: {rule}"),
     };
     match decision.reason {

@@ -178,11 +178,29 @@ pub struct Rule {
     pub ports: Ports,
     /// A name of this rule may have addresses in private networks.
     pub private: bool,
-    /// Its position, for explanations: line of a file, 0 for the command line.
+    /// Its position, for explanations: line of a file, 0 for the command line, or [`Rule::ADDED`].
     pub line: usize,
 }
 
 impl Rule {
+    /// The position of a rule that was added while the pod ran.
+    pub const ADDED: usize = usize::MAX;
+
+    /// Whether it was written like another one: it is about the same peers, and may have another verdict.
+    pub fn is_written_like(&self, other: &Self) -> bool {
+        (self.protocol, &self.peer, self.ports) == (other.protocol, &other.peer, other.ports)
+    }
+
+    /// The rule with all that it says.
+    pub fn summary(&self) -> String {
+        let private = if self.private { " (also in private networks)" } else { "" };
+        let error = match self.verdict {
+            Verdict::Allow => String::new(),
+            Verdict::Deny(refusal) => format!(" ({refusal:?})").to_lowercase(),
+        };
+        format!("{self}{private}{error}")
+    }
+
     /// Parses `[tcp:|udp:|icmp:]PEER[:PORT[-PORT]]`.
     pub fn parse(text: &str, verdict: Verdict) -> Result<Self, RuleError> {
         let (protocol, rest) = match text.split_once(':') {

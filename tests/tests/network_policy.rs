@@ -241,3 +241,29 @@ fn options_that_contradict_are_errors() {
         assert!(error.starts_with(wanted), "{error}");
     }
 }
+
+#[test]
+fn a_denied_ping_is_told_with_the_rule_that_allows_it() {
+    hull::require_kvm().unwrap();
+    let pod = hull::run_command(&["--net", "policy"], &["/usr/bin/ping", "-c", "1", "-W", "1", "192.0.2.1"]).unwrap();
+    // Standard error is a terminal.
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", "import pty, sys; pty.spawn(sys.argv[1:])"]).arg(pod.get_program()).args(pod.get_args());
+    let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told: Vec<&str> = text.lines().filter(|line| line.starts_with("hull: ")).map(str::trim_end).collect();
+    let wanted = "hull: denied: connect icmp 192.0.2.1: no rule allows it; allow it with --allow icmp:192.0.2.1";
+    assert_eq!(told, [wanted], "{text}");
+}
+
+#[test]
+fn a_fifo_is_no_network_namespace() {
+    let scratch = Scratch::new().unwrap();
+    let path = scratch.0.join("fifo").display().to_string();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let begin = Instant::now();
+    let (code, out, error) = run(&["--net", "policy", "--net-namespace", &path], "echo ran");
+    assert_eq!((code, &*out), (125, ""));
+    assert!(error.starts_with(&format!("hull: --net-namespace {path}: ")) && error.lines().count() == 1, "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}

@@ -1,6 +1,9 @@
-//! Decisions: the policy, the answers that the pod was told, and the records of both.
+//! Decisions: the policy, its changes, the answers that the pod was told, and the records of all.
+
+mod changes;
 
 use super::audit::{Audit, Entry};
+use super::peers::Peers;
 use super::record::Record;
 use crate::address;
 use crate::protocol::{Refused, Transport};
@@ -10,6 +13,10 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
+
+/// Port to which ping(8) connects a socket of UDP first, to learn the own address. A denial of that would hide the one that
+/// matters.
+const PING_PORT: u16 = 1025;
 
 /// Where a request to connect leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,8 @@ pub struct Judge {
     answers: Answers,
     /// Names of `--add-host`: always valid.
     fixed: Vec<(Name, IpAddr)>,
+    /// Peers that were allowed.
+    peers: Peers,
     audit: Audit,
     record: Option<Record>,
 }
@@ -74,10 +83,22 @@ fn is_own(ip: IpAddr) -> bool {
     own().ok().and_then(|name| SocketAddr::try_from(name).ok()).is_some_and(|name| name.ip() == ip)
 }
 
+/// The decision about a peer that is neither the name server nor inside the pod.
+fn decide<'p>(network: &'p Network, protocol: Protocol, ip: IpAddr, port: u16, names: &[&Name]) -> Decision<'p> {
+    if address::host_loopback(ip).is_some() {
+        return network.connect_host(protocol, port);
+    }
+    let decision = network.connect(protocol, ip, port, names);
+    // Asking the host costs some system calls: only if it matters.
+    let special = network.connect_host_address(protocol, ip, port, names);
+    if special != decision && is_own(ip) { special } else { decision }
+}
+
 impl Judge {
     /// A judge without answers.
     pub fn new(network: Network, fixed: Vec<(Name, IpAddr)>, audit: Audit, record: bool) -> Self {
-        Self { network, answers: Answers::default(), fixed, audit, record: record.then(Record::default) }
+        let (answers, peers) = Default::default();
+        Self { network, answers, fixed, peers, audit, record: record.then(Record::default) }
     }
 
     /// What was recorded.
@@ -107,30 +128,32 @@ impl Judge {
         if let Some(loopback) = address::host_loopback(ip) {
             let decision = self.network.connect_host(protocol, port);
             let mut entry = entry(&decision, protocol, HOST_LOOPBACK, shown, vec![]);
-            entry.minor = protocol == Protocol::Udp && self.network.connect_host(Protocol::Icmp, 0).is_allowed();
+            entry.minor = protocol == Protocol::Udp
+                && (port == PING_PORT || self.network.connect_host(Protocol::Icmp, 0).is_allowed());
             self.audit.add(&entry);
             if let Some(record) = self.record.as_mut().filter(|_| entry.allowed) {
                 record.add(HOST_LOOPBACK.into(), false, protocol, port);
+            }
+            if entry.allowed {
+                self.peers.add((transport, SocketAddr::new(ip, port)), [].iter());
             }
             return refused(&decision).map_or(Ok(Target::Peer(SocketAddr::new(loopback, port))), Err);
         }
         let fixed = self.fixed.iter().filter(|(_, own)| *own == ip).map(|(name, _)| name);
         let names: Vec<&Name> = self.answers.names(ip, now).chain(fixed).collect();
-        let mut decision = self.network.connect(protocol, ip, port, &names);
-        // Asking the host costs some system calls: only if it matters.
-        let special = self.network.connect_host_address(protocol, ip, port, &names);
-        if special != decision && is_own(ip) {
-            decision = special;
-        }
+        let decision = decide(&self.network, protocol, ip, port, &names);
         let mut entry = entry(&decision, protocol, &ip.to_string(), shown, names.iter().map(|n| n.as_str()).collect());
-        // ping(8) connects a socket of UDP to learn the own address.
-        entry.minor = protocol == Protocol::Udp && self.network.connect(Protocol::Icmp, ip, 0, &names).is_allowed();
+        entry.minor = protocol == Protocol::Udp
+            && (port == PING_PORT || self.network.connect(Protocol::Icmp, ip, 0, &names).is_allowed());
         self.audit.add(&entry);
         if let Some(record) = self.record.as_mut().filter(|_| entry.allowed) {
             let private = policy::address::class(ip) == Class::Private;
             let name = names.last().map(|name| name.to_string());
             let by_name = name.is_some();
             record.add(name.unwrap_or_else(|| ip.to_string()), by_name && private, protocol, port);
+        }
+        if entry.allowed {
+            self.peers.add((transport, SocketAddr::new(ip, port)), names.iter().copied());
         }
         refused(&decision).map_or(Ok(Target::Peer(peer)), Err)
     }

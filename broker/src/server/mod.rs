@@ -1,7 +1,9 @@
 //! The process: serves the monitor's requests until the monitor has ended.
 
 pub mod audit;
+pub mod control;
 pub mod judge;
+mod peers;
 pub mod poller;
 pub mod publish;
 pub mod record;
@@ -13,6 +15,7 @@ use crate::dns::hosts::{Configuration, Hosts};
 use crate::protocol::{MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
 use crate::seqpacket;
 use audit::Audit;
+use control::{Caller, Control};
 use judge::{Judge, Target};
 use policy::Network;
 use poller::Poller;
@@ -28,10 +31,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
-/// Token of the monitor's socket; those of published ports and of the name server follow.
+/// Token of the monitor's socket; those of published ports, of the name server and of the control socket follow.
 const MONITOR: u64 = 0;
 const PORTS: u64 = 1;
 const RESOLVER: u64 = 1 << 32;
+const CONTROL: u64 = 1 << 62;
 /// Replies that wait until the monitor reads; beyond it no requests are read and datagrams are dropped.
 const MOST_WAITING: usize = 64;
 /// Requests that are served before other sockets have their turn.
@@ -54,6 +58,9 @@ pub struct Broker {
     resolver: Resolver,
     waiting: VecDeque<Waiting>,
     buffer: Box<[u8; MAX_MESSAGE]>,
+    control: Option<Control>,
+    /// The pod has a network.
+    network: bool,
     record: Option<(File, String)>,
 }
 
@@ -77,8 +84,9 @@ fn create(option: &str, path: &[u8], append: bool) -> Result<File, Unable> {
 }
 
 impl Broker {
-    /// Opens the files, binds the ports and reads the host's configuration. `monitor`: this end of the socket pair.
-    pub fn new(setup: &Setup, monitor: OwnedFd) -> Result<Self, Unable> {
+    /// Opens the files, binds the ports and reads the host's configuration. `monitor`: this end of the socket pair. `control`: a
+    /// listening socket for commands, and the user who may give them.
+    pub fn new(setup: &Setup, monitor: OwnedFd, control: Option<(OwnedFd, u32)>) -> Result<Self, Unable> {
         let broken = |errno| Unable("the broker".into(), reason(errno), "see hull doctor");
         let rules =
             setup.rules().map_err(|error| Unable("the policy".into(), error.to_string(), "see docs/policy.md"))?;
@@ -102,6 +110,7 @@ impl Broker {
         let poller = Poller::new().map_err(broken)?;
         poller.add(&monitor, MONITOR).map_err(broken)?;
         let audit = Audit::new(audit, setup.pod, setup.tells);
+        let control = control.map(|(listener, owner)| Control::new(listener, owner, CONTROL, &poller));
         Ok(Self {
             monitor,
             poller,
@@ -110,6 +119,8 @@ impl Broker {
             resolver: Resolver::new(configuration, Hosts::of_host(), RESOLVER),
             waiting: VecDeque::new(),
             buffer: Box::new([0; MAX_MESSAGE]),
+            control: control.transpose().map_err(broken)?,
+            network: setup.network,
             record,
         })
     }
@@ -126,7 +137,9 @@ impl Broker {
 
     /// Waits for events and serves them; false at the end.
     fn turn(&mut self) -> bool {
-        let wait = self.resolver.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let deadlines = [self.resolver.deadline(), self.control.as_ref().and_then(Control::deadline)];
+        let deadline = deadlines.into_iter().flatten().min();
+        let wait = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let tokens = self.poller.wait(wait);
         let now = Instant::now();
         for token in tokens {
@@ -134,6 +147,7 @@ impl Broker {
                 MONITOR if !self.serve_monitor(now) => return false,
                 MONITOR => {}
                 PORTS..RESOLVER => self.receive(usize::try_from(token - PORTS).unwrap_or(usize::MAX)),
+                CONTROL.. => self.serve_control(token, now),
                 _ => {
                     let mut context = Context { judge: &mut self.judge, poller: &self.poller, now };
                     self.resolver.ready(token, &mut context);
@@ -142,7 +156,36 @@ impl Broker {
         }
         let mut context = Context { judge: &mut self.judge, poller: &self.poller, now };
         self.resolver.expire(&mut context);
+        if let Some(control) = &mut self.control {
+            control.expire(now, &self.poller);
+        }
         true
+    }
+
+    /// Serves the user's commands.
+    fn serve_control(&mut self, token: u64, now: Instant) {
+        let Some(mut control) = self.control.take() else { return };
+        let poller = &self.poller;
+        let (judge, network) = (&mut self.judge, self.network);
+        let mut revoked = Vec::new();
+        let stranger = control.ready(token, now, poller, |message, caller: Caller| {
+            let command = crate::control::parse(message)?;
+            if !network && command != crate::control::Command::Show {
+                return Err("the pod has no network; start it with --net policy, or with a rule".into());
+            }
+            let (text, peers) = judge.command(&command, caller)?;
+            revoked = peers;
+            Ok(text)
+        });
+        if let Some(caller) = stranger {
+            self.judge.stranger(caller);
+        }
+        self.control = Some(control);
+        // All of them wait if they must: what the policy denies must end.
+        for (transport, peer) in revoked {
+            self.send(Reply::Revoked { transport, peer }, vec![]);
+        }
+        self.watch();
     }
 
     /// Sends what waits and serves requests; false if the monitor has ended, or does not follow the protocol.

@@ -56,6 +56,8 @@ pub struct Setup {
     pub namespace: Option<Vec<u8>>,
     /// Run without the parts of the jail that the host lacks.
     pub weak: bool,
+    /// The pod has a network: its policy can be changed.
+    pub network: bool,
     /// The pod's place among the running pods of the user.
     pub place: Option<WantedPlace>,
 }

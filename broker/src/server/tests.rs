@@ -20,7 +20,7 @@ impl Scene {
     fn with(setup: Setup) -> Result<Self, Unable> {
         let kind = SocketType::SEQPACKET;
         let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
-        let broker = Broker::new(&setup, other)?;
+        let broker = Broker::new(&setup, other, None)?;
         Ok(Self { client: Client::new(one), broker: Some(std::thread::spawn(|| broker.serve())) })
     }
 

@@ -1,8 +1,10 @@
-//! The user's running pods: their registry, their names, and `hull ps`.
+//! The user's running pods: their registry, their names, commands to them, and `hull ps`.
 
+mod control;
 mod list;
 mod registry;
 
+pub use control::command;
 pub use list::{PsArgs, ps};
 pub use registry::{Place, Refused, Registry};
 

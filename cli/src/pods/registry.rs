@@ -1,16 +1,18 @@
 //! The registry: a directory of the user with one directory for each running pod, `NAME` or, without a name, its id.
 //!
-//! `NAME/entry` says what runs ([`Entry`]). The pod's broker and monitor hold its file lock (flock(2)), so that an entry whose
+//! `NAME/control` is the socket for commands ([`broker::control`]). `NAME/entry` says what runs ([`Entry`]). The pod's broker and monitor hold its file lock (flock(2)), so that an entry whose
 //! processes were killed is told from one of a running pod; it is removed when somebody comes across it. Entries are
 //! added and removed under the lock of the registry's own directory, except that a broker removes its own without it.
 
-use super::Entry;
+use super::{Entry, is_id};
 use crate::failure::{Failure, Result, reason};
+use ::broker::control::SOCKET;
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, open, openat, unlinkat};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,9 +20,13 @@ use std::time::Duration;
 const ENTRY: &str = "entry";
 /// Maximum size of an entry in bytes.
 const MAX_ENTRY: u64 = 64 << 10;
+/// Connections that wait until the broker accepts them.
+const QUEUE: i32 = 16;
 /// How often the registry's lock is tried, and the time between two attempts.
 const ATTEMPTS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often a pod's socket is tried while others wait there.
+const CALLS: u32 = 1000;
 /// How often a directory that another process removes is created anew.
 const CREATIONS: u32 = 16;
 
@@ -120,6 +126,45 @@ impl Registry {
             .map_err(|error| Failure::request(self.path.display().to_string(), reason(&error), "check its file system"))
     }
 
+    /// Connects to the socket for commands of a running pod, by its name, its id or the beginning of that.
+    pub fn connect(&self, pod: &str) -> Result<OwnedFd> {
+        let wrong = |why: &str| Failure::request(format!("pod {pod}"), why, "see hull ps");
+        let entries = self.entries()?;
+        let is_start = !pod.is_empty() && pod.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let named = entries.iter().find(|entry| entry.name.as_deref() == Some(pod));
+        let mut others = entries.iter().filter(|entry| is_start && entry.id.starts_with(pod));
+        let entry = match (named, others.next(), others.next()) {
+            (Some(entry), _, _) | (None, Some(entry), None) => entry,
+            (None, Some(_), Some(_)) => return Err(wrong("several pods have an id that begins like this")),
+            (None, None, _) => {
+                return Err(wrong("no pod of this name or id runs, or it has neither a name nor a network"));
+            }
+        };
+        let place = entry.name.as_deref().unwrap_or(&entry.id);
+        if super::name(place).is_err() && !is_id(place) {
+            return Err(wrong("its entry names no place of the registry"));
+        }
+        let failed = |error: Errno| match error {
+            Errno::CONNREFUSED | Errno::NOENT => {
+                wrong("the process that holds its policy has ended; its connections stay as they are")
+            }
+            Errno::AGAIN => wrong("it is busy with others' commands; try again"),
+            error => wrong(&reason(&error.into())),
+        };
+        let connected =
+            openat(&self.directory, place, DIRECTORY | OFlags::RDONLY, Mode::empty()).and_then(|directory| {
+                let (socket, address) = (socket()?, address(directory.as_fd())?);
+                for _ in 0..CALLS {
+                    match rustix::net::connect(&socket, &address) {
+                        Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(PAUSE),
+                        connected => return connected.map(|()| socket),
+                    }
+                }
+                Err(Errno::AGAIN)
+            });
+        connected.map_err(failed)
+    }
+
     /// The entries of running pods; those of ended ones are removed.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let failed = |error: Errno| unusable(&self.path, error);
@@ -204,6 +249,7 @@ fn sweep(registry: BorrowedFd<'_>, name: &str) -> rustix::io::Result<bool> {
 
 /// Removes an entry's files and its directory, as far as they exist and the process may.
 fn remove(registry: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &str) {
+    let _ = unlinkat(directory, SOCKET, AtFlags::empty());
     let _ = unlinkat(directory, ENTRY, AtFlags::empty());
     let _ = unlinkat(registry, name, AtFlags::REMOVEDIR);
 }
@@ -214,7 +260,27 @@ pub struct Place {
     registry: OwnedFd,
     directory: OwnedFd,
     locked: OwnedFd,
+    /// The listening socket for commands.
+    control: OwnedFd,
     name: String,
+}
+
+/// Address of a pod's socket, of any length of the registry's path.
+fn address(directory: BorrowedFd<'_>) -> rustix::io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
+}
+
+fn socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+fn listen(directory: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let socket = socket()?;
+    rustix::net::bind(&socket, &address(directory)?)?;
+    rustix::fs::chmodat(directory, SOCKET, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+    rustix::net::listen(&socket, QUEUE)?;
+    Ok(socket)
 }
 
 impl Place {
@@ -242,7 +308,8 @@ impl Place {
                 let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
                 rustix::fs::fchown(&directory, Some(uid), Some(gid))?;
             }
-            return Ok(Self { registry, directory, locked, name: name.to_owned() });
+            let control = listen(directory.as_fd())?;
+            return Ok(Self { registry, directory, locked, control, name: name.to_owned() });
         }
         Err(Refused::Host(Errno::AGAIN))
     }
@@ -250,6 +317,11 @@ impl Place {
     /// The descriptor whose copies keep the entry locked.
     pub fn locked(&self) -> BorrowedFd<'_> {
         self.locked.as_fd()
+    }
+
+    /// The listening socket for commands.
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
     }
 
     /// The registry's directory and the pod's own.

@@ -27,6 +27,7 @@ const FREE: &[c_long] = &[
     SYS_connect,
     SYS_bind,
     SYS_listen,
+    SYS_accept4,
     SYS_shutdown,
     SYS_sendto,
     SYS_recvfrom,
@@ -73,6 +74,8 @@ fn rules(removable: &[i32]) -> Vec<Call> {
         call(SYS_socket, Rule::When(vec![socket(SOCK_STREAM), socket(SOCK_DGRAM)])),
         call(SYS_socketpair, Rule::When(vec![vec![Test::OneOf(0, vec![AF_UNIX as u32])]])),
         call(SYS_setsockopt, Rule::When(vec![option(SOL_SOCKET, SO_REUSEADDR), option(IPPROTO_IPV6, IPV6_V6ONLY)])),
+        // Who gives commands.
+        call(SYS_getsockopt, Rule::When(vec![option(SOL_SOCKET, SO_PEERCRED)])),
     ]);
     if !removable.is_empty() {
         let from = removable.iter().map(|fd| fd.cast_unsigned()).collect();
@@ -135,7 +138,6 @@ mod tests {
             SYS_tgkill,
             SYS_process_vm_readv,
             SYS_ioctl,
-            SYS_accept4,
             SYS_unlinkat,
             SYS_prctl,
             SYS_setuid,

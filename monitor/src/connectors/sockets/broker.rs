@@ -26,6 +26,14 @@ fn transport(of: Transport) -> ::broker::Transport {
     }
 }
 
+fn own_transport(of: ::broker::Transport) -> Transport {
+    match of {
+        ::broker::Transport::Tcp => Transport::Tcp,
+        ::broker::Transport::Udp => Transport::Udp,
+        ::broker::Transport::Icmp => Transport::Icmp,
+    }
+}
+
 fn errno(error: ClientError) -> Errno {
     match error {
         ClientError::WouldBlock => Errno::AGAIN,
@@ -63,6 +71,7 @@ impl Opener for Broker {
                 Answer::Flow { listener, flow, peer, socket, first: datagram.to_vec() }
             }
             Event::Datagram(flow, datagram) => Answer::Datagram { flow, bytes: datagram.to_vec() },
+            Event::Revoked(transport, peer) => Answer::Revoked { transport: own_transport(transport), peer },
         })
     }
 }

@@ -25,7 +25,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::Shutdown;
 use socket::{Done, Flow, Socket, State};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -219,7 +219,8 @@ impl Inner {
         let [local, peer] = names(input)?;
         self.check_number(connect.socket)?;
         let question = self.question(connect.socket);
-        let socket = Socket::new(connect.transport, State::Asked { question, id });
+        let mut socket = Socket::new(connect.transport, State::Asked { question, id });
+        socket.peer = Some(peer);
         self.unwatched |= self.sockets.is_empty();
         self.sockets.insert(connect.socket, socket);
         self.ask(Ask::Connect { id: question, transport: connect.transport, local, peer });
@@ -268,11 +269,19 @@ impl Inner {
     }
 
     fn take_answers(&mut self) {
+        // Many come together: one look at the sockets is for all of them.
+        let mut revoked = BTreeSet::new();
         loop {
             match self.opener.take() {
-                Ok(answer) => self.answered(answer),
-                Err(Errno::AGAIN) => return,
+                Ok(Answer::Revoked { transport, peer }) => drop(revoked.insert((transport, peer))),
+                Ok(answer) => {
+                    // What is opened after that is allowed.
+                    self.revoke(&mut revoked);
+                    self.answered(answer);
+                }
+                Err(Errno::AGAIN) => return self.revoke(&mut revoked),
                 Err(_) => {
+                    self.revoke(&mut revoked);
                     // Nobody answers any more. Open sockets stay.
                     let asked = |(question, number): (&u64, &u64)| {
                         let socket = self.sockets.get(number)?;
@@ -286,8 +295,29 @@ impl Inner {
         }
     }
 
+    /// Breaks connections to these peers off.
+    fn revoke(&mut self, revoked: &mut BTreeSet<(Transport, SocketAddr)>) {
+        if revoked.is_empty() {
+            return;
+        }
+        let whole = |transport| revoked.contains(&(transport, SocketAddr::from(([0, 0, 0, 0], 0))));
+        for socket in self.sockets.values_mut() {
+            let transport = socket.transport;
+            let is_one = |peer: SocketAddr| {
+                let port = if transport == Transport::Icmp { 0 } else { peer.port() };
+                revoked.contains(&(transport, SocketAddr::new(peer.ip().to_canonical(), port)))
+            };
+            if socket.leads_to(transport, whole(transport), is_one) {
+                socket.revoke(&mut self.done);
+            }
+        }
+        revoked.clear();
+    }
+
     fn answered(&mut self, answer: Answer) {
         match answer {
+            // By the caller.
+            Answer::Revoked { .. } => {}
             Answer::Refused { id, errno } => self.refuse(id, errno),
             Answer::Opened { id: question, socket: fd } => {
                 // Closed meanwhile: the descriptor is dropped.

@@ -85,6 +85,13 @@ pub enum Answer {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// The policy does not allow a peer any more: connections to it must end.
+    Revoked {
+        /// Kind of socket.
+        transport: Transport,
+        /// The peer, with an IPv4 address in that form; port 0 for ICMP. The unspecified IPv4 address: all peers.
+        peer: SocketAddr,
+    },
 }
 
 /// Asks questions and gets answers, neither of which blocks.

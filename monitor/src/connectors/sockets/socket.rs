@@ -12,6 +12,7 @@ use datagrams::Segments;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// Most operations of one direction that wait for a socket; further ones fail with EBUSY.
 const MAX_WAITING: usize = 128;
@@ -41,6 +42,8 @@ pub enum State {
     Listening,
     /// Of no use.
     Failed,
+    /// Broken off, because the policy does not allow its peer any more.
+    Revoked,
 }
 
 /// Bytes to send.
@@ -73,6 +76,8 @@ pub struct Socket {
     pub transport: Transport,
     /// Its state.
     pub state: State,
+    /// The peer that the pod chose, if it did.
+    pub peer: Option<SocketAddr>,
     /// Number of the listener or flow that the opener must be told of when it is closed.
     pub ends: Option<u64>,
     /// Its descriptors: one, or the listeners.
@@ -97,6 +102,7 @@ impl Socket {
         Self {
             transport,
             state,
+            peer: None,
             ends: None,
             fds: Vec::new(),
             readable: true,
@@ -138,6 +144,27 @@ impl Socket {
         }
     }
 
+    /// ENOTCONN; ECONNABORTED after [`Self::revoke`].
+    fn check_open(&self) -> Result<()> {
+        match self.state {
+            State::Revoked => Err(Errno::CONNABORTED),
+            _ => self.fd().map(|_| ()),
+        }
+    }
+
+    /// Whether it is connected, or connects, to one of these peers that the pod chose. `all`: to any peer.
+    pub fn leads_to(&self, transport: Transport, all: bool, is_one: impl FnOnce(SocketAddr) -> bool) -> bool {
+        let is_connected = matches!(self.state, State::Connecting(_) | State::Open);
+        is_connected && self.transport == transport && self.peer.is_some_and(|peer| all || is_one(peer))
+    }
+
+    /// Breaks the connection off, as tcp_abort() and udp_abort() of Linux do: ECONNABORTED.
+    pub fn revoke(&mut self, done: &mut Vec<Done>) {
+        self.end(Errno::CONNABORTED, done);
+        self.fds.drain(..).for_each(|fd| options::break_at_close(fd.as_fd()));
+        self.state = State::Revoked;
+    }
+
     /// Records what epoll(7) reported.
     pub fn report(&mut self, events: EventFlags) {
         let broken = EventFlags::ERR | EventFlags::HUP;
@@ -174,7 +201,7 @@ impl Socket {
 
     /// Begins to receive. EBUSY, ENOTCONN.
     pub fn receive(&mut self, id: u64, into: &[GuestSlice], scratch: &mut [u8]) -> Option<Result> {
-        let open = self.fd().map(|_| ());
+        let open = self.check_open();
         if open.is_err() || self.receives.len() >= MAX_WAITING {
             return Some(Err(open.err().unwrap_or(Errno::BUSY)));
         }
@@ -189,7 +216,7 @@ impl Socket {
 
     /// Begins to send a stream's bytes. EBUSY, ENOTCONN.
     pub fn send(&mut self, id: u64, from: &[GuestSlice]) -> Option<Result> {
-        let open = self.fd().map(|_| ());
+        let open = self.check_open();
         if open.is_err() || self.sends.len() >= MAX_WAITING {
             return Some(Err(open.err().unwrap_or(Errno::BUSY)));
         }
@@ -395,13 +422,17 @@ impl Socket {
 
     /// Ends all operations that wait.
     pub fn give_up(&mut self, done: &mut Vec<Done>) {
+        self.end(Errno::CANCELED, done);
+    }
+
+    fn end(&mut self, errno: Errno, done: &mut Vec<Done>) {
         if let State::Asked { id, .. } | State::Connecting(id) = self.state {
-            done.push((id, Err(Errno::CANCELED)));
+            done.push((id, Err(errno)));
         }
         let others = self.receives.drain(..).map(|(id, _)| id);
         let others = others.chain(self.sends.drain(..).map(|send| send.id));
         let others = others.chain(self.accepts.drain(..).map(|(id, _, _)| id));
-        done.extend(others.map(|id| (id, Err(Errno::CANCELED))));
+        done.extend(others.map(|id| (id, Err(errno))));
     }
 }
 

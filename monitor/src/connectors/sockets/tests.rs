@@ -181,6 +181,40 @@ fn refused_and_reset() {
 }
 
 #[test]
+fn revoked_peers() {
+    let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let addresses = [0, 1].map(|at: usize| listeners[at].local_addr().unwrap());
+    let revoke = |sockets: &mut SocketsConnector, peer| {
+        sockets.inner.as_mut().unwrap().revoke(&mut BTreeSet::from([peer]));
+        sockets.ready()
+    };
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut peers = Vec::new();
+    for (at, address) in addresses.iter().enumerate() {
+        assert_eq!(connect(&mut sockets, at as u64 + 1, Transport::Tcp, &address.to_string()), number(0));
+        peers.push(listeners[at].accept().unwrap().0);
+    }
+    let mut buffer = [0; 64];
+    let receive = SocketRequest::from(SocketReceive { socket: 1 });
+    assert!(sockets.start(3, receive, &[], &[slice(&mut buffer)]).is_none());
+    // Another kind, and another port.
+    assert_eq!(revoke(&mut sockets, (Transport::Udp, addresses[0])), []);
+    assert_eq!(revoke(&mut sockets, (Transport::Tcp, addresses[0])), [(3, Err(Errno::CONNABORTED))]);
+    let error = peers[0].read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    for request in [SocketRequest::from(SocketReceive { socket: 1 }), SocketSend { socket: 1, quiet: false }.into()] {
+        assert_eq!(sockets.start(4, request, &[], &[slice(&mut buffer)]), Some(Err(Errno::CONNABORTED)));
+    }
+    peers[1].write_all(b"still").unwrap();
+    assert_eq!(finish(&mut sockets, 5, SocketReceive { socket: 2 }, &mut [], &mut buffer), number(5));
+    // All peers.
+    assert_eq!(revoke(&mut sockets, (Transport::Tcp, "0.0.0.0:0".parse().unwrap())), []);
+    let receive = SocketReceive { socket: 2 };
+    assert_eq!(finish(&mut sockets, 6, receive, &mut [], &mut buffer), Err(Errno::CONNABORTED));
+    assert_eq!(finish(&mut sockets, 7, SocketClose { socket: 1, abort: false }, &mut [], &mut []), number(0));
+}
+
+#[test]
 fn published_connections() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();

@@ -31,7 +31,7 @@ pub enum Segments {
 impl Socket {
     /// Queues a datagram for [`Self::send_datagrams`]. EBUSY, ENOTCONN. Returns how many are queued.
     pub fn queue(&mut self, id: u64, from: &[GuestSlice], quiet: bool) -> Result<usize> {
-        self.fd()?;
+        self.check_open()?;
         if self.sends.len() >= MAX_WAITING {
             return Err(Errno::BUSY);
         }

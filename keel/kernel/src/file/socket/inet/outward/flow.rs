@@ -122,10 +122,19 @@ impl Flow {
         });
     }
 
+    /// The policy does not allow the peer any more: what is sent next asks for it anew.
+    fn end_if_aborted(&self, udp: &Udp, errno: Errno) {
+        if errno == Errno::ECONNABORTED {
+            udp.drop_flow(self);
+            self.port.close();
+        }
+    }
+
     fn sent(&self, data: Rc<Vec<u8>>, outcome: Result<u64>, again: bool) {
         let Some(udp) = self.udp.upgrade() else { return };
         if let Err(errno) = outcome {
             udp.flow_failed(self.peer, errno);
+            self.end_if_aborted(&udp, errno);
             // The error was an earlier datagram's, and this one was not sent.
             if errno == Errno::ECONNREFUSED && !again && !self.port.closed.get() {
                 self.post_send(data, true);
@@ -179,7 +188,10 @@ impl Flow {
             }
             Err(Errno::ENOBUFS) => self.pages.set(MAX_PAGES),
             Err(Errno::ECANCELED | Errno::ENOTCONN | Errno::EBADF | Errno::EBUSY) => return self.port.close(),
-            Err(errno) => udp.flow_failed(self.peer, errno),
+            Err(errno) => {
+                udp.flow_failed(self.peer, errno);
+                self.end_if_aborted(&udp, errno);
+            }
         }
         if let Some(me) = self.me.upgrade() {
             pump_later(me);

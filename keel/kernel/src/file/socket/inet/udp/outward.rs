@@ -40,6 +40,15 @@ impl Udp {
         }
     }
 
+    /// Forgets a flow.
+    pub fn drop_flow(&self, flow: &Flow) {
+        let mut flows = self.flows.borrow_mut();
+        let at = flows.iter().position(|other| core::ptr::eq(&raw const **other, flow));
+        let dropped = at.map(|at| flows.remove(at));
+        drop(flows);
+        drop(dropped);
+    }
+
     /// The flow to a peer; opens it. Errors of connect(2).
     pub(super) fn open_flow(&self, peer: Endpoint) -> Result<Rc<Flow>> {
         if let Some(flow) = self.flow(peer) {
