@@ -120,6 +120,8 @@ pub struct Tmpfs {
 pub struct Container {
     /// `USER[:GROUP]`, names of the pod's own files or numbers; empty: root. It replaces the ids of the configuration.
     pub user: Vec<u8>,
+    /// Further groups of the first program: names of the pod's own files or numbers.
+    pub groups: Vec<Vec<u8>>,
     /// Changes of the root fail with EROFS.
     pub read_only: bool,
     /// Directories to create if they do not exist.

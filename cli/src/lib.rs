@@ -14,7 +14,6 @@ mod identity;
 mod images;
 mod keeper;
 mod limits;
-mod mount;
 mod nested;
 mod network;
 mod pods;

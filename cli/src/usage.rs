@@ -19,7 +19,7 @@ const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with 
 const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
 /// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
-const FOREIGN: [(&str, &str); 84] = [
+const FOREIGN: [(&str, &str); 83] = [
     ("--volumes-from", GRANT_RO),
     ("--bind", GRANT_RW),
     ("--bind-try", GRANT_RW),
@@ -99,7 +99,6 @@ const FOREIGN: [(&str, &str); 84] = [
     ("--file-label", RIGHTS),
     ("--uid", "choose with --user USER[:GROUP]"),
     ("--gid", "choose with --user USER[:GROUP]"),
-    ("--group-add", "choose with --user USER: groups are those of the host's /etc/group"),
     ("--chdir", "choose with --workdir DIR"),
     ("--setenv", "set with --env NAME=VALUE"),
     ("--unsetenv", "leave it out: only what --env names and the usual variables are passed; or use env -u in the pod"),

@@ -113,13 +113,13 @@ impl View {
 
     /// Adds a grant of `--ro` or `--rw`; it replaces a default grant at the same place.
     pub fn add(&mut self, grant: &Grant, writable: bool, cwd: &Path) -> Result<()> {
-        let name = if writable { "--rw" } else { "--ro" };
+        let name = if writable { "--rw " } else { "--ro " };
         self.add_as(name, grant, writable, false, cwd)
     }
 
-    /// Adds a grant of `--volume`: writable, or changes fail.
-    pub fn add_volume(&mut self, grant: &Grant, read_only: bool, cwd: &Path) -> Result<()> {
-        self.add_as("--volume", grant, !read_only, read_only, cwd)
+    /// Adds a grant of a volume: writable, or changes fail. `option` precedes the path in messages.
+    pub fn add_volume(&mut self, option: &str, grant: &Grant, read_only: bool, cwd: &Path) -> Result<()> {
+        self.add_as(option, grant, !read_only, read_only, cwd)
     }
 
     /// Adds the root of a container, a directory or an image; `option` is what the user wrote.
@@ -128,7 +128,7 @@ impl View {
     }
 
     fn add_as(&mut self, name: &str, grant: &Grant, writable: bool, read_only: bool, cwd: &Path) -> Result<()> {
-        let option = format!("{name} {}", grant.host.display());
+        let option = format!("{name}{}", grant.host.display());
         let wrong = |why: String, remedy: &str| Failure::request(option.clone(), why, remedy);
         let relative = grant.at.is_none().then(|| nested::relative_place(&grant.host, cwd)).flatten();
         let host = cwd.join(relative.as_ref().map_or(&*grant.host, |(path, _)| path));

@@ -75,11 +75,6 @@ impl Reference {
         Ok(Self { host: host.to_owned(), path: format!("{folder}{path}"), tag, digest })
     }
 
-    /// Whether its registry is on this machine: at a loopback address.
-    pub fn is_local(&self) -> bool {
-        crate::registry::is_loopback(self.host())
-    }
-
     /// The registry's host and port; `docker.io` if the name has none.
     pub fn host(&self) -> &str {
         &self.host

@@ -191,6 +191,10 @@ fn a_tar_archive_is_a_root() {
         // The same files make the same image, and nothing is left besides it.
         assert_eq!(fs::read_dir(store.join("erofs")).unwrap().count(), 1);
         assert_eq!(fs::read_dir(store.join("tmp")).unwrap().count(), 0);
+        // It has no date: it would be another image otherwise.
+        let words = ["images", "--store", store.to_str().unwrap(), "--format", "{{.Repository}} {{.CreatedSince}}"];
+        let listed = Command::new(hull_tests::hull::binary().unwrap()).args(words).output().unwrap();
+        assert_eq!(text(&listed.stdout), "<none> N/A\n", "{}", text(&listed.stderr));
     }
     let whole = fs::read(place.join("root.tar")).unwrap();
     let cut = place.join("cut.tar");
@@ -201,4 +205,27 @@ fn a_tar_archive_is_a_root() {
         assert!(code == 125 && line.starts_with(&text) && line.lines().count() == 1, "{line}");
         assert_eq!(fs::read_dir(place.join("store/tmp")).unwrap().count(), 0);
     }
+}
+
+/// As in a container of docker: names of the root's own list, or numbers.
+#[test]
+fn further_groups_of_the_program() {
+    let root = Root::new();
+    let id = |options: &[&str]| sh(&root, options, "id");
+    assert_eq!(id(&["--group-add", "tty", "--group-add=77"]), "uid=0(root) gid=0(root) groups=5(tty),77\n");
+    assert_eq!(id(&["--user=redis", "--group-add=root"]), "uid=101(redis) gid=102(redis) groups=0(root),5(tty)\n");
+    assert_eq!(id(&["--user=5:6", "--group-add=102"]), "uid=5 gid=6 groups=102(redis)\n");
+    let line = refused(&root, &["--group-add", "none"]);
+    assert_eq!(line, "hull: --group-add none: no such group in the pod's /etc/group; name another one or its number\n");
+    let line = text(&run(&["--group-add", "tty"], &["true"]).stderr);
+    assert!(line.starts_with("hull: --group-add: it is for pods with a root of their own; "), "{line}");
+}
+
+#[test]
+fn a_missing_source_is_reported_under_its_option() {
+    let root = Root::new();
+    let line = refused(&root, &["--mount", "type=bind,source=/no/such,target=/x"]);
+    assert_eq!(line, "hull: --mount source=/no/such: no such file or directory; check the path\n");
+    let line = refused(&root, &["-v", "/no/such:/x"]);
+    assert_eq!(line, "hull: --volume /no/such: no such file or directory; check the path\n");
 }

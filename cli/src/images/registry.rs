@@ -43,15 +43,11 @@ pub fn pull(args: &PullArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Fetches an image before it runs: progress goes to standard error. As docker does, a registry on this machine is
-/// asked over plain HTTP if it does not speak TLS.
+/// Fetches an image before it runs: progress goes to standard error.
 pub fn fetch(store: &Store, name: &Reference, platform: Option<&Platform>, quiet: bool) -> image::Result<()> {
-    let pull = |insecure| {
-        let options = Options { platform: platform.cloned(), ..Options::default() };
-        let access = Access { insecure, authorities: Vec::new(), options };
-        store.pull(name, &access, progress(quiet).as_ref()).map(drop)
-    };
-    pull(false).or_else(|error| if name.is_local() { pull(true) } else { Err(error) })
+    let options = Options { platform: platform.cloned(), ..Options::default() };
+    let access = Access { insecure: false, authorities: Vec::new(), options };
+    store.pull(name, &access, progress(quiet).as_ref()).map(drop)
 }
 
 /// `hull push`.

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -52,6 +52,22 @@ fn an_image_goes_to_a_registry_and_comes_back() {
     assert!(pushed.starts_with(&format!("1: digest: {}", digest.trim())), "{pushed}");
     let raw = scene.run("skopeo", &["inspect", "--raw", "--tls-verify=false", &format!("docker://{name}")]);
     assert_eq!(sha256(raw.as_bytes()), digest.trim());
+    // A registry on this machine may speak plain HTTP; this is found out at once.
+    let begin = Instant::now();
+    assert!(scene.hull(&["push", &name]).contains(digest.trim()));
+    assert!(Scene::new().hull(&["pull", &name]).contains(digest.trim()));
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // Not if its authority is named.
+    let certificate = format!("{}", scene.path("ca.pem").display());
+    scene.run(
+        "sh",
+        &[
+            "-c",
+            "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ca -days 2 2>/dev/null",
+        ],
+    );
+    let line = scene.fails(&["pull", "--tls-ca", &certificate, &name]);
+    assert!(line.contains("the registry must use https"), "{line}");
     // Again: all layers are there.
     let output = scene.command(&["push", "--insecure", &name]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("Layer already exists"));

@@ -107,20 +107,23 @@ fn folder(writer: &Writer, bundle: &mut Bundle, path: &Path, limit: u64) -> Resu
 
 /// The configuration of an imported image.
 fn configuration(config: &Value, import: &Import, diff_id: Digest, path: &Path) -> Value {
-    let now = if import.same { "1970-01-01T00:00:00Z".to_owned() } else { time::now() };
+    let now = (!import.same).then(time::now);
     let platform = import.options.platform.clone().unwrap_or_default();
     let comment = import.message.clone().unwrap_or_else(|| match import.same {
         true => String::new(),
         false => format!("Imported from {}", path.display()),
     });
     let mut whole = json!({
-        "created": now,
         "architecture": platform.architecture(),
         "os": platform.os(),
         "config": config,
         "rootfs": { "type": "layers", "diff_ids": [diff_id.to_string()] },
-        "history": [{ "created": now, "comment": comment }],
+        "history": [{ "comment": comment }],
     });
+    if let Some(now) = now {
+        whole["history"][0]["created"] = now.clone().into();
+        whole["created"] = now.into();
+    }
     if let Some(variant) = platform.variant() {
         whole["variant"] = variant.into();
     }

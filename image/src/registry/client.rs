@@ -1,6 +1,7 @@
 //! Requests to one repository of a registry, with authentication and repetition.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -81,30 +82,27 @@ struct Reason {
 }
 
 impl Client {
-    /// A client for the repository of an image. Nothing is sent yet.
+    /// A client for the repository of an image. A registry on this machine without certificates in the options or the
+    /// configuration is asked whether it speaks TLS, as docker does; else nothing is sent yet.
     pub fn new(name: &Reference, access: &Access) -> Result<Self> {
         let host = name.host();
         if access.insecure && !is_loopback(host) {
             let why = "--insecure is for registries on this machine only";
             return Err(Error::new(host, why, "leave it out, and trust its authority with --tls-ca FILE"));
         }
-        let scheme = if access.insecure { "http" } else { "https" };
         let server = if host == DEFAULT_HOST { "registry-1.docker.io" } else { host };
         let files: Vec<_> = access.authorities.iter().cloned().chain(credentials::certificates(host)).collect();
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .https_only(!access.insecure)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-            .user_agent(AGENT)
-            .timeout_connect(Some(PATIENCE))
-            .timeout_recv_response(Some(PATIENCE))
-            .timeout_per_read(Some(PATIENCE));
-        if !access.insecure {
-            config = config.tls_config(roots::settings(&files)?);
+        let (mut plain, mut agent) = (access.insecure, agent(access.insecure, &files)?);
+        if !plain && files.is_empty() && is_loopback(host) {
+            let asked = agent.get(format!("https://{server}/v2/")).call();
+            plain = asked.is_err_and(|error| is_no_tls(&error));
+            if plain {
+                agent = self::agent(true, &files)?;
+            }
         }
         Ok(Self {
-            agent: config.build().new_agent(),
-            base: format!("{scheme}://{server}"),
+            agent,
+            base: format!("{}://{server}", if plain { "http" } else { "https" }),
             path: name.path().to_owned(),
             host: host.to_owned(),
             credentials: credentials::find(host, name.path())?,
@@ -269,6 +267,7 @@ impl Client {
                 "trust its authority with --tls-ca FILE"
             }
             ureq::Error::RequireHttpsOnly(_) => "the registry must use https",
+            error if is_no_tls(error) => "the registry must use https",
             ureq::Error::HostNotFound => "check the host's name and the network",
             _ => "check the name, the network and the registry",
         };
@@ -280,7 +279,8 @@ impl Client {
             error,
             ureq::Error::Io(_) | ureq::Error::Timeout(_) | ureq::Error::Protocol(_) | ureq::Error::ConnectionFailed
         ) && !remedy.contains("--tls-ca")
-            && !error_text.contains("refused");
+            && !error_text.contains("refused")
+            && !is_no_tls(error);
         let failure = Error::new(&self.host, excerpt(&error_text), remedy);
         if is_passing { Failure::Passing(failure, None) } else { Failure::Refused(StatusCode::BAD_GATEWAY, failure) }
     }
@@ -289,6 +289,28 @@ impl Client {
     pub fn absolute(&self, location: &str) -> String {
         if location.starts_with('/') { format!("{}{location}", self.base) } else { location.to_owned() }
     }
+}
+
+/// What sends requests: over plain HTTP, or over TLS with the authorities of the host and of the files.
+fn agent(plain: bool, files: &[PathBuf]) -> Result<Agent> {
+    let mut config = Agent::config_builder()
+        .http_status_as_error(false)
+        .https_only(!plain)
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        .user_agent(AGENT)
+        .timeout_connect(Some(PATIENCE))
+        .timeout_recv_response(Some(PATIENCE))
+        .timeout_per_read(Some(PATIENCE));
+    if !plain {
+        config = config.tls_config(roots::settings(files)?);
+    }
+    Ok(config.build().new_agent())
+}
+
+/// Whether a server answered a TLS handshake with something else, as one that speaks plain HTTP does.
+fn is_no_tls(error: &ureq::Error) -> bool {
+    // The text is that of rustls; its error type is not part of ureq's interface.
+    matches!(error, ureq::Error::Io(error) if error.to_string().contains("corrupt message"))
 }
 
 /// Reads an answer of at most `limit` bytes.
@@ -308,7 +330,7 @@ pub(super) fn pause(attempt: u32, wanted: Option<Duration>) {
 }
 
 /// Whether a host is this machine.
-pub fn is_loopback(host: &str) -> bool {
+fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,

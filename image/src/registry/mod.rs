@@ -13,7 +13,6 @@ mod transfer;
 
 use std::path::PathBuf;
 
-pub(crate) use client::is_loopback;
 pub use pull::Pulled;
 pub use push::Pushed;
 

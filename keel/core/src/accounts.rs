@@ -59,21 +59,46 @@ pub fn find<'a>(wanted: &[u8], users: &'a [u8], groups: &[u8]) -> Result<Account
     let home = if home.is_empty() { b"/" } else { home };
     let mut account = Account { uid, gid, groups: Vec::new(), home };
     if !group.is_empty() {
-        let listed = lines(groups).find_map(|mut fields| {
-            let (name, gid) = (fields.next()?, number(fields.nth(1)?)?);
-            (name == group || number(group) == Some(gid)).then_some(gid)
-        });
-        account.gid = listed.or(number(group)).ok_or(Missing::Group)?;
+        account.gid = find_group(group, groups).ok_or(Missing::Group)?;
         return Ok(account);
     }
     for mut fields in lines(groups) {
         let (Some(gid), Some(members)) = (fields.nth(2).and_then(number), fields.next()) else { continue };
         let lists = !name.is_empty() && members.split(|&byte| byte == b',').any(|member| member == name);
-        if lists && account.groups.len() < MOST_GROUPS && account.groups.try_reserve(1).is_ok() {
-            account.groups.push(gid);
+        if lists {
+            add(&mut account.groups, gid);
         }
     }
     Ok(account)
+}
+
+/// Finds a group, by name or number; a number need not be listed.
+fn find_group(wanted: &[u8], groups: &[u8]) -> Option<u32> {
+    let listed = lines(groups).find_map(|mut fields| {
+        let (name, gid) = (fields.next()?, number(fields.nth(1)?)?);
+        (name == wanted || number(wanted) == Some(gid)).then_some(gid)
+    });
+    listed.or(number(wanted))
+}
+
+/// Adds a group to those of a process.
+fn add(groups: &mut Vec<u32>, gid: u32) {
+    if groups.len() < MOST_GROUPS && groups.try_reserve(1).is_ok() {
+        groups.push(gid);
+    }
+}
+
+impl Account<'_> {
+    /// Adds further groups, names or numbers. `Err`: the place of the first one that is in no line of `groups`.
+    pub fn add_groups(&mut self, wanted: &[Vec<u8>], groups: &[u8]) -> Result<(), usize> {
+        for (at, wanted) in wanted.iter().enumerate() {
+            let gid = find_group(wanted, groups).ok_or(at)?;
+            if !self.groups.contains(&gid) {
+                add(&mut self.groups, gid);
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -107,5 +132,17 @@ mod tests {
         assert_eq!(ids("4294967295"), Err(Missing::User));
         assert_eq!(ids("redis:none"), Err(Missing::Group));
         assert_eq!(find(b"5", b"", b"").unwrap().uid, 5);
+    }
+
+    #[test]
+    fn further_groups() {
+        let add = |wanted: &[&str]| {
+            let mut account = find(b"redis", USERS, GROUPS).unwrap();
+            let wanted: Vec<Vec<u8>> = wanted.iter().map(|name| name.as_bytes().into()).collect();
+            account.add_groups(&wanted, GROUPS).map(|()| account.groups)
+        };
+        assert_eq!(add(&["disk", "tty", "77", "6"]), Ok([5, 4, 6, 77].into()));
+        assert_eq!(add(&["disk", "none", "x"]), Err(1));
+        assert_eq!(add(&["4294967295"]), Err(0));
     }
 }

@@ -19,7 +19,10 @@ pub(super) fn choose(tree: &Rc<Tree>, config: &mut PodConfig) {
     let read = |path| setup::small_file(tree, path, MOST);
     let (users, groups) = (read(b"/etc/passwd"), read(b"/etc/group"));
     match accounts::find(&container.user, &users, &groups) {
-        Ok(account) => {
+        Ok(mut account) => {
+            if let Err(at) = account.add_groups(&container.groups, &groups) {
+                refuse("--group-add", &container.groups[at], "group", "/etc/group")
+            }
             (config.uid, config.gid) = (account.uid, account.gid);
             config.groups = account.groups;
             if !config.env.iter().any(|variable| variable.starts_with(b"HOME=")) {
@@ -27,14 +30,18 @@ pub(super) fn choose(tree: &Rc<Tree>, config: &mut PodConfig) {
             }
         }
         Err(missing) => {
-            let user = String::from_utf8_lossy(&container.user);
             let (what, list) = match missing {
                 Missing::User => ("user", "/etc/passwd"),
                 Missing::Group => ("group", "/etc/group"),
             };
-            let text =
-                format!("hull: --user {user}: no such {what} in the pod's {list}; name another one or its number");
-            hal::ring::end(Exit { code: EXIT_HULL }, text.as_bytes())
+            refuse("--user", &container.user, what, list)
         }
     }
+}
+
+/// Ends the pod because of a name that is not in a list.
+fn refuse(option: &str, name: &[u8], what: &str, list: &str) -> ! {
+    let name = String::from_utf8_lossy(name);
+    let text = format!("hull: {option} {name}: no such {what} in the pod's {list}; name another one or its number");
+    hal::ring::end(Exit { code: EXIT_HULL }, text.as_bytes())
 }

@@ -1,6 +1,7 @@
 //! `--mount`: docker's long form of `--volume` and `--tmpfs`.
 
-use crate::container::{Volume, tmpfs_at};
+use super::tmpfs::tmpfs_at;
+use super::volume::Volume;
 use crate::values::{Grant, amount, normal};
 use abi::boot::Tmpfs;
 use std::ffi::OsString;
