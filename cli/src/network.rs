@@ -7,7 +7,7 @@ use broker::dns::hosts::Configuration;
 use broker::server::setup::{Publish, Setup};
 use clap::{Args, ValueEnum};
 use policy::rule::{HOST_LOOPBACK, Refusal};
-use policy::{Name, Network, Rule, Verdict};
+use policy::{Listen, Name, Network, Rule, Verdict};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,6 +35,10 @@ pub struct NetworkArgs {
     /// Publish ports of the pod at ports of the host. Repeatable
     #[arg(short, long, value_name = "[IP:]HOST[-HOST]:POD[/udp]", value_parser = publish)]
     pub publish: Vec<Published>,
+
+    /// Let the pod open ports of the host by listening on ports with the same numbers. Repeatable
+    #[arg(long, value_name = "[tcp:|udp:][ADDRESS:]PORT[-PORT]", value_parser = allow_listen)]
+    pub allow_listen: Vec<Listen>,
 
     /// Name server to ask instead of the host's. Repeatable
     #[arg(long, value_name = "ADDRESS")]
@@ -74,6 +78,10 @@ pub enum NetMode {
 
 fn allow(text: &str) -> std::result::Result<Rule, String> {
     Rule::parse(text, Verdict::Allow).map_err(|error| error.to_string())
+}
+
+fn allow_listen(text: &str) -> std::result::Result<Listen, String> {
+    text.parse().map_err(str::to_owned)
 }
 
 fn deny(text: &str) -> std::result::Result<Rule, String> {
@@ -156,10 +164,11 @@ pub fn device() -> abi::boot::Network {
 
 impl NetworkArgs {
     /// Adds the rules and ports of a policy file, which come before those of the command line.
-    pub fn add(&mut self, rules: Vec<Rule>, ports: Vec<Published>) {
+    pub fn add(&mut self, rules: Vec<Rule>, ports: Vec<Published>, listen: Vec<Listen>) {
         // Their order does not matter for decisions; allowed and denied ones are told apart by themselves.
         self.allow.splice(..0, rules);
         self.publish.splice(..0, ports);
+        self.allow_listen.splice(..0, listen);
     }
 
     /// Whether the pod has a network beyond its loopback device.
@@ -167,6 +176,7 @@ impl NetworkArgs {
         let reason = [
             (!self.allow.is_empty() || !self.deny.is_empty(), "rules for the network"),
             (!self.publish.is_empty(), "published ports"),
+            (!self.allow_listen.is_empty(), "ports to listen on"),
         ];
         let reason = reason.into_iter().find(|(given, _)| *given).map(|(_, what)| what);
         match (self.net, reason) {
@@ -210,6 +220,7 @@ impl NetworkArgs {
         let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
         let mut setup = Setup {
             publish: self.publish.iter().flat_map(|published| published.0.clone()).collect(),
+            listen: self.allow_listen.iter().map(Listen::to_string).collect(),
             dns: self.dns.clone(),
             hosts: self.add_host.iter().map(|(name, address)| (name.to_string(), *address)).collect(),
             namespace: self.net_namespace.as_ref().map(path),
@@ -296,7 +307,7 @@ mod tests {
     #[test]
     fn files_of_the_pod() {
         let mut options = NetworkArgs::default();
-        options.add(vec![allow("host.hull.internal:80").unwrap()], vec![]);
+        options.add(vec![allow("host.hull.internal:80").unwrap()], vec![], vec![]);
         options.add_host.push(add_host("db:host-gateway").unwrap());
         let files = options.files(b"box");
         let text = |index: usize| String::from_utf8(files[index].content.clone().unwrap()).unwrap();

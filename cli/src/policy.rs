@@ -116,6 +116,9 @@ fn summary(policy: &Policy) -> String {
     for ports in &policy.publish {
         text += &format!("publish {ports}\n");
     }
+    for ports in &policy.listen {
+        text += &format!("listen {ports}\n");
+    }
     for rule in &policy.network.rules {
         text += &format!("{}\n", rule.summary());
     }
@@ -183,7 +186,7 @@ pub fn apply(mut options: RunArgs) -> Result<RunArgs> {
     let Some(file) = &options.policy else { return Ok(options) };
     let policy = load(file)?;
     let merged = merged(file, &policy)?;
-    options.network.add(policy.network.rules, merged.publish);
+    options.network.add(policy.network.rules, merged.publish, policy.listen);
     options.no_host |= !policy.files.host;
     options.env_all |= policy.environment.all;
     options.ro.splice(..0, merged.ro);
@@ -234,11 +237,13 @@ mod tests {
         assert_eq!(options.rw, [grant("/out", None)]);
         assert_eq!(options.env, ["LANG", "A=b", "A=c"]);
         assert!(options.no_host && !options.env_all);
-        let policy = "version = 1\n[network]\nallow = ['a.b:1']\ndeny = ['a.c']\npublish = ['80:80']";
+        let policy =
+            "version = 1\n[network]\nallow = ['a.b:1']\ndeny = ['a.c']\npublish = ['80:80']\nlisten = ['udp:53']";
         let options = applied(policy, &["--allow", "d.e", "-p", "81:81", "--", "x"]).unwrap().network;
         let rules: Vec<String> = options.allow.iter().map(ToString::to_string).collect();
         assert_eq!(rules, ["allow a.b:1", "deny a.c", "allow d.e"]);
         assert_eq!(options.publish.len(), 2);
+        assert_eq!(options.allow_listen[0].to_string(), "udp:53");
     }
 
     #[test]
@@ -259,6 +264,7 @@ mod tests {
         assert!(
             line("version = 1\n[network]\npublish = ['80']").starts_with("publish = \"80\": not a published port; ")
         );
+        assert!(line("version = 1\n[network]\nlisten = ['x']").starts_with("line 3: \"x\": not ports to listen on; "));
         assert_eq!(line("version = 3"), "line 1: this hull reads policies of version 1; see docs/policy.md");
     }
 }

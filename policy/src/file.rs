@@ -1,5 +1,6 @@
 //! Policy files: TOML, version 1.
 
+use crate::listen::Listen;
 use crate::network::Network;
 use crate::rule::{Peer, Refusal, Rule, Verdict};
 use serde::Deserialize;
@@ -41,6 +42,8 @@ pub struct Policy {
     pub network: Network,
     /// Published ports, as of `--publish`.
     pub publish: Vec<String>,
+    /// Ports that the pod may open by listening.
+    pub listen: Vec<Listen>,
     /// Limits, in the format of the options of `hull run`.
     pub limits: Limits,
     /// The program's environment.
@@ -111,6 +114,7 @@ struct RawNetwork {
     allow: Vec<Spanned<RawAllow>>,
     deny: Vec<Spanned<RawDeny>>,
     publish: Vec<String>,
+    listen: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -189,8 +193,15 @@ impl Policy {
             };
             rules.push(parse_rule(&peer, Verdict::Deny(refusal), line)?);
         }
+        let mut listen = Vec::new();
+        for spanned in raw.network.listen {
+            let line = line_of(text, spanned.span().start);
+            let ports = spanned.get_ref();
+            let wrong = |why| FileError { line, why: format!("\"{}\": {why}", ports.escape_default()) };
+            listen.push(ports.parse().map_err(wrong)?);
+        }
         let Raw { files, limits, environment, .. } = raw;
-        Ok(Self { files, network: Network { rules }, publish: raw.network.publish, limits, environment })
+        Ok(Self { files, network: Network { rules }, publish: raw.network.publish, listen, limits, environment })
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod answers;
 pub mod file;
+pub mod listen;
 pub mod name;
 pub mod network;
 pub mod query;
@@ -15,6 +16,7 @@ pub mod rule;
 pub use address::Class;
 pub use answers::Answers;
 pub use file::Policy;
+pub use listen::Listen;
 pub use name::Name;
 pub use network::{Decision, Network, Reason};
 pub use rule::{Peer, Ports, Protocol, Rule, Verdict};

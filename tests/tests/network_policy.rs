@@ -234,6 +234,8 @@ fn options_that_contradict_are_errors() {
         (&["--audit", "/x"], "hull: --audit: the pod has no network; "),
         (&["--allow", "10.0.0.1/8"], "hull: --allow 10.0.0.1/8: 10.0.0.1/8 is not the network's address"),
         (&["-p", "80"], "hull: --publish 80: not a published port; "),
+        (&["--allow-listen", "a:80"], "hull: --allow-listen a:80: not ports to listen on; "),
+        (&["--net", "none", "--allow-listen", "80"], "hull: --net none: there are ports to listen on; "),
         (&["--net", "policy", "--audit", "/no/such"], "hull: --audit /no/such: no such file or directory; "),
     ] {
         let (code, _, error) = run(options, "true");
@@ -266,4 +268,85 @@ fn a_fifo_is_no_network_namespace() {
     assert_eq!((code, &*out), (125, ""));
     assert!(error.starts_with(&format!("hull: --net-namespace {path}: ")) && error.lines().count() == 1, "{error}");
     assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+/// Listens on a port, prints the outcome, and sends a line to the first client.
+fn listener_of(port: u16) -> String {
+    format!(
+        "import errno, socket\n\
+         try:\n    l = socket.socket(); l.bind(('', {port})); l.listen()\n\
+         except OSError as error: print(errno.errorcode[error.errno], flush=True)\n\
+         else:\n    print('listens', flush=True); c, a = l.accept(); c.sendall(b'welcome'); c.close()"
+    )
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_pod_opens_ports_that_it_may_listen_on() {
+    let (port, other) = (free_port(), free_port());
+    let scratch = Scratch::new().unwrap();
+    let path = |name: &str| scratch.0.join(name).display().to_string();
+    let (policy, audit) = (path("policy.toml"), path("audit"));
+    fs::write(&policy, format!("version = 1\n[network]\nlisten = ['tcp:127.0.0.1:{port}']\n")).unwrap();
+    for options in [&["--policy", &policy, "--audit", &audit][..], &["--allow-listen", &port.to_string()]] {
+        // Before the pod listens, the port is another program's to take.
+        drop(TcpListener::bind(("127.0.0.1", port)).unwrap());
+        let mut pod = start(options, &["python3", "-c", &listener_of(port)]);
+        let mut line = String::new();
+        BufReader::new(pod.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "listens\n");
+        let mut text = String::new();
+        TcpStream::connect(("127.0.0.1", port)).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "welcome");
+        assert!(pod.wait().unwrap().success());
+    }
+    // A port that no rule names is the pod's own.
+    let mut pod = start(&["--policy", &policy], &["python3", "-c", &listener_of(other)]);
+    let mut line = String::new();
+    BufReader::new(pod.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "listens\n");
+    assert!(TcpStream::connect(("127.0.0.1", other)).is_err());
+    pod.kill().unwrap();
+    pod.wait().unwrap();
+    // One of another program.
+    let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let (code, out, error) =
+        run(&["--policy", &policy, "--audit", &audit], &format!("python3 -c \"{}\"", listener_of(port)));
+    assert_eq!((code, &*out), (0, "EADDRINUSE\n"), "{error}");
+    let lines = fs::read_to_string(&audit).unwrap();
+    let decisions: Vec<&str> = lines.lines().map(|line| line.split_once("\"what\": ").unwrap().1).collect();
+    assert_eq!(
+        decisions,
+        [
+            format!(
+                "\"listen tcp {port}\", \"decision\": \"allow\", \"rule\": \"allowed by the option allow-listen\"}}"
+            ),
+            format!(
+                "\"listen tcp {port}\", \"decision\": \"deny\", \"rule\": \"denied: the host's port: address already in use\"}}"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn datagrams_come_to_a_port_that_the_pod_may_listen_on() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', {port}))\n\
+         print('bound', flush=True)\ndata, peer = s.recvfrom(99); s.sendto(data * 2, peer)"
+    );
+    let mut pod = start(&["--allow-listen", &format!("udp:127.0.0.1:{port}")], &["python3", "-c", &script]);
+    let mut line = String::new();
+    BufReader::new(pod.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "bound\n");
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.send_to(b"ab", ("127.0.0.1", port)).unwrap();
+    let mut buffer = [0; 9];
+    let (length, _) = client.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..length], b"abab");
+    assert!(pod.wait().unwrap().success());
 }

@@ -194,6 +194,16 @@ impl Judge {
         false
     }
 
+    /// Records that the pod opened a port of the host by listening, or that it could not.
+    pub fn listened(&mut self, transport: Transport, port: u16, outcome: Result<(), Errno>) {
+        let what = format!("listen {} {port}", protocol(transport));
+        let why = match outcome {
+            Ok(()) => "allowed by the option allow-listen".to_owned(),
+            Err(error) => format!("denied: the host's port: {}", super::reason(error)),
+        };
+        self.audit.add(&Entry { what, allowed: outcome.is_ok(), why, ..Entry::default() });
+    }
+
     /// Names of `--add-host` and their addresses.
     pub fn fixed(&self, name: &Name) -> impl Iterator<Item = IpAddr> {
         self.fixed.iter().filter(move |(own, _)| own == name).map(|(_, ip)| *ip)

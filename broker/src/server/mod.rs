@@ -95,7 +95,7 @@ impl Broker {
             Some((path, text)) => Some((create("--record-policy", path, false)?, text.clone())),
             None => None,
         };
-        let ports = Ports::bind(&setup.publish).map_err(|(host, error)| {
+        let ports = Ports::bind(&setup.publish, setup.may_listen()).map_err(|(host, error)| {
             let remedy = match error {
                 Errno::ADDRINUSE => "choose another port, or end the program that has it",
                 Errno::ACCESS => "choose a port from 1024 on, or run hull with CAP_NET_BIND_SERVICE",
@@ -225,6 +225,14 @@ impl Broker {
                 Err(error) => self.send(Reply::Refused { id, error }, vec![]),
             },
             Request::Listen { id, transport, address, backlog } => {
+                match self.ports.open(transport, address) {
+                    Ok(false) => {}
+                    Ok(true) => self.judge.listened(transport, address.port(), Ok(())),
+                    Err(error) => {
+                        self.judge.listened(transport, address.port(), Err(error));
+                        return self.send(Reply::Refused { id, error: refused(error) }, vec![]);
+                    }
+                }
                 let sockets = self.ports.listen(id, transport, address, backlog, (&self.poller, PORTS));
                 // Duplicates: the broker keeps its own.
                 let sockets = sockets.and_then(|sockets| sockets.into_iter().map(rustix::io::dup).collect());

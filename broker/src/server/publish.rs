@@ -1,4 +1,4 @@
-//! Published ports of the host.
+//! Published ports of the host, and those that the pod may open by listening.
 //!
 //! Their sockets are bound before the pod starts. A TCP port listens while the pod listens. Datagrams of a UDP port come to
 //! a socket of the broker; for each peer it makes one that is connected to the peer and has the same port, and the
@@ -7,13 +7,16 @@
 use super::poller::Poller;
 use super::setup::Publish;
 use crate::protocol::{FLOW, Id, MAX_DATAGRAM, Transport};
+use policy::{Listen, Protocol};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, recvfrom, socket_with};
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// Maximum number of ports that the pod opens by listening.
+const MOST_OPENED: usize = 1024;
 /// Maximum number of listeners of the pod.
 const MOST_LISTENERS: usize = 4096;
 /// Maximum number of flows; further peers wait until the monitor closes some.
@@ -36,6 +39,9 @@ struct Port {
 #[derive(Debug)]
 pub struct Ports {
     ports: Vec<Port>,
+    /// What the pod may open by listening, and how many it has opened.
+    allowed: Vec<Listen>,
+    opened: usize,
     /// Peers of published UDP ports, by port and by id.
     flows: HashMap<(usize, SocketAddr), Id>,
     peers: BTreeMap<Id, (usize, SocketAddr)>,
@@ -97,8 +103,8 @@ fn accept(socket: &OwnedFd, backlog: i32) -> Result<(), Errno> {
 }
 
 impl Ports {
-    /// Binds all ports. The error names the port.
-    pub fn bind(publish: &[Publish]) -> Result<Self, (SocketAddr, Errno)> {
+    /// Binds all ports. The error names the port. `allowed`: those that the pod may open by listening.
+    pub fn bind(publish: &[Publish], allowed: Vec<Listen>) -> Result<Self, (SocketAddr, Errno)> {
         let mut ports = Vec::new();
         for publish in publish {
             match open(publish) {
@@ -107,7 +113,41 @@ impl Ports {
                 Err(error) => return Err((publish.host, error)),
             }
         }
-        Ok(Self { ports, flows: HashMap::new(), peers: BTreeMap::new(), next: FLOW })
+        Ok(Self { ports, allowed, opened: 0, flows: HashMap::new(), peers: BTreeMap::new(), next: FLOW })
+    }
+
+    /// Opens the host's ports for a listener of the pod, if it may and they are neither published nor open. From then on they are
+    /// like published ones: bound until the pod ends. Whether it opened any.
+    pub fn open(&mut self, transport: Transport, address: SocketAddr) -> Result<bool, Errno> {
+        let protocol = match transport {
+            Transport::Tcp => Protocol::Tcp,
+            Transport::Udp => Protocol::Udp,
+            Transport::Icmp => return Ok(false),
+        };
+        let (udp, pod) = (transport == Transport::Udp, address.port());
+        let is_outward = is_outward(address.ip().to_canonical());
+        let is_known = self.ports.iter().any(|port| port.publish.udp == udp && port.publish.pod == pod);
+        let allowed = self.allowed.iter().find(|listen| listen.covers(protocol, pod));
+        let Some(allowed) = allowed.filter(|_| is_outward && !is_known) else { return Ok(false) };
+        let addresses = match allowed.address {
+            Some(address) => vec![(address, false)],
+            None => vec![(Ipv4Addr::UNSPECIFIED.into(), false), (Ipv6Addr::UNSPECIFIED.into(), true)],
+        };
+        if self.opened + addresses.len() > MOST_OPENED {
+            return Err(Errno::MFILE);
+        }
+        let mut opened = Vec::new();
+        for (ip, optional) in addresses {
+            let publish = Publish { udp, host: SocketAddr::new(ip, pod), pod, optional };
+            match open(&publish) {
+                Ok(socket) => opened.push(Port { socket, publish, listeners: Vec::new() }),
+                Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if optional => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.opened += opened.len();
+        self.ports.extend(opened);
+        Ok(true)
     }
 
     /// The pod listens. The sockets of TCP; UDP ports are watched under their index plus `first`.
@@ -255,11 +295,13 @@ impl Port {
             // A wildcard of IPv6 is one of IPv4, too.
             IpAddr::V6(ip) => ip.is_unspecified() || self.publish.host.is_ipv6(),
         };
-        kind == transport
-            && family
-            && self.publish.pod == address.port()
-            && (ip.is_unspecified() || crate::address::is_pod(ip))
+        kind == transport && family && self.publish.pod == address.port() && is_outward(ip)
     }
+}
+
+/// Whether a listener with this address is reachable from outside: not if it is bound to the pod's loopback device.
+fn is_outward(ip: IpAddr) -> bool {
+    ip.is_unspecified() || crate::address::is_pod(ip)
 }
 
 /// A datagram and its sender; `None` if there is none.

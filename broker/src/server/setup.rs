@@ -1,7 +1,7 @@
 //! What the broker is told when it starts.
 
 use policy::rule::{Refusal, RuleError};
-use policy::{Name, Rule, Verdict};
+use policy::{Listen, Name, Rule, Verdict};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -38,6 +38,8 @@ pub struct Setup {
     pub rules: Vec<WrittenRule>,
     /// Published ports.
     pub publish: Vec<Publish>,
+    /// Ports that the pod may open by listening, as texts.
+    pub listen: Vec<String>,
     /// Name servers instead of the host's.
     pub dns: Vec<IpAddr>,
     /// Names of `--add-host` and their addresses.
@@ -99,6 +101,11 @@ impl Setup {
             Ok(Rule { private: written.private, line, ..Rule::parse(&written.text, verdict)? })
         };
         self.rules.iter().map(rule).collect()
+    }
+
+    /// Ports that the pod may open by listening; texts of another form are left out.
+    pub fn may_listen(&self) -> Vec<Listen> {
+        self.listen.iter().filter_map(|text| text.parse().ok()).collect()
     }
 
     /// Names of [`Self::hosts`]; those that are no host names are left out.

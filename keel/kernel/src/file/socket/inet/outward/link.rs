@@ -123,23 +123,27 @@ impl Link {
         link
     }
 
-    /// Asks for the host's listeners of a published port. `None`: there are none.
-    pub fn listen(tcp: &Weak<Tcp>, local: Endpoint, backlog: usize) -> Option<Rc<Self>> {
+    /// Asks for the host's listeners of a port. `None`: there are none. EADDRINUSE, EACCES: the host's port can't be had.
+    pub fn listen(tcp: &Weak<Tcp>, local: Endpoint, backlog: usize) -> Result<Option<Rc<Self>>> {
         let link = Self::new(tcp, Phase::Closed, next_number());
         let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
         let listen = SocketListen { socket: link.number, transport: Transport::Tcp, backlog };
         match connector::call(listen, &[name(local)], &mut ()) {
             Ok(0) => {
                 forget_number();
-                None
+                Ok(None)
             }
             Ok(_) => {
                 link.phase.set(Phase::Listening);
-                Some(link)
+                Ok(Some(link))
             }
-            Err(_) => {
+            Err(errno) => {
                 close(link.number, false);
-                None
+                match errno {
+                    Errno::EADDRINUSE | Errno::EACCES => Err(errno),
+                    // Nobody outside reaches it.
+                    _ => Ok(None),
+                }
             }
         }
     }

@@ -145,8 +145,11 @@ impl Tcp {
         self.read_ended.set(false);
         self.write_ended.set(false);
         self.state.set(State::Listen);
-        self.publish();
-        Ok(())
+        self.publish().inspect_err(|_| {
+            if self.state.get() == State::Listen {
+                self.stop_listening();
+            }
+        })
     }
 
     /// Admits connections that wait for room in the backlog.

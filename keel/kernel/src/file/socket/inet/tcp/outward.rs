@@ -148,12 +148,12 @@ impl Tcp {
         }
     }
 
-    /// A listener that others than the pod may reach: asks for the host's listeners.
-    pub(super) fn publish(&self) {
+    /// A listener that others than the pod may reach: asks for the host's listeners. EADDRINUSE, EACCES.
+    pub(super) fn publish(&self) -> Result<()> {
         if self.base.net.device().is_none() || self.base.local.get().ip.is_loopback() {
-            return;
+            return Ok(());
         }
-        let link = Link::listen(&self.me, self.base.local.get(), self.max_backlog.get());
+        let link = Link::listen(&self.me, self.base.local.get(), self.max_backlog.get())?;
         let still = self.state.get() == State::Listen;
         match link {
             Some(link) if still => {
@@ -164,6 +164,7 @@ impl Tcp {
             Some(link) => link.release(),
             None => {}
         }
+        Ok(())
     }
 
     /// A connection that the host accepted enters the backlog; returns its link, which `make` makes.
