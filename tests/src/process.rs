@@ -53,6 +53,31 @@ pub fn run(command: &mut Command, stdin: Stdio, limit: Duration) -> Result<Outco
     })
 }
 
+/// Lets the command run in a network namespace of its own, with the loopback device up, if the caller may make one (root): so
+/// ports that other programs use, or have used lately, do not matter.
+pub fn with_own_network(command: &mut Command) {
+    fn enter() -> std::io::Result<()> {
+        // SAFETY: changes the network namespace of this process alone.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return Ok(());
+        }
+        // SAFETY: `ifreq` is plain data, for which zeros are valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        // SAFETY: makes a socket, sets the flags of a device with a valid structure, and closes the socket.
+        let result = unsafe {
+            let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+            let result = libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw const request);
+            libc::close(socket);
+            result
+        };
+        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    }
+    // SAFETY: the closure runs in the new process before exec and only makes system calls.
+    unsafe { command.pre_exec(enter) };
+}
+
 /// Sets FD_CLOEXEC on inherited descriptors above the standard streams: they would shift the numbers of the command's
 /// own.
 fn close_inherited() -> std::io::Result<()> {

@@ -37,6 +37,8 @@ const ABOUT_FILES: [&str; 10] = [
 ];
 /// Exceptions that would take minutes there, because they create many files.
 const LONG_THERE: [&str; 1] = ["files/inotify_corners"];
+/// Prefix of the programs whose ports may be in use on the host.
+const SOCKETS: &str = "sockets/";
 /// Suffix of such cases.
 const GRANTED: &str = "@granted";
 
@@ -90,6 +92,9 @@ fn native(program: &Program, granted: bool, may_fail: bool) -> Result<Outcome> {
     let mut command = Command::new(&program.executable);
     environment::set_variables(&mut command);
     command.current_dir(&directory.0);
+    if program.name.starts_with(SOCKETS) {
+        process::with_own_network(&mut command);
+    }
     let outcome = process::run(&mut command, Stdio::null(), NATIVE_LIMIT * hull::slowness())?;
     ensure!(!outcome.timed_out, "the host did not finish the program in time");
     ensure!(
