@@ -54,9 +54,9 @@ fn load_root(root: u64) {
     unsafe { privileged::load_root(root as usize) }
 }
 
-/// Root tables of spaces that are gone, with the tables below them but without pages. The next space is
-/// likely to need its tables at the same places; what KVM made of them is still there.
-static SPACES: Global<RefCell<VecDeque<Table>>> = Global::new(RefCell::new(VecDeque::new()));
+/// Root tables of spaces that are gone, with the tables below them but without pages, and the virtual CPU that freed
+/// them. The next space is likely to need its tables at the same places; what KVM made of them is still there.
+static SPACES: Global<RefCell<VecDeque<(Table, usize)>>> = Global::new(RefCell::new(VecDeque::new()));
 /// Most such spaces, and tables of each.
 const MOST_SPACES: usize = 4;
 const MOST_SPACE_TABLES: usize = 32;
@@ -144,8 +144,13 @@ impl AddressSpace {
     /// Empty tables; `None` when memory is used up.
     pub fn new() -> Option<Self> {
         // The oldest one: where programs fork and execute in turn, each finds what the same step used.
-        let kept = SPACES.borrow_mut().pop_front();
-        if let Some(root) = kept {
+        // Preferably of this virtual CPU: shadow page tables that one has used before cost it less.
+        let mut spaces = SPACES.borrow_mut();
+        let cpu = crate::percpu::cpu_index();
+        let own = spaces.iter().position(|(_, freed_by)| *freed_by == cpu).unwrap_or(0);
+        let kept = spaces.remove(own);
+        drop(spaces);
+        if let Some((root, _)) = kept {
             return Some(Self { root: root.0, pages: 0, spare: Vec::new(), quiesced: false, stale: false });
         }
         let left = ROOTS.borrow_mut().pop();
@@ -579,7 +584,7 @@ impl Drop for AddressSpace {
         let mut spaces = SPACES.borrow_mut();
         let keep = spaces.len() < MOST_SPACES && count_tables(root, 3) <= MOST_SPACE_TABLES;
         if keep && spaces.try_reserve(1).is_ok() {
-            spaces.push_back(root);
+            spaces.push_back((root, crate::percpu::cpu_index()));
             return;
         }
         free_tables(root, 3);
