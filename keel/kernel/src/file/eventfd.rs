@@ -30,6 +30,8 @@ pub struct EventFd(Arc<Counter>);
 
 /// A counter. Calls without the big lock use it, too.
 #[derive(Debug)]
+// No cache line is shared with other objects, which other virtual CPUs use.
+#[repr(align(64))]
 pub struct Counter {
     count: SpinLock<u64>,
     semaphore: bool,

@@ -22,6 +22,8 @@ use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
 /// The bytes between the two ends. Calls without the big lock use them, too.
+// No cache line is shared with other objects, which other virtual CPUs use.
+#[repr(align(64))]
 pub struct Pipe {
     state: SpinLock<State>,
     /// Changed under the big lock.

@@ -43,6 +43,8 @@ pub enum Told {
 }
 
 /// Waiters for one condition, FIFO.
+// No cache line is shared with other objects, which other virtual CPUs use.
+#[repr(align(64))]
 pub struct WaitQueue {
     threads: RefCell<Pieces<Rc<Thread>>>,
     subscribers: RefCell<Vec<Weak<dyn Wake>>>,

@@ -23,6 +23,8 @@ const MOST_SEEN: usize = 64;
 const MOST_READY: usize = 256;
 
 /// Watches that may be ready, in the order in which they became so.
+// No cache line is shared with other objects, which other virtual CPUs use.
+#[repr(align(64))]
 pub struct Ready {
     list: SpinLock<Pieces<Arc<Watch>>>,
     /// Waiters for events. Under the big lock, except for fields that are accessible without it.
@@ -32,6 +34,8 @@ pub struct Ready {
 }
 
 /// A watched descriptor.
+// No cache line is shared with other objects, which other virtual CPUs use.
+#[repr(align(64))]
 pub struct Watch {
     me: sync::Weak<Self>,
     ready: Arc<Ready>,

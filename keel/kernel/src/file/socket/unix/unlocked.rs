@@ -21,6 +21,8 @@ const MOST: usize = 16384;
 const MOST_SENT: usize = 4096;
 
 /// State of a local socket for calls without the big lock.
+// No cache line is shared with other objects, which other virtual CPUs use.
+#[repr(align(64))]
 pub struct End {
     kind: Kind,
     pub(super) inbox: Inbox,
