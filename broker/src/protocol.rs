@@ -24,8 +24,8 @@ pub const REQUEST_BYTES: usize = 16 + 2 * ADDRESS_BYTES;
 pub const REPLY_BYTES: usize = 16 + ADDRESS_BYTES + 8;
 /// Maximum size of a message.
 pub const MAX_MESSAGE: usize = REPLY_BYTES + MAX_DATAGRAM;
-/// Maximum number of descriptors with a message.
-pub const MAX_DESCRIPTORS: usize = 4;
+/// Maximum number of descriptors with a message: that of Linux (`SCM_MAX_FD`, unix(7)).
+pub const MAX_DESCRIPTORS: usize = 253;
 /// Bit of the ids of flows, which the broker chooses; ids of the monitor lack it.
 pub const FLOW: u64 = 1 << 63;
 

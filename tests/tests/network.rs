@@ -419,6 +419,24 @@ fn a_published_port_is_reached_from_outside() {
     assert_eq!(rest, "again");
 }
 
+#[test]
+fn many_published_ports_lead_to_one_listener() {
+    let held: Vec<_> = (0..20).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> = held.iter().map(|held| held.local_addr().unwrap().port()).collect();
+    drop(held);
+    let options: Vec<_> = ports.iter().flat_map(|port| ["-p".into(), format!("127.0.0.1:{port}:80")]).collect();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let _pod = Running::start(&options, &["python3", "-c", ECHO]);
+    for port in ports {
+        retry(|| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(b"hello")?;
+            stream.read_exact(&mut [0; 5])
+        });
+    }
+}
+
 const UDP_ECHO: &str = "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(('', 5353))

@@ -306,7 +306,7 @@ fn attack(registry: &Registry, pod: &str, user: u32, script: &str) -> String {
                   def control():\n    \
                       s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n    \
                       s.connect(sys.argv[1])\n    \
-                      s.settimeout(10)\n    \
+                      s.settimeout(60)\n    \
                       return s\n";
     let path = registry.path(&format!("pods/{pod}/control"));
     let script = format!("{common}{script}");

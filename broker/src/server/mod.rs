@@ -12,7 +12,7 @@ pub mod setup;
 use crate::dns::Context;
 use crate::dns::Resolver;
 use crate::dns::hosts::{Configuration, Hosts};
-use crate::protocol::{MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
+use crate::protocol::{MAX_DESCRIPTORS, MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
 use crate::seqpacket;
 use audit::Audit;
 use control::{Caller, Control};
@@ -235,7 +235,10 @@ impl Broker {
                 }
                 let sockets = self.ports.listen(id, transport, address, backlog, (&self.poller, PORTS));
                 // Duplicates: the broker keeps its own.
-                let sockets = sockets.and_then(|sockets| sockets.into_iter().map(rustix::io::dup).collect());
+                let sockets = sockets.and_then(|sockets| match sockets.len() {
+                    0..=MAX_DESCRIPTORS => sockets.into_iter().map(rustix::io::dup).collect(),
+                    _ => Err(Errno::MFILE),
+                });
                 match sockets {
                     Ok(sockets) => self.send(Reply::Listening { id }, sockets),
                     Err(error) => {

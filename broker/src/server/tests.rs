@@ -87,6 +87,7 @@ fn setup(rules: &[&str]) -> Setup {
 }
 
 const EACCES: u16 = 13;
+const EMFILE: u16 = 24;
 const ECONNREFUSED: u16 = 111;
 
 fn blocking(socket: OwnedFd) -> OwnedFd {
@@ -248,6 +249,31 @@ fn published_ports() {
         assert!(refused);
     }
     scene.end();
+}
+
+#[test]
+fn many_published_ports() {
+    // Of these many descriptors one message can carry all; with one more the listener is refused, and the broker goes on.
+    for count in [20, MAX_DESCRIPTORS, MAX_DESCRIPTORS + 1] {
+        let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let publish =
+            held.iter().map(|held| Publish { udp: false, host: held.local_addr().unwrap(), pod: 80, optional: false });
+        let publish: Vec<_> = publish.collect();
+        drop(held);
+        let mut scene = Scene::with(Setup { publish: publish.clone(), ..setup(&[]) }).unwrap();
+        let address = "0.0.0.0:80".parse().unwrap();
+        scene.client.send(&Request::Listen { id: 1, transport: Transport::Tcp, address, backlog: 10 }).unwrap();
+        match scene.event() {
+            Event::Listening(1, sockets) => assert_eq!((sockets.len(), count <= MAX_DESCRIPTORS), (count, true)),
+            Event::Refused(1, Refused(EMFILE)) => assert!(count > MAX_DESCRIPTORS),
+            other => panic!("{other:?}"),
+        }
+        for publish in publish {
+            assert_eq!(TcpStream::connect(publish.host).is_ok(), count <= MAX_DESCRIPTORS);
+        }
+        assert_eq!(scene.listen(2, Transport::Tcp, "0.0.0.0:81"), 0);
+        scene.end();
+    }
 }
 
 #[test]
