@@ -1,5 +1,6 @@
 //! The list of benchmarks.
 
+pub mod images;
 pub mod net;
 mod parallel;
 mod servers;
@@ -48,6 +49,10 @@ pub enum Kind {
         /// Whether rules are compared.
         rules: bool,
     },
+    /// A pod of an image.
+    Image(images::Work),
+    /// A workload of this binary in a container of runc, compared with the same in a pod.
+    Contained(&'static [&'static str]),
     /// A workload of the host, compared with a workload in a guest without keel.
     Bare(&'static str, &'static str),
 }
@@ -69,6 +74,7 @@ impl Benchmark {
         let suffixes: &[&str] = match self.kind {
             Kind::Twice(_) | Kind::Command(_) => &["-first", "-again"],
             Kind::Net { talk, .. } => talk.rows(),
+            Kind::Image(work) => work.rows(),
             Kind::Idle => &["-memory", "-memory-all", "-wakeups", "-cpu"],
             _ => &[""],
         };
@@ -97,6 +103,10 @@ const fn twice(name: &'static str, what: &'static str, arguments: &'static [&'st
 
 const fn command(name: &'static str, what: &'static str, line: &'static str) -> Benchmark {
     Benchmark { name, what, kind: Kind::Command(line), options: &[] }
+}
+
+const fn contained(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
+    Benchmark { name, what, kind: Kind::Contained(arguments), options: &[] }
 }
 
 const fn start(name: &'static str, what: &'static str, starter: Starter) -> Benchmark {
@@ -134,7 +144,7 @@ const CLONE: &[&str] = &[
 /// All benchmarks, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Benchmark> {
     let net = net::ALL.iter().chain(net::DOORBELLS.iter().flatten());
-    ONE.iter().chain(parallel::GAINS.iter().flatten()).chain(servers::ALL).chain(net)
+    ONE.iter().chain(parallel::GAINS.iter().flatten()).chain(servers::ALL).chain(images::ALL).chain(net)
 }
 
 /// Benchmarks for one processor.
@@ -199,7 +209,11 @@ const ONE: &[Benchmark] = &[
     dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
     start("start", "start to exit of a static program: fork and exec on the host, a pod", Starter::Host),
     start("start-runc", "the same: runc run, a pod", Starter::Runc),
-    start("start-crun", "the same: crun run, a pod", Starter::Crun),
+    start(
+        "start-crun",
+        "the same: crun run (without cgroups where crun refuses those of the host), a pod",
+        Starter::Crun,
+    ),
     at_once("start-8", "eight at once, per program: fork and exec on the host, pods", Starter::Host),
     at_once("start-8-runc", "the same: runc run, pods", Starter::Runc),
     at_once("start-8-crun", "the same: crun run, pods", Starter::Crun),
@@ -218,6 +232,22 @@ const ONE: &[Benchmark] = &[
     dynamic("cpu-integer", "integer arithmetic", &["cpu-integer"]),
     dynamic("cpu-float", "floating-point arithmetic", &["cpu-float"]),
     dynamic("cpu-avx", "256-bit vector arithmetic", &["cpu-avx"]),
+    dynamic("cpu-dhrystone", "records, strings, calls and branches: a mixture like Dhrystone's", &["cpu-dhrystone"]),
+    contained("cpu-dhrystone-runc", "the same: a container of runc, a pod", &["cpu-dhrystone"]),
+    dynamic(
+        "cpu-whetstone",
+        "arrays, trigonometry, roots and logarithms: a mixture like Whetstone's",
+        &["cpu-whetstone"],
+    ),
+    contained("cpu-whetstone-runc", "the same: a container of runc, a pod", &["cpu-whetstone"]),
+    dynamic("cpu-stream-copy", "STREAM's copy of arrays of 32 MiB, per KiB moved", &["stream-copy"]),
+    contained("cpu-stream-copy-runc", "the same: a container of runc, a pod", &["stream-copy"]),
+    dynamic("cpu-stream-scale", "STREAM's scale, likewise", &["stream-scale"]),
+    contained("cpu-stream-scale-runc", "the same: a container of runc, a pod", &["stream-scale"]),
+    dynamic("cpu-stream-add", "STREAM's add, likewise", &["stream-add"]),
+    contained("cpu-stream-add-runc", "the same: a container of runc, a pod", &["stream-add"]),
+    dynamic("cpu-stream-triad", "STREAM's triad, likewise", &["stream-triad"]),
+    contained("cpu-stream-triad-runc", "the same: a container of runc, a pod", &["stream-triad"]),
     dynamic("memory-copy", "copying 64 MiB, per KiB", &["memory-copy"]),
     dynamic("memory-triad", "STREAM's triad over three arrays of 32 MiB, per KiB moved", &["memory-triad"]),
     dynamic("memory-touch", "touching fresh anonymous memory, 16 MiB at a time, per 4 KiB page", &["memory-touch"]),

@@ -5,6 +5,7 @@
 
 mod catalog;
 mod idle;
+mod images;
 mod outside;
 mod place;
 mod report;

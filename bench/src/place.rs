@@ -4,12 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-/// The static workload.
-const STATIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/static"));
+use crate::images::{Images, roots};
+
+/// The static program.
+pub const STATIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/static"));
 
 /// A directory of the host that pods see as [`Place::IN_POD`]; removed with this value.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub struct Place {
     pub directory: PathBuf,
     /// This binary.
     pub hull: PathBuf,
+    /// Images, made when they are needed.
+    images: OnceLock<Images>,
 }
 
 impl Place {
@@ -30,7 +35,7 @@ impl Place {
     pub fn new() -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("hull-bench-{}", std::process::id()));
         fs::create_dir(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
-        let place = Self { hull: std::env::current_exe()?, directory };
+        let place = Self { hull: std::env::current_exe()?, directory, images: OnceLock::new() };
         let result = place.fill();
         result.with_context(|| format!("cannot prepare {}", place.directory.display()))?;
         Ok(place)
@@ -43,7 +48,7 @@ impl Place {
             let bundle = self.bundle(number);
             fs::create_dir_all(bundle.join("rootfs"))?;
             write_program(&bundle.join("rootfs/static"), STATIC)?;
-            fs::write(bundle.join("config.json"), serde_json::to_vec(&oci_config())?)?;
+            fs::write(bundle.join("config.json"), serde_json::to_vec(&oci_config(&["/static"]))?)?;
         }
         fs::create_dir(self.directory.join("work"))?;
         let files = self.directory.join("files");
@@ -64,6 +69,22 @@ impl Place {
 }
 
 impl Place {
+    /// What the rows of images need.
+    pub fn images(&self) -> &Images {
+        self.images.get_or_init(|| Images::new(&self.directory, &self.hull))
+    }
+
+    /// An OCI bundle that runs a workload of this binary.
+    pub fn container(&self, workload: &[&str]) -> Result<PathBuf> {
+        let bundle = self.directory.join("container");
+        if !bundle.exists() {
+            roots::shell(&bundle.join("rootfs"), &self.hull)?;
+        }
+        let words: Vec<&str> = ["/bench/hull", "bench-workload"].iter().chain(workload).copied().collect();
+        fs::write(bundle.join("config.json"), serde_json::to_vec(&oci_config(&words))?)?;
+        Ok(bundle)
+    }
+
     /// `files.tar`: 5,000 files of up to some KiB.
     fn write_archive(&self) -> Result<()> {
         let scratch = self.directory.join("unpacked");
@@ -114,6 +135,8 @@ fn write_repository(directory: &Path) -> Result<()> {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // Daemons end before their files are removed.
+        drop(self.images.take());
         // Ignore errors: a few files remain in the temporary directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
@@ -155,18 +178,18 @@ fn write_project(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
 
-/// The minimal configuration of a container runtime to run the static program, with the usual isolation.
-fn oci_config() -> serde_json::Value {
+/// The minimal configuration of a container runtime to run a program, with the usual isolation.
+pub fn oci_config(words: &[&str]) -> serde_json::Value {
     let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
     json!({
         "ociVersion": "1.0.2",
-        "process": { "terminal": false, "user": { "uid": 0, "gid": 0 }, "args": ["/static"], "cwd": "/", "env": [] },
+        "process": { "terminal": false, "user": { "uid": 0, "gid": 0 }, "args": words, "cwd": "/", "env": [] },
         "root": { "path": "rootfs", "readonly": true },
         "hostname": "bench",
         "mounts": [{ "destination": "/proc", "type": "proc", "source": "proc" }],

@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::catalog::images::Work;
 use crate::catalog::{Benchmark, Kind, Starter};
 use crate::idle;
+use crate::images;
 use crate::outside::{self, Setting};
 use crate::place::Place;
 use crate::report::{Row, Unit};
@@ -19,12 +21,14 @@ const STARTS: u32 = 10;
 /// Number of simultaneous starts.
 const AT_ONCE: u32 = Place::BUNDLES;
 /// Time limit of a pod in seconds.
-const LIMIT: &str = "120";
+pub const LIMIT: &str = "120";
 
 /// Where a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub enum Side {
+    /// On the host, or by another tool.
     Host,
+    /// In a pod.
     Pod,
 }
 
@@ -33,6 +37,8 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
     let names = benchmark.rows();
     let missing = match benchmark.kind {
         Kind::Start(starter) | Kind::StartAtOnce(starter) => unusable(place, starter),
+        Kind::Image(work) => images::unusable(work, place),
+        Kind::Contained(_) => unusable(place, Starter::Runc),
         _ => benchmark.programs().find(|p| !Path::new(p).exists()).map(|program| format!("there is no {program}")),
     };
     let mut host: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
@@ -61,7 +67,8 @@ pub fn measure(benchmark: &Benchmark, place: &Place, rounds: u32) -> Vec<Row> {
     rows.map(|(name, (host, pod))| Row {
         unit: match (&benchmark.kind, name.as_str()) {
             (Kind::Idle, "idle-wakeups") => Unit::PerSecond,
-            (Kind::Idle, "idle-memory" | "idle-memory-all") | (Kind::Returned, _) => Unit::Bytes,
+            (Kind::Idle, "idle-memory" | "idle-memory-all")
+            | (Kind::Returned | Kind::Image(Work::Shared { .. }), _) => Unit::Bytes,
             (Kind::Gain(_), _) => Unit::Gain,
             (Kind::Net { .. }, name) if name.ends_with("-exits") => Unit::PerOperation,
             _ => Unit::Ns,
@@ -100,6 +107,12 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
             };
             outside::measure(talk, setting, benchmark.options, place)
         }
+        Kind::Image(work) => images::sample(work, side, place),
+        Kind::Contained(arguments) if side == Side::Host => contained(arguments, place),
+        Kind::Contained(arguments) => {
+            let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();
+            numbers(&words, benchmark.options, place, side)
+        }
         Kind::Idle => idle::measure(place),
         Kind::Returned => idle::measure_returned(place),
         Kind::Bare(host, bare) => {
@@ -134,7 +147,11 @@ fn numbers(words: &[&str], options: &[&str], place: &Place, side: Side) -> Resul
         output.status,
         String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("no message")
     );
-    let text = String::from_utf8(output.stdout).context("printed something else than numbers")?;
+    parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Numbers between white space.
+pub fn parse(text: &str) -> Result<Vec<f64>> {
     text.split_whitespace().map(|word| word.parse().context("printed something else than numbers")).collect()
 }
 
@@ -185,6 +202,9 @@ fn check_start(output: &Output) -> Result<()> {
 
 /// Nanoseconds from start to exit of the static program.
 fn starts(place: &Place, side: Side, starter: Starter) -> Result<f64> {
+    if (side, starter) == (Side::Host, Starter::Crun) && images::has_hybrid_cgroups() {
+        return images::start_crun(&place.hull, &place.bundle(0), &place.directory, STARTS);
+    }
     let start = Instant::now();
     for number in 0..STARTS {
         check_start(&starter_command(place, side, starter, number).output()?)?;
@@ -203,6 +223,17 @@ fn starts_at_once(place: &Place, side: Side, starter: Starter) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / f64::from(AT_ONCE))
 }
 
+/// Runs a workload in a container of runc.
+fn contained(arguments: &[&str], place: &Place) -> Result<Vec<f64>> {
+    let bundle = place.container(arguments)?;
+    let mut command = Command::new("runc");
+    command.arg("run").arg("--bundle").arg(bundle).arg(format!("hull-bench-{}", std::process::id()));
+    small_environment(&mut command);
+    let output = command.current_dir("/").stdin(Stdio::null()).output()?;
+    check_start(&output)?;
+    parse(&String::from_utf8_lossy(&output.stdout))
+}
+
 /// Why another runtime can't be measured: it is not installed, or does not work on this machine.
 fn unusable(place: &Place, starter: Starter) -> Option<String> {
     let name = match starter {
@@ -216,7 +247,7 @@ fn unusable(place: &Place, starter: Starter) -> Option<String> {
     starts(place, Side::Host, starter).err().map(|error| format!("{name}: {error:#}"))
 }
 
-fn is_installed(program: &str) -> bool {
+pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }

@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 pub const FILES: u32 = 256;
 
 /// Nanoseconds per name: in the first pass over all names, and later.
-fn first_and_again(names: &[CString], mut visit: impl FnMut(&CString) -> libc::c_int) -> Result<Vec<f64>> {
+pub fn first_and_again(names: &[CString], mut visit: impl FnMut(&CString) -> libc::c_int) -> Result<Vec<f64>> {
     let count = names.len() as f64;
     let start = Instant::now();
     for name in names {

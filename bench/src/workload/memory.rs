@@ -26,17 +26,35 @@ pub fn copy() -> f64 {
     }) / (SIZE / 1024) as f64
 }
 
-/// `a[i] = b[i] + factor * c[i]`, per KiB read or written.
-pub fn triad() -> f64 {
+/// The kernels of STREAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// `a[i] = b[i]`
+    Copy,
+    /// `a[i] = factor * b[i]`
+    Scale,
+    /// `a[i] = b[i] + c[i]`
+    Add,
+    /// `a[i] = b[i] + factor * c[i]`
+    Triad,
+}
+
+/// A kernel over arrays of 32 MiB, per KiB read or written.
+pub fn stream(kernel: Kernel) -> f64 {
     const COUNT: usize = (32 << 20) / size_of::<f64>();
     let (mut a, b, c) = (vec![0.0_f64; COUNT], vec![1.5_f64; COUNT], vec![2.5_f64; COUNT]);
     let factor = black_box(3.0);
+    let arrays = if matches!(kernel, Kernel::Copy | Kernel::Scale) { 2 } else { 3 };
     measure(1, || {
-        for ((a, b), c) in a.iter_mut().zip(&b).zip(&c) {
-            *a = b + factor * c;
+        let all = a.iter_mut().zip(&b).zip(&c);
+        match kernel {
+            Kernel::Copy => a.copy_from_slice(&b),
+            Kernel::Scale => all.for_each(|((a, b), _)| *a = factor * b),
+            Kernel::Add => all.for_each(|((a, b), c)| *a = b + c),
+            Kernel::Triad => all.for_each(|((a, b), c)| *a = b + factor * c),
         }
         black_box(&mut a);
-    }) / (3 * COUNT * size_of::<f64>() / 1024) as f64
+    }) / (arrays * COUNT * size_of::<f64>() / 1024) as f64
 }
 
 /// Maps fresh memory, writes to every page, and unmaps it.

@@ -1,5 +1,6 @@
 //! The workloads. Each runs for a tenth of a second and prints nanoseconds per operation.
 
+mod classics;
 mod compute;
 mod files;
 mod memory;
@@ -7,7 +8,9 @@ pub mod net;
 mod network;
 mod parallel;
 mod processes;
+pub mod starts;
 mod system_calls;
+pub mod tree;
 mod wake;
 mod writes;
 
@@ -62,9 +65,14 @@ pub fn run(options: &Options) -> Result<()> {
         "thread-stack" => vec![memory::thread_stack()?],
         "threads-100" => vec![processes::threads_100()],
         "memory-copy" => vec![memory::copy()],
-        "memory-triad" => vec![memory::triad()],
+        "memory-triad" | "stream-triad" => vec![memory::stream(memory::Kernel::Triad)],
+        "stream-copy" => vec![memory::stream(memory::Kernel::Copy)],
+        "stream-scale" => vec![memory::stream(memory::Kernel::Scale)],
+        "stream-add" => vec![memory::stream(memory::Kernel::Add)],
         "cpu-integer" => vec![compute::integer()],
         "cpu-float" => vec![compute::float()],
+        "cpu-dhrystone" => vec![classics::dhrystone()],
+        "cpu-whetstone" => vec![classics::whetstone()],
         "cpu-avx" => vec![compute::avx()?],
         "fork-exit" => vec![processes::fork_exit()?],
         "fork-exec" => vec![processes::fork_exec(&path()?)?],
@@ -86,6 +94,12 @@ pub fn run(options: &Options) -> Result<()> {
         "tcp-connect" => vec![network::tcp_connect()?],
         "udp-processes" => vec![network::udp()?],
         "parallel" => vec![parallel::gain(options.argument.as_deref().context("the workload needs an argument")?)?],
+        "tree-stat" => tree::stat(&path()?)?,
+        "tree-open" => tree::open_read(&path()?)?,
+        "read-sequential" => vec![tree::read_sequential(&path()?)?],
+        "read-random" => vec![tree::read_random(&path()?)?],
+        "starts" => vec![starts::median(options.argument.as_deref().context("the workload needs a command")?)?],
+        "map" => return tree::map(options.argument.as_deref().context("the workload needs a path")?),
         "net" => return net::run(options.argument.as_deref().context("the workload needs an argument")?),
         "script" => return script(options.argument.as_deref().context("the workload needs a script")?),
         "command" => return command(options.argument.as_deref().context("the workload needs a command")?),
