@@ -24,8 +24,11 @@ pub struct BootInfo {
     /// First guest-physical byte after keel's image, its bss, the frame tables and the
     /// configuration: free memory.
     pub free_start: u64,
-    /// First guest-physical byte after the boot tables: free memory up to [`crate::layout::KEEL_IMAGE`].
+    /// First guest-physical byte after the boot tables: memory for page tables up to `low_end`.
     pub low_start: u64,
+    /// End of it, at most [`crate::layout::KEEL_IMAGE`]. If it is less, the unused pages below the image, but for page 0,
+    /// are free memory.
+    pub low_end: u64,
     /// Guest-physical address of the frame table: 16 bytes for each page below `ram_limit`, zero.
     pub frame_table: u64,
     /// Guest-physical address of the window table: 4 bytes for each page of `window_limit`, zero.
@@ -81,7 +84,7 @@ pub mod flags {
     pub const FAIL_STACK: u64 = 1 << 34;
 }
 
-const _: () = assert!(core::mem::size_of::<BootInfo>() == 216);
+const _: () = assert!(core::mem::size_of::<BootInfo>() == 224);
 
 /// One host directory or file that the pod may see, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,6 +40,8 @@ pub const BOOT_TABLES: usize = 0x7_0000;
 /// Guest-physical address where keel's image is loaded. Its virtual address is
 /// `DIRECT_BASE + KEEL_IMAGE`.
 pub const KEEL_IMAGE: usize = 0x20_0000;
+/// A pod with less RAM than this is *small*: it is set up for little, and keel prefers little memory to few faults.
+pub const SMALL_RAM: u64 = 32 << 20;
 /// Guest-physical address of the *window*: host file pages appear here (DAX).
 pub const WINDOW_BASE: usize = 128 << 30;
 /// Bytes of window address space; slots are added on demand.

@@ -25,4 +25,4 @@ pub mod tables;
 /// number of host processors, pods without a window, open-or-report, flag for access control lists. 9: unused arguments
 /// of an operation must be 0.
 /// 10: sockets. 11: containers, images.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;

@@ -171,7 +171,7 @@ pub fn default_cpus() -> u32 {
 /// Options of `run` and `trace`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Memory limit of the pod in bytes; suffixes K, M, G, T [default: 512M, or less if the host's cgroup limits hull]
+    /// Memory limit of the pod in bytes, at least 6M; suffixes K, M, G, T [default: 512M, or less if the host's cgroup limits hull]
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
 

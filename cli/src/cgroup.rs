@@ -20,6 +20,9 @@ const RESERVE: u64 = 16 << 20;
 /// software-nested KVM. They are much smaller on hardware KVM.
 const TABLES: u64 = 16;
 
+/// Smallest default: less is enough for small programs only, so it has to be asked for.
+pub const LEAST_DEFAULT: u64 = 32 << 20;
+
 /// A memory limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -50,9 +53,14 @@ pub fn pod_memory(asked: Option<u64>) -> Result<u64> {
     let Some(limit) = memory_limit() else { return Ok(asked.unwrap_or(DEFAULT_MEMORY)) };
     let (most, file) = (limit.for_pod(), limit.file.display());
     match asked {
-        None if most < monitor::MIN_MEMORY => {
+        None if most < LEAST_DEFAULT => {
             let why = format!("the host permits {} ({file}), too little for a pod and its monitor", show(limit.bytes));
-            Err(Failure::request("memory", why, "raise that limit"))
+            let remedy = if most < monitor::MIN_MEMORY {
+                "raise that limit".into()
+            } else {
+                format!("raise that limit, or give --memory {} for a small program", show(most))
+            };
+            Err(Failure::request("memory", why, remedy))
         }
         None => Ok(most.min(DEFAULT_MEMORY)),
         Some(asked) if asked > most => {

@@ -19,7 +19,7 @@ impl Bare {
     fn new(kvm: &Kvm, code: &[u8]) -> Result<Self, Error> {
         let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
         let memory = GuestMemory::new(vm.clone(), MIN_MEMORY, MIN_MEMORY, MIN_MEMORY, WINDOW_LIMIT)?;
-        write_tables(&memory, MIN_MEMORY)?;
+        write_tables(&memory, MIN_MEMORY, WINDOW_LIMIT)?;
         write_descriptors(&memory, 0)?;
         memory.write(KEEL_IMAGE as u64, code)?;
         let start = (DIRECT_BASE + KEEL_IMAGE) as u64;

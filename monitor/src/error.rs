@@ -33,6 +33,18 @@ pub enum Error {
         /// The errno.
         source: std::io::Error,
     },
+    /// What the guest needs at boot does not fit.
+    #[error(
+        "--memory {}M: too little for the pod's arguments, environment and settings; give at least {}M",
+        bytes >> 20,
+        least >> 20
+    )]
+    TooSmall {
+        /// The pod's memory in bytes.
+        bytes: u64,
+        /// Bytes that would do.
+        least: u64,
+    },
     /// A host path that was granted can't be opened.
     #[error("{path}: {}; check the path", reason(.source))]
     Export {

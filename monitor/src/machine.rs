@@ -10,7 +10,8 @@ use crate::run::Signal;
 use crate::vcpu::Vcpu;
 use abi::boot::{BootInfo, MAGIC, flags};
 use abi::layout::{
-    BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, WINDOW_BASE, percpu, port,
+    BOOT_INFO, BOOT_TABLES, DIRECT_BASE, KEEL_IMAGE, KEEL_PML4_SLOT, LARGE_PAGE_SIZE, PAGE_SIZE, SMALL_RAM,
+    WINDOW_BASE, percpu, port,
 };
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VmFd};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ const FRAME_ENTRY: u64 = 16;
 const WINDOW_ENTRY: u64 = 4;
 /// Maximum window of a pod: the range of four page directories.
 pub(crate) const WINDOW_LIMIT: u64 = 4 << 30;
+/// Bytes that keel's image may have.
+const IMAGE_ROOM: u64 = 4 << 20;
 /// Free RAM at boot, beyond image and tables.
 const BOOT_FREE: u64 = 24 << 20;
 /// Part of it that is on small host pages: enough for keel and a small program.
@@ -28,7 +31,17 @@ const SMALL_FREE: u64 = 1 << 20;
 /// RAM that every pod uses at boot.
 const SURELY_USED: u64 = 256 << 10;
 /// Minimum of `--memory`.
-pub const MIN_MEMORY: u64 = 32 << 20;
+pub const MIN_MEMORY: u64 = 6 << 20;
+/// Free RAM of a small pod at boot: enough for keel to say that it is too little for a program.
+const SMALLEST_FREE: u64 = 1 << 20;
+/// Free RAM below keel's image in such a pod, at least.
+const SMALL_LOW: u64 = 1 << 20;
+/// Copies of the configuration that keel makes while it boots.
+const CONFIG_COPIES: u64 = 4;
+/// Bytes of the window for each byte of RAM of a small pod.
+const SMALL_WINDOW: u64 = 16;
+/// Bytes below keel's image that are for page tables in such a pod.
+const SMALL_TABLES: u64 = 256 << 10;
 const GIB: u64 = 1 << 30;
 
 /// A machine that is ready to run.
@@ -116,29 +129,19 @@ impl Machine {
         let vm = Arc::new(kvm.create_vm().map_err(|e| Error::kvm("KVM_CREATE_VM", e))?);
         crate::cpuid::deny_counters(&vm)?;
         crate::cpuid::deny_registers(&vm)?;
-        let limit = round_up(config.memory_limit.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
         let pod = config.pod.encode();
-        let image_room = 4 << 20;
-        let tables = (limit / PAGE_SIZE as u64) * FRAME_ENTRY + (WINDOW_LIMIT / PAGE_SIZE as u64) * WINDOW_ENTRY;
-        let boot = round_up(
-            abi::layout::KEEL_IMAGE as u64 + image_room + tables + pod.len() as u64 + BOOT_FREE,
-            LARGE_PAGE_SIZE as u64,
-        );
-        // The frame table must cover the RAM at boot even if that exceeds `--memory`.
-        let limit = limit.max(boot);
         let image = Image::embedded()?;
         let header = image.header;
-        let frame_table = round_up(header.end, PAGE_SIZE as u64);
-        let window_table = frame_table + limit / PAGE_SIZE as u64 * FRAME_ENTRY;
-        let config_gpa = round_up(window_table + WINDOW_LIMIT / PAGE_SIZE as u64 * WINDOW_ENTRY, PAGE_SIZE as u64);
-        let free_start = config_gpa + pod.len() as u64;
-        let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64);
-        let window = if config.shared_pages { WINDOW_LIMIT } else { 0 };
+        let Layout { limit, boot, window_limit, frame_table, window_table, config_gpa, free_start } =
+            Layout::new(config.memory_limit, header.end, pod.len() as u64)?;
+        let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64).min(boot);
+        let window = if config.shared_pages { window_limit } else { 0 };
         let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, window)?);
         memory.populate_image(header.end);
         memory.populate(config_gpa, SURELY_USED);
         image.load(&memory)?;
-        let low_start = write_tables(&memory, limit)?;
+        let low_start = write_tables(&memory, limit, window_limit)?;
+        let low_end = if limit < SMALL_RAM { low_start + SMALL_TABLES } else { KEEL_IMAGE as u64 };
         write_descriptors(&memory, 0)?;
         let vcpu = Vcpu::new(&kvm, &vm, 0, header.entry, header.lstar)?;
         memory.write(config_gpa, &pod)?;
@@ -155,9 +158,10 @@ impl Machine {
             ram_limit: limit,
             free_start,
             low_start,
+            low_end,
             frame_table,
             window_table,
-            window_limit: WINDOW_LIMIT,
+            window_limit,
             config_gpa,
             config_len: pod.len() as u64,
             tsc_khz: vcpu.tsc_khz(),
@@ -176,6 +180,49 @@ impl Machine {
             MoreCpus { kvm, vm: vm.clone(), memory: memory.clone(), entry: header.start_cpu, lstar: header.lstar };
         let doorbell = Doorbell { vm, event: Arc::new(Event::new()?), rings: 0 };
         Ok(Self { vcpu, more, memory, doorbell, clocks: Clocks::new(tsc_offset) })
+    }
+}
+
+/// Where things are in guest-physical memory, in bytes.
+struct Layout {
+    /// RAM that the pod may have.
+    limit: u64,
+    /// RAM at boot.
+    boot: u64,
+    window_limit: u64,
+    frame_table: u64,
+    window_table: u64,
+    config_gpa: u64,
+    free_start: u64,
+}
+
+impl Layout {
+    /// The layout for `--memory`, an image that ends at `image_end` and `config` bytes of configuration. Fails if that
+    /// does not fit.
+    fn new(memory: u64, image_end: u64, config: u64) -> Result<Self, Error> {
+        let memory = round_up(memory.max(MIN_MEMORY), LARGE_PAGE_SIZE as u64);
+        let small = memory < SMALL_RAM;
+        // The range of the window costs a table, whether it is used or not.
+        let window_limit = if small { memory * SMALL_WINDOW } else { WINDOW_LIMIT };
+        let frame_entries = |limit: u64| limit / PAGE_SIZE as u64 * FRAME_ENTRY;
+        let window_entries = window_limit / PAGE_SIZE as u64 * WINDOW_ENTRY;
+        let boot = if small {
+            memory
+        } else {
+            let room = KEEL_IMAGE as u64 + IMAGE_ROOM + frame_entries(memory) + window_entries;
+            round_up(room + config + BOOT_FREE, LARGE_PAGE_SIZE as u64)
+        };
+        // The frame table must cover the RAM at boot even if that exceeds `--memory`.
+        let limit = memory.max(boot);
+        let frame_table = round_up(image_end, PAGE_SIZE as u64);
+        let window_table = frame_table + frame_entries(limit);
+        let config_gpa = round_up(window_table + window_entries, PAGE_SIZE as u64);
+        let free_start = config_gpa + config;
+        let least = (free_start + SMALLEST_FREE + config * CONFIG_COPIES).saturating_sub(SMALL_LOW);
+        if small && least > memory {
+            return Err(Error::TooSmall { bytes: memory, least: round_up(least, LARGE_PAGE_SIZE as u64) });
+        }
+        Ok(Self { limit, boot, window_limit, frame_table, window_table, config_gpa, free_start })
     }
 }
 
@@ -210,7 +257,7 @@ fn round_up(value: u64, to: u64) -> u64 {
 
 /// Builds the boot page tables. They map only keel's slot of the root: RAM that exists, with large pages. There are
 /// tables for RAM up to the limit and for the window, which keel fills as they grow.
-pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Error> {
+pub(crate) fn write_tables(memory: &GuestMemory, limit: u64, window_limit: u64) -> Result<u64, Error> {
     const TABLE: u64 = 7; // present, writable, for CPL 3
     const LARGE: u64 = TABLE | 0x80;
     let root = BOOT_TABLES as u64;
@@ -218,10 +265,10 @@ pub(crate) fn write_tables(memory: &GuestMemory, limit: u64) -> Result<u64, Erro
     let mut next = upper + PAGE_SIZE as u64;
     let entry = |table: u64, index: u64, value: u64| memory.write(table + index * 8, &value.to_le_bytes());
     entry(root, KEEL_PML4_SLOT as u64, upper | TABLE)?;
-    let ranges = [(0, limit, memory.ram_end()), (WINDOW_BASE as u64, WINDOW_LIMIT, 0)];
+    let ranges = [(0, limit, memory.ram_end()), (WINDOW_BASE as u64, window_limit, 0)];
     for (start, len, existing) in ranges {
         for gib in 0..len.div_ceil(GIB) {
-            if next >= abi::layout::KEEL_IMAGE as u64 {
+            if next >= KEEL_IMAGE as u64 {
                 return Err(Error::Internal("no room for page tables of so much memory"));
             }
             let base = start + gib * GIB;

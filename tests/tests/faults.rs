@@ -323,7 +323,11 @@ fn pods_respect_the_memory_of_their_group() {
     let outcome = from_shell(&group.enter(), &[], "exit 5");
     assert_eq!(outcome.status, 125);
     one_line(&outcome);
-    assert!(text(&outcome.stderr).starts_with("hull: memory: the host permits 32M ("), "{}", text(&outcome.stderr));
+    let error = text(&outcome.stderr);
+    assert!(error.starts_with("hull: memory: the host permits 32M ("), "{error}");
+    assert!(error.ends_with("; raise that limit, or give --memory 14M for a small program\n"), "{error}");
+    let outcome = from_shell(&group.enter(), &["--memory", "14M"], "exit 5");
+    assert_eq!((outcome.status, text(&outcome.stderr).as_str()), (5, ""));
     group.is_empty();
 }
 

@@ -38,6 +38,20 @@ const CPUS: [&str; 2] = ["1", "2"];
 /// Memory and CPUs of pods that create as many objects as possible.
 const OBJECTS: [(&str, &str); 4] = [("32M", "1"), ("32M", "4"), ("64M", "2"), ("64M", "1")];
 
+/// The same for pods so small that the OOM killer may end the program first.
+const SMALL: [(&str, &str); 3] = [("6M", "1"), ("8M", "2"), ("12M", "1")];
+/// Attacks in such pods.
+const SMALL_ATTACKS: [(&str, &str); 8] = [
+    ("objects", "all"),
+    ("exhaust", "memory"),
+    ("exhaust", "files-in-memory"),
+    ("exhaust", "processes"),
+    ("exhaust", "threads"),
+    ("exhaust", "mappings"),
+    ("exhaust", "bomb-with-memory"),
+    ("deep", "wide-descriptors"),
+];
+
 /// Program, attack, exit codes, text on standard error.
 const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("ring", "garbage", ANY, ""),
@@ -138,6 +152,11 @@ fn main() -> Result<ExitCode> {
         let run = move || objects(&directory, memory, cpus).map_err(|e| Failed::from(format!("{e:#}")));
         trials.push(Trial::test(format!("objects, --memory {memory} --cpus {cpus}"), run));
     }
+    for (memory, cpus) in SMALL {
+        let directory = Arc::clone(&directory);
+        let run = move || small(&directory, memory, cpus).map_err(|e| Failed::from(format!("{e:#}")));
+        trials.push(Trial::test(format!("small, --memory {memory} --cpus {cpus}"), run));
+    }
     let bounded = Arc::clone(&directory);
     trials.push(Trial::test("all memory", move || memory(&bounded).map_err(|e| Failed::from(format!("{e:#}")))));
     let neighbour = Arc::clone(&directory);
@@ -180,6 +199,24 @@ fn objects(directory: &Path, memory: &str, cpus: &str) -> Result<()> {
     let (text, error) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
     ensure!(outcome.status == 0 && !outcome.timed_out, "exit code {}: {text}{error}", outcome.status);
     ensure!(text.lines().count() > 40 && !text.contains("BAD"), "{text}{error}");
+    Ok(())
+}
+
+/// In a small pod calls fail, or processes are killed; the pod itself neither fails nor hangs.
+fn small(directory: &Path, memory: &str, cpus: &str) -> Result<()> {
+    hull::require_kvm()?;
+    let grant = format!("{}:{IN_POD}", directory.display());
+    let options = ["--cpus", cpus, "--timeout", "100s", "--memory", memory, "--ro", &grant];
+    for (program, name) in SMALL_ATTACKS {
+        let pod = hull::run_command(&options, &[&format!("{IN_POD}/{program}"), name])?;
+        let mut command = Command::new(pod.get_program());
+        command.args(pod.get_args()).current_dir("/");
+        environment::set_variables(&mut command);
+        let outcome = process::run(&mut command, Stdio::null(), 2 * HOST_LIMIT)?;
+        let error = String::from_utf8_lossy(&outcome.stderr);
+        ensure!([0, 1, 137].contains(&outcome.status), "{program}/{name}: exit code {}: {error}", outcome.status);
+        ensure!(!error.contains("failed") && !error.contains("internal error"), "{program}/{name}: {error}");
+    }
     Ok(())
 }
 

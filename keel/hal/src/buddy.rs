@@ -14,7 +14,7 @@ use crate::direct_map;
 use crate::frame::FRAME_SIZE;
 use crate::percpu;
 use crate::sync::{Count, Rank, SpinLock, several};
-use abi::layout::MAX_CPUS;
+use abi::layout::{BOOT_INFO, KEEL_IMAGE, MAX_CPUS, PERCPU_BASE, PERCPU_STRIDE, RING, SMALL_RAM};
 use abi::request::GrowRam;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -29,6 +29,8 @@ pub(crate) const LARGE_ORDER: usize = 9;
 /// when three quarters of them are used, a process has to end (`keel/kernel/src/syscall/memory.rs`).
 const RESERVE_SHARE: u32 = 64;
 const RESERVE_LEAST: u32 = 512;
+/// Of less RAM than 16 MiB the reserve is at most this share.
+const RESERVE_MOST: u32 = 8;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
 const STATE_USED: u32 = 0xff;
@@ -340,12 +342,19 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
     TABLES.window_pages.set(info.window_limit as usize / FRAME_SIZE);
     let limit = (info.ram_limit / FRAME_SIZE as u64) as u32;
     TABLES.limit.set(limit);
-    TABLES.scarce.set(RESERVE_LEAST.max(limit / RESERVE_SHARE));
+    TABLES.scarce.set(RESERVE_LEAST.min(limit / RESERVE_MOST).max(limit / RESERVE_SHARE));
     let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
     let mut buddy = BUDDY.lock();
     buddy.limit = limit;
     for i in 0..first {
         meta(i).set_state(STATE_USED);
+    }
+    if info.low_end < KEEL_IMAGE as u64 {
+        let blocks = PERCPU_BASE + info.cpus as usize * PERCPU_STRIDE;
+        let unused = [BOOT_INFO + FRAME_SIZE..PERCPU_BASE, blocks..RING, info.low_end as usize..KEEL_IMAGE];
+        for range in unused {
+            buddy.add((range.start / FRAME_SIZE) as u32, (range.end / FRAME_SIZE) as u32);
+        }
     }
     buddy.add(first, (info.ram_bytes / FRAME_SIZE as u64) as u32);
 }
@@ -431,6 +440,11 @@ impl RamUsage {
 pub fn ram_usage() -> RamUsage {
     let bytes = |pages: u32| u64::from(pages) * FRAME_SIZE as u64;
     RamUsage { total: bytes(PAGES.load(Relaxed)), free: bytes(FREE.load(Relaxed)), limit: bytes(TABLES.limit.get()) }
+}
+
+/// Whether the pod is small ([`SMALL_RAM`]).
+pub fn is_small() -> bool {
+    (TABLES.limit.get() as u64) < SMALL_RAM / FRAME_SIZE as u64
 }
 
 /// Pages that are free or may still be asked of the monitor.

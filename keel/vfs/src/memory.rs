@@ -21,6 +21,14 @@ pub(crate) fn reclaim_from(host: &Rc<Host>) {
     *HOST.borrow_mut() = Rc::downgrade(host);
 }
 
+/// Most bytes of a transfer in a small pod: whole pages, and with a header less than 32 KiB, which is a size of blocks.
+const SMALL_CHUNK: usize = 28 << 10;
+
+/// Most bytes of a transfer at a time, which is `bytes` unless the pod is small.
+pub fn chunk(bytes: usize) -> usize {
+    if hal::frame::is_small() { bytes.min(SMALL_CHUNK) } else { bytes }
+}
+
 /// Whether memory is scarce, even after shrinking the caches. Must not be called while a cache is borrowed.
 #[inline]
 pub fn is_scarce() -> bool {

@@ -23,6 +23,7 @@ pub(super) fn info(frame_table: u64, low_start: u64, free_start: u64) -> BootInf
         ram_limit: RAM_LIMIT,
         free_start,
         low_start,
+        low_end: abi::layout::KEEL_IMAGE as u64,
         frame_table,
         window_table: 0,
         window_limit: 0,

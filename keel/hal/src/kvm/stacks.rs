@@ -6,7 +6,7 @@
 //! costs a store to a live table and a fault; more than [`MOST_KEPT`] are unmapped together, with one flush.
 
 use super::own_pages;
-use crate::buddy::{give_block, take_block};
+use crate::buddy::{give_block, is_small, take_block};
 use crate::cell::Global;
 use crate::paging;
 use abi::layout::{PAGE_SIZE, STACK_AREA, STACK_AREA_SIZE};
@@ -21,6 +21,8 @@ pub(crate) const STACK_BYTES: usize = PAGE_SIZE << ORDER;
 const STRIDE: usize = 2 * STACK_BYTES;
 /// Maximum number of free mapped stacks.
 const MOST_KEPT: usize = 64;
+/// The same in a small pod.
+const MOST_IN_SMALL: usize = 4;
 
 /// Lowest addresses of free mapped stacks.
 static WAITING: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));
@@ -73,15 +75,16 @@ pub(crate) fn give(stack: usize) {
         drop(waiting);
         return release(&[stack]);
     }
-    if waiting.len() < MOST_KEPT {
+    let most = if is_small() { MOST_IN_SMALL } else { MOST_KEPT };
+    if waiting.len() < most {
         return waiting.push(stack);
     }
     let mut old = [stack; MOST_KEPT / 2 + 1];
-    for (place, kept) in old.iter_mut().skip(1).zip(waiting.drain(MOST_KEPT / 2..)) {
+    for (place, kept) in old.iter_mut().skip(1).zip(waiting.drain(most / 2..)) {
         *place = kept;
     }
     drop(waiting);
-    release(&old);
+    release(&old[..=most / 2]);
 }
 
 /// Unmaps and frees stacks.

@@ -2,18 +2,20 @@
 //!
 //! KVM without hardware support write-protects page tables: it emulates every store to one, even after it is used for
 //! other data, and maps the surrounding 2 MiB with small pages only, a fault for each eight. So tables are allocated
-//! separately, as far as possible in the memory below keel's image, and free tables are kept for reuse.
+//! separately, as far as possible in a part of the memory below keel's image, and free tables are kept for reuse.
 #![allow(unsafe_code)]
 
-use crate::buddy::{give_block, has_for_programs, take_block};
+use crate::buddy::{give_block, has_for_programs, is_small, take_block};
 use crate::direct_map;
 use crate::frame::FRAME_SIZE;
 use crate::sync::{Rank, SpinLock};
-use abi::layout::KEEL_IMAGE;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-/// Maximum number of free tables above the image.
+/// Maximum number of other free tables.
 const MOST_WAITING: usize = 64;
+/// The same in a small pod.
+const MOST_IN_SMALL: usize = 4;
 
 /// Free zeroed tables.
 struct Waiting {
@@ -22,14 +24,12 @@ struct Waiting {
     others: Vec<u64>,
     /// Start of the unused memory below the image; 0: not initialised.
     unused: u64,
+    /// The memory below the image that is for tables.
+    area: Range<u64>,
 }
 
 static WAITING: SpinLock<Waiting> =
-    SpinLock::new(Rank::Tables, Waiting { low: Vec::new(), others: Vec::new(), unused: 0 });
-
-const fn is_low(gpa: u64) -> bool {
-    gpa < KEEL_IMAGE as u64
-}
+    SpinLock::new(Rank::Tables, Waiting { low: Vec::new(), others: Vec::new(), unused: 0, area: 0..0 });
 
 /// A table: zeroed, or to be zeroed.
 enum Found {
@@ -41,13 +41,14 @@ impl Waiting {
     /// Allocates the next page below the image.
     fn take_unused(&mut self) -> Option<u64> {
         if self.unused == 0 {
-            let start = crate::boot::boot_info().low_start;
-            let count = (KEEL_IMAGE as u64).saturating_sub(start) as usize / FRAME_SIZE;
-            let has_room = self.low.try_reserve_exact(count).is_ok();
-            self.unused = if has_room { start } else { KEEL_IMAGE as u64 };
+            let info = crate::boot::boot_info();
+            let count = info.low_end.saturating_sub(info.low_start) as usize / FRAME_SIZE;
+            self.unused = info.low_start;
+            let end = if self.low.try_reserve_exact(count).is_ok() { info.low_end } else { info.low_start };
+            self.area = info.low_start..end;
         }
         let gpa = self.unused;
-        is_low(gpa).then(|| {
+        self.area.contains(&gpa).then(|| {
             self.unused = gpa + FRAME_SIZE as u64;
             gpa
         })
@@ -63,11 +64,12 @@ impl Waiting {
 
     /// Keeps a table; returns whether there was room.
     fn keep(&mut self, gpa: u64) -> bool {
-        if is_low(gpa) {
+        if self.area.contains(&gpa) {
             self.low.push(gpa);
             return true;
         }
-        let has_room = self.others.len() < MOST_WAITING && self.others.try_reserve(1).is_ok();
+        let most = if is_small() { MOST_IN_SMALL } else { MOST_WAITING };
+        let has_room = self.others.len() < most && self.others.try_reserve(1).is_ok();
         if has_room {
             self.others.push(gpa);
         }

@@ -173,7 +173,7 @@ fn fail(errno: Errno, name: &[u8]) -> ! {
         Errno::EACCES | Errno::EPERM => (NOT_RUNNABLE, "permission denied"),
         Errno::ENOEXEC => (NOT_RUNNABLE, "not an executable of this machine"),
         Errno::EISDIR => (NOT_RUNNABLE, "is a directory"),
-        Errno::ENOMEM => (NOT_RUNNABLE, "out of memory"),
+        Errno::ENOMEM => (NOT_RUNNABLE, "out of memory; raise --memory"),
         _ => (NOT_RUNNABLE, "can't be executed"),
     };
     let text = alloc::format!("hull: {}: {reason}", String::from_utf8_lossy(name));

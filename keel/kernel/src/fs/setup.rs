@@ -98,14 +98,14 @@ const PAGE: u64 = hal::frame::FRAME_SIZE as u64;
 /// Files up to this size are mapped from RAM, larger ones through the window, whose pages all pods share.
 const MAP_FROM_RAM: u64 = 64 << 10;
 /// The same if the first touch of a window page costs six times that of a RAM page (software-nested virtualisation):
-/// then libraries and interpreters are read as a whole.
+/// then libraries and interpreters are read as a whole. Small pods spare RAM nevertheless.
 const MAP_FROM_RAM_SLOW: u64 = 8 << 20;
 
 /// Builds the tree from the configuration. Asks the monitor, so it runs in a thread.
 pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     let ram = hal::frame::ram_usage();
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
-    let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0;
+    let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0 && !hal::frame::is_small();
     let host = Host::new(Rc::new(Monitor::default()), half, if slow_faults { MAP_FROM_RAM_SLOW } else { MAP_FROM_RAM });
     if hal::ring::mode() & abi::boot::flags::NO_WINDOW != 0 {
         host.has_no_window();

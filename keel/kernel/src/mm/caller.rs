@@ -12,8 +12,8 @@ pub trait Caller {
     /// # Panics
     /// Outside of any thread (early boot).
     fn space(&self) -> Rc<Mm>;
-    /// Frees memory when the pod is out of memory: kills a process.
-    fn make_room(&self);
+    /// Frees memory when there is none for a page fault at `address`: cached pages, or those of a killed process.
+    fn make_room(&self, address: usize);
     /// Checks whether it may lock memory, and `bytes` more than `locked`: CAP_IPC_LOCK or RLIMIT_MEMLOCK. EPERM,
     /// ENOMEM.
     fn may_lock(&self, locked: u64, bytes: u64) -> Result<()>;

@@ -27,6 +27,8 @@ const DATA_AROUND: usize = 32;
 
 /// Size of the aligned block of a host file that a store to a private mapping copies, in pages.
 const COPY_AROUND: usize = 16;
+/// What a small pod fills and copies in advance: a part of that.
+const SMALL_SHARE: usize = 8;
 /// Maximum number of pages that a copy-on-write fault copies.
 const MOST_COPIED: usize = 64;
 /// The same in a mapping of a host file: one request to the host.
@@ -369,7 +371,7 @@ impl Inner {
             Some(_) => 1,
             None => MOST_COPIED,
         };
-        self.copied.pages = if near { (self.copied.pages * 2).max(4) } else { 1 }.min(most);
+        self.copied.pages = if near { (self.copied.pages * 2).max(4) } else { 1 }.min(within(most));
         let pages = self.copied.pages.min((vma.end - va) / PAGE_SIZE);
         self.copied.end = va + pages * PAGE_SIZE;
         pages
@@ -433,7 +435,7 @@ impl Inner {
                 return Ok(Step::Load(around(vma, file, va, page)));
             }
             Backing::Shared(object, first) => {
-                let block = AROUND * PAGE_SIZE;
+                let block = within(AROUND) * PAGE_SIZE;
                 let (mut at, end) = (va, (va / block * block + block).min(vma.end));
                 let mut page = index(*first);
                 if object.ends_before(page) {
@@ -465,14 +467,14 @@ impl Inner {
     pub(super) fn fill_zeroed(&mut self, vma: &Vma<Area>, va: usize) -> Result<(), FaultError> {
         let prot = vma.attrs.page_prot();
         let walk = self.ahead.at(va);
-        let around = if self.ahead.begun <= FEW_WALKS { AROUND } else { 2 * AROUND };
+        let around = within(if self.ahead.begun <= FEW_WALKS { AROUND } else { 2 * AROUND });
         let block = around * PAGE_SIZE;
         let before = self.ahead.walks[walk].pages;
         let (start, end, pages) = if vma.attrs.flags.contains(AreaFlags::RANDOM) {
             (va, va + PAGE_SIZE, 0)
         } else if before != 0 {
             // The program walks upward: twice as many as last time, then whole large pages.
-            let pages = (before * 2).clamp(AROUND, MOST_AHEAD);
+            let pages = (before * 2).clamp(within(AROUND), within(MOST_AHEAD));
             if pages == MOST_AHEAD && self.fill_large(vma, va, prot) {
                 self.ahead.walks[walk] = Ahead { end: va + LARGE_PAGE_SIZE, pages };
                 return Ok(());
@@ -606,6 +608,11 @@ impl Inner {
     }
 }
 
+/// Pages to fill in advance where other pods fill so many: a small pod has little memory to spare.
+fn within(pages: usize) -> usize {
+    if hal::frame::is_small() { pages.div_ceil(SMALL_SHARE) } else { pages }
+}
+
 /// Whether it is a data segment of an executable or library.
 fn is_data(area: &Area) -> bool {
     area.flags.contains(AreaFlags::IMAGE) && area.prot.contains(Prot::WRITE) && area.is_private()
@@ -613,7 +620,7 @@ fn is_data(area: &Area) -> bool {
 
 /// The pages to request at a fault: the aligned block, within the mapping.
 fn around(vma: &Vma<Area>, file: &Rc<FileBacking>, va: usize, page: u64) -> Load {
-    let block = if is_data(&vma.attrs) { DATA_AROUND } else { FILE_AROUND } * PAGE_SIZE;
+    let block = if is_data(&vma.attrs) { within(DATA_AROUND) } else { FILE_AROUND } * PAGE_SIZE;
     let (mut start, mut end) = (va / block * block, va / block * block + block);
     if vma.attrs.flags.contains(AreaFlags::RANDOM) {
         (start, end) = (va, va + PAGE_SIZE);

@@ -14,6 +14,8 @@ use uapi::{Errno, Result};
 /// Maximum number of pages that a fork copies instead of sharing them copy-on-write. A copy costs 0.1 us, a later fault
 /// up to 40 us; and if no page becomes read-only, the parent needs no flush.
 const COPY_AHEAD: usize = 256;
+/// The same in a small pod: of the stack.
+const COPY_IN_SMALL: usize = 4;
 
 impl Mm {
     /// A copy for fork(2). `alone`: the caller is the only thread that uses this memory; then the pages are copied without the
@@ -83,7 +85,7 @@ impl Inner {
                 space.for_each(vma.start, vma.end, |_, page| writable += usize::from(page.prot.contains(Prot::WRITE)));
             }
         }
-        let mut budget = COPY_AHEAD;
+        let mut budget = if hal::frame::is_small() { COPY_IN_SMALL } else { COPY_AHEAD };
         let copy_all = writable <= budget;
         let mut protected = false;
         let mut failed = false;

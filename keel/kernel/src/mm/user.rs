@@ -27,7 +27,9 @@ fn resolve(stopped: Stopped, access: Access) -> Result<()> {
         match caller().space().fault(stopped.address, access) {
             Ok(()) => return Ok(()),
             // As for programs: another process is killed, unless this one is.
-            Err(FaultError::NoMemory) if !sched::current().is_interrupted(Interrupt::ByKill) => caller().make_room(),
+            Err(FaultError::NoMemory) if !sched::current().is_interrupted(Interrupt::ByKill) => {
+                caller().make_room(stopped.address);
+            }
             Err(_) => return Err(Errno::EFAULT),
         }
     }

@@ -73,7 +73,7 @@ fn page_fault(info: FaultInfo) {
         Err(FaultError::Forbidden) => (g::SIGSEGV, 2),
         Err(FaultError::BeyondFile) => (g::SIGBUS, 2),
         // The instruction is repeated, in case that memory was freed.
-        Err(FaultError::NoMemory) => return oom::kill_largest(),
+        Err(FaultError::NoMemory) => return oom::make_room(info.address as usize),
     };
     task.signals.trap.set([14, shown_code(info), info.address]);
     send::force(&task, SigInfo::fault(signal, reason, info.address));

@@ -23,8 +23,8 @@ impl Caller for Current {
         with_current(|me| me.mm())
     }
 
-    fn make_room(&self) {
-        oom::kill_largest();
+    fn make_room(&self, address: usize) {
+        oom::make_room(address);
     }
 
     fn may_lock(&self, locked: u64, bytes: u64) -> Result<()> {

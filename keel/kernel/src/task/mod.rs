@@ -79,6 +79,8 @@ pub struct Task {
     /// Memory of the ended thread; released when another thread runs.
     left_mm: RefCell<Option<Rc<Mm>>>,
     files: RefCell<Option<Rc<FdTable>>>,
+    /// Its page faults without memory.
+    pub(crate) starved: Cell<oom::Starved>,
     /// State of the open files for calls without the big lock.
     pub(crate) unlocked_files: Published<Cores>,
     /// What its table of descriptors lends to calls without the big lock.
@@ -244,6 +246,7 @@ impl Task {
             robust_list: Cell::new(0),
             vfork: RefCell::new(None),
             fork_again: Cell::new(false),
+            starved: Cell::default(),
             no_new_privs: Cell::new(false),
             parent_death_signal: Cell::new(0),
             personality: Cell::new(0),

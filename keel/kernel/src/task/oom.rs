@@ -6,6 +6,7 @@ use crate::mm::reclaim;
 use crate::sched;
 use crate::sched::connector;
 use crate::signal::{SigInfo, send_to_process};
+use abi::layout::PAGE_SIZE;
 use abi::request::Log;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -17,19 +18,23 @@ use uapi::{Errno, Result};
 /// Pages of cached files to free at once.
 const CACHE_STEP: usize = 1024;
 
-/// Runs `operation`; repeats it while it fails with ENOMEM and the page cache can be shrunk.
+/// Most repetitions of an operation for which the page cache is shrunk: it may bring back what was freed.
+const MOST_ATTEMPTS: u32 = 16;
+
+/// Runs `operation`; repeats it while it fails with ENOMEM and the page cache can be shrunk, but not for ever.
 pub fn with_memory<R>(mut operation: impl FnMut() -> Result<R>) -> Result<R> {
     // ENOMEM does not always mean a lack of frames.
     let is_short = || {
         let ram = hal::frame::ram_usage();
         ram.limit.saturating_sub(ram.total) + ram.free < ram.limit / 8
     };
-    loop {
+    for _ in 0..MOST_ATTEMPTS {
         match operation() {
             Err(Errno::ENOMEM) if is_short() && reclaim::shrink(CACHE_STEP) > 0 => {}
             other => return other,
         }
     }
+    operation()
 }
 
 /// Frees reclaimable memory; returns whether memory for keel's own objects is no longer scarce. Must not be called
@@ -84,12 +89,74 @@ fn badness(process: &Rc<Process>, limit: u64) -> Option<i64> {
     Some(mm.resident_bytes() as i64 + files + adjust * (limit / 1000) as i64)
 }
 
-/// Kills the largest process and yields; the current thread then tries again.
-pub fn kill_largest() {
-    // Cached pages of host files can be read again.
-    if reclaim::shrink(CACHE_STEP) > 0 {
-        return;
+/// Makes room for a page fault of the current thread, which then tries again: frees cached pages, or kills the largest
+/// process.
+pub fn make_room(address: usize) {
+    let me = super::current();
+    let mut starved = me.starved.get();
+    let in_vain = starved.fails(address);
+    me.starved.set(starved);
+    if in_vain || !free_cached() {
+        kill();
     }
+}
+
+/// Page faults of a thread that found no memory.
+///
+/// If the pages that one instruction needs do not fit together, each fault drops from the cache what the one before has
+/// read. So repetition at the same few pages is in vain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Starved {
+    /// The last ones.
+    pages: [usize; Self::PAGES],
+    next: usize,
+    attempts: u32,
+}
+
+impl Starved {
+    /// One instruction needs about so many pages.
+    const PAGES: usize = 4;
+    /// Notes one at `address`; returns whether there were too many at the same pages.
+    fn fails(&mut self, address: usize) -> bool {
+        let page = address / PAGE_SIZE;
+        if self.pages.contains(&page) {
+            self.attempts += 1;
+        } else {
+            self.pages[self.next] = page;
+            (self.next, self.attempts) = ((self.next + 1) % Self::PAGES, 0);
+        }
+        let in_vain = self.attempts >= MOST_ATTEMPTS;
+        if in_vain {
+            *self = Self::default();
+        }
+        in_vain
+    }
+}
+
+/// Frees cached pages of host files, which can be read again; returns whether there is more memory now. Pages that
+/// programs map stay in use.
+fn free_cached() -> bool {
+    let left = || {
+        let ram = hal::frame::ram_usage();
+        ram.limit.saturating_sub(ram.total) + ram.free
+    };
+    let before = left();
+    if reclaim::shrink(CACHE_STEP) == 0 {
+        return false;
+    }
+    hal::heap::trim();
+    left() > before
+}
+
+/// Kills the largest process and yields; the current thread then tries again.
+fn kill_largest() {
+    if !free_cached() {
+        kill();
+    }
+}
+
+/// Kills the largest process, unless one ends already, and yields.
+fn kill() {
     // A dying process will free its memory.
     let dying = process::all().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
     if !dying {

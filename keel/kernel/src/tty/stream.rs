@@ -19,6 +19,7 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::memory::chunk;
 use vfs::{Attachments, Attr, Dst, Src};
 
 /// Maximum bytes of one request.
@@ -244,11 +245,11 @@ impl Stream {
         if self.is_terminal() {
             control().check_read()?;
         }
-        let mut buffer = vfs::memory::buffer(dst.remaining().min(CHUNK))?;
+        let mut buffer = vfs::memory::buffer(dst.remaining().min(chunk(CHUNK)))?;
         let mut done = 0;
         // Only a regular file fills the whole destination.
         while dst.remaining() > 0 {
-            let want = dst.remaining().min(CHUNK);
+            let want = dst.remaining().min(chunk(CHUNK));
             let at = at.map(|at| at.saturating_add(done as u64));
             let got = match self.read_once(file.nonblocking(), at, &mut buffer[..want]) {
                 Ok(got) => got,
@@ -277,7 +278,7 @@ impl Stream {
         let buffer: &mut [u8] = if src.remaining() <= small.len() {
             &mut small
         } else {
-            large = vfs::memory::buffer(src.remaining().min(CHUNK))?;
+            large = vfs::memory::buffer(src.remaining().min(chunk(CHUNK)))?;
             &mut large
         };
         // Linux ignores the offset with O_APPEND.

@@ -8,6 +8,7 @@ mod write;
 use super::window::{CHUNK, Chunk};
 use super::{Host, HostNode};
 use crate::io::read_parts;
+use crate::memory::chunk;
 use crate::pagemap::PageMap;
 use crate::shown::Shown;
 use crate::{Attr, Dst};
@@ -21,12 +22,12 @@ use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
 
 const PAGE: u64 = FRAME_SIZE as u64;
-/// Files up to this size come whole with their first read.
+/// Files up to this size come whole with their first read, unless the pod is small.
 const WHOLE: u64 = 128 << 10;
 /// Most bytes of one read from the host; readahead doubles up to it. As many frames as one request names.
 const MAX_READ: u64 = 1 << 20;
 const _: () = assert!(MAX_READ as usize / FRAME_SIZE <= abi::ring::MAX_SEGMENTS);
-/// Most bytes of one write to the host.
+/// Most bytes of one write to the host, unless the pod is small.
 const MAX_WRITE: usize = 256 << 10;
 /// How often pages for a mapping are read again that were written meanwhile, before the window shows them.
 const TRIES: usize = 8;
@@ -227,12 +228,13 @@ impl HostNode {
     /// The page; `None` if it lies beyond the end. ENOMEM when there is no frame for it.
     fn fill(&self, first: u64, wanted: u64, size: u64) -> Result<Option<Frame>> {
         let content = self.content();
-        let (start, len) = if size <= WHOLE {
+        let (whole, most) = (chunk(WHOLE as usize) as u64, chunk(MAX_READ as usize) as u64);
+        let (start, len) = if size <= whole {
             (0, size.next_multiple_of(PAGE))
         } else {
             let (expected, last) = content.ahead.get();
-            let grown = if first == expected { last.saturating_mul(2) } else { WHOLE };
-            let len = grown.max(wanted.saturating_mul(PAGE)).clamp(WHOLE, MAX_READ);
+            let grown = if first == expected { last.saturating_mul(2) } else { whole };
+            let len = grown.max(wanted.saturating_mul(PAGE)).clamp(whole, most);
             (first * PAGE, len.min((size - first * PAGE).next_multiple_of(PAGE)))
         };
         // Not over what is there already.

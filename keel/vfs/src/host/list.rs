@@ -3,6 +3,7 @@
 use super::order::Asked;
 use super::prefetch::{Order, SMALL};
 use super::{Export, Host, HostNode};
+use crate::memory::chunk;
 use crate::{Listing, Name};
 use abi::request::{DirRecord, ListAttributes, NodeAttr, ReadDir, dir_record};
 use alloc::rc::Rc;
@@ -12,7 +13,7 @@ use uapi::{Errno, Result};
 
 /// Number of preceding siblings (all but one) that a program must have listed to count as walking the tree.
 const NEAR: usize = 4;
-/// Room for the records of one trip.
+/// Room for the records of one trip, unless the pod is small.
 const ROOM: usize = 256 << 10;
 /// Bytes of records ahead after the first step through a tree; they double with each step.
 const FIRST_AHEAD: u64 = 8 << 10;
@@ -134,7 +135,7 @@ impl HostNode {
         // The number that will probably be returned.
         let most = ahead.as_ref().filter(|_| others > 0).map_or(1, |ahead| 1 << ahead.steps);
         let underway = Underway::new(&self.export, &input, most);
-        let bytes_ahead = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(ROOM as u64));
+        let bytes_ahead = ahead.as_ref().map_or(0, |ahead| (FIRST_AHEAD << ahead.steps).min(chunk(ROOM) as u64));
         let flat = ahead.is_some_and(|ahead| ahead.is_flat);
         let asked = self.export.host.ask();
         let mut entries = Listing::new();
@@ -142,7 +143,7 @@ impl HostNode {
         let mut order: Option<Vec<Name>> = Some(Vec::new());
         let mut handle = 0;
         loop {
-            handle = self.export.host.with_buffer(ROOM, |buffer| {
+            handle = self.export.host.with_buffer(chunk(ROOM), |buffer| {
                 let (export, others) = (self.export.id, others as u64);
                 let part = ReadDir { export, handle, ahead: bytes_ahead, others, attributes, flat };
                 let listed = self.export.host.call(part, &input[..], &mut *buffer)?;

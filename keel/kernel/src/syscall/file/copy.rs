@@ -8,6 +8,7 @@ use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::io::{KernelDst, KernelSrc};
+use vfs::memory::chunk;
 use vfs::{FileType, Inode};
 
 /// Bytes that are copied at a time.
@@ -88,10 +89,10 @@ impl Place {
 /// Copies up to `count` bytes from a file with positions to any file. An error after some bytes
 /// only ends the copy.
 pub fn copy(from: &File, mut source: Place, to: &File, target: &mut Place, count: usize) -> Result<(usize, Place)> {
-    let mut buffer = vfs::memory::buffer(count.min(CHUNK))?;
+    let mut buffer = vfs::memory::buffer(count.min(chunk(CHUNK)))?;
     let mut done = 0;
     while done < count {
-        let want = (count - done).min(CHUNK);
+        let want = (count - done).min(chunk(CHUNK));
         let got = match source.read(from, &mut buffer[..want]) {
             Ok(0) => break,
             Ok(got) => got,

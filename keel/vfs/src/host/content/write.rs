@@ -5,6 +5,7 @@ use super::super::order::Asked;
 use super::super::{Host, HostNode, Key};
 use super::{Content, MAX_WRITE, PAGE, Stamp};
 use crate::Src;
+use crate::memory::chunk;
 use abi::request::{Fallocate, NodeAttr, Seek, Sync, Truncate, Write};
 use hal::frame::FRAME_SIZE;
 use uapi::Result;
@@ -45,7 +46,7 @@ impl HostNode {
         let mut end = End::At(offset.unwrap_or(0));
         let is_small = src.remaining() <= SMALL;
         while src.remaining() > 0 {
-            let len = src.remaining().min(MAX_WRITE);
+            let len = src.remaining().min(chunk(MAX_WRITE));
             let step = self.host().with_buffer(len, |buffer| {
                 let got = src.get(buffer)?;
                 let data = &buffer[..got];
