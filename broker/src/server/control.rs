@@ -43,13 +43,15 @@ pub struct Control {
     /// Token of the listener; those of the connections follow.
     first: u64,
     connections: [Option<Connection>; MOST],
+    /// The listener is watched.
+    watched: bool,
 }
 
 impl Control {
     /// Serves a listening socket. `owner`: the user who may command. `first`: its first token.
     pub fn new(listener: OwnedFd, owner: u32, first: u64, poller: &Poller) -> Result<Self, Errno> {
         poller.add(&listener, first)?;
-        Ok(Self { listener, owner, first, connections: Default::default() })
+        Ok(Self { listener, owner, first, connections: Default::default(), watched: true })
     }
 
     /// When the next connection has taken too long.
@@ -66,10 +68,12 @@ impl Control {
     }
 
     /// Accepts connections only while there is room.
-    fn listen(&self, poller: &Poller) {
+    fn listen(&mut self, poller: &Poller) {
         let has_room = self.connections.iter().any(Option::is_none);
-        // The listener is watched as long as it exists.
-        let _ = poller.set(&self.listener, self.first, has_room, false);
+        if std::mem::replace(&mut self.watched, has_room) != has_room {
+            // The listener stays in the poller as long as it exists.
+            let _ = poller.set(&self.listener, self.first, has_room, false);
+        }
     }
 
     /// Serves what is ready. `serve` carries a command out: the answer, or why it is refused. Returns a caller who may not

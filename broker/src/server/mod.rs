@@ -57,6 +57,8 @@ pub struct Broker {
     ports: Ports,
     resolver: Resolver,
     waiting: VecDeque<Waiting>,
+    /// Whether the monitor's socket is watched for input and for room for output.
+    watched: (bool, bool),
     buffer: Box<[u8; MAX_MESSAGE]>,
     control: Option<Control>,
     /// The pod has a network.
@@ -118,6 +120,7 @@ impl Broker {
             ports,
             resolver: Resolver::new(configuration, Hosts::of_host(), RESOLVER),
             waiting: VecDeque::new(),
+            watched: (true, false),
             buffer: Box::new([0; MAX_MESSAGE]),
             control: control.transpose().map_err(broken)?,
             network: setup.network,
@@ -213,9 +216,10 @@ impl Broker {
     }
 
     /// Watches the monitor's socket for what can be done.
-    fn watch(&self) -> bool {
-        let input = self.waiting.len() < MOST_WAITING;
-        self.poller.set(&self.monitor, MONITOR, input, !self.waiting.is_empty()).is_ok()
+    fn watch(&mut self) -> bool {
+        let wanted = (self.waiting.len() < MOST_WAITING, !self.waiting.is_empty());
+        let same = std::mem::replace(&mut self.watched, wanted) == wanted;
+        same || self.poller.set(&self.monitor, MONITOR, wanted.0, wanted.1).is_ok()
     }
 
     fn handle(&mut self, request: Request, now: Instant) -> bool {

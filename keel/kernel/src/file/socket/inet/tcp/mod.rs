@@ -241,7 +241,7 @@ impl Tcp {
         self.came_alive();
     }
 
-    /// Ends the own stream, if that has not happened.
+    /// Ends the own stream, if that has not happened. A link's stream ends when the link does.
     fn end(&self) {
         self.push();
         match self.state.get() {
@@ -251,9 +251,6 @@ impl Tcp {
         }
         if let Some(peer) = self.peer() {
             peer.ended();
-        }
-        if let Some(link) = self.link() {
-            link.end_stream();
         }
     }
 

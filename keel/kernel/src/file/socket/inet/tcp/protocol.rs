@@ -109,6 +109,9 @@ impl Protocol for Tcp {
         self.read_ended.set(self.read_ended.get() | read);
         if write && !self.write_ended.replace(true) {
             self.end();
+            if let Some(link) = self.link() {
+                link.end_stream();
+            }
         }
         self.wake_all();
         Ok(())
