@@ -1,5 +1,6 @@
 //! The monitor's end: sends requests and receives replies, without blocking.
 
+use crate::prepared::Entry;
 use crate::protocol::{Id, MAX_MESSAGE, Refused, Reply, Request, Transport};
 use crate::seqpacket;
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ pub enum ClientError {
 #[derive(Debug)]
 pub enum Event<'a> {
     /// [`Reply::Opened`].
-    Opened(Id, OwnedFd),
+    Opened(Id, OwnedFd, Option<Entry>),
     /// [`Reply::Refused`].
     Refused(Id, Refused),
     /// [`Reply::Listening`].
@@ -45,6 +46,8 @@ pub enum Event<'a> {
     Datagram(Id, &'a [u8]),
     /// [`Reply::Revoked`].
     Revoked(Transport, SocketAddr),
+    /// [`Reply::Spare`].
+    Spare(bool, Vec<OwnedFd>),
 }
 
 /// The monitor's end of the socket pair. Poll its descriptor for replies.
@@ -95,8 +98,9 @@ impl Client {
             Reply::Listening { id } => Event::Listening(id, std::mem::take(&mut self.descriptors)),
             Reply::Datagram { flow, datagram } => Event::Datagram(flow, datagram),
             Reply::Revoked { transport, peer } => Event::Revoked(transport, peer),
-            Reply::Opened { id } => match self.descriptors.pop() {
-                Some(socket) => Event::Opened(id, socket),
+            Reply::Spare { v6 } => Event::Spare(v6, std::mem::take(&mut self.descriptors)),
+            Reply::Opened { id, entry } => match self.descriptors.pop() {
+                Some(socket) => Event::Opened(id, socket, entry),
                 None => Event::Refused(id, EMFILE),
             },
             Reply::Flow { listener, flow, peer, datagram } => match self.descriptors.pop() {
@@ -134,9 +138,9 @@ mod tests {
         let length = seqpacket::receive(&broker, &mut buffer, &mut none).unwrap();
         assert_eq!(Request::decode(&buffer[..length]), Some(request));
         assert!(matches!(client.receive(), Err(ClientError::WouldBlock)));
-        reply(&broker, Reply::Opened { id: 3 }, &[broker.as_fd()]);
-        assert!(matches!(client.receive(), Ok(Event::Opened(3, _))));
-        reply(&broker, Reply::Opened { id: 4 }, &[]);
+        reply(&broker, Reply::Opened { id: 3, entry: None }, &[broker.as_fd()]);
+        assert!(matches!(client.receive(), Ok(Event::Opened(3, _, None))));
+        reply(&broker, Reply::Opened { id: 4, entry: None }, &[]);
         assert!(matches!(client.receive(), Ok(Event::Refused(4, Refused(24)))));
         reply(&broker, Reply::Listening { id: 5 }, &[broker.as_fd(), broker.as_fd()]);
         assert!(matches!(client.receive(), Ok(Event::Listening(5, fds)) if fds.len() == 2));

@@ -8,12 +8,17 @@
 //! | [`Request::Connect`] | [`Reply::Opened`] with a socket, or [`Reply::Refused`] |
 //! | [`Request::Listen`] | [`Reply::Listening`] with a socket for each published port of the host, or [`Reply::Refused`] |
 //! | [`Request::Close`] | none |
+//! | [`Request::Spare`] | [`Reply::Spare`] |
 //! | none: the user changed the policy | [`Reply::Revoked`] for each peer that it does not allow any more |
+//!
+//! A monitor that connects to the same peer again need not ask: the broker may write the peer's address to the table of
+//! [prepared peers](crate::prepared) and name the entry in [`Reply::Opened`].
 //!
 //! All sockets are non-blocking. After `Listen` of a UDP port the broker keeps the published socket, and sends
 //! [`Reply::Flow`] with a connected socket for each peer that sends something, and [`Reply::Datagram`] for datagrams that
 //! arrived before the socket was connected; they precede those in the socket.
 
+use crate::prepared::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Maximum size of a datagram's payload.
@@ -75,6 +80,11 @@ pub enum Request {
         /// Of the `Listen`, or of the flow.
         id: Id,
     },
+    /// Unconnected TCP sockets for prepared peers.
+    Spare {
+        /// For IPv6.
+        v6: bool,
+    },
 }
 
 /// Why a request was refused: an errno of Linux, greater than 0.
@@ -89,6 +99,8 @@ pub enum Reply<'a> {
     Opened {
         /// Of the request.
         id: Id,
+        /// The peer's entry among the prepared ones, if the monitor may connect to it again.
+        entry: Option<Entry>,
     },
     /// No socket.
     Refused {
@@ -130,6 +142,11 @@ pub enum Reply<'a> {
         /// The peer as the pod sees it, with an IPv4 address in that form. Port 0 for ICMP. The unspecified IPv4 address: all
         /// peers.
         peer: SocketAddr,
+    },
+    /// Unconnected TCP sockets; none if there are none.
+    Spare {
+        /// For IPv6.
+        v6: bool,
     },
 }
 
@@ -195,6 +212,7 @@ impl Request {
             Self::Connect { id, transport, local, peer } => (1, Some(transport), 0, id, local, Some(peer)),
             Self::Listen { id, transport, address, backlog } => (2, Some(transport), backlog, id, Some(address), None),
             Self::Close { id } => (3, None, 0, id, None, None),
+            Self::Spare { v6 } => (4, None, u32::from(v6), 0, None, None),
         };
         bytes[0] = kind;
         bytes[1] = transport.map_or(0, Transport::number);
@@ -219,6 +237,7 @@ impl Request {
             1 => Self::Connect { id, transport: transport?, local: first, peer: second? },
             2 => Self::Listen { id, transport: transport?, address: first?, backlog: value },
             3 => return Some(Self::Close { id }),
+            4 => Self::Spare { v6: value != 0 },
             _ => return None,
         };
         (id & FLOW == 0).then_some(request)
@@ -229,12 +248,13 @@ impl<'a> Reply<'a> {
     /// Writes the message to a buffer; returns its length. Longer datagrams than [`MAX_DATAGRAM`] are cut.
     pub fn encode(&self, buffer: &mut [u8; MAX_MESSAGE]) -> usize {
         let (kind, error, id, other, address, payload): (u8, u16, Id, Id, _, &[u8]) = match *self {
-            Self::Opened { id } => (1, 0, id, 0, None, &[]),
+            Self::Opened { id, entry } => (1, 0, id, entry.map_or(0, Entry::encode), None, &[]),
             Self::Refused { id, error } => (2, error.0, id, 0, None, &[]),
             Self::Listening { id } => (3, 0, id, 0, None, &[]),
             Self::Flow { listener, flow, peer, datagram } => (4, 0, flow, listener, Some(peer), datagram),
             Self::Datagram { flow, datagram } => (5, 0, flow, 0, None, datagram),
             Self::Revoked { transport, peer } => (6, 0, 0, transport.number().into(), Some(peer), &[]),
+            Self::Spare { v6 } => (7, 0, 0, v6.into(), None, &[]),
         };
         let payload = &payload[..payload.len().min(MAX_DATAGRAM)];
         let (head, rest) = buffer.split_at_mut(REPLY_BYTES);
@@ -258,13 +278,14 @@ impl<'a> Reply<'a> {
                 return Some(Self::Flow { listener: other, flow: id, peer, datagram: payload });
             }
             5 => return Some(Self::Datagram { flow: id, datagram: payload }),
-            1 => Self::Opened { id },
+            1 => Self::Opened { id, entry: Entry::decode(other) },
             2 => Self::Refused { id, error: Refused(u16::from_le_bytes(array(head, 2)?)) },
             3 => Self::Listening { id },
             6 => {
                 let transport = Transport::from_number(u8::try_from(other).ok()?)?;
                 Self::Revoked { transport, peer: take_address(head, 24)?? }
             }
+            7 => Self::Spare { v6: other != 0 },
             _ => return None,
         };
         payload.is_empty().then_some(reply)
@@ -289,6 +310,8 @@ mod tests {
             Request::Connect { id, transport: Transport::Icmp, local: None, peer: address("[::ffff:1.2.3.4]:0") },
             Request::Listen { id, transport: Transport::Tcp, address: address("0.0.0.0:80"), backlog: 128 },
             Request::Close { id: FLOW | 9 },
+            Request::Spare { v6: false },
+            Request::Spare { v6: true },
         ] {
             let bytes = request.encode();
             assert_eq!(Request::decode(&bytes), Some(request));
@@ -303,7 +326,10 @@ mod tests {
         let mut buffer = [0; MAX_MESSAGE];
         let datagram = &vec![5; MAX_DATAGRAM][..];
         for reply in [
-            Reply::Opened { id: 1 },
+            Reply::Opened { id: 1, entry: None },
+            Reply::Opened { id: 1, entry: Some(Entry { index: 0, v6: false }) },
+            Reply::Opened { id: 1, entry: Some(Entry { index: u16::MAX, v6: true }) },
+            Reply::Spare { v6: true },
             Reply::Refused { id: 2, error: Refused(111) },
             Reply::Listening { id: 3 },
             Reply::Flow { listener: 4, flow: FLOW | 5, peer: address("[2001:db8::1]:53"), datagram },

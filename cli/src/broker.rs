@@ -21,8 +21,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What the broker sends when it is ready; otherwise what, why and the remedy, each ended by a zero byte.
-const READY: &[u8] = b"ready";
+/// What the broker sends when it is ready, with the table of prepared peers and without; otherwise what, why and the remedy, each
+/// ended by a zero byte.
+const READY: [&[u8]; 2] = [b"ready, table", b"ready"];
 /// Maximum size of that message.
 const MAX_MESSAGE: usize = 64 << 10;
 /// How long the broker may take to start, in seconds.
@@ -39,6 +40,8 @@ pub struct Starting(OwnedFd);
 pub struct Ready {
     /// The monitor's end of the pair of sockets.
     pub socket: OwnedFd,
+    /// The table of prepared peers, if there is one.
+    pub table: Option<OwnedFd>,
     /// Keeps the pod's place in the registry, if it has one.
     pub place: Option<OwnedFd>,
 }
@@ -103,8 +106,10 @@ impl Starting {
                 .map_err(|error| failed("its start", error))?,
             false => 0,
         };
-        if &buffer[..length] == READY {
-            return Ok(Ready { socket: self.0, place: descriptors.pop() });
+        if let Some(kind) = READY.iter().position(|ready| buffer[..length] == **ready) {
+            let mut descriptors = descriptors.into_iter();
+            let table = if kind == 0 { descriptors.next() } else { None };
+            return Ok(Ready { socket: self.0, table, place: descriptors.next() });
         }
         let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
         match text.split('\0').collect::<Vec<_>>()[..] {
@@ -121,11 +126,12 @@ pub fn serve() -> u8 {
     let _ = crate::signals::ignore_terminal();
     let Ok(monitor) = rustix::io::dup(std::io::stdout().as_fd()) else { return EXIT_FAILURE };
     match prepare(&monitor) {
-        Ok((broker, place)) => {
+        Ok((broker, table, place)) => {
             // The monitor holds the place, too: a pod whose broker was killed still has its name.
             let locked = place.as_ref().map(Place::locked);
-            if seqpacket::send(&monitor, READY, locked.as_slice()).is_ok() {
-                drop(monitor);
+            let descriptors: Vec<_> = table.as_ref().map(AsFd::as_fd).into_iter().chain(locked).collect();
+            if seqpacket::send(&monitor, READY[usize::from(table.is_none())], &descriptors).is_ok() {
+                drop((monitor, table));
                 broker.serve();
             }
             if let Some(place) = place {
@@ -183,7 +189,10 @@ fn enter_registry(setup: &Setup) -> std::result::Result<Option<Place>, Unable> {
     })
 }
 
-fn prepare(monitor: &OwnedFd) -> std::result::Result<(Broker, Option<Place>), Unable> {
+/// The broker, the file of its table of prepared peers, and the pod's place.
+type Prepared = (Broker, Option<OwnedFd>, Option<Place>);
+
+fn prepare(monitor: &OwnedFd) -> std::result::Result<Prepared, Unable> {
     let broken = |why: String| Unable("the broker".into(), why, "see hull doctor");
     let mut bytes = Vec::new();
     std::io::stdin().take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
@@ -192,7 +201,7 @@ fn prepare(monitor: &OwnedFd) -> std::result::Result<(Broker, Option<Place>), Un
     let place = enter_registry(&setup)?;
     let prepared = confined(&setup, own, place.as_ref());
     match prepared {
-        Ok(broker) => Ok((broker, place)),
+        Ok((broker, table)) => Ok((broker, table, place)),
         Err(unable) => {
             if let Some(place) = place {
                 place.remove();
@@ -202,15 +211,20 @@ fn prepare(monitor: &OwnedFd) -> std::result::Result<(Broker, Option<Place>), Un
     }
 }
 
-/// The broker in its namespace and its jail.
-fn confined(setup: &Setup, own: OwnedFd, place: Option<&Place>) -> std::result::Result<Broker, Unable> {
+/// The broker in its namespace and its jail, and the file of its table of prepared peers.
+fn confined(
+    setup: &Setup,
+    own: OwnedFd,
+    place: Option<&Place>,
+) -> std::result::Result<(Broker, Option<OwnedFd>), Unable> {
     if let Some(path) = &setup.namespace {
         enter(Path::new(OsStr::from_bytes(path)))?;
     }
     let user = rustix::process::geteuid().as_raw();
     let control = place.map(|place| place.control().try_clone_to_owned()).transpose();
     let control = control.map_err(|error| Unable("the broker".into(), reason(&error), "see hull doctor"))?;
-    let broker = Broker::new(setup, own, control.map(|socket| (socket, user)))?;
+    let mut broker = Broker::new(setup, own, control.map(|socket| (socket, user)))?;
+    let table = broker.prepare_peers();
     let _ = std::env::set_current_dir("/");
     let identity = setup.identity.clone().map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });
     let rights = BrokerRights {
@@ -220,5 +234,5 @@ fn confined(setup: &Setup, own: OwnedFd, place: Option<&Place>) -> std::result::
     };
     monitor::jail::enter_broker(identity.as_ref(), rights, setup.weak)
         .map_err(|failure| Unable(format!("the broker: {}", failure.what), reason(&failure.source), failure.remedy))?;
-    Ok(broker)
+    Ok((broker, table))
 }

@@ -66,6 +66,7 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     // Held as long as this process lives.
     let _place = broker.map(|broker| {
         config.broker = Some(broker.socket).filter(|_| has_network);
+        config.prepared = broker.table;
         broker.place
     });
     monitor::run(config, || signals.pass_on()).map_err(|error| match error {
@@ -242,7 +243,12 @@ pub(crate) fn configure(
         exports,
         passed,
         broker: None,
-        jail: monitor::jail::Settings { identity: monitor_identity, weak: options.weak_jail, network: false },
+        prepared: None,
+        jail: monitor::jail::Settings {
+            identity: monitor_identity,
+            weak: options.weak_jail,
+            ..monitor::jail::Settings::default()
+        },
         counters,
         trace_output,
         pod,

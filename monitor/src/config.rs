@@ -67,6 +67,8 @@ pub struct RunConfig {
     /// The monitor's end of the socket pair to the broker, which opens sockets for the pod; `None`: the pod reaches only
     /// itself.
     pub broker: Option<OwnedFd>,
+    /// The broker's table of prepared peers, without the right to write, if it has one.
+    pub prepared: Option<OwnedFd>,
     /// Settings of the monitor's jail.
     pub jail: crate::jail::Settings,
     /// Where exits are counted at the end.

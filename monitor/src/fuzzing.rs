@@ -76,7 +76,7 @@ impl Rig {
         let streams = StreamsConnector::with([Some(null()?), Some(null()?), None]);
         let trace = File::options().write(true).open("/dev/null")?;
         let ring = RingEnd::new(self.memory.clone());
-        let sockets = SocketsConnector::new(Box::new(Toy::new()?))?;
+        let sockets = SocketsConnector::new(Box::new(Toy::new()?), None)?;
         Ok(Server::new(self.memory.clone(), ring, files, streams).with_sockets(sockets).with_trace_output(Some(trace)))
     }
 

@@ -15,6 +15,7 @@ use crate::config::RunConfig;
 use crate::connectors::files::FilesConnector;
 use crate::connectors::sockets::SocketsConnector;
 use crate::connectors::sockets::broker::Broker;
+use crate::connectors::sockets::prepared::Table;
 use crate::connectors::streams::{StreamsConnector, signals};
 use crate::cpus::Cpus;
 use crate::error::Error;
@@ -136,7 +137,11 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let sockets = match config.broker {
         Some(socket) => {
             let opener = Box::new(Broker::new(socket));
-            SocketsConnector::new(opener).map_err(|error| Error::host("epoll", error))?
+            let place = crate::jail::PREPARED_PEERS;
+            // Without the table the broker is asked for each connection.
+            let table = config.prepared.and_then(|file| Table::map(&file, Some(place)).ok());
+            config.jail.prepared = table.is_some();
+            SocketsConnector::new(opener, table).map_err(|error| Error::host("epoll", error))?
         }
         None => SocketsConnector::none(),
     };

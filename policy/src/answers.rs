@@ -54,6 +54,12 @@ impl Answers {
         let names = self.names.get(&address::canonical(address)).map_or(&[][..], Vec::as_slice);
         names.iter().filter(move |(_, until)| now <= *until).map(|(name, _)| name)
     }
+
+    /// When the first of the names that this address has at `now` is no longer valid.
+    pub fn until(&self, address: IpAddr, now: Instant) -> Option<Instant> {
+        let names = self.names.get(&address::canonical(address))?;
+        names.iter().map(|(_, until)| *until).filter(|until| now <= *until).min()
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ const SCRATCH: &str = "HULL_JAIL_SCRATCH";
 
 /// Environment variable: kind of the monitor.
 const AS: &str = "HULL_JAIL_AS";
+/// The table of prepared peers.
+const TABLE: usize = monitor::jail::PREPARED_PEERS;
+const TABLE_END: usize = TABLE + broker::prepared::TABLE_BYTES;
 /// An ordinary user.
 const NOBODY: u32 = 65534;
 
@@ -81,6 +84,9 @@ struct Scene {
     inner: ExportConfig,
     kvm: i32,
     other: u32,
+    /// A TCP socket, and memory of this process, if there is a table of prepared peers.
+    spare: i32,
+    own: [u8; 32],
 }
 
 type Attempt = fn(&Scene) -> i64;
@@ -110,6 +116,17 @@ fn beneath(scene: &Scene, path: &str, flags: i32) -> i64 {
 fn look(directory: i32, path: &str) -> i64 {
     let mut found = [0_u8; 256];
     call!(libc::SYS_statx, directory, c(path).as_ptr(), 0, libc::STATX_ALL, found.as_mut_ptr())
+}
+
+/// connect(2) with the address at this place.
+fn connect(scene: &Scene, address: usize, length: u32) -> i64 {
+    call!(libc::SYS_connect, scene.spare, address, length)
+}
+
+/// Anonymous memory at a place, with further flags of mmap(2).
+fn map_at(place: usize, length: usize, flags: i32) -> i64 {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    call!(libc::SYS_mmap, place, length, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
 }
 
 /// Overflows the stack.
@@ -307,6 +324,46 @@ const ATTEMPTS: &[(&str, Outcome, Attempt)] = &[
     ("ignore the jail", Outcome::Ended, |_| call!(libc::SYS_rt_sigaction, libc::SIGSYS, 0, 0, 8)),
     ("loosen the jail", Outcome::Ended, |_| call!(libc::SYS_prctl, libc::PR_SET_SECCOMP, 0, 0, 0, 0)),
     ("call as another architecture", Outcome::Ended, |_| call!(0x4000_0000 + libc::SYS_getpid)),
+    // Prepared peers: only these, and nothing changes the table.
+    ("connect to a prepared peer", Outcome::Works, |s| connect(s, TABLE, 28)),
+    ("connect to other than prepared peers", Outcome::Ended, |s| connect(s, s.own.as_ptr().addr(), 28)),
+    ("connect to a part of prepared peers", Outcome::Ended, |s| connect(s, TABLE + 8, 28)),
+    ("connect to less of prepared peers", Outcome::Ended, |s| connect(s, TABLE, 16)),
+    ("connect to what follows prepared peers", Outcome::Ended, |s| connect(s, TABLE_END, 28)),
+    ("connect far above prepared peers", Outcome::Ended, |s| connect(s, TABLE + (1 << 32), 28)),
+    ("write to prepared peers", Outcome::Fails(libc::EFAULT), |s| {
+        let file = beneath(s, "file", libc::O_RDONLY);
+        call!(libc::SYS_pread64, file, TABLE, 4, 0)
+    }),
+    ("make prepared peers writable", Outcome::Ended, |_| {
+        call!(libc::SYS_mprotect, TABLE, 4096, libc::PROT_READ | libc::PROT_WRITE)
+    }),
+    ("unmap prepared peers", Outcome::Ended, |_| call!(libc::SYS_munmap, TABLE, 4096)),
+    ("unmap from below prepared peers", Outcome::Ended, |_| call!(libc::SYS_munmap, TABLE - 4096, 1 << 20)),
+    ("move prepared peers", Outcome::Ended, |_| {
+        call!(libc::SYS_mremap, TABLE, 4096, 4096, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, TABLE + (1 << 30))
+    }),
+    ("grow prepared peers elsewhere", Outcome::Ended, |_| {
+        call!(libc::SYS_mremap, TABLE, 4096, 8192, libc::MREMAP_MAYMOVE, 0)
+    }),
+    ("move memory over prepared peers", Outcome::Ended, |_| {
+        let from = map_at(0, 4096, 0);
+        call!(libc::SYS_mremap, from, 4096, 4096, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, TABLE)
+    }),
+    ("map over prepared peers", Outcome::Ended, |_| map_at(TABLE, 4096, libc::MAP_FIXED)),
+    ("map from below prepared peers", Outcome::Ended, |_| map_at(TABLE - 4096, 1 << 20, libc::MAP_FIXED)),
+    ("map near prepared peers", Outcome::Works, |_| {
+        // A hint, and a place that must be free: neither replaces the table.
+        let hint = map_at(TABLE, 4096, 0);
+        let taken = map_at(TABLE, 4096, libc::MAP_FIXED_NOREPLACE);
+        let above = map_at(TABLE + (1 << 30), 4096, libc::MAP_FIXED);
+        let grown = call!(libc::SYS_mremap, above, 4096, 1 << 20, libc::MREMAP_MAYMOVE, 0);
+        let moved = call!(libc::SYS_mremap, grown, 4096, 4096, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, TABLE << 4);
+        let ends = call!(libc::SYS_munmap, moved, 4096);
+        let fine =
+            hint != TABLE as i64 && taken == -1 && [hint, above, grown, moved, ends].iter().all(|one| *one != -1);
+        if fine { 0 } else { -1 }
+    }),
     // End of the process.
     ("stop beyond the time limit", Outcome::OutOfTime, |_| {
         let all = [!0_u64];
@@ -379,6 +436,19 @@ fn refuse(call: libc::c_long, errno: i32) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
+/// Maps a table of prepared peers with one of this machine, and two pages after it. Returns a socket for it.
+fn prepare_peers(port: u16) -> i32 {
+    use monitor::connectors::sockets::prepared::Table;
+    let table = broker::server::table::Table::new();
+    let (mut table, file) = table.unwrap();
+    let peer = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(table.offer(peer, None, std::time::Instant::now()).map(|entry| entry.index), Some(0));
+    Table::map(&file, Some(TABLE)).unwrap();
+    assert_ne!(map_at(TABLE_END, 8192, libc::MAP_FIXED_NOREPLACE), -1);
+    // SAFETY: a plain system call.
+    unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }
+}
+
 /// Runs an attempt in its process: 0 if it worked, else its errno.
 fn attempt(name: &str) -> ExitCode {
     let Some((.., attempt)) = ATTEMPTS.iter().find(|(other, ..)| *other == name) else { return ExitCode::from(200) };
@@ -399,6 +469,12 @@ fn attempt(name: &str) -> ExitCode {
         monitor::jail::limit_time(part, part).unwrap();
     }
     let mut settings = monitor::jail::Settings::default();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut spare = -1;
+    if name.contains("prepared peer") {
+        (settings.network, settings.prepared) = (true, true);
+        spare = prepare_peers(listener.local_addr().unwrap().port());
+    }
     match monitor {
         Monitor::Root => {}
         Monitor::RootForUser => {
@@ -414,7 +490,7 @@ fn attempt(name: &str) -> ExitCode {
     }
     monitor::jail::enter(&mut exports, &settings).unwrap();
     let [granted, read_only, inner] = exports;
-    let scene = Scene { granted, read_only, inner, kvm: kvm.as_raw_fd(), other };
+    let scene = Scene { granted, read_only, inner, kvm: kvm.as_raw_fd(), other, spare, own: [0; 32] };
     if attempt(&scene) != -1 {
         return ExitCode::SUCCESS;
     }

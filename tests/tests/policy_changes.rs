@@ -178,6 +178,54 @@ fn a_revoked_connection_breaks_off() {
     }
 }
 
+/// The pod connects many times, and each peer sends it a number.
+fn connect_again(pod: &mut Pod, server: &TcpListener, port: u16, times: u32) -> TcpStream {
+    let mut last = None;
+    for number in 0..times {
+        assert_eq!(pod.eval(&format!("tcp({port})")), "connected", "{number}");
+        let (mut peer, _) = server.accept().unwrap();
+        peer.write_all(format!("{number:3}").as_bytes()).unwrap();
+        assert_eq!(pod.eval("s.recv(3)"), format!("b'{number:3}'"));
+        last = Some(peer);
+    }
+    last.unwrap()
+}
+
+/// The broker prepares peers for connections to them again, which do not go through it.
+#[test]
+fn connections_again_follow_the_policy() {
+    let registry = Registry::new();
+    let (server, port) = listener();
+    let (other, other_port) = listener();
+    let rules = [port, other_port].map(|port| format!("host.hull.internal:{port}"));
+    let mut pod = registry.start("a", &["--allow", &rules[0], "--allow", &rules[1]]);
+    for _ in 0..2 {
+        let mut peer = connect_again(&mut pod, &server, port, 60);
+        assert_eq!(registry.done(&["revoke", "a", &rules[0]]), format!("close tcp {}\n", rules[0]));
+        assert_eq!(pod.eval("s.recv(1)"), "ECONNABORTED");
+        assert_eq!(peer.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+        for _ in 0..20 {
+            assert_eq!(pod.eval(&format!("tcp({port})")), "EACCES");
+        }
+        // The other one is judged anew, with the same result.
+        connect_again(&mut pod, &other, other_port, 20);
+        registry.done(&["allow", "a", &rules[0]]);
+    }
+    connect_again(&mut pod, &server, port, 20);
+    // Where nobody listens any more.
+    drop(other);
+    for _ in 0..20 {
+        assert_eq!(pod.eval(&format!("tcp({other_port})")), "ECONNREFUSED");
+    }
+    // Without the broker there are no new ones.
+    let broker = fs::read_to_string(format!("/proc/{0}/task/{0}/children", pod.child.id())).unwrap();
+    assert!(Command::new("kill").args(["-KILL", broker.trim()]).status().unwrap().success());
+    std::thread::sleep(Duration::from_millis(50));
+    let ended = (0..40).any(|_| pod.eval(&format!("tcp({port})")) == "ENETDOWN");
+    assert!(ended && pod.eval(&format!("tcp({port})")) == "ENETDOWN");
+    pod.end();
+}
+
 #[test]
 fn another_rule_keeps_a_connection() {
     let registry = Registry::new();

@@ -80,6 +80,11 @@ impl Audit {
         Self { file, pod, tells, budget: BURST, refilled: Instant::now(), omitted: 0 }
     }
 
+    /// Whether decisions are recorded.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Records a decision.
     pub fn add(&mut self, entry: &Entry<'_>) {
         if !entry.allowed && self.tells && !entry.minor {

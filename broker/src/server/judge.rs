@@ -101,6 +101,11 @@ impl Judge {
         Self { network, answers, fixed, peers, audit, record: record.then(Record::default) }
     }
 
+    /// Whether each decision is recorded.
+    pub fn keeps_records(&self) -> bool {
+        self.audit.has_file() || self.record.is_some()
+    }
+
     /// What was recorded.
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref()
@@ -156,6 +161,19 @@ impl Judge {
             self.peers.add((transport, SocketAddr::new(ip, port)), names.iter().copied());
         }
         refused(&decision).map_or(Ok(Target::Peer(peer)), Err)
+    }
+
+    /// Until when a peer that [`Self::connect`] allowed stays allowed for a monitor that connects any of its TCP sockets to it, and
+    /// those of `others`, by itself. `Some(None)`: until the policy changes. `None`: each connection is to be decided about.
+    pub fn stays_allowed(&self, peer: SocketAddr, others: &[Transport], now: Instant) -> Option<Option<Instant>> {
+        let peer = canonical(peer);
+        let fixed = self.fixed.iter().filter(|(_, own)| *own == peer.ip()).map(|(name, _)| name);
+        let names: Vec<&Name> = self.answers.names(peer.ip(), now).chain(fixed).collect();
+        let is_allowed = |transport: &Transport| {
+            let port = if *transport == Transport::Icmp { 0 } else { peer.port() };
+            decide(&self.network, protocol(*transport), peer.ip(), port, &names).is_allowed()
+        };
+        [Transport::Tcp].iter().chain(others).all(is_allowed).then(|| self.answers.until(peer.ip(), now))
     }
 
     /// Decides whether a name may be asked for.

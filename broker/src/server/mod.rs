@@ -8,10 +8,12 @@ pub mod poller;
 pub mod publish;
 pub mod record;
 pub mod setup;
+pub mod table;
 
 use crate::dns::Context;
 use crate::dns::Resolver;
 use crate::dns::hosts::{Configuration, Hosts};
+use crate::prepared::{Entry, MAX_SPARE};
 use crate::protocol::{MAX_DESCRIPTORS, MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
 use crate::seqpacket;
 use audit::Audit;
@@ -21,7 +23,7 @@ use policy::Network;
 use poller::Poller;
 use publish::{Arrived, Ports};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
 use setup::Setup;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,6 +32,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
+use table::Table;
 
 /// Token of the monitor's socket; those of published ports, of the name server and of the control socket follow.
 const MONITOR: u64 = 0;
@@ -63,6 +66,10 @@ pub struct Broker {
     control: Option<Control>,
     /// The pod has a network.
     network: bool,
+    /// Peers that the monitor may connect to again.
+    table: Option<Table>,
+    /// Kinds of IP sockets besides TCP's that the monitor got: it can connect those to prepared peers, too.
+    gave: Vec<Transport>,
     record: Option<(File, String)>,
 }
 
@@ -124,8 +131,21 @@ impl Broker {
             buffer: Box::new([0; MAX_MESSAGE]),
             control: control.transpose().map_err(broken)?,
             network: setup.network,
+            table: None,
+            gave: Vec::new(),
             record,
         })
+    }
+
+    /// Makes the table of [prepared peers](crate::prepared), without which the monitor asks for each connection. Returns its file for the
+    /// monitor, without the right to write; `None` if the host refuses, or decisions are recorded.
+    pub fn prepare_peers(&mut self) -> Option<OwnedFd> {
+        if !self.network || self.judge.keeps_records() {
+            return None;
+        }
+        let (table, file) = Table::new().ok()?;
+        self.table = Some(table);
+        Some(file)
     }
 
     /// Serves the monitor until it has ended.
@@ -140,7 +160,11 @@ impl Broker {
 
     /// Waits for events and serves them; false at the end.
     fn turn(&mut self) -> bool {
-        let deadlines = [self.resolver.deadline(), self.control.as_ref().and_then(Control::deadline)];
+        let deadlines = [
+            self.resolver.deadline(),
+            self.control.as_ref().and_then(Control::deadline),
+            self.table.as_ref().and_then(Table::deadline),
+        ];
         let deadline = deadlines.into_iter().flatten().min();
         let wait = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let tokens = self.poller.wait(wait);
@@ -159,6 +183,9 @@ impl Broker {
         }
         let mut context = Context { judge: &mut self.judge, poller: &self.poller, now };
         self.resolver.expire(&mut context);
+        if let Some(table) = &mut self.table {
+            table.expire(now);
+        }
         if let Some(control) = &mut self.control {
             control.expire(now, &self.poller);
         }
@@ -184,6 +211,10 @@ impl Broker {
             self.judge.stranger(caller);
         }
         self.control = Some(control);
+        // What the monitor connects to from now on is decided by the changed policy; it learns below what must end.
+        if let Some(table) = &mut self.table {
+            table.withdraw();
+        }
         // All of them wait if they must: what the policy denies must end.
         for (transport, peer) in revoked {
             self.send(Reply::Revoked { transport, peer }, vec![]);
@@ -225,7 +256,7 @@ impl Broker {
     fn handle(&mut self, request: Request, now: Instant) -> bool {
         match request {
             Request::Connect { id, transport, local, peer } => match self.connect(transport, local, peer, now) {
-                Ok(socket) => self.send(Reply::Opened { id }, vec![socket]),
+                Ok((socket, entry)) => self.send(Reply::Opened { id, entry }, vec![socket]),
                 Err(error) => self.send(Reply::Refused { id, error }, vec![]),
             },
             Request::Listen { id, transport, address, backlog } => {
@@ -255,6 +286,13 @@ impl Broker {
                 self.ports.close(id, &self.poller);
                 true
             }
+            Request::Spare { v6 } => {
+                let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
+                let wanted = if self.table.is_some() { MAX_SPARE } else { 0 };
+                let sockets = (0..wanted).map_while(|_| socket(family, SocketType::STREAM, None).ok());
+                let sockets = sockets.collect();
+                self.send(Reply::Spare { v6 }, sockets)
+            }
         }
     }
 
@@ -264,22 +302,44 @@ impl Broker {
         local: Option<SocketAddr>,
         peer: SocketAddr,
         now: Instant,
-    ) -> Result<OwnedFd, Refused> {
-        let peer = match self.judge.connect(transport, peer, now)? {
-            Target::Resolver => return self.resolver.open(transport == Transport::Tcp, &self.poller).map_err(refused),
-            Target::Peer(peer) => peer,
+    ) -> Result<(OwnedFd, Option<Entry>), Refused> {
+        let target = match self.judge.connect(transport, peer, now)? {
+            Target::Resolver => {
+                let socket = self.resolver.open(transport == Transport::Tcp, &self.poller).map_err(refused)?;
+                return Ok((socket, None));
+            }
+            Target::Peer(target) => target,
         };
-        let source = local.filter(|_| transport == Transport::Udp).and_then(|local| self.ports.source(local, &peer));
-        match source {
-            Some(source) => self.ports.connect_from(source, peer),
-            None => open(transport, peer),
+        if transport != Transport::Tcp {
+            self.gives(transport);
         }
-        .map_err(refused)
+        let source = local.filter(|_| transport == Transport::Udp).and_then(|local| self.ports.source(local, &target));
+        let socket = match source {
+            Some(source) => self.ports.connect_from(source, target),
+            None => open(transport, target),
+        };
+        let socket = socket.map_err(refused)?;
+        let entry = self.table.as_mut().filter(|_| transport == Transport::Tcp).and_then(|table| {
+            let until = self.judge.stays_allowed(peer, &self.gave, now)?;
+            table.offer(target, until, now)
+        });
+        Ok((socket, entry))
+    }
+
+    /// The monitor gets an IP socket of this kind, not TCP's. From then on prepared peers must be allowed for this kind, too.
+    fn gives(&mut self, transport: Transport) {
+        if !self.gave.contains(&transport) {
+            self.gave.push(transport);
+            if let Some(table) = &mut self.table {
+                table.withdraw();
+            }
+        }
     }
 
     /// Delivers what arrived at a published UDP port.
     fn receive(&mut self, index: usize) {
         let mut arrived = Vec::new();
+        self.gives(Transport::Udp);
         self.ports.receive(index, |one| arrived.push(one));
         for one in arrived {
             // As any queue of datagrams, this one drops them when it is full.
@@ -324,6 +384,10 @@ fn refused(error: Errno) -> Refused {
     Refused(u16::try_from(error.raw_os_error()).unwrap_or(1))
 }
 
+fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -> Result<OwnedFd, Errno> {
+    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)
+}
+
 /// A socket that is connected to a peer.
 fn open(transport: Transport, peer: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -333,7 +397,7 @@ fn open(transport: Transport, peer: SocketAddr) -> Result<OwnedFd, Errno> {
         Transport::Icmp if peer.is_ipv4() => (SocketType::DGRAM, Some(ipproto::ICMP)),
         Transport::Icmp => (SocketType::DGRAM, Some(ipproto::ICMPV6)),
     };
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)?;
+    let socket = socket(family, kind, protocol)?;
     match rustix::net::connect(&socket, &peer) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error),

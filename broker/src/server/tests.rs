@@ -14,14 +14,17 @@ use std::time::Duration;
 struct Scene {
     client: Client,
     broker: Option<JoinHandle<()>>,
+    /// The table of prepared peers.
+    table: Option<OwnedFd>,
 }
 
 impl Scene {
     fn with(setup: Setup) -> Result<Self, Unable> {
         let kind = SocketType::SEQPACKET;
         let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
-        let broker = Broker::new(&setup, other, None)?;
-        Ok(Self { client: Client::new(one), broker: Some(std::thread::spawn(|| broker.serve())) })
+        let mut broker = Broker::new(&setup, other, None)?;
+        let table = broker.prepare_peers();
+        Ok(Self { client: Client::new(one), broker: Some(std::thread::spawn(|| broker.serve())), table })
     }
 
     /// Rules that begin with `!` deny.
@@ -53,7 +56,7 @@ impl Scene {
     ) -> Result<OwnedFd, u16> {
         self.client.send(&Request::Connect { id: 9, transport, local, peer }).unwrap();
         match self.event() {
-            Event::Opened(9, socket) => Ok(socket),
+            Event::Opened(9, socket, _) => Ok(socket),
             Event::Refused(9, Refused(error)) => Err(error),
             other => panic!("{other:?}"),
         }
@@ -93,6 +96,50 @@ const ECONNREFUSED: u16 = 111;
 fn blocking(socket: OwnedFd) -> OwnedFd {
     rustix::io::ioctl_fionbio(&socket, false).unwrap();
     socket
+}
+
+/// Family of the first prepared peer.
+fn family_of_first(scene: &Scene) -> u16 {
+    let mut bytes = [0; 2];
+    rustix::io::pread(scene.table.as_ref().unwrap(), &mut bytes, 0).unwrap();
+    u16::from_ne_bytes(bytes)
+}
+
+#[test]
+fn prepared_peers() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (port, udp) = (server.local_addr().unwrap().port(), other.local_addr().unwrap().port());
+    let rules = [format!("tcp:host.hull.internal:{port}"), format!("udp:host.hull.internal:{udp}")];
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let mut scene = Scene::with(Setup { network: true, ..setup(&rules) }).unwrap();
+    let ask = |scene: &mut Scene| {
+        let peer = format!("10.0.2.2:{port}").parse().unwrap();
+        scene.client.send(&Request::Connect { id: 9, transport: Transport::Tcp, local: None, peer }).unwrap();
+        match scene.event() {
+            Event::Opened(9, _, entry) => entry,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = Some(Entry { index: 0, v6: false });
+    assert_eq!((ask(&mut scene), ask(&mut scene)), (first, first));
+    assert_eq!(family_of_first(&scene), AddressFamily::INET.as_raw());
+    for v6 in [false, true] {
+        scene.client.send(&Request::Spare { v6 }).unwrap();
+        let Event::Spare(own, sockets) = scene.event() else { panic!() };
+        // A host may lack IPv6.
+        assert!(own == v6 && (sockets.len() == MAX_SPARE || v6 && sockets.is_empty()));
+    }
+    // With a socket of UDP the monitor could reach the peer by UDP, which the policy does not allow.
+    scene.connect(Transport::Udp, &format!("10.0.2.2:{udp}")).unwrap();
+    assert_eq!(family_of_first(&scene), u16::MAX);
+    assert_eq!(ask(&mut scene), None);
+    assert_eq!(family_of_first(&scene), u16::MAX);
+    scene.end();
+    // Each connection is recorded, or there is no network.
+    let audit = Some(b"/dev/null".to_vec());
+    assert!(Scene::with(Setup { network: true, audit, ..setup(&["all"]) }).unwrap().table.is_none());
+    assert!(Scene::new(&["all"]).table.is_none());
 }
 
 #[test]

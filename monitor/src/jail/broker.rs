@@ -15,6 +15,7 @@ const FREE: &[c_long] = &[
     SYS_write,
     SYS_readv,
     SYS_writev,
+    SYS_pwrite64,
     SYS_close,
     SYS_dup,
     SYS_lseek,

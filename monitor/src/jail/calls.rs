@@ -1,7 +1,9 @@
 //! System calls that the monitor makes while a pod runs.
 
+use super::PREPARED_PEERS;
 use super::filter::{Call, Rule, Test};
 use crate::connectors::sockets::options;
+use broker::prepared::{ADDRESS_BYTES, ENTRY_BYTES, TABLE_BYTES};
 use libc::*;
 
 /// ioctls on an existing virtual machine. None creates another machine or a device.
@@ -96,8 +98,6 @@ const FREE: &[(c_long, &str)] = &[
     (SYS_umask, "umask"),
     // The process's own memory.
     (SYS_brk, "brk"),
-    (SYS_munmap, "munmap"),
-    (SYS_mremap, "mremap"),
     (SYS_madvise, "madvise"),
     // Threads, time, signals to the process itself.
     (SYS_futex, "futex"),
@@ -135,6 +135,9 @@ const CHANGES: &[(c_long, &str)] = &[
     (SYS_removexattr, "removexattr"),
 ];
 
+/// End of the table of prepared peers.
+const PEERS_END: u32 = (PREPARED_PEERS + TABLE_BYTES) as u32;
+
 /// Rights that a pod's configuration adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
@@ -142,6 +145,8 @@ pub struct Extra {
     pub writable: bool,
     /// The pod has a network beyond its loopback device.
     pub network: bool,
+    /// There is a table of prepared peers.
+    pub prepared: bool,
 }
 
 /// Calls on sockets that others opened: none opens, connects or binds one, and none takes an address.
@@ -162,11 +167,36 @@ fn on_sockets() -> Vec<Call> {
     ]
 }
 
+/// Calls that change mappings: none of memory that can be executed, and if there is a table of prepared peers, it stays as it is.
+/// A range that begins above it does not reach it, and without `MAP_FIXED` a mapping replaces none.
+fn on_memory(prepared: bool) -> Vec<Call> {
+    let call = |number: c_long, text, rule| Call { number: number as u32, text, rule };
+    let from = |arg: u8| prepared.then_some(Test::From(arg, PEERS_END));
+    let not_executable = || Test::Masked(2, PROT_EXEC as u32, 0);
+    let tests = |tests: &[Option<Test>]| tests.iter().flatten().cloned().collect::<Vec<_>>();
+    let when = |alternatives: Vec<Vec<Test>>| match alternatives.iter().any(Vec::is_empty) {
+        true => Rule::Allow,
+        false => Rule::When(alternatives),
+    };
+    let [not_fixed, stays] = [(3, MAP_FIXED), (3, MREMAP_FIXED)].map(|(arg, flag)| Test::Masked(arg, flag as u32, 0));
+    let mut moves = vec![tests(&[from(0), prepared.then_some(stays)])];
+    let mut maps = vec![tests(&[Some(not_executable()), prepared.then_some(not_fixed)])];
+    if prepared {
+        moves.push(tests(&[from(0), from(4)]));
+        maps.push(tests(&[Some(not_executable()), from(0)]));
+    }
+    vec![
+        call(SYS_mmap, "mmap(not executable)", when(maps)),
+        call(SYS_mprotect, "mprotect(not executable)", when(vec![tests(&[Some(not_executable()), from(0)])])),
+        call(SYS_munmap, "munmap", when(vec![tests(&[from(0)])])),
+        call(SYS_mremap, "mremap", when(moves)),
+    ]
+}
+
 /// The rules for the process `pid`.
 pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
     let call = |number: c_long, text, rule| Call { number: number as u32, text, rule };
     let when = |tests| Rule::When(vec![tests]);
-    let not_executable = || when(vec![Test::Masked(2, PROT_EXEC as u32, 0)]);
     let mode = |kind: mode_t| vec![Test::Masked(2, S_IFMT, kind)];
     let mut calls: Vec<Call> = FREE.iter().map(|(number, name)| call(*number, *name, Rule::Allow)).collect();
     calls.extend([
@@ -175,8 +205,6 @@ pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
             "ioctl(KVM's on this machine; attributes and size of a terminal)",
             when(vec![Test::OneOf(1, KVM.iter().chain(&TERMINAL).copied().collect())]),
         ),
-        call(SYS_mmap, "mmap(not executable)", not_executable()),
-        call(SYS_mprotect, "mprotect(not executable)", not_executable()),
         call(
             SYS_clone,
             "clone(threads)",
@@ -207,8 +235,16 @@ pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
             ]),
         ),
     ]);
+    calls.extend(on_memory(extra.prepared));
     if extra.network {
         calls.extend(on_sockets());
+    }
+    if extra.prepared {
+        let tests = vec![
+            Test::Element(1, PREPARED_PEERS as u32, PEERS_END, ENTRY_BYTES as u32),
+            Test::OneOf(2, vec![ADDRESS_BYTES]),
+        ];
+        calls.push(call(SYS_connect, "connect(prepared peers)", when(tests)));
     }
     if extra.writable {
         calls.extend(CHANGES.iter().map(|(number, name)| call(*number, *name, Rule::Allow)));
@@ -234,7 +270,7 @@ pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
 
 /// Descriptions of the allowed calls, by name.
 pub fn allowed() -> Vec<&'static str> {
-    let calls = rules(0, Extra { writable: true, network: true })
+    let calls = rules(0, Extra { writable: true, network: true, prepared: true })
         .into_iter()
         .filter(|call| !matches!(call.rule, Rule::Fail(_)));
     let mut names: Vec<_> = calls.map(|call| call.text).collect();
@@ -249,7 +285,7 @@ mod tests {
 
     #[test]
     fn each_call_has_one_rule_and_none_reaches_beyond_the_process() {
-        let calls = rules(1, Extra { writable: true, network: true });
+        let calls = rules(1, Extra { writable: true, network: true, prepared: false });
         let numbers: BTreeSet<u32> = calls.iter().map(|call| call.number).collect();
         assert_eq!(numbers.len(), calls.len());
         for forbidden in [
@@ -286,9 +322,8 @@ mod tests {
             assert!(!numbers.contains(&(forbidden as u32)), "{forbidden}");
         }
         // The length is what each call of the monitor costs at most; the options of sockets are a list.
-        for (extra, most) in
-            [(Extra { writable: true, network: false }, 340), (Extra { writable: true, network: true }, 420)]
-        {
+        let extra = |network, prepared| Extra { writable: true, network, prepared };
+        for (extra, most) in [(extra(false, false), 340), (extra(true, false), 420), (extra(true, true), 480)] {
             let program = super::super::filter::compile(rules(1, extra), SECCOMP_RET_TRAP).unwrap();
             assert!(program.len() < most, "{} instructions of {extra:?}", program.len());
         }

@@ -4,8 +4,8 @@
 //! precompute which calls are always allowed; a linear chain of comparisons would make that ten times slower. It also
 //! compiles each instruction, so a short program loads faster.
 //!
-//! Only the low words of arguments are compared: the kernel uses only 32 bits of those arguments (descriptors, flags,
-//! commands). Pointers are compared with null only.
+//! Of most arguments only the low words are compared: the kernel uses only 32 bits of those (descriptors, flags, commands).
+//! Pointers are compared with null and with addresses below 4 GiB.
 
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
@@ -20,6 +20,10 @@ pub enum Test {
     Masked(u8, u32, u32),
     /// Is a null pointer.
     Null(u8),
+    /// Is an address from this one on.
+    From(u8, u32),
+    /// Is an address of an array: the first, the end, and the size of an element, a power of two that divides the first.
+    Element(u8, u32, u32, u32),
 }
 
 /// Verdict for a call.
@@ -148,6 +152,23 @@ impl Assembler {
                     self.branch(BPF_JEQ, 0, Then::Next, Then::Near(fail));
                 }
             }
+            Test::From(arg, first) => {
+                let holds = self.label();
+                self.load(low(*arg) + 4);
+                self.branch(BPF_JEQ, 0, Then::Next, Then::Near(holds));
+                self.load(low(*arg));
+                self.branch(BPF_JGE, *first, Then::Next, Then::Near(fail));
+                self.place(holds);
+            }
+            Test::Element(arg, first, end, size) => {
+                self.load(low(*arg) + 4);
+                self.branch(BPF_JEQ, 0, Then::Next, Then::Near(fail));
+                self.load(low(*arg));
+                self.branch(BPF_JGE, *first, Then::Next, Then::Near(fail));
+                self.branch(BPF_JGE, *end, Then::Near(fail), Then::Next);
+                self.emit(BPF_ALU | BPF_AND | BPF_K, size - 1);
+                self.branch(BPF_JEQ, 0, Then::Next, Then::Near(fail));
+            }
         }
     }
 
@@ -263,11 +284,14 @@ mod tests {
             call(1, Rule::Allow),
             call(2, Rule::Allow),
             call(77, Rule::Allow),
+            call(11, Rule::When(vec![vec![Test::From(1, 0x2000)]])),
+            call(12, Rule::When(vec![vec![Test::Element(2, 0x1000, 0x2000, 32)]])),
         ];
         let program = compile(calls, libc::SECCOMP_RET_TRAP).unwrap();
         let run = |number, args| answer(&program, ARCH, number, args);
         for number in 0..400 {
             let expected = match number {
+                // The others want larger addresses.
                 1 | 2 | 10 | 77 => libc::SECCOMP_RET_ALLOW,
                 300 => libc::SECCOMP_RET_ERRNO | 38,
                 _ => libc::SECCOMP_RET_TRAP,
@@ -288,6 +312,22 @@ mod tests {
         ] {
             let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { libc::SECCOMP_RET_TRAP };
             assert_eq!(run(9, args), expected, "{args:?}");
+        }
+        for (address, from, element) in [
+            (0, false, false),
+            (0xfe0, false, false),
+            (0x1000, false, true),
+            (0x1001, false, false),
+            (0x1010, false, false),
+            (0x1fe0, false, true),
+            (0x1ff0, false, false),
+            (0x2000, true, false),
+            (0xffff_ffff, true, false),
+            (0x1_0000_1000, true, false),
+            (0xffff_ffff_0000_1020, true, false),
+        ] {
+            assert_eq!(run(11, [0, address, 0, 0, 0, 0]) == libc::SECCOMP_RET_ALLOW, from, "{address:#x}");
+            assert_eq!(run(12, [0, 0, address, 0, 0, 0]) == libc::SECCOMP_RET_ALLOW, element, "{address:#x}");
         }
     }
 }

@@ -28,6 +28,9 @@ use crate::connectors::files::ExportConfig;
 use rights::check;
 use std::io::Error;
 
+/// Where the table of prepared peers is mapped. Nothing else lies so low: calls that change mappings are allowed above it only.
+pub const PREPARED_PEERS: usize = 0x1000_0000;
+
 /// A part of the jail that the host does not support.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {}; {remedy}", crate::error::reason(.source))]
@@ -56,6 +59,8 @@ pub struct Settings {
     pub weak: bool,
     /// The monitor holds sockets of the host.
     pub network: bool,
+    /// The table of prepared peers is mapped at [`PREPARED_PEERS`].
+    pub prepared: bool,
 }
 
 /// Whether the host has seccomp; an error if it lacks that or Landlock, unless the jail may be `weak`.
@@ -85,13 +90,14 @@ pub fn enter(exports: &mut [ExportConfig], settings: &Settings) -> Result<(), Fa
         rights::become_user(identity)?;
     }
     rights::restrict_process()?;
-    paths::restrict(exports)?;
+    paths::restrict(exports, settings.prepared)?;
     rights::drop_capabilities(exports)?;
     if !seccomp {
         return Ok(());
     }
     termination::report_violations()?;
-    filter_calls(calls::Extra { writable: exports.iter().any(|export| export.writable), network: settings.network })
+    let writable = exports.iter().any(|export| export.writable);
+    filter_calls(calls::Extra { writable, network: settings.network, prepared: settings.prepared })
 }
 
 /// Whether the host's kernel supports the seccomp actions that the jail needs.

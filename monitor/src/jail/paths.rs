@@ -29,10 +29,11 @@ pub fn version() -> Option<u32> {
     if version >= OLDEST { u32::try_from(version).ok() } else { None }
 }
 
-/// Restricts this thread and its future threads to the granted files, and to no TCP ports. False if the host has no
-/// Landlock.
-pub fn restrict(exports: &[ExportConfig]) -> Result<bool, Failure> {
-    apply(exports, &[], AccessNet::from_all(KNOWN))
+/// Restricts this thread and its future threads to the granted files, and to no TCP ports; if it `connects`, only to bind none:
+/// Landlock knows no addresses. False if the host has no Landlock.
+pub fn restrict(exports: &[ExportConfig], connects: bool) -> Result<bool, Failure> {
+    let allowed = if connects { AccessNet::ConnectTcp.into() } else { BitFlags::empty() };
+    apply(exports, &[], AccessNet::from_all(KNOWN) & !allowed)
 }
 
 /// Restricts this thread and its future threads to no files but the removal of what these directories hold: of files in the

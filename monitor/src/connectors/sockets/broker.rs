@@ -56,13 +56,15 @@ impl Opener for Broker {
                 Request::Listen { id, transport: transport(of), address, backlog }
             }
             Ask::Close { id } => Request::Close { id },
+            Ask::Spare { v6 } => Request::Spare { v6 },
         };
         self.0.send(&request).map_err(errno)
     }
 
     fn take(&mut self) -> Result<Answer> {
         Ok(match self.0.receive().map_err(errno)? {
-            Event::Opened(id, socket) => Answer::Opened { id, socket },
+            Event::Opened(id, socket, entry) => Answer::Opened { id, socket, entry },
+            Event::Spare(v6, sockets) => Answer::Spare { v6, sockets },
             Event::Refused(id, Refused(errno)) => {
                 Answer::Refused { id, errno: Errno::from_raw_os_error(i32::from(errno)) }
             }

@@ -6,6 +6,7 @@
 pub mod broker;
 pub mod opener;
 pub mod options;
+pub mod prepared;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use abi::request::{
     SocketSetOption, SocketShutdown, Transport,
 };
 use opener::{Answer, Ask, Opener};
+use prepared::{Prepared, Table};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::Shutdown;
@@ -32,7 +34,7 @@ use std::sync::Arc;
 /// Most sockets, whatever the limit on descriptors is.
 const MAX_SOCKETS: u64 = 1 << 15;
 /// Descriptors that sockets leave to others, at least half of all.
-const RESERVED: u64 = 160;
+const RESERVED: u64 = 208;
 /// Numbers of sockets are smaller.
 const NUMBERS: u64 = 1 << 32;
 /// The opener's number among the sockets.
@@ -51,6 +53,7 @@ pub struct SocketsConnector {
 #[derive(Debug)]
 struct Inner {
     opener: Box<dyn Opener>,
+    prepared: Prepared,
     epoll: Arc<OwnedFd>,
     sockets: HashMap<u64, Socket>,
     limit: usize,
@@ -76,8 +79,8 @@ impl SocketsConnector {
         Self { inner: None }
     }
 
-    /// Serves sockets of this opener.
-    pub fn new(opener: Box<dyn Opener>) -> Result<Self> {
+    /// Serves sockets of this opener, which prepares peers in this table.
+    pub fn new(opener: Box<dyn Opener>, table: Option<Table>) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let edges = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         epoll::add(&epoll, opener.fd(), EventData::new_u64(OPENER), edges)?;
@@ -85,6 +88,7 @@ impl SocketsConnector {
         let limit = (files / 2).min(files.saturating_sub(RESERVED)).clamp(1, MAX_SOCKETS) as usize;
         let inner = Inner {
             opener,
+            prepared: Prepared::new(table),
             epoll: Arc::new(epoll),
             sockets: HashMap::new(),
             limit,
@@ -218,10 +222,22 @@ impl Inner {
     fn connect(&mut self, id: u64, connect: SocketConnect, input: &[GuestSlice]) -> Result<()> {
         let [local, peer] = names(input)?;
         self.check_number(connect.socket)?;
-        let question = self.question(connect.socket);
+        let (prepared, ask) = match connect.transport {
+            Transport::Tcp => self.prepared.connect(peer),
+            Transport::Udp | Transport::Icmp => (None, None),
+        };
+        if let Some(ask) = ask {
+            self.ask(ask);
+        }
+        let question = if prepared.is_some() { 0 } else { self.question(connect.socket) };
         let mut socket = Socket::new(connect.transport, State::Asked { question, id });
         socket.peer = Some(peer);
         self.unwatched |= self.sockets.is_empty();
+        if let Some(outcome) = prepared {
+            self.attach(id, connect.socket, &mut socket, outcome);
+            self.sockets.insert(connect.socket, socket);
+            return Ok(());
+        }
         self.sockets.insert(connect.socket, socket);
         self.ask(Ask::Connect { id: question, transport: connect.transport, local, peer });
         Ok(())
@@ -250,6 +266,7 @@ impl Inner {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
+                    self.prepared.end();
                     if let Ask::Connect { id, .. } | Ask::Listen { id, .. } = *question {
                         self.refuse(id, Errno::NETDOWN);
                     }
@@ -283,6 +300,7 @@ impl Inner {
                 Err(_) => {
                     self.revoke(&mut revoked);
                     // Nobody answers any more. Open sockets stay.
+                    self.prepared.end();
                     let asked = |(question, number): (&u64, &u64)| {
                         let socket = self.sockets.get(number)?;
                         matches!(socket.state, State::Asked { .. }).then_some(*question)
@@ -319,27 +337,18 @@ impl Inner {
             // By the caller.
             Answer::Revoked { .. } => {}
             Answer::Refused { id, errno } => self.refuse(id, errno),
-            Answer::Opened { id: question, socket: fd } => {
+            Answer::Spare { v6, sockets } => self.prepared.fill(v6, sockets),
+            Answer::Opened { id: question, socket: fd, entry } => {
                 // Closed meanwhile: the descriptor is dropped.
                 let Some(number) = self.asked.remove(&question) else { return };
-                let Some(socket) = self.sockets.get_mut(&number) else { return };
-                let State::Asked { id, .. } = socket.state else { return };
-                match watch(&self.epoll, &fd, number) {
-                    Err(errno) => {
-                        socket.state = State::Failed;
-                        self.done.push((id, Err(errno)));
-                    }
-                    Ok(()) if socket.transport == Transport::Tcp => {
-                        socket.add(fd);
-                        socket.state = State::Connecting(id);
-                        socket.advance(&mut self.scratch, &mut self.done);
-                    }
-                    Ok(()) => {
-                        socket.add(fd);
-                        socket.state = State::Open;
-                        self.done.push((id, Ok(().encode())));
-                    }
+                let Some(mut socket) = self.sockets.remove(&number) else { return };
+                if let (Some(peer), Some(entry)) = (socket.peer, entry) {
+                    self.prepared.add(peer, entry);
                 }
+                if let State::Asked { id, .. } = socket.state {
+                    self.attach(id, number, &mut socket, Ok(fd));
+                }
+                self.sockets.insert(number, socket);
             }
             Answer::Listening { id: question, listeners } => self.listening(question, listeners),
             Answer::Flow { listener, flow, peer, socket, first } => {
@@ -364,6 +373,27 @@ impl Inner {
                     socket.advance(&mut self.scratch, &mut self.done);
                     self.admit(number);
                 }
+            }
+        }
+    }
+
+    /// A socket that was asked for gets its descriptor, which is connected or connects, or has failed to.
+    fn attach(&mut self, id: u64, number: u64, socket: &mut Socket, outcome: Result<OwnedFd>) {
+        let watched = outcome.and_then(|fd| watch(&self.epoll, &fd, number).map(|()| fd));
+        match watched {
+            Err(errno) => {
+                socket.state = State::Failed;
+                self.done.push((id, Err(errno)));
+            }
+            Ok(fd) if socket.transport == Transport::Tcp => {
+                socket.add(fd);
+                socket.state = State::Connecting(id);
+                socket.advance(&mut self.scratch, &mut self.done);
+            }
+            Ok(fd) => {
+                socket.add(fd);
+                socket.state = State::Open;
+                self.done.push((id, Ok(().encode())));
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Where the sockets of the host come from: a process outside the jail that holds the policy.
 //!
-//! The monitor itself never opens a socket and never names an address: it asks, and gets descriptors.
+//! The monitor itself never opens a socket and never names an address: it asks, and gets descriptors. To peers that were prepared for it
+//! it connects again by itself ([`super::prepared`]).
 
 use super::super::{Errno, Result};
+use ::broker::prepared::Entry;
 use abi::request::Transport;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::fmt::Debug;
@@ -33,6 +35,11 @@ pub enum Ask {
         /// Most connections that wait.
         backlog: u32,
     },
+    /// Unconnected TCP sockets for [prepared peers](::broker::prepared). Answered by [`Answer::Spare`].
+    Spare {
+        /// For IPv6.
+        v6: bool,
+    },
     /// A listener or a flow is not used any more. Not answered.
     Close {
         /// Number of the question for the listener, or of the flow.
@@ -49,6 +56,8 @@ pub enum Answer {
         id: u64,
         /// The socket.
         socket: OwnedFd,
+        /// The peer may be connected to again without a question.
+        entry: Option<Entry>,
     },
     /// There is none.
     Refused {
@@ -84,6 +93,13 @@ pub enum Answer {
         flow: u64,
         /// The bytes.
         bytes: Vec<u8>,
+    },
+    /// Unconnected TCP sockets; none if there are none.
+    Spare {
+        /// For IPv6.
+        v6: bool,
+        /// The sockets.
+        sockets: Vec<OwnedFd>,
     },
     /// The policy does not allow a peer any more: connections to it must end.
     Revoked {

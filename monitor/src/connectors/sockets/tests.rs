@@ -40,14 +40,14 @@ impl Opener for Loopback {
                 let kind = if transport == Transport::Udp { SocketType::DGRAM } else { SocketType::STREAM };
                 let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
                 let _ = connect(&socket, &peer);
-                self.answers.push_back(Answer::Opened { id, socket });
+                self.answers.push_back(Answer::Opened { id, socket, entry: None });
             }
             Ask::Listen { id, address, .. } => {
                 let listener = TcpListener::bind(address).unwrap();
                 listener.set_nonblocking(true).unwrap();
                 self.answers.push_back(Answer::Listening { id, listeners: vec![listener.into()] });
             }
-            Ask::Close { .. } => return Ok(()),
+            Ask::Close { .. } | Ask::Spare { .. } => return Ok(()),
         }
         rustix::io::write(&self.wake, b"x").map(|_| ())
     }
@@ -101,7 +101,7 @@ fn a_pod_without_a_network_reaches_nothing() {
 
 #[test]
 fn numbers_and_errors() {
-    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap()), None).unwrap();
     let mut buffer = [0; 64];
     for socket in [0, NUMBERS, u64::MAX] {
         assert_eq!(connect(&mut sockets, socket, Transport::Tcp, "192.0.2.1:80"), Err(Errno::INVAL));
@@ -121,7 +121,7 @@ fn numbers_and_errors() {
 
 #[test]
 fn closing_ends_what_waits() {
-    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap()), None).unwrap();
     let mut buffer = [0; 64];
     assert_eq!(connect(&mut sockets, 7, Transport::Tcp, "192.0.2.1:80"), number(0));
     assert_eq!(finish(&mut sockets, 2, SocketReceive { socket: 7 }, &mut [], &mut buffer), number(5));
@@ -144,7 +144,7 @@ fn closing_ends_what_waits() {
 fn a_full_buffer_delays_what_is_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
     assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &address.to_string()), number(0));
     let (mut peer, _) = listener.accept().unwrap();
     let reader = std::thread::spawn(move || {
@@ -170,7 +170,7 @@ fn a_full_buffer_delays_what_is_sent() {
 fn refused_and_reset() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
     assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &address), number(0));
     let (peer, _) = listener.accept().unwrap();
     options::break_at_close(peer.as_fd());
@@ -188,7 +188,7 @@ fn revoked_peers() {
         sockets.inner.as_mut().unwrap().revoke(&mut BTreeSet::from([peer]));
         sockets.ready()
     };
-    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
     let mut peers = Vec::new();
     for (at, address) in addresses.iter().enumerate() {
         assert_eq!(connect(&mut sockets, at as u64 + 1, Transport::Tcp, &address.to_string()), number(0));
@@ -217,7 +217,7 @@ fn revoked_peers() {
 #[test]
 fn published_connections() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
     let mut names = bytemuck::cast::<_, [u8; 24]>(name(&free.to_string()));
     let listen = SocketListen { socket: 1, transport: Transport::Tcp, backlog: 8 };
     assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
@@ -241,7 +241,7 @@ fn published_connections() {
 
 #[test]
 fn datagrams_come_whole_and_several_at_once() {
-    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap()), None).unwrap();
     let mut names = bytemuck::cast::<_, [u8; 24]>(name("0.0.0.0:53"));
     let listen = SocketListen { socket: 1, transport: Transport::Udp, backlog: 0 };
     assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
@@ -268,7 +268,7 @@ fn datagrams_come_whole_and_several_at_once() {
 fn datagrams_leave_together() {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
-    let mut sockets = SocketsConnector::new(Box::new(Loopback::new())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
     assert_eq!(connect(&mut sockets, 1, Transport::Udp, &peer.local_addr().unwrap().to_string()), number(0));
     let lengths = [200, 200, 200, 10, 0, 10, 1400, 1400, 9000, 200, 200].iter().chain([7; 150].iter());
     let mut sent: Vec<Vec<u8>> = lengths.enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
@@ -300,7 +300,7 @@ fn datagrams_leave_together() {
 #[test]
 fn every_operation_takes_hostile_arguments() {
     use abi::operation::{Arguments, Encoded};
-    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap())).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Toy::new().unwrap()), None).unwrap();
     let mut buffer = [0; 48];
     for (number, arguments) in SocketRequest::ALL {
         for value in [0, 1, 2, u64::from(u32::MAX), u64::MAX] {

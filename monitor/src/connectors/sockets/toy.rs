@@ -71,7 +71,7 @@ impl Opener for Toy {
             }
             Ask::Connect { id, transport, .. } => {
                 let socket = self.open(transport)?;
-                self.answer(Answer::Opened { id, socket });
+                self.answer(Answer::Opened { id, socket, entry: None });
             }
             Ask::Listen { id, transport: Transport::Tcp, .. } => {
                 self.answer(Answer::Listening { id, listeners: Vec::new() });
@@ -80,7 +80,7 @@ impl Opener for Toy {
                 self.answer(Answer::Listening { id, listeners: Vec::new() });
                 self.flow(id, 1 << 63 | u64::from(address.port()))?;
             }
-            Ask::Close { .. } => {}
+            Ask::Close { .. } | Ask::Spare { .. } => {}
         }
         Ok(())
     }
