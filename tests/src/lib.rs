@@ -4,6 +4,7 @@
 pub mod cases;
 pub mod compare;
 pub mod compile;
+pub mod debian;
 pub mod environment;
 pub mod hull;
 pub mod process;

@@ -100,7 +100,12 @@ pub fn store(root: &Root, config: &str) -> PathBuf {
 pub fn hull_run(store: &Path, words: &[&str]) -> (i32, String, String) {
     hull::require_kvm().unwrap();
     let mut command = Command::new(hull::binary().unwrap());
-    command.args(["run", "--timeout", "60s"]).args(words).env("HULL_STORE", store).env("SECRET", "x").current_dir("/");
+    command
+        .args(["run", "--timeout", &format!("{}s", 2 * hull::pod_seconds())])
+        .args(words)
+        .env("HULL_STORE", store)
+        .env("SECRET", "x")
+        .current_dir("/");
     let output = command.stdin(Stdio::null()).output().unwrap();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }

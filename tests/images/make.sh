@@ -1,0 +1,31 @@
+# Makes a Debian system from the mirrors of this machine, and archives of it: make.sh DIRECTORY
+set -eu
+cd "$1"
+. /etc/os-release
+sources=
+for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
+    if [ -z "$sources" ] && [ -s "$file" ]; then sources=$file; fi
+done
+
+# Nothing is lost that a program of the tests reads: without documentation, translations and the compiler of queries (100 MB).
+TMPDIR=/dev/shm mmdebstrap --quiet --mode=root --variant=minbase --include=python3,postgresql,redis-server,nginx-light \
+    --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=*/libLLVM*' \
+    "$VERSION_CODENAME" root.tar $sources
+
+mkdir root root.mounted
+tar --numeric-owner --xattrs --xattrs-include='*' -xpf root.tar -C root
+
+# An archive of docker's format. In a mount namespace, because podman mounts its storage.
+unshare --mount sh -eu -c '
+    podman() { command podman --root "$PWD/podman/root" --runroot "$PWD/podman/run" --tmpdir "$PWD/podman/tmp" "$@"; }
+    podman import --quiet root.tar debian:podman
+    podman save --quiet --output docker.tar localhost/debian:podman'
+rm -r podman root.tar
+
+# An archive of OCI, whose configuration umoci wrote.
+skopeo copy --quiet docker-archive:docker.tar oci:layout:debian
+umoci config --image layout:debian --config.user postgres --config.workingdir /var/lib/postgresql --config.cmd id --config.cmd=-un
+skopeo copy --quiet oci:layout:debian oci-archive:oci.tar:debian:umoci
+rm -r layout
