@@ -1,6 +1,6 @@
-//! Writers and runners of a file keep each other out: ETXTBSY.
+//! Writers and runners of a file keep each other out: ETXTBSY. Writers keep a mount from becoming read-only: EBUSY.
 
-use crate::Inode;
+use crate::{Inode, Mount, PathRef};
 use alloc::rc::Rc;
 use uapi::{Errno, Result};
 
@@ -9,12 +9,17 @@ use uapi::{Errno, Result};
 pub struct Claim {
     inode: Rc<dyn Inode>,
     step: i32,
+    /// The mount through which a writer reached it.
+    mount: Option<Rc<Mount>>,
 }
 
 impl Claim {
-    /// To write: open(2) for writing, truncate(2). ETXTBSY while the file is executed.
-    pub fn write(inode: &Rc<dyn Inode>) -> Result<Self> {
-        Self::take(inode, 1)
+    /// To write to the file at a place: open(2) for writing, truncate(2). ETXTBSY while the file is executed.
+    pub fn write(place: &PathRef) -> Result<Self> {
+        let mut claim = Self::take(place.inode(), 1)?;
+        place.mount().add_writer();
+        claim.mount = Some(place.mount().clone());
+        Ok(claim)
     }
 
     /// To execute: execve(2). ETXTBSY while the file is open for writing.
@@ -30,7 +35,7 @@ impl Claim {
             }
             attachments.claims.set(claims.saturating_add(step));
         }
-        Ok(Self { inode: inode.clone(), step })
+        Ok(Self { inode: inode.clone(), step, mount: None })
     }
 }
 
@@ -38,6 +43,9 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(attachments) = self.inode.attachments() {
             attachments.claims.set(attachments.claims.get().saturating_sub(self.step));
+        }
+        if let Some(mount) = &self.mount {
+            mount.remove_writer();
         }
     }
 }

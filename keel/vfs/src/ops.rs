@@ -33,6 +33,13 @@ fn check_dir(dir: &PathRef, cred: &Cred<'_>) -> Result<()> {
     cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)
 }
 
+/// EOVERFLOW if the caller's ids can't be stored in the file system: it was mounted in a user namespace that does not
+/// map them.
+pub fn check_ids(dir: &PathRef, cred: &Cred<'_>) -> Result<()> {
+    let stored = dir.mount().fs().owner().is_none_or(|owner| owner.covers(cred.uid, cred.gid));
+    if stored { Ok(()) } else { Err(Errno::EOVERFLOW) }
+}
+
 /// The existing file at a path, or the name to create.
 fn existing(dir: &PathRef, name: &[u8]) -> Result<Option<PathRef>> {
     match dir.lookup(name, &[], false) {
@@ -87,6 +94,7 @@ pub fn create_in(dir: &PathRef, name: &[u8], new: &NewNode<'_>, cred: &Cred<'_>)
         return Err(Errno::ENOENT);
     }
     cred.restrict(dir, landlock::to_make(FileType::of(new.mode)))?;
+    check_ids(dir, cred)?;
     check_dir(dir, cred)?;
     let (new, lists) = inherit(dir, new, cred)?;
     let changes = dir.changes();
@@ -148,6 +156,7 @@ pub fn link(target: &PathRef, parent: &Parent, cred: &Cred<'_>) -> Result<()> {
     if let Some(domain) = cred.domain {
         domain.check_refer(target, dir, None, false, false)?;
     }
+    check_ids(dir, cred)?;
     check_dir(dir, cred)?;
     if inode.file_type() == FileType::Directory {
         return Err(Errno::EPERM);
@@ -268,7 +277,10 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
     check_delete(&from.dir, &old, old_is_dir, cred)?;
     match &new {
         None if to.dir.is_deleted() => return Err(Errno::ENOENT),
-        None => check_dir(&to.dir, cred)?,
+        None => {
+            check_ids(&to.dir, cred)?;
+            check_dir(&to.dir, cred)?;
+        }
         Some(new) => check_delete(&to.dir, new, if exchange { new_is_dir } else { old_is_dir }, cred)?,
     }
     let same_dir = from.dir.same(&to.dir);
@@ -403,7 +415,7 @@ pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
     }
     cred.check(&**inode, MAY_WRITE)?;
     check_writable(place)?;
-    let _claim = Claim::write(inode)?;
+    let _claim = Claim::write(place)?;
     cred.restrict(place, landlock::access::TRUNCATE)?;
     inode.truncate(size)?;
     notify::happened(place, g::IN_MODIFY, false);

@@ -169,8 +169,9 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
         return Err(Errno::ENOTDIR);
     }
     let cred = caller.cred();
-    cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)?;
     ops::check_writable(dir)?;
+    ops::check_ids(dir, &cred)?;
+    cred.check(&**dir.inode(), MAY_WRITE | MAY_EXEC)?;
     let new = NewNode { umask: caller.fs.umask(), ..NewNode::plain(0o100000 | how.mode, cred.uid, cred.gid) };
     let (new, lists) = ops::inherit(dir, &new, &cred)?;
     let inode = dir.inode().create_unnamed(&new)?;
@@ -186,7 +187,7 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
     let label = alloc::format!("#{}", inode.attr()?.ino);
     let place = dir.unnamed_child(label.as_bytes(), inode.clone());
     cred.restrict(&place, rights_to_open(&how, FileType::Regular))?;
-    let claim = Claim::write(&inode)?;
+    let claim = Claim::write(&place)?;
     let denied = cred.domain.map_or(0, |domain| access::TRUNCATE & !domain.allowed(&place, access::TRUNCATE));
     let flags = how.flags & !g::O_TMPFILE | g::O_LARGEFILE | g::O_TMPFILE;
     let file = File::new(RegularFile::new(inode, Some(claim)), flags, Some(place));
@@ -242,7 +243,7 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
     }
     let file = match kind {
         FileType::Regular => {
-            let claim = if writes { Some(Claim::write(&inode)?) } else { None };
+            let claim = if writes { Some(Claim::write(&place)?) } else { None };
             let opened = inode.open(writes)?;
             if how.flags & g::O_TRUNC != 0 && !created {
                 cred.restrict(&place, access::TRUNCATE)?;

@@ -15,18 +15,19 @@ pub mod propagation;
 pub use change::Loose;
 pub use namespace::Namespace;
 
+use crate::cred::Ids;
 use crate::memory::{Living, check};
 use crate::{Dentry, Inode, Name, PathRef, ways};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Bound;
 use hal::cell::Global;
 use keel_core::pieces::Pieces;
 use propagation::Group;
-use uapi::Result;
+use uapi::{Errno, Result};
 
 /// Flags of a mount, with the values of mount(2).
 pub mod flags {
@@ -74,8 +75,10 @@ pub struct FileSystem {
     read_only: Cell<bool>,
     /// Cannot be made writable.
     pub is_fixed: Cell<bool>,
-    /// Made by a user namespace other than the first: no devices.
-    pub is_foreign: Cell<bool>,
+    /// The user namespace that made it, unless that is the first: its ids are those of the files, and there are no devices.
+    owner: OnceCell<Rc<dyn Ids>>,
+    /// Files that are open for writing.
+    writers: Cell<u32>,
     /// Options that the tables show, each with a leading comma.
     pub options: RefCell<Name>,
     /// What the maker keeps with it.
@@ -108,7 +111,8 @@ impl FileSystem {
             kind,
             read_only: Cell::new(false),
             is_fixed: Cell::new(false),
-            is_foreign: Cell::new(false),
+            owner: OnceCell::new(),
+            writers: Cell::new(0),
             options: RefCell::new(Rc::from(&b""[..])),
             data,
         });
@@ -134,6 +138,22 @@ impl FileSystem {
     pub fn set_read_only(&self, read_only: bool) {
         self.read_only.set(read_only);
         ways::changed_everywhere();
+    }
+
+    /// Notes that a user namespace other than the first made it.
+    pub fn set_owner(&self, owner: Rc<dyn Ids>) {
+        // The first one stays.
+        let _ = self.owner.set(owner);
+    }
+
+    /// The user namespace that made it; `None`: the first.
+    pub fn owner(&self) -> Option<&dyn Ids> {
+        self.owner.get().map(|owner| &**owner)
+    }
+
+    /// EBUSY if a file is open for writing by way of a mount that permits that: it can't become read-only.
+    pub fn check_writers(&self) -> Result<()> {
+        if self.writers.get() == 0 { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
     /// Its device number; 0 if it does not tell.
@@ -169,6 +189,8 @@ pub struct Mount {
     locked_flags: Cell<u32>,
     /// It hides something of a more privileged namespace: it must not be taken away alone.
     is_locked: Cell<bool>,
+    /// Files that are open for writing by way of it.
+    writers: Cell<u32>,
     /// It is not copied.
     is_unbindable: Cell<bool>,
     /// umount2(2) with `MNT_EXPIRE` was here, and nobody has used it since.
@@ -248,6 +270,7 @@ impl Mount {
             flags: Cell::new(flags),
             locked_flags: Cell::new(0),
             is_locked: Cell::new(false),
+            writers: Cell::new(0),
             is_unbindable: Cell::new(false),
             is_expiring: Cell::new(false),
             place: RefCell::default(),
@@ -293,7 +316,25 @@ impl Mount {
         let locked = self.locked_flags.get();
         let (simple, times) = (locked & !flags::ATIMES, locked & flags::ATIMES != 0);
         let differs = times && (self.flags.get() ^ new) & flags::ATIMES != 0;
-        if simple & !new != 0 || differs { Err(uapi::Errno::EPERM) } else { Ok(()) }
+        if simple & !new != 0 || differs { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// EBUSY if it would become read-only so and a file is open for writing by way of it.
+    pub fn check_writers(&self, new: u32) -> Result<()> {
+        let becomes_read_only = new & !self.flags.get() & flags::READ_ONLY != 0;
+        if becomes_read_only && self.writers.get() != 0 { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+
+    /// A file is opened for writing by way of it.
+    pub(crate) fn add_writer(&self) {
+        self.writers.set(self.writers.get() + 1);
+        self.fs.writers.set(self.fs.writers.get() + 1);
+    }
+
+    /// Such a file is closed.
+    pub(crate) fn remove_writer(&self) {
+        self.writers.set(self.writers.get().saturating_sub(1));
+        self.fs.writers.set(self.fs.writers.get().saturating_sub(1));
     }
 
     /// Whether it shows all of its file system.
@@ -309,7 +350,7 @@ impl Mount {
 
     /// Whether devices in it can be opened.
     pub fn has_devices(&self) -> bool {
-        self.flags.get() & flags::NO_DEV == 0 && (!self.fs.is_foreign.get() || self.fs.kind == "devpts")
+        self.flags.get() & flags::NO_DEV == 0 && (self.fs.owner.get().is_none() || self.fs.kind == "devpts")
     }
 
     /// Whether it must not be taken away alone.

@@ -34,7 +34,9 @@ pub(super) fn may_administer(fs: &FileSystem) -> bool {
 /// A file system whose administrators are those of `user_ns`. EPERM: the running thread is none.
 fn owned(root: Rc<dyn vfs::Inode>, kind: &'static str, user_ns: &Rc<UserNs>) -> Rc<FileSystem> {
     let fs = FileSystem::with(root, kind, Some(Rc::new(Owner { user_ns: user_ns.clone() })));
-    fs.is_foreign.set(!user_ns.is_first());
+    if !user_ns.is_first() {
+        fs.set_owner(user_ns.clone());
+    }
     fs
 }
 
@@ -167,10 +169,14 @@ pub(super) fn mount(admin: &Admin, fs: Rc<FileSystem>, source: &[u8], flags: u32
     change::mount(Loose::of(&fs, namespace::name(source), flags & flags::ALL)?, &place)
 }
 
-/// `MS_REMOUNT` of a file system. EPERM; EINVAL: options; EROFS: it can't be written.
+/// `MS_REMOUNT` of a file system. EPERM; EBUSY: it would be read-only while files are open for writing; EINVAL: options;
+/// EROFS: it can't be written.
 pub(super) fn reconfigure(fs: &Rc<FileSystem>, read_only: bool, data: &[u8]) -> Result<()> {
     if !may_administer(fs) {
         return Err(Errno::EPERM);
+    }
+    if read_only && !fs.is_read_only() {
+        fs.check_writers()?;
     }
     if fs.kind == Kind::Tmpfs.name() && !data.is_empty() {
         let here = task::with_current(|me| me.cred().user_ns.clone());

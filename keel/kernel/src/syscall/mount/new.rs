@@ -346,7 +346,8 @@ impl Change {
         Ok(Some(Self { set, clear, propagation: kind }))
     }
 
-    /// Changes a mount, or a tree of them. EINVAL: it is none, or not of this namespace; EPERM.
+    /// Changes a mount, or a tree of them. EINVAL: it is none, or not of this namespace; EPERM; EBUSY: it would be read-only
+    /// while files are open for writing.
     fn apply(&self, admin: &Admin, place: &PathRef, recursive: bool) -> Result<()> {
         if !place.is_mount_root() || !admin.may_use(place.mount()) {
             return Err(Errno::EINVAL);
@@ -359,7 +360,10 @@ impl Change {
     /// All or none.
     fn apply_to(&self, mounts: &[Rc<Mount>]) -> Result<()> {
         let wanted = |mount: &Mount| mount.flags() & !self.clear | self.set;
-        mounts.iter().try_for_each(|mount| mount.check_flags(wanted(mount)))?;
+        for mount in mounts {
+            mount.check_flags(wanted(mount))?;
+            mount.check_writers(wanted(mount))?;
+        }
         for mount in mounts {
             mount.set_flags(wanted(mount))?;
             if self.propagation != 0 {

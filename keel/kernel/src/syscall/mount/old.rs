@@ -99,12 +99,16 @@ pub fn sys_mount(source: usize, target: usize, kind: usize, given: u64, data: us
     kinds::mount(&admin, fs, &source.unwrap_or_else(|| b"none".to_vec()), mount, place)
 }
 
-/// `MS_REMOUNT`: other flags of a mount, and with `own` of its file system. EINVAL: it is none; EPERM.
+/// `MS_REMOUNT`: other flags of a mount, and with `own` of its file system. EINVAL: it is none; EPERM; EBUSY: it would be
+/// read-only while files are open for writing.
 fn remount(admin: &Admin, place: &PathRef, mount: u32, own: Option<(u32, &[u8])>) -> Result<()> {
     if !place.is_mount_root() || !place.mount().is_in(admin.tree()) {
         return Err(Errno::EINVAL);
     }
     place.mount().check_flags(mount)?;
+    if own.is_none() {
+        place.mount().check_writers(mount)?;
+    }
     if let Some((given, data)) = own {
         kinds::reconfigure(place.mount().fs(), given & g::MS_RDONLY != 0, data)?;
     }
@@ -185,8 +189,7 @@ pub fn sys_umount2(target: usize, given: u32) -> Result<()> {
         if !kinds::may_administer(mount.fs()) {
             return Err(Errno::EPERM);
         }
-        mount.fs().set_read_only(true);
-        return Ok(());
+        return kinds::reconfigure(mount.fs(), true, b"");
     }
     change::unmount(&mount, lazily, 1)
 }
