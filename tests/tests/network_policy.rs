@@ -289,9 +289,10 @@ fn a_pod_opens_ports_that_it_may_listen_on() {
     let (port, other) = (free_port(), free_port());
     let scratch = Scratch::new().unwrap();
     let path = |name: &str| scratch.0.join(name).display().to_string();
-    let (policy, audit) = (path("policy.toml"), path("audit"));
+    let (policy, audit, recorded) = (path("policy.toml"), path("audit"), path("recorded.toml"));
     fs::write(&policy, format!("version = 1\n[network]\nlisten = ['tcp:127.0.0.1:{port}']\n")).unwrap();
-    for options in [&["--policy", &policy, "--audit", &audit][..], &["--allow-listen", &port.to_string()]] {
+    let first = ["--policy", &policy, "--audit", &audit, "--record-policy", &recorded];
+    for options in [&first[..], &["--allow-listen", &port.to_string()], &["--policy", &recorded]] {
         // Before the pod listens, the port is another program's to take.
         drop(TcpListener::bind(("127.0.0.1", port)).unwrap());
         let mut pod = start(options, &["python3", "-c", &listener_of(port)]);
@@ -303,6 +304,8 @@ fn a_pod_opens_ports_that_it_may_listen_on() {
         assert_eq!(text, "welcome");
         assert!(pod.wait().unwrap().success());
     }
+    let text = fs::read_to_string(&recorded).unwrap();
+    assert!(text.ends_with(&format!("\nlisten = [\"tcp:127.0.0.1:{port}\"]\n")), "{text}");
     // A port that no rule names is the pod's own.
     let mut pod = start(&["--policy", &policy], &["python3", "-c", &listener_of(other)]);
     let mut line = String::new();

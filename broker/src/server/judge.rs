@@ -8,7 +8,7 @@ use super::record::Record;
 use crate::address;
 use crate::protocol::{Refused, Transport};
 use policy::rule::{HOST_LOOPBACK, Refusal};
-use policy::{Answers, Class, Decision, Name, Network, Protocol, Reason};
+use policy::{Answers, Class, Decision, Listen, Name, Network, Protocol, Reason};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -213,13 +213,16 @@ impl Judge {
     }
 
     /// Records that the pod opened a port of the host by listening, or that it could not.
-    pub fn listened(&mut self, transport: Transport, port: u16, outcome: Result<(), Errno>) {
+    pub fn listened(&mut self, transport: Transport, port: u16, outcome: Result<Listen, Errno>) {
         let what = format!("listen {} {port}", protocol(transport));
-        let why = match outcome {
-            Ok(()) => "allowed by the option allow-listen".to_owned(),
-            Err(error) => format!("denied: the host's port: {}", super::reason(error)),
+        let why = match &outcome {
+            Ok(_) => "allowed by the option allow-listen".to_owned(),
+            Err(error) => format!("denied: the host's port: {}", super::reason(*error)),
         };
         self.audit.add(&Entry { what, allowed: outcome.is_ok(), why, ..Entry::default() });
+        if let (Some(record), Ok(ports)) = (&mut self.record, outcome) {
+            record.add_listen(&ports);
+        }
     }
 
     /// Names of `--add-host` and their addresses.

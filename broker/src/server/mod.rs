@@ -261,8 +261,8 @@ impl Broker {
             },
             Request::Listen { id, transport, address, backlog } => {
                 match self.ports.open(transport, address) {
-                    Ok(false) => {}
-                    Ok(true) => self.judge.listened(transport, address.port(), Ok(())),
+                    Ok(None) => {}
+                    Ok(Some(ports)) => self.judge.listened(transport, address.port(), Ok(ports)),
                     Err(error) => {
                         self.judge.listened(transport, address.port(), Err(error));
                         return self.send(Reply::Refused { id, error: refused(error) }, vec![]);

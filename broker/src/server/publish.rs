@@ -117,18 +117,18 @@ impl Ports {
     }
 
     /// Opens the host's ports for a listener of the pod, if it may and they are neither published nor open. From then on they are
-    /// like published ones: bound until the pod ends. Whether it opened any.
-    pub fn open(&mut self, transport: Transport, address: SocketAddr) -> Result<bool, Errno> {
+    /// like published ones: bound until the pod ends. What it opened; `None`: nothing.
+    pub fn open(&mut self, transport: Transport, address: SocketAddr) -> Result<Option<Listen>, Errno> {
         let protocol = match transport {
             Transport::Tcp => Protocol::Tcp,
             Transport::Udp => Protocol::Udp,
-            Transport::Icmp => return Ok(false),
+            Transport::Icmp => return Ok(None),
         };
         let (udp, pod) = (transport == Transport::Udp, address.port());
         let is_outward = is_outward(address.ip().to_canonical());
         let is_known = self.ports.iter().any(|port| port.publish.udp == udp && port.publish.pod == pod);
         let allowed = self.allowed.iter().find(|listen| listen.covers(protocol, pod));
-        let Some(allowed) = allowed.filter(|_| is_outward && !is_known) else { return Ok(false) };
+        let Some(allowed) = allowed.filter(|_| is_outward && !is_known) else { return Ok(None) };
         let addresses = match allowed.address {
             Some(address) => vec![(address, false)],
             None => vec![(Ipv4Addr::UNSPECIFIED.into(), false), (Ipv6Addr::UNSPECIFIED.into(), true)],
@@ -147,7 +147,8 @@ impl Ports {
         }
         self.opened += opened.len();
         self.ports.extend(opened);
-        Ok(true)
+        let ports = policy::Ports { first: pod, last: pod };
+        Ok(Some(Listen { protocol: Some(protocol), address: allowed.address, ports }))
     }
 
     /// The pod listens. The sockets of TCP; UDP ports are watched under their index plus `first`.

@@ -1,17 +1,20 @@
 //! The smallest policy that a run needed.
 
-use policy::Protocol;
+use policy::{Listen, Protocol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 /// Maximum number of recorded peers and ports; a pod must not make the broker use much memory.
 const MOST: usize = 10_000;
 
-/// Peers that a pod communicated with.
+/// Peers that a pod communicated with, and ports that it opened.
 #[derive(Debug, Default)]
 pub struct Record {
     /// By peer: whether its addresses are in private networks, and the ports. ICMP has port 0.
     peers: BTreeMap<String, (bool, BTreeSet<(u16, u8)>)>,
+    /// Ports of the host that it opened by listening: protocol, address, port.
+    listens: BTreeSet<(u8, Option<IpAddr>, u16)>,
     count: usize,
 }
 
@@ -34,6 +37,30 @@ impl Record {
         let (is_private, ports) = self.peers.entry(peer).or_default();
         *is_private |= private;
         self.count += usize::from(ports.insert((port, number(protocol))));
+    }
+
+    /// Adds the port of the host that a listener opened.
+    pub fn add_listen(&mut self, opened: &Listen) {
+        if self.count < MOST {
+            let protocol = opened.protocol.map_or(0, number);
+            self.count += usize::from(self.listens.insert((protocol, opened.address, opened.ports.first)));
+        }
+    }
+
+    /// What `listen` of a policy file contains, one for each range of ports.
+    fn listens(&self) -> Vec<Listen> {
+        let mut by_address: BTreeMap<(u8, Option<IpAddr>), Vec<u16>> = BTreeMap::new();
+        for (protocol, address, port) in &self.listens {
+            by_address.entry((*protocol, *address)).or_default().push(*port);
+        }
+        let mut listens = Vec::new();
+        for ((own, address), ports) in by_address {
+            let protocol = [Protocol::Tcp, Protocol::Udp].into_iter().find(|protocol| number(*protocol) == own);
+            for (first, last) in ranges(ports.into_iter()) {
+                listens.push(Listen { protocol, address, ports: policy::Ports { first, last } });
+            }
+        }
+        listens
     }
 
     /// The rules, one for each range of ports.
@@ -66,7 +93,12 @@ impl Record {
                 true => writeln!(text, "    {{ peer = \"{rule}\", private = true }},"),
             };
         }
-        text + "]\n"
+        text += "]\n";
+        let listens: Vec<String> = self.listens().iter().map(|listen| format!("\"{listen}\"")).collect();
+        if !listens.is_empty() {
+            let _ = writeln!(text, "listen = [{}]", listens.join(", "));
+        }
+        text
     }
 }
 
@@ -116,5 +148,13 @@ mod tests {
             ]
         );
         assert!(policy.network.rules[2].private);
+        assert!(policy.listen.is_empty());
+        for opened in ["tcp:81", "tcp:80", "tcp:[::1]:80", "udp:127.0.0.1:53", "tcp:80"] {
+            record.add_listen(&opened.parse().unwrap());
+        }
+        let text = format!("version = 1\n{}", record.text());
+        let policy = policy::Policy::parse(text.as_bytes()).unwrap();
+        let listens: Vec<String> = policy.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listens, ["tcp:80-81", "tcp:[::1]:80", "udp:127.0.0.1:53"]);
     }
 }

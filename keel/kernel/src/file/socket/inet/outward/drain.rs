@@ -9,7 +9,6 @@ use super::Link;
 use crate::sched::connector;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
@@ -51,8 +50,9 @@ pub fn forget(number: u64) {
     drop(old);
 }
 
-fn busy_links() -> Vec<Rc<Link>> {
-    LINKS.borrow().values().filter_map(Weak::upgrade).filter(|link| link.is_busy()).collect()
+/// Without a list of them, for which there may be no memory.
+fn busy_links() -> impl Iterator<Item = Rc<Link>> {
+    vfs::memory::values(&LINKS).filter_map(|link| link.upgrade()).filter(|link| link.is_busy())
 }
 
 /// The pod ends: waits until the host has what programs sent, or peers take no more.
@@ -65,11 +65,11 @@ pub fn drain() {
     while BUSY.get() > 0 {
         let now = monotonic_ns();
         if now >= until || now >= PROGRESS.get().saturating_add(STALL_NS) {
-            return busy_links().iter().for_each(|link| link.abort());
+            return busy_links().for_each(|link| link.abort());
         }
         if now >= ask {
             ask = now + ASK_NS;
-            busy_links().iter().for_each(|link| link.ask_arrived());
+            busy_links().for_each(|link| link.ask_arrived());
         }
         hal::ring::idle(Some(until.min(now + LOOK_NS)));
         connector::poll_completions();
