@@ -9,6 +9,7 @@ pub mod crc32c;
 pub mod elf;
 pub mod fdset;
 pub mod idmap;
+pub mod pages;
 pub mod patch;
 pub mod pieces;
 pub mod pipe_buf;

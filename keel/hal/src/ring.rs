@@ -11,17 +11,59 @@ use abi::ring::{Completion, ENTRIES, Ring, Submission, server_state};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use keel_core::pages::Pages;
 
 /// Id of requests of [`call_now`]; the kernel above uses smaller ones.
 const OWN_ID: u64 = u64::MAX;
 
 /// Completions of other requests that [`call_now`] consumed. It never grows there, because the caller may be the allocator:
 /// [`make_room`] does.
-static PASSED: Global<RefCell<alloc::collections::VecDeque<Completion>>> =
-    Global::new(RefCell::new(alloc::collections::VecDeque::new()));
+static PASSED: Global<RefCell<Passed>> = Global::new(RefCell::new(Passed { items: Pages::new(), start: 0, end: 0 }));
 /// Number of window page losses handled so far.
 static LOSSES: AtomicU32 = AtomicU32::new(0);
 static MODE: Global<Cell<u64>> = Global::new(Cell::new(0));
+
+/// A queue in the list `items`, all of which is room.
+struct Passed {
+    items: Pages<Completion>,
+    start: usize,
+    end: usize,
+}
+
+impl Passed {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Adds a completion. False: there is no room.
+    fn push(&mut self, completion: Completion) -> bool {
+        if self.end == self.items.len() {
+            for (to, from) in (self.start..self.end).enumerate() {
+                let moved = self.items.get(from).copied().unwrap_or_default();
+                if let Some(item) = self.items.get_mut(to) {
+                    *item = moved;
+                }
+            }
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let Some(item) = self.items.get_mut(self.end) else { return false };
+        *item = completion;
+        self.end += 1;
+        true
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        if self.is_empty() {
+            return None;
+        }
+        let first = self.items.get(self.start).copied();
+        self.start += 1;
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        first
+    }
+}
 
 fn ring() -> &'static Ring {
     // SAFETY: the monitor reserved and zeroed the ring before boot; its indices are atomics.
@@ -47,19 +89,20 @@ pub fn submission(operation: Encoded, id: u64, input: &[u8], output: &mut [u8]) 
     }
 }
 
-/// Makes room for the completions of as many requests, which must be done before so many are under way.
+/// Makes room for the completions of as many requests, which must be done before so many are under way. A page at a
+/// time: no error can be returned.
 pub fn make_room(requests: usize) {
-    if PASSED.borrow().capacity() >= requests {
-        return;
+    while PASSED.borrow().items.len() < requests {
+        // Not while it is borrowed: the allocator may need `call_now`, for which the old room still suffices.
+        if PASSED.borrow().items.is_crowded() {
+            let pieces = PASSED.borrow().items.pieces();
+            let larger = alloc::vec::Vec::with_capacity(2 * pieces.max(4));
+            let old = PASSED.borrow_mut().items.move_to(larger);
+            drop(old);
+        }
+        let piece = alloc::vec![Completion::default(); Pages::<Completion>::MOST];
+        PASSED.borrow_mut().items.push_piece(piece);
     }
-    // Not while it is borrowed: the allocator may need `call_now`, for which the old room still suffices.
-    let mut larger = alloc::collections::VecDeque::with_capacity(requests.max(ENTRIES).next_power_of_two());
-    let old = {
-        let mut passed = PASSED.borrow_mut();
-        larger.extend(passed.drain(..));
-        core::mem::replace(&mut *passed, larger)
-    };
-    drop(old);
 }
 
 /// Puts a request into the ring without a notification. `false` if the ring is full.
@@ -96,7 +139,7 @@ pub fn take_completion() -> Option<Completion> {
     if ring().comp_tail.load(Acquire) == ring().comp_head.load(Relaxed) && PASSED.borrow().is_empty() {
         return None;
     }
-    let passed = PASSED.borrow_mut().pop_front();
+    let passed = PASSED.borrow_mut().pop();
     passed.or_else(take_from_ring)
 }
 
@@ -359,9 +402,8 @@ pub(crate) fn call_now<O: Operation>(operation: O) -> Option<O::Results> {
         match take_from_ring() {
             Some(c) if c.id == OWN_ID => return Reply::of(&c).ok().and_then(O::Results::decode),
             Some(other) => {
-                let mut passed = PASSED.borrow_mut();
-                assert!(passed.len() < passed.capacity(), "a completion without a request");
-                passed.push_back(other);
+                let has_room = PASSED.borrow_mut().push(other);
+                assert!(has_room, "a completion without a request");
             }
             None => serve(),
         }

@@ -17,6 +17,7 @@ use core::cell::{Cell, RefCell};
 use hal::cell::Global;
 use hal::clock::monotonic_ns;
 use hal::ring;
+use keel_core::pages::Pages;
 use uapi::{Errno, Result};
 
 /// Sends held-back requests.
@@ -25,7 +26,10 @@ type Callback = Box<dyn FnOnce(Result<Reply>)>;
 
 /// State of a request.
 enum Slot {
-    Free,
+    /// Free, and the next free one.
+    Free(Option<usize>),
+    /// Its completion is being handled.
+    Taken,
     /// A thread waits for it (`None`: it spins, not parked).
     Waited(Option<Rc<Thread>>),
     /// A callback.
@@ -37,9 +41,9 @@ enum Slot {
 }
 
 /// Requests by id; an id is reused only after its completion was consumed.
-static SLOTS: Global<RefCell<Vec<Slot>>> = Global::new(RefCell::new(Vec::new()));
-/// Free ids among them; as much room as there are ids.
-static FREE: Global<RefCell<Vec<usize>>> = Global::new(RefCell::new(Vec::new()));
+static SLOTS: Global<RefCell<Pages<Slot>>> = Global::new(RefCell::new(Pages::new()));
+/// The first free id among them.
+static FREE: Global<Cell<Option<usize>>> = Global::new(Cell::new(None));
 static UNDER_WAY: Global<Cell<u32>> = Global::new(Cell::new(0));
 /// Function that sends held-back requests.
 static HELD: Global<Cell<Option<Flush>>> = Global::new(Cell::new(None));
@@ -57,19 +61,19 @@ const SHORT_SPIN_NS: u64 = 20_000;
 /// How long it spins before it checks whether another virtual CPU consumed the completion.
 const LOOK_NS: u64 = 2_000;
 
+/// An id for a request. It allocates at most pages, for which keel has a reserve: posted requests can return no error.
 fn take_slot(slot: Slot) -> u64 {
-    let (mut slots, mut free) = (SLOTS.borrow_mut(), FREE.borrow_mut());
+    let mut slots = SLOTS.borrow_mut();
     UNDER_WAY.set(UNDER_WAY.get() + 1);
-    let index = match free.pop() {
-        Some(index) => index,
-        None => {
-            ring::make_room(slots.len() + 1);
-            slots.push(Slot::Free);
-            free.reserve(slots.len());
-            slots.len() - 1
-        }
+    let Some(index) = FREE.get() else {
+        ring::make_room(slots.len() + 1);
+        slots.push(slot);
+        return slots.len() as u64 - 1;
     };
     if let Some(entry) = slots.get_mut(index) {
+        if let Slot::Free(next) = entry {
+            FREE.set(*next);
+        }
         *entry = slot;
     }
     index as u64
@@ -77,22 +81,19 @@ fn take_slot(slot: Slot) -> u64 {
 
 /// An id can be used again.
 fn free_slot(index: usize) {
-    FREE.borrow_mut().push(index);
+    if let Some(slot) = SLOTS.borrow_mut().get_mut(index) {
+        *slot = Slot::Free(FREE.replace(Some(index)));
+    }
 }
 
 /// The completion of a request, if it has arrived.
 fn take_answer(id: u64) -> Option<Completion> {
-    let mut slots = SLOTS.borrow_mut();
-    let slot = slots.get_mut(id as usize)?;
-    match slot {
-        Slot::Answered(completion) => {
-            let completion = *completion;
-            *slot = Slot::Free;
-            free_slot(id as usize);
-            Some(completion)
-        }
-        _ => None,
-    }
+    let completion = match SLOTS.borrow().get(id as usize) {
+        Some(Slot::Answered(completion)) => *completion,
+        _ => return None,
+    };
+    free_slot(id as usize);
+    Some(completion)
 }
 
 fn outcome(completion: Completion) -> Result<Reply> {
@@ -367,7 +368,7 @@ pub fn poll_completions() {
 fn answer(completion: Completion) {
     let index = completion.id as usize;
     let slot = match SLOTS.borrow_mut().get_mut(index) {
-        Some(slot) => core::mem::replace(slot, Slot::Free),
+        Some(slot) => core::mem::replace(slot, Slot::Taken),
         None => return,
     };
     match slot {
