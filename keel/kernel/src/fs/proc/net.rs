@@ -1,6 +1,7 @@
 //! `/proc/PID/net`: the network namespace of a process: the loopback device, its counters, sockets, and the heads of tables that have no rows.
 
-use super::{Generated, sockets};
+use super::Generated;
+use super::sockets::{self, Kind};
 use crate::file::socket::inet::statistics::{self, Count};
 use crate::file::socket::netns::NetNs;
 use alloc::format;
@@ -21,6 +22,7 @@ const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm-
 const TCP6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
      tr tm->when retrnsmt   uid  timeout inode\n";
 const UDP: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
+const ICMP_ECHOES: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
 const UDP6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
      tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
 const ROUTES: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
@@ -191,10 +193,12 @@ fn head(text: &str) -> Result<Vec<u8>> {
 type Make = fn(&Rc<NetNs>) -> Result<Vec<u8>>;
 
 /// The files.
-const FILES: [(&str, Make); 20] = [
+const FILES: [(&str, Make); 22] = [
     ("arp", |_| head("IP address       HW type     Flags       HW address            Mask     Device\n")),
     ("dev", |ns| Ok(devices(ns).into_bytes())),
     ("dev_mcast", |_| head("")),
+    ("icmp", |ns| sockets::inet(ns, &padded(ICMP_ECHOES, UDP_WIDTH), net::AF_INET, Kind::Echo, UDP_WIDTH)),
+    ("icmp6", |ns| sockets::inet(ns, UDP6, net::AF_INET6, Kind::Echo, 0)),
     ("if_inet6", |ns| Ok(addresses6(ns)?.into_bytes())),
     ("igmp", |_| head("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n")),
     ("ipv6_route", |_| head("")),
@@ -207,10 +211,10 @@ const FILES: [(&str, Make); 20] = [
     ("snmp", |ns| Ok(snmp(ns).into_bytes())),
     ("sockstat", sockstat),
     ("sockstat6", sockstat6),
-    ("tcp", |ns| sockets::inet(ns, &padded(TCP, TCP_WIDTH), net::AF_INET, net::SOCK_STREAM, TCP_WIDTH)),
-    ("tcp6", |ns| sockets::inet(ns, TCP6, net::AF_INET6, net::SOCK_STREAM, 0)),
-    ("udp", |ns| sockets::inet(ns, &padded(UDP, UDP_WIDTH), net::AF_INET, net::SOCK_DGRAM, UDP_WIDTH)),
-    ("udp6", |ns| sockets::inet(ns, UDP6, net::AF_INET6, net::SOCK_DGRAM, 0)),
+    ("tcp", |ns| sockets::inet(ns, &padded(TCP, TCP_WIDTH), net::AF_INET, Kind::Tcp, TCP_WIDTH)),
+    ("tcp6", |ns| sockets::inet(ns, TCP6, net::AF_INET6, Kind::Tcp, 0)),
+    ("udp", |ns| sockets::inet(ns, &padded(UDP, UDP_WIDTH), net::AF_INET, Kind::Udp, UDP_WIDTH)),
+    ("udp6", |ns| sockets::inet(ns, UDP6, net::AF_INET6, Kind::Udp, 0)),
     ("unix", sockets::unix),
 ];
 

@@ -53,13 +53,26 @@ fn hexadecimal(endpoint: Option<Endpoint>, family: u32) -> String {
     format!("{words}:{:04X}", endpoint.map_or(0, |endpoint| endpoint.port))
 }
 
-/// `net/tcp`, `net/udp` and their relatives for IPv6, beginning with `head`. `width`: lines are padded to that. ENOMEM.
-pub fn inet(ns: &NetNs, head: &str, family: u32, kind: u32, width: usize) -> Result<Vec<u8>> {
-    let stream = kind == net::SOCK_STREAM;
+/// Kinds of sockets that have a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP's echoes.
+    Echo,
+}
+
+/// `net/tcp`, `net/udp`, `net/icmp` and their relatives for IPv6, beginning with `head`. `width`: lines are padded to that.
+/// ENOMEM.
+pub fn inet(ns: &NetNs, head: &str, family: u32, kind: Kind, width: usize) -> Result<Vec<u8>> {
+    let stream = kind == Kind::Tcp;
     let mut text = Text::default();
     text.add(head.as_bytes());
-    let (tcp, udp) = (statistics::tcp(ns).filter(|_| stream), statistics::udp(ns).filter(|_| !stream));
-    for (number, row) in tcp.chain(udp).filter(|row| row.family == family).enumerate() {
+    let (tcp, others) = (statistics::tcp(ns), statistics::datagrams(ns, kind == Kind::Echo));
+    let (tcp, others) = (tcp.filter(|_| stream), others.filter(|_| !stream));
+    for (number, row) in tcp.chain(others).filter(|row| row.family == family).enumerate() {
         let (local, peer) = (hexadecimal(Some(row.local), family), hexadecimal(row.remote, family));
         let head = if stream { format!("{number:>4}") } else { format!("{number:>5}") };
         let tail = match (stream, row.state == State::Listen as u8) {
@@ -79,7 +92,7 @@ pub fn inet(ns: &NetNs, head: &str, family: u32, kind: u32, width: usize) -> Res
 /// Sockets in use: all, TCP's and UDP's of a family. ENOMEM.
 pub fn in_use(ns: &Rc<NetNs>, family: u32) -> Result<[usize; 3]> {
     let of = |row: &Row| row.family == family;
-    let (tcp, udp) = (statistics::tcp(ns).filter(of).count(), statistics::udp(ns).filter(of).count());
+    let (tcp, udp) = (statistics::tcp(ns).filter(of).count(), statistics::datagrams(ns, false).filter(of).count());
     let others = open_sockets(ns, net::AF_UNIX)?.len() + open_sockets(ns, net::AF_NETLINK)?.len();
     Ok([tcp + udp + others, tcp, udp])
 }

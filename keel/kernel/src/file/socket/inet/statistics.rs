@@ -101,8 +101,8 @@ pub fn tcp(ns: &NetNs) -> impl Iterator<Item = Row> {
     listening.chain(others).map(row)
 }
 
-/// UDP sockets with a port.
-pub fn udp(ns: &NetNs) -> impl Iterator<Item = Row> {
+/// UDP sockets with a port, or `echoes`: those of ICMP with an identifier.
+pub fn datagrams(ns: &NetNs, echoes: bool) -> impl Iterator<Item = Row> {
     let row = |udp: Rc<udp::Udp>| {
         let base = udp.base();
         let (received, drops) = udp.usage();
@@ -121,5 +121,6 @@ pub fn udp(ns: &NetNs) -> impl Iterator<Item = Row> {
             drops,
         }
     };
-    ns.udp.all().map(row)
+    let ports = if echoes { &ns.echoes } else { &ns.udp };
+    ports.all().map(row)
 }

@@ -35,7 +35,7 @@ pub fn handle(ns: &Rc<NetNs>, request: &Request<'_>, answer: &mut Answer<'_>) ->
             &mut tcp
         }
         IPPROTO_UDP => {
-            udp = statistics::udp(ns);
+            udp = statistics::datagrams(ns, false);
             &mut udp
         }
         _ => return Err(Errno::ENOENT),
