@@ -380,8 +380,8 @@ syscalls! {
     454 futex_wake Full [crate::syscall::task::futex2::sys_futex_wake] (uaddr: Ptr, mask: Hex, nr: Int, flags: Hex) "";
     455 futex_wait Full [crate::syscall::task::futex2::sys_futex_wait] (uaddr: Ptr, val: Size, mask: Hex, flags: Hex, timeout: Timespec, clockid: Int) "";
     456 futex_requeue Full [crate::syscall::task::futex2::sys_futex_requeue] (waiters: Ptr, flags: Hex, nr_wake: Int, nr_requeue: Int) "";
-    457 statmount None [] (req: Ptr, buf: Ptr, bufsize: Size, flags: Hex) "not built in";
-    458 listmount None [] (req: Ptr, mnt_ids: Ptr, nr_mnt_ids: Size, flags: Hex) "not built in";
+    457 statmount Partial [crate::syscall::mount::tell::sys_statmount] (req: Ptr, buf: Ptr, bufsize: Size, flags: Hex) "of the own mount namespace; no STATMOUNT_PROPAGATE_FROM";
+    458 listmount Partial [crate::syscall::mount::tell::sys_listmount] (req: Ptr, mnt_ids: Ptr, nr_mnt_ids: Size, flags: Hex) "of the own mount namespace";
     459 lsm_get_self_attr None [] (attr: Uint, ctx: Ptr, size: Ptr, flags: Hex) "no security modules";
     460 lsm_set_self_attr None [] (attr: Uint, ctx: Ptr, size: Uint, flags: Hex) "no security modules";
     461 lsm_list_modules None [] (ids: Ptr, size: Ptr, flags: Hex) "no security modules";

@@ -162,6 +162,11 @@ impl FileSystem {
     }
 }
 
+/// Number that is never given again, of the mount with a number that is shown elsewhere.
+pub fn unique_id(id: u32) -> u64 {
+    UNIQUE + u64::from(id)
+}
+
 /// Drops the names of all file systems that nobody uses.
 pub fn shrink() {
     let mut at = 0;
@@ -285,7 +290,7 @@ impl Mount {
 
     /// Number that is never given again.
     pub fn unique_id(&self) -> u64 {
-        UNIQUE + u64::from(self.id)
+        unique_id(self.id)
     }
 
     /// What it shows a part of.

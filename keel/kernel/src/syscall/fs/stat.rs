@@ -123,8 +123,10 @@ pub(crate) fn statx_of(attr: &Attr, mask: u32, mount: Option<(u32, bool)>) -> g:
     (x.stx_dev_major, x.stx_dev_minor) = split_dev(attr.dev);
     x.stx_attributes_mask = u64::from(g::STATX_ATTR_MOUNT_ROOT | g::STATX_ATTR_AUTOMOUNT);
     if let Some((mount, is_root)) = mount {
-        x.stx_mask |= mask & (g::STATX_MNT_ID | g::STATX_MNT_ID_UNIQUE);
-        x.stx_mnt_id = u64::from(mount);
+        // One of both, asked or not.
+        let is_unique = mask & g::STATX_MNT_ID_UNIQUE != 0;
+        x.stx_mask |= if is_unique { g::STATX_MNT_ID_UNIQUE } else { g::STATX_MNT_ID };
+        x.stx_mnt_id = if is_unique { vfs::mount::unique_id(mount) } else { u64::from(mount) };
         if is_root {
             x.stx_attributes |= u64::from(g::STATX_ATTR_MOUNT_ROOT);
         }

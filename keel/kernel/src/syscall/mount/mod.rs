@@ -4,6 +4,7 @@ mod kinds;
 pub mod new;
 pub mod old;
 pub mod root;
+pub mod tell;
 
 use crate::fs::proc::namespace_file_system;
 use crate::task::mountns::MountNs;

@@ -205,6 +205,18 @@ fn flags_of(attributes: u64) -> Result<u32> {
     Ok(mount)
 }
 
+/// Attributes of statmount(2) from the flags of a mount.
+pub(super) fn attributes_of(mount: u32) -> u64 {
+    let set = ATTRIBUTES.iter().filter(|(_, flag)| mount & flag != 0);
+    let simple = set.fold(0, |all, (attribute, _)| all | attribute);
+    let times = match mount & (flags::RELATIME | flags::NO_ATIME) {
+        0 => g::MOUNT_ATTR_STRICTATIME,
+        flags::NO_ATIME => g::MOUNT_ATTR_NOATIME,
+        _ => g::MOUNT_ATTR_RELATIME,
+    };
+    u64::from(simple | times)
+}
+
 /// Attributes that are one flag.
 const ATTRIBUTES: [(u32, u32); 6] = [
     (g::MOUNT_ATTR_RDONLY, flags::READ_ONLY),
