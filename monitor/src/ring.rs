@@ -103,9 +103,11 @@ impl RingEnd {
         field!(self, kick_wanted, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
-    /// Whether the virtual CPU waits in the guest for a completion.
+    /// Whether the virtual CPU waits in the guest for a completion that is not there yet.
     pub fn lingers(&self) -> bool {
-        field!(self, lingering, AtomicU32).load(Ordering::SeqCst) != 0
+        // In this order: keel says that it no longer waits before it consumes what it has found.
+        let (published, consumed) = self.completions();
+        published == consumed && field!(self, lingering, AtomicU32).load(Ordering::SeqCst) != 0
     }
 
     /// Publishes whether a thread sleeps until sockets or streams are ready. A hint.

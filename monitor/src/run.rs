@@ -363,5 +363,5 @@ fn attend_with(mut server: MutexGuard<'_, Server>, shared: &Shared) -> bool {
     let late = server.serve_late();
     finish_if_ended(&server, shared);
     have_watched(&mut server, shared);
-    late || served && server.has_urgent()
+    (late || served) && server.has_urgent()
 }

@@ -210,7 +210,8 @@ pub fn look_for_completion(ns: u64) {
 }
 
 /// Nothing can run: waits in the guest for a completion or work for this virtual CPU, for at most `ns` and only while a thread of the
-/// monitor attends to the ring or to what requests wait for. `None`: nobody attends.
+/// monitor attends to the ring or to what requests wait for. `None`: nobody attends. If there is work, the caller consumes completions next and
+/// calls [`want_kick`].
 pub fn linger(ns: u64) -> Option<bool> {
     let ring = ring();
     // This virtual CPU looks itself.
@@ -236,7 +237,9 @@ pub fn linger(ns: u64) -> Option<bool> {
         }
     };
     ring.lingering.store(0, SeqCst);
-    ring.kick_wanted.store(kick, SeqCst);
+    if found != Some(true) {
+        ring.kick_wanted.store(kick, SeqCst);
+    }
     found
 }
 

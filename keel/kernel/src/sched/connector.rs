@@ -115,6 +115,11 @@ fn submit(request: &Submission) {
     }
 }
 
+/// Whether a thread waits for the completion of a request.
+pub(super) fn is_under_way() -> bool {
+    UNDER_WAY.get() > 0
+}
+
 /// Whether a helper should poll, by the request rate.
 pub(super) fn wants_polling() -> bool {
     let mode = ring::mode();
@@ -359,9 +364,7 @@ pub fn poll_completions() {
     while let Some(completion) = ring::take_completion() {
         answer(completion);
     }
-    if UNDER_WAY.get() == 0 && !posted::is_awaited() {
-        ring::want_kick(false);
-    }
+    posted::update_kicks();
     posted::run_pumps();
 }
 

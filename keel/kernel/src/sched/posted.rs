@@ -5,7 +5,7 @@
 //! Otherwise the doorbell is rung when a program continues, for one request only if nothing else would make the monitor look
 //! soon: while a pod has sockets and a virtual CPU runs, the helper looks every millisecond.
 
-use super::connector::{poll_completions, wants_polling};
+use super::connector::{is_under_way, poll_completions, wants_polling};
 use abi::boot::flags;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -173,7 +173,13 @@ pub(super) fn await_outside(begins: bool) {
         ring::want_kick(true);
     } else {
         AWAITING.set(AWAITING.get().saturating_sub(1));
+        update_kicks();
     }
+}
+
+/// Completions interrupt a program only while a thread waits for one: those of posted requests need not.
+pub(super) fn update_kicks() {
+    ring::want_kick(is_awaited() || is_under_way());
 }
 
 /// Whether a thread waits for something from outside.

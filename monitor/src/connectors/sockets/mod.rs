@@ -30,6 +30,7 @@ use socket::{Done, Flow, Socket, State};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Most sockets, whatever the limit on descriptors is.
 const MAX_SOCKETS: u64 = 1 << 15;
@@ -41,6 +42,9 @@ const NUMBERS: u64 = 1 << 32;
 const OPENER: u64 = u64::MAX;
 /// Events of one look.
 const EVENTS: usize = 64;
+/// How long the sockets are watched after the last one is closed: a client opens the next one soon, and the threads of the monitor then need
+/// not be told of it.
+const WATCHED: Duration = Duration::from_millis(50);
 /// Number of datagrams of a socket that are worth sending at once.
 const ENOUGH: usize = 64;
 
@@ -63,6 +67,8 @@ struct Inner {
     /// Questions that found no room.
     unasked: VecDeque<Ask>,
     done: Vec<Done>,
+    /// When the last socket was closed.
+    emptied: Option<Instant>,
     /// A first socket was opened since [`SocketsConnector::take_unwatched`]: threads that sleep do not poll the descriptor.
     unwatched: bool,
     /// Sockets with queued datagrams.
@@ -96,6 +102,7 @@ impl SocketsConnector {
             next_question: 1,
             unasked: VecDeque::new(),
             done: Vec::new(),
+            emptied: None,
             unwatched: false,
             unsent: Vec::new(),
             sent: Vec::new(),
@@ -106,7 +113,7 @@ impl SocketsConnector {
 
     /// The descriptor to poll for input, while operations wait; when it is ready, call [`Self::ready`].
     pub fn waiting(&self) -> Option<Arc<OwnedFd>> {
-        self.inner.as_ref().filter(|inner| !inner.sockets.is_empty()).map(|inner| inner.epoll.clone())
+        self.inner.as_ref().filter(|inner| inner.is_watched()).map(|inner| inner.epoll.clone())
     }
 
     /// Whether [`Self::waiting`] names the descriptor only since this was asked last.
@@ -140,6 +147,11 @@ impl SocketsConnector {
 }
 
 impl Inner {
+    /// Whether threads that wait poll the descriptor.
+    fn is_watched(&self) -> bool {
+        !self.sockets.is_empty() || self.emptied.is_some_and(|since| since.elapsed() < WATCHED)
+    }
+
     fn start(
         &mut self,
         id: u64,
@@ -232,7 +244,7 @@ impl Inner {
         let question = if prepared.is_some() { 0 } else { self.question(connect.socket) };
         let mut socket = Socket::new(connect.transport, State::Asked { question, id });
         socket.peer = Some(peer);
-        self.unwatched |= self.sockets.is_empty();
+        self.unwatched |= !self.is_watched();
         if let Some(outcome) = prepared {
             self.attach(id, connect.socket, &mut socket, outcome);
             self.sockets.insert(connect.socket, socket);
@@ -248,7 +260,7 @@ impl Inner {
         self.check_number(listen.socket)?;
         let question = self.question(listen.socket);
         let socket = Socket::new(listen.transport, State::Asked { question, id });
-        self.unwatched |= self.sockets.is_empty();
+        self.unwatched |= !self.is_watched();
         self.sockets.insert(listen.socket, socket);
         self.ask(Ask::Listen { id: question, transport: listen.transport, address, backlog: listen.backlog });
         Ok(())
@@ -454,6 +466,9 @@ impl Inner {
 
     fn close(&mut self, close: SocketClose) -> Result<()> {
         let mut socket = self.sockets.remove(&close.socket).ok_or(Errno::BADF)?;
+        if self.sockets.is_empty() {
+            self.emptied = Some(Instant::now());
+        }
         socket.give_up(&mut self.done);
         if close.abort {
             socket.fds().iter().for_each(|fd| options::break_at_close(fd.as_fd()));
@@ -486,8 +501,8 @@ impl Inner {
     }
 
     fn ready(&mut self) -> Vec<Done> {
-        // Without a socket nothing waits for the opener either.
-        if !self.sockets.is_empty() || !self.unasked.is_empty() {
+        // Otherwise nothing waits for the opener either.
+        if self.is_watched() || !self.unasked.is_empty() {
             self.look();
         }
         let sent = self.flush().into_iter().map(|(id, _, outcome)| (id, outcome));

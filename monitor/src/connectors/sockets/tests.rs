@@ -137,6 +137,13 @@ fn closing_ends_what_waits() {
         assert_eq!(sockets.start(5, close, &[], &[]), Some(number(0)));
     }
     assert_eq!(sockets.ready(), [(3, Err(Errno::CANCELED)), (4, Err(Errno::CANCELED))]);
+    // The next socket of a client is watched without a word to the threads that wait.
+    assert!(sockets.waiting().is_some() && sockets.take_unwatched());
+    assert_eq!(connect(&mut sockets, 9, Transport::Tcp, "192.0.2.1:80"), number(0));
+    assert!(!sockets.take_unwatched());
+    let close = SocketRequest::from(SocketClose { socket: 9, abort: true });
+    assert_eq!(sockets.start(6, close, &[], &[]), Some(number(0)));
+    std::thread::sleep(WATCHED + std::time::Duration::from_millis(1));
     assert!(sockets.waiting().is_none());
 }
 
