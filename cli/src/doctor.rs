@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(kernel().state, State::Ok);
         let groups = |bytes| control_groups(Some(&Limit { bytes, file: "/f".into() }));
         assert_eq!(groups(64 << 20).text, "at most 64M of memory (/f), 44M of it for a pod");
-        assert_eq!((groups(40 << 20).state, control_groups(None).state), (State::Fail, State::Ok));
+        assert_eq!((groups(22 << 20).state, control_groups(None).state), (State::Fail, State::Ok));
         assert_eq!((namespaces(true, true).state, namespaces(false, true).state), (State::Ok, State::Warn));
         assert_eq!(namespaces(false, false).state, State::Ok);
         assert_eq!(hardware_threads("1\n", false).state, State::Warn);

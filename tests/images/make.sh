@@ -7,9 +7,14 @@ for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
     if [ -z "$sources" ] && [ -s "$file" ]; then sources=$file; fi
 done
 
+# In memory where there is room for the system and its archive: dpkg synchronises each file.
+room=$(df --output=avail --block-size=1M /dev/shm 2>/dev/null | tail -n 1)
+if [ "${room:-0}" -gt 3000 ]; then TMPDIR=/dev/shm; else TMPDIR=$PWD; fi
+export TMPDIR
+
 # Nothing is lost that a program of the tests reads: without documentation, translations and the compiler of queries (100 MB).
-TMPDIR=/dev/shm mmdebstrap --quiet --mode=root --variant=minbase --include=python3,postgresql,redis-server,nginx-light \
-    --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
+mmdebstrap --quiet --mode=root --variant=minbase --include=python3,postgresql,redis-server,nginx-light \
+    --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "5"' --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=*/libLLVM*' \
     "$VERSION_CODENAME" root.tar $sources
