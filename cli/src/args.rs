@@ -2,6 +2,7 @@
 
 use crate::container::ContainerArgs;
 use crate::images::args as images;
+use crate::rate::RateLimit;
 use crate::trace::TraceArgs;
 use crate::values::{Grant, PassFd, amount, duration, pass_fd, size};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -183,6 +184,11 @@ pub struct RunArgs {
     /// Number of virtual CPUs; all but the first are created on demand [default: those of the host, at most 4]
     #[arg(long, value_name = "N", value_parser = crate::values::cpus)]
     pub cpus: Option<u32>,
+
+    /// Limit what the pod uses of its granted files, or of the network, per second: bytes (files=10M), or operations
+    /// (network=500op). What exceeds the rate waits. Repeatable
+    #[arg(long, value_name = "files|network=AMOUNT", value_parser = crate::rate::parse)]
+    pub rate: Vec<RateLimit>,
 
     /// Add the grants, limits and variables of a policy file; other options win over its limits and variables
     #[arg(long, value_name = "FILE")]

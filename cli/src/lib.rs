@@ -18,6 +18,7 @@ mod nested;
 mod network;
 mod pods;
 mod policy;
+mod rate;
 mod record;
 mod report;
 mod rights;

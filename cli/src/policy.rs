@@ -1,9 +1,11 @@
 //! `hull policy`, for files and for running pods, and `--policy` of `hull run`.
 
 use crate::args::RunArgs;
+use crate::container::Ulimit;
 use crate::failure::{Failure, Result, reason};
 use crate::network::{self, Published};
 use crate::pods;
+use crate::rate::{self, RateLimit};
 use crate::values::{Grant, amount, duration, size};
 use clap::{Args, Subcommand};
 use policy::file::MAX_BYTES;
@@ -134,6 +136,9 @@ struct Merged {
     private_size: Option<u64>,
     cpus: Option<u32>,
     timeout: Option<std::time::Duration>,
+    processes: Option<i64>,
+    open_files: Option<Ulimit>,
+    rate: Vec<RateLimit>,
     env: Vec<std::ffi::OsString>,
     publish: Vec<Published>,
 }
@@ -167,6 +172,7 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
         return Err(wrong("cpus", &cpus.to_string(), why));
     }
     let publish = policy.publish.iter().map(|text| network::publish(text).map_err(|why| wrong("publish", text, why)));
+    let rate = |text: &String| rate::parse(text).map_err(|why| wrong("rate", text, why));
     let environment = &policy.environment;
     let set = environment.set.iter().map(|(name, value)| format!("{name}={value}").into());
     Ok(Merged {
@@ -176,6 +182,9 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
         private_size: value("private-size", &limits.private_size, amount, wrong)?,
         cpus: limits.cpus,
         timeout: value("timeout", &limits.timeout, duration, wrong)?,
+        processes: limits.processes.map(i64::from),
+        open_files: limits.open_files.map(Ulimit::of_open_files),
+        rate: limits.rate.iter().map(rate).collect::<Result<_>>()?,
         publish: publish.collect::<Result<_>>()?,
         env: environment.pass.iter().map(Into::into).chain(set).collect(),
     })
@@ -196,6 +205,10 @@ pub fn apply(mut options: RunArgs) -> Result<RunArgs> {
     options.private_size = options.private_size.or(merged.private_size);
     options.cpus = options.cpus.or(merged.cpus);
     options.timeout = options.timeout.or(merged.timeout);
+    options.rights.pids_limit = options.rights.pids_limit.or(merged.processes);
+    // Later values win.
+    options.container.ulimit.splice(..0, merged.open_files);
+    options.rate.splice(..0, merged.rate);
     Ok(options)
 }
 
@@ -223,7 +236,7 @@ mod tests {
     }
 
     const POLICY: &str = "version = 1\n[files]\nhost = false\nread = ['data:/data']\nwrite = ['/out']\n[limits]\n\
-        memory = '1G'\ncpus = 2\ntimeout = '5s'\n[environment]\npass = ['LANG']\nset = { A = 'b' }";
+        memory = '1G'\ncpus = 2\ntimeout = '5s'\nprocesses = 9\nopen-files = 64\nrate = ['files=1M/s']\n[environment]\npass = ['LANG']\nset = { A = 'b' }";
 
     #[test]
     fn the_command_line_wins() {
@@ -232,6 +245,9 @@ mod tests {
             (options.memory, options.cpus, options.timeout),
             (Some(2 << 30), Some(2), Some(Duration::from_secs(5)))
         );
+        assert_eq!(options.rights.pids_limit, Some(9));
+        assert_eq!(options.container.ulimit, [Ulimit::of_open_files(64)]);
+        assert_eq!(crate::rate::rates(&options.rate).files.bytes.map(u64::from), Some(1 << 20));
         let grant = |host: &str, at: Option<&str>| Grant { host: host.into(), at: at.map(Into::into) };
         assert_eq!(options.ro, [grant("data", Some("/data")), grant("more", None)]);
         assert_eq!(options.rw, [grant("/out", None)]);

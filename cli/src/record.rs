@@ -47,6 +47,9 @@ pub fn policy(options: &RunArgs) -> String {
     }
     let _ = options.cpus.map(|cpus| writeln!(limits, "cpus = {cpus}"));
     let _ = options.timeout.map(|timeout| writeln!(limits, "timeout = \"{}ms\"", timeout.as_millis()));
+    let processes = options.rights.pids_limit.filter(|limit| *limit > 0);
+    let _ = processes.map(|limit| writeln!(limits, "processes = {limit}"));
+    list("rate", options.rate.iter().map(ToString::to_string), &mut limits);
     if !limits.is_empty() {
         let _ = write!(text, "\n[limits]\n{limits}");
     }

@@ -231,13 +231,16 @@ pub(crate) fn configure(
         stop_signal: options.container.stop_signal(chosen)?,
     };
     options.container.record(id)?;
+    let rates = crate::rate::rates(&options.rate);
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
         cpus: options.cpus.unwrap_or_else(default_cpus),
         busy_cpus: options.busy_cpus.unwrap_or_else(|| u32::try_from(monitor::processors()).unwrap_or(u32::MAX)),
         syscalls: options.syscalls.into(),
         doorbell: options.doorbell.into(),
-        shared_pages: !options.no_shared_pages,
+        // Bytes of mapped pages can't be counted.
+        shared_pages: !options.no_shared_pages && rates.files.bytes.is_none(),
+        rates,
         timeout: options.timeout.filter(|timeout| !timeout.is_zero()),
         fail_keel: options.fail_keel.map(Into::into),
         exports,

@@ -56,6 +56,8 @@ pub struct RunConfig {
     pub doorbell: Doorbell,
     /// Whether pages of granted files are mapped from the host's page cache; otherwise the pod has copies.
     pub shared_pages: bool,
+    /// How much of its connectors the pod may use per second.
+    pub rates: crate::pace::Rates,
     /// The pod ends with exit code 124 after this time.
     pub timeout: Option<Duration>,
     /// Whether keel fails, so that its report can be tested.

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::machine::{Doorbell, Machine, MoreCpus};
 use crate::memory::GuestMemory;
+use crate::pace::Pacer;
 use crate::ring::RingEnd;
 use crate::server::{Ending, Server, clock_ns};
 use crate::vcpu::{Death, Event as VcpuEvent, Vcpu};
@@ -150,12 +151,15 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let streams = StreamsConnector::new().and(config.passed);
     let files = FilesConnector::new(config.exports);
     let ring = RingEnd::new(memory.clone());
+    let pacer = Pacer::new(config.rates);
+    let alarm = pacer.alarm();
     let cpus = Cpus::new(count, config.busy_cpus);
     let events = (0..cpus.count()).map(|_| Event::new()).collect::<Result<Vec<_>, _>>()?;
     let shared = Arc::new(Shared {
         server: Mutex::new(
             Server::new(memory.clone(), ring.clone(), files, streams)
                 .with_sockets(sockets)
+                .with_pacer(pacer)
                 .with_trace_output(config.trace_output),
         ),
         ring,
@@ -197,14 +201,24 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let done = {
         let shared = Arc::downgrade(&shared);
         move || {
-            if let Some(shared) = shared.upgrade()
-                && attend(&shared)
-            {
+            let Some(shared) = shared.upgrade() else { return false };
+            if attend(&shared) {
                 shared.notify(false);
             }
+            true
         }
     };
-    shared.server().set_waker(Arc::new(done));
+    if let Some(alarm) = alarm {
+        let done = done.clone();
+        std::thread::Builder::new()
+            .name("rates".into())
+            .spawn(move || alarm.ring(done))
+            .map_err(|source| Error::Thread { what: "the thread for rates", source })?;
+    }
+    let wake = move || {
+        done();
+    };
+    shared.server().set_waker(Arc::new(wake));
     let result = drive(&mut vcpu, 0, &shared);
     signals::set_waker(None);
     shared.finish();

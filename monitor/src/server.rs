@@ -6,9 +6,10 @@ use crate::connectors::streams::StreamsConnector;
 use crate::connectors::{Errno, Reply, Result, errno_of};
 use crate::memory::GuestMemory;
 use crate::memory::io::GuestSlice;
+use crate::pace::Pacer;
 use crate::ring::RingEnd;
 use abi::operation::Operation;
-use abi::request::{PodRequest, Request, SocketRequest, SocketSend};
+use abi::request::{FileRequest, PodRequest, Request, SocketRequest, SocketSend};
 use abi::ring::{Completion, MAX_SEGMENTS, Segment, Submission, sub_flags};
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
@@ -46,6 +47,7 @@ pub struct Server {
     files: FilesConnector,
     streams: StreamsConnector,
     sockets: SocketsConnector,
+    pacer: Pacer,
     backlog: VecDeque<Completion>,
     /// Number of completions up to the last one that is not quiet; wraps.
     urgent: u32,
@@ -63,6 +65,7 @@ impl Server {
             files,
             streams,
             sockets: SocketsConnector::none(),
+            pacer: Pacer::default(),
             backlog: VecDeque::new(),
             urgent: 0,
             ending: None,
@@ -74,6 +77,11 @@ impl Server {
     /// Serves these sockets of the host instead of none.
     pub fn with_sockets(self, sockets: SocketsConnector) -> Self {
         Self { sockets, ..self }
+    }
+
+    /// Holds requests that exceed the rates of `pacer`.
+    pub fn with_pacer(self, pacer: Pacer) -> Self {
+        Self { pacer, ..self }
     }
 
     /// Sets the output of traced calls instead of standard error.
@@ -125,12 +133,10 @@ impl Server {
             if self.served == REQUESTS_OF_SMALL {
                 self.memory.warm();
             }
-            if let Some(outcome) = self.start(&request) {
-                let quiet = outcome.is_ok() && is_quiet(&request);
-                self.publish(request.id, outcome);
-                if !quiet {
-                    self.urgent = self.ring.completions().0;
-                }
+            if self.pacer.is_off() || !self.pacer.hold(&request, monotonic()) {
+                self.begin(&request);
+            } else if self.pacer.len() > MAX_BACKLOG {
+                self.ending = Some(Ending::Hostile("too many requests are pending"));
             }
             if self.backlog.len() > MAX_BACKLOG {
                 self.ending = Some(Ending::Hostile("the guest takes no completions"));
@@ -138,12 +144,44 @@ impl Server {
         }
         for (id, quiet, outcome) in self.sockets.flush() {
             let quiet = quiet && outcome.is_ok();
+            self.charge_network(&outcome);
             self.publish(id, outcome);
             if !quiet {
                 self.urgent = self.ring.completions().0;
             }
         }
         self.served != before
+    }
+
+    /// Starts a request and publishes its completion, unless it completes late.
+    fn begin(&mut self, request: &Submission) {
+        let Some(outcome) = self.start(request) else { return };
+        let quiet = outcome.is_ok() && is_quiet(request);
+        self.publish(request.id, outcome);
+        if !quiet {
+            self.urgent = self.ring.completions().0;
+        }
+    }
+
+    /// Starts held requests whose time has come; at the end of the pod all. Returns whether there were any.
+    fn release(&mut self, all: bool) -> bool {
+        let mut any = false;
+        while self.ending.is_none()
+            && let Some(request) = self.pacer.release(monotonic(), all)
+        {
+            any = true;
+            self.begin(&request);
+        }
+        any
+    }
+
+    /// Counts the bytes of a completed request to a socket.
+    fn charge_network(&mut self, outcome: &Result) {
+        if let Ok(reply) = outcome
+            && !self.pacer.is_off()
+        {
+            self.pacer.charge_network(reply.result, monotonic());
+        }
     }
 
     /// Sets the waker that workers call when slow file operations are done: [`Self::serve_late`] publishes them.
@@ -154,11 +192,14 @@ impl Server {
     /// Completes late operations: those with ready streams, and finished file operations. Returns whether there were
     /// any.
     pub fn serve_late(&mut self) -> bool {
+        let released = self.release(false);
         let mut ready = self.streams.ready();
         ready.extend(self.files.ready());
         // Not more than keel takes: a pod has more sockets than the queue has room.
         if self.backlog.is_empty() {
-            ready.extend(self.sockets.ready());
+            let sockets = self.sockets.ready();
+            sockets.iter().for_each(|(_, outcome)| self.charge_network(outcome));
+            ready.extend(sockets);
         }
         let any = !ready.is_empty();
         for (id, outcome) in ready {
@@ -167,7 +208,7 @@ impl Server {
         if any {
             self.urgent = self.ring.completions().0;
         }
-        any
+        any || released
     }
 
     /// Whether there is a completion that keel has not consumed, other than quiet ones.
@@ -218,6 +259,9 @@ impl Server {
             // Bounded by the number of sockets.
             Request::Socket(request) => (self.sockets.start(submission.id, request, &input, &output), 0),
         };
+        if !self.pacer.is_off() {
+            self.pacer.charge(&request, moved(&request, (&input, &output), &outcome), monotonic());
+        }
         if outcome.is_none() && pending > MAX_BACKLOG {
             self.ending = Some(Ending::Hostile("too many requests are pending"));
         }
@@ -228,6 +272,8 @@ impl Server {
         let reply = match request {
             PodRequest::Nop(nop) => nop.reply(()),
             PodRequest::Exit(exit) => {
+                // What was written before must reach the host.
+                self.release(true);
                 let last_words = text(input);
                 if !last_words.is_empty() {
                     drop(writeln!(std::io::stderr(), "{last_words}"));
@@ -285,6 +331,27 @@ impl Server {
 fn is_quiet(request: &Submission) -> bool {
     request.op == SocketSend::NUMBER
         && matches!(SocketRequest::decode(&request.operation()), Ok(SocketRequest::SocketSend(send)) if send.quiet)
+}
+
+/// Bytes that a started request moves between the pod and the host. Those of sockets are counted when it completes, those of a
+/// late read now.
+fn moved(request: &Request, (input, output): (&[GuestSlice], &[GuestSlice]), outcome: &Option<Result>) -> u64 {
+    let sum = |slices: &[GuestSlice]| slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+    let result = |late: u64| match outcome {
+        Some(outcome) => outcome.as_ref().map_or(0, |reply| reply.result),
+        None => late,
+    };
+    match request {
+        Request::File(FileRequest::Write(_)) => sum(input),
+        Request::File(FileRequest::Read(_) | FileRequest::Fetch(_) | FileRequest::ReadDir(_)) => result(sum(output)),
+        Request::Socket(_) => result(0),
+        _ => 0,
+    }
+}
+
+/// CLOCK_MONOTONIC in ns.
+fn monotonic() -> u64 {
+    clock_ns(rustix::time::ClockId::Monotonic)
 }
 
 /// Text from the guest without control characters that could harm a terminal.

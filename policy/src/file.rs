@@ -80,6 +80,12 @@ pub struct Limits {
     pub cpus: Option<u32>,
     /// `--timeout`.
     pub timeout: Option<String>,
+    /// `--pids-limit`: most threads of all processes.
+    pub processes: Option<u32>,
+    /// Soft and hard limit of open files of each process, `--ulimit nofile=`.
+    pub open_files: Option<u64>,
+    /// Each as `--rate`.
+    pub rate: Vec<String>,
 }
 
 /// `[environment]`.

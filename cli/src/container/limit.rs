@@ -11,6 +11,13 @@ pub struct Ulimit {
     pub limit: (u64, u64),
 }
 
+impl Ulimit {
+    /// Soft and hard limit of open files.
+    pub fn of_open_files(limit: u64) -> Self {
+        Self { number: Resource::Nofile as usize, limit: (limit, limit) }
+    }
+}
+
 /// Names of limits, in the order of their numbers.
 const LIMITS: [&str; 16] = [
     "cpu",

@@ -16,7 +16,7 @@ pub use chosen::Chosen;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use image::Platform;
-use limit::Ulimit;
+pub use limit::Ulimit;
 use mount::Mount;
 pub use record::id;
 use std::ffi::OsString;
