@@ -76,6 +76,24 @@ fn too_little_memory_is_one_line() {
     ends(&options, &["true"], 0, "");
 }
 
+/// Names that were visited take memory, which is given back when it runs short.
+#[test]
+fn more_files_are_visited_than_names_fit() {
+    let root = Root::new();
+    for file in 0..4000 {
+        root.file(&format!("data/{}/{file}", file % 40), "content");
+    }
+    let image = root.image(&[]);
+    let script = "for pass in 1 2; do find /data -type f -size -9 | busybox wc -l; done";
+    for memory in ["6M", "8M", "12M"] {
+        for cpus in ["1", "2"] {
+            let outcome = run(&["--memory", memory, "--cpus", cpus, "--root", &image], &["sh", "-c", script]);
+            let printed = (text(&outcome.stdout), text(&outcome.stderr));
+            assert_eq!(printed, ("4000\n4000\n".into(), String::new()), "{memory}");
+        }
+    }
+}
+
 #[test]
 fn a_program_that_uses_more_is_killed() {
     let root = Root::new();

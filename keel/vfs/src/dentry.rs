@@ -6,7 +6,9 @@
 //! directory's inode is asked again. Names that do not exist are remembered by the file systems.
 #![expect(clippy::disallowed_types, reason = "each insertion reserves first, or is left out")]
 
-use crate::{Inode, NAME_MAX, Name, ways};
+pub(crate) mod unused;
+
+use crate::{Found, Inode, NAME_MAX, Name, ways};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -51,16 +53,10 @@ impl Drop for Dentry {
     }
 }
 
-/// Number of dentries in children tables, and the number at which unused ones are dropped.
-static COUNT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(0));
-static LIMIT: hal::cell::Global<Cell<usize>> = hal::cell::Global::new(Cell::new(LIMIT_MIN));
 /// The last [`Dentry::number`].
 static NUMBERS: hal::cell::Global<Cell<u64>> = hal::cell::Global::new(Cell::new(0));
-const LIMIT_MIN: usize = 16 << 10;
 /// How often a name is looked up again in a directory that changed meanwhile.
 const TRIES: usize = 3;
-/// Unused dentries that are collected before they are dropped.
-const BATCH: usize = 512;
 
 impl Dentry {
     /// The root of a file system.
@@ -190,7 +186,7 @@ impl Dentry {
         }
         for _ in 0..TRIES {
             let changes = self.changes();
-            let found = self.inode.lookup(name, ahead);
+            let found = self.ask(name, ahead);
             if self.changes() == changes {
                 if let Err(Errno::ENOENT) = found {
                     self.forget(name);
@@ -203,8 +199,20 @@ impl Dentry {
             }
         }
         // It was valid during the request; the next lookup asks again.
-        let found = self.inode.lookup(name, ahead)?;
+        let found = self.ask(name, ahead)?;
         Ok(self.outside(name, found.inode))
+    }
+
+    /// Asks the file system for a name.
+    fn ask(&self, name: &[u8], ahead: &[u8]) -> Result<Found> {
+        match self.inode.lookup(name, ahead) {
+            // Unused names may take the memory.
+            Err(Errno::ENOMEM) if unused::drop_unused() > 0 => {
+                hal::heap::trim();
+                self.inode.lookup(name, ahead)
+            }
+            found => found,
+        }
     }
 
     /// Whether nothing is known of a name, and making it tells as much as looking it up would.
@@ -279,10 +287,7 @@ impl Dentry {
         }
         self.children.borrow_mut().insert(name, child.clone());
         child.is_kept.set(true);
-        COUNT.set(COUNT.get() + 1);
-        if COUNT.get() > LIMIT.get() {
-            Self::prune();
-        }
+        unused::entered();
         child
     }
 
@@ -293,7 +298,7 @@ impl Dentry {
         if let Some(child) = removed {
             self.names_changed();
             child.deleted.set(true);
-            COUNT.set(COUNT.get().saturating_sub(1));
+            unused::left(1);
             child.let_go();
         }
     }
@@ -308,7 +313,7 @@ impl Dentry {
         while let Some(dentry) = gone.pop_back() {
             dentry.names_changed();
             for child in dentry.children.take().into_values() {
-                COUNT.set(COUNT.get().saturating_sub(1));
+                unused::left(1);
                 child.is_kept.set(false);
                 if !child.children.borrow().is_empty() {
                     gone.push_back(child);
@@ -391,7 +396,7 @@ impl Dentry {
         if children.get(name).is_some_and(|known| Rc::ptr_eq(known, child)) {
             children.remove(name);
             drop(children);
-            COUNT.set(COUNT.get().saturating_sub(1));
+            unused::left(1);
         }
     }
 
@@ -410,7 +415,7 @@ impl Dentry {
         drop(children);
         child.is_kept.set(true);
         match old {
-            None => COUNT.set(COUNT.get() + 1),
+            None => unused::entered(),
             Some(old) => old.let_go(),
         }
     }
@@ -419,42 +424,5 @@ impl Dentry {
         let before = self.parent.replace(Some(parent.clone()));
         self.name.replace(name);
         drop(before);
-    }
-
-    /// Drops the children that nobody uses; for when the cache has grown or memory is short.
-    fn prune() {
-        crate::mount::shrink();
-        LIMIT.set(LIMIT_MIN.max(COUNT.get() * 2));
-    }
-
-    /// Drops all unused dentries beneath this one.
-    pub(crate) fn shrink(self: &Rc<Self>) {
-        // Changes of what is not in the tables any more are not counted.
-        ways::changed_everywhere();
-        // With an explicit list: directories come before what lies in them. Those for which there is no room stay.
-        let mut directories = Pieces::new();
-        directories.push_back(self.clone());
-        let mut next = 0;
-        while let Some(directory) = directories.get(next).map(Rc::clone) {
-            for child in directory.children.borrow().values().filter(|c| !c.children.borrow().is_empty()) {
-                if directories.try_push_back(child.clone()).is_err() {
-                    break;
-                }
-            }
-            next += 1;
-        }
-        while let Some(directory) = directories.pop_back() {
-            let mut unused: Vec<Rc<Self>> = Vec::new();
-            directory.children.borrow_mut().retain(|_, child| {
-                let keep = Rc::strong_count(child) > 1 || !child.children.borrow().is_empty();
-                // Those for which there is no room stay for now.
-                if keep || unused.len() == unused.capacity() && unused.try_reserve(BATCH).is_err() {
-                    return true;
-                }
-                unused.push(child.clone());
-                false
-            });
-            COUNT.set(COUNT.get().saturating_sub(unused.len()));
-        }
     }
 }

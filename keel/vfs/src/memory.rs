@@ -1,5 +1,6 @@
 //! Shortage of memory for keel's own objects: calls that create objects fail early.
 
+use crate::dentry::unused;
 use crate::host::Host;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -40,6 +41,26 @@ fn reclaim() -> bool {
     hal::sync::grace::collect();
     let host = HOST.borrow().upgrade();
     host.is_some_and(|host| host.shrink(STEP) > 0) && !hal::frame::is_scarce()
+}
+
+/// Gives memory of the caches back: pages of files, about as many as asked for, or the names that nobody uses, whichever
+/// take more. Returns the number of pages, about. Must be called where threads may wait, so without a borrow.
+pub fn shrink(pages: usize) -> usize {
+    let host = HOST.borrow().upgrade();
+    let cached = host.as_ref().map_or(0, |host| host.cached_pages());
+    let names = if unused::pages() > cached { unused::drop_unused() } else { 0 };
+    if names > 0 {
+        return names;
+    }
+    match host.map_or(0, |host| host.shrink(pages)) {
+        0 => unused::drop_unused(),
+        freed => freed,
+    }
+}
+
+/// Pages that the names take which are kept, about. Those that nobody uses are given back when memory is short.
+pub fn name_pages() -> usize {
+    unused::pages()
 }
 
 /// ENOMEM if memory is scarce.

@@ -108,7 +108,7 @@ impl World {
         let Self { tree, host, files, layer, alone: _alone } = self;
         let end = Rc::downgrade(&host);
         drop(host);
-        crate::mount::shrink();
+        crate::mount::shrink(crate::dentry::unused::Share::All);
         drop(tree);
         layer.forget_linked();
         drop(layer);

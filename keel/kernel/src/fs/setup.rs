@@ -65,12 +65,11 @@ pub fn tidy() -> bool {
     host.is_some_and(|host| host.tidy())
 }
 
-/// Gives up to `pages` pages of cached file content back; returns how many.
+/// Gives up to `pages` pages of cached file content back, or names; returns how many, about.
 fn shrink(pages: usize) -> usize {
     vfs::ways::clear();
     spare::release_all();
-    let host = HOST.borrow().clone();
-    host.map_or(0, |host| host.shrink(pages))
+    vfs::memory::shrink(pages)
 }
 
 /// Bytes of host files that are cached in RAM.

@@ -16,6 +16,7 @@ pub use change::Loose;
 pub use namespace::Namespace;
 
 use crate::cred::Ids;
+use crate::dentry::unused::Share;
 use crate::memory::{Living, check};
 use crate::{Dentry, Inode, Name, PathRef, ways};
 use alloc::collections::BTreeMap;
@@ -167,14 +168,14 @@ pub fn unique_id(id: u32) -> u64 {
     UNIQUE + u64::from(id)
 }
 
-/// Drops the names of all file systems that nobody uses.
-pub fn shrink() {
-    let mut at = 0;
+/// Drops names of all file systems that nobody uses. Returns how many stay that are unused.
+pub(crate) fn shrink(share: Share) -> usize {
+    let (mut at, mut spared) = (0, 0);
     loop {
         let fs = FILE_SYSTEMS.borrow().get(at);
         match fs {
-            None => return,
-            Some(fs) => fs.iter().for_each(|fs| fs.root.shrink()),
+            None => return spared,
+            Some(fs) => spared += fs.map_or(0, |fs| fs.root.shrink(share)),
         }
         at += 1;
     }

@@ -160,3 +160,61 @@ fn permissions_are_those_of_the_caller() {
     assert_eq!(ops::chown(&mine, Some(0), None, &user), Err(Errno::EPERM));
     assert_eq!(ops::unlink(&w.parent("/t/own").unwrap(), &user), Ok(()));
 }
+
+/// Whether names `from..to` of a directory are known without asking its file system: how many.
+fn known(dir: &crate::PathRef, names: core::ops::Range<usize>) -> usize {
+    names.filter(|i| dir.dentry().lookup(std::format!("{i}").as_bytes(), &[], true).is_ok()).count()
+}
+
+fn directory_of(w: &World, path: &str, count: usize) -> crate::PathRef {
+    let dir = w.mkdir(path).unwrap();
+    for i in 0..count {
+        w.write(&std::format!("{path}/{i}"), b"").unwrap();
+    }
+    dir
+}
+
+#[test]
+fn names_stay_known_as_long_as_there_is_memory() {
+    let w = world("many-names");
+    // Some 64 MB of the 1 GiB of the simulated machine.
+    const COUNT: usize = 60_000;
+    let dir = directory_of(&w, "/d", COUNT);
+    assert_eq!(known(&dir, 0..COUNT), COUNT);
+}
+
+#[test]
+fn unused_names_go_when_memory_is_short() {
+    let w = world("short-of-memory");
+    const COUNT: usize = 20_000;
+    let dir = directory_of(&w, "/d", COUNT);
+    let used = w.get("/d/7").unwrap();
+    assert!(crate::memory::shrink(1) > COUNT / 16, "nothing was given back");
+    assert_eq!(known(&dir, 0..COUNT), 1);
+    assert!(alloc::rc::Rc::ptr_eq(w.get("/d/7").unwrap().dentry(), used.dentry()));
+    // Where there is nothing, it is not sought each time.
+    assert_eq!(crate::memory::shrink(1), 0);
+    w.get("/d/8").unwrap();
+    for _ in 0..1000 {
+        crate::memory::shrink(1);
+    }
+    assert_eq!(known(&dir, 0..COUNT), 1);
+}
+
+#[test]
+fn more_names_than_are_kept_do_not_displace_each_other_all() {
+    let w = world("too-many-names");
+    // More than the simulated machine keeps.
+    const COUNT: usize = 150_000;
+    let dir = directory_of(&w, "/d", COUNT);
+    let limit = usize::try_from(hal::frame::ram_usage().limit >> 13).unwrap();
+    assert!(crate::dentry::unused::count() <= limit + 1);
+    let mut found = 0;
+    for i in 0..2 * COUNT {
+        let i = i % COUNT;
+        found += known(&dir, i..i + 1);
+        w.get(&std::format!("/d/{i}")).unwrap();
+    }
+    assert!(found > COUNT / 4, "{found} of {COUNT} names were known");
+    assert!(crate::dentry::unused::count() <= limit + 1);
+}

@@ -264,7 +264,7 @@ fn what_happens_everywhere_invalidates_all() {
     calls.iter().for_each(|call| {
         call.agrees(&w, "mount");
     });
-    crate::mount::shrink();
+    crate::mount::shrink(crate::dentry::unused::Share::All);
     assert_eq!(found(), 0);
     learn();
     ways::clear();

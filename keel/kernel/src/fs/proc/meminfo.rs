@@ -13,6 +13,8 @@ struct Figures {
     free: u64,
     /// Cached content of files.
     cached: u64,
+    /// Names that are kept, with their inodes; most of them nobody uses.
+    names: u64,
     /// Anonymous memory of programs.
     anonymous: u64,
     /// Mapped files.
@@ -38,7 +40,8 @@ impl Figures {
         }
         let free = ram.limit.saturating_sub(used);
         let cached = setup::cached_bytes().min(used);
-        Self { total: ram.limit, free, cached, anonymous: anonymous.min(used), mapped, shared, committed }
+        let names = ((vfs::memory::name_pages() * PAGE_SIZE) as u64).min(used - cached);
+        Self { total: ram.limit, free, cached, names, anonymous: anonymous.min(used), mapped, shared, committed }
     }
 }
 
@@ -49,7 +52,7 @@ pub fn text() -> String {
     let rows = [
         ("MemTotal", f.total),
         ("MemFree", f.free),
-        ("MemAvailable", f.free + f.cached),
+        ("MemAvailable", f.free + f.cached + f.names),
         ("Buffers", 0),
         ("Cached", f.cached + f.shared),
         ("SwapCached", 0),
@@ -70,9 +73,9 @@ pub fn text() -> String {
         ("AnonPages", f.anonymous),
         ("Mapped", f.mapped),
         ("Shmem", f.shared),
-        ("KReclaimable", 0),
-        ("Slab", 0),
-        ("SReclaimable", 0),
+        ("KReclaimable", f.names),
+        ("Slab", f.names),
+        ("SReclaimable", f.names),
         ("SUnreclaim", 0),
         ("KernelStack", stacks),
         ("PageTables", 0),
