@@ -18,9 +18,12 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Maximum number of requests that are pending or completed but not consumed; keel never has more than the ring holds,
-/// so a guest with more is hostile.
+/// Maximum number of requests that are pending or completed but not consumed, besides those of sockets; keel never has more
+/// than the ring holds, so a guest with more is hostile.
 const MAX_BACKLOG: usize = 4 * abi::ring::ENTRIES;
+/// The same for each socket that a pod may have: a receive, a send and its close. A program that ends closes all its sockets
+/// before keel consumes a completion.
+const PER_SOCKET: usize = 3;
 /// Maximum number of requests of one pass: bounds the time in the server if a guest writes the ring meanwhile.
 const MAX_PASS: usize = 4 * abi::ring::ENTRIES;
 /// Request limit of a small pod. A pod with more soon uses all memory that is on small pages.
@@ -135,10 +138,10 @@ impl Server {
             }
             if self.pacer.is_off() || !self.pacer.hold(&request, monotonic()) {
                 self.begin(&request);
-            } else if self.pacer.len() > MAX_BACKLOG {
+            } else if self.pacer.len() > self.most_pending() {
                 self.ending = Some(Ending::Hostile("too many requests are pending"));
             }
-            if self.backlog.len() > MAX_BACKLOG {
+            if self.backlog.len() > self.most_pending() {
                 self.ending = Some(Ending::Hostile("the guest takes no completions"));
             }
         }
@@ -151,6 +154,11 @@ impl Server {
             }
         }
         self.served != before
+    }
+
+    /// Maximum number of requests that are held, or completed but not consumed.
+    fn most_pending(&self) -> usize {
+        MAX_BACKLOG + PER_SOCKET * self.sockets.limit()
     }
 
     /// Starts a request and publishes its completion, unless it completes late.

@@ -1,7 +1,7 @@
 //! Pods and peers outside of them: the same clients on the host and in a pod, unmodified programs both ways, and what a pod
 //! without a network reaches. The peers are on the host's loopback device, which a pod knows as `host.hull.internal`.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -326,6 +326,38 @@ fn a_stalled_peer_delays_the_end_of_the_pod_little() {
 }
 
 /// The pod's memory grows while more is received than the ring between keel and the monitor holds.
+/// Most bytes of the pod's memory that a waiting connection may take.
+const WAITING: u64 = 5 << 10;
+
+#[test]
+fn many_connections_arrive_together_and_wait() {
+    const COUNT: u64 = 3_000;
+    let scratch = Scratch::new().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("outside/many.c");
+    compile::one(&source, &scratch.0).unwrap();
+    let port = free_port();
+    let (grant, publish) = (format!("{}:/outside", scratch.0.display()), format!("127.0.0.1:{port}:80"));
+    let options = ["-p", &publish, "--ro", &grant, "--ulimit", "nofile=4000"];
+    let mut pod = hull::run_command(&options, &["/outside/many", "80", &COUNT.to_string()]).unwrap();
+    let mut pod = pod.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(pod.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "listens");
+    let connect = |_| TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut peers: Vec<TcpStream> = (1..COUNT).map(connect).collect();
+    // Those that were idle are served.
+    for peer in peers.iter_mut().step_by(100) {
+        peer.write_all(b"hello").unwrap();
+        let mut answer = [0; 5];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"hello");
+    }
+    peers.push(connect(0));
+    let bytes: u64 = lines.next().unwrap().unwrap().parse().unwrap();
+    assert!(bytes < WAITING, "{bytes} bytes each");
+    // All its connections end together.
+    assert_eq!(pod.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn memory_grows_while_much_is_received() {
     let port = peer();

@@ -121,6 +121,11 @@ impl SocketsConnector {
         self.inner.as_mut().is_some_and(|inner| std::mem::take(&mut inner.unwatched))
     }
 
+    /// Maximum number of sockets; 0 without a network.
+    pub fn limit(&self) -> usize {
+        self.inner.as_ref().map_or(0, |inner| inner.limit)
+    }
+
     /// Starts an operation; `None` if it completes later.
     pub fn start(
         &mut self,

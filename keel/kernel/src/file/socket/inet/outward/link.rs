@@ -4,6 +4,7 @@ use super::super::tcp::Tcp;
 use super::super::{Endpoint, IPPROTO_TCP};
 use super::drain::{self, count_busy};
 use super::outbox::Outbox;
+use super::room::{Rest, Room, Size};
 use super::{Names, close, endpoint, forget_number, name, next_number, payload, pump_after_pause};
 use crate::sched::connector;
 use crate::sched::posted::{Pump, hold, missed, pump_later, tell_if_awaited, tell_soon};
@@ -18,18 +19,17 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
-use keel_core::pipe_buf::Piece;
 use uapi::raw::net::TCP_INFO;
 use uapi::{Errno, Result};
 use vfs::Src;
 
-/// Most pages that one request receives into.
-const MAX_PAGES: usize = 64;
-/// Room at the end of a page that is worth another request.
-const WORTH: usize = 1024;
-
 /// Place of `tcpi_bytes_acked` in `struct tcp_info`.
 const ARRIVED: usize = 120;
+/// Most requests of a listener that accept at a time: so many connections that arrive together take one trip.
+const MAX_ACCEPTS: usize = 16;
+/// Places for names of peers in a page, a power of two.
+const PEERS: usize = 64;
+const _: () = assert!(PEERS >= MAX_ACCEPTS && PEERS * size_of::<SocketName>() <= FRAME_SIZE);
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +73,18 @@ pub struct Link {
     busy: Cell<bool>,
     /// Bytes that the peer is known to have taken.
     arrived: Cell<u64>,
-    /// A request receives, or accepts.
+    /// A request receives.
     receiving: Cell<bool>,
+    /// Requests that accept.
+    accepting: Cell<usize>,
+    /// Where they write names of peers, and how many used it before.
+    peers: RefCell<Option<(Frame, usize)>>,
     /// The peer's stream has ended.
     finished: Cell<bool>,
-    /// Pages of the next request that receives.
-    pages: Cell<usize>,
-    /// A page with room at its end, from where on.
-    rest: RefCell<Option<(Frame, usize)>>,
+    /// Room of the next request that receives.
+    room: Cell<Size>,
+    /// Where it begins.
+    rest: RefCell<Option<Rest>>,
     timer: RefCell<Option<Rc<Timer>>>,
 }
 
@@ -99,8 +103,10 @@ impl Link {
             busy: Cell::new(false),
             arrived: Cell::new(0),
             receiving: Cell::new(false),
+            accepting: Cell::new(0),
+            peers: RefCell::default(),
             finished: Cell::new(false),
-            pages: Cell::new(1),
+            room: Cell::new(Size::PAGE),
             rest: RefCell::default(),
             timer: RefCell::default(),
         });
@@ -249,70 +255,43 @@ impl Link {
 
     /// Receives more, if there is room for it.
     pub fn receive_more(&self) {
-        if self.receiving.get() || self.finished.get() {
-            return;
-        }
         match self.phase.get() {
-            Phase::Open => self.post_receive(),
-            Phase::Listening => self.post_accept(),
+            Phase::Open if !self.receiving.get() && !self.finished.get() => self.post_receive(),
+            Phase::Listening => self.post_accepts(),
             _ => {}
         }
     }
 
     fn post_receive(&self) {
         let Some(tcp) = self.tcp.upgrade().filter(|tcp| tcp.wants_bytes()) else { return };
-        let (first, start) = self.rest.take().map_or((None, 0), |(page, start)| (Some(page), start));
-        let mut pages: Vec<Frame> = Vec::with_capacity(self.pages.get());
-        pages.extend(first);
-        while pages.len() < self.pages.get() {
-            let Some(page) = Frame::alloc() else { break };
-            pages.push(page);
-        }
-        if pages.is_empty() {
-            return self.pause();
-        }
-        let segment = |(i, page): (usize, &Frame)| {
-            let from = if i == 0 { start } else { 0 };
-            Segment { gpa: page.gpa() + from as u64, len: (FRAME_SIZE - from) as u64 }
-        };
-        let list: Vec<Segment> = pages.iter().enumerate().map(segment).collect();
-        self.receiving.set(true);
+        let Some(room) = Room::new(self.room.get(), self.rest.take()) else { return self.pause() };
         let Some(own) = self.me.upgrade() else { return };
-        let done = move |outcome| own.received(pages, start, outcome);
+        self.receiving.set(true);
+        let list = room.segments();
+        let done = move |outcome| own.received(&room, outcome);
         connector::send(SocketReceive { socket: self.number }, Vec::new(), list, done);
         if tcp.is_waited_for() {
             tell_if_awaited();
         }
     }
 
-    /// Bytes arrived in these pages, in the first from `start` on.
-    fn received(&self, pages: Vec<Frame>, mut start: usize, outcome: Result<u64>) {
+    /// Bytes arrived in this room.
+    fn received(&self, room: &Room, outcome: Result<u64>) {
         self.receiving.set(false);
         let Some(tcp) = self.tcp.upgrade() else { return };
         if self.phase.get() != Phase::Open {
             return;
         }
-        let room = pages.len() * FRAME_SIZE - start;
         match outcome {
             Ok(0) => {
                 self.finished.set(true);
                 tcp.link_finished();
             }
             Ok(bytes) => {
-                let mut left = (bytes as usize).min(room);
-                self.adapt(left, room);
-                for page in pages {
-                    let len = left.min(FRAME_SIZE - start);
-                    if len == 0 {
-                        break;
-                    }
-                    if len == left && FRAME_SIZE - start - len >= WORTH {
-                        *self.rest.borrow_mut() = Some((page.clone(), start + len));
-                    }
-                    tcp.link_received(Piece { page, start, len, mergeable: false, packet: false });
-                    left -= len;
-                    start = 0;
-                }
+                let (pieces, rest, next) = room.filled(bytes, self.room.get());
+                self.room.set(next);
+                *self.rest.borrow_mut() = rest;
+                pieces.into_iter().for_each(|piece| tcp.link_received(piece));
                 tcp.link_has_more();
             }
             Err(errno) => {
@@ -323,39 +302,48 @@ impl Link {
         self.later();
     }
 
-    /// Bulk data comes in large pieces, the rest in small ones.
-    fn adapt(&self, bytes: usize, room: usize) {
-        let pages = self.pages.get();
-        if bytes == room {
-            self.pages.set((pages * 2).min(MAX_PAGES));
-        } else if bytes < room / 4 {
-            self.pages.set((pages / 2).max(1));
+    /// Asks for as many connections as the backlog has room for: those that come together are accepted in one trip.
+    fn post_accepts(&self) {
+        let Some(tcp) = self.tcp.upgrade() else { return };
+        let most = tcp.connections_wanted().min(MAX_ACCEPTS);
+        let any = self.accepting.get() < most;
+        while self.accepting.get() < most {
+            let Some((page, at)) = self.place_for_peer() else { return self.pause() };
+            let Some(own) = self.me.upgrade() else { return };
+            let number = next_number();
+            let output = Vec::from([Segment { gpa: page.gpa() + at as u64, len: size_of::<SocketName>() as u64 }]);
+            self.accepting.set(self.accepting.get() + 1);
+            let accept = SocketAccept { socket: self.number, accepted: number };
+            connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, (&page, at), outcome));
         }
-    }
-
-    fn post_accept(&self) {
-        let Some(tcp) = self.tcp.upgrade().filter(|tcp| tcp.wants_connections()) else { return };
-        let Some(page) = Frame::alloc() else { return self.pause() };
-        let Some(own) = self.me.upgrade() else { return };
-        let number = next_number();
-        let output = Vec::from([Segment { gpa: page.gpa(), len: size_of::<SocketName>() as u64 }]);
-        self.receiving.set(true);
-        let accept = SocketAccept { socket: self.number, accepted: number };
-        connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, &page, outcome));
-        if tcp.is_waited_for() {
+        if any && tcp.is_waited_for() {
             tell_if_awaited();
         }
     }
 
-    /// A connection with this number; the peer's name is in the page.
-    fn accepted(&self, number: u64, page: &Frame, outcome: Result<()>) {
-        self.receiving.set(false);
+    /// Where in a page the next name of a peer goes. Places are used again in turn: there are more than [`MAX_ACCEPTS`], and the requests
+    /// of a listener complete in order.
+    fn place_for_peer(&self) -> Option<(Frame, usize)> {
+        let mut peers = self.peers.borrow_mut();
+        let (page, used) = match peers.take() {
+            Some(peers) => peers,
+            None => (Frame::alloc()?, 0),
+        };
+        let at = used % PEERS * size_of::<SocketName>();
+        *peers = Some((page.clone(), used.wrapping_add(1)));
+        Some((page, at))
+    }
+
+    /// A connection with this number; the peer's name is in the page at this offset.
+    fn accepted(&self, number: u64, (page, at): (&Frame, usize), outcome: Result<()>) {
+        self.accepting.set(self.accepting.get().saturating_sub(1));
         let listener = self.tcp.upgrade().filter(|_| self.phase.get() == Phase::Listening);
         match (outcome, listener) {
             (Ok(()), Some(listener)) => {
                 let mut peer = SocketName::default();
-                page.read(0, bytemuck::bytes_of_mut(&mut peer));
+                page.read(at, bytemuck::bytes_of_mut(&mut peer));
                 let link = listener.take_in_from_outside(endpoint(&peer), |tcp| Self::new(tcp, Phase::Open, number));
+                link.room.set(Size::PART);
                 link.later();
                 self.later();
             }

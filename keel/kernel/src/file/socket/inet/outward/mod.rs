@@ -8,6 +8,7 @@ mod drain;
 pub mod flow;
 pub mod link;
 mod outbox;
+mod room;
 
 use super::Endpoint;
 use crate::sched::posted::Pump;

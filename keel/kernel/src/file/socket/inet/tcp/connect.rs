@@ -101,8 +101,13 @@ impl Tcp {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        let most = self.max_backlog.get();
-        self.backlog.borrow().len() > most || self.deferred.borrow().len() > most
+        self.backlog_room() == 0
+    }
+
+    /// For how many further connections there is room: as on Linux for one more than listen(2) asked for.
+    pub(super) fn backlog_room(&self) -> usize {
+        let waiting = self.backlog.borrow().len().max(self.deferred.borrow().len());
+        self.max_backlog.get().saturating_add(1).saturating_sub(waiting)
     }
 
     /// Connects `client` with a new socket in the backlog.

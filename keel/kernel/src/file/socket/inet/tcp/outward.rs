@@ -114,9 +114,9 @@ impl Tcp {
         !self.readable.is_empty()
     }
 
-    /// Whether the backlog has room.
-    pub fn wants_connections(&self) -> bool {
-        self.state.get() == State::Listen && !self.is_full()
+    /// For how many connections the backlog has room.
+    pub fn connections_wanted(&self) -> usize {
+        if self.state.get() == State::Listen { self.backlog_room() } else { 0 }
     }
 
     /// Receives or accepts more ahead, if there is room.
