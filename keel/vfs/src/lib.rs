@@ -6,7 +6,7 @@
 //! The layers, bottom up: [`host`] (what the host has, cached), [`erofs`] (files of an image), [`node`] (private files
 //! in memory, alone or over a file of the host or of an image), [`synth`] (files whose content is made when they are opened),
 //! [`dentry`] (names in a file system), [`mount`] and [`place`] (file systems in the tree), [`walk`] (paths to names), [`ops`] (changes of names, with
-//! permissions).
+//! permissions), [`overlay`] (directories of all these, shown as one).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ pub mod mount;
 pub mod node;
 pub mod notify;
 pub mod ops;
+pub mod overlay;
 pub mod pagemap;
 pub mod place;
 pub mod shown;

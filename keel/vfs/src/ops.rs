@@ -217,7 +217,7 @@ pub fn rmdir(parent: &Parent, cred: &Cred<'_>) -> Result<()> {
 }
 
 /// Removes a name that may be removed, and led to `victim` after `changes` of the directory's names.
-fn remove(dir: &PathRef, name: &[u8], victim: &PathRef, changes: u64) -> Result<()> {
+pub(crate) fn remove(dir: &PathRef, name: &[u8], victim: &PathRef, changes: u64) -> Result<()> {
     spare::release(victim.inode());
     dir.inode().unlink(name, victim.inode())?;
     dir.removed(name, victim.dentry(), changes);

@@ -6,6 +6,8 @@ mod host_dir;
 #[cfg(test)]
 mod interleaved;
 #[cfg(test)]
+mod layers;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod mounts;

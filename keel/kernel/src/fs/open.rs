@@ -18,6 +18,7 @@ use vfs::host::HostNode;
 use vfs::landlock::access;
 use vfs::mount::flags;
 use vfs::node::Node;
+use vfs::overlay::Merged;
 use vfs::walk::{Component, Followed, Parent, Walk, resolve};
 use vfs::{Claim, FileType, NewNode, notify, ops};
 
@@ -182,6 +183,8 @@ fn open_unnamed(caller: &Caller, dir: &PathRef, how: How) -> Result<Rc<File>> {
             node.never_named();
         } else if let Some(node) = any.downcast_ref::<HostNode>() {
             node.never_named();
+        } else if let Some(node) = any.downcast_ref::<Merged>() {
+            node.never_named()?;
         }
     }
     let label = alloc::format!("#{}", inode.attr()?.ino);

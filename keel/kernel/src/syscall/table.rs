@@ -177,7 +177,7 @@ syscalls! {
     162 sync Full [crate::syscall::fs::space::sys_sync] () "";
     163 acct None [= EPERM] (filename: Path) "no process accounting";
     164 settimeofday None [crate::time::clock::sys_settimeofday] (tv: Ptr, tz: Ptr) "the clocks are the host's";
-    165 mount Partial [crate::syscall::mount::old::sys_mount] (source: Path, target: Path, fskind: Path, flags: Hex, data: Ptr) "tmpfs, proc, sysfs, devpts, cgroup2";
+    165 mount Partial [crate::syscall::mount::old::sys_mount] (source: Path, target: Path, fskind: Path, flags: Hex, data: Ptr) "tmpfs, proc, sysfs, devpts, cgroup2, overlay";
     166 umount2 Full [crate::syscall::mount::old::sys_umount2] (target: Path, flags: Hex) "";
     167 swapon None [= EPERM] (path: Path, flags: Hex) "no swap";
     168 swapoff None [= EPERM] (path: Path) "no swap";
@@ -353,7 +353,7 @@ syscalls! {
     427 io_uring_register None [= EPERM] (fd: Fd, opcode: Uint, arg: Ptr, nr_args: Uint) "as if disabled by kernel.io_uring_disabled";
     428 open_tree Full [crate::syscall::mount::new::sys_open_tree] (dirfd: Fd, path: Path, flags: Hex) "";
     429 move_mount Partial [crate::syscall::mount::new::sys_move_mount] (from_dirfd: Fd, from_path: Path, to_dirfd: Fd, to_path: Path, flags: Hex) "no joining of groups, no mounting beneath";
-    430 fsopen Partial [crate::syscall::mount::new::sys_fsopen] (fsname: Path, flags: Hex) "tmpfs, proc, sysfs, devpts, cgroup2";
+    430 fsopen Partial [crate::syscall::mount::new::sys_fsopen] (fsname: Path, flags: Hex) "tmpfs, proc, sysfs, devpts, cgroup2, overlay";
     431 fsconfig Partial [crate::syscall::mount::new::sys_fsconfig] (fd: Fd, cmd: Uint, key: Path, value: Ptr, aux: Int) "flags and texts";
     432 fsmount Full [crate::syscall::mount::new::sys_fsmount] (fd: Fd, flags: Hex, attr_flags: Hex) "";
     433 fspick Full [crate::syscall::mount::new::sys_fspick] (dirfd: Fd, path: Path, flags: Hex) "";

@@ -1,6 +1,6 @@
 //! Types of file systems that programs mount.
 
-use super::Admin;
+use super::{Admin, overlay};
 use crate::cred::UserNs;
 use crate::fs::{proc, setup, sys};
 use crate::task::pidns::{self, PidNs};
@@ -53,16 +53,18 @@ pub(super) enum Kind {
     Sysfs,
     Cgroup2,
     Devpts,
+    Overlay,
 }
 
 impl Kind {
     /// All types with their names.
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Tmpfs, "tmpfs"),
         (Self::Proc, "proc"),
         (Self::Sysfs, "sysfs"),
         (Self::Cgroup2, "cgroup2"),
         (Self::Devpts, "devpts"),
+        (Self::Overlay, "overlay"),
     ];
 
     /// The type with a name. ENODEV: there is none that programs can mount.
@@ -121,6 +123,16 @@ pub(super) fn make(kind: Kind, data: &[u8], admin: &Admin) -> Result<Rc<FileSyst
             fs.options.replace(Rc::from(options.into_bytes()));
             fs
         }
+        Kind::Overlay => {
+            check(&here)?;
+            let options = overlay::Options::parse(data)?;
+            let (root, is_writable) = overlay::root(tree.new_dev(), &options, admin)?;
+            let fs = owned(root, name, &here);
+            fs.is_fixed.set(!is_writable);
+            fs.set_read_only(!is_writable);
+            fs.options.replace(namespace::name(&options.shown));
+            fs
+        }
     };
     Ok(fs)
 }
@@ -131,6 +143,7 @@ pub(super) fn check_options(kind: Kind, data: &[u8]) -> Result<()> {
     match kind {
         Kind::Tmpfs => Temporary::parse(data, &here).map(drop),
         Kind::Devpts => terminal_options(data).map(drop),
+        Kind::Overlay => overlay::Options::parse(data).map(drop),
         Kind::Proc | Kind::Sysfs | Kind::Cgroup2 => Err(Errno::EINVAL),
     }
 }

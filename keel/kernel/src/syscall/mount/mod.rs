@@ -3,6 +3,7 @@
 mod kinds;
 pub mod new;
 pub mod old;
+mod overlay;
 pub mod root;
 pub mod tell;
 

@@ -21,7 +21,7 @@ const VALUE_MAX: usize = 256;
 
 /// What is set up for fsmount(2), or picked to be changed.
 struct Context {
-    /// `None`: one that was picked and that programs cannot mount.
+    /// `None`: one that was picked, whose options stay or that programs cannot mount.
     kind: Option<Kind>,
     source: RefCell<Option<Vec<u8>>>,
     options: RefCell<Vec<u8>>,
@@ -92,7 +92,7 @@ pub fn sys_fspick(fd: i32, name: usize, given: u32) -> Result<i32> {
     }
     let fs = place.mount().fs();
     let context = Context {
-        kind: Kind::named(fs.kind.as_bytes()).ok(),
+        kind: Kind::named(fs.kind.as_bytes()).ok().filter(|kind| *kind != Kind::Overlay),
         source: RefCell::default(),
         options: RefCell::default(),
         read_only: Cell::new(fs.is_read_only()),
@@ -137,7 +137,7 @@ pub fn sys_fsconfig(fd: i32, command: u32, key: usize, value: usize, aux: i32) -
             }
             let options = context.options.borrow().clone();
             let fs = kinds::make(context.kind.ok_or(Errno::ENODEV)?, &options, &Admin::current()?)?;
-            fs.set_read_only(context.read_only.get());
+            fs.set_read_only(context.read_only.get() || fs.is_fixed.get());
             context.fs.replace(Some(fs));
             Ok(())
         }
