@@ -184,7 +184,9 @@ impl Udp {
             if let Some(publisher) = publisher {
                 publisher.accept_more();
             }
-            look(vfs::memory::list(self.flows.borrow().iter().cloned()).unwrap_or_default().into_iter());
+            // The borrow ends here: what completes in between may add a flow.
+            let flows = vfs::memory::list(self.flows.borrow().iter().cloned()).unwrap_or_default();
+            look(flows.into_iter());
         }
     }
 
