@@ -246,6 +246,8 @@ pub struct Network {
     pub address6: ([u8; 16], u8),
     /// Its router there.
     pub gateway6: [u8; 16],
+    /// Sockets of all addresses, loopback ones included, are sockets of the host, and ports are the host's.
+    pub host: bool,
 }
 
 /// The program to run and its environment.

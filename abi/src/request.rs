@@ -413,15 +413,15 @@ operations! {
 operations! {
     /// Operations on sockets of the host. Keel chooses the number of a socket; it is in use until [`SocketClose`].
     SocketRequest {
-        /// Open a socket that is connected to a peer. Input: the pod's address, the peer. Completes when it is connected,
-        /// or failed; the socket must be closed in either case. EEXIST for a number in use, EMFILE, ENETUNREACH in a pod
-        /// without a network, and the errors of connect(2).
+        /// Open a socket that is connected to a peer, or connect one of TCP that is bound. Input: the pod's address, the peer. Completes
+        /// when it is connected, or failed; the socket must be closed in either case. Output: its own name, in a pod with the
+        /// host's network. EEXIST for a number in use, EMFILE, ENETUNREACH in a pod without a network, and the errors of connect(2).
         SocketConnect = 96 {
             /// Its number.
             socket: u64,
             /// Kind of socket.
             transport: Transport,
-        } [SocketName] => () -> ();
+        } [SocketName] => [SocketName] -> ();
         /// Receive what has arrived; completes late if that is nothing. Of a stream: bytes, 0 at its end. Otherwise whole
         /// datagrams, each as a [`DatagramRecord`]; ENOBUFS if not even the first fits. Results: bytes used.
         SocketReceive = 97 {
@@ -467,7 +467,7 @@ operations! {
             /// The option.
             name: u32,
         } () => [u8] -> u64;
-        /// Open the sockets of the host that are published for a listener of the pod. Input: the listener's address.
+        /// Open the sockets of the host that are published for a listener of the pod, or let one that is bound listen. Input: the listener's address.
         /// Result: how many; without any the number stays free.
         SocketListen = 103 {
             /// Its number.
@@ -484,8 +484,25 @@ operations! {
             /// Number of the new socket.
             accepted: u64,
         } () => [SocketName] -> ();
+        /// Bind a socket of the host, in a pod with the host's network; one of UDP receives from then on, as after [`SocketListen`].
+        /// Input: the address; port 0: any. Output: the socket's name. EACCES in other pods, and the errors of bind(2).
+        SocketBind = 105 {
+            /// Its number.
+            socket: u64,
+            /// Kind of socket.
+            transport: Transport,
+            /// [`BIND_SHARED`] and the like.
+            flags: u32,
+        } [SocketName] => [SocketName] -> ();
     }
 }
+
+/// Flag of [`SocketBind`]: `SO_REUSEADDR` is set.
+pub const BIND_SHARED: u32 = 1;
+/// Flag of [`SocketBind`]: `SO_REUSEPORT` is set.
+pub const BIND_GROUPED: u32 = 2;
+/// Flag of [`SocketBind`]: `IPV6_V6ONLY` is set.
+pub const BIND_ONLY_V6: u32 = 4;
 
 /// A request of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

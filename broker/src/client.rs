@@ -48,6 +48,8 @@ pub enum Event<'a> {
     Revoked(Transport, SocketAddr),
     /// [`Reply::Spare`].
     Spare(bool, Vec<OwnedFd>),
+    /// [`Reply::Bound`].
+    Bound(Id, SocketAddr),
 }
 
 /// The monitor's end of the socket pair. Poll its descriptor for replies.
@@ -98,6 +100,7 @@ impl Client {
             Reply::Listening { id } => Event::Listening(id, std::mem::take(&mut self.descriptors)),
             Reply::Datagram { flow, datagram } => Event::Datagram(flow, datagram),
             Reply::Revoked { transport, peer } => Event::Revoked(transport, peer),
+            Reply::Bound { id, name } => Event::Bound(id, name),
             Reply::Spare { v6 } => Event::Spare(v6, std::mem::take(&mut self.descriptors)),
             Reply::Opened { id, entry } => match self.descriptors.pop() {
                 Some(socket) => Event::Opened(id, socket, entry),

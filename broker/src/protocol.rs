@@ -7,12 +7,16 @@
 //! |---|---|
 //! | [`Request::Connect`] | [`Reply::Opened`] with a socket, or [`Reply::Refused`] |
 //! | [`Request::Listen`] | [`Reply::Listening`] with a socket for each published port of the host, or [`Reply::Refused`] |
+//! | [`Request::Bind`] | [`Reply::Bound`], or [`Reply::Refused`] |
 //! | [`Request::Close`] | none |
 //! | [`Request::Spare`] | [`Reply::Spare`] |
 //! | none: the user changed the policy | [`Reply::Revoked`] for each peer that it does not allow any more |
 //!
 //! A monitor that connects to the same peer again need not ask: the broker may write the peer's address to the table of
 //! [prepared peers](crate::prepared) and name the entry in [`Reply::Opened`].
+//!
+//! `Bind` is for pods with the host's network. The broker keeps the socket until `Connect` or `Listen` with the same id, or `Close`. In such
+//! pods [`Reply::Bound`] with the socket's name precedes [`Reply::Opened`], too.
 //!
 //! All sockets are non-blocking. After `Listen` of a UDP port the broker keeps the published socket, and sends
 //! [`Reply::Flow`] with a connected socket for each peer that sends something, and [`Reply::Datagram`] for datagrams that
@@ -31,6 +35,12 @@ pub const REPLY_BYTES: usize = 16 + ADDRESS_BYTES + 8;
 pub const MAX_MESSAGE: usize = REPLY_BYTES + MAX_DATAGRAM;
 /// Maximum number of descriptors with a message: that of Linux (`SCM_MAX_FD`, unix(7)).
 pub const MAX_DESCRIPTORS: usize = 253;
+/// Flag of [`Request::Bind`]: `SO_REUSEADDR` is set.
+pub const BIND_SHARED: u32 = 1;
+/// Flag of [`Request::Bind`]: `SO_REUSEPORT` is set.
+pub const BIND_GROUPED: u32 = 2;
+/// Flag of [`Request::Bind`]: `IPV6_V6ONLY` is set.
+pub const BIND_ONLY_V6: u32 = 4;
 /// Bit of the ids of flows, which the broker chooses; ids of the monitor lack it.
 pub const FLOW: u64 = 1 << 63;
 
@@ -84,6 +94,17 @@ pub enum Request {
     Spare {
         /// For IPv6.
         v6: bool,
+    },
+    /// A socket that is bound to an address of the host.
+    Bind {
+        /// Chosen by the monitor. It stays in use until the socket is connected or closed.
+        id: Id,
+        /// Kind of the socket.
+        transport: Transport,
+        /// The address; port 0: any.
+        address: SocketAddr,
+        /// [`BIND_SHARED`], [`BIND_GROUPED`], [`BIND_ONLY_V6`].
+        flags: u32,
     },
 }
 
@@ -147,6 +168,13 @@ pub enum Reply<'a> {
     Spare {
         /// For IPv6.
         v6: bool,
+    },
+    /// The name of a socket of [`Request::Bind`], or of one that [`Reply::Opened`] passes next.
+    Bound {
+        /// Id of the request.
+        id: Id,
+        /// The socket's name.
+        name: SocketAddr,
     },
 }
 
@@ -213,6 +241,7 @@ impl Request {
             Self::Listen { id, transport, address, backlog } => (2, Some(transport), backlog, id, Some(address), None),
             Self::Close { id } => (3, None, 0, id, None, None),
             Self::Spare { v6 } => (4, None, u32::from(v6), 0, None, None),
+            Self::Bind { id, transport, address, flags } => (5, Some(transport), flags, id, Some(address), None),
         };
         bytes[0] = kind;
         bytes[1] = transport.map_or(0, Transport::number);
@@ -238,6 +267,7 @@ impl Request {
             2 => Self::Listen { id, transport: transport?, address: first?, backlog: value },
             3 => return Some(Self::Close { id }),
             4 => Self::Spare { v6: value != 0 },
+            5 => Self::Bind { id, transport: transport?, address: first?, flags: value },
             _ => return None,
         };
         (id & FLOW == 0).then_some(request)
@@ -255,6 +285,7 @@ impl<'a> Reply<'a> {
             Self::Datagram { flow, datagram } => (5, 0, flow, 0, None, datagram),
             Self::Revoked { transport, peer } => (6, 0, 0, transport.number().into(), Some(peer), &[]),
             Self::Spare { v6 } => (7, 0, 0, v6.into(), None, &[]),
+            Self::Bound { id, name } => (8, 0, id, 0, Some(name), &[]),
         };
         let payload = &payload[..payload.len().min(MAX_DATAGRAM)];
         let (head, rest) = buffer.split_at_mut(REPLY_BYTES);
@@ -286,6 +317,7 @@ impl<'a> Reply<'a> {
                 Self::Revoked { transport, peer: take_address(head, 24)?? }
             }
             7 => Self::Spare { v6: other != 0 },
+            8 => Self::Bound { id, name: take_address(head, 24)?? },
             _ => return None,
         };
         payload.is_empty().then_some(reply)
@@ -311,6 +343,7 @@ mod tests {
             Request::Listen { id, transport: Transport::Tcp, address: address("0.0.0.0:80"), backlog: 128 },
             Request::Close { id: FLOW | 9 },
             Request::Spare { v6: false },
+            Request::Bind { id, transport: Transport::Tcp, address: address("[::]:0"), flags: 5 },
             Request::Spare { v6: true },
         ] {
             let bytes = request.encode();
@@ -330,6 +363,7 @@ mod tests {
             Reply::Opened { id: 1, entry: Some(Entry { index: 0, v6: false }) },
             Reply::Opened { id: 1, entry: Some(Entry { index: u16::MAX, v6: true }) },
             Reply::Spare { v6: true },
+            Reply::Bound { id: 6, name: address("127.0.0.1:80") },
             Reply::Refused { id: 2, error: Refused(111) },
             Reply::Listening { id: 3 },
             Reply::Flow { listener: 4, flow: FLOW | 5, peer: address("[2001:db8::1]:53"), datagram },
@@ -344,7 +378,7 @@ mod tests {
     proptest! {
         /// What is accepted has one encoding, as far as it is used.
         #[test]
-        fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), REQUEST_BYTES), kind in 0_u8..5) {
+        fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), REQUEST_BYTES), kind in 0_u8..6) {
             bytes[0] = kind;
             bytes[1] %= 4;
             bytes[16] %= 7;

@@ -228,7 +228,8 @@ fn confined(
     let _ = std::env::set_current_dir("/");
     let identity = setup.identity.clone().map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });
     let rights = BrokerRights {
-        low_ports: setup.publish.iter().any(|publish| publish.udp && publish.host.port() < 1024)
+        low_ports: setup.host
+            || setup.publish.iter().any(|publish| publish.udp && publish.host.port() < 1024)
             || setup.may_listen().iter().any(|listen| listen.ports.first < 1024),
         removable: place.map(Place::directories),
     };

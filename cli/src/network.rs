@@ -72,7 +72,7 @@ pub enum NetMode {
     None,
     /// Also the peers that rules allow, and published ports
     Policy,
-    /// The host's network
+    /// The host's network, loopback included: all addresses and ports are the host's
     Host,
 }
 
@@ -156,10 +156,10 @@ fn add_host(text: &str) -> std::result::Result<(Name, IpAddr), String> {
     Ok((name, address))
 }
 
-/// The pod's network device.
-pub fn device() -> abi::boot::Network {
+/// The pod's network device. `host`: the pod has the host's network.
+pub fn device(host: bool) -> abi::boot::Network {
     let (address4, address6) = ((POD_V4.octets(), 24), (POD_V6.octets(), 64));
-    abi::boot::Network { address4, gateway4: HOST_V4.octets(), address6, gateway6: HOST_V6.octets() }
+    abi::boot::Network { address4, gateway4: HOST_V4.octets(), address6, gateway6: HOST_V6.octets(), host }
 }
 
 impl NetworkArgs {
@@ -180,9 +180,12 @@ impl NetworkArgs {
         ];
         let reason = reason.into_iter().find(|(given, _)| *given).map(|(_, what)| what);
         match (self.net, reason) {
-            (Some(NetMode::Host), _) => {
-                let remedy = "name the peers with --allow, or all of them with --allow all";
-                Err(Failure::request("--net host", "this version of Hull does not have it yet", remedy))
+            (Some(NetMode::Host), Some(what)) => {
+                let remedy = "leave them out, or use --net policy";
+                Err(Failure::request("--net host", format!("there are {what}"), remedy))
+            }
+            (Some(NetMode::Host), None) if self.record_policy.is_some() => {
+                Err(Failure::request("--record-policy", "--net host has no policy", "use --net policy --allow all"))
             }
             (Some(NetMode::None), Some(what)) => {
                 Err(Failure::request("--net none", format!("there are {what}"), "leave one of both out"))
@@ -242,6 +245,33 @@ impl NetworkArgs {
 
     /// Files of the pod: names and the name server.
     pub fn files(&self, hostname: &[u8]) -> Vec<Given> {
+        let files = match self.net {
+            Some(NetMode::Host) => self.host_files(hostname),
+            _ => self.own_files(hostname),
+        };
+        let given = |at: &str, content| Given { at: at.into(), mode: 0o644, uid: 0, gid: 0, content: Some(content) };
+        [("/etc/resolv.conf", files.0), ("/etc/hosts", files.1)].map(|(at, text)| given(at, text)).into()
+    }
+
+    /// The host's files: programs ask its name servers themselves.
+    fn host_files(&self, hostname: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        // A host without these files has no names.
+        let mut resolver = std::fs::read("/etc/resolv.conf").unwrap_or_default();
+        if !self.dns.is_empty() {
+            resolver = self.dns.iter().flat_map(|ip| format!("nameserver {ip}\n").into_bytes()).collect();
+        }
+        let mut hosts = std::fs::read("/etc/hosts").unwrap_or_default();
+        hosts.extend([b"\n127.0.0.1\t", hostname, b"\n"].concat());
+        hosts.extend(self.added_hosts().into_bytes());
+        (resolver, hosts)
+    }
+
+    /// Lines of `--add-host`.
+    fn added_hosts(&self) -> String {
+        self.add_host.iter().map(|(name, address)| format!("{address}\t{name}\n")).collect()
+    }
+
+    fn own_files(&self, hostname: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let host = Configuration::of_host();
         let mut resolver = format!("nameserver {RESOLVER_V4}\n");
         if !host.search.is_empty() {
@@ -255,12 +285,8 @@ impl NetworkArgs {
         if self.rules().names_host() {
             let _ = writeln!(hosts, "{HOST_V4}\t{HOST_LOOPBACK}");
         }
-        for (name, address) in &self.add_host {
-            let _ = writeln!(hosts, "{address}\t{name}");
-        }
-        [("/etc/resolv.conf", resolver), ("/etc/hosts", hosts)]
-            .map(|(at, text)| Given { at: at.into(), mode: 0o644, uid: 0, gid: 0, content: Some(text.into_bytes()) })
-            .into()
+        hosts += &self.added_hosts();
+        (resolver.into_bytes(), hosts.into_bytes())
     }
 }
 
@@ -298,7 +324,9 @@ mod tests {
         let line = |options: NetworkArgs| options.mode().unwrap_err().to_string();
         let text = line(NetworkArgs { net: Some(NetMode::None), allow: rules(), ..own() });
         assert_eq!(text, "--net none: there are rules for the network; leave one of both out");
-        assert!(line(NetworkArgs { net: Some(NetMode::Host), ..own() }).starts_with("--net host: this version"));
+        assert_eq!(NetworkArgs { net: Some(NetMode::Host), ..own() }.mode().unwrap(), NetMode::Host);
+        let text = line(NetworkArgs { net: Some(NetMode::Host), publish: vec![Published(vec![])], ..own() });
+        assert_eq!(text, "--net host: there are published ports; leave them out, or use --net policy");
         assert!(
             line(NetworkArgs { audit: Some("x".into()), ..own() }).starts_with("--audit: the pod has no network; ")
         );

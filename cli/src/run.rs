@@ -33,7 +33,7 @@ const CONTAINER_MASK: u32 = 0o022;
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     limits::check_files()?;
     let options = policy::apply(options)?;
-    let has_network = options.network.mode()? == NetMode::Policy;
+    let has_network = options.network.mode()? != NetMode::None;
     // It starts while this process opens the grants.
     let id = container::id();
     let registered = register(&options, &id, has_network)?;
@@ -92,7 +92,8 @@ fn start_broker(options: &RunArgs, registered: Option<&(Registry, String)>) -> R
     let identity = options.user.as_deref().filter(|_| !is_container).map(identity::chosen).transpose()?;
     let identity = identity.map(|identity| (identity.uid, identity.gid, identity.groups));
     let mut setup = options.network.setup(identity, options.weak_jail, record::policy(options));
-    setup.network = options.network.mode()? == NetMode::Policy;
+    let mode = options.network.mode()?;
+    (setup.network, setup.host) = (mode != NetMode::None, mode == NetMode::Host);
     setup.place = registered.map(|(registry, name)| WantedPlace {
         registry: registry.path().as_os_str().as_bytes().to_vec(),
         name: name.clone(),
@@ -197,7 +198,8 @@ pub(crate) fn configure(
         check_visible(&view, &options.program, &path, &here, &cwd)?;
     }
     let mut given = if no_host { Vec::new() } else { view.given() };
-    let network = (options.network.mode()? == NetMode::Policy).then(network::device);
+    let mode = options.network.mode()?;
+    let network = (mode != NetMode::None).then(|| network::device(mode == NetMode::Host));
     if network.is_some() {
         given.extend(options.network.files(&hostname));
     }

@@ -122,7 +122,7 @@ impl Shared {
 pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) -> Result<u8, Error> {
     if config.broker.is_some() {
         config.jail.network = true;
-        config.pod.network = Some(network());
+        config.pod.network.get_or_insert_with(network);
     }
     let kvm = crate::kvm::open()?;
     let count = config.cpus;
@@ -253,6 +253,7 @@ fn network() -> abi::boot::Network {
         gateway4: address::HOST_V4.octets(),
         address6: (address::POD_V6.octets(), 64),
         gateway6: address::HOST_V6.octets(),
+        host: false,
     }
 }
 

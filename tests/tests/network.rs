@@ -163,9 +163,12 @@ fn compare(name: &str) {
     let host = process::run(&mut native, Stdio::null(), hull::host_limit()).unwrap();
     assert_eq!(host.status, 0, "{}{}", text(&host.stdout), text(&host.stderr));
     let (grant, inside) = (format!("{directory}:/outside"), format!("/outside/{name}"));
-    let inside = pod(&["--allow", "host.hull.internal", "--ro", &grant], &[&inside, HOST, &port, &closed]);
-    assert_eq!(text(&host.stdout), text(&inside.stdout), "{}", text(&inside.stderr));
-    assert_eq!(inside.status, 0);
+    for (options, peer) in [(["--allow", "host.hull.internal"], HOST), (["--net", "host"], "127.0.0.1")] {
+        let options = [&options[..], &["--ro", &grant]].concat();
+        let inside = pod(&options, &[&inside, peer, &port, &closed]);
+        assert_eq!(text(&host.stdout), text(&inside.stdout), "{options:?}: {}", text(&inside.stderr));
+        assert_eq!(inside.status, 0);
+    }
 }
 
 #[test]

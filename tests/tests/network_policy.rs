@@ -229,7 +229,7 @@ fn without_a_network_there_is_no_broker() {
 #[test]
 fn options_that_contradict_are_errors() {
     for (options, wanted) in [
-        (&["--net", "host"][..], "hull: --net host: this version of Hull does not have it yet; "),
+        (&["--net", "host", "--allow", "all"][..], "hull: --net host: there are rules for the network; "),
         (&["--net", "none", "--allow", "all"], "hull: --net none: there are rules for the network; "),
         (&["--audit", "/x"], "hull: --audit: the pod has no network; "),
         (&["--allow", "10.0.0.1/8"], "hull: --allow 10.0.0.1/8: 10.0.0.1/8 is not the network's address"),

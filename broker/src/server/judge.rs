@@ -38,6 +38,8 @@ pub struct Judge {
     peers: Peers,
     audit: Audit,
     record: Option<Record>,
+    /// The pod has the host's network: every peer is allowed.
+    host: bool,
 }
 
 fn errno(error: Errno) -> Refused {
@@ -98,7 +100,12 @@ impl Judge {
     /// A judge without answers.
     pub fn new(network: Network, fixed: Vec<(Name, IpAddr)>, audit: Audit, record: bool) -> Self {
         let (answers, peers) = Default::default();
-        Self { network, answers, fixed, peers, audit, record: record.then(Record::default) }
+        Self { network, answers, fixed, peers, audit, record: record.then(Record::default), host: false }
+    }
+
+    /// Whether every peer is allowed, by the address that the host knows.
+    pub fn set_host(&mut self, host: bool) {
+        self.host = host;
     }
 
     /// Whether each decision is recorded.
@@ -116,6 +123,11 @@ impl Judge {
         let peer = canonical(peer);
         let (ip, protocol) = (peer.ip(), protocol(transport));
         let port = if protocol == Protocol::Icmp { 0 } else { peer.port() };
+        if self.host {
+            let shown = (protocol != Protocol::Icmp).then_some(port);
+            self.allowed_by_host(format!("connect {protocol} {}", written(&ip.to_string(), shown)));
+            return Ok(Target::Peer(peer));
+        }
         if address::is_resolver(ip) {
             return match (protocol, port) {
                 (Protocol::Tcp | Protocol::Udp, address::RESOLVER_PORT) => Ok(Target::Resolver),
@@ -223,6 +235,16 @@ impl Judge {
         if let (Some(record), Ok(ports)) = (&mut self.record, outcome) {
             record.add_listen(&ports);
         }
+    }
+
+    /// Records that a pod with the host's network listens.
+    pub fn listens(&mut self, address: SocketAddr) {
+        self.allowed_by_host(format!("listen tcp {address}"));
+    }
+
+    fn allowed_by_host(&mut self, what: String) {
+        let why = "allowed: the host's network".to_owned();
+        self.audit.add(&Entry { what, allowed: true, why, ..Entry::default() });
     }
 
     /// Names of `--add-host` and their addresses.

@@ -14,7 +14,7 @@ use crate::dns::Context;
 use crate::dns::Resolver;
 use crate::dns::hosts::{Configuration, Hosts};
 use crate::prepared::{Entry, MAX_SPARE};
-use crate::protocol::{MAX_DESCRIPTORS, MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
+use crate::protocol::{Id, MAX_DESCRIPTORS, MAX_MESSAGE, REQUEST_BYTES, Refused, Reply, Request, Transport};
 use crate::seqpacket;
 use audit::Audit;
 use control::{Caller, Control};
@@ -66,6 +66,8 @@ pub struct Broker {
     control: Option<Control>,
     /// The pod has a network.
     network: bool,
+    /// It is the host's.
+    host: bool,
     /// Peers that the monitor may connect to again.
     table: Option<Table>,
     /// Kinds of IP sockets besides TCP's that the monitor got: it can connect those to prepared peers, too.
@@ -104,7 +106,7 @@ impl Broker {
             Some((path, text)) => Some((create("--record-policy", path, false)?, text.clone())),
             None => None,
         };
-        let ports = Ports::bind(&setup.publish, setup.may_listen()).map_err(|(host, error)| {
+        let ports = Ports::bind(&setup.publish, setup.may_listen(), setup.host).map_err(|(host, error)| {
             let remedy = match error {
                 Errno::ADDRINUSE => "choose another port, or end the program that has it",
                 Errno::ACCESS => "choose a port from 1024 on, or run hull with CAP_NET_BIND_SERVICE",
@@ -119,11 +121,13 @@ impl Broker {
         let poller = Poller::new().map_err(broken)?;
         poller.add(&monitor, MONITOR).map_err(broken)?;
         let audit = Audit::new(audit, setup.pod, setup.tells);
+        let mut judge = Judge::new(Network { rules }, setup.fixed(), audit, record.is_some());
+        judge.set_host(setup.host);
         let control = control.map(|(listener, owner)| Control::new(listener, owner, CONTROL, &poller));
         Ok(Self {
             monitor,
             poller,
-            judge: Judge::new(Network { rules }, setup.fixed(), audit, record.is_some()),
+            judge,
             ports,
             resolver: Resolver::new(configuration, Hosts::of_host(), RESOLVER),
             waiting: VecDeque::new(),
@@ -131,6 +135,7 @@ impl Broker {
             buffer: Box::new([0; MAX_MESSAGE]),
             control: control.transpose().map_err(broken)?,
             network: setup.network,
+            host: setup.host,
             table: None,
             gave: Vec::new(),
             record,
@@ -140,7 +145,8 @@ impl Broker {
     /// Makes the table of [prepared peers](crate::prepared), without which the monitor asks for each connection. Returns its file for the
     /// monitor, without the right to write; `None` if the host refuses, or decisions are recorded.
     pub fn prepare_peers(&mut self) -> Option<OwnedFd> {
-        if !self.network || self.judge.keeps_records() {
+        // The names of its sockets come from the broker.
+        if !self.network || self.host || self.judge.keeps_records() {
             return None;
         }
         let (table, file) = Table::new().ok()?;
@@ -196,12 +202,15 @@ impl Broker {
     fn serve_control(&mut self, token: u64, now: Instant) {
         let Some(mut control) = self.control.take() else { return };
         let poller = &self.poller;
-        let (judge, network) = (&mut self.judge, self.network);
+        let (judge, network, host) = (&mut self.judge, self.network, self.host);
         let mut revoked = Vec::new();
         let stranger = control.ready(token, now, poller, |message, caller: Caller| {
             let command = crate::control::parse(message)?;
             if !network && command != crate::control::Command::Show {
                 return Err("the pod has no network; start it with --net policy, or with a rule".into());
+            }
+            if host && command != crate::control::Command::Show {
+                return Err("the pod has the host's network, which no rules limit; start it with --net policy".into());
             }
             let (text, peers) = judge.command(&command, caller)?;
             revoked = peers;
@@ -255,10 +264,31 @@ impl Broker {
 
     fn handle(&mut self, request: Request, now: Instant) -> bool {
         match request {
-            Request::Connect { id, transport, local, peer } => match self.connect(transport, local, peer, now) {
-                Ok((socket, entry)) => self.send(Reply::Opened { id, entry }, vec![socket]),
+            Request::Connect { id, transport, local, peer } => match self.connect(id, transport, local, peer, now) {
+                Ok((socket, entry)) => {
+                    self.tell_name(id, &socket) && self.send(Reply::Opened { id, entry }, vec![socket])
+                }
                 Err(error) => self.send(Reply::Refused { id, error }, vec![]),
             },
+            Request::Bind { id, transport, address, flags } => {
+                if transport == Transport::Udp {
+                    self.gives(transport);
+                }
+                match self.ports.take(id, transport, address, flags, (&self.poller, PORTS)) {
+                    Ok(name) => self.send(Reply::Bound { id, name }, vec![]),
+                    Err(error) => self.send(Reply::Refused { id, error: refused(error) }, vec![]),
+                }
+            }
+            Request::Listen { id, address, backlog, .. } if self.host => {
+                let socket = self.ports.listen_taken(id, backlog).unwrap_or(Err(Errno::INVAL));
+                match socket.and_then(rustix::io::dup) {
+                    Ok(socket) => {
+                        self.judge.listens(address);
+                        self.send(Reply::Listening { id }, vec![socket])
+                    }
+                    Err(error) => self.send(Reply::Refused { id, error: refused(error) }, vec![]),
+                }
+            }
             Request::Listen { id, transport, address, backlog } => {
                 match self.ports.open(transport, address) {
                     Ok(None) => {}
@@ -296,8 +326,17 @@ impl Broker {
         }
     }
 
+    /// Tells the name of a socket that is passed next, if the pod has the host's network.
+    fn tell_name(&mut self, id: Id, socket: &OwnedFd) -> bool {
+        match publish::host::name(socket) {
+            Ok(name) if self.host => self.send(Reply::Bound { id, name }, vec![]),
+            _ => true,
+        }
+    }
+
     fn connect(
         &mut self,
+        id: Id,
         transport: Transport,
         local: Option<SocketAddr>,
         peer: SocketAddr,
@@ -312,6 +351,11 @@ impl Broker {
         };
         if transport != Transport::Tcp {
             self.gives(transport);
+        }
+        if transport == Transport::Tcp
+            && let Some(socket) = self.ports.connect_taken(id, target)
+        {
+            return Ok((socket.map_err(refused)?, None));
         }
         let source = local.filter(|_| transport == Transport::Udp).and_then(|local| self.ports.source(local, &target));
         let socket = match source {

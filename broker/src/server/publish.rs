@@ -1,15 +1,17 @@
-//! Published ports of the host, and those that the pod may open by listening.
+//! Published ports of the host, those that the pod may open by listening, and those of a pod with the host's network.
 //!
 //! Their sockets are bound before the pod starts. A TCP port listens while the pod listens. Datagrams of a UDP port come to
 //! a socket of the broker; for each peer it makes one that is connected to the peer and has the same port, and the
 //! kernel delivers further datagrams there.
 
+pub mod host;
+
 use super::poller::Poller;
 use super::setup::Publish;
-use crate::protocol::{FLOW, Id, MAX_DATAGRAM, Transport};
+use crate::protocol::{BIND_GROUPED, BIND_ONLY_V6, BIND_SHARED, FLOW, Id, MAX_DATAGRAM, Transport};
 use policy::{Listen, Protocol};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport};
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, recvfrom, socket_with};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,6 +33,8 @@ const TURN: usize = 32;
 struct Port {
     socket: OwnedFd,
     publish: Publish,
+    /// Options of the pod's socket, in a pod with the host's network.
+    flags: u32,
     /// Listeners of the pod that use it.
     listeners: Vec<Id>,
 }
@@ -38,7 +42,11 @@ struct Port {
 /// All published ports.
 #[derive(Debug)]
 pub struct Ports {
-    ports: Vec<Port>,
+    /// By index, which is not used again.
+    ports: BTreeMap<usize, Port>,
+    next_port: usize,
+    /// The pod has the host's network: it binds ports, and closes them.
+    is_host: bool,
     /// What the pod may open by listening, and how many it has opened.
     allowed: Vec<Listen>,
     opened: usize,
@@ -103,17 +111,31 @@ fn accept(socket: &OwnedFd, backlog: i32) -> Result<(), Errno> {
 }
 
 impl Ports {
-    /// Binds all ports. The error names the port. `allowed`: those that the pod may open by listening.
-    pub fn bind(publish: &[Publish], allowed: Vec<Listen>) -> Result<Self, (SocketAddr, Errno)> {
-        let mut ports = Vec::new();
+    /// Binds all ports. The error names the port. `allowed`: those that the pod may open by listening. `is_host`: it may bind any.
+    pub fn bind(publish: &[Publish], allowed: Vec<Listen>, is_host: bool) -> Result<Self, (SocketAddr, Errno)> {
+        let mut ports = Self {
+            ports: BTreeMap::new(),
+            next_port: 0,
+            is_host,
+            allowed,
+            opened: 0,
+            flows: HashMap::new(),
+            peers: BTreeMap::new(),
+            next: FLOW,
+        };
         for publish in publish {
             match open(publish) {
-                Ok(socket) => ports.push(Port { socket, publish: publish.clone(), listeners: Vec::new() }),
+                Ok(socket) => ports.add(Port::new(socket, publish.clone())),
                 Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if publish.optional => {}
                 Err(error) => return Err((publish.host, error)),
             }
         }
-        Ok(Self { ports, allowed, opened: 0, flows: HashMap::new(), peers: BTreeMap::new(), next: FLOW })
+        Ok(ports)
+    }
+
+    fn add(&mut self, port: Port) {
+        self.ports.insert(self.next_port, port);
+        self.next_port += 1;
     }
 
     /// Opens the host's ports for a listener of the pod, if it may and they are neither published nor open. From then on they are
@@ -126,8 +148,8 @@ impl Ports {
         };
         let (udp, pod) = (transport == Transport::Udp, address.port());
         let is_outward = is_outward(address.ip().to_canonical());
-        let is_known = self.ports.iter().any(|port| port.publish.udp == udp && port.publish.pod == pod);
-        let allowed = self.allowed.iter().find(|listen| listen.covers(protocol, pod));
+        let is_known = self.ports.values().any(|port| port.publish.udp == udp && port.publish.pod == pod);
+        let allowed = self.allowed.iter().find(|listen| listen.covers(protocol, pod)).cloned();
         let Some(allowed) = allowed.filter(|_| is_outward && !is_known) else { return Ok(None) };
         let addresses = match allowed.address {
             Some(address) => vec![(address, false)],
@@ -140,13 +162,13 @@ impl Ports {
         for (ip, optional) in addresses {
             let publish = Publish { udp, host: SocketAddr::new(ip, pod), pod, optional };
             match open(&publish) {
-                Ok(socket) => opened.push(Port { socket, publish, listeners: Vec::new() }),
+                Ok(socket) => opened.push(Port::new(socket, publish)),
                 Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if optional => {}
                 Err(error) => return Err(error),
             }
         }
         self.opened += opened.len();
-        self.ports.extend(opened);
+        opened.into_iter().for_each(|port| self.add(port));
         let ports = policy::Ports { first: pod, last: pod };
         Ok(Some(Listen { protocol: Some(protocol), address: allowed.address, ports }))
     }
@@ -160,12 +182,12 @@ impl Ports {
         backlog: u32,
         (poller, first): (&Poller, u64),
     ) -> Result<Vec<BorrowedFd<'_>>, Errno> {
-        let users: usize = self.ports.iter().map(|port| port.listeners.len()).sum();
-        if users >= MOST_LISTENERS || self.ports.iter().any(|port| port.listeners.contains(&id)) {
+        let users: usize = self.ports.values().map(|port| port.listeners.len()).sum();
+        if users >= MOST_LISTENERS || self.ports.values().any(|port| port.listeners.contains(&id)) {
             return Err(Errno::MFILE);
         }
         let mut sockets = Vec::new();
-        for (index, port) in self.ports.iter_mut().enumerate() {
+        for (index, port) in &mut self.ports {
             if !port.serves(transport, address) {
                 continue;
             }
@@ -180,7 +202,7 @@ impl Ports {
                 Transport::Udp if is_first => {
                     // What came before the pod listened is lost, as without a listener.
                     while recvfrom(&port.socket, &mut [0; 1], RecvFlags::DONTWAIT).is_ok() {}
-                    poller.add(&port.socket, first + index as u64)?;
+                    poller.add(&port.socket, first + *index as u64)?;
                 }
                 Transport::Udp | Transport::Icmp => {}
             }
@@ -195,25 +217,31 @@ impl Ports {
             self.flows.remove(&key);
             return;
         }
-        for port in self.ports.iter_mut().filter(|port| port.listeners.contains(&id)) {
+        for port in self.ports.values_mut().filter(|port| port.listeners.contains(&id)) {
             port.listeners.retain(|own| *own != id);
             if !port.listeners.is_empty() {
                 continue;
             }
             if port.publish.udp {
                 poller.remove(&port.socket);
+            } else if self.is_host {
+                // A duplicate that the monitor still has accepts no more. Ignore ENOTCONN: it did not listen.
+                let _ = rustix::net::shutdown(&port.socket, Shutdown::Both);
             } else {
                 // The port stays bound, and refuses connections. Ignore ENOTCONN.
                 let _ = refuse(&port.socket);
             }
+        }
+        if self.is_host {
+            self.ports.retain(|_, port| !port.listeners.is_empty());
         }
     }
 
     /// The published address from which a datagram socket of the pod with this address sends, if it is published and
     /// open.
     pub fn source(&self, local: SocketAddr, family: &SocketAddr) -> Option<SocketAddr> {
-        let port = self.ports.iter().find(|port| {
-            port.publish.host.is_ipv4() == family.is_ipv4()
+        let port = self.ports.values().find(|port| {
+            (port.publish.host.is_ipv4() == family.is_ipv4() || self.is_host && port.takes_both())
                 && !port.listeners.is_empty()
                 && port.publish.udp
                 && port.publish.pod == local.port()
@@ -223,24 +251,26 @@ impl Ports {
 
     /// Connects a datagram socket from a published port.
     pub fn connect_from(&self, source: SocketAddr, peer: SocketAddr) -> Result<OwnedFd, Errno> {
-        let index = self.ports.iter().position(|port| port.publish.udp && port.publish.host == source);
-        self.connected(index.ok_or(Errno::NOENT)?, peer)
+        let index = self.ports.iter().find(|(_, port)| port.publish.udp && port.publish.host == source);
+        self.connected(*index.ok_or(Errno::NOENT)?.0, peer)
     }
 
     /// A socket with a published port that is connected to a peer.
     fn connected(&self, index: usize, peer: SocketAddr) -> Result<OwnedFd, Errno> {
-        let Some(port) = self.ports.get(index) else { return Err(Errno::NOENT) };
+        let Some(port) = self.ports.get(&index) else { return Err(Errno::NOENT) };
+        let peer = host::reached_by(&port.publish.host, peer);
         let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
         if peer.is_ipv6() {
-            set_ipv6_v6only(&socket, true)?;
+            set_ipv6_v6only(&socket, !port.takes_both())?;
         }
+        set_socket_reuseport(&socket, port.flags & BIND_GROUPED != 0)?;
         // The port's own socket has the option for this moment only: other processes must not take the port. The connected
         // ones keep it, or those of further peers could not be bound beside them.
         set_socket_reuseaddr(&port.socket, true)?;
         let shared = set_socket_reuseaddr(&socket, true).and_then(|()| rustix::net::bind(&socket, &port.publish.host));
-        set_socket_reuseaddr(&port.socket, false)?;
+        set_socket_reuseaddr(&port.socket, port.flags & BIND_SHARED != 0)?;
         shared?;
         rustix::net::connect(&socket, &peer)?;
         Ok(socket)
@@ -250,7 +280,7 @@ impl Ports {
     pub fn receive(&mut self, index: usize, mut deliver: impl FnMut(Arrived)) {
         let mut buffer = vec![0; MAX_DATAGRAM];
         for _ in 0..TURN {
-            let Some(port) = self.ports.get(index) else { return };
+            let Some(port) = self.ports.get(&index) else { return };
             let Some((length, peer)) = receive_from(&port.socket, &mut buffer) else { return };
             self.arrived(index, peer, &buffer[..length], &mut deliver);
         }
@@ -260,7 +290,7 @@ impl Ports {
         if let Some(flow) = self.flows.get(&(index, peer)) {
             return deliver(Arrived::Datagram(*flow, datagram.to_vec()));
         }
-        let listener = self.ports.get(index).and_then(|port| port.listeners.first().copied());
+        let listener = self.ports.get(&index).and_then(|port| port.listeners.first().copied());
         let Some(listener) = listener.filter(|_| self.flows.len() < MOST_FLOWS) else { return };
         let Ok(socket) = self.connected(index, peer) else { return };
         self.next += 1;
@@ -287,6 +317,15 @@ impl Ports {
 }
 
 impl Port {
+    fn new(socket: OwnedFd, publish: Publish) -> Self {
+        Self { socket, publish, flags: BIND_ONLY_V6, listeners: Vec::new() }
+    }
+
+    /// Whether its socket of IPv6 is one of IPv4, too.
+    fn takes_both(&self) -> bool {
+        self.publish.host.is_ipv6() && self.flags & BIND_ONLY_V6 == 0
+    }
+
     /// Whether a listener of the pod is the one that is published: not if it is bound to the pod's loopback device.
     fn serves(&self, transport: Transport, address: SocketAddr) -> bool {
         let kind = if self.publish.udp { Transport::Udp } else { Transport::Tcp };

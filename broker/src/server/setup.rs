@@ -60,6 +60,8 @@ pub struct Setup {
     pub weak: bool,
     /// The pod has a network: its policy can be changed.
     pub network: bool,
+    /// It is the host's, without rules.
+    pub host: bool,
     /// The pod's place among the running pods of the user.
     pub place: Option<WantedPlace>,
 }

@@ -1,9 +1,10 @@
 //! The broker with a monitor of the test, which may be hostile.
 
+mod host;
+
 use super::setup::Publish;
 use super::*;
 use crate::client::{Client, ClientError, Event};
-use crate::protocol::Id;
 use policy::{Rule, Verdict};
 use rustix::net::socketpair;
 use std::io::{Read, Write};

@@ -74,7 +74,14 @@ fn rules(removable: &[i32]) -> Vec<Call> {
         call(SYS_mprotect, not_executable()),
         call(SYS_socket, Rule::When(vec![socket(SOCK_STREAM), socket(SOCK_DGRAM)])),
         call(SYS_socketpair, Rule::When(vec![vec![Test::OneOf(0, vec![AF_UNIX as u32])]])),
-        call(SYS_setsockopt, Rule::When(vec![option(SOL_SOCKET, SO_REUSEADDR), option(IPPROTO_IPV6, IPV6_V6ONLY)])),
+        call(
+            SYS_setsockopt,
+            Rule::When(vec![
+                option(SOL_SOCKET, SO_REUSEADDR),
+                option(SOL_SOCKET, SO_REUSEPORT),
+                option(IPPROTO_IPV6, IPV6_V6ONLY),
+            ]),
+        ),
         // Who gives commands.
         call(SYS_getsockopt, Rule::When(vec![option(SOL_SOCKET, SO_PEERCRED)])),
     ]);

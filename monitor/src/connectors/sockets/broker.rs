@@ -55,6 +55,9 @@ impl Opener for Broker {
             Ask::Listen { id, transport: of, address, backlog } => {
                 Request::Listen { id, transport: transport(of), address, backlog }
             }
+            Ask::Bind { id, transport: of, address, flags } => {
+                Request::Bind { id, transport: transport(of), address, flags }
+            }
             Ask::Close { id } => Request::Close { id },
             Ask::Spare { v6 } => Request::Spare { v6 },
         };
@@ -64,6 +67,7 @@ impl Opener for Broker {
     fn take(&mut self) -> Result<Answer> {
         Ok(match self.0.receive().map_err(errno)? {
             Event::Opened(id, socket, entry) => Answer::Opened { id, socket, entry },
+            Event::Bound(id, name) => Answer::Bound { id, name },
             Event::Spare(v6, sockets) => Answer::Spare { v6, sockets },
             Event::Refused(id, Refused(errno)) => {
                 Answer::Refused { id, errno: Errno::from_raw_os_error(i32::from(errno)) }

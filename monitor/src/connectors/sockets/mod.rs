@@ -18,8 +18,8 @@ use super::{Errno, Reply, Result, reply};
 use crate::memory::io::GuestSlice;
 use abi::operation::Results;
 use abi::request::{
-    MAX_DATAGRAM, SocketClose, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketRequest,
-    SocketSetOption, SocketShutdown, Transport,
+    MAX_DATAGRAM, SocketBind, SocketClose, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName,
+    SocketRequest, SocketSetOption, SocketShutdown, Transport,
 };
 use opener::{Answer, Ask, Opener};
 use prepared::{Prepared, Table};
@@ -169,7 +169,8 @@ impl Inner {
             self.send_queued();
         }
         match request {
-            SocketRequest::SocketConnect(connect) => self.connect(id, connect, input).map(|()| None),
+            SocketRequest::SocketConnect(connect) => self.connect(id, connect, input, output).map(|()| None),
+            SocketRequest::SocketBind(bind) => self.bind(id, bind, input, output).map(|()| None),
             SocketRequest::SocketListen(listen) => self.listen(id, listen, input).map(|()| None),
             SocketRequest::SocketReceive(receive) => {
                 let socket = self.sockets.get_mut(&receive.socket).ok_or(Errno::BADF)?;
@@ -236,8 +237,15 @@ impl Inner {
         question
     }
 
-    fn connect(&mut self, id: u64, connect: SocketConnect, input: &[GuestSlice]) -> Result<()> {
+    fn connect(&mut self, id: u64, connect: SocketConnect, input: &[GuestSlice], output: &[GuestSlice]) -> Result<()> {
         let [local, peer] = names(input)?;
+        if let Some((question, socket)) = self.bound(connect.socket) {
+            // The opener has it no longer, whatever comes of it.
+            (socket.peer, socket.ends, socket.name_into) = (Some(peer), None, output.to_vec());
+            socket.state = State::Asked { question, id };
+            self.ask(Ask::Connect { id: question, transport: Transport::Tcp, local, peer });
+            return Ok(());
+        }
         self.check_number(connect.socket)?;
         let (prepared, ask) = match connect.transport {
             Transport::Tcp => self.prepared.connect(peer),
@@ -248,7 +256,7 @@ impl Inner {
         }
         let question = if prepared.is_some() { 0 } else { self.question(connect.socket) };
         let mut socket = Socket::new(connect.transport, State::Asked { question, id });
-        socket.peer = Some(peer);
+        (socket.peer, socket.name_into) = (Some(peer), output.to_vec());
         self.unwatched |= !self.is_watched();
         if let Some(outcome) = prepared {
             self.attach(id, connect.socket, &mut socket, outcome);
@@ -262,6 +270,12 @@ impl Inner {
 
     fn listen(&mut self, id: u64, listen: SocketListen, input: &[GuestSlice]) -> Result<()> {
         let [address] = names(input)?;
+        if let Some((question, socket)) = self.bound(listen.socket) {
+            socket.state = State::Asked { question, id };
+            let (transport, backlog) = (Transport::Tcp, listen.backlog);
+            self.ask(Ask::Listen { id: question, transport, address, backlog });
+            return Ok(());
+        }
         self.check_number(listen.socket)?;
         let question = self.question(listen.socket);
         let socket = Socket::new(listen.transport, State::Asked { question, id });
@@ -269,6 +283,24 @@ impl Inner {
         self.sockets.insert(listen.socket, socket);
         self.ask(Ask::Listen { id: question, transport: listen.transport, address, backlog: listen.backlog });
         Ok(())
+    }
+
+    fn bind(&mut self, id: u64, bind: SocketBind, input: &[GuestSlice], output: &[GuestSlice]) -> Result<()> {
+        let [address] = names(input)?;
+        self.check_number(bind.socket)?;
+        let question = self.question(bind.socket);
+        let mut socket = Socket::new(bind.transport, State::Asked { question, id });
+        (socket.binds, socket.name_into) = (true, output.to_vec());
+        self.unwatched |= !self.is_watched();
+        self.sockets.insert(bind.socket, socket);
+        self.ask(Ask::Bind { id: question, transport: bind.transport, address, flags: bind.flags });
+        Ok(())
+    }
+
+    /// A socket of TCP that is bound and nothing else, with the question that it was bound by.
+    fn bound(&mut self, number: u64) -> Option<(u64, &mut Socket)> {
+        let socket = self.sockets.get_mut(&number).filter(|socket| socket.transport == Transport::Tcp)?;
+        if let State::Bound(question) = socket.state { Some((question, socket)) } else { None }
     }
 
     fn ask(&mut self, question: Ask) {
@@ -284,7 +316,7 @@ impl Inner {
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
                     self.prepared.end();
-                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } = *question {
+                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } | Ask::Bind { id, .. } = *question {
                         self.refuse(id, Errno::NETDOWN);
                     }
                 }
@@ -367,6 +399,7 @@ impl Inner {
                 }
                 self.sockets.insert(number, socket);
             }
+            Answer::Bound { id: question, name } => self.named(question, name),
             Answer::Listening { id: question, listeners } => self.listening(question, listeners),
             Answer::Flow { listener, flow, peer, socket, first } => {
                 let number = self.asked.get(&listener).copied();
@@ -413,6 +446,24 @@ impl Inner {
                 self.done.push((id, Ok(().encode())));
             }
         }
+    }
+
+    /// The name of a socket: it is bound, or opened next.
+    fn named(&mut self, question: u64, name: SocketAddr) {
+        let Some(number) = self.asked.get(&question).copied() else {
+            // Closed meanwhile.
+            return self.ask(Ask::Close { id: question });
+        };
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        let State::Asked { id, .. } = socket.state else { return };
+        let into = std::mem::take(&mut socket.name_into);
+        let written = super::payload::Output::new(&into).put_optional(&SocketName::new(name.ip(), name.port()));
+        if !std::mem::take(&mut socket.binds) {
+            return;
+        }
+        socket.state = if socket.transport == Transport::Tcp { State::Bound(question) } else { State::Listening };
+        socket.ends = Some(question);
+        self.done.push((id, written.map(Results::encode)));
     }
 
     fn listening(&mut self, question: u64, listeners: Vec<OwnedFd>) {

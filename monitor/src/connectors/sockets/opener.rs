@@ -35,6 +35,18 @@ pub enum Ask {
         /// Most connections that wait.
         backlog: u32,
     },
+    /// A socket that is bound to an address of the host. Answered by [`Answer::Bound`] or [`Answer::Refused`]. The number stays that of the
+    /// socket: it is connected or listens by a further question with it.
+    Bind {
+        /// Number of the question.
+        id: u64,
+        /// Kind of socket.
+        transport: Transport,
+        /// The address; port 0: any.
+        address: SocketAddr,
+        /// Flags of [`abi::request::SocketBind`].
+        flags: u32,
+    },
     /// Unconnected TCP sockets for [prepared peers](::broker::prepared). Answered by [`Answer::Spare`].
     Spare {
         /// For IPv6.
@@ -93,6 +105,13 @@ pub enum Answer {
         flow: u64,
         /// The bytes.
         bytes: Vec<u8>,
+    },
+    /// The name of a socket that is bound, or that is opened next.
+    Bound {
+        /// Number of the question.
+        id: u64,
+        /// The name.
+        name: SocketAddr,
     },
     /// Unconnected TCP sockets; none if there are none.
     Spare {

@@ -40,6 +40,8 @@ pub enum State {
     Open,
     /// Accepts connections.
     Listening,
+    /// Bound to an address of the host; the question that it was bound by.
+    Bound(u64),
     /// Of no use.
     Failed,
     /// Broken off, because the policy does not allow its peer any more.
@@ -80,6 +82,10 @@ pub struct Socket {
     pub peer: Option<SocketAddr>,
     /// Number of the listener or flow that the opener must be told of when it is closed.
     pub ends: Option<u64>,
+    /// What it was asked for is its name only.
+    pub binds: bool,
+    /// Room for its own name.
+    pub name_into: Vec<GuestSlice>,
     /// Its descriptors: one, or the listeners.
     fds: Vec<OwnedFd>,
     /// Whether to try: not after EAGAIN, until epoll(7) reports an edge.
@@ -104,6 +110,8 @@ impl Socket {
             state,
             peer: None,
             ends: None,
+            binds: false,
+            name_into: Vec::new(),
             fds: Vec::new(),
             readable: true,
             writable: true,

@@ -47,6 +47,7 @@ impl Opener for Loopback {
                 listener.set_nonblocking(true).unwrap();
                 self.answers.push_back(Answer::Listening { id, listeners: vec![listener.into()] });
             }
+            Ask::Bind { id, address, .. } => self.answers.push_back(Answer::Bound { id, name: address }),
             Ask::Close { .. } | Ask::Spare { .. } => return Ok(()),
         }
         rustix::io::write(&self.wake, b"x").map(|_| ())
@@ -244,6 +245,37 @@ fn published_connections() {
     let mut got = [0; 5];
     clients[1].read_exact(&mut got).unwrap();
     assert_eq!(&got, b"third");
+}
+
+#[test]
+fn bound_sockets_connect_or_listen() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    let bind = |socket, transport| SocketBind { socket, transport, flags: 0 };
+    let mut own = bytemuck::cast::<_, [u8; 24]>(name(&free.to_string()));
+    for socket in [1, 2] {
+        let mut told = [0; 24];
+        assert_eq!(finish(&mut sockets, 1, bind(socket, Transport::Tcp), &mut own, &mut told), number(0));
+        assert_eq!(told, own);
+    }
+    assert_eq!(finish(&mut sockets, 2, bind(1, Transport::Tcp), &mut own, &mut []), Err(Errno::EXIST));
+    let listen = |socket| SocketListen { socket, transport: Transport::Tcp, backlog: 8 };
+    assert_eq!(finish(&mut sockets, 3, listen(1), &mut own, &mut []), number(1));
+    assert_eq!(connect(&mut sockets, 2, Transport::Tcp, &free.to_string()), number(0));
+    for socket in [1, 2] {
+        assert_eq!(
+            finish(&mut sockets, 4, listen(socket), &mut own, &mut []),
+            Err(Errno::EXIST),
+            "no longer bound only"
+        );
+    }
+    // One for datagrams receives.
+    assert_eq!(finish(&mut sockets, 5, bind(3, Transport::Udp), &mut own, &mut []), number(0));
+    let accept = SocketAccept { socket: 3, accepted: 4 };
+    assert_eq!(sockets.start(6, accept.into(), &[], &[]), None);
+    for socket in [1, 2] {
+        assert_eq!(finish(&mut sockets, 7, SocketClose { socket, abort: false }, &mut [], &mut []), number(0));
+    }
 }
 
 #[test]

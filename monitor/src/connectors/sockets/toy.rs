@@ -80,6 +80,10 @@ impl Opener for Toy {
                 self.answer(Answer::Listening { id, listeners: Vec::new() });
                 self.flow(id, 1 << 63 | u64::from(address.port()))?;
             }
+            Ask::Bind { id, address, .. } => {
+                let port = if address.port() == 0 { 7 } else { address.port() };
+                self.answer(Answer::Bound { id, name: SocketAddr::new(address.ip(), port) });
+            }
             Ask::Close { .. } | Ask::Spare { .. } => {}
         }
         Ok(())

@@ -133,6 +133,12 @@ impl NetNs {
         if self.is_first() { outward::device() } else { None }
     }
 
+    /// Whether its sockets of IP are sockets of the host, whatever their addresses are.
+    #[inline]
+    pub fn is_host(&self) -> bool {
+        self.is_first() && outward::is_host()
+    }
+
     /// Whether the running thread has a capability over it.
     pub fn permits(&self, cap: u32) -> bool {
         caller().cred().capable_in(&self.user_ns, cap)

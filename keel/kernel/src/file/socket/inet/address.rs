@@ -117,6 +117,7 @@ impl NetNs {
     /// Route of a specified address; `None`: unreachable.
     pub fn reach(&self, ip: IpAddr) -> Option<Reach> {
         match self.lo.reach(ip) {
+            Some(Reach::Loopback) if self.is_host() => Some(Reach::Outward),
             Some(reach) => Some(reach),
             None if ip.is_multicast() => Some(Reach::Multicast),
             None if !self.is_first() => None,
@@ -144,6 +145,11 @@ impl NetNs {
     /// Whether a socket may be bound to the address. Linux lets sockets be bound to groups and broadcast addresses.
     pub fn is_bindable(&self, ip: IpAddr) -> bool {
         let known = self.reach(ip).is_some_and(|reach| reach != Reach::Outward);
-        ip.is_unspecified() || known || ip == IpAddr::V4(Ipv4Addr::BROADCAST) || self.lo.has_while_down(ip)
+        // The host says which addresses it has.
+        self.is_host()
+            || ip.is_unspecified()
+            || known
+            || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+            || self.lo.has_while_down(ip)
     }
 }

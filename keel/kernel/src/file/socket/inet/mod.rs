@@ -179,6 +179,14 @@ impl Base {
         Ok(())
     }
 
+    /// bind(2) of a socket that the host bound to this port.
+    fn bound_by_host<T: Member>(&self, me: &Rc<T>, ports: &Ports<T>, to: Endpoint, port: u16) {
+        self.local.set(Endpoint { port, ..to });
+        self.address_chosen.set(!to.ip.is_unspecified());
+        self.port_chosen.set(to.port != 0);
+        ports.join(port, me);
+    }
+
     /// The own address of a socket that is about to talk to `to`.
     fn source(&self, to: IpAddr) -> IpAddr {
         let ip = self.local.get().ip;
@@ -191,7 +199,8 @@ impl Base {
         if source.is_ipv4() != to.is_ipv4() {
             return Err(Errno::ENETUNREACH);
         }
-        if reach == Reach::Outward && source.is_loopback() { Err(Errno::EINVAL) } else { Ok(source) }
+        let stays = source.is_loopback() && !to.is_loopback() && !self.net.is_host();
+        if reach == Reach::Outward && stays { Err(Errno::EINVAL) } else { Ok(source) }
     }
 
     /// Clears the peer, and an automatically chosen name: returns whether the port must be released.

@@ -1,8 +1,9 @@
 //! The outward ends of a UDP socket: a connected socket of the host for each peer, and what the host publishes.
 
+use super::super::Base;
 use super::super::Endpoint;
 use super::super::udp::Udp;
-use super::{close, endpoint, forget_number, name, next_number, pump_after_pause};
+use super::{bind, close, endpoint, forget_number, name, next_number, pump_after_pause};
 use crate::sched::connector;
 use crate::sched::posted::{Pump, missed, pump_later, tell_if_awaited, tell_soon};
 use crate::sched::timer::Timer;
@@ -60,6 +61,8 @@ pub struct Flow {
     udp: Weak<Udp>,
     /// The peer.
     pub peer: Endpoint,
+    /// The own name, if the host told it.
+    pub local: Option<Endpoint>,
     port: Port,
     /// Bytes on their way to the host.
     sending: Cell<usize>,
@@ -68,11 +71,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    fn new(udp: &Weak<Udp>, peer: Endpoint, number: u64) -> Rc<Self> {
+    fn new(udp: &Weak<Udp>, peer: Endpoint, local: Option<Endpoint>, number: u64) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             udp: udp.clone(),
             peer,
+            local,
             port: Port::new(number),
             sending: Cell::new(0),
             pages: Cell::new(1),
@@ -82,13 +86,15 @@ impl Flow {
     /// Gets a socket of the host; waits for that. Errors of connect(2).
     pub fn open(udp: &Weak<Udp>, local: Endpoint, peer: Endpoint) -> Result<Rc<Self>> {
         let transport = udp.upgrade().map_or(Transport::Udp, |udp| udp.transport());
-        let flow = Self::new(udp, peer, next_number());
-        let connect = SocketConnect { socket: flow.port.number, transport };
-        if let Err(errno) = connector::call(connect, &[name(local), name(peer)], &mut ()) {
-            flow.port.close();
+        let number = next_number();
+        let mut called = [SocketName::default()];
+        let connect = SocketConnect { socket: number, transport };
+        if let Err(errno) = connector::call(connect, &[name(local), name(peer)], &mut called) {
+            close(number, false);
             return Err(errno);
         }
-        Ok(flow)
+        let local = called.first().filter(|name| name.port != 0).map(endpoint);
+        Ok(Self::new(udp, peer, local, number))
     }
 
     /// Bytes on their way to the host.
@@ -266,6 +272,13 @@ impl Publisher {
         }
     }
 
+    /// Binds a socket of the host, in a pod with the host's network; also returns its name. Errors of bind(2).
+    pub fn bind(udp: &Weak<Udp>, base: &Base, to: Endpoint) -> Result<(Rc<Self>, Endpoint)> {
+        let (number, name) = bind(base, Transport::Udp, to)?;
+        let publisher = |me: &Weak<Self>| Self { me: me.clone(), udp: udp.clone(), port: Port::new(number) };
+        Ok((Rc::new_cyclic(publisher), name))
+    }
+
     /// Closes it.
     pub fn close(&self) {
         self.port.close();
@@ -295,7 +308,7 @@ impl Publisher {
             (Ok(()), Some(udp)) => {
                 let mut peer = SocketName::default();
                 page.read(0, bytemuck::bytes_of_mut(&mut peer));
-                let flow = Flow::new(&self.udp, endpoint(&peer), number);
+                let flow = Flow::new(&self.udp, endpoint(&peer), None, number);
                 udp.add_flow(flow.clone());
                 pump_later(flow);
                 if let Some(me) = self.me.upgrade() {

@@ -114,24 +114,30 @@ impl Link {
         link
     }
 
-    /// Connects to a peer. The outcome comes to [`Tcp::link_opened`].
-    pub fn connect(tcp: &Weak<Tcp>, local: Endpoint, peer: Endpoint) -> Rc<Self> {
-        let link = Self::new(tcp, Phase::Opening, next_number());
+    /// Connects to a peer, with the socket of this number if it is bound. The outcome comes to [`Tcp::link_opened`].
+    pub fn connect(tcp: &Weak<Tcp>, bound: Option<u64>, local: Endpoint, peer: Endpoint) -> Rc<Self> {
+        let link = Self::new(tcp, Phase::Opening, bound.unwrap_or_else(next_number));
         let names: Names<2> = Box::new([name(local), name(peer)]);
+        let mut called: Names<1> = Box::default();
         let input = payload(&names[..]);
+        let output = Vec::from([Segment {
+            gpa: hal::ring::gpa_of_mut(bytemuck::cast_slice_mut(&mut called[..])),
+            len: size_of::<SocketName>() as u64,
+        }]);
         let own = link.clone();
         let connect = SocketConnect { socket: link.number, transport: Transport::Tcp };
-        connector::send(connect, input, Vec::new(), move |outcome| {
+        connector::send(connect, input, output, move |outcome| {
             drop(names);
-            own.opened(outcome);
+            own.opened(outcome.map(|()| endpoint(&called[0])));
         });
         tell_soon();
         link
     }
 
-    /// Asks for the host's listeners of a port. `None`: there are none. EADDRINUSE, EACCES: the host's port can't be had.
-    pub fn listen(tcp: &Weak<Tcp>, local: Endpoint, backlog: usize) -> Result<Option<Rc<Self>>> {
-        let link = Self::new(tcp, Phase::Closed, next_number());
+    /// Asks for the host's listeners of a port, or lets the socket of this number listen. `None`: there are none. EADDRINUSE, EACCES: the
+    /// host's port can't be had.
+    pub fn listen(tcp: &Weak<Tcp>, bound: Option<u64>, local: Endpoint, backlog: usize) -> Result<Option<Rc<Self>>> {
+        let link = Self::new(tcp, Phase::Closed, bound.unwrap_or_else(next_number));
         let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
         let listen = SocketListen { socket: link.number, transport: Transport::Tcp, backlog };
         match connector::call(listen, &[name(local)], &mut ()) {
@@ -147,6 +153,7 @@ impl Link {
                 close(link.number, false);
                 match errno {
                     Errno::EADDRINUSE | Errno::EACCES => Err(errno),
+                    _ if bound.is_some() => Err(errno),
                     // Nobody outside reaches it.
                     _ => Ok(None),
                 }
@@ -154,12 +161,13 @@ impl Link {
         }
     }
 
-    fn opened(&self, outcome: Result<()>) {
+    /// `outcome`: the own name, in a pod with the host's network.
+    fn opened(&self, outcome: Result<Endpoint>) {
         if self.phase.get() != Phase::Opening {
             return;
         }
         match outcome {
-            Ok(()) => self.phase.set(Phase::Open),
+            Ok(_) => self.phase.set(Phase::Open),
             Err(_) => {
                 self.phase.set(Phase::Closed);
                 close(self.number, false);

@@ -10,12 +10,12 @@ pub mod link;
 mod outbox;
 mod room;
 
-use super::Endpoint;
+use super::{Base, Endpoint};
 use crate::sched::posted::Pump;
 use crate::sched::timer::{Timer, deadline_after};
 use crate::sched::{connector, posted};
 use abi::boot::Network;
-use abi::request::{SocketClose, SocketName};
+use abi::request::{BIND_GROUPED, BIND_ONLY_V6, BIND_SHARED, SocketBind, SocketClose, SocketName, Transport};
 use abi::ring::Segment;
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
@@ -25,6 +25,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub use drain::drain;
 use hal::cell::Global;
 pub use link::Link;
+use uapi::Result;
+use uapi::raw::net;
 
 /// The pod's device besides the loopback device.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +55,14 @@ fn pump_after_pause(pump: Weak<dyn Pump>) -> Rc<Timer> {
     timer
 }
 
+/// The pod has the host's network.
+static HOST: Global<Cell<bool>> = Global::new(Cell::new(false));
 static DEVICE: Global<Cell<Option<Device>>> = Global::new(Cell::new(None));
 /// Number of the next socket.
 static NEXT: Global<Cell<u32>> = Global::new(Cell::new(1));
 /// Registers the network (boot).
 pub fn set(network: &Network) {
+    HOST.set(network.host);
     DEVICE.set(Some(Device {
         v4: (network.address4.0.into(), network.address4.1),
         router4: network.gateway4.into(),
@@ -72,9 +77,15 @@ pub fn device() -> Option<Device> {
     DEVICE.get()
 }
 
+/// Whether the pod has the host's network: all addresses are the host's.
+#[inline]
+pub fn is_host() -> bool {
+    HOST.get()
+}
+
 /// Whether an address is the pod's own on its device.
 pub fn is_own(ip: IpAddr) -> bool {
-    device().is_some_and(|device| ip == IpAddr::V4(device.v4.0) || ip == IpAddr::V6(device.v6.0))
+    device().filter(|_| !is_host()).is_some_and(|device| ip == IpAddr::V4(device.v4.0) || ip == IpAddr::V6(device.v6.0))
 }
 
 /// Whether an address, which is not the pod's own, is beyond the device.
@@ -83,7 +94,7 @@ pub fn is_beyond(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => !ip.is_broadcast() && ip.octets()[0] != 0,
         IpAddr::V6(ip) => !ip.is_unicast_link_local(),
     };
-    usable && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast() && device().is_some()
+    usable && (is_host() || !ip.is_loopback()) && !ip.is_unspecified() && !ip.is_multicast() && device().is_some()
 }
 
 /// The pod's address on its device.
@@ -104,15 +115,32 @@ fn name(of: Endpoint) -> SocketName {
     SocketName::new(of.ip, of.port)
 }
 
-/// Address and port of a peer that the host accepted. The host's loopback device is known as the router here: the pod's own
-/// loopback addresses are its own, and its programs may trust them.
+/// Address and port of a peer that the host accepted. The host's loopback device is known as the router here, unless the pod has
+/// the host's network: the pod's own loopback addresses are its own, and its programs may trust them.
 fn endpoint(name: &SocketName) -> Endpoint {
-    let ip = match (name.ip(), device()) {
+    let ip = match (name.ip(), device().filter(|_| !is_host())) {
         (IpAddr::V4(ip), Some(device)) if ip.is_loopback() => IpAddr::V4(device.router4),
         (IpAddr::V6(ip), Some(device)) if ip.is_loopback() => IpAddr::V6(device.router6),
         (ip, _) => ip,
     };
     Endpoint { ip, port: name.port }
+}
+
+/// Binds a socket of the host for one of the pod, which has the host's network: its number and its name. Waits for that. Errors of bind(2).
+pub fn bind(base: &Base, transport: Transport, to: Endpoint) -> Result<(u64, Endpoint)> {
+    let on = |is_on: bool, flag| if is_on { flag } else { 0 };
+    let flags = on(base.options.is_on(net::SO_REUSEADDR), BIND_SHARED)
+        | on(base.options.is_on(net::SO_REUSEPORT), BIND_GROUPED)
+        | on(base.only_v6(), BIND_ONLY_V6);
+    let number = next_number();
+    let mut bound = [SocketName::default()];
+    match connector::call(SocketBind { socket: number, transport, flags }, &[name(to)], &mut bound) {
+        Ok(()) => Ok((number, endpoint(&bound[0]))),
+        Err(errno) => {
+            close(number, false);
+            Err(errno)
+        }
+    }
 }
 
 /// Names as a payload; they must live until the completion.
@@ -126,7 +154,7 @@ fn forget_number() {
 }
 
 /// Closes a socket of the host.
-fn close(number: u64, abort: bool) {
+pub fn close(number: u64, abort: bool) {
     // Until then the monitor has the socket, and its helper looks at the ring now and then.
     let closed = |_| posted::count_socket(false);
     connector::send(SocketClose { socket: number, abort }, Vec::new(), Vec::new(), closed);

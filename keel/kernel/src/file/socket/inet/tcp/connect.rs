@@ -56,8 +56,14 @@ impl Tcp {
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         let source = self.base.source_by(to.ip, reach)?;
+        if self.base.net.is_host() {
+            self.bind_before_connect()?;
+        }
         let port = self.base.local.get().port;
-        if port == 0 {
+        if self.base.net.is_host() {
+            // The host chooses what is not bound.
+            self.base.local.set(Endpoint { ip: source, port });
+        } else if port == 0 {
             self.base.net.tcp.bind_for(&me, source, to)?;
         } else {
             self.base.local.set(Endpoint { ip: source, port });
@@ -142,7 +148,9 @@ impl Tcp {
             return Ok(());
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
-        if self.base.local.get().port == 0 {
+        if self.base.net.is_host() {
+            self.bind_again()?;
+        } else if self.base.local.get().port == 0 {
             self.base.net.tcp.bind(&me, self.base.local.get())?;
         } else if !self.base.net.tcp.still_free(self) {
             return Err(Errno::EADDRINUSE);

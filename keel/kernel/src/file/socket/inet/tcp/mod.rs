@@ -5,6 +5,7 @@
 
 mod connect;
 mod hold;
+mod host;
 mod info;
 mod options;
 mod outward;
@@ -72,6 +73,8 @@ pub struct Tcp {
     peer: RefCell<Weak<Tcp>>,
     /// The connection of the host in place of a peer, or a listener's of the host.
     link: RefCell<Option<Rc<Link>>>,
+    /// The socket of the host that is bound for it, if it is not connected and does not listen.
+    bound: Cell<Option<u64>>,
     /// Received data.
     inbox: Bytes,
     urgent: Cell<Option<Urgent>>,
@@ -134,6 +137,7 @@ impl Tcp {
             error: Cell::new(None),
             peer: RefCell::default(),
             link: RefCell::default(),
+            bound: Cell::default(),
             inbox: Bytes::default(),
             urgent: Cell::new(None),
             wants_room: Cell::new(false),
@@ -297,6 +301,7 @@ impl Tcp {
         self.done.set(false);
         self.phase.set(Phase::Unconnected);
         if self.base.unname() {
+            self.release_bound();
             self.base.net.tcp.leave(self);
             self.base.forget_port();
         }

@@ -33,18 +33,19 @@ impl Tcp {
 
     /// Connects through the host. The outcome comes to [`Self::link_opened`].
     pub(super) fn connect_outward(&self, own: Endpoint, to: Endpoint) {
-        let link = Link::connect(&self.me, own, to);
+        let link = Link::connect(&self.me, self.bound.take(), own, to);
         let old = self.link.replace(Some(link));
         drop(old);
     }
 
-    /// The connection was made, or failed.
-    pub fn link_opened(&self, outcome: Result<()>) {
+    /// The connection was made, or failed. `outcome`: the own name, in a pod with the host's network.
+    pub fn link_opened(&self, outcome: Result<Endpoint>) {
         if self.state.get() != State::SynSent {
             return;
         }
         match outcome {
-            Ok(()) => {
+            Ok(name) => {
+                self.take_name(name);
                 self.state.set(State::Established);
                 self.tcp.connected();
                 self.forward_all();
@@ -150,10 +151,11 @@ impl Tcp {
 
     /// A listener that others than the pod may reach: asks for the host's listeners. EADDRINUSE, EACCES.
     pub(super) fn publish(&self) -> Result<()> {
-        if self.base.net.device().is_none() || self.base.local.get().ip.is_loopback() {
+        let inside = self.base.local.get().ip.is_loopback() && !self.base.net.is_host();
+        if self.base.net.device().is_none() || inside {
             return Ok(());
         }
-        let link = Link::listen(&self.me, self.base.local.get(), self.max_backlog.get())?;
+        let link = Link::listen(&self.me, self.bound.take(), self.base.local.get(), self.max_backlog.get())?;
         let still = self.state.get() == State::Listen;
         match link {
             Some(link) if still => {

@@ -42,6 +42,9 @@ impl Protocol for Tcp {
         if self.state.get() != State::Close {
             return Err(Errno::EINVAL);
         }
+        if self.base.net.is_host() {
+            return self.bind_host(to);
+        }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         self.base.bind(&me, &self.base.net.tcp, to)
     }
@@ -270,6 +273,7 @@ impl Protocol for Tcp {
         }
         self.read_ended.set(true);
         self.write_ended.set(true);
+        self.release_bound();
         self.base.net.tcp.leave(self);
         self.wake_all();
     }

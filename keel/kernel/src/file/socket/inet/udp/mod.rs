@@ -160,6 +160,11 @@ impl Udp {
     fn autobind(&self) -> Result<()> {
         let local = self.base.local.get();
         if local.port == 0 {
+            if self.is_host() {
+                let bound = self.bind_host(local);
+                // Another thread may have been faster.
+                return if self.base.local.get().port == 0 { bound } else { Ok(()) };
+            }
             let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
             self.ports().bind(&me, local).map_err(|_| Errno::EAGAIN)?;
         }
@@ -169,6 +174,7 @@ impl Udp {
     fn disconnect(&self) {
         self.close_flows(None);
         if self.base.unname() {
+            self.unpublish();
             self.ports().leave(self);
             self.base.forget_port();
         }
@@ -190,6 +196,8 @@ impl Udp {
     fn route(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
         let (to, reach) = to.resolve(&self.base.net)?;
         match reach {
+            // These protocols are the pod's own there, even in one with the host's network.
+            Reach::Outward if to.ip.is_loopback() && self.kind != Kind::Udp => Ok((to, Reach::Loopback)),
             Reach::Broadcast if !self.base.options.is_on(net::SO_BROADCAST) => Err(Errno::EACCES),
             // Only the loopback device could accept it, and only if it was selected.
             Reach::Multicast if !self.base.ip.sends_to_groups(to.ip) && !self.base.options.on_loopback.get() => {
@@ -222,6 +230,9 @@ impl Protocol for Udp {
             return self.bind_identifier(address);
         }
         let to = self.base.bindable(address)?;
+        if self.is_host() {
+            return self.bind_host(to);
+        }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         self.base.bind(&me, self.ports(), to)?;
         if to.port != 0 {
@@ -238,13 +249,14 @@ impl Protocol for Udp {
         self.autobind()?;
         let (to, reach) = self.route(self.target(address)?)?;
         let local = self.base.local.get();
-        let source = self.base.source_by(to.ip, reach)?;
+        let mut source = self.base.source_by(to.ip, reach)?;
         let peer = if self.is_ping() { Endpoint { port: 0, ..to } } else { to };
         if reach == Reach::Outward && (to.port != 0 || self.is_ping()) {
             match self.open_flow(peer) {
                 // As with a firewall, what is sent is denied: programs connect a socket only to learn its address.
                 Err(Errno::EACCES) if !self.is_ping() => {}
-                other => drop(other?),
+                // What the host chose, in a pod with its network.
+                other => source = other?.local.map_or(source, |local| local.ip),
             }
         }
         self.close_flows(Some(peer));

@@ -77,6 +77,11 @@ impl Udp {
     /// The socket is closed.
     pub(super) fn close_outward(&self) {
         self.close_flows(None);
+        self.unpublish();
+    }
+
+    /// The host's port is closed.
+    pub(super) fn unpublish(&self) {
         let publisher = self.publisher.take();
         if let Some(publisher) = publisher {
             publisher.close();
@@ -184,7 +189,9 @@ impl Udp {
             if let Some(publisher) = publisher {
                 publisher.accept_more();
             }
-            look(vfs::memory::list(self.flows.borrow().iter().cloned()).unwrap_or_default().into_iter());
+            // The borrow ends here: what completes in between may add a flow.
+            let flows = vfs::memory::list(self.flows.borrow().iter().cloned()).unwrap_or_default();
+            look(flows.into_iter());
         }
     }
 
@@ -194,6 +201,26 @@ impl Udp {
             let flows = vfs::memory::list(self.flows.borrow().iter().cloned()).unwrap_or_default();
             flows.iter().for_each(|flow| flow.receive_more());
         }
+    }
+
+    /// Whether its ports are the host's.
+    pub(super) fn is_host(&self) -> bool {
+        self.kind == Kind::Udp && self.base.net.is_host()
+    }
+
+    /// Binds it to a port of the host. EINVAL, and what the host says.
+    pub(super) fn bind_host(&self, to: Endpoint) -> Result<()> {
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        let (publisher, name) = Publisher::bind(&self.me, &self.base, to)?;
+        // Another thread may have bound it while this one waited.
+        if self.base.local.get().port != 0 {
+            publisher.close();
+            return Err(Errno::EINVAL);
+        }
+        self.base.bound_by_host(&me, self.ports(), to, name.port);
+        publisher.accept_more();
+        *self.publisher.borrow_mut() = Some(publisher);
+        Ok(())
     }
 
     /// The socket is bound: asks whether its port is published.
