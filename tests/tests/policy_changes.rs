@@ -383,7 +383,10 @@ fn hostile_commands_change_nothing() {
          s = control(); s.send(b'show')\n\
          try: s.send(b'revoke all')\n\
          except OSError: pass\n\
-         print(s.recv(99).decode(), end='')",
+         # An error that tells of the second command, which nobody read, comes before the answer to the first.\n\
+         try: answer = s.recv(99)\n\
+         except ConnectionResetError: answer = s.recv(99)\n\
+         print(answer.decode(), end='')",
     );
     assert_eq!(refused, format!("------True\n+allow {rule}\n"));
     // Many that say nothing: they are closed, and a command comes through.
