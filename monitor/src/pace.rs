@@ -40,11 +40,12 @@ pub struct Rates {
     pub network: Rate,
 }
 
-/// Which rate a request counts against.
+/// Requests that keep their order. The first two have a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meter {
+enum Line {
     Files,
     Network,
+    Output,
 }
 
 /// One limit.
@@ -98,40 +99,42 @@ impl Account {
     }
 }
 
-/// What a request takes part in.
+/// How a request is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
-    meter: Option<Meter>,
-    /// Others see its effect: it must not overtake a held write to a file.
+    line: Line,
+    /// Others see its effect: it must not overtake a held request about files.
     shows: bool,
-    /// It frees something: it waits its turn but costs nothing.
+    /// It frees something: it keeps its place but costs nothing.
     free: bool,
 }
 
 impl Kind {
-    fn of(request: &Submission) -> Self {
-        let free = |meter| Self { meter: Some(meter), shows: false, free: true };
-        let paid = |meter, shows| Self { meter: Some(meter), shows, free: false };
+    /// `None`: never held.
+    fn of(request: &Submission) -> Option<Self> {
+        let free = |line| Some(Self { line, shows: false, free: true });
+        let paid = |line, shows| Some(Self { line, shows, free: false });
         match Request::decode(&request.operation()) {
-            Ok(Request::File(FileRequest::Close(_) | FileRequest::Unmap(_))) => free(Meter::Files),
-            Ok(Request::File(_)) => paid(Meter::Files, false),
-            Ok(Request::Socket(SocketRequest::SocketClose(_))) => free(Meter::Network),
+            Ok(Request::File(FileRequest::Close(_) | FileRequest::Unmap(_))) => free(Line::Files),
+            Ok(Request::File(_)) => paid(Line::Files, false),
+            Ok(Request::Socket(SocketRequest::SocketClose(_))) => free(Line::Network),
             Ok(Request::Socket(SocketRequest::SocketSend(_) | SocketRequest::SocketConnect(_))) => {
-                paid(Meter::Network, true)
+                paid(Line::Network, true)
             }
-            Ok(Request::Socket(_)) => paid(Meter::Network, false),
-            Ok(Request::Stream(StreamRequest::StreamWrite(_))) => Self { meter: None, shows: true, free: false },
-            _ => Self { meter: None, shows: false, free: false },
+            Ok(Request::Socket(_)) => paid(Line::Network, false),
+            Ok(Request::Stream(StreamRequest::StreamWrite(_))) => paid(Line::Output, true),
+            _ => None,
         }
     }
 }
 
-/// Which held requests a later one must stay behind.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
-    files: bool,
-    network: bool,
-    streams: bool,
+/// A request that waits.
+#[derive(Debug)]
+struct Held {
+    /// Place among all requests that were held.
+    place: u64,
+    kind: Kind,
+    request: Submission,
 }
 
 /// The rates of a pod and the requests that they hold.
@@ -139,8 +142,9 @@ struct Ahead {
 pub struct Pacer {
     files: Option<Account>,
     network: Option<Account>,
-    held: VecDeque<Submission>,
-    ahead: Ahead,
+    /// By [`Line`].
+    held: [VecDeque<Held>; 3],
+    next_place: u64,
     alarm: Arc<Alarm>,
 }
 
@@ -163,65 +167,63 @@ impl Pacer {
 
     /// Number of held requests.
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.held.iter().map(VecDeque::len).sum()
     }
 
-    fn account(&mut self, meter: Meter) -> Option<&mut Account> {
-        match meter {
-            Meter::Files => self.files.as_mut(),
-            Meter::Network => self.network.as_mut(),
+    fn account(&mut self, line: Line) -> Option<&mut Account> {
+        match line {
+            Line::Files => self.files.as_mut(),
+            Line::Network => self.network.as_mut(),
+            Line::Output => None,
+        }
+    }
+
+    fn line(&mut self, line: Line) -> &mut VecDeque<Held> {
+        let [files, network, output] = &mut self.held;
+        match line {
+            Line::Files => files,
+            Line::Network => network,
+            Line::Output => output,
         }
     }
 
     /// Takes a request if it must wait.
     pub fn hold(&mut self, request: &Submission, now: u64) -> bool {
-        let kind = Kind::of(request);
-        if self.may_start(kind, now) {
+        let Some(kind) = Kind::of(request) else { return false };
+        let place = self.next_place;
+        if self.line(kind.line).is_empty() && self.may_start(kind, place, now) {
             self.charge_operation(kind, now);
             return false;
         }
-        self.stay(kind);
-        self.held.push_back(*request);
+        self.next_place += 1;
+        self.line(kind.line).push_back(Held { place, kind, request: *request });
         self.set_alarm();
         true
     }
 
     fn charge_operation(&mut self, kind: Kind, now: u64) {
-        if let Some(account) = kind.meter.filter(|_| !kind.free).and_then(|meter| self.account(meter)) {
+        if !kind.free
+            && let Some(account) = self.account(kind.line)
+        {
             account.charge(0, 1, now);
         }
     }
 
-    fn may_start(&mut self, kind: Kind, now: u64) -> bool {
-        let ahead = self.ahead;
-        let behind = match kind.meter {
-            Some(Meter::Files) => ahead.files,
-            Some(Meter::Network) => ahead.network,
-            None => kind.shows && ahead.streams,
-        };
-        let open = kind.free
-            || kind.meter.and_then(|meter| self.account(meter)).is_none_or(|account| account.opens_at() <= now);
-        let overtakes = behind || kind.shows && ahead.files;
-        open && !overtakes
+    /// Whether the first request of a line may start.
+    fn may_start(&mut self, kind: Kind, place: u64, now: u64) -> bool {
+        let overtakes = kind.shows && self.line(Line::Files).front().is_some_and(|held| held.place < place);
+        let is_open = kind.free || self.account(kind.line).is_none_or(|account| account.opens_at() <= now);
+        is_open && !overtakes
     }
 
-    /// Notes that a request of this kind is held.
-    fn stay(&mut self, kind: Kind) {
-        match kind.meter {
-            Some(Meter::Files) => self.ahead.files = true,
-            Some(Meter::Network) => self.ahead.network = true,
-            None => self.ahead.streams |= kind.shows,
-        }
-    }
-
-    /// Counts bytes that a started request moves; the request was charged as an operation when it started.
+    /// Counts bytes that a started request moves; it was counted as an operation when it started.
     pub fn charge(&mut self, request: &Request, bytes: u64, now: u64) {
-        let meter = match request {
-            Request::File(_) => Meter::Files,
-            Request::Socket(_) => Meter::Network,
+        let line = match request {
+            Request::File(_) => Line::Files,
+            Request::Socket(_) => Line::Network,
             _ => return,
         };
-        if let Some(account) = self.account(meter) {
+        if let Some(account) = self.account(line) {
             account.charge(bytes, 0, now);
         }
     }
@@ -233,34 +235,28 @@ impl Pacer {
         }
     }
 
-    /// The held requests that may start at `now`, or all of them if the pod ends. The caller starts them, and then charges
-    /// their bytes, before it calls again.
+    /// The first held request that may start at `now`, or the first of all if the pod ends. The caller starts it, and then charges
+    /// its bytes, before it calls again.
     pub fn release(&mut self, now: u64, all: bool) -> Option<Submission> {
-        if self.held.is_empty() {
-            return None;
-        }
-        self.ahead = Ahead::default();
-        let mut found = None;
-        for place in 0..self.held.len() {
-            let kind = Kind::of(&self.held[place]);
-            if found.is_none() && (all || self.may_start(kind, now)) {
-                self.charge_operation(kind, now);
-                found = Some(place);
-            } else {
-                self.stay(kind);
-            }
-        }
-        if found.is_none() {
+        let lines = [Line::Files, Line::Network, Line::Output];
+        let first = |line| self.line(line).front().map(|held| (held.place, held.kind));
+        let mut firsts = lines.map(first);
+        firsts.sort_unstable_by_key(|first| first.map(|(place, _)| place));
+        let startable = |(place, kind): &(u64, Kind)| all || self.may_start(*kind, *place, now);
+        let found = firsts.into_iter().flatten().find(startable);
+        let Some((_, kind)) = found else {
             self.set_alarm();
-        }
-        found.and_then(|place| self.held.remove(place))
+            return None;
+        };
+        self.charge_operation(kind, now);
+        self.line(kind.line).pop_front().map(|held| held.request)
     }
 
     /// Has the alarm ring when the first account with held requests opens.
     fn set_alarm(&self) {
-        let account = |account: &Option<Account>, held: bool| account.as_ref().filter(|_| held).map(Account::opens_at);
-        let accounts = [account(&self.files, self.ahead.files), account(&self.network, self.ahead.network)];
-        if let Some(at) = accounts.into_iter().flatten().min() {
+        let accounts = [&self.files, &self.network].into_iter().zip(&self.held);
+        let waits = accounts.filter(|(_, held)| !held.is_empty());
+        if let Some(at) = waits.filter_map(|(account, _)| account.as_ref()).map(Account::opens_at).min() {
             self.alarm.set(at);
         }
     }

@@ -54,12 +54,12 @@ fn bytes_of_files() {
 fn gathered_writes_are_whole_and_in_order() {
     let scratch = Scratch::new().unwrap();
     let log = scratch.0.join("log");
-    let expected: String = (0..5_000).map(|line| format!("line {line}\n")).collect();
+    let expected: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     for way in WAYS {
-        let options: Vec<&str> = way.iter().copied().chain(["--rate=files=100K"]).collect();
+        let options: Vec<&str> = way.iter().copied().chain(["--rate=files=500K"]).collect();
         let _ = fs::remove_file(&log);
         // The end of the pod does not lose what still waits.
-        timed(&scratch, &options, "i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done >/d/log");
+        timed(&scratch, &options, "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done >/d/log");
         assert!(fs::read_to_string(&log).unwrap() == expected, "{way:?}");
     }
 }
