@@ -56,7 +56,7 @@ fn gathered_writes_are_whole_and_in_order() {
     let log = scratch.0.join("log");
     let expected: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     for way in WAYS {
-        let options: Vec<&str> = way.iter().copied().chain(["--rate=files=500K"]).collect();
+        let options: Vec<&str> = way.iter().copied().chain(["--rate=files=1M"]).collect();
         let _ = fs::remove_file(&log);
         // The end of the pod does not lose what still waits.
         timed(&scratch, &options, "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done >/d/log");
