@@ -276,7 +276,7 @@ impl Link {
         let Some(own) = self.me.upgrade() else { return };
         self.receiving.set(true);
         let list = room.segments();
-        let done = move |outcome| own.received(&room, outcome);
+        let done = move |outcome| own.received(room, outcome);
         connector::send(SocketReceive { socket: self.number }, Vec::new(), list, done);
         if tcp.is_waited_for() {
             tell_if_awaited();
@@ -284,7 +284,7 @@ impl Link {
     }
 
     /// Bytes arrived in this room.
-    fn received(&self, room: &Room, outcome: Result<u64>) {
+    fn received(&self, room: Room, outcome: Result<u64>) {
         self.receiving.set(false);
         let Some(tcp) = self.tcp.upgrade() else { return };
         if self.phase.get() != Phase::Open {
@@ -296,10 +296,9 @@ impl Link {
                 tcp.link_finished();
             }
             Ok(bytes) => {
-                let (pieces, rest, next) = room.filled(bytes, self.room.get());
+                let (rest, next) = room.fill(bytes, self.room.get(), |piece| tcp.link_received(piece));
                 self.room.set(next);
                 *self.rest.borrow_mut() = rest;
-                pieces.into_iter().for_each(|piece| tcp.link_received(piece));
                 tcp.link_has_more();
             }
             Err(errno) => {

@@ -71,31 +71,26 @@ impl Room {
         (!pages.is_empty()).then_some(Self { pages, start, end: FRAME_SIZE })
     }
 
-    /// Where it begins and ends in a page.
-    fn bounds(&self, page: usize) -> (usize, usize) {
-        let start = if page == 0 { self.start } else { 0 };
-        (start, if page + 1 == self.pages.len() { self.end } else { FRAME_SIZE })
-    }
-
     /// Its memory, in order.
     pub fn segments(&self) -> Vec<Segment> {
         let segment = |(i, page): (usize, &Frame)| {
-            let (start, end) = self.bounds(i);
+            let start = if i == 0 { self.start } else { 0 };
+            let end = if i + 1 == self.pages.len() { self.end } else { FRAME_SIZE };
             Segment { gpa: page.gpa() + start as u64, len: (end - start) as u64 }
         };
         self.pages.iter().enumerate().map(segment).collect()
     }
 
-    /// The first bytes of it as pieces, what is left of the last page, and the size of the next room.
-    pub fn filled(&self, bytes: u64, size: Size) -> (Vec<Piece<Frame>>, Option<Rest>, Size) {
-        let room = self.pages.len() * FRAME_SIZE - self.start - (FRAME_SIZE - self.end);
-        let bytes = usize::try_from(bytes).unwrap_or(room).min(room);
-        let next = size.after(bytes, room);
-        let mut left = bytes;
+    /// Passes its first bytes on as pieces. Returns what is left of the last page, and the size of the next room.
+    pub fn fill(self, bytes: u64, size: Size, mut each: impl FnMut(Piece<Frame>)) -> (Option<Rest>, Size) {
+        let count = self.pages.len();
+        let room = (count - 1) * FRAME_SIZE + self.end - self.start;
+        let mut left = usize::try_from(bytes).unwrap_or(room).min(room);
+        let next = size.after(left, room);
         let mut rest = None;
-        let mut pieces = Vec::with_capacity(self.pages.len());
-        for (i, page) in self.pages.iter().enumerate() {
-            let (start, end) = self.bounds(i);
+        let mut start = self.start;
+        for (i, page) in self.pages.into_iter().enumerate() {
+            let end = if i + 1 == count { self.end } else { FRAME_SIZE };
             let len = left.min(end - start);
             if len == 0 {
                 break;
@@ -103,10 +98,11 @@ impl Room {
             if len == left && end == FRAME_SIZE && end - start - len >= WORTH && next != Size::PART {
                 rest = Some((page.clone(), start + len));
             }
-            pieces.push(Piece { page: page.clone(), start, len, mergeable: false, packet: false });
+            each(Piece { page, start, len, mergeable: false, packet: false });
             left -= len;
+            start = 0;
         }
-        (pieces, rest, next)
+        (rest, next)
     }
 }
 
