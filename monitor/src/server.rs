@@ -146,12 +146,8 @@ impl Server {
             }
         }
         for (id, quiet, outcome) in self.sockets.flush() {
-            let quiet = quiet && outcome.is_ok();
             self.charge_network(&outcome);
-            self.publish(id, outcome);
-            if !quiet {
-                self.urgent = self.ring.completions().0;
-            }
+            self.complete(id, quiet, outcome);
         }
         self.served != before
     }
@@ -163,9 +159,15 @@ impl Server {
 
     /// Starts a request and publishes its completion, unless it completes late.
     fn begin(&mut self, request: &Submission) {
-        let Some(outcome) = self.start(request) else { return };
-        let quiet = outcome.is_ok() && is_quiet(request);
-        self.publish(request.id, outcome);
+        if let Some(outcome) = self.start(request) {
+            self.complete(request.id, is_quiet(request), outcome);
+        }
+    }
+
+    /// Publishes a completion. `quiet`: keel does not wait for it if the request succeeded.
+    fn complete(&mut self, id: u64, quiet: bool, outcome: Result) {
+        let quiet = quiet && outcome.is_ok();
+        self.publish(id, outcome);
         if !quiet {
             self.urgent = self.ring.completions().0;
         }

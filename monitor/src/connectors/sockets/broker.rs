@@ -3,7 +3,7 @@
 use super::super::{Errno, Result};
 use super::opener::{Answer, Ask, Opener};
 use ::broker::client::ClientError;
-use ::broker::{Client, Event, Refused, Request};
+use ::broker::{Client, Event, Refused, Request, protocol};
 use abi::request::Transport;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,6 +17,13 @@ impl Broker {
         Self(Client::new(socket))
     }
 }
+
+// Flags of a bind request go to the broker as keel wrote them.
+const _: () = assert!(
+    abi::request::BIND_SHARED == protocol::BIND_SHARED
+        && abi::request::BIND_GROUPED == protocol::BIND_GROUPED
+        && abi::request::BIND_ONLY_V6 == protocol::BIND_ONLY_V6
+);
 
 fn transport(of: Transport) -> ::broker::Transport {
     match of {
