@@ -22,9 +22,13 @@ mmdebstrap --quiet --mode=root --variant=minbase --include=python3,postgresql,re
 mkdir root root.mounted
 tar --numeric-owner --xattrs --xattrs-include='*' -xpf root.tar -C root
 
-# An archive of docker's format. In a mount namespace, because podman mounts its storage.
+# An archive of docker's format. In a mount namespace, because podman mounts its storage, and at a short path there,
+# because podman refuses a run root of more than 50 characters.
+mkdir podman
 unshare --mount sh -eu -c '
-    podman() { command podman --root "$PWD/podman/root" --runroot "$PWD/podman/run" --tmpdir "$PWD/podman/tmp" "$@"; }
+    mount --make-rprivate /
+    mount --bind podman /mnt
+    podman() { command podman --root /mnt/root --runroot /mnt/run --tmpdir /mnt/tmp "$@"; }
     podman import --quiet root.tar debian:podman
     podman save --quiet --output docker.tar localhost/debian:podman'
 rm -r podman root.tar
