@@ -26,7 +26,6 @@ tar --numeric-owner --xattrs --xattrs-include='*' -xpf root.tar -C root
 # because podman refuses a run root of more than 50 characters.
 mkdir podman
 unshare --mount sh -eu -c '
-    mount --make-rprivate /
     mount --bind podman /mnt
     podman() { command podman --root /mnt/root --runroot /mnt/run --tmpdir /mnt/tmp "$@"; }
     podman import --quiet root.tar debian:podman
