@@ -36,7 +36,7 @@ impl Content {
                 let (mut pages, hand) = (self.pages.borrow_mut(), self.hand.get());
                 let mut gone = 0;
                 // A round chooses others than the one before.
-                let is_chosen = mixed(hand ^ hal::clock::monotonic_ns()) % choice == 0;
+                let is_chosen = mixed(hand ^ hal::clock::monotonic_ns()).is_multiple_of(choice);
                 let next = pages.sweep(hand, unused, is_chosen, |_| gone += 1);
                 self.hand.set(next.unwrap_or(0));
                 dropped += gone;
