@@ -82,7 +82,7 @@ COLORTERM, LANG, LC_* and TZ of hull's environment (see --env and --env-all) and
     /// Run a program and print its system calls to standard error
     #[command(override_usage = "hull trace [OPTIONS] -- PROGRAM [ARGS]...", after_long_help = EXIT_CODES,
         mut_arg("env", |env| env.short(None)), mut_arg("tty", |tty| tty.short(None)),
-        mut_arg("publish", |publish| publish.short(None)), long_about = "\
+        mut_arg("publish", |publish| publish.short(None)), mut_arg("publish_all", |all| all.short(None)), long_about = "\
 Run a program in a pod and print its system calls, and those of its children, to standard error: thread id, \
 arguments and result of each. Takes the options of `hull run` (--env, --tty and --publish have no short form here) and \
 some of strace's, under strace's names.")]
@@ -129,6 +129,8 @@ devices are made."
 List running pods of the user that have a name (--name) or a network by policy, the youngest first. Other pods leave no trace in the \
 registry, and are not listed.")]
     Ps(crate::pods::PsArgs),
+    /// List the published ports of a running pod
+    Port(crate::pods::PortArgs),
     /// Check and explain policy files; change the rules of running pods
     Policy(crate::policy::PolicyArgs),
     /// Check whether this machine can run pods

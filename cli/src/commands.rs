@@ -42,6 +42,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Rmi(options) => images::rmi(&options),
         Command::Prune(options) => images::prune(&options),
         Command::Ps(options) => pods::ps(&options),
+        Command::Port(options) => pods::port(&options),
         Command::Policy(options) => policy::run(&options),
         Command::Doctor(options) => Ok(doctor::doctor(&options)),
         Command::Bench(options) => measured(bench::bench(&options)),

@@ -8,9 +8,11 @@ use broker::server::setup::{Publish, Setup};
 use clap::{Args, ValueEnum};
 use policy::rule::{HOST_LOOPBACK, Refusal};
 use policy::{Listen, Name, Network, Rule, Verdict};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -35,6 +37,14 @@ pub struct NetworkArgs {
     /// Publish ports of the pod at ports of the host. Repeatable
     #[arg(short, long, value_name = "[IP:]HOST[-HOST]:POD[/udp]", value_parser = publish)]
     pub publish: Vec<Published>,
+
+    /// Publish all ports that the image or --expose names, at free ports of the host
+    #[arg(short = 'P', long)]
+    pub publish_all: bool,
+
+    /// Name ports for --publish-all, besides those of the image. Repeatable
+    #[arg(long, value_name = "PORT[-PORT][/udp]", value_parser = expose)]
+    pub expose: Vec<Exposed>,
 
     /// Let the pod open ports of the host by listening on ports with the same numbers. Repeatable
     #[arg(long, value_name = "[tcp:|udp:][ADDRESS:]PORT[-PORT]", value_parser = allow_listen)]
@@ -145,6 +155,38 @@ pub fn publish(text: &str) -> std::result::Result<Published, String> {
     Ok(Published((0..=count).flat_map(publish).collect()))
 }
 
+/// Ports of the pod that an image names, or `--expose`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    udp: bool,
+    ports: policy::Ports,
+}
+
+/// Parses `PORT[-PORT][/tcp|/udp]`.
+pub fn expose(text: &str) -> std::result::Result<Exposed, String> {
+    const FORM: &str = "not a port; write PORT[-PORT][/udp], such as 80 or 53/udp";
+    let (ports, kind) = text.split_once('/').unwrap_or((text, "tcp"));
+    let udp = match kind {
+        "tcp" => false,
+        "udp" => true,
+        _ => return Err(FORM.to_owned()),
+    };
+    ports.parse().map(|ports| Exposed { udp, ports }).map_err(|_| FORM.to_owned())
+}
+
+/// A socket at a port of the host that no other socket has.
+fn free_port(udp: bool) -> std::io::Result<(u16, OwnedFd)> {
+    // One for both protocols of addresses, where the host has both.
+    let all: [SocketAddr; 2] = [(Ipv6Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::UNSPECIFIED, 0).into()];
+    if udp {
+        let socket = UdpSocket::bind(&all[..])?;
+        Ok((socket.local_addr()?.port(), socket.into()))
+    } else {
+        let socket = TcpListener::bind(&all[..])?;
+        Ok((socket.local_addr()?.port(), socket.into()))
+    }
+}
+
 /// Parses `NAME:ADDRESS`; as in docker, `host-gateway` is the host.
 fn add_host(text: &str) -> std::result::Result<(Name, IpAddr), String> {
     let (name, address) = text.split_once(':').ok_or("write NAME:ADDRESS")?;
@@ -209,6 +251,40 @@ impl NetworkArgs {
                 }
             }
         }
+    }
+
+    /// Publishes the exposed ports that are not published yet, and those of `--expose`, each at a port of the host that is free
+    /// at this moment.
+    pub fn publish_exposed(&mut self, exposed: &[Exposed]) -> Result<()> {
+        let each = |exposed: &Exposed| {
+            let udp = exposed.udp;
+            (exposed.ports.first..=exposed.ports.last).map(move |port| (udp, port))
+        };
+        let mut ports: BTreeSet<(bool, u16)> = exposed.iter().chain(&self.expose).flat_map(each).collect();
+        for one in self.publish.iter().flat_map(|published| &published.0) {
+            ports.remove(&(one.udp, one.pod));
+        }
+        let failure = |why: String, remedy: &str| Err(Failure::request("--publish-all", why, remedy));
+        if ports.len() > MOST_PORTS.into() {
+            return failure(format!("more than {MOST_PORTS} ports"), "publish some with --publish HOST:POD");
+        }
+        // All are held until the last is found, so they differ.
+        let mut held = Vec::new();
+        for (udp, pod) in ports {
+            let (host, socket) = match free_port(udp) {
+                Ok(found) => found,
+                Err(error) => {
+                    return failure(format!("no port is free: {error}"), "publish ports with --publish HOST:POD");
+                }
+            };
+            held.push(socket);
+            let address = |ip: IpAddr| SocketAddr::new(ip, host);
+            self.publish.push(Published(vec![
+                Publish { udp, host: address(Ipv4Addr::UNSPECIFIED.into()), pod, optional: false },
+                Publish { udp, host: address(Ipv6Addr::UNSPECIFIED.into()), pod, optional: true },
+            ]));
+        }
+        Ok(())
     }
 
     /// Published ports as docker writes them.
@@ -298,6 +374,24 @@ mod tests {
         let Published(all) = publish(text).unwrap();
         let kind = |udp| if udp { "udp" } else { "tcp" };
         all.iter().map(|one| format!("{} {} {}", kind(one.udp), one.host, one.pod)).collect()
+    }
+
+    #[test]
+    fn exposed_ports() {
+        let exposed = ["80", "53/udp", "7000-7001/tcp", "8080"].map(|text| expose(text).unwrap());
+        for text in ["", "x", "0-", "80/icmp", "9-8", "80/tcp/udp", "1:2"] {
+            assert!(expose(text).unwrap_err().starts_with("not a port; "), "{text}");
+        }
+        let mut network = NetworkArgs { publish: vec![publish("9:8080").unwrap()], ..NetworkArgs::default() };
+        network.expose.push(expose("81").unwrap());
+        network.publish_exposed(&exposed).unwrap();
+        let all: Vec<_> = network.publish.iter().skip(1).flat_map(|published| &published.0).collect();
+        let pods: Vec<_> = all.iter().filter(|one| !one.optional).map(|one| (one.udp, one.pod)).collect();
+        assert_eq!(pods, [(false, 80), (false, 81), (false, 7000), (false, 7001), (true, 53)]);
+        let hosts: BTreeSet<_> = all.iter().map(|one| (one.udp, one.host.port())).collect();
+        assert!(hosts.len() == 5 && hosts.iter().all(|(_, port)| *port != 0));
+        let many = [expose("1-2000").unwrap()];
+        assert!(NetworkArgs::default().publish_exposed(&many).is_err());
     }
 
     #[test]

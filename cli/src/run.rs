@@ -32,7 +32,15 @@ const CONTAINER_MASK: u32 = 0o022;
 /// Runs a program in a pod; returns its exit code. `trace`: the trace configuration and its output file.
 pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8> {
     limits::check_files()?;
-    let options = policy::apply(options)?;
+    let mut options = policy::apply(options)?;
+    let names_image = options.names_image && options.container.root.is_none();
+    let image = options.program.first().filter(|_| names_image).map(|word| word.to_string_lossy().into_owned());
+    // Which ports there are to publish, the image knows.
+    let early = if options.network.publish_all { Some(choose(&mut options)?) } else { None };
+    if let Some(chosen) = &early {
+        let exposed = chosen.as_ref().map(Chosen::exposed).transpose()?.unwrap_or_default();
+        options.network.publish_exposed(&exposed)?;
+    }
     let has_network = options.network.mode()? != NetMode::None;
     // It starts while this process opens the grants.
     let id = container::id();
@@ -44,10 +52,11 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let _ending = _ending.transpose()?;
     let memory = Some(cgroup::pod_memory(options.memory)?);
     let mut options = RunArgs { memory, ..options };
-    let names_image = options.names_image && options.container.root.is_none();
-    let image = options.program.first().filter(|_| names_image).map(|word| word.to_string_lossy().into_owned());
     let (name, ports) = (options.name.clone(), options.network.ports());
-    let mut chosen = options.container.choose(&mut options.program, options.names_image, options.network.quiet)?;
+    let mut chosen = match early {
+        Some(chosen) => chosen,
+        None => choose(&mut options)?,
+    };
     // A pod's image stays in the store.
     let _held = chosen.as_mut().and_then(Chosen::hold);
     let mut config = configure(options, chosen.as_ref(), trace, &id)?;
@@ -73,6 +82,11 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
         monitor::Error::Keel(report) => Failure::Keel { report, reproduction },
         other => Failure::Pod(other),
     })
+}
+
+/// The root that the options choose; takes its name out of the words of the program.
+fn choose(options: &mut RunArgs) -> Result<Option<Chosen>> {
+    options.container.choose(&mut options.program, options.names_image, options.network.quiet)
 }
 
 /// The registry and the pod's name in it, if the pod has a name or a broker that can hold its place.

@@ -19,7 +19,7 @@ const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with 
 const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
 /// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
-const FOREIGN: [(&str, &str); 83] = [
+const FOREIGN: [(&str, &str); 80] = [
     ("--volumes-from", GRANT_RO),
     ("--bind", GRANT_RW),
     ("--bind-try", GRANT_RW),
@@ -61,9 +61,6 @@ const FOREIGN: [(&str, &str); 83] = [
     ("--stop-timeout", "limit the time with --timeout DURATION"),
     ("--log-driver", "leave it out: redirect standard output"),
     ("--log-opt", "leave it out: redirect standard output"),
-    ("-P", "publish ports with --publish HOST:POD"),
-    ("--publish-all", "publish ports with --publish HOST:POD"),
-    ("--expose", "publish ports with --publish HOST:POD"),
     ("--network", NETWORK),
     ("--network-alias", NETWORK),
     ("--share-net", NETWORK),

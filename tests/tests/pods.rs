@@ -187,3 +187,34 @@ fn a_directory_of_others_is_no_registry() {
     let (code, out, error) = registry.hull(&["run", "--net", "policy", "--", "/bin/echo", "ran"]);
     assert_eq!((code, &*out, &*error), (0, "ran\n", ""));
 }
+
+#[test]
+fn exposed_ports_get_free_ones_of_the_host() {
+    let registry = Registry::new();
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = format!("{}:9", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
+    let pod = registry
+        .start(&["--name", "web", "-P", "--expose", "9", "--expose", "80-81", "--expose", "53/udp", "-p", &own]);
+    let (code, out, error) = registry.hull(&["port", "web"]);
+    assert_eq!((code, &*error), (0, ""));
+    let ports = |kind: &str| -> Vec<u16> {
+        let all = out.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(" -> 0.0.0.0:"));
+        all.map(|port| port.parse().unwrap()).collect()
+    };
+    let (first, second, datagrams) = (ports("80/tcp"), ports("81/tcp"), ports("53/udp"));
+    assert!(first.len() == 1 && second.len() == 1 && datagrams.len() == 1 && first != second, "{out}");
+    assert_eq!(ports("9/tcp"), [own.split_once(':').unwrap().0.parse::<u16>().unwrap()]);
+    assert!(!first.contains(&held.local_addr().unwrap().port()));
+    let of = |port: &str| registry.hull(&["port", "web", port]);
+    assert!(of("80").1.starts_with(&format!("0.0.0.0:{}\n", first[0])), "{out}");
+    assert!(of("53/udp").1.starts_with(&format!("0.0.0.0:{}\n", datagrams[0])), "{out}");
+    let (code, _, error) = of("53");
+    assert_eq!((code, &*error), (125, "hull: pod web: port 53 is not published; see hull port without a port\n"));
+    let (code, _, error) = registry.hull(&["port", "other"]);
+    assert_eq!((code, &*error), (125, "hull: pod other: no such pod; see hull ps\n"));
+    pod.end();
+    // Without a port there is nothing to publish, and no network.
+    let pod = registry.start(&["--name", "none", "-P"]);
+    assert_eq!(registry.hull(&["port", "none"]), (0, String::new(), String::new()));
+    pod.end();
+}

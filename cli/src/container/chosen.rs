@@ -3,6 +3,7 @@
 use super::{ContainerArgs, Mount, Pull};
 use crate::environment::{self, Host, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
+use crate::network::Exposed;
 use crate::values::normal;
 use image::oci_spec::image::Config;
 use image::{Image, Import, Reference, Store};
@@ -32,6 +33,17 @@ impl Chosen {
     /// Takes what keeps the image in its store: it is to live as long as the pod.
     pub fn hold(&mut self) -> Option<File> {
         self.held.take()
+    }
+
+    /// Ports that the image names.
+    pub fn exposed(&self) -> Result<Vec<Exposed>> {
+        let wrong = |port: &str, why: &str| {
+            let why = format!("its ExposedPorts has {port:?}: {why}");
+            Failure::request(&self.option, why, "publish ports with --publish HOST:POD")
+        };
+        let all = self.config.exposed_ports().iter().flatten();
+        let (form, parse) = ("not a port", crate::network::expose);
+        all.map(|port| parse(port).map_err(|_| wrong(port, form))).collect()
     }
 
     /// The environment of a container: `PATH`, its host name, `TERM` on a terminal, the image's variables, and what the

@@ -1,11 +1,13 @@
-//! The user's running pods: their registry, their names, commands to them, and `hull ps`.
+//! The user's running pods: their registry, their names, commands to them, `hull ps` and `hull port`.
 
 mod control;
 mod list;
+mod port;
 mod registry;
 
 pub use control::command;
 pub use list::{PsArgs, ps};
+pub use port::{PortArgs, port};
 pub use registry::{Place, Refused, Registry};
 
 use serde::{Deserialize, Serialize};

@@ -78,6 +78,10 @@ pub trait Inode: Any {
     fn is_polled(&self) -> bool {
         false
     }
+    /// Whether mmap(2) of a regular file is possible at all.
+    fn can_be_mapped(&self) -> bool {
+        true
+    }
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
     /// Attributes now.

@@ -4,6 +4,7 @@
 //! a large sparse file needs no large contiguous allocation.
 
 use alloc::boxed::Box;
+use core::cell::Cell;
 use hal::frame::Frame;
 
 const BITS: u32 = 5;
@@ -19,8 +20,25 @@ enum Slot {
 
 #[derive(Default)]
 struct Node {
-    used: usize,
+    used: u32,
+    /// Which pages of a node above pages were used since [`PageMap::sweep`] came by.
+    marks: Cell<u32>,
     slots: [Slot; FANOUT],
+}
+
+/// Which pages of a leaf, a node above pages, are taken out.
+type Mask = u32;
+const _: () = assert!(Mask::BITS as usize == FANOUT);
+
+/// Which pages [`PageMap::sweep`] takes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unused {
+    /// Those that were not marked since the last pass and have no handle elsewhere.
+    Unmarked,
+    /// Those that have no handle elsewhere.
+    Unshared,
+    /// All.
+    Any,
 }
 
 /// Frames by page index.
@@ -83,6 +101,54 @@ impl PageMap {
         }
     }
 
+    /// The leaf of page `index`; `None` if there is none, as in a map of one page.
+    fn leaf(&self, index: u64) -> Option<&Node> {
+        if !self.covers(index) {
+            return None;
+        }
+        let (mut slot, mut level) = (&self.root, self.height);
+        while let Slot::Node(node) = slot {
+            level = level.checked_sub(1)?;
+            if level == 0 {
+                return Some(node);
+            }
+            slot = &node.slots[slot_of(index, level * BITS)];
+        }
+        None
+    }
+
+    /// The page at `index`, which is marked: [`Self::sweep`] leaves it there the next time.
+    pub fn get_marked(&self, index: u64) -> Option<&Frame> {
+        if self.height == 0 {
+            return self.get(index);
+        }
+        let leaf = self.leaf(index)?;
+        let Slot::Page(frame) = &leaf.slots[slot_of(index, 0)] else { return None };
+        leaf.marks.set(leaf.marks.get() | 1 << slot_of(index, 0));
+        Some(frame)
+    }
+
+    /// Looks at the first leaf at or after `from`, takes the unused pages out if it `is_chosen`, and its marks away. Where to
+    /// go on; `None` if there was none.
+    pub fn sweep(&mut self, from: u64, unused: Unused, is_chosen: bool, each: impl FnMut(Frame)) -> Option<u64> {
+        let start = self.next_present(from)? & !(FANOUT as u64 - 1);
+        let is_free = |slot: &Slot| matches!(slot, Slot::Page(frame) if unused == Unused::Any || frame.refs() == 1);
+        let free = match self.leaf(start) {
+            Some(leaf) => {
+                let marks = leaf.marks.take();
+                let unmarked = if unused == Unused::Unmarked { !marks } else { Mask::MAX };
+                let free = leaf.slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
+                free.fold(0, |mask, (i, _)| mask | 1 << i) & unmarked
+            }
+            None => Mask::from(is_free(&self.root)),
+        };
+        let end = start.saturating_add(FANOUT as u64);
+        if free != 0 && is_chosen {
+            self.remove_masked(start, end, free, each);
+        }
+        Some(end)
+    }
+
     /// Inserts a page at `index`; returns the previous one.
     pub fn insert(&mut self, index: u64, frame: Frame) -> Option<Frame> {
         while !self.covers(index) {
@@ -128,12 +194,17 @@ impl PageMap {
     }
 
     /// Takes the pages of `[start, end)` out.
-    pub fn remove_range(&mut self, start: u64, end: u64, mut each: impl FnMut(Frame)) {
+    pub fn remove_range(&mut self, start: u64, end: u64, each: impl FnMut(Frame)) {
+        self.remove_masked(start, end, Mask::MAX, each);
+    }
+
+    /// Takes the pages of `[start, end)` out, of each leaf those in `mask`.
+    fn remove_masked(&mut self, start: u64, end: u64, mask: Mask, mut each: impl FnMut(Frame)) {
         if start >= end || self.len == 0 {
             return;
         }
         let mut removed = 0;
-        Self::remove_in(&mut self.root, self.height, 0, start, end, &mut |frame| {
+        Self::remove_in(&mut self.root, self.height, 0, (start, end, mask), &mut |frame| {
             removed += 1;
             each(frame);
         });
@@ -143,11 +214,13 @@ impl PageMap {
         }
     }
 
-    fn remove_in(slot: &mut Slot, level: u32, base: u64, start: u64, end: u64, each: &mut impl FnMut(Frame)) {
+    fn remove_in(slot: &mut Slot, level: u32, base: u64, which: (u64, u64, Mask), each: &mut impl FnMut(Frame)) {
+        let (start, end, mask) = which;
         match slot {
             Slot::Empty => {}
             Slot::Page(_) => {
                 if (start..end).contains(&base)
+                    && mask >> slot_of(base, 0) & 1 != 0
                     && let Slot::Page(frame) = core::mem::take(slot)
                 {
                     each(frame);
@@ -164,7 +237,7 @@ impl PageMap {
                     if first >= end || last < start {
                         continue;
                     }
-                    Self::remove_in(child, level - 1, first, start, end, each);
+                    Self::remove_in(child, level - 1, first, which, each);
                     if matches!(child, Slot::Empty) {
                         node.used -= 1;
                     }
@@ -247,6 +320,34 @@ mod tests {
             assert_eq!(map.get(index).map(tag), model.get(&index).copied());
             assert_eq!(map.next_present(index), model.range(index..).next().map(|(&k, _)| k));
         }
+    }
+
+    #[test]
+    fn a_sweep_spares_what_was_marked_or_is_shared() {
+        let mut map = PageMap::new();
+        (0..100).for_each(|index| drop(map.insert(index, frame(index))));
+        assert_eq!((map.get_marked(3).map(tag), map.get_marked(70).map(tag)), (Some(3), Some(70)));
+        assert!(map.get_marked(100).is_none() && map.get_marked(1 << 40).is_none());
+        let shared = map.get(40).cloned();
+        let mut gone = 0;
+        let mut from = 0;
+        while let Some(next) = map.sweep(from, Unused::Unmarked, from != 64, |_| gone += 1) {
+            from = next;
+        }
+        // The leaf of 64 to 95 was not chosen.
+        assert_eq!((gone, from, map.len()), (31 + 31 + 4, 128, 34));
+        assert!([3, 40, 64, 70, 95].iter().all(|index| map.get(*index).is_some()));
+        assert_eq!(map.sweep(0, Unused::Unmarked, true, |_| gone += 1), Some(32));
+        assert_eq!(map.sweep(64, Unused::Unmarked, true, |_| gone += 1), Some(96));
+        assert_eq!((map.len(), map.next_present(0)), (1, Some(40)));
+        assert_eq!((map.sweep(0, Unused::Unshared, true, |_| gone += 1), map.len()), (Some(64), 1));
+        assert_eq!((map.sweep(0, Unused::Any, true, |_| gone += 1), map.len(), gone), (Some(64), 0, 100));
+        assert_eq!(map.sweep(0, Unused::Any, true, |_| gone += 1), None);
+        drop(shared);
+        // One page has no leaf.
+        map.insert(0, frame(1));
+        assert_eq!((map.get_marked(0).map(tag), map.get_marked(1).map(tag)), (Some(1), None));
+        assert_eq!((map.sweep(0, Unused::Unmarked, true, drop), map.len()), (Some(32), 0));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub mod dev {
     pub const SOCKET: u64 = 0x8;
     /// Everything else without a name.
     pub const ANON: u64 = 0xe;
+    /// Message queues.
+    pub const MQUEUE: u64 = 0xf;
 }
 
 static NEXT_INO: Global<Cell<u64>> = Global::new(Cell::new(1024));

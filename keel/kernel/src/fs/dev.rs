@@ -62,6 +62,12 @@ pub fn populate(tree: &Rc<Tree>, space: Space, shared: Space) -> Result<()> {
     Ok(())
 }
 
+/// Mounts the queues of POSIX at `/dev/mqueue`, as containers have them.
+pub fn mount_queues(tree: &Rc<Tree>) -> Result<()> {
+    let queues = crate::ipc::Namespace::first().queues()?;
+    tree.attach_at(&tree.make_dirs(b"/dev/mqueue")?, queues.mount().fs().clone(), "mqueue", false).map(drop)
+}
+
 /// Opens a character device. ENXIO for numbers that nothing stands for.
 pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File>> {
     let kind = match split_dev(inode.attr()?.rdev) {

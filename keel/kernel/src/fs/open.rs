@@ -5,6 +5,7 @@ use super::directory::Directory;
 use super::regular::{PathFile, RegularFile};
 use super::spare;
 use crate::file::{File, pipe};
+use crate::ipc::mqueue;
 use crate::mm::{Program, user};
 use crate::task;
 use crate::task::descriptors;
@@ -243,6 +244,12 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
     let flags = how.flags | g::O_LARGEFILE;
     if let Some(description) = inode.as_any().downcast_ref::<super::proc::Description>() {
         return description.reopen(flags);
+    }
+    if let Some(file) = mqueue::open(&place, flags) {
+        if how.flags & g::O_TRUNC != 0 && !created {
+            inode.truncate(0)?;
+        }
+        return file.inspect(|file| file.denied.set(denied as u16));
     }
     let file = match kind {
         FileType::Regular => {

@@ -165,6 +165,9 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     let pages = |bytes: u64| usize::try_from(bytes / PAGE).unwrap_or(usize::MAX);
     let sized = |bytes: Option<u64>| bytes.map_or_else(&space, |bytes| Space::new(pages(bytes)));
     super::dev::populate(&tree, space(), sized(config.rights.shm_size))?;
+    if config.container.is_some() {
+        super::dev::mount_queues(&tree)?;
+    }
     super::proc::mount(&tree)?;
     super::sys::mount(&tree)?;
     network_files(&tree, config);

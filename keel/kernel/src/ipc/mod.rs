@@ -12,7 +12,7 @@ mod notify;
 pub mod sem;
 pub mod shm;
 
-pub use namespace::Namespace;
+pub use namespace::{Namespace, here};
 
 use crate::cred::userns::Ids;
 use crate::task::{self, cred::cap};

@@ -1,5 +1,6 @@
 //! Notification of a message that arrives in an empty POSIX queue, mq_notify(2).
 
+use crate::file::socket::netlink::{self, Netlink};
 use crate::mm::user;
 use crate::signal::{SigInfo, code, send_to_process};
 use crate::task::descriptors::current_file;
@@ -9,6 +10,11 @@ use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 
+/// What a notification by a netlink socket sends: bytes that the program gave, the last one replaced by what happened.
+const COOKIE: usize = 32;
+const WOKEN: u8 = 1;
+const REMOVED: u8 = 2;
+
 /// A registration.
 pub struct Notification {
     process: Weak<Process>,
@@ -17,26 +23,30 @@ pub struct Notification {
     kind: u32,
     signal: u32,
     value: u64,
+    /// SIGEV_THREAD: the C library waits for the bytes at this socket, and starts the thread.
+    socket: Option<(Rc<Netlink>, [u8; COOKIE])>,
 }
 
 impl Notification {
-    /// From a `struct sigevent`, for the current process. EFAULT, EINVAL; SIGEV_THREAD needs a netlink socket:
-    /// EBADF, ENOTSOCK.
+    /// From a `struct sigevent`, for the current process. EFAULT, EINVAL; for SIGEV_THREAD, without a netlink socket: EBADF,
+    /// ENOTSOCK.
     pub fn read(event: usize) -> Result<Self> {
         let [value, numbers]: [u64; 2] = user::read(event)?;
         let (signal, kind) = (numbers as u32, (numbers >> 32) as u32);
+        let mut socket = None;
         match kind {
             g::SIGEV_NONE => {}
             g::SIGEV_SIGNAL if signal <= MAX_SIGNAL => {}
             g::SIGEV_THREAD => {
-                current_file(signal as i32)?;
-                return Err(Errno::ENOTSOCK);
+                let cookie = user::read::<[u8; COOKIE]>(value as usize)?;
+                let file = current_file(signal as i32)?;
+                socket = Some((netlink::of(&file)?, cookie));
             }
             _ => return Err(Errno::EINVAL),
         }
         let process: Rc<Process> = task::current().process().clone();
         let signal = if kind == g::SIGEV_SIGNAL { signal } else { 0 };
-        Ok(Self { process: Rc::downgrade(&process), pid: process.pid(), kind, signal, value })
+        Ok(Self { process: Rc::downgrade(&process), pid: process.pid(), kind, signal, value, socket })
     }
 
     /// `SIGEV_*`, signal and process id.
@@ -54,8 +64,21 @@ impl Notification {
         self.process.upgrade().is_none_or(|process| process.zombie_status().is_some())
     }
 
+    /// Sends to the socket, if that was asked for, what happened.
+    fn tell(&self, what: u8) {
+        let Some((socket, mut cookie)) = self.socket.as_ref().map(|(socket, cookie)| (socket, *cookie)) else { return };
+        cookie[COOKIE - 1] = what;
+        socket.deliver(&cookie);
+    }
+
+    /// The process took it back.
+    pub fn removed(self) {
+        self.tell(REMOVED);
+    }
+
     /// Delivers the notification, with the current thread as sender.
     pub fn send(self) {
+        self.tell(WOKEN);
         let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
         let sender = task::current();
         let mut info = SigInfo::from_process(self.signal, code::MESSAGE, sender.pid(), sender.cred().uid);

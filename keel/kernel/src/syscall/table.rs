@@ -256,7 +256,7 @@ syscalls! {
     241 mq_unlink Full [crate::ipc::mqueue::sys_mq_unlink] (name: Path) "";
     242 mq_timedsend Full [crate::ipc::mqueue::sys_mq_timedsend] (mqdes: Fd, msg: InBuf, len: Size, prio: Uint, timeout: Timespec) "";
     243 mq_timedreceive Full [crate::ipc::mqueue::sys_mq_timedreceive] (mqdes: Fd, msg: OutBuf, len: Size, prio: Ptr, timeout: Timespec) "";
-    244 mq_notify Partial [crate::ipc::mqueue::sys_mq_notify] (mqdes: Fd, sevp: Ptr) "no SIGEV_THREAD (netlink)";
+    244 mq_notify Full [crate::ipc::mqueue::sys_mq_notify] (mqdes: Fd, sevp: Ptr) "";
     245 mq_getsetattr Full [crate::ipc::mqueue::sys_mq_getsetattr] (mqdes: Fd, newattr: Ptr, oldattr: Ptr) "";
     246 kexec_load None [= EPERM] (entry: Ptr, nr_segments: Size, segments: Ptr, flags: Hex) "no other kernel can be loaded";
     247 waitid Full [crate::task::reap::sys_waitid] (idkind: Int, id: Pid, infop: Ptr, options: Hex, rusage: Ptr) "";

@@ -42,25 +42,60 @@ impl Block {
         Ok(Self { piece, count: names / ENTRY })
     }
 
-    /// nid, type and name of an entry that exists.
-    fn entry(&self, index: usize) -> Result<(u64, u8, EntryName)> {
+    /// nid and type of an entry that exists, where its name begins, and how many bytes it has; zeros fill the block after the
+    /// last one.
+    fn head(&self, index: usize) -> Result<(u64, u8, usize, usize)> {
         let mut bytes = [0; 2 * ENTRY];
         let is_last = index + 1 == self.count;
         let len = if is_last { ENTRY } else { 2 * ENTRY };
         self.piece.read(index * ENTRY, &mut bytes[..len])?;
         let start = usize::from(u16_at(&bytes, 8)?);
         let end = if is_last { self.piece.len() } else { usize::from(u16_at(&bytes, ENTRY + 8)?) };
-        let mut name = EntryName { bytes: [0; NAME_MAX + 1], len: 0 };
         let len = end.checked_sub(start).filter(|_| start >= self.count * ENTRY).ok_or(Errno::EUCLEAN)?;
-        // Zeros fill the block after the last name.
         let len = if is_last { len.min(NAME_MAX + 1) } else { len };
+        if len == 0 || len > NAME_MAX + usize::from(is_last) {
+            return Err(Errno::EUCLEAN);
+        }
+        Ok((u64_at(&bytes, 0)?, bytes[10], start, len))
+    }
+
+    /// nid, type and name of an entry that exists.
+    fn entry(&self, index: usize) -> Result<(u64, u8, EntryName)> {
+        let (nid, kind, start, len) = self.head(index)?;
+        let mut name = EntryName { bytes: [0; NAME_MAX + 1], len: 0 };
         let text = name.bytes.get_mut(..len).ok_or(Errno::EUCLEAN)?;
         self.piece.read(start, text)?;
+        let is_last = index + 1 == self.count;
         name.len = if is_last { text.iter().position(|&b| b == 0).unwrap_or(len) } else { len };
         if name.len == 0 || name.len > NAME_MAX || name.bytes().iter().any(|&b| b == 0 || b == b'/') {
             return Err(Errno::EUCLEAN);
         }
-        Ok((u64_at(&bytes, 0)?, bytes[10], name))
+        Ok((nid, kind, name))
+    }
+
+    /// How the name of an entry that exists compares to `name`, which has no zeros; nid and type of the entry. The text is
+    /// copied as far as the two are the same.
+    fn compare(&self, index: usize, name: &[u8]) -> Result<(Ordering, u64, u8)> {
+        let (nid, kind, start, len) = self.head(index)?;
+        let is_last = index + 1 == self.count;
+        let mut done = 0;
+        let order = loop {
+            let mut piece = [0; 32];
+            let part = &mut piece[..(len - done).min(32)];
+            self.piece.read(start + done, part)?;
+            let rest = &name[done.min(name.len())..];
+            let zero = if is_last { part.iter().position(|&b| b == 0) } else { None };
+            let text = &part[..zero.unwrap_or(part.len())];
+            let same = rest.get(..text.len()).unwrap_or(rest);
+            match text.cmp(same) {
+                Ordering::Equal => done += text.len(),
+                order => break order,
+            }
+            if zero.is_some() || done == len {
+                break done.cmp(&name.len());
+            }
+        };
+        Ok((order, nid, kind))
     }
 }
 
@@ -85,23 +120,25 @@ impl File {
 
     /// nid and type of a name.
     fn search(&self, name: &[u8]) -> Result<(u64, u8)> {
-        // The first block whose first name comes after `name`.
+        // The last block whose first name does not come after `name`; the only one, if there is one.
         let (mut low, mut high) = (0, self.attr.size.div_ceil(BLOCK));
-        while low < high {
+        let mut block = if high == 1 { Some(self.block(0)?) } else { None };
+        while block.is_none() && low < high || low + 1 < high {
             let middle = low + (high - low) / 2;
-            let (nid, kind, first) = self.block(middle)?.entry(0)?;
-            match first.bytes().cmp(name) {
+            let candidate = self.block(middle)?;
+            let (order, nid, kind) = candidate.compare(0, name)?;
+            match order {
                 Ordering::Equal => return Ok((nid, kind)),
-                Ordering::Less => low = middle + 1,
+                Ordering::Less => (low, block) = (middle, Some(candidate)),
                 Ordering::Greater => high = middle,
             }
         }
-        let block = self.block(low.checked_sub(1).ok_or(Errno::ENOENT)?)?;
-        let (mut low, mut high) = (1, block.count);
+        let block = block.ok_or(Errno::ENOENT)?;
+        let (mut low, mut high) = (0, block.count);
         while low < high {
             let middle = low + (high - low) / 2;
-            let (nid, kind, found) = block.entry(middle)?;
-            match found.bytes().cmp(name) {
+            let (order, nid, kind) = block.compare(middle, name)?;
+            match order {
                 Ordering::Equal => return Ok((nid, kind)),
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,

@@ -352,3 +352,35 @@ fn a_layer_over_an_image_of_the_host() {
     let late = w.get("/i/file100000").and_then(|file| content(&**file.inode()));
     assert!(matches!(late, Err(Errno::EIO | Errno::EUCLEAN)), "{late:?}");
 }
+
+/// An image that is larger than the cache is found there in part when it is read again.
+#[test]
+fn a_cache_that_is_too_small_keeps_a_part() {
+    const FILES: usize = 400;
+    let scratch = Scratch::new("part");
+    (0..FILES).for_each(|i| fs::write(scratch.root().join(format!("{i}")), [i as u8; 8192]).unwrap());
+    let dir = HostDir::new("erofs-part");
+    dir.write("image", &scratch.image(&[]));
+    let w = World::new(dir);
+    let files = Host::new(w.host.clone(), 640, 8 << 20);
+    let host = Export::open(&files, 1, false, FIXED_NS).unwrap();
+    let root = Image::open(host.find(b"image", &[]).unwrap().0, 9).unwrap();
+    let pass = |from: usize| {
+        for i in 0..FILES {
+            let number = (from + i * 139) % FILES;
+            let file = root.find(format!("{number}").as_bytes()).unwrap();
+            let mut bytes = [0; 8192];
+            assert_eq!(file.read_content(0, &mut KernelDst(&mut bytes)), Ok(8192));
+            assert!(bytes.iter().all(|&byte| byte == number as u8), "{number}");
+            assert!(files.cached_pages() <= 640);
+        }
+    };
+    pass(0);
+    w.host.reset();
+    (1..5).for_each(pass);
+    let trips = w.host.trips();
+    assert!(trips < FILES * 2, "{trips} trips for {} files", FILES * 4);
+    // All of it goes if it must.
+    while files.shrink(100) > 0 {}
+    assert_eq!(files.cached_pages(), 0);
+}

@@ -11,6 +11,8 @@ const MAX_HANDLES: usize = 512;
 const NAME_BYTES: usize = 384;
 /// Fewest names that may be remembered in all directories.
 const MIN_NAMES: usize = 16 << 10;
+/// Files with more pages lose a part of them at a time.
+const FEW_PAGES: usize = 64;
 /// Most nodes that are kept alive because they were fetched ahead.
 const MAX_AHEAD: usize = 64;
 
@@ -46,18 +48,18 @@ impl Cache {
         self.pages.get()
     }
 
-    /// `node` cached its first page.
+    /// `node` cached a page and is not in the list of those with pages.
     pub(super) fn has_pages(&self, node: Weak<HostNode>) {
         self.with_pages.borrow_mut().push_back(node);
     }
 
-    /// Accounts for pages that were cached; drops others' if there are too many, which is half as many when memory
-    /// `is_short`.
+    /// Accounts for pages that were cached; drops others' if there are too many. When memory `is_short`, the cache gives up
+    /// more than it gets, down to half of what it may have.
     pub(super) fn pages_added(&self, count: usize, is_short: bool) {
         self.pages.set(self.pages.get() + count);
-        let most = if is_short { self.max_pages / 2 } else { self.max_pages };
-        if self.pages.get() > most {
-            self.shrink(self.pages.get() - most + self.max_pages / 16);
+        let excess = self.pages.get().saturating_sub(self.max_pages);
+        if excess > 0 || is_short && self.pages.get() > self.max_pages / 2 {
+            self.shrink(excess.max(count) + self.max_pages / 16);
         }
     }
 
@@ -71,7 +73,8 @@ impl Cache {
         self.pages.set(self.pages.get().saturating_sub(count));
     }
 
-    /// Drops content of the nodes that were not read for longest, at least `wanted` pages if it can.
+    /// Drops content of the nodes that were not read for longest, at least `wanted` pages if it can: of small files all, of
+    /// others, such as an image, a part.
     pub(super) fn shrink(&self, wanted: usize) -> usize {
         let before = self.pages.get();
         // Twice around: the first time takes back the mark of recent use.
@@ -81,10 +84,17 @@ impl Cache {
             let Some(weak) = self.with_pages.borrow_mut().pop_front() else { break };
             let Some(node) = weak.upgrade() else { continue };
             let Some(content) = node.content.get() else { continue };
-            if content.take_used() {
+            let host = &node.export.host;
+            let (is_spared, pages) = (content.take_used(), content.pages.borrow().len());
+            match pages {
+                _ if is_spared => {}
+                0..=FEW_PAGES => content.drop_pages(host),
+                _ => content.evict(host, wanted - (before - self.pages.get().min(before))),
+            }
+            let has_pages = !content.pages.borrow().is_empty();
+            content.is_listed.set(has_pages);
+            if has_pages {
                 self.with_pages.borrow_mut().push_back(weak);
-            } else {
-                content.drop_pages(&node.export.host);
             }
         }
         before - self.pages.get().min(before)

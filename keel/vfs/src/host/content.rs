@@ -1,6 +1,7 @@
 //! Content of a host file: cached frames, window chunks, the open handle.
 
 mod copies;
+mod evict;
 mod mapped;
 mod shown;
 mod write;
@@ -60,6 +61,10 @@ pub(super) struct Content {
     stamp: Cell<Stamp>,
     /// Read since the cache looked last.
     pub(super) used: Cell<bool>,
+    /// In the cache's list of files with pages.
+    pub(super) is_listed: Cell<bool>,
+    /// Where the eviction of a part goes on, see [`evict`].
+    hand: Cell<u64>,
     pub(super) chunks: RefCell<BTreeMap<u64, Chunk>>,
     /// Where the last fetch ended (page) and how many bytes it brought: readahead.
     ahead: Cell<(u64, u64)>,
@@ -333,10 +338,11 @@ impl HostNode {
             if shared || pages.get(index).is_some() {
                 continue;
             }
-            let was_empty = pages.is_empty();
             pages.insert(index, frame);
+            // It is to be used before it goes again.
+            let _ = pages.get_marked(index);
             drop(pages);
-            if was_empty {
+            if !content.is_listed.replace(true) {
                 self.host().cache.has_pages(self.this.clone());
             }
             added += 1;
@@ -390,7 +396,7 @@ impl HostNode {
     /// A cached page, from RAM or from the window.
     pub(super) fn cached_page(&self, index: u64) -> Option<Frame> {
         let content = self.content();
-        if let Some(frame) = content.pages.borrow().get(index) {
+        if let Some(frame) = content.pages.borrow().get_marked(index) {
             return Some(frame.clone());
         }
         let chunk = content.chunks.borrow().get(&(index * PAGE / CHUNK)).copied()?;

@@ -1,6 +1,6 @@
 //! A host file as the image of a file system: the window shows it, or RAM has copies of its pages.
 
-use super::HostNode;
+use super::{FIXED_NS, HostNode};
 use crate::erofs::Source;
 use alloc::vec::Vec;
 use hal::frame::{FRAME_SIZE, Frame};
@@ -49,6 +49,14 @@ impl Source for HostNode {
     }
 
     fn page(&self, index: u64) -> Result<Frame> {
+        // What is known of an image is believed until pages of the window are lost; these are pages of RAM.
+        if self.export.fresh_ns == FIXED_NS && self.fetched.get() != 0 {
+            let content = self.content();
+            if let Some(frame) = content.pages.borrow().get_marked(index) {
+                content.used.set(true);
+                return Ok(frame.clone());
+            }
+        }
         self.image_page(index, METADATA, 1)?.ok_or(Errno::ENOMEM)
     }
 

@@ -13,7 +13,7 @@ use vfs::{Mount, PathRef};
 
 /// `filesystems`.
 pub const FILE_SYSTEMS: &str = "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tsockfs\nnodev\tpipefs\n\
-     nodev\tdevpts\nnodev\toverlay\n";
+     nodev\tdevpts\nnodev\toverlay\nnodev\tmqueue\n";
 
 /// A name with blanks and backslashes in octal, as all tables have them.
 fn escaped(name: &[u8]) -> Vec<u8> {

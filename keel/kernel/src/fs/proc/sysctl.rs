@@ -1,8 +1,9 @@
-//! `/proc/sys`: settings of the system. They are read-only, except host and domain name and some of the network namespace.
+//! `/proc/sys`: settings of the system. They are read-only, except host and domain name and some of the network and IPC namespaces.
 
 use super::sysctl_net;
 use super::sysctl_values::VALUES;
 use crate::cred::userns::Ids;
+use crate::ipc::{self, mqueue};
 use crate::mm;
 use crate::random;
 use crate::task::cred::cap;
@@ -71,6 +72,12 @@ pub fn apply(settings: &[(Vec<u8>, Vec<u8>)]) -> core::result::Result<(), (&[u8]
         let is = |known: &str| known.as_bytes() == &name[..];
         let constant = VALUES.iter().find(|(known, ..)| is(known)).map(|(_, _, value)| String::from(*value));
         let present = constant.or_else(|| MADE.iter().find(|(known, _)| is(known)).map(|(_, make)| make()));
+        if let Some(setting) = mqueue::SETTINGS.iter().find(|setting| is(setting.path)) {
+            let text = core::str::from_utf8(value).map_err(|_| Errno::EINVAL);
+            let changed = text.and_then(|text| setting.change(ipc::Namespace::first().limits(), text.trim()));
+            changed.map_err(|_| (&name[..], WRONG))?;
+            continue;
+        }
         let outcome = match (sysctl_net::SETTINGS.iter().find(|setting| is(setting.path)), present) {
             (Some(setting), _) => {
                 let text = core::str::from_utf8(value).map_err(|_| Errno::EINVAL);
@@ -114,6 +121,8 @@ enum Source {
     Changed(Make, fn(Vec<u8>)),
     /// A setting of the network namespace.
     Network(&'static sysctl_net::Setting),
+    /// A setting of the IPC namespace.
+    Queues(&'static mqueue::Setting),
 }
 
 /// The directory `/proc/sys`.
@@ -124,6 +133,9 @@ pub fn directory() -> impl SynthDir {
     }
     for setting in &sysctl_net::SETTINGS {
         root.insert(setting.path, 0o644, Source::Network(setting));
+    }
+    for setting in &mqueue::SETTINGS {
+        root.insert(setting.path, 0o644, Source::Queues(setting));
     }
     for (path, make) in MADE {
         match path {
@@ -161,9 +173,12 @@ impl SynthDir for Shared {
         let name = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         match self.0.entries.get(name).ok_or(Errno::ENOENT)? {
             Item::Directory(directory) => Ok(Entry::dir(0o555, Shared(directory.clone()))),
-            Item::File(mode, source @ Source::Network(_)) => {
+            Item::File(mode, source @ (Source::Network(_) | Source::Queues(_))) => {
                 // They belong to root of the namespace.
-                let owner = namespaces::net_here().user_ns().clone();
+                let owner = match source {
+                    Source::Queues(_) => ipc::here().user_ns().clone(),
+                    _ => namespaces::net_here().user_ns().clone(),
+                };
                 let root = |ids| owner.outward(ids, 0).unwrap_or(0);
                 let (uid, gid) = (root(Ids::Users), root(Ids::Groups));
                 Ok(Entry::file(*mode, Setting(*source)).owned(uid, gid))
@@ -194,6 +209,7 @@ impl SynthFile for Setting {
             Source::Constant(value) => String::from(value),
             Source::Made(make) | Source::Changed(make, _) => make(),
             Source::Network(setting) => (setting.show)(&namespaces::net_here().settings),
+            Source::Queues(setting) => format!("{}", setting.show(ipc::here().limits())),
         };
         text.push('\n');
         Ok(text.into_bytes())
@@ -209,13 +225,17 @@ impl SynthFile for Setting {
 
     /// Unsupported settings are read-only, as in a container. EROFS, EPERM, EINVAL.
     fn write(&self, _offset: u64, data: &[u8]) -> Result<usize> {
+        let text = || {
+            let text = core::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
+            Ok(text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0'))
+        };
         let change = match self.0 {
             Source::Network(setting) => {
-                let text = core::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
-                (setting.change)(
-                    &namespaces::net_here().settings,
-                    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0'),
-                )?;
+                (setting.change)(&namespaces::net_here().settings, text()?)?;
+                return Ok(data.len());
+            }
+            Source::Queues(setting) => {
+                setting.change(ipc::here().limits(), text()?)?;
                 return Ok(data.len());
             }
             Source::Changed(_, change) => change,

@@ -1,7 +1,7 @@
 //! Settings that are the same in every pod: keel's values, or Linux's defaults where they have no effect.
 
 /// Path beneath `/proc/sys`, permissions, text without the line end.
-pub const VALUES: [(&str, u32, &str); 197] = [
+pub const VALUES: [(&str, u32, &str); 192] = [
     ("abi/vsyscall32", 0o644, "1"),
     ("debug/exception-trace", 0o644, "1"),
     ("dev/tty/ldisc_autoload", 0o644, "1"),
@@ -20,11 +20,6 @@ pub const VALUES: [(&str, u32, &str); 197] = [
     ("fs/lease-break-time", 0o644, "45"),
     ("fs/leases-enable", 0o644, "0"),
     ("fs/mount-max", 0o644, "100000"),
-    ("fs/mqueue/msg_default", 0o644, "10"),
-    ("fs/mqueue/msg_max", 0o644, "10"),
-    ("fs/mqueue/msgsize_default", 0o644, "8192"),
-    ("fs/mqueue/msgsize_max", 0o644, "8192"),
-    ("fs/mqueue/queues_max", 0o644, "256"),
     ("fs/nr_open", 0o644, "1048576"),
     ("fs/overflowgid", 0o644, "65534"),
     ("fs/overflowuid", 0o644, "65534"),

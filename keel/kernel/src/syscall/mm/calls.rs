@@ -164,7 +164,7 @@ fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
         return Err(Errno::EINVAL);
     }
     match inode.file_type() {
-        FileType::Regular => {}
+        FileType::Regular if inode.can_be_mapped() => {}
         FileType::CharDevice if inode.attr()?.rdev == DEV_ZERO => {
             if area.flags.contains(AreaFlags::SHARED) {
                 area.backing = Backing::Shared(Rc::new(SharedObject::default()), first);

@@ -54,17 +54,19 @@ pub(super) enum Kind {
     Cgroup2,
     Devpts,
     Overlay,
+    Mqueue,
 }
 
 impl Kind {
     /// All types with their names.
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Tmpfs, "tmpfs"),
         (Self::Proc, "proc"),
         (Self::Sysfs, "sysfs"),
         (Self::Cgroup2, "cgroup2"),
         (Self::Devpts, "devpts"),
         (Self::Overlay, "overlay"),
+        (Self::Mqueue, "mqueue"),
     ];
 
     /// The type with a name. ENODEV: there is none that programs can mount.
@@ -123,6 +125,14 @@ pub(super) fn make(kind: Kind, data: &[u8], admin: &Admin) -> Result<Rc<FileSyst
             fs.options.replace(Rc::from(options.into_bytes()));
             fs
         }
+        Kind::Mqueue => {
+            let ipc = crate::ipc::here();
+            check(ipc.user_ns())?;
+            if !data.is_empty() {
+                return Err(Errno::EINVAL);
+            }
+            ipc.queues()?.mount().fs().clone()
+        }
         Kind::Overlay => {
             check(&here)?;
             let options = overlay::Options::parse(data)?;
@@ -144,7 +154,7 @@ pub(super) fn check_options(kind: Kind, data: &[u8]) -> Result<()> {
         Kind::Tmpfs => Temporary::parse(data, &here).map(drop),
         Kind::Devpts => terminal_options(data).map(drop),
         Kind::Overlay => overlay::Options::parse(data).map(drop),
-        Kind::Proc | Kind::Sysfs | Kind::Cgroup2 => Err(Errno::EINVAL),
+        Kind::Proc | Kind::Sysfs | Kind::Cgroup2 | Kind::Mqueue => Err(Errno::EINVAL),
     }
 }
 

@@ -136,6 +136,15 @@ impl Netlink {
         }
     }
 
+    /// Queues a message that nobody asked for; it is lost if there is no room.
+    pub fn deliver(&self, message: &[u8]) {
+        match vfs::memory::copy(message) {
+            Ok(message) => self.answer(message),
+            Err(_) => self.error.set(Some(Errno::ENOBUFS)),
+        }
+        self.readable.wake_all();
+    }
+
     /// Queues an answer.
     fn answer(&self, message: Vec<u8>) {
         if message.is_empty() {
@@ -157,12 +166,15 @@ fn notify(ns: &NetNs, group: u32, message: &[u8]) {
         if netlink.groups.get() >> (group - 1) & 1 == 0 {
             continue;
         }
-        match vfs::memory::copy(message) {
-            Ok(message) => netlink.answer(message),
-            Err(_) => netlink.error.set(Some(Errno::ENOBUFS)),
-        }
-        netlink.readable.wake_all();
+        netlink.deliver(message);
     }
+}
+
+/// The netlink socket behind a file. ENOTSOCK; EINVAL: a socket of another family.
+pub fn of(file: &File) -> Result<Rc<Netlink>> {
+    let socket = file.downcast::<Socket>().ok_or(Errno::ENOTSOCK)?;
+    let netlink = socket.ops.as_any().downcast_ref::<Netlink>();
+    netlink.and_then(|netlink| netlink.me.upgrade()).ok_or(Errno::EINVAL)
 }
 
 impl Protocol for Netlink {
