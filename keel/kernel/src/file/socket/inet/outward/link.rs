@@ -28,6 +28,8 @@ use vfs::Src;
 const ARRIVED: usize = 120;
 /// Most requests of a listener that accept at a time: so many connections that arrive together take one trip.
 const MAX_ACCEPTS: usize = 16;
+/// Most requests that send at a time: the monitor refuses too many.
+const MOST_SENDS: usize = 16;
 /// Places for names of peers in a page, a power of two.
 const PEERS: usize = 64;
 const _: () = assert!(PEERS >= MAX_ACCEPTS && PEERS * 2 * size_of::<SocketName>() <= FRAME_SIZE);
@@ -66,8 +68,9 @@ pub struct Link {
     /// The end of the own stream was requested.
     ended: Cell<bool>,
     outbox: Outbox,
-    /// Bytes of the requests that send.
+    /// Bytes of the requests that send, and how many these are.
     sending: Cell<usize>,
+    sends: Cell<usize>,
     /// It is among those that hold something back.
     holds: Cell<bool>,
     /// It counts as busy.
@@ -104,6 +107,7 @@ impl Link {
             ended: Cell::new(false),
             outbox: Outbox::default(),
             sending: Cell::new(0),
+            sends: Cell::new(0),
             holds: Cell::new(false),
             busy: Cell::new(false),
             arrived: Cell::new(0),
@@ -475,6 +479,7 @@ impl Link {
         let Some(own) = self.me.upgrade().filter(|_| !pages.is_empty()) else { return false };
         let bytes: usize = list.iter().map(|segment| segment.len as usize).sum();
         self.sending.set(self.sending.get() + bytes);
+        self.sends.set(self.sends.get() + 1);
         let small = || self.tcp.upgrade().is_some_and(|tcp| self.sending.get() <= tcp.limit_outward() / 3);
         let quiet = quiet && self.outbox.len() == 0 && small();
         connector::send(SocketSend { socket: self.number, quiet, urgent }, list, Vec::new(), move |outcome| {
@@ -486,6 +491,7 @@ impl Link {
     }
 
     fn sent(&self, bytes: usize, outcome: Result<u64>) {
+        self.sends.set(self.sends.get().saturating_sub(1));
         self.sending.set(self.sending.get().saturating_sub(bytes));
         if let (Some(tcp), Phase::Open) = (self.tcp.upgrade(), self.phase.get()) {
             match outcome {
@@ -538,6 +544,8 @@ impl Pump for Link {
         self.holds.set(false);
         if self.phase.get() == Phase::Open
             && self.sending.get() > 0
+            // Otherwise some of those under way are not quiet.
+            && self.sends.get() < MOST_SENDS
             && !self.post_send(false)
             && self.end.get() != End::Not
             && let Some(me) = self.me.upgrade()
