@@ -357,6 +357,7 @@ impl Link {
             Ok(Received { bytes: 0, .. }) => {
                 self.finished.set(true);
                 tcp.link_finished();
+                tcp.note_more();
             }
             Ok(Received { bytes, urgent, more }) => {
                 if more {

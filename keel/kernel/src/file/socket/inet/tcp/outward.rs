@@ -78,7 +78,8 @@ impl Tcp {
     pub fn note_inside(&self, what: Under) {
         let Some(remote) = self.base.remote.get().filter(|_| self.base.net.is_host()) else { return };
         let is_near = remote.ip.is_loopback() || remote.ip == self.base.local.get().ip;
-        if is_near && self.base.net.tcp.is_used(remote.port) {
+        // A peer that has ended its stream may be closed, and answers what is sent by a reset.
+        if is_near && (self.done.get() || self.base.net.tcp.is_used(remote.port)) {
             settle::note(what);
         }
     }
