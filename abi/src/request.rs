@@ -422,18 +422,28 @@ operations! {
             /// Kind of socket.
             transport: Transport,
         } [SocketName] => [SocketName] -> ();
-        /// Receive what has arrived; completes late if that is nothing. Of a stream: bytes, 0 at its end. Otherwise whole
-        /// datagrams, each as a [`DatagramRecord`]; ENOBUFS if not even the first fits. Results: bytes used.
+        /// Receive what has arrived; completes late if that is nothing. Of a stream: bytes, 0 at its end; after that it waits until the
+        /// connection breaks, and completes with the error, or with 0 if there is none. Otherwise whole datagrams, each as a
+        /// [`DatagramRecord`]; ENOBUFS if not even the first fits.
         SocketReceive = 97 {
             /// Its number.
             socket: u64,
-        } () => [u8] -> u64;
+        } () => [u8] -> Received {
+            /// Bytes used.
+            bytes: u64,
+            /// The first byte of a stream's is urgent; none of the others is.
+            urgent: bool,
+            /// More may be there: bytes, the end, or an error.
+            more: bool,
+        };
         /// Send a stream's bytes, all of them, or a datagram. Completes late while the host's buffer is full.
         SocketSend = 98 {
             /// Its number.
             socket: u64,
             /// If it succeeds at once, an idle virtual CPU need not continue for its completion.
             quiet: bool,
+            /// The last byte of a stream's is urgent.
+            urgent: bool,
         } [u8] => () -> u64;
         /// shutdown(2).
         SocketShutdown = 99 {
@@ -477,7 +487,8 @@ operations! {
             /// Most connections that wait.
             backlog: u32,
         } [SocketName] => () -> u64;
-        /// Accept a connection, or the next peer of published datagrams. Completes late. Output: the peer.
+        /// Accept a connection, or the next peer of published datagrams. Completes late. Output: the peer, and where there is room the
+        /// own name.
         SocketAccept = 104 {
             /// The listener's number.
             socket: u64,
@@ -494,6 +505,12 @@ operations! {
             /// [`BIND_SHARED`] and the like.
             flags: u32,
         } [SocketName] => [SocketName] -> ();
+        /// Completes after the operations that what all earlier requests did has made ready: what a socket of the pod sent to another one
+        /// has arrived there.
+        SocketSettle = 106 {
+            /// Also what came to bound sockets of datagrams, and their ends, which takes longer.
+            datagrams: bool,
+        } () => () -> ();
     }
 }
 

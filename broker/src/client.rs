@@ -50,6 +50,8 @@ pub enum Event<'a> {
     Spare(bool, Vec<OwnedFd>),
     /// [`Reply::Bound`].
     Bound(Id, SocketAddr),
+    /// [`Reply::Settled`].
+    Settled(Id),
 }
 
 /// The monitor's end of the socket pair. Poll its descriptor for replies.
@@ -101,6 +103,7 @@ impl Client {
             Reply::Datagram { flow, datagram } => Event::Datagram(flow, datagram),
             Reply::Revoked { transport, peer } => Event::Revoked(transport, peer),
             Reply::Bound { id, name } => Event::Bound(id, name),
+            Reply::Settled { id } => Event::Settled(id),
             Reply::Spare { v6 } => Event::Spare(v6, std::mem::take(&mut self.descriptors)),
             Reply::Opened { id, entry } => match self.descriptors.pop() {
                 Some(socket) => Event::Opened(id, socket, entry),

@@ -10,6 +10,7 @@
 //! | [`Request::Bind`] | [`Reply::Bound`], or [`Reply::Refused`] |
 //! | [`Request::Close`] | none |
 //! | [`Request::Spare`] | [`Reply::Spare`] |
+//! | [`Request::Settle`] | [`Reply::Settled`] |
 //! | none: the user changed the policy | [`Reply::Revoked`] for each peer that it does not allow any more |
 //!
 //! A monitor that connects to the same peer again need not ask: the broker may write the peer's address to the table of
@@ -95,6 +96,11 @@ pub enum Request {
         /// For IPv6.
         v6: bool,
     },
+    /// What has arrived at bound UDP ports is to be passed now.
+    Settle {
+        /// Chosen by the monitor.
+        id: Id,
+    },
     /// A socket that is bound to an address of the host.
     Bind {
         /// Chosen by the monitor. It stays in use until the socket is connected or closed.
@@ -169,6 +175,11 @@ pub enum Reply<'a> {
         /// For IPv6.
         v6: bool,
     },
+    /// What had arrived at bound UDP ports precedes this.
+    Settled {
+        /// Of the request.
+        id: Id,
+    },
     /// The name of a socket of [`Request::Bind`], or of one that [`Reply::Opened`] passes next.
     Bound {
         /// Id of the request.
@@ -242,6 +253,7 @@ impl Request {
             Self::Close { id } => (3, None, 0, id, None, None),
             Self::Spare { v6 } => (4, None, u32::from(v6), 0, None, None),
             Self::Bind { id, transport, address, flags } => (5, Some(transport), flags, id, Some(address), None),
+            Self::Settle { id } => (6, None, 0, id, None, None),
         };
         bytes[0] = kind;
         bytes[1] = transport.map_or(0, Transport::number);
@@ -268,6 +280,7 @@ impl Request {
             3 => return Some(Self::Close { id }),
             4 => Self::Spare { v6: value != 0 },
             5 => Self::Bind { id, transport: transport?, address: first?, flags: value },
+            6 => Self::Settle { id },
             _ => return None,
         };
         (id & FLOW == 0).then_some(request)
@@ -286,6 +299,7 @@ impl<'a> Reply<'a> {
             Self::Revoked { transport, peer } => (6, 0, 0, transport.number().into(), Some(peer), &[]),
             Self::Spare { v6 } => (7, 0, 0, v6.into(), None, &[]),
             Self::Bound { id, name } => (8, 0, id, 0, Some(name), &[]),
+            Self::Settled { id } => (9, 0, id, 0, None, &[]),
         };
         let payload = &payload[..payload.len().min(MAX_DATAGRAM)];
         let (head, rest) = buffer.split_at_mut(REPLY_BYTES);
@@ -318,6 +332,7 @@ impl<'a> Reply<'a> {
             }
             7 => Self::Spare { v6: other != 0 },
             8 => Self::Bound { id, name: take_address(head, 24)?? },
+            9 => Self::Settled { id },
             _ => return None,
         };
         payload.is_empty().then_some(reply)
@@ -345,6 +360,7 @@ mod tests {
             Request::Spare { v6: false },
             Request::Bind { id, transport: Transport::Tcp, address: address("[::]:0"), flags: 5 },
             Request::Spare { v6: true },
+            Request::Settle { id },
         ] {
             let bytes = request.encode();
             assert_eq!(Request::decode(&bytes), Some(request));
@@ -364,6 +380,7 @@ mod tests {
             Reply::Opened { id: 1, entry: Some(Entry { index: u16::MAX, v6: true }) },
             Reply::Spare { v6: true },
             Reply::Bound { id: 6, name: address("127.0.0.1:80") },
+            Reply::Settled { id: 8 },
             Reply::Refused { id: 2, error: Refused(111) },
             Reply::Listening { id: 3 },
             Reply::Flow { listener: 4, flow: FLOW | 5, peer: address("[2001:db8::1]:53"), datagram },

@@ -23,6 +23,7 @@ use policy::Network;
 use poller::Poller;
 use publish::{Arrived, Ports};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_oobinline;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
 use setup::Setup;
 use std::collections::VecDeque;
@@ -316,6 +317,12 @@ impl Broker {
                 self.ports.close(id, &self.poller);
                 true
             }
+            Request::Settle { id } => {
+                for port in self.ports.bound_by_pod() {
+                    self.receive(port);
+                }
+                self.send(Reply::Settled { id }, vec![])
+            }
             Request::Spare { v6 } => {
                 let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
                 let wanted = if self.table.is_some() { MAX_SPARE } else { 0 };
@@ -429,7 +436,12 @@ fn refused(error: Errno) -> Refused {
 }
 
 fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -> Result<OwnedFd, Errno> {
-    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)?;
+    if kind == SocketType::STREAM {
+        // Keel has urgent bytes in the stream, and knows their places.
+        set_socket_oobinline(&socket, true)?;
+    }
+    Ok(socket)
 }
 
 /// A socket that is connected to a peer.

@@ -26,7 +26,7 @@ const MOST_FLOWS: usize = 8192;
 /// Maximum length of a queue of connections.
 const MOST_BACKLOG: u32 = 4096;
 /// Datagrams that are read from one port before others have their turn.
-const TURN: usize = 32;
+const TURN: usize = 128;
 
 /// A published port.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub enum Arrived {
 fn open(publish: &Publish) -> Result<OwnedFd, Errno> {
     let family = if publish.host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let kind = if publish.udp { SocketType::DGRAM } else { SocketType::STREAM };
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    let socket = super::socket(family, kind, None)?;
     if publish.host.is_ipv6() {
         set_ipv6_v6only(&socket, true)?;
     }

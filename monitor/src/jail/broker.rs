@@ -79,6 +79,7 @@ fn rules(removable: &[i32]) -> Vec<Call> {
             Rule::When(vec![
                 option(SOL_SOCKET, SO_REUSEADDR),
                 option(SOL_SOCKET, SO_REUSEPORT),
+                option(SOL_SOCKET, SO_OOBINLINE),
                 option(IPPROTO_IPV6, IPV6_V6ONLY),
             ]),
         ),

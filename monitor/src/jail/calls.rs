@@ -43,6 +43,9 @@ const TERMINAL: [u32; 9] = [
     0x402c_542d, // TCSETSF2
 ];
 
+/// Whether the next byte of a connection is urgent.
+const MARK: [u32; 1] = [options::SIOCATMARK as u32];
+
 /// Flags of clone(2) with which C libraries create a thread, without the obsolete `CLONE_DETACHED`.
 const THREAD: i32 = CLONE_VM
     | CLONE_FS
@@ -160,6 +163,7 @@ fn on_sockets() -> Vec<Call> {
     vec![
         call(SYS_accept4, "accept4", Rule::Allow),
         call(SYS_recvmsg, "recvmsg", Rule::Allow),
+        call(SYS_getsockname, "getsockname", Rule::Allow),
         call(SYS_shutdown, "shutdown", Rule::Allow),
         call(SYS_sendto, "sendto(no address)", Rule::When(vec![vec![Test::Null(4)]])),
         call(SYS_setsockopt, "setsockopt(of a pod's sockets)", list(&settable)),
@@ -202,8 +206,8 @@ pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
     calls.extend([
         call(
             SYS_ioctl,
-            "ioctl(KVM's on this machine; attributes and size of a terminal)",
-            when(vec![Test::OneOf(1, KVM.iter().chain(&TERMINAL).copied().collect())]),
+            "ioctl(KVM's on this machine; attributes and size of a terminal; SIOCATMARK)",
+            when(vec![Test::OneOf(1, KVM.iter().chain(&TERMINAL).chain(&MARK).copied().collect())]),
         ),
         call(
             SYS_clone,

@@ -284,8 +284,11 @@ static void itself(void) {
     PART("shutdown while connecting");
     int l = listener(0);
     int fill[8];
-    for (int i = 0; i < 4; i++) fill[i] = to(l, SOCK_NONBLOCK);
-    sleep_ms(50);
+    for (int i = 0; i < 4; i++) {
+        fill[i] = to(l, SOCK_NONBLOCK);
+        // One after the other: each takes its place, or finds none.
+        sleep_ms(100);
+    }
     s = to(l, SOCK_NONBLOCK);
     N(events(s));
     N(state(s));

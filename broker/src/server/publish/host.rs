@@ -6,7 +6,7 @@ use crate::server::poller::Poller;
 use crate::server::setup::Publish;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with};
+use rustix::net::{AddressFamily, SocketType, getsockname};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -43,7 +43,7 @@ impl Ports {
             return Err(Errno::MFILE);
         }
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let socket = crate::server::socket(family, kind, None)?;
         if address.is_ipv6() {
             set_ipv6_v6only(&socket, flags & BIND_ONLY_V6 != 0)?;
         }
@@ -58,6 +58,12 @@ impl Ports {
         let publish = Publish { udp, host, pod: host.port(), optional: false };
         self.add(Port { socket, publish, flags, listeners: vec![id] });
         Ok(host)
+    }
+
+    /// Indices of the UDP ports that the pod bound.
+    pub fn bound_by_pod(&self) -> Vec<usize> {
+        let is_one = |port: &Port| self.is_host && port.publish.udp;
+        self.ports.iter().filter(|(_, port)| is_one(port)).map(|(index, _)| *index).collect()
     }
 
     /// The socket that was bound with this id listens, if there is one.

@@ -67,6 +67,7 @@ impl Opener for Broker {
             }
             Ask::Close { id } => Request::Close { id },
             Ask::Spare { v6 } => Request::Spare { v6 },
+            Ask::Settle { id } => Request::Settle { id },
         };
         self.0.send(&request).map_err(errno)
     }
@@ -74,6 +75,7 @@ impl Opener for Broker {
     fn take(&mut self) -> Result<Answer> {
         Ok(match self.0.receive().map_err(errno)? {
             Event::Opened(id, socket, entry) => Answer::Opened { id, socket, entry },
+            Event::Settled(id) => Answer::Settled { id },
             Event::Bound(id, name) => Answer::Bound { id, name },
             Event::Spare(v6, sockets) => Answer::Spare { v6, sockets },
             Event::Refused(id, Refused(errno)) => {

@@ -42,6 +42,10 @@ const NUMBERS: u64 = 1 << 32;
 const OPENER: u64 = u64::MAX;
 /// Events of one look.
 const EVENTS: usize = 64;
+/// Most operations that wait until the opener has settled; others wait for the monitor alone.
+const MAX_SETTLING: usize = 1024;
+/// Most looks of one request to settle: each socket has its turn.
+const MAX_LOOKS: usize = MAX_SOCKETS as usize / EVENTS;
 /// How long the sockets are watched after the last one is closed: a client opens the next one soon, and the threads of the monitor then need
 /// not be told of it.
 const WATCHED: Duration = Duration::from_millis(50);
@@ -64,6 +68,9 @@ struct Inner {
     /// Sockets by the questions for them.
     asked: HashMap<u64, u64>,
     next_question: u64,
+    /// Operations that settle, by the questions that they wait for, and those that wait for one look more.
+    settling: HashMap<u64, u64>,
+    settled: Vec<u64>,
     /// Questions that found no room.
     unasked: VecDeque<Ask>,
     done: Vec<Done>,
@@ -100,6 +107,8 @@ impl SocketsConnector {
             limit,
             asked: HashMap::new(),
             next_question: 1,
+            settling: HashMap::new(),
+            settled: Vec::new(),
             unasked: VecDeque::new(),
             done: Vec::new(),
             emptied: None,
@@ -179,7 +188,10 @@ impl Inner {
             SocketRequest::SocketSend(send) => {
                 let socket = self.sockets.get_mut(&send.socket).ok_or(Errno::BADF)?;
                 if socket.transport == Transport::Tcp {
-                    return socket.send(id, input).transpose();
+                    return socket.send(id, input, send.urgent).transpose();
+                }
+                if send.urgent {
+                    return Err(Errno::OPNOTSUPP);
                 }
                 match socket.queue(id, input, send.quiet)? {
                     1 => self.unsent.push(send.socket),
@@ -199,6 +211,10 @@ impl Inner {
             SocketRequest::SocketClose(close) => reply(close, self.close(close)).map(Some),
             SocketRequest::SocketSetOption(set) => reply(set, self.set_option(set, input)).map(Some),
             SocketRequest::SocketGetOption(get) => reply(get, self.get_option(get, output)).map(Some),
+            SocketRequest::SocketSettle(settle) => {
+                self.settle(id, settle.datagrams);
+                Ok(None)
+            }
         }
     }
 
@@ -316,6 +332,7 @@ impl Inner {
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
                     self.prepared.end();
+                    self.settled.extend(self.settling.drain().map(|(_, id)| id));
                     if let Ask::Connect { id, .. } | Ask::Listen { id, .. } | Ask::Bind { id, .. } = *question {
                         self.refuse(id, Errno::NETDOWN);
                     }
@@ -350,6 +367,7 @@ impl Inner {
                     self.revoke(&mut revoked);
                     // Nobody answers any more. Open sockets stay.
                     self.prepared.end();
+                    self.settled.extend(self.settling.drain().map(|(_, id)| id));
                     let asked = |(question, number): (&u64, &u64)| {
                         let socket = self.sockets.get(number)?;
                         matches!(socket.state, State::Asked { .. }).then_some(*question)
@@ -386,6 +404,7 @@ impl Inner {
             // By the caller.
             Answer::Revoked { .. } => {}
             Answer::Refused { id, errno } => self.refuse(id, errno),
+            Answer::Settled { id } => self.settled.extend(self.settling.remove(&id)),
             Answer::Spare { v6, sockets } => self.prepared.fill(v6, sockets),
             Answer::Opened { id: question, socket: fd, entry } => {
                 // Closed meanwhile: the descriptor is dropped.
@@ -500,12 +519,15 @@ impl Inner {
             let outcome = flow.and_then(|flow| {
                 self.check_number(accepted)?;
                 watch(&self.epoll, &flow.socket, accepted)?;
+                let mut output = super::payload::Output::new(&into);
+                let own = if output.room() < 2 * size_of::<SocketName>() { None } else { own_name(&flow.socket) };
                 let (socket, peer) = Socket::open(transport, flow);
                 if let Some(flow) = socket.ends {
                     self.asked.insert(flow, accepted);
                 }
                 self.sockets.insert(accepted, socket);
-                super::payload::Output::new(&into).put(bytemuck::bytes_of(&peer))
+                output.put(bytemuck::bytes_of(&peer))?;
+                own.map_or(Ok(()), |own| output.put_optional(&own))
             });
             self.done.push((id, outcome.map(Results::encode)));
         }
@@ -567,8 +589,32 @@ impl Inner {
         done
     }
 
-    /// Takes the events of one look. Others stay with epoll(7).
+    /// Completes what the requests before have made ready, then this operation. What comes to bound sockets of datagrams comes to the
+    /// opener first, which also closes them.
+    fn settle(&mut self, id: u64, datagrams: bool) {
+        if datagrams && self.settling.len() < MAX_SETTLING {
+            let question = self.next_question;
+            self.next_question += 1;
+            self.settling.insert(question, id);
+            return self.ask(Ask::Settle { id: question });
+        }
+        self.settled.push(id);
+        self.look();
+    }
+
+    /// Takes the events of one look. Others stay with epoll(7), unless operations wait for all.
     fn look(&mut self) {
+        for _ in 0..MAX_LOOKS {
+            let count = self.look_once();
+            if self.settled.is_empty() || count < EVENTS {
+                break;
+            }
+        }
+        self.done.extend(self.settled.drain(..).map(|id| (id, Ok(().encode()))));
+    }
+
+    /// How many events there were.
+    fn look_once(&mut self) -> usize {
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
         let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&at_once)).unwrap_or(0);
@@ -584,12 +630,19 @@ impl Inner {
             socket.advance(&mut self.scratch, &mut self.done);
             self.admit(number);
         }
+        count
     }
+}
+
+/// The name of a socket of IP.
+fn own_name(socket: &OwnedFd) -> Option<SocketName> {
+    let name = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
+    Some(SocketName::new(name.ip(), name.port()))
 }
 
 /// Watches a descriptor of a socket.
 fn watch(epoll: &OwnedFd, fd: &OwnedFd, number: u64) -> Result<()> {
-    let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+    let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
     epoll::add(epoll, fd, EventData::new_u64(number), edges)
 }
 

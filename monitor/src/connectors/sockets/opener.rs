@@ -52,6 +52,11 @@ pub enum Ask {
         /// For IPv6.
         v6: bool,
     },
+    /// What came to bound sockets of datagrams is passed before the answer, [`Answer::Settled`].
+    Settle {
+        /// Number of the question.
+        id: u64,
+    },
     /// A listener or a flow is not used any more. Not answered.
     Close {
         /// Number of the question for the listener, or of the flow.
@@ -112,6 +117,11 @@ pub enum Answer {
         id: u64,
         /// The name.
         name: SocketAddr,
+    },
+    /// All that came to bound sockets of datagrams was passed.
+    Settled {
+        /// Number of the question.
+        id: u64,
     },
     /// Unconnected TCP sockets; none if there are none.
     Spare {

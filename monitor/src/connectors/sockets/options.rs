@@ -11,6 +11,9 @@ const IP: u32 = libc::IPPROTO_IP as u32;
 const IPV6: u32 = libc::IPPROTO_IPV6 as u32;
 const UDP: u32 = libc::IPPROTO_UDP as u32;
 
+/// `SIOCATMARK` of ioctl(2).
+pub const SIOCATMARK: libc::c_ulong = 0x8905;
+
 /// Longest value in bytes.
 pub const MAX_VALUE: usize = 512;
 
@@ -102,6 +105,14 @@ pub fn pending_error(socket: BorrowedFd<'_>) -> Result<()> {
         0 => Ok(()),
         errno => Err(Errno::from_raw_os_error(errno)),
     }
+}
+
+/// Whether the next byte of a stream is an urgent one (`SIOCATMARK`).
+pub fn is_at_mark(socket: BorrowedFd<'_>) -> bool {
+    let mut at_mark: libc::c_int = 0;
+    // SAFETY: the kernel writes an integer there.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCATMARK, &raw mut at_mark) };
+    result == 0 && at_mark != 0
 }
 
 /// Makes close(2) break the connection off.

@@ -7,7 +7,7 @@ use super::super::{Errno, Result};
 use super::options;
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
-use abi::request::{DatagramRecord, MAX_DATAGRAM, SocketName, Transport};
+use abi::request::{DatagramRecord, MAX_DATAGRAM, Received, SocketName, Transport};
 use datagrams::Segments;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,6 +56,8 @@ struct Send {
     done: usize,
     /// If it succeeds, nobody waits for that.
     quiet: bool,
+    /// The last byte is urgent.
+    urgent: bool,
 }
 
 /// A peer of a published port that was not accepted yet.
@@ -93,6 +95,12 @@ pub struct Socket {
     writable: bool,
     /// The peer has ended its stream, or the connection broke: no more edges need come.
     ended: bool,
+    /// The end of the stream was received.
+    finished: bool,
+    /// The connection broke, or both halves have ended.
+    broken: bool,
+    /// The next byte may be an urgent one.
+    may_be_urgent: bool,
     receives: VecDeque<(u64, Vec<GuestSlice>)>,
     sends: VecDeque<Send>,
     segments: Segments,
@@ -116,6 +124,9 @@ impl Socket {
             readable: true,
             writable: true,
             ended: false,
+            finished: false,
+            broken: false,
+            may_be_urgent: false,
             receives: VecDeque::new(),
             sends: VecDeque::new(),
             segments: Segments::Whole,
@@ -179,6 +190,8 @@ impl Socket {
         self.readable |= events.intersects(EventFlags::IN | EventFlags::RDHUP | broken);
         self.writable |= events.intersects(EventFlags::OUT | broken);
         self.ended |= events.intersects(EventFlags::RDHUP | broken);
+        self.broken |= events.intersects(broken);
+        self.may_be_urgent |= events.intersects(EventFlags::PRI);
     }
 
     /// A new peer of a published port; `false` if there is no room.
@@ -223,12 +236,12 @@ impl Socket {
     }
 
     /// Begins to send a stream's bytes. EBUSY, ENOTCONN.
-    pub fn send(&mut self, id: u64, from: &[GuestSlice]) -> Option<Result> {
+    pub fn send(&mut self, id: u64, from: &[GuestSlice], urgent: bool) -> Option<Result> {
         let open = self.check_open();
         if open.is_err() || self.sends.len() >= MAX_WAITING {
             return Some(Err(open.err().unwrap_or(Errno::BUSY)));
         }
-        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false };
+        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false, urgent };
         if self.sends.is_empty()
             && let Some(outcome) = self.try_send(&mut send)
         {
@@ -330,25 +343,35 @@ impl Socket {
     fn try_receive(&mut self, into: &[GuestSlice], scratch: &mut [u8]) -> Option<Result> {
         match self.transport {
             Transport::Tcp => self.receive_bytes(into),
-            Transport::Udp | Transport::Icmp => self.receive_datagrams(into, scratch),
+            Transport::Udp | Transport::Icmp => self
+                .receive_datagrams(into, scratch)
+                .map(|outcome| Ok(Received { bytes: outcome? as u64, more: self.readable, ..Received::default() })),
         }
-        .map(|outcome| outcome.map(|bytes| (bytes as u64).encode()))
+        .map(|outcome| outcome.map(Results::encode))
     }
 
-    fn receive_bytes(&mut self, into: &[GuestSlice]) -> Option<Result<usize>> {
+    fn receive_bytes(&mut self, into: &[GuestSlice]) -> Option<Result<Received>> {
+        let fd = self.fds.first()?.as_fd();
+        if self.finished {
+            return self.broken.then(|| options::pending_error(fd).map(|()| Received::default()));
+        }
         if !self.readable {
             return None;
         }
-        let fd = self.fds.first()?.as_fd();
+        // A read ends before an urgent byte.
+        let urgent = self.may_be_urgent && options::is_at_mark(fd);
         match io::read(fd, into, Position::Current, Wait::Default) {
             Err(Errno::AGAIN) => {
-                self.readable = false;
+                (self.readable, self.may_be_urgent) = (false, false);
                 None
             }
             Ok(bytes) => {
-                // Less than there is room for: nothing is left, and more causes an edge.
-                self.readable = self.ended || bytes >= total(into);
-                Some(Ok(bytes))
+                let is_full = bytes >= total(into);
+                // Less than there is room for: nothing is left but what is urgent, and more causes an edge.
+                self.readable = self.ended || is_full || self.may_be_urgent && !urgent;
+                self.may_be_urgent = is_full || self.may_be_urgent && !urgent;
+                self.finished = bytes == 0;
+                Some(Ok(Received { bytes: bytes as u64, urgent, more: self.readable && bytes > 0 }))
             }
             Err(error) => Some(Err(error)),
         }
@@ -407,8 +430,9 @@ impl Socket {
         let whole = total(&send.from);
         loop {
             let left = Output::new(&send.from).rest(send.done);
-            let sent = match whole {
-                0 => rustix::io::write(fd, &[]),
+            let sent = match (whole, send.urgent) {
+                (0, _) => rustix::io::write(fd, &[]),
+                (_, true) => send_urgent(fd, &left),
                 _ => io::write(fd, &left, Position::Current, Wait::Default),
             };
             match sent {
@@ -442,6 +466,25 @@ impl Socket {
         let others = others.chain(self.accepts.drain(..).map(|(id, _, _)| id));
         done.extend(others.map(|id| (id, Err(errno))));
     }
+}
+
+/// Sends bytes of which the last is urgent: it is sent alone.
+fn send_urgent(fd: BorrowedFd<'_>, bytes: &[GuestSlice]) -> Result<usize> {
+    use rustix::net::{SendFlags, send};
+    let Some(before) = total(bytes).checked_sub(1) else { return Ok(0) };
+    if before > 0 {
+        let mut left = before;
+        let ordinary = bytes.iter().map(|slice| {
+            let part = slice.part(0, left);
+            left -= part.len();
+            part
+        });
+        let ordinary: Vec<GuestSlice> = ordinary.filter(|part| !part.is_empty()).collect();
+        return io::write(fd, &ordinary, Position::Current, Wait::Default);
+    }
+    let mut byte = [0];
+    bytes.iter().find(|slice| !slice.is_empty()).ok_or(Errno::FAULT)?.read(&mut byte)?;
+    send(fd, &byte, SendFlags::OOB | SendFlags::NOSIGNAL)
 }
 
 /// Adds a datagram as a record. ENOBUFS if it does not fit.

@@ -4,7 +4,7 @@
 use super::toy::Toy;
 use super::*;
 use abi::operation::{Operation, Reply};
-use abi::request::{DatagramRecord, SocketAccept, SocketReceive, SocketSend};
+use abi::request::{DatagramRecord, Received, SocketAccept, SocketReceive, SocketSend, SocketSettle};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -39,6 +39,9 @@ impl Opener for Loopback {
                 let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
                 let kind = if transport == Transport::Udp { SocketType::DGRAM } else { SocketType::STREAM };
                 let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
+                if kind == SocketType::STREAM {
+                    rustix::net::sockopt::set_socket_oobinline(&socket, true).unwrap();
+                }
                 let _ = connect(&socket, &peer);
                 self.answers.push_back(Answer::Opened { id, socket, entry: None });
             }
@@ -48,6 +51,7 @@ impl Opener for Loopback {
                 self.answers.push_back(Answer::Listening { id, listeners: vec![listener.into()] });
             }
             Ask::Bind { id, address, .. } => self.answers.push_back(Answer::Bound { id, name: address }),
+            Ask::Settle { id } => self.answers.push_back(Answer::Settled { id }),
             Ask::Close { .. } | Ask::Spare { .. } => return Ok(()),
         }
         rustix::io::write(&self.wake, b"x").map(|_| ())
@@ -164,7 +168,10 @@ fn a_full_buffer_delays_what_is_sent() {
     });
     let mut data: Vec<u8> = (0..20_000_000u32).map(|n| n as u8).collect();
     let sent = data.clone();
-    assert_eq!(finish(&mut sockets, 2, SocketSend { socket: 1, quiet: false }, &mut data, &mut []), number(20_000_000));
+    assert_eq!(
+        finish(&mut sockets, 2, SocketSend { socket: 1, quiet: false, urgent: false }, &mut data, &mut []),
+        number(20_000_000)
+    );
     let mut buffer = [0; 8];
     assert_eq!(finish(&mut sockets, 3, SocketReceive { socket: 1 }, &mut [], &mut buffer), number(2));
     let end = SocketShutdown { socket: 1, half: SocketHalf::Send };
@@ -210,7 +217,9 @@ fn revoked_peers() {
     assert_eq!(revoke(&mut sockets, (Transport::Tcp, addresses[0])), [(3, Err(Errno::CONNABORTED))]);
     let error = peers[0].read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-    for request in [SocketRequest::from(SocketReceive { socket: 1 }), SocketSend { socket: 1, quiet: false }.into()] {
+    for request in
+        [SocketRequest::from(SocketReceive { socket: 1 }), SocketSend { socket: 1, quiet: false, urgent: false }.into()]
+    {
         assert_eq!(sockets.start(4, request, &[], &[slice(&mut buffer)]), Some(Err(Errno::CONNABORTED)));
     }
     peers[1].write_all(b"still").unwrap();
@@ -239,7 +248,13 @@ fn published_connections() {
         assert_eq!(Some(peer.port), clients.last().and_then(|c| c.local_addr().ok()).map(|a| a.port()));
     }
     assert_eq!(
-        finish(&mut sockets, 4, SocketSend { socket: 3, quiet: false }, &mut b"third".to_owned(), &mut []),
+        finish(
+            &mut sockets,
+            4,
+            SocketSend { socket: 3, quiet: false, urgent: false },
+            &mut b"third".to_owned(),
+            &mut []
+        ),
         number(5)
     );
     let mut got = [0; 5];
@@ -314,7 +329,7 @@ fn datagrams_leave_together() {
     let mut outcomes = Vec::new();
     for _ in 0..2 {
         for (id, bytes) in sent.iter_mut().enumerate() {
-            let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true });
+            let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent: false });
             assert_eq!(sockets.start(id as u64, send, &[slice(bytes)], &[]), None);
         }
         outcomes.extend(sockets.flush());
@@ -327,13 +342,68 @@ fn datagrams_leave_together() {
     let wanted = sent.iter().enumerate().map(|(id, bytes)| (id as u64, true, number(bytes.len() as u64)));
     assert_eq!(outcomes, wanted.clone().chain(wanted).collect::<Vec<_>>());
     // A close, too, finds them sent.
-    let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true });
+    let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent: false });
     let mut last = [9; 3];
     assert_eq!(sockets.start(500, send, &[slice(&mut last)], &[]), None);
     let close = SocketRequest::SocketClose(SocketClose { socket: 1, abort: false });
     assert!(sockets.start(501, close, &[], &[]).is_some());
     assert_eq!(sockets.flush(), [(500, true, number(3))]);
     assert_eq!(peer.recv(&mut [0; 8]).unwrap(), 3);
+}
+
+#[test]
+fn what_is_ready_completes_before_a_request_to_settle() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    let peer = listener.local_addr().unwrap().to_string();
+    assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &peer), number(0));
+    let (mut outside, _) = listener.accept().unwrap();
+    for (id, datagrams) in [(10, false), (20, true)] {
+        let mut buffer = [0; 16];
+        let receive = SocketReceive { socket: 1 };
+        assert_eq!(sockets.start(id, receive.into(), &[], &[slice(&mut buffer)]), None);
+        outside.write_all(b"abc").unwrap();
+        assert_eq!(sockets.start(id + 1, SocketSettle { datagrams }.into(), &[], &[]), None);
+        let received = Ok(Received { bytes: 3, ..Received::default() }.encode());
+        assert_eq!(sockets.ready(), [(id, received), (id + 1, number(0))]);
+        assert_eq!(&buffer[..3], b"abc");
+    }
+}
+
+#[test]
+fn urgent_bytes_and_what_breaks_a_connection_after_its_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    let peer = listener.local_addr().unwrap().to_string();
+    assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &peer), number(0));
+    let (mut outside, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_oobinline(&outside, true).unwrap();
+    let send = SocketSend { socket: 1, quiet: false, urgent: true };
+    assert_eq!(finish(&mut sockets, 2, send, &mut b"urgent".to_owned(), &mut []), number(6));
+    let mut buffer = [0; 16];
+    assert_eq!(outside.read(&mut buffer).unwrap(), 5, "up to the mark");
+    assert_eq!((outside.read(&mut buffer).unwrap(), buffer[0]), (1, b't'));
+    rustix::net::send(&outside, b"ab!", rustix::net::SendFlags::OOB).unwrap();
+    outside.write_all(b"cd").unwrap();
+    outside.shutdown(std::net::Shutdown::Write).unwrap();
+    for (bytes, urgent, expected) in [(2, false, &b"ab"[..]), (3, true, b"!cd"), (0, false, b"")] {
+        let reply = finish(&mut sockets, 3, SocketReceive { socket: 1 }, &mut [], &mut buffer).unwrap();
+        let received = Received::decode(reply).unwrap();
+        assert_eq!((received.bytes, received.urgent), (bytes, urgent));
+        assert_eq!(&buffer[..expected.len()], expected);
+    }
+    let receive = SocketRequest::from(SocketReceive { socket: 1 });
+    assert_eq!(sockets.start(4, receive, &[], &[]), None, "the end was received");
+    drop(outside);
+    assert_eq!(
+        finish(&mut sockets, 5, SocketSend { socket: 1, quiet: false, urgent: false }, &mut [1], &mut []),
+        number(1)
+    );
+    let broken = (0..2000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        sockets.ready().pop()
+    });
+    assert_eq!(broken, Some((4, Err(Errno::PIPE))));
 }
 
 #[test]

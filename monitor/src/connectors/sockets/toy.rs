@@ -84,6 +84,7 @@ impl Opener for Toy {
                 let port = if address.port() == 0 { 7 } else { address.port() };
                 self.answer(Answer::Bound { id, name: SocketAddr::new(address.ip(), port) });
             }
+            Ask::Settle { id } => self.answer(Answer::Settled { id }),
             Ask::Close { .. } | Ask::Spare { .. } => {}
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::Socket;
 use super::filter::{self, Filter};
+use super::inet::outward::settle::{Under, settle};
 use super::message::shown_credentials;
 use crate::file::caller::caller;
 use alloc::rc::Rc;
@@ -316,7 +317,10 @@ pub fn get(socket: &Socket, name: u32) -> Result<Value> {
         net::SO_DOMAIN => int(socket.family as i32),
         net::SO_PROTOCOL => int(socket.protocol as i32),
         SO_NETNS_COOKIE => Value::from_slice(&socket.ops.net().cookie().to_ne_bytes()),
-        net::SO_ERROR => int(socket.ops.take_error().map_or(0, Errno::code)),
+        net::SO_ERROR => {
+            settle(Under::Data);
+            int(socket.ops.take_error().map_or(0, Errno::code))
+        }
         net::SO_ACCEPTCONN => int(i32::from(socket.ops.is_listening())),
         net::SO_SNDBUF => int(options.send_buffer.get() as i32),
         net::SO_RCVBUF => int(options.receive_buffer.get() as i32),

@@ -2,6 +2,7 @@
 
 use crate::file::File;
 use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING, Ready};
+use crate::file::socket::inet::outward::settle::{Under, settle};
 use crate::file::unlocked::Kind;
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
@@ -156,6 +157,7 @@ pub fn wait_unlocked(ready: &Ready, address: usize, max: i32, at_once: bool) -> 
 
 fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> {
     let max = checked(address, max)?;
+    settle(Under::Data);
     let holder = current_file_in_use(epfd)?;
     let epoll = &holder.downcast::<Instance>().ok_or(Errno::EINVAL)?.0;
     if let Some(found) = wait_unlocked(&epoll.ready, address, max as i32, timeout == Timeout::Now) {

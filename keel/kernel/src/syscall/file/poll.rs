@@ -1,5 +1,6 @@
 //! poll(2), and the wait for readiness that select(2) uses too.
 
+use crate::file::socket::inet::outward::settle::{Under, settle};
 use crate::file::table;
 use crate::file::unlocked::Cores;
 use crate::file::{File, Queues};
@@ -96,6 +97,7 @@ fn scan(watches: &mut [Watch]) -> usize {
 
 /// Waits until one of the files is ready: how many are. 0 after the timeout. ERESTARTNOHAND.
 pub fn wait_ready(watches: &mut [Watch], timeout: Timeout) -> Result<usize> {
+    settle(Under::Data);
     for watch in &*watches {
         if let Some(file) = watch.file.as_ref().filter(|file| file.ops.poll_needs_prepare()) {
             file.ops.poll_prepare(file, watch.events, timeout != Timeout::Now);

@@ -35,7 +35,7 @@ impl Socket {
         if self.sends.len() >= MAX_WAITING {
             return Err(Errno::BUSY);
         }
-        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet });
+        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet, urgent: false });
         Ok(self.sends.len())
     }
 

@@ -165,7 +165,7 @@ fn device4(ns: &NetNs, value: &[u8]) -> Result<bool> {
     let index = value.get(4..8).map_or(Ok(0), read_int)?;
     match index {
         0 if address.is_unspecified() => Ok(false),
-        0 if ns.reach(IpAddr::V4(address)) == Some(Reach::Loopback) => Ok(true),
+        0 if ns.lo.reach(IpAddr::V4(address)) == Some(Reach::Loopback) => Ok(true),
         index if index == LOOPBACK as i32 => Ok(true),
         _ => Err(Errno::ENODEV),
     }

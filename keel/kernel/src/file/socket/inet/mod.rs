@@ -23,6 +23,7 @@ use super::options::Options;
 use super::{Address, Socket};
 use crate::file::File;
 use crate::file::caller::caller;
+use abi::request::Transport;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
 use core::net::IpAddr;
@@ -177,6 +178,21 @@ impl Base {
         self.address_chosen.set(!to.ip.is_unspecified());
         self.port_chosen.set(to.port != 0);
         Ok(())
+    }
+
+    /// bind(2) with `IP_BIND_ADDRESS_NO_PORT` in a pod with the host's network: the host is asked for the address alone. Whether it is that.
+    fn bind_later(&self, transport: Transport, to: Endpoint) -> Result<bool> {
+        if to.port != 0 || !self.ip.is_on(net::IP_BIND_ADDRESS_NO_PORT) {
+            return Ok(false);
+        }
+        let (number, _) = outward::bind(self, transport, to)?;
+        outward::close(number, false);
+        if self.local.get().port != 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.local.set(to);
+        self.address_chosen.set(!to.ip.is_unspecified());
+        Ok(true)
     }
 
     /// bind(2) of a socket that the host bound to this port.

@@ -152,6 +152,11 @@ impl<T: Member> Ports<T> {
         Ok(())
     }
 
+    /// Whether a socket holds the port.
+    pub fn is_used(&self, port: u16) -> bool {
+        self.ports.borrow().get(&port).is_some_and(|port| !port.members.is_empty())
+    }
+
     /// `socket` holds `port` too.
     pub fn join(&self, port: u16, socket: &Rc<T>) {
         let mut ports = self.ports.borrow_mut();

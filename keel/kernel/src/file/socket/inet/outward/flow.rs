@@ -8,7 +8,8 @@ use crate::sched::connector;
 use crate::sched::posted::{Pump, missed, pump_later, tell_if_awaited, tell_soon};
 use crate::sched::timer::Timer;
 use abi::request::{
-    DatagramRecord, SocketAccept, SocketConnect, SocketListen, SocketName, SocketReceive, SocketSend, Transport,
+    DatagramRecord, Received, SocketAccept, SocketConnect, SocketListen, SocketName, SocketReceive, SocketSend,
+    Transport,
 };
 use abi::ring::Segment;
 use alloc::rc::{Rc, Weak};
@@ -19,6 +20,9 @@ use uapi::{Errno, Result};
 
 /// Pages that hold a record of any size.
 const MAX_PAGES: usize = (abi::request::MAX_DATAGRAM + size_of::<DatagramRecord>()).div_ceil(FRAME_SIZE) + 1;
+
+/// Datagrams to a peer that has not answered, of which each is first told whether the one before was refused.
+const MOST_UNHEARD: u8 = 8;
 
 /// What both kinds of ends share: one request at a time that waits for something from outside.
 struct Port {
@@ -64,6 +68,12 @@ pub struct Flow {
     /// The own name, if the host told it.
     pub local: Option<Endpoint>,
     port: Port,
+    /// Datagrams that were sent before the peer sent one, as far as counted.
+    unheard: Cell<u8>,
+    /// The last of these, for its report (`IP_RECVERR`).
+    last: RefCell<Rc<Vec<u8>>>,
+    /// The peer is a socket of the pod.
+    inside: Cell<bool>,
     /// Bytes on their way to the host.
     sending: Cell<usize>,
     /// Pages of the next request that receives.
@@ -78,6 +88,9 @@ impl Flow {
             peer,
             local,
             port: Port::new(number),
+            unheard: Cell::new(0),
+            inside: Cell::new(false),
+            last: RefCell::default(),
             sending: Cell::new(0),
             pages: Cell::new(1),
         })
@@ -102,6 +115,18 @@ impl Flow {
         self.sending.get()
     }
 
+    /// Whether it is not known if there is a peer: it has sent nothing yet, and this is one of the first datagrams to it.
+    pub fn is_unheard(&self) -> bool {
+        self.unheard.get() < MOST_UNHEARD
+    }
+
+    /// The peer is a socket of the pod, or not any more.
+    pub fn set_inside(&self, inside: bool) {
+        if self.inside.replace(inside) && !inside {
+            self.unheard.set(0);
+        }
+    }
+
     /// Closes it. What was sent still leaves.
     pub fn close(&self) {
         self.port.close();
@@ -109,11 +134,14 @@ impl Flow {
 
     /// Sends a datagram; does not wait.
     pub fn send(&self, data: Rc<Vec<u8>>) {
-        self.post_send(data, false);
+        let before = if self.is_unheard() { self.last.replace(data.clone()) } else { Rc::default() };
+        self.unheard.set(self.unheard.get().saturating_add(1));
+        self.post_send(data, Some(before));
         tell_soon();
     }
 
-    fn post_send(&self, data: Rc<Vec<u8>>, again: bool) {
+    /// `before`: the datagram that an error is about, unless this one is sent again.
+    fn post_send(&self, data: Rc<Vec<u8>>, before: Option<Rc<Vec<u8>>>) {
         let Some(own) = self.me.upgrade() else { return };
         let segment =
             Segment { gpa: if data.is_empty() { 0 } else { hal::ring::gpa_of(&data) }, len: data.len() as u64 };
@@ -122,10 +150,15 @@ impl Flow {
         self.sending.set(self.sending.get() + charge);
         // A sender that waits for room is told of the last ones.
         let quiet = self.udp.upgrade().is_some_and(|udp| udp.has_much_room());
-        connector::send(SocketSend { socket: self.port.number, quiet }, input, Vec::new(), move |outcome| {
-            own.sending.set(own.sending.get().saturating_sub(charge));
-            own.sent(data, outcome, again);
-        });
+        connector::send(
+            SocketSend { socket: self.port.number, quiet, urgent: false },
+            input,
+            Vec::new(),
+            move |outcome| {
+                own.sending.set(own.sending.get().saturating_sub(charge));
+                own.sent(data, outcome, before);
+            },
+        );
     }
 
     /// The policy does not allow the peer any more: what is sent next asks for it anew.
@@ -136,14 +169,15 @@ impl Flow {
         }
     }
 
-    fn sent(&self, data: Rc<Vec<u8>>, outcome: Result<u64>, again: bool) {
+    fn sent(&self, data: Rc<Vec<u8>>, outcome: Result<u64>, before: Option<Rc<Vec<u8>>>) {
         let Some(udp) = self.udp.upgrade() else { return };
         if let Err(errno) = outcome {
-            udp.flow_failed(self.peer, errno);
+            let again = before.is_none();
+            udp.flow_failed(self.peer, errno, before.unwrap_or_default());
             self.end_if_aborted(&udp, errno);
             // The error was an earlier datagram's, and this one was not sent.
             if errno == Errno::ECONNREFUSED && !again && !self.port.closed.get() {
-                self.post_send(data, true);
+                self.post_send(data, None);
             }
         }
         udp.flow_has_room();
@@ -175,27 +209,33 @@ impl Flow {
         self.port.pause(me);
     }
 
-    fn received(&self, pages: &[Frame], outcome: Result<u64>) {
+    fn received(&self, pages: &[Frame], outcome: Result<Received>) {
         self.port.receiving.set(false);
         let Some(udp) = self.udp.upgrade() else { return };
         if self.port.closed.get() {
             return;
         }
         match outcome {
-            Ok(bytes) => {
+            Ok(Received { bytes, more, .. }) => {
                 let room = pages.len() * FRAME_SIZE;
                 let end = (bytes as usize).min(room);
                 self.deliver(&udp, pages, end);
+                if more {
+                    udp.note_inside(self.peer);
+                }
                 if end > room / 4 * 3 {
                     self.pages.set((pages.len() * 2).min(MAX_PAGES));
                 } else if end < room / 4 {
                     self.pages.set((pages.len() / 2).max(1));
                 }
             }
-            Err(Errno::ENOBUFS) => self.pages.set(MAX_PAGES),
+            Err(Errno::ENOBUFS) => {
+                self.pages.set(MAX_PAGES);
+                udp.note_inside(self.peer);
+            }
             Err(Errno::ECANCELED | Errno::ENOTCONN | Errno::EBADF | Errno::EBUSY) => return self.port.close(),
             Err(errno) => {
-                udp.flow_failed(self.peer, errno);
+                udp.flow_failed(self.peer, errno, self.last.take());
                 self.end_if_aborted(&udp, errno);
             }
         }
@@ -219,6 +259,8 @@ impl Flow {
             match vfs::memory::buffer(len) {
                 Ok(mut data) => {
                     copy(pages, at, &mut data);
+                    self.unheard.set(MOST_UNHEARD);
+                    drop(self.last.take());
                     udp.flow_received(self.peer, data);
                 }
                 Err(_) => udp.flow_lost(),
@@ -310,6 +352,7 @@ impl Publisher {
                 page.read(0, bytemuck::bytes_of_mut(&mut peer));
                 let flow = Flow::new(&self.udp, endpoint(&peer), None, number);
                 udp.add_flow(flow.clone());
+                udp.note_inside(flow.peer);
                 pump_later(flow);
                 if let Some(me) = self.me.upgrade() {
                     pump_later(me);

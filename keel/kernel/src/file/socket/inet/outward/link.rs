@@ -5,13 +5,14 @@ use super::super::{Endpoint, IPPROTO_TCP};
 use super::drain::{self, count_busy};
 use super::outbox::Outbox;
 use super::room::{Rest, Room, Size};
+use super::settle::Under;
 use super::{Names, close, endpoint, forget_number, name, next_number, payload, pump_after_pause};
 use crate::sched::connector;
 use crate::sched::posted::{Pump, hold, missed, pump_later, tell_if_awaited, tell_soon};
 use crate::sched::timer::Timer;
 use abi::request::{
-    Nop, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketReceive, SocketSend,
-    SocketSetOption, SocketShutdown, Transport,
+    Nop, Received, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketReceive,
+    SocketSend, SocketSetOption, SocketShutdown, Transport,
 };
 use abi::ring::Segment;
 use alloc::boxed::Box;
@@ -27,9 +28,11 @@ use vfs::Src;
 const ARRIVED: usize = 120;
 /// Most requests of a listener that accept at a time: so many connections that arrive together take one trip.
 const MAX_ACCEPTS: usize = 16;
+/// Most requests that send at a time: the monitor refuses too many.
+const MOST_SENDS: usize = 16;
 /// Places for names of peers in a page, a power of two.
 const PEERS: usize = 64;
-const _: () = assert!(PEERS >= MAX_ACCEPTS && PEERS * size_of::<SocketName>() <= FRAME_SIZE);
+const _: () = assert!(PEERS >= MAX_ACCEPTS && PEERS * 2 * size_of::<SocketName>() <= FRAME_SIZE);
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +68,9 @@ pub struct Link {
     /// The end of the own stream was requested.
     ended: Cell<bool>,
     outbox: Outbox,
-    /// Bytes of the requests that send.
+    /// Bytes of the requests that send, and how many these are.
     sending: Cell<usize>,
+    sends: Cell<usize>,
     /// It is among those that hold something back.
     holds: Cell<bool>,
     /// It counts as busy.
@@ -81,6 +85,10 @@ pub struct Link {
     peers: RefCell<Option<(Frame, usize)>>,
     /// The peer's stream has ended.
     finished: Cell<bool>,
+    /// Nothing more can come, not even an error.
+    over: Cell<bool>,
+    /// The program reads no more, and sends no more.
+    unread: Cell<bool>,
     /// Room of the next request that receives.
     room: Cell<Size>,
     /// Where it begins.
@@ -99,6 +107,7 @@ impl Link {
             ended: Cell::new(false),
             outbox: Outbox::default(),
             sending: Cell::new(0),
+            sends: Cell::new(0),
             holds: Cell::new(false),
             busy: Cell::new(false),
             arrived: Cell::new(0),
@@ -106,6 +115,8 @@ impl Link {
             accepting: Cell::new(0),
             peers: RefCell::default(),
             finished: Cell::new(false),
+            over: Cell::new(false),
+            unread: Cell::new(false),
             room: Cell::new(Size::PAGE),
             rest: RefCell::default(),
             timer: RefCell::default(),
@@ -175,6 +186,8 @@ impl Link {
         }
         if let Some(tcp) = self.tcp.upgrade() {
             tcp.link_opened(outcome);
+            // The listener has a connection.
+            tcp.note_inside(Under::Data);
         }
         self.later();
     }
@@ -193,17 +206,42 @@ impl Link {
 
     /// Queues bytes to send; they leave at the next [`Pump::pump`].
     pub fn add(&self, src: &mut dyn Src, limit: usize) -> Result<usize> {
+        self.note_inside(Under::Data);
         self.outbox.add(src, limit)
+    }
+
+    /// The last of the queued bytes is urgent.
+    pub fn mark_urgent(&self) {
+        self.outbox.mark();
+        self.pump();
+        // What follows leaves later.
+        self.let_go();
     }
 
     /// The own stream ends after what is queued.
     pub fn end_stream(&self) {
+        self.note_inside(Under::End);
         self.end.set(self.end.get().max(End::Stream));
         self.pump();
     }
 
+    /// Neither half is used any more: what comes breaks the connection.
+    pub fn end_both(&self) {
+        self.unread.set(true);
+        if self.ended.get() && self.phase.get() == Phase::Open {
+            self.post_shutdown(SocketHalf::Receive);
+        }
+    }
+
+    fn post_shutdown(&self, half: SocketHalf) {
+        let shutdown = SocketShutdown { socket: self.number, half };
+        connector::send(shutdown, Vec::new(), Vec::new(), |_| {});
+        tell_soon();
+    }
+
     /// The socket of the host is closed after what is queued.
     pub fn release(&self) {
+        self.note_inside(Under::End);
         self.end.set(End::Socket);
         // As on Linux, a connection that is not made yet is given up.
         if matches!(self.phase.get(), Phase::Listening | Phase::Opening) {
@@ -218,7 +256,15 @@ impl Link {
         self.shut(true);
     }
 
+    /// What leaves leads to another socket of the pod.
+    fn note_inside(&self, what: Under) {
+        if let Some(tcp) = self.tcp.upgrade() {
+            tcp.note_inside(what);
+        }
+    }
+
     fn shut(&self, abort: bool) {
+        self.note_inside(Under::End);
         if self.phase.replace(Phase::Closed) != Phase::Closed {
             close(self.number, abort);
         }
@@ -264,7 +310,9 @@ impl Link {
     /// Receives more, if there is room for it.
     pub fn receive_more(&self) {
         match self.phase.get() {
-            Phase::Open if !self.receiving.get() && !self.finished.get() => self.post_receive(),
+            Phase::Open if self.receiving.get() || self.over.get() => {}
+            Phase::Open if self.finished.get() => self.await_break(),
+            Phase::Open => self.post_receive(),
             Phase::Listening => self.post_accepts(),
             _ => {}
         }
@@ -283,26 +331,49 @@ impl Link {
         }
     }
 
+    /// After the end of the peer's stream: waits for the connection to break.
+    fn await_break(&self) {
+        let Some(own) = self.me.upgrade() else { return };
+        self.receiving.set(true);
+        connector::send(SocketReceive { socket: self.number }, Vec::new(), Vec::new(), move |outcome| {
+            own.receiving.set(false);
+            own.over.set(true);
+            match (outcome, own.tcp.upgrade(), own.phase.get()) {
+                (Err(errno), Some(tcp), Phase::Open) => tcp.link_failed(errno),
+                (Ok(_), Some(tcp), Phase::Open) => tcp.link_over(),
+                _ => {}
+            }
+        });
+    }
+
     /// Bytes arrived in this room.
-    fn received(&self, room: Room, outcome: Result<u64>) {
+    fn received(&self, room: Room, outcome: Result<Received>) {
         self.receiving.set(false);
         let Some(tcp) = self.tcp.upgrade() else { return };
         if self.phase.get() != Phase::Open {
             return;
         }
         match outcome {
-            Ok(0) => {
+            Ok(Received { bytes: 0, .. }) => {
                 self.finished.set(true);
                 tcp.link_finished();
+                tcp.note_more();
             }
-            Ok(bytes) => {
-                let (rest, next) = room.fill(bytes, self.room.get(), |piece| tcp.link_received(piece));
+            Ok(Received { bytes, urgent, more }) => {
+                if more {
+                    tcp.note_more();
+                }
+                let mut urgent = urgent;
+                let (rest, next) = room.fill(bytes, self.room.get(), |piece| {
+                    tcp.link_received(piece, core::mem::take(&mut urgent));
+                });
                 self.room.set(next);
                 *self.rest.borrow_mut() = rest;
                 tcp.link_has_more();
             }
             Err(errno) => {
                 self.finished.set(true);
+                self.over.set(true);
                 tcp.link_failed(errno);
             }
         }
@@ -318,7 +389,10 @@ impl Link {
             let Some((page, at)) = self.place_for_peer() else { return self.pause() };
             let Some(own) = self.me.upgrade() else { return };
             let number = next_number();
-            let output = Vec::from([Segment { gpa: page.gpa() + at as u64, len: size_of::<SocketName>() as u64 }]);
+            // In a pod with the host's network also for the own name.
+            let names = if tcp.base().net.is_host() { 2 } else { 1 };
+            let len = (names * size_of::<SocketName>()) as u64;
+            let output = Vec::from([Segment { gpa: page.gpa() + at as u64, len }]);
             self.accepting.set(self.accepting.get() + 1);
             let accept = SocketAccept { socket: self.number, accepted: number };
             connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, (&page, at), outcome));
@@ -336,7 +410,7 @@ impl Link {
             Some(peers) => peers,
             None => (Frame::alloc()?, 0),
         };
-        let at = used % PEERS * size_of::<SocketName>();
+        let at = used % PEERS * 2 * size_of::<SocketName>();
         *peers = Some((page.clone(), used.wrapping_add(1)));
         Some((page, at))
     }
@@ -347,9 +421,12 @@ impl Link {
         let listener = self.tcp.upgrade().filter(|_| self.phase.get() == Phase::Listening);
         match (outcome, listener) {
             (Ok(()), Some(listener)) => {
-                let mut peer = SocketName::default();
-                page.read(at, bytemuck::bytes_of_mut(&mut peer));
-                let link = listener.take_in_from_outside(endpoint(&peer), |tcp| Self::new(tcp, Phase::Open, number));
+                let mut names = [SocketName::default(); 2];
+                page.read(at, bytemuck::cast_slice_mut(&mut names));
+                let [peer, own] = names;
+                let own = (listener.base().net.is_host() && own.port != 0).then(|| endpoint(&own));
+                let make = |tcp: &Weak<Tcp>| Self::new(tcp, Phase::Open, number);
+                let link = listener.take_in_from_outside(endpoint(&peer), own, make);
                 link.room.set(Size::PART);
                 link.later();
                 self.later();
@@ -391,9 +468,7 @@ impl Link {
         match self.end.get() {
             End::Socket => self.shut(false),
             End::Stream if !self.ended.replace(true) => {
-                let shutdown = SocketShutdown { socket: self.number, half: SocketHalf::Send };
-                connector::send(shutdown, Vec::new(), Vec::new(), |_| {});
-                tell_soon();
+                self.post_shutdown(if self.unread.get() { SocketHalf::Both } else { SocketHalf::Send });
             }
             _ => {}
         }
@@ -401,13 +476,14 @@ impl Link {
 
     /// Posts what is queued. `quiet`: nothing follows soon. Returns whether there was something.
     fn post_send(&self, quiet: bool) -> bool {
-        let (pages, list) = self.outbox.take();
+        let (pages, list, urgent) = self.outbox.take();
         let Some(own) = self.me.upgrade().filter(|_| !pages.is_empty()) else { return false };
         let bytes: usize = list.iter().map(|segment| segment.len as usize).sum();
         self.sending.set(self.sending.get() + bytes);
+        self.sends.set(self.sends.get() + 1);
         let small = || self.tcp.upgrade().is_some_and(|tcp| self.sending.get() <= tcp.limit_outward() / 3);
         let quiet = quiet && self.outbox.len() == 0 && small();
-        connector::send(SocketSend { socket: self.number, quiet }, list, Vec::new(), move |outcome| {
+        connector::send(SocketSend { socket: self.number, quiet, urgent }, list, Vec::new(), move |outcome| {
             drop(pages);
             own.sent(bytes, outcome);
         });
@@ -416,6 +492,7 @@ impl Link {
     }
 
     fn sent(&self, bytes: usize, outcome: Result<u64>) {
+        self.sends.set(self.sends.get().saturating_sub(1));
         self.sending.set(self.sending.get().saturating_sub(bytes));
         if let (Some(tcp), Phase::Open) = (self.tcp.upgrade(), self.phase.get()) {
             match outcome {
@@ -468,6 +545,8 @@ impl Pump for Link {
         self.holds.set(false);
         if self.phase.get() == Phase::Open
             && self.sending.get() > 0
+            // Otherwise some of those under way are not quiet.
+            && self.sends.get() < MOST_SENDS
             && !self.post_send(false)
             && self.end.get() != End::Not
             && let Some(me) = self.me.upgrade()

@@ -9,6 +9,7 @@ pub mod flow;
 pub mod link;
 mod outbox;
 mod room;
+pub mod settle;
 
 use super::{Base, Endpoint};
 use crate::sched::posted::Pump;

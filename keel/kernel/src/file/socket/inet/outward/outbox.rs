@@ -20,6 +20,8 @@ pub struct Piece {
     page: Frame,
     start: usize,
     len: usize,
+    /// Its last byte is urgent.
+    urgent: bool,
 }
 
 /// Queue of one connection. Has no limit itself.
@@ -59,7 +61,7 @@ impl Outbox {
         let page = Frame::alloc().ok_or(Errno::ENOBUFS)?;
         let len = src.get_frame(&page, 0, want.min(FRAME_SIZE))?;
         if len > 0 {
-            self.push(Piece { page, start: 0, len });
+            self.push(Piece { page, start: 0, len, urgent: false });
         }
         Ok(len)
     }
@@ -71,7 +73,7 @@ impl Outbox {
         let mut pieces = self.pieces.borrow_mut();
         if let Some(mut last) = pieces.pop_back() {
             let end = last.start + last.len;
-            let fits = end + len <= FRAME_SIZE;
+            let fits = end + len <= FRAME_SIZE && !last.urgent;
             if fits {
                 last.page.write(end, &bytes[..len]);
                 last.len += len;
@@ -85,7 +87,7 @@ impl Outbox {
         drop(pieces);
         let page = Frame::alloc().ok_or(Errno::ENOBUFS)?;
         page.write(0, &bytes[..len]);
-        self.push(Piece { page, start: 0, len });
+        self.push(Piece { page, start: 0, len, urgent: false });
         Ok(len)
     }
 
@@ -94,8 +96,18 @@ impl Outbox {
         self.pieces.borrow_mut().push_back(piece);
     }
 
-    /// Takes the first bytes for a request: the pages, which must live until it completes, and where they lie.
-    pub fn take(&self) -> (Vec<Piece>, Vec<Segment>) {
+    /// The last byte is urgent.
+    pub fn mark(&self) {
+        let mut pieces = self.pieces.borrow_mut();
+        if let Some(mut last) = pieces.pop_back() {
+            last.urgent = true;
+            pieces.push_back(last);
+        }
+    }
+
+    /// Takes the first bytes for a request: the pages, which must live until it completes, where they lie, and whether the last byte is
+    /// urgent.
+    pub fn take(&self) -> (Vec<Piece>, Vec<Segment>, bool) {
         let mut pieces = self.pieces.borrow_mut();
         let count = pieces.len().min(MAX_PAGES);
         let (mut taken, mut list) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -103,9 +115,13 @@ impl Outbox {
             let Some(piece) = pieces.pop_front() else { break };
             list.push(Segment { gpa: piece.page.gpa() + piece.start as u64, len: piece.len as u64 });
             self.bytes.set(self.bytes.get() - piece.len);
+            let urgent = piece.urgent;
             taken.push(piece);
+            if urgent {
+                return (taken, list, true);
+            }
         }
-        (taken, list)
+        (taken, list, false)
     }
 
     /// Discards all.

@@ -71,6 +71,11 @@ impl Room {
         (!pages.is_empty()).then_some(Self { pages, start, end: FRAME_SIZE })
     }
 
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.pages.len().saturating_sub(1) * FRAME_SIZE + self.end - self.start
+    }
+
     /// Its memory, in order.
     pub fn segments(&self) -> Vec<Segment> {
         let segment = |(i, page): (usize, &Frame)| {
@@ -84,7 +89,7 @@ impl Room {
     /// Passes its first bytes on as pieces. Returns what is left of the last page, and the size of the next room.
     pub fn fill(self, bytes: u64, size: Size, mut each: impl FnMut(Piece<Frame>)) -> (Option<Rest>, Size) {
         let count = self.pages.len();
-        let room = (count - 1) * FRAME_SIZE + self.end - self.start;
+        let room = self.bytes();
         let mut left = usize::try_from(bytes).unwrap_or(room).min(room);
         let next = size.after(left, room);
         let mut rest = None;

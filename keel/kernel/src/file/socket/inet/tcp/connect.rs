@@ -2,6 +2,7 @@
 
 use super::super::super::{family_of, wait};
 use super::super::address::Reach;
+use super::super::outward::settle::{Under, settle};
 use super::super::statistics::Count;
 use super::super::{Endpoint, ports::Member};
 use super::{Phase, State, Tcp};
@@ -183,6 +184,9 @@ impl Tcp {
             }
             self.backlog.borrow_mut().pop_front().map(Ok)
         };
+        if self.backlog.borrow().is_empty() {
+            settle(Under::Data);
+        }
         let accepted = match take() {
             Some(accepted) => accepted?,
             None if nonblocking => {

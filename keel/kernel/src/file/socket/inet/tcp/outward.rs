@@ -4,6 +4,7 @@ use super::super::super::options::{Value, int};
 use super::super::super::{broken, wait};
 use super::super::Endpoint;
 use super::super::outward::Link;
+use super::super::outward::settle::{self, Under, settle};
 use super::super::statistics::Count;
 use super::transfer::end;
 use super::{Phase, State, Tcp};
@@ -59,13 +60,35 @@ impl Tcp {
         }
     }
 
-    /// Bytes arrived.
-    pub fn link_received(&self, piece: Piece<Frame>) {
+    /// Bytes arrived; the first of them is urgent if `urgent`.
+    pub fn link_received(&self, piece: Piece<Frame>, urgent: bool) {
         self.counters.received(piece.len);
-        if self.read_ended.get() {
+        if self.closed.get() {
             return;
         }
+        if urgent {
+            let mut byte = [0];
+            piece.page.read(piece.start, &mut byte);
+            self.take_urgent(self.inbox.positions().1, byte[0]);
+        }
         self.inbox.append(piece);
+    }
+
+    /// What leaves, if it leads to another socket of the pod, is at its place when a program looks for it.
+    pub fn note_inside(&self, what: Under) {
+        let Some(remote) = self.base.remote.get().filter(|_| self.base.net.is_host()) else { return };
+        let is_near = remote.ip.is_loopback() || remote.ip == self.base.local.get().ip;
+        // A peer that has ended its stream may be closed, and answers what is sent by a reset.
+        if is_near && (self.done.get() || self.base.net.tcp.is_used(remote.port)) {
+            settle::note(what);
+        }
+    }
+
+    /// More has arrived than was received.
+    pub fn note_more(&self) {
+        if self.base.net.is_host() {
+            settle::note(Under::Data);
+        }
     }
 
     /// Wakes receivers after [`Self::link_received`].
@@ -77,6 +100,13 @@ impl Tcp {
     /// The peer's stream ended.
     pub fn link_finished(&self) {
         self.ended();
+    }
+
+    /// The connection ended without an error, after the peer's stream.
+    pub fn link_over(&self) {
+        if self.write_ended.get() && self.state.get() != State::Close {
+            self.finish();
+        }
     }
 
     /// The connection broke.
@@ -107,7 +137,7 @@ impl Tcp {
         let options = &self.base.options;
         let locked = options.receive_buffer_locked.get();
         let limit = if locked { options.receive_buffer.get() as usize / 2 } else { RECEIVE_QUEUE };
-        !self.read_ended.get() && self.inbox.len() < limit
+        !self.closed.get() && self.inbox.len() < limit
     }
 
     /// Whether a thread or an epoll instance waits for what is received.
@@ -170,8 +200,14 @@ impl Tcp {
     }
 
     /// A connection that the host accepted enters the backlog; returns its link, which `make` makes.
-    pub fn take_in_from_outside(&self, peer: Endpoint, make: impl FnOnce(&Weak<Tcp>) -> Rc<Link>) -> Rc<Link> {
-        let mut local = self.base.local.get();
+    /// `own`: its own name, if the host told it.
+    pub fn take_in_from_outside(
+        &self,
+        peer: Endpoint,
+        own: Option<Endpoint>,
+        make: impl FnOnce(&Weak<Tcp>) -> Rc<Link>,
+    ) -> Rc<Link> {
+        let mut local = own.unwrap_or(self.base.local.get());
         if local.ip.is_unspecified() {
             local.ip = self.base.net.source_for(peer.ip);
         }
@@ -206,9 +242,7 @@ impl Tcp {
         flags: u32,
         deadline: Option<u64>,
     ) -> Result<usize> {
-        if flags & net::MSG_OOB != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        settle(Under::End);
         if hal::ring::has_completion() {
             connector::poll_completions();
         }
@@ -246,6 +280,12 @@ impl Tcp {
                     done += bytes;
                 }
                 Err(errno) => return end(done, errno),
+            }
+            if flags & net::MSG_OOB != 0 && src.remaining() == 0 {
+                link.mark_urgent();
+                // Its receiver gets a signal.
+                settle(Under::Data);
+                return Ok(done);
             }
             if src.remaining() == 0 && self.holds_back(flags) {
                 self.hold_back();
@@ -303,6 +343,7 @@ impl Tcp {
 
     /// `TCP_INFO` of the host's socket.
     pub(super) fn info_outward(&self) -> Option<Value> {
+        settle(Under::Data);
         let link = self.link()?;
         let mut info = [0; INFO];
         let len = link.option(super::super::IPPROTO_TCP, net::TCP_INFO, &mut info).ok()?;

@@ -4,11 +4,13 @@ use super::super::super::message::{Control, Received};
 use super::super::super::netns::NetNs;
 use super::super::super::options::{Options, Value, int, read_int};
 use super::super::super::{Address, IN, OUT, Protocol};
+use super::super::outward::settle::{Under, settle};
 use super::super::{IPPROTO_TCP, ip_options};
 use super::{MAX_RECEIVE_BUFFER, Phase, State, Tcp};
 use crate::file::landlock;
 use crate::file::{File, Queues};
 use crate::mm::user;
+use abi::request::Transport;
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;
@@ -43,7 +45,7 @@ impl Protocol for Tcp {
             return Err(Errno::EINVAL);
         }
         if self.base.net.is_host() {
-            return self.bind_host(to);
+            return if self.base.bind_later(Transport::Tcp, to)? { Ok(()) } else { self.bind_host(to) };
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         self.base.bind(&me, &self.base.net.tcp, to)
@@ -68,6 +70,7 @@ impl Protocol for Tcp {
     }
 
     fn peer(&self) -> Result<Address> {
+        settle(Under::End);
         if !self.is_connected() {
             return Err(Errno::ENOTCONN);
         }
@@ -87,6 +90,7 @@ impl Protocol for Tcp {
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        settle(Under::End);
         match self.state.get() {
             State::Close => {
                 self.read_ended.set(self.read_ended.get() | read);
@@ -109,7 +113,15 @@ impl Protocol for Tcp {
             }
             _ => {}
         }
+        // The peer's stream may have ended, too; then nothing comes.
+        let reads_no_more = read || self.read_ended.get() && !self.done.get();
         self.read_ended.set(self.read_ended.get() | read);
+        if let Some(link) = self.link()
+            && reads_no_more
+            && (write || self.write_ended.get())
+        {
+            link.end_both();
+        }
         if write && !self.write_ended.replace(true) {
             self.end();
             if let Some(link) = self.link() {
@@ -173,6 +185,7 @@ impl Protocol for Tcp {
     }
 
     fn queued(&self, sent: bool) -> Result<usize> {
+        settle(Under::Data);
         match self.state.get() {
             State::Listen => Err(Errno::EINVAL),
             State::SynSent => Ok(0),
@@ -182,6 +195,7 @@ impl Protocol for Tcp {
     }
 
     fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
+        settle(Under::Data);
         match command {
             uapi::raw::ioctl::SIOCATMARK => user::write(arg, &i32::from(self.at_mark()))?,
             SIOCOUTQNSD if self.state.get() == State::Listen => return Err(Errno::EINVAL),

@@ -3,6 +3,7 @@
 use super::super::super::message::{Part, Received};
 use super::super::super::{broken, wait};
 use super::super::IPPROTO_TCP;
+use super::super::outward::settle::{Under, settle};
 use super::{State, Tcp, Urgent};
 use crate::file::sigio;
 use crate::sched;
@@ -152,14 +153,19 @@ impl Tcp {
         if got == ordinary && src.get(&mut byte)? == 1 {
             let at = peer.inbox.positions().1;
             got += peer.inbox.add(&mut KernelSrc(&byte), 1)?;
-            peer.urgent.set(Some(Urgent { at, byte: byte[0], read: false }));
-            if let Some(file) = peer.base.file() {
-                sigio::urgent(&file);
-            }
+            peer.take_urgent(at, byte[0]);
         }
         self.counters.sent(&self.base.net, got);
         peer.counters.received(got);
         Ok(got)
+    }
+
+    /// An urgent byte arrived, for this place in the stream.
+    pub(super) fn take_urgent(&self, at: u64, byte: u8) {
+        self.urgent.set(Some(Urgent { at, byte, read: false }));
+        if let Some(file) = self.base.file() {
+            sigio::urgent(&file);
+        }
     }
 
     /// The urgent byte that was not passed yet, as bytes from the next one on.
@@ -206,6 +212,9 @@ impl Tcp {
         }
         if self.state.get() == State::Listen {
             return Err(Errno::ENOTCONN);
+        }
+        if self.available() < dst.remaining() {
+            settle(Under::Data);
         }
         if flags & net::MSG_OOB != 0 {
             return self.receive_urgent(dst, flags);

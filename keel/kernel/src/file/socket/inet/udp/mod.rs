@@ -11,6 +11,7 @@ use super::super::options::{Options, Value, int, read_int};
 use super::super::{Address, IN, OUT, Protocol, family_of, wait};
 use super::address::Reach;
 use super::outward::flow::{Flow, Publisher};
+use super::outward::settle::{Under, settle};
 use super::ports::{Member, Ports};
 use super::{Base, Endpoint, ip_options};
 use crate::file::lock::SleepLock;
@@ -18,6 +19,7 @@ use crate::file::{File, Queues};
 use crate::mm::user;
 use crate::sched::timer;
 use crate::sched::wait::WaitQueue;
+use abi::request::Transport;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -231,7 +233,7 @@ impl Protocol for Udp {
         }
         let to = self.base.bindable(address)?;
         if self.is_host() {
-            return self.bind_host(to);
+            return if self.base.bind_later(Transport::Udp, to)? { Ok(()) } else { self.bind_host(to) };
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         self.base.bind(&me, self.ports(), to)?;
@@ -325,6 +327,7 @@ impl Protocol for Udp {
         if sent {
             return Ok(0);
         }
+        settle(Under::Data);
         Ok(self.inbox.front().map_or(0, |datagram| datagram.data.len()))
     }
 

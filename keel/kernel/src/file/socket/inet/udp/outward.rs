@@ -4,6 +4,7 @@ use super::super::Endpoint;
 use super::super::control::Facts;
 use super::super::outward::flow::{Flow, Publisher, look};
 use super::super::outward::is_own;
+use super::super::outward::settle::{self, Under};
 use super::super::statistics::Count;
 use super::queue::Datagram;
 use super::{Kind, Udp, wait};
@@ -85,7 +86,37 @@ impl Udp {
         let publisher = self.publisher.take();
         if let Some(publisher) = publisher {
             publisher.close();
+            if self.is_host() {
+                settle::note_first(Under::End);
+            }
         }
+    }
+
+    /// A datagram leaves for this address, or one that came from there may be followed by others: one of the host's loopback device is at
+    /// its place at once.
+    pub fn note_inside(&self, peer: Endpoint) {
+        if self.is_host() && (peer.ip.is_loopback() || peer.ip == self.base.local.get().ip) {
+            settle::note(Under::Data);
+        }
+    }
+
+    /// A datagram leaves for this address.
+    fn note_sent(&self, to: Endpoint, flow: &Flow) {
+        let own = self.base.local.get();
+        if !self.is_host() || !(to.ip.is_loopback() || to.ip == own.ip) {
+            return;
+        }
+        let ports = &self.base.net.udp;
+        let inside = ports.is_used(to.port);
+        flow.set_inside(inside);
+        if !inside {
+            // The host may answer that nobody is there.
+            return settle::note(if flow.is_unheard() { Under::End } else { Under::Data });
+        }
+        let known = |udp: &Udp| udp.flows.borrow().iter().any(|flow| flow.peer.port == own.port);
+        let is_known =
+            !ports.best(to, |udp| (udp.base.local.get().port == to.port && known(udp)).then_some(1)).is_empty();
+        if is_known { settle::note(Under::Data) } else { settle::note_first(Under::Data) }
     }
 
     fn sending(&self) -> usize {
@@ -108,6 +139,12 @@ impl Udp {
         if hal::ring::has_completion() {
             connector::poll_completions();
         }
+        if self.is_host() {
+            settle::settle(Under::End);
+            if let Some(errno) = self.error.take() {
+                return Err(errno);
+            }
+        }
         let flow = self.open_flow(to)?;
         if !self.has_room() {
             self.wants_room.set(true);
@@ -116,6 +153,7 @@ impl Udp {
             }
             wait(&self.readable, self.base.options.send_deadline(), || self.has_room().then_some(()))?;
         }
+        self.note_sent(to, &flow);
         Count::UdpSent.add(&self.base.net, 1);
         Count::Packets.add(&self.base.net, 1);
         Count::Bytes.add(&self.base.net, data.len() as u64);
@@ -163,10 +201,10 @@ impl Udp {
         Count::UdpDropped.add(&self.base.net, 1);
     }
 
-    /// Sending to a peer, or receiving from it, failed.
-    pub fn flow_failed(&self, peer: Endpoint, errno: Errno) {
+    /// Sending `data` to a peer, or receiving from it, failed.
+    pub fn flow_failed(&self, peer: Endpoint, errno: Errno, data: Rc<Vec<u8>>) {
         if errno == Errno::ECONNREFUSED {
-            return self.refused(peer, Rc::default());
+            return self.refused(peer, data);
         }
         if self.base.remote.get() == Some(peer) && !matches!(errno, Errno::ECANCELED | Errno::EBADF | Errno::ENOTCONN) {
             self.error.set(Some(errno));

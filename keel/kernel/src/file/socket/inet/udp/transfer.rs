@@ -5,6 +5,7 @@ use super::super::super::{family_of, filter, wait};
 use super::super::address::Reach;
 use super::super::control::{self, Facts, Sending};
 use super::super::ip_options::{SOL_IP, SOL_IPV6};
+use super::super::outward::settle::{Under, settle};
 use super::super::statistics::Count;
 use super::super::{Base, Endpoint};
 use super::queue::{Datagram, Report};
@@ -230,6 +231,9 @@ impl Udp {
 
     /// recv(2).
     pub(super) fn receive_datagram(&self, dst: &mut dyn Dst, want_from: bool, flags: u32) -> Result<Received> {
+        if self.inbox.is_empty() || flags & net::MSG_ERRQUEUE != 0 {
+            settle(Under::Data);
+        }
         if flags & net::MSG_ERRQUEUE != 0 {
             return self.receive_report(dst);
         }
