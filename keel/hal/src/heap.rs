@@ -16,7 +16,8 @@ use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
 const CLASSES: [usize; 13] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048];
-/// [`trim`] runs again when the free lists have grown by this much and by an eighth, because it walks them completely.
+/// [`trim`] runs again when objects of this size, and of an eighth of the free lists, were freed, because it walks the
+/// lists completely.
 const TRIM_STEP: usize = 128 << 10;
 
 /// Free objects that are linked through their first words.
@@ -57,17 +58,16 @@ struct Heap {
     free: [List; CLASSES.len()],
     /// Total size of the free lists in bytes.
     free_bytes: usize,
-    /// Size at which [`trim`] runs again.
-    trim_from: usize,
+    /// Total size of the objects freed since the last [`trim`]. Growth of the lists would not do: allocations shorten
+    /// them first, and the same objects freed again leave whole frames in lists that are no longer than at the last trim.
+    freed_bytes: usize,
 }
 
 // SAFETY: the lists contain free objects, which the owner of the lists owns.
 unsafe impl Send for Heap {}
 
-static HEAP: SpinLock<Heap> = SpinLock::new(
-    Rank::Heap,
-    Heap { free: [const { List::new() }; CLASSES.len()], free_bytes: 0, trim_from: TRIM_STEP },
-);
+static HEAP: SpinLock<Heap> =
+    SpinLock::new(Rank::Heap, Heap { free: [const { List::new() }; CLASSES.len()], free_bytes: 0, freed_bytes: 0 });
 
 /// The frame of a small object, by guest-physical address.
 fn frame_of(object: *mut u8) -> u64 {
@@ -81,12 +81,11 @@ pub fn trim() -> usize {
     if several() {
         Cache::here().give_all(&mut heap);
     }
-    if heap.free_bytes < heap.trim_from {
+    if heap.freed_bytes < TRIM_STEP.max(heap.free_bytes / 8) {
         return 0;
     }
-    let trimmed = (0..CLASSES.len()).map(|class| heap.trim_class(class)).sum();
-    heap.trim_from = heap.free_bytes + TRIM_STEP.max(heap.free_bytes / 8);
-    trimmed
+    heap.freed_bytes = 0;
+    (0..CLASSES.len()).map(|class| heap.trim_class(class)).sum()
 }
 
 impl Heap {
@@ -128,14 +127,16 @@ impl Heap {
     fn push(&mut self, class: usize, object: *mut u8) {
         self.free[class].push(object);
         self.free_bytes += CLASSES[class];
+        self.freed_bytes += CLASSES[class];
     }
 
     /// Adds the objects of a newly allocated frame.
     fn add_frame(&mut self, class: usize, gpa: u64) {
         let (block, size) = (direct_map::address(gpa), CLASSES[class]);
         for i in (0..PAGE_SIZE / size).rev() {
-            self.push(class, (block + i * size) as *mut u8);
+            self.free[class].push((block + i * size) as *mut u8);
         }
+        self.free_bytes += PAGE_SIZE / size * size;
     }
 }
 
