@@ -79,6 +79,13 @@ pub struct Whole {
 /// Maximum number of record locks, and of flock(2) locks, of one file: each call scans all of them.
 const MOST: usize = 8192;
 
+/// Frees the memory of a list without locks: the inode keeps the list for as long as the file exists.
+fn free_if_empty<T>(list: &mut Vec<T>) {
+    if list.is_empty() {
+        *list = Vec::new();
+    }
+}
+
 /// All locks of a file.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -112,8 +119,9 @@ impl Locks {
         if let Some(blocker) = self.conflict(&wanted) {
             return Err(blocker);
         }
-        self.clear(wanted.owner, wanted.start, wanted.end);
         let mut records = self.records.borrow_mut();
+        // The memory of an emptied list serves the new lock.
+        Self::cut(&mut records, wanted.owner, wanted.start, wanted.end);
         let mut joined = wanted;
         records.retain(|r| {
             let touches = r.owner == wanted.owner
@@ -132,6 +140,13 @@ impl Locks {
     /// Removes the owner's locks from `[start, end]` (F_UNLCK); returns whether there were any.
     pub fn clear(&self, owner: Owner, start: u64, end: u64) -> bool {
         let mut records = self.records.borrow_mut();
+        let changed = Self::cut(&mut records, owner, start, end);
+        free_if_empty(&mut records);
+        changed
+    }
+
+    /// Removes the owner's locks from `[start, end]`; returns whether there were any.
+    fn cut(records: &mut Vec<Record>, owner: Owner, start: u64, end: u64) -> bool {
         let mut rests = Vec::new();
         let before = records.len();
         records.retain(|r| {
@@ -156,7 +171,9 @@ impl Locks {
         let mut records = self.records.borrow_mut();
         let before = records.len();
         records.retain(|r| r.owner != owner);
-        records.len() != before
+        let changed = records.len() != before;
+        free_if_empty(&mut records);
+        changed
     }
 
     /// flock(2) by a description. EWOULDBLOCK; a lock that it held of another kind is then lost, as
@@ -180,7 +197,9 @@ impl Locks {
         let mut whole = self.whole.borrow_mut();
         let before = whole.len();
         whole.retain(|w| w.description != description);
-        whole.len() != before
+        let changed = whole.len() != before;
+        free_if_empty(&mut whole);
+        changed
     }
 
     /// All record locks and flocks, for `/proc/locks`. ENOMEM.
