@@ -100,6 +100,20 @@ pub fn without_lock<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Lets the other virtual CPUs take the lock, for a caller that repeats what it does until one of them has made progress:
+/// the lock is not fair, and the thread of the monitor that waits for it may not run at this moment. The caller must hold
+/// no borrows.
+pub fn give_way() {
+    /// The platform yields the processor of the host twice meanwhile: the monitor may have to run the other's thread first.
+    const ROUNDS: u32 = 2500;
+    without_lock(|| {
+        let mut round = 0;
+        while several() && round < ROUNDS && LOCK.0.load(Relaxed) == 0 {
+            sync::relax(&mut round);
+        }
+    });
+}
+
 /// Starts another virtual CPU, whose first thread is `idle`; from then on the big lock is used. Its `start_cpu` hook
 /// runs soon.
 pub fn start(cpu: usize, idle: &Thread) {

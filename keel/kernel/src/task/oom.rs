@@ -155,7 +155,7 @@ fn kill_largest() {
     }
 }
 
-/// Kills the largest process, unless one ends already, and yields.
+/// Kills the largest process, unless one ends already, and lets other threads and virtual CPUs run.
 fn kill() {
     // A dying process will free its memory.
     let dying = process::all().any(|p| p.signals.group_exit.get().is_some() && p.thread_count() > 0);
@@ -183,4 +183,6 @@ fn kill() {
         let _ = send_to_process(&victim, SigInfo::from_kernel(g::SIGKILL));
     }
     sched::yield_now();
+    // The thread that ends may wait for the lock on another virtual CPU.
+    hal::smp::give_way();
 }
