@@ -511,9 +511,10 @@ int main(int argc, char **argv) {
         int status;
         long answer[2] = {0, 0};
         waitpid(child, &status, 0);
+        // First: its children have the pipe open, and it may have been killed before it ended them.
+        kill(-child, SIGKILL);
         int told = read(report[0], answer, sizeof answer) == sizeof answer;
         close(report[0]);
-        kill(-child, SIGKILL);
         while (waitpid(-1, 0, WNOHANG) > 0) {}
         remove_objects();
         int good = told && WIFEXITED(status) && (answer[0] >= MANY || LIMITED_BY(answer[1]));
