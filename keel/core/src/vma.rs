@@ -155,7 +155,7 @@ impl<A: Attributes> VmaSet<A> {
         let mut removed = Pieces::new();
         if start < end && !self.is_free(start, end) {
             let (first, last) = self.isolate(start, end);
-            self.items.drain(first..last).for_each(|vma| removed.push_back(vma));
+            self.take_out(first, last).for_each(|vma| removed.push_back(vma));
         }
         removed
     }
@@ -164,7 +164,7 @@ impl<A: Attributes> VmaSet<A> {
     pub fn discard(&mut self, start: usize, end: usize) {
         if start < end && !self.is_free(start, end) {
             let (first, last) = self.isolate(start, end);
-            self.items.drain(first..last);
+            self.take_out(first, last).for_each(drop);
         }
     }
 
@@ -235,20 +235,27 @@ impl<A: Attributes> VmaSet<A> {
         self.items.insert(at + 1, upper);
     }
 
-    /// Merges the mappings `first .. last` and their two neighbours where possible.
+    /// Merges the mappings `first .. last` and their two neighbours where possible. However many they are, each moves once.
     fn merge(&mut self, first: usize, last: usize) {
-        let mut i = first.saturating_sub(1);
-        let mut last = last;
-        while i < last && i + 1 < self.items.len() {
-            let (a, b) = (&self.items[i], &self.items[i + 1]);
+        let (mut kept, end) = (first.saturating_sub(1), self.items.len().min(last + 1));
+        for next in kept + 1..end {
+            let (a, b) = (&self.items[kept], &self.items[next]);
             if a.end == b.start && a.attrs.continues(a.len(), &b.attrs) {
-                let end = b.end;
-                self.items[i].end = end;
-                self.items.remove(i + 1);
-                last -= 1;
+                self.items[kept].end = b.end;
             } else {
-                i += 1;
+                kept += 1;
+                self.items.swap(kept, next);
             }
         }
+        if kept + 1 < end {
+            self.take_out(kept + 1, end).for_each(drop);
+        }
+    }
+
+    /// Takes the mappings `first .. last` out; those above them move down.
+    fn take_out(&mut self, first: usize, last: usize) -> alloc::vec::Drain<'_, Vma<A>> {
+        #[cfg(test)]
+        tests::note_moved(self.items.len() - last);
+        self.items.drain(first..last)
     }
 }

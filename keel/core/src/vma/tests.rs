@@ -1,6 +1,19 @@
 use super::{Attributes, VmaSet};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
+
+extern crate std;
+
+std::thread_local! {
+    static MOVED: Cell<usize> = const { Cell::new(0) };
+    static COMPARED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts mappings that moved because those below them were taken out.
+pub(super) fn note_moved(count: usize) {
+    MOVED.set(MOVED.get() + count);
+}
 
 /// A tag, and the offset into a backing (`usize::MAX`: anonymous, no offset).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +30,7 @@ impl Attributes for Tag {
         Self { offset: if self.offset == ANON { ANON } else { self.offset + bytes }, gap: 0, ..*self }
     }
     fn continues(&self, len: usize, next: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
         *next == self.advance(len)
     }
     fn gap_below(&self) -> usize {
@@ -103,6 +117,30 @@ fn stack_grows_down() {
     assert_eq!(ranges(&set), [(70, 100, 1)]);
     set.grow_down(50, 40, anon(1));
     assert_eq!(ranges(&set), [(70, 100, 1)]);
+}
+
+/// What splits a mapping into many and merges them again costs no more than the mappings that it concerns and one move of
+/// those above.
+#[test]
+fn merging_many_is_linear() {
+    const MANY: usize = 20_000;
+    let mut set = VmaSet::new();
+    set.insert(0, 2 * MANY, anon(1));
+    for i in 0..MANY {
+        set.insert(3 * MANY + 2 * i, 3 * MANY + 2 * i + 1, anon(1));
+    }
+    for i in 0..MANY {
+        set.update(2 * i, 2 * i + 1, |a| a.tag = 2);
+    }
+    assert_eq!(set.len(), 3 * MANY);
+    MOVED.set(0);
+    COMPARED.set(0);
+    set.update(0, 2 * MANY, |a| a.tag = 1);
+    assert_eq!(set.len(), MANY + 1);
+    assert!(MOVED.get() <= MANY, "{} moved", MOVED.get());
+    assert!(COMPARED.get() <= 2 * MANY, "{} compared", COMPARED.get());
+    set.discard(1, 3 * MANY);
+    assert!(MOVED.get() <= 2 * MANY, "{} moved", MOVED.get());
 }
 
 /// Random operations against one tag per unit of address.
