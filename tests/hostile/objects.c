@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -273,6 +274,34 @@ static int a_table(void) {
     // Not a load: what can't be had is told.
     return madvise(page, 4096, 22 /* MADV_POPULATE_READ */);
 }
+// Every second page is a guard page. When there is no room for another one, stacks grow past guard pages.
+static sigjmp_buf faulted;
+static void jump_out(int signal) { siglongjmp(faulted, signal); }
+static int a_guard(void) {
+    enum { STACKS = 32, GUARD_INSTALL = 102 };
+    static char *at, *stacks[STACKS];
+    if (!at) {
+        at = mmap(0, 1l << 40, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) return -1;
+        for (int i = 0; i < STACKS; i++) {
+            char *room = mmap(0, 8 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            stacks[i] = room + (6 << 20);
+            munmap(room, 8 << 20);
+            if (mmap(stacks[i], 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED, -1,
+                     0) == MAP_FAILED || madvise(stacks[i], 4096, GUARD_INSTALL) < 0)
+                return -1;
+        }
+    }
+    at += 8192;
+    if (madvise(at, 4096, GUARD_INSTALL) == 0) return 0;
+    int error = errno;
+    struct sigaction action = {.sa_handler = jump_out, .sa_flags = SA_NODEFER};
+    sigaction(SIGSEGV, &action, 0);
+    for (int i = 0; i < STACKS; i++)
+        if (!sigsetjmp(faulted, 1)) *(volatile char *)(stacks[i] - 4096) = 1;
+    errno = error;
+    return -1;
+}
 static void *waits(void *argument) {
     pause();
     return argument;
@@ -441,7 +470,7 @@ static const struct kind {
     {"aio", a_context},             {"mappings", a_mapping},          {"tables", a_table},
     {"threads", a_thread},          {"in-flight", in_flight},         {"connections", waiting_connection},
     {"datagrams", a_datagram},      {"large-sizes", large_sizes},     {"mounts", a_mount},
-    {"shared-mounts", shared_mounts}, {"mount-namespaces", a_mount_namespace},
+    {"shared-mounts", shared_mounts}, {"mount-namespaces", a_mount_namespace}, {"guards", a_guard},
 };
 
 // What outlives the program that made it goes by this.
