@@ -120,6 +120,8 @@ const ATTACKS: &[(&str, &str, &[i32], &str)] = &[
     ("deep", "process-chain", FINE, ""),
     ("deep", "many-waiters", FINE, ""),
     ("deep", "elf-headers", FINE, ""),
+    ("frames", "signal-frames", FINE, ""),
+    ("frames", "traced-registers", FINE, ""),
 ];
 
 fn main() -> Result<ExitCode> {
@@ -128,7 +130,7 @@ fn main() -> Result<ExitCode> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
     let header = sources.join("guest.h");
-    let names = ["astray", "ring", "machine", "exhaust", "deep", "objects"];
+    let names = ["astray", "ring", "machine", "exhaust", "deep", "frames", "objects"];
     let programs = names.map(|name| Program {
         name: name.into(),
         source: sources.join(name).with_extension("c"),
