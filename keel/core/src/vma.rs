@@ -5,6 +5,7 @@
 
 use crate::pieces::Pieces;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 #[cfg(test)]
 mod tests;
@@ -53,18 +54,34 @@ impl<A> Vma<A> {
 #[derive(Clone, Debug)]
 pub struct VmaSet<A> {
     items: Vec<Vma<A>>,
+    tight: Cell<Tight>,
+}
+
+/// What a search for a free range has seen: below each mapping from `from` on, as far as the search went up, less than `need`
+/// bytes are free. So the next one need not look at these again, however many they are.
+#[derive(Clone, Copy, Debug)]
+struct Tight {
+    from: usize,
+    need: usize,
+    /// Limits of the search.
+    low: usize,
+    high: usize,
+}
+
+impl Tight {
+    const NOTHING: Self = Self { from: usize::MAX, need: usize::MAX, low: 0, high: 0 };
 }
 
 impl<A> Default for VmaSet<A> {
     fn default() -> Self {
-        Self { items: Vec::new() }
+        Self { items: Vec::new(), tight: Cell::new(Tight::NOTHING) }
     }
 }
 
 impl<A: Attributes> VmaSet<A> {
     /// No mappings.
     pub const fn new() -> Self {
-        Self { items: Vec::new() }
+        Self { items: Vec::new(), tight: Cell::new(Tight::NOTHING) }
     }
 
     /// Number of mappings.
@@ -136,7 +153,7 @@ impl<A: Attributes> VmaSet<A> {
         let mut items = Vec::new();
         items.try_reserve_exact(self.items.len()).ok()?;
         items.extend_from_slice(&self.items);
-        Some(Self { items })
+        Some(Self { items, tight: self.tight.clone() })
     }
 
     /// Adds a mapping, replaces existing ones in `[start, end)`, and merges it with its neighbours.
@@ -156,6 +173,7 @@ impl<A: Attributes> VmaSet<A> {
         if start < end && !self.is_free(start, end) {
             let (first, last) = self.isolate(start, end);
             self.take_out(first, last).for_each(|vma| removed.push_back(vma));
+            self.widened(first);
         }
         removed
     }
@@ -165,6 +183,7 @@ impl<A: Attributes> VmaSet<A> {
         if start < end && !self.is_free(start, end) {
             let (first, last) = self.isolate(start, end);
             self.take_out(first, last).for_each(drop);
+            self.widened(first);
         }
     }
 
@@ -175,7 +194,11 @@ impl<A: Attributes> VmaSet<A> {
         }
         let (first, last) = self.isolate(start, end);
         for v in &mut self.items[first..last] {
+            let gap = v.attrs.gap_below();
             change(&mut v.attrs);
+            if v.attrs.gap_below() < gap {
+                self.tight.set(Tight::NOTHING);
+            }
         }
         self.merge(first, last);
     }
@@ -186,6 +209,7 @@ impl<A: Attributes> VmaSet<A> {
         if let Some(v) = self.items.get_mut(at).filter(|v| v.start == start && new_start < start) {
             v.start = new_start;
             v.attrs = attrs;
+            self.tight.set(Tight::NOTHING);
             self.merge(at, at + 1);
         }
     }
@@ -200,12 +224,23 @@ impl<A: Attributes> VmaSet<A> {
             Some(above) => high.min(above.start.saturating_sub(above.attrs.gap_below())),
             None => high,
         };
+        let tight = self.tight.get();
+        if tight.need <= need && (tight.low, tight.high) == (low, high) {
+            let at = self.items.partition_point(|v| v.start < tight.from);
+            if let Some(above) = self.items.get(at).filter(|_| at < i) {
+                (i, ceiling) = (at, above.start.saturating_sub(above.attrs.gap_below()));
+            }
+        }
         loop {
+            #[cfg(test)]
+            tests::note_searched();
             let floor = match i.checked_sub(1) {
                 Some(below) => self.items[below].end.max(low),
                 None => low,
             };
             if ceiling >= floor && ceiling - floor >= need {
+                let from = self.items.get(i).map_or(usize::MAX, |above| above.start);
+                self.tight.set(Tight { from, need, low, high });
                 return Some(ceiling - len);
             }
             i = i.checked_sub(1)?;
@@ -215,6 +250,13 @@ impl<A: Attributes> VmaSet<A> {
             }
             ceiling = below.start.saturating_sub(below.attrs.gap_below());
         }
+    }
+
+    /// The free range below mapping `at` has grown.
+    fn widened(&mut self, at: usize) {
+        let start = self.items.get(at).map_or(usize::MAX, |above| above.start);
+        let tight = self.tight.get_mut();
+        tight.from = tight.from.max(start);
     }
 
     /// Splits mappings at both ends of `[start, end)`; returns the indices of those inside.
