@@ -101,9 +101,14 @@ impl<T> SigQueue<T> {
         if signal < FIRST_REALTIME && self.set.has(signal) {
             return false;
         }
+        self.push_another(signal, info);
+        true
+    }
+
+    /// Adds a signal beside equal ones, also a standard one: each POSIX timer has an entry of its own.
+    pub fn push_another(&mut self, signal: u32, info: T) {
         self.set = self.set.union(SigSet::of(signal));
         self.entries.push_back((signal, info));
-        true
     }
 
     /// Takes the next signal of `wanted`: signals in `first` before others, then by number, FIFO among equal ones.
@@ -124,11 +129,6 @@ impl<T> SigQueue<T> {
             self.set = self.set.without(which);
             self.entries.retain(|(s, _)| !which.has(*s));
         }
-    }
-
-    /// The entry of `signal` that will be taken first.
-    pub fn find(&mut self, signal: u32, mut which: impl FnMut(&T) -> bool) -> Option<&mut T> {
-        self.entries.iter_mut().find(|(s, info)| *s == signal && which(info)).map(|(_, info)| info)
     }
 }
 
@@ -156,6 +156,11 @@ mod tests {
         assert_eq!(q.pop(all, SigSet::EMPTY), Some((34, 3)));
         assert!(q.set().has(34));
         assert_eq!(q.pop(all, SigSet::EMPTY), Some((34, 4)));
+        assert!(q.is_empty());
+        q.push(10, 1);
+        q.push_another(10, 2);
+        assert!(!q.push(10, 3));
+        assert_eq!((q.pop(all, SigSet::EMPTY), q.pop(all, SigSet::EMPTY)), (Some((10, 1)), Some((10, 2))));
         assert!(q.is_empty());
     }
 

@@ -5,6 +5,7 @@
 
 use crate::pieces::Pieces;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 #[cfg(test)]
 mod tests;
@@ -53,18 +54,34 @@ impl<A> Vma<A> {
 #[derive(Clone, Debug)]
 pub struct VmaSet<A> {
     items: Vec<Vma<A>>,
+    tight: Cell<Tight>,
+}
+
+/// What a search for a free range has seen: below each mapping from `from` on, as far as the search went up, less than `need`
+/// bytes are free. So the next one need not look at these again, however many they are.
+#[derive(Clone, Copy, Debug)]
+struct Tight {
+    from: usize,
+    need: usize,
+    /// Limits of the search.
+    low: usize,
+    high: usize,
+}
+
+impl Tight {
+    const NOTHING: Self = Self { from: usize::MAX, need: usize::MAX, low: 0, high: 0 };
 }
 
 impl<A> Default for VmaSet<A> {
     fn default() -> Self {
-        Self { items: Vec::new() }
+        Self { items: Vec::new(), tight: Cell::new(Tight::NOTHING) }
     }
 }
 
 impl<A: Attributes> VmaSet<A> {
     /// No mappings.
     pub const fn new() -> Self {
-        Self { items: Vec::new() }
+        Self { items: Vec::new(), tight: Cell::new(Tight::NOTHING) }
     }
 
     /// Number of mappings.
@@ -136,7 +153,7 @@ impl<A: Attributes> VmaSet<A> {
         let mut items = Vec::new();
         items.try_reserve_exact(self.items.len()).ok()?;
         items.extend_from_slice(&self.items);
-        Some(Self { items })
+        Some(Self { items, tight: self.tight.clone() })
     }
 
     /// Adds a mapping, replaces existing ones in `[start, end)`, and merges it with its neighbours.
@@ -155,7 +172,8 @@ impl<A: Attributes> VmaSet<A> {
         let mut removed = Pieces::new();
         if start < end && !self.is_free(start, end) {
             let (first, last) = self.isolate(start, end);
-            self.items.drain(first..last).for_each(|vma| removed.push_back(vma));
+            self.take_out(first, last).for_each(|vma| removed.push_back(vma));
+            self.widened(first);
         }
         removed
     }
@@ -164,7 +182,8 @@ impl<A: Attributes> VmaSet<A> {
     pub fn discard(&mut self, start: usize, end: usize) {
         if start < end && !self.is_free(start, end) {
             let (first, last) = self.isolate(start, end);
-            self.items.drain(first..last);
+            self.take_out(first, last).for_each(drop);
+            self.widened(first);
         }
     }
 
@@ -175,7 +194,11 @@ impl<A: Attributes> VmaSet<A> {
         }
         let (first, last) = self.isolate(start, end);
         for v in &mut self.items[first..last] {
+            let gap = v.attrs.gap_below();
             change(&mut v.attrs);
+            if v.attrs.gap_below() < gap {
+                self.tight.set(Tight::NOTHING);
+            }
         }
         self.merge(first, last);
     }
@@ -186,6 +209,7 @@ impl<A: Attributes> VmaSet<A> {
         if let Some(v) = self.items.get_mut(at).filter(|v| v.start == start && new_start < start) {
             v.start = new_start;
             v.attrs = attrs;
+            self.tight.set(Tight::NOTHING);
             self.merge(at, at + 1);
         }
     }
@@ -200,12 +224,23 @@ impl<A: Attributes> VmaSet<A> {
             Some(above) => high.min(above.start.saturating_sub(above.attrs.gap_below())),
             None => high,
         };
+        let tight = self.tight.get();
+        if tight.need <= need && (tight.low, tight.high) == (low, high) {
+            let at = self.items.partition_point(|v| v.start < tight.from);
+            if let Some(above) = self.items.get(at).filter(|_| at < i) {
+                (i, ceiling) = (at, above.start.saturating_sub(above.attrs.gap_below()));
+            }
+        }
         loop {
+            #[cfg(test)]
+            tests::note_searched();
             let floor = match i.checked_sub(1) {
                 Some(below) => self.items[below].end.max(low),
                 None => low,
             };
             if ceiling >= floor && ceiling - floor >= need {
+                let from = self.items.get(i).map_or(usize::MAX, |above| above.start);
+                self.tight.set(Tight { from, need, low, high });
                 return Some(ceiling - len);
             }
             i = i.checked_sub(1)?;
@@ -215,6 +250,13 @@ impl<A: Attributes> VmaSet<A> {
             }
             ceiling = below.start.saturating_sub(below.attrs.gap_below());
         }
+    }
+
+    /// The free range below mapping `at` has grown.
+    fn widened(&mut self, at: usize) {
+        let start = self.items.get(at).map_or(usize::MAX, |above| above.start);
+        let tight = self.tight.get_mut();
+        tight.from = tight.from.max(start);
     }
 
     /// Splits mappings at both ends of `[start, end)`; returns the indices of those inside.
@@ -235,20 +277,27 @@ impl<A: Attributes> VmaSet<A> {
         self.items.insert(at + 1, upper);
     }
 
-    /// Merges the mappings `first .. last` and their two neighbours where possible.
+    /// Merges the mappings `first .. last` and their two neighbours where possible. However many they are, each moves once.
     fn merge(&mut self, first: usize, last: usize) {
-        let mut i = first.saturating_sub(1);
-        let mut last = last;
-        while i < last && i + 1 < self.items.len() {
-            let (a, b) = (&self.items[i], &self.items[i + 1]);
+        let (mut kept, end) = (first.saturating_sub(1), self.items.len().min(last + 1));
+        for next in kept + 1..end {
+            let (a, b) = (&self.items[kept], &self.items[next]);
             if a.end == b.start && a.attrs.continues(a.len(), &b.attrs) {
-                let end = b.end;
-                self.items[i].end = end;
-                self.items.remove(i + 1);
-                last -= 1;
+                self.items[kept].end = b.end;
             } else {
-                i += 1;
+                kept += 1;
+                self.items.swap(kept, next);
             }
         }
+        if kept + 1 < end {
+            self.take_out(kept + 1, end).for_each(drop);
+        }
+    }
+
+    /// Takes the mappings `first .. last` out; those above them move down.
+    fn take_out(&mut self, first: usize, last: usize) -> alloc::vec::Drain<'_, Vma<A>> {
+        #[cfg(test)]
+        tests::note_moved(self.items.len() - last);
+        self.items.drain(first..last)
     }
 }

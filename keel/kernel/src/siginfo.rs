@@ -41,7 +41,7 @@ pub struct SigInfo {
     pub errno: i32,
     /// Cause, [`code`].
     pub code: i32,
-    /// Zero.
+    /// Zero for programs; marks signals of timers while they are queued.
     pub pad: i32,
     /// The union, by `code`.
     pub fields: [u64; 14],

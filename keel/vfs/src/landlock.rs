@@ -74,7 +74,7 @@ pub struct Layer {
     pub ports: u64,
     /// Scopes, `LANDLOCK_SCOPE_*`.
     pub scoped: u64,
-    /// Rights by TCP port.
+    /// Rights by TCP port, in order of the ports.
     pub port_rules: Vec<(u16, u64)>,
 }
 
@@ -198,7 +198,8 @@ impl Domain {
     /// Whether TCP may use a port for `right` (`LANDLOCK_ACCESS_NET_*`). EACCES.
     pub fn check_port(&self, port: u16, right: u64) -> Result<()> {
         let allows = |layer: &Rc<Layer>| {
-            layer.ports & right == 0 || layer.port_rules.iter().any(|&(of, rights)| of == port && rights & right != 0)
+            let rule = layer.port_rules.binary_search_by_key(&port, |(of, _)| *of);
+            layer.ports & right == 0 || rule.is_ok_and(|at| layer.port_rules[at].1 & right != 0)
         };
         if self.layers.iter().all(allows) { Ok(()) } else { Err(Errno::EACCES) }
     }

@@ -83,5 +83,30 @@ int main(void) {
     close(dir);
     MUST(unlink("d/one"));
     show("closed");
+
+    PART("several descriptors");
+    int several[4];
+    sigset_t waited;
+    sigemptyset(&waited);
+    sigaddset(&waited, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &waited, NULL);
+    for (int i = 0; i < 4; i++) {
+        several[i] = MUST(open("d", O_RDONLY | O_DIRECTORY));
+        MUST(fcntl(several[i], F_SETSIG, SIGRTMIN));
+        MUST(fcntl(several[i], F_NOTIFY, i == 3 ? DN_DELETE : i == 1 ? DN_CREATE : DN_CREATE | DN_MULTISHOT));
+    }
+    MUST(fcntl(several[0], F_NOTIFY, DN_DELETE));
+    for (int round = 0; round < 6; round++) {
+        if (round == 3) close(several[2]);
+        if (round % 2) MUST(unlink("d/new"));
+        else put_file("d/new", "");
+        siginfo_t info;
+        struct timespec now = {0, 0};
+        printf("round %d:", round);
+        while (sigtimedwait(&waited, &info, &now) == SIGRTMIN)
+            for (int i = 0; i < 4; i++)
+                if (info.si_fd == several[i]) printf(" %d", i);
+        printf("\n");
+    }
     return 0;
 }

@@ -1,6 +1,28 @@
 use super::{Attributes, VmaSet};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
+
+extern crate std;
+
+std::thread_local! {
+    static MOVED: Cell<usize> = const { Cell::new(0) };
+    static COMPARED: Cell<usize> = const { Cell::new(0) };
+}
+
+std::thread_local! {
+    static SEARCHED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts free ranges that a search looked at.
+pub(super) fn note_searched() {
+    SEARCHED.set(SEARCHED.get() + 1);
+}
+
+/// Counts mappings that moved because those below them were taken out.
+pub(super) fn note_moved(count: usize) {
+    MOVED.set(MOVED.get() + count);
+}
 
 /// A tag, and the offset into a backing (`usize::MAX`: anonymous, no offset).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +39,7 @@ impl Attributes for Tag {
         Self { offset: if self.offset == ANON { ANON } else { self.offset + bytes }, gap: 0, ..*self }
     }
     fn continues(&self, len: usize, next: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
         *next == self.advance(len)
     }
     fn gap_below(&self) -> usize {
@@ -105,6 +128,50 @@ fn stack_grows_down() {
     assert_eq!(ranges(&set), [(70, 100, 1)]);
 }
 
+/// What splits a mapping into many and merges them again costs no more than the mappings that it concerns and one move of
+/// those above.
+#[test]
+fn merging_many_is_linear() {
+    const MANY: usize = 20_000;
+    let mut set = VmaSet::new();
+    set.insert(0, 2 * MANY, anon(1));
+    for i in 0..MANY {
+        set.insert(3 * MANY + 2 * i, 3 * MANY + 2 * i + 1, anon(1));
+    }
+    for i in 0..MANY {
+        set.update(2 * i, 2 * i + 1, |a| a.tag = 2);
+    }
+    assert_eq!(set.len(), 3 * MANY);
+    MOVED.set(0);
+    COMPARED.set(0);
+    set.update(0, 2 * MANY, |a| a.tag = 1);
+    assert_eq!(set.len(), MANY + 1);
+    assert!(MOVED.get() <= MANY, "{} moved", MOVED.get());
+    assert!(COMPARED.get() <= 2 * MANY, "{} compared", COMPARED.get());
+    set.discard(1, 3 * MANY);
+    assert!(MOVED.get() <= 2 * MANY, "{} moved", MOVED.get());
+}
+
+/// A place for one more mapping, or for one in the place of another, is found without a look at all of them.
+#[test]
+fn searches_go_on_where_the_last_one_ended() {
+    const MANY: usize = 20_000;
+    let mut set = VmaSet::new();
+    SEARCHED.set(0);
+    for i in 0..MANY {
+        let at = set.find_free(1, 0, 1 << 30, 0).unwrap();
+        assert_eq!(at, (1 << 30) - 1 - i);
+        set.insert(at, at + 1, anon((i % 2) as u8));
+    }
+    for i in 0..MANY {
+        let at = (1 << 30) - 1 - i * 7 % MANY;
+        set.remove(at, at + 1);
+        assert_eq!(set.find_free(1, 0, 1 << 30, 0), Some(at));
+        set.insert(at, at + 1, anon((i % 3) as u8));
+    }
+    assert!(SEARCHED.get() <= 16 * MANY, "{} searched", SEARCHED.get());
+}
+
 /// Random operations against one tag per unit of address.
 #[test]
 fn behaves_like_an_array_of_pages() {
@@ -158,6 +225,12 @@ fn check(set: &VmaSet<Tag>, model: &[Option<Tag>], random: &mut impl FnMut(usize
     }
     let (low, len) = (random(model.len()), 1 + random(8));
     let high = low + random(model.len() - low + 1);
+    found_like_in(set, model, (0, model.len()), len);
+    found_like_in(set, model, (low, high), len);
+}
+
+/// The highest free range is found.
+fn found_like_in(set: &VmaSet<Tag>, model: &[Option<Tag>], (low, high): (usize, usize), len: usize) {
     let free = |s: usize| s >= low && s + len <= high && model[s..s + len].iter().all(Option::is_none);
     let want = (0..model.len()).rev().find(|&s| free(s));
     assert_eq!(set.find_free(len, low, high, 0), want, "{len} in {low}..{high} of {:?}", ranges(set));

@@ -3,11 +3,12 @@
 use super::caller::caller;
 use super::table::FdTable;
 use super::{File, sigio};
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use core::ops::Bound;
 use hal::cell::Global;
-use keel_core::pieces::Pieces;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::notify::{self, Event, Listener};
@@ -26,96 +27,150 @@ const KINDS: [(u32, u32); 6] = [
     (g::DN_ATTRIB, g::IN_ATTRIB),
 ];
 
-/// A directory that a program watches by way of a descriptor.
+/// What a descriptor watches of its directory.
 struct Watch {
+    key: Key,
     file: Weak<File>,
-    /// The table of the descriptor: which one, by its address.
-    table: usize,
     fd: i32,
     /// `DN_*`.
-    kinds: Cell<u32>,
-    inode: Rc<dyn Inode>,
+    kinds: u32,
 }
 
-/// All of them; few, if any.
-static WATCHES: Global<RefCell<Pieces<Rc<Watch>>>> = Global::new(RefCell::new(Pieces::new()));
+/// A descriptor: the addresses of its table and of its open file.
+type Key = (usize, usize);
 
-impl Listener for Watch {
+/// Falls with each watch.
+type Place = u64;
+
+/// A directory that descriptors watch: one listener for all of them, since there may be many.
+struct Directory {
+    inode: Rc<dyn Inode>,
+    /// By [`Place`]: the newest first, as they are told on Linux.
+    watches: RefCell<BTreeMap<Place, Watch>>,
+    /// Events that some watch wants, or wanted.
+    wanted: Cell<u32>,
+}
+
+/// The directory of each descriptor that watches one; few, if any.
+static WATCHES: Global<RefCell<BTreeMap<Key, (Rc<Directory>, Place)>>> = Global::new(RefCell::new(BTreeMap::new()));
+static NEXT: Global<Cell<Place>> = Global::new(Cell::new(Place::MAX));
+
+/// The events of a set of `DN_*`.
+fn events_of(kinds: u32) -> u32 {
+    KINDS.iter().filter(|(kind, _)| kinds & kind != 0).fold(0, |all, (_, events)| all | events)
+}
+
+impl Listener for Directory {
     fn as_any(&self) -> &dyn Any {
         self
     }
 
     fn hear(&self, event: &Event<'_>) {
-        let kinds = self.kinds.get();
-        if !KINDS.iter().any(|(kind, events)| kinds & kind != 0 && event.mask & events != 0) {
+        if self.wanted.get() & event.mask == 0 {
             return;
         }
-        let file = self.file.upgrade();
-        if kinds & g::DN_MULTISHOT == 0 || file.is_none() {
-            self.end();
+        let mut wanted = 0;
+        let mut next = self.after(None);
+        while let Some((place, kinds, fd, file)) = next {
+            if events_of(kinds) & event.mask == 0 {
+                wanted |= events_of(kinds);
+            } else {
+                if kinds & g::DN_MULTISHOT == 0 || file.is_none() {
+                    self.end(place);
+                } else {
+                    wanted |= events_of(kinds);
+                }
+                if let Some(owner) = file.map(|file| file.owner.get()).filter(|owner| owner.id != 0) {
+                    caller().signal(owner.kind, owner.id, sigio::info(owner.signal, fd, REASON));
+                }
+            }
+            next = self.after(Some(place));
         }
-        let Some(file) = file else { return };
-        let owner = file.owner.get();
-        let info = sigio::info(owner.signal, self.fd, REASON);
-        if owner.id != 0 {
-            caller().signal(owner.kind, owner.id, info);
-        }
+        self.wanted.set(wanted);
     }
 
     fn gone(&self) {
-        self.end();
-    }
-}
-
-impl Watch {
-    fn end(&self) {
-        let ended = WATCHES.borrow().iter().position(|watch| core::ptr::eq(Rc::as_ptr(watch), self));
-        let ended = ended.and_then(|at| WATCHES.borrow_mut().remove(at));
-        if let Some(watch) = ended {
-            notify::leave(&watch.inode, &*watch);
+        while let Some((place, ..)) = self.after(None) {
+            self.end(place);
         }
     }
 }
 
-fn find(table: &FdTable, file: &Rc<File>) -> Option<Rc<Watch>> {
-    let table = core::ptr::from_ref(table).addr();
-    let is_it = |watch: &&Rc<Watch>| watch.table == table && core::ptr::eq(watch.file.as_ptr(), Rc::as_ptr(file));
-    WATCHES.borrow().iter().find(is_it).cloned()
+impl Directory {
+    /// The watch behind that at `place`.
+    fn after(&self, place: Option<Place>) -> Option<(Place, u32, i32, Option<Rc<File>>)> {
+        let watches = self.watches.borrow();
+        let (place, watch) =
+            watches.range((place.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)).next()?;
+        Some((*place, watch.kinds, watch.fd, watch.file.upgrade()))
+    }
+
+    fn end(&self, place: Place) {
+        let Some(watch) = self.watches.borrow_mut().remove(&place) else { return };
+        let directory = WATCHES.borrow_mut().remove(&watch.key);
+        if let Some((directory, _)) = directory.filter(|(directory, _)| directory.watches.borrow().is_empty()) {
+            notify::leave(&self.inode, &*directory);
+        }
+    }
 }
 
-/// `F_NOTIFY`. ENOTDIR.
+fn key(table: &FdTable, file: &Rc<File>) -> Key {
+    (core::ptr::from_ref(table).addr(), Rc::as_ptr(file).addr())
+}
+
+/// The listener of a directory, if it has one.
+fn listener(inode: &Rc<dyn Inode>) -> Option<Rc<Directory>> {
+    notify::find(inode, |listener| {
+        let one = listener.as_any().downcast_ref::<Directory>()?;
+        let key = one.watches.borrow().values().next()?.key;
+        WATCHES.borrow().get(&key).map(|(directory, _)| directory.clone())
+    })
+}
+
+/// `F_NOTIFY`. ENOTDIR, ENOMEM.
 pub fn watch(table: &FdTable, file: &Rc<File>, fd: i32, kinds: u32) -> Result<usize> {
-    let old = find(table, file);
+    let key = key(table, file);
+    let old = WATCHES.borrow().get(&key).cloned();
     if kinds & !g::DN_MULTISHOT == 0 {
-        if let Some(old) = old {
-            old.end();
+        if let Some((old, place)) = old {
+            old.end(place);
         }
         return Ok(0);
     }
     let inode = file.ops.inode().filter(|inode| inode.file_type() == FileType::Directory).ok_or(Errno::ENOTDIR)?;
+    if hal::frame::is_scarce() {
+        return Err(Errno::ENOMEM);
+    }
     let owner = super::owner::Owner { kind: g::F_OWNER_PID, id: caller().pid(), ..file.owner.get() };
     file.owner.set(owner);
-    if let Some(old) = old {
-        old.kinds.set(old.kinds.get() | kinds);
+    if let Some((old, place)) = old {
+        old.wanted.set(old.wanted.get() | events_of(kinds));
+        if let Some(watch) = old.watches.borrow_mut().get_mut(&place) {
+            watch.kinds |= kinds;
+        }
         return Ok(0);
     }
-    let new = Rc::new(Watch {
-        file: Rc::downgrade(file),
-        table: core::ptr::from_ref(table).addr(),
-        fd,
-        kinds: Cell::new(kinds),
-        inode: inode.clone(),
-    });
-    WATCHES.borrow_mut().push_back(new.clone());
-    notify::listen(&inode, new);
+    let known = listener(&inode);
+    let is_new = known.is_none();
+    let new = || Rc::new(Directory { inode: inode.clone(), watches: RefCell::default(), wanted: Cell::new(0) });
+    let directory = known.unwrap_or_else(new);
+    let place = NEXT.get();
+    NEXT.set(place - 1);
+    directory.wanted.set(directory.wanted.get() | events_of(kinds));
+    directory.watches.borrow_mut().insert(place, Watch { key, file: Rc::downgrade(file), fd, kinds });
+    WATCHES.borrow_mut().insert(key, (directory.clone(), place));
+    if is_new {
+        notify::listen(&inode, directory);
+    }
     Ok(0)
 }
 
 /// A descriptor was closed.
 pub fn descriptor_closed(table: &FdTable, file: &Rc<File>) {
-    if notify::is_on()
-        && let Some(watch) = find(table, file)
-    {
-        watch.end();
+    if notify::is_on() {
+        let watch = WATCHES.borrow().get(&key(table, file)).cloned();
+        if let Some((directory, place)) = watch {
+            directory.end(place);
+        }
     }
 }

@@ -24,8 +24,10 @@ pub(crate) struct TimerFd {
     interval: Cell<u64>,
     /// Flags of the last timerfd_settime(2).
     pub(crate) flags: Cell<u32>,
-    /// Went off and was not read since: it rests until then.
+    /// Went off and was neither read nor asked since: it rests until then.
     expired: Cell<bool>,
+    /// Expirations that were counted and not read.
+    ticks: Cell<u64>,
     queue: Rc<WaitQueue>,
 }
 
@@ -36,6 +38,7 @@ impl TimerFd {
             let fire = move || {
                 if let Some(this) = me.upgrade() {
                     this.expired.set(true);
+                    this.ticks.set(this.ticks.get() + 1);
                     this.queue.wake_all();
                 }
             };
@@ -46,6 +49,7 @@ impl TimerFd {
                 interval: Cell::new(0),
                 flags: Cell::new(0),
                 expired: Cell::new(false),
+                ticks: Cell::new(0),
                 queue: Rc::default(),
             }
         })
@@ -53,39 +57,42 @@ impl TimerFd {
 
     /// Expirations so far; an interval timer then runs on to its next one.
     fn take(&self) -> Option<u64> {
-        if !self.expired.replace(false) {
+        if self.ticks.get() == 0 {
             return None;
         }
+        self.go_on();
+        self.expired.set(false);
+        Some(self.ticks.take())
+    }
+
+    /// If an interval timer rests, counts what it missed and arms it for its next expiration.
+    fn go_on(&self) {
         let interval = self.interval.get();
-        let Some(periods) = monotonic_ns().saturating_sub(self.deadline.get()).checked_div(interval) else {
-            self.deadline.set(0);
-            return Some(1);
-        };
-        let next = self.deadline.get().saturating_add((periods + 1).saturating_mul(interval));
+        let late = monotonic_ns().saturating_sub(self.deadline.get());
+        let Some(missed) = late.checked_div(interval).filter(|_| self.expired.get()) else { return };
+        self.expired.set(false);
+        self.ticks.set(self.ticks.get().saturating_add(missed));
+        let next = self.deadline.get().saturating_add((missed + 1).saturating_mul(interval));
         self.deadline.set(next);
         self.timer.arm(next);
-        Some(periods + 1)
     }
 
     /// ns until the next expiration, and the interval: `struct itimerspec`, interval first.
     pub(crate) fn setting(&self) -> [[i64; 2]; 2] {
-        let now = monotonic_ns();
-        let interval = self.interval.get();
-        let mut next = self.deadline.get();
-        if next != 0 && next <= now {
-            // An interval timer that rests shows when it would go off.
-            next = match (now - next).checked_div(interval) {
-                Some(periods) => next.saturating_add((periods + 1).saturating_mul(interval)),
-                None if self.expired.get() => now,
-                None => now + 1,
-            };
-        }
-        [timespec(interval), timespec(next.saturating_sub(now))]
+        self.go_on();
+        self.shown()
+    }
+
+    /// [`Self::setting`], but what rests goes on resting.
+    fn shown(&self) -> [[i64; 2]; 2] {
+        let left = if self.timer.is_armed() { self.deadline.get().saturating_sub(monotonic_ns()).max(1) } else { 0 };
+        [timespec(self.interval.get()), timespec(left)]
     }
 
     pub(crate) fn set(&self, value: u64, interval: u64, absolute: bool) {
         self.timer.cancel();
         self.expired.set(false);
+        self.ticks.set(0);
         self.interval.set(interval);
         if value == 0 {
             self.deadline.set(0);
@@ -131,7 +138,7 @@ impl FileOps for TimerFd {
     }
 
     fn poll(&self, _file: &File) -> u32 {
-        if self.expired.get() { g::POLLIN } else { 0 }
+        if self.ticks.get() != 0 { g::POLLIN } else { 0 }
     }
 
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
@@ -143,9 +150,8 @@ impl FileOps for TimerFd {
     }
 
     fn describe(&self, _file: &File, out: &mut Text) {
-        let [[interval, interval_ns], [value, value_ns]] = self.setting();
-        // Linux counts the expirations of an interval timer that rests when it is read.
-        let (ticks, flags) = (u32::from(self.expired.get()), self.flags.get());
+        let [[interval, interval_ns], [value, value_ns]] = self.shown();
+        let (ticks, flags) = (self.ticks.get(), self.flags.get());
         out.print(format_args!(
             "clockid: {}\nticks: {ticks}\nsettime flags: 0{flags:o}\nit_value: ({value}, {value_ns})\n\
              it_interval: ({interval}, {interval_ns})\n",

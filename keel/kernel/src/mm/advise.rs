@@ -69,6 +69,8 @@ fn flag_change(advice: u32) -> Option<(AreaFlags, AreaFlags)> {
         g::MADV_DODUMP => (none, AreaFlags::DONT_DUMP),
         g::MADV_HUGEPAGE => (AreaFlags::HUGE, AreaFlags::NO_HUGE),
         g::MADV_NOHUGEPAGE => (AreaFlags::NO_HUGE, AreaFlags::HUGE),
+        GUARD_INSTALL => (AreaFlags::GUARD, none),
+        GUARD_REMOVE => (none, AreaFlags::GUARD),
         _ => return None,
     })
 }
@@ -87,8 +89,6 @@ pub(crate) fn is_known(advice: u32) -> bool {
                 | g::MADV_POPULATE_READ
                 | g::MADV_POPULATE_WRITE
                 | g::MADV_DONTNEED_LOCKED
-                | GUARD_INSTALL
-                | GUARD_REMOVE
         )
 }
 
@@ -103,19 +103,41 @@ impl Mm {
         let pieces = self.pieces(start, end)?;
         let mut at = start;
         let mut hole = false;
+        let mut allowed = Ok(());
+        let change = flag_change(advice);
         for (from, to, area) in pieces {
+            allowed = check(&area, advice);
+            if allowed.is_err() {
+                break;
+            }
             hole |= from > at;
             at = to;
-            check(&area, advice)?;
-            if let Some((set, clear)) = flag_change(advice) {
-                let mut inner = self.inner();
-                inner.make_room(2)?;
-                inner.vmas.update(from, to, |area| area.flags = (area.flags - clear) | set);
-            } else {
+            if change.is_none() {
                 self.apply(from, to, &area, advice)?;
             }
         }
+        if let Some((set, clear)) = change.filter(|_| at > start) {
+            // At once: there may be many pieces, and each may merge with the next.
+            self.change_flags(start, at, set, clear)?;
+        }
+        allowed?;
         if hole || at < end { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Changes the flags of what is mapped in `[start, end)`. ENOMEM.
+    fn change_flags(&self, start: usize, end: usize, set: AreaFlags, clear: AreaFlags) -> Result<()> {
+        let mut inner = self.inner();
+        if (set | clear).contains(AreaFlags::GUARD) {
+            inner.make_room_for_guard()?;
+        } else {
+            inner.make_room(2)?;
+        }
+        inner.vmas.update(start, end, |area| area.flags = (area.flags - clear) | set);
+        drop(inner);
+        if set.contains(AreaFlags::GUARD) {
+            self.discard(start, end);
+        }
+        Ok(())
     }
 
     /// mseal(2) of page-aligned `[start, end)`. ENOMEM if a part is not mapped.
@@ -141,11 +163,6 @@ impl Mm {
 
     fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) -> Result<()> {
         match advice {
-            GUARD_INSTALL => {
-                self.inner().vmas.update(from, to, |area| area.flags |= AreaFlags::GUARD);
-                self.discard(from, to);
-            }
-            GUARD_REMOVE => self.inner().vmas.update(from, to, |area| area.flags -= AreaFlags::GUARD),
             g::MADV_DONTNEED | g::MADV_DONTNEED_LOCKED | g::MADV_FREE => self.discard(from, to),
             g::MADV_REMOVE => {
                 let pages = ((to - from) / PAGE_SIZE) as u64;

@@ -229,6 +229,14 @@ impl Area {
         PatchedText::existing(&self.text_file()?.0.inode)
     }
 
+    /// Whether `next` continues this after `len` bytes, or would if there were no guard pages: one mapping to the program.
+    pub fn continues_but_for_guards(&self, len: usize, next: &Self) -> bool {
+        self.prot == next.prot
+            && self.flags - AreaFlags::TRAMPOLINES - AreaFlags::GUARD == next.flags - AreaFlags::GUARD
+            && self.policy == next.policy
+            && self.backing.is_followed_by((len / PAGE_SIZE) as u64, &next.backing)
+    }
+
     /// What pages may be mapped with: x86 can't map a page that is not readable.
     pub fn page_prot(&self) -> Prot {
         if self.prot.is_empty() { self.prot } else { self.prot | Prot::READ }
@@ -246,10 +254,8 @@ impl Attributes for Area {
     }
 
     fn continues(&self, len: usize, next: &Self) -> bool {
-        self.prot == next.prot
-            && self.flags - AreaFlags::TRAMPOLINES == next.flags
-            && self.policy == next.policy
-            && self.backing.is_followed_by((len / PAGE_SIZE) as u64, &next.backing)
+        self.flags.contains(AreaFlags::GUARD) == next.flags.contains(AreaFlags::GUARD)
+            && self.continues_but_for_guards(len, next)
     }
 
     fn gap_below(&self) -> usize {

@@ -597,7 +597,8 @@ impl Inner {
         let floor = self.vmas.last_below(va).map_or(USER_MIN, |below| below.end.saturating_add(STACK_GUARD_GAP));
         let start = (va / block * block).max(page_down(lowest + PAGE_SIZE - 1)).max(floor).min(va);
         if above.attrs.flags.contains(AreaFlags::GUARD) {
-            // Guard pages at the lower end stay there.
+            // Guard pages at the lower end stay there. As on Linux, a stack that can't grow ends its program.
+            self.make_room_for_guard().map_err(|_| FaultError::NotMapped)?;
             let mut area = above.attrs.clone();
             area.flags -= AreaFlags::GUARD;
             self.vmas.insert(start, above.start, area);

@@ -3,7 +3,7 @@
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
 use super::caller::caller;
 use super::text::PatchedText;
-use super::{Access, Inner, MAX_MAPPINGS, Mm, page_up};
+use super::{Access, Inner, MAX_MAPPINGS, MAX_PIECES, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use hal::frame::Frame;
 use hal::paging::Prot;
@@ -295,12 +295,31 @@ impl Inner {
 
     /// Makes room for `count` mappings more. ENOMEM: too many, or no memory.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        let most = MAX_MAPPINGS.saturating_sub(count);
+        if self.vmas.len() > most && self.count_without_guards() > most {
+            return Err(Errno::ENOMEM);
+        }
+        self.make_room_for_guard()
+    }
+
+    /// Makes room for the pieces that the edges of a change of guard pages split. ENOMEM.
+    pub(super) fn make_room_for_guard(&mut self) -> Result<()> {
         // What is split or moved on the way counts little.
         const ROOM: usize = 4;
-        if self.vmas.len() + count > MAX_MAPPINGS || !self.vmas.try_reserve(ROOM) {
+        if self.vmas.len() + ROOM > MAX_PIECES || !self.vmas.try_reserve(ROOM) {
             return Err(Errno::ENOMEM);
         }
         Ok(())
+    }
+
+    /// Number of mappings as the program made them: guard pages split none.
+    fn count_without_guards(&self) -> usize {
+        let all = self.vmas.overlapping(0, USER_TOP);
+        let joined = |pair: &&[Vma<Area>]| {
+            let [a, b] = pair else { return false };
+            a.end == b.start && a.attrs.continues_but_for_guards(a.len(), &b.attrs)
+        };
+        all.len() - all.windows(2).filter(joined).count()
     }
 
     /// ENOMEM if there are too many mappings in `[start, end)` for [`Inner::unmap`].

@@ -48,6 +48,9 @@ use vfs::Inode;
 
 /// Most mappings of one program: Linux's default vm.max_map_count.
 pub const MAX_MAPPINGS: usize = 65_530;
+/// Most pieces of mappings of one program that guard pages (`MADV_GUARD_INSTALL`) split: Linux has no limit, but keeps no
+/// list of them. What a change of one costs grows with their number.
+const MAX_PIECES: usize = 4 * MAX_MAPPINGS;
 
 /// Memory of a program, shared by its threads (and by a vfork child).
 pub struct Mm {

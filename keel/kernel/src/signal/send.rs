@@ -1,6 +1,6 @@
 //! Sends signals: queues them and selects the thread to handle them.
 
-use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code};
+use super::{CORE_SIGNALS, STOP_SIGNALS, SigInfo, UNBLOCKABLE, code, pending};
 use crate::sched;
 use crate::sched::wait::Interrupt;
 use crate::task::{Process, Task, pidns, process, ptrace};
@@ -46,34 +46,75 @@ pub fn force(task: &Rc<Task>, info: SigInfo) {
 
 fn send(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Result<()> {
     let signal = info.signal();
-    let is_from_keel = info.code == code::KERNEL;
-    let info = pidns::seen_by(process, info);
-    if process.zombie.get().is_some() || process.signals.group_exit.get().is_some() {
-        return Ok(());
-    }
-    let Some(first) = target.cloned().or_else(|| process.main_thread()) else { return Ok(()) };
-    prepare(process, signal);
-    let unblocked = !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
-    if unblocked && !first.traced.is_attached() && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
-        return Ok(());
-    }
-    if unblocked && process.is_ns_init() && !ends_init(process, &first, signal, is_from_keel) {
-        return Ok(());
-    }
-    let queue = if target.is_some() { &first.signals.pending } else { &process.signals.pending };
-    if signal >= FIRST_REALTIME && info.code != code::KERNEL && !has_room(queue, process) {
+    let Some((queue, info)) = admit(process, target, info) else { return Ok(()) };
+    if signal >= FIRST_REALTIME && info.code != code::KERNEL && !has_room(queue.of(process), process) {
         // Beyond the limit kill(2) still queues the signal, without its siginfo.
-        if info.code != code::USER && info.code != code::TIMER {
+        if info.code != code::USER {
             return Err(Errno::EAGAIN);
         }
-        if queue.borrow().set().has(signal) {
+        if queue.of(process).borrow().set().has(signal) {
             return Ok(());
         }
     }
-    if queue.borrow_mut().push(signal, info) {
+    if queue.of(process).borrow_mut().push(signal, info) {
         complete(process, target, signal);
     }
     Ok(())
+}
+
+/// Sends the signal of a POSIX timer, which no limit concerns. `false`: it is ignored. ENOMEM.
+pub(crate) fn send_for_timer(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Result<bool> {
+    let Some((queue, info)) = admit(process, target, info) else { return Ok(false) };
+    queue_for_timer(process, target, queue.of(process), info).map(|()| true)
+}
+
+/// Queues the signal of a POSIX timer, which was ignored so far. ENOMEM.
+pub(crate) fn queue_ignored(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Result<()> {
+    let queue = Queue(target.cloned());
+    queue_for_timer(process, target, queue.of(process), info)
+}
+
+fn queue_for_timer(
+    process: &Rc<Process>,
+    target: Option<&Rc<Task>>,
+    queue: &RefCell<SigQueue<SigInfo>>,
+    info: SigInfo,
+) -> Result<()> {
+    if hal::frame::is_scarce() || !queue.borrow_mut().try_reserve() {
+        return Err(Errno::ENOMEM);
+    }
+    queue.borrow_mut().push_another(info.signal(), info);
+    complete(process, target, info.signal());
+    Ok(())
+}
+
+/// Where a signal is queued: for a thread or its process.
+struct Queue(Option<Rc<Task>>);
+
+impl Queue {
+    fn of<'a>(&'a self, process: &'a Process) -> &'a RefCell<SigQueue<SigInfo>> {
+        self.0.as_ref().map_or(&process.signals.pending, |task| &task.signals.pending)
+    }
+}
+
+/// Whether a signal has any effect: the queue for it, and what its receiver sees.
+fn admit(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Option<(Queue, SigInfo)> {
+    let signal = info.signal();
+    let is_from_keel = info.code == code::KERNEL;
+    let info = pidns::seen_by(process, info);
+    if process.zombie.get().is_some() || process.signals.group_exit.get().is_some() {
+        return None;
+    }
+    let first = target.cloned().or_else(|| process.main_thread())?;
+    prepare(process, signal);
+    let unblocked = !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
+    if unblocked && !first.traced.is_attached() && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
+        return None;
+    }
+    if unblocked && process.is_ns_init() && !ends_init(process, &first, signal, is_from_keel) {
+        return None;
+    }
+    Some((Queue(target.cloned()), info))
 }
 
 /// Whether a signal has an effect on the first process of a PID namespace: it has a handler, or comes from outside and can't be
@@ -105,10 +146,7 @@ fn prepare(process: &Rc<Process>, signal: u32) {
     } else {
         return;
     };
-    process.signals.pending.borrow_mut().discard(gone);
-    for task in process.threads() {
-        task.signals.pending.borrow_mut().discard(gone);
-    }
+    pending::discard(process, gone);
     if signal == g::SIGCONT {
         let was_stopped = process.signals.is_stopped();
         process.signals.stopped_by.set(0);

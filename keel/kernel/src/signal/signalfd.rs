@@ -2,7 +2,7 @@
 
 use crate::file::{File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
-use crate::signal::{SigInfo, UNBLOCKABLE, code};
+use crate::signal::{SigInfo, UNBLOCKABLE, code, pending};
 use crate::task;
 use crate::task::descriptors;
 use crate::task::descriptors::current_file;
@@ -27,10 +27,7 @@ struct SignalFd {
 impl SignalFd {
     /// Dequeues a pending signal of the current thread or its process.
     fn take(&self) -> Option<SigInfo> {
-        let task = task::current();
-        let mask = self.mask.get();
-        let own = task.signals.pending.borrow_mut().pop(mask, SigSet::EMPTY);
-        own.or_else(|| task.process().signals.pending.borrow_mut().pop(mask, SigSet::EMPTY)).map(|(_, info)| info)
+        pending::take(&task::current(), self.mask.get())
     }
 }
 

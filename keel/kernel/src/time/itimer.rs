@@ -1,6 +1,5 @@
 //! Interval timers of a process: setitimer(2), alarm(2), and the limit of processor time.
 
-use super::posix::UNTAKEN_NS;
 use super::{SECOND, deadline_after, timeval, timeval_ns};
 use crate::mm::user;
 use crate::sched::timer::{Timer, watch_cpu_time};
@@ -64,35 +63,27 @@ impl IntervalTimers {
         timer.arm(deadline);
     }
 
+    /// An interval timer rests until SIGALRM is taken, as on Linux: it costs nothing while nobody takes the signal.
     fn real_expired(&self, process: &Rc<Process>) {
         raise(process, g::SIGALRM);
         if self.real_interval.get() == 0 {
             self.real_deadline.set(0);
         }
-        self.rearm_real(hal::clock::monotonic_ns() + UNTAKEN_NS);
     }
 
-    /// Re-arms the interval timer for the first multiple in the future (missed expiries are skipped), but not before
-    /// `earliest`.
-    fn rearm_real(&self, earliest: u64) {
+    /// SIGALRM was dequeued: an interval timer that rests goes on, at the first multiple in the future.
+    pub(crate) fn alarm_taken(&self) {
         let (deadline, interval) = (self.real_deadline.get(), self.real_interval.get());
-        let timer = self.real.borrow().clone();
-        if let Some(timer) = timer
+        let resting = self.real.borrow().clone().filter(|timer| !timer.is_armed());
+        if let Some(timer) = resting
             && deadline != 0
             && interval != 0
         {
-            let next = match hal::clock::monotonic_ns().checked_sub(deadline) {
-                Some(late) => deadline.saturating_add(interval.saturating_mul(late / interval + 1)),
-                None => deadline,
-            };
+            let late = hal::clock::monotonic_ns().saturating_sub(deadline);
+            let next = deadline.saturating_add(interval.saturating_mul(late / interval + 1));
             self.real_deadline.set(next);
-            timer.arm(next.max(earliest));
+            timer.arm(next);
         }
-    }
-
-    /// SIGALRM was dequeued: as on Linux, re-arms the interval timer then.
-    pub(crate) fn alarm_taken(&self) {
-        self.rearm_real(0);
     }
 
     /// Remaining time and interval of a timer.
@@ -104,10 +95,10 @@ impl IntervalTimers {
         let usage = process.usage();
         match which {
             g::ITIMER_REAL => {
-                let deadline = self.real_deadline.get();
-                let left = match deadline {
-                    0 => 0,
-                    at => at.saturating_sub(hal::clock::monotonic_ns()).max(1000),
+                let armed = self.real.borrow().as_ref().is_some_and(|timer| timer.is_armed());
+                let left = match self.real_deadline.get() {
+                    at if armed => at.saturating_sub(hal::clock::monotonic_ns()).max(1000),
+                    _ => 0,
                 };
                 (left, self.real_interval.get())
             }

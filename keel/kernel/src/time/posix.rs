@@ -4,21 +4,23 @@ use super::clock::Clock;
 use super::{SECOND, timespec};
 use crate::mm::user;
 use crate::sched::timer::{Timer, watch_cpu_time};
-use crate::signal::{self, SigInfo};
+use crate::signal::{SigInfo, code, send};
 use crate::task::{self, Process, Task, pid, pidns};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use keel_core::sigset::MAX_SIGNAL;
+use keel_core::sigset::{MAX_SIGNAL, SigSet};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
 
 /// Maximum reported overrun.
-const MAX_OVERRUN: u64 = i32::MAX as u64;
-/// Interval, in ns, at which a timer with a pending signal is re-armed: its overruns are counted then, not one by one.
-pub(super) const UNTAKEN_NS: u64 = 1_000_000;
+const MAX_OVERRUN: i64 = i32::MAX as i64;
+/// ns after which a signal that could not be queued, because memory was used up, is tried again.
+const RETRY_NS: u64 = 10_000_000;
+/// In the padding of a siginfo: keel's own, not what a program sent with the code of timers.
+const OWN: i32 = 1;
 
 /// The timers of a process by id.
 #[derive(Default)]
@@ -46,80 +48,102 @@ struct PosixTimer {
     /// Expiry: monotonic ns, or processor time of its clock; 0: not armed.
     at_ns: Cell<u64>,
     interval_ns: Cell<u64>,
-    /// Expiries since its signal was queued, and those at the last delivery.
-    missed: Cell<u64>,
-    overrun: Cell<u64>,
-    queued: Cell<bool>,
+    /// It went off and rests until its signal is delivered, so that it costs nothing while nobody takes the signal.
+    rests: Cell<bool>,
+    /// Expiries since the last delivery besides the one that queued the signal, and those at the last delivery.
+    missed: Cell<i64>,
+    overrun: Cell<i64>,
+    signal_state: Cell<Signal>,
+    /// The signal is that of the present setting; else it is dropped when it is taken.
+    valid: Cell<bool>,
+}
+
+/// Where the signal of a timer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Signal {
+    Nowhere,
+    Queued,
+    /// That of an interval timer, while its action is to ignore it: it is queued once there is another action.
+    Ignored,
 }
 
 impl PosixTimer {
-    /// Counts the expiries up to `now`; afterwards `at_ns` is in the future.
-    fn count_expiries(&self, now: u64) -> u64 {
-        let at = self.at_ns.get();
-        if at == 0 || at > now {
-            return 0;
-        }
-        match (now - at).checked_div(self.interval_ns.get()) {
-            Some(missed) => {
-                self.at_ns.set(at.saturating_add(self.interval_ns.get().saturating_mul(missed + 1)));
-                missed + 1
-            }
-            None => {
-                self.disarm();
-                1
-            }
+    /// Moves the expiry of an interval timer into the future; the number of intervals.
+    fn forward(&self, now: u64) -> i64 {
+        let (at, interval) = (self.at_ns.get(), self.interval_ns.get());
+        let late = now.checked_sub(at).and_then(|late| late.checked_div(interval));
+        let Some(late) = late.filter(|_| at != 0) else { return 0 };
+        let intervals = late.saturating_add(1);
+        self.at_ns.set(at.saturating_add(interval.saturating_mul(intervals)));
+        i64::try_from(intervals).unwrap_or(i64::MAX)
+    }
+
+    /// Whether its expiry is only computed, when it is asked for.
+    fn is_silent(&self) -> bool {
+        matches!(self.notify, Notify::Nobody)
+    }
+
+    /// Arms it for `at_ns`.
+    fn arm(self: &Rc<Self>) {
+        self.rests.set(false);
+        if !self.is_silent() && !self.clock.is_cpu() {
+            let handle = self.timer.borrow_mut().get_or_insert_with(|| alarm(self)).clone();
+            handle.arm(self.at_ns.get());
         }
     }
 
-    /// Arms the timer for `at_ns`, but not before `earliest`.
-    fn arm(&self, earliest: u64) {
-        if self.at_ns.get() != 0
-            && !self.clock.is_cpu()
-            && let Some(timer) = self.timer.borrow().clone()
-        {
-            timer.arm(self.at_ns.get().max(earliest));
-        }
-    }
-
-    /// Handles the expiry: queues the signal, or counts an overrun if one is still queued. As on Linux, the timer is
-    /// re-armed when the signal is dequeued.
-    fn expired(&self, now: u64) {
-        let times = self.count_expiries(now);
-        self.arm(now + UNTAKEN_NS);
-        if times == 0 {
+    /// Handles the expiry: queues the signal. As on Linux, an interval timer goes on when the signal is delivered.
+    fn expired(self: &Rc<Self>) {
+        self.rests.set(true);
+        self.valid.set(true);
+        if self.signal_state.get() != Signal::Queued && !self.send() {
+            if let Some(timer) = self.timer.borrow().clone() {
+                timer.arm(hal::clock::monotonic_ns() + RETRY_NS);
+            }
+            self.rests.set(false);
             return;
         }
-        if self.is_queued() {
-            self.missed.set(self.missed.get() + times);
-            return;
+        if self.interval_ns.get() == 0 {
+            self.disarm();
         }
-        self.missed.set(times - 1);
-        let info = SigInfo::timer(self.signal, self.id, self.value);
-        let sent = match &self.notify {
-            Notify::Nobody => return,
-            Notify::Process(process) => process.upgrade().map(|p| signal::send_to_process(&p, info)),
-            Notify::Thread(task) => task.upgrade().map(|t| signal::send_to_task(&t, info)),
-        };
-        self.queued.set(matches!(sent, Some(Ok(()))));
     }
 
-    /// Whether its signal is queued.
-    fn is_queued(&self) -> bool {
-        let pending = match &self.notify {
-            Notify::Nobody => return false,
-            Notify::Process(process) => process.upgrade().map(|p| p.signals.pending.borrow().set()),
-            Notify::Thread(task) => task.upgrade().map(|t| t.signals.pending.borrow().set()),
-        };
-        self.queued.get() && pending.is_some_and(|set| set.has(self.signal))
+    /// Sends the signal; `false`: no memory.
+    fn send(&self) -> bool {
+        let sent = self.with_receiver(send::send_for_timer);
+        let periodic = self.interval_ns.get() != 0;
+        self.signal_state.set(match sent {
+            Some(Ok(true)) => Signal::Queued,
+            Some(Ok(false)) if periodic => Signal::Ignored,
+            Some(Err(_)) => return false,
+            _ => Signal::Nowhere,
+        });
+        true
+    }
+
+    /// Calls `f` with the receiver, if there is one, and the signal's information.
+    fn with_receiver<T>(&self, f: impl FnOnce(&Rc<Process>, Option<&Rc<Task>>, SigInfo) -> T) -> Option<T> {
+        let info = SigInfo { pad: OWN, ..SigInfo::timer(self.signal, self.id, self.value) };
+        match &self.notify {
+            Notify::Nobody => None,
+            Notify::Process(process) => process.upgrade().map(|process| f(&process, None, info)),
+            Notify::Thread(task) => task.upgrade().map(|task| f(task.process(), Some(&task), info)),
+        }
     }
 
     fn disarm(&self) {
-        if self.at_ns.replace(0) != 0 && self.clock.is_cpu() {
+        if self.at_ns.replace(0) != 0 && self.is_watched() {
             watch_cpu_time(false);
         }
+        self.rests.set(false);
         if let Some(timer) = self.timer.borrow().as_ref() {
             timer.cancel();
         }
+    }
+
+    /// Whether ticks look for its expiry.
+    fn is_watched(&self) -> bool {
+        self.clock.is_cpu() && !self.is_silent()
     }
 
     /// The time that `at_ns` is compared with.
@@ -129,9 +153,14 @@ impl PosixTimer {
 
     /// Interval and remaining time.
     fn get(&self) -> (u64, u64) {
+        let now = self.now();
+        if self.rests.get() || self.is_silent() {
+            self.missed.set(self.missed.get().saturating_add(self.forward(now)));
+        }
         let left = match self.at_ns.get() {
             0 => 0,
-            at => at.saturating_sub(self.now()).max(1),
+            at if self.is_silent() => at.saturating_sub(now),
+            at => at.saturating_sub(now).max(1),
         };
         (self.interval_ns.get(), left)
     }
@@ -160,6 +189,16 @@ impl PosixTimers {
         text.done()
     }
 
+    /// The pending signals of `which` were dropped.
+    pub(crate) fn discarded(&self, which: SigSet) {
+        for timer in vfs::memory::values(&self.timers) {
+            if which.has(timer.signal) && timer.signal_state.get() == Signal::Queued {
+                let periodic = timer.interval_ns.get() != 0;
+                timer.signal_state.set(if periodic { Signal::Ignored } else { Signal::Nowhere });
+            }
+        }
+    }
+
     /// Deletes all timers: execve, exit.
     pub(crate) fn clear(&self) {
         let gone = self.timers.take();
@@ -169,23 +208,45 @@ impl PosixTimers {
     }
 }
 
-/// Before a timer's signal is delivered: fills in the overrun.
-pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) {
-    let id = info.fields[0] as i32;
-    if let Ok(timer) = process.posix_timers.find(id) {
-        timer.queued.set(false);
-        timer.missed.set(timer.missed.get() + timer.count_expiries(timer.now()));
-        timer.arm(0);
-        timer.overrun.set(timer.missed.take().min(MAX_OVERRUN));
-        info.fields[0] |= timer.overrun.get() << 32;
+/// When a signal was taken: if it is that of a timer, the timer goes on, and the overrun is filled in. `false`: the timer was
+/// set anew or deleted since, so nobody gets the signal.
+pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) -> bool {
+    if info.code != code::TIMER || info.pad != OWN {
+        return true;
+    }
+    info.pad = 0;
+    let Ok(timer) = process.posix_timers.find(info.fields[0] as i32) else { return false };
+    timer.signal_state.set(Signal::Nowhere);
+    if !timer.valid.replace(false) {
+        return false;
+    }
+    if timer.rests.get() {
+        let missed = timer.missed.get().saturating_add(timer.forward(timer.now()));
+        timer.arm();
+        timer.missed.set(-1);
+        timer.overrun.set(missed.clamp(0, MAX_OVERRUN));
+        info.fields[0] |= (timer.overrun.get() as u64) << 32;
+    }
+    true
+}
+
+/// A signal that was ignored is not any more: what timers would have sent meanwhile is queued.
+pub(crate) fn no_longer_ignored(process: &Rc<Process>, signal: u32) {
+    for timer in vfs::memory::values(&process.posix_timers.timers) {
+        if timer.signal == signal && timer.signal_state.get() == Signal::Ignored {
+            if let Some(Ok(())) = timer.with_receiver(send::queue_ignored) {
+                timer.signal_state.set(Signal::Queued);
+            }
+        }
     }
 }
 
 /// At a tick: expires timers on processor time.
 pub(crate) fn check_cpu_time(process: &Rc<Process>) {
     for timer in vfs::memory::values(&process.posix_timers.timers) {
-        if timer.clock.is_cpu() && timer.at_ns.get() != 0 && timer.clock.now() >= timer.at_ns.get() {
-            timer.expired(timer.clock.now());
+        let at = timer.at_ns.get();
+        if at != 0 && timer.is_watched() && !timer.rests.get() && timer.clock.now() >= at {
+            timer.expired();
         }
     }
 }
@@ -223,7 +284,13 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     if kind != SIGEV_NONE && !(1..=MAX_SIGNAL as i32).contains(&signal) {
         return Err(Errno::EINVAL);
     }
-    if process.posix_timers.timers.borrow().len() as u64 >= process.limit(g::RLIMIT_SIGPENDING).0 {
+    let queued = match &notify {
+        Notify::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.signals.pending.borrow().len()),
+        _ => process.signals.pending.borrow().len(),
+    };
+    // Signals of timers that are deleted stay queued.
+    let most = process.limit(g::RLIMIT_SIGPENDING).0;
+    if process.posix_timers.timers.borrow().len().max(queued) as u64 >= most {
         return Err(Errno::EAGAIN);
     }
     user::write(id_at, &id)?;
@@ -238,9 +305,11 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
         timer: RefCell::new(None),
         at_ns: Cell::new(0),
         interval_ns: Cell::new(0),
-        missed: Cell::new(0),
+        rests: Cell::new(false),
+        missed: Cell::new(-1),
         overrun: Cell::new(0),
-        queued: Cell::new(false),
+        signal_state: Cell::new(Signal::Nowhere),
+        valid: Cell::new(false),
     });
     process.posix_timers.timers.borrow_mut().insert(id, timer);
     Ok(())
@@ -264,9 +333,10 @@ pub fn sys_timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<
     let timer = task::current().process().posix_timers.find(id)?;
     let before = timer.get();
     timer.disarm();
-    timer.interval_ns.set(interval);
-    timer.missed.set(0);
+    timer.interval_ns.set(if value == 0 { 0 } else { interval });
+    timer.missed.set(-1);
     timer.overrun.set(0);
+    timer.valid.set(false);
     if value != 0 {
         let absolute = flags & g::TIMER_ABSTIME != 0;
         let at = match (absolute, timer.clock.is_cpu()) {
@@ -275,12 +345,10 @@ pub fn sys_timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<
             (false, _) => timer.now().saturating_add(value),
         };
         timer.at_ns.set(at.max(1));
-        if timer.clock.is_cpu() {
+        if timer.is_watched() {
             watch_cpu_time(true);
-        } else {
-            let handle = timer.timer.borrow_mut().get_or_insert_with(|| alarm(&timer)).clone();
-            handle.arm(timer.at_ns.get());
         }
+        timer.arm();
     }
     if old != 0 {
         write_spec(old, before)?;
@@ -293,7 +361,7 @@ fn alarm(timer: &Rc<PosixTimer>) -> Rc<Timer> {
     let timer = Rc::downgrade(timer);
     Timer::new(Rc::new(move || {
         if let Some(timer) = timer.upgrade() {
-            timer.expired(hal::clock::monotonic_ns());
+            timer.expired();
         }
     }))
 }

@@ -3,7 +3,7 @@
 use crate::mm::user;
 use crate::sched::wait::{self, Interrupt};
 use crate::signal::pending;
-use crate::signal::{AltStack, SIG_DFL, SIG_IGN, SigAction, UNBLOCKABLE};
+use crate::signal::{AltStack, SigAction, UNBLOCKABLE};
 use crate::task::{self, Task};
 use crate::time;
 use alloc::rc::Rc;
@@ -55,13 +55,7 @@ pub fn sys_rt_sigaction(signal: i32, new: usize, old: usize, set_size: usize) ->
     let before = actions.get(number);
     if let Some(action) = action {
         actions.set(number, action);
-        if actions.ignores(number) && matches!(action.handler, SIG_DFL | SIG_IGN) {
-            let gone = SigSet::of(number);
-            task.process().signals.pending.borrow_mut().discard(gone);
-            for thread in task.process().threads() {
-                thread.signals.pending.borrow_mut().discard(gone);
-            }
-        }
+        pending::action_changed(task.process(), &actions, number, &before);
     }
     if old != 0 {
         let words = [before.handler as u64, before.flags, before.restorer as u64, before.mask.0];

@@ -136,6 +136,8 @@ fn read_info(target: i32, signal: u32, at: usize) -> Result<SigInfo> {
     let mut info = SigInfo::default();
     user::read_bytes(at, bytemuck::bytes_of_mut(&mut info))?;
     info.signo = signal as i32;
+    // Not a timer's signal, whatever its code.
+    info.pad = 0;
     if (info.code >= 0 || info.code == code::TKILL) && target != task::current().pid() {
         return Err(Errno::EPERM);
     }

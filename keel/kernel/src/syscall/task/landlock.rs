@@ -6,6 +6,7 @@ use crate::mm::user;
 use crate::task::cred::cap;
 use crate::task::current;
 use crate::task::descriptors;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -42,7 +43,7 @@ struct Ruleset {
     ports: u64,
     scoped: u64,
     places: RefCell<Places>,
-    port_rules: RefCell<Vec<(u16, u64)>>,
+    port_rules: RefCell<BTreeMap<u16, u64>>,
 }
 
 impl FileOps for Ruleset {
@@ -125,14 +126,8 @@ pub fn sys_landlock_add_rule(fd: i32, kind: i32, rule: usize, flags: u32) -> Res
             let [rights, port]: [u64; 2] = user::read(rule)?;
             check(rights, ruleset.ports)?;
             let port = u16::try_from(port).map_err(|_| Errno::EINVAL)?;
-            let mut rules = ruleset.port_rules.borrow_mut();
-            match rules.iter_mut().find(|(of, _)| *of == port) {
-                Some((_, allowed)) => *allowed |= rights,
-                None => {
-                    rules.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                    rules.push((port, rights));
-                }
-            }
+            // There is memory for one more, or the call had been refused.
+            *ruleset.port_rules.borrow_mut().entry(port).or_default() |= rights;
             Ok(())
         }
         _ => Err(Errno::EINVAL),
@@ -162,7 +157,7 @@ pub fn sys_landlock_restrict_self(fd: i32, flags: u32) -> Result<()> {
     let mut new = (*me.cred()).clone();
     let mut port_rules = Vec::new();
     port_rules.try_reserve(ruleset.port_rules.borrow().len()).map_err(|_| Errno::ENOMEM)?;
-    port_rules.extend_from_slice(&ruleset.port_rules.borrow());
+    port_rules.extend(ruleset.port_rules.borrow().iter().map(|(port, rights)| (*port, *rights)));
     let layer = Layer { files: ruleset.files, ports: ruleset.ports, scoped: ruleset.scoped, port_rules };
     new.domain = Some(Domain::restricted(new.domain.as_ref(), layer, &ruleset.places.borrow())?);
     me.set_cred(new);
