@@ -28,6 +28,8 @@ static int varies(int option) {
         return 0;
     }
 }
+// Where the answers for one kind of socket go.
+static FILE *out;
 static int fresh(const struct kind *k) {
     int p[2];
     if (!k->pair) return MUST(socket(k->family, k->kind, 0));
@@ -38,25 +40,25 @@ static int fresh(const struct kind *k) {
 static void get(const struct kind *k, int option) {
     static const int lengths[] = {0, 1, 4, 8, 16, 200, -1};
     int s = fresh(k);
-    printf("%s, get %d:", k->name, option);
+    fprintf(out, "get %d:", option);
     for (size_t i = 0; i < COUNT(lengths); i++) {
         unsigned char value[256];
         memset(value, 0x5a, sizeof value);
         socklen_t length = lengths[i];
         int failed = getsockopt(s, SOL_SOCKET, option, value, &length);
-        printf(" [%d] ", lengths[i]);
-        if (failed) printf("%s", check_error(errno));
+        fprintf(out, " [%d] ", lengths[i]);
+        if (failed) fprintf(out, "%s", check_error(errno));
         if (failed && length == (socklen_t)lengths[i]) continue;
-        printf("%d", (int)length);
+        fprintf(out, "%d", (int)length);
         if (!varies(option) && length && length < 32) {
-            printf("=");
-            for (socklen_t j = 0; j < length; j++) printf("%02x", value[j]);
+            fprintf(out, "=");
+            for (socklen_t j = 0; j < length; j++) fprintf(out, "%02x", value[j]);
         }
         if (option == 77 && !failed) close(*(int *)value);
     }
-    printf("\n");
-    T(getsockopt(s, SOL_SOCKET, option, BAD, &(socklen_t){4}));
-    T(getsockopt(s, SOL_SOCKET, option, &(int){0}, BAD));
+    fprintf(out, "\n");
+    fprintf(out, "no value: %s, ", getsockopt(s, SOL_SOCKET, option, BAD, &(socklen_t){4}) ? check_error(errno) : "ok");
+    fprintf(out, "no length: %s\n", getsockopt(s, SOL_SOCKET, option, &(int){0}, BAD) ? check_error(errno) : "ok");
     close(s);
 }
 static void set(const struct kind *k, int option) {
@@ -66,38 +68,56 @@ static void set(const struct kind *k, int option) {
     if (option == SO_MAX_PACING_RATE && k->kind == SOCK_STREAM && k->family != AF_UNIX) return;
     if (option == SO_TIMESTAMPING_OLD || option == SO_TIMESTAMPING_NEW) numbers[3] = 24;
     for (size_t n = 0; n < COUNT(numbers); n++) {
-        printf("%s, set %d to %d:", k->name, option, numbers[n]);
+        fprintf(out, "set %d to %d:", option, numbers[n]);
         for (size_t i = 0; i < COUNT(lengths); i++) {
             char value[256] = {0};
             memcpy(value, &numbers[n], 4);
             int s = fresh(k);
-            printf(" [%d] ", lengths[i]);
+            fprintf(out, " [%d] ", lengths[i]);
             if (setsockopt(s, SOL_SOCKET, option, value, lengths[i])) {
-                printf("%s", check_error(errno));
+                fprintf(out, "%s", check_error(errno));
             } else {
                 unsigned char now[32];
                 memset(now, 0x5a, sizeof now);
                 socklen_t length = sizeof now;
-                if (getsockopt(s, SOL_SOCKET, option, now, &length)) printf("ok, %s", check_error(errno));
-                else if (varies(option)) printf("ok");
+                if (getsockopt(s, SOL_SOCKET, option, now, &length)) fprintf(out, "ok, %s", check_error(errno));
+                else if (varies(option)) fprintf(out, "ok");
                 else
-                    for (socklen_t j = 0; j < length && j < 32; j++) printf("%02x", now[j]);
+                    for (socklen_t j = 0; j < length && j < 32; j++) fprintf(out, "%02x", now[j]);
             }
             close(s);
         }
-        printf("\n");
+        fprintf(out, "\n");
     }
     int s = fresh(k);
-    T(setsockopt(s, SOL_SOCKET, option, BAD, 4));
+    fprintf(out, "no value: %s\n", setsockopt(s, SOL_SOCKET, option, BAD, 4) ? check_error(errno) : "ok");
     close(s);
 }
 int main(void) {
-    for (size_t i = 0; i < COUNT(kinds); i++)
-        for (int option = -1; option < 90; option++) {
-            // A pod's filters have none of the extensions that this counts.
-            if (option == SO_BPF_EXTENSIONS) continue;
+    for (int option = -1; option < 90; option++) {
+        // A pod's filters have none of the extensions that this counts.
+        if (option == SO_BPF_EXTENSIONS) continue;
+        char *texts[COUNT(kinds)];
+        for (size_t i = 0; i < COUNT(kinds); i++) {
+            size_t size;
+            out = open_memstream(&texts[i], &size);
             get(&kinds[i], option);
             set(&kinds[i], option);
+            fclose(out);
         }
+        // Kinds that agree are told together.
+        for (size_t i = 0; i < COUNT(kinds); i++) {
+            if (!texts[i]) continue;
+            printf("-- %s", kinds[i].name);
+            for (size_t j = i + 1; j < COUNT(kinds); j++) {
+                if (!texts[j] || strcmp(texts[i], texts[j])) continue;
+                printf(", %s", kinds[j].name);
+                free(texts[j]);
+                texts[j] = NULL;
+            }
+            printf("\n%s", texts[i]);
+            free(texts[i]);
+        }
+    }
     return 0;
 }
