@@ -95,7 +95,7 @@ pub(super) fn set(socket: &Socket, inert: &Inert, name: u32, value: &[u8]) -> Re
         net::SO_TXTIME => inert.departures.set(Some(departures(socket, value)?)),
         // Returns memory of a device that received bytes lie in; there is none.
         net::SO_DEVMEM_DONTNEED if !is_tcp => return Err(Errno::EBADF),
-        net::SO_DEVMEM_DONTNEED if value.len() % TOKEN != 0 || value.len() > TOKEN * MAX_TOKENS => {
+        net::SO_DEVMEM_DONTNEED if !value.len().is_multiple_of(TOKEN) || value.len() > TOKEN * MAX_TOKENS => {
             return Err(Errno::EINVAL);
         }
         net::SO_DEVMEM_DONTNEED => {}
