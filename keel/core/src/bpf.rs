@@ -85,6 +85,11 @@ impl Instruction {
         Self { code: raw as u16, jt: (raw >> 16) as u8, jf: (raw >> 24) as u8, k: (raw >> 32) as u32 }
     }
 
+    /// The word in memory.
+    pub const fn to_raw(self) -> u64 {
+        self.code as u64 | (self.jt as u64) << 16 | (self.jf as u64) << 24 | (self.k as u64) << 32
+    }
+
     /// Whether opcode, operand and position (`left` instructions follow) are allowed in programs over `D`.
     fn is_valid<D: Data>(&self, left: usize) -> bool {
         let k = self.k as usize;
@@ -149,6 +154,11 @@ impl<D: Data> Program<D> {
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.instructions.len()
+    }
+
+    /// The instructions.
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
     }
 
     /// Runs the program on `data`; returns 0 after a failed load or a division by zero.

@@ -6,8 +6,12 @@ use crate::cred::Cred;
 use crate::sched::Registered;
 use crate::siginfo::SigInfo;
 use alloc::rc::Rc;
+use core::any::Any;
 use uapi::{Errno, Result};
-use vfs::Inode;
+use vfs::{Inode, PathRef};
+
+/// A process, also after its end.
+pub type ProcessRef = Rc<dyn Any>;
 
 /// The running thread and its process, and the processes that files name, from the layer above.
 pub trait Caller {
@@ -28,10 +32,16 @@ pub trait Caller {
     /// Puts a description at its lowest free descriptor and writes the number to the program; undone if that fails. `flags`:
     /// `O_CLOEXEC` or none. EMFILE, EFAULT.
     fn install_at(&self, address: usize, file: Rc<File>, flags: u32) -> Result<()>;
+    /// Puts a description at its lowest free descriptor. `flags`: `O_CLOEXEC` or none. EMFILE.
+    fn install(&self, file: Rc<File>, flags: u32) -> Result<i32>;
     /// Closes one of its descriptors, if it is open.
     fn close(&self, fd: i32);
-    /// Makes a descriptor of the process with this id. ESRCH, EMFILE.
-    fn open_pidfd(&self, pid: i32) -> Result<i32>;
+    /// Its process.
+    fn process(&self) -> ProcessRef;
+    /// The process with this id, if it was not reaped.
+    fn find_process(&self, pid: i32) -> Option<ProcessRef>;
+    /// Makes a descriptor of a process, which may have ended. EMFILE.
+    fn open_pidfd(&self, process: &ProcessRef) -> Result<i32>;
     /// SIGPIPE for it.
     fn broken_pipe(&self);
     /// Whether a process has the id.
@@ -43,7 +53,7 @@ pub trait Caller {
     /// Calls `f` with the descriptors of every process.
     fn each_table(&self, f: &mut dyn FnMut(&FdTable) -> Result<()>) -> Result<()>;
     /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …
-    fn create_socket_node(&self, name: &[u8], mode: u32) -> Result<Rc<dyn Inode>>;
+    fn create_socket_node(&self, name: &[u8], mode: u32) -> Result<PathRef>;
     /// The node of a Unix socket for connect(2) and sendto(2). ENOENT, EACCES …
     fn find_socket_node(&self, name: &[u8]) -> Result<Rc<dyn Inode>>;
 }

@@ -16,6 +16,7 @@ pub mod landlock;
 pub mod lock;
 pub mod owner;
 pub mod pipe;
+pub mod place;
 pub mod position;
 pub mod sigio;
 pub mod socket;

@@ -2,8 +2,9 @@
 
 use super::dev;
 use super::directory::Directory;
-use super::regular::{PathFile, RegularFile};
+use super::regular::RegularFile;
 use super::spare;
+use crate::file::place::PathFile;
 use crate::file::{File, pipe};
 use crate::ipc::mqueue;
 use crate::mm::{Program, user};

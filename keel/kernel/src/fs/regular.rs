@@ -1,4 +1,4 @@
-//! Open regular files, and `O_PATH` descriptions.
+//! Open regular files.
 
 use crate::file::unlocked::{Kind, Regular};
 use crate::file::{File, FileOps};
@@ -12,7 +12,6 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::cred::cap;
 use vfs::host::{End, Landing};
-use vfs::mount::Namespace;
 use vfs::{Attr, Claim, Dst, FILE_MAX, Inode, Src};
 
 /// An open regular file.
@@ -276,37 +275,5 @@ impl FileOps for RegularFile {
         }
         self.inode.settle()?;
         self.failed()
-    }
-}
-
-/// A description that only names a place (`O_PATH`).
-pub struct PathFile {
-    inode: Rc<dyn Inode>,
-    _holder: Option<Rc<Namespace>>,
-}
-
-impl PathFile {
-    /// For a place's inode.
-    pub fn new(inode: Rc<dyn Inode>) -> Rc<Self> {
-        Rc::new(Self { inode, _holder: None })
-    }
-
-    /// The same with what holds the mount of the place.
-    pub fn holding(inode: Rc<dyn Inode>, holder: Rc<Namespace>) -> Rc<Self> {
-        Rc::new(Self { inode, _holder: Some(holder) })
-    }
-}
-
-impl FileOps for PathFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn attr(&self) -> Result<Attr> {
-        self.inode.attr()
-    }
-
-    fn inode(&self) -> Option<Rc<dyn Inode>> {
-        Some(self.inode.clone())
     }
 }

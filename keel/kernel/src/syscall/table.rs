@@ -66,8 +66,8 @@ syscalls! {
     51 getsockname Full [crate::syscall::socket::calls::sys_getsockname] (fd: Fd, addr: Ptr, addrlen: Ptr) "";
     52 getpeername Full [crate::syscall::socket::calls::sys_getpeername] (fd: Fd, addr: Ptr, addrlen: Ptr) "";
     53 socketpair Full [crate::syscall::socket::calls::sys_socketpair] (domain: Int, kind: Hex, protocol: Int, sv: Ptr) "";
-    54 setsockopt Full [crate::syscall::socket::calls::sys_setsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Uint) "";
-    55 getsockopt Full [crate::syscall::socket::calls::sys_getsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Ptr) "";
+    54 setsockopt Partial [crate::syscall::socket::calls::sys_setsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Uint) "filters and a pace of TCP sockets, programs that choose among sockets of a port: ENOPROTOOPT; no times of departure (SO_TIMESTAMPING): EINVAL";
+    55 getsockopt Partial [crate::syscall::socket::calls::sys_getsockopt] (fd: Fd, level: Int, optname: Int, optval: Ptr, optlen: Ptr) "filters have no extensions, so SO_BPF_EXTENSIONS is ENOPROTOOPT";
     56 clone Partial [frame crate::task::clone::sys_clone] (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) "no time namespaces, no cgroups inside a pod";
     57 fork Full [frame crate::task::clone::sys_fork] () "";
     58 vfork Full [frame crate::task::clone::sys_vfork] () "";

@@ -1,8 +1,9 @@
 //! Properties of the running thread, for memory management and open files.
 
 use super::cred::cap;
-use super::{current, oom, pid, pidfd, pidns, process, try_with_current, with_current};
+use super::{current, descriptors, oom, pid, pidfd, pidns, process, try_with_current, with_current};
 use crate::cred::Cred;
+use crate::file::caller::ProcessRef;
 use crate::file::socket::netns::NetNs;
 use crate::file::{self, FdTable, File};
 use crate::mm::Mm;
@@ -12,7 +13,7 @@ use crate::signal;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::Inode;
+use vfs::{Inode, PathRef};
 
 /// The running thread.
 #[derive(Debug)]
@@ -81,8 +82,17 @@ impl file::caller::Caller for Current {
         let _ = current().files().close(fd);
     }
 
-    fn open_pidfd(&self, pid: i32) -> Result<i32> {
-        pidfd::open_by_id(pid)
+    fn process(&self) -> ProcessRef {
+        current().process().clone()
+    }
+
+    fn find_process(&self, pid: i32) -> Option<ProcessRef> {
+        pid::find_process(pid).map(|process| process as ProcessRef)
+    }
+
+    fn open_pidfd(&self, process: &ProcessRef) -> Result<i32> {
+        let process = process.clone().downcast().map_err(|_| Errno::ESRCH)?;
+        pidfd::open(&process, 0)
     }
 
     fn broken_pipe(&self) {
@@ -124,7 +134,11 @@ impl file::caller::Caller for Current {
         Ok(())
     }
 
-    fn create_socket_node(&self, name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
+    fn install(&self, file: Rc<File>, flags: u32) -> Result<i32> {
+        descriptors::install(file, flags)
+    }
+
+    fn create_socket_node(&self, name: &[u8], mode: u32) -> Result<PathRef> {
         super::path::create_socket_node(name, mode)
     }
 

@@ -124,13 +124,13 @@ pub fn check_struct_size(at: usize, size: usize, known: usize) -> Result<()> {
 }
 
 /// Creates the node of a Unix socket, bind(2). EEXIST, EACCES …
-pub fn create_socket_node(name: &[u8], mode: u32) -> Result<Rc<dyn Inode>> {
+pub fn create_socket_node(name: &[u8], mode: u32) -> Result<PathRef> {
     let caller = Caller::current();
     let cred = caller.cred();
     let parent = caller.parent(g::AT_FDCWD, name)?;
     // The umask applies here even if the directory has a default ACL.
     let new = NewNode::plain(0o140000 | mode & !caller.fs.umask(), cred.uid, cred.gid);
-    Ok(ops::create(&parent, &new, &cred)?.inode().clone())
+    ops::create(&parent, &new, &cred)
 }
 
 /// The inode of a Unix socket for connect or sendto: needs write permission. ENOENT, EACCES …

@@ -145,7 +145,7 @@ impl FileOps for PidFd {
         b"anon_inode:[pidfd]".to_vec()
     }
     fn describe(&self, _file: &File, out: &mut Text) {
-        let pid = if self.has_ended() { -1 } else { pidns::shown(self.id) };
+        let pid = if self.is_reaped() { -1 } else { pidns::shown(self.id) };
         out.print(format_args!("Pid:\t{pid}\nNSpid:\t{pid}\n"));
     }
     fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
@@ -184,11 +184,6 @@ fn insert(pidfd: PidFd, flags: u32) -> Result<i32> {
     // PIDFD_THREAD is O_EXCL, which open would clear.
     file.flags.set(g::O_RDWR | flags & (NONBLOCK | THREAD));
     current().files().insert(file, true)
-}
-
-/// Opens a descriptor of the process with this id, close-on-exec. ESRCH, EMFILE.
-pub fn open_by_id(id: i32) -> Result<i32> {
-    open(&pid::find_process(id).ok_or(Errno::ESRCH)?, 0)
 }
 
 /// Target of a descriptor.

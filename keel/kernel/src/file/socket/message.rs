@@ -2,7 +2,7 @@
 
 use crate::cred::userns::Ids;
 use crate::file::File;
-use crate::file::caller::caller;
+use crate::file::caller::{ProcessRef, caller};
 use crate::mm::user;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -35,8 +35,22 @@ pub struct Control {
     pub rights: Vec<Rc<File>>,
     /// `SCM_CREDENTIALS`, checked.
     pub credentials: Option<Credentials>,
-    /// Control messages of other levels than SOL_SOCKET.
+    /// Further control messages.
     pub other: Vec<Part>,
+}
+
+impl Control {
+    fn add(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
+        self.other.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.other.push(Part { level, kind, data: SmallVec::from_slice(data) });
+        Ok(())
+    }
+
+    /// EINVAL if there is control data of the level SOL_SOCKET that sockets without packets do not know.
+    pub fn check_general(&self) -> Result<()> {
+        let unknown = self.other.iter().any(|part| part.level == net::SOL_SOCKET);
+        if unknown { Err(Errno::EINVAL) } else { Ok(()) }
+    }
 }
 
 /// Control data of one kind.
@@ -63,10 +77,14 @@ pub struct Received {
     pub rights: Vec<Rc<File>>,
     /// The sender's credentials, with `SO_PASSCRED`.
     pub credentials: Option<Credentials>,
-    /// The sender's process, with `SO_PASSPIDFD`; 0: unknown.
-    pub pidfd: Option<u32>,
+    /// The sender's process, with `SO_PASSPIDFD`, if it is known.
+    pub process: Option<ProcessRef>,
+    /// `SO_PASSPIDFD` is set.
+    pub wants_process: bool,
     /// Further control data.
     pub parts: Vec<Part>,
+    /// Bytes that are left, with `SO_INQ`.
+    pub left: Option<i32>,
 }
 
 /// `SCM_CREDENTIALS` of messages that were sent before SO_PASSCRED was set: the overflow ids.
@@ -125,7 +143,7 @@ impl MsgHdr {
         let words: [usize; 7] = user::read(address)?;
         let header = Self {
             name: words[0],
-            name_len: words[1] as i32,
+            name_len: if words[0] == 0 { 0 } else { words[1] as i32 },
             iov: words[2],
             iov_len: words[3],
             control: words[4],
@@ -153,7 +171,7 @@ impl MsgHdr {
     /// Reads and checks the control data of a message to be sent.
     pub fn read_control(&self) -> Result<Control> {
         let mut control = Control::default();
-        if self.control_len == 0 || self.control == 0 {
+        if self.control_len == 0 {
             return Ok(control);
         }
         if self.control_len > MAX_CONTROL {
@@ -174,11 +192,10 @@ impl MsgHdr {
                 match kind {
                     net::SCM_RIGHTS => add_rights(&mut control, data)?,
                     net::SCM_CREDENTIALS => control.credentials = Some(check_credentials(data)?),
-                    _ => return Err(Errno::EINVAL),
+                    _ => control.add(level, kind, data)?,
                 }
             } else {
-                control.other.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                control.other.push(Part { level, kind, data: SmallVec::from_slice(data) });
+                control.add(level, kind, data)?;
             }
             rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);
         }
@@ -197,8 +214,11 @@ impl MsgHdr {
             self.put(&mut out, net::SOL_SOCKET, net::SCM_CREDENTIALS, bytes.as_flattened());
         }
         self.put_rights(&mut out, core::mem::take(&mut received.rights), flags);
-        if let Some(pid) = received.pidfd {
-            self.put_pidfd(&mut out, pid);
+        if received.wants_process {
+            self.put_pidfd(&mut out, received.process.take());
+        }
+        if let Some(left) = received.left {
+            self.put(&mut out, net::SOL_SOCKET, net::SO_INQ, &left.to_ne_bytes());
         }
         (out.used, out.truncated)
     }
@@ -250,11 +270,11 @@ impl MsgHdr {
     }
 
     /// Stores a descriptor of the sender's process, or an errno in its place.
-    fn put_pidfd(&self, out: &mut Stored, pid: u32) {
+    fn put_pidfd(&self, out: &mut Stored, process: Option<ProcessRef>) {
         if out.room - out.used < HEADER + FD {
             out.truncated = net::MSG_CTRUNC;
-        } else if pid != 0 {
-            let fd = caller().open_pidfd(pid as i32).unwrap_or_else(|errno| -errno.code());
+        } else if let Some(process) = process {
+            let fd = caller().open_pidfd(&process).unwrap_or_else(|errno| -errno.code());
             let before = out.used;
             self.put(out, net::SOL_SOCKET, SCM_PIDFD, &fd.to_ne_bytes());
             if out.used == before && fd >= 0 {

@@ -11,7 +11,7 @@ pub mod netns;
 pub mod options;
 pub mod unix;
 
-use super::caller::caller;
+use super::caller::{ProcessRef, caller};
 use super::{File, FileOps, Queues, anon};
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::format;
@@ -98,12 +98,20 @@ pub trait Protocol: Any {
     fn peer_credentials(&self) -> Result<[u32; 3]> {
         Ok([0, u32::MAX, u32::MAX])
     }
+    /// `SO_PEERPIDFD`: the peer's process; `None` without a peer.
+    fn peer_process(&self) -> Option<ProcessRef> {
+        None
+    }
     /// `SO_PEERGROUPS`: the credentials with the peer's supplementary groups; `None` without a peer.
     fn peer_groups(&self) -> Option<Rc<crate::cred::Cred>> {
         None
     }
     /// `SO_SNDBUF` was set: wakes senders that wait for room.
     fn send_buffer_changed(&self) {}
+    /// Memory of messages, `SO_MEMINFO`.
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
     /// An option was set.
     fn options_changed(&self) {}
     /// An option of SOL_SOCKET was set to this value.
@@ -118,6 +126,17 @@ pub trait Protocol: Any {
     }
     /// The last descriptor was closed.
     fn release(&self);
+}
+
+/// Memory that messages of a socket take, and what was lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Bytes that wait to be received.
+    pub received: usize,
+    /// Bytes that were sent and wait.
+    pub sent: usize,
+    /// Messages that were lost.
+    pub drops: u64,
 }
 
 /// An open socket.

@@ -2,8 +2,8 @@
 
 use super::kinds::{self, Kind};
 use super::{Admin, old};
+use crate::file::place::PathFile;
 use crate::file::{File, FileOps, anon};
-use crate::fs::regular::PathFile;
 use crate::mm::user;
 use crate::task::descriptors;
 use crate::task::path::{self, Caller};

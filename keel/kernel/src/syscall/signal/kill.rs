@@ -178,6 +178,10 @@ pub fn sys_pidfd_send_signal(pidfd: i32, signal: i32, info: usize, flags: u32) -
         }
         other => other?,
     };
+    // Its process is of a namespace that the caller does not see, as that of a message's sender may be.
+    if !target.is_gone && task::pidns::shown(target.id) == 0 {
+        return Err(Errno::EINVAL);
+    }
     let info = match info {
         0 => own_info(signal, code::USER),
         at => {

@@ -203,14 +203,25 @@ pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address:
     let own = if level as u32 == net::SOL_SOCKET { None } else { Some(socket.ops.get_option(level, name)?) };
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    let bytes = own.map_or_else(|| options::get(socket, name as u32), Ok)?;
-    if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEERGROUPS && room < bytes.len() {
-        user::write(len_address, &(bytes.len() as u32))?;
-        return Err(Errno::ERANGE);
-    }
-    let shown = &bytes[..bytes.len().min(room)];
-    let stored = user::write_bytes(value, shown).and_then(|()| user::write(len_address, &(shown.len() as u32)));
-    if stored.is_err() && level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEERPIDFD {
+    let is_general = level as u32 == net::SOL_SOCKET;
+    let options::Answer { bytes, len } = match own {
+        Some(mut bytes) => {
+            bytes.truncate(room);
+            options::Answer { len: bytes.len(), bytes }
+        }
+        None if name as u32 == net::SO_PEERGROUPS => {
+            // The program learns how much room it needs.
+            let answer = options::get(socket, name as u32, usize::MAX)?;
+            if room < answer.len {
+                user::write(len_address, &(answer.len as u32))?;
+                return Err(Errno::ERANGE);
+            }
+            answer
+        }
+        None => options::get(socket, name as u32, room)?,
+    };
+    let stored = user::write_bytes(value, &bytes).and_then(|()| user::write(len_address, &(len as u32)));
+    if stored.is_err() && is_general && name as u32 == net::SO_PEERPIDFD {
         // The program has not seen this descriptor.
         let _ = crate::task::current().files().close(options::read_int(&bytes)?);
     }

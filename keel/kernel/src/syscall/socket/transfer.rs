@@ -38,8 +38,17 @@ pub fn sys_recvfrom(fd: i32, buf: usize, len: usize, flags: u32, address: usize,
     Ok(received.len)
 }
 
+/// `MSG_CMSG_COMPAT`: Linux's own, for programs of 32 bits.
+const MSG_CMSG_COMPAT: u32 = 0x8000_0000;
+
+/// EINVAL for a flag that no program may set.
+fn check_flags(flags: u32) -> Result<()> {
+    if flags & MSG_CMSG_COMPAT == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 /// sendmsg(2).
 pub fn sys_sendmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
+    check_flags(flags)?;
     let open = Open::in_use(fd)?;
     send_message(&open, message, flags)
 }
@@ -58,6 +67,7 @@ fn send_message(open: &Open, message: usize, flags: u32) -> Result<usize> {
 
 /// recvmsg(2).
 pub fn sys_recvmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
+    check_flags(flags)?;
     let open = Open::in_use(fd)?;
     receive_message(&open, message, open.flags(flags)).map(|received| received.len)
 }
@@ -85,6 +95,7 @@ const MMSGHDR: usize = MSGHDR + 8;
 
 /// sendmmsg(2).
 pub fn sys_sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<usize> {
+    check_flags(flags)?;
     let open = Open::in_use(fd)?;
     let mut done = 0;
     for i in 0..(count as usize).min(user::IOV_MAX) {
@@ -101,6 +112,7 @@ pub fn sys_sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<
 
 /// recvmmsg(2).
 pub fn sys_recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
+    check_flags(flags)?;
     use crate::syscall::file::poll::Timeout;
     let until = Timeout::from_timespec(timeout)?;
     let open = Open::in_use(fd)?;

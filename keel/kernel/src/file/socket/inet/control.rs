@@ -1,7 +1,7 @@
 //! Control data of datagrams: source, destination and delivery.
 
 use super::super::message::{Control, Part};
-use super::super::options::Options;
+use super::super::options::{Options, check_priority};
 use super::address::{Reach, canonical, to_v6};
 use super::ip_options::{LOOPBACK, SOL_IP, SOL_IPV6};
 use super::udp::{UDP_GRO, UDP_SEGMENT};
@@ -10,6 +10,7 @@ use crate::sched::timer;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use smallvec::SmallVec;
+use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
@@ -24,6 +25,9 @@ pub struct Sending {
     pub class: Option<i32>,
     /// `UDP_SEGMENT` of this message.
     pub segment: Option<u16>,
+    /// `SO_MARK` and `SO_PRIORITY` of this message.
+    pub mark: Option<u32>,
+    pub priority: Option<u32>,
 }
 
 /// Ancillary data that a receiver may get for one datagram.
@@ -37,6 +41,9 @@ pub struct Facts {
     pub class: i32,
     /// Time of arrival, `CLOCK_REALTIME` in ns.
     pub at_ns: u64,
+    /// The sender's `SO_MARK` and `SO_PRIORITY`.
+    pub mark: u32,
+    pub priority: u32,
     /// With several datagrams received together: size of each but the last. Otherwise 0.
     pub segment: u16,
 }
@@ -88,6 +95,7 @@ pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
                 sending.segment = Some(u16::from_ne_bytes(bytes));
             }
             (SOL_IP | SOL_IPV6 | IPPROTO_UDP, _) => return Err(Errno::EINVAL),
+            (net::SOL_SOCKET, _) => general(base, part, &mut sending)?,
             _ => {}
         }
     }
@@ -98,12 +106,43 @@ pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
     Ok(sending)
 }
 
+/// Control data of the level SOL_SOCKET. EINVAL, EPERM.
+pub fn general(base: &Base, part: &Part, sending: &mut Sending) -> Result<()> {
+    let ns = &base.net;
+    let is_number = part.data.len() == size_of::<i32>();
+    match part.kind {
+        net::SO_MARK => {
+            if !ns.permits(g::CAP_NET_RAW) && !ns.permits(g::CAP_NET_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            if !is_number {
+                return Err(Errno::EINVAL);
+            }
+            sending.mark = Some(number(&part.data)? as u32);
+        }
+        net::SO_PRIORITY => {
+            if !is_number {
+                return Err(Errno::EINVAL);
+            }
+            let priority = number(&part.data)?;
+            check_priority(ns, priority)?;
+            sending.priority = Some(priority as u32);
+        }
+        // No device delays a message until its time.
+        net::SO_TXTIME if base.options.inert.has_departures() && part.data.len() == size_of::<u64>() => {}
+        // There are no times of departure.
+        net::SO_TIMESTAMPING_OLD | net::SO_TIMESTAMPING_NEW if is_number && number(&part.data)? == 0 => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
 /// ENODEV for a device that does not exist.
 fn device(index: i32) -> Result<()> {
     if index == 0 || index == LOOPBACK as i32 { Ok(()) } else { Err(Errno::ENODEV) }
 }
 
-/// `SO_TIMESTAMP` and `SO_TIMESTAMPNS`.
+/// `SO_TIMESTAMP`, `SO_TIMESTAMPNS` and `SO_TIMESTAMPING`.
 pub fn stamp(options: &Options, at_ns: u64, out: &mut Vec<Part>) {
     let bytes = |words: [i64; 2]| words.map(i64::to_ne_bytes).concat();
     for name in [net::SO_TIMESTAMP_OLD, net::SO_TIMESTAMP_NEW] {
@@ -116,12 +155,33 @@ pub fn stamp(options: &Options, at_ns: u64, out: &mut Vec<Part>) {
             out.push(part(net::SOL_SOCKET, name, &bytes(timer::timespec(at_ns))));
         }
     }
+    if let Some(kind) = options.stamping.on_arrival() {
+        // The times that devices tell follow, which there are none of.
+        let [seconds, ns] = timer::timespec(at_ns);
+        let words = [seconds, ns, 0, 0, 0, 0].map(i64::to_ne_bytes);
+        out.push(part(net::SOL_SOCKET, kind, words.as_flattened()));
+    }
 }
 
 /// Builds the control data that the socket requests.
-pub fn received(base: &Base, facts: &Facts) -> Vec<Part> {
+pub fn received(base: &Base, facts: &Facts, drops: u32) -> Vec<Part> {
     let mut out = Vec::new();
     stamp(&base.options, facts.at_ns, &mut out);
+    let numbers = [
+        (net::SO_RXQ_OVFL, drops, drops > 0),
+        (net::SO_RCVMARK, facts.mark, true),
+        (net::SO_RCVPRIORITY, facts.priority, true),
+    ];
+    for (name, value, shown) in numbers {
+        if shown && base.options.is_on(name) {
+            let kind = match name {
+                net::SO_RCVMARK => net::SO_MARK,
+                net::SO_RCVPRIORITY => net::SO_PRIORITY,
+                name => name,
+            };
+            out.push(part(net::SOL_SOCKET, kind, &value.to_ne_bytes()));
+        }
+    }
     if facts.segment != 0 {
         out.push(part(IPPROTO_UDP, UDP_GRO, &i32::from(facts.segment).to_ne_bytes()));
     }

@@ -217,6 +217,11 @@ fn capable(base: &Base) -> bool {
     base.net.permits(g::CAP_NET_ADMIN) || base.net.permits(g::CAP_NET_RAW)
 }
 
+/// Priority of what is sent with this type of service, `rt_tos2priority`.
+fn priority_of(class: i32) -> u32 {
+    [0, 2, 6, 4][(class >> 3 & 3) as usize]
+}
+
 /// setsockopt(2) of SOL_IP. ENOPROTOOPT.
 pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
     let (ip, v4) = (&base.ip, &base.ip.v4);
@@ -257,7 +262,13 @@ pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
             return Err(Errno::EINVAL);
         }
         name if is_switch4(name) => v4.switch(name, number != 0),
-        net::IP_TOS => v4.set_class(number & 0xff, base.stream),
+        net::IP_TOS => {
+            let before = v4.class.get();
+            v4.set_class(number & 0xff, base.stream);
+            if v4.class.get() != before {
+                base.options.priority.set(priority_of(v4.class.get()));
+            }
+        }
         net::IP_TTL => v4.hops.set(ranged(number, 1, 255)?),
         net::IP_MULTICAST_TTL => v4.multicast_hops.set(ranged(number, 0, 255)?.abs()),
         net::IP_MTU_DISCOVER if (0..=net::IP_PMTUDISC_OMIT as i32).contains(&number) => v4.mtu_discovery.set(number),

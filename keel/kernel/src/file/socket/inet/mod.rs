@@ -4,6 +4,7 @@
 //! are reached through sockets of the host ([`outward`]), or not at all in a pod without a network.
 
 mod address;
+mod completions;
 mod control;
 pub mod interface;
 mod ip_options;
@@ -16,6 +17,7 @@ pub mod tcp;
 pub mod udp;
 
 pub use address::{Endpoint, Reach};
+pub use control::stamp;
 pub use loopback::Network;
 
 use super::netns::NetNs;
@@ -25,6 +27,7 @@ use crate::file::File;
 use crate::file::caller::caller;
 use abi::request::Transport;
 use alloc::rc::{Rc, Weak};
+use completions::Completions;
 use core::cell::{Cell, RefCell};
 use core::net::IpAddr;
 use ip_options::IpOptions;
@@ -63,6 +66,8 @@ pub struct Base {
     pub options: Options,
     /// Options of the levels SOL_IP and SOL_IPV6.
     pub ip: IpOptions,
+    /// Sends without a copy that are done.
+    pub completions: Completions,
     /// Own address; port 0: none yet.
     pub local: Cell<Endpoint>,
     /// The peer's.
@@ -86,6 +91,7 @@ impl Base {
             options,
             ip: IpOptions::new(&net),
             net,
+            completions: Completions::default(),
             local: Cell::new(Endpoint::unspecified(family)),
             remote: Cell::new(None),
             address_chosen: Cell::new(false),
@@ -104,6 +110,7 @@ impl Base {
             net: self.net.clone(),
             options: self.options.clone(),
             ip: self.ip.clone(),
+            completions: Completions::default(),
             local: Cell::new(local),
             remote: Cell::new(Some(remote)),
             address_chosen: Cell::new(true),
@@ -241,6 +248,15 @@ impl Base {
         if to.ip.is_ipv4() && self.only_v6() { Err(Errno::ENETUNREACH) } else { Ok(to) }
     }
 
+    /// The route to a destination. ENETUNREACH, ENODEV: the socket is bound to a device that does not exist.
+    fn resolve(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
+        match self.options.device.get() {
+            0 | 1 => to.resolve(&self.net),
+            _ if to.ip.is_ipv4() => Err(Errno::ENODEV),
+            _ => Err(Errno::ENETUNREACH),
+        }
+    }
+
     /// Match score of the socket for a packet from `from` to `to`: higher is better, `None` no match.
     fn score(&self, to: Endpoint, from: Endpoint) -> Option<u32> {
         let local = self.local.get();
@@ -254,6 +270,8 @@ impl Base {
         } else {
             score += 4;
         }
+        // The choice among sockets that share a port.
+        score += u32::from(self.options.incoming_cpu.get() == hal::percpu::cpu_index() as i32);
         match self.remote.get() {
             Some(remote) if remote == from => Some(score + 8),
             Some(_) => None,

@@ -8,10 +8,10 @@ mod route;
 
 pub use change::tell_link;
 
-use super::message::{Control, Received};
+use super::message::{Control, Received, shown_credentials};
 use super::netns::NetNs;
 use super::options::{Options, Value, int, read_int};
-use super::{Address, IN, OUT, Protocol, Socket, family_of, wait};
+use super::{Address, IN, OUT, Protocol, Socket, family_of, filter, wait};
 use crate::file::caller::caller;
 use crate::file::{File, Queues};
 use crate::sched::wait::WaitQueue;
@@ -147,9 +147,9 @@ impl Netlink {
 
     /// Queues an answer.
     fn answer(&self, message: Vec<u8>) {
-        if message.is_empty() {
-            return;
-        }
+        let Some(kept) = filter::keeps(&self.options, &[], &message).filter(|&kept| kept > 0) else { return };
+        let mut message = message;
+        message.truncate(kept);
         if self.waiting.get() > MAX_WAITING {
             self.error.set(Some(Errno::ENOBUFS));
             return;
@@ -217,7 +217,8 @@ impl Protocol for Netlink {
         Ok(address(0, 0))
     }
 
-    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, _control: Control, flags: u32) -> Result<usize> {
+    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
+        control.check_general()?;
         if flags & net::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -274,6 +275,8 @@ impl Protocol for Netlink {
         if n < message.len() {
             received.flags |= net::MSG_TRUNC;
         }
+        // The kernel is no process, and its ids are root's.
+        received.credentials = self.options.pass_credentials.get().then(|| shown_credentials([0; 3]));
         if want_from {
             received.from = Some(address(0, 0));
         }
@@ -302,6 +305,9 @@ impl Protocol for Netlink {
     }
 
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEEK_OFF {
+            return Err(Errno::EOPNOTSUPP);
+        }
         if level != SOL_NETLINK || !(1..=12).contains(&name) {
             return Err(Errno::ENOPROTOOPT);
         }
@@ -324,6 +330,7 @@ impl Protocol for Netlink {
         match name {
             // NETLINK_LIST_MEMBERSHIPS.
             9 if level == SOL_NETLINK => Ok(Value::from_slice(&self.groups.get().to_ne_bytes())),
+            _ if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEEK_OFF => Err(Errno::EOPNOTSUPP),
             3..=12 if level == SOL_NETLINK => Ok(int((self.switches.get() >> name & 1) as i32)),
             _ => Err(Errno::ENOPROTOOPT),
         }

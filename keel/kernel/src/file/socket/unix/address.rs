@@ -39,6 +39,11 @@ pub fn parse(address: &[u8]) -> Result<UnixName> {
     })
 }
 
+/// The same for a destination, which has a name. EINVAL.
+pub fn destination(address: &[u8]) -> Result<UnixName> {
+    parse(address).and_then(|name| if name == UnixName::Auto { Err(Errno::EINVAL) } else { Ok(name) })
+}
+
 /// The address of a socket without a name.
 pub fn unnamed() -> Address {
     Address::from_slice(&(net::AF_UNIX as u16).to_ne_bytes())
@@ -84,12 +89,14 @@ struct Bound(RefCell<Weak<Unix>>);
 pub fn bind(socket: &Rc<Unix>, name: UnixName, mode: u32) -> Result<UnixName> {
     match name {
         UnixName::Path(path) => {
-            let inode = caller()
+            let place = caller()
                 .create_socket_node(&path, mode)
                 .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?;
+            let inode = place.inode();
             let bound = inode.attachments().ok_or(Errno::EPERM)?.get_or_insert(Bound::default);
             let _old = bound.0.replace(Rc::downgrade(socket));
             socket.node.set(inode.attr().ok().map(|attr| [attr.ino as u32, attr.dev as u32]));
+            let _old = socket.place.replace(Some(place));
             Ok(UnixName::Path(path))
         }
         UnixName::Abstract(name) => {

@@ -25,32 +25,33 @@ impl Unix {
     }
 
     pub(super) fn connect_stream(&self, name: &UnixName, nonblocking: bool) -> Result<()> {
-        match self.role.get() {
-            Role::Fresh => {}
-            Role::Connected => return Err(Errno::EISCONN),
-            Role::Listening => return Err(Errno::EINVAL),
-        }
         self.name_sender()?;
-        let listener = Self::listener(&self.net, self.kind, name)?;
-        let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
-        if full() {
+        let deadline = self.options.send_deadline();
+        let listener = loop {
+            let listener = Self::listener(&self.net, self.kind, name)?;
+            let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
+            if !full() {
+                break listener;
+            }
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
             let check = || (!full() || listener.read_ended.get()).then_some(());
-            wait(&listener.room, self.options.send_deadline(), check)?;
-        }
-        if listener.role.get() != Role::Listening || listener.read_ended.get() {
-            return Err(Errno::ECONNREFUSED);
-        }
-        if self.role.get() != Role::Fresh {
-            return Err(Errno::EISCONN);
+            wait(&listener.room, deadline, check)?;
+            // Meanwhile the name may be another socket's.
+        };
+        // As in Linux, only a connection that could be made is refused for the sake of this end.
+        match self.role.get() {
+            Role::Fresh => {}
+            Role::Connected => return Err(Errno::EISCONN),
+            Role::Listening => return Err(Errno::EINVAL),
         }
         let Some(me) = self.me.upgrade() else { return Err(Errno::EINVAL) };
         self.credentials.set(own_credentials());
         let other = Unix::new(listener.net.clone(), self.kind);
         *other.name.borrow_mut() = listener.name.borrow().clone();
         other.node.set(listener.node.get());
+        other.place.borrow_mut().clone_from(&listener.place.borrow());
         other.role.set(Role::Connected);
         other.set_peer(&me);
         other.remember_peer();
@@ -60,6 +61,7 @@ impl Unix {
         self.join();
         other.join();
         self.peer_credentials.set(Some(listener.credentials.get()));
+        self.peer_process.borrow_mut().clone_from(&listener.peer_process.borrow());
         self.peer_cred.borrow_mut().clone_from(&listener.peer_cred.borrow());
         listener.backlog.borrow_mut().push_back(other);
         listener.readable.wake_for_data();
@@ -69,13 +71,17 @@ impl Unix {
 
     pub(super) fn connect_datagram(&self, to: &[u8]) -> Result<()> {
         if family_of(to).is_ok_and(|family| family == net::AF_UNSPEC) {
-            self.forget_peer();
+            self.leave_peer();
             return Ok(());
         }
-        let name = address::parse(to)?;
+        let name = address::destination(to)?;
         self.name_sender()?;
         let target = self.datagram_target(&name)?;
-        self.forget_peer();
+        if self.peer().is_some_and(|old| Rc::ptr_eq(&old, &target)) {
+            self.forget_peer();
+        } else {
+            self.leave_peer();
+        }
         self.set_peer(&target);
         self.role.set(Role::Connected);
         self.join();
@@ -85,7 +91,21 @@ impl Unix {
         Ok(())
     }
 
-    pub(super) fn forget_peer(&self) {
+    /// Ends a connection of datagrams. What waits is lost, which the peer is told.
+    pub(super) fn leave_peer(&self) {
+        let (old, was) = (self.peer(), self.role.get());
+        self.forget_peer();
+        if was != Role::Connected || !self.end.inbox.clear() {
+            return;
+        }
+        self.room.wake_all();
+        if let Some(old) = old.filter(|old| !old.closed.get() && old.is_connected_to(self)) {
+            old.fail(Errno::ECONNRESET);
+            old.wake_all();
+        }
+    }
+
+    fn forget_peer(&self) {
         let old = self.peer();
         if let Some(old) = old {
             old.senders.borrow_mut().retain(|sender| !Weak::ptr_eq(sender, &self.me));
@@ -118,6 +138,10 @@ impl Unix {
 
     /// Not connected to another one.
     pub(super) fn accepts_from(&self, sender: &Unix) -> bool {
-        self.role.get() != Role::Connected || self.peer.borrow().as_ptr() == core::ptr::from_ref(sender)
+        self.role.get() != Role::Connected || self.is_connected_to(sender)
+    }
+
+    fn is_connected_to(&self, other: &Unix) -> bool {
+        self.peer.borrow().as_ptr() == core::ptr::from_ref(other)
     }
 }

@@ -21,7 +21,8 @@ use super::options::Options;
 use super::{Address, Socket, broken, wait};
 use crate::cred::Cred;
 use crate::file::File;
-use crate::file::caller::caller;
+use crate::file::caller::{ProcessRef, caller};
+use crate::file::place::PathFile;
 use crate::sched::wait::WaitQueue;
 use account::Account;
 pub use address::Names;
@@ -37,6 +38,7 @@ use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 pub use unlocked::End;
+use vfs::PathRef;
 use vfs::landlock::Domain;
 
 /// Maximum number of queued datagrams (`net.unix.max_dgram_qlen`).
@@ -76,10 +78,14 @@ pub struct Unix {
     name: RefCell<Option<UnixName>>,
     /// Inode and device number of a name in the tree.
     node: Cell<Option<[u32; 2]>>,
+    /// The name's place in the tree, until the socket is closed.
+    place: RefCell<Option<PathRef>>,
     peer: RefCell<Weak<Unix>>,
     /// Name of the peer; kept after its end.
     peer_name: RefCell<Option<Address>>,
     peer_credentials: Cell<Option<Credentials>>,
+    /// The peer's process, also after its end.
+    peer_process: RefCell<Option<ProcessRef>>,
     /// Credentials with the groups of `SO_PEERGROUPS`.
     peer_cred: RefCell<Option<Rc<Cred>>>,
     /// The creator's landlock(7) domain.
@@ -94,6 +100,8 @@ pub struct Unix {
     urgent: RefCell<Weak<Packet>>,
     /// `SO_PEEK_OFF`; negative: off.
     peek_offset: Cell<i32>,
+    /// `SO_INQ`: receives tell how many bytes are left.
+    tells_left: Cell<bool>,
     /// The open file, for its owner's signals.
     file: RefCell<Weak<File>>,
     readable: Rc<WaitQueue>,
@@ -159,9 +167,11 @@ impl Unix {
             role: Cell::new(Role::Fresh),
             name: RefCell::default(),
             node: Cell::new(None),
+            place: RefCell::default(),
             peer: RefCell::default(),
             peer_name: RefCell::default(),
             peer_credentials: Cell::new(None),
+            peer_process: RefCell::default(),
             peer_cred: RefCell::default(),
             domain: caller().cred().domain.clone(),
             credentials: Cell::new(own_credentials()),
@@ -169,6 +179,7 @@ impl Unix {
             end,
             urgent: RefCell::default(),
             peek_offset: Cell::new(-1),
+            tells_left: Cell::new(false),
             file: RefCell::default(),
             readable,
             room: Rc::default(),
@@ -213,9 +224,12 @@ impl Unix {
         let options = &self.options;
         let is_plain = self.ino.get() != 0
             && !options.wants_sender()
+            && !options.wants_stamps()
+            && !self.tells_left.get()
             && options.low_water.get() == 1
             && options.filter.borrow().is_none()
             && self.peek_offset.get() < 0
+            && self.error.get().is_none()
             && !self.has_urgent()
             && !self.read_ended.get()
             && !self.write_ended.get();
@@ -242,9 +256,23 @@ impl Unix {
         self.account.writable.wake_all();
     }
 
+    /// An error for the next call.
+    fn fail(&self, errno: Errno) {
+        self.error.set(Some(errno));
+        self.review();
+    }
+
+    /// Takes the pending error.
+    fn take_failure(&self) -> Option<Errno> {
+        let errno = self.error.take()?;
+        self.review();
+        Some(errno)
+    }
+
     /// Records the current process as the peer.
     fn remember_peer(&self) {
         self.peer_credentials.set(Some(own_credentials()));
+        *self.peer_process.borrow_mut() = Some(caller().process());
         *self.peer_cred.borrow_mut() = Some(caller().cred());
     }
 
@@ -268,15 +296,16 @@ impl Unix {
 
     /// The end of a connection that may be written to. EPIPE and SIGPIPE unless `MSG_NOSIGNAL`.
     fn writable_peer(&self, flags: u32) -> Result<Rc<Unix>> {
-        if let Some(errno) = self.error.take() {
+        let ended = || if self.kind == Kind::Stream { broken(flags) } else { Errno::EPIPE };
+        // The error of a connection that was reset stays pending.
+        if self.write_ended.get() {
+            return Err(ended());
+        }
+        if let Some(errno) = self.take_failure() {
             return Err(errno);
         }
         let peer = self.peer().filter(|peer| !peer.closed.get() && !peer.read_ended.get());
-        match peer {
-            Some(peer) if !self.write_ended.get() => Ok(peer),
-            _ if self.kind != Kind::Stream => Err(Errno::EPIPE),
-            _ => Err(broken(flags)),
-        }
+        peer.ok_or_else(ended)
     }
 
     /// Builds a message for `to`. EPERM if it does not accept descriptors.
@@ -293,14 +322,21 @@ impl Unix {
         }
         // Before accept there is no receiver that could have set the option.
         let wanted = self.options.wants_sender() || to.options.wants_sender() || to.ino.get() == 0;
-        let plain = !urgent && control.rights.is_empty();
+        let at_ns = if to.options.wants_stamps() { hal::clock::realtime_ns() } else { 0 };
+        let process = match control.credentials {
+            Some([pid, ..]) => caller().find_process(pid as i32),
+            None => wanted.then(|| caller().process()),
+        };
+        let plain = !urgent && control.rights.is_empty() && process.is_none() && at_ns == 0;
         Ok(Rc::new(Packet {
             data,
             taken: Cell::new(0),
             from: self.address(),
             credentials: control.credentials.or_else(|| wanted.then(sender_credentials)),
+            process,
             rights: RefCell::new(Rights::new(core::mem::take(&mut control.rights))?),
             plain,
+            at_ns,
             charge: Cell::new(charge.min(account::MOST) as u32),
             sender: self.account.id(),
             account: (self.kind == Kind::Datagram).then(|| self.account.clone()),
@@ -308,10 +344,11 @@ impl Unix {
     }
 
     /// Adds the sender's credentials to a received message, if the socket requests them.
-    fn tell_sender(&self, received: &mut Received, sender: Option<Credentials>) {
+    fn tell_sender(&self, received: &mut Received, sender: Option<Credentials>, process: Option<ProcessRef>) {
         let shown = sender.map_or(NOBODY, shown_credentials);
         received.credentials = self.options.pass_credentials.get().then_some(shown);
-        received.pidfd = self.options.pass_pidfd.get().then_some(shown[0]);
+        received.wants_process = self.options.pass_pidfd.get();
+        received.process = process;
     }
 
     /// A sender that passes its credentials gets a name, unless it has one.
@@ -321,6 +358,16 @@ impl Unix {
         } else {
             Ok(())
         }
+    }
+
+    /// `SIOCUNIXFILE`: a descriptor of its name's place in the tree. EPERM, ENOENT, EMFILE.
+    fn open_place(&self) -> Result<usize> {
+        if !self.net.permits(g::CAP_NET_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        let place = self.place.borrow().clone().ok_or(Errno::ENOENT)?;
+        let file = File::new(PathFile::new(place.inode().clone()), g::O_PATH, Some(place));
+        caller().install(file, g::O_CLOEXEC).map(|fd| fd as usize)
     }
 
     fn give_name(&self, name: UnixName) -> Result<()> {
@@ -363,14 +410,14 @@ impl Unix {
     fn wait_for_packet(&self, deadline: Option<u64>, flags: u32, skip: usize) -> Result<Option<Next<'_>>> {
         loop {
             let seen = self.end.inbox.pushed();
+            if let Some(errno) = self.take_failure() {
+                return Err(errno);
+            }
             let turn = self.end.inbox.turn();
             if let Some((packet, skip)) = self.packet_behind(skip, &turn) {
                 return Ok(Some((turn, packet, skip)));
             }
             drop(turn);
-            if let Some(errno) = self.error.take() {
-                return Err(errno);
-            }
             let ended = self.at_end();
             if flags & net::MSG_DONTWAIT != 0 {
                 return if ended && self.kind != Kind::Datagram { Ok(None) } else { Err(Errno::EAGAIN) };

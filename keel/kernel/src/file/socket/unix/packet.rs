@@ -1,5 +1,6 @@
 //! Datagrams and packets.
 
+use super::super::inet::stamp;
 use super::super::message::{Control, Received};
 use super::super::{filter, wait};
 use super::{Kind, Role, Unix, account, address, queue};
@@ -17,19 +18,14 @@ impl Unix {
         flags: u32,
     ) -> Result<usize> {
         let size = src.remaining();
-        let name = to.map(address::parse).transpose()?;
-        if self.kind == Kind::Datagram {
-            if name.is_none() && self.role.get() != Role::Connected {
-                return Err(Errno::ENOTCONN);
-            }
-            self.name_sender()?;
-        }
+        let name = to.map(address::destination).transpose()?;
+        self.name_sender()?;
         if size > self.options.send_buffer.get() as usize - 32 {
             return Err(Errno::EMSGSIZE);
         }
         let deadline = self.options.send_deadline();
         self.wait_to_send(deadline, flags)?;
-        if let Some(errno) = self.error.take() {
+        if let Some(errno) = self.take_failure() {
             return Err(errno);
         }
         if self.write_ended.get() {
@@ -72,16 +68,13 @@ impl Unix {
             Some(peer) if peer.accepts_from(self) => Ok(peer),
             Some(_) => Err(Errno::EPERM),
             None => {
-                self.forget_peer();
+                self.leave_peer();
                 Err(Errno::ECONNREFUSED)
             }
         }
     }
 
     pub(super) fn receive_packet(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
-        if self.kind == Kind::SeqPacket && self.role.get() != Role::Connected {
-            return Err(Errno::ENOTCONN);
-        }
         let peek = flags & net::MSG_PEEK != 0;
         let skip = self.peek_start(flags);
         let next = self.wait_for_packet(self.options.receive_deadline(), flags, skip)?;
@@ -103,7 +96,11 @@ impl Unix {
             received.flags |= net::MSG_TRUNC;
         }
         received.rights = packet.rights.borrow().files().to_vec();
-        self.tell_sender(&mut received, packet.credentials);
+        self.tell_sender(&mut received, packet.credentials, packet.process.clone());
+        if self.options.wants_time() {
+            let at_ns = if packet.at_ns == 0 { hal::clock::realtime_ns() } else { packet.at_ns };
+            stamp(&self.options, at_ns, &mut received.parts);
+        }
         received.from = Some(packet.from.clone()).filter(|from| from.len() > 2);
         Ok(received)
     }

@@ -3,10 +3,11 @@
 use super::super::message::{Control, Credentials, Received, own_credentials};
 use super::super::netns::NetNs;
 use super::super::options::{Options, Value, int, read_int};
-use super::super::{Address, IN, Protocol, wait};
+use super::super::{Address, IN, Protocol, Usage, wait};
 use super::address::{self, UnixName};
 use super::{Kind, MSG_OOB, OUT, Role, Unix};
 use crate::cred::Cred;
+use crate::file::caller::ProcessRef;
 use crate::file::{File, Queues, unlocked};
 use alloc::rc::Rc;
 use core::any::Any;
@@ -14,6 +15,9 @@ use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
+
+/// Opens the name's place in the tree.
+const SIOCUNIXFILE: u32 = 0x89e0;
 
 impl Protocol for Unix {
     fn as_any(&self) -> &dyn Any {
@@ -47,7 +51,7 @@ impl Protocol for Unix {
     fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
         match self.kind {
             Kind::Datagram => self.connect_datagram(address),
-            Kind::Stream | Kind::SeqPacket => self.connect_stream(&address::parse(address)?, nonblocking),
+            Kind::Stream | Kind::SeqPacket => self.connect_stream(&address::destination(address)?, nonblocking),
         }
     }
 
@@ -79,9 +83,10 @@ impl Protocol for Unix {
             next.or_else(|| self.read_ended.get().then_some(Err(Errno::EINVAL)))
         };
         let accepted = match take() {
-            Some(accepted) => accepted?,
-            None if nonblocking => return Err(Errno::EAGAIN),
-            None => wait(&self.readable, self.options.receive_deadline(), take)??,
+            Some(Ok(accepted)) => accepted,
+            // Only who would wait learns of the end.
+            _ if nonblocking => return Err(Errno::EAGAIN),
+            _ => wait(&self.readable, self.options.receive_deadline(), take)??,
         };
         self.room.wake_all();
         Ok(accepted)
@@ -99,13 +104,23 @@ impl Protocol for Unix {
     }
 
     fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
+        control.check_general()?;
+        let to = to.filter(|to| !to.is_empty());
+        let connected = self.role.get() == Role::Connected;
+        if self.kind == Kind::SeqPacket {
+            if let Some(errno) = self.take_failure() {
+                return Err(errno);
+            }
+            if !connected {
+                return Err(Errno::ENOTCONN);
+            }
+        }
         if flags & MSG_OOB != 0 && self.kind != Kind::Stream {
             return Err(Errno::EOPNOTSUPP);
         }
         if self.kind == Kind::Datagram {
             return self.send_packet(src, to, control, flags);
         }
-        let connected = self.role.get() == Role::Connected;
         if self.kind == Kind::Stream && to.is_some() {
             return Err(if connected { Errno::EISCONN } else { Errno::EOPNOTSUPP });
         }
@@ -120,6 +135,9 @@ impl Protocol for Unix {
     }
 
     fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
+        if self.kind == Kind::SeqPacket && self.role.get() != Role::Connected {
+            return Err(Errno::ENOTCONN);
+        }
         if flags & MSG_OOB != 0 {
             return if self.kind == Kind::Stream { self.receive_urgent(dst, flags) } else { Err(Errno::EOPNOTSUPP) };
         }
@@ -180,11 +198,11 @@ impl Protocol for Unix {
     }
 
     fn queued(&self, sent: bool) -> Result<usize> {
-        if self.role.get() == Role::Listening {
-            return Err(Errno::EINVAL);
-        }
         if sent {
             return Ok(self.account.sent.get() as usize);
+        }
+        if self.role.get() == Role::Listening {
+            return Err(Errno::EINVAL);
         }
         Ok(match self.kind {
             Kind::Datagram => self.end.inbox.with(0, |packet| packet.left()).unwrap_or(0),
@@ -192,8 +210,12 @@ impl Protocol for Unix {
         })
     }
 
+    fn usage(&self) -> Usage {
+        Usage { sent: self.account.sent.get() as usize, ..Usage::default() }
+    }
+
     fn take_error(&self) -> Option<Errno> {
-        self.error.take()
+        self.take_failure()
     }
 
     fn is_listening(&self) -> bool {
@@ -203,6 +225,10 @@ impl Protocol for Unix {
     fn peer_credentials(&self) -> Result<Credentials> {
         // Without a peer: pid 0 and ids of -1.
         Ok(self.peer_credentials.get().unwrap_or([0, u32::MAX, u32::MAX]))
+    }
+
+    fn peer_process(&self) -> Option<ProcessRef> {
+        self.peer_process.borrow().clone()
     }
 
     fn peer_groups(&self) -> Option<Rc<Cred>> {
@@ -219,16 +245,28 @@ impl Protocol for Unix {
     }
 
     fn ioctl(&self, command: u32, arg: usize) -> Result<usize> {
-        if command != uapi::raw::ioctl::SIOCATMARK {
-            return Err(Errno::ENOTTY);
+        match command {
+            SIOCUNIXFILE => self.open_place(),
+            uapi::raw::ioctl::SIOCATMARK => {
+                crate::mm::user::write(arg, &i32::from(self.at_mark()?))?;
+                Ok(0)
+            }
+            _ => Err(Errno::ENOTTY),
         }
-        crate::mm::user::write(arg, &i32::from(self.at_mark()?))?;
-        Ok(0)
     }
 
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_PEEK_OFF {
             self.peek_offset.set(read_int(value)?);
+            self.review();
+            return Ok(());
+        }
+        if level as u32 == net::SOL_SOCKET && name as u32 == net::SO_INQ && self.kind == Kind::Stream {
+            let on = value.try_into().map(i32::from_ne_bytes).map_err(|_| Errno::EINVAL)?;
+            if !(0..=1).contains(&on) {
+                return Err(Errno::EINVAL);
+            }
+            self.tells_left.set(on != 0);
             self.review();
             return Ok(());
         }
@@ -250,13 +288,14 @@ impl Protocol for Unix {
         {
             address::unbind(&self.net, &name, self.kind);
         }
+        let _place = self.place.take();
         self.end.inbox.close();
         let unread = self.end.inbox.clear();
         let waiting = self.backlog.take();
         for connection in waiting.iter() {
             connection.closed.set(true);
             if let Some(client) = connection.peer() {
-                client.error.set(Some(Errno::ECONNRESET));
+                client.fail(Errno::ECONNRESET);
                 client.end_both();
                 client.wake_all();
             }
@@ -265,7 +304,7 @@ impl Protocol for Unix {
             if self.kind != Kind::Datagram {
                 peer.end_both();
                 if unread {
-                    peer.error.set(Some(Errno::ECONNRESET));
+                    peer.fail(Errno::ECONNRESET);
                 }
             }
             peer.wake_all();

@@ -8,6 +8,7 @@ use super::super::Address;
 use super::super::message::Credentials;
 use super::account::Account;
 use super::rights::Rights;
+use crate::file::caller::ProcessRef;
 use crate::file::lock::{SleepGuard, SleepLock};
 use crate::sched::wait::WaitQueue;
 use alloc::rc::Rc;
@@ -35,8 +36,12 @@ pub struct Packet {
     pub from: Address,
     /// The sender's credentials, if SO_PASSCRED was set at either end when it was sent.
     pub credentials: Option<Credentials>,
+    /// The sender's process, with the credentials.
+    pub process: Option<ProcessRef>,
     /// Descriptions that travel along.
     pub rights: RefCell<Rights>,
+    /// When it was sent, if the receiver wants to know; 0: nobody looked.
+    pub at_ns: u64,
     /// Nothing travels along, and it has no urgent byte.
     pub plain: bool,
     /// Charge against the sender's buffer; 0 after its release.

@@ -71,7 +71,7 @@ impl Unix {
         let deadline = self.options.receive_deadline();
         let mut received = Received::default();
         let mut place = Place { index: 0, skip: self.peek_start(flags) };
-        let mut sender = None;
+        let (mut sender, mut process) = (None, None);
         // Even an empty read waits for data.
         loop {
             let seen = self.end.inbox.pushed();
@@ -103,6 +103,7 @@ impl Unix {
             }
             received.len += n;
             sender = Some(packet.credentials);
+            process.clone_from(&packet.process);
             if received.from.is_none() && packet.from.len() > 2 {
                 received.from = Some(packet.from.clone());
             }
@@ -123,7 +124,8 @@ impl Unix {
                 break;
             }
         }
-        self.tell_sender(&mut received, sender.flatten());
+        self.tell_sender(&mut received, sender.flatten(), process);
+        received.left = self.tells_left.get().then(|| self.end.inbox.bytes().min(i32::MAX as usize) as i32);
         Ok(received)
     }
 
@@ -132,7 +134,7 @@ impl Unix {
         if enough {
             return Ok(false);
         }
-        if let Some(errno) = self.error.take() {
+        if let Some(errno) = self.take_failure() {
             return Err(errno);
         }
         if self.at_end() {

@@ -102,6 +102,10 @@ impl Unix {
         if self.kind != Kind::Stream {
             return Err(Errno::EOPNOTSUPP);
         }
+        if !self.backlog.borrow().is_empty() {
+            // Connections wait like packets without bytes.
+            return Ok(true);
+        }
         let first = self.end.inbox.with(0, |first| (self.is_urgent(first), first.left()));
         let Some((is_urgent, left)) = first else { return Ok(false) };
         let next_is_urgent = || self.end.inbox.with(1, |next| self.is_urgent(next)) == Some(true);

@@ -51,7 +51,7 @@ impl Tcp {
     /// Sends the request for a connection, and gets the answer if there is one. EINVAL, EAFNOSUPPORT, ENETUNREACH,
     /// EADDRNOTAVAIL.
     fn begin(&self, address: &[u8]) -> Result<()> {
-        let (to, reach) = self.base.destination(address)?.resolve(&self.base.net)?;
+        let (to, reach) = self.base.resolve(self.base.destination(address)?)?;
         if !matches!(reach, Reach::Loopback | Reach::Outward) {
             return Err(Errno::ENETUNREACH);
         }

@@ -96,6 +96,8 @@ pub struct Tcp {
     timer: RefCell<Option<Rc<Timer>>>,
     /// `SO_PEEK_OFF`; negative: off.
     peek_offset: Cell<i32>,
+    /// Arrival of the newest bytes, if the socket wanted to know then; 0: none.
+    last_ns: Cell<u64>,
 }
 
 impl Member for Tcp {
@@ -152,6 +154,7 @@ impl Tcp {
             deferred_by: RefCell::default(),
             timer: RefCell::default(),
             peek_offset: Cell::new(-1),
+            last_ns: Cell::new(0),
         })
     }
 

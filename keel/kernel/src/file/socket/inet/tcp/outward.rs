@@ -62,7 +62,7 @@ impl Tcp {
 
     /// Bytes arrived; the first of them is urgent if `urgent`.
     pub fn link_received(&self, piece: Piece<Frame>, urgent: bool) {
-        self.counters.received(piece.len);
+        self.arrived(piece.len);
         if self.closed.get() {
             return;
         }

@@ -3,7 +3,8 @@
 use super::super::super::message::{Control, Received};
 use super::super::super::netns::NetNs;
 use super::super::super::options::{Options, Value, int, read_int};
-use super::super::super::{Address, IN, OUT, Protocol};
+use super::super::super::{Address, IN, OUT, Protocol, Usage};
+use super::super::control::{self, Sending};
 use super::super::outward::settle::{Under, settle};
 use super::super::{IPPROTO_TCP, ip_options};
 use super::{MAX_RECEIVE_BUFFER, Phase, State, Tcp};
@@ -81,8 +82,15 @@ impl Protocol for Tcp {
         self.base.remote.get().map_or_else(Address::new, |remote| remote.to_bytes(self.base.family))
     }
 
-    fn send(&self, src: &mut dyn Src, _to: Option<&[u8]>, _control: Control, flags: u32) -> Result<usize> {
-        self.send_bytes(src, flags)
+    fn send(&self, src: &mut dyn Src, _to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
+        for part in control.other.iter().filter(|part| part.level == net::SOL_SOCKET) {
+            control::general(&self.base, part, &mut Sending::default())?;
+        }
+        let sent = self.send_bytes(src, flags)?;
+        if self.base.completions.sent(&self.base.options, sent, flags) {
+            self.wake_all();
+        }
+        Ok(sent)
     }
 
     fn receive(&self, dst: &mut dyn Dst, _want_from: bool, flags: u32) -> Result<Received> {
@@ -168,7 +176,7 @@ impl Protocol for Tcp {
                 events |= g::POLLPRI;
             }
         }
-        if self.error.get().is_some() {
+        if self.error.get().is_some() || !self.base.completions.is_empty() {
             events |= g::POLLERR;
         }
         events
@@ -216,6 +224,11 @@ impl Protocol for Tcp {
     fn option_changed(&self, name: u32, value: &[u8]) {
         // The pod's own value holds anyway.
         let _ = self.forward(net::SOL_SOCKET as i32, name as i32, value);
+    }
+
+    fn usage(&self) -> Usage {
+        let (received, sent) = self.waiting();
+        Usage { received, sent, drops: 0 }
     }
 
     fn take_error(&self) -> Option<Errno> {

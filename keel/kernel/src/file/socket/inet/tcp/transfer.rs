@@ -2,8 +2,8 @@
 
 use super::super::super::message::{Part, Received};
 use super::super::super::{broken, wait};
-use super::super::IPPROTO_TCP;
 use super::super::outward::settle::{Under, settle};
+use super::super::{IPPROTO_TCP, control};
 use super::{State, Tcp, Urgent};
 use crate::file::sigio;
 use crate::sched;
@@ -133,8 +133,18 @@ impl Tcp {
         }
         let got = peer.inbox.add(src, limit)?;
         self.counters.sent(&self.base.net, got);
-        peer.counters.received(got);
+        peer.arrived(got);
         Ok(got)
+    }
+
+    /// Bytes were added to the inbox.
+    pub(super) fn arrived(&self, bytes: usize) {
+        self.counters.received(bytes);
+        let options = &self.base.options;
+        options.incoming_cpu.set(hal::percpu::cpu_index() as i32);
+        if options.wants_stamps() {
+            self.last_ns.set(hal::clock::realtime_ns());
+        }
     }
 
     /// `SIOCOUTQNSD`.
@@ -156,7 +166,7 @@ impl Tcp {
             peer.take_urgent(at, byte[0]);
         }
         self.counters.sent(&self.base.net, got);
-        peer.counters.received(got);
+        peer.arrived(got);
         Ok(got)
     }
 
@@ -208,7 +218,7 @@ impl Tcp {
     /// recv(2).
     pub(super) fn receive_bytes(&self, dst: &mut dyn Dst, flags: u32) -> Result<Received> {
         if flags & net::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN);
+            return self.base.completions.report(&self.base).ok_or(Errno::EAGAIN);
         }
         if self.state.get() == State::Listen {
             return Err(Errno::ENOTCONN);
@@ -272,6 +282,9 @@ impl Tcp {
             }
         }
         self.move_peek(received.len, peek);
+        if received.len > 0 && self.last_ns.get() != 0 {
+            control::stamp(&self.base.options, self.last_ns.get(), &mut received.parts);
+        }
         if self.tcp.tells_unread() {
             let ended = self.available() == 0 && self.done.get();
             let unread = self.available() as i32 + i32::from(ended);

@@ -8,7 +8,7 @@ mod transfer;
 use super::super::message::{Control, Received};
 use super::super::netns::NetNs;
 use super::super::options::{Options, Value, int, read_int};
-use super::super::{Address, IN, OUT, Protocol, family_of, wait};
+use super::super::{Address, IN, OUT, Protocol, Usage, family_of, wait};
 use super::address::Reach;
 use super::outward::flow::{Flow, Publisher};
 use super::outward::settle::{Under, settle};
@@ -196,13 +196,13 @@ impl Udp {
 
     /// Route of a destination. ENETUNREACH; EACCES for broadcasts without SO_BROADCAST.
     fn route(&self, to: Endpoint) -> Result<(Endpoint, Reach)> {
-        let (to, reach) = to.resolve(&self.base.net)?;
+        let (to, reach) = self.base.resolve(to)?;
         match reach {
             // These protocols are the pod's own there, even in one with the host's network.
             Reach::Outward if to.ip.is_loopback() && self.kind != Kind::Udp => Ok((to, Reach::Loopback)),
             Reach::Broadcast if !self.base.options.is_on(net::SO_BROADCAST) => Err(Errno::EACCES),
             // Only the loopback device could accept it, and only if it was selected.
-            Reach::Multicast if !self.base.ip.sends_to_groups(to.ip) && !self.base.options.on_loopback.get() => {
+            Reach::Multicast if !self.base.ip.sends_to_groups(to.ip) && !self.base.options.on_loopback() => {
                 Err(Errno::ENETUNREACH)
             }
             _ => Ok((to, reach)),
@@ -304,8 +304,12 @@ impl Protocol for Udp {
         } else {
             self.wants_room.set(true);
         }
-        if self.error.get().is_some() || !self.reports.is_empty() {
+        let reports = !self.reports.is_empty() || !self.base.completions.is_empty();
+        if self.error.get().is_some() || reports {
             events |= g::POLLERR;
+            if self.base.options.is_on(net::SO_SELECT_ERR_QUEUE) {
+                events |= g::POLLPRI;
+            }
         }
         if self.read_ended.get() {
             events |= IN | g::POLLRDHUP;
@@ -342,6 +346,11 @@ impl Protocol for Udp {
         };
         user::write(arg, &stamp)?;
         Ok(0)
+    }
+
+    fn usage(&self) -> Usage {
+        let (received, drops) = self.inbox.usage();
+        Usage { received, drops, sent: 0 }
     }
 
     fn take_error(&self) -> Option<Errno> {

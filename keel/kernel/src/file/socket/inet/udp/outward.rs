@@ -192,8 +192,9 @@ impl Udp {
         }
         let local = self.base.local.get();
         let to = Endpoint { ip: if local.ip.is_unspecified() { self.base.source(from.ip) } else { local.ip }, ..local };
-        let facts = Facts { to, ttl: TTL, class: 0, at_ns: hal::clock::realtime_ns(), segment: 0 };
-        self.take_one(Datagram { data: Rc::new(data), from, facts });
+        let facts =
+            Facts { to, ttl: TTL, class: 0, at_ns: hal::clock::realtime_ns(), segment: 0, mark: 0, priority: 0 };
+        self.take_one(Datagram { data: Rc::new(data), from, facts, drops: 0 });
     }
 
     /// There was no memory for a datagram.

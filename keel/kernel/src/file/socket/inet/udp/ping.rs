@@ -150,7 +150,8 @@ impl Udp {
         let port = self.base.local.get().port;
         set_identifier(&mut message, port);
         let to = Endpoint { ip: own, port };
-        let facts = Facts { to, ttl: TTL, class: 0, at_ns: hal::clock::realtime_ns(), segment: 0 };
-        self.take_one(Datagram { data: Rc::new(message), from: Endpoint { port: 0, ..from }, facts });
+        let facts =
+            Facts { to, ttl: TTL, class: 0, at_ns: hal::clock::realtime_ns(), segment: 0, mark: 0, priority: 0 };
+        self.take_one(Datagram { data: Rc::new(message), from: Endpoint { port: 0, ..from }, facts, drops: 0 });
     }
 }

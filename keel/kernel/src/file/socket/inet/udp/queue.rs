@@ -17,6 +17,8 @@ pub struct Datagram {
     pub from: Endpoint,
     /// Its source, destination and delivery data.
     pub facts: Facts,
+    /// Datagrams that were lost before it, if the receiver counted them then.
+    pub drops: u32,
 }
 
 /// Size that counts against `SO_RCVBUF`, including Linux's overhead.
@@ -33,6 +35,11 @@ pub struct Inbox {
 }
 
 impl Inbox {
+    /// Datagrams that were lost.
+    pub fn drops(&self) -> u64 {
+        self.drops.get()
+    }
+
     /// Adds a datagram, unless those that wait fill `limit` already: then it is lost.
     pub fn push(&self, datagram: Datagram, limit: usize) -> bool {
         let fits = self.charged.get() <= limit;

@@ -98,6 +98,9 @@ impl Udp {
         } else {
             self.deliver(to, reach, data, &sending);
         }
+        if self.base.completions.sent(&self.base.options, size, flags) {
+            self.readable.wake_all();
+        }
         Ok(size)
     }
 
@@ -139,6 +142,8 @@ impl Udp {
             class: sending.class.unwrap_or_else(|| version.class.get()),
             at_ns: now_ns(),
             segment: sending.segment.unwrap_or(0),
+            mark: sending.mark.unwrap_or_else(|| self.base.options.mark.get()),
+            priority: sending.priority.unwrap_or_else(|| self.base.options.priority.get()),
         };
         let unchecked = to.ip.is_ipv6() && self.unchecked[0].get();
         let takes = |udp: &Udp| !unchecked || udp.unchecked[1].get();
@@ -153,7 +158,7 @@ impl Udp {
         if reach != Reach::Loopback {
             for udp in self.ports().all() {
                 if udp.base.local.get().port == to.port && udp.base.takes_group(to, from, reach) && takes(&udp) {
-                    udp.take_in(Datagram { data: data.clone(), from, facts });
+                    udp.take_in(Datagram { data: data.clone(), from, facts, drops: 0 });
                 }
             }
             return;
@@ -164,7 +169,7 @@ impl Udp {
         if chosen < found.len() {
             let udp = found.swap_remove(chosen);
             if takes(&udp) {
-                udp.take_in(Datagram { data, from, facts });
+                udp.take_in(Datagram { data, from, facts, drops: 0 });
             }
         } else {
             self.refused(to, data);
@@ -202,7 +207,7 @@ impl Udp {
             };
             data.copy_from_slice(bytes);
             let facts = Facts { segment: 0, ..datagram.facts };
-            self.take_one(Datagram { data: Rc::new(data), from: datagram.from, facts });
+            self.take_one(Datagram { data: Rc::new(data), from: datagram.from, facts, drops: 0 });
         }
     }
 
@@ -220,6 +225,12 @@ impl Udp {
                 };
                 datagram.data = Rc::new(data);
             }
+        }
+        if self.base.options.is_on(net::SO_RXQ_OVFL) {
+            datagram.drops = self.inbox.drops() as u32;
+        }
+        if self.base.remote.get().is_some() {
+            self.base.options.incoming_cpu.set(hal::percpu::cpu_index() as i32);
         }
         if self.inbox.push(datagram, self.base.options.receive_buffer.get() as usize) {
             Count::UdpReceived.add(&self.base.net, 1);
@@ -284,12 +295,15 @@ impl Udp {
         if want_from {
             received.from = Some(datagram.from.to_bytes(self.base.family));
         }
-        received.parts = control::received(&self.base, &datagram.facts);
+        received.parts = control::received(&self.base, &datagram.facts, datagram.drops);
         Ok(received)
     }
 
     /// recv(2) with `MSG_ERRQUEUE`.
     fn receive_report(&self, dst: &mut dyn Dst) -> Result<Received> {
+        if let Some(completed) = self.base.completions.report(&self.base) {
+            return Ok(completed);
+        }
         let report = self.reports.pop().ok_or(Errno::EAGAIN)?;
         if self.reports.is_empty() {
             self.error.set(None);

@@ -1,13 +1,19 @@
 //! Socket options of the level SOL_SOCKET, socket(7).
 
+mod get;
+mod inert;
+mod stamps;
+
 use super::Socket;
 use super::filter::{self, Filter};
-use super::inet::outward::settle::{Under, settle};
-use super::message::shown_credentials;
-use crate::file::caller::caller;
+use super::inet;
+use super::netns::NetNs;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
+pub use get::{Answer, get};
+use inert::Inert;
 use smallvec::SmallVec;
+use stamps::Stamping;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -21,6 +27,11 @@ const MIN_SEND_BUFFER: u32 = 4608;
 const MIN_RECEIVE_BUFFER: u32 = 2304;
 /// Largest priority that needs no capability.
 const MAX_PRIORITY: i32 = 6;
+/// Number of the loopback device.
+const LOOPBACK: i32 = 1;
+/// `SO_BUF_LOCK`: the size that was set for sends and for receives holds.
+const LOCK_SEND: i32 = 1;
+const LOCK_RECEIVE: i32 = 2;
 /// Bytes of a device's name with the zero at its end, `IFNAMSIZ`.
 const DEVICE_NAME: usize = 16;
 
@@ -49,16 +60,25 @@ pub struct Options {
     pub linger: Cell<[i32; 2]>,
     /// `SO_RCVLOWAT`.
     pub low_water: Cell<i32>,
-    /// `SO_BINDTODEVICE`: the loopback device, the only one there is.
-    pub on_loopback: Cell<bool>,
+    /// Number of the device that it is bound to (`SO_BINDTODEVICE`), 0: none. The loopback device has 1; others do not
+    /// exist.
+    pub device: Cell<i32>,
+    /// `SO_INCOMING_CPU`; -1: none yet.
+    pub incoming_cpu: Cell<i32>,
+    /// `SO_TIMESTAMPING`.
+    pub stamping: Stamping,
+    /// Options without effect.
+    pub inert: Inert,
     /// On-off options by number: stored and returned.
     switches: Cell<u128>,
     /// `SO_ATTACH_FILTER`.
     pub filter: RefCell<Option<Rc<Filter>>>,
     /// `SO_LOCK_FILTER`.
     pub filter_locked: Cell<bool>,
-    priority: Cell<u32>,
-    mark: Cell<u32>,
+    /// `SO_PRIORITY`.
+    pub priority: Cell<u32>,
+    /// `SO_MARK`.
+    pub mark: Cell<u32>,
     busy_poll_us: Cell<i32>,
 }
 
@@ -78,7 +98,10 @@ impl Options {
             receive_buffer: Cell::new(receive),
             send_buffer_locked: Cell::new(false),
             receive_buffer_locked: Cell::new(false),
-            on_loopback: Cell::new(false),
+            device: Cell::new(0),
+            incoming_cpu: Cell::new(-1),
+            stamping: Stamping::default(),
+            inert: Inert::default(),
             mark: Cell::new(0),
             busy_poll_us: Cell::new(0),
             pass_credentials: Cell::new(false),
@@ -114,6 +137,21 @@ impl Options {
     /// Until when a send may wait: `SO_SNDTIMEO`.
     pub fn send_deadline(&self) -> Option<u64> {
         deadline(&self.send_timeout_ns)
+    }
+
+    /// Whether it is bound to the loopback device.
+    pub fn on_loopback(&self) -> bool {
+        self.device.get() == LOOPBACK
+    }
+
+    /// Whether messages get their time of arrival by `SO_TIMESTAMP` or `SO_TIMESTAMPNS`.
+    pub fn wants_time(&self) -> bool {
+        self.switches.get() & STAMP_BITS != 0
+    }
+
+    /// Whether messages get their time of arrival.
+    pub fn wants_stamps(&self) -> bool {
+        self.wants_time() || self.stamping.on_arrival().is_some()
     }
 
     /// Whether an option that is merely switched on and off is on.
@@ -153,6 +191,12 @@ fn pair(a: i64, b: i64) -> Value {
     value
 }
 
+fn pair32(a: u32, b: u32) -> Value {
+    let mut value = Value::from_slice(&a.to_ne_bytes());
+    value.extend_from_slice(&b.to_ne_bytes());
+    value
+}
+
 /// The `int` that most options are. EINVAL.
 pub fn read_int(value: &[u8]) -> Result<i32> {
     value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)
@@ -180,12 +224,34 @@ fn buffer(value: i32, min: u32, any: bool) -> u32 {
     (value as u32).min(max).saturating_mul(2).max(min)
 }
 
-/// Option: a number of the network namespace.
-const SO_NETNS_COOKIE: u32 = 71;
-
 /// EPERM without CAP_NET_ADMIN.
 fn administrator(socket: &Socket) -> Result<()> {
     if socket.ops.net().permits(g::CAP_NET_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// EPERM without CAP_NET_RAW or CAP_NET_ADMIN.
+fn raw_or_administrator(socket: &Socket) -> Result<()> {
+    if socket.ops.net().permits(g::CAP_NET_RAW) { Ok(()) } else { administrator(socket) }
+}
+
+/// EPERM if a priority needs a capability that the caller does not have.
+pub fn check_priority(ns: &NetNs, priority: i32) -> Result<()> {
+    let has = |capability| ns.permits(capability);
+    let free = (0..=MAX_PRIORITY).contains(&priority);
+    if free || has(g::CAP_NET_RAW) || has(g::CAP_NET_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Binds to a device by its number, 0: to none. EPERM: it is bound already.
+fn bind_device(socket: &Socket, device: i32) -> Result<()> {
+    let bound = &socket.ops.options().device;
+    if bound.get() != 0 && !socket.ops.net().permits(g::CAP_NET_RAW) {
+        return Err(Errno::EPERM);
+    }
+    if device < 0 {
+        return Err(Errno::EINVAL);
+    }
+    bound.set(device);
+    Ok(())
 }
 
 /// Whether `SO_BINDTODEVICE` names the loopback device; no name: none. ENODEV.
@@ -200,24 +266,26 @@ fn names_loopback(value: &[u8]) -> Result<bool> {
 
 /// Whether an option is one that is merely switched on and off.
 fn is_switch(name: u32) -> bool {
-    matches!(
-        name,
-        net::SO_DEBUG
-            | net::SO_REUSEADDR
-            | net::SO_DONTROUTE
-            | net::SO_BROADCAST
-            | net::SO_KEEPALIVE
-            | net::SO_OOBINLINE
-            | net::SO_REUSEPORT
-            | net::SO_TIMESTAMP_OLD
-            | net::SO_TIMESTAMPNS_OLD
-            | net::SO_TIMESTAMP_NEW
-            | net::SO_TIMESTAMPNS_NEW
-            | net::SO_NO_CHECK
-            | net::SO_RXQ_OVFL
-            | net::SO_SELECT_ERR_QUEUE
-            | net::SO_PASSSEC
-    )
+    inert::is_switch(name)
+        || matches!(
+            name,
+            net::SO_REUSEADDR
+                | net::SO_DONTROUTE
+                | net::SO_BROADCAST
+                | net::SO_KEEPALIVE
+                | net::SO_OOBINLINE
+                | net::SO_REUSEPORT
+                | net::SO_TIMESTAMP_OLD
+                | net::SO_TIMESTAMPNS_OLD
+                | net::SO_TIMESTAMP_NEW
+                | net::SO_TIMESTAMPNS_NEW
+                | net::SO_NO_CHECK
+                | net::SO_RXQ_OVFL
+                | net::SO_SELECT_ERR_QUEUE
+                | net::SO_RCVMARK
+                | net::SO_RCVPRIORITY
+                | net::SO_ZEROCOPY
+        )
 }
 
 /// EOPNOTSUPP for options that only local sockets (some also netlink sockets) support.
@@ -234,6 +302,9 @@ fn check_passing(socket: &Socket, name: u32) -> Result<()> {
 const STAMPS: [u32; 4] =
     [net::SO_TIMESTAMP_OLD, net::SO_TIMESTAMPNS_OLD, net::SO_TIMESTAMP_NEW, net::SO_TIMESTAMPNS_NEW];
 
+/// The same as bits of the switches.
+const STAMP_BITS: u128 = 1 << STAMPS[0] | 1 << STAMPS[1] | 1 << STAMPS[2] | 1 << STAMPS[3];
+
 /// setsockopt(2) of SOL_SOCKET.
 pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
     change(socket, name, value)?;
@@ -245,21 +316,11 @@ pub fn set(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
 fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = socket.ops.options();
     if name == net::SO_BINDTODEVICE {
-        options.on_loopback.set(names_loopback(value)?);
-        return Ok(());
-    }
-    if name == net::SO_ATTACH_FILTER {
-        return filter::attach(socket, value);
+        return bind_device(socket, if names_loopback(value)? { LOOPBACK } else { 0 });
     }
     let number = read_int(value)?;
     check_passing(socket, name)?;
-    match name {
-        net::SO_DEBUG if number != 0 => administrator(socket).map_err(|_| Errno::EACCES)?,
-        net::SO_SNDBUFFORCE | net::SO_RCVBUFFORCE => administrator(socket)?,
-        net::SO_PRIORITY if !(0..=MAX_PRIORITY).contains(&number) => administrator(socket)?,
-        net::SO_MARK => administrator(socket)?,
-        _ => {}
-    }
+    check(socket, name, number)?;
     match name {
         name if is_switch(name) => {
             if STAMPS.contains(&name) {
@@ -276,10 +337,20 @@ fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
             options.receive_buffer.set(buffer(number, MIN_RECEIVE_BUFFER, name == net::SO_RCVBUFFORCE));
             options.receive_buffer_locked.set(true);
         }
+        net::SO_BUF_LOCK => {
+            options.send_buffer_locked.set(number & LOCK_SEND != 0);
+            options.receive_buffer_locked.set(number & LOCK_RECEIVE != 0);
+        }
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => options.receive_timeout_ns.set(read_timeout(value)?),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => options.send_timeout_ns.set(read_timeout(value)?),
+        net::SO_TIMESTAMPING_OLD | net::SO_TIMESTAMPING_NEW => options.stamping.set(socket, name, value)?,
         net::SO_PASSCRED => options.pass_credentials.set(number != 0),
-        net::SO_DETACH_FILTER => filter::detach(socket)?,
+        net::SO_ATTACH_FILTER => filter::attach(socket, value)?,
+        net::SO_ATTACH_BPF | net::SO_ATTACH_REUSEPORT_EBPF => return Err(filter::loaded(options, number, value)),
+        net::SO_ATTACH_REUSEPORT_CBPF => return Err(filter::of_group(options, value)),
+        net::SO_DETACH_REUSEPORT_BPF if options.is_on(net::SO_REUSEPORT) => return Err(Errno::ENOENT),
+        net::SO_DETACH_REUSEPORT_BPF => return Err(Errno::EINVAL),
+        net::SO_DETACH_FILTER => filter::detach(options)?,
         net::SO_LOCK_FILTER => filter::lock(options, number != 0)?,
         net::SO_PASSPIDFD => options.pass_pidfd.set(number != 0),
         net::SO_PASSRIGHTS => options.pass_rights.set(number != 0),
@@ -289,81 +360,38 @@ fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
             let number = if number < 0 { i32::MAX } else { number.max(1) };
             options.low_water.set(number.min(socket.ops.most_low_water()));
         }
-        net::SO_BUSY_POLL if number < 0 => return Err(Errno::EINVAL),
         net::SO_BUSY_POLL => options.busy_poll_us.set(number),
-        net::SO_BINDTOIFINDEX => match number {
-            0 | 1 => options.on_loopback.set(number == 1),
-            number if number < 0 => return Err(Errno::EINVAL),
-            _ => return Err(Errno::ENODEV),
-        },
+        net::SO_INCOMING_CPU => options.incoming_cpu.set(number),
+        net::SO_BINDTOIFINDEX => bind_device(socket, number)?,
         net::SO_LINGER => {
             let seconds = value.get(4..).ok_or(Errno::EINVAL).and_then(read_int)?;
             let old = options.linger.get()[1];
             options.linger.set([i32::from(number != 0), if number != 0 { seconds } else { old }]);
         }
-        _ => return socket.ops.set_option(net::SOL_SOCKET as i32, name as i32, value),
+        _ => match inert::set(socket, &options.inert, name, value) {
+            Err(Errno::ENOPROTOOPT) => return socket.ops.set_option(net::SOL_SOCKET as i32, name as i32, value),
+            other => other?,
+        },
     }
     Ok(())
 }
 
-/// getsockopt(2) of SOL_SOCKET.
-pub fn get(socket: &Socket, name: u32) -> Result<Value> {
-    let options = socket.ops.options();
-    check_passing(socket, name)?;
-    let timeout = |ns: u64| pair((ns / 1_000_000_000) as i64, (ns % 1_000_000_000 / 1000) as i64);
-    Ok(match name {
-        name if is_switch(name) => int(i32::from(options.is_on(name))),
-        net::SO_TYPE => int(socket.kind as i32),
-        net::SO_DOMAIN => int(socket.family as i32),
-        net::SO_PROTOCOL => int(socket.protocol as i32),
-        SO_NETNS_COOKIE => Value::from_slice(&socket.ops.net().cookie().to_ne_bytes()),
-        net::SO_ERROR => {
-            settle(Under::Data);
-            int(socket.ops.take_error().map_or(0, Errno::code))
+/// What the caller may set, and what the socket supports. EACCES, EPERM, EINVAL, EOPNOTSUPP.
+fn check(socket: &Socket, name: u32, number: i32) -> Result<()> {
+    let is_inet = matches!(socket.family, net::AF_INET | net::AF_INET6);
+    match name {
+        net::SO_DEBUG if number != 0 => administrator(socket).map_err(|_| Errno::EACCES),
+        net::SO_SNDBUFFORCE | net::SO_RCVBUFFORCE => administrator(socket),
+        net::SO_PREFER_BUSY_POLL if number != 0 => administrator(socket),
+        net::SO_PRIORITY => check_priority(socket.ops.net(), number),
+        net::SO_MARK => raw_or_administrator(socket),
+        net::SO_REUSEPORT if number != 0 && !is_inet => Err(Errno::EOPNOTSUPP),
+        net::SO_ZEROCOPY if !is_inet || !matches!(socket.protocol, inet::IPPROTO_TCP | inet::IPPROTO_UDP) => {
+            Err(Errno::EOPNOTSUPP)
         }
-        net::SO_ACCEPTCONN => int(i32::from(socket.ops.is_listening())),
-        net::SO_SNDBUF => int(options.send_buffer.get() as i32),
-        net::SO_RCVBUF => int(options.receive_buffer.get() as i32),
-        net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => timeout(options.receive_timeout_ns.get()),
-        net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => timeout(options.send_timeout_ns.get()),
-        net::SO_PASSCRED => int(i32::from(options.pass_credentials.get())),
-        net::SO_LOCK_FILTER => int(i32::from(options.filter_locked.get())),
-        net::SO_PASSPIDFD => int(i32::from(options.pass_pidfd.get())),
-        net::SO_PASSRIGHTS => int(i32::from(options.pass_rights.get())),
-        net::SO_PRIORITY => int(options.priority.get() as i32),
-        net::SO_MARK => int(options.mark.get() as i32),
-        net::SO_RCVLOWAT => int(options.low_water.get()),
-        net::SO_SNDLOWAT => int(1),
-        net::SO_BUSY_POLL => int(options.busy_poll_us.get()),
-        net::SO_BINDTODEVICE if options.on_loopback.get() => Value::from_slice(b"lo\0"),
-        net::SO_BINDTODEVICE => Value::new(),
-        net::SO_BINDTOIFINDEX => int(i32::from(options.on_loopback.get())),
-        net::SO_COOKIE => Value::from_slice(&socket.inode.attr.get().ino.to_ne_bytes()),
-        net::SO_LINGER => {
-            let [on, seconds] = options.linger.get();
-            let mut value = int(on);
-            value.extend_from_slice(&seconds.to_ne_bytes());
-            value
-        }
-        net::SO_PEERCRED => {
-            let mut value = Value::new();
-            for word in shown_credentials(socket.ops.peer_credentials()?) {
-                value.extend_from_slice(&word.to_ne_bytes());
-            }
-            value
-        }
-        net::SO_PEERPIDFD => match socket.ops.peer_credentials()?[0] {
-            0 => return Err(Errno::ENODATA),
-            pid => int(caller().open_pidfd(pid as i32)?),
-        },
-        net::SO_PEERGROUPS => {
-            let groups = socket.ops.peer_groups().ok_or(Errno::ENODATA)?;
-            let mut value = Value::new();
-            value.try_reserve(groups.groups.len() * size_of::<u32>()).map_err(|_| Errno::ENOMEM)?;
-            value.extend_from_slice(bytemuck::cast_slice(&groups.groups));
-            value
-        }
-        net::SO_PEERNAME => Value::from_slice(&socket.ops.peer()?),
-        _ => return socket.ops.get_option(net::SOL_SOCKET as i32, name as i32),
-    })
+        net::SO_ZEROCOPY if !(0..=1).contains(&number) => Err(Errno::EINVAL),
+        net::SO_BUSY_POLL if number < 0 => Err(Errno::EINVAL),
+        net::SO_BUF_LOCK if number & !(LOCK_SEND | LOCK_RECEIVE) != 0 => Err(Errno::EINVAL),
+        _ => Ok(()),
+    }
 }
