@@ -93,7 +93,12 @@ pub fn watch(table: &FdTable, file: &Rc<File>, fd: i32, kinds: u32) -> Result<us
         return Ok(0);
     }
     let inode = file.ops.inode().filter(|inode| inode.file_type() == FileType::Directory).ok_or(Errno::ENOTDIR)?;
-    let owner = super::owner::Owner { kind: g::F_OWNER_PID, id: caller().pid(), ..file.owner.get() };
+    let owner = super::owner::Owner {
+        kind: g::F_OWNER_PID,
+        id: caller().pid(),
+        uids: super::owner::uids(1),
+        ..file.owner.get()
+    };
     file.owner.set(owner);
     if let Some(old) = old {
         old.kinds.set(old.kinds.get() | kinds);

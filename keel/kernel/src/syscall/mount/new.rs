@@ -2,7 +2,7 @@
 
 use super::kinds::{self, Kind};
 use super::{Admin, old};
-use crate::file::{File, FileOps, anon};
+use crate::file::{Abilities, File, FileOps, anon};
 use crate::fs::regular::PathFile;
 use crate::mm::user;
 use crate::task::descriptors;
@@ -35,6 +35,10 @@ struct Context {
 impl FileOps for Context {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ
     }
 
     fn attr(&self) -> Result<Attr> {

@@ -25,13 +25,13 @@ impl Unix {
     }
 
     pub(super) fn connect_stream(&self, name: &UnixName, nonblocking: bool) -> Result<()> {
+        self.name_sender()?;
+        let listener = Self::listener(&self.net, self.kind, name)?;
         match self.role.get() {
             Role::Fresh => {}
             Role::Connected => return Err(Errno::EISCONN),
             Role::Listening => return Err(Errno::EINVAL),
         }
-        self.name_sender()?;
-        let listener = Self::listener(&self.net, self.kind, name)?;
         let full = || listener.backlog.borrow().len() > listener.max_backlog.get();
         if full() {
             if nonblocking {

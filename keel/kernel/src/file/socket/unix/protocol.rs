@@ -180,11 +180,11 @@ impl Protocol for Unix {
     }
 
     fn queued(&self, sent: bool) -> Result<usize> {
-        if self.role.get() == Role::Listening {
-            return Err(Errno::EINVAL);
-        }
         if sent {
             return Ok(self.account.sent.get() as usize);
+        }
+        if self.role.get() == Role::Listening {
+            return Err(Errno::EINVAL);
         }
         Ok(match self.kind {
             Kind::Datagram => self.end.inbox.with(0, |packet| packet.left()).unwrap_or(0),
