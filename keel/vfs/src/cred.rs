@@ -116,6 +116,19 @@ impl Cred<'_> {
         Err(Errno::EACCES)
     }
 
+    /// The same for a file outside the tree, of this mode, owner and group.
+    pub fn check_mode(&self, (mode, uid, gid): (u32, u32, u32), want: u32) -> Result<()> {
+        let bits = match () {
+            () if self.uid == uid => mode >> 6,
+            () if self.in_group(gid) => mode >> 3,
+            () => mode,
+        };
+        let over = |capability| self.has_over(capability, uid, gid);
+        let overrides = over(cap::DAC_OVERRIDE) && (want & MAY_EXEC == 0 || mode & 0o111 != 0);
+        let permitted = bits & want == want || overrides || want == MAY_READ && over(cap::DAC_READ_SEARCH);
+        if permitted { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
     /// The sticky bit of `dir`: may a name of a file owned by `file_uid` be removed? EPERM.
     pub fn check_sticky(&self, dir: &dyn Inode, file: &dyn Inode) -> Result<()> {
         let (mode, dir_uid, _) = dir.perm()?;

@@ -54,7 +54,7 @@ pub enum SetTime {
 }
 
 /// Attributes to change; the status change time follows by itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Permission bits.
     pub mode: Option<u32>,
@@ -130,6 +130,10 @@ pub trait Inode: Any {
     /// [is the host's](Self::is_host_content). ENXIO beyond the end.
     fn copies(&self, _first: u64, _count: usize) -> Result<Vec<Frame>> {
         Err(Errno::ENODEV)
+    }
+    /// Whether fsync(2) works: not of files that are generated.
+    fn can_be_stored(&self) -> bool {
+        true
     }
     /// Asks the host whether pages that [`Self::pages`] gave are gone: the size of the file if it was cut.
     fn was_cut(&self) -> Option<u64> {

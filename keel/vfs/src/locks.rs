@@ -166,6 +166,12 @@ impl Locks {
         changed
     }
 
+    /// A record lock that an owner holds in a range.
+    pub fn held(&self, owner: Owner, start: u64, end: u64) -> Option<Record> {
+        let records = self.records.borrow();
+        records.iter().find(|r| r.owner == owner && r.start <= end && start <= r.end).copied()
+    }
+
     /// Removes all record locks of an owner (close, exit); returns whether there were any.
     pub fn clear_owner(&self, owner: Owner) -> bool {
         let mut records = self.records.borrow_mut();

@@ -65,6 +65,14 @@ pub trait SynthFile {
     fn is_setting(&self) -> bool {
         false
     }
+    /// Whether preadv2(2) takes flags, and splice(2) reads it: files of the system, not those of processes.
+    fn has_flags(&self) -> bool {
+        false
+    }
+    /// Whether pwrite(2) works: not for Linux's seq_file.
+    fn has_pwrite(&self) -> bool {
+        false
+    }
     /// Itself, for requests that only files of its kind know.
     fn as_any(&self) -> Option<&dyn Any> {
         None
@@ -332,8 +340,12 @@ impl Inode for SynthInode {
         Ok(())
     }
 
-    fn change(&self, _change: &Change) -> Result<()> {
-        Err(Errno::EPERM)
+    fn change(&self, change: &Change) -> Result<()> {
+        if *change == Change::default() { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    fn can_be_stored(&self) -> bool {
+        false
     }
 
     fn statfs(&self) -> Result<FsStat> {
@@ -359,6 +371,22 @@ struct Opened {
     content: RefCell<Option<Rc<Vec<u8>>>>,
 }
 
+/// Calls that an open generated file has.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    /// Flags of preadv2(2) and pwritev2(2), and splice(2).
+    pub has_flags: bool,
+    /// pwrite(2).
+    pub has_pwrite: bool,
+}
+
+/// Those of the generated file that an open file's inode stands for.
+pub fn calls(inode: &dyn Inode) -> Option<Calls> {
+    let Opened { inode, file, .. } = inode.as_any().downcast_ref()?;
+    let has_all = inode.fs.magic != PROC_MAGIC || file.is_setting();
+    Some(Calls { has_flags: has_all || file.has_flags(), has_pwrite: has_all || file.has_pwrite() })
+}
+
 /// The generated file that an open file's inode stands for.
 pub fn opened(inode: &dyn Inode) -> Option<Rc<dyn SynthFile>> {
     inode.as_any().downcast_ref::<Opened>().map(|opened| opened.file.clone())
@@ -379,6 +407,15 @@ impl Inode for Opened {
 
     fn is_polled(&self) -> bool {
         self.file.is_polled()
+    }
+
+    fn can_be_mapped(&self) -> bool {
+        false
+    }
+
+    /// fsync(2) of files of sysfs does nothing.
+    fn can_be_stored(&self) -> bool {
+        self.inode.fs.magic == SYSFS_MAGIC
     }
 
     fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {

@@ -4,7 +4,7 @@
 //! so on (`SCM_RIGHTS`, unix(7)). Kernel stacks are small: below a few of them the rest waits until the first one is
 //! closed, as Linux leaves it to work that runs on the way back to the program.
 
-use super::{File, FileOps};
+use super::{Abilities, File, FileOps};
 use crate::sched;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -29,6 +29,10 @@ struct Gone;
 impl FileOps for Gone {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::NONE
     }
 
     fn attr(&self) -> Result<Attr> {
@@ -79,6 +83,7 @@ fn taken(file: &mut File) -> File {
         flags: Cell::new(file.flags.replace(g::O_PATH)),
         pos: Cell::new(file.pos.get()),
         pos_lock: super::position::PositionLock::default(),
+        abilities: file.abilities,
         ops: core::mem::replace(&mut file.ops, gone()),
         path: file.path.take(),
         owner: core::mem::take(&mut file.owner),

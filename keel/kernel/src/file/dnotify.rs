@@ -141,7 +141,12 @@ pub fn watch(table: &FdTable, file: &Rc<File>, fd: i32, kinds: u32) -> Result<us
     if hal::frame::is_scarce() {
         return Err(Errno::ENOMEM);
     }
-    let owner = super::owner::Owner { kind: g::F_OWNER_PID, id: caller().pid(), ..file.owner.get() };
+    let owner = super::owner::Owner {
+        kind: g::F_OWNER_PID,
+        id: caller().pid(),
+        uids: super::owner::uids(1),
+        ..file.owner.get()
+    };
     file.owner.set(owner);
     if let Some((old, place)) = old {
         old.wanted.set(old.wanted.get() | events_of(kinds));

@@ -1,7 +1,7 @@
 //! Event counters, eventfd(2).
 
 use super::unlocked::{Buffers, Kind};
-use super::{File, FileOps, Queues, anon, wait_on};
+use super::{Abilities, File, FileOps, Queues, anon, wait_on};
 use crate::sched::wait::WaitQueue;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -139,6 +139,11 @@ impl Counter {
 impl FileOps for EventFd {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        // Writes have no flags, and it is no stream of bytes.
+        Abilities::READ.with(Abilities::READ_FLAGS).with(Abilities::WRITE).with(Abilities::NO_WAIT)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

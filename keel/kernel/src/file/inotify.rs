@@ -1,6 +1,6 @@
 //! File change events, inotify(7).
 
-use super::{File, FileOps, Queues, anon, wait_on};
+use super::{Abilities, File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
 use crate::sched::wait::WaitQueue;
 use alloc::boxed::Box;
@@ -233,6 +233,10 @@ impl Drop for Inotify {
 impl FileOps for Rc<Inotify> {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ.with(Abilities::ASYNC)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

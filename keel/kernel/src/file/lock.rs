@@ -95,11 +95,11 @@ fn existing(file: &File) -> Option<Rc<FileLocks>> {
 
 /// What hangs on a file's inode, also where that is in no tree.
 fn with_attachments<T>(file: &File, f: impl FnOnce(&Attachments) -> T) -> Option<T> {
-    if let Some(inode) = file.ops.inode() {
-        return inode.attachments().map(f);
-    }
     if let Some(attachments) = file.ops.host_attachments() {
         return Some(f(&attachments));
+    }
+    if let Some(inode) = file.ops.inode() {
+        return inode.attachments().map(f);
     }
     match file.ops.nameless() {
         Some(inode) => Some(f(&inode.attachments)),
@@ -176,9 +176,6 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
     let mut request: g::flock = user::read(address)?;
     let by_description = matches!(command, g::F_OFD_GETLK | g::F_OFD_SETLK | g::F_OFD_SETLKW);
     let owner = if by_description { Owner::Description(description(file)) } else { process(table) };
-    if by_description && request.l_pid != 0 {
-        return Err(Errno::EINVAL);
-    }
     let base = match u32::from(request.l_whence as u16) {
         g::SEEK_SET => 0,
         g::SEEK_CUR => file.ops.seek(file, 0, g::SEEK_CUR).unwrap_or(file.pos.get()),
@@ -192,13 +189,30 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
         g::F_UNLCK => None,
         _ => return Err(Errno::EINVAL),
     };
+    let asks = matches!(command, g::F_GETLK | g::F_OFD_GETLK);
+    let allowed = match kind {
+        Some(Kind::Read) => asks || file.readable(),
+        Some(Kind::Write) => asks || file.writable(),
+        None => true,
+    };
+    if !allowed {
+        return Err(Errno::EBADF);
+    }
+    if by_description && request.l_pid != 0 {
+        return Err(Errno::EINVAL);
+    }
     let of = of(file)?;
     let pid = if by_description { -1 } else { caller().pid() };
     let record = kind.map(|kind| Record { start, end, kind, owner, pid });
 
-    if matches!(command, g::F_GETLK | g::F_OFD_GETLK) {
-        let record = record.ok_or(Errno::EINVAL)?;
-        match of.locks.conflict(&record) {
+    if asks {
+        let found = match record {
+            Some(record) => of.locks.conflict(&record),
+            // Locks of the description itself.
+            None if by_description => of.locks.held(owner, start, end),
+            None => return Err(Errno::EINVAL),
+        };
+        match found {
             None => request.l_type = g::F_UNLCK as i16,
             Some(other) => {
                 request.l_type = if other.kind == Kind::Read { g::F_RDLCK } else { g::F_WRLCK } as i16;
@@ -218,10 +232,6 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
         }
         return Ok(0);
     };
-    let allowed = if record.kind == Kind::Read { file.readable() } else { file.writable() };
-    if !allowed {
-        return Err(Errno::EBADF);
-    }
     of.locks.reserve()?;
     if by_description {
         file.took_locks.set(true);

@@ -5,6 +5,7 @@
 //! ([`eventfd`]), a standard stream ([`stream`]), a socket ([`socket`]) … A description lives as
 //! long as a descriptor or a running call holds its `Rc`; then [`FileOps::release`] runs.
 
+mod abilities;
 pub mod anon;
 pub mod caller;
 mod deferred_close;
@@ -25,6 +26,7 @@ pub mod table;
 pub mod timerfd;
 pub mod unlocked;
 
+pub use abilities::Abilities;
 pub use table::FdTable;
 
 use crate::sched;
@@ -49,6 +51,8 @@ pub struct File {
     pub pos_lock: position::PositionLock,
     /// What it is.
     pub ops: Rc<dyn FileOps>,
+    /// What that has operations for.
+    pub abilities: Abilities,
     /// Name in the tree, if it was opened by one.
     pub path: Option<vfs::PathRef>,
     /// Who gets SIGIO, `F_SETOWN`.
@@ -86,6 +90,7 @@ impl File {
             flags: Cell::new(flags & !transient),
             pos: Cell::new(0),
             pos_lock: position::PositionLock::default(),
+            abilities: ops.abilities(),
             ops,
             path,
             owner: owner::OwnerCell::default(),
@@ -114,6 +119,12 @@ impl File {
     pub fn writable(&self) -> bool {
         let flags = self.flags.get();
         matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR) && flags & g::O_PATH == 0
+    }
+
+    /// Whether calls have an operation here, whatever it was opened for.
+    #[inline(always)]
+    pub fn can(&self, ability: Abilities) -> bool {
+        self.abilities.has(ability)
     }
 
     /// Opened for writing, or for reading.
@@ -220,6 +231,8 @@ impl core::fmt::Debug for File {
 pub trait FileOps: Any {
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
+    /// What calls find operations for; never changes.
+    fn abilities(&self) -> Abilities;
     /// read(2) at the file's own position.
     fn read(&self, _file: &File, _dst: &mut dyn Dst) -> Result<usize> {
         Err(Errno::EINVAL)
@@ -270,7 +283,7 @@ pub trait FileOps: Any {
     fn nameless(&self) -> Option<&anon::Nameless> {
         None
     }
-    /// Where locks of files of the host that lie in no tree hang.
+    /// Where locks hang, of files of the host that lie in no tree, and of those whose inode keeps none.
     fn host_attachments(&self) -> Option<Rc<vfs::Attachments>> {
         None
     }

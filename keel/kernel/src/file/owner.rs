@@ -13,6 +13,8 @@ pub struct Owner {
     pub kind: u32,
     /// The id; 0: no owner.
     pub id: i32,
+    /// Real and effective user id of the thread that set it.
+    pub uids: [u32; 2],
     /// Signal instead of SIGIO; 0: SIGIO.
     pub signal: i32,
 }
@@ -28,6 +30,12 @@ fn check(id: i32) -> Result<()> {
     if id == 0 || caller().is_owner(id) { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
+/// The ids that are kept with an owner.
+pub(super) fn uids(id: i32) -> [u32; 2] {
+    let cred = caller().cred();
+    if id == 0 { [0; 2] } else { [cred.uid, cred.euid] }
+}
+
 /// `F_SETOWN`: a process, or (negative) a process group. EINVAL, ESRCH.
 pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
     let (kind, id) = match arg {
@@ -36,7 +44,7 @@ pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
         id => (g::F_OWNER_PID, caller().named(id)),
     };
     check(id)?;
-    cell.set(Owner { kind, id, ..cell.get() });
+    cell.set(Owner { kind, id, uids: uids(id), ..cell.get() });
     Ok(0)
 }
 
@@ -57,7 +65,7 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
     if id > 0 {
         check(id)?;
     }
-    cell.set(Owner { kind: kind as u32, id, ..cell.get() });
+    cell.set(Owner { kind: kind as u32, id, uids: uids(id), ..cell.get() });
     Ok(0)
 }
 

@@ -1,6 +1,6 @@
 //! Descriptions that only name a place, `O_PATH`.
 
-use super::FileOps;
+use super::{Abilities, FileOps};
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::Result;
@@ -28,6 +28,10 @@ impl PathFile {
 impl FileOps for PathFile {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::NONE
     }
 
     fn attr(&self) -> Result<Attr> {

@@ -1,6 +1,6 @@
 //! Timers as readable counters, timerfd_create(2).
 
-use super::{File, FileOps, Queues, anon, wait_on};
+use super::{Abilities, File, FileOps, Queues, anon, wait_on};
 use crate::sched::timer::Timer;
 use crate::sched::timer::timespec;
 use crate::sched::wait::WaitQueue;
@@ -115,6 +115,10 @@ impl TimerFd {
 impl FileOps for TimerFd {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ.with(Abilities::READ_FLAGS).with(Abilities::NO_WAIT)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

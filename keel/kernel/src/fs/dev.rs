@@ -1,6 +1,7 @@
 //! Character devices of `/dev`.
 
-use crate::file::{File, FileOps, unlocked};
+use crate::file::{Abilities, File, FileOps, unlocked};
+use crate::mm::user;
 use crate::tty::{pty, terminal};
 use alloc::rc::Rc;
 use core::any::Any;
@@ -109,6 +110,27 @@ fn fill_random(dst: &mut dyn Dst) -> Result<usize> {
     Ok(done)
 }
 
+/// Takes bytes that Linux would mix into its own; keel's come from the processor.
+#[inline(never)]
+fn drop_bytes(src: &mut dyn Src) -> Result<usize> {
+    let mut done = 0;
+    let mut bytes = [0; STEP];
+    while src.remaining() > 0 {
+        let n = src.remaining().min(STEP);
+        match src.get(&mut bytes[..n]) {
+            Ok(k) => {
+                done += k;
+                if k < n {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
 /// An open memory device.
 pub struct Memory {
     kind: Kind,
@@ -116,9 +138,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Whether splice(2) writes to it, or reads from it: Linux has no such operation for `/dev/full` and `/dev/null`.
-    pub fn can_splice(&self, write: bool) -> bool {
-        self.kind != if write { Kind::Full } else { Kind::Null }
+    /// Whether it is `/dev/zero`, which can be mapped.
+    pub fn is_zero(&self) -> bool {
+        self.kind == Kind::Zero
     }
 }
 
@@ -128,6 +150,16 @@ const STEP: usize = 256;
 impl FileOps for Memory {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        let all = Abilities::TRANSFER.with(Abilities::POSITIONS).with(Abilities::NO_WAIT);
+        match self.kind {
+            Kind::Null => all.without(Abilities::SPLICE_FROM),
+            Kind::Zero => all,
+            Kind::Full => all.without(Abilities::WRITE_FLAGS.with(Abilities::SPLICE_TO).with(Abilities::NO_WAIT)),
+            Kind::Random => all.with(Abilities::ASYNC),
+        }
     }
 
     fn read(&self, _file: &File, dst: &mut dyn Dst) -> Result<usize> {
@@ -143,8 +175,9 @@ impl FileOps for Memory {
 
     fn write(&self, _file: &File, src: &mut dyn Src) -> Result<usize> {
         match self.kind {
-            // The bytes are not even looked at, as in Linux. Random devices would mix them in.
-            Kind::Null | Kind::Zero | Kind::Random => Ok(src.remaining()),
+            // The bytes are not even looked at, as in Linux.
+            Kind::Null | Kind::Zero => Ok(src.remaining()),
+            Kind::Random => drop_bytes(src),
             Kind::Full => Err(Errno::ENOSPC),
         }
     }
@@ -157,21 +190,23 @@ impl FileOps for Memory {
         self.write(file, src)
     }
 
-    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
-        // null, zero and full have no positions at all: every seek leads to 0.
-        match whence {
-            _ if self.kind != Kind::Random && whence <= g::SEEK_HOLE => {
-                file.pos.set(0);
-                Ok(0)
-            }
-            g::SEEK_SET | g::SEEK_CUR | g::SEEK_END => {
-                if offset < 0 && whence != g::SEEK_CUR {
-                    Err(Errno::EINVAL)
-                } else {
-                    Ok(0)
-                }
-            }
-            _ => Err(Errno::EINVAL),
+    fn seek(&self, file: &File, _offset: i64, whence: u32) -> Result<u64> {
+        // They have no positions at all: every seek leads to 0.
+        if whence > g::SEEK_HOLE {
+            return Err(Errno::EINVAL);
+        }
+        file.pos.set(0);
+        Ok(0)
+    }
+
+    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+        /// `RNDGETENTCNT`, and the number of bits when all is well.
+        const GET_ENTROPY: u32 = 0x8004_5200;
+        const BITS: i32 = 256;
+        match self.kind {
+            Kind::Random if command == GET_ENTROPY => user::write(arg, &BITS).map(|()| 0),
+            Kind::Random => Err(Errno::EINVAL),
+            Kind::Null | Kind::Zero | Kind::Full => Err(Errno::ENOTTY),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A description lists the directory once, when it is read from its start, and goes through that
 //! list: entries that come or go meanwhile never shift others, and positions stay valid.
 
-use crate::file::{File, FileOps};
+use crate::file::{Abilities, File, FileOps};
 use crate::mm::user;
 use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
@@ -44,6 +44,10 @@ impl Directory {
 impl FileOps for Directory {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ.with(Abilities::POSITIONS)
     }
 
     fn read(&self, _file: &File, _dst: &mut dyn Dst) -> Result<usize> {

@@ -41,6 +41,6 @@ pub fn sys_memfd_create(name: usize, flags: u32) -> Result<i32> {
         node.add_seals(F_SEAL_EXEC)?;
     }
     let place = setup::tree().unnamed(&[b"/memfd:", &name[..]].concat(), node.clone());
-    let file = File::new(RegularFile::new(node, None), g::O_RDWR | g::O_LARGEFILE, Some(place));
+    let file = File::new(RegularFile::never_opened(node), g::O_RDWR | g::O_LARGEFILE, Some(place));
     descriptors::install(file, if flags & g::MFD_CLOEXEC != 0 { g::O_CLOEXEC } else { 0 })
 }

@@ -373,6 +373,9 @@ pub fn sys_openat2(fd: i32, path: usize, how: usize, size: usize) -> Result<i32>
 pub fn open_exec(dir_fd: i32, path: &[u8], flags: u32) -> Result<Rc<Program>> {
     path::check_flags(flags, g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW)?;
     let caller = Caller::current();
+    if path::nameless(dir_fd, path, flags).is_some() {
+        return Err(Errno::EACCES);
+    }
     let place = caller.resolve_at(dir_fd, path, flags)?;
     let inode = place.inode();
     match inode.file_type() {

@@ -1,7 +1,8 @@
 //! Open regular files.
 
 use crate::file::unlocked::{Kind, Regular};
-use crate::file::{File, FileOps};
+use crate::file::{Abilities, File, FileOps};
+use crate::fs::proc::namespaces;
 use crate::task;
 use crate::task::path::Caller;
 use alloc::rc::Rc;
@@ -21,6 +22,8 @@ pub struct RegularFile {
     _claim: Option<Claim>,
     /// Failed writes of the inode that this description has reported.
     told: Cell<u32>,
+    /// By open(2): otherwise `O_DIRECT` can't be set.
+    was_opened: bool,
     /// The position is behind an append that is under way: so many bytes after its start.
     later: RefCell<Option<(Rc<Landing>, u64)>>,
 }
@@ -29,7 +32,13 @@ impl RegularFile {
     /// Over an inode.
     pub fn new(inode: Rc<dyn Inode>, claim: Option<Claim>) -> Rc<Self> {
         let told = Cell::new(inode.failure().0);
-        Rc::new(Self { inode, _claim: claim, told, later: RefCell::default() })
+        Rc::new(Self { inode, _claim: claim, told, was_opened: true, later: RefCell::default() })
+    }
+
+    /// Over an inode of memfd_create(2).
+    pub fn never_opened(inode: Rc<dyn Inode>) -> Rc<Self> {
+        let told = Cell::new(inode.failure().0);
+        Rc::new(Self { inode, _claim: None, told, was_opened: false, later: RefCell::default() })
     }
 
     /// The error of a write that failed after it was taken, once: it stands for those that are still under way, too.
@@ -84,12 +93,7 @@ impl RegularFile {
     /// Writes at the position, or at the end with O_APPEND, and moves the position. The caller has its turn.
     fn write_here(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
         if file.flags.get() & g::O_APPEND == 0 {
-            self.know_position(file)?;
-            let at = file.pos.get();
-            within_largest(at, src.remaining())?;
-            let written = with_limit(at, src, |src| self.write_with_memory(at, src))?;
-            file.pos.set(at + written as u64);
-            return Ok(written);
+            return self.write_at_position(file, src);
         }
         let size =
             if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
@@ -103,6 +107,30 @@ impl RegularFile {
             self.position_is_unsure(file, true);
         }
         drop(self.later.replace(later));
+        Ok(written)
+    }
+
+    /// Writes at the position, and moves it. The caller has its turn.
+    fn write_at_position(&self, file: &File, src: &mut dyn Src) -> Result<usize> {
+        self.know_position(file)?;
+        let at = file.pos.get();
+        within_largest(at, src.remaining())?;
+        let written = with_limit(at, src, |src| self.write_with_memory(at, src))?;
+        file.pos.set(at + written as u64);
+        Ok(written)
+    }
+
+    /// Writes at an offset, or the position, of a file that has `O_APPEND`: `RWF_NOAPPEND` of pwritev2(2).
+    pub fn write_in_place(&self, file: &File, offset: Option<u64>, src: &mut dyn Src) -> Result<usize> {
+        let written = match offset {
+            Some(offset) => self.reporting(|| with_limit(offset, src, |src| self.inode.write_at(offset, src)))?,
+            None => {
+                let _turn = file.lock_position()?;
+                self.reporting(|| self.write_at_position(file, src))?
+            }
+        };
+        self.after_write(file, written)?;
+        file.happened(written, g::IN_MODIFY);
         Ok(written)
     }
 
@@ -184,7 +212,8 @@ pub fn seek(file: &File, inode: &dyn Inode, offset: i64, whence: u32) -> Result<
         g::SEEK_CUR => file.pos.get(),
         g::SEEK_END => inode.seek_end()?,
         g::SEEK_DATA | g::SEEK_HOLE => {
-            let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            // Where the end is not known, no offset is good.
+            let Ok(from) = u64::try_from(offset) else { return Err(inode.seek_end().err().unwrap_or(Errno::ENXIO)) };
             let at = inode.seek_data(from, whence == g::SEEK_HOLE)?;
             file.pos.set(at);
             return Ok(at);
@@ -199,6 +228,18 @@ pub fn seek(file: &File, inode: &dyn Inode, offset: i64, whence: u32) -> Result<
 impl FileOps for RegularFile {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        let direct = if self.was_opened { Abilities::DIRECT } else { Abilities::NONE };
+        let stored = Abilities::TRANSFER.with(Abilities::POSITIONS).with(direct);
+        if namespaces::is_one(&*self.inode) {
+            return Abilities::POSITIONS;
+        }
+        let Some(generated) = vfs::synth::calls(&*self.inode) else { return stored };
+        let reads = if generated.has_flags { Abilities::TRANSFER } else { Abilities::READ.with(Abilities::WRITE) };
+        let pwrite = if generated.has_pwrite { Abilities::PWRITE } else { Abilities::NONE };
+        reads.with(Abilities::PREAD).with(pwrite)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
@@ -235,6 +276,9 @@ impl FileOps for RegularFile {
     }
 
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
+        if !file.can(Abilities::READ) {
+            return Err(Errno::ESPIPE);
+        }
         let _turn = file.lock_position()?;
         self.know_position(file)?;
         seek(file, &*self.inode, offset, whence)

@@ -1,6 +1,6 @@
 //! Reading signals from a file, signalfd(2).
 
-use crate::file::{File, FileOps, Queues, anon, wait_on};
+use crate::file::{Abilities, File, FileOps, Queues, anon, wait_on};
 use crate::mm::user;
 use crate::signal::{SigInfo, UNBLOCKABLE, code, pending};
 use crate::task;
@@ -70,6 +70,10 @@ fn record(info: &SigInfo) -> [u8; RECORD] {
 impl FileOps for SignalFd {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ.with(Abilities::READ_FLAGS).with(Abilities::NO_WAIT)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

@@ -1,5 +1,6 @@
 //! Path arguments of system calls, resolved for the calling process.
 
+use crate::file::File;
 use crate::mm::user;
 use crate::task::FsContext;
 use crate::task::descriptors;
@@ -103,6 +104,16 @@ pub fn read(address: usize) -> Result<Vec<u8>> {
 /// Reads a path from the program, which may be null with `AT_EMPTY_PATH`.
 pub fn read_at(address: usize, flags: u32) -> Result<Vec<u8>> {
     if address == 0 && flags & g::AT_EMPTY_PATH != 0 { Ok(Vec::new()) } else { read(address) }
+}
+
+/// The file of a descriptor that an empty path stands for with `AT_EMPTY_PATH`, if it lies in no tree: a pipe, a socket …
+pub fn nameless(fd: i32, path: &[u8], flags: u32) -> Option<Rc<File>> {
+    let file = if path.is_empty() && flags & g::AT_EMPTY_PATH != 0 {
+        descriptors::current_file(fd).ok()?
+    } else {
+        return None;
+    };
+    file.path.is_none().then_some(file)
 }
 
 /// EINVAL if `flags` has bits outside of `known`.

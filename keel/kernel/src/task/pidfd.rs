@@ -1,15 +1,15 @@
 //! Process descriptors; pidfd_open(2).
 
 use super::{Process, Task, access, current, namespaces, pid, pidns};
-use crate::file::{File, FileOps, Queues};
+use crate::file::{Abilities, File, FileOps, Queues};
 use crate::mm::user;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::Attr;
 use vfs::memory::Text;
+use vfs::{Attachments, Attr};
 
 /// `PIDFD_NONBLOCK`.
 const NONBLOCK: u32 = g::O_NONBLOCK;
@@ -138,6 +138,13 @@ impl FileOps for PidFd {
     fn as_any(&self) -> &dyn Any {
         self
     }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::POSITIONS
+    }
+    fn host_attachments(&self) -> Option<Rc<Attachments>> {
+        Some(self.process.attachments.clone())
+    }
     fn attr(&self) -> Result<Attr> {
         Ok(Attr { mode: 0o600, nlink: 1, blksize: 4096, ino: self.id as u64, ..Attr::default() })
     }
@@ -167,6 +174,11 @@ impl FileOps for PidFd {
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
         out.push(self.process.exit_events());
     }
+}
+
+/// Whether a file is a descriptor of a process. Its inode is that of a regular file for some calls.
+pub fn is_one(file: &File) -> bool {
+    file.downcast::<PidFd>().is_some()
 }
 
 /// Whether a process was not reaped yet.

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use keel_core::pieces::Pieces;
+use vfs::Attachments;
 
 /// Resource limits: soft and hard, `u64::MAX` is unlimited.
 pub type Limits = [(u64, u64); 16];
@@ -66,6 +67,8 @@ pub struct Process {
     pub(crate) child_events: Rc<WaitQueue>,
     /// Woken when a thread ends (execve waits) and when the process ends (pidfd).
     pub(crate) exit_events: Rc<WaitQueue>,
+    /// Locks of its descriptors, pidfd_open(2).
+    pub(crate) attachments: Rc<Attachments>,
     /// Real user id of the last thread.
     pub(crate) ended_uid: Cell<u32>,
     /// Name of the last thread.
@@ -128,6 +131,7 @@ impl Process {
             signals: ProcessSignals::default(),
             child_events: Rc::new(WaitQueue::new()),
             exit_events: Rc::new(WaitQueue::new()),
+            attachments: Rc::default(),
             ended_uid: Cell::new(0),
             ended_comm: Cell::default(),
             zombie: Cell::new(None),

@@ -4,7 +4,7 @@
 mod requests;
 
 use super::terminal::Control;
-use crate::file::{File, FileOps, Queues};
+use crate::file::{Abilities, File, FileOps, Queues};
 use crate::sched::connector;
 use crate::sched::wait::WaitQueue;
 use crate::signal::{self, SigInfo};
@@ -325,6 +325,14 @@ impl Stream {
 impl FileOps for Stream {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        match self.kind {
+            StreamKind::File => Abilities::TRANSFER.with(Abilities::POSITIONS).with(Abilities::DIRECT),
+            StreamKind::Device => Abilities::TRANSFER.with(Abilities::POSITIONS),
+            _ => Abilities::STREAM.with(Abilities::DIRECT),
+        }
     }
 
     // The attachments of the host's file: locks, which are local to the pod. `None` if the host does not identify the

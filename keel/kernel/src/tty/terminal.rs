@@ -148,13 +148,16 @@ impl Control {
     }
 
     fn set_foreground(&self, arg: usize) -> Result<usize> {
-        if !self.controls(task::current().process()) {
-            return Err(Errno::ENOTTY);
+        let is_own = self.controls(task::current().process());
+        if is_own {
+            self.check_change()?;
         }
-        self.check_change()?;
         let group: i32 = user::read(arg)?;
         if group < 0 {
             return Err(Errno::EINVAL);
+        }
+        if !is_own {
+            return Err(Errno::ENOTTY);
         }
         let group = pidns::named(group);
         let sid = task::current().process().sid();

@@ -8,7 +8,7 @@ mod ready;
 
 pub use ready::{Ready, Watch};
 
-use super::{File, FileOps, Queues, anon};
+use super::{Abilities, File, FileOps, Queues, anon};
 use crate::mm::user;
 use crate::sched::wait::{Tell, Wake};
 use alloc::collections::BTreeMap;
@@ -325,6 +325,10 @@ pub(crate) struct Instance(pub(crate) Rc<Epoll>);
 impl FileOps for Instance {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::NONE
     }
     fn attr(&self) -> Result<Attr> {
         Ok(anon::anon_attr())

@@ -2,7 +2,7 @@
 
 use super::super::caller::broken_pipe;
 use super::super::unlocked::Kind;
-use super::super::{File, FileOps, Queues, anon, wait_on};
+use super::super::{Abilities, File, FileOps, Queues, anon, wait_on};
 use super::Pipe;
 use crate::mm::user;
 use crate::sched::wait::WaitQueue;
@@ -47,6 +47,11 @@ impl PipeEnd {
 impl FileOps for PipeEnd {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        // sendfile(2) does not read pipes, which splice(2) does in its own way.
+        Abilities::STREAM.with(Abilities::DIRECT).without(Abilities::SPLICE_FROM)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

@@ -12,7 +12,7 @@ pub mod options;
 pub mod unix;
 
 use super::caller::{ProcessRef, caller};
-use super::{File, FileOps, Queues, anon};
+use super::{Abilities, File, FileOps, Queues, anon};
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::format;
 use alloc::rc::Rc;
@@ -191,6 +191,10 @@ pub(crate) fn dont_wait(file: &File) -> u32 {
 impl FileOps for Socket {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::STREAM
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

@@ -171,6 +171,10 @@ struct OpenMounts {
 }
 
 impl SynthFile for OpenMounts {
+    fn has_flags(&self) -> bool {
+        true
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         (self.make)(&self.seen)
     }

@@ -126,6 +126,10 @@ pub fn of_open_file(subject: &Subject, read: bool) -> Result<Weak<Mm>> {
 struct OpenMemory(Weak<Mm>);
 
 impl SynthFile for OpenMemory {
+    fn has_pwrite(&self) -> bool {
+        true
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }

@@ -68,6 +68,10 @@ pub fn root(tree: &Tree, viewer: Option<Rc<PidNs>>) -> Rc<dyn Inode> {
 struct Generated<F>(F);
 
 impl<F: Fn() -> Result<Vec<u8>>> SynthFile for Generated<F> {
+    fn has_flags(&self) -> bool {
+        true
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         (self.0)()
     }

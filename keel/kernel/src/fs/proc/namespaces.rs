@@ -18,7 +18,7 @@ use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::mount::FileSystem;
 use vfs::synth::{Entry, SynthDir, SynthLink};
-use vfs::{Attr, FileType, Inode};
+use vfs::{Attr, Change, FileType, Inode};
 
 /// The names.
 const NAMES: [&str; 10] =
@@ -114,6 +114,11 @@ pub fn request(file: &File, command: u32, arg: usize) -> Option<Result<usize>> {
     })
 }
 
+/// Whether an inode is a namespace.
+pub fn is_one(inode: &dyn Inode) -> bool {
+    inode.as_any().is::<Namespace>()
+}
+
 /// The namespace that a file stands for; `None` if it is none.
 pub fn of_file(file: &File) -> Option<Any> {
     Some(file.ops.inode()?.as_any().downcast_ref::<Namespace>()?.0.clone())
@@ -157,5 +162,17 @@ impl Inode for Namespace {
 
     fn file_type(&self) -> FileType {
         FileType::Regular
+    }
+
+    fn can_be_mapped(&self) -> bool {
+        false
+    }
+
+    fn can_be_stored(&self) -> bool {
+        false
+    }
+
+    fn change(&self, change: &Change) -> Result<()> {
+        if *change == Change::default() { Ok(()) } else { Err(Errno::EPERM) }
     }
 }

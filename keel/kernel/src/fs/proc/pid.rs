@@ -138,8 +138,10 @@ impl SynthDir for Directory {
         let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
         let subject = self.0;
         let what = match kind {
-            File(read) => What::File(Rc::new(Text { subject, read, write: None })),
-            Edit(read, write) => What::File(Rc::new(Text { subject, read, write: Some(write) })),
+            File(read) => What::File(Rc::new(Text { subject, read, write: None, has_pwrite: false })),
+            Edit(read, write) => {
+                What::File(Rc::new(Text { subject, read, write: Some(write), has_pwrite: !SEQUENTIAL.contains(&name) }))
+            }
             Link(find) => What::Link(Rc::new(Magic { subject, find })),
             Memory(make, without) => What::File(Rc::new(OfMemory { subject, make, without, queried: name == b"maps" })),
             Mounts(make, polled) => What::File(Rc::new(OfMounts { subject, make, polled })),
@@ -167,9 +169,17 @@ struct Text {
     subject: Subject,
     read: Read,
     write: Option<Write>,
+    has_pwrite: bool,
 }
 
+/// Files that are written as Linux's seq_file: pwrite(2) fails.
+const SEQUENTIAL: [&[u8]; 2] = [b"comm", b"timerslack_ns"];
+
 impl SynthFile for Text {
+    fn has_pwrite(&self) -> bool {
+        self.has_pwrite
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         (self.read)(&self.subject)
     }

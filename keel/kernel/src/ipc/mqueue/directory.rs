@@ -109,6 +109,10 @@ impl Inode for Directory {
         self
     }
 
+    fn can_be_stored(&self) -> bool {
+        false
+    }
+
     fn attr(&self) -> Result<Attr> {
         Ok(self.attr.get())
     }

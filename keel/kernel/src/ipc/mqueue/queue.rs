@@ -2,7 +2,7 @@
 
 use super::directory::{change, figures};
 use super::limits::{Charge, Limits};
-use crate::file::{File, FileOps, Queues, anon};
+use crate::file::{Abilities, File, FileOps, Queues, anon};
 use crate::ipc::notify::Notification;
 use crate::sched::wait::WaitQueue;
 use abi::request::FsStat;
@@ -154,6 +154,10 @@ impl Inode for Queue {
         self
     }
 
+    fn can_be_stored(&self) -> bool {
+        false
+    }
+
     fn attr(&self) -> Result<Attr> {
         Ok(self.attr.get())
     }
@@ -205,6 +209,10 @@ impl FileOps for OpenQueue {
         self
     }
 
+    fn abilities(&self) -> Abilities {
+        Abilities::READ.with(Abilities::POSITIONS)
+    }
+
     /// Reads a line with the queue's state.
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
         let n = self.read_at(file, file.pos.get(), dst)?;
@@ -226,6 +234,16 @@ impl FileOps for OpenQueue {
             g::SEEK_SET => 0,
             g::SEEK_CUR => file.pos.get(),
             g::SEEK_END => self.queue.attr.get().size,
+            // All of it is data.
+            g::SEEK_DATA | g::SEEK_HOLE => {
+                let (size, at) = (self.queue.attr.get().size, u64::try_from(offset).map_err(|_| Errno::EINVAL)?);
+                if at >= size {
+                    return Err(Errno::ENXIO);
+                }
+                let at = if whence == g::SEEK_DATA { at } else { size };
+                file.pos.set(at);
+                return Ok(at);
+            }
             _ => return Err(Errno::EINVAL),
         };
         let at = base.checked_add_signed(offset).filter(|at| i64::try_from(*at).is_ok()).ok_or(Errno::EINVAL)?;

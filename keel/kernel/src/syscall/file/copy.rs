@@ -1,7 +1,8 @@
 //! Copies between files that do not pass through the program: sendfile(2), copy_file_range(2).
 
 use super::rw::{bounded, seekable};
-use crate::file::File;
+use super::splice;
+use crate::file::{Abilities, File};
 use crate::mm::user;
 use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
@@ -133,35 +134,46 @@ fn sendfile(out_fd: i32, in_fd: i32, source: &mut Place, count: usize) -> Result
     if !from.readable() {
         return Err(Errno::EBADF);
     }
-    let positioned = seekable(&from);
-    if source.is_given() {
-        positioned?;
+    if source.is_given() && !from.can(Abilities::PREAD) {
+        return Err(Errno::ESPIPE);
     }
     let count = isize::try_from(count).map_err(|_| Errno::EINVAL)? as usize;
+    bounded(source.position(&from)?, count)?;
+    let count = count.min(user::MAX_RW_COUNT);
     let to = current_file(out_fd)?;
     if !to.writable() {
         return Err(Errno::EBADF);
     }
-    if positioned.is_err() || to.flags.get() & g::O_APPEND != 0 {
+    // A pipe takes bytes of anything, others only of files that can be sought in.
+    if let Some(pipe) = splice::pipe_of(&to) {
+        return splice::to_pipe(&from, source, &pipe, count, from.nonblocking() || to.nonblocking());
+    }
+    if to.flags.get() & g::O_APPEND != 0 || seekable(&from).is_err() {
         return Err(Errno::EINVAL);
     }
-    if from.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Directory) {
+    if count == 0 {
+        return Ok(0);
+    }
+    if !from.can(Abilities::SPLICE_FROM) || !to.can(Abilities::SPLICE_TO) {
         return Err(Errno::EINVAL);
     }
-    let count = count.min(user::MAX_RW_COUNT);
-    bounded(source.position(&from)?, count)?;
     let (done, moved) = copy(&from, *source, &to, &mut Place::new(0)?, count)?;
     *source = moved;
     Ok(done)
 }
 
-/// A regular file. EISDIR, EINVAL.
-fn regular(file: &File) -> Result<Rc<dyn Inode>> {
+/// An inode, which is none of a directory. EISDIR, EINVAL.
+fn of_kind(file: &File) -> Result<Rc<dyn Inode>> {
     let inode = file.ops.inode().ok_or(Errno::EINVAL)?;
-    match inode.file_type() {
-        FileType::Regular => Ok(inode),
-        FileType::Directory => Err(Errno::EISDIR),
-        _ => Err(Errno::EINVAL),
+    if inode.file_type() == FileType::Directory { Err(Errno::EISDIR) } else { Ok(inode) }
+}
+
+/// Whether two files lie in the same file system. Files without a name lie in those of pipes, of sockets, and so on.
+pub(super) fn same_file_system(a: &File, b: &File) -> bool {
+    match (&a.path, &b.path) {
+        (Some(a), Some(b)) => Rc::ptr_eq(a.mount().fs(), b.mount().fs()),
+        (None, None) => matches!((a.ops.attr(), b.ops.attr()), (Ok(a), Ok(b)) if a.dev == b.dev),
+        _ => false,
     }
 }
 
@@ -181,9 +193,15 @@ pub fn sys_copy_file_range(
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let (in_inode, out_inode) = (regular(&from)?, regular(&to)?);
+    let (in_inode, out_inode) = (of_kind(&from)?, of_kind(&to)?);
+    if in_inode.file_type() != FileType::Regular || out_inode.file_type() != FileType::Regular {
+        return Err(Errno::EINVAL);
+    }
     if !from.readable() || !to.writable() || to.flags.get() & g::O_APPEND != 0 {
         return Err(Errno::EBADF);
+    }
+    if !same_file_system(&from, &to) {
+        return Err(Errno::EXDEV);
     }
     // As Linux adds them: a negative position overflows too.
     let overflows = |place: &Place| place.is_given() && (place.offset as u64).checked_add(count as u64).is_none();
@@ -198,6 +216,9 @@ pub fn sys_copy_file_range(
     }
     if count == 0 {
         return Ok(0);
+    }
+    if !from.can(Abilities::SPLICE_FROM) || !to.can(Abilities::SPLICE_TO) {
+        return Err(Errno::EINVAL);
     }
     bounded(end, count).map_err(|_| Errno::EFBIG)?;
     let (done, source) = copy(&from, source, &to, &mut target, count)?;

@@ -4,6 +4,7 @@ use crate::file::File;
 use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING, Ready};
 use crate::file::socket::inet::outward::settle::{Under, settle};
 use crate::file::unlocked::Kind;
+use crate::fs::dev::Memory;
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::syscall::file::poll::{Timeout, with_mask};
@@ -97,8 +98,11 @@ pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result
     }
 }
 
-/// Regular files and directories are always ready, but for some of `/proc`.
+/// Regular files, directories and devices of memory are always ready, but for some of `/proc`.
 fn can_be_watched(file: &File) -> bool {
+    if file.downcast::<Memory>().is_some() {
+        return false;
+    }
     use vfs::FileType::{Directory, Regular};
     let ready = |inode: &Rc<dyn vfs::Inode>| matches!(inode.file_type(), Regular | Directory) && !inode.is_polled();
     !file.ops.inode().is_some_and(|inode| ready(&inode))
@@ -156,9 +160,9 @@ pub fn wait_unlocked(ready: &Ready, address: usize, max: i32, at_once: bool) -> 
 }
 
 fn wait(epfd: i32, address: usize, max: i32, timeout: Timeout) -> Result<usize> {
+    let holder = current_file_in_use(epfd)?;
     let max = checked(address, max)?;
     settle(Under::Data);
-    let holder = current_file_in_use(epfd)?;
     let epoll = &holder.downcast::<Instance>().ok_or(Errno::EINVAL)?.0;
     if let Some(found) = wait_unlocked(&epoll.ready, address, max as i32, timeout == Timeout::Now) {
         return Ok(found);

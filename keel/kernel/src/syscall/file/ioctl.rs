@@ -1,7 +1,8 @@
 //! ioctl(2): the requests that every file supports.
 
-use crate::file::File;
+use super::ioctl_files::GET_UUID;
 use crate::file::socket::Socket;
+use crate::file::{Abilities, File};
 use crate::fs::proc::PROCMAP_QUERY;
 use crate::mm::user;
 use crate::task::namespaces::Any;
@@ -24,8 +25,20 @@ const SIOCGSKNS: u32 = 0x894c;
 const NAMESPACE_REQUESTS: u32 = 0xb7;
 
 /// Requests about descriptions and file systems, which need no right to the device: landlock(7).
-const OF_ANY_FILE: [u32; 8] =
-    [FIOCLEX, FIONCLEX, FIONBIO, FIOASYNC, i::FIGETBSZ, i::FICLONE, i::FICLONERANGE, i::FIDEDUPERANGE];
+const OF_ANY_FILE: [u32; 12] = [
+    FIOCLEX,
+    FIONCLEX,
+    FIONBIO,
+    FIOASYNC,
+    i::FIFREEZE,
+    i::FITHAW,
+    i::FS_IOC_FIEMAP,
+    i::FIGETBSZ,
+    i::FICLONE,
+    i::FICLONERANGE,
+    i::FIDEDUPERANGE,
+    GET_UUID,
+];
 
 /// ioctl(2).
 pub fn sys_ioctl(fd: i32, command: u32, arg: usize) -> Result<usize> {
@@ -85,15 +98,15 @@ fn is_regular(file: &File) -> bool {
     file.ops.inode().is_some_and(|inode| inode.file_type() == FileType::Regular)
 }
 
-/// Switches SIGIO on or off, for the open file behind `fd`. ENOTTY for files that are always ready, which have none.
+/// Switches SIGIO on or off, for the open file behind `fd`. ENOTTY for files that have none.
 pub fn set_async(file: &Rc<File>, fd: i32, on: bool) -> Result<()> {
+    if !file.can(Abilities::ASYNC) {
+        return Err(Errno::ENOTTY);
+    }
     let queues = [g::POLLIN, g::POLLOUT].map(|events| {
         let mut queues = crate::file::Queues::new();
         file.ops.poll_queues(file, events, &mut queues);
         queues
     });
-    if queues.iter().all(|queues| queues.is_empty()) {
-        return Err(Errno::ENOTTY);
-    }
     crate::file::sigio::set(file, fd, &queues, on)
 }

@@ -1,17 +1,23 @@
 //! ioctl(2) requests of files in file systems: ioctl_ficlone(2), ioctl_fs(2), ioctl_getflags(2).
 
+use super::copy::same_file_system;
 use crate::file::File;
 use crate::mm::user;
 use crate::task::descriptors::current_file;
 use crate::task::path::{self, Caller};
+use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use uapi::raw::{general as g, ioctl as i};
 use uapi::{Errno, Result};
 use vfs::PathRef;
+use vfs::cred::cap;
+use vfs::synth::{PROC_MAGIC, SYSFS_MAGIC};
 use vfs::{FileType, Inode, ops};
 
 /// Block size of every file system here.
 const BLOCK: i32 = 4096;
+/// `FS_IOC_GETFSUUID`.
+pub const GET_UUID: u32 = 0x8011_1500;
 /// Bytes of `struct fsxattr`.
 const FSXATTR: usize = 28;
 
@@ -22,9 +28,17 @@ pub fn serve(file: &Rc<File>, command: u32, arg: usize) -> Option<Result<usize>>
         i::FIOQSIZE => size(file, arg),
         i::FICLONE => clone(file, arg as i32),
         i::FICLONERANGE => user::read::<[u64; 4]>(arg).and_then(|[from, ..]| clone(file, from as i32)),
-        i::FS_IOC_GETFLAGS => stored(file).and_then(|_| user::write(arg, &0i32)).map(|()| 0),
-        i::FS_IOC_SETFLAGS => set_flags(file, arg),
-        i::FS_IOC_FSGETXATTR => stored(file).and_then(|_| user::write_bytes(arg, &[0; FSXATTR])).map(|()| 0),
+        i::FIDEDUPERANGE => deduplicate(file, arg),
+        // No file system here knows these; of a Linux kernel that is EOPNOTSUPP, not ENOTTY.
+        i::FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
+        i::FIFREEZE | i::FITHAW if !Caller::current().cred().has(cap::SYS_ADMIN) => Err(Errno::EPERM),
+        i::FIFREEZE => Err(Errno::EOPNOTSUPP),
+        i::FITHAW => Err(Errno::EINVAL),
+        GET_UUID => Err(Errno::ENOTTY),
+        i::FIBMAP if is_regular(file) => block_of(arg),
+        i::FS_IOC_SETFLAGS => return set_flags(file, arg),
+        i::FS_IOC_GETFLAGS if has_attributes(file) => user::write(arg, &0i32).map(|()| 0),
+        i::FS_IOC_FSGETXATTR if has_attributes(file) => user::write_bytes(arg, &[0; FSXATTR]).map(|()| 0),
         _ => return None,
     })
 }
@@ -71,7 +85,7 @@ pub fn sys_file_setattr(fd: i32, name: usize, attr: usize, size: usize, flags: u
 
 fn check_attr_size(size: usize) -> Result<()> {
     match size {
-        _ if size > abi::layout::PAGE_SIZE => Err(Errno::E2BIG),
+        _ if size > PAGE_SIZE => Err(Errno::E2BIG),
         _ if size < FILE_ATTR => Err(Errno::EINVAL),
         _ => Ok(()),
     }
@@ -97,24 +111,81 @@ fn size(file: &File, arg: usize) -> Result<usize> {
     user::write(arg, &(attr.blocks * 512)).map(|()| 0)
 }
 
-/// `FICLONE`, `FICLONERANGE`: no file system here shares blocks between files.
-fn clone(to: &File, from: i32) -> Result<usize> {
-    let from = current_file(from)?;
-    let ((_, a), (_, b)) = (kind(&from).ok_or(Errno::EXDEV)?, kind(to).ok_or(Errno::EXDEV)?);
-    match (a, b) {
-        (FileType::Directory, _) | (_, FileType::Directory) => Err(Errno::EISDIR),
-        (FileType::Regular, FileType::Regular) if from.readable() && to.writable() => Err(Errno::EOPNOTSUPP),
-        (FileType::Regular, FileType::Regular) => Err(Errno::EBADF),
+fn is_regular(file: &File) -> bool {
+    matches!(kind(file), Some((_, FileType::Regular)))
+}
+
+/// Whether a file has the attributes of ioctl_getflags(2): not in file systems whose files are generated.
+fn has_attributes(file: &File) -> bool {
+    let of = |inode: Rc<dyn Inode>| inode.statfs().is_ok_and(|fs| !WITHOUT_ATTRIBUTES.contains(&fs.kind));
+    stored(file).is_ok_and(of)
+}
+
+/// `f_type` of procfs, sysfs, nsfs and mqueue.
+const WITHOUT_ATTRIBUTES: [u64; 4] = [PROC_MAGIC, SYSFS_MAGIC, 0x6e73_6673, 0x1980_0202];
+
+/// `FIBMAP`: no file has blocks on a disk here.
+fn block_of(arg: usize) -> Result<usize> {
+    if !Caller::current().cred().has(cap::SYS_RAWIO) {
+        return Err(Errno::EPERM);
+    }
+    user::read::<i32>(arg).and(Err(Errno::EINVAL))
+}
+
+/// What files must be to share blocks. EISDIR, EINVAL, EBADF.
+fn check_shared(from: &File, to: &File) -> Result<()> {
+    let kind = |file: &File| kind(file).map(|(_, kind)| kind);
+    match (kind(from), kind(to)) {
+        (Some(FileType::Directory), _) | (_, Some(FileType::Directory)) => Err(Errno::EISDIR),
+        (Some(FileType::Regular), Some(FileType::Regular)) => {
+            let appends = to.flags.get() & g::O_APPEND != 0;
+            if from.readable() && to.writable() && !appends { Ok(()) } else { Err(Errno::EBADF) }
+        }
         _ => Err(Errno::EINVAL),
     }
 }
 
-/// `FS_IOC_SETFLAGS`: the file systems here have none to set.
-fn set_flags(file: &File, arg: usize) -> Result<usize> {
-    let inode = stored(file)?;
-    let flags: u32 = user::read(arg)?;
-    if !ops::owns(&*inode, &Caller::current().cred())? {
-        return Err(Errno::EPERM);
+/// `FICLONE`, `FICLONERANGE`: no file system here shares blocks between files.
+fn clone(to: &File, from: i32) -> Result<usize> {
+    let from = current_file(from)?;
+    if !same_file_system(&from, to) {
+        return Err(Errno::EXDEV);
     }
-    if flags == 0 { Ok(0) } else { Err(Errno::EOPNOTSUPP) }
+    check_shared(&from, to).and(Err(Errno::EOPNOTSUPP))
+}
+
+/// `FIDEDUPERANGE`, likewise.
+fn deduplicate(file: &File, arg: usize) -> Result<usize> {
+    /// Bytes of `struct file_dedupe_range` and of each `struct file_dedupe_range_info`.
+    const SIZES: (usize, usize) = (24, 32);
+    let [_, _, counts] = match user::read::<u16>(arg.wrapping_add(16))? {
+        count if SIZES.0 + usize::from(count) * SIZES.1 > PAGE_SIZE => return Err(Errno::ENOMEM),
+        _ => user::read::<[u64; 3]>(arg)?,
+    };
+    // All but the count is reserved.
+    if !file.readable() || counts >> 16 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match kind(file) {
+        Some((_, FileType::Directory)) => Err(Errno::EISDIR),
+        Some((_, FileType::Regular)) => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `FS_IOC_SETFLAGS`: the file systems here have none to set. `None`: the file does not know it.
+fn set_flags(file: &File, arg: usize) -> Option<Result<usize>> {
+    let flags: u32 = match user::read(arg) {
+        Ok(flags) => flags,
+        Err(errno) => return Some(Err(errno)),
+    };
+    if !has_attributes(file) {
+        return None;
+    }
+    let owns = stored(file).and_then(|inode| ops::owns(&*inode, &Caller::current().cred()));
+    Some(owns.and_then(|owns| match owns {
+        false => Err(Errno::EPERM),
+        true if flags == 0 => Ok(0),
+        true => Err(Errno::EOPNOTSUPP),
+    }))
 }

@@ -9,9 +9,9 @@ use uapi::{Errno, Result};
 
 /// poll(2) events that make a descriptor readable, writable, exceptional.
 const MEANING: [u32; 3] = [
-    g::POLLIN | g::POLLRDNORM | g::POLLRDBAND | g::POLLHUP | g::POLLERR,
-    g::POLLOUT | g::POLLWRNORM | g::POLLWRBAND | g::POLLERR,
-    g::POLLPRI,
+    g::POLLIN | g::POLLRDNORM | g::POLLRDBAND | g::POLLHUP | g::POLLERR | g::POLLNVAL,
+    g::POLLOUT | g::POLLWRNORM | g::POLLWRBAND | g::POLLERR | g::POLLNVAL,
+    g::POLLPRI | g::POLLNVAL,
 ];
 
 /// The words of a set.
@@ -92,7 +92,10 @@ fn select(count: i32, sets: [usize; 3], timeout: Timeout) -> Result<usize> {
             let asked = |set: &u64, events: u32| if set >> bit & 1 != 0 { events } else { 0 };
             let events = asked(r, MEANING[0]) | asked(w, MEANING[1]) | asked(x, MEANING[2]);
             let fd = i * 64 + bit as usize;
-            watches.push(Watch { file: Some(files.get(fd as i32)?), events, found: 0 });
+            let file = files.get_raw(fd as i32)?;
+            // One with O_PATH is there, but can't be polled.
+            let (file, found) = if file.is_path() { (None, g::POLLNVAL) } else { (Some(file), 0) };
+            watches.push(Watch { file, events, found });
             numbers.push(fd);
         }
     }

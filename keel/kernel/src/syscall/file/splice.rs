@@ -1,11 +1,9 @@
 //! Moving data through pipes without the program's memory: splice(2), tee(2), vmsplice(2).
 
 use super::copy::Place;
-use super::rw::seekable;
-use crate::file::File;
 use crate::file::caller::broken_pipe;
 use crate::file::pipe::{Pipe, PipeEnd};
-use crate::fs::dev::Memory;
+use crate::file::{Abilities, File};
 use crate::mm::user::{self, UserDst, UserSrc};
 use crate::task::descriptors::current_file;
 use alloc::sync::Arc;
@@ -14,12 +12,12 @@ use hal::frame::Frame;
 use keel_core::pipe_buf::{PAGE, Piece};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::Src;
+use vfs::{Dst, Src};
 
 /// All flags. `SPLICE_F_MOVE`, `SPLICE_F_MORE` and `SPLICE_F_GIFT` are hints.
 const FLAGS: u32 = g::SPLICE_F_MOVE | g::SPLICE_F_NONBLOCK | g::SPLICE_F_MORE | g::SPLICE_F_GIFT;
 
-fn pipe_of(file: &File) -> Option<Arc<Pipe>> {
+pub(super) fn pipe_of(file: &File) -> Option<Arc<Pipe>> {
     file.downcast::<PipeEnd>().map(|end| end.pipe().clone())
 }
 
@@ -62,10 +60,8 @@ pub fn sys_splice(
             pipe_to_pipe(&a, &b, count, [nonblocking || from.nonblocking(), nonblocking || to.nonblocking()])
         }
         (Some(pipe), None) => {
-            if target.is_given() {
-                seekable(&to).map_err(|_| Errno::EINVAL)?;
-            }
-            if to.flags.get() & g::O_APPEND != 0 || is_anonymous(&to) || !can_splice(&to, true) {
+            let has_place = !target.is_given() || to.can(Abilities::PWRITE);
+            if !has_place || to.flags.get() & g::O_APPEND != 0 || !to.can(Abilities::SPLICE_TO) {
                 return Err(Errno::EINVAL);
             }
             let done = from_pipe(&pipe, &to, &mut target, count, nonblocking || from.nonblocking())?;
@@ -73,10 +69,7 @@ pub fn sys_splice(
             Ok(done)
         }
         (None, Some(pipe)) => {
-            if source.is_given() {
-                seekable(&from).map_err(|_| Errno::EINVAL)?;
-            }
-            if !can_splice(&from, false) {
+            if source.is_given() && !from.can(Abilities::PREAD) {
                 return Err(Errno::EINVAL);
             }
             let done = to_pipe(&from, &mut source, &pipe, count, nonblocking || to.nonblocking())?;
@@ -85,15 +78,6 @@ pub fn sys_splice(
         }
         (None, None) => Err(Errno::EINVAL),
     }
-}
-
-/// Whether a file is one of eventfd(2) and its relatives: they take no stream of bytes.
-fn is_anonymous(file: &File) -> bool {
-    file.path.is_none() && file.ops.link_name().starts_with(b"anon_inode:")
-}
-
-fn can_splice(file: &File, write: bool) -> bool {
-    file.downcast::<Memory>().is_none_or(|device| device.can_splice(write))
 }
 
 /// Moves pieces, whole where possible.
@@ -139,9 +123,15 @@ fn from_pipe(pipe: &Pipe, to: &File, target: &mut Place, count: usize, nonblocki
     Ok(done)
 }
 
-/// Reads a file into a pipe, as much as there is room for.
-fn to_pipe(from: &File, source: &mut Place, pipe: &Pipe, count: usize, nonblocking: bool) -> Result<usize> {
+/// Reads a file into a pipe, as much as there is room for. EINVAL: that can't be read so.
+pub(super) fn to_pipe(from: &File, source: &mut Place, pipe: &Pipe, count: usize, nonblocking: bool) -> Result<usize> {
     pipe.wait_writable(nonblocking)?;
+    if count == 0 {
+        return Ok(0);
+    }
+    if !from.can(Abilities::SPLICE_FROM) {
+        return Err(Errno::EINVAL);
+    }
     let mut buffer = vec![0; PAGE];
     let mut done = 0;
     while done < count && pipe.has_room() {
@@ -238,22 +228,22 @@ pub fn sys_vmsplice(fd: i32, iov: usize, count: usize, flags: u32) -> Result<usi
         return Err(Errno::EINVAL);
     }
     let file = current_file(fd)?;
-    let pipe = pipe_of(&file).ok_or(Errno::EBADF)?;
+    let pipe = |bytes: usize| if bytes == 0 { Ok(None) } else { pipe_of(&file).map(Some).ok_or(Errno::EBADF) };
+    // Only this flag counts, not that of the description.
     let nonblocking = flags & g::SPLICE_F_NONBLOCK != 0;
     if file.writable() {
         let mut src = UserSrc::import(iov, count)?;
+        let Some(pipe) = pipe(src.remaining())? else { return Ok(0) };
         if nonblocking && !pipe.is_broken() && !pipe.has_room() {
             return Err(Errno::EAGAIN);
         }
         if pipe.is_broken() {
             return Err(broken_pipe());
         }
-        copy_in(&pipe, &mut src, nonblocking || file.nonblocking())
+        copy_in(&pipe, &mut src, nonblocking)
     } else {
         let mut dst = UserDst::import(iov, count)?;
-        if nonblocking && pipe.bytes() == 0 {
-            pipe.wait_readable(true)?;
-        }
-        file.ops.read(&file, &mut dst)
+        let Some(pipe) = pipe(dst.remaining())? else { return Ok(0) };
+        if pipe.wait_readable(nonblocking)? { file.ops.read(&file, &mut dst) } else { Ok(0) }
     }
 }

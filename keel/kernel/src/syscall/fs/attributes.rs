@@ -7,6 +7,7 @@ use crate::signal::{self, SigInfo};
 use crate::task;
 use crate::task::descriptors;
 use crate::task::path::{self, Caller, check_flags};
+use crate::task::pidfd;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
@@ -111,12 +112,15 @@ pub fn sys_lchown(name: usize, uid: u32, gid: u32) -> Result<()> {
 
 /// fchown(2).
 pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
-    let caller = Caller::current();
-    let file = descriptors::current_file(fd)?;
+    chown_open(&*descriptors::current_file(fd)?, uid, gid, &Caller::current())
+}
+
+/// chown(2) of an open file.
+fn chown_open(file: &File, uid: u32, gid: u32, caller: &Caller) -> Result<()> {
     let (uid, gid) = ids(uid, gid, &caller.cred())?;
     match file.ops.nameless() {
         Some(inode) => change_nameless(inode, &ops::chown_change(perm(inode), uid, gid, false, &caller.cred())?),
-        None => return ops::chown(&open_place(&file)?, uid, gid, &caller.cred()),
+        None => return ops::chown(&open_place(file)?, uid, gid, &caller.cred()),
     }
     Ok(())
 }
@@ -126,6 +130,9 @@ pub fn sys_fchownat(fd: i32, name: usize, uid: u32, gid: u32, flags: u32) -> Res
     check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH)?;
     let name = path::read_at(name, flags)?;
     let caller = Caller::current();
+    if let Some(file) = path::nameless(fd, &name, flags) {
+        return chown_open(&file, uid, gid, &caller);
+    }
     let place = caller.resolve_at(fd, &name, flags)?;
     let (uid, gid) = ids(uid, gid, &caller.cred())?;
     ops::chown(&place, uid, gid, &caller.cred())
@@ -229,6 +236,9 @@ pub fn sys_truncate(name: usize, size: i64) -> Result<()> {
 pub fn sys_ftruncate(fd: i32, size: i64) -> Result<()> {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
     let file = descriptors::current_file(fd)?;
+    if pidfd::is_one(&file) {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let inode = file.ops.inode().filter(|i| i.file_type() == FileType::Regular).ok_or(Errno::EINVAL)?;
     if !file.writable() {
         return Err(Errno::EINVAL);

@@ -92,6 +92,11 @@ pub fn sys_linkat(old_fd: i32, old: usize, new_fd: i32, new: usize, flags: u32) 
         if !cred.has_here(cap::DAC_READ_SEARCH) {
             return Err(Errno::ENOENT);
         }
+        if path::nameless(old_fd, &old, flags).is_some() {
+            // Where the new name leads is looked at first.
+            caller.parent(new_fd, &path::read(new)?)?;
+            return Err(Errno::EXDEV);
+        }
         caller.place_of(old_fd)?
     } else {
         caller.resolve(old_fd, &old, flags & g::AT_SYMLINK_FOLLOW != 0)?

@@ -5,6 +5,7 @@ use crate::fs::setup;
 use crate::mm::user;
 use crate::task::descriptors;
 use crate::task::path::{self, Caller};
+use crate::task::pidfd;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
@@ -110,7 +111,14 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
     if !file.writable() {
         return Err(Errno::EBADF);
     }
-    let Some(inode) = file.ops.inode() else { return Err(Errno::ESPIPE) };
+    let Some(inode) = file.ops.inode() else {
+        return Err(match file.ops.attr()?.mode & g::S_IFMT {
+            g::S_IFIFO => Errno::ESPIPE,
+            _ if !pidfd::is_one(&file) => Errno::ENODEV,
+            _ if offset.checked_add(len).is_none_or(|end| end > vfs::FILE_MAX) => Errno::EFBIG,
+            _ => Errno::EOPNOTSUPP,
+        });
+    };
     match inode.file_type() {
         FileType::Regular => {}
         FileType::Fifo => return Err(Errno::ESPIPE),
@@ -137,11 +145,11 @@ pub fn sys_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<()> {
     }
 }
 
-/// What fsync(2) and its relatives work on: pipes and sockets have nothing to store. EINVAL.
+/// What fsync(2) and its relatives work on: pipes, sockets and generated files have nothing to store. EINVAL.
 fn stored(fd: i32) -> Result<(Rc<File>, Rc<dyn Inode>)> {
     let file = descriptors::current_file(fd)?;
     let inode = file.ops.inode().filter(|i| matches!(i.file_type(), FileType::Regular | FileType::Directory));
-    let inode = inode.ok_or(Errno::EINVAL)?;
+    let inode = inode.filter(|inode| inode.can_be_stored()).ok_or(Errno::EINVAL)?;
     Ok((file, inode))
 }
 
@@ -171,6 +179,7 @@ pub fn sys_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result
     }
     match file.ops.inode().filter(|i| matches!(i.file_type(), FileType::Regular | FileType::Directory)) {
         Some(inode) => inode.sync(true),
+        None if pidfd::is_one(&file) => Ok(()),
         None => Err(Errno::ESPIPE),
     }
 }

@@ -155,8 +155,12 @@ pub fn sys_faccessat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()>
     if name.is_empty() && flags & g::AT_EMPTY_PATH != 0 && fd != g::AT_FDCWD {
         let file = descriptors::current_file_raw(fd)?;
         return match file.ops.inode() {
-            Some(inode) if mode != 0 => caller.cred().check(&*inode, mode),
-            _ => Ok(()),
+            _ if mode == 0 => Ok(()),
+            Some(inode) => caller.cred().check(&*inode, mode),
+            None => {
+                let attr = file.ops.attr()?;
+                caller.cred().check_mode((attr.mode, attr.uid, attr.gid), mode)
+            }
         };
     }
     let place = caller.resolve_at(fd, &name, flags)?;

@@ -13,14 +13,30 @@ use vfs::memory::Text;
 use vfs::{Cred, FileType, capability, notify, ops};
 
 /// The file of a path; a link at its end is followed or not.
-fn by_path(caller: &Caller, name: usize, follow: bool) -> Result<PathRef> {
+fn by_path(caller: &Caller, name: usize, follow: bool) -> Result<Subject> {
     let name = path::read(name)?;
-    caller.resolve(g::AT_FDCWD, &name, follow)
+    caller.resolve(g::AT_FDCWD, &name, follow).map(Subject::Place)
+}
+
+/// What the calls work on: a place, or the type of a file outside the tree, which has no attributes.
+enum Subject {
+    Place(PathRef),
+    Nameless,
 }
 
 /// The file of a descriptor; `O_PATH` is not enough.
-fn by_fd(fd: i32) -> Result<PathRef> {
-    descriptors::current_file(fd)?.path.clone().ok_or(Errno::EOPNOTSUPP)
+fn by_fd(fd: i32) -> Result<Subject> {
+    Ok(descriptors::current_file(fd)?.path.clone().map_or(Subject::Nameless, Subject::Place))
+}
+
+/// The error of a call about an attribute of a file outside the tree: as for a special file whose file system knows none.
+fn unknown(name: &[u8], write: bool, cred: &Cred<'_>) -> Errno {
+    let is_refused = name.starts_with(b"user.") || name.starts_with(b"trusted.") && !cred.has(cap::SYS_ADMIN);
+    match (is_refused, write) {
+        (true, true) => Errno::EPERM,
+        (true, false) => Errno::ENODATA,
+        (false, _) => Errno::EOPNOTSUPP,
+    }
 }
 
 /// Name of an attribute. ERANGE if empty or too long.
@@ -71,10 +87,10 @@ fn give(buf: usize, size: usize, bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len())
 }
 
-fn get(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize, buf: usize, size: usize) -> Result<usize> {
+fn get(place: impl FnOnce(&Caller) -> Result<Subject>, name: usize, buf: usize, size: usize) -> Result<usize> {
     let name = read_name(name)?;
     let caller = Caller::current();
-    let place = place(&caller)?;
+    let Subject::Place(place) = place(&caller)? else { return Err(unknown(&name, false, &caller.cred())) };
     check(&place, &name, false, &caller.cred())?;
     let value = match Kind::of(&name).filter(|_| place.inode().has_acls()) {
         Some(kind) => acl::get(&**place.inode(), kind, &caller.cred())?,
@@ -85,7 +101,7 @@ fn get(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize, buf: usize, 
 }
 
 fn set(
-    place: impl FnOnce(&Caller) -> Result<PathRef>,
+    place: impl FnOnce(&Caller) -> Result<Subject>,
     name: usize,
     value: usize,
     size: usize,
@@ -98,7 +114,7 @@ fn set(
     }
     let value = user::read_array::<u8>(value, size)?;
     let caller = Caller::current();
-    let place = place(&caller)?;
+    let Subject::Place(place) = place(&caller)? else { return Err(unknown(&name, true, &caller.cred())) };
     if name == capability::NAME && !value.is_empty() {
         capability::check(&value)?;
     }
@@ -111,7 +127,8 @@ fn set(
     Ok(())
 }
 
-fn list(place: &PathRef, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
+fn list(subject: &Subject, buf: usize, size: usize, caller: &Caller) -> Result<usize> {
+    let Subject::Place(place) = subject else { return Ok(0) };
     let all = place.inode().list_xattrs()?;
     let trusted = caller.cred().has(cap::SYS_ADMIN);
     let mut shown = Text::default();
@@ -120,10 +137,10 @@ fn list(place: &PathRef, buf: usize, size: usize, caller: &Caller) -> Result<usi
     give(buf, size, &shown.done()?)
 }
 
-fn remove(place: impl FnOnce(&Caller) -> Result<PathRef>, name: usize) -> Result<()> {
+fn remove(place: impl FnOnce(&Caller) -> Result<Subject>, name: usize) -> Result<()> {
     let name = read_name(name)?;
     let caller = Caller::current();
-    let place = place(&caller)?;
+    let Subject::Place(place) = place(&caller)? else { return Err(unknown(&name, true, &caller.cred())) };
     check(&place, &name, true, &caller.cred())?;
     match Kind::of(&name).filter(|_| place.inode().has_acls()) {
         Some(kind) => acl::set(&place, kind, &[], &caller.cred())?,
@@ -207,12 +224,12 @@ fn read_args(at: usize, size: usize) -> Result<(usize, usize, u32)> {
 }
 
 /// The file of a path beneath a descriptor, or of the descriptor itself.
-fn by_path_at(caller: &Caller, fd: i32, name: usize, flags: u32) -> Result<PathRef> {
+fn by_path_at(caller: &Caller, fd: i32, name: usize, flags: u32) -> Result<Subject> {
     let name = path::read_at(name, flags)?;
     if name.is_empty() && flags & g::AT_EMPTY_PATH != 0 && fd != g::AT_FDCWD {
         return by_fd(fd);
     }
-    caller.resolve_at(fd, &name, flags)
+    caller.resolve_at(fd, &name, flags).map(Subject::Place)
 }
 
 /// setxattrat(2). As setxattr(2), and E2BIG, EBADF, EINVAL.

@@ -1,6 +1,8 @@
 //! The system calls about memory: arguments checked in Linux's order.
 
 use crate::file::File;
+use crate::file::socket::Socket;
+use crate::fs::dev::Memory;
 use crate::mm::area::{Area, AreaFlags, Backing, FileBacking, FileName};
 use crate::mm::caller::caller;
 use crate::mm::mmap::Placement;
@@ -14,7 +16,7 @@ use hal::paging::Prot;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::node::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, Node};
-use vfs::{FILE_MAX, FileType};
+use vfs::{FILE_MAX, FileType, Inode};
 
 const MAP_TYPE: u32 = 0xf;
 /// Flags that MAP_SHARED_VALIDATE accepts: Linux's LEGACY_MAP_MASK. MAP_SYNC is for persistent memory.
@@ -34,11 +36,11 @@ const VALIDATED: u32 = g::MAP_SHARED
     | g::MAP_HUGETLB
     | g::MAP_32BIT
     | MAP_ABOVE4G
-    | 0x3f << 26;
+    | HUGE_SIZES;
+/// Bits of `MAP_HUGE_2MB` and `MAP_HUGE_1GB`.
+const HUGE_SIZES: u32 = 21 << 26 | 30 << 26;
 /// Place above 4 GiB; where keel places anyway.
 const MAP_ABOVE4G: u32 = 0x80;
-/// `/dev/zero`: major 1, minor 5.
-const DEV_ZERO: u64 = 0x105;
 
 fn mm() -> Rc<Mm> {
     task::current().mm()
@@ -79,8 +81,11 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     }
     let len = page_up(len).ok_or(Errno::ENOMEM)?;
     let first = offset / PAGE_SIZE as u64;
-    if file.is_some() && (len as u64 > FILE_MAX || offset > FILE_MAX - len as u64) {
-        return Err(Errno::EOVERFLOW);
+    if let Some(file) = &file {
+        let largest = largest_offset(file);
+        if len as u64 > largest || offset > largest - len as u64 {
+            return Err(Errno::EOVERFLOW);
+        }
     }
     let fixed = flags & (g::MAP_FIXED | g::MAP_FIXED_NOREPLACE) != 0;
     let placement = match () {
@@ -90,7 +95,7 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
         () => Placement::Hint(addr),
     };
     let mut area = match &file {
-        Some(file) => file_area(file, first, flags)?,
+        Some(file) => file_area(file, first, flags, prot_of(prot))?,
         None => anonymous_area(flags, (len / PAGE_SIZE) as u64)?,
     };
     area.prot = prot_of(prot);
@@ -100,10 +105,6 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
         }
         area.flags |= AreaFlags::NEVER_WRITE;
     }
-    let lies_in = file.as_ref().and_then(|file| file.path.as_ref());
-    if area.prot.contains(Prot::EXEC) && lies_in.is_some_and(|place| place.has_flag(vfs::mount::flags::NO_EXEC)) {
-        return Err(Errno::EPERM);
-    }
     let shares_nothing = |file: &Rc<File>| file.ops.inode().is_some_and(|inode| !inode.takes_stores());
     if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(shares_nothing) {
         // As of a file in FUSE that bypasses the page cache.
@@ -111,9 +112,6 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
             return Err(Errno::ENODEV);
         }
         area.flags |= AreaFlags::NEVER_WRITE;
-    }
-    if area.flags.contains(AreaFlags::NEVER_WRITE) && area.prot.contains(Prot::WRITE) {
-        return Err(Errno::EACCES);
     }
     let private_file = area.is_private() && area.file().is_some();
     area.flags.set(AreaFlags::WAS_WRITABLE, private_file && area.prot.contains(Prot::WRITE));
@@ -144,14 +142,35 @@ fn is_sealed(file: &File) -> bool {
     seals.is_some_and(|seals| seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0)
 }
 
-/// What a mapping of a file is, without its protection. EACCES, ENODEV, EINVAL, EOPNOTSUPP.
-fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
+/// The end of the last mapping of a file: devices and directories have no largest size of their own.
+fn largest_offset(file: &File) -> u64 {
+    let is_bounded = match file.ops.inode() {
+        Some(inode) => matches!(inode.file_type(), FileType::Regular | FileType::BlockDevice),
+        None => file.downcast::<Socket>().is_some(),
+    };
+    if is_bounded { FILE_MAX } else { u64::MAX }
+}
+
+/// Whether programs in it can't be run: everything that lies in no tree, and in file systems of generated files.
+fn is_never_executed(file: &File) -> bool {
+    let generated = |inode: Rc<dyn Inode>| !inode.can_be_stored();
+    match &file.path {
+        Some(place) => place.has_flag(vfs::mount::flags::NO_EXEC) || file.ops.inode().is_some_and(generated),
+        None => true,
+    }
+}
+
+/// What a mapping of a file is, without its protection. EACCES, EPERM, ENODEV, EINVAL, EOPNOTSUPP.
+fn file_area(file: &Rc<File>, first: u64, flags: u32, prot: Prot) -> Result<Area> {
     let mut area = Area::anonymous(Prot::empty());
     match flags & MAP_TYPE {
         g::MAP_SHARED_VALIDATE if flags & !VALIDATED & !MAP_TYPE != 0 => return Err(Errno::EOPNOTSUPP),
         g::MAP_SHARED | g::MAP_SHARED_VALIDATE => {
             area.flags |= AreaFlags::SHARED;
             area.flags.set(AreaFlags::NEVER_WRITE, !file.writable());
+            if prot.contains(Prot::WRITE) && !file.writable() {
+                return Err(Errno::EACCES);
+            }
         }
         g::MAP_PRIVATE => {}
         _ => return Err(Errno::EINVAL),
@@ -159,19 +178,27 @@ fn file_area(file: &Rc<File>, first: u64, flags: u32) -> Result<Area> {
     if !file.readable() {
         return Err(Errno::EACCES);
     }
-    let inode = file.ops.inode().ok_or(Errno::ENODEV)?;
+    if prot.contains(Prot::EXEC) && is_never_executed(file) {
+        return Err(Errno::EPERM);
+    }
+    let inode = file.ops.inode().filter(|inode| match inode.file_type() {
+        FileType::Regular => inode.can_be_mapped(),
+        FileType::CharDevice => file.downcast::<Memory>().is_some_and(Memory::is_zero),
+        _ => false,
+    });
+    // Sockets have the operation, but no family has.
+    if inode.is_none() && file.downcast::<Socket>().is_none() {
+        return Err(Errno::ENODEV);
+    }
     if flags & g::MAP_GROWSDOWN != 0 {
         return Err(Errno::EINVAL);
     }
-    match inode.file_type() {
-        FileType::Regular if inode.can_be_mapped() => {}
-        FileType::CharDevice if inode.attr()?.rdev == DEV_ZERO => {
-            if area.flags.contains(AreaFlags::SHARED) {
-                area.backing = Backing::Shared(Rc::new(SharedObject::default()), first);
-            }
-            return Ok(area);
+    let inode = inode.ok_or(Errno::ENODEV)?;
+    if inode.file_type() == FileType::CharDevice {
+        if area.flags.contains(AreaFlags::SHARED) {
+            area.backing = Backing::Shared(Rc::new(SharedObject::default()), first);
         }
-        _ => return Err(Errno::ENODEV),
+        return Ok(area);
     }
     let name = file.path.clone().map_or(FileName::Unknown, FileName::Path);
     let backing = FileBacking::new(inode, name);

@@ -3,7 +3,7 @@
 use super::kinds::{self, Kind};
 use super::{Admin, old};
 use crate::file::place::PathFile;
-use crate::file::{File, FileOps, anon};
+use crate::file::{Abilities, File, FileOps, anon};
 use crate::mm::user;
 use crate::task::descriptors;
 use crate::task::path::{self, Caller};
@@ -35,6 +35,10 @@ struct Context {
 impl FileOps for Context {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ
     }
 
     fn attr(&self) -> Result<Attr> {

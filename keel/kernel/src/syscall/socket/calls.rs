@@ -129,8 +129,9 @@ pub fn sys_bind(fd: i32, address: usize, len: i32) -> Result<()> {
 
 /// connect(2).
 pub fn sys_connect(fd: i32, address: usize, len: i32) -> Result<()> {
-    let open = Open::new(fd)?;
+    let file = current_file(fd)?;
     let to = read_address(address, len)?;
+    let open = Open::of(file)?;
     open.socket()?.ops.connect(&to, open.nonblocking())
 }
 
@@ -146,10 +147,11 @@ pub fn sys_accept(fd: i32, address: usize, len: usize) -> Result<i32> {
 
 /// accept4(2).
 pub fn sys_accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<i32> {
+    let file = current_file(fd)?;
     if flags & !TYPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
-    let open = Open::new(fd)?;
+    let open = Open::of(file)?;
     let socket = open.socket()?;
     crate::task::current().files().check_room()?;
     let ops = socket.ops.accept(open.nonblocking())?;
@@ -178,14 +180,16 @@ pub fn sys_shutdown(fd: i32, how: i32) -> Result<()> {
     let open = Open::new(fd)?;
     match how {
         0..=2 => open.socket()?.ops.shutdown(how != 1, how != 0),
+        // Without an operation the argument is not looked at.
+        _ if open.socket()?.family == net::AF_NETLINK => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// setsockopt(2).
 pub fn sys_setsockopt(fd: i32, level: i32, name: i32, value: usize, len: i32) -> Result<()> {
-    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     let open = Open::new(fd)?;
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     let socket = open.socket()?;
     let mut bytes = vec![0; len.min(4096)];
     user::read_bytes(value, &mut bytes)?;

@@ -1,7 +1,7 @@
 //! Landlock's calls, landlock(7).
 
 use crate::file::landlock::{PORT_RIGHTS, SCOPES};
-use crate::file::{File, FileOps, anon};
+use crate::file::{Abilities, File, FileOps, anon};
 use crate::mm::user;
 use crate::task::cred::cap;
 use crate::task::current;
@@ -49,6 +49,10 @@ struct Ruleset {
 impl FileOps for Ruleset {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::READ.with(Abilities::WRITE)
     }
 
     fn attr(&self) -> Result<Attr> {

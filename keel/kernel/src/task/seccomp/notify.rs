@@ -3,7 +3,7 @@
 //! A filter may have one [`Listener`], which is a file. A thread whose filter returned SECCOMP_RET_USER_NOTIF queues a
 //! [`Notification`] there and waits. The supervisor receives notifications by ioctl(2) and answers them by id.
 
-use crate::file::{self, File, FileOps, Queues};
+use crate::file::{self, Abilities, File, FileOps, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use crate::task::descriptors;
@@ -259,6 +259,10 @@ struct ListenerFile(Rc<Listener>);
 impl FileOps for ListenerFile {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::NONE
     }
 
     fn attr(&self) -> Result<Attr> {

@@ -2,7 +2,7 @@
 
 use super::pair::READY;
 use super::{Pair, open_slave};
-use crate::file::{File, FileOps, Queues, wait_on};
+use crate::file::{Abilities, File, FileOps, Queues, wait_on};
 use crate::mm::user;
 use crate::task;
 use crate::task::descriptors;
@@ -53,6 +53,10 @@ impl Master {
 impl FileOps for Master {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::STREAM.without(Abilities::NO_WAIT)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {

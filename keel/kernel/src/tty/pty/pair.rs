@@ -14,6 +14,7 @@ use hal::cell::Global;
 use keel_core::tty::{CAPACITY, Event, Line, SIZE};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::Attachments;
 
 /// Maximum number of pseudo-terminals, as in `/proc/sys/kernel/pty/max`.
 const MAX_PAIRS: usize = 4096;
@@ -59,6 +60,8 @@ pub struct Pair {
     slave: RefCell<Weak<Slave>>,
     /// The file in `/dev/pts`.
     pub node: Rc<PtsNode>,
+    /// Locks of the slave.
+    pub attachments: Rc<Attachments>,
     /// Wait queue of readers of the slave.
     pub slave_readers: Rc<WaitQueue>,
     /// Writers of the slave.
@@ -96,6 +99,7 @@ impl Pair {
             abandoned: Cell::new(false),
             slave: RefCell::default(),
             node: PtsNode::slave(dev, index as u32, uid),
+            attachments: Rc::default(),
             slave_readers: Rc::default(),
             slave_writers: Rc::default(),
             master_readers: Rc::default(),

@@ -1,7 +1,7 @@
 //! The slave side: the terminal.
 
 use super::Pair;
-use crate::file::{File, FileOps, Queues};
+use crate::file::{Abilities, File, FileOps, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::task;
@@ -13,7 +13,7 @@ use uapi::raw::general as g;
 use uapi::raw::ioctl;
 use uapi::{Errno, Result};
 use vfs::PathRef;
-use vfs::{Attr, Dst, Inode, Src};
+use vfs::{Attachments, Attr, Dst, Inode, Src};
 
 /// Bytes moved at a time.
 const STEP: usize = 512;
@@ -130,6 +130,10 @@ impl Slave {
 impl FileOps for Slave {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::STREAM.without(Abilities::NO_WAIT)
     }
 
     fn read(&self, file: &File, dst: &mut dyn Dst) -> Result<usize> {
@@ -262,6 +266,10 @@ impl FileOps for Slave {
             ioctl::TIOCGPTPEER => Err(Errno::EIO),
             _ => pair.request(command, arg, true),
         }
+    }
+
+    fn host_attachments(&self) -> Option<Rc<Attachments>> {
+        Some(self.pair.attachments.clone())
     }
 
     fn inode(&self) -> Option<Rc<dyn Inode>> {

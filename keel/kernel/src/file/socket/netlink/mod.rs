@@ -222,6 +222,9 @@ impl Protocol for Netlink {
         if flags & net::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        if src.remaining() == 0 {
+            return Err(Errno::ENODATA);
+        }
         if let Some(to) = to {
             let (id, groups) = parse(to)?;
             if id != 0 || groups != 0 {
@@ -289,7 +292,7 @@ impl Protocol for Netlink {
 
     fn poll(&self) -> u32 {
         let error = if self.error.get().is_some() { uapi::raw::general::POLLERR } else { 0 };
-        OUT | error | if self.inbox.borrow().is_empty() { 0 } else { IN }
+        OUT | uapi::raw::general::POLLWRBAND | error | if self.inbox.borrow().is_empty() { 0 } else { IN }
     }
 
     fn poll_queues(&self, _events: u32, out: &mut Queues) {
