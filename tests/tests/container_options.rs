@@ -137,7 +137,7 @@ fn mounts_and_shared_memory() {
 #[test]
 fn file_systems_in_memory_have_flags() {
     let root = Root::new();
-    let script = "cd /t && busybox cp /bin/busybox x && stat -c '%a %u %g' . && (./x true; echo $?) 2>/dev/null && \
+    let script = "cd /t && busybox cp /bin/busybox true && stat -c '%a %u %g' . && (./true; echo $?) 2>/dev/null && \
         busybox mknod null c 1 3 && (echo >null; echo $?) 2>/dev/null && busybox grep ' /t ' /proc/mounts";
     let run = |options: &str| sh(&root, &["--tmpfs", options], script);
     let text = run("/t:rw,noexec,nosuid,nodev,size=65536k,mode=750,uid=7,gid=8");
