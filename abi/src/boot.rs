@@ -112,10 +112,14 @@ pub struct Tmpfs {
     pub at: Vec<u8>,
     /// Permission bits of its root.
     pub mode: u32,
+    /// Owner and group of its root.
+    pub owner: (u32, u32),
     /// Most bytes of its files; `None`: as other file systems of the pod.
     pub size: Option<u64>,
     /// Changes fail with EROFS.
     pub read_only: bool,
+    /// Flags of the mount, as of mount(2): `MS_NOSUID`, `MS_NODEV`, `MS_NOEXEC`; others are ignored.
+    pub flags: u32,
 }
 
 /// A pod whose root is that of a container: an image or a directory with a system of its own, not the host's.

@@ -49,6 +49,25 @@ pub struct Hull {
 }
 
 impl Hull {
+    /// Replaces docker's longer form of a command for images, `hull image ls`, by the short one.
+    pub fn shortened(mut words: Vec<OsString>) -> Vec<OsString> {
+        let word = |at: usize| words.get(at).and_then(|word| word.to_str());
+        let short = match (word(1), word(2)) {
+            (Some("image"), Some("ls" | "list")) => "images",
+            (Some("image"), Some("rm" | "remove")) => "rmi",
+            (
+                Some("image"),
+                Some(same @ ("history" | "import" | "inspect" | "load" | "prune" | "pull" | "push" | "save" | "tag")),
+            ) => same,
+            (Some("container"), Some(same @ ("run" | "cp" | "port"))) => same,
+            (Some("container"), Some("ls" | "list" | "ps")) => "ps",
+            _ => return words,
+        };
+        let short = OsString::from(short);
+        words.splice(1..3, [short]);
+        words
+    }
+
     /// Parses a command line.
     pub fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         let mut parsed = Self::try_parse_from(words)?;
@@ -420,6 +439,22 @@ mod tests {
         assert_eq!(run("hull run -it --rm debian sh -c true"), (true, "debian sh -c true".into()));
         assert_eq!(run("hull run -- ls -l"), (false, "ls -l".into()));
         assert_eq!(run("hull run -m 1G -- -x -- y"), (false, "-x -- y".into()));
+    }
+
+    #[test]
+    fn commands_have_a_longer_form() {
+        for (long, short) in [
+            ("hull image ls -q", "hull images -q"),
+            ("hull image rm x", "hull rmi x"),
+            ("hull image inspect x", "hull inspect x"),
+            ("hull container ls", "hull ps"),
+            ("hull image", "hull image"),
+            ("hull image build", "hull image build"),
+            ("hull run image ls", "hull run image ls"),
+        ] {
+            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(Hull::shortened(words(long)), words(short));
+        }
     }
 
     #[test]

@@ -187,9 +187,9 @@ fn free_port(udp: bool) -> std::io::Result<(u16, OwnedFd)> {
     }
 }
 
-/// Parses `NAME:ADDRESS`; as in docker, `host-gateway` is the host.
+/// Parses `NAME:ADDRESS` or `NAME=ADDRESS`; as in docker, `host-gateway` is the host.
 fn add_host(text: &str) -> std::result::Result<(Name, IpAddr), String> {
-    let (name, address) = text.split_once(':').ok_or("write NAME:ADDRESS")?;
+    let (name, address) = text.split_once([':', '=']).ok_or("write NAME:ADDRESS")?;
     let name = Name::parse(name).map_err(|error| error.to_string())?;
     let address = match address {
         "host-gateway" => HOST_V4.into(),
@@ -431,6 +431,7 @@ mod tests {
         let mut options = NetworkArgs::default();
         options.add(vec![allow("host.hull.internal:80").unwrap()], vec![], vec![]);
         options.add_host.push(add_host("db:host-gateway").unwrap());
+        assert_eq!(add_host("db=::1"), add_host("db:[::1]"));
         let files = options.files(b"box");
         let text = |index: usize| String::from_utf8(files[index].content.clone().unwrap()).unwrap();
         assert!(text(0).starts_with("nameserver 10.0.2.3\n"));

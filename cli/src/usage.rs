@@ -147,7 +147,11 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
                     "a pod lives as long as its `hull run`; see hull --help"
                 }
                 "build" | "commit" => "build images with another tool and read them with hull load",
-                "image" => "leave the word out: hull load, images, inspect, history, tag, save, rmi, prune",
+                "image" => "write hull image ls, pull, push, load, save, import, inspect, history, tag, rm or prune",
+                "login" | "logout" => "use that of docker, podman or skopeo: Hull reads their credentials",
+                "version" => "see hull --version",
+                "info" | "system" => "see hull doctor; hull prune removes what no image needs",
+                "volume" | "network" | "container" => "a pod leaves none behind; see hull run --help",
                 _ => "see hull --help; to run a program write hull run -- PROGRAM",
             };
             Failure::request(what, "no such command", remedy)
@@ -158,6 +162,13 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
         ErrorKind::MissingRequiredArgument if matches!(command, "run" | "trace") => {
             let remedy = LINE.replace("run", command);
             Failure::request(command, "no image or program is named", remedy)
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::Strings(list)) => list.join(" "),
+                _ => "an argument".to_owned(),
+            };
+            Failure::request(command, format!("{missing} is missing"), format!("see hull {command} --help"))
         }
         ErrorKind::ArgumentConflict => {
             let name = name.unwrap_or("an option");
@@ -262,6 +273,10 @@ mod tests {
         assert!(line("hull run --cpus 0 -- ls").starts_with("--cpus 0: "));
         assert!(line("hull run --ro : -- ls").starts_with("--ro :: no path; write"));
         assert!(line("hull run --no-host=1 -- ls").starts_with("--no-host: "));
+        expect("hull tag a", "tag: <NAME[:TAG]> is missing; see hull tag --help");
+        expect("hull save -o x", "save: <IMAGE>... is missing; see hull save --help");
+        assert!(line("hull login x").contains("Hull reads their credentials"));
+        assert!(line("hull image build").starts_with("image: no such command; write hull image ls"));
         assert!(line("hull exec x").starts_with("exec: no such command; a pod lives"));
         assert!(line("hull ls -l").starts_with("ls: no such command; "));
         assert!(line("hull doctor --jsn").contains("did you mean --json?"));

@@ -53,9 +53,32 @@ impl Error {
         Self::new(what, reason(error), remedy)
     }
 
+    /// A file of the store that is not what it was.
+    pub(crate) fn damaged(path: impl Display, why: impl Display) -> Self {
+        let remedy = "fetch or load the image again; if that does not help, remove it with hull rmi first";
+        Self::new(path, format!("the store is damaged: {why}"), remedy)
+    }
+
+    /// A failed system call on a file that the store must have.
+    pub(crate) fn of_store(path: &std::path::Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::damaged(path.display(), "it is missing"),
+            _ => Self::io(path.display(), error),
+        }
+    }
+
     /// An archive, layout or registry that offers something invalid.
     pub fn invalid(what: impl Display, why: impl Display) -> Self {
         Self::new(what, why, "it is damaged or no image: make or fetch it again")
+    }
+
+    /// An archive that can't be unpacked. One that is packed otherwise is no damaged one.
+    pub(crate) fn packed(what: impl Display, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::Unsupported {
+            let remedy = "unpack it first, and hand it over through a pipe: xz -dc FILE | hull import - NAME";
+            return Self::new(what, reason(error), remedy);
+        }
+        Self::invalid(what, reason(error))
     }
 
     /// Something exceeds a limit.

@@ -1,5 +1,6 @@
 //! Adds an image whose blobs are at hand: checks them, builds its EROFS file, stores both.
 
+use std::fs::File;
 use std::io;
 
 use crate::bundle::Bundle;
@@ -70,11 +71,13 @@ pub(crate) fn install(writer: &Writer, manifest: &[u8], bundle: &mut Bundle, opt
         return Err(Error::invalid("manifest", why));
     }
     let path = store.erofs(chain(&diff_ids));
-    let is_known = path.is_file() && manifest.layers.iter().all(|layer| writer.has_blob(layer.digest));
+    // A file that was cut, or that is gone, is made anew.
+    let is_there = File::open(&path).is_ok_and(|file| rootfs::is_whole(&file));
+    let is_known = is_there && manifest.layers.iter().all(|layer| writer.has_blob(layer.digest));
     if !is_known {
         // An existing file is used: one that a pod holds keeps its lock. The layers are checked all the same.
         let temp = build(writer, &manifest.layers, &diff_ids, bundle, options.limits)?;
-        if !path.is_file() {
+        if !is_there {
             temp.commit(&path)?;
         }
     }
@@ -114,7 +117,7 @@ fn apply(
     limit: u64,
 ) -> Result<u64> {
     let what = format!("layer {}", layer.digest);
-    let (format, stream) = compress::unpack(stream).map_err(|error| Error::invalid(&what, reason(&error)))?;
+    let (format, stream) = compress::unpack(stream).map_err(|error| Error::packed(&what, &error))?;
     // The digest of a plain layer was computed when it was read.
     let is_hashed = format == Format::Plain && layer.digest == diff_id;
     let (digest, size) = std::thread::scope(|scope| {

@@ -113,6 +113,13 @@ impl Reference {
         Self { tag: None, digest: Some(digest), ..self.clone() }
     }
 
+    /// The same tag and digest of `HOST/PATH` elsewhere. `None`: the text is no host and path.
+    pub(crate) fn moved(&self, place: &str) -> Option<Self> {
+        let (host, path) = place.split_once('/')?;
+        let is_name = is_host(host) && path.split('/').all(is_component) && place.len() <= LONGEST;
+        is_name.then(|| Self { host: host.to_owned(), path: path.to_owned(), ..self.clone() })
+    }
+
     /// The same name without the digest, if it has a tag.
     pub(crate) fn tagged(&self) -> Option<Self> {
         self.tag.is_some().then(|| Self { digest: None, ..self.clone() })

@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::compress;
-use crate::digest::Digest;
-use crate::error::{Error, Result};
+use crate::digest::{Digest, Hasher};
+use crate::error::{Error, Result, reason};
 use crate::load::oci::FULL_NAME;
 use crate::manifest::OCI_INDEX;
 use crate::reference::Reference;
-use crate::store::{NAME, Reader, Store, read_bounded};
+use crate::store::{NAME, Reader, Store};
 
 /// The kind of an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +88,25 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
+    /// A file of the store, or what it has unpacked, whose contents must have the digest.
+    fn verified(&mut self, name: &str, path: &Path, size: u64, digest: Digest, contents: impl Read) -> Result<()> {
+        if self.written.iter().any(|other| other == name) {
+            return Ok(());
+        }
+        let damaged = |why: &str| Error::damaged(path.display(), why);
+        let mut contents = Verified { contents, hasher: Hasher::default(), has_failed: false };
+        let written = self.file(name, size, (&mut contents).take(size));
+        // An archive that can't be written, and contents that can't be read, are different errors.
+        if contents.has_failed {
+            return Err(damaged("it can't be read"));
+        }
+        written?;
+        if contents.hasher.finish() != (digest, size) {
+            return Err(damaged("its contents do not have its digest"));
+        }
+        Ok(())
+    }
+
     fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.file(name, bytes.len() as u64, bytes)
     }
@@ -103,9 +123,10 @@ impl<W: Write> Archive<W> {
             let layers: Vec<Digest> = parts.manifest.layers.iter().map(|layer| layer.digest).collect();
             for blob in layers.iter().chain([&parts.id, digest]) {
                 let path = store.blob(*blob);
-                let fail = |error: io::Error| Error::io(path.display(), &error);
+                let fail = |error: io::Error| Error::of_store(&path, &error);
                 let file = File::open(&path).map_err(fail)?;
-                self.file(&blob_name(*blob), file.metadata().map_err(fail)?.len(), file)?;
+                let size = file.metadata().map_err(fail)?.len();
+                self.verified(&blob_name(*blob), &path, size, *blob, file)?;
             }
             let size = store.bytes(*digest, crate::limits::MANIFEST)?.len();
             let descriptor =
@@ -138,19 +159,38 @@ impl<W: Write> Archive<W> {
                     let file = File::open(&path)?;
                     Ok(compress::unpack(file)?.1)
                 };
-                let damaged = |error: io::Error| Error::io(path.display(), &error);
+                let damaged = |error: io::Error| match error.kind() {
+                    io::ErrorKind::NotFound => Error::of_store(&path, &error),
+                    _ => Error::damaged(path.display(), reason(&error)),
+                };
                 let size = match layer.digest == *diff_id {
                     true => layer.size,
                     // The header of an archive's entry has its size.
                     false => open().and_then(|mut layer| io::copy(&mut layer, &mut io::sink())).map_err(damaged)?,
                 };
-                self.file(&layer_name(diff_id), size, open().map_err(damaged)?)?;
+                self.verified(&layer_name(diff_id), &path, size, *diff_id, open().map_err(damaged)?)?;
             }
             let config = format!("{}.json", parts.id.hex());
-            self.bytes(&config, &read_bounded(&store.blob(parts.id), crate::limits::CONFIG)?)?;
+            let size = parts.config_bytes.len() as u64;
+            self.verified(&config, &store.blob(parts.id), size, parts.id, parts.config_bytes.as_slice())?;
             list.push(listed(config, names, parts.diff_ids.iter().map(layer_name)));
         }
         self.json("manifest.json", &list.into())
+    }
+}
+
+/// Contents whose digest is computed while they are read.
+struct Verified<R> {
+    contents: R,
+    hasher: Hasher,
+    has_failed: bool,
+}
+
+impl<R: Read> Read for Verified<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.contents.read(buffer).inspect_err(|_| self.has_failed = true)?;
+        self.hasher.update(&buffer[..count]);
+        Ok(count)
     }
 }
 

@@ -77,6 +77,15 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
+/// Whether a file begins as an image and is as long as its superblock says: a quick look for files that were cut.
+pub fn is_whole(file: &File) -> bool {
+    let mut sb = [0; 40];
+    let length = file.metadata().map_or(0, |data| data.len());
+    file.read_exact_at(&mut sb, SUPER).is_ok()
+        && u32_at(&sb, 0) == MAGIC
+        && length >= u64::from(u32_at(&sb, 36)) * BLOCK
+}
+
 impl Image {
     /// Opens an image.
     ///
@@ -100,6 +109,9 @@ impl Image {
         }
         if sb[12] != BLOCK_BITS || u32_at(&sb, 80) & !CHUNKED != 0 || sb[90] != 0 {
             return bad("it has features that are not supported (compression, devices, other block sizes)");
+        }
+        if size < u64::from(u32_at(&sb, 36)) * BLOCK {
+            return bad("it is shorter than its superblock says");
         }
         let block = |at: usize| u64::from(u32_at(&sb[..SUPER_SIZE], at)) * BLOCK;
         Ok(Image {

@@ -133,6 +133,19 @@ fn mounts_and_shared_memory() {
     assert_eq!(outcome.status, 125);
 }
 
+/// Options of docker's own example.
+#[test]
+fn file_systems_in_memory_have_flags() {
+    let root = Root::new();
+    let script = "cd /t && busybox cp /bin/busybox true && stat -c '%a %u %g' . && (./true; echo $?) 2>/dev/null && \
+        busybox mknod null c 1 3 && (echo >null; echo $?) 2>/dev/null && busybox grep ' /t ' /proc/mounts";
+    let run = |options: &str| sh(&root, &["--tmpfs", options], script);
+    let text = run("/t:rw,noexec,nosuid,nodev,size=65536k,mode=750,uid=7,gid=8");
+    assert!(text.starts_with("750 7 8\n126\n1\ntmpfs /t tmpfs rw,nosuid,nodev,noexec,"), "{text}");
+    let text = run("/t");
+    assert!(text.starts_with("1777 0 0\n0\n0\ntmpfs /t tmpfs rw,relatime"), "{text}");
+}
+
 #[test]
 fn an_id_is_written_and_names_the_host() {
     let root = Root::new();
@@ -212,9 +225,12 @@ fn a_tar_archive_is_a_root() {
 fn further_groups_of_the_program() {
     let root = Root::new();
     let id = |options: &[&str]| sh(&root, options, "id");
-    assert_eq!(id(&["--group-add", "tty", "--group-add=77"]), "uid=0(root) gid=0(root) groups=5(tty),77\n");
-    assert_eq!(id(&["--user=redis", "--group-add=root"]), "uid=101(redis) gid=102(redis) groups=0(root),5(tty)\n");
-    assert_eq!(id(&["--user=5:6", "--group-add=102"]), "uid=5 gid=6 groups=102(redis)\n");
+    assert_eq!(id(&["--group-add", "tty", "--group-add=77"]), "uid=0(root) gid=0(root) groups=0(root),5(tty),77\n");
+    assert_eq!(
+        id(&["--user=redis", "--group-add=root"]),
+        "uid=101(redis) gid=102(redis) groups=0(root),5(tty),102(redis)\n"
+    );
+    assert_eq!(id(&["--user=5:6", "--group-add=102"]), "uid=5 gid=6 groups=6,102(redis)\n");
     let line = refused(&root, &["--group-add", "none"]);
     assert_eq!(line, "hull: --group-add none: no such group in the pod's /etc/group; name another one or its number\n");
     let line = text(&run(&["--group-add", "tty"], &["true"]).stderr);

@@ -85,9 +85,11 @@ fn what_is_mounted_and_what_can_not_change() {
     sh(&["--root", &image, "-v", &format!("{path}:/deep/d")], "echo pod >/deep/d/file");
     assert_eq!(fs::read(data.0.join("file")).unwrap(), b"pod\n");
     let options = ["--root", &image, "--read-only", "--tmpfs", "/t:size=1m,mode=750", "-v", "/anon"];
-    let script = "! busybox touch /x 2>/dev/null && ! busybox rm /etc/passwd 2>/dev/null && stat -c %a /t && ls -d /anon && \
-        ! dd if=/dev/zero of=/t/x bs=1M count=2 2>/dev/null && stat -c %s /t/x && echo >/dev/shm/x";
-    assert_eq!(sh(&options, script), "750\n/anon\n1048576\n");
+    let script =
+        "! busybox touch /x 2>/dev/null && ! busybox rm /etc/passwd 2>/dev/null && stat -c %a /t && ls -d /anon && \
+        ! dd if=/dev/zero of=/t/x bs=1M count=2 2>/dev/null && stat -c %s /t/x && echo >/dev/shm/x &&
+        echo x >/anon/x && cat /anon/x";
+    assert_eq!(sh(&options, script), "750\n/anon\n1048576\nx\n");
     assert_eq!(
         sh(&["--root", &image, "-w", "/new/dir", "--ulimit", "nofile=77:88"], "pwd; ulimit -n; ulimit -Hn"),
         "/new/dir\n77\n88\n"
@@ -195,6 +197,8 @@ fn images_run_as_they_are_configured() {
         "c\n0\n5\n/\n"
     );
     assert_eq!(run(&["--entrypoint", "id", "test", "-u"]).1, "101\n");
+    let script = "echo x >/data/x; cat /data/x; echo 2>/dev/null >/y || echo fixed";
+    assert_eq!(run(&["--read-only", "-u", "0", "test", script]).1, "x\nfixed\n");
     assert!(!run(&["--entrypoint", "", "test", "busybox", "env"]).1.contains("SECRET"));
     assert_eq!(run(&["test", "exit 42"]).0, 42);
     assert_eq!(run(&["test", "kill -9 $$"]).0, 128 + 9);
@@ -235,4 +239,17 @@ fn an_image_stays_in_its_store_while_a_pod_runs() {
     pod.stdin.take().unwrap().write_all(b"\n").unwrap();
     let outcome = pod.wait_with_output().unwrap();
     assert!(outcome.status.success() && text(&outcome.stdout).contains("/bin/busybox"), "{}", text(&outcome.stderr));
+}
+
+/// ttyname(3) compares the terminal with the file that its link in `/proc` leads to.
+#[test]
+fn the_terminal_has_a_name() {
+    let root = Root::new();
+    let dir = root.dir();
+    let hull = hull::binary().unwrap();
+    let script = "busybox tty; busybox tty </dev/tty; [ $(stat -L -c %d:%i:%t /proc/self/fd/0) = $(stat -c %d:%i:%t /dev/console) ] && echo same";
+    let line = format!("{} run --timeout 60s --root {} -- sh -c '{script}'", hull.display(), dir.display());
+    let mut terminal = Command::new("script");
+    let outcome = terminal.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(text(&outcome.stdout), "/dev/console\r\n/dev/console\r\nsame\r\n");
 }

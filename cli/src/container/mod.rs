@@ -49,7 +49,7 @@ pub struct ContainerArgs {
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = OsStringValueParser::new().try_map(Mount::parse))]
     pub mount: Vec<Mount>,
 
-    /// Put a file system in memory at AT; options size=BYTES, mode=OCTAL, ro. Repeatable
+    /// Put a file system in memory at AT; options size=BYTES, mode=OCTAL, uid=N, gid=N, ro, noexec, nosuid, nodev. Repeatable
     #[arg(long, value_name = "AT[:OPTION,...]", value_parser = tmpfs::parse)]
     pub tmpfs: Vec<Tmpfs>,
 

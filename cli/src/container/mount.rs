@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(parse("readonly=true,destination=/b,source=.,type=bind"), bind(".", "/b", true));
         assert_eq!(parse("type=volume,target=/v"), Ok(Mount::Volume(Volume::Private("/v".into()))));
         assert_eq!(parse("target=/v"), Ok(Mount::Volume(Volume::Private("/v".into()))));
-        let tmpfs = Tmpfs { at: b"/t".to_vec(), mode: 0o700, size: Some(1 << 20), read_only: false };
+        let tmpfs = Tmpfs { mode: 0o700, size: Some(1 << 20), ..tmpfs_at(Path::new("/t")).unwrap() };
         assert_eq!(parse("type=tmpfs,target=/t,tmpfs-size=1m,tmpfs-mode=700"), Ok(Mount::Tmpfs(tmpfs)));
         for (text, why) in [
             ("type=bind,target=/b", "no source is named"),

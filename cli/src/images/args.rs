@@ -1,5 +1,6 @@
 //! Options of the commands for images.
 
+use super::filter::Filter;
 use crate::values::amount;
 use clap::{Args, ValueEnum};
 use image::Platform;
@@ -76,7 +77,12 @@ pub struct ImagesArgs {
     #[arg(short, long)]
     pub all: bool,
 
-    /// Only images of this name
+    /// Only images for which this holds: dangling=true|false, reference=PATTERN, label=KEY[=VALUE], before=IMAGE,
+    /// since=IMAGE. Repeatable
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = Filter::parse)]
+    pub filter: Vec<Filter>,
+
+    /// Only images of this name, in which `*` and `?` may stand for other characters
     #[arg(value_name = "NAME[:TAG]")]
     pub name: Option<String>,
 }
@@ -103,6 +109,10 @@ pub struct InspectArgs {
     /// `json` (on one line), or a template such as `{{.Id}}` or `{{json .Config}}`
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<String>,
+
+    /// Kind of the objects: only images are known
+    #[arg(long = "type", value_name = "TYPE", value_parser = ["image"])]
+    pub kind: Option<String>,
 
     /// The images
     #[arg(required = true, value_name = "IMAGE")]
@@ -132,6 +142,10 @@ pub struct RmiArgs {
     /// Remove all names of an id, and images that a pod runs (the pod goes on); ignore images that do not exist
     #[arg(short, long)]
     pub force: bool,
+
+    /// Ignored: images have no parents without a name
+    #[arg(long)]
+    pub no_prune: bool,
 
     /// Names or ids
     #[arg(required = true, value_name = "IMAGE")]

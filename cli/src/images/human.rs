@@ -33,6 +33,14 @@ pub fn age(created: Option<&str>) -> String {
     }
 }
 
+/// The time when an image was made: `2026-11-26 03:30:51 +0000 UTC`; `N/A` if it does not say so.
+pub fn date(created: Option<&str>) -> String {
+    match created.and_then(time::parse) {
+        Some(then) => time::format(then).replace('T', " ").replace('Z', " +0000 UTC"),
+        None => "N/A".to_owned(),
+    }
+}
+
 fn duration(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, (seconds + 1800) / 3600);
     match seconds {
@@ -89,7 +97,8 @@ mod tests {
         ] {
             assert_eq!(duration(seconds), text);
         }
-        assert_eq!(age(None), "N/A");
+        assert_eq!(date(Some("2026-11-26T04:30:51.6+01:00")), "2026-11-26 03:30:51 +0000 UTC");
+        assert_eq!((age(None), date(Some("x"))), ("N/A".into(), "N/A".into()));
         assert_eq!(age(Some("0001-01-01T00:00:00Z")), "N/A");
     }
 }

@@ -1,6 +1,7 @@
 //! `hull images`.
 
 use super::args::ImagesArgs;
+use super::filter::{Filters, matches};
 use super::table::{Columns, render};
 use super::{complain, human, print};
 use crate::failure::Result;
@@ -22,11 +23,16 @@ const COLUMNS: Columns<'static> = &[
 /// `hull images`.
 pub fn images(args: &ImagesArgs) -> Result<u8> {
     let listed = args.store.open()?.list()?;
-    let wanted = args.name.as_deref().map(|name| Reference::parse(name).map(|parsed| (name, parsed))).transpose()?;
+    let (pattern, name) = match args.name.as_deref() {
+        Some(text) if text.contains(['*', '?']) => (Some(text), None),
+        name => (None, name),
+    };
+    let wanted = name.map(|name| Reference::parse(name).map(|parsed| (name, parsed))).transpose()?;
+    let filters = Filters::new(&args.filter, &listed)?;
     let mut rows = Vec::new();
     for image in &listed {
         let Some(name) = &image.name else {
-            if wanted.is_none() {
+            if args.name.is_none() && filters.accept(image, None) {
                 rows.push(row(image, None, None, args));
             }
             continue;
@@ -47,7 +53,8 @@ pub fn images(args: &ImagesArgs) -> Result<u8> {
             let all_tags = !text.contains('@') && !text.rsplit('/').next().unwrap_or_default().contains(':');
             parsed.repository() == name.repository() && (all_tags || parsed == name)
         });
-        if is_wanted {
+        let is_wanted = is_wanted && pattern.is_none_or(|pattern| matches(name, pattern));
+        if is_wanted && filters.accept(image, Some(name)) {
             rows.push(row(image, Some(name), digest, args));
         }
         if image.is_damaged {
@@ -69,7 +76,7 @@ fn row(image: &Listed, name: Option<&Reference>, digest: Option<Digest>, args: &
         "Tag": name.and_then(Reference::tag).unwrap_or(NONE),
         "Digest": digest.map_or(NONE.to_owned(), |digest| digest.to_string()),
         "ID": id,
-        "CreatedAt": image.created.as_deref().unwrap_or("N/A"),
+        "CreatedAt": human::date(image.created.as_deref()),
         "CreatedSince": human::age(image.created.as_deref()),
         "Size": human::size(image.size),
     })

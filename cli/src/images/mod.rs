@@ -4,6 +4,7 @@
 pub mod args;
 mod copy;
 mod details;
+pub mod filter;
 pub mod human;
 mod list;
 mod output;

@@ -1,6 +1,7 @@
 //! Files that a command writes as a whole.
 
 use crate::failure::{Failure, Result, reason};
+use image::Error;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 /// Writes a file beside its place and moves it there when it is complete. Devices and pipes are written directly.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> image::Result<()>) -> Result<()> {
     let fail = |error: std::io::Error| {
-        Failure::request(path.display().to_string(), reason(&error), "name a file that can be written")
+        Failure::Image(Error::new(path.display(), reason(&error), "name a file that can be written"))
     };
     if fs::metadata(path).is_ok_and(|data| !data.is_file()) {
         let mut file = File::options().write(true).open(path).map_err(fail)?;

@@ -54,6 +54,11 @@ fn what_is_no_root_file_system() {
     assert!(scene.fails(&["import", "outside", "x"]).contains("outside"));
     scene.assert_empty("outside");
     scene.fails(&["import", "missing", "x"]);
+    scene.write("root.tar.xz", b"\xfd7zXZ\0..");
+    for arguments in [&["import", "root.tar.xz", "x"][..], &["load", "-i", "root.tar.xz"]] {
+        assert!(scene.fails(arguments).contains("packed with xz, which Hull does not read"));
+        assert!(scene.fails(arguments).contains("; unpack it first"));
+    }
     assert!(scene.fails(&["import", "text", "x", "--change", "RUN ls"]).contains("--change RUN ls"));
     let large = scene.fails(&["import", "/usr/bin", "x", "--max-size=1M"]);
     assert!(large.contains("--max-size"), "{large}");

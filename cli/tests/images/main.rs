@@ -2,6 +2,7 @@
 
 mod archives;
 mod copy;
+mod damaged;
 mod hostile;
 mod import;
 mod interrupted;

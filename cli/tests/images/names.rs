@@ -149,3 +149,45 @@ fn a_store_that_can_only_be_read_is_read() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.contains("read-only"), "{errors}");
 }
+
+#[test]
+fn listings_are_filtered() {
+    let scene = two();
+    let listed = |arguments: &[&str]| {
+        let all = scene.hull(&[&["image", "ls", "--format={{.Repository}}:{{.Tag}}"], arguments].concat());
+        let mut lines: Vec<String> = all.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let all = listed(&[]);
+    let [first, second] = [all[0].clone(), all[1].clone()];
+    assert_eq!(listed(&["-f", "dangling=true"]), [""; 0]);
+    assert_eq!(listed(&["-f", "dangling=false"]), all);
+    assert_eq!(listed(&["-f", &format!("reference={first}")]), [first.clone()]);
+    assert_eq!(listed(&["-f", &format!("reference={first}"), "-f", &format!("reference={second}")]).len(), 2);
+    assert_eq!(listed(&["*"]), all);
+    assert_eq!(listed(&["*:none"]), [""; 0]);
+    assert_eq!(listed(&["-f", "label=none"]), [""; 0]);
+    scene.write("root/file", b"x");
+    scene.hull(&["import", "-c", "LABEL a=b", "root", "labelled:1"]);
+    assert_eq!(listed(&["-f", "label=a"]), ["labelled:1"]);
+    assert_eq!(listed(&["-f", "label=a=b", "-f", "reference=label*"]), ["labelled:1"]);
+    assert_eq!(listed(&["-f", "label=a=c"]), [""; 0]);
+    assert_eq!(listed(&["-f", "before=labelled:1"]), all);
+    scene.hull(&["import", "root", "labelled:1"]);
+    assert_eq!(listed(&["-f", "dangling=true"]), ["<none>:<none>"]);
+    let output = scene.command(&["images", "-f", "since=none"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn lines_that_are_wrong() {
+    let scene = two();
+    let line = |arguments: &[&str]| {
+        let output = scene.command(arguments).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(line(&["tag", "a"]), (125, "hull: tag: <NAME[:TAG]> is missing; see hull tag --help\n".into()));
+    let (code, text) = line(&["save", "-o", "/no/such/file", "one"]);
+    assert!(code == 1 && text.ends_with("name a file that can be written\n"), "{text}");
+}

@@ -210,11 +210,14 @@ struct Faults {
     lies: bool,
     /// Blobs never end.
     endless: bool,
+    /// The first answer with a blob stops in the middle and waits for the client's end.
+    stall: bool,
 }
 
 /// A registry with one image, on a free port; its host and the requests that came.
 fn server(faults: Faults) -> (String, Arc<Mutex<Vec<String>>>) {
-    let layer = tar(&[("file", &[5; 300_000])]);
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at ^ (at >> 9)) as u8).collect();
+    let layer = tar(&[("file", &bytes)]);
     let config = config(&[sha256(&layer)]);
     let manifest = manifest(&config, &[descriptor("layer.v1.tar", &layer)]);
     let mut files = BTreeMap::from([("/v2/x/manifests/latest".to_owned(), manifest)]);
@@ -292,6 +295,12 @@ fn answer(
     let from = if faults.no_ranges { 0 } else { range };
     let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
     let rest = &body[from..];
+    if faults.stall && rest.len() > 1000 {
+        faults.stall = false;
+        reply(status, "", rest.len(), &rest[..rest.len() / 2])?;
+        let _ = lines.next();
+        return Ok(());
+    }
     if faults.cut > 0 && rest.len() > 1000 {
         faults.cut -= 1;
         return reply(status, "", rest.len(), &rest[..rest.len() / 2]);
@@ -321,6 +330,106 @@ fn transfers_go_on_where_they_broke_off() {
     }
 }
 
+/// A pull that is killed in the middle of a layer.
+fn killed(host: &str) -> Scene {
+    let scene = Scene::new();
+    let mut pull = scene.command(&["pull", "--insecure", &format!("{host}/x")]);
+    let mut pull = Running(pull.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let begin = Instant::now();
+    let part = || std::fs::read_dir(scene.store().join("tmp")).into_iter().flatten().flatten().find(is_part);
+    fn is_part(entry: &std::fs::DirEntry) -> bool {
+        entry.file_name().to_str().unwrap().starts_with("part-") && entry.metadata().unwrap().len() > 1_000_000
+    }
+    while part().is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", scene.files("tmp"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    pull.0.kill().unwrap();
+    pull.0.wait().unwrap();
+    scene
+}
+
+#[test]
+fn a_pull_that_was_killed_goes_on_where_it_was() {
+    for is_damaged in [false, true] {
+        let (host, log) = server(Faults { stall: true, ..Faults::default() });
+        let scene = killed(&host);
+        assert_eq!(scene.hull(&["images", "-q"]), "");
+        let part = scene.files("tmp").into_iter().find(|name| name.starts_with("part-")).unwrap();
+        if is_damaged {
+            let path = scene.store().join("tmp").join(part);
+            let length = path.metadata().unwrap().len() as usize;
+            std::fs::write(&path, vec![0; length]).unwrap();
+        }
+        // Other commands leave it there.
+        scene.write("other", &docker("other", &[tar(&[("x", b"y")])]));
+        scene.hull(&["load", "-i", "other"]);
+        scene.hull(&["rmi", "other"]);
+        log.lock().unwrap().clear();
+        scene.hull(&["pull", "--insecure", &format!("{host}/x")]);
+        fsck(&scene.erofs(&format!("{host}/x")));
+        assert_eq!(scene.files("tmp"), [""; 0]);
+        let log = log.lock().unwrap();
+        let layers: Vec<&String> = log.iter().filter(|line| line.contains("/blobs/")).collect();
+        assert_eq!(layers.iter().filter(|line| !line.ends_with(" 0")).count(), 1, "{log:?}");
+        // The layer, after damage the layer as a whole again, and the configuration.
+        assert!(layers.len() <= if is_damaged { 3 } else { 2 }, "{log:?}");
+    }
+    let (host, _) = server(Faults { stall: true, ..Faults::default() });
+    let scene = killed(&host);
+    scene.hull(&["prune", "-f"]);
+    assert_eq!(scene.files("tmp"), [""; 0]);
+}
+
+#[test]
+fn two_pulls_of_one_image_at_once() {
+    let (host, _) = server(Faults::default());
+    let scene = Scene::new();
+    let name = format!("{host}/x");
+    for _ in 0..5 {
+        let pulls: Vec<Child> = (0..4)
+            .map(|_| scene.command(&["pull", "-q", "--insecure", &name]).stderr(Stdio::piped()).spawn().unwrap())
+            .collect();
+        for pull in pulls {
+            let output = pull.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        fsck(&scene.erofs(&name));
+        for blob in scene.files("blobs/sha256") {
+            let path = scene.store().join("blobs/sha256").join(&blob);
+            assert_eq!(sha256(&std::fs::read(path).unwrap()), format!("sha256:{blob}"));
+        }
+        scene.hull(&["rmi", &name]);
+        scene.assert_empty("after rmi");
+    }
+}
+
+#[test]
+fn mirrors_are_asked_first() {
+    let (host, log) = server(Faults::default());
+    let scene = Scene::new();
+    let pull = |file: &str, name: &str| {
+        let file = scene.write("registries.conf", file.replace("HOST", &host).as_bytes());
+        scene.command(&["pull", "-q", name]).env("CONTAINERS_REGISTRIES_CONF", file).output().unwrap()
+    };
+    let text = "[[registry]]\nprefix = 'registry.invalid/folder'\nlocation = 'registry.invalid/folder'\n
+        [[registry.mirror]]\nlocation = 'HOST/none'\ninsecure = true\n
+        [[registry.mirror]]\nlocation = 'HOST'\ninsecure = true\n";
+    let output = pull(text, "registry.invalid/folder/x");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The image has the name of the registry; the first mirror was asked, too.
+    fsck(&scene.erofs("registry.invalid/folder/x"));
+    assert!(log.lock().unwrap().iter().any(|line| line.starts_with("/v2/none/x/manifests/")));
+    let moved = "[[registry]]\nprefix = '*.invalid'\nlocation = 'HOST'\ninsecure = true\n";
+    assert!(pull(moved, "other.invalid/x").status.success());
+    // What mirrors lack comes from the registry, whose failure is reported.
+    let line = failed(&pull(text, "registry.invalid/folder/y"));
+    assert!(line.starts_with("hull: registry.invalid: "), "{line}");
+    let line = failed(&pull("[[registry]]\nlocation = 'registry.invalid'\nblocked = true", "registry.invalid/x"));
+    assert!(line.contains("registries.conf blocks registry.invalid"), "{line}");
+    assert!(failed(&pull("[[registry", "registry.invalid/x")).contains("registries.conf"));
+}
+
 #[test]
 fn registries_that_lie() {
     for (faults, message) in [
@@ -332,6 +441,8 @@ fn registries_that_lie() {
         let scene = Scene::new();
         let line = scene.fails(&["pull", "--insecure", &format!("{host}/x")]);
         assert!(line.contains(message), "{line}");
+        // What came of another blob at that moment may be there.
+        scene.hull(&["prune", "-f"]);
         scene.assert_empty(message);
     }
     let scene = Scene::new();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::bundle::Bundle;
 use crate::compress;
 use crate::digest::Digest;
-use crate::error::{Error, Result, reason};
+use crate::error::{Error, Result};
 use crate::install::{Options, install};
 use crate::manifest::{Blob, Manifest, OCI_MANIFEST};
 use crate::reference::Reference;
@@ -86,7 +86,7 @@ impl Store {
 
 /// Stores the unpacked archive as a layer.
 fn archive(writer: &Writer, bundle: &mut Bundle, stream: impl Read + Send, limit: u64) -> Result<(Digest, u64)> {
-    let (_, unpacked) = compress::unpack(stream).map_err(|error| Error::invalid("archive", reason(&error)))?;
+    let (_, unpacked) = compress::unpack(stream).map_err(|error| Error::packed("archive", &error))?;
     bundle.add(writer, unpacked, limit)
 }
 

@@ -44,7 +44,7 @@ impl Files {
     pub fn archive(writer: &Writer, stream: impl Read + Send, options: &Options) -> Result<Self> {
         let limit = options.limits.size;
         let mut bundle = Bundle::default();
-        let (format, stream) = compress::unpack(stream).map_err(|error| invalid(&error))?;
+        let (format, stream) = compress::unpack(stream).map_err(|error| Error::packed("archive", &error))?;
         let items = if format == compress::Format::Plain {
             read(writer, &mut bundle, stream, limit)
         } else {

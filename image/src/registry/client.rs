@@ -330,7 +330,7 @@ pub(super) fn pause(attempt: u32, wanted: Option<Duration>) {
 }
 
 /// Whether a host is this machine.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,

@@ -6,6 +6,7 @@
 mod auth;
 mod client;
 mod credentials;
+mod mirrors;
 mod pull;
 mod push;
 mod roots;

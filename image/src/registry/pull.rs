@@ -3,6 +3,7 @@
 use ureq::http::{Method, header};
 
 use super::client::{Call, Client, read};
+use super::mirrors::{self, Place};
 use super::{Access, Progress, transfer};
 use crate::bundle::Bundle;
 use crate::digest::Digest;
@@ -38,13 +39,27 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The registry can't be reached, refuses, or sends something that is no image; the store can't be written. Nothing
-    /// is added then.
+    /// The registry can't be reached, refuses, or sends something that is no image; the store can't be written. No image
+    /// is added then; what came of its blobs is kept for the next pull if the connection broke off.
     pub fn pull(&self, name: &Reference, access: &Access, progress: &dyn Progress) -> Result<Pulled> {
-        let client = Client::new(name, access)?;
+        let mut places = mirrors::places(name)?;
+        let own = places.pop().unwrap_or_else(|| Place { name: name.clone(), is_insecure: false });
         let writer = self.write()?;
-        pull(&writer, &client, name, access, progress).inspect_err(|_| writer.clean())
+        for mirror in places {
+            let access = Access { insecure: mirror.allows_plain(), ..access.clone() };
+            // Whatever a mirror lacks, the registry may have: its failure counts.
+            if let Ok(pulled) = at(&writer, &mirror, name, &access, progress) {
+                return Ok(pulled);
+            }
+        }
+        let access = Access { insecure: access.insecure || own.allows_plain(), ..access.clone() };
+        at(&writer, &own, name, &access, progress).inspect_err(|_| writer.clean())
     }
+}
+
+/// Pulls an image from one place.
+fn at(writer: &Writer, place: &Place, name: &Reference, access: &Access, progress: &dyn Progress) -> Result<Pulled> {
+    pull(writer, &Client::new(&place.name, access)?, name, access, progress)
 }
 
 fn pull(
@@ -80,7 +95,9 @@ fn pull(
     }
     let mut bundle = Bundle::default();
     let fetched = transfer::each(&missing, |blob, is_over| transfer::fetch(client, writer, blob, progress, is_over))?;
-    for (digest, temp, size) in fetched {
+    for (digest, mut temp, size) in fetched {
+        // Complete now: if it is no layer, it is of no use.
+        temp.keep(false);
         bundle.insert(digest, temp, size);
     }
     let image = install(writer, &manifest.bytes, &mut bundle, &access.options)

@@ -14,6 +14,8 @@ use crate::manifest::Blob;
 use crate::store::{Temp, Writer};
 use crate::stream::PIECE;
 
+/// Blobs from this size on are kept when a transfer is interrupted.
+const LARGE: u64 = 1 << 20;
 /// Transfers at a time.
 const PARALLEL: usize = 4;
 
@@ -58,30 +60,44 @@ pub(super) fn fetch(
     is_over: &AtomicBool,
 ) -> Result<(Digest, Temp, u64)> {
     let transfer = progress.begin(&blob.digest.short(), blob.size);
-    let mut part = Part { temp: writer.temp()?, hasher: Hasher::default(), length: 0 };
+    let mut part = Part::begin(writer, blob)?;
+    progress.advance(transfer, part.length as i64);
+    // What an interrupted command left may be damaged.
+    let mut is_doubtful = part.length > 0;
     let mut attempt = 0;
-    loop {
+    let (digest, size) = loop {
         let before = part.length;
         match part.fetch(client, blob, &|bytes| progress.advance(transfer, bytes), is_over) {
-            Ok(()) => break,
+            Ok(()) => match part.hasher.clone().finish() {
+                (digest, size) if digest == blob.digest => break (digest, size),
+                _ if is_doubtful => {
+                    is_doubtful = false;
+                    progress.advance(transfer, -(part.length as i64));
+                    part.restart()?;
+                }
+                (digest, _) => {
+                    part.temp.keep(false);
+                    return Err(Error::invalid(
+                        format!("{}: {}", client.host, blob.digest),
+                        format!("what came has the digest {digest}"),
+                    ));
+                }
+            },
             // A registry that makes progress may break off more often.
             Err(Failure::Passing(_, wait)) if attempt + 1 < ATTEMPTS || part.length > before => {
                 attempt = if part.length > before { 1 } else { attempt + 1 };
                 pause(attempt, wait);
             }
-            Err(failure) => return Err(failure.into()),
+            Err(failure) => {
+                // What came is of use if the transfer can go on.
+                part.temp.keep(matches!(failure, Failure::Passing(..)) && part.length > 0);
+                return Err(failure.into());
+            }
         }
         if is_over.load(Ordering::Relaxed) {
             return Err(Error::new(blob.digest, "another transfer failed", "try again"));
         }
-    }
-    let (digest, size) = part.hasher.finish();
-    if digest != blob.digest {
-        return Err(Error::invalid(
-            format!("{}: {}", client.host, blob.digest),
-            format!("what came has the digest {digest}"),
-        ));
-    }
+    };
     progress.end(transfer, "Download complete");
     Ok((digest, part.temp, size))
 }
@@ -94,6 +110,30 @@ struct Part {
 }
 
 impl Part {
+    /// What an interrupted command left of a blob, or a new file.
+    fn begin(writer: &Writer, blob: &Blob) -> Result<Self> {
+        let left = if blob.size >= LARGE { writer.part(blob.digest)? } else { None };
+        let Some(temp) = left else {
+            return Ok(Self { temp: writer.temp()?, hasher: Hasher::default(), length: 0 });
+        };
+        let mut part = Self { temp, hasher: Hasher::default(), length: 0 };
+        let mut file = part.temp.share()?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            let count = file.read(&mut piece).map_err(|error| part.temp.error(&error))?;
+            if count == 0 {
+                break;
+            }
+            part.length += count as u64;
+            if part.length > blob.size {
+                part.restart()?;
+                break;
+            }
+            part.hasher.update(&piece[..count]);
+        }
+        Ok(part)
+    }
+
     fn fetch(
         &mut self,
         client: &Client,
@@ -101,6 +141,9 @@ impl Part {
         advance: &dyn Fn(i64),
         is_over: &AtomicBool,
     ) -> std::result::Result<(), Failure> {
+        if self.length == blob.size {
+            return Ok(());
+        }
         let to = format!("blobs/{}", blob.digest);
         let range = [(header::RANGE, format!("bytes={}-", self.length))];
         let headers = if self.length > 0 { &range[..] } else { &[] };
@@ -108,7 +151,7 @@ impl Part {
         let mut response = client.once(&call, &mut || Ok(ureq::SendBody::none()))?;
         if self.length > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
             advance(-(self.length as i64));
-            self.restart()?;
+            self.restart().map_err(|error| Failure::Refused(StatusCode::OK, error))?;
         }
         let mut stream = response.body_mut().with_config().limit(u64::MAX).reader();
         let mut piece = vec![0; PIECE];
@@ -137,8 +180,8 @@ impl Part {
     }
 
     /// Begins again, with a registry that does not continue.
-    fn restart(&mut self) -> std::result::Result<(), Failure> {
-        self.temp.clear().map_err(|error| Failure::Refused(StatusCode::OK, error))?;
+    fn restart(&mut self) -> Result<()> {
+        self.temp.clear()?;
         (self.hasher, self.length) = (Hasher::default(), 0);
         Ok(())
     }

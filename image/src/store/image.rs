@@ -44,7 +44,10 @@ impl Store {
         let erofs_path = self.erofs(parts.chain());
         let erofs = File::open(&erofs_path)
             .and_then(|file| file.lock_shared().map(|()| file))
-            .map_err(|error| Error::io(erofs_path.display(), &error))?;
+            .map_err(|error| Error::of_store(&erofs_path, &error))?;
+        if !rootfs::is_whole(&erofs) {
+            return Err(Error::damaged(erofs_path.display(), "it is cut"));
+        }
         let name = found.name.map_or_else(|| parts.id.to_string(), |name| name.familiar());
         Ok(Image { name, id: parts.id, manifest: found.manifest, config: parts.config, erofs, erofs_path })
     }
@@ -105,7 +108,11 @@ impl Store {
 
     /// A small blob.
     pub(crate) fn bytes(&self, digest: Digest, limit: u64) -> Result<Vec<u8>> {
-        read_bounded(&self.blob(digest), limit)
+        let path = self.blob(digest);
+        match read_bounded(&path, limit) {
+            Err(_) if !exists(&path) => Err(Error::damaged(path.display(), "it is missing")),
+            read => read,
+        }
     }
 
     /// Finds an image by name, by id, or by the beginning of an id.

@@ -1,5 +1,6 @@
 //! What a store has.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::Store;
@@ -20,6 +21,8 @@ pub struct Listed {
     pub manifest: Digest,
     /// When it was made (RFC 3339), if its configuration says so.
     pub created: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
     /// Size of its EROFS file in bytes.
     pub size: u64,
     /// Whether files of it are missing or damaged.
@@ -77,10 +80,12 @@ impl Store {
     fn listed(&self, entry: &Entry) -> Listed {
         let parts = self.parts(entry.manifest);
         let size = parts.as_ref().ok().and_then(|parts| self.size(parts));
+        let labels = parts.as_ref().ok().and_then(|parts| parts.config.config().as_ref()?.labels().clone());
         Listed {
             name: entry.name.clone(),
             id: parts.as_ref().map_or(entry.manifest, |parts| parts.id),
             manifest: entry.manifest,
+            labels: labels.into_iter().flatten().collect(),
             created: parts.ok().and_then(|parts| parts.config.created().clone()),
             size: size.unwrap_or(0),
             is_damaged: size.is_none(),

@@ -2,7 +2,7 @@
 //!
 //! Locks are `flock`s, which end with the processes that hold them. The file `lock` is held shared by a process that reads
 //! or adds, and exclusively by one that removes what nothing refers to; while it is held exclusively, everything in
-//! `tmp/` is garbage. `index.lock` is held exclusively while `index.json` is replaced. A pod holds a shared lock of its
+//! `tmp/` is garbage, but parts of blobs with which a later pull goes on; a process that transfers one holds its lock. `index.lock` is held exclusively while `index.json` is replaced. A pod holds a shared lock of its
 //! EROFS file.
 
 mod image;
@@ -136,7 +136,7 @@ impl Store {
         }
         match lock.try_lock() {
             // What can't be removed now can be later.
-            Ok(()) => drop(self.sweep()),
+            Ok(()) => drop(self.sweep(false)),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(fail(error)),
         }
@@ -205,21 +205,26 @@ impl Writer {
         Temp::new(&self.store)
     }
 
+    /// A file for a blob that is transferred, with what is there of it. `None`: another process transfers it.
+    pub(crate) fn part(&self, digest: Digest) -> Result<Option<Temp>> {
+        Temp::part(&self.store, digest)
+    }
+
     /// Whether a blob is there.
     pub(crate) fn has_blob(&self, digest: Digest) -> bool {
         self.store.blob(digest).is_file()
     }
 
-    /// Stores a blob whose digest was verified.
+    /// Stores a blob whose digest was verified. One that is there is replaced: it may be damaged.
     pub(crate) fn add_blob(&self, temp: Temp, digest: Digest) -> Result<()> {
-        let path = self.store.blob(digest);
-        if path.is_file() { Ok(()) } else { temp.commit(&path) }
+        temp.commit(&self.store.blob(digest))
     }
 
     /// Stores a small blob.
     pub(crate) fn add_bytes(&self, bytes: &[u8]) -> Result<Digest> {
         let digest = Digest::of(bytes);
-        if !self.has_blob(digest) {
+        let is_there = read_bounded(&self.store.blob(digest), bytes.len() as u64).is_ok_and(|found| found == bytes);
+        if !is_there {
             let mut temp = self.temp()?;
             temp.write(bytes)?;
             self.add_blob(temp, digest)?;

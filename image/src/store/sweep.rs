@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::image::exists;
+use super::temp::is_part;
 use super::{BLOBS, EROFS, Index, Store, TMP, Writer};
 use crate::digest::{Digest, chain};
 use crate::error::{Error, Result};
@@ -26,8 +27,8 @@ pub struct Swept {
 
 impl Store {
     /// Removes what no name refers to: blobs, EROFS files that no pod holds, unfinished files. The lock is held
-    /// exclusively. Returns the number of bytes.
-    pub(super) fn sweep(&self) -> Result<u64> {
+    /// exclusively. Parts of blobs are kept for a while, unless `all` files go. Returns the number of bytes.
+    pub(super) fn sweep(&self, all: bool) -> Result<u64> {
         let index = Index::load(&self.root.join("index.json"))?;
         let (mut blobs, mut files) = (BTreeSet::new(), BTreeSet::new());
         for entry in &index.entries {
@@ -43,9 +44,9 @@ impl Store {
                 files.insert(chain(&diff_ids));
             }
         }
-        let mut bytes = remove_others(&self.root.join(TMP), &BTreeSet::new(), false)?;
-        bytes += remove_others(&self.root.join(BLOBS), &blobs, false)?;
-        bytes += remove_others(&self.root.join(EROFS), &files, true)?;
+        let mut bytes = remove_others(&self.root.join(TMP), &|entry| !all && is_part(entry))?;
+        bytes += remove_others(&self.root.join(BLOBS), &|entry| is_named(entry, &blobs))?;
+        bytes += remove_others(&self.root.join(EROFS), &|entry| is_named(entry, &files) || is_locked(&entry.path()))?;
         Ok(bytes)
     }
 
@@ -145,7 +146,7 @@ impl Store {
             Ok(())
         })?;
         writer.lock.lock().map_err(|error| self.error(&error.to_string(), "check the file system"))?;
-        swept.bytes = self.sweep()?;
+        swept.bytes = self.sweep(true)?;
         Ok(swept)
     }
 }
@@ -160,7 +161,7 @@ impl Writer {
     /// Removes what nothing refers to, if no other process uses the store; otherwise a later process does.
     fn sweep_now(&self) -> Result<u64> {
         match self.lock.try_lock() {
-            Ok(()) => self.store.sweep(),
+            Ok(()) => self.store.sweep(false),
             Err(_) => Ok(0),
         }
     }
@@ -172,14 +173,18 @@ pub(super) fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Removes the files of a folder that are not in the set, and are not locked; returns their size.
-fn remove_others(folder: &Path, keep: &BTreeSet<Digest>, unless_locked: bool) -> Result<u64> {
+/// Whether the name of a file is in a set of digests.
+fn is_named(entry: &fs::DirEntry, digests: &BTreeSet<Digest>) -> bool {
+    entry.file_name().to_str().and_then(Digest::from_hex).is_some_and(|digest| digests.contains(&digest))
+}
+
+/// Removes the files of a folder that are not to be kept; returns their size.
+fn remove_others(folder: &Path, is_kept: &dyn Fn(&fs::DirEntry) -> bool) -> Result<u64> {
     let fail = |error: io::Error| Error::io(folder.display(), &error);
     let mut bytes = 0;
     for entry in fs::read_dir(folder).map_err(fail)? {
         let entry = entry.map_err(fail)?;
-        let digest = entry.file_name().to_str().and_then(Digest::from_hex);
-        if digest.is_some_and(|digest| keep.contains(&digest)) || (unless_locked && is_locked(&entry.path())) {
+        if is_kept(&entry) {
             continue;
         }
         let size = entry.metadata().map_or(0, |metadata| metadata.len());

@@ -1,12 +1,20 @@
 //! Unfinished files of a store.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::{Store, TMP, options};
+use crate::digest::Digest;
 use crate::error::{Error, Result};
+
+/// Begin of the name of a file that an interrupted transfer leaves; the digest of the blob follows.
+const PART: &str = "part-";
+/// How long such a file is kept.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A file in `tmp/`, removed when dropped without [`Temp::commit`]. The process holds the store's lock, so that no
 /// other one takes the file for garbage.
@@ -14,7 +22,18 @@ use crate::error::{Error, Result};
 pub(crate) struct Temp {
     file: File,
     path: PathBuf,
-    is_named: bool,
+    /// It is a part of a blob, of which a later pull may have use.
+    is_part: bool,
+    /// It is not removed.
+    is_kept: bool,
+}
+
+/// Whether a file of `tmp/` is a part of a blob with which a later pull goes on.
+pub(super) fn is_part(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let digest = name.to_str().and_then(|name| name.strip_prefix(PART)).and_then(Digest::from_hex);
+    let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
+    digest.is_some() && changed.and_then(|time| time.elapsed().ok()).is_none_or(|age| age < KEPT)
 }
 
 impl Temp {
@@ -25,12 +44,34 @@ impl Temp {
             let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = store.root.join(TMP).join(name);
             match options().read(true).write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Self { file, path, is_named: false }),
+                Ok(file) => return Ok(Self { file, path, is_part: false, is_kept: false }),
                 // Left by a process that had the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::io(path.display(), &error)),
             }
         }
+    }
+
+    /// The file for a blob that is transferred, with what an interrupted command left of it. `None`: another process
+    /// transfers the blob. It is kept when dropped, unless [`Temp::keep`] says otherwise.
+    pub fn part(store: &Store, digest: Digest) -> Result<Option<Self>> {
+        let path = store.root.join(TMP).join(format!("{PART}{}", digest.hex()));
+        let fail = |error: io::Error| Error::io(path.parent().unwrap_or(&path).display(), &error);
+        let file = options().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+        }
+        // The process that held the lock may have made it a blob, or removed it.
+        let own = file.metadata().map_err(fail)?;
+        let is_there = fs::symlink_metadata(&path).is_ok_and(|data| (data.dev(), data.ino()) == (own.dev(), own.ino()));
+        Ok(is_there.then_some(Self { file, path, is_part: true, is_kept: true }))
+    }
+
+    /// Whether the file stays when this is dropped, if it is a part of a blob.
+    pub fn keep(&mut self, is_kept: bool) {
+        self.is_kept = is_kept && self.is_part;
     }
 
     /// Another descriptor of the file, with the same position.
@@ -56,7 +97,7 @@ impl Temp {
     /// Writes the contents to the disk, then gives the file its name.
     pub fn commit(mut self, path: &Path) -> Result<()> {
         self.file.sync_data().and_then(|()| fs::rename(&self.path, path)).map_err(|error| self.error(&error))?;
-        self.is_named = true;
+        self.is_kept = true;
         Ok(())
     }
 
@@ -68,7 +109,7 @@ impl Temp {
 
 impl Drop for Temp {
     fn drop(&mut self) {
-        if !self.is_named {
+        if !self.is_kept {
             // A leftover is removed by the next process that writes.
             let _ = fs::remove_file(&self.path);
         }

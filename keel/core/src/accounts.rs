@@ -60,8 +60,10 @@ pub fn find<'a>(wanted: &[u8], users: &'a [u8], groups: &[u8]) -> Result<Account
     let mut account = Account { uid, gid, groups: Vec::new(), home };
     if !group.is_empty() {
         account.gid = find_group(group, groups).ok_or(Missing::Group)?;
+        add(&mut account.groups, account.gid);
         return Ok(account);
     }
+    add(&mut account.groups, gid);
     for mut fields in lines(groups) {
         let (Some(gid), Some(members)) = (fields.nth(2).and_then(number), fields.next()) else { continue };
         let lists = !name.is_empty() && members.split(|&byte| byte == b',').any(|member| member == name);
@@ -81,10 +83,13 @@ fn find_group(wanted: &[u8], groups: &[u8]) -> Option<u32> {
     listed.or(number(wanted))
 }
 
-/// Adds a group to those of a process.
+/// Adds a group to those of a process, which setgroups(2) sorts.
 fn add(groups: &mut Vec<u32>, gid: u32) {
-    if groups.len() < MOST_GROUPS && groups.try_reserve(1).is_ok() {
-        groups.push(gid);
+    if let Err(at) = groups.binary_search(&gid)
+        && groups.len() < MOST_GROUPS
+        && groups.try_reserve(1).is_ok()
+    {
+        groups.insert(at, gid);
     }
 }
 
@@ -93,9 +98,7 @@ impl Account<'_> {
     pub fn add_groups(&mut self, wanted: &[Vec<u8>], groups: &[u8]) -> Result<(), usize> {
         for (at, wanted) in wanted.iter().enumerate() {
             let gid = find_group(wanted, groups).ok_or(at)?;
-            if !self.groups.contains(&gid) {
-                add(&mut self.groups, gid);
-            }
+            add(&mut self.groups, gid);
         }
         Ok(())
     }
@@ -117,16 +120,16 @@ mod tests {
 
     #[test]
     fn names_and_numbers() {
-        assert_eq!(ids(""), Ok((0, 0, [5].into(), "/root")));
-        assert_eq!(ids("redis"), Ok((101, 102, [5, 4].into(), "/var/lib/redis")));
+        assert_eq!(ids(""), Ok((0, 0, [0, 5].into(), "/root")));
+        assert_eq!(ids("redis"), Ok((101, 102, [4, 5, 102].into(), "/var/lib/redis")));
         assert_eq!(ids("101"), ids("redis"));
-        assert_eq!(ids("redis:disk"), Ok((101, 6, [].into(), "/var/lib/redis")));
+        assert_eq!(ids("redis:disk"), Ok((101, 6, [6].into(), "/var/lib/redis")));
         assert_eq!(ids("redis:"), ids("redis"));
-        assert_eq!(ids(":adm"), Ok((0, 4, [].into(), "/root")));
-        assert_eq!(ids("1000:1001"), Ok((1000, 1001, [].into(), "/")));
-        assert_eq!(ids("1000"), Ok((1000, 0, [].into(), "/")));
+        assert_eq!(ids(":adm"), Ok((0, 4, [4].into(), "/root")));
+        assert_eq!(ids("1000:1001"), Ok((1000, 1001, [1001].into(), "/")));
+        assert_eq!(ids("1000"), Ok((1000, 0, [0].into(), "/")));
         // A name that looks like a number.
-        assert_eq!(ids("7"), Ok((70, 71, [].into(), "/seven")));
+        assert_eq!(ids("7"), Ok((70, 71, [71].into(), "/seven")));
         assert_eq!(ids("nohome").unwrap().3, "/");
         assert_eq!(ids("broken"), Err(Missing::User));
         assert_eq!(ids("4294967295"), Err(Missing::User));
@@ -141,7 +144,7 @@ mod tests {
             let wanted: Vec<Vec<u8>> = wanted.iter().map(|name| name.as_bytes().into()).collect();
             account.add_groups(&wanted, GROUPS).map(|()| account.groups)
         };
-        assert_eq!(add(&["disk", "tty", "77", "6"]), Ok([5, 4, 6, 77].into()));
+        assert_eq!(add(&["disk", "tty", "77", "6"]), Ok([4, 5, 6, 77, 102].into()));
         assert_eq!(add(&["disk", "none", "x"]), Err(1));
         assert_eq!(add(&["4294967295"]), Err(0));
     }

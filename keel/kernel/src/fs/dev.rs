@@ -2,7 +2,7 @@
 
 use crate::file::{Abilities, File, FileOps, unlocked};
 use crate::mm::user;
-use crate::tty::{pty, terminal};
+use crate::tty::{pty, stream, terminal};
 use alloc::rc::Rc;
 use core::any::Any;
 use uapi::raw::general as g;
@@ -53,7 +53,10 @@ pub fn populate(tree: &Rc<Tree>, space: Space, shared: Space) -> Result<()> {
     for (name, mode, major, minor) in NODES {
         let path = [b"/dev/", name.as_bytes()].concat();
         let new = NewNode { rdev: makedev(major, minor), ..NewNode::plain(0o020000 | mode, 0, 0) };
-        tree.create(&path, &new)?;
+        let node = tree.create(&path, &new)?;
+        if name == "console" {
+            stream::set_console(&node.inode().attr()?);
+        }
     }
     for (name, target) in LINKS {
         tree.symlink(&[b"/dev/", name.as_bytes()].concat(), target.as_bytes())?;

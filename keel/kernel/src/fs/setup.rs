@@ -13,6 +13,7 @@ use uapi::{Errno, Result};
 use vfs::attr::makedev;
 use vfs::erofs::Image;
 use vfs::host::{Export, FIXED_NS, FRESH_NS, Host, SETTLED_NS};
+use vfs::mount::{FileSystem, flags};
 use vfs::node::{Node, Private, Space};
 use vfs::tree::Tree;
 use vfs::walk::Walk;
@@ -174,11 +175,18 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     given(&tree, config);
     if let Some(container) = &config.container {
         for tmpfs in &container.tmpfs {
-            let root =
-                Private::new(tree.new_dev(), sized(tmpfs.size)).node(&NewNode::plain(0o040000 | tmpfs.mode, 0, 0));
-            tree.attach(&tmpfs.at, root, "tmpfs", "tmpfs", tmpfs.read_only)?;
+            let (uid, gid) = tmpfs.owner;
+            let root = Private::new(tree.new_dev(), sized(tmpfs.size));
+            let root = root.node(&NewNode::plain(0o040000 | tmpfs.mode, uid, gid));
+            let place = tree.attach(&tmpfs.at, root, "tmpfs", "tmpfs", tmpfs.read_only)?;
+            let wanted = tmpfs.flags & (flags::NO_SUID | flags::NO_DEV | flags::NO_EXEC);
+            place.mount().set_flags(place.mount().flags() | wanted)?;
         }
         if container.read_only {
+            // Volumes stay writable, as with docker. What is no directory, or in one of the host, stays as it is.
+            for path in &container.directories {
+                let _ = volume(&tree, path);
+            }
             tree.seal();
         }
     }
@@ -194,6 +202,17 @@ fn container_directories(tree: &Rc<Tree>, container: &abi::boot::Container, conf
         let _ = tree.make_dirs(path);
     }
     let _ = make_private(tree, b"/tmp", &NewNode::plain(0o041777, 0, 0));
+}
+
+/// Makes a directory of the root a mount of its own, with what it has. EBUSY, ENOENT, ENOTDIR.
+fn volume(tree: &Rc<Tree>, path: &[u8]) -> Result<()> {
+    let place = tree.make_dirs(path)?;
+    if !Rc::ptr_eq(place.mount(), tree.root().mount()) {
+        // A mount is there, or above.
+        return Ok(());
+    }
+    let kind = place.mount().fs().kind;
+    tree.attach_at(&place, FileSystem::new(place.inode().clone(), kind), kind, false).map(drop)
 }
 
 /// The content of a file of the tree, at most `most` bytes of it; nothing if it can't be read.

@@ -28,6 +28,14 @@ const CHUNK: usize = 256 << 10;
 const IN: u32 = g::POLLIN | g::POLLRDNORM;
 const OUT: u32 = g::POLLOUT | g::POLLWRNORM;
 
+/// Device, number and device number of `/dev/console`, which the terminal has.
+static CONSOLE: Global<Cell<(u64, u64, u64)>> = Global::new(Cell::new((0, 0, 0)));
+
+/// Makes the terminal the file with these attributes.
+pub fn set_console(attr: &Attr) {
+    CONSOLE.set((attr.dev, attr.ino, attr.rdev));
+}
+
 /// A standard stream, or another inherited descriptor.
 pub struct Stream {
     /// Itself.
@@ -380,6 +388,11 @@ impl FileOps for Stream {
     fn attr(&self) -> Result<Attr> {
         let mut attr = [Attr::default()];
         connector::call(StreamStat { stream: self.number }, &(), &mut attr)?;
+        if self.is_terminal() {
+            // ttyname(3) compares it with the file that `link_name` leads to.
+            let (dev, ino, rdev) = CONSOLE.get();
+            attr[0] = Attr { dev, ino, rdev, ..attr[0] };
+        }
         Ok(attr[0])
     }
 
