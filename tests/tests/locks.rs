@@ -296,7 +296,7 @@ fn readers_of_a_read_only_grant_exclude_writers_of_the_host() {
 
 #[test]
 fn databases_survive_writers_on_the_host_and_in_pods() {
-    const ROWS: usize = 25;
+    const ROWS: usize = 40;
     const WRITERS: usize = 4;
     for cpus in CPUS {
         let place = Place::new();
@@ -305,15 +305,17 @@ fn databases_survive_writers_on_the_host_and_in_pods() {
         sqlite("create table t (who text, number integer)");
         let script = |file: &str, who: &str| {
             format!(
-                "for w in $(seq {WRITERS}); do (echo .timeout 100000; for i in $(seq {ROWS}); do \
+                "echo ready; cat >/dev/null; for w in $(seq {WRITERS}); do (echo .timeout 100000; for i in $(seq {ROWS}); do \
                  echo \"insert into t values ('{who} $w', $i);\"; done) | sqlite3 {file} & done; wait"
             )
         };
         let on_host = script(database.to_str().unwrap(), "host");
         let mut host = Command::new("/bin/sh");
-        let host = Running::start(host.args(["-c", &on_host]));
+        let mut host = Running::saying(host.args(["-c", &on_host]), "ready");
         let shell = ["/bin/sh", "-c", &script("/granted/db", "pod")];
-        let pod = Running::start(&mut place.pod_of(cpus, "--rw", &shell));
+        let mut pod = Running::saying(&mut place.pod_of(cpus, "--rw", &shell), "ready");
+        host.go_on();
+        pod.go_on();
         host.ends();
         pod.ends();
         assert_eq!(sqlite("pragma integrity_check"), "ok\n", "{cpus}");
