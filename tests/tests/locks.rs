@@ -287,8 +287,9 @@ fn readers_of_a_read_only_grant_exclude_writers_of_the_host() {
     assert!(flock("-n -s").unwrap().success() && !flock("-n -x").unwrap().success());
     holder.ends();
     let holder = Running::saying(&mut place.host(&["hold", "flock", "write"]), "held");
-    let shell = ["/bin/sh", "-c", "flock -n -s /granted/f true && echo locked || echo held; echo own >/granted/f; \
-                                   flock -n /granted/f echo own"];
+    let script = "flock -n -s /granted/f true && echo locked || echo held; echo own >/granted/f; \
+                  flock -n /granted/f echo own";
+    let shell = ["/bin/sh", "-c", script];
     // What the pod has written lies in its private layer, with a lock of its own.
     assert_eq!(output(&mut place.pod_of("--cpus=2", "--ro", &shell)), "held\nown\n");
     holder.ends();

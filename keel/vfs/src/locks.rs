@@ -195,9 +195,8 @@ impl Locks {
 
     /// Whether another description's lock is in the way of one of flock(2).
     pub fn is_whole_held(&self, wanted: &Whole) -> bool {
-        let conflicts = |w: &Whole| {
-            w.description != wanted.description && (wanted.kind == Kind::Write || w.kind == Kind::Write)
-        };
+        let conflicts =
+            |w: &Whole| w.description != wanted.description && (wanted.kind == Kind::Write || w.kind == Kind::Write);
         self.whole.borrow().iter().any(conflicts)
     }
 

@@ -138,7 +138,8 @@ impl Shown {
         }
         self.uses.store(USES, Relaxed);
         // What is replaced goes at once if nobody reads: not this processor, either.
-        let known = read(|reading| self.view.share(reading)).filter(|view| view.epoch == self.epoch() && view.shows(state));
+        let known =
+            read(|reading| self.view.share(reading)).filter(|view| view.epoch == self.epoch() && view.shows(state));
         let view = known.unwrap_or_else(|| {
             let view = Arc::new(View::new(state, self.epoch()));
             self.view.replace(Some(view.clone()));

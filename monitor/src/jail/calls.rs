@@ -47,8 +47,7 @@ const TERMINAL: [u32; 9] = [
 const MARK: [u32; 1] = [options::SIOCATMARK as u32];
 
 /// Commands of fcntl(2): flags, duplicates, and locks that belong to open file descriptions.
-const FCNTL: [i32; 8] =
-    [F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_ADD_SEALS, F_OFD_SETLK, F_OFD_GETLK];
+const FCNTL: [i32; 8] = [F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_ADD_SEALS, F_OFD_SETLK, F_OFD_GETLK];
 
 /// Flags of clone(2) with which C libraries create a thread, without the obsolete `CLONE_DETACHED`.
 const THREAD: i32 = CLONE_VM

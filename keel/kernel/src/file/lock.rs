@@ -202,7 +202,7 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
 }
 
 /// `F_GETLK`, `F_SETLK`, `F_SETLKW` and their `F_OFD_` variants.
-pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> Result<usize> {
+pub fn fcntl(table: &FdTable, fd: i32, file: &Rc<File>, command: u32, address: usize) -> Result<usize> {
     let mut request: g::flock = user::read(address)?;
     let by_description = matches!(command, g::F_OFD_GETLK | g::F_OFD_SETLK | g::F_OFD_SETLKW);
     let owner = if by_description { Owner::Description(description(file)) } else { process(table) };
@@ -260,16 +260,28 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
         table.set_took_locks();
     }
     let waits = matches!(command, g::F_SETLKW | g::F_OFD_SETLKW);
-    match outside::node_of(file) {
-        Some(node) => of.set_outside(file, &node, record, waits)?,
+    let has_slept = match outside::node_of(file) {
+        Some(node) => {
+            of.set_outside(file, &node, record, waits)?;
+            true
+        }
         None => match of.locks.set(record) {
-            Ok(()) => {}
+            Ok(()) => false,
             Err(_) if !waits => return Err(Errno::EAGAIN),
-            Err(blocker) => wait_for(&of, record, blocker)?,
+            Err(blocker) => {
+                wait_for(&of, record, blocker)?;
+                true
+            }
         },
-    }
+    };
     // Taking a weaker lock instead of a stronger one lets others in.
     of.changed.wake_all();
+    // Another thread closed the descriptor meanwhile, which would have ended the lock.
+    if has_slept && !by_description && !table.get_raw(fd).is_ok_and(|now| Rc::ptr_eq(&now, file)) {
+        of.clear_outside(owner, start, end)?;
+        of.changed.wake_all();
+        return Err(Errno::EBADF);
+    }
     Ok(0)
 }
 

@@ -142,7 +142,6 @@ impl Content {
         self.epoch.set(self.epoch.get() + 1);
         self.drop_pages(host);
     }
-
 }
 
 impl HostNode {

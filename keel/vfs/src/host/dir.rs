@@ -146,17 +146,15 @@ impl HostNode {
         let (now, export) = (now(), &*self.export);
         let map = names.map.borrow();
         match map.get(name) {
-            Some(entry) if export.believes(entry.asked.at, now) => {
-                match (entry.node.upgrade(), &entry.found) {
-                    (_, Seen::Absent) => Known::Absent,
-                    (Some(node), Seen::Listed(..)) if !export.believes(node.fetched.get(), now) => {
-                        Known::Listed(node.kind())
-                    }
-                    (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
-                    (Some(node), _) => Known::Node(node, entry.asked.at),
-                    (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.asked),
+            Some(entry) if export.believes(entry.asked.at, now) => match (entry.node.upgrade(), &entry.found) {
+                (_, Seen::Absent) => Known::Absent,
+                (Some(node), Seen::Listed(..)) if !export.believes(node.fetched.get(), now) => {
+                    Known::Listed(node.kind())
                 }
-            }
+                (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
+                (Some(node), _) => Known::Node(node, entry.asked.at),
+                (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.asked),
+            },
             None if names.is_complete(export, now) => Known::Absent,
             _ => Known::Unknown,
         }

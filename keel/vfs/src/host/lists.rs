@@ -95,8 +95,7 @@ impl HostNode {
 
     /// Whether its attributes, still believed, say that there are none.
     fn has_no_lists(&self) -> bool {
-        self.attr_cached().flags & node_flags::NO_LISTS != 0
-            && self.export.believes(self.fetched.get(), now())
+        self.attr_cached().flags & node_flags::NO_LISTS != 0 && self.export.believes(self.fetched.get(), now())
     }
 
     /// Notes a trip for a list that is about to be made. Whether the directory was listed instead, with what tells which of

@@ -6,7 +6,7 @@
 //! changed anything while the pod held none, so what is known of the export is not believed after one was taken
 //! ([`HostNode::has_locked`]).
 
-use super::{FRESH_NS, HostNode, now};
+use super::{HostNode, now};
 use crate::FileType;
 use crate::locks::Kind;
 use abi::operation::Operation;
@@ -46,10 +46,14 @@ fn kind_of(kind: Option<Kind>) -> LockKind {
 }
 
 impl HostNode {
-    /// Whether others may hold locks of it that concern the pod: of regular files that the user granted, which alone can be
-    /// opened on the host.
+    /// From now on locks of the files of its export are held on the host, too.
+    pub fn share_locks(&self) {
+        self.export.shares_locks.set(true);
+    }
+
+    /// Whether locks of it are held on the host, too: regular files alone can be opened there.
     pub(crate) fn has_outside_locks(&self) -> bool {
-        self.export.fresh_ns == FRESH_NS && self.kind() == FileType::Regular
+        self.export.shares_locks.get() && self.kind() == FileType::Regular
     }
 
     /// The handle for its locks. ENOLCK.

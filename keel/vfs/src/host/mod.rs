@@ -248,6 +248,8 @@ pub struct Export {
     paths: paths::Paths,
     /// When the pod took a lock of one of its files last (monotonic ns): what was asked for before may be old.
     locked: Arc<AtomicU64>,
+    /// Locks of its files are held on the host, too.
+    shares_locks: Cell<bool>,
 }
 
 impl core::fmt::Debug for Export {
@@ -268,6 +270,7 @@ impl Export {
             recent: RefCell::default(),
             paths: paths::Paths::default(),
             locked: Arc::default(),
+            shares_locks: Cell::new(false),
         });
         let mut attr = [NodeAttr::default()];
         let asked = host.ask();

@@ -12,10 +12,9 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 
-/// Most separate ranges that a pod may hold of one file: the host looks at all of them for each lock.
+/// Most separate ranges that a pod may hold: each takes memory of the host's kernel, which looks at all ranges of a file for each
+/// lock.
 const MAX_RANGES: usize = 1 << 12;
-/// Most separate ranges of all files: each takes memory of the host's kernel.
-const MAX_ALL: usize = 1 << 16;
 
 /// A file whose locks a pod may hold.
 #[derive(Debug)]
@@ -50,11 +49,6 @@ impl LockedFile {
 struct Ranges(BTreeMap<u64, (u64, LockKind)>);
 
 impl Ranges {
-    /// How many ranges there are after [`Self::set`], at most.
-    fn len_after(&self, kind: LockKind) -> usize {
-        self.0.len() + if kind == LockKind::None { 1 } else { 2 }
-    }
-
     /// Whether taking this part away leaves two of one.
     fn splits(&self, start: u64, end: u64) -> bool {
         self.0.range(..start).next_back().is_some_and(|(_, (last, _))| *last > end)
@@ -112,12 +106,12 @@ pub fn hold(exports: &[ExportConfig], handles: &mut Handles, hold: HoldLocks) ->
 pub fn lock(handles: &mut Handles, lock: Lock) -> Result<()> {
     let Lock { handle, start, end, kind } = lock;
     let end = check(start, end)?;
-    let others = handles.ranges();
+    // At most two more.
+    let is_full = handles.ranges() + 2 > MAX_RANGES;
     let file = handles.locks(handle)?;
-    let after = file.ranges.len_after(kind);
     // What is given up is never refused as long as it makes no more of them.
     let grows = kind != LockKind::None || file.ranges.splits(start, end);
-    if grows && (after > MAX_RANGES || others + 2 > MAX_ALL) {
+    if grows && is_full {
         return Err(Errno::NOLCK);
     }
     change(file.fd.as_fd(), kind, start, end)?;

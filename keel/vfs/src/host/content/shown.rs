@@ -40,7 +40,8 @@ impl HostNode {
     pub(crate) fn known_attributes(&self) -> Option<(Attr, u64)> {
         let (fetched, content) = (self.fetched.get(), self.content.get());
         let expires = fetched.saturating_add(self.export.fresh_ns);
-        let is_known = self.export.believes(fetched, now()) && content.is_none_or(|content| content.gathered.get() == 0);
+        let is_known =
+            self.export.believes(fetched, now()) && content.is_none_or(|content| content.gathered.get() == 0);
         is_known.then(|| (self.attr.get(), expires))
     }
 
