@@ -103,6 +103,8 @@ pub struct Export {
     pub is_image: bool,
     /// Changes fail with EROFS.
     pub read_only: bool,
+    /// The user named it: locks of its files are held on the host, too.
+    pub named: bool,
 }
 
 /// A file system in memory.

@@ -407,6 +407,51 @@ operations! {
             /// Seek a hole.
             hole: bool,
         } () => () -> u64;
+        /// Begin to hold locks of an open file, until the handle that this gives is closed. They lie on the file's open file
+        /// description, which outlives its own handle. Result: a handle for [`Lock`] and the like. EACCES in a public
+        /// export, ENOLCK if the pod holds locks of too many files.
+        HoldLocks = 60 {
+            /// Handle of the file.
+            handle: u64,
+        } () => () -> u64;
+        /// Take, change or give up a lock of bytes (`F_OFD_SETLK` of fcntl(2)). EAGAIN if another process of the host holds one
+        /// that conflicts, EBADF if the file's handle has not the access that the lock needs, ENOLCK if there are too many.
+        Lock = 61 {
+            /// A handle of [`HoldLocks`].
+            handle: u64,
+            /// First byte.
+            start: u64,
+            /// Last byte; `u64::MAX`: the end of the file, wherever that is.
+            end: u64,
+            /// What the pod holds then.
+            kind: LockKind,
+        } () => () -> ();
+        /// The first lock of another process of the host that conflicts with a lock of bytes (`F_OFD_GETLK` of fcntl(2)).
+        TestLock = 62 {
+            /// A handle of [`HoldLocks`].
+            handle: u64,
+            /// First byte.
+            start: u64,
+            /// Last byte, as for [`Lock`].
+            end: u64,
+            /// The lock that would be taken.
+            kind: LockKind,
+        } () => () -> FoundLock {
+            /// Its kind and its holder's.
+            holder: LockHolder,
+            /// Its first byte.
+            start: u64,
+            /// Its last byte, as for [`Lock`].
+            end: u64,
+        };
+        /// Take, change or give up a lock of the whole file (flock(2)), which is apart from those of bytes. EAGAIN if another
+        /// process of the host holds one that conflicts: what the pod held before is lost then.
+        LockWhole = 63 {
+            /// A handle of [`HoldLocks`].
+            handle: u64,
+            /// What the pod holds then.
+            kind: LockKind,
+        } () => () -> ();
     }
 }
 
@@ -618,6 +663,30 @@ named_numbers! {
         Data = 3,
         /// No reference point: seek the next hole from the offset on.
         Hole = 4,
+    }
+    /// Kind of a lock of a file.
+    LockKind {
+        /// None.
+        #[default]
+        None = 0,
+        /// Others may hold one of this kind, too.
+        Shared = 1,
+        /// Others hold none.
+        Exclusive = 2,
+    }
+    /// A lock that another process of the host holds.
+    LockHolder {
+        /// There is none.
+        #[default]
+        None = 0,
+        /// A shared one of a process.
+        SharedByProcess = 1,
+        /// An exclusive one of a process.
+        ExclusiveByProcess = 2,
+        /// A shared one of an open file description.
+        SharedByDescription = 3,
+        /// An exclusive one of an open file description.
+        ExclusiveByDescription = 4,
     }
     /// Entries with attributes in the answer to [`ReadDir`].
     ListAttributes {

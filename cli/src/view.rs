@@ -303,6 +303,7 @@ impl View {
                 settled: grant.settled,
                 is_image: grant.is_image,
                 read_only: grant.read_only,
+                named: grant.option.is_some(),
             });
             configs.push(config);
         }

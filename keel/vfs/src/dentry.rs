@@ -23,6 +23,8 @@ pub struct Dentry {
     inode: Rc<dyn Inode>,
     children: RefCell<HashMap<Name, Rc<Self>>>,
     expires: Cell<u64>,
+    /// Names in it that were believed until then, or not as long, are asked for again.
+    doubted: Cell<u64>,
     deleted: Cell<bool>,
     /// It is a root or lies in its parent's table. Another one keeps no children, which would keep it alive in turn.
     is_kept: Cell<bool>,
@@ -81,6 +83,7 @@ impl Dentry {
             inode,
             children: RefCell::default(),
             expires: Cell::new(expires),
+            doubted: Cell::new(0),
             deleted: Cell::new(false),
             is_kept: Cell::new(false),
             changes: Cell::new(0),
@@ -169,7 +172,15 @@ impl Dentry {
         let children = self.children.borrow();
         let child = children.get(name)?;
         let expires = child.expires.get();
-        (expires == u64::MAX || expires > now()).then(|| child.clone())
+        (expires == u64::MAX || expires > now().max(self.doubted.get())).then(|| child.clone())
+    }
+
+    /// Names beside this one that are believed until `expires` or not as long are not believed any more.
+    pub fn doubt_names_beside(&self, expires: u64) {
+        if let Some(directory) = &*self.parent.borrow() {
+            directory.doubted.set(expires);
+            directory.names_changed();
+        }
     }
 
     /// Looks a name up. `ahead`: what will be looked up beneath it. `cached_only`: EAGAIN where the

@@ -1,7 +1,7 @@
 //! What every file system gives for a file.
 
 use crate::acl::{Acl, Kind};
-use crate::host::End;
+use crate::host::{End, HostNode};
 use crate::shown::Shown;
 use crate::{Attr, Dst, FileType, Listing, Name, PathRef, Src};
 use abi::request::FsStat;
@@ -296,6 +296,10 @@ pub trait Inode: Any {
     /// inode through that open file: content that is made at open.
     fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {
         Ok(None)
+    }
+    /// The file of the host whose locks are held there too, for processes outside of the pod to see.
+    fn locked_outside(&self) -> Option<Rc<HostNode>> {
+        None
     }
     /// A value that other parts of keel hang on the inode: the pipe of a FIFO, a bound socket, the
     /// patched text pages of an executable. `None` if this kind keeps none.

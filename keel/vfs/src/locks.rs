@@ -172,6 +172,55 @@ impl Locks {
         records.iter().find(|r| r.owner == owner && r.start <= end && start <= r.end).copied()
     }
 
+    /// Whether an owner holds locks in `[start, end]`.
+    pub fn holds(&self, owner: Owner, start: u64, end: u64) -> bool {
+        self.records.borrow().iter().any(|r| r.owner == owner && r.start <= end && start <= r.end)
+    }
+
+    /// First and last byte of all that an owner holds.
+    pub fn extent(&self, owner: Owner) -> Option<(u64, u64)> {
+        let records = self.records.borrow();
+        let mut held = records.iter().filter(|r| r.owner == owner).map(|r| (r.start, r.end));
+        let first = held.next()?;
+        Some(held.fold(first, |(start, end), held| (start.min(held.0), end.max(held.1))))
+    }
+
+    /// The first part of `[start, end]` in which nobody holds a lock.
+    pub fn free(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let records = self.records.borrow();
+        let mut from = start;
+        // Each turn but the last goes behind a lock.
+        while let Some(over) = records.iter().filter(|r| r.start <= from && from <= r.end).map(|r| r.end).max() {
+            from = over.checked_add(1).filter(|from| *from <= end)?;
+        }
+        let next = records.iter().map(|r| r.start).filter(|at| *at > from).min();
+        Some((from, next.map_or(end, |at| end.min(at - 1))))
+    }
+
+    /// Whether all of `[start, end]` is locked, and by no stronger lock than one of this kind, nor a weaker one.
+    pub fn is_locked_so(&self, start: u64, end: u64, kind: Kind) -> bool {
+        self.free(start, end).is_none()
+            && self.records.borrow().iter().all(|r| r.kind == kind || r.end < start || end < r.start)
+    }
+
+    /// Whether no record lock is held.
+    pub fn has_no_records(&self) -> bool {
+        self.records.borrow().is_empty()
+    }
+
+    /// The strongest lock of flock(2) that is held.
+    pub fn whole(&self) -> Option<Kind> {
+        let whole = self.whole.borrow();
+        if whole.iter().any(|w| w.kind == Kind::Write) { Some(Kind::Write) } else { whole.first().map(|w| w.kind) }
+    }
+
+    /// Whether another description's lock is in the way of one of flock(2).
+    pub fn is_whole_held(&self, wanted: &Whole) -> bool {
+        let conflicts =
+            |w: &Whole| w.description != wanted.description && (wanted.kind == Kind::Write || w.kind == Kind::Write);
+        self.whole.borrow().iter().any(conflicts)
+    }
+
     /// Removes all record locks of an owner (close, exit); returns whether there were any.
     pub fn clear_owner(&self, owner: Owner) -> bool {
         let mut records = self.records.borrow_mut();
@@ -291,6 +340,25 @@ mod tests {
         assert_eq!(locks.all().unwrap().0.len(), 3);
         assert!(locks.set(record(2, 7, u64::MAX, Kind::Read)).is_ok());
         assert!(locks.set(record(2, 6, 6, Kind::Read)).is_err());
+    }
+
+    #[test]
+    fn what_is_free_lies_between_the_locks_of_all() {
+        let locks = Locks::default();
+        for (owner, start, end) in [(1, 10, 19), (2, 15, 29), (1, 40, 49)] {
+            locks.set(record(owner, start, end, Kind::Read)).unwrap();
+        }
+        assert_eq!(locks.free(0, 100), Some((0, 9)));
+        assert_eq!((locks.free(10, 29), locks.free(12, 35)), (None, Some((30, 35))));
+        assert_eq!((locks.free(45, u64::MAX), locks.free(40, 49)), (Some((50, u64::MAX)), None));
+        assert!(locks.is_locked_so(10, 29, Kind::Read) && !locks.is_locked_so(10, 29, Kind::Write));
+        assert!(!locks.is_locked_so(10, 30, Kind::Read));
+        assert_eq!((locks.extent(Owner::Process(1)), locks.extent(Owner::Process(3))), (Some((10, 49)), None));
+        assert!(locks.holds(Owner::Process(2), 29, 99) && !locks.holds(Owner::Process(2), 30, 99));
+        assert!(locks.clear_owner(Owner::Process(1)));
+        locks.set(record(2, 60, u64::MAX, Kind::Write)).unwrap();
+        assert_eq!((locks.free(16, 70), locks.free(60, u64::MAX)), (Some((30, 59)), None));
+        assert!(!locks.has_no_records() && locks.whole().is_none());
     }
 
     #[test]

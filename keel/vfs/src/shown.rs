@@ -28,6 +28,8 @@ pub struct Shown {
     view: Published<View>,
     /// Uses since the view was withdrawn.
     uses: AtomicU32,
+    /// A view holds until this changes.
+    epoch: Option<Arc<AtomicU64>>,
 }
 
 /// What is known of a file until it is changed.
@@ -48,6 +50,8 @@ pub struct State {
 pub struct View {
     state: State,
     expires: AtomicU64,
+    /// [`Shown::epoch`] when it was made.
+    epoch: u64,
     /// Read since [`Shown::take_used`].
     used: AtomicU32,
     blocks: Slots<Block>,
@@ -80,17 +84,27 @@ pub struct Part<'a> {
 
 impl Default for Shown {
     fn default() -> Self {
-        Self { view: Published::empty(), uses: AtomicU32::new(0) }
+        Self { view: Published::empty(), uses: AtomicU32::new(0), epoch: None }
     }
 }
 
 impl Shown {
+    /// A place whose views hold until `epoch` changes.
+    pub fn of(epoch: &Arc<AtomicU64>) -> Self {
+        Self { epoch: Some(epoch.clone()), ..Self::default() }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.as_ref().map_or(0, |epoch| epoch.load(Relaxed))
+    }
+
     /// The view that holds at this moment.
     #[inline]
     pub fn view<'r>(&'r self, reading: &'r Reading) -> Option<&'r View> {
         let view = self.view.get(reading)?;
         let expires = view.expires.load(Relaxed);
-        (expires == u64::MAX || hal::clock::monotonic_ns() < expires).then_some(view)
+        let is_young = expires == u64::MAX || hal::clock::monotonic_ns() < expires;
+        (is_young && view.epoch == self.epoch()).then_some(view)
     }
 
     /// Whether a view holds at this moment.
@@ -124,9 +138,10 @@ impl Shown {
         }
         self.uses.store(USES, Relaxed);
         // What is replaced goes at once if nobody reads: not this processor, either.
-        let known = read(|reading| self.view.share(reading)).filter(|view| view.shows(state));
+        let known =
+            read(|reading| self.view.share(reading)).filter(|view| view.epoch == self.epoch() && view.shows(state));
         let view = known.unwrap_or_else(|| {
-            let view = Arc::new(View::new(state));
+            let view = Arc::new(View::new(state, self.epoch()));
             self.view.replace(Some(view.clone()));
             view
         });
@@ -136,9 +151,9 @@ impl Shown {
 }
 
 impl View {
-    fn new(state: &State) -> Self {
+    fn new(state: &State, epoch: u64) -> Self {
         let expires = AtomicU64::new(state.expires);
-        Self { state: *state, expires, used: AtomicU32::new(0), blocks: Slots::new() }
+        Self { state: *state, expires, epoch, used: AtomicU32::new(0), blocks: Slots::new() }
     }
 
     /// Whether it shows the same, but for the time until which it holds.

@@ -10,6 +10,8 @@ mod layers;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod locked;
+#[cfg(test)]
 mod mounts;
 #[cfg(test)]
 mod names;

@@ -46,6 +46,9 @@ const TERMINAL: [u32; 9] = [
 /// Whether the next byte of a connection is urgent.
 const MARK: [u32; 1] = [options::SIOCATMARK as u32];
 
+/// Commands of fcntl(2): flags, duplicates, and locks that belong to open file descriptions.
+const FCNTL: [i32; 8] = [F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_ADD_SEALS, F_OFD_SETLK, F_OFD_GETLK];
+
 /// Flags of clone(2) with which C libraries create a thread, without the obsolete `CLONE_DETACHED`.
 const THREAD: i32 = CLONE_VM
     | CLONE_FS
@@ -223,11 +226,13 @@ pub fn rules(pid: u32, extra: Extra) -> Vec<Call> {
         call(SYS_rt_sigaction, "rt_sigaction(not SIGSYS)", when(vec![Test::Not(0, SIGSYS as u32)])),
         call(
             SYS_fcntl,
-            "fcntl(flags, duplicates)",
-            when(vec![Test::OneOf(
-                1,
-                [F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_ADD_SEALS].map(|c| c as u32).to_vec(),
-            )]),
+            "fcntl(flags, duplicates, locks without waiting)",
+            when(vec![Test::OneOf(1, FCNTL.map(|command| command as u32).to_vec())]),
+        ),
+        call(
+            SYS_flock,
+            "flock(without waiting)",
+            when(vec![Test::OneOf(1, [LOCK_SH, LOCK_EX, LOCK_UN].map(|kind| (kind | LOCK_NB) as u32).to_vec())]),
         ),
         call(SYS_prctl, "prctl(thread names)", when(vec![Test::OneOf(0, vec![PR_SET_NAME as u32])])),
         call(
@@ -327,7 +332,7 @@ mod tests {
         }
         // The length is what each call of the monitor costs at most; the options of sockets are a list.
         let extra = |network, prepared| Extra { writable: true, network, prepared };
-        for (extra, most) in [(extra(false, false), 340), (extra(true, false), 420), (extra(true, true), 480)] {
+        for (extra, most) in [(extra(false, false), 350), (extra(true, false), 430), (extra(true, true), 490)] {
             let program = super::super::filter::compile(rules(1, extra), SECCOMP_RET_TRAP).unwrap();
             assert!(program.len() < most, "{} instructions of {extra:?}", program.len());
         }

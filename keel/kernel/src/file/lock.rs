@@ -16,6 +16,7 @@ use vfs::locks::{Kind, Locks, Owner, Record, Waits, Whole, range};
 use vfs::node::{F_SEAL_SEAL, F_SEAL_WRITE, Node};
 
 mod list;
+mod outside;
 
 /// A lock that may be held across copies to and from program memory (which may block). Taking a
 /// free one costs a load and a store.
@@ -39,6 +40,11 @@ impl SleepLock {
             self.wait();
         }
         SleepGuard(self)
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_held(&self) -> bool {
+        self.held.get()
     }
 
     #[cold]
@@ -70,6 +76,8 @@ struct FileLocks {
     file: (u64, u64),
     locks: Locks,
     changed: Rc<WaitQueue>,
+    /// Those that the host holds, too.
+    outside: outside::State,
 }
 
 /// Processes that wait for record locks.
@@ -121,7 +129,7 @@ fn process(table: &FdTable) -> Owner {
 pub fn descriptor_closed(table: &FdTable, file: &File) {
     if table.took_locks()
         && let Some(of) = existing(file)
-        && of.locks.clear_owner(process(table))
+        && of.clear_owner(process(table))
     {
         of.changed.wake_all();
     }
@@ -132,10 +140,29 @@ pub fn description_released(file: &File) {
     if file.took_locks.get()
         && let Some(of) = existing(file)
     {
-        let records = of.locks.clear_owner(Owner::Description(description(file)));
-        if of.locks.funlock(description(file)) || records {
+        let records = of.clear_owner(Owner::Description(description(file)));
+        let whole = of.locks.funlock(description(file));
+        if whole {
+            of.ended(None);
+        }
+        if whole || records {
             of.changed.wake_all();
         }
+    }
+}
+
+impl FileLocks {
+    /// Removes all record locks of an owner, of which nobody hears any more. Never waits.
+    fn clear_owner(&self, owner: Owner) -> bool {
+        if !self.may_be_held_outside() {
+            return self.locks.clear_owner(owner);
+        }
+        let extent = self.locks.extent(owner);
+        let changed = self.locks.clear_owner(owner);
+        if extent.is_some() {
+            self.ended(extent);
+        }
+        changed
     }
 }
 
@@ -153,7 +180,7 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
     let of = of(file)?;
     let me = description(file);
     let Some(kind) = kind else {
-        if of.locks.funlock(me) {
+        if of.funlock_outside(me)? {
             of.changed.wake_all();
         }
         return Ok(());
@@ -161,6 +188,9 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
     of.locks.reserve()?;
     file.took_locks.set(true);
     let wanted = Whole { description: me, kind, pid: caller().pid() };
+    if let Some(node) = outside::node_of(file) {
+        return of.flock_outside(file, &node, wanted, operation & LOCK_NB == 0);
+    }
     let set = || of.locks.flock(wanted);
     let result = match set() {
         Err(Errno::EWOULDBLOCK) if operation & LOCK_NB == 0 => super::wait_on(&of.changed, || set().ok()),
@@ -172,7 +202,7 @@ pub fn flock(file: &Rc<File>, operation: u32) -> Result<()> {
 }
 
 /// `F_GETLK`, `F_SETLK`, `F_SETLKW` and their `F_OFD_` variants.
-pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> Result<usize> {
+pub fn fcntl(table: &FdTable, fd: i32, file: &Rc<File>, command: u32, address: usize) -> Result<usize> {
     let mut request: g::flock = user::read(address)?;
     let by_description = matches!(command, g::F_OFD_GETLK | g::F_OFD_SETLK | g::F_OFD_SETLKW);
     let owner = if by_description { Owner::Description(description(file)) } else { process(table) };
@@ -212,22 +242,25 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
             None if by_description => of.locks.held(owner, start, end),
             None => return Err(Errno::EINVAL),
         };
-        match found {
-            None => request.l_type = g::F_UNLCK as i16,
-            Some(other) => {
-                request.l_type = if other.kind == Kind::Read { g::F_RDLCK } else { g::F_WRLCK } as i16;
-                request.l_whence = g::SEEK_SET as i16;
-                request.l_start = other.start as i64;
-                request.l_len = if other.end == u64::MAX { 0 } else { (other.end - other.start + 1) as i64 };
-                request.l_pid = caller().shown(other.pid);
+        let outside = match (&found, &record) {
+            (None, Some(record)) => outside::conflict(&of, file, record)?,
+            _ => None,
+        };
+        match (found, outside) {
+            (Some(other), _) => describe(&mut request, other.kind, (other.start, other.end), caller().shown(other.pid)),
+            // As in a process id namespace without the holder.
+            (None, Some(other)) => {
+                let pid = if other.by_description { -1 } else { 0 };
+                describe(&mut request, other.kind, (other.start, other.end), pid);
             }
+            (None, None) => request.l_type = g::F_UNLCK as i16,
         }
         user::write(address, &request)?;
         return Ok(0);
     }
 
     let Some(record) = record else {
-        if of.locks.clear(owner, start, end) {
+        if of.clear_outside(owner, start, end)? {
             of.changed.wake_all();
         }
         return Ok(0);
@@ -238,14 +271,39 @@ pub fn fcntl(table: &FdTable, file: &Rc<File>, command: u32, address: usize) -> 
     } else {
         table.set_took_locks();
     }
-    match of.locks.set(record) {
-        Ok(()) => {}
-        Err(_) if !matches!(command, g::F_SETLKW | g::F_OFD_SETLKW) => return Err(Errno::EAGAIN),
-        Err(blocker) => wait_for(&of, record, blocker)?,
-    }
+    let waits = matches!(command, g::F_SETLKW | g::F_OFD_SETLKW);
+    let has_slept = match outside::node_of(file) {
+        Some(node) => {
+            of.set_outside(file, &node, record, waits)?;
+            true
+        }
+        None => match of.locks.set(record) {
+            Ok(()) => false,
+            Err(_) if !waits => return Err(Errno::EAGAIN),
+            Err(blocker) => {
+                wait_for(&of, record, blocker)?;
+                true
+            }
+        },
+    };
     // Taking a weaker lock instead of a stronger one lets others in.
     of.changed.wake_all();
+    // Another thread closed the descriptor meanwhile, which would have ended the lock.
+    if has_slept && !by_description && !table.get_raw(fd).is_ok_and(|now| Rc::ptr_eq(&now, file)) {
+        of.clear_outside(owner, start, end)?;
+        of.changed.wake_all();
+        return Err(Errno::EBADF);
+    }
     Ok(0)
+}
+
+/// Describes the lock that is in the way.
+fn describe(request: &mut g::flock, kind: Kind, (start, end): (u64, u64), pid: i32) {
+    request.l_type = if kind == Kind::Read { g::F_RDLCK } else { g::F_WRLCK } as i16;
+    request.l_whence = g::SEEK_SET as i16;
+    request.l_start = start as i64;
+    request.l_len = if end == u64::MAX { 0 } else { (end - start + 1) as i64 };
+    request.l_pid = pid;
 }
 
 /// Waits until a record lock can be set. EDEADLK, ERESTARTSYS.

@@ -160,6 +160,11 @@ impl HostFiles for Monitor {
         connector::start_quietly(unmap, |_| {});
     }
 
+    fn unlock(&self, operation: Encoded) {
+        connector::post(operation);
+        connector::let_go();
+    }
+
     fn retired(&self) {
         self.tidying.get_or_init(Tidying::new).soon();
     }

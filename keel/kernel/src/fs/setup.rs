@@ -127,8 +127,15 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
         export if export.settled => SETTLED_NS,
         _ => FRESH_NS,
     };
+    let open = |export: &abi::boot::Export, writable| {
+        let node = Export::open(&host, export.id, writable, fresh_ns(export))?;
+        if export.named && !export.is_image {
+            node.share_locks();
+        }
+        Ok::<_, Errno>(node)
+    };
     let over = |export: &abi::boot::Export, dev| {
-        let lower = Export::open(&host, export.id, false, fresh_ns(export))?;
+        let lower = open(export, false)?;
         let layer = Private::overlay(dev, space());
         Ok::<_, Errno>(if export.is_image { layer.over(Image::open(lower, dev)?) } else { layer.over(lower) })
     };
@@ -146,11 +153,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     let mut temporary = Temporary::new(&exports, config.container.is_some());
     for export in exports {
         temporary.attach_above(&tree, &export.at, &space)?;
-        let inode: Rc<dyn Inode> = if export.writable {
-            Export::open(&host, export.id, true, fresh_ns(export))?
-        } else {
-            over(export, tree.new_dev())?
-        };
+        let inode: Rc<dyn Inode> = if export.writable { open(export, true)? } else { over(export, tree.new_dev())? };
         let kind = if export.writable { "hull" } else { "overlay" };
         tree.attach(&export.at, inode, kind, kind, export.read_only)?;
     }

@@ -355,6 +355,13 @@ pub fn start_quietly<O: Operation>(operation: O, done: impl FnOnce(Result<O::Res
     submit(&ring::submission(operation.encode(), id, &[], &mut []));
 }
 
+/// Like [`start_quietly`], for a request whose completion means nothing to anybody.
+pub fn post(operation: Encoded) {
+    let id = take_slot(Slot::Awaited(Box::new(|_| {})));
+    UNDER_WAY.set(UNDER_WAY.get() - 1);
+    submit(&ring::submission(operation, id, &[], &mut []));
+}
+
 fn callback<O: Operation>(done: impl FnOnce(Result<O::Results>) + 'static) -> Callback {
     Box::new(move |outcome| done(outcome.and_then(results::<O>)))
 }

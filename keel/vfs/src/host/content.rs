@@ -83,6 +83,10 @@ pub(super) struct Content {
     written: Cell<(u64, u64)>,
     /// Pages that mappings asked of the window.
     asked: Cell<u64>,
+    /// The handle for its locks.
+    pub(super) holding: Cell<Option<super::locks::Holding>>,
+    /// [`super::Export::locked`] when the pages were validated last.
+    locked: Cell<u64>,
     /// Part of it can't be read, perhaps: pages for mappings are read, not shown in the window unseen.
     pub(super) distrusted: Cell<bool>,
     /// The node's, if it has one.
@@ -138,14 +142,6 @@ impl Content {
         self.epoch.set(self.epoch.get() + 1);
         self.drop_pages(host);
     }
-
-    /// Drops cached pages if the file changed on the host since they were read.
-    pub(super) fn validate(&self, host: &Host, attr: &Attr) {
-        let stamp = Stamp::of(attr);
-        if self.stamp.replace(stamp) != stamp {
-            self.outdate(host);
-        }
-    }
 }
 
 impl HostNode {
@@ -155,6 +151,16 @@ impl HostNode {
 
     pub(super) fn host(&self) -> &Host {
         &self.export.host
+    }
+
+    /// Drops cached pages if the file changed on the host since they were read, or if a lock was taken since: what others
+    /// wrote right after they were read may have left the times as they are.
+    pub(super) fn validate(&self, attr: &Attr) {
+        let (content, stamp, locked) = (self.content(), Stamp::of(attr), self.export.locked_at());
+        let is_same = content.stamp.replace(stamp) == stamp;
+        if content.locked.replace(locked) != locked || !is_same {
+            content.outdate(&self.export.host);
+        }
     }
 
     /// An open handle. ESTALE if the name leads to another file by now.
@@ -428,7 +434,7 @@ impl HostNode {
     pub fn read_content(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
         let attr = self.fresh_attr()?;
         let content = self.content();
-        content.validate(self.host(), &attr);
+        self.validate(&attr);
         content.used.set(true);
         let size = attr.size;
         read_parts(offset, size, dst, |part, dst| {

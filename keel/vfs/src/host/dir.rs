@@ -2,7 +2,7 @@
 
 use super::order::Asked;
 use super::prefetch::{Misses, Order};
-use super::{HostNode, now};
+use super::{Export, HostNode, now};
 use crate::{FileType, Listing, Name};
 use abi::request::{ListAttributes, NodeAttr, Walk};
 use alloc::boxed::Box;
@@ -101,8 +101,8 @@ impl Names {
     }
 
     /// Whether names that are not in the table do not exist.
-    fn is_complete(&self, now: u64, fresh_ns: u64) -> bool {
-        self.listed.get() != 0 && now.saturating_sub(self.listed.get()) < fresh_ns
+    fn is_complete(&self, export: &Export, now: u64) -> bool {
+        export.believes(self.listed.get(), now)
     }
 }
 
@@ -143,21 +143,19 @@ impl HostNode {
 
     fn known(&self, name: &[u8]) -> Known {
         let Some(names) = self.names.get() else { return Known::Unknown };
-        let (now, fresh_ns) = (now(), self.export.fresh_ns);
+        let (now, export) = (now(), &*self.export);
         let map = names.map.borrow();
         match map.get(name) {
-            Some(entry) if now.saturating_sub(entry.asked.at) < fresh_ns => {
-                match (entry.node.upgrade(), &entry.found) {
-                    (_, Seen::Absent) => Known::Absent,
-                    (Some(node), Seen::Listed(..)) if now.saturating_sub(node.fetched.get()) >= fresh_ns => {
-                        Known::Listed(node.kind())
-                    }
-                    (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
-                    (Some(node), _) => Known::Node(node, entry.asked.at),
-                    (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.asked),
+            Some(entry) if export.believes(entry.asked.at, now) => match (entry.node.upgrade(), &entry.found) {
+                (_, Seen::Absent) => Known::Absent,
+                (Some(node), Seen::Listed(..)) if !export.believes(node.fetched.get(), now) => {
+                    Known::Listed(node.kind())
                 }
-            }
-            None if names.is_complete(now, fresh_ns) => Known::Absent,
+                (None, Seen::Listed(_, mode)) => Known::Listed(FileType::of(*mode)),
+                (Some(node), _) => Known::Node(node, entry.asked.at),
+                (None, Seen::All(all)) => Known::Attr(all.0, all.1.clone(), entry.asked),
+            },
+            None if names.is_complete(export, now) => Known::Absent,
             _ => Known::Unknown,
         }
     }
@@ -224,7 +222,7 @@ impl HostNode {
 
     /// Whether all its names are cached.
     pub(super) fn is_listed(&self) -> bool {
-        self.names.get().is_some_and(|names| names.is_complete(now(), self.export.fresh_ns))
+        self.names.get().is_some_and(|names| names.is_complete(&self.export, now()))
     }
 
     /// See [`Names::order_of`].

@@ -206,6 +206,10 @@ impl Inode for HostNode {
         self.truncate_content(size)
     }
 
+    fn locked_outside(&self) -> Option<Rc<HostNode>> {
+        if self.has_outside_locks() { self.this.upgrade() } else { None }
+    }
+
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
     }

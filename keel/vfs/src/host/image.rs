@@ -16,7 +16,7 @@ impl HostNode {
     fn image_size(&self, index: u64) -> Result<u64> {
         let attr = self.fresh_attr()?;
         let content = self.content();
-        content.validate(self.host(), &attr);
+        self.validate(&attr);
         content.used.set(true);
         if index >= attr.size.div_ceil(PAGE) { Err(Errno::EIO) } else { Ok(attr.size) }
     }

@@ -64,7 +64,7 @@ impl HostNode {
         }
         let lists = self.lists.get_or_init(Box::default);
         if let Some(known) = &*lists.of(kind).borrow()
-            && now().saturating_sub(known.at) < self.export.fresh_ns
+            && self.export.believes(known.at, now())
         {
             return known.list.clone();
         }
@@ -95,9 +95,7 @@ impl HostNode {
 
     /// Whether its attributes, still believed, say that there are none.
     fn has_no_lists(&self) -> bool {
-        self.attr_cached().flags & node_flags::NO_LISTS != 0
-            && self.fetched.get() != 0
-            && now().saturating_sub(self.fetched.get()) < self.export.fresh_ns
+        self.attr_cached().flags & node_flags::NO_LISTS != 0 && self.export.believes(self.fetched.get(), now())
     }
 
     /// Notes a trip for a list that is about to be made. Whether the directory was listed instead, with what tells which of

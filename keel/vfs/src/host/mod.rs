@@ -14,6 +14,7 @@ mod gather;
 mod image;
 mod list;
 mod lists;
+mod locks;
 mod mounted;
 mod node;
 mod order;
@@ -23,6 +24,7 @@ mod rename;
 mod window;
 
 pub use gather::{End, Landing};
+pub use locks::Outside;
 pub use node::HostNode;
 
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
@@ -30,9 +32,12 @@ use abi::request::{Close, NodeAttr, Read, Unmap, Walk, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cache::Cache;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use hal::frame::Frame;
 use order::{Asked, Recent};
 use uapi::{Errno, Result};
@@ -70,6 +75,8 @@ pub trait HostFiles {
     fn window_page(&self, gpa: u64) -> Option<Frame>;
     /// Shows pages of the window no more. Never waits; what is sent later finds them gone.
     fn unmap(&self, _unmap: Unmap) {}
+    /// Sends a request that gives up a lock, and has the monitor serve it soon. Never waits.
+    fn unlock(&self, _operation: Encoded) {}
     /// Blocks the thread until `is_so` holds, which is looked at again after each [`HostFiles::wake`].
     fn wait(&self, is_so: &dyn Fn() -> bool) -> Result<()>;
     /// Something happened that threads in [`HostFiles::wait`] may wait for. Never blocks.
@@ -123,6 +130,8 @@ pub struct Host {
     writes: Cell<u64>,
     /// Changes of the pod that were done so far, see [`order`].
     changes: Cell<u64>,
+    /// Handles for locks, see [`locks`].
+    holdings: Cell<usize>,
 }
 
 impl core::fmt::Debug for Host {
@@ -150,6 +159,7 @@ impl Host {
             has_fetch: Cell::new(true),
             writes: Cell::new(0),
             changes: Cell::new(0),
+            holdings: Cell::new(0),
         });
         crate::memory::reclaim_from(&host);
         host
@@ -236,6 +246,10 @@ pub struct Export {
     nodes: RefCell<BTreeMap<Key, Weak<HostNode>>>,
     recent: RefCell<Recent>,
     paths: paths::Paths,
+    /// When the pod took a lock of one of its files last (monotonic ns): what was asked for before may be old.
+    locked: Arc<AtomicU64>,
+    /// Locks of its files are held on the host, too.
+    shares_locks: Cell<bool>,
 }
 
 impl core::fmt::Debug for Export {
@@ -255,6 +269,8 @@ impl Export {
             nodes: RefCell::default(),
             recent: RefCell::default(),
             paths: paths::Paths::default(),
+            locked: Arc::default(),
+            shares_locks: Cell::new(false),
         });
         let mut attr = [NodeAttr::default()];
         let asked = host.ask();
@@ -263,6 +279,16 @@ impl Export {
             return Err(Errno::from_code(walked.stopped.into()));
         }
         Ok(export.node(None, &attr[0], asked))
+    }
+
+    /// When the pod took a lock of one of its files last.
+    fn locked_at(&self) -> u64 {
+        self.locked.load(Relaxed)
+    }
+
+    /// Whether what was asked for `at` is believed `now`; 0: never.
+    fn believes(&self, at: u64, now: u64) -> bool {
+        at != 0 && at >= self.locked_at() && now.saturating_sub(at) < self.fresh_ns
     }
 
     /// The node of a file, made when it is not known yet; the attributes are those of a request.

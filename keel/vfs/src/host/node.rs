@@ -276,7 +276,7 @@ impl HostNode {
 
     /// Type with permissions, and owner, that are young enough to be believed.
     pub(super) fn fresh_perm(&self) -> Result<(u32, u32, u32)> {
-        let is_fresh = now().saturating_sub(self.perm_fetched.get()) < self.export.fresh_ns;
+        let is_fresh = self.export.believes(self.perm_fetched.get(), now());
         let attr = if is_fresh { self.attr.get() } else { self.fresh_attr()? };
         Ok((attr.mode, attr.uid, attr.gid))
     }
@@ -285,7 +285,7 @@ impl HostNode {
     #[inline]
     pub fn fresh_attr(&self) -> Result<Attr> {
         let fetched = self.fetched.get();
-        if fetched != 0 && now().saturating_sub(fetched) < self.export.fresh_ns {
+        if self.export.believes(fetched, now()) {
             return Ok(self.attr.get());
         }
         self.fetch_attr()
@@ -349,6 +349,7 @@ impl HostNode {
     /// Its last reference is dropped.
     fn end(&mut self) {
         self.withdraw();
+        self.let_go_of_locks();
         if let Some(content) = self.content.take() {
             content.dispose(&self.export.host);
         }

@@ -4,6 +4,7 @@ use super::lower::Lower;
 use super::{Body, F_SEAL_EXEC, Node, OWN_ATTR};
 use crate::acl::{Acl, Kind};
 use crate::attr::now;
+use crate::host::HostNode;
 use crate::inode::Attachments;
 use crate::shown::Shown;
 use crate::{Attr, Change, Dst, FileType, Found, Inode, Listing, Name, NewNode, SetTime, Src};
@@ -117,6 +118,14 @@ impl Inode for Node {
 
     fn truncate(&self, size: u64) -> Result<()> {
         self.truncate_data(size)
+    }
+
+    fn locked_outside(&self) -> Option<Rc<HostNode>> {
+        // A copy is the pod's own.
+        match self.lower_data()? {
+            Lower::Host(node) if node.has_outside_locks() => Some(node.clone()),
+            _ => None,
+        }
     }
 
     fn attachments(&self) -> Option<&Attachments> {

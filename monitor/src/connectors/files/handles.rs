@@ -1,6 +1,7 @@
-//! Handles of open files and directory streams, protected against reuse.
+//! Handles of open files, directory streams and held locks, protected against reuse.
 
 use super::super::{Errno, Result};
+use super::locks::LockedFile;
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
@@ -8,6 +9,8 @@ use rustix::fs::Dir;
 const MAX_HANDLES: u64 = 1 << 14;
 /// Maximum number of directory streams: each has a buffer of some 13 KB in the monitor.
 const MAX_STREAMS: usize = 256;
+/// Maximum number of files whose locks a pod holds.
+pub(super) const MAX_LOCKED: usize = 2048;
 /// Descriptors reserved for the monitor: its own, cached directories, and those open while a tree is listed ahead.
 const RESERVED: u64 = 160;
 
@@ -42,6 +45,8 @@ pub enum Handle {
     File(OpenFile),
     /// A directory of [`abi::request::ReadDir`].
     Stream(Box<Stream>),
+    /// Locks of [`abi::request::HoldLocks`].
+    Locks(Box<LockedFile>),
 }
 
 #[derive(Debug)]
@@ -59,6 +64,10 @@ pub struct Handles {
     limit: usize,
     /// Streams among them.
     streams: usize,
+    /// Handles for locks among them.
+    locked: usize,
+    /// Ranges that these hold.
+    ranges: usize,
 }
 
 impl Handles {
@@ -70,14 +79,18 @@ impl Handles {
 
     /// An empty table of at most `limit` handles.
     pub fn with_limit(limit: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), limit, streams: 0 }
+        Self { slots: Vec::new(), free: Vec::new(), limit, streams: 0, locked: 0, ranges: 0 }
     }
 
-    /// Adds a handle; EMFILE if there are too many.
+    /// Adds a handle; EMFILE if there are too many, ENOLCK of those for locks.
     pub fn insert(&mut self, handle: Handle) -> Result<u64> {
         let is_stream = matches!(handle, Handle::Stream(_));
         if is_stream && self.streams >= MAX_STREAMS {
             return Err(Errno::MFILE);
+        }
+        let is_locked = matches!(handle, Handle::Locks(_));
+        if is_locked && self.locked >= MAX_LOCKED {
+            return Err(Errno::NOLCK);
         }
         let index = match self.free.pop() {
             Some(index) => index,
@@ -90,6 +103,7 @@ impl Handles {
         let slot = self.slots.get_mut(index as usize).ok_or(Errno::MFILE)?;
         slot.handle = Some(handle);
         self.streams += usize::from(is_stream);
+        self.locked += usize::from(is_locked);
         Ok(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
@@ -121,6 +135,24 @@ impl Handles {
         }
     }
 
+    /// The locks that a number names; EBADF if it names none.
+    pub fn locks(&mut self, number: u64) -> Result<&mut LockedFile> {
+        match &mut self.slot(number)?.handle {
+            Some(Handle::Locks(locks)) => Ok(locks),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// Separate ranges of locks that are held, of all files.
+    pub fn ranges(&self) -> usize {
+        self.ranges
+    }
+
+    /// A file with `before` ranges of locks has `after` now.
+    pub fn ranges_changed(&mut self, before: usize, after: usize) {
+        self.ranges = (self.ranges + after).saturating_sub(before);
+    }
+
     /// Removes a handle; EBADF if there is none.
     pub fn remove(&mut self, number: u64) -> Result<Handle> {
         let slot = self.slot(number)?;
@@ -128,7 +160,14 @@ impl Handles {
         // Generation 0 is never used, so no handle is ever 0.
         slot.generation = slot.generation.checked_add(1).unwrap_or(1);
         self.free.push(number as u32);
-        self.streams -= usize::from(matches!(handle, Handle::Stream(_)));
+        match &handle {
+            Handle::File(_) => {}
+            Handle::Stream(_) => self.streams -= 1,
+            Handle::Locks(locks) => {
+                self.locked -= 1;
+                self.ranges = self.ranges.saturating_sub(locks.ranges());
+            }
+        }
         Ok(handle)
     }
 }

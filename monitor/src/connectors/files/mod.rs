@@ -10,6 +10,7 @@ mod dir;
 mod export;
 mod handles;
 mod kernelfs;
+mod locks;
 mod open;
 mod path;
 mod readahead;
@@ -130,6 +131,10 @@ impl FilesConnector {
             F::Fallocate(op) => reply(op, open::fallocate(handles, op)),
             F::Sync(op) => reply(op, open::sync(handles, op, &self.syncs)),
             F::Seek(op) => reply(op, open::seek(handles, op)),
+            F::HoldLocks(op) => reply(op, locks::hold(&self.exports, handles, op)),
+            F::Lock(op) => reply(op, locks::lock(handles, op)),
+            F::TestLock(op) => reply(op, locks::test(handles, op)),
+            F::LockWhole(op) => reply(op, locks::lock_whole(handles, op)),
             F::Map(op) => reply(op, open::map(&self.exports, handles, op, window)),
             F::Unmap(op) => reply(op, open::unmap(op, window)),
             F::Populate(op) => reply(op, open::populate(op, window)),

@@ -3,6 +3,7 @@
 
 mod covers;
 mod limits;
+mod locks;
 mod unnamed;
 
 use super::*;

@@ -62,7 +62,7 @@ pub fn sys_fcntl(fd: i32, command: u32, arg: usize) -> Result<usize> {
             Ok(usize::from(Rc::ptr_eq(&file, &other)))
         }
         g::F_GETLK | g::F_SETLK | g::F_SETLKW | g::F_OFD_GETLK | g::F_OFD_SETLK | g::F_OFD_SETLKW => {
-            lock::fcntl(&files, &file, command, arg)
+            lock::fcntl(&files, fd, &file, command, arg)
         }
         g::F_ADD_SEALS | g::F_GET_SEALS => lock::seals(&file, command, arg),
         g::F_GET_RW_HINT | g::F_SET_RW_HINT => write_hint(&file, command, arg),

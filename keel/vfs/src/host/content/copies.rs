@@ -12,7 +12,7 @@ impl HostNode {
     pub fn content_copies(&self, first: u64, count: usize) -> Result<Vec<Frame>> {
         let attr = self.fresh_attr()?;
         let content = self.content();
-        content.validate(self.host(), &attr);
+        self.validate(&attr);
         let total = attr.size.div_ceil(PAGE);
         if first >= total {
             return Err(Errno::ENXIO);

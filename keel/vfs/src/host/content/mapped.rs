@@ -34,7 +34,7 @@ impl HostNode {
     pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
         let attr = self.fresh_attr()?;
         let content = self.content();
-        content.validate(self.host(), &attr);
+        self.validate(&attr);
         content.used.set(true);
         let total = attr.size.div_ceil(PAGE);
         if first >= total {

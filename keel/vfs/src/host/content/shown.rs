@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 impl HostNode {
     /// The one of this file, which a node over it uses too: whatever changes either withdraws it.
     pub(crate) fn shown_here(&self) -> Arc<Shown> {
-        let shown = self.shown.get_or_init(Arc::default);
+        let shown = self.shown.get_or_init(|| Arc::new(Shown::of(&self.export.locked)));
         if self.kind() == FileType::Regular {
             // The same is there already, if any.
             let _ = self.content().shown.set(shown.clone());
@@ -29,7 +29,9 @@ impl HostNode {
     pub(crate) fn known_state(&self) -> Option<State> {
         let (attr, fetched, content) = (self.attr.get(), self.fetched.get(), self.content.get()?);
         let expires = fetched.saturating_add(self.export.fresh_ns);
-        let is_known = fetched != 0 && now() < expires && content.gathered.get() == 0;
+        let is_known = self.export.believes(fetched, now())
+            && content.locked.get() == self.export.locked_at()
+            && content.gathered.get() == 0;
         let state = State { attr, expires, is_settled: true, has_holes: false };
         (is_known && content.stamp.get() == Stamp::of(&attr)).then_some(state)
     }
@@ -38,7 +40,8 @@ impl HostNode {
     pub(crate) fn known_attributes(&self) -> Option<(Attr, u64)> {
         let (fetched, content) = (self.fetched.get(), self.content.get());
         let expires = fetched.saturating_add(self.export.fresh_ns);
-        let is_known = fetched != 0 && now() < expires && content.is_none_or(|content| content.gathered.get() == 0);
+        let is_known =
+            self.export.believes(fetched, now()) && content.is_none_or(|content| content.gathered.get() == 0);
         is_known.then(|| (self.attr.get(), expires))
     }
 
