@@ -52,6 +52,13 @@ impl Inner {
         Some(file)
     }
 
+    /// The lowest free descriptor that is not below `from`.
+    #[inline(always)]
+    fn lowest(&self, from: usize) -> usize {
+        let free = !self.used.first_word() & u64::MAX.checked_shl(from as u32).unwrap_or(0);
+        if free != 0 { free.trailing_zeros() as usize } else { self.used.first_absent(from.max(64)) }
+    }
+
     /// Makes room for a descriptor. ENOMEM.
     fn reserve(&mut self, fd: usize) -> Result<()> {
         if fd >= self.slots.len() {

@@ -74,7 +74,7 @@ impl FdTable {
         match self.lending().map(|lent| lent.taken().trailing_ones() as usize) {
             Some(lowest) if lowest < DESCRIPTORS => lowest,
             Some(_) => inner.used.first_absent(DESCRIPTORS),
-            None => inner.used.first_absent(0),
+            None => inner.lowest(0),
         }
     }
 
@@ -82,7 +82,7 @@ impl FdTable {
     #[inline(always)]
     pub(super) fn choose(&self, inner: &Inner, from: usize, limit: usize) -> Option<usize> {
         let fd = match self.lending() {
-            None => inner.used.first_absent(from),
+            None => inner.lowest(from),
             Some(lent) => match lent.take_free(from, limit) {
                 Some(fd) => fd,
                 None => inner.used.first_absent(from.max(DESCRIPTORS)),
