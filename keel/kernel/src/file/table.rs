@@ -120,10 +120,10 @@ impl FdTable {
     pub fn get(&self, fd: i32) -> Result<Rc<File>> {
         match self.inner.borrow().slots.get(index(fd)) {
             Some(Some(file)) if !file.is_path() => return Ok(file.clone()),
-            Some(None) if self.may_be_lent(fd) => {}
+            Some(None) => {}
             _ => return Err(Errno::EBADF),
         }
-        self.get_raw(fd)
+        self.get_lent(fd)
     }
 
     /// Publishes the state of a file for calls without the big lock: it was installed while one virtual CPU was awake.
@@ -145,8 +145,10 @@ impl FdTable {
     /// The description behind a descriptor, `O_PATH` included: for fstat, fchdir, `*at` directories,
     /// dup. EBADF.
     pub fn get_raw(&self, fd: i32) -> Result<Rc<File>> {
-        self.take_lent(fd);
-        self.inner.borrow().slots.get(index(fd)).cloned().flatten().ok_or(Errno::EBADF)
+        if let Some(Some(file)) = self.inner.borrow().slots.get(index(fd)) {
+            return Ok(file.clone());
+        }
+        self.get_lent(fd)
     }
 
     /// Fails with EMFILE if [`FdTable::insert`] would: call it before an open that creates a file.
@@ -194,9 +196,16 @@ impl FdTable {
 
     /// Closes a descriptor, even on errors. EBADF, or the error of an earlier accepted write.
     pub fn close(&self, fd: i32) -> Result<()> {
-        self.take_lent(fd);
         let mut inner = self.inner.borrow_mut();
-        let file = inner.take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?;
+        let file = match inner.take(index(fd), &self.unlocked) {
+            Some(file) => file,
+            None => {
+                drop(inner);
+                self.get_lent(fd)?;
+                inner = self.inner.borrow_mut();
+                inner.take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?
+            }
+        };
         self.freed(index(fd));
         drop(inner);
         let stored = if file.is_path() { Ok(()) } else { file.ops.stored(&file) };

@@ -4,9 +4,12 @@
 //! there before they fill a slot, and free them after they emptied it.
 
 use super::{FdTable, Inner, index};
+use crate::file::File;
 use crate::file::spare::{self, DESCRIPTORS, Lent, Note};
+use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::cell::Ref;
+use uapi::{Errno, Result};
 
 impl FdTable {
     /// What is lent, if something can be.
@@ -17,7 +20,7 @@ impl FdTable {
 
     /// Whether a descriptor without a slot's file may have been opened by a call without the big lock.
     #[inline(always)]
-    pub(super) fn may_be_lent(&self, fd: i32) -> bool {
+    fn may_be_lent(&self, fd: i32) -> bool {
         self.lending().is_some_and(|lent| index(fd) < DESCRIPTORS && lent.taken() >> index(fd) & 1 != 0)
     }
 
@@ -27,6 +30,14 @@ impl FdTable {
         if self.may_be_lent(fd) {
             self.take_one(index(fd));
         }
+    }
+
+    /// The description of a descriptor whose slot has none, if it is lent; it is in the slot then. EBADF.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn get_lent(&self, fd: i32) -> Result<Rc<File>> {
+        self.take_lent(fd);
+        self.inner.borrow().slots.get(index(fd)).cloned().flatten().ok_or(Errno::EBADF)
     }
 
     #[cold]
