@@ -259,9 +259,6 @@ impl<T> Drop for Published<T> {
     }
 }
 
-/// A label: the slot's value is hidden.
-const HIDDEN: u32 = 1 << 31;
-
 /// A growing array of slots. Each has a label, which is 0 without a value.
 #[derive(Debug)]
 #[cfg(not(loom))]
@@ -287,40 +284,10 @@ impl<T: Send + Sync + 'static> Slots<T> {
         Self { array: Published::empty() }
     }
 
-    /// The value of a slot, unless it is hidden.
+    /// The value of a slot.
     #[inline(always)]
     pub fn get<'r>(&'r self, index: usize, reading: &'r Reading) -> Option<&'r T> {
-        let place = self.array.get(reading)?.0.get(index)?;
-        if place.label.load(Relaxed) == HIDDEN { None } else { place.value.get(reading) }
-    }
-
-    /// Makes room for `len` slots. `false`: out of memory. One caller at a time.
-    pub fn reserve(&self, len: usize) -> bool {
-        let has_room = || read(|reading| self.array.get(reading).is_some_and(|array| array.0.len() >= len));
-        if !has_room() {
-            self.grow(len, |_| None);
-        }
-        has_room()
-    }
-
-    /// Shows in a slot the value of another place. `false`: that has none, or there is no room. One caller at a time.
-    #[inline]
-    pub fn show(&self, index: usize, from: &Published<T>, reading: &Reading) -> bool {
-        let (Some(array), Some(value)) = (self.array.get(reading), from.get(reading)) else { return false };
-        let Some(place) = array.0.get(index) else { return false };
-        if !place.value.get(reading).is_some_and(|now| core::ptr::eq(now, value)) {
-            place.value.replace(from.share(reading));
-        }
-        place.label.store(0, Relaxed);
-        true
-    }
-
-    /// Hides the value of a slot until it is set or [shown](Self::show). One caller at a time.
-    #[inline]
-    pub fn hide(&self, index: usize, reading: &Reading) {
-        if let Some(place) = self.array.get(reading).and_then(|array| array.0.get(index)) {
-            place.label.store(HIDDEN, Relaxed);
-        }
+        self.array.get(reading)?.0.get(index)?.value.get(reading)
     }
 
     /// The label of a slot.
@@ -385,11 +352,8 @@ impl<T: Send + Sync + 'static> Slots<T> {
         read(|reading| {
             let Some(array) = self.array.get(reading) else { return };
             for (index, place) in array.0.iter().enumerate().rev() {
-                let label = place.label.load(Relaxed);
-                if label != HIDDEN
-                    && let Some(value) = place.value.share(reading)
-                {
-                    copy.set(index, Some((value, label)));
+                if let Some(value) = place.value.share(reading) {
+                    copy.set(index, Some((value, place.label.load(Relaxed))));
                 }
             }
         });

@@ -10,6 +10,8 @@
 
 mod count;
 pub mod grace;
+pub mod loan;
+pub mod numbers;
 mod rank;
 mod spin;
 mod sum;
@@ -48,7 +50,7 @@ pub(crate) fn set_several() {
 /// The atomics that the primitives are made of: loom's where their models run.
 mod atomic {
     #[cfg(not(loom))]
-    pub(super) use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+    pub(super) use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
     #[cfg(loom)]
-    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 }

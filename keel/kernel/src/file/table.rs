@@ -4,7 +4,7 @@ mod lending;
 
 use super::File;
 use super::caller::caller;
-use super::spare::{DESCRIPTORS, Lent};
+use super::spare::Lent;
 use super::unlocked::{Core, Cores};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -25,8 +25,10 @@ pub struct FdTable {
     unlocked: Arc<Cores>,
     /// Descriptions that calls without the big lock opened, once such a call is possible.
     lent: OnceCell<Arc<Lent>>,
-    /// No further description is lent: threads share the table, or the process may hold record locks.
+    /// No description is lent: the process may hold record locks, or has ended.
     lends_none: Cell<bool>,
+    /// Several threads may use the table.
+    is_shared: Cell<bool>,
     /// The process may hold record locks.
     took_locks: Cell<bool>,
 }
@@ -50,16 +52,11 @@ impl Inner {
         Some(file)
     }
 
-    /// Descriptors below [`DESCRIPTORS`] that are in use, or have no slot.
-    fn low(&self) -> u64 {
-        let has_slot = 1u64.checked_shl(self.slots.len() as u32).map_or(u64::MAX, |bit| bit - 1);
-        self.used.first_word() | !has_slot
-    }
-
-    /// The lowest free descriptor that is not below `from`, where those of a mask are in use, too.
-    fn lowest(&self, from: usize, lent: u64) -> usize {
-        let free = !(self.used.first_word() | lent) & u64::MAX.checked_shl(from as u32).unwrap_or(0);
-        if free != 0 { free.trailing_zeros() as usize } else { self.used.first_absent(from.max(DESCRIPTORS)) }
+    /// The lowest free descriptor that is not below `from`.
+    #[inline(always)]
+    fn lowest(&self, from: usize) -> usize {
+        let free = !self.used.first_word() & u64::MAX.checked_shl(from as u32).unwrap_or(0);
+        if free != 0 { free.trailing_zeros() as usize } else { self.used.first_absent(from.max(64)) }
     }
 
     /// Makes room for a descriptor. ENOMEM.
@@ -123,10 +120,10 @@ impl FdTable {
     pub fn get(&self, fd: i32) -> Result<Rc<File>> {
         match self.inner.borrow().slots.get(index(fd)) {
             Some(Some(file)) if !file.is_path() => return Ok(file.clone()),
-            _ if self.is_lent(fd) => {}
+            Some(None) => {}
             _ => return Err(Errno::EBADF),
         }
-        self.get_raw(fd)
+        self.get_lent(fd)
     }
 
     /// Publishes the state of a file for calls without the big lock: it was installed while one virtual CPU was awake.
@@ -148,15 +145,15 @@ impl FdTable {
     /// The description behind a descriptor, `O_PATH` included: for fstat, fchdir, `*at` directories,
     /// dup. EBADF.
     pub fn get_raw(&self, fd: i32) -> Result<Rc<File>> {
-        if self.is_lent(fd) {
-            self.take_lent();
+        if let Some(Some(file)) = self.inner.borrow().slots.get(index(fd)) {
+            return Ok(file.clone());
         }
-        self.inner.borrow().slots.get(index(fd)).cloned().flatten().ok_or(Errno::EBADF)
+        self.get_lent(fd)
     }
 
     /// Fails with EMFILE if [`FdTable::insert`] would: call it before an open that creates a file.
     pub fn check_room(&self) -> Result<()> {
-        if self.inner.borrow().lowest(0, self.lent()) < limit() { Ok(()) } else { Err(Errno::EMFILE) }
+        if self.lowest(&self.inner.borrow()) < limit() { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
     /// Puts a description at the lowest free descriptor. EMFILE.
@@ -166,15 +163,15 @@ impl FdTable {
 
     /// Puts a description at the lowest free descriptor that is not below `from`. EMFILE.
     pub fn insert_from(&self, from: usize, file: Rc<File>, close_on_exec: bool) -> Result<i32> {
-        let limit = limit();
         let mut inner = self.inner.borrow_mut();
-        let fd = inner.lowest(from, self.lent());
-        if fd >= limit {
+        let Some(fd) = self.choose(&inner, from, limit()) else {
             drop(inner);
             return Err(Errno::EMFILE);
-        }
+        };
         let put = inner.reserve(fd).map(|()| inner.put(fd, file.clone(), close_on_exec, &self.unlocked));
-        self.changed(&inner);
+        if put.is_err() {
+            self.freed(fd);
+        }
         // The last reference must be dropped when nothing is borrowed.
         drop(inner);
         put.map(|_| fd as i32)
@@ -185,9 +182,11 @@ impl FdTable {
         if index(fd) >= limit() {
             return Err(Errno::EBADF);
         }
-        let mut inner = self.all_mut();
-        let old = inner.reserve(index(fd)).map(|()| inner.put(index(fd), file.clone(), close_on_exec, &self.unlocked));
-        self.changed(&inner);
+        let mut inner = self.inner.borrow_mut();
+        let old = inner.reserve(index(fd)).map(|()| {
+            self.seize(&mut inner, index(fd));
+            inner.put(index(fd), file.clone(), close_on_exec, &self.unlocked)
+        });
         drop(inner);
         if let Some(old) = old? {
             self.closed(old);
@@ -197,12 +196,17 @@ impl FdTable {
 
     /// Closes a descriptor, even on errors. EBADF, or the error of an earlier accepted write.
     pub fn close(&self, fd: i32) -> Result<()> {
-        if self.is_lent(fd) {
-            self.take_lent();
-        }
         let mut inner = self.inner.borrow_mut();
-        let file = inner.take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?;
-        self.changed(&inner);
+        let file = match inner.take(index(fd), &self.unlocked) {
+            Some(file) => file,
+            None => {
+                drop(inner);
+                self.get_lent(fd)?;
+                inner = self.inner.borrow_mut();
+                inner.take(index(fd), &self.unlocked).ok_or(Errno::EBADF)?
+            }
+        };
+        self.freed(index(fd));
         drop(inner);
         let stored = if file.is_path() { Ok(()) } else { file.ops.stored(&file) };
         self.closed(file);
@@ -211,7 +215,8 @@ impl FdTable {
 
     /// The close-on-exec flag. EBADF.
     pub fn close_on_exec_flag(&self, fd: i32) -> Result<bool> {
-        let inner = self.all();
+        self.take_lent(fd);
+        let inner = self.inner.borrow();
         if !inner.used.contains(index(fd)) {
             return Err(Errno::EBADF);
         }
@@ -220,7 +225,8 @@ impl FdTable {
 
     /// Sets the close-on-exec flag. EBADF.
     pub fn set_close_on_exec(&self, fd: i32, on: bool) -> Result<()> {
-        let mut inner = self.all_mut();
+        self.take_lent(fd);
+        let mut inner = self.inner.borrow_mut();
         if !inner.used.contains(index(fd)) {
             return Err(Errno::EBADF);
         }
@@ -266,18 +272,19 @@ impl FdTable {
         let sets = inner.used.try_clone().zip(inner.close_on_exec.try_clone());
         let (used, close_on_exec) = sets.ok_or(Errno::ENOMEM)?;
         let inner = RefCell::new(Inner { slots, used, close_on_exec });
-        let (lent, lends_none, took_locks) = Default::default();
-        Ok(Rc::new(Self { inner, unlocked: Arc::new(self.unlocked.copy()), lent, lends_none, took_locks }))
+        let (lent, lends_none, is_shared, took_locks) = Default::default();
+        Ok(Rc::new(Self { inner, unlocked: Arc::new(self.unlocked.copy()), lent, lends_none, is_shared, took_locks }))
     }
 
     /// Closes descriptors with FD_CLOEXEC, for execve(2).
     pub fn close_on_exec(&self) {
         loop {
-            let mut inner = self.all_mut();
+            self.take_all_lent();
+            let mut inner = self.inner.borrow_mut();
             let Some(fd) = inner.close_on_exec.iter_from(0).next() else { return };
             let file = inner.take(fd, &self.unlocked);
             inner.close_on_exec.remove(fd);
-            self.changed(&inner);
+            self.freed(fd);
             drop(inner);
             if let Some(file) = file {
                 self.closed(file);

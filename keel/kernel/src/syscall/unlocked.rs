@@ -17,12 +17,13 @@ pub mod socket;
 
 use super::file::{epoll, poll};
 use super::{exception, history, share};
+use crate::file::spare;
 use crate::file::unlocked::{Buffers, Core, Kind, Moved};
 use crate::mm::user::access_ok;
 use crate::task::watch;
 use crate::task::{Task, futex, try_borrow_current};
 use hal::hooks::Unlocked;
-use hal::sync::grace;
+use hal::sync::grace::{self, Reading};
 use hal::trap::{FaultInfo, TrapFrame};
 use hal::{clock, percpu, smp};
 use uapi::raw::general as g;
@@ -93,15 +94,41 @@ fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked)> {
     }
 }
 
+/// What a call does with a description.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It may move the position.
+    Moves,
+    /// It does not.
+    Looks,
+}
+
 /// Calls `f` with what is known of an open file.
 #[inline(always)]
-fn with_core<R>(fd: u64, f: impl FnOnce(&Core, &Task) -> Option<R>) -> Option<R> {
+fn with_core<R>(fd: u64, does: Use, f: impl FnOnce(&Core, &Task) -> Option<R>) -> Option<R> {
     let current = try_borrow_current()?;
     let task = current.as_ref()?;
+    let fd = fd as u32 as usize;
     grace::read(|reading| {
-        let files = task.unlocked_files.get(reading)?;
-        f(files.get(fd as u32 as usize, reading)?, task)
+        let core = match task.unlocked_files.get(reading)?.get(fd, reading) {
+            Some(core) => core,
+            None => lent_core(task, fd, does, reading)?,
+        };
+        f(core, task)
     })
+}
+
+/// What is known of a file that was opened with a [spare](spare) description.
+#[inline(always)]
+fn lent_core<'r>(task: &'r Task, fd: usize, does: Use, reading: &'r Reading) -> Option<&'r Core> {
+    let lent = task.unlocked_lent.get(reading)?;
+    let note = lent.note(fd)?;
+    let core = spare::core_of(note.place)?.get(reading)?;
+    if does == Use::Moves && lent.is_shared() && !spare::use_elsewhere(note.place) {
+        return None;
+    }
+    // In this order: what was found belongs to the descriptor.
+    lent.note(fd).filter(|now| *now == note).map(|_| core)
 }
 
 /// epoll_wait(2), and epoll_pwait(2) without a mask.
@@ -109,7 +136,7 @@ fn wait_for_events([fd, events, max, timeout, mask, _]: [u64; 6], has_mask: bool
     if has_mask && mask != 0 {
         return None;
     }
-    with_core(fd, |core, _| {
+    with_core(fd, Use::Looks, |core, _| {
         let Kind::Epoll(ready) = &core.kind else { return None };
         let found = epoll::wait_unlocked(ready, events as usize, max as i32, timeout as i32 == 0)?;
         Some((found as isize, Unlocked::Served))
@@ -136,7 +163,7 @@ fn outcome(moved: Moved) -> (isize, Unlocked) {
 fn transfer(write: bool, [fd, address, count, ..]: [u64; 6]) -> Option<(isize, Unlocked)> {
     let (address, count) = (address as usize, count as usize);
     access_ok(address, count).ok()?;
-    with_core(fd, |core, task| {
+    with_core(fd, Use::Moves, |core, task| {
         let core = Some(core).filter(|core| core.allows(write))?;
         if let Some(file) = core.regular().filter(|_| !write) {
             let done = file::from_file(file, task, None, &Buffers(&[(address, count)]))?;

@@ -308,7 +308,7 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
     sched::reserve()?;
     let files = me.files();
     let files = if has(FILES) {
-        files.lend_none();
+        files.share();
         files
     } else {
         files.fork()?

@@ -215,6 +215,8 @@ impl Task {
     pub(crate) fn new(tid: i32, parts: Parts) -> Rc<Self> {
         let unlocked_files = Published::empty();
         unlocked_files.replace(Some(parts.files.unlocked()));
+        let unlocked_lent = Published::empty();
+        unlocked_lent.replace(parts.files.what_is_lent());
         let stack = Rc::new(parts.thread);
         let unlocked_space = Published::empty();
         unlocked_space.replace(parts.mm.as_ref().map(|mm| mm.unlocked()));
@@ -231,7 +233,7 @@ impl Task {
             unlocked_space,
             left_mm: RefCell::new(None),
             unlocked_files,
-            unlocked_lent: Published::empty(),
+            unlocked_lent,
             files: RefCell::new(Some(parts.files)),
             fs: RefCell::new(Some(parts.fs)),
             unlocked_fs,
@@ -373,7 +375,7 @@ impl Task {
     /// Sets the open files of the running thread.
     pub(crate) fn set_files(&self, files: Option<Rc<FdTable>>) -> Option<Rc<FdTable>> {
         self.unlocked_files.replace(files.as_ref().map(|files| files.unlocked()));
-        self.unlocked_lent.replace(None);
+        self.unlocked_lent.replace(files.as_ref().and_then(|files| files.what_is_lent()));
         self.files.replace(files)
     }
 

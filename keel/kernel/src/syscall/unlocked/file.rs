@@ -1,6 +1,6 @@
 //! Calls on open regular files: reads, lseek(2), fstat(2).
 
-use super::with_core;
+use super::{Use, with_core};
 use crate::file::unlocked::{Buffers, Regular};
 use crate::mm::user::access_ok;
 use crate::syscall::fs::stat;
@@ -55,19 +55,20 @@ pub(super) fn attempt(number: u32, arguments: [u64; 6]) -> Option<(isize, Unlock
 
 #[inline(always)]
 fn with_regular<R>(fd: u64, f: impl FnOnce(&Regular) -> Option<R>) -> Option<R> {
-    with_core(fd, |core, _| f(core.regular()?))
+    with_core(fd, Use::Moves, |core, _| f(core.regular()?))
 }
 
 /// Attributes, and its mount, for a thread that sees ids as they are.
 fn attributes(fd: u64) -> Option<(Attr, Option<(u32, bool)>)> {
-    with_core(fd, |core, task| {
+    with_core(fd, Use::Looks, |core, task| {
         let file = core.regular().filter(|_| task.sees_ids.load(Relaxed))?;
         Some((file.attr()?, file.mount()))
     })
 }
 
 fn read(fd: u64, offset: Option<u64>, buffers: &Buffers<'_>) -> Option<isize> {
-    with_core(fd, |core, task| {
+    let does = if offset.is_none() { Use::Moves } else { Use::Looks };
+    with_core(fd, does, |core, task| {
         let file = core.regular().filter(|_| core.allows(false))?;
         from_file(file, task, offset, buffers)
     })

@@ -34,16 +34,18 @@ fn open(base: u64, name: u64, flags: u32) -> Option<isize> {
     }
     with_way(base, name, question, |way, reading, task| {
         let lent = task.unlocked_lent.get(reading)?;
-        let (fd, index) = lent.find_free()?;
-        let files = task.unlocked_files.get(reading)?;
-        let place = spare::lend(way.number())?;
-        let core = spare::core_of(place)?;
-        if let Some(regular) = core.get(reading).and_then(|core| core.regular()) {
+        if !spare::is_there(way.number()) {
+            return None;
+        }
+        let fd = lent.claim()?;
+        let Some(place) = spare::lend(way.number()) else {
+            lent.free(fd);
+            return None;
+        };
+        if let Some(regular) = spare::core_of(place)?.get(reading).and_then(|core| core.regular()) {
             regular.release(0);
         }
-        // Without memory for this, calls with the descriptor are left to handlers.
-        files.show(fd, core, reading);
-        lent.add(index, Note { fd, place, close_on_exec: flags & g::O_CLOEXEC != 0 });
+        lent.add(fd, Note { place, close_on_exec: flags & g::O_CLOEXEC != 0 });
         Some(fd as isize)
     })
 }
@@ -53,16 +55,17 @@ fn close(fd: u64) -> Option<isize> {
     let current = try_borrow_current()?;
     let task = current.as_ref()?;
     grace::read(|reading| {
-        let lent = task.unlocked_lent.get(reading).filter(|lent| lent.mask() >> fd & 1 != 0)?;
-        let files = task.unlocked_files.get(reading)?;
-        let (index, note) = lent.remove(fd)?;
-        files.hide(fd, reading);
-        if !spare::give_back(note.place) {
-            // Its name was removed meanwhile: a handler takes and closes it.
-            lent.add(index, note);
+        let lent = task.unlocked_lent.get(reading)?;
+        let note = lent.note(fd)?;
+        if !lent.remove(fd, note) {
             return None;
         }
-        lent.removed(fd);
+        if !spare::give_back(note.place) {
+            // Its name was removed meanwhile, or another virtual CPU used it: a handler takes and closes it.
+            lent.add(fd, note);
+            return None;
+        }
+        lent.free(fd);
         Some(0)
     })
 }

@@ -1,6 +1,6 @@
 //! Sends and receives without the big lock: of connected sockets, without addresses and control data.
 
-use super::{outcome, with_core};
+use super::{Use, outcome, with_core};
 use crate::file::unlocked::Buffers;
 use crate::mm::user::access_ok;
 use hal::hooks::Unlocked;
@@ -31,7 +31,7 @@ pub(super) fn attempt(frame: &TrapFrame, number: u32) -> Option<(isize, Unlocked
     let mut list = [(0, 0); MOST_BUFFERS];
     let list = if is_message { import(address, sends, &mut list)? } else { single(address, third, &mut list)? };
     let buffers = Buffers(list);
-    with_core(fd, |core, _| {
+    with_core(fd, Use::Looks, |core, _| {
         let moved = if sends {
             core.send(&buffers, smp::enter)
         } else {
