@@ -137,6 +137,8 @@ pub struct Container {
     pub directories: Vec<Vec<u8>>,
     /// File systems in memory.
     pub tmpfs: Vec<Tmpfs>,
+    /// The first program is process 1 of a PID namespace, pid_namespaces(7); else keel is process 1, and reaps orphans.
+    pub own_pids: bool,
 }
 
 /// What the first program may do, and all that it starts, beyond its user and resource limits.

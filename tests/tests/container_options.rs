@@ -157,6 +157,51 @@ fn an_id_is_written_and_names_the_host() {
     assert!(refused(&root, &options).contains("file exists"));
 }
 
+/// The program of a container is process 1: signals without a handler do not end it, and orphans become its children.
+#[test]
+fn the_program_is_process_1() {
+    let root = Root::new();
+    let script = "echo $$ $PPID; kill -9 $$; kill -TERM $$; busybox cut -d' ' -f1,4-6 /proc/1/stat
+        (busybox sleep 0.2 & echo orphan) | busybox cat; busybox ps -o pid,ppid,args | busybox grep 'sleep 0[.]2'
+        busybox sleep 0.5; busybox ps -o args | busybox grep -c 'sleep 0[.]2'; trap 'echo term; exit 7' TERM; kill $$";
+    let dir = root.dir();
+    let run = |options: &[&str]| run(&[&["--root", dir.to_str().unwrap()], options].concat(), &["sh", "-c", script]);
+    let outcome = run(&[]);
+    let output = text(&outcome.stdout);
+    let lines: Vec<_> = output.lines().collect();
+    assert_eq!((outcome.status, &lines[..3]), (7, &["1 0", "1 0 1 1", "orphan"][..]), "{output}");
+    let child: Vec<_> = lines[3].split_whitespace().collect();
+    assert_eq!(child[1..], ["1", "busybox", "sleep", "0.2"], "{output}");
+    assert_eq!(lines[4..], ["0", "term"], "{output}");
+    let outcome = run(&["--init"]);
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (137, "2 1\n"));
+}
+
+/// Process 1 without a handler ignores what the user sends it, twice.
+#[test]
+fn the_third_signal_ends_a_pod_whose_program_has_no_handler() {
+    let root = Root::new();
+    let dir = root.dir();
+    let end_of = |options: &[&str], signals: usize| {
+        let mut hull = Command::new(hull_tests::hull::binary().unwrap());
+        hull.args(["run", "--timeout", "20s", "--root", dir.to_str().unwrap()]).args(options).current_dir("/");
+        hull.args(["--", "sh", "-c", "echo ready; exec busybox sleep 10"]);
+        let mut hull = hull.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        hull.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+        for _ in 0..signals {
+            assert!(hull.try_wait().unwrap().is_none(), "it ended too soon");
+            assert!(Command::new("kill").args(["-TERM", &hull.id().to_string()]).status().unwrap().success());
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        let mut line = String::new();
+        hull.stderr.take().unwrap().read_to_string(&mut line).unwrap();
+        (hull.wait().unwrap().code(), line)
+    };
+    let (code, line) = end_of(&[], 3);
+    assert!(code == Some(143) && line.starts_with("hull: process 1 has no handler"), "{code:?} {line}");
+    assert_eq!(end_of(&["--init"], 1), (Some(143), String::new()));
+}
+
 /// SIGTERM to `hull` becomes the stop signal of the image, or that of the option.
 #[test]
 fn the_stop_signal_of_an_image_ends_its_program() {

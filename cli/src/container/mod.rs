@@ -97,7 +97,7 @@ pub struct ContainerArgs {
     #[arg(long)]
     pub rm: bool,
 
-    /// Ignored: a process of the pod's kernel reaps orphans
+    /// The program of an image is not process 1: a process of the pod's kernel is, and reaps orphans
     #[arg(long)]
     pub init: bool,
 }
@@ -209,6 +209,7 @@ impl ContainerArgs {
             read_only: self.read_only,
             directories: self.volumes().filter_map(private).chain(volumes).collect(),
             tmpfs: self.file_systems().cloned().collect(),
+            own_pids: !self.init,
         }
     }
 }

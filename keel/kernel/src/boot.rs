@@ -3,15 +3,18 @@
 pub mod first;
 mod user;
 
+use crate::cred::UserNs;
 use crate::file::{self, FdTable};
 use crate::fs::setup;
 use crate::mm;
 use crate::sched::timer;
 use crate::task;
+use crate::task::pidns::PidNs;
 use crate::tty::stream;
 use abi::boot::{BootInfo, PodConfig};
 use abi::request::Exit;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use uapi::Errno;
 
@@ -26,7 +29,11 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     let Some(mut config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };
-    let tree = match setup::init(&config) {
+    let pids = match own_pids(&config) {
+        Ok(pids) => pids,
+        Err(errno) => fail("the PID namespace", errno),
+    };
+    let tree = match setup::init(&config, pids.clone()) {
         Ok(tree) => tree,
         Err(errno) => no_tree(&config, errno),
     };
@@ -48,7 +55,13 @@ pub fn boot(_info: &'static BootInfo) -> ! {
             fail("a descriptor of the first program", errno);
         }
     }
-    first::first(config, fs, files, move |process| stream::give_terminal(&streams, process))
+    first::first(config, pids, fs, files, move |process| stream::give_terminal(&streams, process))
+}
+
+/// The PID namespace of the programs, if the first one is process 1; else they are in the first, where keel is.
+fn own_pids(config: &PodConfig) -> uapi::Result<Option<Rc<PidNs>>> {
+    let wanted = config.container.as_ref().is_some_and(|container| container.own_pids);
+    wanted.then(|| PidNs::create(None, UserNs::first())).transpose()
 }
 
 /// Reports that there is no root.

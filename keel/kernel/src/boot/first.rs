@@ -5,6 +5,7 @@ use crate::sched;
 use crate::signal::{Actions, AltStack, TaskSignals};
 use crate::syscall::task::exec;
 use crate::task::FsContext;
+use crate::task::pidns::PidNs;
 use crate::task::process::{Limits, Process, Session};
 use crate::task::{Cred, Namespaces, Parts, Task, pid};
 use abi::boot::{PodConfig, Rights};
@@ -52,13 +53,14 @@ const LIMITS: Limits = [
     (UNLIMITED, UNLIMITED), // RTTIME
 ];
 
-/// Creates the first process, calls `prepare` with it before it has a program, and runs the program. `prepare` opens
-/// its files, which needs a current thread.
+/// Creates the first process, in the PID namespace `pids` (`None`: the first), calls `prepare` with it before it has a
+/// program, and runs the program. `prepare` opens its files, which needs a current thread.
 ///
 /// # Panics
-/// If there is no memory for one thread.
+/// If there is no memory for one thread, or its PID namespace has processes already.
 pub fn first(
     config: PodConfig,
+    pids: Option<Rc<PidNs>>,
     fs: Rc<FsContext>,
     files: Rc<FdTable>,
     prepare: impl FnOnce(&Rc<Process>) + 'static,
@@ -75,7 +77,11 @@ pub fn first(
     for (limit, given) in limits.iter_mut().zip(&config.limits) {
         *limit = *given;
     }
-    let process = Process::new(tid, tid, Session::new(tid), limits, None);
+    let within = pids.clone().map(|ns| match ns.enter(tid, None, true) {
+        Ok(own) => (ns, own),
+        Err(errno) => panic!("the first process gets no id in its namespace: {errno:?}"),
+    });
+    let process = Process::new(tid, tid, Session::new(tid), limits, within);
     let Some(thread) = Thread::new(&TrapFrame::new(0, 0)) else { panic!("no memory for the first thread") };
     let parts = Parts {
         process: process.clone(),
@@ -84,7 +90,7 @@ pub fn first(
         files,
         fs,
         cred: Rc::new(Cred::first(config.uid, config.gid, &config.groups, config.rights.dropped)),
-        namespaces: Namespaces::first(),
+        namespaces: Namespaces::of_first(pids),
         signals: TaskSignals::new(Rc::new(Actions::default()), SigSet::EMPTY, AltStack::NONE),
         sched: sched::Entity::new(None),
         comm: [0; 16],

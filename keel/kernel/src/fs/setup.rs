@@ -3,6 +3,7 @@
 use super::host::Monitor;
 use crate::file::spare;
 use crate::mm::reclaim;
+use crate::task::pidns::PidNs;
 use crate::task::{FsContext, mountns};
 use abi::boot::PodConfig;
 use alloc::rc::Rc;
@@ -101,8 +102,9 @@ const MAP_FROM_RAM: u64 = 64 << 10;
 /// then libraries and interpreters are read as a whole. Small pods spare RAM nevertheless.
 const MAP_FROM_RAM_SLOW: u64 = 8 << 20;
 
-/// Builds the tree from the configuration. Asks the monitor, so it runs in a thread.
-pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
+/// Builds the tree from the configuration; `pids`: the PID namespace that `/proc` shows, `None`: the first. Asks the
+/// monitor, so it runs in a thread.
+pub fn init(config: &PodConfig, pids: Option<Rc<PidNs>>) -> Result<Rc<Tree>> {
     let ram = hal::frame::ram_usage();
     let half = usize::try_from(ram.limit / PAGE / 2).unwrap_or(usize::MAX);
     let slow_faults = hal::ring::mode() & abi::boot::flags::SLOW_FAULTS != 0 && !hal::frame::is_small();
@@ -172,7 +174,7 @@ pub fn init(config: &PodConfig) -> Result<Rc<Tree>> {
     if config.container.is_some() {
         super::dev::mount_queues(&tree)?;
     }
-    super::proc::mount(&tree)?;
+    super::proc::mount(&tree, pids)?;
     super::sys::mount(&tree)?;
     network_files(&tree, config);
     given(&tree, config);

@@ -130,6 +130,13 @@ fn ends_init(process: &Process, first: &Task, signal: u32, is_from_keel: bool) -
     UNBLOCKABLE.has(signal) && (is_from_keel || !inside())
 }
 
+/// Whether a signal of the user is lost on process 1 of a PID namespace, which has no handler for it.
+pub(crate) fn is_lost(process: &Process, signal: u32) -> bool {
+    let is_blocked = |first: &Task| first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
+    process.is_ns_init()
+        && process.main_thread().is_some_and(|first| !is_blocked(&first) && !ends_init(process, &first, signal, true))
+}
+
 /// Whether one more signal may be queued: within the limit, and memory is available.
 fn has_room(queue: &RefCell<SigQueue<SigInfo>>, process: &Rc<Process>) -> bool {
     let mut queue = queue.borrow_mut();

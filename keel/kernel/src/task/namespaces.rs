@@ -78,7 +78,7 @@ pub struct Namespaces {
 static FIRST: Global<RefCell<Option<Rc<Namespaces>>>> = Global::new(RefCell::new(None));
 
 impl Namespaces {
-    /// Those of the pod's first program.
+    /// The first of each type.
     pub fn first() -> Rc<Self> {
         if let Some(first) = &*FIRST.borrow() {
             return first.clone();
@@ -88,6 +88,12 @@ impl Namespaces {
         let first = Rc::new(Self { uts, ipc, mount, net, cgroup, pid_for_children: None });
         FIRST.replace(Some(first.clone()));
         first
+    }
+
+    /// Those of the pod's first program, whose PID namespace is `pids`.
+    pub fn of_first(pids: Option<Rc<PidNs>>) -> Rc<Self> {
+        let first = Self::first();
+        if pids.is_none() { first } else { Rc::new(Self { pid_for_children: pids, ..(*first).clone() }) }
     }
 
     /// Those of a thread that gets new ones of the types in `flags`, which belong to `user_ns`, and has the directories `fs`

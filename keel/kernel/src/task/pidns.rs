@@ -153,7 +153,7 @@ impl PidNs {
 
     /// Gives a new thread ids here and in the namespaces around. `wanted`: its id here. `is_process`: the first one is the init
     /// process. EAGAIN: no id is free; EEXIST; EINVAL: the first process must have id 1.
-    pub(super) fn enter(self: &Rc<Self>, id: i32, wanted: Option<i32>, is_process: bool) -> Result<i32> {
+    pub(crate) fn enter(self: &Rc<Self>, id: i32, wanted: Option<i32>, is_process: bool) -> Result<i32> {
         let first = self.init.get() == 0 && is_process;
         if wanted.is_some_and(|wanted| first && wanted != 1) {
             return Err(Errno::EINVAL);

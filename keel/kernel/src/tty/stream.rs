@@ -193,7 +193,14 @@ fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
     if signal == g::SIGTSTP && group.is_none_or(|group| group == first.group()) {
         return false;
     }
-    let info = SigInfo::from_kernel(if signal == g::SIGTERM { STOP_SIGNAL.get() } else { signal });
+    let sent = if signal == g::SIGTERM { STOP_SIGNAL.get() } else { signal };
+    if matches!(signal, g::SIGINT | g::SIGTERM)
+        && group.is_none_or(|group| group == first.group())
+        && signal::send::is_lost(first, sent)
+    {
+        note_lost(signal);
+    }
+    let info = SigInfo::from_kernel(sent);
     match group {
         Some(group) => signal::send_to_group(group, info),
         None => {
@@ -202,6 +209,18 @@ fn pass_on(first: &Rc<Process>, signal: u32) -> bool {
         }
     }
     true
+}
+
+/// The first program is process 1 and ignores a signal that the user meant to end it with; the third ends the pod.
+fn note_lost(signal: u32) {
+    const MOST: u32 = 3;
+    static LOST: Global<Cell<u32>> = Global::new(Cell::new(0));
+    LOST.set(LOST.get() + 1);
+    if LOST.get() >= MOST {
+        let text =
+            b"hull: process 1 has no handler for the signals that should end it; --init makes them end it at once";
+        connector::end(128 + signal as u8, text)
+    }
 }
 
 impl Stream {

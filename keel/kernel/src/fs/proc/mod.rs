@@ -54,9 +54,9 @@ use vfs::synth::{Entry, PROC_MAGIC, SynthDir, SynthFile, SynthFs, Table, table};
 use vfs::tree::Tree;
 use vfs::{FileType, Inode, PathRef};
 
-/// Attaches the file system.
-pub fn mount(tree: &Rc<Tree>) -> Result<PathRef> {
-    tree.attach(b"/proc", root(tree, None), "proc", "proc", false)
+/// Attaches the file system, which shows the processes of a PID namespace (`None`: the first).
+pub fn mount(tree: &Rc<Tree>, viewer: Option<Rc<PidNs>>) -> Result<PathRef> {
+    tree.attach(b"/proc", root(tree, viewer), "proc", "proc", false)
 }
 
 /// The root of a new instance, which shows the processes of a PID namespace (`None`: the first) with their ids there.
