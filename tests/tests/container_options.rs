@@ -162,8 +162,8 @@ fn an_id_is_written_and_names_the_host() {
 fn the_program_is_process_1() {
     let root = Root::new();
     let script = "echo $$ $PPID; kill -9 $$; kill -TERM $$; busybox cut -d' ' -f1,4-6 /proc/1/stat
-        (busybox sleep 0.2 & echo orphan) | busybox cat; busybox ps -o pid,ppid,args | busybox grep 'sleep 0[.]2'
-        busybox sleep 0.5; busybox ps -o args | busybox grep -c 'sleep 0[.]2'; trap 'echo term; exit 7' TERM; kill $$";
+        (busybox sleep 0.2 & echo orphan) | busybox cat; busybox ps -o pid,ppid,args | busybox grep ' busybox sleep 0[.]2'
+        busybox sleep 0.5; busybox ps -o pid,args | busybox grep -c ' busybox sleep 0[.]2'; trap 'echo term; exit 7' TERM; kill $$";
     let dir = root.dir();
     let run = |options: &[&str]| run(&[&["--root", dir.to_str().unwrap()], options].concat(), &["sh", "-c", script]);
     let outcome = run(&[]);

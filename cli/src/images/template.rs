@@ -34,7 +34,7 @@ enum Word<'a> {
 #[derive(PartialEq)]
 enum End {
     Text,
-    End,
+    Block,
     Else,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
             let action = action.trim();
             let (name, words) = action.split_once(' ').unwrap_or((action, ""));
             match name {
-                "end" => return Ok((parts, End::End)),
+                "end" => return Ok((parts, End::Block)),
                 "else" if words.is_empty() => return Ok((parts, End::Else)),
                 "if" | "range" => {
                     let pipe = self.pipe(words)?;
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
                     if end == End::Else {
                         (otherwise, end) = self.parts(depth + 1)?;
                     }
-                    if end != End::End {
+                    if end != End::Block {
                         return Err(wrong(self.text, &format!("`{name}` without `end`")));
                     }
                     parts.push(Part::Block { is_range: name == "range", pipe, then, otherwise });
@@ -139,7 +139,7 @@ impl<'a> Template<'a> {
         let (parts, end) = Parser { text, rest: text }.parts(0)?;
         match end {
             End::Text => Ok(Self { text, parts }),
-            End::End | End::Else => Err(wrong(text, "`end` or `else` without `if` or `range`")),
+            End::Block | End::Else => Err(wrong(text, "`end` or `else` without `if` or `range`")),
         }
     }
 

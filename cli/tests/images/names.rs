@@ -163,7 +163,7 @@ fn listings_are_filtered() {
     let [first, second] = [all[0].clone(), all[1].clone()];
     assert_eq!(listed(&["-f", "dangling=true"]), [""; 0]);
     assert_eq!(listed(&["-f", "dangling=false"]), all);
-    assert_eq!(listed(&["-f", &format!("reference={first}")]), [first.clone()]);
+    assert_eq!(listed(&["-f", &format!("reference={first}")]), std::slice::from_ref(&first));
     assert_eq!(listed(&["-f", &format!("reference={first}"), "-f", &format!("reference={second}")]).len(), 2);
     assert_eq!(listed(&["*"]), all);
     assert_eq!(listed(&["*:none"]), [""; 0]);

@@ -3,6 +3,7 @@
 //! Generic over the page handle, so that tests need no page frames.
 
 use alloc::collections::VecDeque;
+use uapi::Errno;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -44,6 +45,10 @@ impl<P> PipeRing<P> {
     /// An empty ring; allocates only when slots are added.
     pub fn with_room() -> Self {
         Self { pieces: VecDeque::with_capacity(DEFAULT_SLOTS), ..Self::default() }
+    }
+    /// An empty ring without a limit of slots, for which [`PipeRing::reserve`] makes room.
+    pub fn unlimited() -> Self {
+        Self { slots: usize::MAX, ..Self::default() }
     }
     /// Number of slots.
     pub fn slots(&self) -> usize {
@@ -92,6 +97,10 @@ impl<P> PipeRing<P> {
             piece.mergeable = false;
         }
     }
+    /// Makes room for one more piece, whatever the number of slots. ENOMEM.
+    pub fn reserve(&mut self) -> Result<(), Errno> {
+        self.pieces.try_reserve(1).map_err(|_| Errno::ENOMEM)
+    }
     /// Adds a piece; returns it if there is no slot.
     pub fn push(&mut self, piece: Piece<P>) -> Result<(), Piece<P>> {
         if self.is_full() {
@@ -121,13 +130,13 @@ impl<P> PipeRing<P> {
         self.bytes -= piece.len;
         Some(piece)
     }
-    /// Changes the number of slots; `false` if more are in use (`EBUSY`).
-    pub fn resize(&mut self, slots: usize) -> bool {
-        let ok = slots >= self.pieces.len();
-        if ok {
-            self.slots = slots;
-        }
-        ok
+    /// Changes the number of slots, and makes room for the pieces. EBUSY: more are in use; ENOMEM.
+    pub fn resize(&mut self, slots: usize) -> Result<(), Errno> {
+        let more = slots.checked_sub(self.pieces.len()).ok_or(Errno::EBUSY)?;
+        // One more for [`PipeRing::push_front`].
+        self.pieces.try_reserve(more + 1).map_err(|_| Errno::ENOMEM)?;
+        self.slots = slots;
+        Ok(())
     }
     /// Removes all pieces.
     pub fn clear(&mut self) {
@@ -172,7 +181,7 @@ mod tests {
             r.push(piece(n, PAGE)).unwrap();
         }
         assert!(r.is_full() && r.push(piece(99, 1)).is_err());
-        assert!(!r.resize(8) && r.resize(32) && !r.is_full());
+        assert!(r.resize(8) == Err(Errno::EBUSY) && r.resize(32).is_ok() && !r.is_full());
         assert_eq!(r.pop().map(|p| p.page), Some(0));
         assert_eq!(r.bytes(), 15 * PAGE);
     }

@@ -190,7 +190,14 @@ impl Line {
         self.kept = waiting.min(CAPACITY - 1);
     }
 
-    /// Processes an input byte. Echo goes to `echo`.
+    /// Makes room for what one more input byte adds to the input and to `echo`. `false`: out of memory.
+    pub fn reserve(&mut self, echo: &mut VecDeque<u8>) -> bool {
+        /// To erase or reprint a line takes at most so much for each of its bytes, and a byte takes as much.
+        const MOST: usize = 8;
+        self.input.try_reserve(2).is_ok() && echo.try_reserve(MOST * (self.input.len() + 2)).is_ok()
+    }
+
+    /// Processes an input byte. Echo goes to `echo`; both have room ([`reserve`](Self::reserve)).
     pub fn receive(&mut self, byte: u8, echo: &mut VecDeque<u8>) -> Event {
         let termios = self.termios;
         let mut byte = byte;
@@ -276,7 +283,7 @@ impl Line {
             self.literal = true;
             if termios.is(g::ECHO) {
                 self.finish_erasing(echo);
-                if termios.is(g::ECHOCTL) {
+                if termios.is(g::ECHOCTL) && echo.len() < MAX_ECHO {
                     echo.extend(*b"^\x08");
                 }
             }
@@ -311,7 +318,7 @@ impl Line {
     /// Handles a byte without special meaning.
     fn ordinary(&mut self, byte: u8, echo: &mut VecDeque<u8>) {
         if self.input.len() >= CAPACITY - 1 {
-            if self.termios.input_flag(g::IMAXBEL) {
+            if self.termios.input_flag(g::IMAXBEL) && echo.len() < MAX_ECHO {
                 echo.push_back(7);
             }
             return;

@@ -175,6 +175,8 @@ fn mask(below: usize) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     #[test]

@@ -51,8 +51,11 @@ struct Directory {
     wanted: Cell<u32>,
 }
 
+/// By descriptor: its directory, and its place there.
+type Watches = BTreeMap<Key, (Rc<Directory>, Place)>;
+
 /// The directory of each descriptor that watches one; few, if any.
-static WATCHES: Global<RefCell<BTreeMap<Key, (Rc<Directory>, Place)>>> = Global::new(RefCell::new(BTreeMap::new()));
+static WATCHES: Global<RefCell<Watches>> = Global::new(RefCell::new(BTreeMap::new()));
 static NEXT: Global<Cell<Place>> = Global::new(Cell::new(Place::MAX));
 
 /// The events of a set of `DN_*`.

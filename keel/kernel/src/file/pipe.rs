@@ -142,15 +142,13 @@ impl Pipe {
         self.state.lock().ring.slots() * PAGE
     }
 
-    /// Changes the room, `F_SETPIPE_SZ`: the new size. EINVAL, EPERM, EBUSY.
+    /// Changes the room, `F_SETPIPE_SZ`: the new size. EINVAL, EPERM, EBUSY, ENOMEM.
     pub fn set_capacity(&self, bytes: usize) -> Result<usize> {
         let slots = slots_for(bytes).ok_or(Errno::EINVAL)?;
         if slots > MAX_SLOTS {
             return Err(Errno::EPERM);
         }
-        if !self.state.lock().ring.resize(slots) {
-            return Err(Errno::EBUSY);
-        }
+        self.state.lock().ring.resize(slots)?;
         self.big.writable.wake_all();
         Ok(slots * PAGE)
     }

@@ -233,10 +233,11 @@ pub(crate) fn delivered(process: &Rc<Process>, info: &mut SigInfo) -> bool {
 /// A signal that was ignored is not any more: what timers would have sent meanwhile is queued.
 pub(crate) fn no_longer_ignored(process: &Rc<Process>, signal: u32) {
     for timer in vfs::memory::values(&process.posix_timers.timers) {
-        if timer.signal == signal && timer.signal_state.get() == Signal::Ignored {
-            if let Some(Ok(())) = timer.with_receiver(send::queue_ignored) {
-                timer.signal_state.set(Signal::Queued);
-            }
+        if timer.signal == signal
+            && timer.signal_state.get() == Signal::Ignored
+            && let Some(Ok(())) = timer.with_receiver(send::queue_ignored)
+        {
+            timer.signal_state.set(Signal::Queued);
         }
     }
 }

@@ -104,7 +104,10 @@ impl FileOps for Master {
             };
             let mut rest = &buffer[..got];
             loop {
-                let taken = pair.type_bytes(rest);
+                let taken = match pair.type_bytes(rest) {
+                    Ok(taken) => taken,
+                    Err(errno) => return end(done, errno),
+                };
                 pair.slave_readers.wake_all();
                 done += taken;
                 rest = rest.get(taken..).unwrap_or_default();

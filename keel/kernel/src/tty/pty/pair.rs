@@ -215,8 +215,9 @@ impl Pair {
 
     /// Adds a byte that no program wrote to the master's input; drops it if there is no room.
     pub fn insert_output(&self, byte: u8) {
-        if self.output.borrow().len() < READY + 1 + ON_THE_WAY {
-            self.output.borrow_mut().push_back(byte);
+        let mut output = self.output.borrow_mut();
+        if output.len() < READY + 1 + ON_THE_WAY && output.try_reserve(1).is_ok() {
+            output.push_back(byte);
         }
         self.master_readers.wake_all();
     }
@@ -227,19 +228,32 @@ impl Pair {
     }
 
     /// Input from the master. Returns how many bytes fit.
-    pub fn type_bytes(&self, bytes: &[u8]) -> usize {
+    pub fn type_bytes(&self, bytes: &[u8]) -> Result<usize> {
         self.line.borrow_mut().begin(self.output.borrow().len());
         for (done, &byte) in bytes.iter().enumerate() {
             if !self.takes_typing() {
-                return done;
+                return Ok(done);
             }
-            if self.typed.borrow().is_empty() && !self.line.borrow().is_full() {
-                self.receive(byte);
+            let taken = if self.typed.borrow().is_empty() && !self.line.borrow().is_full() {
+                self.receive(byte)
             } else {
-                self.typed.borrow_mut().push_back(byte);
+                self.put_by(byte)
+            };
+            match taken {
+                Ok(()) => {}
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
             }
         }
-        bytes.len()
+        Ok(bytes.len())
+    }
+
+    /// Keeps a typed byte until the line buffer has room. ENOMEM.
+    fn put_by(&self, byte: u8) -> Result<()> {
+        let mut typed = self.typed.borrow_mut();
+        typed.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        typed.push_back(byte);
+        Ok(())
     }
 
     /// The line buffer may have room again: processes the bytes typed meanwhile.
@@ -250,18 +264,29 @@ impl Pair {
                 break;
             }
             let Some(byte) = self.typed.borrow_mut().pop_front() else { break };
-            self.receive(byte);
+            if self.receive(byte).is_err() {
+                // It was just taken out of there, so there is room.
+                self.typed.borrow_mut().push_front(byte);
+                break;
+            }
         }
         self.master_writers.wake_all();
     }
 
-    /// Passes a byte to the slave's line discipline.
-    pub fn receive(&self, byte: u8) {
-        let event = self.line.borrow_mut().receive(byte, &mut self.output.borrow_mut());
+    /// Passes a byte to the slave's line discipline. ENOMEM.
+    pub fn receive(&self, byte: u8) -> Result<()> {
+        let event = {
+            let (mut line, mut output) = (self.line.borrow_mut(), self.output.borrow_mut());
+            if !line.reserve(&mut output) {
+                return Err(Errno::ENOMEM);
+            }
+            line.receive(byte, &mut output)
+        };
         self.happened(event);
         if !self.output.borrow().is_empty() {
             self.master_readers.wake_all();
         }
+        Ok(())
     }
 
     /// Handles an event of the line discipline.

@@ -96,7 +96,7 @@ impl Pair {
         }
         let byte: u8 = user::read(arg)?;
         if at_slave {
-            self.receive(byte);
+            self.receive(byte)?;
             self.slave_readers.wake_all();
         } else {
             self.insert_output(byte);
@@ -172,7 +172,7 @@ impl Pair {
                 } else if at_slave {
                     self.insert_output(byte);
                 } else {
-                    self.receive(byte);
+                    self.receive(byte)?;
                     self.slave_readers.wake_all();
                 }
             }

@@ -195,6 +195,10 @@ impl FileOps for Slave {
                 Err(errno) => return end(done, errno),
             };
             let want = src.remaining().min(STEP).min(room);
+            // A byte becomes at most the blanks of a tab.
+            if self.pair.output.borrow_mut().try_reserve(8 * want).is_err() {
+                return end(done, Errno::ENOMEM);
+            }
             let got = match src.get(&mut buffer[..want]) {
                 Ok(got) => got,
                 Err(errno) => return end(done, errno),

@@ -22,9 +22,10 @@ const ADDRESS6: usize = 28;
 /// Sends that were completed and not reported.
 #[derive(Clone, Debug, Default)]
 pub struct Completions {
+    /// Number of the next send.
     next: Cell<u32>,
-    /// First and last.
-    range: Cell<Option<[u32; 2]>>,
+    /// How many of the last ones are not reported.
+    waiting: Cell<u32>,
 }
 
 impl Completions {
@@ -33,20 +34,23 @@ impl Completions {
         if bytes == 0 || flags & MSG_ZEROCOPY == 0 || !options.is_on(net::SO_ZEROCOPY) {
             return false;
         }
-        let number = self.next.get();
-        self.next.set(number.wrapping_add(1));
-        self.range.set(Some([self.range.get().map_or(number, |[first, _]| first), number]));
+        self.next.set(self.next.get().wrapping_add(1));
+        self.waiting.set(self.waiting.get().saturating_add(1));
         true
     }
 
     /// Whether there is something to report.
     pub fn is_empty(&self) -> bool {
-        self.range.get().is_none()
+        self.waiting.get() == 0
     }
 
     /// recv(2) with `MSG_ERRQUEUE`.
     pub fn report(&self, base: &Base) -> Option<Received> {
-        let [first, last] = self.range.take()?;
+        let waiting = self.waiting.take();
+        if waiting == 0 {
+            return None;
+        }
+        let (first, last) = (self.next.get().wrapping_sub(waiting), self.next.get().wrapping_sub(1));
         let (level, kind, address) = match base.family {
             net::AF_INET => (SOL_IP, net::IP_RECVERR, ADDRESS4),
             _ => (SOL_IPV6, net::IPV6_RECVERR, ADDRESS6),

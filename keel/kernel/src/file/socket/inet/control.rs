@@ -129,7 +129,7 @@ pub fn general(base: &Base, part: &Part, sending: &mut Sending) -> Result<()> {
             sending.priority = Some(priority as u32);
         }
         // No device delays a message until its time.
-        net::SO_TXTIME if base.options.inert.has_departures() && part.data.len() == size_of::<u64>() => {}
+        net::SO_TXTIME if base.options.inert().has_departures() && part.data.len() == size_of::<u64>() => {}
         // There are no times of departure.
         net::SO_TIMESTAMPING_OLD | net::SO_TIMESTAMPING_NEW if is_number && number(&part.data)? == 0 => {}
         _ => return Err(Errno::EINVAL),

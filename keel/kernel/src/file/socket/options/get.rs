@@ -104,7 +104,7 @@ fn value(socket: &Socket, name: u32, room: usize) -> Result<Value> {
             value.extend_from_slice(bytemuck::cast_slice(&groups.groups));
             value
         }
-        _ => match inert::get(socket, &options.inert, name, room) {
+        _ => match inert::get(socket, options.inert(), name, room) {
             Err(Errno::ENOPROTOOPT) => return socket.ops.get_option(net::SOL_SOCKET as i32, name as i32),
             other => other?,
         },

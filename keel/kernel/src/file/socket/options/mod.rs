@@ -8,8 +8,9 @@ use super::Socket;
 use super::filter::{self, Filter};
 use super::inet;
 use super::netns::NetNs;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 pub use get::{Answer, get};
 use inert::Inert;
 use smallvec::SmallVec;
@@ -67,8 +68,8 @@ pub struct Options {
     pub incoming_cpu: Cell<i32>,
     /// `SO_TIMESTAMPING`.
     pub stamping: Stamping,
-    /// Options without effect.
-    pub inert: Inert,
+    /// Options without effect, once one of them was used: few sockets have them, and there may be many sockets.
+    inert: OnceCell<Box<Inert>>,
     /// On-off options by number: stored and returned.
     switches: Cell<u128>,
     /// `SO_ATTACH_FILTER`.
@@ -101,7 +102,7 @@ impl Options {
             device: Cell::new(0),
             incoming_cpu: Cell::new(-1),
             stamping: Stamping::default(),
-            inert: Inert::default(),
+            inert: OnceCell::new(),
             mark: Cell::new(0),
             busy_poll_us: Cell::new(0),
             pass_credentials: Cell::new(false),
@@ -142,6 +143,11 @@ impl Options {
     /// Whether it is bound to the loopback device.
     pub fn on_loopback(&self) -> bool {
         self.device.get() == LOOPBACK
+    }
+
+    /// Options without effect.
+    pub fn inert(&self) -> &Inert {
+        self.inert.get_or_init(Box::default)
     }
 
     /// Whether messages get their time of arrival by `SO_TIMESTAMP` or `SO_TIMESTAMPNS`.
@@ -368,7 +374,7 @@ fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
             let old = options.linger.get()[1];
             options.linger.set([i32::from(number != 0), if number != 0 { seconds } else { old }]);
         }
-        _ => match inert::set(socket, &options.inert, name, value) {
+        _ => match inert::set(socket, options.inert(), name, value) {
             Err(Errno::ENOPROTOOPT) => return socket.ops.set_option(net::SOL_SOCKET as i32, name as i32, value),
             other => other?,
         },

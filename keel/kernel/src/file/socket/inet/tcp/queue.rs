@@ -24,9 +24,8 @@ pub struct Bytes {
 
 impl Default for Bytes {
     fn default() -> Self {
-        let mut ring = PipeRing::default();
-        ring.resize(usize::MAX);
-        Self { ring: RefCell::new(ring), spare: RefCell::default(), busy: SleepLock::default(), taken: Cell::new(0) }
+        let ring = RefCell::new(PipeRing::unlimited());
+        Self { ring, spare: RefCell::default(), busy: SleepLock::default(), taken: Cell::new(0) }
     }
 }
 
@@ -62,7 +61,8 @@ impl Bytes {
         }
         while done < total {
             let want = (total - done).min(PAGE);
-            let got = self.page().and_then(|page| Ok((src.get_frame(&page, 0, want)?, page)));
+            let room = self.ring.borrow_mut().reserve().map_err(|_| Errno::ENOBUFS);
+            let got = room.and_then(|()| self.page()).and_then(|page| Ok((src.get_frame(&page, 0, want)?, page)));
             let (len, page) = match got {
                 Ok((0, _)) => break,
                 Ok(got) => got,
@@ -164,8 +164,7 @@ impl Bytes {
 
     /// Discards all data.
     pub fn clear(&self) {
-        let old = core::mem::take(&mut *self.ring.borrow_mut());
-        self.ring.borrow_mut().resize(usize::MAX);
+        let old = self.ring.replace(PipeRing::unlimited());
         let spare = self.spare.take();
         drop((old, spare));
     }
