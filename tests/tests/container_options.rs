@@ -162,8 +162,8 @@ fn an_id_is_written_and_names_the_host() {
 fn the_program_is_process_1() {
     let root = Root::new();
     let script = "echo $$ $PPID; kill -9 $$; kill -TERM $$; busybox cut -d' ' -f1,4-6 /proc/1/stat
-        (busybox sleep 0.2 & echo orphan) | busybox cat; busybox ps -o pid,ppid,args | busybox grep ' busybox sleep 0[.]2'
-        busybox sleep 0.5; busybox ps -o pid,args | busybox grep -c ' busybox sleep 0[.]2'; trap 'echo term; exit 7' TERM; kill $$";
+        (busybox sleep 0.4 >/dev/null & echo orphan); busybox ps -o pid,ppid,args | busybox grep ' busybox sleep 0[.]4'
+        busybox sleep 0.8; busybox ps -o pid,args | busybox grep -c ' busybox sleep 0[.]4'; trap 'echo term; exit 7' TERM; kill $$";
     let dir = root.dir();
     let run = |options: &[&str]| run(&[&["--root", dir.to_str().unwrap()], options].concat(), &["sh", "-c", script]);
     let outcome = run(&[]);
@@ -171,7 +171,7 @@ fn the_program_is_process_1() {
     let lines: Vec<_> = output.lines().collect();
     assert_eq!((outcome.status, &lines[..3]), (7, &["1 0", "1 0 1 1", "orphan"][..]), "{output}");
     let child: Vec<_> = lines[3].split_whitespace().collect();
-    assert_eq!(child[1..], ["1", "busybox", "sleep", "0.2"], "{output}");
+    assert_eq!(child[1..], ["1", "busybox", "sleep", "0.4"], "{output}");
     assert_eq!(lines[4..], ["0", "term"], "{output}");
     let outcome = run(&["--init"]);
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (137, "2 1\n"));
