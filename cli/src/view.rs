@@ -287,6 +287,7 @@ impl View {
                     return Err(Failure::request(what, why, remedy));
                 }
             };
+            config.locks = grant.option.is_some() && !grant.is_image;
             for inner in places.iter().filter(|inner| **inner != at && !grant.is_image) {
                 let Ok(beneath) = inner.strip_prefix(&at) else { continue };
                 config.cover(beneath.as_os_str().as_bytes()).map_err(|error| {
@@ -303,7 +304,7 @@ impl View {
                 settled: grant.settled,
                 is_image: grant.is_image,
                 read_only: grant.read_only,
-                named: grant.option.is_some(),
+                named: grant.option.is_some() && !grant.is_image,
             });
             configs.push(config);
         }

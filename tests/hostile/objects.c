@@ -243,6 +243,17 @@ static int a_record_lock(void) {
     struct flock lock = {.l_type = F_WRLCK, .l_start = 2l * number++, .l_len = 1};
     return fcntl(locked, F_SETLK, &lock);
 }
+// A lock of the whole file in more and more parts.
+static int a_lock_split(void) {
+    static int file;
+    struct flock lock = {.l_type = F_WRLCK};
+    if (!file) {
+        file = open("/tmp/split", O_CREAT | O_RDWR, 0600);
+        if (fcntl(file, F_SETLK, &lock) < 0) return -1;
+    }
+    lock = (struct flock){.l_type = F_UNLCK, .l_start = 2l * number++ + 1, .l_len = 1};
+    return fcntl(file, F_SETLK, &lock);
+}
 static int an_open_lock(void) {
     int fd = open("/tmp/flocked", O_CREAT | O_RDWR, 0600);
     return fd < 0 ? fd : flock(fd, LOCK_SH);
@@ -731,7 +742,8 @@ static const struct kind {
     {"files", a_file},              {"tree", a_tree},                 {"symlinks", a_symlink},
     {"attributes", an_attribute},   {"mqueues", a_queue},             {"message-queues", a_message_queue},
     {"semaphores", a_semaphore},    {"segments", a_segment},          {"signals", a_signal},
-    {"record-locks", a_record_lock}, {"flocks", an_open_lock},        {"filters", a_filter},
+    {"record-locks", a_record_lock}, {"split-locks", a_lock_split}, {"flocks", an_open_lock},
+    {"filters", a_filter},
     {"aio", a_context},             {"mappings", a_mapping},          {"tables", a_table},
     {"threads", a_thread},          {"in-flight", in_flight},         {"connections", waiting_connection},
     {"datagrams", a_datagram},      {"large-sizes", large_sizes},     {"mounts", a_mount},

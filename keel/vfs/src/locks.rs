@@ -55,7 +55,8 @@ pub fn range(base: u64, start: i64, len: i64) -> Result<(u64, u64)> {
     let from = i64::try_from(base).ok().and_then(|b| b.checked_add(start)).ok_or(Errno::EOVERFLOW)?;
     let (first, last) = match len {
         0 => (from, None),
-        1.. => (from, Some(from.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?)),
+        // The largest offset is the end of the file, too.
+        1.. => (from, Some(from.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?).filter(|last| *last < i64::MAX)),
         _ => (from.checked_add(len).ok_or(Errno::EINVAL)?, Some(from - 1)),
     };
     let first = u64::try_from(first).map_err(|_| Errno::EINVAL)?;
@@ -137,12 +138,17 @@ impl Locks {
         Ok(())
     }
 
-    /// Removes the owner's locks from `[start, end]` (F_UNLCK); returns whether there were any.
-    pub fn clear(&self, owner: Owner, start: u64, end: u64) -> bool {
+    /// Removes the owner's locks from `[start, end]` (F_UNLCK); returns whether there were any. ENOLCK: there is no room for
+    /// the two parts of one that is split.
+    pub fn clear(&self, owner: Owner, start: u64, end: u64) -> Result<bool> {
         let mut records = self.records.borrow_mut();
+        let splits = records.iter().any(|r| r.owner == owner && r.start < start && end < r.end);
+        if splits && (records.len() >= MOST || records.try_reserve(1).is_err()) {
+            return Err(Errno::ENOLCK);
+        }
         let changed = Self::cut(&mut records, owner, start, end);
         free_if_empty(&mut records);
-        changed
+        Ok(changed)
     }
 
     /// Removes the owner's locks from `[start, end]`; returns whether there were any.
@@ -323,7 +329,7 @@ mod tests {
     fn unlocking_the_middle_splits() {
         let locks = Locks::default();
         locks.set(record(1, 0, 99, Kind::Write)).unwrap();
-        assert!(locks.clear(Owner::Process(1), 40, 59));
+        assert_eq!(locks.clear(Owner::Process(1), 40, 59), Ok(true));
         assert!(locks.set(record(2, 40, 59, Kind::Write)).is_ok());
         assert_eq!(locks.set(record(2, 60, 60, Kind::Read)).unwrap_err().start, 60);
         assert_eq!(locks.set(record(2, 0, 0, Kind::Read)).unwrap_err().end, 39);

@@ -100,6 +100,16 @@ impl<const N: usize> Numbers<N> {
         self.taken.fetch_or(CLOSED, AcqRel);
     }
 
+    /// Runs `f` while calls without the lock get no number: they only give numbers back meanwhile.
+    pub fn while_closed<R>(&self, f: impl FnOnce() -> R) -> R {
+        let was_closed = self.taken.fetch_or(CLOSED, AcqRel) & CLOSED != 0;
+        let result = f();
+        if !was_closed {
+            self.taken.fetch_and(!CLOSED, AcqRel);
+        }
+        result
+    }
+
     /// Takes the lowest free number in a range. `None`: none is free. Handlers only.
     pub fn take_free(&self, from: usize, below: usize) -> Option<usize> {
         let below = below.min(N);

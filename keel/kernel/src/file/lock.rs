@@ -260,10 +260,12 @@ pub fn fcntl(table: &FdTable, fd: i32, file: &Rc<File>, command: u32, address: u
     }
 
     let Some(record) = record else {
-        if of.clear_outside(owner, start, end)? {
+        let cleared = of.clear_outside(owner, start, end);
+        // Also after an error: the pod's own locks may be gone.
+        if cleared != Ok(false) {
             of.changed.wake_all();
         }
-        return Ok(0);
+        return cleared.map(|_| 0);
     };
     of.locks.reserve()?;
     if by_description {

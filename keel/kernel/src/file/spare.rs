@@ -21,7 +21,7 @@ use super::unlocked::Core;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use hal::cell::{Global, Padded};
 use hal::percpu;
 use hal::sync::grace::Published;
@@ -94,7 +94,7 @@ pub fn core_of(place: usize) -> Option<&'static Published<Core>> {
 #[inline]
 pub fn use_elsewhere(place: usize) -> bool {
     let Some(place) = PLACE.get(place) else { return false };
-    place.home.load(Relaxed) as usize == percpu::cpu_index() || place.loan.make_last()
+    place.home.load(Acquire) as usize == percpu::cpu_index() || place.loan.make_last()
 }
 
 /// Ends the loan of a place by the only one who has it. `false`: a handler must [`take`] it. Without the big lock.
@@ -144,9 +144,10 @@ pub fn keep(way: u64, file: Rc<File>, inode: usize) {
     if kept.taken.get().0 != way {
         kept.taken.set((way, 0));
     }
+    // Before the core: who sees that must not take the place for one of its own.
+    place.home.store(percpu::cpu_index() as u32, Release);
     place.core.replace(Some(core.clone()));
     place.is_useful.store(0, Relaxed);
-    place.home.store(percpu::cpu_index() as u32, Relaxed);
     INODES[index].set(inode);
     let none = kept.file.replace(Some(file));
     debug_assert!(none.is_none());

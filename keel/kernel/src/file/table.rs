@@ -264,7 +264,7 @@ impl FdTable {
 
     /// A copy for fork(2), no larger than its last open descriptor needs. ENOMEM.
     pub fn fork(&self) -> Result<Rc<Self>> {
-        let inner = self.all();
+        let inner = self.at_once();
         let len = inner.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         let mut slots = Vec::new();
         slots.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;

@@ -127,8 +127,10 @@ fn lent_core<'r>(task: &'r Task, fd: usize, does: Use, reading: &'r Reading) -> 
     if does == Use::Moves && lent.is_shared() && !spare::use_elsewhere(note.place) {
         return None;
     }
-    // In this order: what was found belongs to the descriptor.
-    lent.note(fd).filter(|now| *now == note).map(|_| core)
+    // In this order: what was found belongs to the descriptor. A place that lent one file after the other has the same note
+    // again, but not the same core, which is not freed before this section ends.
+    lent.note(fd).filter(|now| *now == note)?;
+    spare::core_of(note.place)?.get(reading).filter(|now| core::ptr::eq(*now, core))
 }
 
 /// epoll_wait(2), and epoll_pwait(2) without a mask.

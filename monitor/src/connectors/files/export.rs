@@ -27,6 +27,8 @@ pub struct ExportConfig {
     /// Only world-readable files: a file needs `o+r`, a directory `o+r` to be listed and `o+x` to be searched, whatever
     /// the monitor's own rights are. Excludes `writable`.
     pub public_only: bool,
+    /// The guest may lock its files on the host: the user named it.
+    pub locks: bool,
     /// The guest may set set-user-id and set-group-id bits, and file capabilities, on the host's files.
     pub keep_setid: bool,
     /// Places in it where the pod sees other exports.
@@ -62,7 +64,7 @@ impl ExportConfig {
 
     fn over(id: u32, dir: OwnedFd, file: Option<Vec<u8>>, writable: bool, public_only: bool) -> Self {
         let (covers, recent) = (Covers::default(), Recent::default());
-        Self { id, dir, file, writable, public_only, keep_setid: false, covers, recent }
+        Self { id, dir, file, writable, public_only, locks: false, keep_setid: false, covers, recent }
     }
 
     /// Covers the place `path` beneath this directory, where the pod sees another export; the host's file there need

@@ -25,6 +25,8 @@ pub struct OpenFile {
     pub write: bool,
     /// Number of the export that it belongs to.
     pub export: u32,
+    /// Number of the [`Handle::Locks`] that shares its description on the host.
+    pub locks: Option<u64>,
 }
 
 /// A directory that is read in pieces.
@@ -127,6 +129,17 @@ impl Handles {
         }
     }
 
+    /// Notes the locks of a file. EBADF.
+    pub fn set_locks(&mut self, number: u64, locks: u64) -> Result<()> {
+        match &mut self.slot(number)?.handle {
+            Some(Handle::File(file)) => {
+                file.locks = Some(locks);
+                Ok(())
+            }
+            _ => Err(Errno::BADF),
+        }
+    }
+
     /// The directory stream that a number names; EBADF if it names none.
     pub fn stream(&mut self, number: u64) -> Result<&mut Stream> {
         match &mut self.slot(number)?.handle {
@@ -184,7 +197,7 @@ mod tests {
 
     fn handle() -> Handle {
         let fd = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
-        Handle::File(OpenFile { fd, read: true, write: false, export: 1 })
+        Handle::File(OpenFile { fd, read: true, write: false, export: 1, locks: None })
     }
 
     #[test]

@@ -95,11 +95,17 @@ impl Ranges {
 pub fn hold(exports: &[ExportConfig], handles: &mut Handles, hold: HoldLocks) -> Result<u64> {
     handles.check_room()?;
     let file = handles.file(hold.handle)?;
-    if ExportConfig::find(exports, file.export)?.public_only {
+    if !ExportConfig::find(exports, file.export)?.locks {
         return Err(Errno::ACCESS);
     }
-    let fd = rustix::io::fcntl_dupfd_cloexec(&file.fd, 0)?;
-    handles.insert(Handle::Locks(Box::new(LockedFile::new(fd))))
+    let (earlier, fd) = (file.locks, rustix::io::fcntl_dupfd_cloexec(&file.fd, 0)?);
+    // Two would share the locks of one description, and each would count the other's as none.
+    if earlier.is_some_and(|earlier| handles.locks(earlier).is_ok()) {
+        return Err(Errno::BUSY);
+    }
+    let locks = handles.insert(Handle::Locks(Box::new(LockedFile::new(fd))))?;
+    handles.set_locks(hold.handle, locks)?;
+    Ok(locks)
 }
 
 /// [`Lock`]. EINVAL for a range that is none.

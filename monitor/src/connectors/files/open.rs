@@ -59,7 +59,7 @@ pub fn open(
         }
     };
     out.put_optional(&attr::node_attr(&stat))?;
-    let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE), export: export.id };
+    let file = OpenFile { fd, read: has(flags::READ), write: has(flags::WRITE), export: export.id, locks: None };
     Ok(Opened { exists: false, handle: handles.insert(Handle::File(file))? })
 }
 
@@ -253,7 +253,7 @@ pub fn fetch(export: &ExportConfig, handles: &mut Handles, path: RelPath<'_>, ou
     let handle = if complete {
         0
     } else {
-        handles.insert(Handle::File(OpenFile { fd, read: true, write: false, export: export.id }))?
+        handles.insert(Handle::File(OpenFile { fd, read: true, write: false, export: export.id, locks: None }))?
     };
     Ok(Fetched { bytes: done as u64, handle })
 }

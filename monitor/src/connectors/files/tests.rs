@@ -73,7 +73,11 @@ impl Rig {
         fs::write(dir.path().join("outside"), "OUTSIDE").unwrap();
         symlink("../outside", root.join("escape")).unwrap();
         symlink("..", root.join("up")).unwrap();
-        let open = |id, path: &Path, writable, public| ExportConfig::open(id as u32, path, writable, public).unwrap();
+        let open = |id, path: &Path, writable, public| {
+            let mut export = ExportConfig::open(id as u32, path, writable, public).unwrap();
+            export.locks = !public;
+            export
+        };
         let files = FilesConnector::new(vec![
             open(RW, &root, true, false),
             open(RO, &root, false, false),

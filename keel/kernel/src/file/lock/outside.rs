@@ -78,6 +78,9 @@ impl FileLocks {
 
     /// Has the host drop the locks of those parts that nobody holds. Never waits.
     fn give_up_free(&self, node: &HostNode, start: u64, end: u64) {
+        if self.locks.has_no_records() {
+            return node.unlock_outside(0, u64::MAX);
+        }
         let mut from = Some(start);
         while let Some((free, last)) = from.and_then(|from| self.locks.free(from, end)) {
             node.unlock_outside(free, last);
@@ -104,12 +107,19 @@ impl FileLocks {
 
     /// Gives up an owner's record locks in a range. ENOLCK: the host had no memory to split one of its own.
     pub(super) fn clear_outside(&self, owner: Owner, start: u64, end: u64) -> Result<bool> {
-        let Some(node) = self.node() else { return Ok(self.locks.clear(owner, start, end)) };
+        let Some(node) = self.node() else { return self.locks.clear(owner, start, end) };
         if !self.locks.holds(owner, start, end) {
             return Ok(false);
         }
         self.in_turn(&node, || {
-            let changed = self.locks.clear(owner, start, end);
+            // No more than it holds: parts between the locks of others are free already.
+            let (first, last) = self.locks.extent(owner).unwrap_or((start, end));
+            let (start, end) = (start.max(first), end.min(last));
+            let changed = self.locks.clear(owner, start, end)?;
+            if self.locks.has_no_records() {
+                // One request, which is never refused; it also ends what an earlier one could not.
+                return node.lock_outside(0, u64::MAX, None).map(|()| changed);
+            }
             let (mut from, mut result) = (Some(start), Ok(changed));
             while let Some((free, last)) = from.and_then(|from| self.locks.free(from, end)) {
                 result = node.lock_outside(free, last, None).and(result);

@@ -48,6 +48,11 @@ impl Lent {
         Arc::new(Self { numbers: Numbers::new(used), is_shared: AtomicBool::new(is_shared) })
     }
 
+    /// Runs `f` while no call without the lock opens a file.
+    pub fn while_closed<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.numbers.while_closed(f)
+    }
+
     /// Several threads may use the table from now on. By its only thread.
     pub fn share(&self) {
         self.is_shared.store(true, Relaxed);

@@ -73,6 +73,14 @@ impl FdTable {
         }
     }
 
+    /// All descriptors at one moment: what is lent is taken while none is opened without the big lock.
+    pub(super) fn at_once(&self) -> Ref<'_, Inner> {
+        if let Some(lent) = self.lending() {
+            lent.while_closed(|| self.take_all_lent());
+        }
+        self.inner.borrow()
+    }
+
     /// All descriptors; those that are opened from now on may be lent.
     #[inline(always)]
     pub(super) fn all(&self) -> Ref<'_, Inner> {

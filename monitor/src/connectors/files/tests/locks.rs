@@ -122,9 +122,14 @@ fn misuse_is_refused() {
 #[test]
 fn locks_are_bounded() {
     let mut rig = Rig::new();
-    let file = rig.open(RW, RDWR, b"hello").unwrap();
-    let mut all = Vec::new();
+    let first = rig.open(RW, RDWR, b"hello").unwrap();
+    let mut all = vec![rig.call(HoldLocks::NUMBER, &[first], b"", 0).unwrap().0.result];
+    assert_eq!(rig.errno(HoldLocks::NUMBER, &[first], b""), Errno::BUSY, "its description has locks that are counted");
     let refused = loop {
+        let file = match rig.open(RW, RDWR, b"hello") {
+            Ok(file) => file,
+            Err(errno) => break errno,
+        };
         match rig.call(HoldLocks::NUMBER, &[file], b"", 0) {
             Ok((reply, _)) => all.push(reply.result),
             Err(errno) => break errno,
@@ -141,5 +146,5 @@ fn locks_are_bounded() {
     lock(&mut rig, of, 2 * most, 2 * most, SHARED).unwrap();
     lock(&mut rig, of, 0, u64::MAX, NONE).unwrap();
     rig.call(request::Close::NUMBER, &[of], b"", 0).unwrap();
-    rig.call(HoldLocks::NUMBER, &[file], b"", 0).unwrap();
+    rig.call(HoldLocks::NUMBER, &[first], b"", 0).unwrap();
 }
