@@ -201,7 +201,10 @@ fn images_run_as_they_are_configured() {
     assert_eq!(run(&["--read-only", "-u", "0", "test", script]).1, "x\nfixed\n");
     assert!(!run(&["--entrypoint", "", "test", "busybox", "env"]).1.contains("SECRET"));
     assert_eq!(run(&["test", "exit 42"]).0, 42);
-    assert_eq!(run(&["test", "kill -9 $$"]).0, 128 + 9);
+    // Process 1 does not kill itself, nor with docker; the others can be killed.
+    assert_eq!(run(&["test", "kill -9 $$"]).0, 0);
+    assert_eq!(run(&["--init", "test", "kill -9 $$"]).0, 128 + 9);
+    assert_eq!(run(&["test", "sh -c 'kill -9 $$'; echo $?"]).1, "137\n");
     assert_eq!(run(&["--entrypoint", "none", "test"]).0, 127);
     assert_eq!(run(&["--entrypoint", "/etc/passwd", "test"]).0, 126);
     assert_eq!(run(&["-u", "nobody", "test"]).0, 125);
