@@ -30,7 +30,7 @@ pub(crate) const LARGE_ORDER: usize = 9;
 const RESERVE_SHARE: u32 = 64;
 const RESERVE_LEAST: u32 = 512;
 /// Of less RAM than 16 MiB the reserve is at most this share.
-const RESERVE_MOST: u32 = 8;
+const RESERVE_MOST: u32 = 10;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
 const STATE_USED: u32 = 0xff;
