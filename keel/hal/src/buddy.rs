@@ -30,7 +30,9 @@ pub(crate) const LARGE_ORDER: usize = 9;
 const RESERVE_SHARE: u32 = 64;
 const RESERVE_LEAST: u32 = 512;
 /// Of less RAM than 16 MiB the reserve is at most this share.
-const RESERVE_MOST: u32 = 10;
+const RESERVE_MOST: u32 = 8;
+/// The same of less than 8 MiB: what is left must hold a small program.
+const RESERVE_SMALLEST: u32 = 10;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
 const STATE_USED: u32 = 0xff;
@@ -342,7 +344,8 @@ pub(crate) fn init(info: &abi::boot::BootInfo) {
     TABLES.window_pages.set(info.window_limit as usize / FRAME_SIZE);
     let limit = (info.ram_limit / FRAME_SIZE as u64) as u32;
     TABLES.limit.set(limit);
-    TABLES.scarce.set(RESERVE_LEAST.min(limit / RESERVE_MOST).max(limit / RESERVE_SHARE));
+    let share = if limit < 8 << 20 >> FRAME_SIZE.trailing_zeros() { RESERVE_SMALLEST } else { RESERVE_MOST };
+    TABLES.scarce.set(RESERVE_LEAST.min(limit / share).max(limit / RESERVE_SHARE));
     let first = info.free_start.div_ceil(FRAME_SIZE as u64) as u32;
     let mut buddy = BUDDY.lock();
     buddy.limit = limit;
