@@ -2,6 +2,7 @@
 
 use crate::dentry::unused;
 use crate::host::Host;
+use crate::mount;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -46,6 +47,7 @@ fn reclaim() -> bool {
 /// Gives memory of the caches back: pages of files, about as many as asked for, or the names that nobody uses, whichever
 /// take more. Returns the number of pages, about. Must be called where threads may wait, so without a borrow.
 pub fn shrink(pages: usize) -> usize {
+    mount::forget_ended();
     let host = HOST.borrow().upgrade();
     let cached = host.as_ref().map_or(0, |host| host.cached_pages());
     let names = if unused::pages() > cached { unused::drop_unused() } else { 0 };
@@ -124,7 +126,7 @@ pub fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
     Ok(())
 }
 
-/// Objects that live elsewhere. Those that are gone are forgotten whenever the list has doubled.
+/// Objects that live elsewhere. Those that are gone are forgotten whenever the list has doubled, or when memory is short.
 pub(crate) struct Living<T> {
     list: Vec<Weak<T>>,
     limit: usize,
@@ -138,10 +140,15 @@ impl<T> Living<T> {
     /// Makes room for one more. ENOMEM.
     pub(crate) fn reserve(&mut self) -> Result<()> {
         if self.list.len() >= self.limit {
-            self.list.retain(|object| object.strong_count() > 0);
-            self.limit = 64.max(self.list.len() * 2);
+            self.forget();
         }
         self.list.try_reserve(1).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Forgets those that are gone: until then their memory stays allocated.
+    pub(crate) fn forget(&mut self) {
+        self.list.retain(|object| object.strong_count() > 0);
+        self.limit = 64.max(self.list.len() * 2);
     }
 
     /// Adds one for which there is room.

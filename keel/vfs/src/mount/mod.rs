@@ -168,6 +168,14 @@ pub fn unique_id(id: u32) -> u64 {
     UNIQUE + u64::from(id)
 }
 
+/// Frees what file systems and namespaces that have ended still take.
+pub(crate) fn forget_ended() {
+    if let Ok(mut file_systems) = FILE_SYSTEMS.try_borrow_mut() {
+        file_systems.forget();
+    }
+    namespace::forget_ended();
+}
+
 /// Drops names of all file systems that nobody uses. Returns how many stay that are unused.
 pub(crate) fn shrink(share: Share) -> usize {
     let (mut at, mut spared) = (0, 0);

@@ -13,6 +13,13 @@ use uapi::{Errno, Result};
 
 static ALL: Global<RefCell<Living<Namespace>>> = Global::new(RefCell::new(Living::new()));
 
+/// Frees what namespaces that have ended still take.
+pub(super) fn forget_ended() {
+    if let Ok(mut all) = ALL.try_borrow_mut() {
+        all.forget();
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Namespace {
