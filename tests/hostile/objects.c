@@ -578,7 +578,7 @@ static int an_event_of_a_file(void) {
     from = open(name, O_CREAT | O_RDWR, 0600);
     if (from < 0) return -1;
     close(from);
-    return number > 100000 ? (errno = ENOSPC, -1) : 0;
+    return number > 40000 ? (errno = ENOSPC, -1) : 0;
 }
 static int an_error_of_a_socket(void) {
     static int fd;

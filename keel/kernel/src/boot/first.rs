@@ -77,6 +77,8 @@ pub fn first(
     for (limit, given) in limits.iter_mut().zip(&config.limits) {
         *limit = *given;
     }
+    // Others inherit it, or have it changed.
+    crate::file::table::limit_was_set(limits[g::RLIMIT_NOFILE as usize].0);
     let within = pids.clone().map(|ns| match ns.enter(tid, None, true) {
         Ok(own) => (ns, own),
         Err(errno) => panic!("the first process gets no id in its namespace: {errno:?}"),

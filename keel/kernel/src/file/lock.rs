@@ -283,7 +283,7 @@ pub fn fcntl(table: &FdTable, fd: i32, file: &Rc<File>, command: u32, address: u
             Ok(()) => false,
             Err(_) if !waits => return Err(Errno::EAGAIN),
             Err(blocker) => {
-                wait_for(&of, record, blocker)?;
+                wait_for(&of, record, blocker, || of.locks.set(record))?;
                 true
             }
         },
@@ -308,11 +308,17 @@ fn describe(request: &mut g::flock, kind: Kind, (start, end): (u64, u64), pid: i
     request.l_pid = pid;
 }
 
-/// Waits until a record lock can be set. EDEADLK, ERESTARTSYS.
-fn wait_for(of: &FileLocks, record: Record, blocker: Record) -> Result<()> {
+/// Waits until `attempt` no longer returns a lock of the pod that is in the way of a record lock, as `blocker` was. EDEADLK,
+/// ERESTARTSYS.
+fn wait_for(
+    of: &FileLocks,
+    record: Record,
+    blocker: Record,
+    attempt: impl Fn() -> core::result::Result<(), Record>,
+) -> Result<()> {
     let mut holder = blocker.owner;
     WAITS.begin(record.owner, holder)?;
-    let attempt = || match of.locks.set(record) {
+    let attempt = || match attempt() {
         Ok(()) => Some(Ok(())),
         Err(other) if other.owner == holder => None,
         Err(other) => {

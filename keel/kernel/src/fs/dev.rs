@@ -94,36 +94,29 @@ pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File
 /// Gives random bytes. Apart, so that reads of the other devices need no buffer on the stack.
 #[inline(never)]
 fn fill_random(dst: &mut dyn Dst) -> Result<usize> {
-    let mut done = 0;
-    let mut bytes = [0; STEP];
-    while dst.remaining() > 0 {
-        let n = dst.remaining().min(STEP);
-        crate::random::fill(&mut bytes[..n]);
-        match dst.put(&bytes[..n]) {
-            Ok(k) => {
-                done += k;
-                if k < n {
-                    break;
-                }
-            }
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
+    in_steps(dst.remaining(), |bytes| {
+        crate::random::fill(bytes);
+        dst.put(bytes)
+    })
 }
 
 /// Takes bytes that Linux would mix into its own; keel's come from the processor.
 #[inline(never)]
 fn drop_bytes(src: &mut dyn Src) -> Result<usize> {
+    in_steps(src.remaining(), |bytes| src.get(bytes))
+}
+
+/// Moves `total` bytes through a buffer, up to the first piece that `step` moves in part; returns how many. An error only if
+/// there were none.
+fn in_steps(total: usize, mut step: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<usize> {
     let mut done = 0;
     let mut bytes = [0; STEP];
-    while src.remaining() > 0 {
-        let n = src.remaining().min(STEP);
-        match src.get(&mut bytes[..n]) {
-            Ok(k) => {
-                done += k;
-                if k < n {
+    while done < total {
+        let n = (total - done).min(STEP);
+        match step(&mut bytes[..n]) {
+            Ok(moved) => {
+                done += moved;
+                if moved < n {
                     break;
                 }
             }

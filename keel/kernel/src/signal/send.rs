@@ -107,34 +107,38 @@ fn admit(process: &Rc<Process>, target: Option<&Rc<Task>>, info: SigInfo) -> Opt
     }
     let first = target.cloned().or_else(|| process.main_thread())?;
     prepare(process, signal);
-    let unblocked = !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
+    let unblocked = is_unblocked(&first, signal);
     if unblocked && !first.traced.is_attached() && !UNBLOCKABLE.has(signal) && first.signals.actions().ignores(signal) {
         return None;
     }
-    if unblocked && process.is_ns_init() && !ends_init(process, &first, signal, is_from_keel) {
+    if unblocked && spares_init(process, &first, signal, is_from_keel) {
         return None;
     }
     Some((Queue(target.cloned()), info))
 }
 
-/// Whether a signal has an effect on the first process of a PID namespace: it has a handler, or comes from outside and can't be
-/// handled; pid_namespaces(7).
-fn ends_init(process: &Process, first: &Task, signal: u32, is_from_keel: bool) -> bool {
-    if first.signals.actions().get(signal).handler != super::SIG_DFL {
-        return true;
+fn is_unblocked(first: &Task, signal: u32) -> bool {
+    !first.signals.blocked.get().union(first.signals.awaited.get()).has(signal)
+}
+
+/// Whether a signal has no effect on a process since that is the first of its PID namespace: it has no handler, and does not come
+/// from outside or can be handled; pid_namespaces(7).
+fn spares_init(process: &Process, first: &Task, signal: u32, is_from_keel: bool) -> bool {
+    if !process.is_ns_init() || first.signals.actions().get(signal).handler != super::SIG_DFL {
+        return false;
     }
     let inside = || match (pidns::here(), process.pid_ns()) {
         (Some(sender), Some(ns)) => sender.is_within(ns),
         _ => false,
     };
-    UNBLOCKABLE.has(signal) && (is_from_keel || !inside())
+    !UNBLOCKABLE.has(signal) || !is_from_keel && inside()
 }
 
 /// Whether a signal of the user is lost on process 1 of a PID namespace, which has no handler for it.
 pub(crate) fn is_lost(process: &Process, signal: u32) -> bool {
-    let is_blocked = |first: &Task| first.signals.blocked.get().union(first.signals.awaited.get()).has(signal);
-    process.is_ns_init()
-        && process.main_thread().is_some_and(|first| !is_blocked(&first) && !ends_init(process, &first, signal, true))
+    process
+        .main_thread()
+        .is_some_and(|first| is_unblocked(&first, signal) && spares_init(process, &first, signal, true))
 }
 
 /// Whether one more signal may be queued: within the limit, and memory is available.

@@ -114,9 +114,6 @@ impl Process {
         limits: Limits,
         within: Option<(Rc<PidNs>, i32)>,
     ) -> Rc<Self> {
-        if let Some((files, _)) = limits.get(uapi::raw::general::RLIMIT_NOFILE as usize) {
-            crate::file::table::limit_was_set(*files);
-        }
         let own_pid = within.as_ref().map_or(pid, |(_, id)| *id);
         Rc::new(Self {
             pid,

@@ -7,7 +7,7 @@
 //! up a lock. Who ends without a chance to wait (close, exit) gives up what is not held any more with a request that nobody
 //! waits for, or leaves that to the thread that has the turn.
 
-use super::{FileLocks, SleepLock, WAITS};
+use super::{FileLocks, SleepLock};
 use crate::file::File;
 use crate::sched::wait::{Interrupt, wait_until};
 use alloc::rc::{Rc, Weak};
@@ -76,16 +76,22 @@ impl FileLocks {
         result
     }
 
+    /// The parts of `[start, end]` in which nobody of the pod holds a record lock.
+    fn free_parts(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let mut from = Some(start);
+        core::iter::from_fn(move || {
+            let (free, last) = self.locks.free(from?, end)?;
+            from = last.checked_add(1).filter(|next| *next <= end);
+            Some((free, last))
+        })
+    }
+
     /// Has the host drop the locks of those parts that nobody holds. Never waits.
     fn give_up_free(&self, node: &HostNode, start: u64, end: u64) {
         if self.locks.has_no_records() {
             return node.unlock_outside(0, u64::MAX);
         }
-        let mut from = Some(start);
-        while let Some((free, last)) = from.and_then(|from| self.locks.free(from, end)) {
-            node.unlock_outside(free, last);
-            from = last.checked_add(1).filter(|next| *next <= end);
-        }
+        self.free_parts(start, end).for_each(|(free, last)| node.unlock_outside(free, last));
     }
 
     /// Record locks between `extent`'s first and last byte were given up, or (`None`) one of flock(2). Never waits.
@@ -120,12 +126,9 @@ impl FileLocks {
                 // One request, which is never refused; it also ends what an earlier one could not.
                 return node.lock_outside(0, u64::MAX, None).map(|()| changed);
             }
-            let (mut from, mut result) = (Some(start), Ok(changed));
-            while let Some((free, last)) = from.and_then(|from| self.locks.free(from, end)) {
-                result = node.lock_outside(free, last, None).and(result);
-                from = last.checked_add(1).filter(|next| *next <= end);
-            }
-            result
+            // All of them, also after an error; the last error counts.
+            let tell = |result, (free, last)| node.lock_outside(free, last, None).and(result);
+            self.free_parts(start, end).fold(Ok(changed), tell)
         })
     }
 
@@ -167,31 +170,15 @@ impl FileLocks {
             match self.attempt(node, record)? {
                 Attempt::Taken => break,
                 _ if !waits => return Err(Errno::EAGAIN),
-                Attempt::Held(blocker) => self.wait_while_held(record, blocker)?,
+                Attempt::Held(blocker) => {
+                    let is_free = || self.locks.conflict(&record).map_or(Ok(()), Err);
+                    super::wait_for(self, record, blocker, is_free)?;
+                }
                 Attempt::HeldOutside => self.pause(&mut pause)?,
             }
         }
         has_locked(file, node);
         Ok(())
-    }
-
-    /// Waits while the pod's own locks are in the way of a record lock. EDEADLK, ERESTARTSYS.
-    fn wait_while_held(&self, record: Record, blocker: Record) -> Result<()> {
-        let mut holder = blocker.owner;
-        WAITS.begin(record.owner, holder)?;
-        let is_free = || match self.locks.conflict(&record) {
-            None => Some(Ok(())),
-            Some(other) if other.owner == holder => None,
-            Some(other) => {
-                // Another owner conflicts now: the wait may complete a cycle (EDEADLK).
-                holder = other.owner;
-                WAITS.end(record.owner);
-                WAITS.begin(record.owner, holder).err().map(Err)
-            }
-        };
-        let result = crate::file::wait_on(&self.changed, is_free);
-        WAITS.end(record.owner);
-        result?
     }
 
     /// Waits before the host is asked again, each time longer. ERESTARTSYS.
