@@ -45,6 +45,7 @@ impl ExportConfig {
         let node = rustix::fs::open(&real, flags, Mode::empty())?;
         let writable = writable && !public_only;
         let kind = attr::kind(&attr::of_fd(node.as_fd())?);
+        kernelfs::prepare();
         if matches!(kind, FileType::Directory | FileType::RegularFile) && kernelfs::is_of_kernel(node.as_fd())? {
             return Err(std::io::Error::other(OfKernel));
         }

@@ -50,12 +50,30 @@ const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 #[error("belongs to a file system of the host's kernel, which no pod gets")]
 pub struct OfKernel;
 
-/// Device number of the devtmpfs on the host's `/dev`, if there is one. Read once, before the jail.
-fn of_devices() -> Option<(u32, u32)> {
-    static DEVICES: OnceLock<Option<(u32, u32)>> = OnceLock::new();
-    *DEVICES.get_or_init(|| {
+/// Major and minor device number of a file system.
+type Device = (u32, u32);
+
+/// The device numbers of the file systems on the host's `/dev` and of each mounted devtmpfs. Read once, before the jail:
+/// neither has a path there.
+static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
+
+/// Reads what [`is_of_kernel`] needs of the host. To be called before the jail; later calls have no effect.
+pub fn prepare() {
+    DEVICES.get_or_init(|| {
         let device = |path: &[u8]| attr::at(CWD, path).ok().map(|stat| (stat.stx_dev_major, stat.stx_dev_minor));
-        device(b"/dev").filter(|devices| device(b"/") != Some(*devices))
+        let dev = device(b"/dev").filter(|devices| device(b"/") != Some(*devices));
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        dev.into_iter().chain(devtmpfs(&mounts)).collect()
+    });
+}
+
+/// The device numbers of devtmpfs in `/proc/self/mountinfo`.
+fn devtmpfs(mounts: &str) -> impl Iterator<Item = Device> {
+    mounts.lines().filter_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        let (major, minor) = mount.split(' ').nth(2)?.split_once(':')?;
+        let device = (major.parse().ok()?, minor.parse().ok()?);
+        source.starts_with("devtmpfs ").then_some(device)
     })
 }
 
@@ -64,9 +82,9 @@ pub fn is_of_kernel(fd: BorrowedFd<'_>) -> Result<bool> {
     let StatFs { f_type, .. } = fstatfs(fd)?;
     let kind = f_type as u32;
     if IN_MEMORY.contains(&kind) {
-        let Some(devices) = of_devices() else { return Ok(false) };
         let stat = attr::of_fd(fd)?;
-        return Ok((stat.stx_dev_major, stat.stx_dev_minor) == devices);
+        let devices = DEVICES.get().ok_or(Errno::ACCESS)?;
+        return Ok(devices.contains(&(stat.stx_dev_major, stat.stx_dev_minor)));
     }
     Ok(KERNEL.contains(&kind))
 }
@@ -74,4 +92,18 @@ pub fn is_of_kernel(fd: BorrowedFd<'_>) -> Result<bool> {
 /// EACCES for a file in such a file system.
 pub fn refuse(fd: BorrowedFd<'_>) -> Result<()> {
     if is_of_kernel(fd)? { Err(Errno::ACCESS) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_devtmpfs_is_found_in_the_list_of_mounts() {
+        let mounts = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+                      23 22 0:40 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k\n\
+                      24 22 0:6 / /host/dev rw shared:2 master:3 - devtmpfs udev rw,size=4k\n\
+                      25 22 0:41 / /a\\040-\\040devtmpfs rw - tmpfs devtmpfs rw\nbroken\n";
+        assert_eq!(devtmpfs(mounts).collect::<Vec<_>>(), [(0, 6)]);
+    }
 }
