@@ -69,8 +69,9 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
     let reproduction = report::reproduction();
     let broker = broker.map(broker::Starting::ready).transpose()?;
     let place = broker.as_ref().is_some_and(|broker| broker.place.is_some());
-    if let Some((registry, place_name)) = registered.as_ref().filter(|_| place) {
-        registry.write(place_name, &Entry::new(id, name, image, &config.pod.argv, ports))?;
+    // Closes the registry: from a directory outside of the jail's root the monitor could reach other files' names.
+    if let Some((registry, place_name)) = registered.filter(|_| place) {
+        registry.write(&place_name, &Entry::new(id, name, image, &config.pod.argv, ports))?;
     }
     // Held as long as this process lives.
     let _place = broker.map(|broker| {

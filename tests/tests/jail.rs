@@ -557,8 +557,13 @@ fn running_monitor() -> anyhow::Result<()> {
     let plain: &[&str] = &["--no-host", "--ro", "/usr", "--ro", "/lib64", "--ro", "/lib", "--ro", "/bin"];
     let reading = 1 << 2;
     let writing = reading | 1 << 0 | 1 << 1 | 1 << 3;
-    let cases: [(&[&str], u32, u64); 3] =
-        [(&[], 0, reading), (&["--rw", &grant], 0, writing), (&["--user", "65534:65533", "--rw", &grant], NOBODY, 0)];
+    let name = format!("jail-{}", std::process::id());
+    let cases: [(&[&str], u32, u64); 4] = [
+        (&[], 0, reading),
+        (&["--rw", &grant], 0, writing),
+        (&["--user", "65534:65533", "--rw", &grant], NOBODY, 0),
+        (&["--name", &name, "--net", "policy"], 0, reading),
+    ];
     for (options, uid, capabilities) in cases {
         let options: Vec<&str> = plain.iter().chain(options).copied().collect();
         let mut command = hull_tests::hull::run_command(&options, &["/usr/bin/sh", "-c", "echo ready; read line"])?;
@@ -578,9 +583,11 @@ fn running_monitor() -> anyhow::Result<()> {
         let apart = (other("mnt")?, other("ipc")?, other("uts")?);
         // CAP_SYS_PTRACE permits reading its memory.
         let remembered = if root { contains(pod.id(), secret.as_bytes()) } else { Ok(false) };
+        let outside = if root { directories_outside(pod.id()) } else { Ok(Vec::new()) };
         drop(pod.stdin.take());
         anyhow::ensure!(!remembered?, "the monitor remembers a variable that the pod was not given");
         anyhow::ensure!(pod.wait()?.code().is_some() && ready.is_ok());
+        anyhow::ensure!(outside?.is_empty(), "{options:?}: the monitor holds a directory outside of its root");
         anyhow::ensure!(environment.iter().all(|byte| *byte == 0), "{:?}", String::from_utf8_lossy(&environment));
         let words = arguments.split(|byte| *byte == 0).filter(|word| !word.is_empty()).count();
         anyhow::ensure!(words == 1, "{:?}", String::from_utf8_lossy(&arguments));
@@ -600,6 +607,26 @@ fn running_monitor() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The open directories of a process that are in no mount of its own mount namespace: all names of the host could be
+/// reached from them.
+fn directories_outside(process: u32) -> anyhow::Result<Vec<std::path::PathBuf>> {
+    let mounts = fs::read_to_string(format!("/proc/{process}/mountinfo"))?;
+    let own: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').next()).collect();
+    let (mut inside, mut outside) = (0, Vec::new());
+    for item in fs::read_dir(format!("/proc/{process}/fd"))? {
+        let path = item?.path();
+        if !fs::metadata(&path).is_ok_and(|what| what.is_dir()) {
+            continue;
+        }
+        let number = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{number}"))?;
+        let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).unwrap_or_default().trim();
+        if own.contains(&mount) { inside += 1 } else { outside.push(fs::read_link(&path)?) }
+    }
+    anyhow::ensure!(inside > 0, "the monitor holds no granted directory");
+    Ok(outside)
 }
 
 /// Whether the writable memory of a process contains the bytes, except regions as large as the pod's.
