@@ -35,6 +35,10 @@ impl Passed {
         self.start == self.end
     }
 
+    fn has_room(&self) -> bool {
+        self.end - self.start < self.items.len()
+    }
+
     /// Adds a completion. False: there is no room.
     fn push(&mut self, completion: Completion) -> bool {
         if self.end == self.items.len() {
@@ -131,6 +135,23 @@ fn take_from_ring() -> Option<Completion> {
     let completion = unsafe { slot.read_volatile() };
     ring.comp_head.store(head.wrapping_add(1), Release);
     Some(completion)
+}
+
+/// Moves the completions out of the ring when they fill half of it; [`take_completion`] returns them. Requests without a
+/// waiter can be many before a thread consumes their completions, and the monitor ends a pod that leaves too many in the
+/// ring.
+#[inline]
+pub fn set_completions_aside() {
+    let ring = ring();
+    let pending = ring.comp_tail.load(Relaxed).wrapping_sub(ring.comp_head.load(Relaxed));
+    if pending as usize >= ENTRIES / 2 {
+        let mut passed = PASSED.borrow_mut();
+        while passed.has_room()
+            && let Some(completion) = take_from_ring()
+        {
+            passed.push(completion);
+        }
+    }
 }
 
 /// Takes the next completion.

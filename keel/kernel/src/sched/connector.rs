@@ -108,6 +108,7 @@ fn results<O: Operation>(reply: Reply) -> Result<O::Results> {
 /// Puts a request into the ring, after held-back ones.
 fn submit(request: &Submission) {
     release();
+    ring::set_completions_aside();
     while !ring::submit(request) {
         // Full: the monitor consumes all submissions when it serves the ring.
         ring::serve();
