@@ -8,6 +8,7 @@ mod container;
 mod doctor;
 mod environment;
 mod failure;
+mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod identity;
