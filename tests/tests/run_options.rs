@@ -49,6 +49,39 @@ fn exit_codes_are_those_of_the_program() {
 }
 
 #[test]
+fn a_program_that_does_not_run_is_explained() {
+    let scratch = Scratch::new().unwrap();
+    fs::write(scratch.0.join("script"), "#!/no/such/shell\n").unwrap();
+    fs::write(scratch.0.join("text"), "text").unwrap();
+    fs::write(scratch.0.join("closed"), "#!/bin/sh\n").unwrap();
+    std::os::unix::fs::symlink("around", scratch.0.join("around")).unwrap();
+    for name in ["script", "text"] {
+        fs::set_permissions(scratch.0.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let grant = format!("{}:/granted", scratch.0.display());
+    let long = "x/".repeat(3000);
+    for (options, program, status, reason) in [
+        (&[][..], "/granted/none", 127, "not found; name a program that the pod sees, or grant it (--ro PATH)"),
+        (&[], "no-such-program", 127, "not found; name a program that the pod sees, or grant it (--ro PATH)"),
+        (&[], "/granted/script", 127, "its interpreter or loader is not found; grant that, too (--ro PATH)"),
+        (
+            &["--no-host", "--ro", "/usr/bin"],
+            "/usr/bin/env",
+            127,
+            "its interpreter or loader is not found; grant that, too (--ro PATH)",
+        ),
+        (&[], "/granted/text", 126, "not an executable of this machine; name a 64-bit program or a script with #!"),
+        (&[], "/granted/closed", 126, "permission denied; check that its mode permits to execute it"),
+        (&[], "/granted/around", 126, "too many symbolic links or interpreters; check where they lead"),
+        (&[], &long, 126, "the name is too long; name a shorter path"),
+    ] {
+        let options: Vec<&str> = ["--ro", &grant].iter().chain(options).copied().collect();
+        let outcome = run(&options, &[program]);
+        assert_eq!((outcome.status, text(&outcome.stderr)), (status, format!("hull: {program}: {reason}\n")));
+    }
+}
+
+#[test]
 fn a_timeout_ends_the_pod_with_124() {
     let start = Instant::now();
     let outcome = sh(&["--timeout", "700ms"], "trap '' TERM INT; (sleep 50) & echo started; while :; do :; done");
@@ -212,7 +245,10 @@ fn the_current_directory_is_granted_with_care() {
         assert_eq!(said, line);
         let (shown, said) = output_in(here, home, &["--ro", "."], "pwd");
         assert_eq!((shown, said), (format!("{}\n", here.display()), String::new()));
-        assert_eq!(output_in(here, home, &["--no-host"], "pwd").1, "hull: /bin/sh: not found\n");
+        assert_eq!(
+            output_in(here, home, &["--no-host"], "pwd").1,
+            "hull: /bin/sh: not found; name a program that the pod sees, or grant it (--ro PATH)\n"
+        );
     }
 }
 

@@ -88,6 +88,8 @@ fn no_directory(name: &[u8], errno: Errno) -> ! {
         Errno::ENOENT => "no such directory in the pod",
         Errno::ENOTDIR => "not a directory",
         Errno::EACCES => "permission denied",
+        Errno::ENAMETOOLONG => "the name is too long",
+        Errno::ELOOP => "too many symbolic links",
         _ => "can't be entered",
     };
     let name = String::from_utf8_lossy(name);

@@ -3,7 +3,7 @@
 use crate::file::FdTable;
 use crate::sched;
 use crate::signal::{Actions, AltStack, TaskSignals};
-use crate::syscall::task::exec;
+use crate::syscall::task::exec::{self, NotRun};
 use crate::task::FsContext;
 use crate::task::pidns::PidNs;
 use crate::task::process::{Limits, Process, Session};
@@ -18,8 +18,8 @@ use hal::cell::Global;
 use hal::thread::Thread;
 use hal::trap::TrapFrame;
 use keel_core::sigset::SigSet;
+use uapi::Errno;
 use uapi::raw::general as g;
-use uapi::{Errno, Result};
 
 /// Work of the first thread before it runs a program.
 type Beginning = Box<dyn FnOnce(&mut TrapFrame)>;
@@ -108,8 +108,8 @@ pub fn first(
         }
         drop(process);
         restrict(&config.rights);
-        if let Err((errno, name)) = run(frame, config) {
-            fail(errno, &name);
+        if let Err((failure, name)) = run(frame, config) {
+            fail(failure, &name);
         }
     }));
     sched::resume(&task.sched);
@@ -145,44 +145,56 @@ pub(crate) fn begin(frame: &mut TrapFrame) {
 }
 
 /// Looks the program up and executes it.
-fn run(frame: &mut TrapFrame, config: PodConfig) -> core::result::Result<(), (Errno, Vec<u8>)> {
+fn run(frame: &mut TrapFrame, config: PodConfig) -> core::result::Result<(), (NotRun, Vec<u8>)> {
     let name = config.argv.first().cloned().unwrap_or_default();
     let outcome = search(frame, &name, &config);
-    outcome.map_err(|errno| (errno, name))
+    outcome.map_err(|failure| (failure, name))
 }
 
-fn search(frame: &mut TrapFrame, name: &[u8], config: &PodConfig) -> Result<()> {
+fn search(frame: &mut TrapFrame, name: &[u8], config: &PodConfig) -> core::result::Result<(), NotRun> {
     if name.is_empty() {
-        return Err(Errno::ENOENT);
+        return Err(NotRun { errno: Errno::ENOENT, opened: false });
     }
     if name.contains(&b'/') {
         return exec::run_first(frame, name, &config.argv, &config.env);
     }
     let path = config.env.iter().find_map(|v| v.strip_prefix(b"PATH="));
     let path = path.unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    let mut denied = false;
+    let mut last = NotRun { errno: Errno::ENOENT, opened: false };
     for dir in path.split(|b| *b == b':') {
         let mut candidate = if dir.is_empty() { b".".to_vec() } else { dir.to_vec() };
         candidate.push(b'/');
         candidate.extend_from_slice(name);
         match exec::run_first(frame, &candidate, &config.argv, &config.env) {
-            Err(Errno::EACCES) => denied = true,
-            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(denied) if denied.errno == Errno::EACCES => last = denied,
+            Err(NotRun { errno: Errno::ENOENT | Errno::ENOTDIR, opened }) => last.opened |= opened,
             other => return other,
         }
     }
-    Err(if denied { Errno::EACCES } else { Errno::ENOENT })
+    Err(last)
 }
 
 /// Prints the reason and ends the pod.
-fn fail(errno: Errno, name: &[u8]) -> ! {
-    let (code, reason) = match errno {
-        Errno::ENOENT | Errno::ENOTDIR => (NOT_FOUND, "not found"),
-        Errno::EACCES | Errno::EPERM => (NOT_RUNNABLE, "permission denied"),
-        Errno::ENOEXEC => (NOT_RUNNABLE, "not an executable of this machine"),
-        Errno::EISDIR => (NOT_RUNNABLE, "is a directory"),
+fn fail(failure: NotRun, name: &[u8]) -> ! {
+    let (code, reason) = match failure.errno {
+        Errno::ENOENT | Errno::ENOTDIR if failure.opened => {
+            (NOT_FOUND, "its interpreter or loader is not found; grant that, too (--ro PATH)")
+        }
+        Errno::ENOENT | Errno::ENOTDIR => {
+            (NOT_FOUND, "not found; name a program that the pod sees, or grant it (--ro PATH)")
+        }
+        Errno::EACCES | Errno::EPERM => (NOT_RUNNABLE, "permission denied; check that its mode permits to execute it"),
+        Errno::ENOEXEC => {
+            (NOT_RUNNABLE, "not an executable of this machine; name a 64-bit program or a script with #!")
+        }
+        Errno::EISDIR => (NOT_RUNNABLE, "is a directory; name a program"),
         Errno::ENOMEM => (NOT_RUNNABLE, "out of memory; raise --memory"),
-        _ => (NOT_RUNNABLE, "can't be executed"),
+        Errno::ELOOP => (NOT_RUNNABLE, "too many symbolic links or interpreters; check where they lead"),
+        Errno::ENAMETOOLONG => (NOT_RUNNABLE, "the name is too long; name a shorter path"),
+        Errno::E2BIG => {
+            (NOT_RUNNABLE, "too many arguments and variables; pass fewer, or raise the stack limit (ulimit -s)")
+        }
+        _ => (NOT_RUNNABLE, "can't be executed; check the file"),
     };
     let text = alloc::format!("hull: {}: {reason}", String::from_utf8_lossy(name));
     crate::sched::connector::end(code, text.as_bytes())

@@ -97,11 +97,26 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     Ok(0)
 }
 
+/// Why the first program does not run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotRun {
+    /// The error.
+    pub errno: Errno,
+    /// The file itself was found: the error is that of its interpreter or its content.
+    pub opened: bool,
+}
+
 /// Runs the pod's first program; errors as execve(2).
-pub(crate) fn run_first(frame: &mut TrapFrame, path: &[u8], argv: &[Vec<u8>], envp: &[Vec<u8>]) -> Result<()> {
+pub(crate) fn run_first(
+    frame: &mut TrapFrame,
+    path: &[u8],
+    argv: &[Vec<u8>],
+    envp: &[Vec<u8>],
+) -> core::result::Result<(), NotRun> {
     let stack_limit = crate::task::with_current(|t| t.limit(g::RLIMIT_STACK));
-    let file = fs::open_exec(g::AT_FDCWD, path, 0)?;
-    let loaded = load(file, path, false, argv.to_vec(), envp, stack_limit)?;
+    let failed = |opened| move |errno| NotRun { errno, opened };
+    let file = fs::open_exec(g::AT_FDCWD, path, 0).map_err(failed(false))?;
+    let loaded = load(file, path, false, argv.to_vec(), envp, stack_limit).map_err(failed(true))?;
     commit(&current(), frame, loaded);
     Ok(())
 }
