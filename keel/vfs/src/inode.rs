@@ -92,6 +92,11 @@ pub trait Inode: Any {
     fn read_at(&self, _offset: u64, _dst: &mut dyn Dst) -> Result<usize> {
         Err(Errno::EINVAL)
     }
+    /// [`Self::read_at`] of what is in memory already, `RWF_NOWAIT`. EAGAIN if the first byte is not, EOPNOTSUPP for files that do not
+    /// tell it.
+    fn read_cached(&self, _offset: u64, _dst: &mut dyn Dst) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// Writes at `offset`, growing the file.
     fn write_at(&self, _offset: u64, _src: &mut dyn Src) -> Result<usize> {
         Err(Errno::EINVAL)

@@ -48,8 +48,9 @@ pub trait Caller {
     fn is_process(&self, pid: i32) -> bool;
     /// Whether a thread, process or process group has the id.
     fn is_owner(&self, id: i32) -> bool;
-    /// A signal for a thread, process or process group, by `F_OWNER_*` and its id. Who ended, or has its queue full, gets none.
-    fn signal(&self, kind: u32, id: i32, info: SigInfo);
+    /// A signal for a thread, process or process group, by `F_OWNER_*` and its id; none for one that ended. Returns whether there was
+    /// room for it in the queue.
+    fn signal(&self, kind: u32, id: i32, info: SigInfo) -> bool;
     /// Calls `f` with the descriptors of every process.
     fn each_table(&self, f: &mut dyn FnMut(&FdTable) -> Result<()>) -> Result<()>;
     /// Makes the node of a Unix socket, bind(2). EEXIST, EACCES …

@@ -83,8 +83,8 @@ impl Listener for Directory {
                 } else {
                     wanted |= events_of(kinds);
                 }
-                if let Some(owner) = file.map(|file| file.owner.get()).filter(|owner| owner.id != 0) {
-                    caller().signal(owner.kind, owner.id, sigio::info(owner.signal, fd, REASON));
+                if let Some(file) = file {
+                    sigio::tell(file.owner.get(), fd, REASON);
                 }
             }
             next = self.after(Some(place));

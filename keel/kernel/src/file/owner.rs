@@ -48,10 +48,15 @@ pub fn set(cell: &OwnerCell, arg: i32) -> Result<usize> {
     Ok(0)
 }
 
+/// The owner's id as the running thread sees it; 0 if it has ended.
+fn shown(owner: Owner) -> i32 {
+    if caller().is_owner(owner.id) { caller().shown(owner.id) } else { 0 }
+}
+
 /// `F_GETOWN`: negative for a process group.
 pub fn get(cell: &OwnerCell) -> i32 {
     let owner = cell.get();
-    let id = caller().shown(owner.id);
+    let id = shown(owner);
     if owner.kind == g::F_OWNER_PGRP { -id } else { id }
 }
 
@@ -61,10 +66,11 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
     if !(0..=g::F_OWNER_PGRP as i32).contains(&kind) {
         return Err(Errno::EINVAL);
     }
-    let id = caller().named(id);
-    if id > 0 {
-        check(id)?;
+    if id < 0 {
+        return Err(Errno::ESRCH);
     }
+    let id = caller().named(id);
+    check(id)?;
     cell.set(Owner { kind: kind as u32, id, uids: uids(id), ..cell.get() });
     Ok(0)
 }
@@ -72,7 +78,7 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
 /// `F_GETOWN_EX`.
 pub fn get_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
     let owner = cell.get();
-    user::write(address, &[owner.kind as i32, caller().shown(owner.id)])?;
+    user::write(address, &[owner.kind as i32, shown(owner)])?;
     Ok(0)
 }
 

@@ -1,6 +1,8 @@
 //! SIGIO: a signal when a file with `O_ASYNC` becomes ready.
 
 use super::caller::caller;
+use super::owner::Owner;
+use super::socket::Socket;
 use super::{File, Queues};
 use crate::sched::wait::Wake;
 use crate::siginfo::SigInfo;
@@ -14,29 +16,64 @@ struct Teller {
     file: Weak<File>,
     /// The descriptor for `si_fd`.
     fd: i32,
-    /// `si_code` and `si_band`.
-    reason: (i32, u32),
+    /// It is told what readers are woken for, not writers.
+    reads: bool,
 }
 
-/// Something can be read: POLL_IN.
-const READABLE: (i32, u32) = (1, g::POLLIN | g::POLLRDNORM);
-/// Something can be written: POLL_OUT.
-const WRITABLE: (i32, u32) = (2, g::POLLOUT | g::POLLWRNORM | g::POLLWRBAND);
+/// Why a signal is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Something can be read: POLL_IN.
+    Readable,
+    /// Something can be written: POLL_OUT.
+    Writable,
+    /// An error is pending: POLL_ERR.
+    Error,
+    /// The connection ended: POLL_HUP.
+    HangUp,
+}
+
+impl Change {
+    /// What it usually is.
+    pub fn usual(reads: bool) -> Self {
+        if reads { Self::Readable } else { Self::Writable }
+    }
+
+    /// `si_code` and `si_band`.
+    pub(super) fn reason(self) -> (i32, u32) {
+        match self {
+            Self::Readable => (1, g::POLLIN | g::POLLRDNORM),
+            Self::Writable => (2, g::POLLOUT | g::POLLWRNORM | g::POLLWRBAND),
+            Self::Error => (4, g::POLLERR),
+            Self::HangUp => (6, g::POLLERR | g::POLLHUP),
+        }
+    }
+}
 
 impl Wake for Teller {
     fn wake(&self) -> bool {
         if let Some(file) = self.file.upgrade() {
-            let owner = file.owner.get();
-            if owner.id != 0 {
-                caller().signal(owner.kind, owner.id, info(owner.signal, self.fd, self.reason));
+            let change = match file.downcast::<Socket>() {
+                Some(socket) => socket.ops.change(self.reads),
+                None => Some(Change::usual(self.reads)),
+            };
+            if let Some(change) = change {
+                tell(file.owner.get(), self.fd, change.reason());
             }
         }
         false
     }
 }
 
+/// Sends the owner its signal. SIGIO takes the place of one that has no room in the queue.
+pub(super) fn tell(owner: Owner, fd: i32, reason: (i32, u32)) {
+    if owner.id != 0 && !caller().signal(owner.kind, owner.id, info(owner.signal, fd, reason)) {
+        caller().signal(owner.kind, owner.id, SigInfo::from_kernel(g::SIGIO));
+    }
+}
+
 /// The signal's information: with `F_SETSIG`, descriptor and event.
-pub(super) fn info(signal: i32, fd: i32, (code, band): (i32, u32)) -> SigInfo {
+fn info(signal: i32, fd: i32, (code, band): (i32, u32)) -> SigInfo {
     if signal == 0 {
         return SigInfo::from_kernel(g::SIGIO);
     }
@@ -66,10 +103,10 @@ pub fn set(file: &Rc<File>, fd: i32, queues: &[Queues; 2], on: bool) -> uapi::Re
     }
     let [readers, writers] = queues;
     let only_writers = writers.iter().filter(|queue| !readers.iter().any(|other| Rc::ptr_eq(other, queue)));
-    let of_readers = readers.iter().map(|queue| (queue, READABLE));
-    let of_writers = only_writers.map(|queue| (queue, WRITABLE));
-    for (queue, reason) in of_readers.chain(of_writers) {
-        let teller = Rc::new(Teller { file: Rc::downgrade(file), fd, reason });
+    let of_readers = readers.iter().map(|queue| (queue, file.readable()));
+    let of_writers = only_writers.map(|queue| (queue, false));
+    for (queue, reads) in of_readers.chain(of_writers) {
+        let teller = Rc::new(Teller { file: Rc::downgrade(file), fd, reads });
         let weak: Weak<Teller> = Rc::downgrade(&teller);
         queue.subscribe(weak)?;
         vfs::memory::push(&mut tellers, teller)?;

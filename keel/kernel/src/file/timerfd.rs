@@ -1,6 +1,7 @@
 //! Timers as readable counters, timerfd_create(2).
 
 use super::{Abilities, File, FileOps, Queues, anon, wait_on};
+use crate::mm::user;
 use crate::sched::timer::Timer;
 use crate::sched::timer::timespec;
 use crate::sched::wait::WaitQueue;
@@ -147,6 +148,22 @@ impl FileOps for TimerFd {
 
     fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
         out.push(self.queue.clone());
+    }
+
+    fn ioctl(&self, _file: &File, command: u32, arg: usize) -> Result<usize> {
+        /// Sets the number of expirations, for programs that restore a timer.
+        const SET_TICKS: u32 = 0x4008_5400;
+        if command != SET_TICKS {
+            return Err(Errno::ENOTTY);
+        }
+        match user::read::<u64>(arg)? {
+            0 => Err(Errno::EINVAL),
+            ticks => {
+                self.ticks.set(ticks);
+                self.queue.wake_all();
+                Ok(0)
+            }
+        }
     }
 
     fn link_name(&self) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! Character devices of `/dev`.
 
-use crate::file::{Abilities, File, FileOps, unlocked};
+use crate::file::{Abilities, File, FileOps, Queues, unlocked};
 use crate::mm::user;
 use crate::tty::{pty, stream, terminal};
 use alloc::rc::Rc;
@@ -22,8 +22,8 @@ enum Kind {
     Zero,
     /// Gives zeros, takes nothing (ENOSPC).
     Full,
-    /// Gives random bytes.
-    Random,
+    /// Gives random bytes; `/dev/random` can be watched.
+    Random { watched: bool },
 }
 
 /// Devices by name: permissions, major, minor.
@@ -78,7 +78,7 @@ pub fn open(inode: &Rc<dyn Inode>, flags: u32, place: PathRef) -> Result<Rc<File
         (1, 3) => Kind::Null,
         (1, 5) => Kind::Zero,
         (1, 7) => Kind::Full,
-        (1, 8 | 9) => Kind::Random,
+        (1, minor @ (8 | 9)) => Kind::Random { watched: minor == 8 },
         (5, 0 | 1) => return terminal::open_controlling(flags, Some(place)),
         (5, 2) => return pty::open_master(inode, flags, place),
         (pty::MAJOR, index) => return pty::open_slave(index, flags, Some(place)),
@@ -134,6 +134,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Whether epoll(7) can watch it.
+    pub fn is_watched(&self) -> bool {
+        self.kind == (Kind::Random { watched: true })
+    }
+
     /// Whether it is `/dev/zero`, which can be mapped.
     pub fn is_zero(&self) -> bool {
         self.kind == Kind::Zero
@@ -154,7 +159,21 @@ impl FileOps for Memory {
             Kind::Null => all.without(Abilities::SPLICE_FROM),
             Kind::Zero => all,
             Kind::Full => all.without(Abilities::WRITE_FLAGS.with(Abilities::SPLICE_TO).with(Abilities::NO_WAIT)),
-            Kind::Random => all.with(Abilities::ASYNC),
+            Kind::Random { .. } => all.with(Abilities::ASYNC),
+        }
+    }
+
+    fn poll(&self, _file: &File) -> u32 {
+        match self.kind {
+            Kind::Random { watched: true } => g::POLLIN | g::POLLRDNORM,
+            _ => g::POLLIN | g::POLLOUT | g::POLLRDNORM | g::POLLWRNORM,
+        }
+    }
+
+    fn poll_queues(&self, _file: &File, _events: u32, out: &mut Queues) {
+        if self.is_watched() {
+            // It is always readable and never writable, so nothing wakes a waiter.
+            out.push(Rc::default());
         }
     }
 
@@ -165,7 +184,7 @@ impl FileOps for Memory {
                 let len = dst.remaining();
                 if len == 0 { Ok(0) } else { dst.put_zeros(len) }
             }
-            Kind::Random => fill_random(dst),
+            Kind::Random { .. } => fill_random(dst),
         }
     }
 
@@ -173,7 +192,7 @@ impl FileOps for Memory {
         match self.kind {
             // The bytes are not even looked at, as in Linux.
             Kind::Null | Kind::Zero => Ok(src.remaining()),
-            Kind::Random => drop_bytes(src),
+            Kind::Random { .. } => drop_bytes(src),
             Kind::Full => Err(Errno::ENOSPC),
         }
     }
@@ -200,8 +219,8 @@ impl FileOps for Memory {
         const GET_ENTROPY: u32 = 0x8004_5200;
         const BITS: i32 = 256;
         match self.kind {
-            Kind::Random if command == GET_ENTROPY => user::write(arg, &BITS).map(|()| 0),
-            Kind::Random => Err(Errno::EINVAL),
+            Kind::Random { .. } if command == GET_ENTROPY => user::write(arg, &BITS).map(|()| 0),
+            Kind::Random { .. } => Err(Errno::EINVAL),
             Kind::Null | Kind::Zero | Kind::Full => Err(Errno::ENOTTY),
         }
     }

@@ -225,6 +225,20 @@ pub fn seek(file: &File, inode: &dyn Inode, offset: i64, whence: u32) -> Result<
     Ok(at)
 }
 
+impl RegularFile {
+    /// preadv2(2) with `RWF_NOWAIT`; without an offset at the file's own position. EAGAIN, EOPNOTSUPP.
+    pub fn read_cached(&self, file: &File, offset: Option<u64>, dst: &mut dyn Dst) -> Result<usize> {
+        if let Some(offset) = offset {
+            return self.inode.read_cached(offset, dst);
+        }
+        let _turn = file.lock_position()?;
+        self.know_position(file)?;
+        let n = self.inode.read_cached(file.pos.get(), dst)?;
+        file.pos.set(file.pos.get() + n as u64);
+        Ok(n)
+    }
+}
+
 impl FileOps for RegularFile {
     fn as_any(&self) -> &dyn Any {
         self

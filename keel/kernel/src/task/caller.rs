@@ -113,15 +113,14 @@ impl file::caller::Caller for Current {
             || process::of_group(id).next().is_some()
     }
 
-    fn signal(&self, kind: u32, id: i32, info: SigInfo) {
+    fn signal(&self, kind: u32, id: i32, info: SigInfo) -> bool {
         match kind {
-            g::F_OWNER_TID => {
-                let _ = pid::find_task(id).map(|task| signal::send_to_task(&task, info));
+            g::F_OWNER_TID => pid::find_task(id).is_none_or(|task| signal::send_to_task(&task, info).is_ok()),
+            g::F_OWNER_PGRP => {
+                signal::send_to_group(id, info);
+                true
             }
-            g::F_OWNER_PGRP => signal::send_to_group(id, info),
-            _ => {
-                let _ = pid::find_process(id).map(|process| signal::send_to_process(&process, info));
-            }
+            _ => pid::find_process(id).is_none_or(|process| signal::send_to_process(&process, info).is_ok()),
         }
     }
 

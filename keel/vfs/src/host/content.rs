@@ -446,6 +446,17 @@ impl HostNode {
         })
     }
 
+    /// [`Self::read_content`] up to the first page that is not cached. EAGAIN: that is the first one.
+    pub(super) fn read_cached_content(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        let attr = self.fresh_attr()?;
+        self.validate(&attr);
+        self.content().used.set(true);
+        read_parts(offset, attr.size, dst, |part, dst| match self.cached_page(part.page) {
+            Some(frame) => dst.put_frame(&frame, part.in_page, part.len),
+            None => Err(Errno::EAGAIN),
+        })
+    }
+
     /// Reads at most a page without keeping it: memory is used up.
     fn read_uncached(&self, offset: u64, len: usize, dst: &mut dyn Dst) -> Result<usize> {
         self.host().with_buffer(len, |buffer| {

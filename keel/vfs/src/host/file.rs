@@ -110,6 +110,11 @@ impl Inode for HostNode {
         self.read_content(offset, dst)
     }
 
+    fn read_cached(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.settle_content()?;
+        self.read_cached_content(offset, dst)
+    }
+
     fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
         self.writable()?;
         self.write_content(Some(offset), src).map(|(n, _)| n)

@@ -55,6 +55,10 @@ impl Inode for Merged {
         self.shown_file()?.read_at(offset, dst)
     }
 
+    fn read_cached(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
+        self.shown_file()?.read_cached(offset, dst)
+    }
+
     fn write_at(&self, offset: u64, src: &mut dyn Src) -> Result<usize> {
         self.risen_inode()?.write_at(offset, src)
     }

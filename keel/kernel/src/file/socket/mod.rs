@@ -12,6 +12,7 @@ pub mod options;
 pub mod unix;
 
 use super::caller::{ProcessRef, caller};
+use super::sigio::Change;
 use super::{Abilities, File, FileOps, Queues, anon};
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use alloc::format;
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
+use vfs::io::KernelSrc;
 use vfs::{Attr, Dst, Src};
 
 /// Bytes of a `struct sockaddr`, family included.
@@ -74,6 +76,11 @@ pub trait Protocol: Any {
     fn shutdown(&self, read: bool, write: bool) -> Result<()>;
     /// poll(2) events now.
     fn poll(&self) -> u32;
+    /// What a file with `O_ASYNC` is signalled when its readers (`reads`) or its writers are woken; `None`: nothing. Called while a queue
+    /// is woken, so it looks at plain cells only.
+    fn change(&self, reads: bool) -> Option<Change> {
+        Some(Change::usual(reads))
+    }
     /// Queues woken when they change.
     fn poll_queues(&self, events: u32, out: &mut Queues);
     /// `FIONREAD`, `SIOCINQ`; `SIOCOUTQ` if `sent`.
@@ -90,6 +97,8 @@ pub trait Protocol: Any {
     fn take_error(&self) -> Option<Errno> {
         None
     }
+    /// Sets the pending error: a call that had done something already failed.
+    fn set_error(&self, _errno: Errno) {}
     /// `SO_ACCEPTCONN`.
     fn is_listening(&self) -> bool {
         false
@@ -186,6 +195,19 @@ fn family_of(address: &[u8]) -> Result<u32> {
 
 pub(crate) fn dont_wait(file: &File) -> u32 {
     if file.nonblocking() { net::MSG_DONTWAIT } else { 0 }
+}
+
+impl Socket {
+    /// Whether what is sent are datagrams of an internet protocol, which several sends can put together.
+    pub fn has_messages(&self) -> bool {
+        self.kind == net::SOCK_DGRAM && matches!(self.family, net::AF_INET | net::AF_INET6)
+    }
+
+    /// splice(2) to the socket; `more` as `MSG_MORE`.
+    pub fn splice(&self, file: &File, bytes: &[u8], more: bool) -> Result<usize> {
+        let flags = dont_wait(file) | if more { net::MSG_MORE } else { 0 };
+        self.ops.send(&mut KernelSrc(bytes), None, Control::default(), flags)
+    }
 }
 
 impl FileOps for Socket {

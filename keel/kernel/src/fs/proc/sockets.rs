@@ -4,6 +4,7 @@ use crate::file::socket::inet::Endpoint;
 use crate::file::socket::inet::statistics::{self, Row};
 use crate::file::socket::inet::tcp::State;
 use crate::file::socket::netns::NetNs;
+use crate::file::socket::unix::Unix;
 use crate::file::socket::{Socket, open_sockets};
 use alloc::format;
 use alloc::rc::Rc;
@@ -24,7 +25,10 @@ pub fn unix(ns: &Rc<NetNs>) -> Result<Vec<u8>> {
     for (ino, file) in open_sockets(ns, net::AF_UNIX)? {
         let Some(socket) = file.downcast::<Socket>() else { continue };
         let flags = if socket.ops.is_listening() { LISTENS } else { 0 };
-        let (references, state) = if socket.ops.peer().is_ok() { (3, CONNECTED) } else { (2, UNCONNECTED) };
+        let state = if socket.ops.peer().is_ok() { CONNECTED } else { UNCONNECTED };
+        // A peer holds one.
+        let has_peer = socket.ops.as_any().downcast_ref().is_some_and(Unix::has_open_peer);
+        let references = 2 + u32::from(state == CONNECTED && has_peer);
         let kind = socket.kind;
         out.print(format_args!("{:016x}: {references:08X} 00000000 {flags:08X} {kind:04X} {state:02X} {ino:>5}", 0));
         let address = socket.ops.local().unwrap_or_default();

@@ -120,7 +120,7 @@ pub const VALUES: [(&str, u32, &str); 192] = [
     ("net/ipv4/tcp_available_congestion_control", 0o444, "reno cubic"),
     ("net/ipv4/tcp_congestion_control", 0o644, "cubic"),
     ("net/ipv4/tcp_ecn", 0o644, "2"),
-    ("net/ipv4/tcp_fastopen", 0o644, "0"),
+    ("net/ipv4/tcp_fastopen", 0o644, "1"),
     ("net/ipv4/tcp_fin_timeout", 0o644, "60"),
     ("net/ipv4/tcp_keepalive_intvl", 0o644, "75"),
     ("net/ipv4/tcp_keepalive_probes", 0o644, "9"),

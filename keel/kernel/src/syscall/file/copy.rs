@@ -3,6 +3,7 @@
 use super::rw::{bounded, seekable};
 use super::splice;
 use crate::file::{Abilities, File};
+use crate::fs::dev::Memory;
 use crate::mm::user;
 use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
@@ -57,7 +58,7 @@ impl Place {
             return file.read(&mut dst);
         }
         let done = file.read_at(self.position(file)?, &mut dst)?;
-        self.offset += done as i64;
+        self.advance(file, done);
         Ok(done)
     }
 
@@ -68,14 +69,23 @@ impl Place {
             return file.write(&mut src);
         }
         let done = file.write_at(self.position(file)?, &mut src)?;
-        self.offset += done as i64;
+        self.advance(file, done);
         Ok(done)
+    }
+
+    /// Memory devices have no positions.
+    fn advance(&mut self, file: &File, bytes: usize) {
+        if file.downcast::<Memory>().is_none() {
+            self.offset += bytes as i64;
+        }
     }
 
     /// Goes back by what was read but could not be written.
     pub fn unread(&mut self, file: &File, bytes: usize) {
         if self.is_given() {
-            self.offset -= bytes as i64;
+            if file.downcast::<Memory>().is_none() {
+                self.offset -= bytes as i64;
+            }
         } else if let Ok(_turn) = file.lock_position() {
             file.pos.set(file.pos.get().saturating_sub(bytes as u64));
         }
@@ -154,18 +164,31 @@ fn sendfile(out_fd: i32, in_fd: i32, source: &mut Place, count: usize) -> Result
     if count == 0 {
         return Ok(0);
     }
-    if !from.can(Abilities::SPLICE_FROM) || !to.can(Abilities::SPLICE_TO) {
+    if !from.can(Abilities::SPLICE_FROM) {
         return Err(Errno::EINVAL);
+    }
+    if !to.can(Abilities::SPLICE_TO) {
+        // Only bytes that can't be written are an error.
+        return if source.read(&from, &mut [0])? == 0 { Ok(0) } else { Err(Errno::EINVAL) };
     }
     let (done, moved) = copy(&from, *source, &to, &mut Place::new(0)?, count)?;
     *source = moved;
     Ok(done)
 }
 
-/// An inode, which is none of a directory. EISDIR, EINVAL.
-fn of_kind(file: &File) -> Result<Rc<dyn Inode>> {
-    let inode = file.ops.inode().ok_or(Errno::EINVAL)?;
-    if inode.file_type() == FileType::Directory { Err(Errno::EISDIR) } else { Ok(inode) }
+/// The inodes of two regular files. EISDIR if one is a directory, else EINVAL.
+fn regular_files(from: &File, to: &File) -> Result<(Rc<dyn Inode>, Rc<dyn Inode>)> {
+    let inodes = [from.ops.inode(), to.ops.inode()];
+    let is = |kind| move |inode: &Option<Rc<dyn Inode>>| inode.as_ref().is_some_and(|inode| inode.file_type() == kind);
+    if inodes.iter().any(is(FileType::Directory)) {
+        return Err(Errno::EISDIR);
+    }
+    match inodes {
+        [Some(from), Some(to)] if [&from, &to].iter().all(|inode| inode.file_type() == FileType::Regular) => {
+            Ok((from, to))
+        }
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Whether two files lie in the same file system. Files without a name lie in those of pipes, of sockets, and so on.
@@ -193,10 +216,7 @@ pub fn sys_copy_file_range(
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let (in_inode, out_inode) = (of_kind(&from)?, of_kind(&to)?);
-    if in_inode.file_type() != FileType::Regular || out_inode.file_type() != FileType::Regular {
-        return Err(Errno::EINVAL);
-    }
+    let (in_inode, out_inode) = regular_files(&from, &to)?;
     if !from.readable() || !to.writable() || to.flags.get() & g::O_APPEND != 0 {
         return Err(Errno::EBADF);
     }

@@ -98,9 +98,9 @@ pub fn sys_epoll_ctl(epfd: i32, operation: u32, fd: i32, event: usize) -> Result
     }
 }
 
-/// Regular files, directories and devices of memory are always ready, but for some of `/proc`.
+/// Regular files, directories and devices of memory are always ready, but for some of `/proc` and `/dev/random`.
 fn can_be_watched(file: &File) -> bool {
-    if file.downcast::<Memory>().is_some() {
+    if file.downcast::<Memory>().is_some_and(|device| !device.is_watched()) {
         return false;
     }
     use vfs::FileType::{Directory, Regular};

@@ -166,6 +166,10 @@ fn check_flags(file: &File, flags: u32, write: bool) -> Result<()> {
     if flags & g::RWF_NOWAIT == 0 {
         return Ok(());
     }
+    if !write && file.downcast::<RegularFile>().is_some() {
+        // What is cached is read.
+        return Ok(());
+    }
     if !file.can(Abilities::NO_WAIT) || is_named_pipe(file) {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -195,6 +199,11 @@ pub fn sys_preadv2(fd: i32, iov: usize, count: usize, offset: i64, _high: usize,
         bounded(at, dst.remaining())?;
     }
     check_flags(&file, flags, false)?;
+    if flags & g::RWF_NOWAIT != 0
+        && let Some(regular) = file.downcast::<RegularFile>()
+    {
+        return regular.read_cached(&file, if own { None } else { Some(at) }, &mut dst);
+    }
     if own { file.read(&mut dst) } else { file.read_at(at, &mut dst) }
 }
 

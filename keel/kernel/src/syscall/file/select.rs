@@ -23,11 +23,12 @@ pub fn sys_select(count: i32, read: usize, write: usize, except: usize, timeout:
         0 => Timeout::Never,
         _ => {
             let [seconds, micros]: [i64; 2] = user::read(timeout)?;
-            let (Ok(seconds), Ok(micros)) = (u64::try_from(seconds), u64::try_from(micros)) else {
+            // More microseconds than a second has are seconds.
+            let sum = seconds.checked_add(micros / 1_000_000).and_then(|seconds| u64::try_from(seconds).ok());
+            let (Some(seconds), Ok(micros)) = (sum, u64::try_from(micros % 1_000_000)) else {
                 return Err(Errno::EINVAL);
             };
-            let ns = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1000));
-            Timeout::after_ns(Some(ns))
+            Timeout::after_ns(Some(seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1000)))
         }
     };
     let result = select(count, [read, write, except], until);

@@ -3,6 +3,7 @@
 use super::copy::Place;
 use crate::file::caller::broken_pipe;
 use crate::file::pipe::{Pipe, PipeEnd};
+use crate::file::socket::Socket;
 use crate::file::{Abilities, File};
 use crate::mm::user::{self, UserDst, UserSrc};
 use crate::task::descriptors::current_file;
@@ -14,7 +15,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
-/// All flags. `SPLICE_F_MOVE`, `SPLICE_F_MORE` and `SPLICE_F_GIFT` are hints.
+/// All flags. `SPLICE_F_MOVE` and `SPLICE_F_GIFT` are hints; `SPLICE_F_MORE` matters to sockets.
 const FLAGS: u32 = g::SPLICE_F_MOVE | g::SPLICE_F_NONBLOCK | g::SPLICE_F_MORE | g::SPLICE_F_GIFT;
 
 pub(super) fn pipe_of(file: &File) -> Option<Arc<Pipe>> {
@@ -64,7 +65,8 @@ pub fn sys_splice(
             if !has_place || to.flags.get() & g::O_APPEND != 0 || !to.can(Abilities::SPLICE_TO) {
                 return Err(Errno::EINVAL);
             }
-            let done = from_pipe(&pipe, &to, &mut target, count, nonblocking || from.nonblocking())?;
+            let more = flags & g::SPLICE_F_MORE != 0;
+            let done = from_pipe(&pipe, &to, &mut target, count, more, nonblocking || from.nonblocking())?;
             target.store()?;
             Ok(done)
         }
@@ -82,10 +84,11 @@ pub fn sys_splice(
 
 /// Moves pieces, whole where possible.
 fn pipe_to_pipe(from: &Pipe, to: &Pipe, count: usize, nonblocking: [bool; 2]) -> Result<usize> {
-    if !from.wait_readable(nonblocking[0])? {
+    let some = from.wait_readable(nonblocking[0])?;
+    to.wait_writable(nonblocking[1])?;
+    if !some {
         return Ok(0);
     }
-    to.wait_writable(nonblocking[1])?;
     let mut done = 0;
     while done < count && to.has_room() {
         let Some(piece) = from.take_piece(count - done) else { break };
@@ -99,8 +102,8 @@ fn pipe_to_pipe(from: &Pipe, to: &Pipe, count: usize, nonblocking: [bool; 2]) ->
     Ok(done)
 }
 
-/// Writes what is in a pipe to a file.
-fn from_pipe(pipe: &Pipe, to: &File, target: &mut Place, count: usize, nonblocking: bool) -> Result<usize> {
+/// Writes what is in a pipe to a file. `more`: `SPLICE_F_MORE`.
+fn from_pipe(pipe: &Pipe, to: &File, target: &mut Place, count: usize, more: bool, nonblocking: bool) -> Result<usize> {
     if !pipe.wait_readable(nonblocking)? {
         return Ok(0);
     }
@@ -110,7 +113,14 @@ fn from_pipe(pipe: &Pipe, to: &File, target: &mut Place, count: usize, nonblocki
         // Taken out first: the write may wait, and another reader must not get the same bytes.
         let Some(mut piece) = pipe.take_piece(count - done) else { break };
         piece.page.read(piece.start, &mut buffer[..piece.len]);
-        let result = target.write(to, &buffer[..piece.len]);
+        let result = match to.downcast::<Socket>() {
+            Some(socket) => {
+                // All pieces are one datagram.
+                let rest = || done + piece.len < count && pipe.peek_piece(0, 1).is_some();
+                socket.splice(to, &buffer[..piece.len], more || socket.has_messages() && rest())
+            }
+            None => target.write(to, &buffer[..piece.len]),
+        };
         let written = *result.as_ref().unwrap_or(&0);
         done += written;
         if written < piece.len {
@@ -177,10 +187,11 @@ pub fn sys_tee(in_fd: i32, out_fd: i32, count: usize, flags: u32) -> Result<usiz
         return Err(Errno::EINVAL);
     }
     let nonblocking = flags & g::SPLICE_F_NONBLOCK != 0;
-    if !source.wait_readable(nonblocking || from.nonblocking())? {
+    let some = source.wait_readable(nonblocking || from.nonblocking())?;
+    target.wait_writable(nonblocking || to.nonblocking())?;
+    if !some {
         return Ok(0);
     }
-    target.wait_writable(nonblocking || to.nonblocking())?;
     let mut done = 0;
     let mut index = 0;
     while done < count {

@@ -29,7 +29,8 @@ pub fn sys_timerfd_create(clock: u32, flags: u32) -> Result<i32> {
 fn nanoseconds([seconds, nanoseconds]: [i64; 2]) -> Result<u64> {
     match (u64::try_from(seconds), u64::try_from(nanoseconds)) {
         (Ok(seconds), Ok(nanoseconds)) if nanoseconds < SECOND => {
-            Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
+            // The clock counts no further.
+            Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds).min(i64::MAX as u64))
         }
         _ => Err(Errno::EINVAL),
     }

@@ -124,7 +124,12 @@ pub fn sys_recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: u
             receive_message(&open, at, now).and_then(|received| user::write(at + MSGHDR, &(received.len as u32)));
         match received {
             Ok(()) => done += 1,
-            Err(_) if done > 0 => break,
+            Err(Errno::EAGAIN) if done > 0 => break,
+            // The next call tells it.
+            Err(errno) if done > 0 => {
+                open.socket()?.ops.set_error(errno);
+                break;
+            }
             Err(errno) => return Err(errno),
         }
         if flags & MSG_WAITFORONE != 0 {

@@ -95,6 +95,11 @@ impl Endpoint {
     }
 }
 
+/// Whether a group is one of a device or of a link: an address for each device.
+pub fn needs_scope(ip: Ipv6Addr) -> bool {
+    ip.is_multicast() && matches!(ip.octets()[1] & 0xf, 1 | 2)
+}
+
 /// All zeros.
 pub fn any(family: u32) -> IpAddr {
     if family == net::AF_INET { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) }

@@ -187,11 +187,13 @@ impl IpOptions {
         self.groups.borrow().contains(&group)
     }
 
-    /// Whether multicast packets of this IP version go to the loopback device, and are looped back.
+    /// Whether multicast packets of this IP version go to the loopback device. What IPv4 sends by it is received whether or not
+    /// `IP_MULTICAST_LOOP` is on.
     pub fn sends_to_groups(&self, group: IpAddr) -> bool {
-        let (version, name) =
-            if group.is_ipv4() { (&self.v4, net::IP_MULTICAST_LOOP) } else { (&self.v6, net::IPV6_MULTICAST_LOOP) };
-        version.multicast_loopback.get() && version.switches.get() >> name & 1 != 0
+        match group {
+            IpAddr::V4(_) => self.v4.multicast_loopback.get(),
+            IpAddr::V6(_) => self.v6.multicast_loopback.get() && self.is_on6(net::IPV6_MULTICAST_LOOP),
+        }
     }
 
     /// Joins or leaves a group. EINVAL, EADDRINUSE, EADDRNOTAVAIL, ENOBUFS.

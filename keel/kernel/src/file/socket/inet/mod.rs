@@ -75,6 +75,8 @@ pub struct Base {
     /// The program chose address and port itself.
     address_chosen: Cell<bool>,
     port_chosen: Cell<bool>,
+    /// A port that was released and is still part of the name.
+    old_port: Cell<u16>,
     /// Effective uid of its creator.
     pub uid: u32,
     /// Inode number; 0: not accepted yet.
@@ -96,6 +98,7 @@ impl Base {
             remote: Cell::new(None),
             address_chosen: Cell::new(false),
             port_chosen: Cell::new(false),
+            old_port: Cell::new(0),
             uid: caller().cred().fsuid,
             ino: Cell::new(0),
             file: RefCell::default(),
@@ -115,6 +118,7 @@ impl Base {
             remote: Cell::new(Some(remote)),
             address_chosen: Cell::new(true),
             port_chosen: Cell::new(false),
+            old_port: Cell::new(0),
             uid: self.uid,
             ino: Cell::new(0),
             file: RefCell::default(),
@@ -151,6 +155,13 @@ impl Base {
         if self.family == net::AF_INET6 && to.ip.is_ipv6() && to.ip.is_multicast() && self.stream {
             return Err(Errno::EINVAL);
         }
+        if let IpAddr::V6(ip) = to.ip
+            && address::needs_scope(ip)
+            && address.get(24..28).is_none_or(|scope| scope == [0; 4])
+            && self.options.device.get() == 0
+        {
+            return Err(Errno::EINVAL);
+        }
         let ns = &*self.net;
         let free =
             self.ip.is_on(net::IP_FREEBIND) || self.ip.is_on(net::IP_TRANSPARENT) || ns.settings.binds_anywhere.get();
@@ -184,6 +195,7 @@ impl Base {
         }
         self.address_chosen.set(!to.ip.is_unspecified());
         self.port_chosen.set(to.port != 0);
+        self.old_port.set(0);
         Ok(())
     }
 
@@ -257,6 +269,15 @@ impl Base {
         }
     }
 
+    /// The port was released, but stays part of the name until the socket gets another one, as in Linux after a connection.
+    fn keep_port_as_name(&self) {
+        let local = self.local.get();
+        if local.port != 0 {
+            self.old_port.set(local.port);
+            self.forget_port();
+        }
+    }
+
     /// Match score of the socket for a packet from `from` to `to`: higher is better, `None` no match.
     fn score(&self, to: Endpoint, from: Endpoint) -> Option<u32> {
         let local = self.local.get();
@@ -270,6 +291,8 @@ impl Base {
         } else {
             score += 4;
         }
+        // A socket that is bound to the device precedes others.
+        score += if self.options.device.get() == ip_options::LOOPBACK as i32 { 4 } else { 0 };
         // The choice among sockets that share a port.
         score += u32::from(self.options.incoming_cpu.get() == hal::percpu::cpu_index() as i32);
         match self.remote.get() {
@@ -284,7 +307,9 @@ impl Base {
     }
 
     fn local_address(&self) -> Address {
-        self.local.get().to_bytes(self.family)
+        let local = self.local.get();
+        let port = if local.port == 0 { self.old_port.get() } else { local.port };
+        Endpoint { port, ..local }.to_bytes(self.family)
     }
 }
 

@@ -5,17 +5,18 @@ use super::address::Endpoint;
 use crate::random;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
-use core::cell::RefCell;
-use core::net::IpAddr;
+use core::cell::{Cell, RefCell};
+use core::net::{IpAddr, Ipv4Addr};
 use keel_core::pieces::Pieces;
 use smallvec::SmallVec;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
-/// How long the active closer's end of a connection keeps its port: `TCP_TIMEWAIT_LEN`.
-const TIME_WAIT_NS: u64 = 60_000_000_000;
-/// Number of ended connections at which expired ones are removed.
-const SWEEP_AT: usize = 4096;
+/// Seconds for which the active closer's end of a connection keeps its port: `TCP_TIMEWAIT_LEN`.
+const TIME_WAIT: u32 = 60;
+/// Ended connections that are kept, as `net.ipv4.tcp_max_tw_buckets` bounds them in Linux by the memory: in a small pod, and in others.
+const MOST_ENDED_SMALL: usize = 256;
+const MOST_ENDED: usize = 4096;
 
 /// A socket that holds a port.
 pub trait Member {
@@ -25,29 +26,26 @@ pub trait Member {
     fn is_listening(&self) -> bool;
 }
 
-/// A connection in TIME_WAIT.
-#[derive(Debug)]
-struct Ended {
-    ip: IpAddr,
-    reuse: bool,
-    until_ns: u64,
-}
+/// A port's connections in TIME_WAIT that have the same address, and `SO_REUSEADDR` or not.
+type Ended = (u16, IpAddr, bool);
 
 struct Port<T> {
     members: Pieces<Weak<T>>,
-    ended: Pieces<Ended>,
 }
 
 impl<T> Default for Port<T> {
     fn default() -> Self {
-        Self { members: Pieces::new(), ended: Pieces::new() }
+        Self { members: Pieces::new() }
     }
 }
 
 /// The ports of a protocol.
 pub struct Ports<T> {
     ports: RefCell<BTreeMap<u16, Port<T>>>,
-    ended: core::cell::Cell<usize>,
+    /// When they are over, in seconds of the monotonic clock.
+    ended: RefCell<BTreeMap<Ended, u32>>,
+    /// When the first of them is over.
+    sweep_at: Cell<u32>,
 }
 
 /// A socket's properties for binding a port.
@@ -56,6 +54,11 @@ struct Wish<'a> {
     ip: IpAddr,
     /// It may share an automatically chosen port with other sockets that permit it.
     relaxed: bool,
+}
+
+/// The monotonic clock.
+fn seconds() -> u32 {
+    (hal::clock::monotonic_ns() / 1_000_000_000) as u32
 }
 
 /// Whether two addresses overlap; the unspecified address overlaps all.
@@ -81,16 +84,29 @@ impl Wish<'_> {
         overlap(self.ip, self.base.only_v6(), other.local.get().ip, other.only_v6())
     }
 
-    fn conflicts_with_ended(&self, ended: &Ended) -> bool {
-        let shares = ended.reuse && self.base.options.is_on(net::SO_REUSEADDR) && self.relaxed;
-        !shares && overlap(self.ip, self.base.only_v6(), ended.ip, false)
+    fn conflicts_with_ended(&self, &(_, ip, reuse): &Ended) -> bool {
+        let shares = reuse && self.base.options.is_on(net::SO_REUSEADDR) && self.relaxed;
+        !shares && overlap(self.ip, self.base.only_v6(), ip, false)
     }
+}
+
+/// The one of several sockets that match equally well, in the order in which they were bound: the last one, or, if that has
+/// `SO_REUSEPORT`, the one among those that share the port with it that the sender's port selects.
+pub fn select<T: Member>(mut found: SmallVec<[Rc<T>; 2]>, from: Endpoint) -> Option<Rc<T>> {
+    let last = found.last()?.base();
+    if !last.options.is_on(net::SO_REUSEPORT) {
+        return found.pop();
+    }
+    let uid = last.uid;
+    found.retain(|member| member.base().options.is_on(net::SO_REUSEPORT) && member.base().uid == uid);
+    let chosen = usize::from(from.port) % found.len().max(1);
+    if chosen < found.len() { Some(found.swap_remove(chosen)) } else { None }
 }
 
 impl<T: Member> Ports<T> {
     /// The port is free.
     pub const fn new() -> Self {
-        Self { ports: RefCell::new(BTreeMap::new()), ended: core::cell::Cell::new(0) }
+        Self { ports: RefCell::new(BTreeMap::new()), ended: RefCell::new(BTreeMap::new()), sweep_at: Cell::new(0) }
     }
 
     fn members(&self, port: u16) -> impl Iterator<Item = Rc<T>> + '_ {
@@ -99,13 +115,13 @@ impl<T: Member> Ports<T> {
     }
 
     fn is_free_for(&self, port: u16, wish: &Wish<'_>, except: &T) -> bool {
-        let now = hal::clock::monotonic_ns();
         let members_agree = self.members(port).all(|member| {
             core::ptr::eq(&raw const *member, except) || !wish.conflicts(member.base(), member.is_listening())
         });
-        let ports = self.ports.borrow();
-        let ended = ports.get(&port).map(|p| p.ended.iter());
-        members_agree && !ended.into_iter().flatten().any(|e| e.until_ns > now && wish.conflicts_with_ended(e))
+        let (now, ended) = (seconds(), self.ended.borrow());
+        let first = (port, IpAddr::V4(Ipv4Addr::UNSPECIFIED), false);
+        let mut of_port = ended.range(first..).take_while(|((of, ..), _)| *of == port);
+        members_agree && !of_port.any(|(ended, until)| *until > now && wish.conflicts_with_ended(ended))
     }
 
     /// Whether `socket` could still bind its port: listen(2) checks again.
@@ -170,31 +186,28 @@ impl<T: Member> Ports<T> {
         let mut ports = self.ports.borrow_mut();
         if let Some(entry) = ports.get_mut(&port) {
             entry.members.retain(|member| !core::ptr::eq(member.as_ptr(), socket));
-            if entry.members.is_empty() && entry.ended.is_empty() {
+            if entry.members.is_empty() {
                 ports.remove(&port);
             }
         }
     }
 
-    /// A connection of `socket`'s port was closed on this side first.
+    /// A connection of `socket`'s port was closed on this side first. Where there are too many, its port is free at once, as in Linux.
     pub fn ended(&self, base: &Base) {
-        let now = hal::clock::monotonic_ns();
-        let local = base.local.get();
-        let mut ports = self.ports.borrow_mut();
-        if self.ended.get() >= SWEEP_AT {
-            for port in ports.values_mut() {
-                port.ended.retain(|ended| ended.until_ns > now);
-            }
-            ports.retain(|_, port| !port.members.is_empty() || !port.ended.is_empty());
-            self.ended.set(ports.values().map(|port| port.ended.len()).sum());
+        let (now, local) = (seconds(), base.local.get());
+        let most = if hal::frame::is_small() { MOST_ENDED_SMALL } else { MOST_ENDED };
+        let mut ended = self.ended.borrow_mut();
+        if ended.len() >= most && now >= self.sweep_at.get() {
+            ended.retain(|_, until| *until > now);
+            self.sweep_at.set(ended.values().min().copied().unwrap_or(0));
         }
-        let entry = ports.entry(local.port).or_default();
-        let reuse = base.options.is_on(net::SO_REUSEADDR);
-        let until_ns = now + TIME_WAIT_NS;
-        let known = entry.ended.iter_mut().find(|ended| ended.ip == local.ip && ended.reuse == reuse);
-        if known.map(|ended| ended.until_ns = until_ns).is_none() {
-            entry.ended.push_back(Ended { ip: local.ip, reuse, until_ns });
-            self.ended.set(self.ended.get() + 1);
+        // A second that has begun counts as none.
+        let until = now.saturating_add(TIME_WAIT + 1);
+        let entry = (local.port, local.ip, base.options.is_on(net::SO_REUSEADDR));
+        if ended.len() < most {
+            ended.insert(entry, until);
+        } else if let Some(known) = ended.get_mut(&entry) {
+            *known = until;
         }
     }
 

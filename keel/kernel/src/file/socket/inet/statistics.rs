@@ -83,6 +83,8 @@ pub fn tcp(ns: &NetNs) -> impl Iterator<Item = Row> {
     let row = |tcp: Rc<tcp::Tcp>| {
         let base = tcp.base();
         let (received, sent) = tcp.waiting();
+        // The end of the peer's stream has a place in it.
+        let received = received + usize::from(tcp.state() == State::CloseWait);
         Row {
             family: base.family,
             local: base.local.get(),

@@ -220,7 +220,8 @@ fn read_timeout(value: &[u8]) -> Result<u64> {
     }
     // A negative time is none at all; 1 ns is as near to that as 0 (for ever) allows.
     let Ok(seconds) = u64::try_from(seconds) else { return Ok(1) };
-    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(micros as u64 * 1000))
+    // More than the clock counts is no limit.
+    Ok(seconds.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(micros as u64 * 1000)).unwrap_or(0))
 }
 
 /// The buffer size for a request of `value` bytes; `any`: may exceed the maximum.

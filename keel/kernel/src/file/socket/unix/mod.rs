@@ -198,6 +198,11 @@ impl Unix {
         self.closed.get()
     }
 
+    /// Whether it has a peer whose descriptors are not all closed.
+    pub fn has_open_peer(&self) -> bool {
+        self.peer().is_some_and(|peer| !peer.closed.get())
+    }
+
     fn peer(&self) -> Option<Rc<Unix>> {
         self.peer.borrow().upgrade()
     }

@@ -8,6 +8,7 @@ use super::address::{self, UnixName};
 use super::{Kind, MSG_OOB, OUT, Role, Unix};
 use crate::cred::Cred;
 use crate::file::caller::ProcessRef;
+use crate::file::sigio::Change;
 use crate::file::{File, Queues, unlocked};
 use alloc::rc::Rc;
 use core::any::Any;
@@ -144,6 +145,14 @@ impl Protocol for Unix {
         match self.kind {
             Kind::Stream => self.receive_stream(dst, flags),
             Kind::Datagram | Kind::SeqPacket => self.receive_packet(dst, flags),
+        }
+    }
+
+    fn change(&self, reads: bool) -> Option<Change> {
+        match (reads, self.read_ended.get() && self.write_ended.get()) {
+            (true, true) => Some(Change::HangUp),
+            (false, true) => None,
+            (_, false) => Some(Change::usual(reads)),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Connections: connect(2), listen(2), accept(2).
 
 use super::super::super::{family_of, wait};
+use super::super::Endpoint;
 use super::super::address::Reach;
 use super::super::outward::settle::{Under, settle};
+use super::super::ports::{self, Member};
 use super::super::statistics::Count;
-use super::super::{Endpoint, ports::Member};
 use super::{Phase, State, Tcp};
+use crate::file::landlock;
 use alloc::rc::Rc;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -48,6 +50,19 @@ impl Tcp {
         Ok(())
     }
 
+    /// send(2) with `MSG_FASTOPEN`, where the peer has given no cookie: connect(2) before it. EOPNOTSUPP, EISCONN, EINVAL.
+    pub(super) fn connect_to_send(&self, to: Option<&[u8]>, nonblocking: bool) -> Result<()> {
+        match to {
+            Some(to) if family_of(to)? == net::AF_UNSPEC => Err(Errno::EOPNOTSUPP),
+            Some(to) => {
+                landlock::check_port(self.base.family, to, true)?;
+                self.start_connect(to, nonblocking)
+            }
+            None if self.phase.get() == Phase::Connected => Err(Errno::EISCONN),
+            None => Err(Errno::EINVAL),
+        }
+    }
+
     /// Sends the request for a connection, and gets the answer if there is one. EINVAL, EAFNOSUPPORT, ENETUNREACH,
     /// EADDRNOTAVAIL.
     fn begin(&self, address: &[u8]) -> Result<()> {
@@ -72,6 +87,7 @@ impl Tcp {
         self.base.remote.set(Some(to));
         self.read_ended.set(false);
         self.write_ended.set(false);
+        self.error.set(None);
         self.state.set(State::SynSent);
         Count::TcpActiveOpens.add(&self.base.net, 1);
         let own = Endpoint { ip: source, port: self.base.local.get().port };
@@ -102,9 +118,7 @@ impl Tcp {
     /// The listener at `to`. With `SO_REUSEPORT` the caller's port selects one.
     fn listener(&self, to: Endpoint, from: Endpoint) -> Option<Rc<Tcp>> {
         let score = |tcp: &Tcp| if tcp.is_listening() { tcp.base.score(to, from) } else { None };
-        let mut found = self.base.net.tcp.best(to, score);
-        let chosen = usize::from(from.port) % found.len().max(1);
-        if chosen < found.len() { Some(found.swap_remove(chosen)) } else { None }
+        ports::select(self.base.net.tcp.best(to, score), from)
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -195,7 +195,13 @@ impl Tcp {
 
     /// Bytes that may be on their way to `peer`: both buffers.
     fn limit(&self, peer: &Tcp) -> usize {
-        self.own_limit() + peer.base.options.receive_buffer.get() as usize / 2
+        self.own_limit() + peer.window()
+    }
+
+    /// Bytes of the stream that the receive buffer holds: half of it, and at least `SO_RCVLOWAT`, for which Linux makes it larger.
+    fn window(&self) -> usize {
+        let options = &self.base.options;
+        (options.receive_buffer.get() as usize / 2).max(options.low_water.get() as usize)
     }
 
     /// Maximum number of unsent bytes.
@@ -215,11 +221,17 @@ impl Tcp {
         self.state.set(State::Close);
         self.read_ended.set(true);
         self.write_ended.set(true);
-        if !self.base.port_chosen.get() {
-            self.base.net.tcp.leave(self);
-        }
+        self.release_port();
         self.release_link();
         self.wake_all();
+    }
+
+    /// Releases a port that was chosen automatically. getsockname(2) still shows it.
+    fn release_port(&self) {
+        if !self.base.port_chosen.get() {
+            self.base.net.tcp.leave(self);
+            self.base.keep_port_as_name();
+        }
     }
 
     /// The peer sent a reset.
@@ -247,7 +259,10 @@ impl Tcp {
         }
         self.done.set(true);
         self.read_ended.set(true);
-        self.wake_all();
+        self.readable.wake_all();
+        if self.state.get() == State::Close {
+            self.writable.wake_all();
+        }
         self.came_alive();
     }
 
@@ -278,6 +293,7 @@ impl Tcp {
     /// The listener is closed.
     fn stop_listening(&self) {
         self.state.set(State::Close);
+        self.release_port();
         self.release_link();
         for child in self.backlog.take().into_iter().chain(self.deferred.take()) {
             child.closed.set(true);
@@ -291,13 +307,16 @@ impl Tcp {
         }
     }
 
-    /// `disconnect`: resets the socket, except for explicitly bound names.
+    /// `disconnect`: resets the socket, except for explicitly bound names. A connection that it breaks off is a pending error.
     fn disconnect(&self) {
         match self.state.get() {
             State::Listen => self.stop_listening(),
-            _ => self.abort(),
+            State::Close => self.abort(),
+            _ => {
+                self.abort();
+                self.error.set(Some(Errno::ECONNRESET));
+            }
         }
-        self.error.set(None);
         self.held.set(0);
         self.inbox.clear();
         self.urgent.set(None);
@@ -308,8 +327,7 @@ impl Tcp {
         self.phase.set(Phase::Unconnected);
         if self.base.unname() {
             self.release_bound();
-            self.base.net.tcp.leave(self);
-            self.base.forget_port();
+            self.release_port();
         }
         self.wake_all();
     }

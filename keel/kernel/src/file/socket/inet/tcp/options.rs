@@ -120,7 +120,7 @@ impl TcpOptions {
         set.map(|name| (super::super::IPPROTO_TCP, name, self.value(name)))
     }
 
-    /// setsockopt(2). `connected`, `closed`: state of the socket. EINVAL, ENOENT, EPERM, ENOPROTOOPT.
+    /// setsockopt(2). `connected`: neither closed nor listening; `closed`. EINVAL, ENOENT, EPERM, ENOPROTOOPT.
     pub fn set(&self, name: u32, value: &[u8], connected: bool, closed: bool) -> Result<()> {
         match name {
             net::TCP_CONGESTION => {
@@ -160,7 +160,11 @@ impl TcpOptions {
             net::TCP_USER_TIMEOUT => within(number, 0, i32::MAX)?,
             net::TCP_MAXSEG if number == 0 => DEFAULT_SEGMENT,
             net::TCP_MAXSEG => within(number, MIN_SEGMENT, MAX_SEGMENT)?,
+            net::TCP_FASTOPEN if connected => return Err(Errno::EINVAL),
             net::TCP_FASTOPEN => within(number, 0, i32::MAX)?,
+            // No peer has given a cookie, so a connection is made as without it.
+            net::TCP_FASTOPEN_CONNECT if !closed => return Err(Errno::EINVAL),
+            net::TCP_FASTOPEN_CONNECT => within(number, 0, 1)?,
             _ => return Err(Errno::ENOPROTOOPT),
         };
         self.put(name, number);
@@ -177,7 +181,8 @@ impl TcpOptions {
             }
             net::TCP_QUEUE_SEQ | net::TCP_REPAIR_QUEUE => Err(Errno::EINVAL),
             net::TCP_REPAIR => Ok(int(0)),
-            net::TCP_ULP => Ok(Value::new()),
+            // There are no packets, so none is saved.
+            net::TCP_ULP | net::TCP_SAVED_SYN => Ok(Value::new()),
             net::TCP_NODELAY
             | net::TCP_CORK
             | net::TCP_QUICKACK
@@ -197,6 +202,7 @@ impl TcpOptions {
             | net::TCP_TIMESTAMP
             | net::TCP_USER_TIMEOUT
             | net::TCP_MAXSEG
+            | net::TCP_FASTOPEN_CONNECT
             | net::TCP_FASTOPEN => Ok(int(self.value(name))),
             _ => Err(Errno::ENOPROTOOPT),
         }

@@ -136,7 +136,7 @@ impl Tcp {
     pub fn wants_bytes(&self) -> bool {
         let options = &self.base.options;
         let locked = options.receive_buffer_locked.get();
-        let limit = if locked { options.receive_buffer.get() as usize / 2 } else { RECEIVE_QUEUE };
+        let limit = if locked { self.window() } else { self.window().max(RECEIVE_QUEUE) };
         !self.closed.get() && self.inbox.len() < limit
     }
 

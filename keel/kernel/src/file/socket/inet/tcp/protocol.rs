@@ -7,8 +7,10 @@ use super::super::super::{Address, IN, OUT, Protocol, Usage};
 use super::super::control::{self, Sending};
 use super::super::outward::settle::{Under, settle};
 use super::super::{IPPROTO_TCP, ip_options};
+use super::transfer::MSG_FASTOPEN;
 use super::{MAX_RECEIVE_BUFFER, Phase, State, Tcp};
 use crate::file::landlock;
+use crate::file::sigio::Change;
 use crate::file::{File, Queues};
 use crate::mm::user;
 use abi::request::Transport;
@@ -82,9 +84,12 @@ impl Protocol for Tcp {
         self.base.remote.get().map_or_else(Address::new, |remote| remote.to_bytes(self.base.family))
     }
 
-    fn send(&self, src: &mut dyn Src, _to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
+    fn send(&self, src: &mut dyn Src, to: Option<&[u8]>, control: Control, flags: u32) -> Result<usize> {
         for part in control.other.iter().filter(|part| part.level == net::SOL_SOCKET) {
             control::general(&self.base, part, &mut Sending::default())?;
+        }
+        if flags & MSG_FASTOPEN != 0 {
+            self.connect_to_send(to, flags & net::MSG_DONTWAIT != 0)?;
         }
         let sent = self.send_bytes(src, flags)?;
         if self.base.completions.sent(&self.base.options, sent, flags) {
@@ -182,6 +187,15 @@ impl Protocol for Tcp {
         events
     }
 
+    fn change(&self, reads: bool) -> Option<Change> {
+        match (reads, self.state.get()) {
+            (true, _) if self.error.get().is_some() => Some(Change::Error),
+            (true, State::Close) => Some(Change::HangUp),
+            (false, State::Close) => None,
+            _ => Some(Change::usual(reads)),
+        }
+    }
+
     fn poll_queues(&self, events: u32, out: &mut Queues) {
         // Errors and hang-ups wake readers and writers.
         if events & (IN | g::POLLRDHUP | g::POLLPRI) != 0 || events & OUT == 0 {
@@ -233,6 +247,11 @@ impl Protocol for Tcp {
 
     fn take_error(&self) -> Option<Errno> {
         self.error.take()
+    }
+
+    fn set_error(&self, errno: Errno) {
+        self.error.set(Some(errno));
+        self.wake_all();
     }
 
     fn is_listening(&self) -> bool {

@@ -15,7 +15,7 @@ use vfs::io::KernelSrc;
 use vfs::{Dst, Src};
 
 /// Asks for a connection with the first bytes.
-const MSG_FASTOPEN: u32 = 0x2000_0000;
+pub(super) const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// Control data: bytes that are left unread, `TCP_INQ`.
 const TCP_CM_INQ: u32 = 36;
 /// Bytes that are queued before the receiver is woken.
@@ -52,10 +52,6 @@ impl Tcp {
     pub(super) fn send_bytes(&self, src: &mut dyn Src, flags: u32) -> Result<usize> {
         let waits = flags & net::MSG_DONTWAIT == 0;
         let deadline = self.base.options.send_deadline();
-        if flags & MSG_FASTOPEN != 0 {
-            // As where `net.ipv4.tcp_fastopen` is off.
-            return Err(Errno::EOPNOTSUPP);
-        }
         if self.state.get() == State::SynSent {
             if !waits {
                 return Err(Errno::EAGAIN);
@@ -241,6 +237,8 @@ impl Tcp {
         let deadline = self.base.options.receive_deadline();
         let peek = flags & net::MSG_PEEK != 0;
         let mut seen = if peek { self.peek_offset.get().max(0) as usize } else { 0 };
+        // The time is over, or a signal came.
+        let mut over = false;
         loop {
             let moved = match self.move_out(dst, want - received.len, seen, received.len > 0, flags) {
                 Ok(moved) => moved,
@@ -249,7 +247,7 @@ impl Tcp {
             };
             received.len += moved.len;
             seen += moved.len;
-            if received.len >= want && want > 0 || moved.at_mark && received.len > 0 {
+            if received.len >= want && want > 0 || moved.at_mark && received.len > 0 || over {
                 break;
             }
             if received.len >= target && self.available() <= if flags & net::MSG_PEEK != 0 { seen } else { 0 } {
@@ -270,13 +268,16 @@ impl Tcp {
                 break;
             }
             let more = if flags & net::MSG_PEEK != 0 { seen } else { 0 };
-            let enough = (target - received.len.min(target)).max(1) + more;
+            // No more than the buffer holds: a sender without room waits for this receiver.
+            let enough = (target - received.len.min(target)).clamp(1, self.window()) + more;
             let check = || {
                 let over = self.error.get().is_some() || self.read_ended.get() || self.state.get() == State::Close;
                 (over || self.available() >= enough).then_some(())
             };
             match wait(&self.readable, deadline, check) {
                 Ok(()) => {}
+                // What arrived meanwhile is received.
+                Err(_) if self.available() > more && want > 0 => over = true,
                 Err(_) if received.len > 0 => break,
                 Err(errno) => return Err(errno),
             }

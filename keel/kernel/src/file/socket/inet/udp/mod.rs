@@ -15,6 +15,7 @@ use super::outward::settle::{Under, settle};
 use super::ports::{Member, Ports};
 use super::{Base, Endpoint, ip_options};
 use crate::file::lock::SleepLock;
+use crate::file::sigio::Change;
 use crate::file::{File, Queues};
 use crate::mm::user;
 use crate::sched::timer;
@@ -25,6 +26,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use queue::{Inbox, Reports};
+use transfer::Pending;
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -75,7 +77,7 @@ pub struct Udp {
     /// `UDP_GRO`.
     joins: Cell<bool>,
     /// A datagram that is being put together (`MSG_MORE`).
-    pending: RefCell<Option<(Endpoint, Vec<u8>)>>,
+    pending: RefCell<Option<Pending>>,
     /// Serialises receivers.
     receiving: SleepLock,
     readable: Rc<WaitQueue>,
@@ -323,13 +325,18 @@ impl Protocol for Udp {
         events
     }
 
+    fn change(&self, reads: bool) -> Option<Change> {
+        Some(if self.error.get().is_some() { Change::Error } else { Change::usual(reads) })
+    }
+
     fn poll_queues(&self, _events: u32, out: &mut Queues) {
         out.push(self.readable.clone());
     }
 
     fn queued(&self, sent: bool) -> Result<usize> {
         if sent {
-            return Ok(0);
+            // What is sent is at its receiver, or lost, at once.
+            return Ok(self.pending.borrow().as_ref().map_or(0, |pending| queue::charge(pending.data.len())));
         }
         settle(Under::Data);
         Ok(self.inbox.front().map_or(0, |datagram| datagram.data.len()))
@@ -355,6 +362,11 @@ impl Protocol for Udp {
 
     fn take_error(&self) -> Option<Errno> {
         self.error.take()
+    }
+
+    fn set_error(&self, errno: Errno) {
+        self.error.set(Some(errno));
+        self.readable.wake_all();
     }
 
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {

@@ -22,7 +22,7 @@ pub struct Datagram {
 }
 
 /// Size that counts against `SO_RCVBUF`, including Linux's overhead.
-fn charge(len: usize) -> usize {
+pub fn charge(len: usize) -> usize {
     if len < 4096 { (len + 384).next_power_of_two().max(512) + 256 } else { len + 1280 }
 }
 

@@ -7,7 +7,7 @@ use super::super::control::{self, Facts, Sending};
 use super::super::ip_options::{SOL_IP, SOL_IPV6};
 use super::super::outward::settle::{Under, settle};
 use super::super::statistics::Count;
-use super::super::{Base, Endpoint};
+use super::super::{Base, Endpoint, ports};
 use super::queue::{Datagram, Report};
 use super::{Kind, Udp};
 use alloc::rc::Rc;
@@ -27,6 +27,15 @@ const MOST_SEGMENTS: usize = 128;
 /// The wall clock in ns.
 fn now_ns() -> u64 {
     hal::clock::realtime_ns()
+}
+
+/// A datagram that is being put together (`MSG_MORE`, `UDP_CORK`). Its first part determines where it is sent and how.
+pub struct Pending {
+    to: Endpoint,
+    reach: Reach,
+    sending: Sending,
+    /// The bytes so far.
+    pub data: Vec<u8>,
 }
 
 impl Udp {
@@ -57,28 +66,63 @@ impl Udp {
         if flags & net::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let to = self.receiver(to)?;
-        let mut sending = control::sending(&self.base, control)?;
-        let (to, reach) = self.ready_to_send(to)?;
+        let mut datagram = self.begin(to, control)?;
+        let more = self.corked.get() || flags & net::MSG_MORE != 0;
+        let most = if datagram.to.ip.is_ipv4() { MAX4 } else { MAX6 };
+        if datagram.data.len() + size > most {
+            return Err(Errno::EMSGSIZE);
+        }
         let mut data = vfs::memory::buffer(size)?;
         if size > 0 && src.get(&mut data)? < size {
             return Err(Errno::EFAULT);
         }
-        let started = self.pending.take();
-        let more = self.corked.get() || flags & net::MSG_MORE != 0;
-        let (to, data) = match started {
-            Some((to, mut whole)) => {
-                whole.append(&mut data);
-                (to, whole)
-            }
-            None => (to, data),
-        };
-        if data.len() > if to.ip.is_ipv4() { MAX4 } else { MAX6 } {
-            return Err(Errno::EMSGSIZE);
+        if datagram.data.is_empty() {
+            datagram.data = data;
+        } else {
+            datagram.data.try_reserve(size).map_err(|_| Errno::ENOBUFS)?;
+            datagram.data.append(&mut data);
         }
-        let segment = sending.segment.unwrap_or_else(|| self.segment.get());
-        sending.segment = Some(segment);
-        if segment != 0 && !more {
+        self.autobind()?;
+        if more {
+            *self.pending.borrow_mut() = Some(datagram);
+        } else {
+            self.send_whole(datagram, flags)?;
+        }
+        if self.base.completions.sent(&self.base.options, size, flags) {
+            self.readable.wake_all();
+        }
+        Ok(size)
+    }
+
+    /// The datagram that a part belongs to: the one that was begun, whatever it is sent to now, or a new one. The caller puts it
+    /// back; after an error it is lost.
+    fn begin(&self, to: Option<&[u8]>, control: &Control) -> Result<Pending> {
+        let begun = self.pending.borrow().as_ref().map(|pending| pending.to);
+        if let Some(begun) = begun {
+            if self.base.family == net::AF_INET6
+                && let Some(to) = to
+                && self.target(to)?.ip.is_ipv4()
+                && begun.ip.is_ipv6()
+            {
+                return Err(Errno::EINVAL);
+            }
+            // Another thread may have sent it meanwhile.
+            if let Some(pending) = self.pending.take() {
+                return Ok(pending);
+            }
+        }
+        let to = self.receiver(to)?;
+        let mut sending = control::sending(&self.base, control)?;
+        let (to, reach) = self.ready_to_send(to)?;
+        sending.segment = Some(sending.segment.unwrap_or_else(|| self.segment.get()));
+        Ok(Pending { to, reach, sending, data: Vec::new() })
+    }
+
+    /// Sends a datagram. EINVAL, EIO: it has segments that can't be.
+    fn send_whole(&self, datagram: Pending, flags: u32) -> Result<()> {
+        let Pending { to, reach, sending, data } = datagram;
+        let segment = sending.segment.unwrap_or(0);
+        if segment != 0 {
             let no_check = match to.ip {
                 IpAddr::V4(_) => self.base.options.is_on(net::SO_NO_CHECK),
                 IpAddr::V6(_) => self.unchecked[0].get(),
@@ -90,31 +134,16 @@ impl Udp {
                 return Err(Errno::EIO);
             }
         }
-        self.autobind()?;
-        if more {
-            *self.pending.borrow_mut() = Some((to, data));
-        } else if reach == Reach::Outward {
-            self.send_outward(to, data, usize::from(segment), flags)?;
-        } else {
-            self.deliver(to, reach, data, &sending);
+        if reach == Reach::Outward {
+            return self.send_outward(to, data, usize::from(segment), flags);
         }
-        if self.base.completions.sent(&self.base.options, size, flags) {
-            self.readable.wake_all();
-        }
-        Ok(size)
+        self.deliver(to, reach, data, &sending);
+        Ok(())
     }
 
     /// Sends the collected data.
     pub(super) fn push_pending(&self) -> Result<()> {
-        if let Some((to, data)) = self.pending.take() {
-            let (to, reach) = self.route(to)?;
-            if reach == Reach::Outward {
-                return self.send_outward(to, data, usize::from(self.segment.get()), 0);
-            }
-            let sending = Sending { segment: Some(self.segment.get()), ..Sending::default() };
-            self.deliver(to, reach, data, &sending);
-        }
-        Ok(())
+        self.pending.take().map_or(Ok(()), |datagram| self.send_whole(datagram, 0))
     }
 
     /// The destination of a datagram. EDESTADDRREQ, EINVAL, EAFNOSUPPORT.
@@ -163,11 +192,8 @@ impl Udp {
             }
             return;
         }
-        let mut found = self.ports().best(to, |udp| udp.base.score(to, from));
-        // With `SO_REUSEPORT` the sender's port selects one.
-        let chosen = usize::from(from.port) % found.len().max(1);
-        if chosen < found.len() {
-            let udp = found.swap_remove(chosen);
+        let found = self.ports().best(to, |udp| udp.base.score(to, from));
+        if let Some(udp) = ports::select(found, from) {
             if takes(&udp) {
                 udp.take_in(Datagram { data, from, facts, drops: 0 });
             }
