@@ -62,8 +62,8 @@ pub fn set_ex(cell: &OwnerCell, address: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let id = caller().named(id);
-    if id > 0 {
-        check(id)?;
+    if id != 0 {
+        check(id).map_err(|_| Errno::ESRCH)?;
     }
     cell.set(Owner { kind: kind as u32, id, uids: uids(id), ..cell.get() });
     Ok(0)
