@@ -65,6 +65,10 @@ pub trait SynthFile {
     fn is_setting(&self) -> bool {
         false
     }
+    /// Whether its size, 0, counts as its end for lseek(2), though there is more to read.
+    fn ends_at_start(&self) -> bool {
+        false
+    }
     /// Whether preadv2(2) takes flags, and splice(2) reads it: files of the system, not those of processes.
     fn has_flags(&self) -> bool {
         false
@@ -448,7 +452,8 @@ impl Inode for Opened {
     }
 
     fn seek_end(&self) -> Result<u64> {
-        let unknown = self.inode.fs.magic == PROC_MAGIC && !self.file.is_setting();
+        let has_end = self.file.is_setting() || self.file.ends_at_start();
+        let unknown = self.inode.fs.magic == PROC_MAGIC && !has_end;
         if unknown { Err(Errno::EINVAL) } else { Ok(self.inode.entry.size) }
     }
 

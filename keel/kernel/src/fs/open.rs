@@ -243,6 +243,9 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
         }
     };
     let flags = how.flags | g::O_LARGEFILE;
+    if flags & g::O_DIRECT != 0 && kind == FileType::Fifo && inode.as_any().is::<super::proc::Description>() {
+        return Err(Errno::EINVAL);
+    }
     if let Some(description) = inode.as_any().downcast_ref::<super::proc::Description>() {
         return description.reopen(flags);
     }
@@ -254,7 +257,9 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
     }
     let file = match kind {
         FileType::Regular => {
-            let claim = if writes { Some(Claim::write(&place)?) } else { None };
+            // Access 3 is for ioctl(2) alone, though it takes the permission to write.
+            let stores = how.flags & g::O_TRUNC != 0 || matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR);
+            let claim = if stores { Some(Claim::write(&place)?) } else { None };
             let opened = inode.open(writes)?;
             if how.flags & g::O_TRUNC != 0 && !created {
                 cred.restrict(&place, access::TRUNCATE)?;
@@ -270,10 +275,15 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
         // Directories have no pages to go round.
         FileType::Directory if flags & g::O_DIRECT != 0 => return Err(Errno::EINVAL),
         FileType::Directory => File::new(Directory::new(place.clone()), flags, Some(place)),
+        FileType::Fifo if flags & g::O_ACCMODE == g::O_ACCMODE => return Err(Errno::EINVAL),
         FileType::Fifo => pipe::open_fifo(inode, flags, Some(place))?,
         FileType::CharDevice => dev::open(&inode, flags, place)?,
         FileType::BlockDevice | FileType::Socket | FileType::Symlink => return Err(Errno::ENXIO),
     };
+    // Neither devices nor pipes, whose packets F_SETFL and pipe2(2) switch on.
+    if flags & g::O_DIRECT != 0 && kind != FileType::Regular {
+        return Err(Errno::EINVAL);
+    }
     file.denied.set(denied as u16);
     Ok(file)
 }

@@ -45,9 +45,11 @@ fn check(area: &Area, advice: u32) -> Result<()> {
         g::MADV_DONTNEED_LOCKED | g::MADV_DOFORK | g::MADV_DODUMP | g::MADV_HUGEPAGE | g::MADV_NOHUGEPAGE => {
             !flags.contains(AreaFlags::SPECIAL)
         }
-        g::MADV_FREE | g::MADV_WIPEONFORK => area.is_anonymous(),
-        g::MADV_REMOVE if flags.contains(AreaFlags::LOCKED) || area.is_private() => false,
-        g::MADV_REMOVE if !area.prot.contains(Prot::WRITE) => return Err(Errno::EACCES),
+        g::MADV_FREE => area.is_anonymous() && !flags.contains(AreaFlags::LOCKED),
+        g::MADV_WIPEONFORK => area.is_anonymous(),
+        g::MADV_REMOVE if flags.contains(AreaFlags::LOCKED) || area.is_anonymous() => false,
+        // Whether it can be made writable counts, not whether it is.
+        g::MADV_REMOVE if area.is_private() || flags.contains(AreaFlags::NEVER_WRITE) => return Err(Errno::EACCES),
         g::MADV_REMOVE => matches!(area.backing, Backing::Shared(..) | Backing::File(..)),
         _ => true,
     };
@@ -264,7 +266,7 @@ impl Mm {
         let covered = inner.vmas.is_covered(start, end);
         inner.make_room(2)?;
         inner.vmas.update(start, end, |area| {
-            area.flags.set(AreaFlags::LOCKED, lock && !area.flags.contains(AreaFlags::SPECIAL));
+            area.set_locked(lock, on_fault);
         });
         drop(inner);
         if !covered {
@@ -287,9 +289,10 @@ impl Mm {
     /// mlockall(2) and munlockall(2): existing mappings (`current`), new ones (`future`).
     pub fn lock_all(&self, current: bool, future: bool, on_fault: bool) {
         self.inner().lock_future = future;
+        self.inner().lock_future_on_fault = future && on_fault;
         if current || !future {
             self.inner().vmas.update(0, USER_TOP, |area| {
-                area.flags.set(AreaFlags::LOCKED, current && !area.flags.contains(AreaFlags::SPECIAL));
+                area.set_locked(current, on_fault);
             });
         }
         if current && !on_fault {

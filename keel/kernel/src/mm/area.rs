@@ -68,6 +68,8 @@ bitflags! {
         const SEALED = 1 << 18;
         /// MADV_GUARD_INSTALL: every access is a fault. Linux has this for pages, keel for mappings that it splits.
         const GUARD = 1 << 19;
+        /// `MLOCK_ONFAULT`, besides [`Self::LOCKED`].
+        const LOCK_ON_FAULT = 1 << 20;
     }
 }
 
@@ -188,6 +190,23 @@ impl Area {
     /// Whether stores stay in this address space.
     pub fn is_private(&self) -> bool {
         matches!(self.backing, Backing::Anonymous | Backing::File(..)) && !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Sets or clears the flags of mlock2(2), unless keel itself mapped it.
+    pub fn set_locked(&mut self, lock: bool, on_fault: bool) {
+        let lock = lock && !self.flags.contains(AreaFlags::SPECIAL);
+        self.flags.set(AreaFlags::LOCKED, lock);
+        self.flags.set(AreaFlags::LOCK_ON_FAULT, lock && on_fault);
+    }
+
+    /// Whether RLIMIT_DATA limits it: private, writable, and no stack.
+    pub fn is_data(&self) -> bool {
+        self.prot.contains(Prot::WRITE) && self.may_be_data()
+    }
+
+    /// Whether RLIMIT_DATA would limit it if it were writable.
+    pub fn may_be_data(&self) -> bool {
+        self.is_private() && !self.flags.contains(AreaFlags::GROWS_DOWN)
     }
 
     /// Whether the program may do that.

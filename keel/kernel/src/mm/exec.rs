@@ -84,7 +84,7 @@ impl Mm {
         let contents = Contents {
             argv: if request.argv.is_empty() { &[Vec::new()] } else { request.argv },
             envp: request.envp,
-            filename: request.filename,
+            filename: request.given,
             random: crate::random::bytes(),
             auxv: auxiliary(request, &program.image, bias, loaded.unwrap_or(0), layout.vdso),
             limit: request.stack_limit,

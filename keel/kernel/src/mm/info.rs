@@ -153,6 +153,12 @@ impl Mm {
         }
     }
 
+    /// Whether the program can't change what is there, and nothing else can: private anonymous memory that is not writable.
+    pub fn is_constant(&self, address: usize) -> bool {
+        let fixed = |area: &Area| area.is_anonymous() && !area.prot.contains(Prot::WRITE);
+        self.inner().vmas.find(address).is_some_and(|vma| fixed(&vma.attrs))
+    }
+
     /// Reads memory of this space, active or not; returns the number of bytes up to the first failure. May block.
     pub fn peek(&self, start: usize, bytes: &mut [u8]) -> usize {
         self.each_page(start, bytes.len(), Access::Read, |frame, offset, at, len| {

@@ -3,7 +3,7 @@
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
 use super::caller::caller;
 use super::text::PatchedText;
-use super::{Access, Inner, MAX_MAPPINGS, MAX_PIECES, Mm, page_up};
+use super::{Access, Inner, Limits, MAX_MAPPINGS, MAX_PIECES, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
 use hal::frame::Frame;
 use hal::paging::Prot;
@@ -95,11 +95,11 @@ impl Mm {
         let start = inner.place(placement, len, &area)?;
         inner.check_seals(start, start + len)?;
         inner.rules.check(area.prot, area.prot)?;
-        let replaced = matches!(placement, Placement::Fixed(_));
-        if inner.mapped_beyond(len, self.limits.get().address_space) && !replaced {
+        if inner.limited && inner.exceeds((start, len), &area, self.limits.get()) {
             return Err(Errno::ENOMEM);
         }
         let locked = inner.lock_future || area.flags.contains(AreaFlags::LOCKED);
+        let on_fault = inner.lock_future_on_fault;
         if locked {
             caller().may_lock(inner.locked_bytes(), len as u64).map_err(|errno| match errno {
                 Errno::EPERM if !inner.lock_future => Errno::EPERM,
@@ -108,6 +108,7 @@ impl Mm {
         }
         let mut area = area;
         area.flags.set(AreaFlags::LOCKED, locked);
+        area.flags.set(AreaFlags::LOCK_ON_FAULT, locked && on_fault);
         if matches!(placement, Placement::Fixed(_) | Placement::FixedNoReplace(_)) {
             area.flags -= AreaFlags::TRAMPOLINES;
         }
@@ -126,7 +127,9 @@ impl Mm {
         drop(removed);
         // Likely touched at once; a failure shows when the program does.
         if locked {
-            let _ = self.populate(start, start + len);
+            if !on_fault {
+                let _ = self.populate(start, start + len);
+            }
         } else if anonymous && prot.contains(Prot::WRITE) && len <= PRESENT_AT_ONCE && likely_used {
             let _ = self.fault(start, Access::Write);
         } else if text {
@@ -137,6 +140,11 @@ impl Mm {
             self.map_ahead(start, CONSTANTS_AT_ONCE, Access::Read);
         }
         Ok(start)
+    }
+
+    /// Whether something is mapped in the `len` bytes from `start` on.
+    pub fn is_used(&self, start: usize, len: usize) -> bool {
+        start.checked_add(len).is_some_and(|end| end <= USER_TOP && !self.inner().vmas.is_free(start, end))
     }
 
     /// munmap(2) of page-aligned `[start, end)`. ENOMEM: too many mappings; EPERM: sealed.
@@ -161,9 +169,12 @@ impl Mm {
     /// mprotect(2) of page-aligned `[start, end)`. ENOMEM: something there is not mapped; EACCES: a shared file
     /// that was not opened for writing. What lies below the failing mapping has changed then.
     pub fn protect(&self, start: usize, end: usize, prot: Prot) -> Result<()> {
+        let limit = self.limits.get().data;
         let mut inner = self.inner();
         let mut at = start;
         let mut result = Ok(());
+        let limited = prot.contains(Prot::WRITE) && limit != u64::MAX;
+        let mut data = if limited { inner.data_bytes() } else { 0 };
         for vma in inner.vmas.overlapping(start, end) {
             if vma.start > at {
                 break;
@@ -179,7 +190,15 @@ impl Mm {
                 result = Err(Errno::EACCES);
                 break;
             }
-            at = vma.end.min(end);
+            let next = vma.end.min(end);
+            if limited && !vma.attrs.is_data() && vma.attrs.may_be_data() {
+                data = data.saturating_add((next - at) as u64);
+                if data > limit {
+                    result = Err(Errno::ENOMEM);
+                    break;
+                }
+            }
+            at = next;
         }
         if at < end && result.is_ok() {
             result = Err(Errno::ENOMEM);
@@ -203,8 +222,8 @@ impl Mm {
         Ok(vma.attrs.flags.contains(AreaFlags::GROWS_DOWN).then_some(vma.start))
     }
 
-    /// brk(2): sets the end of the heap if that is possible; the end after it.
-    pub fn brk(&self, wanted: usize) -> usize {
+    /// brk(2): sets the end of the heap, whose pages get `prot`, if that is possible; the end after it.
+    pub fn brk(&self, wanted: usize, prot: Prot) -> usize {
         let start = self.layout.get().start_brk;
         let limits = self.limits.get();
         let mut inner = self.inner();
@@ -228,14 +247,16 @@ impl Mm {
         let above = inner.vmas.first_above(old_end);
         let ceiling = above.map_or(USER_TOP, |v| v.start.saturating_sub(v.attrs.gap_below()));
         let len = new_end - old_end;
-        if new_end.saturating_add(PAGE_SIZE) > ceiling || inner.mapped_beyond(len, limits.address_space) {
+        let mut area = Area::anonymous(prot);
+        if new_end.saturating_add(PAGE_SIZE) > ceiling || inner.limited && inner.exceeds((old_end, len), &area, limits)
+        {
             return old;
         }
         if inner.lock_future && caller().may_lock(inner.locked_bytes(), len as u64).is_err() {
             return old;
         }
-        let mut area = Area::anonymous(Prot::READ | Prot::WRITE);
         area.flags.set(AreaFlags::LOCKED, inner.lock_future);
+        area.flags.set(AreaFlags::LOCK_ON_FAULT, inner.lock_future_on_fault);
         inner.vmas.insert(old_end, new_end, area);
         inner.brk = wanted;
         inner.prefault(old_end, new_end.min(old_end + HEAP_AT_ONCE * PAGE_SIZE), Access::Write);
@@ -250,9 +271,24 @@ impl Inner {
         if self.vmas.overlapping(start, end).iter().any(sealed) { Err(Errno::EPERM) } else { Ok(()) }
     }
 
-    /// Whether `len` more bytes would exceed RLIMIT_AS.
-    pub(super) fn mapped_beyond(&self, len: usize, limit: u64) -> bool {
-        limit != u64::MAX && self.mapped_bytes().saturating_add(len as u64) > limit
+    /// Whether an area of `len` bytes at `start`, in place of what is there, would exceed RLIMIT_AS or RLIMIT_DATA. As in
+    /// Linux all that it replaces counts, whatever it is.
+    fn exceeds(&self, (start, len): (usize, usize), area: &Area, limits: Limits) -> bool {
+        let end = start + len;
+        let replaced = self.vmas.overlapping(start, end).iter().map(|v| v.end.min(end) - v.start.max(start)).sum();
+        self.grows_beyond(len.saturating_sub(replaced), area, limits)
+    }
+
+    /// Whether `len` more bytes of an area would exceed RLIMIT_AS or RLIMIT_DATA.
+    pub(super) fn grows_beyond(&self, len: usize, area: &Area, limits: Limits) -> bool {
+        let beyond = |have: u64, limit: u64| have.saturating_add(len as u64) > limit;
+        limits.address_space != u64::MAX && beyond(self.mapped_bytes(), limits.address_space)
+            || limits.data != u64::MAX && area.is_data() && beyond(self.data_bytes(), limits.data)
+    }
+
+    /// Number of bytes that RLIMIT_DATA limits.
+    fn data_bytes(&self) -> u64 {
+        self.vmas.iter().filter(|v| v.attrs.is_data()).map(|v| v.len() as u64).sum()
     }
 
     /// The address for a new mapping.

@@ -83,6 +83,8 @@ struct Inner {
     brk: usize,
     /// MCL_FUTURE: new mappings are locked.
     lock_future: bool,
+    /// `MCL_ONFAULT` with it: new mappings are not populated.
+    lock_future_on_fault: bool,
     /// RLIMIT_AS is set.
     limited: bool,
     small: mmap::SmallMappings,
@@ -166,6 +168,13 @@ pub struct Limits {
     pub data: u64,
 }
 
+impl Limits {
+    /// Whether new mappings are limited.
+    const fn apply(&self) -> bool {
+        self.address_space != u64::MAX || self.data != u64::MAX
+    }
+}
+
 /// What an access wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -213,8 +222,10 @@ pub struct ExecRequest<'a> {
     pub argv: &'a [Vec<u8>],
     /// Environment.
     pub envp: &'a [Vec<u8>],
-    /// AT_EXECFN.
+    /// Path of the executable.
     pub filename: &'a [u8],
+    /// AT_EXECFN: the path that execve(2) was given, a script's if it is one.
+    pub given: &'a [u8],
     /// Real and effective ids for the auxiliary vector: uid, euid, gid, egid.
     pub ids: [u32; 4],
     /// AT_SECURE.
@@ -227,7 +238,7 @@ pub struct ExecRequest<'a> {
 
 impl Mm {
     fn new(mut inner: Inner, layout: Layout, limits: Limits, exe: Option<Rc<FileBacking>>, auxv: Vec<u64>) -> Rc<Self> {
-        inner.limited = limits.address_space != u64::MAX;
+        inner.limited = limits.apply();
         let mm = Rc::new(Self {
             space: Arc::new(Space { inner: SpinLock::new(Rank::Space, inner) }),
             layout: Cell::new(layout),
@@ -317,7 +328,7 @@ impl Mm {
 
     /// New limits (setrlimit, prlimit).
     pub fn set_limits(&self, limits: Limits) {
-        self.inner().limited = limits.address_space != u64::MAX;
+        self.inner().limited = limits.apply();
         self.limits.set(limits);
     }
 
@@ -379,6 +390,7 @@ impl Inner {
             mmap_base: mmap_base(stack_limit),
             brk: 0,
             lock_future: false,
+            lock_future_on_fault: false,
             limited: false,
             small: mmap::SmallMappings::default(),
             ahead: fault::Walks::default(),

@@ -3,7 +3,7 @@
 use super::area::{Area, AreaFlags};
 use super::caller::caller;
 use super::mmap::{Placement, Removed};
-use super::{Inner, Mm, page_range};
+use super::{Inner, Limits, Mm, page_range};
 use abi::layout::{PAGE_SIZE, USER_TOP};
 use alloc::vec::Vec;
 use keel_core::vma::Attributes;
@@ -31,7 +31,7 @@ impl Mm {
         let mut inner = self.inner();
         let limits = self.limits.get();
         let mut removed = Removed::new();
-        let result = inner.remap(old, old_len, new_len, target, keep, limits.address_space, &mut removed);
+        let result = inner.remap(old, old_len, new_len, target, keep, limits, &mut removed);
         let locked = inner.vmas.find(old).is_some_and(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
         inner.release();
         drop(removed);
@@ -52,7 +52,7 @@ impl Inner {
         new_len: usize,
         target: Target,
         keep: bool,
-        limit: u64,
+        limits: Limits,
         removed: &mut Removed,
     ) -> Result<usize> {
         let vma = self.vmas.find(old).ok_or(Errno::EFAULT)?.clone();
@@ -88,7 +88,7 @@ impl Inner {
         if old_len == 0 && vma.attrs.is_private() {
             return Err(Errno::EINVAL);
         }
-        if new_len > len && self.mapped_beyond(new_len - len, limit) {
+        if new_len > len && self.grows_beyond(new_len - len, &vma.attrs, limits) {
             return Err(Errno::ENOMEM);
         }
         let area = vma.attrs.advance(old - vma.start);

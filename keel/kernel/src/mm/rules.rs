@@ -16,6 +16,8 @@ pub struct Rules {
     execution: u32,
     /// 0, or 1 with flags of `PR_SET_THP_DISABLE`.
     no_huge: u32,
+    /// A thread's personality(2) decides about new mappings.
+    personal: bool,
 }
 
 impl Rules {
@@ -23,6 +25,11 @@ impl Rules {
     pub(super) fn inherited(self) -> Self {
         let ends = self.execution & p::PR_MDWE_NO_INHERIT != 0;
         Self { execution: if ends { 0 } else { self.execution }, ..self }
+    }
+
+    /// Whether memory is mapped under the big lock only.
+    pub(super) fn needs_lock(self) -> bool {
+        self.personal
     }
 
     /// Denies making memory executable that is writable or was not executable. EACCES.
@@ -64,6 +71,11 @@ impl Mm {
         }
         self.inner().rules.no_huge = if on { 1 | flags as u32 } else { 0 };
         Ok(())
+    }
+
+    /// From now on, memory is mapped where a thread's personality(2) is at hand.
+    pub fn map_under_lock(&self) {
+        self.inner().rules.personal = true;
     }
 
     /// `PR_GET_MDWE`.

@@ -76,7 +76,11 @@ impl Inner {
     }
 
     fn unlocked_map(&mut self, wish: usize, len: usize, area: Area) -> Option<usize> {
-        if self.limited || self.lock_future || self.rules.check(area.prot, area.prot).is_err() {
+        if self.limited
+            || self.lock_future
+            || self.rules.needs_lock()
+            || self.rules.check(area.prot, area.prot).is_err()
+        {
             return None;
         }
         self.make_room(1).ok()?;

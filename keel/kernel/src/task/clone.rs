@@ -367,6 +367,8 @@ fn create(me: &Rc<Task>, frame: &TrapFrame, r: &Request) -> Result<Rc<Task>> {
         task.securebits.set(me.securebits.get());
     }
     task.inherit_timer_slack(me);
+    task.memory_failure_policy.set(me.memory_failure_policy.get());
+    task.io_flusher.set(me.io_flusher.get());
     task.login.set(me.login.get());
     task.io_priority.set(me.io_priority.get());
     task.memory_policy.set(me.memory_policy.get());

@@ -102,10 +102,18 @@ pub(crate) fn key(address: usize, private: bool) -> Result<Key> {
     if private {
         return Ok(Key::Private(identity, address));
     }
+    if mm.is_constant(address) {
+        return Err(Errno::EFAULT);
+    }
     Ok(match mm.shared_key(address) {
         Some((object, offset)) => Key::Shared(object, offset),
         None => Key::Own(identity, address),
     })
+}
+
+/// Whether threads wait there that take no lock.
+pub(super) fn has_plain_waiters(key: Key) -> bool {
+    !futex_count::is_quiet(key) && with_waiters(|all| all.contains_key(&key))
 }
 
 /// Wakes up to `count` waiters of `key` with one of `bits`. EINVAL if one of them waits for requeueing to a lock with
@@ -363,10 +371,8 @@ fn change_word(address: usize, code: u32) -> Result<bool> {
     let compare_arg = (code << 20) as i32 >> 20;
     let op = code >> 28;
     if op & ARG_SHIFT != 0 {
-        if arg > 31 {
-            return Err(Errno::EINVAL);
-        }
-        arg = 1 << arg;
+        // As in Linux, of a number of bits that is too large the low ones count.
+        arg = 1 << (arg & 31);
     }
     let apply = |old: u32| {
         Some(match op & 7 {
@@ -379,9 +385,6 @@ fn change_word(address: usize, code: u32) -> Result<bool> {
         })
     };
     let compare = code >> 24 & 15;
-    if compare > 5 || apply(0).is_none() {
-        return Err(Errno::ENOSYS);
-    }
     let mut old = user::load_u32(address)?;
     loop {
         let new = apply(old).ok_or(Errno::ENOSYS)?;
@@ -398,7 +401,9 @@ fn change_word(address: usize, code: u32) -> Result<bool> {
         2 => old < compare_arg,
         3 => old <= compare_arg,
         4 => old > compare_arg,
-        _ => old >= compare_arg,
+        5 => old >= compare_arg,
+        // Found after the change, as in Linux.
+        _ => return Err(Errno::ENOSYS),
     })
 }
 

@@ -58,6 +58,8 @@ fn owner_of(word: u32, key: Key) -> Result<Rc<Task>> {
     match known {
         Some(owner) if owner.own_tid() as u32 == tid || tid == 0 && word & OWNER_DIED != 0 => Ok(owner),
         Some(_) => Err(Errno::EINVAL),
+        // As for threads of the kernel.
+        None if pidns::named(tid as i32) == pid::INIT => Err(Errno::EPERM),
         None => pid::find_task(pidns::named(tid as i32)).ok_or(Errno::ESRCH),
     }
 }
@@ -147,6 +149,9 @@ pub(super) fn unlock(address: usize, private: bool) -> Result<usize> {
         return Err(Errno::EPERM);
     }
     let key = key(address, private)?;
+    if super::futex::has_plain_waiters(key) {
+        return Err(Errno::EINVAL);
+    }
     let next = with_locks(|all| {
         let Some(lock) = all.get(&key) else { return Ok(None) };
         if Rc::ptr_eq(&lock.owner, &me) { Ok(lock.waiters.front().cloned()) } else { Err(Errno::EINVAL) }

@@ -115,6 +115,10 @@ pub struct Task {
     pub(crate) personality: Cell<u32>,
     pub(crate) securebits: Cell<u32>,
     pub(crate) timer_slack_ns: Cell<u64>,
+    /// `PR_MCE_KILL`.
+    pub(crate) memory_failure_policy: Cell<u8>,
+    /// `PR_SET_IO_FLUSHER`: it serves file systems, so its allocations must not wait for them. keel's never do.
+    pub(crate) io_flusher: Cell<bool>,
     /// Default slack, inherited from the creator.
     timer_slack_default_ns: Cell<u64>,
     /// loginuid and sessionid, for audit records; `u32::MAX` before a login.
@@ -254,6 +258,8 @@ impl Task {
             personality: Cell::new(0),
             securebits: Cell::new(0),
             timer_slack_ns: Cell::new(50_000),
+            memory_failure_policy: Cell::new(uapi::raw::prctl::PR_MCE_KILL_DEFAULT as u8),
+            io_flusher: Cell::new(false),
             timer_slack_default_ns: Cell::new(50_000),
             login: Cell::new((u32::MAX, u32::MAX)),
             started_ns: hal::clock::monotonic_ns(),

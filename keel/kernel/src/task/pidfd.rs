@@ -1,5 +1,6 @@
 //! Process descriptors; pidfd_open(2).
 
+use super::cred::cap;
 use super::{Process, Task, access, current, namespaces, pid, pidns};
 use crate::file::{Abilities, File, FileOps, Queues};
 use crate::mm::user;
@@ -75,6 +76,9 @@ impl PidFd {
             words[15] = status.ok_or(Errno::ESRCH)? as u32;
             mask |= EXIT;
         } else {
+            if self.process.pid() == pid::INIT && !current().cred().capable(cap::SYS_PTRACE) {
+                return Err(Errno::EACCES);
+            }
             let task = self.living_thread().or_else(|| self.process.main_thread());
             let ids = [self.id, self.process.pid(), self.process.ppid()].map(pidns::shown);
             words[4..7].copy_from_slice(&ids.map(|id| id as u32));
@@ -146,7 +150,7 @@ impl FileOps for PidFd {
         Some(self.process.attachments.clone())
     }
     fn attr(&self) -> Result<Attr> {
-        Ok(Attr { mode: 0o600, nlink: 1, blksize: 4096, ino: self.id as u64, ..Attr::default() })
+        Ok(Attr { mode: 0o700, nlink: 1, blksize: 4096, ino: self.id as u64, ..Attr::default() })
     }
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[pidfd]".to_vec()

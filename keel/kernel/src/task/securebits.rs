@@ -13,8 +13,12 @@ pub const KEEP_CAPS: u32 = 1 << 4;
 /// Ambient capabilities can't be raised.
 pub const NO_CAP_AMBIENT_RAISE: u32 = 1 << 6;
 
-const ALL: u32 = 0xff;
-const LOCKS: u32 = 0xaa;
+/// `SECBIT_EXEC_RESTRICT_FILE` and `SECBIT_EXEC_DENY_INTERACTIVE` with their locks, since Linux 6.14: for script
+/// interpreters, which check their scripts; any program may set them.
+const UNPRIVILEGED: u32 = 0xf << 8;
+
+const ALL: u32 = 0xfff;
+const LOCKS: u32 = 0xaaa;
 
 /// prctl(2), `PR_SET_SECUREBITS`. EPERM.
 pub fn set(me: &Rc<Task>, bits: u64) -> Result<()> {
@@ -24,7 +28,7 @@ pub fn set(me: &Rc<Task>, bits: u64) -> Result<()> {
     if (old ^ bits) & locked != 0
         || old & LOCKS & !bits != 0
         || bits & !ALL != 0
-        || !me.cred().capable_here(cap::SETPCAP)
+        || (old ^ bits) & !UNPRIVILEGED != 0 && !me.cred().capable_here(cap::SETPCAP)
     {
         return Err(Errno::EPERM);
     }

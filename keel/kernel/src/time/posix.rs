@@ -27,6 +27,8 @@ const OWN: i32 = 1;
 pub struct PosixTimers {
     timers: RefCell<BTreeMap<i32, Rc<PosixTimer>>>,
     next: Cell<i32>,
+    /// New timers get the ids that the program names, `PR_TIMER_CREATE_RESTORE_IDS`.
+    restores_ids: Cell<bool>,
 }
 
 /// The receiver of the expiry.
@@ -201,6 +203,7 @@ impl PosixTimers {
 
     /// Deletes all timers: execve, exit.
     pub(crate) fn clear(&self) {
+        self.restores_ids.set(false);
         let gone = self.timers.take();
         for timer in gone.values() {
             timer.disarm();
@@ -252,7 +255,36 @@ pub(crate) fn check_cpu_time(process: &Rc<Process>) {
     }
 }
 
-/// timer_create(2). EINVAL, EFAULT, EAGAIN.
+impl PosixTimers {
+    /// `PR_TIMER_CREATE_RESTORE_IDS`: 0 and 1 switch it, 2 asks. EINVAL.
+    pub(crate) fn restore_ids(&self, operation: u64) -> Result<i32> {
+        match operation {
+            0 | 1 => self.restores_ids.set(operation == 1),
+            2 => return Ok(i32::from(self.restores_ids.get())),
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(0)
+    }
+
+    /// Id of a new timer: the next one that is free, or the one that the program stored. EBUSY, EFAULT, EINVAL.
+    fn new_id(&self, id_at: usize) -> Result<i32> {
+        let is_used = |id: &i32| self.timers.borrow().contains_key(id);
+        if !self.restores_ids.get() {
+            let mut id = self.next.get();
+            while is_used(&id) {
+                id = id.wrapping_add(1) & i32::MAX;
+            }
+            return Ok(id);
+        }
+        let id = user::read::<i32>(id_at)?;
+        if id < 0 {
+            return Err(Errno::EINVAL);
+        }
+        if is_used(&id) { Err(Errno::EBUSY) } else { Ok(id) }
+    }
+}
+
+/// timer_create(2). EINVAL, EFAULT, EAGAIN; EBUSY of ids that are restored.
 pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     const SIGEV_SIGNAL: i32 = 0;
     const SIGEV_NONE: i32 = 1;
@@ -264,7 +296,7 @@ pub fn sys_timer_create(clock: i32, event: usize, id_at: usize) -> Result<()> {
     let clock = Clock::of(clock)?;
     let task = task::current();
     let process = task.process();
-    let id = process.posix_timers.next.get();
+    let id = process.posix_timers.new_id(id_at)?;
     let (value, signal, kind, tid) = match event {
         0 => (id as u64, g::SIGALRM as i32, SIGEV_SIGNAL, 0),
         at => {

@@ -236,8 +236,9 @@ impl Node {
         let seals = self.seals.get();
         let size = self.attr.get().size;
         let grows = mode & FALLOC_KEEP_SIZE == 0 && end > size;
+        let reserves = mode & FALLOC_PUNCH_HOLE == 0 && end > size;
         let clears = mode & (FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0;
-        if clears && seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0 || grows && seals & F_SEAL_GROW != 0 {
+        if clears && seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0 || reserves && seals & F_SEAL_GROW != 0 {
             return Err(Errno::EPERM);
         }
         if clears {

@@ -22,13 +22,13 @@ const XATTR_CREATE: u32 = 1;
 /// setxattr(2): fail if it does not exist.
 const XATTR_REPLACE: u32 = 2;
 
-/// Spaces of names that are kept.
+/// Spaces of names that are kept. EINVAL for the name of a space alone.
 fn check_space(name: &[u8]) -> Result<()> {
     let known = [&b"user."[..], b"trusted.", b"security."];
     if known.iter().any(|space| name.starts_with(space) && name.len() > space.len()) {
         Ok(())
     } else {
-        Err(Errno::EOPNOTSUPP)
+        Err(if known.contains(&name) { Errno::EINVAL } else { Errno::EOPNOTSUPP })
     }
 }
 

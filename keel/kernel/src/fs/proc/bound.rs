@@ -80,6 +80,10 @@ impl SynthFile for Open {
         Some(self)
     }
 
+    fn ends_at_start(&self) -> bool {
+        self.without == Without::Bytes
+    }
+
     fn content(&self) -> Result<Vec<u8>> {
         if self.without == Without::List {
             self.subject.process()?;
@@ -111,7 +115,20 @@ impl SynthFile for Snapshot {
             None if self.subject.is_keel() => Vec::new(),
             None => return Err(Errno::ESRCH),
         };
-        Ok(Some(Rc::new(move || Ok(bytes.clone()))))
+        Ok(Some(Rc::new(Bytes(bytes))))
+    }
+}
+
+/// Content that was made at open.
+struct Bytes(Vec<u8>);
+
+impl SynthFile for Bytes {
+    fn ends_at_start(&self) -> bool {
+        true
+    }
+
+    fn content(&self) -> Result<Vec<u8>> {
+        vfs::memory::copy(&self.0)
     }
 }
 

@@ -138,9 +138,13 @@ impl SynthDir for Directory {
         let &(_, mode, _, kind) = self.items().find(|i| i.0.as_bytes() == name).ok_or(Errno::ENOENT)?;
         let subject = self.0;
         let what = match kind {
-            File(read) => What::File(Rc::new(Text { subject, read, write: None, has_pwrite: false })),
+            File(read) => {
+                let ends_at_start = name == b"cmdline";
+                What::File(Rc::new(Text { subject, read, write: None, has_pwrite: false, ends_at_start }))
+            }
             Edit(read, write) => {
-                What::File(Rc::new(Text { subject, read, write: Some(write), has_pwrite: !SEQUENTIAL.contains(&name) }))
+                let (has_pwrite, ends_at_start) = (!SEQUENTIAL.contains(&name), name == b"oom_score_adj");
+                What::File(Rc::new(Text { subject, read, write: Some(write), has_pwrite, ends_at_start }))
             }
             Link(find) => What::Link(Rc::new(Magic { subject, find })),
             Memory(make, without) => What::File(Rc::new(OfMemory { subject, make, without, queried: name == b"maps" })),
@@ -170,6 +174,7 @@ struct Text {
     read: Read,
     write: Option<Write>,
     has_pwrite: bool,
+    ends_at_start: bool,
 }
 
 /// Files that are written as Linux's seq_file: pwrite(2) fails.
@@ -178,6 +183,10 @@ const SEQUENTIAL: [&[u8]; 2] = [b"comm", b"timerslack_ns"];
 impl SynthFile for Text {
     fn has_pwrite(&self) -> bool {
         self.has_pwrite
+    }
+
+    fn ends_at_start(&self) -> bool {
+        self.ends_at_start
     }
 
     fn content(&self) -> Result<Vec<u8>> {
@@ -209,6 +218,9 @@ impl SynthLink for Magic {
 
 /// Keel and zombies have no directories and no program.
 fn look(subject: &Subject) -> Result<Rc<task::Task>> {
+    if subject.is_keel() {
+        subject.memory_to_open(false)?;
+    }
     if subject.task()?.is_none() { Err(Errno::ENOENT) } else { subject.inspected() }
 }
 

@@ -112,27 +112,37 @@ fn line(out: &mut Text, name: &str, bytes: u64) {
 }
 
 /// Appends the two-letter flags of a mapping.
-fn print_flags(out: &mut Text, area: &AreaInfo) {
+fn print_flags(out: &mut Text, area: &AreaInfo, figures: &Figures) {
     let (prot, flags) = (area.prot, area.flags);
     let shared = flags.contains(AreaFlags::SHARED);
     let never_write = flags.contains(AreaFlags::NEVER_WRITE);
     let special = flags.contains(AreaFlags::SPECIAL);
+    // Private memory counts once it was writable, and what was never touched no longer when it isn't.
+    let accounted = match area.name {
+        _ if shared || flags.contains(AreaFlags::NO_RESERVE) => false,
+        AreaName::None | AreaName::Fixed("[heap]" | "[stack]") => {
+            prot.contains(Prot::WRITE) || figures.pages.private_dirty + figures.pages.shared_dirty > 0
+        }
+        AreaName::File(_) => flags.contains(AreaFlags::WAS_WRITABLE),
+        _ => false,
+    };
     let letters = [
         (prot.contains(Prot::READ), "rd"),
         (prot.contains(Prot::WRITE), "wr"),
         (prot.contains(Prot::EXEC), "ex"),
-        (shared, "sh"),
+        (shared && !never_write, "sh"),
         (true, "mr"),
         (!never_write, "mw"),
         (true, "me"),
-        (shared && !never_write, "ms"),
+        (shared, "ms"),
         (flags.contains(AreaFlags::GROWS_DOWN), "gd"),
         (flags.contains(AreaFlags::LOCKED), "lo"),
+        (flags.contains(AreaFlags::LOCK_ON_FAULT), "lf"),
         (flags.contains(AreaFlags::SEQUENTIAL), "sr"),
         (flags.contains(AreaFlags::RANDOM), "rr"),
         (flags.contains(AreaFlags::DONT_FORK), "dc"),
         (special, "de"),
-        (matches!(area.name, AreaName::None | AreaName::Fixed("[heap]" | "[stack]")), "ac"),
+        (accounted, "ac"),
         (flags.contains(AreaFlags::NO_RESERVE), "nr"),
         (flags.contains(AreaFlags::WIPE_ON_FORK), "wf"),
         (flags.contains(AreaFlags::DONT_DUMP), "dd"),
@@ -159,7 +169,7 @@ pub fn text(_subject: &Subject, mm: &Rc<Mm>) -> Result<Vec<u8>> {
         out.add(b"KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n");
         figures.print(&mut out, false);
         out.add(b"THPeligible:           0\n");
-        print_flags(&mut out, &area);
+        print_flags(&mut out, &area, &figures);
     }
     out.done()
 }

@@ -271,7 +271,11 @@ pub fn sys_io_pgetevents(
 ) -> Result<usize> {
     let timeout = Timeout::from_timespec(timeout)?;
     let [mask, size]: [usize; 2] = if mask == 0 { [0, 0] } else { user::read(mask)? };
-    with_mask(mask, size, || collect(id, least, most, events, timeout)).map_err(interrupted)
+    with_mask(mask, size, || collect(id, least, most, events, timeout)).map_err(|errno| match errno {
+        // Goes on after a signal without a handler.
+        Errno::ERESTARTSYS => Errno::ERESTARTNOHAND,
+        other => other,
+    })
 }
 
 fn interrupted(errno: Errno) -> Errno {

@@ -9,6 +9,7 @@ use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::FILE_MAX;
 use vfs::io::{KernelDst, KernelSrc};
 use vfs::memory::chunk;
 use vfs::{FileType, Inode};
@@ -240,7 +241,11 @@ pub fn sys_copy_file_range(
     if !from.can(Abilities::SPLICE_FROM) || !to.can(Abilities::SPLICE_TO) {
         return Err(Errno::EINVAL);
     }
-    bounded(end, count).map_err(|_| Errno::EFBIG)?;
+    // What fits below the largest offset.
+    let count = count.min(usize::try_from(FILE_MAX.saturating_sub(end)).unwrap_or(usize::MAX));
+    if count == 0 {
+        return Err(Errno::EFBIG);
+    }
     let (done, source) = copy(&from, source, &to, &mut target, count)?;
     source.store()?;
     target.store()?;

@@ -130,12 +130,18 @@ pub fn sys_poll(fds: usize, count: u32, timeout_ms: i32) -> Result<usize> {
 pub fn sys_ppoll(fds: usize, count: u32, timeout: usize, mask: usize, mask_size: usize) -> Result<usize> {
     let until = Timeout::from_timespec(timeout)?;
     let result = with_mask(mask, mask_size, || poll(fds, count as usize, until));
-    if timeout != 0 {
+    if timeout != 0 && !keeps_timeouts() {
         let left = until.left_ns();
         // As in Linux, a time that can't be stored does not spoil the result.
         let _ = user::write(timeout, &[left / 1_000_000_000, left % 1_000_000_000]);
     }
     result
+}
+
+/// Whether the thread's personality(2) is that timeouts are left as they are.
+pub fn keeps_timeouts() -> bool {
+    const STICKY_TIMEOUTS: u32 = 0x0400_0000;
+    task::with_current(|me| me.personality.get() & STICKY_TIMEOUTS != 0)
 }
 
 /// Most descriptors of a poll without the big lock.

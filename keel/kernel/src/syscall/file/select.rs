@@ -1,7 +1,7 @@
 //! select(2).
 
 use crate::mm::user;
-use crate::syscall::file::poll::{Timeout, Watch, wait_ready, with_mask};
+use crate::syscall::file::poll::{Timeout, Watch, keeps_timeouts, wait_ready, with_mask};
 use crate::task;
 use smallvec::SmallVec;
 use uapi::raw::general as g;
@@ -32,7 +32,7 @@ pub fn sys_select(count: i32, read: usize, write: usize, except: usize, timeout:
         }
     };
     let result = select(count, [read, write, except], until);
-    if timeout != 0 {
+    if timeout != 0 && !keeps_timeouts() {
         let left = until.left_ns() / 1000;
         // As in Linux, a time that can't be stored does not spoil the result.
         let _ = user::write(timeout, &[left / 1_000_000, left % 1_000_000]);
@@ -52,7 +52,7 @@ pub fn sys_pselect6(
     let [set, size] = if mask == 0 { [0, 0] } else { user::read::<[usize; 2]>(mask)? };
     let until = Timeout::from_timespec(timeout)?;
     let result = with_mask(set, size, || select(count, [read, write, except], until));
-    if timeout != 0 {
+    if timeout != 0 && !keeps_timeouts() {
         let left = until.left_ns();
         // As in Linux, a time that can't be stored does not spoil the result.
         let _ = user::write(timeout, &[left / 1_000_000_000, left % 1_000_000_000]);

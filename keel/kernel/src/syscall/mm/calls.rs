@@ -39,6 +39,8 @@ const VALIDATED: u32 = g::MAP_SHARED
     | HUGE_SIZES;
 /// Bits of `MAP_HUGE_2MB` and `MAP_HUGE_1GB`.
 const HUGE_SIZES: u32 = 21 << 26 | 30 << 26;
+/// Of personality(2).
+pub const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
 /// Place above 4 GiB; where keel places anyway.
 const MAP_ABOVE4G: u32 = 0x80;
 
@@ -53,6 +55,13 @@ pub fn prot_of(prot: u32) -> Prot {
     allowed.set(Prot::WRITE, prot & g::PROT_WRITE != 0);
     allowed.set(Prot::EXEC, prot & g::PROT_EXEC != 0);
     allowed
+}
+
+/// What the thread gets of its memory: with `READ_IMPLIES_EXEC` in its personality(2), it may execute what it may read.
+fn granted(prot: u32) -> Prot {
+    let wanted = prot_of(prot);
+    let implied = wanted.contains(Prot::READ) && task::with_current(|me| me.personality.get() & READ_IMPLIES_EXEC != 0);
+    if implied { wanted | Prot::EXEC } else { wanted }
 }
 
 /// mmap(2).
@@ -87,6 +96,10 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
             return Err(Errno::EOVERFLOW);
         }
     }
+    if flags & g::MAP_FIXED_NOREPLACE != 0 && mm().is_used(addr, len) {
+        return Err(Errno::EEXIST);
+    }
+    let wanted = if file.as_ref().is_some_and(|file| is_never_executed(file)) { prot_of(prot) } else { granted(prot) };
     let fixed = flags & (g::MAP_FIXED | g::MAP_FIXED_NOREPLACE) != 0;
     let placement = match () {
         () if flags & g::MAP_FIXED_NOREPLACE != 0 => Placement::FixedNoReplace(addr),
@@ -95,10 +108,10 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
         () => Placement::Hint(addr),
     };
     let mut area = match &file {
-        Some(file) => file_area(file, first, flags, prot_of(prot))?,
+        Some(file) => file_area(file, first, flags, wanted)?,
         None => anonymous_area(flags, (len / PAGE_SIZE) as u64)?,
     };
-    area.prot = prot_of(prot);
+    area.prot = wanted;
     if area.flags.contains(AreaFlags::SHARED) && file.as_ref().is_some_and(|file| is_sealed(file)) {
         if area.prot.contains(Prot::WRITE) {
             return Err(Errno::EPERM);
@@ -251,7 +264,7 @@ pub fn sys_mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
         // No mapping grows upward on x86.
         start = mm.stack_start(addr, end)?.filter(|_| prot & g::PROT_GROWSDOWN != 0).ok_or(Errno::EINVAL)?;
     }
-    mm.protect(start, end, prot_of(prot))
+    mm.protect(start, end, granted(prot))
 }
 
 /// pkey_mprotect(2) without protection keys: only "no key" is known.
@@ -264,7 +277,7 @@ pub fn sys_pkey_mprotect(addr: usize, len: usize, prot: u32, pkey: i32) -> Resul
 
 /// brk(2).
 pub fn sys_brk(addr: usize) -> usize {
-    mm().brk(addr)
+    mm().brk(addr, granted(g::PROT_READ | g::PROT_WRITE))
 }
 
 /// mremap(2).

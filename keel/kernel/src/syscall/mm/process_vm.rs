@@ -130,7 +130,9 @@ pub fn sys_process_madvise(pidfd: i32, vector: usize, count: usize, advice: u32,
         return Err(Errno::EACCES);
     }
     let target = process.main_thread().ok_or(Errno::ESRCH)?;
-    if !matches!(advice, g::MADV_COLD | g::MADV_PAGEOUT | g::MADV_WILLNEED | g::MADV_COLLAPSE) {
+    // The caller's own memory takes any advice.
+    let own = crate::task::current().try_mm().zip(target.try_mm()).is_some_and(|(own, other)| Rc::ptr_eq(&own, &other));
+    if !own && !matches!(advice, g::MADV_COLD | g::MADV_PAGEOUT | g::MADV_WILLNEED | g::MADV_COLLAPSE) {
         return Err(Errno::EINVAL);
     }
     if !access::may_look(&target, access::Ids::Real) {

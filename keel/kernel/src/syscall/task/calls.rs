@@ -4,6 +4,7 @@ use crate::file::epoll;
 use crate::fs::proc::namespaces::of_file;
 use crate::mm::user;
 use crate::sched;
+use crate::syscall::mm::calls::READ_IMPLIES_EXEC;
 use crate::task::pidns::named;
 use crate::task::{current, pid, with_current};
 use crate::task::{namespaces, pidfd};
@@ -53,7 +54,15 @@ pub fn sys_getcpu(cpu: usize, node: usize, _cache: usize) -> Result<()> {
 /// personality(2).
 pub fn sys_personality(persona: u32) -> u32 {
     const READ: u32 = u32::MAX;
-    with_current(|t| if persona == READ { t.personality.get() } else { t.personality.replace(persona) })
+    with_current(|me| {
+        if persona == READ {
+            return me.personality.get();
+        }
+        if persona & READ_IMPLIES_EXEC != 0 {
+            me.mm().map_under_lock();
+        }
+        me.personality.replace(persona)
+    })
 }
 
 /// arch_prctl(2). EFAULT, EINVAL, EPERM.

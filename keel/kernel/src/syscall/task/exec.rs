@@ -5,6 +5,7 @@ use crate::mm::Program;
 use crate::mm::{ExecRequest, Mm, StartPoint, user};
 use crate::sched::wait::{Interrupt, wait_until};
 use crate::signal::{AltStack, send};
+use crate::syscall::mm::calls::READ_IMPLIES_EXEC;
 use crate::task::{Task, cred, current, exit, oom, pid};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
@@ -39,6 +40,9 @@ struct Loaded {
     comm: Vec<u8>,
 }
 
+/// Of execveat(2), since Linux 6.14: only checks whether the file may be executed.
+const AT_EXECVE_CHECK: u32 = 0x1_0000;
+
 /// execve(2). E2BIG, EACCES, EFAULT, EINVAL, EISDIR, ELIBBAD, ELOOP, EMFILE, ENAMETOOLONG, ENOENT,
 /// ENOEXEC, ENOMEM, ENOTDIR, ETXTBSY.
 pub fn sys_execve(frame: &mut TrapFrame, path: usize, argv: usize, envp: usize) -> Result<usize> {
@@ -54,7 +58,7 @@ pub fn sys_execveat(
     envp: usize,
     flags: u32,
 ) -> Result<usize> {
-    if flags & !(g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW) != 0 {
+    if flags & !(g::AT_EMPTY_PATH | g::AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK) != 0 {
         return Err(Errno::EINVAL);
     }
     run(frame, dir, path, argv, envp, flags)
@@ -65,11 +69,15 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     if path.is_empty() && flags & g::AT_EMPTY_PATH == 0 {
         return Err(Errno::ENOENT);
     }
-    let file = fs::open_exec(dir, &path, flags)?;
+    let file = fs::open_exec(dir, &path, flags & !AT_EXECVE_CHECK)?;
     let stack_limit = crate::task::with_current(|t| t.limit(g::RLIMIT_STACK));
     let mut room = (stack_limit / 4).clamp(MIN_STRINGS, MAX_STRINGS) as usize;
     let argv = read_strings(argv, &mut room)?;
     let envp = read_strings(envp, &mut room)?;
+    if flags & AT_EXECVE_CHECK != 0 {
+        // Linux ends here, before the file's format and its interpreter are looked at.
+        return Ok(0);
+    }
     // The path as given if it is absolute or relative to the working directory, else /dev/fd/N.
     let shown = match (path.first(), dir) {
         (Some(b'/'), _) | (Some(_), g::AT_FDCWD) => path.clone(),
@@ -84,10 +92,11 @@ fn run(frame: &mut TrapFrame, dir: i32, path: usize, argv: usize, envp: usize, f
     // An interpreter could not open a script through a close-on-exec descriptor.
     let by_descriptor = path.first() != Some(&b'/') && dir != g::AT_FDCWD;
     let inaccessible = by_descriptor && me.files().close_on_exec_flag(dir).unwrap_or(false);
-    let name = path.is_empty().then(|| file.place.name());
     let mut loaded = load(file, &shown, inaccessible, argv, &envp, stack_limit)?;
-    if let Some(name) = name {
-        loaded.comm = name.to_vec();
+    if path.is_empty() {
+        // The name of the file that runs, of a script that of its interpreter; nameless files are shown with a slash.
+        let name = loaded.file.name();
+        loaded.comm = name.strip_prefix(b"/").unwrap_or(&name).to_vec();
     }
     let old_tid = me.tid();
     de_thread(&me)?;
@@ -203,6 +212,7 @@ fn load(
         argv: &argv,
         envp,
         filename: if depth == 0 { shown } else { &filename },
+        given: shown,
         ids: [cred.uid, cred.euid, cred.gid, cred.egid],
         secure: after.secure,
         stack_limit,
@@ -224,6 +234,8 @@ fn parse_script(line: &[u8], whole_head: bool) -> Result<(&[u8], Option<&[u8]>)>
         Some(end) => &line[..end],
         // Truncated: the interpreter's path must end within the buffer.
         None if whole_head => {
+            // Linux leaves room for a terminator.
+            let line = line.split_last().map_or(line, |(_, rest)| rest);
             let start = line.iter().position(|b| !is_blank(b)).ok_or(Errno::ENOEXEC)?;
             if !line[start..].iter().any(is_blank) {
                 return Err(Errno::ENOEXEC);
@@ -325,8 +337,6 @@ fn commit(me: &Rc<Task>, frame: &mut TrapFrame, new: Loaded) {
     me.set_work();
 }
 
-/// Personality bit that is cleared for 64-bit programs.
-const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
 /// Personality bits that are cleared for programs that gain ids: that one, `ADDR_NO_RANDOMIZE`, `MMAP_PAGE_ZERO` and
 /// `ADDR_COMPAT_LAYOUT`.
 const PERSONALITY_SECURE: u32 = READ_IMPLIES_EXEC | 0x0004_0000 | 0x0010_0000 | 0x0020_0000;

@@ -105,6 +105,11 @@ fn set_policy(target: i32, policy: Option<u32>, priority: u32) -> Result<()> {
         return Err(Errno::EPERM);
     }
     task.sched.policy.set((policy, priority));
+    if real_time {
+        task.timer_slack_ns.set(0);
+    } else if task.timer_slack_ns.get() == 0 {
+        task.set_timer_slack(0);
+    }
     Ok(())
 }
 
@@ -184,7 +189,7 @@ pub fn sys_sched_setattr(target: i32, attr: usize, flags: u32) -> Result<()> {
     let reset = if how & RESET != 0 { RESET_ON_FORK } else { 0 };
     set_policy(target, Some(policy | reset), if keeps { old_priority } else { priority })?;
     if !keeps && matches!(policy, g::SCHED_NORMAL | g::SCHED_BATCH) {
-        set_nice(&find(target)?, nice as i32)?;
+        set_nice(&find(target)?, nice as i32).map_err(|_| Errno::EPERM)?;
     }
     Ok(())
 }

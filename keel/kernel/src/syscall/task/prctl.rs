@@ -9,6 +9,9 @@ use keel_core::sigset::MAX_SIGNAL;
 use uapi::raw::prctl as p;
 use uapi::{Errno, Result};
 
+/// Whether timer_create(2) takes the ids of timers from the program, since Linux 6.15.
+const PR_TIMER_CREATE_RESTORE_IDS: u32 = 77;
+
 /// Bytes of a thread's name with its zero byte.
 const NAME: usize = 16;
 
@@ -60,6 +63,8 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         }
         p::PR_GET_SECUREBITS => Ok(me.securebits.get() as i32),
         p::PR_SET_SECUREBITS => securebits::set(&me, arg2).map(|()| 0),
+        // Threads of real-time policies have none.
+        p::PR_SET_TIMERSLACK if me.timer_slack_ns.get() == 0 => Ok(0),
         p::PR_SET_TIMERSLACK => {
             me.set_timer_slack(if arg2 as i64 <= 0 { 0 } else { arg2 });
             Ok(0)
@@ -67,7 +72,7 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_GET_TIMERSLACK => Ok(me.timer_slack_ns.get().min(i32::MAX as u64) as i32),
         p::PR_MCE_KILL_GET => {
             check(arg2 == 0 && rest_is_zero)?;
-            Ok(p::PR_MCE_KILL_DEFAULT as i32)
+            Ok(i32::from(me.memory_failure_policy.get()))
         }
         p::PR_SET_CHILD_SUBREAPER => {
             process.subreaper.set(arg2 != 0);
@@ -107,6 +112,19 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_SET_MM => places::set(&me, arg2, arg3, arg4, arg5).map(|()| 0),
         places::PR_GET_AUXV => places::auxiliary_vector(&me, at, arg3 as usize, arg4 == 0 && arg5 == 0),
         p::PR_GET_IO_FLUSHER | p::PR_SET_IO_FLUSHER if !me.cred().capable(cap::SYS_RESOURCE) => Err(Errno::EPERM),
+        p::PR_SET_IO_FLUSHER => {
+            check(arg2 <= 1 && rest_is_zero)?;
+            me.io_flusher.set(arg2 == 1);
+            Ok(0)
+        }
+        p::PR_GET_IO_FLUSHER => {
+            check(arg2 == 0 && rest_is_zero)?;
+            Ok(i32::from(me.io_flusher.get()))
+        }
+        PR_TIMER_CREATE_RESTORE_IDS => {
+            check(rest_is_zero)?;
+            process.posix_timers.restore_ids(arg2)
+        }
         p::PR_GET_SPECULATION_CTRL => {
             check(rest_is_zero)?;
             speculation(arg2)
@@ -114,11 +132,18 @@ pub fn sys_prctl(option: i32, arg2: u64, arg3: u64, arg4: u64, arg5: u64) -> Res
         p::PR_SET_SPECULATION_CTRL => {
             check(arg4 == 0 && arg5 == 0)?;
             speculation(arg2)?;
+            if arg2 == u64::from(p::PR_SPEC_INDIRECT_BRANCH) {
+                return indirect_branches(arg3);
+            }
             // A thread can't change the processor's mitigations.
             Err(if arg2 == u64::from(p::PR_SPEC_L1D_FLUSH) { Errno::EPERM } else { Errno::ENXIO })
         }
-        // There is no Yama module: the permitted tracer has no effect.
-        p::PR_SET_PTRACER => Ok(0),
+        p::PR_MCE_KILL => {
+            check(arg4 == 0 && arg5 == 0)?;
+            let policy = memory_failure_policy(arg2, arg3)?;
+            me.memory_failure_policy.set(policy as u8);
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -129,6 +154,28 @@ fn speculation(kind: u64) -> Result<i32> {
         Ok(p::PR_SPEC_STORE_BYPASS | p::PR_SPEC_INDIRECT_BRANCH) => Ok(p::PR_SPEC_ENABLE as i32),
         Ok(p::PR_SPEC_L1D_FLUSH) => Ok(p::PR_SPEC_FORCE_DISABLE as i32),
         _ => Err(Errno::ENODEV),
+    }
+}
+
+/// `PR_SET_SPECULATION_CTRL` of indirect branches where nothing restricts them. EPERM, ERANGE.
+fn indirect_branches(control: u64) -> Result<i32> {
+    match u32::try_from(control) {
+        Ok(p::PR_SPEC_ENABLE) => Ok(0),
+        Ok(p::PR_SPEC_DISABLE | p::PR_SPEC_FORCE_DISABLE) => Err(Errno::EPERM),
+        _ => Err(Errno::ERANGE),
+    }
+}
+
+/// `PR_MCE_KILL`: when a thread is told of a memory page that failed. There are no such pages in a pod, so only
+/// `PR_MCE_KILL_GET` shows it. EINVAL.
+fn memory_failure_policy(operation: u64, policy: u64) -> Result<u32> {
+    match (u32::try_from(operation), u32::try_from(policy)) {
+        (Ok(p::PR_MCE_KILL_CLEAR), Ok(0)) => Ok(p::PR_MCE_KILL_DEFAULT),
+        (
+            Ok(p::PR_MCE_KILL_SET),
+            Ok(policy @ (p::PR_MCE_KILL_LATE | p::PR_MCE_KILL_EARLY | p::PR_MCE_KILL_DEFAULT)),
+        ) => Ok(policy),
+        _ => Err(Errno::EINVAL),
     }
 }
 
