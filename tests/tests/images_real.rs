@@ -191,3 +191,47 @@ fn a_static_busybox_with_a_second_layer() {
     assert_eq!((host.status.code(), text(&host.stdout), text(&host.stderr)), (Some(0), pod.1.clone(), String::new()));
     assert!(!pod.1.contains("removed") && !pod.1.contains("old") && pod.1.contains("second\nnew\n"), "{}", pod.1);
 }
+
+/// A system of musl's C library and busybox, as of Alpine Linux: a program with musl's loader, and the same linked statically.
+#[test]
+fn programs_of_musl() {
+    let scratch = Scratch::new().unwrap();
+    umoci(
+        &scratch.0,
+        "umoci init --layout layout; umoci new --image layout:musl; umoci unpack --image layout:musl bundle",
+    );
+    let root = scratch.0.join("bundle/rootfs");
+    for name in ["bin", "lib", "etc", "tmp", "proc"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("images/musl.c");
+    for (name, option) in [("dynamic", "-O2"), ("static", "-static")] {
+        let mut compiler = Command::new("musl-gcc");
+        let built = compiler.args([option, "-o"]).arg(root.join("bin").join(name)).arg(&source).output();
+        let built = built.expect("this test needs musl-gcc (musl-tools)");
+        assert!(built.status.success(), "{}", text(&built.stderr));
+    }
+    fs::copy("/lib/ld-musl-x86_64.so.1", root.join("lib/ld-musl-x86_64.so.1")).unwrap();
+    fs::copy("/bin/busybox", root.join("bin/busybox")).expect("this test needs busybox (busybox-static)");
+    symlink("busybox", root.join("bin/sh")).unwrap();
+    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\nsomeone:x:7:7::/home:/bin/sh\n").unwrap();
+    fs::write(root.join("etc/hosts"), "127.0.0.1 localhost\n").unwrap();
+    umoci(
+        &scratch.0,
+        "chmod 1777 bundle/rootfs/tmp; umoci repack --image layout:musl bundle
+        umoci config --image layout:musl --config.env GREETING=hi --config.cmd /bin/dynamic",
+    );
+    let store = scratch.0.join("store");
+    load(&store, &scratch.0.join("layout"));
+    for (program, last) in [("/bin/dynamic", "dynamic\n"), ("/bin/static", "static\n")] {
+        let pod = hull_run(&store, &["-u", "7", "musl", program, "a"]);
+        // Each in namespaces of its own, so that no file of one is left for the next.
+        let chroot = r#"mount -t tmpfs -o mode=1777 tmpfs "$1/tmp" && GREETING=hi exec /usr/sbin/chroot --userspec=7:7 "$1" "$2" a"#;
+        let mut command = Command::new("unshare");
+        let host = command.args(["--mount", "sh", "-c", chroot, "sh"]).arg(&root).arg(program).output().unwrap();
+        assert_eq!((host.status.code(), text(&host.stdout)), (Some(7), pod.1.clone()), "{}", text(&host.stderr));
+        assert_eq!((pod.0, pod.2.as_str()), (7, ""));
+        assert!(pod.1.starts_with(&format!("{program} 2 hi\n28000 8000 0\n")) && pod.1.ends_with(last), "{}", pod.1);
+    }
+    assert_eq!(hull_run(&store, &["musl"]).0, 7);
+}

@@ -75,6 +75,21 @@ fn other_tools_read_what_is_saved() {
     scene.hull(&["rmi", "made"]);
     scene.hull(&["load", "-i", "oci.tar"]);
     assert_eq!(scene.hull(&["inspect", "-f", "{{.Descriptor.digest}}", "made"]), digest);
+    // Each name of an image is there once.
+    scene.hull(&["tag", "made", "other/name:1"]);
+    scene.hull(&["save", "-o", "two.tar", "made", "other/name:1"]);
+    let loaded = Scene::new().hull(&["load", "-i", scene.path("two.tar").to_str().unwrap()]);
+    assert_eq!(loaded, "Loaded image: made:latest\nLoaded image: other/name:1\n");
+}
+
+#[test]
+fn a_folder_of_skopeo_is_named() {
+    let scene = Scene::new();
+    scene.umoci();
+    scene.run("skopeo", &["copy", "-q", "oci:layout:made", "dir:folder"]);
+    let line = scene.fails(&["load", "-i", "folder"]);
+    assert!(line.contains("skopeo's format dir") && line.contains("oci:DIR:NAME"), "{line}");
+    scene.assert_empty("after a folder of skopeo");
 }
 
 #[test]

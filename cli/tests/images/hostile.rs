@@ -127,6 +127,7 @@ fn nonsense() {
     expect("nothing", b"", "no archive of images");
     expect("text", &b"hello world\n".repeat(100), "archive");
     expect("a root file system", &tar(&[("etc/passwd", b"root")]), "hull import");
+    expect("a folder of skopeo", &tar(&[("manifest.json", b"{}"), ("version", b"1.1")]), "oci:DIR:NAME");
     expect("xz", b"\xfd7zXZ\0\0\0", "xz");
     expect("no JSON", &tar(&[("manifest.json", b"{")]), "JSON");
     expect("deep JSON", &tar(&[("manifest.json", &b"[".repeat(1 << 20))]), "JSON");

@@ -1,5 +1,6 @@
 //! Commands that are killed, that run at the same time, and that fill the disk: the store stays whole.
 
+use super::registry::registry;
 use super::support::*;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -45,19 +46,29 @@ fn commands_killed_at_random_moments() {
     let scene = Scene::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let shared = layer(&mut random, "base");
+    let (_registry, host) = registry(&scene, "");
     for at in 0..3 {
         let layers = [shared.clone(), layer(&mut random, "top")];
-        scene.write(&format!("{at}.tar"), &docker(&format!("image:{at}"), &layers));
-        scene.write(&format!("{at}.tar.gz"), &gzip(&docker(&format!("image:{at}"), &layers)));
+        let name = format!("image:{at}");
+        scene.write(&format!("{at}.tar"), &docker(&name, &layers));
+        scene.write(&format!("{at}.tar.gz"), &gzip(&docker(&name, &layers)));
+        let remote = format!("{host}/{name}");
+        scene.hull(&["load", "-i", &format!("{at}.tar")]);
+        scene.hull(&["tag", &name, &remote]);
+        scene.hull(&["push", "-q", &remote]);
     }
+    scene.hull(&["prune", "-af"]);
     for round in 0..rounds {
         let at = random.below(3);
         let (tar, gz, name) = (format!("{at}.tar"), format!("{at}.tar.gz"), format!("image:{at}"));
-        let arguments = match random.below(6) {
+        let remote = format!("{host}/{name}");
+        let arguments = match random.below(10) {
             0 | 1 => ["load", "-i", &tar],
             2 => ["load", "-i", &gz],
-            3 => ["rmi", "-f", &name],
-            4 => ["tag", &name, "other"],
+            3..=5 => ["pull", "-q", &remote],
+            6 => ["rmi", "-f", &name],
+            7 => ["rmi", "-f", &remote],
+            8 => ["tag", &name, "other"],
             _ => ["prune", "-f", "-a"],
         };
         let mut child = scene.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -71,7 +82,9 @@ fn commands_killed_at_random_moments() {
     assert_whole(&scene, "at the end");
     for at in 0..3 {
         scene.hull(&["load", "-i", &format!("{at}.tar")]);
+        scene.hull(&["pull", "-q", &format!("{host}/image:{at}")]);
     }
+    assert_whole(&scene, "after whole commands");
     scene.hull(&["prune", "-af"]);
     scene.assert_empty("at the end");
 }

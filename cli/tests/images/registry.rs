@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A process that ends with the test.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -19,7 +19,7 @@ impl Drop for Running {
 }
 
 /// Debian's registry on a free port; its host and port.
-fn registry(scene: &Scene, more: &str) -> (Running, String) {
+pub fn registry(scene: &Scene, more: &str) -> (Running, String) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let host = format!("127.0.0.1:{port}");
     let config = format!(

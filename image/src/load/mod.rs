@@ -73,6 +73,11 @@ fn read(writer: &Writer, files: &mut Files, options: &Options) -> Result<Vec<(In
     if files.has("index.json") {
         return oci::read(writer, files, options);
     }
+    if files.has("manifest.json") && files.has("version") {
+        // `skopeo copy ... dir:`, `podman save --format docker-dir`.
+        let remedy = "write an OCI layout: skopeo copy ... oci:DIR:NAME, podman save --format oci-dir";
+        return Err(Error::new("archive", "it is a folder of skopeo's format dir, which has no names", remedy));
+    }
     if files.has("manifest.json") {
         return docker::read(writer, files, options);
     }

@@ -45,7 +45,11 @@ pub(super) fn read(writer: &Writer, files: &mut Files, options: &Options) -> Res
         names.sort();
         names.dedup();
         match images.iter_mut().find(|(other, _)| other.manifest == image.manifest) {
-            Some((_, others)) => others.extend(names),
+            Some((_, others)) => {
+                others.extend(names);
+                others.sort();
+                others.dedup();
+            }
             None => images.push((image, names)),
         }
     }
