@@ -45,15 +45,15 @@ pub struct Core {
 
 /// A connected local socket, for calls without the big lock.
 pub trait LocalSocket: Send + Sync {
-    /// send(2). `announce` notifies the receivers; returns whether it took the big lock. `None`: call the handler.
-    fn send(&self, from: &Buffers<'_>, announce: &mut dyn FnMut(&WaitQueue) -> bool) -> Option<Moved>;
-    /// recv(2). `finish` stores the other results for the program; it is called at most once, before any change. `None`: call
-    /// the handler.
-    fn receive(&self, into: &Buffers<'_>, finish: &mut dyn FnMut() -> Option<()>) -> Option<Moved>;
-    /// Notifies the sender, and pollers, of new room.
-    fn tell_sender(&self) -> Told;
-    /// Tells senders that there is room; under the big lock.
-    fn was_received(&self);
+    /// send(2). `enter` takes the big lock, at most once, if a receiver has to be woken. `None`: call the handler.
+    fn send(&self, from: &Buffers<'_>, enter: &mut dyn FnMut()) -> Option<Moved>;
+    /// recv(2) in the same way. `finish` stores the other results for the program, before any change.
+    fn receive(
+        &self,
+        into: &Buffers<'_>,
+        finish: Option<&mut dyn FnMut() -> Option<()>>,
+        enter: &mut dyn FnMut(),
+    ) -> Option<Moved>;
     /// poll(2) events of a connection without a shutdown. `None`: call the socket's poll.
     fn poll(&self) -> Option<u32>;
 }
@@ -154,8 +154,8 @@ impl Core {
         match &self.kind {
             Kind::Null | Kind::Epoll(_) | Kind::Regular(_) => None,
             Kind::Pipe(pipe) => self.through_pipe(pipe, write, buffers, enter),
-            Kind::Unix(_) if write => self.send(buffers, enter),
-            Kind::Unix(_) => self.receive(buffers, || Some(()), enter),
+            Kind::Unix(end) if write => end.send(buffers, &mut once(enter)),
+            Kind::Unix(end) => end.receive(buffers, None, &mut once(enter)),
             Kind::Counter(counter) => {
                 let bytes = if write { counter.write_unlocked(buffers)? } else { counter.read_unlocked(buffers)? };
                 Some(Moved { bytes, wakes: announce(counter.waiters(write), write, enter) })
@@ -176,15 +176,14 @@ impl Core {
     }
 
     /// send(2) without flags that mean something, as [`Core::transfer`].
-    #[inline(never)]
+    #[inline(always)]
     pub fn send(&self, buffers: &Buffers<'_>, enter: impl FnOnce()) -> Option<Moved> {
         let Kind::Unix(end) = &self.kind else { return None };
-        let mut enter = Some(enter);
-        end.send(buffers, &mut |readable| enter.take().is_some_and(|enter| announce(readable, true, enter)))
+        end.send(buffers, &mut once(enter))
     }
 
     /// recv(2) in the same way. `finish` stores what else the program gets, before anything changes.
-    #[inline(never)]
+    #[inline(always)]
     pub fn receive(
         &self,
         buffers: &Buffers<'_>,
@@ -193,17 +192,7 @@ impl Core {
     ) -> Option<Moved> {
         let Kind::Unix(end) = &self.kind else { return None };
         let mut finish = Some(finish);
-        let moved = end.receive(buffers, &mut || finish.take().and_then(|finish| finish()))?;
-        let wakes = moved.wakes
-            && match end.tell_sender() {
-                Told::All => false,
-                Told::Sleepers | Told::Waiters => {
-                    enter();
-                    end.was_received();
-                    true
-                }
-            };
-        Some(Moved { wakes, ..moved })
+        end.receive(buffers, Some(&mut || finish.take().and_then(|finish| finish())), &mut once(enter))
     }
 
     /// Whether [`Core::poll`] may know something.
@@ -226,10 +215,20 @@ impl Core {
     }
 }
 
+/// `f`, called at the first call only.
+fn once(f: impl FnOnce()) -> impl FnMut() {
+    let mut f = Some(f);
+    move || {
+        if let Some(f) = f.take() {
+            f();
+        }
+    }
+}
+
 /// Tells those who wait for what a call without the big lock did; if some have to be woken, `enter` takes the lock. Whether
 /// it did.
 #[inline]
-fn announce(queue: &WaitQueue, data: bool, enter: impl FnOnce()) -> bool {
+pub fn announce(queue: &WaitQueue, data: bool, enter: impl FnOnce()) -> bool {
     match queue.tell() {
         Told::All => return false,
         Told::Sleepers => {

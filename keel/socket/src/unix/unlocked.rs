@@ -10,10 +10,10 @@ use super::queue::{Inbox, Packet};
 use super::{Kind, MAX_DATAGRAMS, OUT};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
-use file::unlocked::{Buffers, LocalSocket, Moved};
+use file::unlocked::{Buffers, LocalSocket, Moved, announce};
 use hal::cell::Global;
 use hal::sync::grace::{self, Published};
-use sched::wait::{Told, WaitQueue};
+use sched::wait::Told;
 
 /// Maximum bytes per receive.
 const MOST: usize = 16384;
@@ -77,18 +77,10 @@ impl End {
         queue.packets.push_back(packet);
         Some(bytes)
     }
-}
 
-impl LocalSocket for End {
-    fn send(&self, from: &Buffers<'_>, announce: &mut dyn FnMut(&WaitQueue) -> bool) -> Option<Moved> {
-        grace::read(|reading| {
-            let peer = &self.peer.get(reading)?.inbox;
-            let bytes = self.put(from, peer)?;
-            Some(Moved { bytes, wakes: announce(peer.readable()) })
-        })
-    }
-
-    fn receive(&self, into: &Buffers<'_>, finish: &mut dyn FnMut() -> Option<()>) -> Option<Moved> {
+    /// Moves received bytes to the program, as [`LocalSocket::receive`]; nobody is told.
+    #[inline]
+    fn take(&self, into: &Buffers<'_>, finish: Option<&mut dyn FnMut() -> Option<()>>) -> Option<Moved> {
         let room = into.bytes();
         if room == 0 || self.inbox.is_special() {
             return None;
@@ -129,7 +121,9 @@ impl LocalSocket for End {
         if queue.packets.front().is_some_and(|packet| has_own(packet) && !queue.keeps(packet)) {
             return None;
         }
-        finish()?;
+        if let Some(finish) = finish {
+            finish()?;
+        }
         if hal::ring::has_losses() {
             return None;
         }
@@ -149,12 +143,42 @@ impl LocalSocket for End {
         Some(Moved { bytes: done, wakes })
     }
 
+    /// Notifies the sender, and pollers, of new room.
     fn tell_sender(&self) -> Told {
         if self.kind == Kind::Datagram {
             // The sender is unknown.
             return Told::Waiters;
         }
         grace::read(|reading| self.peer.get(reading).map_or(Told::All, |peer| peer.account.writable.tell()))
+    }
+}
+
+impl LocalSocket for End {
+    fn send(&self, from: &Buffers<'_>, enter: &mut dyn FnMut()) -> Option<Moved> {
+        grace::read(|reading| {
+            let peer = &self.peer.get(reading)?.inbox;
+            let bytes = self.put(from, peer)?;
+            Some(Moved { bytes, wakes: announce(peer.readable(), true, enter) })
+        })
+    }
+
+    fn receive(
+        &self,
+        into: &Buffers<'_>,
+        finish: Option<&mut dyn FnMut() -> Option<()>>,
+        enter: &mut dyn FnMut(),
+    ) -> Option<Moved> {
+        let moved = self.take(into, finish)?;
+        let wakes = moved.wakes
+            && match self.tell_sender() {
+                Told::All => false,
+                Told::Sleepers | Told::Waiters => {
+                    enter();
+                    self.inbox.tell_senders();
+                    true
+                }
+            };
+        Some(Moved { wakes, ..moved })
     }
 
     fn poll(&self) -> Option<u32> {
@@ -171,9 +195,5 @@ impl LocalSocket for End {
         };
         let room = if self.account.has_much_room() { OUT } else { 0 };
         Some(if received { IN | room } else { room })
-    }
-
-    fn was_received(&self) {
-        self.inbox.tell_senders();
     }
 }
