@@ -12,7 +12,8 @@ fn main() {
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
     let keel = root.join("keel");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    for path in ["Cargo.toml", "Cargo.lock", "core", "hal", "image", "kernel", "uapi", "vfs", "vdso", "../abi"] {
+    let crates = ["core", "file", "hal", "image", "kernel", "mm", "sched", "socket", "uapi", "vdso", "vfs"];
+    for path in crates.into_iter().chain(["Cargo.toml", "Cargo.lock", "../abi"]) {
         println!("cargo:rerun-if-changed={}", keel.join(path).display());
     }
     println!("cargo:rerun-if-env-changed=HULL_KEEL_PROFILE");

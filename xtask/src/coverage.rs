@@ -16,17 +16,17 @@ const LEAST: usize = 40;
 const PARTS: [&str; 16] = [
     "core",
     "hal",
-    "kernel/src/file/socket",
-    "kernel/src/file",
+    "file",
     "kernel/src/fs",
     "kernel/src/ipc",
-    "kernel/src/mm",
-    "kernel/src/sched",
     "kernel/src/signal",
     "kernel/src/syscall",
     "kernel/src/task",
     "kernel/src/tty",
     "kernel",
+    "mm",
+    "sched",
+    "socket",
     "uapi",
     "vdso",
     "vfs",
@@ -104,7 +104,10 @@ fn test(keel: &Path, target: &Path, profiles: &Path) -> Result<Vec<PathBuf>> {
         command.current_dir(keel).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-C instrument-coverage");
         command.env("LLVM_PROFILE_FILE", profiles.join("%p-%m.profraw"));
         command.args(["test", "--tests", "--features", "hal/hosted"]);
-        command.args(["-p", "keel-core", "-p", "keel-hal", "-p", "keel-kernel", "-p", "keel-vfs"]).args(arguments);
+        for package in ["core", "file", "hal", "kernel", "mm", "sched", "socket", "vfs"] {
+            command.arg("--package").arg(format!("keel-{package}"));
+        }
+        command.args(arguments);
         command
     };
     let built = cargo(&["--no-run", "--message-format=json"]).output().context("cannot start cargo")?;

@@ -26,6 +26,7 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     timer::on_renewal(mm::vdso::renew_clocks);
     mm::caller::CALLER.set(&task::caller::Current);
     file::caller::CALLER.set(&task::caller::Current);
+    socket::caller::CALLER.set(&task::caller::Current);
     let Some(mut config) = PodConfig::decode(hal::boot::config()) else {
         fail("the pod's configuration", Errno::EINVAL);
     };
@@ -43,7 +44,7 @@ pub fn boot(_info: &'static BootInfo) -> ! {
         Err(errno) => no_directory(&config.cwd, errno),
     };
     if let Some(network) = &config.network {
-        file::socket::inet::outward::set(network);
+        socket::inet::outward::set(network);
     }
     stream::set_stop_signal(config.stop_signal);
     let files = FdTable::new();

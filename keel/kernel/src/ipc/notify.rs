@@ -1,8 +1,8 @@
 //! Notification of a message that arrives in an empty POSIX queue, mq_notify(2).
 
-use crate::file::socket::netlink::{self, Netlink};
 use crate::mm::user;
 use crate::signal::{SigInfo, code, send_to_process};
+use crate::socket::netlink::{self, Netlink};
 use crate::task::descriptors::current_file;
 use crate::task::{self, Process};
 use alloc::rc::{Rc, Weak};

@@ -1,15 +1,15 @@
-//! Properties of the running thread, for memory management and open files.
+//! Properties of the running thread, for memory management, open files and sockets.
 
 use super::cred::cap;
 use super::{current, descriptors, oom, pid, pidfd, pidns, process, try_with_current, with_current};
 use crate::cred::Cred;
 use crate::file::caller::ProcessRef;
-use crate::file::socket::netns::NetNs;
 use crate::file::{self, FdTable, File};
 use crate::mm::Mm;
 use crate::mm::caller::Caller;
 use crate::siginfo::{SigInfo, code};
 use crate::signal;
+use crate::socket::netns::NetNs;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -47,10 +47,6 @@ impl Caller for Current {
 impl file::caller::Caller for Current {
     fn cred(&self) -> Rc<Cred> {
         with_current(|me| me.cred())
-    }
-
-    fn net(&self) -> Rc<NetNs> {
-        super::namespaces::net_here()
     }
 
     fn pid(&self) -> i32 {
@@ -136,12 +132,18 @@ impl file::caller::Caller for Current {
     fn install(&self, file: Rc<File>, flags: u32) -> Result<i32> {
         descriptors::install(file, flags)
     }
+}
 
-    fn create_socket_node(&self, name: &[u8], mode: u32) -> Result<PathRef> {
+impl crate::socket::caller::Caller for Current {
+    fn net(&self) -> Rc<NetNs> {
+        super::namespaces::net_here()
+    }
+
+    fn create_node(&self, name: &[u8], mode: u32) -> Result<PathRef> {
         super::path::create_socket_node(name, mode)
     }
 
-    fn find_socket_node(&self, name: &[u8]) -> Result<Rc<dyn Inode>> {
+    fn find_node(&self, name: &[u8]) -> Result<Rc<dyn Inode>> {
         super::path::find_socket_node(name)
     }
 }

@@ -279,7 +279,7 @@ fn end_pod(status: i32) -> ! {
     if let Some(observer) = OBSERVER.get() {
         (observer.pod_ends)();
     }
-    crate::file::socket::inet::outward::drain();
+    crate::socket::inet::outward::drain();
     hal::boot::fail_if_asked();
     crate::sched::connector::end(code as u8, &[])
 }

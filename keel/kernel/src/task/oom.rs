@@ -47,7 +47,7 @@ pub fn restore() -> bool {
         hal::heap::trim();
     }
     if hal::frame::is_scarce() {
-        crate::file::socket::unix::rights::collect();
+        crate::socket::unix::rights::collect();
         hal::heap::trim();
     }
     let pause = IN_VAIN.get();

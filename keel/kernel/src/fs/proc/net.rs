@@ -2,8 +2,8 @@
 
 use super::Generated;
 use super::sockets::{self, Kind};
-use crate::file::socket::inet::statistics::{self, Count};
-use crate::file::socket::netns::NetNs;
+use crate::socket::inet::statistics::{self, Count};
+use crate::socket::netns::NetNs;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;

@@ -7,7 +7,7 @@ use super::{
     smaps, stat, status,
 };
 use crate::cred::userns::Ids;
-use crate::file::socket::netns::NetNs;
+use crate::socket::netns::NetNs;
 use crate::task;
 use alloc::format;
 use alloc::rc::Rc;

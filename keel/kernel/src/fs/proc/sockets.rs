@@ -1,11 +1,11 @@
 //! Sockets as `/proc/net` lists them: those that some process has open.
 
-use crate::file::socket::inet::Endpoint;
-use crate::file::socket::inet::statistics::{self, Row};
-use crate::file::socket::inet::tcp::State;
-use crate::file::socket::netns::NetNs;
-use crate::file::socket::unix::Unix;
-use crate::file::socket::{Socket, open_sockets};
+use crate::socket::inet::Endpoint;
+use crate::socket::inet::statistics::{self, Row};
+use crate::socket::inet::tcp::State;
+use crate::socket::netns::NetNs;
+use crate::socket::unix::Unix;
+use crate::socket::{Socket, open_sockets};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;

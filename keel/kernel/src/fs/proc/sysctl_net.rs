@@ -1,6 +1,6 @@
 //! Settings of the network namespace that programs may change, `/proc/sys/net`.
 
-use crate::file::socket::inet::settings::Settings;
+use crate::socket::inet::settings::Settings;
 use alloc::format;
 use alloc::string::String;
 use core::str::FromStr;

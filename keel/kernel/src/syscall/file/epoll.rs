@@ -2,11 +2,11 @@
 
 use crate::file::File;
 use crate::file::epoll::{EXCLUSIVE_OK, Epoll, Events, Instance, MAX_NESTING, Ready};
-use crate::file::socket::inet::outward::settle::{Under, settle};
 use crate::file::unlocked::Kind;
 use crate::fs::dev::Memory;
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
+use crate::socket::inet::outward::settle::{Under, settle};
 use crate::syscall::file::poll::{Timeout, with_mask};
 use crate::task::descriptors::{current_file, current_file_in_use, install};
 use alloc::rc::Rc;

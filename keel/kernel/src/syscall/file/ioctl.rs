@@ -1,10 +1,10 @@
 //! ioctl(2): the requests that every file supports.
 
 use super::ioctl_files::GET_UUID;
-use crate::file::socket::Socket;
 use crate::file::{Abilities, File};
 use crate::fs::proc::PROCMAP_QUERY;
 use crate::mm::user;
+use crate::socket::Socket;
 use crate::task::namespaces::Any;
 use crate::task::{self, pidfd};
 use alloc::rc::Rc;

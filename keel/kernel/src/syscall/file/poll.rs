@@ -1,11 +1,11 @@
 //! poll(2), and the wait for readiness that select(2) uses too.
 
-use crate::file::socket::inet::outward::settle::{Under, settle};
 use crate::file::table;
 use crate::file::unlocked::Cores;
 use crate::file::{File, Queues};
 use crate::mm::user;
 use crate::sched::wait::{Interrupt, wait_until};
+use crate::socket::inet::outward::settle::{Under, settle};
 use crate::task;
 use crate::task::descriptors::current_file_in_use;
 use alloc::rc::Rc;

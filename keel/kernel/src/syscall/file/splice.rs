@@ -3,9 +3,9 @@
 use super::copy::Place;
 use crate::file::caller::broken_pipe;
 use crate::file::pipe::{Pipe, PipeEnd};
-use crate::file::socket::Socket;
 use crate::file::{Abilities, File};
 use crate::mm::user::{self, UserDst, UserSrc};
+use crate::socket::Socket;
 use crate::task::descriptors::current_file;
 use alloc::sync::Arc;
 use alloc::vec;

@@ -1,7 +1,6 @@
 //! The system calls about memory: arguments checked in Linux's order.
 
 use crate::file::File;
-use crate::file::socket::Socket;
 use crate::fs::dev::Memory;
 use crate::mm::area::{Area, AreaFlags, Backing, FileBacking, FileName};
 use crate::mm::caller::caller;
@@ -9,6 +8,7 @@ use crate::mm::mmap::Placement;
 use crate::mm::remap::Target;
 use crate::mm::shared::SharedObject;
 use crate::mm::{Mm, advise, page_down, page_range, page_up, user};
+use crate::socket::Socket;
 use crate::task;
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;

@@ -1,8 +1,8 @@
 //! The system calls that make, name, connect and set up sockets.
 
 use crate::file::File;
-use crate::file::socket::{Address, Socket, inet, netlink, options, unix};
 use crate::mm::user;
+use crate::socket::{Address, Socket, inet, netlink, options, unix};
 use crate::task::descriptors;
 use crate::task::descriptors::{current_file, current_file_in_use};
 use alloc::rc::Rc;
@@ -52,7 +52,7 @@ impl Open {
 
     /// Flags of a transfer, with the file's own `O_NONBLOCK`.
     pub fn flags(&self, flags: u32) -> u32 {
-        flags | crate::file::socket::dont_wait(&self.0)
+        flags | crate::socket::dont_wait(&self.0)
     }
 }
 

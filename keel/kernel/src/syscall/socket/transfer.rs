@@ -1,8 +1,8 @@
 //! The system calls that send and receive.
 
 use super::calls::{MAX_ADDRESS, Open, read_address, write_address};
-use crate::file::socket::message::{Control, MSGHDR, MsgHdr, Received};
 use crate::mm::user::{self, UserDst, UserSrc};
+use crate::socket::message::{Control, MSGHDR, MsgHdr, Received};
 use crate::syscall::unlocked::socket::IGNORED;
 use uapi::raw::net;
 use uapi::{Errno, Result};
