@@ -1,117 +1,16 @@
 //! Errors in command lines: one line for each, with the correct option.
 
+mod foreign;
+
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use foreign::counterpart;
 use std::ffi::OsString;
 
 /// Where all options are documented.
 const SEE: &str = "see hull --help";
 /// Syntax of a run.
 const LINE: &str = "write hull run [OPTIONS] IMAGE [COMMAND]... or hull run [OPTIONS] -- PROGRAM [ARGS]...";
-
-const GRANT_RO: &str = "grant with --ro PATH[:AT] (--rw: writable)";
-const GRANT_RW: &str = "grant with --rw PATH[:AT]";
-const OWN: &str = "leave it out: every pod has its own";
-const ISOLATED: &str = "leave it out: a pod shares none with the host";
-const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
-const RIGHTS: &str = "leave it out: privileges in a pod apply to that pod only";
-const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with --publish HOST:POD";
-const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
-
-/// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
-const FOREIGN: [(&str, &str); 80] = [
-    ("--volumes-from", GRANT_RO),
-    ("--bind", GRANT_RW),
-    ("--bind-try", GRANT_RW),
-    ("--bind-fd", GRANT_RW),
-    ("--bind-data", GRANT_RO),
-    ("--ro-bind", "grant with --ro PATH[:AT]"),
-    ("--ro-bind-try", "grant with --ro PATH[:AT]"),
-    ("--ro-bind-fd", "grant with --ro PATH[:AT]"),
-    ("--ro-bind-data", "grant with --ro PATH[:AT]"),
-    ("--dev-bind", "leave it out: devices of the host can't be granted"),
-    ("--dev-bind-try", "leave it out: devices of the host can't be granted"),
-    ("--device", "leave it out: devices of the host can't be granted"),
-    ("--gpus", "leave it out: devices of the host can't be granted"),
-    ("--overlay", "grant with --ro PATH[:AT]: writes stay in the pod"),
-    ("--overlay-src", "grant with --ro PATH[:AT]: writes stay in the pod"),
-    ("--tmp-overlay", "grant with --ro PATH[:AT]: writes stay in the pod"),
-    ("--ro-overlay", "grant with --ro PATH[:AT]"),
-    ("--remount-ro", "leave it out: only what --rw grants is writable on the host"),
-    ("--dir", PRIVATE),
-    ("--file", GRANT_RO),
-    ("--symlink", "make it in the pod: hull run -- sh -c 'ln -s ...; exec ...'"),
-    ("--chmod", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
-    ("--perms", "do it in the pod: hull run -- sh -c 'chmod ...; exec ...'"),
-    ("--size", "limit what files in memory take with --private-size SIZE"),
-    ("--storage-opt", "limit what files in memory take with --private-size SIZE"),
-    ("--dev", OWN),
-    ("--proc", OWN),
-    ("--mqueue", OWN),
-    ("--as-pid-1", "leave it out: the pod's process 1 is its kernel's"),
-    ("--restart", "leave it out: start hull again"),
-    ("--argv0", "name the program after `--`"),
-    ("--args", "write the options out"),
-    ("-d", "leave it out: start hull in the background with `&`"),
-    ("--detach", "leave it out: start hull in the background with `&`"),
-    ("--detach-keys", "leave it out: a pod lives as long as hull"),
-    ("-a", "leave it out: standard streams are always connected"),
-    ("--attach", "leave it out: standard streams are always connected"),
-    ("--sig-proxy", "leave it out: signals are always passed on"),
-    ("--stop-timeout", "limit the time with --timeout DURATION"),
-    ("--log-driver", "leave it out: redirect standard output"),
-    ("--log-opt", "leave it out: redirect standard output"),
-    ("--network", NETWORK),
-    ("--network-alias", NETWORK),
-    ("--share-net", NETWORK),
-    ("--ip", NETWORK),
-    ("--link", NETWORK),
-    ("--mac-address", NETWORK),
-    ("--ipc", ISOLATED),
-    ("--pid", ISOLATED),
-    ("--uts", ISOLATED),
-    ("--userns", ISOLATED),
-    ("--userns2", ISOLATED),
-    ("--cgroupns", ISOLATED),
-    ("--cgroup-parent", "start hull in that control group"),
-    ("--disable-userns", ISOLATED),
-    ("--assert-userns-disabled", ISOLATED),
-    ("--isolation", ISOLATED),
-    ("--runtime", ISOLATED),
-    ("--new-session", "leave it out: input can't be put into the terminal's queue (TIOCSTI)"),
-    (
-        "--die-with-parent",
-        "leave it out: a pod ends with hull; start it with setpriv --pdeathsig KILL if that shall end with its parent",
-    ),
-    ("--lock-file", "use flock(1) around hull"),
-    ("--sync-fd", "wait for hull itself"),
-    ("--block-fd", "start hull when it shall start"),
-    ("--userns-block-fd", "start hull when it shall start"),
-    ("--info-fd", NO_COUNTERPART),
-    ("--json-status-fd", "take hull's exit code"),
-    ("--privileged", RIGHTS),
-    ("--seccomp", RIGHTS),
-    ("--add-seccomp-fd", RIGHTS),
-    ("--exec-label", RIGHTS),
-    ("--file-label", RIGHTS),
-    ("--uid", "choose with --user USER[:GROUP]"),
-    ("--gid", "choose with --user USER[:GROUP]"),
-    ("--chdir", "choose with --workdir DIR"),
-    ("--setenv", "set with --env NAME=VALUE"),
-    ("--unsetenv", "leave it out: only what --env names and the usual variables are passed; or use env -u in the pod"),
-    ("--clearenv", "leave it out: only the usual variables are passed; or use env -i in the pod"),
-    ("--clear-env", "leave it out: only the usual variables are passed (--env-all: all)"),
-    ("--memory-swap", "limit memory with --memory SIZE"),
-    ("--cpuset-cpus", "choose processors with taskset(1), and their number with --cpus N"),
-];
-
-/// The remedy for an option of another tool.
-fn counterpart(option: &str) -> Option<&'static str> {
-    if option.starts_with("--unshare-") {
-        return Some(ISOLATED);
-    }
-    FOREIGN.iter().find(|(name, _)| *name == option).map(|(_, text)| *text)
-}
 
 /// Converts a parser error into a failure with a remedy. `arguments` is the whole command line.
 pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
@@ -215,44 +114,14 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
 mod tests {
     use super::*;
     use crate::args::Hull;
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
-    fn line(words: &str) -> String {
+    pub(super) fn line(words: &str) -> String {
         let words: Vec<OsString> = words.split(' ').map(Into::into).collect();
         let error = Hull::try_parse_from(&words).unwrap_err();
         let text = explain(&error, &words).to_string();
         assert!(text.lines().count() == 1 && text.contains(": ") && text.contains("; "), "{text}");
         text
-    }
-
-    #[test]
-    fn other_tools_options_lead_to_ours() {
-        for (name, text) in FOREIGN {
-            assert_eq!(line(&format!("hull run {name} x")), format!("{name}: Hull has no such option; {text}"));
-        }
-        assert!(line("hull run --unshare-all --share-net -- ls").ends_with(ISOLATED));
-        assert!(line("hull run -itd debian").starts_with("-d: "));
-        assert!(line("hull trace -p 1 -- ls").ends_with("see hull trace --help"));
-        assert!(line("hull run --memroy 1G -- ls").contains("did you mean --memory?"));
-    }
-
-    /// Options of `FOREIGN` are not Hull's; options in its remedies are.
-    #[test]
-    fn the_table_is_true() {
-        let mut hull = Hull::command();
-        hull.build();
-        let run = hull.find_subcommand("run").unwrap();
-        let ours: Vec<String> = run.get_arguments().filter_map(|a| a.get_long()).map(|l| format!("--{l}")).collect();
-        let short: Vec<String> = run.get_arguments().filter_map(|a| a.get_short()).map(|c| format!("-{c}")).collect();
-        for (name, text) in FOREIGN {
-            assert!(!ours.contains(&name.into()) && !short.contains(&name.into()), "{name} is an option of Hull");
-            for word in text.split([' ', '(', ')', ':', ',', ';']).filter(|word| word.starts_with("--")) {
-                assert!(
-                    matches!(word, "--" | "--pdeathsig") || ours.contains(&word.into()),
-                    "{name}: {word} does not exist"
-                );
-            }
-        }
     }
 
     #[test]
