@@ -269,7 +269,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = crate::pods::name)]
     pub name: Option<String>,
 
-    /// Host name in the pod [default: the host's]
+    /// Host name in the pod; also -h NAME [default: the host's]
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,
 

@@ -5,10 +5,10 @@ mod broker;
 mod cgroup;
 mod commands;
 mod container;
+mod docker;
 mod doctor;
 mod environment;
 mod failure;
-mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod identity;
@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "hull: {failure}");
         return ExitCode::from(failure.code());
     }
-    let words: Vec<OsString> = args::Hull::shortened(std::env::args_os().collect());
+    let words: Vec<OsString> = docker::rewritten(args::Hull::shortened(std::env::args_os().collect()));
     let arguments = match args::Hull::parse_words(&words) {
         Ok(arguments) => arguments,
         // Ignore write errors on standard error and output.

@@ -5,7 +5,7 @@ use abi::boot::Given;
 use broker::address::{HOST_V4, HOST_V6, POD_V4, POD_V6, RESOLVER_V4};
 use broker::dns::hosts::Configuration;
 use broker::server::setup::{Publish, Setup};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use policy::rule::{HOST_LOOPBACK, Refusal};
 use policy::{Listen, Name, Network, Rule, Verdict};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const MOST_PORTS: u16 = 1024;
 #[derive(Args, Debug, Default)]
 pub struct NetworkArgs {
     /// Network of the pod [default: policy if a rule, a published port or a policy file names one, else none]
-    #[arg(long, value_enum, value_name = "MODE")]
+    #[arg(long, visible_alias = "network", value_name = "none|policy|host", value_parser = net)]
     pub net: Option<NetMode>,
 
     /// Allow peers: a name, *.NAME, an address, ADDRESS/BITS, host.hull.internal, or `all`. Repeatable
@@ -34,8 +34,8 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "[tcp:|udp:|icmp:]PEER[:PORT[-PORT]]", value_parser = deny)]
     pub deny: Vec<Rule>,
 
-    /// Publish ports of the pod at ports of the host. Repeatable
-    #[arg(short, long, value_name = "[IP:]HOST[-HOST]:POD[/udp]", value_parser = publish)]
+    /// Publish ports of the pod at ports of the host; without HOST: at a free one. Repeatable
+    #[arg(short, long, value_name = "[IP:][HOST[-HOST]:]POD[/udp]", value_parser = publish)]
     pub publish: Vec<Published>,
 
     /// Publish all ports that the image or --expose names, at free ports of the host
@@ -54,6 +54,18 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub dns: Vec<IpAddr>,
 
+    /// Domain to search for names without a dot, in place of the host's; `.`: none. Repeatable
+    #[arg(long, value_name = "DOMAIN", value_parser = search)]
+    pub dns_search: Vec<String>,
+
+    /// Option of the pod's /etc/resolv.conf, such as ndots:2, in place of the host's. Repeatable
+    #[arg(long, visible_alias = "dns-opt", value_name = "OPTION", value_parser = resolver_option)]
+    pub dns_option: Vec<String>,
+
+    /// Domain of the host name: the pod's full name is HOSTNAME.DOMAIN
+    #[arg(long, value_name = "DOMAIN", value_parser = domain)]
+    pub domainname: Option<String>,
+
     /// Add a line to the pod's /etc/hosts. Repeatable
     #[arg(long, value_name = "NAME:ADDRESS", value_parser = add_host)]
     pub add_host: Vec<(Name, IpAddr)>,
@@ -71,12 +83,12 @@ pub struct NetworkArgs {
     pub record_policy: Option<PathBuf>,
 
     /// Do not report the first denial on the terminal
-    #[arg(long)]
+    #[arg(short, long)]
     pub quiet: bool,
 }
 
 /// `--net`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetMode {
     /// The pod's own loopback device
     None,
@@ -84,6 +96,50 @@ pub enum NetMode {
     Policy,
     /// The host's network, loopback included: all addresses and ports are the host's
     Host,
+}
+
+/// Parses `--net`. Networks of other engines are explained.
+fn net(text: &str) -> std::result::Result<NetMode, String> {
+    match text {
+        "none" => Ok(NetMode::None),
+        "policy" => Ok(NetMode::Policy),
+        "host" => Ok(NetMode::Host),
+        "" => Err("no network is named; choose one of none, policy, host".into()),
+        _ if text.starts_with("container:") || text.starts_with("ns:") => {
+            Err("a pod shares its network with no other; choose one of none, policy, host".into())
+        }
+        _ => {
+            let remedy = "choose one of none, policy, host: policy allows what --allow PEER names, or --allow all";
+            Err(format!("Hull has no such network; {remedy}"))
+        }
+    }
+}
+
+/// Parses `--domainname`.
+fn domain(text: &str) -> std::result::Result<String, String> {
+    /// Longest domain in bytes (Linux `__NEW_UTS_LEN`).
+    const MOST: usize = 64;
+    match Name::parse(text) {
+        Ok(_) if text.len() <= MOST => Ok(text.to_owned()),
+        _ => Err("not a domain; use up to 64 letters, digits, dots and hyphens".into()),
+    }
+}
+
+/// Parses `--dns-search`.
+fn search(text: &str) -> std::result::Result<String, String> {
+    match Name::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) if text == "." => Ok(text.to_owned()),
+        Err(_) => Err("not a domain; write one such as example.org, or `.` for none".into()),
+    }
+}
+
+/// Parses `--dns-option`.
+fn resolver_option(text: &str) -> std::result::Result<String, String> {
+    match text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        true => Err("not an option of resolv.conf(5); write one such as ndots:2".into()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn allow(text: &str) -> std::result::Result<Rule, String> {
@@ -102,10 +158,11 @@ fn deny(text: &str) -> std::result::Result<Rule, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published(Vec<Publish>);
 
-/// Parses `[IP:]HOST[-HOST]:POD[-POD][/tcp|/udp]`.
+/// Parses `[IP:][HOST[-HOST]:]POD[-POD][/tcp|/udp]`. Without a port of the host it is 0 until
+/// [`NetworkArgs::find_ports`].
 pub fn publish(text: &str) -> std::result::Result<Published, String> {
     const FORM: &str =
-        "not a published port; write [IP:]HOST[-HOST]:POD[/udp], such as 8080:80 or 127.0.0.1:5353:53/udp";
+        "not a published port; write [IP:][HOST[-HOST]:]POD[/udp], such as 8080:80 or 127.0.0.1:5353:53/udp";
     let wrong = || FORM.to_owned();
     let (ports, udp) = match text.rsplit_once('/') {
         None => (text, false),
@@ -113,7 +170,7 @@ pub fn publish(text: &str) -> std::result::Result<Published, String> {
         Some((ports, "udp")) => (ports, true),
         Some(_) => return Err(wrong()),
     };
-    let (rest, pod) = ports.rsplit_once(':').ok_or_else(wrong)?;
+    let (rest, pod) = ports.rsplit_once(':').unwrap_or(("", ports));
     let (address, host) = match rest.rsplit_once(':') {
         None => (None, rest),
         Some((address, host)) => (Some(address), host),
@@ -129,9 +186,9 @@ pub fn publish(text: &str) -> std::result::Result<Published, String> {
             Some(address.ok_or_else(wrong)?)
         }
     };
-    let host: policy::Ports = host.parse().map_err(|_| wrong())?;
     let pod: policy::Ports = pod.parse().map_err(|_| wrong())?;
-    let count = host.last - host.first;
+    let host: Option<policy::Ports> = if host.is_empty() { None } else { Some(host.parse().map_err(|_| wrong())?) };
+    let count = host.map_or(pod.last - pod.first, |host| host.last - host.first);
     if pod.first != pod.last && pod.last - pod.first != count {
         return Err("the ranges differ in length; write HOST-HOST:POD with the pod's first port".into());
     }
@@ -147,7 +204,7 @@ pub fn publish(text: &str) -> std::result::Result<Published, String> {
     };
     let publish = |number: u16| {
         let one = move |(address, optional)| {
-            let host = SocketAddr::new(address, host.first + number);
+            let host = SocketAddr::new(address, host.map_or(0, |host| host.first + number));
             Publish { udp, host, pod: pod.first + number, optional }
         };
         addresses.clone().into_iter().map(one)
@@ -174,10 +231,11 @@ pub fn expose(text: &str) -> std::result::Result<Exposed, String> {
     ports.parse().map(|ports| Exposed { udp, ports }).map_err(|_| FORM.to_owned())
 }
 
-/// A socket at a port of the host that no other socket has.
-fn free_port(udp: bool) -> std::io::Result<(u16, OwnedFd)> {
+/// A socket at a port of the host that no other socket has, at one address or at all.
+fn free_port(udp: bool, address: Option<IpAddr>) -> std::io::Result<(u16, OwnedFd)> {
     // One for both protocols of addresses, where the host has both.
     let all: [SocketAddr; 2] = [(Ipv6Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::UNSPECIFIED, 0).into()];
+    let all = address.map_or(all.to_vec(), |address| vec![(address, 0).into()]);
     if udp {
         let socket = UdpSocket::bind(&all[..])?;
         Ok((socket.local_addr()?.port(), socket.into()))
@@ -237,7 +295,8 @@ impl NetworkArgs {
             (None, None) => {
                 let useless = [
                     (!self.dns.is_empty(), "--dns"),
-                    (!self.add_host.is_empty(), "--add-host"),
+                    (!self.dns_search.is_empty(), "--dns-search"),
+                    (!self.dns_option.is_empty(), "--dns-option"),
                     (self.net_namespace.is_some(), "--net-namespace"),
                     (self.audit.is_some(), "--audit"),
                     (self.record_policy.is_some(), "--record-policy"),
@@ -271,7 +330,7 @@ impl NetworkArgs {
         // All are held until the last is found, so they differ.
         let mut held = Vec::new();
         for (udp, pod) in ports {
-            let (host, socket) = match free_port(udp) {
+            let (host, socket) = match free_port(udp, None) {
                 Ok(found) => found,
                 Err(error) => {
                     return failure(format!("no port is free: {error}"), "publish ports with --publish HOST:POD");
@@ -283,6 +342,33 @@ impl NetworkArgs {
                 Publish { udp, host: address(Ipv4Addr::UNSPECIFIED.into()), pod, optional: false },
                 Publish { udp, host: address(Ipv6Addr::UNSPECIFIED.into()), pod, optional: true },
             ]));
+        }
+        Ok(())
+    }
+
+    /// Gives the published ports that name no port of the host one that is free at this moment.
+    pub fn find_ports(&mut self) -> Result<()> {
+        // All are held until the last is found, so they differ.
+        let mut held = Vec::new();
+        for Published(all) in &mut self.publish {
+            // A port of the pod has the same one at all addresses.
+            let mut last: Option<(u16, u16)> = None;
+            for one in all.iter_mut().filter(|one| one.host.port() == 0) {
+                let found = match last {
+                    Some((pod, found)) if pod == one.pod => found,
+                    _ => {
+                        let address = Some(one.host.ip()).filter(|address| !address.is_unspecified());
+                        let (found, socket) = free_port(one.udp, address).map_err(|error| {
+                            let what = format!("--publish {}:{}", one.host.ip(), one.pod);
+                            Failure::request(what, format!("no port is free: {error}"), "name one: HOST:POD")
+                        })?;
+                        held.push(socket);
+                        last = Some((one.pod, found));
+                        found
+                    }
+                };
+                one.host.set_port(found);
+            }
         }
         Ok(())
     }
@@ -320,24 +406,63 @@ impl NetworkArgs {
     }
 
     /// Files of the pod: names and the name server.
-    pub fn files(&self, hostname: &[u8]) -> Vec<Given> {
-        let files = match self.net {
-            Some(NetMode::Host) => self.host_files(hostname),
-            _ => self.own_files(hostname),
-        };
+    pub fn files(&self, mode: NetMode, hostname: &[u8]) -> Vec<Given> {
         let given = |at: &str, content| Given { at: at.into(), mode: 0o644, uid: 0, gid: 0, content: Some(content) };
-        [("/etc/resolv.conf", files.0), ("/etc/hosts", files.1)].map(|(at, text)| given(at, text)).into()
+        let (resolver, hosts) = match mode {
+            NetMode::Host => self.host_files(hostname),
+            NetMode::Policy => self.own_files(hostname),
+            // Without these options the pod's kernel writes the names.
+            NetMode::None if self.add_host.is_empty() && self.domainname.is_none() => return Vec::new(),
+            NetMode::None => {
+                let own = Ipv4Addr::new(127, 0, 1, 1);
+                return vec![given("/etc/hosts", self.own_hosts(hostname, own).into_bytes())];
+            }
+        };
+        vec![given("/etc/resolv.conf", resolver), given("/etc/hosts", hosts)]
+    }
+
+    /// The setting of `--domainname`.
+    pub fn settings(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let name = self.domainname.as_ref()?;
+        Some((b"kernel/domainname".to_vec(), name.clone().into_bytes()))
+    }
+
+    /// Names of the pod, the longest first: with its domain, and without.
+    fn names(&self, hostname: &[u8]) -> String {
+        let name = String::from_utf8_lossy(hostname);
+        match (&self.domainname, name.split_once('.')) {
+            (Some(domain), _) => format!("{name}.{domain} {name}"),
+            (None, Some((short, _))) if !short.is_empty() => format!("{name} {short}"),
+            (None, _) => name.into_owned(),
+        }
+    }
+
+    /// What a resolver searches, and its options: those of the command line, or the host's.
+    fn search_and_options(&self, host: &Configuration) -> String {
+        let chosen = |own: &[String], host: &[String]| if own.is_empty() { host.to_vec() } else { own.to_vec() };
+        let mut search = chosen(&self.dns_search, &host.search);
+        search.retain(|domain| domain != ".");
+        let options = chosen(&self.dns_option, &host.options);
+        let line = |word: &str, list: &[String]| match list {
+            [] => String::new(),
+            list => format!("{word} {}\n", list.join(" ")),
+        };
+        line("search", &search) + &line("options", &options)
     }
 
     /// The host's files: programs ask its name servers themselves.
     fn host_files(&self, hostname: &[u8]) -> (Vec<u8>, Vec<u8>) {
         // A host without these files has no names.
         let mut resolver = std::fs::read("/etc/resolv.conf").unwrap_or_default();
-        if !self.dns.is_empty() {
-            resolver = self.dns.iter().flat_map(|ip| format!("nameserver {ip}\n").into_bytes()).collect();
+        if !self.dns.is_empty() || !self.dns_search.is_empty() || !self.dns_option.is_empty() {
+            let host = Configuration::of_host();
+            let usual = host.servers.iter().map(SocketAddr::ip);
+            let servers: Vec<IpAddr> = if self.dns.is_empty() { usual.collect() } else { self.dns.clone() };
+            let servers: String = servers.iter().map(|ip| format!("nameserver {ip}\n")).collect();
+            resolver = (servers + &self.search_and_options(&host)).into_bytes();
         }
         let mut hosts = std::fs::read("/etc/hosts").unwrap_or_default();
-        hosts.extend([b"\n127.0.0.1\t", hostname, b"\n"].concat());
+        hosts.extend(format!("\n127.0.0.1\t{}\n", self.names(hostname)).into_bytes());
         hosts.extend(self.added_hosts().into_bytes());
         (resolver, hosts)
     }
@@ -349,20 +474,18 @@ impl NetworkArgs {
 
     fn own_files(&self, hostname: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let host = Configuration::of_host();
-        let mut resolver = format!("nameserver {RESOLVER_V4}\n");
-        if !host.search.is_empty() {
-            let _ = writeln!(resolver, "search {}", host.search.join(" "));
-        }
-        if !host.options.is_empty() {
-            let _ = writeln!(resolver, "options {}", host.options.join(" "));
-        }
+        let resolver = format!("nameserver {RESOLVER_V4}\n{}", self.search_and_options(&host));
+        (resolver.into_bytes(), self.own_hosts(hostname, POD_V4).into_bytes())
+    }
+
+    /// Names that a pod has without the host's, and its own at an address.
+    fn own_hosts(&self, hostname: &[u8], own: Ipv4Addr) -> String {
         let mut hosts = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
-        let _ = writeln!(hosts, "{POD_V4}\t{}", String::from_utf8_lossy(hostname));
+        let _ = writeln!(hosts, "{own}\t{}", self.names(hostname));
         if self.rules().names_host() {
             let _ = writeln!(hosts, "{HOST_V4}\t{HOST_LOOPBACK}");
         }
-        hosts += &self.added_hosts();
-        (resolver.into_bytes(), hosts.into_bytes())
+        hosts + &self.added_hosts()
     }
 }
 
@@ -400,12 +523,37 @@ mod tests {
         assert_eq!(published("127.0.0.1:53:54/udp"), ["udp 127.0.0.1:53 54"]);
         assert_eq!(published("[::1]:1-2:7/tcp"), ["tcp [::1]:1 7", "tcp [::1]:2 8"]);
         assert_eq!(published("1.1.1.1:5-6:8-9").len(), 2);
-        for text in ["80", "a:80", "80:0", "80:80/sctp", "::1:80:80", "1.2.3:80:80", "80-70:1", "[1.1.1.1]:80:80", ""] {
+        assert_eq!(published("80"), ["tcp 0.0.0.0:0 80", "tcp [::]:0 80"]);
+        assert_eq!(published("127.0.0.1::53-54/udp"), ["udp 127.0.0.1:0 53", "udp 127.0.0.1:0 54"]);
+        for text in ["a:80", "80:0", "80:80/sctp", "::1:80:80", "1.2.3:80:80", "80-70:1", "[1.1.1.1]:80:80", ""] {
             assert!(publish(text).unwrap_err().starts_with("not a published port; "), "{text}");
         }
         assert!(publish("1-2:1-3").unwrap_err().starts_with("the ranges differ"));
         assert!(publish("1-1025:1").unwrap_err().starts_with("more than 1024"));
         assert!(publish("1-9:65530").unwrap_err().starts_with("the pod's ports"));
+    }
+
+    #[test]
+    fn free_ports_are_found() {
+        let publish = ["80", "81-82", "127.0.0.1::83/udp", "9:84"].map(|text| publish(text).unwrap());
+        let mut network = NetworkArgs { publish: publish.into(), ..NetworkArgs::default() };
+        network.find_ports().unwrap();
+        let all: Vec<_> = network.publish.iter().flat_map(|published| &published.0).collect();
+        let hosts: BTreeSet<_> = all.iter().map(|one| one.host.port()).collect();
+        assert!(all.len() == 9 && hosts.len() == 5 && hosts.contains(&9) && !hosts.contains(&0), "{all:?}");
+        assert_eq!(all[0].host.port(), all[1].host.port());
+    }
+
+    #[test]
+    fn networks_of_other_engines() {
+        assert_eq!(
+            (net("none"), net("policy"), net("host")),
+            (Ok(NetMode::None), Ok(NetMode::Policy), Ok(NetMode::Host))
+        );
+        assert!(net("container:x").unwrap_err().starts_with("a pod shares its network with no other; "));
+        for text in ["bridge", "default", "mine"] {
+            assert!(net(text).unwrap_err().starts_with("Hull has no such network; "), "{text}");
+        }
     }
 
     #[test]
@@ -432,9 +580,24 @@ mod tests {
         options.add(vec![allow("host.hull.internal:80").unwrap()], vec![], vec![]);
         options.add_host.push(add_host("db:host-gateway").unwrap());
         assert_eq!(add_host("db=::1"), add_host("db:[::1]"));
-        let files = options.files(b"box");
+        let files = options.files(NetMode::Policy, b"box");
         let text = |index: usize| String::from_utf8(files[index].content.clone().unwrap()).unwrap();
         assert!(text(0).starts_with("nameserver 10.0.2.3\n"));
         assert!(text(1).ends_with("\n10.0.2.15\tbox\n10.0.2.2\thost.hull.internal\n10.0.2.2\tdb\n"), "{}", text(1));
+        let mut options = NetworkArgs { domainname: Some("x.org".into()), ..NetworkArgs::default() };
+        options.dns_search.push(search(".").unwrap());
+        options.dns_option.extend(["ndots:3", "rotate"].map(|text| resolver_option(text).unwrap()));
+        let files = options.files(NetMode::Policy, b"box");
+        let text = |index: usize| String::from_utf8(files[index].content.clone().unwrap()).unwrap();
+        assert_eq!(text(0), "nameserver 10.0.2.3\noptions ndots:3 rotate\n");
+        assert!(text(1).ends_with("\n10.0.2.15\tbox.x.org box\n"), "{}", text(1));
+        let files = options.files(NetMode::None, b"box");
+        assert!(files.len() == 1 && files[0].content.as_ref().unwrap().ends_with(b"\n127.0.1.1\tbox.x.org box\n"));
+        assert_eq!(NetworkArgs::default().files(NetMode::None, b"box"), []);
+        assert_eq!(NetworkArgs::default().names(b"a.b.c"), "a.b.c a");
+        for wrong in ["", "a b", "-", "x\n"] {
+            assert!(search(wrong).is_err() && domain(wrong).is_err(), "{wrong}");
+        }
+        assert!(resolver_option("a b").is_err());
     }
 }

@@ -277,9 +277,7 @@ mod tests {
                 .starts_with("cpus = \"0\": not a number of virtual CPUs; give 1 to ")
         );
         assert!(line("version = 1\n[files]\nread = [':']").starts_with("read = \":\": no path; "));
-        assert!(
-            line("version = 1\n[network]\npublish = ['80']").starts_with("publish = \"80\": not a published port; ")
-        );
+        assert!(line("version = 1\n[network]\npublish = ['x']").starts_with("publish = \"x\": not a published port; "));
         assert!(line("version = 1\n[network]\nlisten = ['x']").starts_with("line 3: \"x\": not ports to listen on; "));
         assert_eq!(line("version = 3"), "line 1: this hull reads policies of version 1; see docs/policy.md");
     }

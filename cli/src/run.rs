@@ -41,6 +41,7 @@ pub fn run(options: RunArgs, trace: Option<(Trace, Option<File>)>) -> Result<u8>
         let exposed = chosen.as_ref().map(Chosen::exposed).transpose()?.unwrap_or_default();
         options.network.publish_exposed(&exposed)?;
     }
+    options.network.find_ports()?;
     let has_network = options.network.mode()? != NetMode::None;
     // It starts while this process opens the grants.
     let id = container::id();
@@ -215,11 +216,11 @@ pub(crate) fn configure(
     let mut given = if no_host { Vec::new() } else { view.given() };
     let mode = options.network.mode()?;
     let network = (mode != NetMode::None).then(|| network::device(mode == NetMode::Host));
-    if network.is_some() {
-        given.extend(options.network.files(&hostname));
-    }
+    given.extend(options.network.files(mode, &hostname));
     let (mut exports, mounts, links) = view.open()?;
     exports.iter_mut().for_each(|export| export.keep_setid = options.keep_setid);
+    let mut rights = options.rights.rights()?;
+    rights.settings.extend(options.network.settings());
     let (passed, descriptors) = passed(&options.pass_fd)?;
     let pod = PodConfig {
         argv: options.program.into_iter().map(OsString::into_vec).collect(),
@@ -244,7 +245,7 @@ pub(crate) fn configure(
         window: streams.window(),
         trace,
         network,
-        rights: options.rights.rights()?,
+        rights,
         stop_signal: options.container.stop_signal(chosen)?,
     };
     options.container.record(id)?;

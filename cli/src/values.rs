@@ -5,9 +5,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// Parses a number of bytes: `1048576`, `1024K`, `1M` (also `1MB`, `1MiB`); binary multiples.
+/// Parses a number of bytes: `1048576`, `1024K`, `1.5M` (also `1MB`, `1MiB`); binary multiples.
 pub fn amount(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    const FORM: &str = "not a size; write a number with an optional suffix K, M, G or T, such as 512M";
+    /// Most digits after the point.
+    const MOST_DIGITS: usize = 9;
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_uppercase().as_str() {
         "" | "B" => 0,
@@ -15,10 +18,18 @@ pub fn amount(text: &str) -> Result<u64, String> {
         "M" | "MB" | "MIB" => 20,
         "G" | "GB" | "GIB" => 30,
         "T" | "TB" | "TIB" => 40,
-        _ => return Err("not a size; write a number with an optional suffix K, M, G or T, such as 512M".into()),
+        _ => return Err(FORM.into()),
     };
-    let number: u64 = number.parse().map_err(|_| "not a size; write a number such as 512M")?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large; write a number such as 512M".into())
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + part.len() == 0 || part.len() > MOST_DIGITS {
+        return Err(FORM.into());
+    }
+    // A number without a part of it is 0: `.5G`.
+    let value = |digits: &str| if digits.is_empty() { Ok(0) } else { digits.parse::<u64>().map_err(|_| FORM) };
+    let (whole, small) = (value(whole)?, value(part)?);
+    let small = (u128::from(small) << shift) / 10_u128.pow(part.len() as u32);
+    let all = whole.checked_mul(1 << shift).and_then(|bytes| bytes.checked_add(u64::try_from(small).ok()?));
+    all.ok_or_else(|| "too large; write a number such as 512M".into())
 }
 
 /// Parses an [`amount`] of memory for a pod.
@@ -149,7 +160,21 @@ mod tests {
         assert_eq!(size("2g"), Ok(2 << 30));
         assert_eq!(size("65536KiB"), Ok(64 << 20));
         assert_eq!(size("67108864"), Ok(64 << 20));
-        for wrong in ["", "M", "-1", "1.5G", "1X", "0", "1K", "99999999999999999999", "18446744073709551615T", "1 G"] {
+        assert_eq!((size("1.5G"), size(".5g"), size("64.M")), (Ok(3 << 29), Ok(1 << 29), Ok(64 << 20)));
+        for wrong in [
+            "",
+            "M",
+            "-1",
+            "1..5G",
+            ".G",
+            "1.0000000001G",
+            "1X",
+            "0",
+            "1K",
+            "99999999999999999999",
+            "18446744073709551615T",
+            "1 G",
+        ] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }

@@ -5,6 +5,7 @@ use hull_tests::process::text;
 use hull_tests::root::{Root, hull_run, store};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::process::{Command, Stdio};
 
 /// Output of a script in a pod with a small root.
@@ -289,4 +290,101 @@ fn a_missing_source_is_reported_under_its_option() {
     assert_eq!(line, "hull: --mount source=/no/such: no such file or directory; check the path\n");
     let line = refused(&root, &["-v", "/no/such:/x"]);
     assert_eq!(line, "hull: --volume /no/such: no such file or directory; check the path\n");
+}
+
+/// Names of the pod and of others, with and without a network.
+#[test]
+fn names_of_hosts_and_domains() {
+    let root = Root::new();
+    let options = ["-h", "box", "--domainname", "x.org", "--add-host", "db:1.2.3.4", "--add-host=six=::6"];
+    let script = "busybox hostname; busybox hostname -f; cat /proc/sys/kernel/domainname; busybox tail -n 3 /etc/hosts";
+    let hosts = "127.0.1.1\tbox.x.org box\n1.2.3.4\tdb\n::6\tsix\n";
+    assert_eq!(sh(&root, &options, script), format!("box\nbox.x.org\nx.org\n{hosts}"));
+    let more =
+        ["--net=policy", "--dns-search=a.org", "--dns-search", "b.org", "--dns-opt=ndots:3", "--dns-option=rotate"];
+    let output = sh(&root, &[&options[..], &more].concat(), &format!("{script}; cat /etc/resolv.conf"));
+    let resolver = "nameserver 10.0.2.3\nsearch a.org b.org\noptions ndots:3 rotate\n";
+    assert_eq!(output, format!("box\nbox.x.org\nx.org\n{}{resolver}", hosts.replace("127.0.1.1", "10.0.2.15")));
+    // The view of the host, whose own names are left out.
+    let outcome = run(&["--add-host=db:1.2.3.4"], &["sh", "-c", "tail -n 1 /etc/hosts"]);
+    assert_eq!(text(&outcome.stdout), "1.2.3.4\tdb\n");
+    for (option, why) in [
+        (&["--domainname", "a b"][..], "--domainname a b: not a domain; "),
+        (&["--dns-search", "a b", "--net=policy"], "--dns-search a b: not a domain; "),
+        (&["--dns-option", "a b", "--net=policy"], "--dns-option a b: not an option of resolv.conf(5); "),
+        (&["--dns-search", "a"], "--dns-search: the pod has no network; "),
+        (&["--network", "bridge"], "--net bridge: Hull has no such network; "),
+        (&["--network=container:x"], "--net container:x: a pod shares its network with no other; "),
+    ] {
+        let line = refused(&root, option);
+        assert!(line.starts_with(&format!("hull: {why}")), "{line}");
+    }
+}
+
+/// What asks for what a pod does anyway is accepted, the opposite is one line.
+#[test]
+fn options_that_change_nothing() {
+    let root = Root::new();
+    let usual = ["--rm=true", "-i=false", "--init=false", "--restart", "no", "--ipc=private", "--pid", "private"];
+    let usual = [&usual[..], &["--no-healthcheck", "--sig-proxy", "--log-driver=none", "-m", ".25g", "-q"]].concat();
+    assert_eq!(sh(&root, &usual, "echo $$"), "1\n");
+    for option in
+        ["--restart=always", "--ipc=host", "--pid=host", "--privileged", "--health-cmd=true", "--cpu-shares=2"]
+    {
+        let line = refused(&root, &[option]);
+        let name = option.split('=').next().unwrap();
+        assert!(line.starts_with(&format!("hull: {name}: Hull has no such option; ")), "{line}");
+    }
+}
+
+/// The words that docker's users write for a working directory, an empty entry point, and variables.
+#[test]
+fn words_of_images_are_replaced() {
+    let root = Root::new();
+    let store = store(&root, r#"{"Entrypoint": ["sh", "-c", "echo entry"], "Cmd": ["x"], "Env": ["A=1", "B=2"]}"#);
+    let run = |words: &[&str]| hull_run(&store, words);
+    assert_eq!(run(&["test"]), (0, "entry\n".into(), String::new()));
+    assert_eq!(run(&["--entrypoint", "", "test", "sh", "-c", "echo own"]), (0, "own\n".into(), String::new()));
+    let (code, _, line) = run(&["--entrypoint", "", "test"]);
+    assert!(code == 125 && line.starts_with("hull: image test:latest: it names no program to run; "), "{line}");
+    assert_eq!(
+        run(&["-w", "/new/place", "--entrypoint=", "test", "sh", "-c", "pwd; stat -c %a ."]).1,
+        "/new/place\n755\n"
+    );
+    let script = "echo ${A-none} ${B-none} ${C-none}";
+    assert_eq!(run(&["-e", "A", "-e", "B=", "-e", "C=3", "--entrypoint=", "test", "sh", "-c", script]).1, "none 3\n");
+    let (code, _, line) = run(&["-e", "", "test"]);
+    assert!(code == 125 && line == "hull: --env : no name; write NAME=VALUE or NAME\n", "{line}");
+}
+
+/// A port without one of the host is published at a free one.
+#[test]
+fn free_ports_of_the_host() {
+    let root = Root::new();
+    let dir = root.dir();
+    let place = root.scratch.0.join("registry");
+    fs::DirBuilder::new().mode(0o700).create(&place).unwrap();
+    let binary = hull_tests::hull::binary().unwrap();
+    let mut hull = Command::new(binary);
+    hull.args(["run", "--timeout", "30s", "--name", "web", "-p", "80", "-p", "127.0.0.1::53/udp", "--root"]).arg(&dir);
+    hull.args(["--", "sh", "-c", "echo ready; echo hello | busybox nc -l -p 80"]).env("HULL_RUNTIME_DIR", &place);
+    let mut hull = hull.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    hull.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let port = |port: &str| {
+        let listed = Command::new(binary).args(["port", "web", port]).env("HULL_RUNTIME_DIR", &place).output().unwrap();
+        text(&listed.stdout).lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(port("53/udp").starts_with("127.0.0.1:"), "{}", port("53/udp"));
+    let address = port("80").replace("0.0.0.0", "127.0.0.1");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let mut answer = String::new();
+    // The listener begins after the line.
+    while answer.is_empty() && std::time::Instant::now() < end {
+        if let Ok(mut peer) = std::net::TcpStream::connect(&address) {
+            let _ = peer.read_to_string(&mut answer);
+        }
+    }
+    assert_eq!(answer, "hello\n");
+    hull.kill().unwrap();
+    hull.wait().unwrap();
 }

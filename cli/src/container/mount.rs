@@ -40,8 +40,21 @@ impl Mount {
                 }
                 ("readonly" | "ro", None | Some(b"true" | b"1")) => read_only = true,
                 ("readonly" | "ro", Some(b"false" | b"0")) => read_only = false,
-                // What is mounted beneath a grant is not part of it, and mounts of the pod stay in the pod.
+                // What is mounted beneath a grant belongs to it, and mounts of the pod stay in the pod.
                 ("bind-propagation", Some(b"private" | b"rprivate")) | ("consistency", Some(_)) => {}
+                ("bind-recursive", Some(b"enabled" | b"writable")) | ("bind-nonrecursive", Some(b"false" | b"0")) => {}
+                ("bind-recursive" | "bind-nonrecursive", _) => {
+                    let remedy = "leave it out, or cover it with an inner grant (--ro empty:AT)";
+                    return Err(format!("what is mounted beneath a grant belongs to it; {remedy}"));
+                }
+                ("volume-nocopy", _) => {
+                    return Err(
+                        "a private directory has what the image has there; use type=tmpfs for an empty one".into()
+                    );
+                }
+                ("volume-driver" | "volume-opt" | "volume-label" | "volume-subpath", _) => {
+                    return Err(format!("volumes have no names, drivers or labels; leave {key} out"));
+                }
                 ("bind-propagation", _) => return Err("mounts of a pod stay in the pod; leave it out".into()),
                 ("tmpfs-size", Some(value)) => size = Some(amount(&String::from_utf8_lossy(value))?),
                 ("tmpfs-mode", Some(value)) => {
@@ -91,6 +104,7 @@ mod tests {
         assert_eq!(parse("type=bind,source=/a,target=/b"), bind("/a", "/b", false));
         assert_eq!(parse("type=bind,src=a=b,dst=/b/,ro"), bind("a=b", "/b", true));
         assert_eq!(parse("readonly=true,destination=/b,source=.,type=bind"), bind(".", "/b", true));
+        assert_eq!(parse("type=bind,src=/a,dst=/b,bind-recursive=enabled"), bind("/a", "/b", false));
         assert_eq!(parse("type=volume,target=/v"), Ok(Mount::Volume(Volume::Private("/v".into()))));
         assert_eq!(parse("target=/v"), Ok(Mount::Volume(Volume::Private("/v".into()))));
         let tmpfs = Tmpfs { mode: 0o700, size: Some(1 << 20), ..tmpfs_at(Path::new("/t")).unwrap() };
@@ -103,6 +117,10 @@ mod tests {
             ("type=npipe,target=/b", "unknown type npipe"),
             ("type=bind,source=/a,target=/b,x=1", "unknown field x=1"),
             ("type=bind,source=/a,target=/b,bind-propagation=shared", "mounts of a pod stay"),
+            ("type=bind,source=/a,target=/b,bind-recursive=disabled", "what is mounted beneath a grant"),
+            ("type=bind,source=/a,target=/b,bind-nonrecursive", "what is mounted beneath a grant"),
+            ("target=/b,volume-nocopy", "a private directory has"),
+            ("target=/b,volume-driver=x", "volumes have no names, drivers or labels; leave volume-driver out"),
             ("type=volume,source=data,target=/b", "volumes have no names"),
             ("type=volume,target=/b,ro", "a new directory"),
             ("type=tmpfs,target=/", "the root can't"),

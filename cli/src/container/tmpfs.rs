@@ -47,6 +47,8 @@ pub fn parse(text: &str) -> std::result::Result<Tmpfs, String> {
             ("suid", "") => tmpfs.flags &= !NO_SUID,
             ("nodev", "") => tmpfs.flags |= NO_DEV,
             ("dev", "") => tmpfs.flags &= !NO_DEV,
+            // What is in memory is as it is written, and times of access are as everywhere in a pod.
+            ("sync" | "async" | "dirsync" | "atime" | "diratime" | "relatime", "") => {}
             _ => {
                 let known = "size=BYTES, mode=OCTAL, uid=N, gid=N, ro, noexec, nosuid or nodev";
                 return Err(format!("unknown option {option}; write {known}"));
@@ -68,12 +70,13 @@ mod tests {
         };
         expect("/a", 0o1777, None, false);
         expect("/a/:size=64m,mode=755,ro", 0o755, Some(64 << 20), true);
-        let tmpfs = parse("/a:rw,noexec,nosuid,nodev,dev,size=65536k,uid=7,gid=8").unwrap();
+        let tmpfs = parse("/a:rw,noexec,nosuid,nodev,dev,async,relatime,size=65536k,uid=7,gid=8").unwrap();
         assert_eq!((tmpfs.flags, tmpfs.size, tmpfs.owner), (NO_EXEC | NO_SUID, Some(64 << 20), (7, 8)));
         for wrong in [
             "/a:uid=x",
             "/a:gid=4294967295",
             "/a:noexec=1",
+            "/a:noatime",
             "a",
             "/",
             "/a:x",

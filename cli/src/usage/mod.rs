@@ -1,8 +1,11 @@
 //! Errors in command lines: one line for each, with the correct option.
 
+mod foreign;
+mod services;
+
 use crate::failure::Failure;
-use crate::foreign::counterpart;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use foreign::counterpart;
 use std::ffi::OsString;
 
 /// Where all options are documented.
@@ -139,55 +142,14 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
 mod tests {
     use super::*;
     use crate::args::Hull;
-    use crate::foreign::{FOREIGN, ISOLATED};
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
-    fn line(words: &str) -> String {
+    pub(super) fn line(words: &str) -> String {
         let words: Vec<OsString> = words.split(' ').map(Into::into).collect();
         let error = Hull::try_parse_from(&words).unwrap_err();
         let text = explain(&error, &words).to_string();
         assert!(text.lines().count() == 1 && text.contains(": ") && text.contains("; "), "{text}");
         text
-    }
-
-    #[test]
-    fn other_tools_options_lead_to_ours() {
-        for (name, text) in FOREIGN {
-            assert_eq!(line(&format!("hull run {name} x")), format!("{name}: Hull has no such option; {text}"));
-        }
-        assert!(line("hull run --unshare-all --share-net -- ls").ends_with(ISOLATED));
-        assert!(line("hull run -itd debian").starts_with("-d: "));
-        assert!(line("hull trace -p 1 -- ls").ends_with("see hull trace --help"));
-        assert!(line("hull run --memroy 1G -- ls").contains("did you mean --memory?"));
-        assert!(line("hull run --privte-size 1G -- ls").contains("did you mean --private-size?"));
-        // Options of firejail and systemd-run.
-        assert!(line("hull run --whitelist=/srv -- ls").contains("--ro PATH"));
-        assert!(line("hull run --rlimit-nofile=9 -- ls").contains("--ulimit nofile=N"));
-        assert!(line("hull run --property=MemoryMax=1G -- ls").contains("systemd-run"));
-        assert!(line("hull run --network=host debian").contains("--net none, policy or host"));
-        // What is like none of them is not taken for one.
-        for unknown in ["--frobnicate", "--retry", "--hostuser", "--image-volume"] {
-            assert!(line(&format!("hull run {unknown} -- ls")).ends_with("; see hull run --help"), "{unknown}");
-        }
-    }
-
-    /// Options of `FOREIGN` are not Hull's; options in its remedies are.
-    #[test]
-    fn the_table_is_true() {
-        let mut hull = Hull::command();
-        hull.build();
-        let run = hull.find_subcommand("run").unwrap();
-        let ours: Vec<String> = run.get_arguments().filter_map(|a| a.get_long()).map(|l| format!("--{l}")).collect();
-        let short: Vec<String> = run.get_arguments().filter_map(|a| a.get_short()).map(|c| format!("-{c}")).collect();
-        for (name, text) in FOREIGN {
-            assert!(!ours.contains(&name.into()) && !short.contains(&name.into()), "{name} is an option of Hull");
-            for word in text.split([' ', '(', ')', ':', ',', ';']).filter(|word| word.starts_with("--")) {
-                assert!(
-                    matches!(word, "--" | "--pdeathsig") || ours.contains(&word.into()),
-                    "{name}: {word} does not exist"
-                );
-            }
-        }
     }
 
     #[test]
