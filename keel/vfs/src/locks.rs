@@ -90,7 +90,7 @@ fn free_if_empty<T>(list: &mut Vec<T>) {
 /// All locks of a file.
 #[derive(Debug, Default)]
 pub struct Locks {
-    /// By owner and start; records of one owner do not overlap.
+    /// By start; records of one owner do not overlap.
     records: RefCell<Vec<Record>>,
     /// Locks of flock(2).
     whole: RefCell<Vec<Whole>>,
@@ -134,8 +134,14 @@ impl Locks {
             }
             !touches
         });
-        records.push(joined);
+        Self::insert(&mut records, joined);
         Ok(())
+    }
+
+    /// Adds a record at its place in the list.
+    fn insert(records: &mut Vec<Record>, record: Record) {
+        let at = records.partition_point(|r| r.start <= record.start);
+        records.insert(at, record);
     }
 
     /// Removes the owner's locks from `[start, end]` (F_UNLCK); returns whether there were any. ENOLCK: there is no room for
@@ -168,7 +174,9 @@ impl Locks {
             false
         });
         let changed = records.len() != before;
-        records.append(&mut rests);
+        for rest in rests {
+            Self::insert(records, rest);
+        }
         changed
     }
 
@@ -191,16 +199,30 @@ impl Locks {
         Some(held.fold(first, |(start, end), held| (start.min(held.0), end.max(held.1))))
     }
 
-    /// The first part of `[start, end]` in which nobody holds a lock.
+    /// The first part of `[start, end]` in which no lock is held.
     pub fn free(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        Self::first_free(&self.records.borrow(), start, end)
+    }
+
+    /// As [`Self::free`], where the byte before `start` is free: skips the locks that begin before it, so that all free parts
+    /// are found in one pass.
+    pub fn next_free(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let records = self.records.borrow();
+        let at = records.partition_point(|r| r.start < start);
+        Self::first_free(records.get(at..)?, start, end)
+    }
+
+    fn first_free(records: &[Record], start: u64, end: u64) -> Option<(u64, u64)> {
         let mut from = start;
-        // Each turn but the last goes behind a lock.
-        while let Some(over) = records.iter().filter(|r| r.start <= from && from <= r.end).map(|r| r.end).max() {
-            from = over.checked_add(1).filter(|from| *from <= end)?;
+        for r in records.iter().filter(|r| r.end >= start) {
+            if r.start > from {
+                return Some((from, end.min(r.start - 1)));
+            }
+            if r.end >= from {
+                from = r.end.checked_add(1).filter(|from| *from <= end)?;
+            }
         }
-        let next = records.iter().map(|r| r.start).filter(|at| *at > from).min();
-        Some((from, next.map_or(end, |at| end.min(at - 1))))
+        Some((from, end))
     }
 
     /// Whether all of `[start, end]` is locked, and by no stronger lock than one of this kind, nor a weaker one.
@@ -365,6 +387,52 @@ mod tests {
         locks.set(record(2, 60, u64::MAX, Kind::Write)).unwrap();
         assert_eq!((locks.free(16, 70), locks.free(60, u64::MAX)), (Some((30, 59)), None));
         assert!(!locks.has_no_records() && locks.whole().is_none());
+    }
+
+    #[test]
+    fn free_parts_are_those_of_a_model() {
+        const LAST: u64 = 39;
+        let mut seed = 7_u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        let locks = Locks::default();
+        let mut model = [[None; LAST as usize + 1]; 4];
+        for step in 0..20_000 {
+            let (owner, start) = (below(4), below(LAST + 1));
+            let end = start + below(LAST + 1 - start).min(below(12));
+            let kind = [None, Some(Kind::Read), Some(Kind::Write)][below(3) as usize];
+            let is_set = match kind {
+                Some(kind) => locks.set(record(owner, start, end, kind)).is_ok(),
+                None => locks.clear(Owner::Process(owner), start, end).is_ok(),
+            };
+            if is_set {
+                model[owner as usize][start as usize..=end as usize].fill(kind);
+            }
+            let is_free = |at: u64| model.iter().all(|held| held[at as usize].is_none());
+            let first = (start..=LAST).find(|at| is_free(*at));
+            let part = first.map(|first| (first, (first..=LAST).take_while(|at| is_free(*at)).last().unwrap()));
+            assert_eq!(locks.free(start, LAST), part, "step {step} from {start}");
+            if start > 0 && is_free(start - 1) {
+                assert_eq!(locks.next_free(start, LAST), part, "step {step} behind {start}");
+            }
+            assert!(locks.all().unwrap().0.is_sorted_by_key(|r| r.start));
+        }
+    }
+
+    /// A search that starts anew behind each lock needs minutes for this.
+    #[test]
+    fn searches_in_many_locks_take_one_pass() {
+        let locks = Locks::default();
+        for at in 0..MOST as u64 {
+            locks.set(record(1, at, at, if at % 2 == 0 { Kind::Read } else { Kind::Write })).unwrap();
+        }
+        let begin = std::time::Instant::now();
+        for _ in 0..1000 {
+            assert_eq!(locks.free(0, MOST as u64 - 1), None);
+        }
+        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
     }
 
     #[test]

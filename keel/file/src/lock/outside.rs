@@ -63,7 +63,7 @@ impl FileLocks {
             self.outside.node.replace(Rc::downgrade(node));
         }
         let result = f();
-        if self.outside.has_ended.replace(false) {
+        while self.outside.has_ended.replace(false) {
             self.give_up_free(node, 0, u64::MAX);
             if self.locks.whole().is_none() {
                 node.funlock_outside();
@@ -78,12 +78,13 @@ impl FileLocks {
 
     /// The parts of `[start, end]` in which nobody of the pod holds a record lock.
     fn free_parts(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-        let mut from = Some(start);
-        core::iter::from_fn(move || {
-            let (free, last) = self.locks.free(from?, end)?;
-            from = last.checked_add(1).filter(|next| *next <= end);
-            Some((free, last))
-        })
+        // No lock is taken while the parts are walked: the byte before the next one stays free.
+        let part_behind = move |(_, last): &(u64, u64)| {
+            let next = last.checked_add(1).filter(|next| *next <= end)?;
+            // The byte at `next` is locked, or was when the part before was found.
+            self.locks.next_free(next, end)
+        };
+        core::iter::successors(self.locks.free(start, end), part_behind)
     }
 
     /// Has the host drop the locks of those parts that nobody holds. Never waits.
