@@ -96,7 +96,7 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
             return Err(Errno::EOVERFLOW);
         }
     }
-    if flags & g::MAP_FIXED_NOREPLACE != 0 && mm().is_used(addr, len) {
+    if flags & g::MAP_FIXED_NOREPLACE != 0 && addr.is_multiple_of(PAGE_SIZE) && mm().is_used(addr, len) {
         return Err(Errno::EEXIST);
     }
     let wanted = if file.as_ref().is_some_and(|file| is_never_executed(file)) { prot_of(prot) } else { granted(prot) };
