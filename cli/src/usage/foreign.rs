@@ -1,18 +1,13 @@
 //! Options of docker, podman and bubblewrap that Hull does not have.
 
+use super::remedies::{GRANT_RO, GRANT_RW, NETWORK, NO_COUNTERPART, OWN, RIGHTS};
 use super::services;
 
-pub(super) const GRANT_RO: &str = "grant with --ro PATH[:AT] (--rw: writable)";
-pub(super) const GRANT_RW: &str = "grant with --rw PATH[:AT]";
-pub(super) const OWN: &str = "leave it out: every pod has its own";
 const ISOLATED: &str = "leave it out: a pod shares none with the host";
 const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
-pub(super) const RIGHTS: &str = "leave it out: privileges in a pod apply to that pod only";
-pub(super) const NETWORK: &str = "allow peers with --allow PEER[:PORT], publish ports with --publish HOST:POD";
 const CPU_TIME: &str = "choose a number of virtual CPUs with --cpus N, and limit their time by a cgroup of hull";
 const FILES_RATE: &str = "limit what the pod reads and writes with --rate files=AMOUNT";
 const HEALTH: &str = "leave it out: Hull runs no health checks, also not those of an image";
-pub(super) const NO_COUNTERPART: &str = "leave it out: Hull has no counterpart";
 
 /// Options of other container tools (docker, podman, bubblewrap) and Hull's counterparts.
 const FOREIGN: &[(&str, &str)] = &[

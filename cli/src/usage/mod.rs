@@ -1,6 +1,7 @@
 //! Errors in command lines: one line for each, with the correct option.
 
 mod foreign;
+mod remedies;
 mod services;
 
 use crate::failure::Failure;

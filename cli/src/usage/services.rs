@@ -1,6 +1,6 @@
 //! Options of firejail and systemd-run, and further ones of podman, that Hull does not have.
 
-use super::foreign::{GRANT_RO, GRANT_RW, NETWORK, NO_COUNTERPART, OWN, RIGHTS};
+use super::remedies::{GRANT_RO, GRANT_RW, NETWORK, NO_COUNTERPART, OWN, RIGHTS};
 
 const SERVICE: &str = "leave it out: hull is no service manager; write systemd-run [OPTIONS] hull run ...";
 const NO_DEVICE: &str = "leave it out: a pod has no devices and no desktop of the host";
