@@ -163,8 +163,10 @@ fn an_id_is_written_and_names_the_host() {
 fn the_program_is_process_1() {
     let root = Root::new();
     let script = "echo $$ $PPID; kill -9 $$; kill -TERM $$; busybox cut -d' ' -f1,4-6 /proc/1/stat
-        (busybox sleep 0.4 >/dev/null & echo orphan); busybox ps -o pid,ppid,args | busybox grep ' busybox sleep 0[.]4'
-        busybox sleep 0.8; busybox ps -o pid,args | busybox grep -c ' busybox sleep 0[.]4'; trap 'echo term; exit 7' TERM; kill $$";
+        (busybox sleep 1.4 >/dev/null & echo orphan); n=0
+        until busybox ps -o pid,ppid,args | busybox grep ' 1 *busybox sleep 1[.]4' || [ $((n+=1)) -gt 9 ]; do busybox sleep 0.1; done
+        n=0; while busybox ps -o pid,args | busybox grep -q ' busybox sleep 1[.]4' && [ $((n+=1)) -lt 99 ]; do busybox sleep 0.1; done
+        busybox ps -o pid,args | busybox grep -c ' busybox sleep 1[.]4'; trap 'echo term; exit 7' TERM; kill $$";
     let dir = root.dir();
     let run = |options: &[&str]| run(&[&["--root", dir.to_str().unwrap()], options].concat(), &["sh", "-c", script]);
     let outcome = run(&[]);
@@ -172,7 +174,7 @@ fn the_program_is_process_1() {
     let lines: Vec<_> = output.lines().collect();
     assert_eq!((outcome.status, &lines[..3]), (7, &["1 0", "1 0 1 1", "orphan"][..]), "{output}");
     let child: Vec<_> = lines[3].split_whitespace().collect();
-    assert_eq!(child[1..], ["1", "busybox", "sleep", "0.4"], "{output}");
+    assert_eq!(child[1..], ["1", "busybox", "sleep", "1.4"], "{output}");
     assert_eq!(lines[4..], ["0", "term"], "{output}");
     let outcome = run(&["--init"]);
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (137, "2 1\n"));
