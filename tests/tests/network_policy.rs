@@ -233,7 +233,7 @@ fn options_that_contradict_are_errors() {
         (&["--net", "none", "--allow", "all"], "hull: --net none: there are rules for the network; "),
         (&["--audit", "/x"], "hull: --audit: the pod has no network; "),
         (&["--allow", "10.0.0.1/8"], "hull: --allow 10.0.0.1/8: 10.0.0.1/8 is not the network's address"),
-        (&["-p", "80"], "hull: --publish 80: not a published port; "),
+        (&["-p", "x:80"], "hull: --publish x:80: not a published port; "),
         (&["--allow-listen", "a:80"], "hull: --allow-listen a:80: not ports to listen on; "),
         (&["--net", "none", "--allow-listen", "80"], "hull: --net none: there are ports to listen on; "),
         (&["--net", "policy", "--audit", "/no/such"], "hull: --audit /no/such: no such file or directory; "),
