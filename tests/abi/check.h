@@ -71,6 +71,8 @@ static inline long check_must(const char *what, int line, long result) {
 
 // Prints the call and its result or its error.
 #define T(call) check_value(#call, (errno = 0, (long)(call)))
+// The same of a system call by its number.
+#define SYSCALL(nr, ...) check_value(#nr "(" #__VA_ARGS__ ")", (errno = 0, syscall(nr, __VA_ARGS__)))
 // The same when the result itself may differ from run to run.
 #define OK(call) check_ok(#call, (errno = 0, (long)(call)))
 // Prints whether the condition holds.

@@ -1,15 +1,6 @@
 // renameat2(2) with all flags but RENAME_WHITEOUT and linkat(2) between names of each kind: files, directories, links,
 // dots, slashes, nothing.
 #include "check.h"
-#define S(nr, ...) printf("%s: %s\n", #nr "(" #__VA_ARGS__ ")", ans((errno = 0, syscall(nr, __VA_ARGS__))))
-static const char *ans(long r) {
-    static char b[8][32];
-    static int i;
-    if (r == -1) return check_error(errno);
-    i = (i + 1) % 8;
-    sprintf(b[i], r < 100000 && r >= 0 ? "%ld" : "more", r);
-    return b[i];
-}
 int main(void) {
     put_file("f", "hello");
     mkdir("d", 0755);
@@ -92,20 +83,20 @@ int main(void) {
             printf(" %s\n", r ? check_error(errno) : "ok");
         }
     }
-    S(265, f, "", AT_FDCWD, "viaempty", 0x1000);
-    S(265, d, "", AT_FDCWD, "viaempty2", 0x1000);
-    S(265, AT_FDCWD, "", AT_FDCWD, "viaempty3", 0x1000);
-    S(265, AT_FDCWD, "f", AT_FDCWD, "x", 1);
+    SYSCALL(265, f, "", AT_FDCWD, "viaempty", 0x1000);
+    SYSCALL(265, d, "", AT_FDCWD, "viaempty2", 0x1000);
+    SYSCALL(265, AT_FDCWD, "", AT_FDCWD, "viaempty3", 0x1000);
+    SYSCALL(265, AT_FDCWD, "f", AT_FDCWD, "x", 1);
     int t = open(".", O_TMPFILE | O_RDWR, 0600);
-    S(265, t, "", AT_FDCWD, "tmp1", 0x1000);
+    SYSCALL(265, t, "", AT_FDCWD, "tmp1", 0x1000);
     t = open(".", O_TMPFILE | O_RDWR | O_EXCL, 0600);
-    S(265, t, "", AT_FDCWD, "tmp2", 0x1000);
+    SYSCALL(265, t, "", AT_FDCWD, "tmp2", 0x1000);
     int u = open("u", O_CREAT | O_RDWR, 0600);
     unlink("u");
-    S(265, u, "", AT_FDCWD, "u2", 0x1000);
+    SYSCALL(265, u, "", AT_FDCWD, "u2", 0x1000);
     char pn[64];
     sprintf(pn, "/proc/self/fd/%d", u);
-    S(265, AT_FDCWD, pn, AT_FDCWD, "u3", 0x400);
+    SYSCALL(265, AT_FDCWD, pn, AT_FDCWD, "u3", 0x400);
     unlink("viaempty");
     unlink("tmp1");
     return 0;

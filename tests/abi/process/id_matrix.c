@@ -6,15 +6,6 @@
 #include <grp.h>
 #include <sys/fsuid.h>
 #include <sys/resource.h>
-static const char *ans(long r) {
-    static char b[8][32];
-    static int i;
-    if (r == -1) return check_error(errno);
-    i = (i + 1) % 8;
-    sprintf(b[i], "%ld", r);
-    return b[i];
-}
-#define S(nr, ...) printf("%s: %s\n", #nr "(" #__VA_ARGS__ ")", ans((errno = 0, syscall(nr, __VA_ARGS__))))
 static void show(const char *w) {
     unsigned r, e, s;
     syscall(SYS_getresuid, &r, &e, &s);
@@ -40,94 +31,44 @@ static int setcap(uint32_t eff, uint32_t perm, uint32_t inh) {
     d[2] = inh;
     return syscall(SYS_capset, &h, d);
 }
+// Makes a call after `start` in a child, and prints its result and the three ids that `get` shows; then does `rest`.
+#define IDS(get, start, call, rest)                                                                                    \
+    do {                                                                                                               \
+        pid_t child = fork();                                                                                          \
+        if (!child) {                                                                                                  \
+            start;                                                                                                     \
+            long result = call;                                                                                        \
+            int error = errno;                                                                                         \
+            unsigned real, effective, saved;                                                                           \
+            syscall(get, &real, &effective, &saved);                                                                   \
+            printf("%s %u%u%u ", result ? check_error(error) : "ok", real, effective, saved);                          \
+            rest;                                                                                                      \
+            fflush(stdout);                                                                                            \
+            _exit(0);                                                                                                  \
+        }                                                                                                              \
+        waitpid(child, 0, 0);                                                                                          \
+    } while (0)
+
 int main(void) {
     int v[] = {-1, 0, 1, 2, 3};
     PART("setresuid from 1,2,3");
     for (int a = 0; a < 5; a++)
         for (int b = 0; b < 5; b++)
-            for (int c = 0; c < 5; c++) {
-                pid_t p = fork();
-                if (!p) {
-                    setresuid(1, 2, 3);
-                    long r = syscall(SYS_setresuid, v[a], v[b], v[c]);
-                    unsigned x, y, z;
-                    int e = errno;
-                    syscall(SYS_getresuid, &x, &y, &z);
-                    printf("%s %u%u%u ", r ? check_error(e) : "ok", x, y, z);
-                    fflush(stdout);
-                    _exit(0);
-                }
-                waitpid(p, 0, 0);
-            }
+            for (int c = 0; c < 5; c++) IDS(SYS_getresuid, setresuid(1, 2, 3), syscall(SYS_setresuid, v[a], v[b], v[c]), );
     puts("");
     PART("setreuid");
     for (int a = 0; a < 5; a++)
         for (int b = 0; b < 5; b++) {
-            pid_t p = fork();
-            if (!p) {
-                setresuid(1, 2, 3);
-                long r = syscall(SYS_setreuid, v[a], v[b]);
-                int e = errno;
-                unsigned x, y, z;
-                syscall(SYS_getresuid, &x, &y, &z);
-                printf("%s %u%u%u ", r ? check_error(e) : "ok", x, y, z);
-                fflush(stdout);
-                _exit(0);
-            }
-            waitpid(p, 0, 0);
-            p = fork();
-            if (!p) {
-                setresgid(1, 2, 3);
-                setresuid(5, 5, 5);
-                long r = syscall(SYS_setregid, v[a], v[b]);
-                int e = errno;
-                unsigned x, y, z;
-                syscall(SYS_getresgid, &x, &y, &z);
-                printf("%s %u%u%u ", r ? check_error(e) : "ok", x, y, z);
-                fflush(stdout);
-                _exit(0);
-            }
-            waitpid(p, 0, 0);
-            p = fork();
-            if (!p) {
-                long r = syscall(SYS_setreuid, v[a], v[b]);
-                int e = errno;
-                unsigned x, y, z;
-                syscall(SYS_getresuid, &x, &y, &z);
-                printf("%s %u%u%u ", r ? check_error(e) : "ok", x, y, z);
-                fflush(stdout);
-                _exit(0);
-            }
-            waitpid(p, 0, 0);
+            IDS(SYS_getresuid, setresuid(1, 2, 3), syscall(SYS_setreuid, v[a], v[b]), );
+            IDS(SYS_getresgid, setresgid(1, 2, 3); setresuid(5, 5, 5), syscall(SYS_setregid, v[a], v[b]), );
+            IDS(SYS_getresuid, , syscall(SYS_setreuid, v[a], v[b]), );
         }
     puts("");
     PART("setuid");
     for (int a = 0; a < 5; a++) {
-        pid_t p = fork();
-        if (!p) {
-            setresuid(1, 2, 3);
-            long r = syscall(SYS_setuid, v[a]);
-            int e = errno;
-            unsigned x, y, z;
-            syscall(SYS_getresuid, &x, &y, &z);
-            printf("%s %u%u%u ", r ? check_error(e) : "ok", x, y, z);
-            fflush(stdout);
-            _exit(0);
-        }
-        waitpid(p, 0, 0);
-        p = fork();
-        if (!p) {
-            setresuid(0, 2, 0);
-            long r = syscall(SYS_setuid, v[a]);
-            int e = errno;
-            unsigned x, y, z;
-            syscall(SYS_getresuid, &x, &y, &z);
-            printf("%s %u%u%u ", r ? check_error(e) : "ok", x, y, z);
-            printf("fs %ld %ld ", syscall(SYS_setfsuid, v[a]), syscall(SYS_setfsuid, -1));
-            fflush(stdout);
-            _exit(0);
-        }
-        waitpid(p, 0, 0);
+        IDS(SYS_getresuid, setresuid(1, 2, 3), syscall(SYS_setuid, v[a]), );
+        IDS(SYS_getresuid, setresuid(0, 2, 0), syscall(SYS_setuid, v[a]),
+            printf("fs %ld %ld ", syscall(SYS_setfsuid, v[a]), syscall(SYS_setfsuid, -1)));
     }
     puts("");
     PART("capabilities over id changes");
@@ -152,15 +93,15 @@ int main(void) {
             uint32_t v;
             int p;
         } h = {0x1234, 0};
-        uint32_t d[6]; S(SYS_capget, &h, d); N(h.v); h.v = 0x1234; S(SYS_capget, &h, 0); N(h.v); h = (typeof(h)){0x20080522, -1}; S(SYS_capget, &h, d);
-        h.p = 99999999; S(SYS_capget, &h, d); S(SYS_capget, BAD, d); h.p = 0; S(SYS_capget, &h, BAD); S(SYS_capget, &h, 0); h.p = getppid();
-        S(SYS_capset, &h, d); h.p = 0; S(SYS_capset, &h, BAD); h.v = 0x19980330; S(SYS_capget, &h, d); N(h.v); h.v = 0x20071026; S(SYS_capget, &h, d); N(h.v);
-        h = (typeof(h)){0x20080522, 0}; S(SYS_capget, &h, d); d[0] |= 1; d[1] &= ~1; S(SYS_capset, &h, d););
+        uint32_t d[6]; SYSCALL(SYS_capget, &h, d); N(h.v); h.v = 0x1234; SYSCALL(SYS_capget, &h, 0); N(h.v); h = (typeof(h)){0x20080522, -1}; SYSCALL(SYS_capget, &h, d);
+        h.p = 99999999; SYSCALL(SYS_capget, &h, d); SYSCALL(SYS_capget, BAD, d); h.p = 0; SYSCALL(SYS_capget, &h, BAD); SYSCALL(SYS_capget, &h, 0); h.p = getppid();
+        SYSCALL(SYS_capset, &h, d); h.p = 0; SYSCALL(SYS_capset, &h, BAD); h.v = 0x19980330; SYSCALL(SYS_capget, &h, d); N(h.v); h.v = 0x20071026; SYSCALL(SYS_capget, &h, d); N(h.v);
+        h = (typeof(h)){0x20080522, 0}; SYSCALL(SYS_capget, &h, d); d[0] |= 1; d[1] &= ~1; SYSCALL(SYS_capset, &h, d););
     PART("groups");
     CHILD("g", gid_t g[] = {5, 3, 9, 3}; T(setgroups(4, g)); gid_t o[9] = {0}; T(getgroups(9, o)); printf("%d %d %d %d\n", o[0], o[1], o[2], o[3]);
-          T(getgroups(2, o)); T(getgroups(0, 0)); S(SYS_getgroups, -1, o); S(SYS_setgroups, -1, g); S(SYS_setgroups, 65537, g); S(SYS_setgroups, 1, BAD);
-          S(SYS_getgroups, 9, BAD); g[0] = -1; S(SYS_setgroups, 1, g); setresgid(7, 8, 9); setresuid(1, 1, 1); T(setgroups(0, 0)); T(setgid(7)); T(setgid(8));
-          T(setgid(10)); S(SYS_setfsgid, 9); S(SYS_setfsgid, 77); S(SYS_setfsgid, -1); S(SYS_getresuid, BAD, 0, 0); S(SYS_setresuid, -2, -1, -1););
+          T(getgroups(2, o)); T(getgroups(0, 0)); SYSCALL(SYS_getgroups, -1, o); SYSCALL(SYS_setgroups, -1, g); SYSCALL(SYS_setgroups, 65537, g); SYSCALL(SYS_setgroups, 1, BAD);
+          SYSCALL(SYS_getgroups, 9, BAD); g[0] = -1; SYSCALL(SYS_setgroups, 1, g); setresgid(7, 8, 9); setresuid(1, 1, 1); T(setgroups(0, 0)); T(setgid(7)); T(setgid(8));
+          T(setgid(10)); SYSCALL(SYS_setfsgid, 9); SYSCALL(SYS_setfsgid, 77); SYSCALL(SYS_setfsgid, -1); SYSCALL(SYS_getresuid, BAD, 0, 0); SYSCALL(SYS_setresuid, -2, -1, -1););
     PART("set-id files");
     put_file("f", "x");
     struct stat st;
