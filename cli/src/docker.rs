@@ -31,7 +31,8 @@ const WITH_VALUE: [&str; 7] = ["--restart", "--ipc", "--pid", "--uts", "--cgroup
 
 /// Rewrites the options of `hull run` to those of its parser. Other commands, and the words of the program, stay as they are.
 pub fn rewritten(words: Vec<OsString>) -> Vec<OsString> {
-    if words.get(1).is_none_or(|word| word != "run") {
+    // The parser's description takes 0.1 ms to make, so only if it is needed.
+    if words.get(1).is_none_or(|word| word != "run") || !words.iter().any(|word| may_be_rewritten(word)) {
         return words;
     }
     let command = Hull::command();
@@ -80,6 +81,15 @@ pub fn rewritten(words: Vec<OsString>) -> Vec<OsString> {
     }
     result.extend(rest);
     result
+}
+
+/// Whether a word is rewritten where it is an option of `run`, whatever options `run` has.
+fn may_be_rewritten(word: &OsStr) -> bool {
+    let text = word.to_str().unwrap_or_default();
+    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+    text.starts_with("-h")
+        || text.starts_with('-') && value.and_then(truth).is_some()
+        || USUAL.iter().any(|(usual, _)| *usual == name)
 }
 
 /// A boolean value of docker's.

@@ -53,7 +53,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("--log-driver", "leave it out: redirect standard output"),
     ("--log-opt", "leave it out: redirect standard output"),
     ("--network-alias", NETWORK),
-    ("--share-net", NETWORK),
+    ("--share-net", "write --net host, or allow peers with --allow PEER[:PORT]"),
     ("--ip", NETWORK),
     ("--link", NETWORK),
     ("--mac-address", NETWORK),
