@@ -103,10 +103,7 @@ fn test(keel: &Path, target: &Path, profiles: &Path) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(keel).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-C instrument-coverage");
         command.env("LLVM_PROFILE_FILE", profiles.join("%p-%m.profraw"));
-        command.args(["test", "--tests", "--features", "hal/hosted"]);
-        for package in ["core", "file", "hal", "kernel", "mm", "sched", "socket", "vfs"] {
-            command.arg("--package").arg(format!("keel-{package}"));
-        }
+        command.args(["test", "--tests", "--workspace", "--exclude", "keel", "--features", "hal/hosted"]);
         command.args(arguments);
         command
     };
