@@ -6,24 +6,22 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-pub mod tty;
 extern crate alloc;
 
 pub mod boot;
-pub use ::file;
-pub use ::file::cred;
 pub mod fs;
 pub mod ipc;
-pub use ::file::siginfo;
-pub use ::mm;
-pub use ::mm::patch;
-pub use ::sched;
-pub use ::sched::random;
-pub use ::socket;
 pub mod signal;
 pub mod syscall;
 pub mod task;
 pub mod time;
+pub mod tty;
+
+// The layers below, by the names that they have in paths through `crate`.
+pub use ::file::{self, cred, siginfo};
+pub use ::mm::{self, patch};
+pub use ::sched::{self, random};
+pub use ::socket;
 
 /// What hal calls.
 pub const HOOKS: hal::hooks::Hooks = hal::hooks::Hooks {
