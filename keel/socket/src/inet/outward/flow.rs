@@ -220,7 +220,8 @@ impl Flow {
                 let room = pages.len() * FRAME_SIZE;
                 let end = (bytes as usize).min(room);
                 self.deliver(&udp, pages, end);
-                if more {
+                // If a filter drops all that arrived, the next datagram may have arrived at the host since.
+                if more || !udp.has_datagram() {
                     udp.note_inside(self.peer);
                 }
                 if end > room / 4 * 3 {

@@ -172,6 +172,11 @@ impl Udp {
         !self.read_ended.get() && self.inbox.usage().0 <= self.base.options.receive_buffer.get() as usize
     }
 
+    /// Whether a datagram is queued.
+    pub fn has_datagram(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     /// Whether a thread or an epoll instance waits for datagrams.
     pub fn is_waited_for(&self) -> bool {
         !self.readable.is_empty()
