@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -145,6 +146,42 @@ while True:
 }
 
 /// Other processes in the pod see each write at once: by other descriptors, mappings and attributes.
+/// Attributes of new files: the pod sees them at once, and so does the host when a line was printed.
+#[test]
+fn attributes_of_new_files() {
+    const PROGRAM: &str = r#"
+import os, sys
+for number in range(2000):
+    name = "/granted/%d" % (number % 10)
+    if number >= 10: os.unlink(name)
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    os.write(fd, b"x" * (number % 100))
+    os.utime(fd, ns=(number * 1000000000, number * 1000000007))
+    os.fchown(fd, os.getuid(), os.getgid())
+    os.fchmod(fd, 0o640 | number % 8)
+    if number % 3 == 0: os.fchmod(fd, 0o600 | number % 8)
+    if number % 5 == 0: os.write(fd, b"more"); os.utime(fd, ns=(5, number))
+    if number % 7 == 0: os.close(fd); fd = os.open(name, os.O_RDONLY)
+    stat = os.fstat(fd) if number % 2 == 0 else os.stat(name)
+    os.close(fd)
+    print(number % 10, oct(stat.st_mode & 0o7777), stat.st_size, stat.st_mtime_ns, flush=True)
+"#;
+    for (cpus, doorbell) in CPUS.into_iter().zip(DOORBELLS) {
+        let scratch = Scratch::new().unwrap();
+        let host_scratch = Scratch::new().unwrap();
+        let inside = run(&mut pod(&scratch, &[cpus, doorbell], PROGRAM));
+        let program = PROGRAM.replace("/granted", host_scratch.0.to_str().unwrap());
+        let outside = run(Command::new("python3").args(["-c", &program]));
+        assert_eq!(inside.status, outside.status, "{}", text(&inside.stderr));
+        assert_eq!(text(&inside.stdout), text(&outside.stdout), "{cpus} {doorbell}");
+        for number in 0..10 {
+            let [one, other] = [&scratch, &host_scratch].map(|s| fs::metadata(s.0.join(number.to_string())).unwrap());
+            let facts = |m: &fs::Metadata| (m.mode(), m.len(), m.modified().unwrap(), m.uid());
+            assert_eq!(facts(&one), facts(&other), "{number}");
+        }
+    }
+}
+
 #[test]
 fn the_pod_sees_at_once() {
     const PROGRAM: &str = r#"

@@ -229,16 +229,26 @@ pub fn send<O: Operation>(
     output: Vec<Segment>,
     done: impl FnOnce(Result<O::Results>) + 'static,
 ) {
+    send_encoded(operation.encode(), input, output, |outcome| done(outcome.and_then(results::<O>)));
+}
+
+/// [`send`] of an encoded operation.
+pub fn send_encoded(
+    operation: Encoded,
+    input: Vec<Segment>,
+    output: Vec<Segment>,
+    done: impl FnOnce(Result<Reply>) + 'static,
+) {
     let (in_flags, in_gpa, in_len) = payload(&input, sub_flags::IN_LIST);
     let (out_flags, out_gpa, out_len) = payload(&output, sub_flags::OUT_LIST);
     let done = move |outcome: Result<Reply>| {
         drop((input, output));
-        done(outcome.and_then(results::<O>));
+        done(outcome);
     };
     posted::count_request();
     let id = take_slot(Slot::Awaited(Box::new(done)));
     UNDER_WAY.set(UNDER_WAY.get() - 1);
-    let request = ring::submission(operation.encode(), id, &[], &mut []);
+    let request = ring::submission(operation, id, &[], &mut []);
     submit(&Submission { flags: in_flags | out_flags, in_gpa, in_len, out_gpa, out_len, ..request });
 }
 

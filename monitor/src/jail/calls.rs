@@ -135,6 +135,7 @@ const CHANGES: &[(c_long, &str)] = &[
     (SYS_symlinkat, "symlinkat"),
     (SYS_unlinkat, "unlinkat"),
     (SYS_renameat2, "renameat2"),
+    (SYS_fchmod, "fchmod"),
     (SYS_fchmodat, "fchmodat"),
     (SYS_utimensat, "utimensat"),
     (SYS_setxattr, "setxattr"),

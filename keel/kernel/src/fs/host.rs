@@ -4,7 +4,7 @@ use crate::sched::connector;
 use crate::sched::timer::{SECOND, Timer};
 use crate::sched::wait::{Interrupt, WaitQueue, wait_until};
 use abi::operation::{Encoded, Operation, Reply};
-use abi::request::{Close, Read, Unmap, Walk, Write};
+use abi::request::{Close, Read, Unmap, Walk};
 use abi::ring::{MAX_SEGMENTS, Segment};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use core::cell::{Cell, OnceCell};
 use hal::clock::monotonic_ns;
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::Result;
-use vfs::host::{HostFiles, Part, Parts, WriteDone};
+use vfs::host::{Done, HostFiles, Part, Parts};
 
 /// Initial estimate and maximum of the cost of a short request, in ns: the virtual CPU's exit, and other threads' work
 /// meanwhile.
@@ -130,10 +130,10 @@ impl HostFiles for Monitor {
         connector::start_quietly(close, |_| {});
     }
 
-    fn write(&self, write: Write, input: Parts<'_>, output: Part<'_>, done: WriteDone) {
+    fn send(&self, operation: Encoded, input: Parts<'_>, output: Part<'_>, done: Done) {
         let (frame, start, len) = output;
         let output = Segment { gpa: frame.gpa() + start as u64, len: len as u64 };
-        connector::send(write, segments(input.0, input.1, input.2), Vec::from([output]), done);
+        connector::send_encoded(operation, segments(input.0, input.1, input.2), Vec::from([output]), done);
     }
 
     fn collect(&self) {

@@ -77,10 +77,14 @@ pub(super) struct Content {
     pub(super) expected: Cell<u64>,
     /// When the last small write was done, monotonic ns.
     pub(super) wrote: Cell<u64>,
+    /// When the pod made the file, monotonic ns; 0: it did not.
+    pub(super) made: Cell<u64>,
+    /// Gathered changes of its mode that the host has not answered: the pod believes it already.
+    pub(super) changing: Cell<u32>,
     /// How many gathered writes failed, and how the last one did.
     pub(super) failure: Cell<(u32, Option<Errno>)>,
-    /// The number of the last change that a write made, see [`super::order`], and of its request.
-    written: Cell<(u64, u64)>,
+    /// The number of the last change that a write, or a change of attributes, made, see [`super::order`], and of its request.
+    pub(super) written: Cell<(u64, u64)>,
     /// Pages that mappings asked of the window.
     asked: Cell<u64>,
     /// The handle for its locks.

@@ -270,6 +270,7 @@ impl Inode for HostNode {
         match node.kind() {
             FileType::Regular => {
                 node.take_handle(opened.handle, true);
+                node.content().made.set(super::now());
                 node.will_be_written();
             }
             FileType::Directory => node.is_empty(asked),
@@ -399,15 +400,25 @@ impl Inode for HostNode {
             }
             None => {}
         }
+        if self.try_gather_change(&set) {
+            if set.valid & set_attr::MODE != 0 {
+                self.forget_lists();
+            }
+            return Ok(());
+        }
         let _held = self.export.hold_paths()?;
         let send = |handle, path: &[u8]| {
             let input = [bytemuck::bytes_of(&set), path].concat();
-            self.call_attr(SetAttr { export: self.export.id, handle }, &input)
+            // The requests before it get their numbers first.
+            self.export.host.flush();
+            let number = self.export.host.count_write();
+            let (attr, (), asked) = self.call_attr(SetAttr { export: self.export.id, handle }, &input)?;
+            Ok((attr, number, asked))
         };
         // An open file is the right one whatever has its name by now.
         let open = self.content.get().and_then(|content| content.handle());
         let by_handle = open.map_or(Err(Errno::EBADF), |handle| send(handle, &[]));
-        let (attr, _, asked) = match by_handle {
+        let (attr, number, asked) = match by_handle {
             // The cache has closed it meanwhile.
             Err(Errno::EBADF) => self.subject().and_then(|(handle, path)| send(handle, &path))?,
             sent => sent?,
@@ -424,7 +435,10 @@ impl Inode for HostNode {
             }
             return Err(Errno::ESTALE);
         }
-        self.changed_to(&attr, asked);
+        match self.content.get() {
+            Some(_) => self.written_to(true, &attr, asked, number),
+            None => self.changed_to(&attr, asked),
+        }
         Ok(())
     }
 

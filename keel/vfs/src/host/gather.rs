@@ -1,4 +1,5 @@
-//! Small writes, gathered: their bytes wait in keel and are carried out on the host with others, in one trip.
+//! Small writes, gathered: their bytes wait in keel and are carried out on the host with others, in one trip. So are changes of
+//! attributes of files that the pod has just made ([`changes`]).
 //!
 //! The order of what the pod does never changes: whatever is asked of the host, of files, streams or anything else, is
 //! preceded in the ring by what was gathered, and the monitor serves the ring in its order. So no answer is older than a
@@ -9,7 +10,8 @@
 use super::order::Asked;
 use super::window::Chunk;
 use super::{Host, HostNode, now};
-use abi::request::{NodeAttr, Nop, Write, Written};
+use abi::operation::{Operation, Results};
+use abi::request::{AttrChange, NodeAttr, Nop, SetAttr, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -17,6 +19,8 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
+
+mod changes;
 
 /// Largest write that is gathered, in bytes.
 pub(super) const SMALL: usize = FRAME_SIZE;
@@ -58,10 +62,12 @@ impl Landing {
     }
 }
 
-/// Bytes that one request writes.
+/// What one request writes, or changes.
 struct Piece {
     node: Rc<HostNode>,
     handle: u64,
+    /// The bytes are this change of attributes, not content.
+    change: Option<AttrChange>,
     /// Where to, or at the end.
     at: Option<u64>,
     /// Where it is expected to begin.
@@ -93,37 +99,53 @@ impl Batch {
     /// Adds a write; `false` if it does not fit. The second value: it is a piece of its own.
     fn add(&mut self, node: &Rc<HostNode>, handle: u64, at: Option<u64>, expected: u64, data: &[u8]) -> (bool, bool) {
         let follows = |last: &Piece| {
-            Rc::ptr_eq(&last.node, node)
+            last.change.is_none()
+                && Rc::ptr_eq(&last.node, node)
                 && last.handle == handle
                 && last.at.is_none() == at.is_none()
                 && at.is_none_or(|at| last.expected + last.len as u64 == at)
         };
         let is_new = !self.pieces.last().is_some_and(follows);
         let (start, len) = (self.filled, data.len());
-        if is_new && self.pieces.len() == PIECES || start + len > FRAMES * FRAME_SIZE {
+        if is_new && self.pieces.len() == PIECES || !self.put(data) {
             return (false, false);
         }
-        while self.frames.len() * FRAME_SIZE < start + len {
-            let Some(frame) = Frame::alloc() else { return (false, false) };
-            self.frames.push(frame);
-        }
-        let (mut at_byte, mut rest) = (start, data);
-        while !rest.is_empty() {
-            let in_frame = at_byte % FRAME_SIZE;
-            let (part, after) = rest.split_at(rest.len().min(FRAME_SIZE - in_frame));
-            let Some(frame) = self.frames.get(at_byte / FRAME_SIZE) else { return (false, false) };
-            frame.write(in_frame, part);
-            (at_byte, rest) = (at_byte + part.len(), after);
-        }
-        self.filled += len;
         match self.pieces.last_mut().filter(|_| !is_new) {
             Some(last) => last.len += len,
             None => {
                 let landing = at.is_none().then(Rc::default);
-                self.pieces.push(Piece { node: node.clone(), handle, at, expected, landing, start, len });
+                let node = node.clone();
+                self.pieces.push(Piece { node, handle, change: None, at, expected, landing, start, len });
             }
         }
         (true, is_new)
+    }
+
+    /// Copies bytes behind those that are there; `false` if they do not fit.
+    fn put(&mut self, data: &[u8]) -> bool {
+        let end = self.filled + data.len();
+        if end > FRAMES * FRAME_SIZE {
+            return false;
+        }
+        while self.frames.len() * FRAME_SIZE < end {
+            let Some(frame) = Frame::alloc() else { return false };
+            self.frames.push(frame);
+        }
+        self.write(self.filled, data);
+        self.filled = end;
+        true
+    }
+
+    /// Writes bytes into the frames that are there.
+    fn write(&self, start: usize, data: &[u8]) {
+        let (mut at_byte, mut rest) = (start, data);
+        while !rest.is_empty() {
+            let in_frame = at_byte % FRAME_SIZE;
+            let (part, after) = rest.split_at(rest.len().min(FRAME_SIZE - in_frame));
+            let Some(frame) = self.frames.get(at_byte / FRAME_SIZE) else { return };
+            frame.write(in_frame, part);
+            (at_byte, rest) = (at_byte + part.len(), after);
+        }
     }
 }
 
@@ -204,12 +226,20 @@ impl Host {
     }
 
     fn send_piece(&self, piece: Piece, data: &[Frame], room: (&Frame, usize, usize), sent: Rc<Sent>) {
-        let (asked, request) = (self.ask(), self.count_write());
-        let write = Write { handle: piece.handle, offset: piece.at.unwrap_or(u64::MAX) };
+        let asked = (self.ask(), self.count_write());
         let input = (data, piece.start, piece.len);
         let attrs = (room.0.clone(), room.1);
-        let done = move |outcome| piece.landed(outcome, (asked, request), &attrs, sent);
-        self.io.write(write, input, room, Box::new(done));
+        if piece.change.is_some() {
+            let change = SetAttr { export: piece.node.export.id, handle: piece.handle };
+            let done = move |outcome: Result<_>| piece.changed(outcome.map(drop), asked, &attrs, &sent);
+            return self.io.send(change.encode(), input, (room.0, room.1, size_of::<NodeAttr>()), Box::new(done));
+        }
+        let write = Write { handle: piece.handle, offset: piece.at.unwrap_or(u64::MAX) };
+        let done = move |outcome: Result<_>| {
+            let outcome = outcome.and_then(|reply| Written::decode(reply).ok_or(Errno::EIO));
+            piece.landed(outcome, asked, &attrs, sent);
+        };
+        self.io.send(write.encode(), input, room, Box::new(done));
     }
 
     /// Adds a write to what is gathered; `None`: there is no place. Otherwise where an append will land, and whether it is a
@@ -222,6 +252,18 @@ impl Host {
         expected: u64,
         data: &[u8],
     ) -> Option<(Option<End>, bool)> {
+        self.place(|batch| {
+            let (is_in, is_new) = batch.add(node, handle, at, expected, data);
+            let end = batch.pieces.last().and_then(|piece| {
+                let landing = piece.landing.clone()?;
+                Some(End::Later(landing, piece.len as u64, expected + data.len() as u64))
+            });
+            is_in.then_some((end, is_new))
+        })
+    }
+
+    /// Has `add` put something into a batch; `None`: there is no place in any.
+    fn place<R>(&self, mut add: impl FnMut(&mut Batch) -> Option<R>) -> Option<R> {
         let gather = &self.gather;
         for _ in 0..2 {
             if gather.open.borrow().is_none() {
@@ -243,19 +285,14 @@ impl Host {
             let mut open = gather.open.borrow_mut();
             let batch = open.as_mut()?;
             let was_empty = batch.pieces.is_empty();
-            let (is_in, is_new) = batch.add(node, handle, at, expected, data);
-            if is_in {
-                let end = batch.pieces.last().and_then(|piece| {
-                    let landing = piece.landing.clone()?;
-                    Some(End::Later(landing, piece.len as u64, expected + data.len() as u64))
-                });
-                drop(open);
+            let added = add(batch);
+            drop(open);
+            if added.is_some() {
                 if was_empty {
                     self.io.gathered(WAITS_NS);
                 }
-                return Some((end, is_new));
+                return added;
             }
-            drop(open);
             if was_empty {
                 // No frame for it.
                 let batch = gather.open.take();
@@ -340,13 +377,20 @@ impl Piece {
             }
             Err(errno) => node.failed(errno),
         }
+        sent.piece_landed(&node);
+    }
+}
+
+impl Sent {
+    /// The host has one piece more, a part of `node`'s.
+    fn piece_landed(&self, node: &HostNode) {
         let content = node.content();
         content.gathered.set(content.gathered.get().saturating_sub(1));
-        sent.left.set(sent.left.get() - 1);
-        if sent.left.get() == 0
-            && let Some(batch) = sent.batch.take()
+        self.left.set(self.left.get() - 1);
+        if self.left.get() == 0
+            && let Some(batch) = self.batch.take()
         {
-            host.batch_landed(batch);
+            node.export.host.batch_landed(batch);
         }
     }
 }

@@ -28,7 +28,7 @@ pub use locks::Outside;
 pub use node::HostNode;
 
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
-use abi::request::{Close, NodeAttr, Read, Unmap, Walk, Write, Written};
+use abi::request::{Close, NodeAttr, Read, Unmap, Walk};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -50,8 +50,8 @@ pub const SETTLED_NS: u64 = 10_000_000_000;
 /// The same for images, which do not change: they are believed until pages are lost.
 pub const FIXED_NS: u64 = u64::MAX / 2;
 
-/// Receives the end of a write.
-pub type WriteDone = Box<dyn FnOnce(Result<Written>)>;
+/// Receives the reply to a request that nobody waits for.
+pub type Done = Box<dyn FnOnce(Result<Reply>)>;
 
 /// The files connector as this crate sees it.
 pub trait HostFiles {
@@ -61,10 +61,10 @@ pub trait HostFiles {
     fn read_frames(&self, read: Read, frames: &[Frame], start: usize, len: usize) -> Result<usize>;
     /// Closes a handle. Never blocks.
     fn close(&self, close: Close);
-    /// Writes what lies in frames, and gets the attributes around that in another one. Never waits, and holds no
+    /// Sends a request whose input lies in frames, and its output in another one. Never waits, and holds no
     /// borrow of this crate's later: `done` is called when it is completed, before what was sent after it, and the frames
     /// stay until then.
-    fn write(&self, write: Write, input: Parts<'_>, output: Part<'_>, done: WriteDone);
+    fn send(&self, operation: Encoded, input: Parts<'_>, output: Part<'_>, done: Done);
     /// Calls `done` of requests that are completed, without a trip.
     fn collect(&self) {}
     /// Writes were gathered that must be sent, by [`Host::flush`], before the next request of any kind, and within `ns`.

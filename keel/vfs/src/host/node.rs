@@ -173,9 +173,14 @@ impl HostNode {
         if !is_known {
             self.withdraw();
             self.fetched.set(0);
-            self.perm_fetched.set(0);
-            self.permissions_changed();
+            self.permissions_unknown();
         }
+    }
+
+    /// Mode and owner must be asked for.
+    pub(super) fn permissions_unknown(&self) {
+        self.perm_fetched.set(0);
+        self.permissions_changed();
     }
 
     /// Mode, owner or access control lists may have changed, or are not known any more.

@@ -2,12 +2,13 @@
 
 use super::host_dir::{HostDir, append};
 use super::{World, content};
-use crate::PathRef;
 use crate::host::End;
 use crate::io::KernelSrc;
+use crate::{Change, PathRef, SetTime};
 use abi::operation::Operation;
-use abi::request::{StatFs, Write};
+use abi::request::{HandleAttr, SetAttr, StatFs, Write};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::string::String;
 use std::vec::Vec;
 use uapi::Errno;
@@ -138,6 +139,95 @@ fn failures_are_told_later() {
     assert_eq!(file.inode().failure(), (told + 1, Some(Errno::ENOSPC)));
     world.host.fails.set(false);
     assert_eq!(content(&**file.inode()).unwrap(), on_host(&world).as_bytes());
+}
+
+const OWNER: Change = Change { mode: None, uid: Some(0), gid: Some(0), atime: None, mtime: None };
+
+fn times(seconds: i64) -> Change {
+    Change { mtime: Some(SetTime::At(seconds, 7)), ..Change::default() }
+}
+
+fn mode(mode: u32) -> Change {
+    Change { mode: Some(mode), ..Change::default() }
+}
+
+/// A file is made, filled, and gets its attributes, as from an archive: nothing but making it is waited for.
+#[test]
+fn attributes_of_new_files_take_no_trip() {
+    let (world, file) = file("attributes-new");
+    gather(&world, &file);
+    let mut waits = 0;
+    for tries in 0..20 {
+        file.inode().settle().unwrap();
+        let name = std::format!("new-{tries}");
+        let new = world.create(&std::format!("/w/{name}"), 0o100600).unwrap();
+        let (_, uid, gid) = new.inode().perm().unwrap();
+        new.inode().append_later(&mut KernelSrc(b"line ")).unwrap();
+        world.host.reset();
+        let owner = Change { uid: Some(uid), gid: Some(gid), ..OWNER };
+        for change in [times(1_000_000), owner, mode(0o640), mode(0o644)] {
+            new.inode().change(&change).unwrap();
+        }
+        assert_eq!(new.inode().perm().unwrap().0, 0o100644);
+        waits += world.host.trips();
+        assert_eq!(new.inode().attr().unwrap().mode, 0o100644);
+        assert_eq!((new.inode().attr().unwrap().mtime, new.inode().attr().unwrap().size), (1_000_000, 5));
+        assert_eq!((world.host.count(SetAttr::NUMBER), world.host.count(HandleAttr::NUMBER)), (1, 0));
+        let there = fs::metadata(world.host.root.join(&name)).unwrap();
+        assert_eq!((there.mode(), there.mtime(), there.len()), (0o100644, 1_000_000, 5));
+    }
+    // On a slow machine some are no longer new.
+    assert!(waits < 40, "{waits} trips");
+}
+
+/// The answer to a write that the host carried out before the change of the mode tells the mode before it.
+#[test]
+fn a_gathered_mode_stays_believed() {
+    let (world, file) = file("attributes-mode");
+    gather(&world, &file);
+    let new = world.create("/w/new", 0o100600).unwrap();
+    new.inode().append_later(&mut KernelSrc(b"line ")).unwrap();
+    new.inode().change(&mode(0o640)).unwrap();
+    world.flush();
+    for _ in 0..4 {
+        assert_eq!(new.inode().perm().unwrap().0, 0o100640);
+        world.host.carry_out_one();
+    }
+    assert_eq!(new.inode().attr().unwrap().mode, 0o100640);
+}
+
+#[test]
+fn refused_changes_are_told_later() {
+    let (world, file) = file("attributes-refused");
+    gather(&world, &file);
+    for tries in 0..1000 {
+        let new = world.create(&std::format!("/w/new-{tries}"), 0o100600).unwrap();
+        file.inode().settle().unwrap();
+        world.host.reset();
+        new.inode().change(&mode(0o640)).unwrap();
+        if world.host.trips() > 0 {
+            continue;
+        }
+        let (told, _) = new.inode().failure();
+        world.host.fails.set(true);
+        new.inode().settle().unwrap();
+        world.host.fails.set(false);
+        assert_eq!(new.inode().failure(), (told + 1, Some(Errno::ENOSPC)));
+        assert_eq!(new.inode().perm().unwrap().0, 0o100600);
+        return;
+    }
+    panic!("no change is gathered");
+}
+
+/// Other owners and set-id bits are for the host to decide.
+#[test]
+fn doubtful_changes_are_asked_at_once() {
+    let (world, _file) = file("attributes-doubtful");
+    let new = world.create("/w/new", 0o100600).unwrap();
+    world.host.reset();
+    new.inode().change(&mode(0o4755)).unwrap();
+    new.inode().change(&Change { uid: Some(54321), ..Change::default() }).unwrap();
+    assert_eq!(world.host.count(SetAttr::NUMBER), 2);
 }
 
 #[test]

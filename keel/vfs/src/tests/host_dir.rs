@@ -1,6 +1,6 @@
 //! The files connector over a directory of the host, with counts of what it was asked.
 
-use crate::host::{HostFiles, Part, Parts, WriteDone};
+use crate::host::{Done, HostFiles, Part, Parts};
 use abi::operation::{Encoded, Operation, Reply};
 use abi::request::{
     AttrChange, Close, DirRecord, Fetched, FileRequest, FsStat, ListAttributes, Listed, NodeAttr, Opened, PodRequest,
@@ -42,8 +42,8 @@ pub struct HostDir {
     pub free_pages: Cell<u64>,
 }
 
-/// A write without a waiter.
-type Sent = (HostWrite, Vec<u8>, (Frame, usize, usize), WriteDone);
+/// A request without a waiter.
+type Sent = (Encoded, Vec<u8>, (Frame, usize, usize), Done);
 
 impl Drop for HostDir {
     fn drop(&mut self) {
@@ -290,7 +290,7 @@ impl HostFiles for HostDir {
         self.handles.borrow_mut().remove(&close.handle);
     }
 
-    fn write(&self, write: HostWrite, input: Parts<'_>, output: Part<'_>, done: WriteDone) {
+    fn send(&self, operation: Encoded, input: Parts<'_>, output: Part<'_>, done: Done) {
         let (frames, start, len) = input;
         let byte = |at: usize| {
             let mut byte = [0];
@@ -298,7 +298,7 @@ impl HostFiles for HostDir {
             byte[0]
         };
         let input = (start..start + len).map(byte).collect();
-        self.sent.borrow_mut().push_back((write, input, (output.0.clone(), output.1, output.2), done));
+        self.sent.borrow_mut().push_back((operation, input, (output.0.clone(), output.1, output.2), done));
     }
 
     fn collect(&self) {
@@ -318,14 +318,17 @@ impl HostFiles for HostDir {
 impl HostDir {
     /// Carries out what was sent, in its order.
     pub fn carry_out_sent(&self) {
-        loop {
-            let Some((write, input, output, done)) = self.sent.borrow_mut().pop_front() else { return };
-            let mut room = std::vec![0; output.2];
-            self.calls.borrow_mut().push(HostWrite::NUMBER);
-            let written = if self.fails.get() { Err(Errno::ENOSPC) } else { self.write_now(write, &input, &mut room) };
-            output.0.write(output.1, &room);
-            done(written);
-        }
+        while self.carry_out_one() {}
+    }
+
+    /// Carries out what was sent first; `false`: nothing was.
+    pub fn carry_out_one(&self) -> bool {
+        let Some((operation, input, output, done)) = self.sent.borrow_mut().pop_front() else { return false };
+        let mut room = std::vec![0; output.2];
+        let reply = if self.fails.get() { Err(Errno::ENOSPC) } else { self.carry_out(operation, &input, &mut room) };
+        output.0.write(output.1, &room);
+        done(reply);
+        true
     }
 
     fn carry_out(&self, operation: Encoded, input: &[u8], output: &mut [u8]) -> Result<Reply> {

@@ -95,15 +95,18 @@ impl Threads {
             4 => w.get(&name).and_then(|f| f.inode().truncate(self.random.below(9000) as u64)),
             5 | 6 => w.get(&name).and_then(|f| f.inode().attr()).map(drop),
             7 | 8 => w.get(&name).and_then(|f| f.inode().read_at(0, &mut KernelDst(&mut [0; 9000]))).map(drop),
-            9 => w.create(&name, 0o100644).map(|f| self.open.borrow_mut().push(f)),
+            9 => w.create(&name, 0o100644).and_then(|f| {
+                for _ in 0..self.random.below(3) {
+                    self.change(&f)?;
+                }
+                self.open.borrow_mut().push(f);
+                Ok(())
+            }),
             10 => w.unlink(&name),
             11 => w.rename(&name, &other),
             12 => w.link(&name, &other),
             13 => w.get(&name).map(|f| self.open.borrow_mut().push(f)),
-            14 => w.get(&name).and_then(|f| {
-                let mtime = Some(SetTime::At(1_000_000 + self.random.below(1000) as i64, 5));
-                f.inode().change(&Change { mtime, ..Change::default() })
-            }),
+            14 => w.get(&name).and_then(|f| self.change(&f)),
             15 => {
                 let (one, two) = [("/w/d/sub", "/w/d/other"), ("/w/d/other", "/w/d/sub")][self.random.below(2)];
                 w.rename2(one, two, crate::ops::RENAME_EXCHANGE)
@@ -121,6 +124,18 @@ impl Threads {
         self.depth.set(self.depth.get() - 1);
     }
 
+    /// Changes attributes of a file.
+    fn change(&self, file: &PathRef) -> uapi::Result<()> {
+        let mtime = Some(SetTime::At(1_000_000 + self.random.below(1000) as i64, 5));
+        let mode = Some(0o600 | self.random.below(0o100) as u32);
+        let change = match self.random.below(3) {
+            0 => Change { mtime, ..Change::default() },
+            1 => Change { mode, ..Change::default() },
+            _ => Change { mode, mtime, ..Change::default() },
+        };
+        file.inode().change(&change)
+    }
+
     /// The pod sees what the host has.
     fn compare(&self) {
         let w = &self.world;
@@ -135,9 +150,10 @@ impl Threads {
             let seen = seen.unwrap_or_else(|e| panic!("{name} is there: {e:?}\n{}", told()));
             let attr = seen.inode().attr().unwrap();
             let mtime = (meta.mtime(), meta.mtime_nsec() as u32);
+            let perm = seen.inode().perm().unwrap();
             assert_eq!(
-                (attr.ino, attr.size, attr.nlink, (attr.mtime, attr.mtime_ns)),
-                (meta.ino(), meta.len(), meta.nlink() as u32, mtime),
+                (attr.ino, attr.size, attr.nlink, (attr.mtime, attr.mtime_ns), attr.mode, perm.0),
+                (meta.ino(), meta.len(), meta.nlink() as u32, mtime, meta.mode(), meta.mode()),
                 "{name}\n{}",
                 told()
             );

@@ -120,8 +120,14 @@ pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8],
         change_owner(node.as_fd(), uid, gid)?;
     }
     if has(set_attr::MODE) {
-        let kind = kind(&of_fd(node.as_fd())?);
-        change_mode(node.as_fd(), export.mode(kind, wanted.mode))?;
+        let mode = match wanted.mode & 0o6000 {
+            0 => wanted.mode & 0o1777,
+            _ => export.mode(kind(&of_fd(node.as_fd())?), wanted.mode),
+        };
+        match &node {
+            Subject::Open(file) => rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?,
+            Subject::Named(node) => change_mode(node.as_fd(), mode)?,
+        }
     }
     if has(set_attr::SIZE) {
         match &node {

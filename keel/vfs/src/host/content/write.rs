@@ -127,9 +127,9 @@ impl HostNode {
         Key::of(before) == Key::of(after) && Key::of(after) == Key::of(&self.attr_cached())
     }
 
-    /// Follows the attributes that a write brought, the request `number`. The host carries these requests out in their order,
-    /// so they are newer than those of an earlier one, although that was not answered when this one was sent.
-    fn written_to(&self, is_known: bool, after: &NodeAttr, asked: Asked, number: u64) {
+    /// Follows the attributes that a write brought, or a change of them, the request `number`. The host carries these requests
+    /// out in their order, so they are newer than those of an earlier one, although that was not answered when this one was sent.
+    pub(in super::super) fn written_to(&self, is_known: bool, after: &NodeAttr, asked: Asked, number: u64) {
         let content = self.content();
         if !is_known {
             self.stale();
@@ -139,7 +139,8 @@ impl HostNode {
         let follows = self.changed.get() == change && last < number;
         let changes = if follows { asked.changes.max(change) } else { asked.changes };
         let at = if follows { asked.at.max(self.fetched.get()) } else { asked.at };
-        self.changed_to(after, Asked { at, changes });
+        let mode = if content.changing.get() > 0 { self.attr_cached().mode } else { after.mode };
+        self.changed_to(&NodeAttr { mode, ..*after }, Asked { at, changes });
         content.written.set((self.changed.get(), number));
     }
 
@@ -153,6 +154,11 @@ impl HostNode {
             content.outdate(self.host());
         }
         self.written_to(is_known, &around[1], asked, number);
+    }
+
+    /// Follows a gathered change of attributes that the host has.
+    pub(in super::super) fn follow_change(&self, attr: &NodeAttr, asked: Asked, number: u64) {
+        self.written_to(Key::of(attr) == Key::of(&self.attr_cached()), attr, asked, number);
     }
 
     /// Changes the size on the host.
