@@ -57,7 +57,9 @@ pub(crate) extern "C" fn rust_enter() {
     if LOCK.0.swap(1, Acquire) != 0 {
         let start = counter();
         wait_for(|| LOCK.0.load(Relaxed) == 0 && LOCK.0.swap(1, Acquire) == 0);
-        CONTENDED.set(CONTENDED.get().wrapping_add(counter().wrapping_sub(start)));
+        let ticks = counter().wrapping_sub(start);
+        CONTENDED.set(CONTENDED.get().wrapping_add(ticks));
+        sync::waits::waited_for_big_lock(ticks);
     }
     if percpu::take_flush() {
         crate::paging::reload();

@@ -15,6 +15,8 @@ pub mod numbers;
 mod rank;
 mod spin;
 mod sum;
+#[cfg(not(loom))]
+pub mod waits;
 
 pub use count::Count;
 pub use rank::Rank;

@@ -29,6 +29,38 @@ pub enum Rank {
 }
 
 impl Rank {
+    /// All ranks, lowest first.
+    pub const ALL: [Self; 11] = [
+        Self::Frames,
+        Self::Heap,
+        Self::Tables,
+        Self::Grace,
+        Self::Pipe,
+        Self::Socket,
+        Self::Counter,
+        Self::Ready,
+        Self::Told,
+        Self::NewSpace,
+        Self::Space,
+    ];
+
+    /// What the locks of this rank protect, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Frames => "frame allocator",
+            Self::Heap => "heap",
+            Self::Tables => "free page tables",
+            Self::Grace => "replaced values",
+            Self::Pipe => "pipe",
+            Self::Socket => "socket queue",
+            Self::Counter => "event counter",
+            Self::Ready => "epoll ready list",
+            Self::Told => "event subscribers",
+            Self::NewSpace => "new address space",
+            Self::Space => "address space",
+        }
+    }
+
     /// The rank's bit in a word of held ranks.
     #[cfg_attr(not(any(test, feature = "lock-ranks")), allow(dead_code, reason = "checked builds only"))]
     const fn bit(self) -> u32 {

@@ -8,6 +8,21 @@ use super::{relax, shared};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
+/// Runs a wait for a lock of this rank, and counts it.
+#[cfg(not(loom))]
+fn counted<R>(rank: Rank, wait: impl FnOnce() -> R) -> R {
+    let start = crate::instructions::counter();
+    let result = wait();
+    super::waits::waited(rank, crate::instructions::counter().saturating_sub(start));
+    result
+}
+
+/// Models have no clock.
+#[cfg(loom)]
+fn counted<R>(_rank: Rank, wait: impl FnOnce() -> R) -> R {
+    wait()
+}
+
 /// The word of a lock: 1 while it is held.
 #[derive(Debug)]
 struct RawLock(AtomicU32);
@@ -17,10 +32,10 @@ impl RawLock {
     ///
     /// Panics if it is held while one virtual CPU is awake: a self-deadlock.
     #[inline(always)]
-    fn acquire(&self, several: bool) {
+    fn acquire(&self, several: bool, rank: Rank) {
         if several {
             if self.0.swap(1, Acquire) != 0 {
-                self.wait();
+                self.wait(rank);
             }
             return;
         }
@@ -32,23 +47,28 @@ impl RawLock {
     /// Takes the lock while several virtual CPUs are awake; stops waiting when `gives_up` returns true. Returns whether
     /// it was taken.
     #[inline(always)]
-    fn acquire_unless(&self, gives_up: impl Fn() -> bool) -> bool {
-        let mut round = 0;
-        while !self.looks_free() || self.0.swap(1, Acquire) != 0 {
-            if gives_up() {
-                return false;
-            }
-            relax(&mut round);
-        }
-        true
+    fn acquire_unless(&self, rank: Rank, gives_up: impl Fn() -> bool) -> bool {
+        (self.looks_free() && self.0.swap(1, Acquire) == 0) || self.wait_unless(rank, gives_up)
     }
 
     #[cold]
-    fn wait(&self) {
-        let mut round = 0;
-        while !self.looks_free() || self.0.swap(1, Acquire) != 0 {
-            relax(&mut round);
-        }
+    fn wait(&self, rank: Rank) {
+        self.wait_unless(rank, || false);
+    }
+
+    /// Returns whether the lock was taken.
+    #[cold]
+    fn wait_unless(&self, rank: Rank, gives_up: impl Fn() -> bool) -> bool {
+        counted(rank, || {
+            let mut round = 0;
+            while !self.looks_free() || self.0.swap(1, Acquire) != 0 {
+                if gives_up() {
+                    return false;
+                }
+                relax(&mut round);
+            }
+            true
+        })
     }
 
     /// A hint: waiters that only read share the cache line.
@@ -93,7 +113,7 @@ impl<T> SpinLock<T> {
     #[inline(always)]
     pub fn lock(&self) -> Guard<'_, T> {
         rank::taken(self.rank);
-        self.raw.acquire(shared());
+        self.raw.acquire(shared(), self.rank);
         Guard { lock: self, rank: self.rank }
     }
 
@@ -101,7 +121,7 @@ impl<T> SpinLock<T> {
     /// one. `rank` is the rank that it counts as meanwhile.
     pub fn lock_as(&self, rank: Rank) -> Guard<'_, T> {
         rank::taken(rank);
-        self.raw.acquire(shared());
+        self.raw.acquire(shared(), rank);
         Guard { lock: self, rank }
     }
 
@@ -111,7 +131,7 @@ impl<T> SpinLock<T> {
     #[inline(always)]
     pub fn lock_unless(&self, gives_up: impl Fn() -> bool) -> Option<Guard<'_, T>> {
         rank::taken(self.rank);
-        if self.raw.acquire_unless(gives_up) {
+        if self.raw.acquire_unless(self.rank, gives_up) {
             return Some(Guard { lock: self, rank: self.rank });
         }
         rank::released(self.rank);
@@ -167,8 +187,8 @@ mod tests {
     #[should_panic(expected = "taken twice")]
     fn the_only_virtual_cpu_does_not_wait_for_itself() {
         let lock = RawLock(AtomicU32::new(0));
-        lock.acquire(false);
-        lock.acquire(false);
+        lock.acquire(false, Rank::Heap);
+        lock.acquire(false, Rank::Heap);
     }
 }
 
@@ -186,7 +206,7 @@ mod model {
         loom::model(|| {
             let shared = Arc::new((RawLock(AtomicU32::new(0)), UnsafeCell::new(0)));
             let add = |shared: &(RawLock, UnsafeCell<u32>)| {
-                shared.0.acquire(true);
+                shared.0.acquire(true, Rank::Heap);
                 // SAFETY: under the lock; loom fails the model if another access is concurrent.
                 shared.1.with_mut(|value| unsafe { *value += 1 });
                 shared.0.release();
@@ -212,7 +232,7 @@ mod model {
             let other = {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    if !shared.0.acquire_unless(|| shared.2.load(Acquire)) {
+                    if !shared.0.acquire_unless(Rank::Heap, || shared.2.load(Acquire)) {
                         return 0;
                     }
                     // SAFETY: under the lock.
@@ -221,7 +241,7 @@ mod model {
                     1
                 })
             };
-            shared.0.acquire(true);
+            shared.0.acquire(true, Rank::Heap);
             shared.2.store(true, Release);
             // SAFETY: under the lock.
             shared.1.with_mut(|value| unsafe { *value += 1 });
@@ -237,11 +257,11 @@ mod model {
     fn a_lock_taken_alone_excludes_the_second() {
         loom::model(|| {
             let shared = Arc::new((RawLock(AtomicU32::new(0)), UnsafeCell::new(0)));
-            shared.0.acquire(false);
+            shared.0.acquire(false, Rank::Heap);
             let other = {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    shared.0.acquire(true);
+                    shared.0.acquire(true, Rank::Heap);
                     // SAFETY: under the lock.
                     shared.1.with_mut(|value| unsafe { *value += 1 });
                     shared.0.release();

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt::Write;
 use hal::cell::Global;
+use hal::sync::waits::Waits;
 
 /// Statistics of one call.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,7 @@ pub fn print() {
     }
     send(RULE);
     send(&row(&total, total.ns, "total"));
+    waits();
     sites();
 }
 
@@ -75,6 +77,23 @@ fn row(figures: &Figures, total_ns: u64, name: &str) -> String {
         micros % 1_000_000,
         figures.calls,
     )
+}
+
+/// Waits for locks, if more than one virtual CPU was awake.
+fn waits() {
+    if !hal::smp::several() {
+        return;
+    }
+    let mut kinds: Vec<Waits> = hal::sync::waits::all().collect();
+    kinds.sort_by_key(|waits| core::cmp::Reverse(waits.ns));
+    let mut line = String::new();
+    for Waits { what, count, ns } in kinds {
+        let micros = ns / 1000;
+        let separator = if line.is_empty() { "" } else { ", " };
+        // Writing to a string can't fail.
+        let _ = write!(line, "{separator}{what} {count} ({}.{:03} ms)", micros / 1000, micros % 1000);
+    }
+    send(&format!("waits for locks: {}", if line.is_empty() { "none" } else { &line }));
 }
 
 /// Statistics of call sites, and unsupported calls.
