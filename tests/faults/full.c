@@ -1,7 +1,8 @@
-// Stores into shared mappings of files on a full disk: `full DIRECTORY`, where `sparse` and `eater` are files of holes, `whole` has
+// Writes, and stores into shared mappings of files, on a full disk: `full DIRECTORY`, where `sparse` and `eater` are files of holes, `whole` has
 // blocks, and removing `fill` makes room. tests/tests/disks.rs prepares them.
 #include "check.h"
 #include <setjmp.h>
+#include <sys/sendfile.h>
 
 enum { PAGE = 4096, PAGES = 256 };
 static int directory;
@@ -32,6 +33,29 @@ static char *map(const char *name, int flags) {
     return mapping;
 }
 
+// Each write has cached pages behind it that could be given up: that makes no room on the disk.
+static void writes(void) {
+    static char bytes[3 * PAGE];
+    int data = MUST(openat(directory, "whole", O_RDONLY)), self = MUST(open("/proc/self/exe", O_RDONLY));
+    int file = MUST(openat(directory, "new", O_RDWR | O_CREAT, 0600)), end = MUST(openat(directory, "new", O_WRONLY | O_APPEND));
+    int synced = MUST(openat(directory, "new", O_WRONLY | O_DSYNC)), ends[2];
+    MUST(pipe(ends));
+    MUST(write(ends[1], bytes, PAGE));
+#define CACHED(call) (pread(data, bytes, PAGE, 50 * PAGE), pread(self, bytes, sizeof bytes, 0), T(call))
+    CACHED(write(file, bytes, 1));
+    CACHED(write(file, bytes, sizeof bytes));
+    CACHED(pwrite(file, bytes, 100, PAGE));
+    CACHED(write(end, bytes, 100));
+    CACHED(pwrite(end, bytes, 100, 0));
+    CACHED(write(synced, bytes, 100));
+    CACHED(sendfile(file, data, NULL, 2 * PAGE));
+    CACHED(splice(ends[0], NULL, file, NULL, PAGE, 0));
+    T(lseek(file, 0, SEEK_CUR));
+    T(fsync(file));
+    T(close(file));
+    close(end), close(synced), close(data), close(self), close(ends[0]), close(ends[1]);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 99;
     directory = MUST(open(argv[1], O_DIRECTORY));
@@ -49,6 +73,9 @@ int main(int argc, char **argv) {
             eater[page * PAGE] = 1;
     }
     YES(failed > 200);
+
+    PART("writes");
+    writes();
 
     PART("holes");
     store("sparse", sparse, 0);

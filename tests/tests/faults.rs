@@ -571,6 +571,35 @@ fn a_mapped_file_is_cut() {
     assert_eq!(output, signals);
 }
 
+/// What the host appended to a mapped file is there at once, although the pod knew the file as shorter a moment ago.
+#[test]
+fn a_mapped_file_grows() {
+    let script = "import mmap, os, time\nf = open('/granted/f', 'rb')\n\
+        maps = [mmap.mmap(f.fileno(), 65536, flags=flags, prot=prot) for flags, prot in ((1, 1), (2, 1), (2, 3))]\n\
+        print('mapped', flush=True); input()\nwhile os.fstat(f.fileno()).st_size > 4096: time.sleep(0.05)\n\
+        print(*(m[0] for m in maps), flush=True); input()\nmaps[2][36864] += 1; print(*(m[36864] for m in maps), flush=True); input()\n\
+        maps[2][61440] += 1; print(*(m[61440] for m in maps))\n";
+    for options in [["--ro"].as_slice(), &["--rw"], &["--no-shared-pages", "--ro"]] {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.0.join("f");
+        fs::write(&path, [b'a'; 65536]).unwrap();
+        let file = fs::File::options().append(true).open(&path).unwrap();
+        let granted = format!("{}:/granted", scratch.0.display());
+        let options = [options, &[&granted]].concat();
+        let mut running = Running::start(hull::run_command(&options, &["python3", "-c", script]).unwrap());
+        running.until("mapped");
+        file.set_len(4096).unwrap();
+        running.say("it is short");
+        running.until("97 97 97");
+        (&file).write_all(&[b'b'; 36864]).unwrap();
+        running.say("it has 10 pages");
+        running.until("98 98 99");
+        (&file).write_all(&[b'c'; 24576]).unwrap();
+        running.say("it has 16");
+        assert_eq!(running.end(), ("99 99 100\n".into(), 0));
+    }
+}
+
 #[test]
 fn some_of_many_mapped_files_are_cut() {
     const FILES: usize = 300;

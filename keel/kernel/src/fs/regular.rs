@@ -97,7 +97,7 @@ impl RegularFile {
         }
         let size =
             if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
-        let (written, end) = with_limit(size, src, |src| self.inode.append_later(src))?;
+        let (written, end) = with_limit(size, src, |src| with_memory(src, |src| self.inode.append_later(src)))?;
         let (position, later) = match end {
             End::At(end) => (end, None),
             End::Later(landing, after, expected) => (expected, Some((landing, after))),
@@ -115,15 +115,20 @@ impl RegularFile {
         self.know_position(file)?;
         let at = file.pos.get();
         within_largest(at, src.remaining())?;
-        let written = with_limit(at, src, |src| self.write_with_memory(at, src))?;
+        let written = with_limit(at, src, |src| self.write_to(at, src))?;
         file.pos.set(at + written as u64);
         Ok(written)
+    }
+
+    /// Writes at an offset; the size is within the limits.
+    fn write_to(&self, at: u64, src: &mut dyn Src) -> Result<usize> {
+        with_memory(src, |src| self.inode.write_at(at, src))
     }
 
     /// Writes at an offset, or the position, of a file that has `O_APPEND`: `RWF_NOAPPEND` of pwritev2(2).
     pub fn write_in_place(&self, file: &File, offset: Option<u64>, src: &mut dyn Src) -> Result<usize> {
         let written = match offset {
-            Some(offset) => self.reporting(|| with_limit(offset, src, |src| self.inode.write_at(offset, src)))?,
+            Some(offset) => self.reporting(|| with_limit(offset, src, |src| self.write_to(offset, src)))?,
             None => {
                 let _turn = file.lock_position()?;
                 self.reporting(|| self.write_at_position(file, src))?
@@ -132,14 +137,6 @@ impl RegularFile {
         self.after_write(file, written)?;
         file.happened(written, g::IN_MODIFY);
         Ok(written)
-    }
-
-    /// Writes; where memory is short, cached files of the host make room once.
-    fn write_with_memory(&self, at: u64, src: &mut dyn Src) -> Result<usize> {
-        match self.inode.write_at(at, src) {
-            Err(Errno::ENOSPC) if crate::mm::reclaim::shrink(1024) > 0 => self.inode.write_at(at, src),
-            other => other,
-        }
     }
 
     /// What a writer without CAP_FSETID takes from the mode, and O_SYNC's promise.
@@ -156,6 +153,16 @@ impl RegularFile {
             self.failed()?;
         }
         Ok(())
+    }
+}
+
+/// Runs a write; where memory is short, cached files of the host make room, and it runs once more. A write that has taken
+/// bytes from its source does not: the host's disk had no room for them, and the source has only the bytes behind them.
+fn with_memory<R>(src: &mut dyn Src, mut write: impl FnMut(&mut dyn Src) -> Result<R>) -> Result<R> {
+    let whole = src.remaining();
+    match write(src) {
+        Err(Errno::ENOSPC) if src.remaining() == whole && crate::mm::reclaim::shrink(1024) > 0 => write(src),
+        other => other,
     }
 }
 
@@ -281,9 +288,9 @@ impl FileOps for RegularFile {
         let written = self.reporting(|| {
             // Linux appends here too, whatever the offset.
             if file.flags.get() & g::O_APPEND != 0 {
-                return self.inode.append_later(src).map(|(written, _)| written);
+                return with_memory(src, |src| self.inode.append_later(src)).map(|(written, _)| written);
             }
-            with_limit(offset, src, |src| self.inode.write_at(offset, src))
+            with_limit(offset, src, |src| self.write_to(offset, src))
         })?;
         self.after_write(file, written)?;
         Ok(written)

@@ -201,6 +201,50 @@ fn a_user_may_do_less() {
     });
 }
 
+/// The processes of another user, and one of the same user that kept all capabilities.
+#[test]
+fn a_user_may_not_schedule_what_may_do_more() {
+    run(|p| {
+        let [from, to] = p.pipe(0);
+        for (uid, saved) in [(100, 100), (100, 0), (0, 0), (200, 200)] {
+            let target = p.fork(move |p| {
+                ok!(p, setresgid, uid, uid, uid);
+                ok!(p, setresuid, uid, uid, saved);
+                ok!(p, prctl, 4, 1); // PR_SET_DUMPABLE
+                assert_eq!(p.write(to, b"r"), 1);
+                call!(p, pause);
+                0
+            });
+            assert_eq!(p.read(from, 1), b"r");
+            let pidfd = ok!(p, pidfd_open, target, 0);
+            let memory = p.map(4096);
+            p.in_child(move |p| {
+                let (one, nothing, page) = (p.words(&[1]), p.words(&[0]), p.words(&[memory, 4096]));
+                ok!(p, setresgid, 100, 100, 100);
+                ok!(p, setresuid, 100, 100, 100);
+                if (uid, saved) == (100, 100) {
+                    ok!(p, setpriority, g::PRIO_PROCESS, target, 5);
+                    ok!(p, sched_setaffinity, target, 8, one);
+                    ok!(p, sched_setscheduler, target, g::SCHED_BATCH, nothing);
+                    ok!(p, ioprio_set, 1, target, 2 << 13);
+                    ok!(p, kcmp, target, target, 1, 0, 0);
+                    fails!(p, EPERM, process_madvise, pidfd, page, 1, g::MADV_COLD, 0);
+                    return;
+                }
+                fails!(p, EPERM, setpriority, g::PRIO_PROCESS, target, 5);
+                fails!(p, EPERM, sched_setaffinity, target, 8, one);
+                fails!(p, EPERM, sched_setscheduler, target, g::SCHED_BATCH, nothing);
+                fails!(p, EPERM, ioprio_set, 1, target, 2 << 13);
+                fails!(p, EPERM, kcmp, target, target, 1, 0, 0);
+                fails!(p, EACCES, process_madvise, pidfd, page, 1, g::MADV_COLD, 0);
+            });
+            ok!(p, kill, target, g::SIGKILL);
+            assert_eq!(p.wait(target), g::SIGKILL as i32);
+            ok!(p, close, pidfd);
+        }
+    });
+}
+
 #[test]
 fn limits_hold() {
     run(|p| {

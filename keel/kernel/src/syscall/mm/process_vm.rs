@@ -1,6 +1,7 @@
 //! Memory of other processes: process_vm_readv(2), process_madvise(2), process_mrelease(2).
 
 use crate::mm::{Mm, advise, page_up, user};
+use crate::task::cred::cap;
 use crate::task::{access, pid, pidfd, pidns};
 use abi::layout::PAGE_SIZE;
 use alloc::rc::Rc;
@@ -118,7 +119,7 @@ pub fn sys_process_vm_writev(
     access(pid, (own, own_count), (other, other_count), flags, true)
 }
 
-/// process_madvise(2): the bytes advised. EBADF, EFAULT, EINVAL, EPERM, ESRCH.
+/// process_madvise(2): the bytes advised. EACCES, EBADF, EFAULT, EINVAL, EPERM, ESRCH.
 pub fn sys_process_madvise(pidfd: i32, vector: usize, count: usize, advice: u32, flags: u32) -> Result<usize> {
     if flags != 0 {
         return Err(Errno::EINVAL);
@@ -130,12 +131,16 @@ pub fn sys_process_madvise(pidfd: i32, vector: usize, count: usize, advice: u32,
         return Err(Errno::EACCES);
     }
     let target = process.main_thread().ok_or(Errno::ESRCH)?;
+    if !access::may_look(&target, access::Ids::FileSystem) {
+        return Err(Errno::EACCES);
+    }
     // The caller's own memory takes any advice.
-    let own = crate::task::current().try_mm().zip(target.try_mm()).is_some_and(|(own, other)| Rc::ptr_eq(&own, &other));
+    let me = crate::task::current();
+    let own = me.try_mm().zip(target.try_mm()).is_some_and(|(own, other)| Rc::ptr_eq(&own, &other));
     if !own && !matches!(advice, g::MADV_COLD | g::MADV_PAGEOUT | g::MADV_WILLNEED | g::MADV_COLLAPSE) {
         return Err(Errno::EINVAL);
     }
-    if !access::may_look(&target, access::Ids::Real) {
+    if !own && !me.cred().capable(cap::SYS_NICE) {
         return Err(Errno::EPERM);
     }
     let mm = target.try_mm().ok_or(Errno::ESRCH)?;

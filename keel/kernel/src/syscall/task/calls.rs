@@ -6,7 +6,7 @@ use crate::mm::user;
 use crate::sched;
 use crate::syscall::mm::calls::READ_IMPLIES_EXEC;
 use crate::task::pidns::named;
-use crate::task::{current, pid, with_current};
+use crate::task::{access, current, pid, with_current};
 use crate::task::{namespaces, pidfd};
 use alloc::vec;
 use uapi::{Errno, Result};
@@ -151,7 +151,7 @@ pub fn sys_reboot(magic: u32, magic2: u32, _command: u32, _arg: usize) -> Result
     if may && (magic != MAGIC || !MAGICS.contains(&magic2)) { Err(Errno::EINVAL) } else { Err(Errno::EPERM) }
 }
 
-/// kcmp(2): compares kernel objects of two processes by address. EBADF, EFAULT, EINVAL, ENOENT, ESRCH.
+/// kcmp(2): compares kernel objects of two processes by address. EBADF, EFAULT, EINVAL, ENOENT, EPERM, ESRCH.
 pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Result<i32> {
     use alloc::rc::Rc;
     const FILE: i32 = 0;
@@ -164,6 +164,9 @@ pub fn sys_kcmp(pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> Re
     const EPOLL_TFD: i32 = 7;
     let a = pid::find_subject(named(pid1))?;
     let b = pid::find_subject(named(pid2))?;
+    if ![&a, &b].iter().all(|task| access::may_look(task, access::Ids::Real)) {
+        return Err(Errno::EPERM);
+    }
     fn order(a: usize, b: usize) -> i32 {
         match a.cmp(&b) {
             core::cmp::Ordering::Equal => 0,

@@ -5,7 +5,7 @@
 
 use crate::mm::user;
 use crate::sched;
-use crate::task::cred::{cap, may_signal};
+use crate::task::cred::{Cred, cap, may_signal};
 use crate::task::process::{self, Process};
 use crate::task::{Task, current, pid, pidns};
 use crate::time::write_timespec;
@@ -59,7 +59,13 @@ fn see_positive(target: i32) -> Result<Seen> {
 
 fn may_change(target: &Rc<Task>) -> bool {
     let (own, other) = (current().cred(), target.cred());
-    own.capable_in(&other.user_ns, cap::SYS_NICE) || own.euid == other.euid || own.euid == other.uid
+    own.capable_in(&other.user_ns, cap::SYS_NICE)
+        || (own.euid == other.euid || own.euid == other.uid) && is_within(&own, &other)
+}
+
+/// Whether a thread has no capability that the caller lacks: how that one is scheduled only CAP_SYS_NICE lets change.
+fn is_within(own: &Cred, other: &Cred) -> bool {
+    other.cap_permitted & !own.cap_permitted == 0 || own.capable_in(&other.user_ns, cap::SYS_NICE)
 }
 
 /// SCHED_EXT: Linux returns its priority range even if it is not built in, and so does keel.
@@ -279,6 +285,9 @@ fn set_nice(task: &Rc<Task>, nice: i32) -> Result<()> {
     if nice < task.sched.nice.get() && nice < lowest && !current().cred().capable(cap::SYS_NICE) {
         return Err(Errno::EACCES);
     }
+    if !is_within(&current().cred(), &task.cred()) {
+        return Err(Errno::EPERM);
+    }
     task.sched.nice.set(nice);
     Ok(())
 }
@@ -327,7 +336,8 @@ pub fn sys_ioprio_set(which: i32, who: i32, priority: i32) -> Result<()> {
         return Err(Errno::EPERM);
     }
     for task in io_chosen(which, who)? {
-        if !may_signal(&current().cred(), &task.cred()) {
+        let (own, other) = (current().cred(), task.cred());
+        if !may_signal(&own, &other) || !is_within(&own, &other) {
             return Err(Errno::EPERM);
         }
         task.io_priority.set(priority);

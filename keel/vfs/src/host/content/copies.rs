@@ -10,14 +10,10 @@ impl HostNode {
     /// Copies of pages, see [`crate::Inode::copies`]. What is not in RAM is read into them without being kept: a look at each
     /// page in the window costs more than reading it.
     pub fn content_copies(&self, first: u64, count: usize) -> Result<Vec<Frame>> {
-        let attr = self.fresh_attr()?;
+        let attr = self.attr_reaching(first)?;
         let content = self.content();
         self.validate(&attr);
-        let total = attr.size.div_ceil(PAGE);
-        if first >= total {
-            return Err(Errno::ENXIO);
-        }
-        let count = (count as u64).clamp(1, MAX_READ / PAGE).min(total - first);
+        let count = (count as u64).clamp(1, MAX_READ / PAGE).min(attr.size.div_ceil(PAGE) - first);
         let mut copies = Vec::new();
         copies.try_reserve_exact(count as usize).map_err(|_| Errno::ENOMEM)?;
         let pages = content.pages.borrow();

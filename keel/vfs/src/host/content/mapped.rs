@@ -3,6 +3,7 @@
 use super::super::HostNode;
 use super::super::window::{CHUNK, Chunk};
 use super::{PAGE, TRIES};
+use crate::Attr;
 use crate::memory::{list, push};
 use abi::request::{Map, Populate};
 use alloc::vec::Vec;
@@ -10,18 +11,26 @@ use hal::frame::Frame;
 use uapi::{Errno, Result};
 
 impl HostNode {
+    /// The attributes, for a mapping's page `first`. The host may have made the file longer since they were fetched, and a
+    /// program may know it: the size is asked for again before it gets SIGBUS. ENXIO: the page is behind the end.
+    pub(super) fn attr_reaching(&self, first: u64) -> Result<Attr> {
+        let is_there = |attr: &Attr| first < attr.size.div_ceil(PAGE);
+        let attr = self.fresh_attr()?;
+        if is_there(&attr) {
+            return Ok(attr);
+        }
+        self.stale();
+        self.fresh_attr().and_then(|attr| if is_there(&attr) { Ok(attr) } else { Err(Errno::ENXIO) })
+    }
+
     /// Pages for a shared mapping, see [`crate::Inode::shared_pages`]: of a file that may change, the host's page cache. A
     /// copy in RAM would not follow what others write.
     pub fn content_shared(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
         if write || !self.is_writable() || !self.host().has_window() || self.content().distrusted.get() {
             return self.content_pages(first, count, write);
         }
-        let attr = self.fresh_attr()?;
-        let total = attr.size.div_ceil(PAGE);
-        if first >= total {
-            return Err(Errno::ENXIO);
-        }
-        let count = (count.max(1) as u64).min(total - first);
+        let attr = self.attr_reaching(first)?;
+        let count = (count.max(1) as u64).min(attr.size.div_ceil(PAGE) - first);
         match self.window_pages(first, count, attr.size, false) {
             Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {
                 self.content_pages(first, count as usize, false)
@@ -32,15 +41,11 @@ impl HostNode {
 
     /// Pages for a mapping, see [`crate::Inode::pages`].
     pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
-        let attr = self.fresh_attr()?;
+        let attr = self.attr_reaching(first)?;
         let content = self.content();
         self.validate(&attr);
         content.used.set(true);
-        let total = attr.size.div_ceil(PAGE);
-        if first >= total {
-            return Err(Errno::ENXIO);
-        }
-        let count = (count.max(1) as u64).min(total - first);
+        let count = (count.max(1) as u64).min(attr.size.div_ceil(PAGE) - first);
         let distrusted = content.distrusted.get();
         if distrusted && (write || self.is_writable()) {
             // It is to be seen by all, so the window shows it, once the host has it.
