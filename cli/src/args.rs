@@ -131,13 +131,15 @@ gzip, zstd, or not at all. Digests and sizes are verified; either all images of 
     Tag(images::TagArgs),
     /// Write images to an archive that docker, podman and skopeo read
     Save(images::SaveArgs),
-    /// Copy files of an image to the host
+    /// Copy files of an image to the host, or files of the host into an image
     #[command(
-        override_usage = "hull cp [OPTIONS] IMAGE:PATH DEST|-",
+        override_usage = "hull cp [OPTIONS] IMAGE:PATH DEST|-\n       hull cp [OPTIONS] FILE|- IMAGE:PATH",
         long_about = "\
 Copy a file or directory of an image to the host, without a pod. Into DEST if it is a directory, else in its place; with `-`, as a tar archive to \
 standard output. Files that are there are replaced, directories merged. Nothing outside of DEST is written, whatever links the image has, and no \
-devices are made."
+devices are made.\n\n\
+Copied into an image, the files become a layer of a new image, which takes over the name; the image itself stays, without the name. The id of the \
+new image is printed."
     )]
     Cp(images::CopyArgs),
     /// Remove names of images; the last name takes the image with it
