@@ -243,6 +243,8 @@ mod tests {
             (Some(2 << 30), Some(Cpus::parse("1.5").unwrap()), Some(Duration::from_secs(5)))
         );
         assert_eq!(options.rights.pids_limit, Some(9));
+        // No limit, which `run` makes of it.
+        assert_eq!(applied(POLICY, &["--timeout", "0", "--", "x"]).unwrap().timeout, Some(Duration::ZERO));
         assert_eq!(options.container.ulimit, [Ulimit::of_open_files(64)]);
         assert_eq!(crate::rate::rates(&options.rate).files.bytes.map(u64::from), Some(1 << 20));
         let grant = |host: &str, at: Option<&str>| Grant { host: host.into(), at: at.map(Into::into) };
