@@ -1,6 +1,7 @@
 //! `hull run --cpus` with a fraction: the pod uses no more processor time.
 
 use std::fs;
+use std::io::Read;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -11,11 +12,15 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 const LOOP: &str = "while :; do :; done";
 
-/// Starts a pod that computes until it is ended.
+/// Starts a pod, and waits until its program runs.
 fn start(options: &[&str], script: &str) -> Child {
     require_kvm().unwrap();
-    let mut command = run_command(options, &["sh", "-c", script]).unwrap();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+    let mut command = run_command(options, &["sh", "-c", &format!("echo ready; {script}")]).unwrap();
+    let mut pod = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = [0; 6];
+    pod.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"ready\n");
+    pod
 }
 
 /// Processor time of an ended process that is not reaped, as a fraction of a second.
@@ -92,7 +97,7 @@ fn a_pod_with_a_share_goes_on_and_ends() {
     }
     // A signal ends a pod that stands still.
     let mut pod = start(&["--cpus=0.02"], LOOP);
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_millis(500));
     rustix::process::kill_process(Pid::from_child(&pod), rustix::process::Signal::TERM).unwrap();
     assert_eq!(pod.wait().unwrap().code(), Some(128 + 15));
 }
@@ -101,7 +106,6 @@ fn a_pod_with_a_share_goes_on_and_ends() {
 fn only_a_fraction_is_watched() {
     let watched = |options: &[&str]| {
         let mut pod = start(options, "sleep 50");
-        std::thread::sleep(Duration::from_secs(1));
         let threads = fs::read_dir(format!("/proc/{}/task", pod.id())).unwrap();
         let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")).unwrap());
         let names: Vec<String> = names.collect();
