@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::container::ContainerArgs;
+use crate::cpus::Cpus;
 use crate::images::args as images;
 use crate::rate::RateLimit;
 use crate::trace::TraceArgs;
@@ -130,13 +131,15 @@ gzip, zstd, or not at all. Digests and sizes are verified; either all images of 
     Tag(images::TagArgs),
     /// Write images to an archive that docker, podman and skopeo read
     Save(images::SaveArgs),
-    /// Copy files of an image to the host
+    /// Copy files of an image to the host, or files of the host into an image
     #[command(
-        override_usage = "hull cp [OPTIONS] IMAGE:PATH DEST|-",
+        override_usage = "hull cp [OPTIONS] IMAGE:PATH DEST|-\n       hull cp [OPTIONS] FILE|- IMAGE:PATH",
         long_about = "\
 Copy a file or directory of an image to the host, without a pod. Into DEST if it is a directory, else in its place; with `-`, as a tar archive to \
 standard output. Files that are there are replaced, directories merged. Nothing outside of DEST is written, whatever links the image has, and no \
-devices are made."
+devices are made.\n\n\
+Copied into an image, the files become a layer of a new image, which takes over the name; the image itself stays, without the name. The id of the \
+new image is printed."
     )]
     Cp(images::CopyArgs),
     /// Remove names of images; the last name takes the image with it
@@ -186,8 +189,8 @@ pub struct DoctorArgs {
 const DEFAULT_CPUS: usize = 4;
 
 /// Default of `--cpus`: the host processors that this process may use, up to [`DEFAULT_CPUS`].
-pub fn default_cpus() -> u32 {
-    monitor::processors().min(DEFAULT_CPUS) as u32
+pub fn default_cpus() -> Cpus {
+    Cpus::whole(monitor::processors().clamp(1, DEFAULT_CPUS))
 }
 
 /// Options of `run` and `trace`.
@@ -202,9 +205,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = amount)]
     pub private_size: Option<u64>,
 
-    /// Number of virtual CPUs; all but the first are created on demand [default: those of the host, at most 4]
-    #[arg(long, value_name = "N", value_parser = crate::values::cpus)]
-    pub cpus: Option<u32>,
+    /// Number of processors, also a fraction: 1.5 are two virtual CPUs that use as much processor time as one and a half
+    /// [default: those of the host, at most 4]
+    #[arg(long, value_name = "N", value_parser = Cpus::parse)]
+    pub cpus: Option<Cpus>,
 
     /// Limit what the pod uses of its granted files, or of the network, per second: bytes (files=10M), or operations
     /// (network=500op). What exceeds the rate waits. Repeatable
@@ -413,7 +417,7 @@ mod tests {
     fn run_options() {
         let options =
             run("hull run -it -m 1G --cpus 2 --rw . --ro /a:/b --ro /c -e A=b -e C -u 1:2 -- sh -c true").unwrap();
-        assert_eq!((options.memory, options.cpus), (Some(1 << 30), Some(2)));
+        assert_eq!((options.memory, options.cpus), (Some(1 << 30), Some(Cpus::whole(2))));
         assert_eq!(options.program, ["sh", "-c", "true"]);
         assert_eq!(options.ro.len(), 2);
         assert_eq!(options.env, ["A=b", "C"]);

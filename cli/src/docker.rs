@@ -6,7 +6,7 @@ use clap::{ArgAction, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 
 /// Options that Hull does not have, with the values that ask for what it does. `None`: the option without a value.
-const USUAL: [(&str, &[Option<&str>]); 18] = [
+const USUAL: [(&str, &[Option<&str>]); 19] = [
     ("--restart", &[Some("no"), Some("")]),
     ("--ipc", &[Some("private")]),
     ("--pid", &[Some("private")]),
@@ -19,6 +19,7 @@ const USUAL: [(&str, &[Option<&str>]); 18] = [
     ("-d", &[Some("false")]),
     ("--privileged", &[Some("false")]),
     ("--oom-kill-disable", &[Some("false")]),
+    ("--memory-swappiness", &[Some("0"), Some("-1")]),
     ("--no-healthcheck", &[None, Some("true")]),
     ("--disable-content-trust", &[None, Some("true")]),
     ("--http-proxy", &[Some("false")]),
@@ -27,7 +28,10 @@ const USUAL: [(&str, &[Option<&str>]); 18] = [
     ("--systemd", &[Some("false")]),
 ];
 /// Those of them whose value may be the next word.
-const WITH_VALUE: [&str; 7] = ["--restart", "--ipc", "--pid", "--uts", "--cgroupns", "--isolation", "--log-driver"];
+const WITH_VALUE: [&str; 8] =
+    ["--restart", "--ipc", "--pid", "--uts", "--cgroupns", "--isolation", "--log-driver", "--memory-swappiness"];
+/// Memory and swap together: if that is the value of `--memory`, there is no swap, as a pod has none.
+const SWAP: &str = "--memory-swap";
 
 /// Rewrites the options of `hull run` to those of its parser. Other commands, and the words of the program, stay as they are.
 pub fn rewritten(words: Vec<OsString>) -> Vec<OsString> {
@@ -39,6 +43,8 @@ pub fn rewritten(words: Vec<OsString>) -> Vec<OsString> {
     let Some(run) = command.find_subcommand("run") else { return words };
     let mut rest = words.into_iter();
     let mut result: Vec<OsString> = rest.by_ref().take(2).collect();
+    // The value of `--memory`; that of `--memory-swap`, with its place.
+    let (mut memory, mut swap): (Option<OsString>, Option<(usize, OsString)>) = (None, None);
     while let Some(word) = rest.next() {
         let text = word.to_str().unwrap_or_default();
         let is_last = rest.len() == 0;
@@ -49,7 +55,16 @@ pub fn rewritten(words: Vec<OsString>) -> Vec<OsString> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         // A word that the parser has to see with the next one, its value.
         let mut takes_next = false;
-        if let Some((_, usual)) = USUAL.iter().find(|(usual, _)| *usual == name) {
+        if matches!(name, "-m" | "--memory") {
+            memory = value.map(OsString::from).or_else(|| rest.as_slice().first().cloned());
+        } else if let Some(attached) = text.strip_prefix("-m") {
+            memory = Some(attached.into());
+        }
+        if name == SWAP
+            && let Some(value) = value.map(OsString::from).or_else(|| rest.next())
+        {
+            swap = Some((result.len(), value));
+        } else if let Some((_, usual)) = USUAL.iter().find(|(usual, _)| *usual == name) {
             if usual.contains(&value) {
                 continue;
             }
@@ -79,6 +94,11 @@ pub fn rewritten(words: Vec<OsString>) -> Vec<OsString> {
             result.extend(rest.next());
         }
     }
+    if let Some((at, swap)) = swap
+        && memory.as_ref() != Some(&swap)
+    {
+        result.splice(at..at, [SWAP.into(), swap]);
+    }
     result.extend(rest);
     result
 }
@@ -89,6 +109,7 @@ fn may_be_rewritten(word: &OsStr) -> bool {
     let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
     text.starts_with("-h")
         || text.starts_with('-') && value.and_then(truth).is_some()
+        || name == SWAP
         || USUAL.iter().any(|(usual, _)| *usual == name)
 }
 
@@ -166,5 +187,12 @@ mod tests {
         expect("hull run --restart always x", "hull run --restart always x");
         expect("hull run --ipc=host --detach x", "hull run --ipc=host --detach x");
         expect("hull run x --restart no", "hull run x --restart no");
+        expect("hull run -m 64m --memory-swap 64m --memory-swappiness 0 x", "hull run -m 64m x");
+        expect("hull run --memory-swap=64m --memory=64m x", "hull run --memory=64m x");
+        expect("hull run -m64m --memory-swap 64m x", "hull run -m64m x");
+        expect("hull run --memory-swap 128m -m 64m x", "hull run --memory-swap 128m -m 64m x");
+        expect("hull run --memory-swap 64m x -m 64m", "hull run --memory-swap 64m x -m 64m");
+        expect("hull run --memory-swap -1 x", "hull run --memory-swap -1 x");
+        expect("hull run --memory-swap", "hull run --memory-swap");
     }
 }

@@ -5,6 +5,7 @@ mod broker;
 mod cgroup;
 mod commands;
 mod container;
+mod cpus;
 mod docker;
 mod doctor;
 mod environment;

@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::container::Ulimit;
+use crate::cpus::Cpus;
 use crate::failure::{Failure, Result, reason};
 use crate::network::{self, Published};
 use crate::pods;
@@ -134,7 +135,7 @@ struct Merged {
     rw: Vec<Grant>,
     memory: Option<u64>,
     private_size: Option<u64>,
-    cpus: Option<u32>,
+    cpus: Option<Cpus>,
     timeout: Option<std::time::Duration>,
     processes: Option<i64>,
     open_files: Option<Ulimit>,
@@ -167,10 +168,6 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
         text.as_deref().map(|text| parse(text).map_err(|why| wrong(key, text, why))).transpose()
     }
     let limits = &policy.limits;
-    if let Some(cpus) = limits.cpus.filter(|cpus| !(1..=abi::layout::MAX_CPUS as u32).contains(cpus)) {
-        let why = format!("not a number of virtual CPUs; give 1 to {}", abi::layout::MAX_CPUS);
-        return Err(wrong("cpus", &cpus.to_string(), why));
-    }
     let publish = policy.publish.iter().map(|text| network::publish(text).map_err(|why| wrong("publish", text, why)));
     let rate = |text: &String| rate::parse(text).map_err(|why| wrong("rate", text, why));
     let environment = &policy.environment;
@@ -180,7 +177,7 @@ fn merged(file: &Path, policy: &Policy) -> Result<Merged> {
         rw: grants("write", &policy.files.write)?,
         memory: value("memory", &limits.memory, size, wrong)?,
         private_size: value("private-size", &limits.private_size, amount, wrong)?,
-        cpus: limits.cpus,
+        cpus: value("cpus", &limits.cpus, Cpus::parse, wrong)?,
         timeout: value("timeout", &limits.timeout, duration, wrong)?,
         processes: limits.processes.map(i64::from),
         open_files: limits.open_files.map(Ulimit::of_open_files),
@@ -236,16 +233,18 @@ mod tests {
     }
 
     const POLICY: &str = "version = 1\n[files]\nhost = false\nread = ['data:/data']\nwrite = ['/out']\n[limits]\n\
-        memory = '1G'\ncpus = 2\ntimeout = '5s'\nprocesses = 9\nopen-files = 64\nrate = ['files=1M/s']\n[environment]\npass = ['LANG']\nset = { A = 'b' }";
+        memory = '1G'\ncpus = 1.5\ntimeout = '5s'\nprocesses = 9\nopen-files = 64\nrate = ['files=1M/s']\n[environment]\npass = ['LANG']\nset = { A = 'b' }";
 
     #[test]
     fn the_command_line_wins() {
         let options = applied(POLICY, &["--memory", "2G", "--ro", "more", "-e", "A=c", "--", "x"]).unwrap();
         assert_eq!(
             (options.memory, options.cpus, options.timeout),
-            (Some(2 << 30), Some(2), Some(Duration::from_secs(5)))
+            (Some(2 << 30), Some(Cpus::parse("1.5").unwrap()), Some(Duration::from_secs(5)))
         );
         assert_eq!(options.rights.pids_limit, Some(9));
+        // No limit, which `run` makes of it.
+        assert_eq!(applied(POLICY, &["--timeout", "0", "--", "x"]).unwrap().timeout, Some(Duration::ZERO));
         assert_eq!(options.container.ulimit, [Ulimit::of_open_files(64)]);
         assert_eq!(crate::rate::rates(&options.rate).files.bytes.map(u64::from), Some(1 << 20));
         let grant = |host: &str, at: Option<&str>| Grant { host: host.into(), at: at.map(Into::into) };
@@ -274,7 +273,7 @@ mod tests {
         );
         assert!(
             line("version = 1\n[limits]\ncpus = 0")
-                .starts_with("cpus = \"0\": not a number of virtual CPUs; give 1 to ")
+                .starts_with("cpus = \"0\": not a number of processors; give 0.01 to ")
         );
         assert!(line("version = 1\n[files]\nread = [':']").starts_with("read = \":\": no path; "));
         assert!(line("version = 1\n[network]\npublish = ['x']").starts_with("publish = \"x\": not a published port; "));

@@ -74,12 +74,13 @@ mod tests {
 
     #[test]
     fn a_valid_policy() {
-        let words = "hull run --ro /a:/b --rw /c\"d --memory 64M --cpus 2 --timeout 5s -e A -e B=secret --no-host -- x";
+        let words =
+            "hull run --ro /a:/b --rw /c\"d --memory 64M --cpus 1.5 --timeout 5s -e A -e B=secret --no-host -- x";
         let Command::Run(options) = Hull::try_parse_from(words.split(' ')).unwrap().command else { panic!() };
         let text = policy(&options);
         let policy = policy::Policy::parse(text.as_bytes()).unwrap();
         assert_eq!((policy.files.read, policy.files.write), (vec!["/a:/b".into()], vec!["/c\"d".into()]));
-        assert_eq!((policy.limits.memory, policy.limits.cpus), (Some("67108864".into()), Some(2)));
+        assert_eq!((policy.limits.memory, policy.limits.cpus), (Some("67108864".into()), Some("1.5".into())));
         assert_eq!((policy.limits.timeout, policy.environment.pass), (Some("5000ms".into()), vec!["A".into()]));
         assert!(!policy.files.host && !text.contains("secret"));
     }

@@ -250,9 +250,11 @@ pub(crate) fn configure(
     };
     options.container.record(id)?;
     let rates = crate::rate::rates(&options.rate);
+    let cpus = options.cpus.unwrap_or_else(default_cpus);
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
-        cpus: options.cpus.unwrap_or_else(default_cpus),
+        cpus: cpus.count(),
+        cpu_share: cpus.share(),
         busy_cpus: options.busy_cpus.unwrap_or_else(|| u32::try_from(monitor::processors()).unwrap_or(u32::MAX)),
         syscalls: options.syscalls.into(),
         doorbell: options.doorbell.into(),

@@ -46,23 +46,6 @@ pub fn size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses a number of virtual CPUs.
-pub fn cpus(text: &str) -> Result<u32, String> {
-    const MOST: usize = abi::layout::MAX_CPUS;
-    match text.parse::<u32>() {
-        Ok(count) if (1..=MOST as u32).contains(&count) => Ok(count),
-        // As docker writes whole numbers too.
-        Err(_) if text.strip_suffix(".0").is_some_and(|whole| !whole.contains('.') && cpus(whole).is_ok()) => {
-            cpus(&text[..text.len() - 2])
-        }
-        Err(_) if text.parse::<f64>().is_ok_and(|number| number > 0.0 && number.fract() != 0.0) => {
-            let whole = text.parse::<f64>().unwrap_or(1.0).ceil();
-            Err(format!("a pod has whole processors; write {whole}, and limit their time by a cgroup of hull"))
-        }
-        _ => Err(format!("not a number of virtual CPUs; give 1 to {MOST}")),
-    }
-}
-
 /// Parses a duration: `10`, `1.5s`, `200ms`, `2m`, `1h`, `1d`; seconds without a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || String::from("not a duration; write a number with an optional suffix ms, s, m, h or d, such as 30s");
@@ -176,15 +159,6 @@ mod tests {
             "1 G",
         ] {
             assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn numbers_of_processors() {
-        assert_eq!((cpus("1"), cpus("4.0")), (Ok(1), Ok(4)));
-        assert!(cpus("1.5").unwrap_err().starts_with("a pod has whole processors; write 2,"));
-        for wrong in ["", "0", "-1", "x", "1.0.0", ".0", "17", "nan"] {
-            assert!(cpus(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod add;
 mod bundle;
 mod compress;
 mod copy;
@@ -20,6 +21,7 @@ mod store;
 mod stream;
 pub mod time;
 
+pub use add::{Added, Addition};
 pub use copy::{Copied, Source};
 pub use digest::Digest;
 pub use error::{Error, Result};

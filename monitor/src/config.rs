@@ -3,6 +3,7 @@
 use crate::connectors::files::ExportConfig;
 use abi::boot::PodConfig;
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct RunConfig {
     pub memory_limit: u64,
     /// Virtual CPUs.
     pub cpus: u32,
+    /// Limit of the processor time of the pod and its monitor, in billionths of a processor; `None`: as much as there is.
+    pub cpu_share: Option<NonZeroU64>,
     /// Maximum number of busy virtual CPUs, unless programs pin threads to others: the host's processors.
     pub busy_cpus: u32,
     /// How system calls enter keel.

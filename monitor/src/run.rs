@@ -8,6 +8,7 @@ mod counters;
 mod helper;
 mod idle;
 mod prefault;
+mod quota;
 mod state;
 
 use crate::clocks::Clocks;
@@ -60,6 +61,8 @@ struct Shared {
     more: MoreCpus,
     /// Processors that the pod may keep busy: the helper polls only if a virtual CPU leaves one idle.
     processors: usize,
+    /// Limit of the processor time.
+    quota: Option<quota::Quota>,
     /// Threads of further virtual CPUs.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The first error of a further virtual CPU.
@@ -103,6 +106,9 @@ impl Shared {
     fn finish(&self) {
         self.state.finish();
         self.prefault.stop();
+        if let Some(quota) = &self.quota {
+            quota.end();
+        }
         for index in 0..self.cpus.count() {
             self.state.disturb(index);
             self.cpus.kick(index);
@@ -128,6 +134,8 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
     let count = config.cpus;
     let processors = match config.doorbell {
         crate::config::Doorbell::Poll => usize::MAX,
+        // To poll would use up what the virtual CPUs have.
+        _ if config.cpu_share.is_some() => crate::cpus::processors().min(count as usize),
         _ => crate::cpus::processors(),
     };
     let Machine { mut vcpu, more, memory, doorbell, clocks } = Machine::new(kvm, &config)?;
@@ -173,6 +181,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
         state: State::new(events, Event::new()?),
         more,
         processors,
+        quota: config.cpu_share.map(quota::Quota::new),
         threads: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         end_at,
@@ -185,6 +194,7 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
             .spawn(move || helper::help(&shared))
             .map_err(|source| Error::Thread { what: "the helper thread", source })?
     };
+    quota::start(&shared)?;
     let waker = {
         let shared = shared.clone();
         move || {
@@ -267,6 +277,9 @@ fn drive(vcpu: &mut Vcpu, index: u32, shared: &Arc<Shared>) -> Result<Option<Dea
     let mut yields = 0;
     let mut eagerness = idle::Eagerness::default();
     loop {
+        if let Some(quota) = &shared.quota {
+            quota.wait();
+        }
         if shared.state.is_over() {
             return Ok(None);
         }

@@ -76,8 +76,9 @@ pub struct Limits {
     pub memory: Option<String>,
     /// `--private-size`.
     pub private_size: Option<String>,
-    /// `--cpus`.
-    pub cpus: Option<u32>,
+    /// `--cpus`: a number, also with a point.
+    #[serde(deserialize_with = "number")]
+    pub cpus: Option<String>,
     /// `--timeout`.
     pub timeout: Option<String>,
     /// `--pids-limit`: most threads of all processes.
@@ -86,6 +87,20 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Each as `--rate`.
     pub rate: Vec<String>,
+}
+
+/// The text of a number.
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "not a number")]
+    enum Number {
+        Whole(i64),
+        Fraction(f64),
+    }
+    Ok(Some(match Number::deserialize(deserializer)? {
+        Number::Whole(number) => number.to_string(),
+        Number::Fraction(number) => number.to_string(),
+    }))
 }
 
 /// `[environment]`.
@@ -257,7 +272,7 @@ set = { MODE = "test" }
         assert_eq!(rules, wanted.map(|(rule, line)| (rule.to_owned(), line)));
         assert!(policy.network.rules[1].private && !policy.network.rules[0].private);
         assert_eq!(policy.network.rules[2].verdict, Verdict::Deny(Refusal::Refused));
-        assert_eq!(policy.limits.cpus, Some(2));
+        assert_eq!(policy.limits.cpus.as_deref(), Some("2"));
         assert!(!policy.files.host && policy.files.read == ["/srv/data:/data"]);
         assert_eq!(policy.environment.set["MODE"], "test");
         assert!(Policy::parse(b"version = 1").unwrap().files.host);

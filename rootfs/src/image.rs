@@ -47,6 +47,15 @@ pub struct Stat {
     xattrs: u64,
 }
 
+/// Where a path of an image leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The names from the root, none of which is a link, unless the last one is and was not to be followed.
+    pub names: Vec<Vec<u8>>,
+    /// What has the last name; `None`: nothing.
+    pub nid: Option<u64>,
+}
+
 /// An EROFS image as [`Tree::write_erofs`](crate::Tree::write_erofs) makes them: uncompressed, blocks of 4 KiB.
 #[derive(Debug)]
 pub struct Image {
@@ -347,13 +356,27 @@ impl Image {
     ///
     /// The image is damaged or cannot be read.
     pub fn lookup(&self, path: &[u8], follow: bool) -> Result<Option<u64>, Error> {
+        Ok(self.locate(path, follow)?.and_then(|located| located.nid))
+    }
+
+    /// Where `path` leads, with links as in [`Image::lookup`]. `None`: the directory of its last name does not exist, or the
+    /// links form a loop.
+    ///
+    /// # Errors
+    ///
+    /// The image is damaged or cannot be read.
+    pub fn locate(&self, path: &[u8], follow: bool) -> Result<Option<Located>, Error> {
         // The last inode of `above` is a directory, unless the path ends there.
-        let mut above = vec![self.root];
+        let mut above = vec![(Vec::new(), self.root)];
         let mut left: Vec<Vec<u8>> = path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect();
         let (mut links, mut steps) = (0, 0);
+        let located = |above: Vec<(Vec<u8>, u64)>, new: Option<Vec<u8>>| Located {
+            nid: if new.is_some() { None } else { above.last().map(|(_, nid)| *nid) },
+            names: above.into_iter().skip(1).map(|(name, _)| name).chain(new).collect(),
+        };
         while let Some(name) = left.pop() {
             steps += 1;
-            let here = *above.last().unwrap_or(&self.root);
+            let here = above.last().map_or(self.root, |(_, nid)| *nid);
             let stat = self.stat(here)?;
             if stat.kind != Kind::Directory {
                 return Ok(None);
@@ -366,10 +389,13 @@ impl Image {
                 }
                 _ => {}
             }
-            let Some(&(_, nid)) = self.names(&stat)?.iter().find(|(other, _)| *other == name) else { return Ok(None) };
+            let Some(&(_, nid)) = self.names(&stat)?.iter().find(|(other, _)| *other == name) else {
+                let is_last = left.iter().all(|name| matches!(&name[..], b"" | b"."));
+                return Ok(is_last.then(|| located(above, Some(name))));
+            };
             let stat = self.stat(nid)?;
             if stat.kind != Kind::Symlink || (left.is_empty() && !follow) {
-                above.push(nid);
+                above.push((name, nid));
                 continue;
             }
             links += 1;
@@ -382,7 +408,7 @@ impl Image {
             }
             left.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
         }
-        Ok(above.last().copied())
+        Ok(Some(located(above, None)))
     }
 
     /// The content of a regular file. `None`: there is none at `path`.

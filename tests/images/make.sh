@@ -13,7 +13,10 @@ if [ "${room:-0}" -gt 3000 ]; then TMPDIR=/dev/shm; else TMPDIR=$PWD; fi
 export TMPDIR
 
 # Nothing is lost that a program of the tests reads: without documentation, translations and the compiler of queries (100 MB).
-mmdebstrap --quiet --mode=root --variant=minbase --include=python3,postgresql,redis-server,nginx-light \
+# The Java runtime registers its manual pages, and fails if they have no directory.
+mmdebstrap --quiet --mode=root --variant=minbase \
+    --include=python3,python3-pip,postgresql,redis-server,nginx-light,nodejs,ecj \
+    --essential-hook='mkdir -p "$1/usr/share/man/man1"' \
     --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "5"' --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=*/libLLVM*' \

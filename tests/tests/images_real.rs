@@ -96,6 +96,40 @@ fn servers_run_as_their_usual_users() {
     assert!(nginx.starts_with("HTTP/1.1 200 OK") && nginx.contains("\nwww-data\n"), "{nginx}");
 }
 
+/// A wheel of pip, made by hand: a module and a command.
+fn wheel(place: &Path) {
+    let script = r#"
+import base64, hashlib, sys, zipfile
+info = "hull_greeting-1.0.dist-info/"
+files = {
+    "hull_greeting/__init__.py": "from .words import word\ndef greet(name):\n    return f'{word} {name}'\ndef main():\n    import sys\n    print(greet(*sys.argv[1:]))\n",
+    "hull_greeting/words.py": "word = 'hello'\n",
+    info + "METADATA": "Metadata-Version: 2.1\nName: hull_greeting\nVersion: 1.0\n",
+    info + "WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    info + "entry_points.txt": "[console_scripts]\nhull-greeting = hull_greeting:main\n",
+}
+digest = lambda text: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+files[info + "RECORD"] = "".join(f"{name},sha256={digest(text)},{len(text)}\n" for name, text in files.items()) + info + "RECORD,,\n"
+with zipfile.ZipFile(sys.argv[1] + "/hull_greeting-1.0-py3-none-any.whl", "w") as wheel:
+    for name, text in files.items():
+        wheel.writestr(name, text)
+"#;
+    let made = Command::new("python3").args(["-c", script]).arg(place).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+}
+
+#[test]
+fn java_node_and_packages_of_python() {
+    let shared = Scratch::new().unwrap();
+    wheel(&shared.0);
+    let java = compare(UMOCI, "nobody", &shared.0, include_str!("../images/java.sh"));
+    assert!(java.contains("\na b nobody 17.") && java.matches("exit 5\n").count() == 3, "{java}");
+    let node = compare(PODMAN, "nobody", &shared.0, include_str!("../images/node.sh"));
+    assert!(node.contains("\nhello world\n") && node.ends_with("3\nend 5\nexit 5\n"), "{node}");
+    let pip = compare(UMOCI, "root", &shared.0, include_str!("../images/pip.sh"));
+    assert!(pip.contains("\nhello world /") && pip.contains("\nhello you\n"), "{pip}");
+}
+
 #[test]
 fn apt_installs_into_the_private_layer() {
     let shared = Scratch::new().unwrap();

@@ -186,11 +186,11 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub store: StoreArgs,
 
-    /// Keep owners, set-user-id bits and extended attributes [default: the files belong to the caller]
+    /// Keep owners, set-user-id bits and extended attributes [default: the files belong to the caller, in an image to root]
     #[arg(short, long)]
     pub archive: bool,
 
-    /// Copy the target of a symbolic link in place of the link that PATH names
+    /// Copy the target of a symbolic link in place of the link that the source names
     #[arg(short = 'L', long)]
     pub follow_link: bool,
 
@@ -198,12 +198,14 @@ pub struct CopyArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// An image of the store and a path in it; `PATH/.`: what the directory has
-    #[arg(value_name = "IMAGE:PATH")]
+    /// An image of the store and a path in it, or a file or directory of the host; `PATH/.`: what the directory has; `-`: a
+    /// tar archive from standard input
+    #[arg(value_name = "IMAGE:PATH|FILE|-")]
     pub source: PathBuf,
 
-    /// A file or directory of the host; `-`: a tar archive to standard output
-    #[arg(value_name = "DEST|-")]
+    /// A file or directory of the host, `-`: a tar archive to standard output; or an image and a path in it: its name goes to a
+    /// new image that has the files, too
+    #[arg(value_name = "DEST|-|IMAGE:PATH")]
     pub destination: PathBuf,
 }
 

@@ -1,23 +1,43 @@
 //! `hull cp`.
 
 use super::args::CopyArgs;
-use super::{complain, human};
+use super::{complain, human, print};
 use crate::failure::{Failure, Result};
-use image::Source;
+use image::{Addition, Source};
 use std::ffi::OsStr;
 use std::io::{BufWriter, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// A path in an image.
+#[derive(Debug, PartialEq, Eq)]
+struct Inside {
+    image: String,
+    path: Vec<u8>,
+}
+
+/// Which way files are copied.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    FromImage(Inside),
+    IntoImage(Inside),
+}
+
 /// `hull cp`.
 pub fn copy(args: &CopyArgs) -> Result<u8> {
-    let (name, path) = source(args)?;
+    match way(args)? {
+        Way::FromImage(from) => copy_out(args, &from),
+        Way::IntoImage(to) => copy_in(args, &to),
+    }
+}
+
+fn copy_out(args: &CopyArgs, from: &Inside) -> Result<u8> {
     let is_archive = args.destination == Path::new("-");
     if is_archive && std::io::stdout().is_terminal() {
         return Err(Failure::request("cp", "standard output is a terminal", "redirect it, or name a file"));
     }
-    let image = args.store.open()?.resolve(&name)?;
-    let source = Source::find(&image, &path, args.follow_link)?;
+    let image = args.store.open()?.resolve(&from.image)?;
+    let source = Source::find(&image, &from.path, args.follow_link)?;
     if is_archive {
         source.write_archive(BufWriter::with_capacity(1 << 18, std::io::stdout().lock()))?;
         return Ok(0);
@@ -33,23 +53,43 @@ pub fn copy(args: &CopyArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The image and the path in it. Files of the host as the source, or images as the destination, are explained.
-fn source(args: &CopyArgs) -> Result<(String, Vec<u8>)> {
-    const FORM: &str = "write hull cp IMAGE:PATH DEST, such as hull cp debian:12:/etc/passwd .";
-    let (from, to) = (args.source.as_os_str(), args.destination.as_os_str());
-    let wrong =
-        |what: &OsStr, why: &str, remedy: &str| Err(Failure::request(what.to_string_lossy().into_owned(), why, remedy));
-    match (parse(from), parse(to)) {
-        (None, Some(_)) => {
-            let remedy = "grant the file to a pod with -v SRC:AT, or make a new image with hull import";
-            wrong(to, "files of an image can't be changed", remedy)
-        }
-        (Some(_), Some(_)) => wrong(to, "it names an image; copies go to the host", FORM),
-        (None, None) => wrong(from, "it names no image", FORM),
-        (Some(([], _)), None) => wrong(from, "the image has no name", FORM),
-        (Some((_, [])), None) => wrong(from, "no path follows the image's name", FORM),
-        (Some((name, path)), None) => Ok((String::from_utf8_lossy(name).into_owned(), path.to_vec())),
+fn copy_in(args: &CopyArgs, to: &Inside) -> Result<u8> {
+    if args.source == Path::new("-") && std::io::stdin().is_terminal() {
+        return Err(Failure::request("cp", "standard input is a terminal", "redirect it, or name a file"));
     }
+    let addition = Addition { archive: args.archive, follow: args.follow_link };
+    let added = args.store.open()?.add(&to.image, &to.path, &args.source, addition)?;
+    if !args.quiet {
+        let size = human::size(added.bytes);
+        complain(&match &added.name {
+            Some(name) => {
+                format!("copied {} to a new image {}, a layer of {size}", args.source.display(), name.familiar())
+            }
+            None => format!("copied {} to a new image without a name, a layer of {size}", args.source.display()),
+        });
+    }
+    print(&format!("{}\n", added.id));
+    Ok(0)
+}
+
+/// Which way, and the image and the path in it.
+fn way(args: &CopyArgs) -> Result<Way> {
+    const FORM: &str =
+        "write hull cp IMAGE:PATH DEST or hull cp FILE IMAGE:PATH, such as hull cp debian:12:/etc/passwd .";
+    let (from, to) = (args.source.as_os_str(), args.destination.as_os_str());
+    let wrong = |what: &OsStr, why: &str| Err(Failure::request(what.to_string_lossy().into_owned(), why, FORM));
+    let (own, parts) = match (parse(from), parse(to)) {
+        (Some(_), Some(_)) => return wrong(to, "both name an image; a copy goes from the host or to the host"),
+        (None, None) => return wrong(from, "it names no image"),
+        (Some(parts), None) => (from, parts),
+        (None, Some(parts)) => (to, parts),
+    };
+    let inside = match parts {
+        ([], _) => return wrong(own, "the image has no name"),
+        (_, []) => return wrong(own, "no path follows the image's name"),
+        (name, path) => Inside { image: String::from_utf8_lossy(name).into_owned(), path: path.to_vec() },
+    };
+    Ok(if own == from { Way::FromImage(inside) } else { Way::IntoImage(inside) })
 }
 
 /// Splits `IMAGE:PATH`; `None`: a path of the host, which has no colon, or begins with a slash or a dot. An absolute path

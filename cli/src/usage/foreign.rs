@@ -5,7 +5,7 @@ use super::services;
 
 const ISOLATED: &str = "leave it out: a pod shares none with the host";
 const PRIVATE: &str = "leave it out: writes stay in the pod's memory except beneath --rw";
-const CPU_TIME: &str = "choose a number of virtual CPUs with --cpus N, and limit their time by a cgroup of hull";
+const CPU_TIME: &str = "limit the processor time with --cpus N, such as 0.5";
 const FILES_RATE: &str = "limit what the pod reads and writes with --rate files=AMOUNT";
 const HEALTH: &str = "leave it out: Hull runs no health checks, also not those of an image";
 

@@ -2,6 +2,7 @@
 
 mod archives;
 mod copy;
+mod copy_in;
 mod damaged;
 mod hostile;
 mod import;

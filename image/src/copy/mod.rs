@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-fn damaged(what: &str, error: &rootfs::Error) -> Error {
+pub(crate) fn damaged(what: &str, error: &rootfs::Error) -> Error {
     Error::new(what, error, "remove the image with hull rmi, and load or pull it again")
 }
 

@@ -15,22 +15,59 @@ use crate::error::{Error, Result};
 /// Largest list of names, or value, of extended attributes that Linux has.
 const XATTR: usize = 64 << 10;
 
+/// To whom the files of a layer belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Those of the source, with set-user-id and set-group-id bits and extended attributes.
+    Keep,
+    /// Root, without these.
+    Root,
+}
+
+impl Owner {
+    /// Permissions in the layer.
+    pub fn mode(self, mode: u32) -> u32 {
+        mode & if self == Self::Keep { 0o7777 } else { 0o1777 }
+    }
+
+    /// User and group in the layer.
+    pub fn ids(self, ids: (u64, u64)) -> (u64, u64) {
+        if self == Self::Keep { ids } else { (0, 0) }
+    }
+}
+
 /// Writes the files beneath `root`, sorted by name; sockets are left out.
 pub(super) fn write(root: &Path, out: impl Write) -> Result<()> {
+    // The root itself may be a link to a folder.
+    let root = fs::canonicalize(root).map_err(|error| Error::io(root.display(), &error))?;
+    write_at(&root, Path::new(""), Owner::Keep, out, |_, _| Ok(true))
+}
+
+/// Writes a file, or a directory and what is beneath it, with the name `target` in the layer, sorted by name; sockets are left
+/// out, and so is an entry for which `has_entry` says no.
+pub(crate) fn write_at(
+    source: &Path,
+    target: &Path,
+    owner: Owner,
+    out: impl Write,
+    mut has_entry: impl FnMut(&Path, &Metadata) -> Result<bool>,
+) -> Result<()> {
     let mut archive = Builder::new(out);
     let mut links: HashMap<(u64, u64), PathBuf> = HashMap::new();
     // Folders that are not listed yet; a stack, so that deep trees take no call stack.
     let mut pending = vec![PathBuf::new()];
     while let Some(inner) = pending.pop() {
-        let path = root.join(&inner);
+        // Joining an empty path would add a slash.
+        let below = |folder: &Path| if inner.as_os_str().is_empty() { folder.to_owned() } else { folder.join(&inner) };
+        let (path, name) = (below(source), below(target));
         let fail = |error: io::Error| Error::io(path.display(), &error);
         let data = fs::symlink_metadata(&path).map_err(fail)?;
-        // The root itself may be a link to a folder.
-        let data = if inner.as_os_str().is_empty() { fs::metadata(&path).map_err(fail)? } else { data };
         if data.file_type().is_socket() {
             continue;
         }
-        append(&mut archive, &path, &inner, &data, &mut links).map_err(fail)?;
+        if has_entry(&name, &data)? {
+            append(&mut archive, &path, &name, &data, owner, &mut links).map_err(fail)?;
+        }
         if data.is_dir() {
             let mut names: Vec<_> = fs::read_dir(&path)
                 .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.file_name())).collect())
@@ -47,19 +84,21 @@ fn append(
     path: &Path,
     inner: &Path,
     data: &Metadata,
+    owner: Owner,
     links: &mut HashMap<(u64, u64), PathBuf>,
 ) -> io::Result<()> {
     let mut header = Header::new_ustar();
-    header.set_mode(data.mode() & 0o7777);
-    header.set_uid(data.uid().into());
-    header.set_gid(data.gid().into());
+    let (uid, gid) = owner.ids((data.uid().into(), data.gid().into()));
+    header.set_mode(owner.mode(data.mode()));
+    header.set_uid(uid);
+    header.set_gid(gid);
     header.set_mtime(u64::try_from(data.mtime()).unwrap_or(0));
     header.set_size(0);
     let mut extended: Vec<(String, Vec<u8>)> = Vec::new();
     if data.mtime_nsec() != 0 && data.mtime() >= 0 {
         extended.push(("mtime".to_owned(), format!("{}.{:09}", data.mtime(), data.mtime_nsec()).into_bytes()));
     }
-    if !data.is_symlink() {
+    if !data.is_symlink() && owner == Owner::Keep {
         extended.extend(attributes(path)?);
     }
     let kind = data.file_type();

@@ -1,7 +1,7 @@
 //! Imports root file systems: a tar archive or a folder becomes an image of one layer.
 
 mod change;
-mod folder;
+pub(crate) mod folder;
 
 use std::fs::File;
 use std::io::Read;

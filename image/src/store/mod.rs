@@ -2,7 +2,8 @@
 //!
 //! Locks are `flock`s, which end with the processes that hold them. The file `lock` is held shared by a process that reads
 //! or adds, and exclusively by one that removes what nothing refers to; while it is held exclusively, everything in
-//! `tmp/` is garbage, but parts of blobs with which a later pull goes on; a process that transfers one holds its lock. `index.lock` is held exclusively while `index.json` is replaced. A pod holds a shared lock of its
+//! `tmp/` is garbage, but parts of blobs with which a later pull goes on; a process that transfers one holds its lock. `index.lock` is held exclusively while `index.json` is replaced,
+//! `copy.lock` while files are copied into an image. A pod holds a shared lock of its
 //! EROFS file.
 
 mod image;
@@ -17,6 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub use image::Image;
+pub(crate) use image::Parts;
 pub use index::Entry;
 pub(crate) use index::{Index, NAME};
 pub use listing::{Details, Layer, Listed};
@@ -147,7 +149,7 @@ impl Store {
     /// Makes the folders of a new store.
     fn make_folders(&self) -> Result<()> {
         let occupied = fs::read_dir(&self.root).is_ok_and(|entries| {
-            let own = ["blobs", EROFS, TMP, "lock", "index.lock", "oci-layout", "version"];
+            let own = ["blobs", EROFS, TMP, "lock", "index.lock", "copy.lock", "oci-layout", "version"];
             entries.flatten().any(|entry| !own.iter().any(|name| entry.file_name() == *name))
         });
         if occupied {
@@ -235,6 +237,13 @@ impl Writer {
     /// Makes the names of new files last.
     pub(crate) fn sync(&self) -> Result<()> {
         [BLOBS, EROFS].iter().try_for_each(|folder| sync_folder(&self.store.root.join(folder)))
+    }
+
+    /// Waits until no other process copies files into an image of the store; none does until the result is dropped.
+    pub(crate) fn lock_copies(&self) -> Result<File> {
+        let path = self.store.root.join("copy.lock");
+        let lock = options().write(true).create(true).truncate(false).open(&path);
+        lock.and_then(|lock| lock.lock().map(|()| lock)).map_err(|error| Error::io(path.display(), &error))
     }
 
     /// Changes the names: other processes see the state before or the state after.

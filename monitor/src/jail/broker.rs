@@ -83,6 +83,8 @@ fn rules(removable: &[i32]) -> Vec<Call> {
                 option(IPPROTO_IPV6, IPV6_V6ONLY),
             ]),
         ),
+        // Rust's library asks before it closes a descriptor, in builds with debug assertions.
+        call(SYS_fcntl, Rule::When(vec![vec![Test::OneOf(1, vec![F_GETFD as u32])]])),
         // Who gives commands.
         call(SYS_getsockopt, Rule::When(vec![option(SOL_SOCKET, SO_PEERCRED)])),
     ]);
