@@ -14,7 +14,7 @@ use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::memory::Text;
 use vfs::synth::{Entry, SynthDir, SynthLink};
-use vfs::{Attr, FileType, Inode};
+use vfs::{Attr, Change, FileType, Inode};
 
 /// What lstat(2) shows as the size of a link to an open file.
 const LINK_SIZE: u64 = 64;
@@ -127,6 +127,11 @@ impl Inode for Description {
 
     fn file_type(&self) -> FileType {
         self.kind
+    }
+
+    fn change(&self, change: &Change) -> Result<()> {
+        // The caller may do it, by the attributes above.
+        self.file.ops.set_attr(&|_| Ok(*change))
     }
 }
 
