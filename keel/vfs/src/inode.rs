@@ -302,6 +302,11 @@ pub trait Inode: Any {
     fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {
         Ok(None)
     }
+    /// After open(2) of a regular file for reading (`reads`) or writing, which is about to be emptied (`cut`): EACCES if the
+    /// host does not let the monitor read what will be needed.
+    fn check_readable(&self, _reads: bool, _cut: bool) -> Result<()> {
+        Ok(())
+    }
     /// The file of the host whose locks are held there too, for processes outside of the pod to see.
     fn locked_outside(&self) -> Option<Rc<HostNode>> {
         None

@@ -120,6 +120,14 @@ impl Inode for Node {
         self.truncate_data(size)
     }
 
+    fn check_readable(&self, _reads: bool, cut: bool) -> Result<()> {
+        match self.lower_data() {
+            // The first write copies what is there.
+            Some(Lower::Host(node)) if !cut => node.check_host_readable(),
+            _ => Ok(()),
+        }
+    }
+
     fn locked_outside(&self) -> Option<Rc<HostNode>> {
         // A copy is the pod's own.
         match self.lower_data()? {
