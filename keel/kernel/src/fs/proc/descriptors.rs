@@ -59,6 +59,12 @@ impl SynthDir for Links {
         list(&self.0, FileType::Symlink)
     }
 
+    // How many there are, whoever asks.
+    fn size(&self) -> u64 {
+        let files = self.0.task().ok().flatten().and_then(|task| task.try_files());
+        files.map_or(0, |files| files.numbers().count() as u64)
+    }
+
     fn links(&self) -> u32 {
         2
     }
