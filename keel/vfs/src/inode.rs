@@ -218,6 +218,18 @@ pub trait Inode: Any {
     fn rename(&self, _old: &[u8], _to: &Rc<dyn Inode>, _new: &[u8], _flags: u32) -> Result<bool> {
         Err(Errno::EPERM)
     }
+    /// The same, and leaves a whiteout with these attributes in the place of the old name. EINVAL: there are none in this file
+    /// system.
+    fn rename_leaving(
+        &self,
+        _old: &[u8],
+        _to: &Rc<dyn Inode>,
+        _new: &[u8],
+        _flags: u32,
+        _whiteout: &NewNode<'_>,
+    ) -> Result<bool> {
+        Err(Errno::EINVAL)
+    }
     /// Target of a symbolic link.
     fn readlink(&self) -> Result<Name> {
         Err(Errno::EINVAL)

@@ -166,7 +166,18 @@ impl Inode for Node {
     }
 
     fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<bool> {
-        self.rename_entry(old, to, new, flags).map(|()| true)
+        self.rename_entry(old, to, new, flags, None).map(|()| true)
+    }
+
+    fn rename_leaving(
+        &self,
+        old: &[u8],
+        to: &Rc<dyn Inode>,
+        new: &[u8],
+        flags: u32,
+        whiteout: &NewNode<'_>,
+    ) -> Result<bool> {
+        self.rename_entry(old, to, new, flags, Some(whiteout)).map(|()| true)
     }
 
     fn readlink(&self) -> Result<Name> {
