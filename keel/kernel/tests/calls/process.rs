@@ -319,3 +319,15 @@ fn ports_and_quotas_are_refused_as_in_linux() {
         fails!(p, ENODEV, quotactl, 0x80_0007 << 8, 0, 0, 0);
     });
 }
+
+#[test]
+fn process_descriptors_are_no_programs() {
+    run(|p| {
+        let id = ok!(p, getpid);
+        let fd = ok!(p, pidfd_open, id, 0);
+        let (none, path) = (p.string(""), p.string(&format!("/proc/self/fd/{fd}")));
+        ok!(p, faccessat2, fd, none, 6, g::AT_EMPTY_PATH);
+        fails!(p, EACCES, faccessat2, fd, none, 1, g::AT_EMPTY_PATH);
+        fails!(p, EACCES, access, path, 1);
+    });
+}
