@@ -65,12 +65,16 @@ pub fn leave(options: &Options) {
     }
 }
 
-/// `SO_ATTACH_REUSEPORT_CBPF`. EINVAL, EPERM, EFAULT, ENOMEM.
+/// `SO_ATTACH_REUSEPORT_CBPF`. EINVAL, ENOPROTOOPT, EPERM, EFAULT, ENOMEM.
 pub fn attach(socket: &Socket, value: &[u8]) -> Result<()> {
     let options = socket.ops.options();
     let filter = filter::read(options, value)?;
     if !options.is_on(net::SO_REUSEPORT) {
         return Err(Errno::EINVAL);
+    }
+    if socket.ops.net().is_host() {
+        // The host chooses, as a Linux did before it knew such programs.
+        return Err(Errno::ENOPROTOOPT);
     }
     let known = options.group.borrow().clone();
     let group = match known {
