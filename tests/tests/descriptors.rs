@@ -161,7 +161,7 @@ fn attributes_of_streams_change_in_the_pod_only() {
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let before = std::fs::metadata(&file).unwrap();
     let script = "chmod 602 /dev/stdout && chown 1234:4321 /dev/stdout && touch -d @1000 /proc/self/fd/1 && \
-                  stat -L -c '%a %u %g %Y %F' /proc/$$/fd/1 >&2 && stat -L -c '%a %u %g' /dev/stderr >&2 && \
+                  stat -L -c '%a %u %g %Y %F' /proc/self/fd/3 3>&1 >&2 && stat -L -c '%a %u %g' /dev/stderr >&2 && \
                   setpriv --reuid 1234 --clear-groups sh -c 'chmod 600 /dev/stdout && echo opened >/dev/stdout' && \
                   chmod 640 /proc/self/fd/2 && stat -L -c %a /dev/stderr >&2";
     let outcome = pod(&["--user", "0:0"], &["/bin/sh", "-c", script], &format!(">{}", file.display()), Stdio::null());
